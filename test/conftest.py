@@ -1,0 +1,75 @@
+"""What holds for every test: a cache of its own, strict graphs, fixed seeds, and no silent skip.
+
+A test may skip only for a named device or driver that this machine lacks, and its reason starts
+with that name: `pytest.skip("CUDA: no driver")`. Skips are counted by reason at the end; where
+CI=true, a skip for anything else fails the session.
+"""
+
+import os
+import random
+import re
+import shutil
+import sys
+import tempfile
+from collections import Counter
+
+import hypothesis
+import numpy as np
+import pytest
+
+# CPU, PYTHON, NULL and CL are not here: they run on every machine that tests, CL through PoCL.
+MAY_BE_ABSENT = {"CUDA", "NV", "AMD", "HIP", "METAL", "WEBGPU", "QCOM", "DSP"}
+
+IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+
+# Set before any test imports tinygrad; workers and child processes inherit them.
+if not IS_WORKER:
+    os.environ["TINYGRAD_CACHE"] = tempfile.mkdtemp(prefix="tinygrad-test-")
+os.environ["SPEC"] = "1"
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch is the oracle, not a rival for the cores
+
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("repeatable")
+
+
+@pytest.fixture(autouse=True)
+def fixed_seed():
+    """Start each test from the same random state, whichever tests ran before it."""
+    random.seed(0)
+    np.random.seed(0)
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(0)
+    if tensor := getattr(sys.modules.get("tinygrad"), "Tensor", None):
+        tensor.manual_seed(0)
+
+
+def skip_reasons(config) -> Counter[str]:
+    """Count the session's skips by reason; empty in a worker, whose controller counts them."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", []) if reporter and not IS_WORKER else []
+    return Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped)
+
+
+def forbidden(reasons: Counter[str]) -> list[str]:
+    """Return the reasons that name no device or driver that may be absent."""
+    names = {reason: re.match(r"\w*", reason)[0] for reason in reasons}
+    return [reason for reason, name in names.items() if name not in MAY_BE_ABSENT]
+
+
+def pytest_sessionfinish(session):
+    if os.environ.get("CI") == "true" and forbidden(skip_reasons(session.config)):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    reasons = skip_reasons(config)
+    terminalreporter.write_line(f"skips: {reasons.total()}")
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"  {count:5} x {reason}")
+    for reason in forbidden(reasons):
+        terminalreporter.write_line(f"  not an absent device, so CI fails: {reason}", red=True)
+
+
+def pytest_unconfigure():
+    if not IS_WORKER:
+        shutil.rmtree(os.environ["TINYGRAD_CACHE"], ignore_errors=True)
