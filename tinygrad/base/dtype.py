@@ -1,0 +1,354 @@
+"""Element types and the lattice by which they promote. Facts only; conversion lives elsewhere."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any, ClassVar, Final
+
+ConstType = float | int | bool
+
+
+class DType:
+    """One element type, or `count` of them side by side (a vector register's worth).
+
+    Every dtype is a singleton, so `is` and `==` agree and hashing is by identity.
+    `fmt` is the struct-module letter of one element, None where Python has none.
+    """
+
+    __slots__ = ("name", "itemsize", "fmt", "count", "priority", "_scalar")
+    _vectors: ClassVar[dict[tuple[DType, int], DType]] = {}
+
+    name: str
+    itemsize: int
+    fmt: str | None
+    count: int
+    priority: int
+
+    def __init__(
+        self, name: str, itemsize: int, fmt: str | None, priority: int, count: int = 1
+    ) -> None:
+        self.name, self.itemsize, self.fmt, self.priority, self.count = (
+            name,
+            itemsize,
+            fmt,
+            priority,
+            count,
+        )
+        self._scalar: DType = self
+
+    def vec(self, count: int) -> DType:
+        """The vector of `count` elements of this type; `count` 1 is the type itself."""
+        assert self.count == 1, f"{self} is already a vector"
+        if count == 1:
+            return self
+        made = DType._vectors.get((self, count))
+        if made is None:
+            made = DType(
+                f"{self.name}{count}", self.itemsize * count, self.fmt, self.priority, count
+            )
+            made._scalar = self
+            DType._vectors[self, count] = made
+        return made
+
+    def scalar(self) -> DType:
+        """The type of one element."""
+        return self._scalar
+
+    @property
+    def base(self) -> DType:
+        return self
+
+    @property
+    def bitsize(self) -> int:
+        return self.itemsize * 8
+
+    @property
+    def min(self) -> ConstType:
+        return dtypes.min(self)
+
+    @property
+    def max(self) -> ConstType:
+        return dtypes.max(self)
+
+    def __repr__(self) -> str:
+        vector = f".vec({self.count})" if self.count > 1 else ""
+        return f"dtypes.{self._scalar.name}{vector}"
+
+    def __lt__(self, other: DType) -> bool:
+        return (self.priority, self.name) < (other.priority, other.name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_restore, (self._scalar.name, self.count))
+
+    def __copy__(self) -> DType:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> DType:
+        return self
+
+
+def _restore(name: str, count: int) -> DType:
+    return dtypes.fields()[name].vec(count)
+
+
+class dtypes:  # noqa: N801  the seeds spell it so
+    """All element types by name, their ranges, and questions about them."""
+
+    void: Final = DType("void", 0, None, -2)
+    index: Final = DType("index", 8, "q", -1)  # addresses and loop counters inside the compiler
+    bool: Final = DType("bool", 1, "?", 0)
+    int8: Final = DType("char", 1, "b", 1)
+    uint8: Final = DType("uchar", 1, "B", 2)
+    int16: Final = DType("short", 2, "h", 3)
+    uint16: Final = DType("ushort", 2, "H", 4)
+    int32: Final = DType("int", 4, "i", 5)
+    uint32: Final = DType("uint", 4, "I", 6)
+    int64: Final = DType("long", 8, "q", 7)
+    uint64: Final = DType("ulong", 8, "Q", 8)
+    fp8e4m3: Final = DType("fp8e4m3", 1, None, 9)
+    fp8e5m2: Final = DType("fp8e5m2", 1, None, 10)
+    float16: Final = DType("half", 2, "e", 11)
+    bfloat16: Final = DType("bfloat16", 2, None, 12)
+    float32: Final = DType("float", 4, "f", 13)
+    float64: Final = DType("double", 8, "d", 14)
+
+    char, uchar, short, ushort = int8, uint8, int16, uint16
+    int, uint, long, ulong = int32, uint32, int64, uint64
+    half, float, double = float16, float32, float64
+
+    fp8s = (fp8e4m3, fp8e5m2)
+    floats = (fp8e4m3, fp8e5m2, float16, bfloat16, float32, float64)
+    uints = (uint8, uint16, uint32, uint64)
+    sints = (int8, int16, int32, int64)
+    ints = uints + sints
+
+    default_float: DType = float32
+    default_int: DType = int32
+
+    @staticmethod
+    def fields() -> dict[str, DType]:
+        """Every public name, aliases included, and its type."""
+        return {k: v for k, v in vars(dtypes).items() if isinstance(v, DType) and k != "index"}
+
+    @staticmethod
+    def is_float(dtype: DType) -> bool:
+        return dtype.scalar() in dtypes.floats
+
+    @staticmethod
+    def is_int(dtype: DType) -> bool:
+        return dtype.scalar() in _INTEGERS
+
+    @staticmethod
+    def is_unsigned(dtype: DType) -> bool:
+        return dtype.scalar() in dtypes.uints
+
+    @staticmethod
+    def is_bool(dtype: DType) -> bool:
+        return dtype.scalar() is dtypes.bool
+
+    @staticmethod
+    def min(dtype: DType) -> ConstType:
+        """The least value: -inf for floats, False for bool."""
+        dtype = dtype.scalar()
+        if dtypes.is_float(dtype):
+            return -math.inf
+        if dtypes.is_int(dtype):
+            return 0 if dtypes.is_unsigned(dtype) else -(2 ** (dtype.itemsize * 8 - 1))
+        return False
+
+    @staticmethod
+    def max(dtype: DType) -> ConstType:
+        """The greatest value: inf for floats, True for bool."""
+        dtype = dtype.scalar()
+        if dtypes.is_float(dtype):
+            return math.inf
+        if dtypes.is_int(dtype):
+            bits = dtype.itemsize * 8 - (0 if dtypes.is_unsigned(dtype) else 1)
+            return 2**bits - 1
+        return True
+
+    @staticmethod
+    def finfo(dtype: DType) -> tuple[Any, Any]:
+        """(exponent bits, mantissa bits) of a float type."""
+        return _FLOAT_BITS[dtype.scalar()]
+
+    @staticmethod
+    def from_py(value: Any) -> DType:
+        """The default type of a Python number, or of nested lists of them."""
+        if isinstance(value, bool):
+            return dtypes.bool
+        if isinstance(value, int):
+            return dtypes.default_int
+        if isinstance(value, float):
+            return dtypes.default_float
+        if isinstance(value, (list, tuple)):
+            kinds = [dtypes.from_py(v) for v in value]
+            return max(kinds, key=lambda d: d.priority) if kinds else dtypes.default_float
+        raise TypeError(f"no dtype for {value!r} of type {type(value).__name__}")
+
+    @staticmethod
+    def as_const(value: ConstType, dtype: DType) -> ConstType:
+        """`value` as a constant of `dtype`: integers wrap, floats round to the type."""
+        dtype = dtype.scalar()
+        if dtypes.is_int(dtype):
+            if dtype is dtypes.index:
+                return int(value)
+            return wrap_int(saturate(value, dtype), dtype)
+        if dtypes.is_float(dtype):
+            return round_float(float(value), dtype)
+        return bool(value)
+
+
+_INTEGERS = frozenset((*dtypes.ints, dtypes.index))
+
+_FLOAT_BITS = {
+    dtypes.fp8e4m3: (4, 3),
+    dtypes.fp8e5m2: (5, 2),
+    dtypes.float16: (5, 10),
+    dtypes.bfloat16: (8, 7),
+    dtypes.float32: (8, 23),
+    dtypes.float64: (11, 52),
+}
+
+# Promotion: the least type that is above both. An arrow leads to the next larger types.
+_ABOVE = {
+    dtypes.bool: (dtypes.int8, dtypes.uint8),
+    dtypes.int8: (dtypes.int16,),
+    dtypes.uint8: (dtypes.int16, dtypes.uint16),
+    dtypes.int16: (dtypes.int32,),
+    dtypes.uint16: (dtypes.int32, dtypes.uint32),
+    dtypes.int32: (dtypes.int64,),
+    dtypes.uint32: (dtypes.int64, dtypes.uint64),
+    dtypes.int64: (dtypes.uint64,),
+    dtypes.uint64: dtypes.fp8s,
+    dtypes.fp8e4m3: (dtypes.float16, dtypes.bfloat16),
+    dtypes.fp8e5m2: (dtypes.float16, dtypes.bfloat16),
+    dtypes.float16: (dtypes.float32,),
+    dtypes.bfloat16: (dtypes.float32,),
+    dtypes.float32: (dtypes.float64,),
+    dtypes.float64: (),
+}
+
+
+def _closure(dtype: DType) -> frozenset[DType]:
+    return frozenset({dtype}).union(*(_closure(d) for d in _ABOVE[dtype]))
+
+
+_AT_LEAST = {dtype: _closure(dtype) for dtype in _ABOVE}
+
+
+def least_upper_dtype(*kinds: DType) -> DType:
+    """The type that operands of these types are converted to before they meet.
+
+    >>> least_upper_dtype(dtypes.int8, dtypes.uint8), least_upper_dtype(dtypes.int64, dtypes.half)
+    (dtypes.short, dtypes.half)
+    """
+    if len(kinds) == 2 and kinds[0] is kinds[1]:
+        return kinds[0]
+    shared = frozenset.intersection(*(_AT_LEAST[d] for d in kinds))
+    return min(shared, key=lambda d: d.priority)
+
+
+def least_upper_float(dtype: DType) -> DType:
+    """`dtype` if it is a float, else the default float (for division, exp, mean, ...)."""
+    return dtype if dtypes.is_float(dtype) else least_upper_dtype(dtype, dtypes.default_float)
+
+
+def sum_acc_dtype(dtype: DType) -> DType:
+    """The type of a sum's result: small integers widen, so that a count doesn't wrap."""
+    if dtypes.is_unsigned(dtype):
+        return least_upper_dtype(dtype, dtypes.uint32)
+    if dtypes.is_int(dtype) or dtype is dtypes.bool:
+        return least_upper_dtype(dtype, dtypes.int32)
+    return dtype
+
+
+def to_dtype(dtype: DType | str) -> DType:
+    """A dtype by itself or by name: `"float32"`, `"half"`, `"int"`."""
+    if isinstance(dtype, DType):
+        return dtype
+    if (found := dtypes.fields().get(dtype.lower())) is None:
+        raise TypeError(f"unknown dtype {dtype!r}; the names are {', '.join(dtypes.fields())}")
+    return found
+
+
+def wrap_int(value: int, dtype: DType) -> int:
+    """Two's complement: what remains of `value` in the bits of `dtype`."""
+    if dtype is dtypes.index:
+        dtype = dtypes.int64
+    low, size = int(dtypes.min(dtype)), 1 << dtype.bitsize
+    return (value - low) % size + low
+
+
+def saturate(value: ConstType, dtype: DType) -> int:
+    """A number as an integer of `dtype`: floats clamp to its range, NaN gives 0, ints pass."""
+    if not isinstance(value, float):
+        return int(value)
+    if math.isnan(value):
+        return 0
+    return int(min(max(value, float(dtypes.min(dtype))), float(dtypes.max(dtype))))
+
+
+def round_float(value: float, dtype: DType) -> float:
+    """The nearest value of a float type, ties to even; too large gives infinity.
+
+    fp8e4m3 has no infinity: what is too large there is NaN.
+    """
+    if dtype is dtypes.float64 or value != value or math.isinf(value):
+        return math.nan if dtype is dtypes.fp8e4m3 and math.isinf(value) else value
+    if dtype is dtypes.float32:
+        try:
+            return float(struct.unpack("<f", struct.pack("<f", value))[0])
+        except OverflowError:
+            return math.copysign(math.inf, value)
+    exponent_bits, mantissa_bits = _FLOAT_BITS[dtype]
+    bias = (1 << (exponent_bits - 1)) - 1
+    _, exponent = math.frexp(value)  # value = f * 2**exponent, 0.5 <= |f| < 1
+    step = max(exponent - 1, 1 - bias) - mantissa_bits
+    rounded = math.ldexp(round(math.ldexp(value, -step)), step)
+    rounded = math.copysign(rounded, value)
+    return rounded if abs(rounded) <= largest_float(dtype) else _too_large(rounded, dtype)
+
+
+def largest_float(dtype: DType) -> float:
+    """The largest finite value of a float type."""
+    if dtype is dtypes.fp8e4m3:
+        return 448.0
+    exponent_bits, mantissa_bits = _FLOAT_BITS[dtype]
+    bias = (1 << (exponent_bits - 1)) - 1
+    return math.ldexp(2 - math.ldexp(1.0, -mantissa_bits), bias)
+
+
+def _too_large(value: float, dtype: DType) -> float:
+    return math.nan if dtype is dtypes.fp8e4m3 else math.copysign(math.inf, value)
+
+
+INVERSE_NAMES = {
+    "bool": "bool",
+    "int8": "char",
+    "uint8": "uchar",
+    "int16": "short",
+    "uint16": "ushort",
+    "int32": "int",
+    "uint32": "uint",
+    "int64": "long",
+    "uint64": "ulong",
+    "float16": "half",
+    "bfloat16": "bfloat16",
+    "float32": "float",
+    "float64": "double",
+}
+"""NumPy's (and ml_dtypes') names of the types that both have."""
+
+
+def from_numpy_name(name: str) -> DType:
+    """The dtype that NumPy calls `name`; TypeError names those there are."""
+    if (own := INVERSE_NAMES.get(name)) is None:
+        raise TypeError(f"no dtype for NumPy's {name!r}; there are {', '.join(INVERSE_NAMES)}")
+    return dtypes.fields()[own]
+
+
+def to_numpy_name(dtype: DType) -> str:
+    """What NumPy (or ml_dtypes, for bfloat16) calls `dtype`."""
+    return next(numpy_name for numpy_name, own in INVERSE_NAMES.items() if own == dtype.name)

@@ -1,0 +1,68 @@
+"""Every exception that the package raises on purpose, drawn as one tree.
+
+    TinygradError
+    ├── ShapeError         (ValueError)    shapes that don't fit an operation
+    ├── DTypeError         (TypeError)     an element type that an operation or device lacks
+    ├── ArgumentError      (ValueError)    any other argument that can't be taken
+    ├── DeviceError        (RuntimeError)  a device that is unknown, absent or lost
+    │   └── OutOfMemory    (MemoryError)   a buffer that doesn't fit
+    ├── RuntimeCheckError  (ArithmeticError, IndexError by kind)  a CHECK that failed on a device
+    │   ├── IndexCheckError     (IndexError)
+    │   └── DivisionCheckError  (ZeroDivisionError)
+    ├── JitError           (RuntimeError)  a captured step used otherwise than captured
+    ├── CompileError       (RuntimeError)  generated source that a compiler refused
+    └── VerifyError        (AssertionError) a graph that breaks the rules of its stage: our bug
+
+Each message names the operation, shows the values, and says what would have been legal. Each
+class is also the built-in exception that a caller would expect.
+"""
+
+from __future__ import annotations
+
+
+class TinygradError(Exception):
+    """The root of the tree."""
+
+
+class ShapeError(TinygradError, ValueError):
+    """Shapes that don't fit an operation."""
+
+
+class DTypeError(TinygradError, TypeError):
+    """An element type that an operation or a device lacks."""
+
+
+class ArgumentError(TinygradError, ValueError):
+    """Any other argument that can't be taken."""
+
+
+class DeviceError(TinygradError, RuntimeError):
+    """A device that is unknown, absent or lost."""
+
+
+class OutOfMemory(DeviceError, MemoryError):
+    """A buffer that doesn't fit on its device."""
+
+
+class RuntimeCheckError(TinygradError):
+    """A check inside a kernel that failed; raised by the next read on the host."""
+
+
+class IndexCheckError(RuntimeCheckError, IndexError):
+    """An index outside the axis that it indexes."""
+
+
+class DivisionCheckError(RuntimeCheckError, ZeroDivisionError):
+    """An integer divided by zero."""
+
+
+class JitError(TinygradError, RuntimeError):
+    """A captured step used otherwise than it was captured."""
+
+
+class CompileError(TinygradError, RuntimeError):
+    """Generated source that a compiler refused; the message holds its words."""
+
+
+class VerifyError(TinygradError, AssertionError):
+    """A graph that breaks the rules of its stage. Always a defect of ours."""

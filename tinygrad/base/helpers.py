@@ -1,0 +1,108 @@
+"""Small pure functions that several floors need. Nothing here knows what a tensor is."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+def prod(values: Iterable[Any]) -> Any:
+    """The product of `values`; 1 for none. Works on ints, floats and symbolic sizes."""
+    return functools.reduce(operator.mul, values, 1)
+
+
+def dedup(values: Iterable[T]) -> list[T]:
+    """`values` without repeats, in order."""
+    return list(dict.fromkeys(values))
+
+
+def all_same(values: Sequence[Any]) -> bool:
+    """Whether all items are equal; true for none."""
+    return all(v == values[0] for v in values)
+
+
+def argfix(*values: Any) -> tuple[Any, ...]:
+    """`f(1, 2)` and `f((1, 2))` alike as `(1, 2)`."""
+    if values and isinstance(values[0], (tuple, list)):
+        if len(values) != 1:
+            raise ValueError(f"give numbers or one tuple of them, not {values}")
+        return tuple(values[0])
+    return values
+
+
+def argsort(values: Sequence[Any]) -> tuple[int, ...]:
+    """The positions of `values` in increasing order; the inverse of a permutation."""
+    return tuple(sorted(range(len(values)), key=values.__getitem__))
+
+
+def ceildiv(numerator: Any, denominator: Any) -> Any:
+    """`numerator / denominator`, rounded up."""
+    return -(-numerator // denominator)
+
+
+def round_up(value: int, multiple: int) -> int:
+    """The least multiple of `multiple` that is at least `value`."""
+    return ceildiv(value, multiple) * multiple
+
+
+def flatten(lists: Iterable[Iterable[T]]) -> list[T]:
+    """One level of nesting less."""
+    return [item for items in lists for item in items]
+
+
+def fully_flatten(values: Any) -> list[Any]:
+    """All leaves of nested lists and tuples, in order."""
+    if isinstance(values, (list, tuple)):
+        return [leaf for item in values for leaf in fully_flatten(item)]
+    return [values]
+
+
+def strides_for(shape: Sequence[Any]) -> tuple[Any, ...]:
+    """Steps of a row-major layout: `strides_for((2, 3)) == (3, 1)`."""
+    return tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+def unwrap(value: T | None) -> T:
+    """`value`, which is known not to be None."""
+    assert value is not None
+    return value
+
+
+def merge_dicts(dicts: Iterable[dict[T, U]]) -> dict[T, U]:
+    """One dict of all; the same key with two values is an error."""
+    merged: dict[T, U] = {}
+    for one in dicts:
+        for key, value in one.items():
+            if key in merged and merged[key] != value:
+                raise ValueError(f"key {key!r} has two values: {merged[key]!r} and {value!r}")
+            merged[key] = value
+    return merged
+
+
+COLORS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
+
+
+def colored(text: str, color: str | None, background: bool = False) -> str:
+    """`text` in a terminal colour; capitals mean bright. None leaves it plain."""
+    if color is None:
+        return text
+    code = 10 * background + 60 * (color.upper() == color) + 30 + COLORS.index(color.lower())
+    return f"\x1b[{code}m{text}\x1b[0m"
+
+
+def time_to_str(seconds: float, width: int = 8) -> str:
+    """A duration in the unit that suits it."""
+    for scale, unit in ((1, "s "), (1e3, "ms"), (1e6, "us")):
+        if seconds * scale >= 1 or unit == "us":
+            return f"{seconds * scale:{width}.2f}{unit}"
+    raise AssertionError("unreachable")
+
+
+def plural(count: int, word: str) -> str:
+    """`plural(2, "kernel") == "2 kernels"`."""
+    return f"{count} {word}" + ("" if count == 1 else "s")

@@ -1,0 +1,173 @@
+"""Every setting of the package: one table. A setting is an environment variable, and `Context`
+changes it for a while. Reading one costs an attribute access, so hot paths may."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table. `effect` False: accepted for programs that set it, does nothing."""
+
+    name: str
+    default: int | str
+    meaning: str
+    effect: bool = True
+
+
+TABLE = (
+    Row("DEBUG", 0, "1 devices · 2 each kernel · 3 recipe · 4 source · 5 graph · 6 linear · 7 asm"),
+    Row("DEV", "", "the default device: CPU, CL, PYTHON, NULL, ..."),
+    Row("BACKEND", "", "another name of DEV"),
+    Row("NOOPT", 0, "1: no recipe, the plain loops"),
+    Row("SPEC", 0, "1: verify every graph against the rules of its stage"),
+    Row("JIT", 1, "0: TinyJit calls its function each time"),
+    Row("CACHELEVEL", 2, "0: no disk cache · 1: compiled code · 2: plans too"),
+    Row("TINYGRAD_CACHE", "", "folder of the disk cache; empty: the user's cache folder"),
+    Row("CACHE_LIMIT_MB", 512, "the disk cache is kept under this size"),
+    Row("CPU_COUNT", 0, "threads of the CPU device; 0: all cores"),
+    Row("TRAINING", 0, "1: dropout drops and batch norm learns; also Tensor.train()"),
+    Row("FUSE_OPS", 400, "a kernel holds at most about this many operations"),
+    Row("DEFAULT_FLOAT", "float32", "dtype of float literals and random numbers"),
+    Row("DEFAULT_INT", "int32", "dtype of int literals"),
+    Row("LRU", 1, "0: freed buffers go back to the system at once"),
+    Row("PROFILE", 0, "1: time every kernel into engine.profile"),
+    Row("TRACEMETA", 1, "0: don't remember the user's source lines"),
+    Row("BEAM", 0, "width of the recipe search", effect=False),
+    Row("IGNORE_BEAM_CACHE", 0, "search again", effect=False),
+    Row("VIZ", 0, "serve the graph explorer", effect=False),
+    Row("CHECK_OOB", 0, "the compiler proves its own indices instead", effect=False),
+    Row("IMAGE", 0, "image textures are not used", effect=False),
+    Row("RING", 1, "ring all-reduce", effect=False),
+    Row("TRANSCENDENTAL", 1, "transcendental functions are always our own", effect=False),
+)
+
+
+def parse(text: str, default: int | str) -> int | str:
+    """An environment string in the type of the default."""
+    if isinstance(default, str):
+        return text
+    try:
+        return int(text) if text else 0
+    except ValueError:
+        return int(float(text))
+
+
+class ContextVar:
+    """One setting: compares, adds and tests like its value."""
+
+    _all: ClassVar[dict[str, ContextVar]] = {}
+    name: str
+    value: Any
+
+    def __new__(cls, name: str, default: int | str) -> ContextVar:
+        if name in cls._all:
+            return cls._all[name]
+        made = cls._all[name] = super().__new__(cls)
+        made.name, made.value = name, parse(os.environ.get(name, str(default)), default)
+        return made
+
+    def __repr__(self) -> str:
+        return f"ContextVar({self.name!r}, {self.value!r})"
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    def __index__(self) -> int:
+        return int(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.value == other)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __ge__(self, other: Any) -> bool:
+        return bool(self.value >= other)
+
+    def __gt__(self, other: Any) -> bool:
+        return bool(self.value > other)
+
+    def __lt__(self, other: Any) -> bool:
+        return bool(self.value < other)
+
+    def __le__(self, other: Any) -> bool:
+        return bool(self.value <= other)
+
+
+SETTINGS: Mapping[str, ContextVar] = {row.name: ContextVar(row.name, row.default) for row in TABLE}
+
+DEBUG = SETTINGS["DEBUG"]
+NOOPT = SETTINGS["NOOPT"]
+SPEC = SETTINGS["SPEC"]
+JIT = SETTINGS["JIT"]
+CACHELEVEL = SETTINGS["CACHELEVEL"]
+CACHE_FOLDER = SETTINGS["TINYGRAD_CACHE"]
+CACHE_LIMIT_MB = SETTINGS["CACHE_LIMIT_MB"]
+TRAINING = SETTINGS["TRAINING"]
+FUSE_OPS = SETTINGS["FUSE_OPS"]
+TRACEMETA = SETTINGS["TRACEMETA"]
+
+
+class Context(contextlib.ContextDecorator):
+    """`with Context(DEBUG=2): ...` or `@Context(TRAINING=1)`: settings for a while."""
+
+    def __init__(self, **values: int | str) -> None:
+        unknown = [name for name in values if name not in ContextVar._all]
+        if unknown:
+            known = ", ".join(sorted(ContextVar._all))
+            raise KeyError(f"no setting {', '.join(unknown)}; there are {known}")
+        self.values = values
+        self.before: list[dict[str, Any]] = []
+
+    def __enter__(self) -> Context:
+        self.before.append({name: ContextVar._all[name].value for name in self.values})
+        for name, value in self.values.items():
+            ContextVar._all[name].value = value
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for name, value in self.before.pop().items():
+            ContextVar._all[name].value = value
+
+
+def getenv(name: str, default: Any = 0) -> Any:
+    """The environment variable `name` in the type of `default`."""
+    return type(default)(os.environ.get(name, default))
+
+
+def requested_device() -> str:
+    """The device that the environment asks for, upper case; empty if it doesn't.
+
+    `DEV=CL`, `BACKEND=CL` and `CL=1` all ask; DEV wins over the others.
+    """
+    for name in ("DEV", "BACKEND"):
+        if SETTINGS[name].value:
+            return str(SETTINGS[name].value).upper()
+    return next((name for name in DEVICE_NAMES if os.environ.get(name, "0") == "1"), "")
+
+
+DEVICE_NAMES = (
+    "CPU",
+    "CL",
+    "GPU",
+    "CUDA",
+    "NV",
+    "METAL",
+    "AMD",
+    "HIP",
+    "QCOM",
+    "WEBGPU",
+    "CLANG",
+    "LLVM",
+    "PYTHON",
+    "NULL",
+)

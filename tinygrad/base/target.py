@@ -1,0 +1,50 @@
+"""What a device can do, as data. Heuristics, decompositions and tests read these rows and
+never ask for a device's name; a new machine is a new row or a probe that fills one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Numerics:
+    """What numbers mean on a device, where the standard leaves room. Tests read this row."""
+
+    nan: bool = True  # NaN and infinities behave as IEEE says
+    exact_division: bool = True  # float division and square root are correctly rounded
+    subnormals: bool = True  # subnormal results are kept, not flushed to zero
+    fused_multiply_add: bool = True  # MULACC rounds once
+
+
+@dataclass(frozen=True)
+class Target:
+    """One device: its shape in numbers. Sizes in bytes, counts in units, vectors in bytes."""
+
+    device: str  # "CPU", "CL", ...
+    triple: str = ""  # LLVM's name of the instruction set; empty where LLVM is not used
+    cpu: str = ""
+    features: str = ""  # flattened LLVM feature string; part of every cache key
+    vector: int = 16  # widest vector register; 0: scalars only
+    registers: int = 16  # vector registers
+    fma_ports: int = 2
+    load_ports: int = 2
+    fma_latency: int = 4
+    cache_l1: int = 32 << 10
+    cache_l2: int = 512 << 10
+    cache_line: int = 64
+    cores: int = 1  # used for the number of threads only, never for the shape of the work
+    has_groups: bool = False  # work-groups with shared LOCAL memory and barriers (a GPU)
+    group_limit: int = 1  # work-items in a group
+    local_memory: int = 0
+    grid_limit: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
+    dtypes: frozenset[str] = field(default_factory=frozenset)  # names with native arithmetic
+    storage_dtypes: frozenset[str] = field(default_factory=frozenset)  # names it can load and store
+    native: frozenset[str] = field(default_factory=frozenset)  # op names beyond the required core
+    numerics: Numerics = field(default_factory=Numerics)
+
+    def key(self) -> str:
+        """Text that differs whenever generated code may differ; the core count is left out."""
+        rows = {k: v for k, v in self.__dict__.items() if k not in ("cores", "numerics")}
+        return repr(
+            sorted((k, sorted(v) if isinstance(v, frozenset) else v) for k, v in rows.items())
+        )

@@ -1,0 +1,169 @@
+"""The vocabulary that expressions are written in, once, for everything that has operators: nodes,
+patterns and tensors. A class that mixes this in supplies `alu` and `const_like`, nothing else."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.uop.op import Ops
+
+
+class Arithmetic(ABC):
+    """Python's operators and the elementary functions, as ops of the table."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def alu(self, op: Ops, *others: Self) -> Self:
+        """This and `others` as the sources of `op`."""
+
+    @abstractmethod
+    def const_like(self, value: Any) -> Self:
+        """A constant with this one's dtype and shape."""
+
+    def _operand(self, other: Any) -> Self:
+        return other if isinstance(other, type(self)) else self.const_like(other)
+
+    def _binary(self, op: Ops, other: Any, reverse: bool = False) -> Self:
+        operand = self._operand(other)
+        return operand.alu(op, self) if reverse else self.alu(op, operand)
+
+    # ---- operators -------------------------------------------------------------------------------
+
+    def __neg__(self) -> Self:
+        return self._binary(Ops.MUL, -1)
+
+    def __invert__(self) -> Self:
+        return self._binary(Ops.XOR, -1)
+
+    def __add__(self, other: Any) -> Self:
+        return self._binary(Ops.ADD, other)
+
+    def __radd__(self, other: Any) -> Self:
+        return self._binary(Ops.ADD, other, True)
+
+    def __sub__(self, other: Any) -> Self:
+        return self._binary(Ops.ADD, -self._operand(other))
+
+    def __rsub__(self, other: Any) -> Self:
+        return self._operand(other)._binary(Ops.ADD, -self)
+
+    def __mul__(self, other: Any) -> Self:
+        return self._binary(Ops.MUL, other)
+
+    def __rmul__(self, other: Any) -> Self:
+        return self._binary(Ops.MUL, other, True)
+
+    def __truediv__(self, other: Any) -> Self:
+        return self._binary(Ops.FDIV, other)
+
+    def __rtruediv__(self, other: Any) -> Self:
+        return self._binary(Ops.FDIV, other, True)
+
+    def __floordiv__(self, other: Any) -> Self:
+        return self._binary(Ops.IDIV, other)
+
+    def __rfloordiv__(self, other: Any) -> Self:
+        return self._binary(Ops.IDIV, other, True)
+
+    def __mod__(self, other: Any) -> Self:
+        return self._binary(Ops.MOD, other)
+
+    def __rmod__(self, other: Any) -> Self:
+        return self._binary(Ops.MOD, other, True)
+
+    def __and__(self, other: Any) -> Self:
+        return self._binary(Ops.AND, other)
+
+    def __rand__(self, other: Any) -> Self:
+        return self._binary(Ops.AND, other, True)
+
+    def __or__(self, other: Any) -> Self:
+        return self._binary(Ops.OR, other)
+
+    def __ror__(self, other: Any) -> Self:
+        return self._binary(Ops.OR, other, True)
+
+    def __xor__(self, other: Any) -> Self:
+        return self._binary(Ops.XOR, other)
+
+    def __rxor__(self, other: Any) -> Self:
+        return self._binary(Ops.XOR, other, True)
+
+    def __lshift__(self, other: Any) -> Self:
+        return self._binary(Ops.SHL, other)
+
+    def __rlshift__(self, other: Any) -> Self:
+        return self._binary(Ops.SHL, other, True)
+
+    def __rshift__(self, other: Any) -> Self:
+        return self._binary(Ops.SHR, other)
+
+    def __rrshift__(self, other: Any) -> Self:
+        return self._binary(Ops.SHR, other, True)
+
+    def __lt__(self, other: Any) -> Self:
+        return self._binary(Ops.CMPLT, other)
+
+    def __gt__(self, other: Any) -> Self:
+        return self._binary(Ops.CMPLT, other, True)
+
+    def __le__(self, other: Any) -> Self:
+        return (self < other) | self.eq(other)
+
+    def __ge__(self, other: Any) -> Self:
+        return (self > other) | self.eq(other)
+
+    # ---- functions -------------------------------------------------------------------------------
+
+    def eq(self, other: Any) -> Self:
+        """Elementwise equality. (`==` on nodes is identity, so that they can be dict keys.)"""
+        return self._binary(Ops.CMPEQ, other)
+
+    def ne(self, other: Any) -> Self:
+        return self._binary(Ops.CMPNE, other)
+
+    def logical_not(self) -> Self:
+        """Of a bool."""
+        return self._binary(Ops.CMPNE, True)
+
+    def maximum(self, other: Any) -> Self:
+        return self._binary(Ops.MAX, other)
+
+    def minimum(self, other: Any) -> Self:
+        """-max(-a, -b); on integers ~max(~a, ~b), which can't overflow."""
+        operand = self._operand(other)
+        if dtypes.is_float(getattr(self, "dtype", dtypes.float32)):
+            return -((-self).maximum(-operand))
+        return ~((~self).maximum(~operand))
+
+    def where(self, yes: Any, no: Any) -> Self:
+        """`yes` where this bool holds, else `no`; one of the two may be a Python number."""
+        if isinstance(yes, type(self)):
+            return self.alu(Ops.WHERE, yes, yes._operand(no))
+        if isinstance(no, type(self)):
+            return self.alu(Ops.WHERE, no.const_like(yes), no)
+        raise TypeError("where(yes, no): one of the two must not be a Python number")
+
+    def exp2(self) -> Self:
+        return self.alu(Ops.EXP2)
+
+    def log2(self) -> Self:
+        return self.alu(Ops.LOG2)
+
+    def sin(self) -> Self:
+        return self.alu(Ops.SIN)
+
+    def sqrt(self) -> Self:
+        return self.alu(Ops.SQRT)
+
+    def reciprocal(self) -> Self:
+        return self.alu(Ops.RECIP)
+
+    def trunc(self) -> Self:
+        return self.alu(Ops.TRUNC)
+
+    def threefry(self, key: Any) -> Self:
+        return self._binary(Ops.THREEFRY, key)

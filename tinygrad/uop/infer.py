@@ -1,0 +1,92 @@
+"""The shape and device of a node from those of its sources: the rules that the op table names.
+
+A shape is a tuple of sizes (whole numbers, or nodes where a size is symbolic); None where a node
+has no value of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tinygrad.base.helpers import ceildiv
+from tinygrad.uop.op import ROW, Ops
+
+if TYPE_CHECKING:
+    from tinygrad.uop.node import UOp
+
+Shape = tuple[Any, ...]
+
+
+def window_positions(size: Any, window: tuple[int, ...]) -> Any:
+    """How many positions a window (axis, size, stride, dilation, before, after) takes."""
+    _, taps, stride, dilation, before, after = window
+    return ceildiv(size + before + after - dilation * (taps - 1), stride)
+
+
+def _same(node: UOp) -> Shape | None:
+    shapes = [s.shape for s in node.src]
+    return next((s for s in shapes if s), shapes[0])
+
+
+def _permute(node: UOp) -> Shape:
+    shape = node.src[0].shape
+    return tuple(shape[axis] for axis in node.arg)
+
+
+def _pad(node: UOp) -> Shape:
+    return tuple(
+        n + before + after for n, (before, after) in zip(node.src[0].shape, node.arg, strict=True)
+    )
+
+
+def _window(node: UOp) -> Shape:
+    shape = list(node.src[0].shape)
+    for window in node.arg:
+        shape[window[0]] = window_positions(shape[window[0]], window)
+    return (*shape, *(window[1] for window in node.arg))
+
+
+def _reduce_axis(node: UOp) -> Shape:
+    return tuple(1 if axis in node.arg[1] else n for axis, n in enumerate(node.src[0].shape))
+
+
+def _index(node: UOp) -> Shape:
+    indices = node.src[1 : 1 + node.arg]
+    gathered = indices[0].shape if indices else ()
+    return (*gathered, *node.src[0].shape[node.arg :])
+
+
+SHAPE_RULES: dict[str, Callable[[UOp], Shape | None]] = {
+    "none": lambda node: None,
+    "scalar": lambda node: (),
+    "arg": lambda node: node.arg,
+    "same": _same,
+    "like_first": lambda node: node.src[0].shape,
+    "buffer": lambda node: (node.arg,),
+    "param": lambda node: (node.arg[1],),
+    "permute": _permute,
+    "pad": _pad,
+    "shrink": lambda node: tuple(end - begin for begin, end in node.arg),
+    "window": _window,
+    "assign": lambda node: node.src[0].base.shape,
+    "fold": lambda node: node.arg[1],
+    "item": lambda node: node.arg[1],
+    "reduce_axis": _reduce_axis,
+    "index": _index,
+    "stage": lambda node: tuple(r.src[0].arg for r in node.src[1:]),
+}
+
+
+def shape_of(node: UOp) -> Shape | None:
+    """The shape of one node whose sources' shapes are known."""
+    return SHAPE_RULES[ROW[node.op].shape](node)
+
+
+def device_of(node: UOp) -> str | None:
+    """The device of one node whose sources' devices are known; None if it has none of its own."""
+    if node.op is Ops.DEVICE:
+        return node.arg  # type: ignore[no-any-return]
+    if node.op is Ops.COPY:
+        return node.src[1].device
+    return next((s.device for s in node.src if s.device is not None), None)

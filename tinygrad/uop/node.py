@@ -1,0 +1,435 @@
+"""UOp: the one node of every graph, from a tensor's expression to a linear program.
+
+A node is immutable and interned: the same specification is the same object, so shared work is
+shared by `is` and a dict keyed by nodes is keyed by meaning. Shape, device and bounds are derived
+from the sources and remembered. Nothing here recurses over the depth of a graph.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import struct
+import weakref
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, ClassVar
+
+from tinygrad.base.dtype import ConstType, DType, dtypes
+from tinygrad.uop.bounds import interval_of
+from tinygrad.uop.build import Arithmetic
+from tinygrad.uop.infer import device_of, shape_of
+from tinygrad.uop.op import ROW, GroupOp, Ops
+
+_UNSET: Any = object()
+
+
+class _Entry(weakref.ref["UOp"]):
+    """The intern table's weak reference; it knows its key, so that a dead node's row can go."""
+
+    __slots__ = ("key",)
+    key: tuple[Any, ...]
+
+
+class UOp(Arithmetic):
+    """An operation, the dtype of its result, its sources, and an argument that is plain data."""
+
+    __slots__ = (
+        "op",
+        "dtype",
+        "src",
+        "arg",
+        "tag",
+        "known",
+        "origin",
+        "readers",
+        "_shape",
+        "_device",
+        "_interval",
+        "_key",
+        "_ranges",
+        "__weakref__",
+    )
+    _table: ClassVar[dict[tuple[Any, ...], _Entry]] = {}
+    _unique: ClassVar[Iterator[int]] = itertools.count()
+
+    op: Ops
+    dtype: DType
+    src: tuple[UOp, ...]
+    arg: Any
+    tag: Any
+    known: UOp | None
+    """The buffer view that holds this node's value, once the engine has computed it."""
+    origin: str | None
+    """The user's source line that made this node, for errors and DEBUG."""
+    readers: weakref.WeakSet[UOp] | None
+    """Of a buffer or a view of one: the nodes that read it, so that assign can keep them right."""
+
+    def __new__(
+        cls,
+        op: Ops,
+        dtype: DType = dtypes.void,
+        src: tuple[UOp, ...] = (),
+        arg: Any = None,
+        tag: Any = None,
+    ) -> UOp:
+        if op is Ops.CONST:
+            arg = dtypes.as_const(arg, dtype)
+            key = (op, dtype, src, struct.pack("d", arg) if type(arg) is float else arg, tag)
+        else:
+            key = (op, dtype, src, arg, tag)
+        entry = cls._table.get(key)
+        if entry is not None and (found := entry()) is not None:
+            return found
+        node = object.__new__(cls)
+        node.op, node.dtype, node.src, node.arg, node.tag = op, dtype, src, arg, tag
+        node.known = node.origin = None
+        node._shape = node._device = node._interval = node._key = node._ranges = _UNSET
+        node.readers = None
+        if op is Ops.BUFFER or (op in GroupOp.Movement and src[0].readers is not None):
+            node.readers = weakref.WeakSet()
+        return _intern(cls._table, key, node)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (UOp, (self.op, self.dtype, self.src, self.arg, self.tag))
+
+    def __copy__(self) -> UOp:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> UOp:
+        return self
+
+    def __repr__(self) -> str:
+        return services.render(self)
+
+    def __bool__(self) -> bool:
+        """Only a constant has a truth value, so that `if a < b` never decides by accident."""
+        low, high = self.vmin, self.vmax
+        if low == high:
+            return bool(low)
+        raise TypeError(f"the truth of {self.op!r} is not known before it runs: {low} to {high}")
+
+    def __int__(self) -> int:
+        low, high = self.vmin, self.vmax
+        if low == high:
+            return int(low)
+        raise TypeError(f"the value of {self.op!r} is not known before it runs: {low} to {high}")
+
+    # ---- building --------------------------------------------------------------------------------
+
+    @staticmethod
+    def const(dtype: DType, value: ConstType, device: str | None = None) -> UOp:
+        return UOp(Ops.CONST, dtype, () if device is None else (UOp.on(device),), value)
+
+    @staticmethod
+    def on(device: str) -> UOp:
+        return UOp(Ops.DEVICE, arg=device)
+
+    @staticmethod
+    def new_buffer(device: str, size: int, dtype: DType) -> UOp:
+        """A buffer unlike any other."""
+        unique = UOp(Ops.UNIQUE, arg=next(UOp._unique))
+        return UOp(Ops.BUFFER, dtype, (unique, UOp.on(device)), size)
+
+    @staticmethod
+    def variable(name: str, low: int, high: int, dtype: DType = dtypes.int32) -> UOp:
+        return UOp(Ops.DEFINE_VAR, dtype, arg=(name, low, high))
+
+    @staticmethod
+    def range(size: UOp | int, name: str, role: str = "LOOP", limits: tuple[UOp, ...] = ()) -> UOp:
+        """A loop counter from 0 to min(size, *limits), a scalar of dtype index."""
+        end = UOp.const(dtypes.index, size) if isinstance(size, int) else size
+        return UOp(Ops.RANGE, dtypes.index, (end, *limits), (name, role))
+
+    @staticmethod
+    def sink(*roots: UOp) -> UOp:
+        return UOp(Ops.SINK, src=roots)
+
+    def alu(self, op: Ops, *others: UOp) -> UOp:
+        src = (self, *others)
+        row = ROW[op].dtype
+        dtype = dtypes.bool if row == "bool" else src[-1].dtype if row == "last" else self.dtype
+        if row == "bool" and self.dtype.count > 1:
+            dtype = dtypes.bool.vec(self.dtype.count)
+        return UOp(op, dtype, src)
+
+    def const_like(self, value: Any) -> UOp:
+        scalar = UOp.const(self.dtype, value, self.device)
+        shape = self.shape
+        return scalar.broadcast_to(shape) if shape else scalar
+
+    def replace(self, **changes: Any) -> UOp:
+        """This node with another op, dtype, src, arg or tag."""
+        fields = {name: getattr(self, name) for name in ("op", "dtype", "src", "arg", "tag")}
+        return UOp(**{**fields, **changes})
+
+    def with_src(self, src: tuple[UOp, ...]) -> UOp:
+        """This node with other sources; itself if they are the same."""
+        return self if src == self.src else UOp(self.op, self.dtype, src, self.arg, self.tag)
+
+    # ---- casts, movement, reduction (shapes are checked by Tensor; here they must be right) ------
+
+    def cast(self, dtype: DType) -> UOp:
+        return self if dtype is self.dtype else UOp(Ops.CAST, dtype, (self,))
+
+    def bitcast(self, dtype: DType) -> UOp:
+        return self if dtype is self.dtype else UOp(Ops.BITCAST, dtype, (self,))
+
+    def reshape(self, shape: tuple[Any, ...]) -> UOp:
+        if shape == self.shape:
+            return self
+        inner = self.src[0] if self.op is Ops.RESHAPE else self
+        return inner if shape == inner.shape else UOp(Ops.RESHAPE, self.dtype, (inner,), shape)
+
+    def expand(self, shape: tuple[Any, ...]) -> UOp:
+        return self if shape == self.shape else UOp(Ops.EXPAND, self.dtype, (self,), shape)
+
+    def broadcast_to(self, shape: tuple[Any, ...]) -> UOp:
+        """New axes of size 1 in front, then expanded."""
+        own = self.shape
+        return self.reshape((1,) * (len(shape) - len(own)) + own).expand(shape)
+
+    def permute(self, axes: tuple[int, ...]) -> UOp:
+        if axes == tuple(range(len(axes))):
+            return self
+        return UOp(Ops.PERMUTE, self.dtype, (self,), axes)
+
+    def pad(self, pads: tuple[tuple[Any, Any], ...]) -> UOp:
+        return UOp(Ops.PAD, self.dtype, (self,), pads) if any(p != (0, 0) for p in pads) else self
+
+    def shrink(self, box: tuple[tuple[Any, Any], ...]) -> UOp:
+        whole = tuple((0, n) for n in self.shape)
+        return self if box == whole else UOp(Ops.SHRINK, self.dtype, (self,), box)
+
+    def flip(self, axes: tuple[int, ...]) -> UOp:
+        return UOp(Ops.FLIP, self.dtype, (self,), axes) if axes else self
+
+    def window(self, windows: tuple[tuple[int, ...], ...]) -> UOp:
+        return UOp(Ops.WINDOW, self.dtype, (self,), windows)
+
+    def fold(self, windows: tuple[tuple[int, ...], ...], shape: tuple[Any, ...]) -> UOp:
+        return UOp(Ops.FOLD, self.dtype, (self,), (windows, shape))
+
+    def reduce_axis(self, monoid: str, axes: tuple[int, ...]) -> UOp:
+        """Reduced axes stay, with size 1."""
+        return UOp(Ops.REDUCE_AXIS, self.dtype, (self,), (monoid, axes)) if axes else self
+
+    def reduce(self, monoid: str, *ranges: UOp) -> UOp:
+        return UOp(Ops.REDUCE, self.dtype, (self, *ranges), monoid) if ranges else self
+
+    def index(self, *indices: UOp, gate: UOp | None = None) -> UOp:
+        gates = () if gate is None else (gate,)
+        dtype = self.dtype
+        return UOp(Ops.INDEX, dtype, (self, *indices, *gates), len(indices))
+
+    def store(self, value: UOp, *ranges: UOp) -> UOp:
+        return UOp(Ops.STORE, src=(self, value, *ranges))
+
+    def check(self, ok: UOp, kind: str, message: str) -> UOp:
+        """This value; where `ok` is false, the next host read raises `kind` with `message`."""
+        return UOp(Ops.CHECK, self.dtype, (self, ok), (kind, message))
+
+    def copy_to(self, device: str) -> UOp:
+        return UOp(Ops.COPY, self.dtype, (self, UOp.on(device)))
+
+    def contiguous(self) -> UOp:
+        return UOp(Ops.CONTIGUOUS, self.dtype, (self,))
+
+    def detach(self) -> UOp:
+        return UOp(Ops.DETACH, self.dtype, (self,))
+
+    def assign(self, value: UOp) -> UOp:
+        """This view of the next version of its buffer, in which it holds `value`."""
+        return self.viewed(UOp(Ops.ASSIGN, self.dtype, (self, value)))
+
+    def viewed(self, base: UOp) -> UOp:
+        """The same view of another base."""
+        movement = []
+        node = self
+        while node.op in GroupOp.Movement:
+            movement.append(node)
+            node = node.src[0]
+        for step in reversed(movement):
+            base = UOp(step.op, base.dtype, (base,), step.arg)
+        return base
+
+    def bind(self, value: int) -> UOp:
+        """This variable with a value for now, which must lie within its bounds."""
+        _, low, high = self.arg
+        if not low <= value <= high:
+            raise ValueError(f"bind: {self.arg[0]} takes {low} to {high}, not {value}")
+        return UOp(Ops.BIND, self.dtype, (self, UOp.const(self.dtype, value)))
+
+    # ---- what follows from the sources -----------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The sizes; AssertionError for a node that has no value (SINK, DEVICE, ...)."""
+        shape = self._derived("_shape", shape_of)
+        assert shape is not None, f"{self.op!r} has no shape"
+        return shape  # type: ignore[no-any-return]
+
+    @property
+    def has_shape(self) -> bool:
+        return self._derived("_shape", shape_of) is not None
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        total = 1
+        for n in self.shape:
+            total *= n
+        return total
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def device(self) -> str | None:
+        return self._derived("_device", device_of)  # type: ignore[no-any-return]
+
+    @property
+    def vmin(self) -> Any:
+        """A number that the value is never below."""
+        return self._derived("_interval", _interval)[0]
+
+    @property
+    def vmax(self) -> Any:
+        """A number that the value is never above."""
+        return self._derived("_interval", _interval)[1]
+
+    @property
+    def key(self) -> bytes:
+        """A hash of the content, the same in every process."""
+        return self._derived("_key", _content_key)  # type: ignore[no-any-return]
+
+    @property
+    def ranges(self) -> frozenset[UOp]:
+        """The loops that the value depends on: a REDUCE, STAGE or STORE closes its own."""
+        return self._derived("_ranges", _free_ranges)  # type: ignore[no-any-return]
+
+    def _derived(self, slot: str, rule: Callable[[UOp], Any]) -> Any:
+        """The fact in `slot`; derived first, without recursion, for all below that lack it."""
+        found = getattr(self, slot)
+        if found is not _UNSET:
+            return found
+        stack = [self]
+        while stack:
+            node = stack[-1]
+            todo = [s for s in node.src if getattr(s, slot) is _UNSET]
+            if todo:
+                stack.extend(todo)
+                continue
+            stack.pop()
+            if getattr(node, slot) is _UNSET:
+                setattr(node, slot, rule(node))
+        return getattr(self, slot)
+
+    @property
+    def base(self) -> UOp:
+        """What this is a view of, below all movement."""
+        node = self
+        while node.op in GroupOp.Movement:
+            node = node.src[0]
+        return node
+
+    @property
+    def val(self) -> int:
+        """The value of a bound variable or a constant."""
+        return int(self.src[1].arg if self.op is Ops.BIND else self.arg)
+
+    # ---- walking ---------------------------------------------------------------------------------
+
+    def toposort(self, stop: Collection[UOp] = ()) -> list[UOp]:
+        """All nodes below and this, sources first; nodes in `stop` are listed, not entered."""
+        order: list[UOp] = []
+        seen: set[UOp] = set()
+        stack: list[tuple[UOp, bool]] = [(self, False)]
+        while stack:
+            node, done = stack.pop()
+            if done:
+                order.append(node)
+            elif node not in seen:
+                seen.add(node)
+                stack.append((node, True))
+                if node not in stop:
+                    stack.extend((s, False) for s in reversed(node.src) if s not in seen)
+        return order
+
+    def substitute(self, changes: Mapping[UOp, UOp]) -> UOp:
+        """This graph with some nodes replaced; replacements are not searched again."""
+        done: dict[UOp, UOp] = dict(changes)
+        for node in self.toposort(stop=changes):
+            if node not in done:
+                done[node] = node.with_src(tuple(done[s] for s in node.src))
+        return done[self]
+
+    # ---- services from higher floors, registered at the composition root -------------------------
+
+    def simplify(self) -> UOp:
+        return services.simplify(self)
+
+    def render(self) -> str:
+        return services.render(self)
+
+    @property
+    def realized(self) -> Any:
+        """The storage that holds the value, None before it is computed."""
+        return services.realized(self)
+
+
+class _Services:
+    """What a node offers but a higher floor does."""
+
+    simplify: Callable[[UOp], UOp] = staticmethod(lambda node: node)
+    render: Callable[[UOp], str] = staticmethod(lambda node: f"UOp({node.op!r})")
+    realized: Callable[[UOp], Any] = staticmethod(lambda node: None)
+
+
+services = _Services()
+
+
+def _intern(table: dict[tuple[Any, ...], _Entry], key: tuple[Any, ...], node: UOp) -> UOp:
+    """Enters `node` under `key`, unless another thread was faster; then that one counts."""
+    entry = _Entry(node, _forget)
+    entry.key = key
+    while (standing := table.setdefault(key, entry)) is not entry:
+        found = standing()
+        if found is not None:
+            return found
+        _forget(standing)
+    for source in node.src:
+        if source.readers is not None:
+            source.readers.add(node)
+    return node
+
+
+def _forget(entry: _Entry) -> None:
+    if UOp._table.get(entry.key) is entry:
+        del UOp._table[entry.key]
+
+
+def _interval(node: UOp) -> tuple[Any, Any]:
+    return interval_of(node, [s._interval for s in node.src])
+
+
+def _content_key(node: UOp) -> bytes:
+    own = repr((node.op.name, repr(node.dtype), node.arg))
+    digest = hashlib.sha256(own.encode())
+    for source in node.src:
+        digest.update(source._key)
+    return digest.digest()
+
+
+_CLOSERS = {Ops.REDUCE: 1, Ops.STAGE: 1, Ops.STORE: 2}
+
+
+def _free_ranges(node: UOp) -> frozenset[UOp]:
+    if not node.src:
+        return frozenset((node,)) if node.op is Ops.RANGE else frozenset()
+    free = frozenset().union(*(s._ranges for s in node.src))
+    if node.op is Ops.RANGE:
+        return free | {node}
+    if node.op in _CLOSERS:
+        return free - frozenset(node.src[_CLOSERS[node.op] :])
+    return free

@@ -1,0 +1,8 @@
+"""The face of this floor under the seeds' path: everything that works on graphs."""
+
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop.pattern import PatternMatcher, Rule, UPat
+from tinygrad.uop.rewrite import graph_rewrite
+
+__all__ = ["GroupOp", "Ops", "PatternMatcher", "Rule", "UOp", "UPat", "graph_rewrite"]

@@ -1,0 +1,246 @@
+"""Patterns over graphs, and rules made of them.
+
+A pattern is a term with named holes. Each is compiled once into a plain Python function of
+straight comparisons, and a matcher keeps these by the op of their root, so that a node is only
+tried against what could fit. A `Rule` is a datum (name, left, right, when): one line serves the
+engine, the trace, the fuzzer and the prover.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tinygrad.base.dtype import DType
+from tinygrad.uop.build import Arithmetic
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops, evaluate
+
+
+class UPat(Arithmetic):
+    """What a node may look like. None means anything.
+
+    `src` as a tuple: these sources in this order; as a list: in any order; as one pattern: every
+    source is like it. The same name twice must be the same node.
+    """
+
+    __slots__ = ("ops", "dtypes", "src", "arg", "name", "more", "alternatives")
+
+    def __init__(
+        self,
+        op: Ops | Iterable[Ops] | None = None,
+        dtype: DType | Iterable[DType] | None = None,
+        src: tuple[UPat, ...] | list[UPat] | UPat | None = None,
+        arg: Any = None,
+        name: str | None = None,
+        allow_any_len: bool = False,
+        alternatives: tuple[UPat, ...] = (),
+    ) -> None:
+        self.ops = None if op is None else (op,) if isinstance(op, Ops) else tuple(op)
+        self.dtypes = (
+            None if dtype is None else (dtype,) if isinstance(dtype, DType) else tuple(dtype)
+        )
+        self.src, self.arg, self.name, self.more = src, arg, name, allow_any_len
+        self.alternatives = alternatives
+
+    @staticmethod
+    def var(name: str | None = None, dtype: DType | Iterable[DType] | None = None) -> UPat:
+        """Anything, called `name`."""
+        return UPat(None, dtype, name=name)
+
+    @staticmethod
+    def cvar(name: str | None = None, dtype: DType | Iterable[DType] | None = None) -> UPat:
+        """Any constant, called `name`."""
+        return UPat(Ops.CONST, dtype, name=name)
+
+    @staticmethod
+    def any(*alternatives: UPat) -> UPat:
+        """Whatever matches one of these."""
+        return UPat(alternatives=alternatives)
+
+    def alu(self, op: Ops, *others: UPat) -> UPat:
+        src = (self, *others)
+        return UPat(op, src=list(src) if op in GroupOp.Commutative else src)
+
+    def const_like(self, value: Any) -> UPat:
+        return UPat(Ops.CONST, arg=value)
+
+    def cast(self, dtype: DType | None = None, name: str | None = None) -> UPat:
+        return UPat(Ops.CAST, dtype, (self,), name=name)
+
+    def named(self, name: str) -> UPat:
+        """The same pattern, called `name`."""
+        return UPat(self.ops, self.dtypes, self.src, self.arg, name, self.more, self.alternatives)
+
+    def __repr__(self) -> str:
+        if self.src is None:
+            return self.name or (repr(self.arg) if self.arg is not None else "_")
+        children = self.src if isinstance(self.src, (tuple, list)) else (self.src,)
+        ops = "|".join(op.name for op in self.ops or ())
+        return f"{ops}({', '.join(map(repr, children))})"
+
+    # ---- use -------------------------------------------------------------------------------------
+
+    def match(self, node: UOp) -> dict[str, UOp] | None:
+        """What the names stand for if `node` fits, else None."""
+        for one in _concrete(self):
+            found = _compiled(one)(node)
+            if found is not None:
+                return found
+        return None
+
+    def instantiate(self, found: dict[str, UOp]) -> UOp:
+        """The node that this term stands for; constants of constants are computed."""
+        if self.name is not None and self.name in found:
+            return found[self.name]
+        assert self.ops is not None and isinstance(self.src, (tuple, list)), f"{self!r} is no term"
+        known = [s.instantiate(found) for s in self.src if not s._is_literal()]
+        like = known[-1] if known else next(iter(found.values()))
+        src = [
+            like.const_like(s.arg) if s._is_literal() else s.instantiate(found) for s in self.src
+        ]
+        op = self.ops[0]
+        made = src[0].alu(op, *src[1:])
+        if op in GroupOp.ALU and all(s.op is Ops.CONST for s in src):
+            return made.const_like(evaluate(op, made.dtype, *(s.arg for s in src)))
+        return made
+
+    def _is_literal(self) -> bool:
+        return self.ops == (Ops.CONST,) and self.name is None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`left` becomes `right` when `when` holds.
+
+    `right` is a term, or a function of the named nodes that may return None for "no"; `when`
+    takes the named nodes too. A term on the right makes the rule provable.
+    """
+
+    name: str
+    left: UPat
+    right: UPat | Callable[..., UOp | None]
+    when: Callable[..., bool] | None = None
+
+    def apply(self, **found: UOp) -> UOp | None:
+        if self.when is not None and not self.when(**found):
+            return None
+        if isinstance(self.right, UPat):
+            return self.right.instantiate(found)
+        return self.right(**found)
+
+
+RuleLike = Rule | tuple[UPat, Callable[..., UOp | None]]
+_Attempt = tuple[Callable[[UOp], dict[str, UOp] | None], Callable[..., UOp | None], bool, str]
+
+
+class PatternMatcher:
+    """Rules in order of preference: `rewrite` gives what the first that fits makes of a node."""
+
+    __slots__ = ("rules", "_by_op")
+
+    def __init__(self, rules: Sequence[RuleLike]) -> None:
+        self.rules = list(rules)
+        self._by_op: dict[Ops, list[_Attempt]] = {}
+        for rule in self.rules:
+            self._enter(rule)
+
+    def _enter(self, rule: RuleLike) -> None:
+        if isinstance(rule, Rule):
+            left, function, context, name = rule.left, rule.apply, False, rule.name
+        else:
+            left, function = rule
+            context = "ctx" in inspect.signature(function).parameters
+            name = getattr(function, "__name__", "rule")
+        for one in _concrete(left):
+            attempt = (_compiled(one), function, context, name)
+            for op in one.ops or GroupOp.All:
+                self._by_op.setdefault(op, []).append(attempt)
+
+    def __add__(self, other: PatternMatcher) -> PatternMatcher:
+        return PatternMatcher(self.rules + other.rules)
+
+    def rewrite(self, node: UOp, ctx: Any = None) -> UOp | None:
+        """The replacement of `node`, None if no rule applies."""
+        named = self.rewrite_named(node, ctx)
+        return named[0] if named is not None else None
+
+    def rewrite_named(self, node: UOp, ctx: Any = None) -> tuple[UOp, str] | None:
+        """The replacement and the name of the rule that made it."""
+        for match, function, context, name in self._by_op.get(node.op, ()):
+            found = match(node)
+            if found is None:
+                continue
+            made = function(ctx=ctx, **found) if context else function(**found)
+            if made is not None and made is not node:
+                return made, name
+        return None
+
+
+# ---- compilation ---------------------------------------------------------------------------------
+
+
+def _concrete(pattern: UPat) -> Iterator[UPat]:
+    """All patterns with a fixed order of sources and no alternatives that `pattern` stands for."""
+    if pattern.alternatives:
+        for alternative in pattern.alternatives:
+            yield from _concrete(alternative)
+        return
+    if not isinstance(pattern.src, (tuple, list)):
+        yield pattern
+        return
+    orders: Iterable[Sequence[UPat]] = [pattern.src]
+    if isinstance(pattern.src, list):
+        same = all(repr(s) == repr(pattern.src[0]) and s.name is None for s in pattern.src)
+        orders = [pattern.src] if same else itertools.permutations(pattern.src)
+    for order in orders:
+        for src in itertools.product(*(list(_concrete(s)) for s in order)):
+            yield UPat(pattern.ops, pattern.dtypes, src, pattern.arg, pattern.name, pattern.more)
+
+
+def _compiled(pattern: UPat) -> Callable[[UOp], dict[str, UOp] | None]:
+    """A function of straight comparisons, written as source and compiled."""
+    lines: list[str] = []
+    facts: dict[str, Any] = {}
+    names: dict[str, str] = {}
+
+    def fact(value: Any) -> str:
+        name = f"k{len(facts)}"
+        facts[name] = value
+        return name
+
+    def require(test: str) -> None:
+        lines.append(f"  if not ({test}): return None")
+
+    def visit(p: UPat, place: str) -> None:
+        if p.ops is not None:
+            one = len(p.ops) == 1
+            require(f"{place}.op {'is' if one else 'in'} {fact(p.ops[0] if one else p.ops)}")
+        if p.dtypes is not None:
+            require(f"{place}.dtype in {fact(p.dtypes)}")
+        if p.arg is not None:
+            require(f"{place}.arg == {fact(p.arg)}")
+        if p.name is not None:
+            if p.name in names:
+                require(f"{place} is {names[p.name]}")
+            else:
+                names[p.name] = place
+        if isinstance(p.src, UPat):
+            every = fact(p.src.match)
+            require(f"all({every}(s) is not None for s in {place}.src)")
+        elif p.src is not None:
+            count = len(p.src)
+            require(f"len({place}.src) {'>=' if p.more else '=='} {count}")
+            for i, child in enumerate(p.src):
+                inner = f"{place}_{i}"
+                lines.append(f"  {inner} = {place}.src[{i}]")
+                visit(child, inner)
+
+    visit(pattern, "n")
+    captured = ", ".join(f"{name!r}: {place}" for name, place in names.items())
+    source = "\n".join(["def match(n):", *lines, f"  return {{{captured}}}"])
+    exec(source, facts)  # noqa: S102  our own text, from our own patterns
+    return facts["match"]  # type: ignore[no-any-return]

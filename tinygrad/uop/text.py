@@ -1,0 +1,87 @@
+"""Graphs as text. `tree` is what a person reads (and the form that the seeds print); `dump` and
+`parse` are the exact form, one node a line, that goes to files and comes back."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from tinygrad.base.dtype import DType, dtypes
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+
+def tree(root: UOp) -> str:
+    """Nested constructor calls; a node used twice is named `x0:=` where it first stands."""
+    uses: dict[UOp, int] = {}
+    for node in root.toposort():
+        for source in node.src:
+            uses[source] = uses.get(source, 0) + 1
+    names: dict[UOp, str] = {}
+    out: list[str] = []
+    stack: list[tuple[UOp | str, int]] = [(root, 0)]
+    while stack:
+        item, depth = stack.pop()
+        if isinstance(item, str):
+            out.append(item)
+            continue
+        indent = " " * depth
+        if item in names:
+            out.append(f"{indent} {names[item]}")
+            continue
+        label = ""
+        if uses.get(item, 0) > 1:
+            names[item] = f"x{len(names)}"
+            label = f"{names[item]}:="
+        tag = "" if item.tag is None else f", tag={item.tag!r}"
+        out.append(f"{indent}{label}UOp({item.op!r}, {item.dtype!r}, arg={item.arg!r}{tag}, src=(")
+        stack.append(("))", depth))
+        for source in reversed(item.src):
+            stack.extend(((",", depth), (source, depth + 2), ("\n", depth)))
+    return "".join(out)
+
+
+def dump(root: UOp) -> str:
+    """One node a line, sources first: `%3 = ADD dtypes.int None %1 %2`."""
+    order = root.toposort()
+    number = {node: i for i, node in enumerate(order)}
+    return "\n".join(
+        f"%{i} = {node.op.name} {node.dtype!r} {_write(node.arg)}"
+        + "".join(f" %{number[s]}" for s in node.src)
+        for i, node in enumerate(order)
+    )
+
+
+def parse(text: str) -> UOp:
+    """The graph that `dump` wrote. ValueError with the line if it is not one."""
+    nodes: list[UOp] = []
+    for line in filter(None, text.splitlines()):
+        try:
+            _, _, op, dtype, rest = line.split(" ", 4)
+            arg, *sources = rest.rsplit(" %", rest.count(" %"))
+            src = tuple(nodes[int(s)] for s in sources)
+            nodes.append(UOp(Ops[op], _read_dtype(dtype), src, _read(arg)))
+        except (KeyError, IndexError, SyntaxError, ValueError) as error:
+            raise ValueError(f"not a line of a graph: {line!r}") from error
+    if not nodes:
+        raise ValueError("an empty text is no graph")
+    return nodes[-1]
+
+
+def _write(arg: Any) -> str:
+    text = repr(arg)
+    return text.replace("inf", "1e999").replace("nan", "(1e999-1e999)") if _inexact(arg) else text
+
+
+def _inexact(arg: Any) -> bool:
+    return isinstance(arg, float) and (arg != arg or arg in (float("inf"), -float("inf")))
+
+
+def _read(text: str) -> Any:
+    return float("nan") if text == "(1e999-1e999)" else ast.literal_eval(text)
+
+
+def _read_dtype(text: str) -> DType:
+    name, _, count = text.removeprefix("dtypes.").partition(".vec(")
+    base = dtypes.index if name == "index" else dtypes.fields()[name]
+    return base.vec(int(count[:-1])) if count else base

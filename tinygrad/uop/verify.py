@@ -1,0 +1,78 @@
+"""Which ops are legal at which stage, and what holds of every node. `SPEC=1` runs this between
+passes, so that a wrong pass is caught where it is wrong."""
+
+from __future__ import annotations
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import VerifyError
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import ROW, GroupOp, Ops
+
+_LEAVES = {Ops.CONST, Ops.DEFINE_VAR, Ops.PARAM, Ops.SINK}
+_ELEMENTWISE = set(GroupOp.Elementwise)
+
+STAGES: dict[str, frozenset[Ops]] = {
+    # what a Tensor holds
+    "tensor": frozenset(
+        _LEAVES
+        | _ELEMENTWISE
+        | GroupOp.Movement
+        | {
+            Ops.ARANGE,
+            Ops.UNIQUE,
+            Ops.DEVICE,
+            Ops.BUFFER,
+            Ops.BIND,
+            Ops.COPY,
+            Ops.CONTIGUOUS,
+            Ops.DETACH,
+        }
+        | {Ops.ASSIGN, Ops.KERNEL, Ops.FOLD, Ops.REDUCE_AXIS, Ops.INDEX, Ops.SCATTER, Ops.SCAN}
+        | {Ops.CALL, Ops.ITEM}
+    ),
+    # one kernel: loops over scalars, before and after a recipe is applied
+    "kernel": frozenset(
+        _LEAVES | _ELEMENTWISE | {Ops.RANGE, Ops.REDUCE, Ops.INDEX, Ops.STAGE, Ops.STORE}
+    ),
+    # instructions in order
+    "linear": frozenset(
+        (_LEAVES - {Ops.SINK})
+        | _ELEMENTWISE
+        | {Ops.SPECIAL, Ops.LOCAL, Ops.RANGE, Ops.LOAD, Ops.STORE, Ops.CARRY, Ops.END, Ops.IF}
+        | {Ops.ENDIF, Ops.BARRIER, Ops.FAULT, Ops.VECTORIZE, Ops.GEP, Ops.SHUFFLE, Ops.WMMA}
+        | {Ops.INDEX}
+    )
+    - {Ops.CHECK},
+}
+
+
+def verify(root: UOp, stage: str) -> None:
+    """Raises VerifyError, with the node, unless every node below obeys `stage`."""
+    legal = STAGES[stage]
+    for node in root.toposort():
+        if node.op not in legal:
+            raise VerifyError(f"{node.op!r} has no place at stage {stage!r}: {node!r}")
+        problem = _problem(node, stage)
+        if problem:
+            raise VerifyError(f"{node.op!r} at stage {stage!r}: {problem}: {node!r}")
+
+
+def _problem(node: UOp, stage: str) -> str | None:
+    row = ROW[node.op]
+    if row.arity is not None and len(node.src) != row.arity and stage != "linear":
+        return f"takes {row.arity} sources, has {len(node.src)}"
+    if row.dtype == "first" and node.src and node.dtype is not node.src[0].dtype:
+        return f"has {node.dtype!r}, its first source {node.src[0].dtype!r}"
+    if row.dtype == "last" and node.dtype is not node.src[-1].dtype:
+        return f"has {node.dtype!r}, its last source {node.src[-1].dtype!r}"
+    if row.dtype == "bool" and node.dtype.scalar() is not dtypes.bool:
+        return f"compares, but has {node.dtype!r}"
+    if node.op in GroupOp.Binary and node.op not in (Ops.SHL, Ops.SHR):
+        left, right = node.src
+        if left.dtype is not right.dtype:
+            return f"sources are {left.dtype!r} and {right.dtype!r}"
+    if stage == "tensor" and node.op in GroupOp.Elementwise:
+        shapes = {s.shape for s in node.src}
+        if len(shapes) > 1:
+            return f"sources have shapes {shapes}"
+    return None
