@@ -1,0 +1,104 @@
+"""What a backend is: four small protocols, and the two plain records that pass between them.
+
+A *renderer* turns a linear program into source, a *compiler* turns source into a binary, a
+*memory* owns the bytes of a device, a *queue* runs binaries. Nothing here knows a device's name.
+The engine calls these and nothing else, so a new backend is a folder with these four and a
+`Target` that states what the device can do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tinygrad.base.target import Target
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel of a segment; buffers and values are positions in the segment's two tables.
+
+    `function` is what `Queue.load` returned. The kernel's argument table holds the pointers of
+    `buffers` first, then `values` as signed 64-bit integers (bound variables).
+    On a CPU `grid[0]` counts tasks, which any thread may take in any order, and `scratch` bytes
+    are lent to each thread. On a GPU `grid` counts work-groups and `block` work-items of each.
+    `work` is a rough guess of the whole launch's nanoseconds on one core, 0 if unknown: a CPU
+    shares small kernels with nobody and wakes sleeping helpers only for enough work.
+    """
+
+    function: Any
+    buffers: tuple[int, ...]
+    values: tuple[int, ...] = ()
+    grid: tuple[int, int, int] = (1, 1, 1)
+    block: tuple[int, int, int] = (1, 1, 1)
+    scratch: int = 0
+    work: int = 0
+
+
+class Renderer(Protocol):
+    """Linear program → source text of one function named `name`."""
+
+    def render(self, name: str, program: Sequence[Any]) -> str: ...
+
+
+class Compiler(Protocol):
+    """Source → binary. Results are cached on disk under (source's key, `version`, Target)."""
+
+    @property
+    def version(self) -> str: ...
+
+    def compile(self, source: str) -> bytes: ...
+
+    def disassemble(self, binary: bytes) -> str: ...
+
+
+class Memory(Protocol):
+    """The bytes of one device. A handle is opaque to everyone but its own queue."""
+
+    def allocate(self, nbytes: int) -> Any:
+        """A block of at least `nbytes` bytes, 64-byte aligned where pointers exist.
+
+        Freed blocks are kept and reused, bounded. Raises `OutOfMemory` (base.errors)."""
+
+    def free(self, handle: Any, nbytes: int) -> None: ...
+
+    def write(self, handle: Any, data: memoryview, offset: int = 0) -> None: ...
+
+    def read(self, handle: Any, nbytes: int, offset: int = 0) -> bytearray | memoryview: ...
+
+    def view(self, handle: Any, offset: int) -> Any:
+        """A handle `offset` bytes into another; the caller keeps the whole alive."""
+
+
+class Segment(Protocol):
+    """A prepared list of kernels: built once, run many times with other tables."""
+
+    def run(
+        self, buffers: Sequence[Any], values: Sequence[int], timed: bool = False
+    ) -> list[float]:
+        """Run the kernels in order; with `timed`, wait and return seconds of each kernel.
+
+        Kernels of one segment, and segments of one queue, see each other's writes in order."""
+
+
+class Queue(Protocol):
+    """Runs binaries on one device."""
+
+    def load(self, binary: bytes, name: str) -> Any:
+        """The function called `name` in `binary`, ready for a Launch. Cheap; no compiler."""
+
+    def segment(self, launches: Sequence[Launch]) -> Segment: ...
+
+    def synchronize(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Backend:
+    """What `backends/<name>/__init__.py` returns from `open_device(index)`."""
+
+    target: Target
+    renderer: Renderer
+    compiler: Compiler
+    memory: Memory
+    queue: Queue

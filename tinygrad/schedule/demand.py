@@ -1,0 +1,461 @@
+"""Which values are stored and which are recomputed where they are used.
+
+The graph is walked once from its roots down. Each node collects *demands*: which kernel needs it,
+at which index, under which gate. When a node is reached all its users have been, so everything is
+known that the decision needs: how many kernels want it, at how many different indices, and inside
+which loops that it does not depend on. Then it is either *inlined* (its sources get the demands)
+or *stored* (it gets a kernel of its own, or another store in a kernel whose loops fit, and its
+users read memory). What counts is bytes moved and operations redone, not the number of kernels.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.settings import FUSE_OPS
+from tinygrad.schedule.movement import ZERO, Index, both, source_index, view_offset
+from tinygrad.simplify.affine import simplify_index
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops
+
+# Operations that one element costs, where it is not one.
+WEIGHTS = {Ops.EXP2: 12, Ops.LOG2: 16, Ops.SIN: 24, Ops.POW: 40, Ops.THREEFRY: 60, Ops.IDIV: 4}
+CHEAP_WEIGHT = 8  # up to so many operations are rather redone than stored
+CHEAP_LEAVES = 2  # ... if they read no more than so many values
+SHARED_WEIGHT = 200  # within one kernel: loops/ keeps a shared row in cache
+FEW_ROWS = 16  # a reduction over fewer rows would leave cores idle if its users joined it
+SMALL_WORK = 1 << 14  # below so many elements the number of kernels is what counts
+WEIGHT_LIMIT = 1 << 20
+
+MEMORY_LEAVES = frozenset((Ops.PARAM, Ops.BUFFER))
+NO_VALUE = frozenset((Ops.DEVICE, Ops.UNIQUE, Ops.SINK))
+FREE_LEAVES = frozenset((Ops.CONST, Ops.ARANGE, Ops.DEFINE_VAR, Ops.BIND))
+STEPS = frozenset((Ops.COPY, Ops.SCAN, Ops.CALL, Ops.KERNEL))
+PASS_THROUGH = frozenset((Ops.DETACH,))
+ALWAYS_STORED = frozenset((Ops.CONTIGUOUS, Ops.ASSIGN, Ops.SCATTER)) | STEPS
+
+
+class Demand(NamedTuple):
+    """`kernel` needs the element at `where`, if `gate` holds."""
+
+    kernel: Kernel
+    where: Index
+    gate: UOp | None
+
+
+@dataclass(eq=False)
+class Kernel:
+    """A kernel in the making: its loops, what it stores, what it reads."""
+
+    ranges: tuple[UOp, ...]
+    index: Index  # the loops, as the index of what is stored; ZERO for axes of size 1
+    shape: tuple[Any, ...]
+    stores: list[UOp] = field(default_factory=list)
+    reads: dict[UOp, None] = field(default_factory=dict)  # stored nodes, in order of demand
+    weight: int = 0
+    first: int = 0  # least and greatest position of its stores in the order of the graph
+    last: int = 0
+
+
+Contexts = set[tuple[UOp, ...]]  # the loops around a demand, outermost first
+
+
+class Demands:
+    """The outcome: kernels, and for each inlined (node, demand) the demands on its sources."""
+
+    def __init__(self, sink: UOp) -> None:
+        self.order = sink.toposort()
+        self.position = {node: i for i, node in enumerate(self.order)}
+        self.kernels: list[Kernel] = []
+        self.kernel_of: dict[UOp, Kernel] = {}
+        self.links: dict[tuple[UOp, Demand], Demand] = {}
+        self.conditions: dict[tuple[UOp, Demand], UOp | None] = {}
+        self.reduce_ranges: dict[tuple[UOp, Demand], tuple[UOp, ...]] = {}
+        self.inlined: dict[UOp, list[Demand]] = {}
+        self.same_as: dict[tuple[UOp, Demand], Demand] = {}
+        self._pending: dict[UOp, dict[Demand, Contexts]] = {}
+        self._names = map("t{:06}".format, itertools.count())  # in order also as text
+        self._weight, self._leaves = _weights(self.order)
+        self._stored = set(self._forced(sink))
+        for node in reversed(self.order):
+            self._visit(node)
+
+    # ---- what must be stored ---------------------------------------------------------------------
+
+    def _forced(self, sink: UOp) -> Iterable[UOp]:
+        for root in sink.src:
+            yield stored_base(root)
+        for node in self.order:
+            if node.op in ALWAYS_STORED:
+                yield node
+            if node.op in STEPS:
+                yield from (contiguous_base(s) for s in node.src if s.has_shape)
+            elif node.op is Ops.INDEX or node.op is Ops.SCATTER:
+                # indices known only when running need memory to index into
+                yield memory_base(node.src[0])
+
+    # ---- the walk --------------------------------------------------------------------------------
+
+    def _visit(self, node: UOp) -> None:
+        demands = self._pending.pop(node, {})
+        if node.op in NO_VALUE or not (demands or node in self._stored):
+            return
+        if is_memory(node):
+            self._read(node, demands)
+        elif node in self._stored or not self._may_inline(node, demands):
+            self._store(node, demands)
+        else:
+            self._inline(node, demands)
+
+    def _read(self, node: UOp, demands: dict[Demand, Contexts]) -> None:
+        for demand in demands:
+            demand.kernel.reads[node] = None
+
+    def _store(self, node: UOp, demands: dict[Demand, Contexts]) -> None:
+        if node.op in STEPS or node.op is Ops.ITEM or is_kernelized(node):
+            self._read(node, demands)
+            for source in node.src:
+                self._pending.setdefault(source, {})
+            return
+        joined = self._kernel_to_join(node, demands)
+        kernel = joined.kernel if joined is not None else self._new_kernel(node)
+        kernel.stores.append(node)
+        position = self.position[node]
+        kernel.first, kernel.last = min(kernel.first, position), max(kernel.last, position)
+        self.kernel_of[node] = kernel
+        here = Demand(kernel, kernel.index, None)
+        if joined is not None:
+            self.same_as[node, joined] = here
+        self._read(node, {d: c for d, c in demands.items() if d != joined})
+        self._inline(node, {here: {kernel.ranges}})
+
+    def _new_kernel(self, node: UOp) -> Kernel:
+        shape = loop_shape(node)
+        index = tuple(
+            ZERO if n == 1 else UOp.range(n, next(self._names), self._role(node, axis))
+            for axis, n in enumerate(shape)
+        )
+        position = self.position[node]
+        ranges = tuple(r for r in index if r is not ZERO)
+        kernel = Kernel(ranges, index, shape, first=position, last=position)
+        self.kernels.append(kernel)
+        return kernel
+
+    @staticmethod
+    def _role(node: UOp, axis: int) -> str:
+        """The updates of a SCATTER are applied in order; everything else may be reordered."""
+        ordered = node.op is Ops.SCATTER and axis < len(node.src[2].shape)
+        return "ORDERED" if ordered else "LOOP"
+
+    def _kernel_to_join(self, node: UOp, demands: dict[Demand, Contexts]) -> Demand | None:
+        """A demand of a kernel that computes `node` in its own outermost loops anyway, if storing
+        there makes no circle.
+
+        Sources come before users in the graph's order, so a kernel whose stores all come after
+        those of another can't be one of its sources.
+        """
+        if node.op is Ops.SCATTER:
+            return None
+        users = {d.kernel for d in demands}
+        for demand, contexts in demands.items():
+            kernel = demand.kernel
+            if demand.gate is not None or contexts != {kernel.ranges}:
+                continue
+            if kernel.shape != loop_shape(node) or demand.where != _own_index(node, kernel):
+                continue
+            if any(s.op is Ops.SCATTER for s in kernel.stores) or len(kernel.stores) >= 32:
+                continue
+            if kernel.stores[0].device != node.device:
+                continue
+            if any(d.kernel is kernel and d is not demand for d in demands):
+                continue  # it would read what it is just writing
+            if not self._may_inline(node, {demand: contexts}):
+                continue
+            if all(k.first > kernel.last for k in users if k is not kernel):
+                return demand
+        return None
+
+    # ---- inlining --------------------------------------------------------------------------------
+
+    def _inline(self, node: UOp, demands: dict[Demand, Contexts]) -> None:
+        self.inlined[node] = list(demands)
+        for demand, contexts in demands.items():
+            demand.kernel.weight += _weight_of(node)
+            if node.op in GroupOp.Movement:
+                self._through_movement(node, demand, contexts)
+            elif node.op in (Ops.REDUCE_AXIS, Ops.FOLD):
+                self._through_reduce(node, demand, contexts)
+            elif node.op is Ops.INDEX:
+                self._through_gather(node, demand, contexts)
+            elif node.op is Ops.SCATTER:
+                self._through_scatter(node, demand, contexts)
+            elif node.op is Ops.ASSIGN:
+                self._ask(node.src[1], demand, contexts)
+                demand.kernel.reads[memory_base(node.src[0])] = None
+            else:
+                for source in node.src:
+                    if source.op not in NO_VALUE:
+                        self._ask(source, demand, contexts)
+
+    def _ask(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
+        self._pending.setdefault(node, {}).setdefault(demand, set()).update(contexts)
+
+    def _through_movement(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
+        index, conditions = source_index(node, demand.where)
+        own = both(conditions)
+        gate = demand.gate if own is None else both([*_terms(demand.gate), *_terms(own)])
+        inner = Demand(demand.kernel, index, gate)
+        self.conditions[node, demand] = own
+        self.links[node, demand] = inner
+        self._ask(node.src[0], inner, contexts)
+
+    def _through_reduce(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
+        if node.op is Ops.FOLD:
+            index, own, ranges = self._fold(node, demand.where)
+        else:
+            index, own, ranges = self._reduce(node, demand.where)
+        gate = both([*_terms(demand.gate), *own])
+        self.reduce_ranges[node, demand] = ranges
+        self.conditions[node, demand] = both(own)
+        inner = Demand(demand.kernel, index, gate)
+        self.links[node, demand] = inner
+        free = _loops_of(demand)
+        around = {tuple(r for r in context if r in free) + ranges for context in contexts}
+        self._ask(node.src[0], inner, around)
+
+    def _reduce(self, node: UOp, index: Index) -> tuple[Index, list[UOp], tuple[UOp, ...]]:
+        source = list(index)
+        for axis in node.arg[1]:
+            n = node.src[0].shape[axis]
+            source[axis] = ZERO if n == 1 else UOp.range(n, next(self._names))
+        ranges = tuple(source[a] for a in node.arg[1] if source[a] is not ZERO)
+        return tuple(source), [], ranges
+
+    def _fold(self, node: UOp, index: Index) -> tuple[Index, list[UOp], tuple[UOp, ...]]:
+        """An element is the sum over the taps that read it; see `fold_axis`."""
+        windows = node.arg[0]
+        source, taps, own, ranges = list(index), [], [], []
+        positions = node.src[0].shape
+        for window in windows:
+            name = next(self._names)
+            at, tap, conditions, counter = fold_axis(index[window[0]], window, positions, name)
+            source[window[0]] = at
+            taps.append(tap)
+            own.extend(conditions)
+            ranges.extend(counter)
+        return (*source, *taps), own, tuple(ranges)
+
+    def _through_gather(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
+        """The indices are wanted at the leading axes; the indexed value is read from memory."""
+        indices = node.src[1:]
+        lead = len(indices[0].shape) if indices else 0
+        inner = Demand(demand.kernel, demand.where[:lead], demand.gate)
+        self.links[node, demand] = inner
+        for source in indices:
+            self._ask(source, inner, contexts)
+        base = memory_base(node.src[0])
+        demand.kernel.reads[base] = None
+        self._pending.setdefault(base, {})
+
+    def _through_scatter(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
+        lead = len(node.src[2].shape)
+        self._ask(node.src[1], demand, contexts)
+        inner = Demand(demand.kernel, demand.where[:lead], demand.gate)
+        self.links[node, demand] = inner
+        for source in node.src[2:]:
+            self._ask(source, inner, contexts)
+        base = memory_base(node.src[0])
+        demand.kernel.reads[base] = None
+        self._pending.setdefault(base, {})
+
+    # ---- decisions -------------------------------------------------------------------------------
+
+    def _may_inline(self, node: UOp, demands: dict[Demand, Contexts]) -> bool:
+        if node.op in FREE_LEAVES or node.op in GroupOp.Movement or node.op in PASS_THROUGH:
+            return True
+        kernels = {d.kernel for d in demands}
+        if any(k.weight + _weight_of(node) > FUSE_OPS.value for k in kernels):
+            return False
+        if node.op in (Ops.REDUCE_AXIS, Ops.FOLD):
+            return len(demands) == 1 and self._reduction_fits(node, demands)
+        if node.op in (Ops.ASSIGN, Ops.CONTIGUOUS):
+            return True
+        weight = self._weight[node]
+        cheap = weight <= CHEAP_WEIGHT and self._leaves[node] <= CHEAP_LEAVES
+        if len(kernels) > 1:
+            return cheap
+        if len(demands) > 1 and weight * len(demands) > SHARED_WEIGHT:
+            return False
+        redone = any(_redone(d, context) for d, cs in demands.items() for context in cs)
+        return cheap or not redone
+
+    def _reduction_fits(self, node: UOp, demands: dict[Demand, Contexts]) -> bool:
+        """Whether a reduction may live in its user's kernel: computed once an element there.
+
+        Loops that it does not depend on must be inside those it depends on (a softmax's row), and
+        there must be rows enough to keep cores busy. Inside another reduction only if it is small.
+        """
+        ((demand, contexts),) = demands.items()
+        free = _loops_of(demand)
+        inner = node.src[0].size if _concrete(node.src[0]) else WEIGHT_LIMIT
+        if max(inner, *(_size(context) for context in contexts)) <= SMALL_WORK:
+            return True
+        if any(_redone(demand, context) for context in contexts):
+            return False
+        if any(r not in demand.kernel.ranges for r in free):
+            return False
+        if all(free.issuperset(context) for context in contexts):
+            return True
+        return _size(free) >= FEW_ROWS
+
+
+def fold_axis(
+    at: UOp, window: tuple[int, ...], positions: tuple[Any, ...], name: str
+) -> tuple[UOp, UOp, list[UOp], list[UOp]]:
+    """For element `at` of a windowed axis: position, tap, conditions, and the counter of taps.
+
+    Position i reads i*stride + k*dilation - before. Only taps k with (at + before - k*dilation)
+    divisible by the stride read `at`; where stride and dilation have no common factor these are
+    every stride-th from one that `at` alone decides, so the loop visits no other (its phases).
+    """
+    axis, taps, stride, dilation, before, _ = window
+    shifted = at + before
+    counter = taps
+    tap_of = None
+    if stride > 1 and _inverse(dilation, stride) is not None:
+        counter = -(-taps // stride)
+        first = (shifted * _inverse(dilation, stride)) % stride
+        tap_of = first
+    loop = ZERO if counter == 1 else UOp.range(counter, name)
+    tap = loop if tap_of is None else tap_of + loop * stride
+    moved = shifted - tap * dilation
+    position = moved // stride
+    if tap_of is not None and dilation == 1:
+        position = shifted // stride - loop  # (x - x % s) // s is x // s
+    position, tap = simplify_index(position), simplify_index(tap)
+    limit = UOp.const(dtypes.index, positions[axis])
+    conditions = [] if tap_of is None or taps % stride == 0 else [tap < taps]
+    if stride > 1 and tap_of is None:
+        conditions.append(simplify_index(moved % stride).eq(0))
+    if position.vmin < 0:
+        conditions.append(UOp.const(dtypes.index, -1) < position)
+    if position.vmax >= positions[axis]:
+        conditions.append(position < limit)
+    return position, tap, conditions, [] if loop is ZERO else [loop]
+
+
+def _inverse(dilation: int, stride: int) -> int | None:
+    """The number that undoes multiplication by `dilation` modulo `stride`, if there is one."""
+    try:
+        return pow(dilation, -1, stride)
+    except ValueError:
+        return None
+
+
+def loop_shape(node: UOp) -> tuple[Any, ...]:
+    """What a kernel that stores `node` loops over: for partial writes, what is written."""
+    return node.src[1].shape if node.op in (Ops.ASSIGN, Ops.SCATTER) else node.shape
+
+
+def _own_index(node: UOp, kernel: Kernel) -> Index:
+    """The index into `node` of what the kernel's loops are just computing."""
+    if node.op is Ops.ASSIGN:
+        offset, _ = view_offset(node.src[0], memory_base(node.src[0]), kernel.index)
+        return (offset,)
+    return kernel.index
+
+
+def is_kernelized(node: UOp) -> bool:
+    """Whether this is a buffer with the kernel that will fill it."""
+    return node.op is Ops.ASSIGN and node.src[1].op is Ops.KERNEL
+
+
+def is_memory(node: UOp) -> bool:
+    """Whether the value is in storage before any kernel runs."""
+    return node.op in MEMORY_LEAVES
+
+
+def stored_base(node: UOp) -> UOp:
+    """What must be stored so that `node` is a view of storage: movement that copies nothing or
+    less is left out."""
+    while node.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.FLIP, Ops.DETACH):
+        node = node.src[0]
+    below = node
+    while below.op in GroupOp.View or below.op is Ops.DETACH:
+        below = below.src[0]
+    return below if is_memory(below) or below.op is Ops.ASSIGN else node
+
+
+def contiguous_base(node: UOp) -> UOp:
+    """What must be stored so that `node`'s elements lie in memory in its own order."""
+    while node.op in (Ops.RESHAPE, Ops.DETACH):
+        node = node.src[0]
+    return node
+
+
+def memory_base(node: UOp) -> UOp:
+    """What must be in memory so that any element of `node` can be read by address."""
+    while node.op in GroupOp.Movement or node.op is Ops.DETACH:
+        node = node.src[0]
+    return node
+
+
+def _terms(gate: UOp | None) -> list[UOp]:
+    """The conditions that a gate is the conjunction of."""
+    if gate is None:
+        return []
+    if gate.op is Ops.AND:
+        return [*_terms(gate.src[0]), *_terms(gate.src[1])]
+    return [gate]
+
+
+def _redone(demand: Demand, context: tuple[UOp, ...]) -> bool:
+    """Whether a loop that the element does not depend on is outside one that it depends on."""
+    free = _loops_of(demand)
+    outside = False
+    for loop in context:
+        if loop in free and outside:
+            return True
+        outside = outside or loop not in free
+    return False
+
+
+def _loops_of(demand: Demand) -> frozenset[UOp]:
+    """The loops that the element depends on."""
+    return frozenset().union(*(i.ranges for i in demand.where))
+
+
+def _size(ranges: Iterable[UOp]) -> int:
+    total = 1
+    for r in ranges:
+        total *= r.vmax + 1
+    return total
+
+
+def _concrete(node: UOp) -> bool:
+    return all(isinstance(n, int) for n in node.shape)
+
+
+def _weight_of(node: UOp) -> int:
+    if node.op in GroupOp.Elementwise or node.op is Ops.INDEX:
+        return WEIGHTS.get(node.op, 1)
+    return 0
+
+
+def _weights(order: list[UOp]) -> tuple[dict[UOp, int], dict[UOp, int]]:
+    """For each node what one element costs down to memory or a reduction: operations, reads."""
+    weight: dict[UOp, int] = {}
+    leaves: dict[UOp, int] = {}
+    for node in order:
+        if node.op in GroupOp.Elementwise or node.op in GroupOp.Movement or node.op is Ops.DETACH:
+            sources = [s for s in node.src if s.op not in NO_VALUE]
+            weight[node] = min(WEIGHT_LIMIT, _weight_of(node) + sum(weight[s] for s in sources))
+            leaves[node] = min(WEIGHT_LIMIT, sum(leaves[s] for s in sources))
+        else:
+            weight[node] = 0
+            leaves[node] = 0 if node.op in FREE_LEAVES else 1
+    return weight, leaves

@@ -1,0 +1,346 @@
+"""Kernels cut out of the walk's outcome, put in order, and given storage.
+
+A *version* is a node whose value is in memory; several versions may live in one storage, one after
+the other (ASSIGN, SCATTER). Readers of a version run before the next one is written; where that
+would be a circle, the old version is copied away first.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.helpers import prod
+from tinygrad.schedule.demand import (
+    Demands,
+    Kernel,
+    contiguous_base,
+    is_kernelized,
+    is_memory,
+    memory_base,
+    stored_base,
+)
+from tinygrad.schedule.memory import Life, place
+from tinygrad.schedule.movement import offset_of
+from tinygrad.schedule.plan import Plan, Step, Storage
+from tinygrad.schedule.ranges import Expressions
+from tinygrad.schedule.split import split_reductions
+from tinygrad.simplify.affine import simplify_index
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops
+
+
+def plan(sink: UOp) -> Plan:
+    """The plan of a graph at stage "tensor" whose leaves are PARAMs or BUFFERs."""
+    return _Planner(sink).finish()
+
+
+@dataclass(eq=False)
+class _Unit:
+    """Something that runs as a whole: a kernel, or a node that is a step of its own."""
+
+    position: int
+    reads: list[UOp]
+    writes: list[UOp]
+    kernel: Kernel | None = None
+    node: UOp | None = None
+    moved: dict[UOp, UOp] = field(default_factory=dict)  # old versions that it reads elsewhere
+    users: dict[_Unit, bool] = field(default_factory=dict)  # False: only because it overwrites
+    waits: int = 0
+
+
+class _Planner:
+    def __init__(self, sink: UOp) -> None:
+        self.sink = split_reductions(_own_targets(sink))
+        self.demands = Demands(self.sink)
+        self.storages: list[Storage] = []
+        self.number: dict[UOp, int] = {}  # version → storage
+        self.results = {self._home(stored_base(root)) for root in self.sink.src}
+        self.steps: list[Step] = []
+        for node in self.demands.order:
+            if is_memory(node):
+                self._add(node, "param")
+        self.versions: list[UOp] = []
+        self.version_number: dict[UOp, int] = {}
+        self.expressions = Expressions(self.demands, self._version)
+
+    # ---- storages --------------------------------------------------------------------------------
+
+    def _home(self, node: UOp) -> UOp:
+        """The first version that lived where `node` lives."""
+        while node.op in (Ops.ASSIGN, Ops.SCATTER):
+            node = previous_version(node)
+        return node
+
+    def _add(self, node: UOp, kind: str) -> int:
+        assert node.device is not None, f"{node.op!r} has no device"
+        size = node.size
+        params = sum(s.kind == "param" for s in self.storages) if kind == "param" else 0
+        self.number[node] = len(self.storages)
+        self.storages.append(Storage(kind, node.device, node.dtype, size, params))
+        return self.number[node]
+
+    def _storage(self, node: UOp) -> int:
+        """The storage of a version; made when first asked for."""
+        home = self._home(node)
+        if home not in self.number:
+            self._add(home, "out" if home in self.results else "temp")
+        return self.number[home]
+
+    def _version(self, node: UOp) -> UOp:
+        """What stands for a version inside kernels until slots are given."""
+        if node not in self.version_number:
+            self.version_number[node] = len(self.versions)
+            self.versions.append(node)
+        kept = self.storages[self._storage(node)]
+        return UOp(Ops.PARAM, kept.dtype, arg=(self.version_number[node], kept.size))
+
+    # ---- units and their order -------------------------------------------------------------------
+
+    def _units(self) -> list[_Unit]:
+        position = self.demands.position
+        units = []
+        for kernel in self.demands.kernels:
+            if 0 not in kernel.shape:
+                own = [n for n in kernel.stores if n.op in (Ops.ASSIGN, Ops.SCATTER)]
+                reads = [*kernel.reads, *(previous_version(n) for n in own)]
+                units.append(_Unit(kernel.last, reads, kernel.stores, kernel))
+        items: dict[UOp, list[UOp]] = {}
+        for node in self.demands.order:
+            if node.op is Ops.ITEM:
+                items.setdefault(node.src[0], []).append(node)
+        for node in self.demands.order:
+            sources = [contiguous_base(s) for s in node.src if s.has_shape]
+            if node.op is Ops.COPY:
+                units.append(_Unit(position[node], sources, [node], node=node))
+            elif node.op in (Ops.CALL, Ops.SCAN):
+                units.append(_Unit(position[node], sources, items[node], node=node))
+            elif is_kernelized(node):
+                inputs = [memory_base(s) for s in node.src[1].src]
+                units.append(_Unit(position[node], inputs, [node], node=node))
+        return units
+
+    def _connect(self, units: Iterable[_Unit]) -> None:
+        producer = {node: unit for unit in units for node in unit.writes}
+        readers: dict[UOp, list[_Unit]] = {}
+        for unit in units:
+            for node in unit.reads:
+                readers.setdefault(node, []).append(unit)
+                if (made := producer.get(node)) is not None and made is not unit:
+                    made.users[unit] = True
+        for node, writer in producer.items():
+            if node.op in (Ops.ASSIGN, Ops.SCATTER):
+                for reader in readers.get(previous_version(node), ()):
+                    if reader is not writer:
+                        reader.users.setdefault(writer, False)
+        for unit in units:
+            for user in unit.users:
+                user.waits += 1
+
+    def _ordered(self) -> Iterable[_Unit]:
+        """Sources before users, old readers before writers; in the graph's order otherwise."""
+        units = self._units()
+        self._connect(units)
+        ready = [(u.position, i) for i, u in enumerate(units) if u.waits == 0]
+        heapq.heapify(ready)
+        index = {u: i for i, u in enumerate(units)}
+        left = set(units)
+        while left:
+            if not ready:
+                freed = self._save_old_version(left)
+                heapq.heappush(ready, (freed.position, index[freed]))
+            unit = units[heapq.heappop(ready)[1]]
+            if unit not in left:
+                continue
+            left.discard(unit)
+            yield unit
+            for user in unit.users:
+                user.waits -= 1
+                if user.waits == 0:
+                    heapq.heappush(ready, (user.position, index[user]))
+
+    def _save_old_version(self, left: set[_Unit]) -> _Unit:
+        """A circle: some unit waits only for readers of what it overwrites. They get a copy."""
+        for unit in sorted(left, key=lambda u: u.position):
+            blockers = [u for u in left if unit in u.users]
+            if any(u.users[unit] for u in blockers):
+                continue
+            overwritten = {
+                previous_version(n) for n in unit.writes if n.op in (Ops.ASSIGN, Ops.SCATTER)
+            }
+            for old in overwritten:
+                saved = UOp(Ops.CONTIGUOUS, old.dtype, (old,), tag=("old", len(self.steps)))
+                self._copy(old, saved)
+                for reader in blockers:
+                    if old in reader.reads:
+                        reader.moved[old] = saved
+            for reader in blockers:
+                del reader.users[unit]
+                unit.waits -= 1
+            return unit
+        raise AssertionError("kernels wait for each other in a circle")
+
+    def _copy(self, source: UOp, target: UOp) -> None:
+        storages = (self._storage(target), self._storage(source))
+        device = self.storages[storages[0]].device
+        self.steps.append(Step(Ops.COPY, device, storages))
+
+    # ---- steps -----------------------------------------------------------------------------------
+
+    def finish(self) -> Plan:
+        for unit in self._ordered():
+            if unit.kernel is not None:
+                self._kernel_steps(unit, unit.kernel)
+            else:
+                self._node_step(unit)
+        results = tuple(self._storage(stored_base(root)) for root in self.sink.src)
+        arenas = self._place_temporaries()
+        return Plan(tuple(self.storages), tuple(self.steps), results, arenas)
+
+    def _node_step(self, unit: _Unit) -> None:
+        node = unit.node
+        assert node is not None
+        if node.op is Ops.COPY and 0 in node.shape:
+            return
+        numbers = [self._storage(n) for n in unit.writes]
+        if is_kernelized(node):
+            kernel = node.src[1]
+            storages = tuple(self._storage(memory_base(s)) for s in kernel.src)
+            op = Ops.COPY if kernel.arg.ast.op is Ops.COPY else Ops.KERNEL
+            device = self.storages[storages[0]].device
+            step = Step(op, device, storages, kernel.arg.writes, kernel.arg.ast)
+        else:
+            numbers += [self._storage(unit.moved.get(n, n)) for n in unit.reads]
+            device = self.storages[numbers[0]].device
+            step = Step(node.op, device, tuple(numbers), len(unit.writes), arg=node)
+        self.steps.append(step)
+
+    def _kernel_steps(self, unit: _Unit, kernel: Kernel) -> None:
+        stores = [self.expressions.store(kernel, node) for node in kernel.stores]
+        if unit.moved:
+            moves = {self._version(old): self._version(new) for old, new in unit.moved.items()}
+            stores = [_redirect_reads(s, moves) for s in stores]
+        for store in self._without_hazards(stores):
+            self._kernel_step(store, kernel.stores[0].origin)
+
+    def _without_hazards(self, stores: list[UOp]) -> Iterable[list[UOp]]:
+        """One kernel; or two where it would read what it has already overwritten: values first
+        into temporaries, then from there to where they belong."""
+        written = {self._slot_storage(s.src[0].src[0]): s.src[0].src[1] for s in stores}
+        hazard = False
+        for node in UOp.sink(*(s.src[1] for s in stores)).toposort():
+            if node.op is Ops.INDEX and (number := self._slot_storage(node.src[0])) in written:
+                hazard = hazard or node.src[1] is not written[number]
+        ordered = any(r.arg[1] == "ORDERED" for s in stores for r in s.src[2:])
+        if not hazard or ordered:
+            yield stores
+            return
+        first: list[UOp] = []
+        second: list[UOp] = []
+        for store in stores:
+            target, value, *ranges = store.src
+            sizes = [r.vmax + 1 for r in ranges]
+            device = self.storages[self._slot_storage(target.src[0])].device
+            zeros = UOp.const(value.dtype, 0, device).broadcast_to((prod(sizes),))
+            temporary = UOp(Ops.CONTIGUOUS, zeros.dtype, (zeros,), tag=len(self.versions))
+            kept = self._version(temporary).index(offset_of(ranges, sizes))
+            first.append(kept.store(value, *ranges))
+            second.append(target.store(kept, *ranges))
+        yield first
+        yield second
+
+    def _slot_storage(self, param: UOp) -> int:
+        return self._storage(self.versions[param.arg[0]])
+
+    def _kernel_step(self, stores: list[UOp], origin: str | None) -> None:
+        """Slots by storage, results first; ranges named by order, so that equal kernels are one."""
+        sink = UOp.sink(*stores)
+        order = sink.toposort()
+        params = [s.src[0].src[0] for s in stores]
+        params += [n for n in order if n.op is Ops.PARAM]
+        slots: dict[int, int] = {}
+        for param in params:
+            slots.setdefault(self._slot_storage(param), len(slots))
+        changes: dict[UOp, UOp] = {}
+        loops = dict.fromkeys(stores[0].src[2:])
+        for node in order:
+            if node.op is Ops.PARAM:
+                slot = slots[self._slot_storage(node)]
+                changes[node] = UOp(Ops.PARAM, node.dtype, arg=(slot, node.arg[1]))
+            elif node.op is Ops.RANGE:
+                loops.setdefault(node)
+        outer = len(stores[0].src) - 2
+        for i, loop in enumerate(loops):
+            name = f"i{i}" if i < outer else f"k{i - outer}"
+            changes[loop] = loop.replace(arg=(name, loop.arg[1]))
+        storages = tuple(slots)
+        device = self.storages[storages[0]].device
+        written = len({self._slot_storage(s.src[0].src[0]) for s in stores})
+        ast = _renamed(sink, changes)
+        self.steps.append(Step(Ops.KERNEL, device, storages, written, ast, origin=origin))
+
+    # ---- memory ----------------------------------------------------------------------------------
+
+    def _place_temporaries(self) -> dict[str, int]:
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        for i, step in enumerate(self.steps):
+            for number in step.storages:
+                first.setdefault(number, i)
+                last[number] = i
+        arenas: dict[str, int] = {}
+        for device in {s.device for s in self.storages}:
+            own = [
+                n
+                for n, s in enumerate(self.storages)
+                if s.kind == "temp" and s.device == device and n in first
+            ]
+            lives = [Life(self.storages[n].nbytes, first[n], last[n]) for n in own]
+            offsets, total = place(lives)
+            for n, offset in zip(own, offsets, strict=True):
+                kept = self.storages[n]
+                self.storages[n] = Storage("temp", kept.device, kept.dtype, kept.size, offset)
+            if total:
+                arenas[device] = total
+        return arenas
+
+
+def previous_version(node: UOp) -> UOp:
+    """The version that an ASSIGN or SCATTER overwrites."""
+    return memory_base(node.src[0])
+
+
+def _own_targets(sink: UOp) -> UOp:
+    """Each SCATTER gets a target that is nobody else's, to be overwritten in place."""
+    done: dict[UOp, UOp] = {}
+    for count, node in enumerate(sink.toposort()):
+        src = tuple(done[s] for s in node.src)
+        if node.op is Ops.SCATTER:
+            target = UOp(Ops.CONTIGUOUS, node.dtype, (src[0],), tag=("target", count))
+            src = (target, *src[1:])
+        done[node] = node.with_src(src)
+    return done[sink]
+
+
+def _redirect_reads(store: UOp, moves: dict[UOp, UOp]) -> UOp:
+    target, value, *ranges = store.src
+    return target.store(value.substitute(moves), *ranges)
+
+
+def _renamed(sink: UOp, changes: dict[UOp, UOp]) -> UOp:
+    """`sink` with leaves replaced, index expressions in the canonical order of the new names."""
+    done = dict(changes)
+    for node in sink.toposort():
+        if node in done:
+            continue
+        src = tuple(done[s] for s in node.src)
+        if node.dtype is not dtypes.index:
+            src = tuple(simplify_index(s) if _is_arithmetic(s) else s for s in src)
+        done[node] = node.with_src(src)
+    return done[sink]
+
+
+def _is_arithmetic(node: UOp) -> bool:
+    return node.dtype is dtypes.index and node.op in GroupOp.ALU

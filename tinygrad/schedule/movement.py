@@ -1,0 +1,158 @@
+"""Movement as index arithmetic: which element of the source an element of the result is.
+
+Each rule takes the index (one expression an axis) of the result and gives that of the source, and
+the conditions under which there is such an element at all (outside, PAD and WINDOW are zero).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.helpers import prod, strides_for
+from tinygrad.simplify.affine import divide, modulo, simplify_index
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+Index = tuple[UOp, ...]
+ZERO = UOp.const(dtypes.index, 0)
+
+
+def offset_of(index: Sequence[UOp], shape: Sequence[Any]) -> UOp:
+    """The position of an element in a row-major array."""
+    total = ZERO
+    for at, stride in zip(index, strides_for(shape), strict=True):
+        if at is not ZERO:
+            total = total + at * stride if isinstance(stride, UOp) or stride != 1 else total + at
+    return simplify_index(total)
+
+
+def within(at: UOp, low: int, high: Any) -> list[UOp]:
+    """The conditions low <= at < high, without those that bounds prove."""
+    high_const = high if isinstance(high, UOp) else UOp.const(dtypes.index, high)
+    conditions = []
+    if at.vmin < low:
+        conditions.append(UOp.const(dtypes.index, low - 1) < at)
+    if at.vmax >= high_const.vmin:
+        conditions.append(at < high_const)
+    return conditions
+
+
+def _reshape(node: UOp, index: Index) -> tuple[Index, list[UOp]]:
+    """Axes are matched in groups of equal size; only within a group is there arithmetic."""
+    out_shape, in_shape = node.shape, node.src[0].shape
+    result: list[UOp] = []
+    taken = 0
+    position = 0
+    while position < len(in_shape):
+        stop, size_in, start, size_out = position + 1, in_shape[position], taken, 1
+        while size_in != size_out:
+            if size_out < size_in and taken < len(out_shape):
+                size_out *= out_shape[taken]
+                taken += 1
+            else:
+                size_in *= in_shape[stop]
+                stop += 1
+        flat = offset_of(index[start:taken], out_shape[start:taken])
+        result.extend(_unflatten(flat, in_shape[position:stop]))
+        position = stop
+    return tuple(result), []
+
+
+def _unflatten(flat: UOp, shape: Sequence[int]) -> list[UOp]:
+    """The index in `shape` of position `flat`."""
+    index: list[UOp] = []
+    for axis, size in enumerate(shape):
+        inner = prod(shape[axis + 1 :])
+        outer = divide(flat, inner) if inner > 1 else flat
+        if prod(shape[:axis]) > 1:
+            outer = modulo(outer, size)
+        index.append(ZERO if size == 1 else outer)
+    return index
+
+
+def _expand(node: UOp, index: Index) -> tuple[Index, list[UOp]]:
+    sizes = zip(index, node.src[0].shape, node.shape, strict=True)
+    return tuple(ZERO if n == 1 and m != 1 else at for at, n, m in sizes), []
+
+
+def _permute(node: UOp, index: Index) -> tuple[Index, list[UOp]]:
+    source = [ZERO] * len(index)
+    for at, axis in zip(index, node.arg, strict=True):
+        source[axis] = at
+    return tuple(source), []
+
+
+def _shrink(node: UOp, index: Index) -> tuple[Index, list[UOp]]:
+    pairs = zip(index, node.arg, strict=True)
+    return tuple(simplify_index(at + begin) for at, (begin, _) in pairs), []
+
+
+def _flip(node: UOp, index: Index) -> tuple[Index, list[UOp]]:
+    shape = node.shape
+    return (
+        tuple(
+            simplify_index(at * -1 + (shape[axis] - 1)) if axis in node.arg else at
+            for axis, at in enumerate(index)
+        ),
+        [],
+    )
+
+
+def _pad(node: UOp, index: Index) -> tuple[Index, list[UOp]]:
+    source: list[UOp] = []
+    conditions: list[UOp] = []
+    for at, (before, after), size in zip(index, node.arg, node.src[0].shape, strict=True):
+        if before or after:
+            at = simplify_index(at - before)
+            conditions.extend(within(at, 0, size))
+        source.append(at)
+    return tuple(source), conditions
+
+
+def _window(node: UOp, index: Index) -> tuple[Index, list[UOp]]:
+    windows = node.arg
+    source = list(index[: len(index) - len(windows)])
+    taps = index[len(source) :]
+    conditions: list[UOp] = []
+    for (axis, _, stride, dilation, before, _), tap in zip(windows, taps, strict=True):
+        at = simplify_index(source[axis] * stride + tap * dilation - before)
+        conditions.extend(within(at, 0, node.src[0].shape[axis]))
+        source[axis] = at
+    return tuple(source), conditions
+
+
+_RULES: dict[Ops, Callable[[UOp, Index], tuple[Index, list[UOp]]]] = {
+    Ops.RESHAPE: _reshape,
+    Ops.EXPAND: _expand,
+    Ops.PERMUTE: _permute,
+    Ops.SHRINK: _shrink,
+    Ops.FLIP: _flip,
+    Ops.PAD: _pad,
+    Ops.WINDOW: _window,
+}
+
+
+def source_index(node: UOp, index: Index) -> tuple[Index, list[UOp]]:
+    """For a movement op: the index into its source, and the conditions for there being one."""
+    return _RULES[node.op](node, index)
+
+
+def view_offset(view: UOp, base: UOp, index: Index) -> tuple[UOp, list[UOp]]:
+    """Through all movement from `view` down to `base`: the offset in the base's storage."""
+    conditions: list[UOp] = []
+    while view is not base:
+        index, more = source_index(view, index)
+        conditions.extend(more)
+        view = view.src[0]
+    return offset_of(index, base.shape), conditions
+
+
+def both(conditions: Sequence[UOp]) -> UOp | None:
+    """All of the conditions as one, each once; None for none."""
+    distinct = list(dict.fromkeys(conditions))
+    if not distinct:
+        return None
+    return functools.reduce(UOp.__and__, distinct)

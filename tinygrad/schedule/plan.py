@@ -1,0 +1,55 @@
+"""The plan of a graph: plain data about numbered storages and steps in order, which the engine
+runs again and again with other buffers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tinygrad.base.dtype import DType
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+
+@dataclass(frozen=True)
+class Storage:
+    """One numbered storage. `kind`: "param" came with the graph (its `place`th PARAM), "out" is
+    where a result will live, "temp" lies at byte `place` of its device's arena."""
+
+    kind: str
+    device: str
+    dtype: DType
+    size: int
+    place: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing to do: a KERNEL (`ast`), a COPY, a CALL or a SCAN (`arg`).
+
+    `storages` are numbers in the plan in the order of the kernel's slots; the first `writes` of
+    them are written.
+    """
+
+    op: Ops
+    device: str
+    storages: tuple[int, ...]
+    writes: int = 1
+    ast: UOp | None = None
+    arg: Any = None
+    origin: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`results` says for each root of the graph in which storage its base lives, and `bases`
+    which node of the graph that base is; None where the root needs nothing done."""
+
+    storages: tuple[Storage, ...]
+    steps: tuple[Step, ...]
+    results: tuple[int, ...]
+    arenas: dict[str, int]

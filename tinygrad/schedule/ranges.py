@@ -1,0 +1,122 @@
+"""Loops and index arithmetic: each kernel's values as expressions over its ranges.
+
+The second walk, from the leaves up: for every (node, demand) that `demand` inlined, the scalar
+expression of that element. Memory appears as PARAM(number of the storage in the plan, size).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.schedule.demand import Demand, Demands, Kernel, memory_base
+from tinygrad.schedule.movement import both, offset_of, view_offset
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import MONOIDS, GroupOp, Ops
+
+StorageOf = Callable[[UOp], UOp]
+
+
+class Expressions:
+    """The expressions of one plan; `storage` gives the PARAM that holds a stored node."""
+
+    def __init__(self, demands: Demands, storage: StorageOf) -> None:
+        self.demands = demands
+        self.storage = storage
+        self.made: dict[tuple[UOp, Demand], UOp] = {}
+        for node in demands.order:
+            for demand in demands.inlined.get(node, ()):
+                made = self._element(node, demand)
+                if made.origin is None:
+                    made.origin = node.origin
+                self.made[node, demand] = made
+
+    def store(self, kernel: Kernel, node: UOp) -> UOp:
+        """The STORE of one of the kernel's nodes."""
+        value = self.made[node, Demand(kernel, kernel.index, None)]
+        if node.op is Ops.SCATTER:
+            offset = self._scattered(node, Demand(kernel, kernel.index, None))
+        elif node.op is Ops.ASSIGN:
+            offset, _ = view_offset(node.src[0], memory_base(node.src[0]), kernel.index)
+        else:
+            offset = offset_of(kernel.index, kernel.shape)
+        return self.storage(node).index(offset).store(value, *kernel.ranges)
+
+    # ---- one element -----------------------------------------------------------------------------
+
+    def value(self, node: UOp, demand: Demand) -> UOp:
+        """What a user sees: the inlined expression, or a read of memory."""
+        made = self.made.get((node, self.demands.same_as.get((node, demand), demand)))
+        if made is not None:
+            return made
+        return self.storage(node).index(offset_of(demand.where, node.shape), gate=demand.gate)
+
+    def _element(self, node: UOp, demand: Demand) -> UOp:
+        op = node.op
+        if op in GroupOp.Elementwise:
+            src = tuple(self.value(s, demand) for s in node.src)
+            return UOp(op, node.dtype, src, node.arg)
+        if op in GroupOp.Movement:
+            return self._moved(node, demand)
+        if op in (Ops.REDUCE_AXIS, Ops.FOLD):
+            return self._reduced(node, demand)
+        if op is Ops.CONST:
+            return UOp.const(node.dtype, node.arg)
+        if op is Ops.ARANGE:
+            return demand.where[0].cast(node.dtype)
+        if op is Ops.INDEX:
+            return self._gathered(node, demand)
+        if op is Ops.SCATTER:
+            return self._combined(node, demand)
+        if op is Ops.ASSIGN:
+            return self.value(node.src[1], demand)
+        if op in (Ops.DETACH, Ops.CONTIGUOUS):
+            return self.value(node.src[0], demand)
+        return node  # DEFINE_VAR
+
+    def _moved(self, node: UOp, demand: Demand) -> UOp:
+        inner = self.demands.links[node, demand]
+        value = self.value(node.src[0], inner)
+        own = self.demands.conditions[node, demand]
+        return value if own is None else zero_unless(own, value)
+
+    def _reduced(self, node: UOp, demand: Demand) -> UOp:
+        inner = self.demands.links[node, demand]
+        value = self.value(node.src[0], inner)
+        own = self.demands.conditions[node, demand]
+        if own is not None:
+            value = zero_unless(own, value)
+        monoid = "add" if node.op is Ops.FOLD else node.arg[0]
+        ranges = self.demands.reduce_ranges[node, demand]
+        return value.reduce(monoid, *ranges)
+
+    def _gathered(self, node: UOp, demand: Demand) -> UOp:
+        inner = self.demands.links[node, demand]
+        sources = [self.value(s, inner) for s in node.src[1:]]
+        indices, gates = sources[: node.arg], sources[node.arg :]
+        rest = demand.where[len(inner.where) :]
+        where = (*(i.cast(dtypes.index) for i in indices), *rest)
+        base = memory_base(node.src[0])
+        offset, conditions = view_offset(node.src[0], base, where)
+        gate = both([*([demand.gate] if demand.gate else []), *gates, *conditions])
+        return self.storage(base).index(offset, gate=gate)
+
+    def _scattered(self, node: UOp, demand: Demand) -> UOp:
+        inner = self.demands.links[node, demand]
+        indices = tuple(self.value(s, inner).cast(dtypes.index) for s in node.src[2:])
+        rest = demand.where[len(inner.where) :]
+        return offset_of((*indices, *rest), node.shape)
+
+    def _combined(self, node: UOp, demand: Demand) -> UOp:
+        update = self.value(node.src[1], demand)
+        if node.arg[0] == "set":
+            return update
+        old = self.storage(node).index(self._scattered(node, demand))
+        return old.alu(MONOIDS[node.arg[0]].combine, update)
+
+
+def zero_unless(condition: UOp, value: UOp) -> UOp:
+    """`value`, or 0 where the condition fails. A gated read already is that."""
+    if value.op is Ops.INDEX and len(value.src) > 1 + value.arg:
+        return value  # its gate contains the condition
+    return condition.where(value, value.const_like(0))
