@@ -1,0 +1,55 @@
+"""The CPU device: LLVM's code generator, a native runner of kernel lists, kept host memory.
+
+Read in this order: `features`, `target` (what this machine is); `compiler` (LLVM IR → object code:
+the only file that needs LLVM); `relocations`, `loader` (object code → callable functions); `pages`,
+`memory`, `locks` (pages of the system; blocks; a lock that survives `fork`); `runner_ir`, `runner`
+(the native code that runs a list of kernels); `pool`, `queue` (helper threads; segments).
+"""
+
+from __future__ import annotations
+
+import functools
+
+from tinygrad.backends.cpu.compiler import LLVMCompiler
+from tinygrad.backends.cpu.memory import HostMemory
+from tinygrad.backends.cpu.pool import Pool
+from tinygrad.backends.cpu.queue import CPUQueue
+from tinygrad.backends.cpu.runner import ObjectCache, load_runner
+from tinygrad.backends.cpu.target import core_count, host_target
+from tinygrad.backends.interface import Backend, Compiler
+
+__all__ = ["ObjectCache", "host_memory", "host_target", "open_device", "open_queue"]
+
+
+def open_device(index: int = 0, cache: ObjectCache | None = None) -> Backend:
+    """The CPU. Every index is the same cores with a queue of its own and shared memory; `cache`
+    keeps the runner's object code, so that a warm process need not load LLVM."""
+    from tinygrad.backends.llvm_ir import LLVMRenderer
+
+    target = host_target()
+    compiler = LLVMCompiler(target)
+    queue = open_queue(compiler, cache)
+    return Backend(target, LLVMRenderer(target), compiler, host_memory(), queue)
+
+
+def open_queue(
+    compiler: Compiler, cache: ObjectCache | None = None, threads: int | None = None
+) -> CPUQueue:
+    """A queue on `threads` threads, the caller among them; None: one a core (see CPU_COUNT)."""
+    return CPUQueue(_pool(compiler, cache, threads or core_count()))
+
+
+@functools.cache
+def host_memory() -> HostMemory:
+    """The one memory of the process: all CPU devices see the same bytes."""
+    return HostMemory()
+
+
+_pools: dict[int, Pool] = {}
+
+
+def _pool(compiler: Compiler, cache: ObjectCache | None, threads: int) -> Pool:
+    """The process's pool of so many threads; made once, whichever device asks first."""
+    if threads not in _pools:
+        _pools[threads] = Pool(load_runner(compiler, host_target().triple, cache), threads)
+    return _pools[threads]

@@ -1,0 +1,178 @@
+"""The bytes of the CPU device: aligned blocks, kept after use, zero-copy to read.
+
+A handle is the block's address, an int, so that a launch table is written without looking
+anything up and memory that is not ours (`from_blob`, NumPy arrays) is a handle as it is.
+Freed blocks are kept by size class: fresh pages cost a page fault each, which for a large array
+is more than the work on it. What is kept is bounded and given back, oldest first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict, deque
+from pathlib import Path
+
+from tinygrad.backends.cpu.locks import ForkSafeLock
+from tinygrad.backends.cpu.pages import PAGE, Pages, view_bytes
+from tinygrad.base.errors import ArgumentError, OutOfMemory
+from tinygrad.base.helpers import round_up
+from tinygrad.base.settings import SETTINGS
+
+ALIGNMENT = 64
+SLAB = 1 << 20  # small blocks are cut from slabs of this size, which are never given back
+SMALL = 32 << 10  # the largest block that is cut from a slab
+CLASSES_PER_OCTAVE = 8  # so that rounding up wastes at most an eighth
+
+
+def size_class(nbytes: int) -> int:
+    """The size of the block that serves `nbytes`: a multiple of 64, or of a page."""
+    nbytes = max(nbytes, ALIGNMENT)
+    octave = 1 << (nbytes.bit_length() - 1)
+    step = max(octave // CLASSES_PER_OCTAVE, ALIGNMENT)
+    small = round_up(nbytes, step) <= SMALL
+    return round_up(nbytes, step if small else max(step, PAGE))
+
+
+def physical_memory() -> int:
+    """Bytes of memory that this process may hope for: the machine's, or its container's."""
+    limits = [_sysconf_memory()]
+    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            text = Path(name).read_text().strip()
+        except OSError:
+            continue
+        if text.isdigit():
+            limits.append(int(text))
+    return min(limits)
+
+
+def _sysconf_memory() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 46  # not told (Windows): the system itself will say no
+
+
+class HostMemory:
+    """Allocates host memory. `keep_fraction` of `capacity` may lie in freed blocks."""
+
+    def __init__(self, capacity: int | None = None, keep_fraction: float = 0.25) -> None:
+        self.capacity = physical_memory() if capacity is None else capacity
+        self.keep_limit = int(self.capacity * keep_fraction)
+        self.live = 0  # bytes of the blocks in use
+        self.kept = 0  # bytes of the freed large blocks
+        self._lock = ForkSafeLock()
+        self._sizes: dict[int, int] = {}  # handle in use → size class
+        self._small: dict[int, list[int]] = {}  # size class → freed handles
+        self._large: dict[int, list[int]] = {}
+        self._oldest: OrderedDict[int, int] = OrderedDict()  # freed large handle → size class
+        self._pages: dict[int, Pages] = {}  # large handle → its pages
+        self._slabs: list[Pages] = []
+        self._slab_used = SLAB
+        self._returned: deque[int] = deque()  # freed, not yet sorted into the lists
+
+    def allocate(self, nbytes: int) -> int:
+        """A block of at least `nbytes` bytes, not zeroed when it was used before."""
+        size = size_class(nbytes)
+        with self._lock:
+            self._sort_returned()
+            handle = self._take_small(size) if size <= SMALL else self._take_large(nbytes, size)
+            self._sizes[handle] = size
+            self.live += size
+        return handle
+
+    def free(self, handle: int, nbytes: int = 0) -> None:
+        """Take back a block. May be called by a finalizer at any moment, so it never waits."""
+        self._returned.append(handle)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._sort_returned()
+            finally:
+                self._lock.release()
+
+    def trim(self, limit: int = 0) -> None:
+        """Give freed large blocks back to the system until at most `limit` bytes are kept."""
+        with self._lock:
+            self._sort_returned()
+            self._give_back(limit)
+
+    def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
+        source = memoryview(data).cast("B")
+        if source.nbytes:
+            view_bytes(handle + offset, source.nbytes)[:] = source
+
+    def read(self, handle: int, nbytes: int, offset: int = 0) -> memoryview:
+        """The bytes themselves: writes through the view, or by kernels, are seen by both."""
+        return view_bytes(handle + offset, nbytes)
+
+    def view(self, handle: int, offset: int) -> int:
+        return handle + offset
+
+    def view_host(self, handle: int, nbytes: int) -> memoryview:
+        """`read` under the name that only memories the host can address have."""
+        return view_bytes(handle, nbytes)
+
+    def _take_small(self, size: int) -> int:
+        freed = self._small.get(size)
+        if freed:
+            return freed.pop()
+        if self._slab_used + size > SLAB:
+            self._slabs.append(self._map(SLAB, SLAB))
+            self._slab_used = 0
+        handle = self._slabs[-1].address + self._slab_used
+        self._slab_used += size
+        return handle
+
+    def _take_large(self, nbytes: int, size: int) -> int:
+        freed = self._large.get(size)
+        if freed:
+            handle = freed.pop()
+            del self._oldest[handle]
+            self.kept -= size
+            return handle
+        if self.live + self.kept + size > self.capacity:
+            self._give_back(max(0, self.capacity - self.live - size))
+        if self.live + size > self.capacity:
+            raise self._out_of_memory(nbytes)
+        pages = self._map(nbytes, size)
+        self._pages[pages.address] = pages
+        return pages.address
+
+    def _map(self, nbytes: int, size: int) -> Pages:
+        try:
+            return Pages(size, huge=True)
+        except MemoryError:
+            self._give_back(0)
+        try:
+            return Pages(size, huge=True)
+        except MemoryError as error:
+            raise self._out_of_memory(nbytes) from error
+
+    def _out_of_memory(self, nbytes: int) -> OutOfMemory:
+        return OutOfMemory(
+            f"[allocate] {nbytes:,} bytes on CPU: {self.live:,} bytes are in use and the machine "
+            f"has {self.capacity:,}; free tensors, or use smaller ones"
+        )
+
+    def _sort_returned(self) -> None:
+        """Put returned blocks into the lists; the lock is held."""
+        while self._returned:
+            handle = self._returned.popleft()
+            size = self._sizes.pop(handle, 0)
+            if not size:
+                raise ArgumentError(f"[free] {handle:#x} is not a block in use: freed twice?")
+            self.live -= size
+            if size <= SMALL:
+                self._small.setdefault(size, []).append(handle)
+                continue
+            self._large.setdefault(size, []).append(handle)
+            self._oldest[handle] = size
+            self.kept += size
+        self._give_back(self.keep_limit if SETTINGS["LRU"] else 0)
+
+    def _give_back(self, limit: int) -> None:
+        while self.kept > limit:
+            handle, size = self._oldest.popitem(last=False)
+            self._large[size].remove(handle)
+            self._pages.pop(handle).close()
+            self.kept -= size

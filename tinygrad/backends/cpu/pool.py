@@ -1,0 +1,128 @@
+"""The helpers of the CPU device: threads that lend a hand to whoever runs a segment.
+
+They are made from Python, which works alike on every system, and enter native code once; from
+there on the runner wakes them and puts them to sleep (`runner.py`). There is one pool a process,
+made when a segment first has work to share. One caller at a time has its help; a second one works
+alone. A forked child has no helpers of its own, forgets the parent's, and makes new ones.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+import weakref
+
+from tinygrad.backends.cpu.locks import ForkSafeLock
+from tinygrad.backends.cpu.pages import PAGE, Pages
+from tinygrad.backends.cpu.runner import Runner, wait_functions
+from tinygrad.backends.cpu.runner_ir import (
+    PAUSES,
+    SEAT,
+    SEAT_SCRATCH,
+    SEATS,
+    SPINS,
+    WAIT_CALL,
+    WAKE_CALL,
+)
+
+
+class Pool:
+    """`threads` counts the caller too. `borrow` and `give_back` bracket each use."""
+
+    def __init__(self, runner: Runner, threads: int) -> None:
+        self.runner = runner
+        self.threads = threads
+        self._lock = ForkSafeLock()
+        self._helpers: list[threading.Thread] = []
+        self._scratch: list[Pages] = []
+        self._words: Pages | None = None
+        _pools.add(self)
+
+    def borrow(self, scratch: int) -> int:
+        """The pool's address for `run_list`, with `scratch` bytes lent to each helper; 0 if
+        somebody else uses it, or if there is no one to help."""
+        if self.threads < 2 or not self._lock.acquire(blocking=False):
+            return 0
+        try:
+            words = self._words or self._start()
+            self._grow_scratch(words, scratch)
+            return words.address
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def give_back(self) -> None:
+        """End of a use that `borrow` began; not after it returned 0."""
+        self._lock.release()
+
+    def stop(self) -> None:
+        """End the helpers; the next `borrow` makes new ones."""
+        with self._lock:
+            if self._words is None:
+                return
+            for thread, helper in enumerate(self._helpers, 1):
+                self.runner.dismiss(self._words.address, thread)
+                helper.join()
+            self.forget()
+
+    def forget(self) -> None:
+        """Drop helpers that no longer exist."""
+        self._words, self._helpers, self._scratch = None, [], []
+
+    def _start(self) -> Pages:
+        words = Pages(SEATS + SEAT * self.threads)
+        wait, wake = wait_functions(self.runner.machine)
+        for offset, value in (
+            (SPINS, PAUSES[self.runner.machine][2]),
+            (WAIT_CALL, wait),
+            (WAKE_CALL, wake),
+        ):
+            ctypes.c_int64.from_address(words.address + offset).value = value
+        self._words = words
+        for thread in range(1, self.threads):
+            helper = threading.Thread(
+                target=_help,
+                args=(self.runner, words, thread),
+                name=f"tinygrad helper {thread}",
+                daemon=True,
+            )
+            try:
+                helper.start()
+            except RuntimeError:  # no more threads, or the interpreter is ending: do with fewer
+                break
+            self._helpers.append(helper)
+        return words
+
+    def _grow_scratch(self, words: Pages, nbytes: int) -> None:
+        if not nbytes or (self._scratch and self._scratch[0].nbytes >= nbytes):
+            return
+        self._scratch = [Pages(nbytes + PAGE, huge=True) for _ in range(self.threads - 1)]
+        for thread, pages in enumerate(self._scratch, 1):
+            seat = words.address + SEATS + SEAT * thread
+            ctypes.c_int64.from_address(seat + SEAT_SCRATCH).value = pages.address
+
+
+def _help(runner: Runner, words: Pages, thread: int) -> None:
+    """A helper's thread; its frame keeps the code and the words mapped while it lives."""
+    runner.help(words.address, thread)
+
+
+_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+
+
+def _stop_all() -> None:
+    """Before the interpreter takes its memory apart: helpers must not sleep in unmapped code."""
+    for pool in list(_pools):
+        pool.stop()
+
+
+def _forget_all() -> None:
+    for pool in list(_pools):
+        pool.forget()
+
+
+atexit.register(_stop_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)

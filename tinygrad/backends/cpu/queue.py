@@ -1,0 +1,180 @@
+"""Runs kernels on this machine's cores: loads objects, and runs prepared lists in one call.
+
+A segment is laid out once as an array of records for the native runner; a run writes the pointers
+of its buffers and its values into one table and makes one native call. Everything is done when
+`run` returns. Segments of one queue run one after the other, whichever threads they come from.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import struct
+import time
+import weakref
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tinygrad.backends.cpu.loader import LoadedObject, load_object
+from tinygrad.backends.cpu.locks import ForkSafeLock
+from tinygrad.backends.cpu.pages import Pages
+from tinygrad.backends.cpu.pool import Pool
+from tinygrad.backends.cpu.runner import RECORD
+from tinygrad.backends.interface import Launch
+from tinygrad.base.errors import ArgumentError
+from tinygrad.base.helpers import ceildiv
+
+CHUNKS_PER_THREAD = 8  # how finely a kernel's tasks are dealt out, for balance
+SHARED_WORK = 2_000  # nanoseconds on one core: below this a kernel stays with the caller
+WAKING_WORK = 60_000  # nanoseconds of shared kernels in a segment: below this nobody is woken
+
+
+@dataclass(frozen=True)
+class CPUFunction:
+    """A kernel in memory: `void kernel(ptr arguments, i64 low, i64 high, ptr scratch)`."""
+
+    name: str
+    address: int
+    code: LoadedObject  # keeps the code mapped
+
+
+class CPUQueue:
+    """The cores of this machine, as one queue."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.lock = ForkSafeLock()
+        self.scratch: Pages | None = None
+        self._loaded: weakref.WeakValueDictionary[tuple[bytes, str], LoadedObject]
+        self._loaded = weakref.WeakValueDictionary()
+
+    def load(self, binary: bytes, name: str) -> CPUFunction:
+        """The function `name` of an object file; the same object is placed once."""
+        code = self._loaded.get((binary, name))
+        if code is None:
+            code = load_object(binary, (name,))
+            for known in code.addresses:
+                self._loaded[binary, known] = code
+        return CPUFunction(name, code.address(name), code)
+
+    def segment(self, launches: Sequence[Launch]) -> CPUSegment:
+        return CPUSegment(self, launches)
+
+    def synchronize(self) -> None:
+        """Nothing: runs are over when they return."""
+
+    def scratch_address(self, nbytes: int) -> int:
+        """The caller's scratch memory, at least `nbytes`; the lock is held."""
+        if not nbytes:
+            return 0
+        if self.scratch is None or self.scratch.nbytes < nbytes:
+            self.scratch = Pages(nbytes, huge=True)
+        return self.scratch.address
+
+
+class CPUSegment:
+    """A list of kernels, ready to run."""
+
+    def __init__(self, queue: CPUQueue, launches: Sequence[Launch]) -> None:
+        self.queue = queue
+        self.launches = tuple(launches)
+        self.n_buffers = _table_size(launch.buffers for launch in launches)
+        self.n_values = _table_size(launch.values for launch in launches)
+        self.scratch = max((launch.scratch for launch in launches), default=0)
+        shared = [launch for launch in launches if self._is_shared(launch)]
+        unknown = any(launch.work == 0 for launch in shared)
+        self.wakes = unknown or sum(launch.work for launch in shared) >= WAKING_WORK
+        self.shares = bool(shared)
+        self._pack_table = struct.Struct(f"{self.n_buffers + self.n_values}q").pack_into
+        self._table = (ctypes.c_int64 * max(1, self.n_buffers + self.n_values))()
+        self._lay_out()
+
+    def run(
+        self, buffers: Sequence[int], values: Sequence[int], timed: bool = False
+    ) -> list[float]:
+        """Run the kernels in order; with `timed`, return the seconds of each."""
+        if len(buffers) != self.n_buffers or len(values) != self.n_values:
+            buffers, values = self._trimmed(buffers, values)
+        queue = self.queue
+        with queue.lock:
+            self._pack_table(self._table, 0, *buffers, *values)
+            scratch = queue.scratch_address(self.scratch)
+            pool = queue.pool.borrow(self.scratch) if self.shares else 0
+            try:
+                if timed:
+                    return self._run_timed(pool, scratch)
+                queue.pool.runner.run_list(
+                    pool, self._records_at, len(self.launches), self._table_at, scratch
+                )
+            finally:
+                if pool:
+                    queue.pool.give_back()
+        return []
+
+    def _run_timed(self, pool: int, scratch: int) -> list[float]:
+        """One call a kernel; each time holds the half microsecond of the call."""
+        seconds = []
+        for number in range(len(self.launches)):
+            record = self._records_at + RECORD.size * number
+            start = time.perf_counter()
+            self.queue.pool.runner.run_list(pool, record, 1, self._table_at, scratch)
+            seconds.append(time.perf_counter() - start)
+        return seconds
+
+    def _is_shared(self, launch: Launch) -> bool:
+        enough = launch.work == 0 or launch.work >= SHARED_WORK
+        return self.queue.pool.threads > 1 and launch.grid[0] > 1 and enough
+
+    def _lay_out(self) -> None:
+        """Write the records, the argument tables that they point to, and where these come from."""
+        counts = [len(launch.buffers) + len(launch.values) for launch in self.launches]
+        starts = list(itertools.accumulate(counts, initial=0))
+        self._arguments = (ctypes.c_int64 * max(1, starts[-1]))()
+        self._positions = (ctypes.c_int32 * max(1, starts[-1]))()
+        self._records = ctypes.create_string_buffer(max(1, RECORD.size * len(self.launches)))
+        self._table_at = ctypes.addressof(self._table)
+        self._records_at = ctypes.addressof(self._records)
+        arguments = ctypes.addressof(self._arguments)
+        positions = ctypes.addressof(self._positions)
+        for number, (launch, start) in enumerate(zip(self.launches, starts, strict=False)):
+            sources = (*launch.buffers, *(self.n_buffers + value for value in launch.values))
+            self._positions[start : start + len(sources)] = list(sources)
+            RECORD.pack_into(
+                self._records,
+                RECORD.size * number,
+                launch.function.address,
+                arguments + 8 * start,
+                positions + 4 * start,
+                len(sources),
+                *self._partition(launch),
+            )
+
+    def _partition(self, launch: Launch) -> tuple[int, int, int, int, int]:
+        """(tasks, tasks a chunk, chunks or 0, ranges, whether to wake helpers). Chunks say who
+        runs a task, never what it computes: results don't depend on the number of threads."""
+        tasks = launch.grid[0]
+        if launch.grid[1:] != (1, 1):
+            raise ArgumentError(f"[segment] a CPU grid has one axis, not {launch.grid}")
+        if not self._is_shared(launch):
+            return tasks, tasks, 0, 0, 0
+        threads = self.queue.pool.threads
+        chunk = ceildiv(tasks, CHUNKS_PER_THREAD * threads)
+        chunks = ceildiv(tasks, chunk)
+        return tasks, chunk, chunks, min(threads, chunks), int(self.wakes)
+
+    def _trimmed(
+        self, buffers: Sequence[int], values: Sequence[int]
+    ) -> tuple[Sequence[int], Sequence[int]]:
+        """Tables without entries that no kernel uses. Too short ones are an error."""
+        for kind, given, needed in (
+            ("buffers", buffers, self.n_buffers),
+            ("values", values, self.n_values),
+        ):
+            if len(given) < needed:
+                raise ArgumentError(f"[run] the segment needs {needed} {kind}, not {len(given)}")
+        return buffers[: self.n_buffers], values[: self.n_values]
+
+
+def _table_size(uses: Iterable[tuple[int, ...]]) -> int:
+    """How many entries a table needs so that every position in `uses` exists."""
+    return 1 + max(itertools.chain.from_iterable(uses), default=-1)
