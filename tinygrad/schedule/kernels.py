@@ -28,6 +28,7 @@ from tinygrad.schedule.plan import Plan, Step, Storage
 from tinygrad.schedule.ranges import Expressions
 from tinygrad.schedule.split import split_reductions
 from tinygrad.simplify.affine import simplify_index
+from tinygrad.simplify.rules import simplify
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -256,7 +257,8 @@ class _Planner:
 
     def _kernel_step(self, stores: list[UOp], origin: str | None) -> None:
         """Slots by storage, results first; ranges named by order, so that equal kernels are one."""
-        sink = UOp.sink(*stores)
+        sink = simplify(UOp.sink(*stores))
+        stores = list(sink.src)
         order = sink.toposort()
         params = [s.src[0].src[0] for s in stores]
         params += [n for n in order if n.op is Ops.PARAM]

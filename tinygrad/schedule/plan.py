@@ -45,9 +45,22 @@ class Step:
 
 
 @dataclass(frozen=True)
+class KernelInfo:
+    """The argument of a KERNEL node, which `kernelize` leaves in a tensor's graph: the kernel
+    (a COPY node for a copy), and how many of the node's sources it writes."""
+
+    ast: UOp
+    writes: int = 1
+    name: str = ""
+
+    def __repr__(self) -> str:
+        return f"<{self.ast.op.name} {self.name} {self.ast.key.hex()[:12]}>"
+
+
+@dataclass(frozen=True)
 class Plan:
-    """`results` says for each root of the graph in which storage its base lives, and `bases`
-    which node of the graph that base is; None where the root needs nothing done."""
+    """Steps in order. `results` says for each root of the graph in which storage its base lives;
+    `arenas` how many bytes the temporaries of each device take together."""
 
     storages: tuple[Storage, ...]
     steps: tuple[Step, ...]

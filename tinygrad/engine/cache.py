@@ -1,0 +1,137 @@
+"""The disk cache: bytes by kind and key. A file is written whole or not at all (atomic rename),
+read only if its checksum holds, readable by its owner only, and the folder is kept under a bound.
+Where nothing can be written the cache is simply in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+from tinygrad.base.settings import CACHE_FOLDER, CACHE_LIMIT_MB, CACHELEVEL
+
+_CHECKSUM = 32
+_PUTS_BETWEEN_SWEEPS = 200
+
+
+class DiskCache:
+    """Entries under `folder`; `None` keeps them in memory only."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self.memory: dict[tuple[str, str], bytes] = {}
+        self.puts = 0
+
+    def get(self, kind: str, key: str) -> bytes | None:
+        """The entry, None if there is none or its checksum fails."""
+        if self.folder is None:
+            return self.memory.get((kind, key))
+        try:
+            raw = self._path(kind, key).read_bytes()
+        except OSError:
+            return self.memory.get((kind, key))
+        body = raw[_CHECKSUM:]
+        return body if hashlib.sha256(body).digest() == raw[:_CHECKSUM] else None
+
+    def put(self, kind: str, key: str, body: bytes) -> None:
+        """Keeps the entry; on disk if that can be, else in memory."""
+        path = self._path(kind, key) if self.folder is not None else None
+        if path is None or not _write_whole(path, hashlib.sha256(body).digest() + body):
+            self.memory[kind, key] = body
+            return
+        self.puts += 1
+        if self.puts % _PUTS_BETWEEN_SWEEPS == 1:
+            self.sweep(CACHE_LIMIT_MB.value << 20)
+
+    def sweep(self, limit: int) -> None:
+        """Removes what was used least recently until at most `limit` bytes are left."""
+        if self.folder is None:
+            return
+        entries = []
+        for path in self.folder.glob("*/*/*"):
+            with contextlib.suppress(OSError):
+                stat = path.stat()
+                entries.append((max(stat.st_atime, stat.st_mtime), stat.st_size, path))
+        total = sum(size for _, size, _ in entries)
+        for _, size, path in sorted(entries, key=lambda e: e[:2]):
+            if total <= limit:
+                break
+            with contextlib.suppress(OSError):
+                path.unlink()
+            total -= size
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        self.memory.clear()
+        self.sweep(0)
+
+    def _path(self, kind: str, key: str) -> Path:
+        assert self.folder is not None
+        return self.folder / kind / key[:2] / key
+
+
+class KindCache:
+    """One kind of entries of a cache, by binary keys: what a backend gets."""
+
+    def __init__(self, cache: DiskCache, kind: str) -> None:
+        self.cache, self.kind = cache, kind
+
+    def get(self, key: bytes) -> bytes | None:
+        """The entry or None."""
+        return self.cache.get(self.kind, key.hex())
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Keeps the entry."""
+        self.cache.put(self.kind, key.hex(), value)
+
+
+def _write_whole(path: Path, raw: bytes) -> bool:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(raw)
+            os.replace(name, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+            return False
+    except OSError:
+        return False
+    return True
+
+
+def default_folder() -> Path | None:
+    """Where the settings put the cache; None for memory only."""
+    if CACHELEVEL.value == 0:
+        return None
+    if CACHE_FOLDER.value:
+        return Path(CACHE_FOLDER.value)
+    import platformdirs
+
+    try:
+        return Path(platformdirs.user_cache_dir("tinygrad"))
+    except (OSError, RuntimeError):  # no home
+        return None
+
+
+@functools.cache
+def disk_cache() -> DiskCache:
+    """The process's cache."""
+    return DiskCache(default_folder())
+
+
+@functools.cache
+def code_stamp() -> str:
+    """A text that changes when the package's own code does, so that no entry outlives its maker."""
+    package = Path(__file__).resolve().parent.parent
+    digest = hashlib.sha256()
+    for folder in ("base", "uop", "simplify", "schedule", "loops", "codegen", "backends", "engine"):
+        for path in sorted((package / folder).rglob("*.py")):
+            stat = path.stat()
+            digest.update(f"{path.name} {stat.st_size} {stat.st_mtime_ns}".encode())
+    return digest.hexdigest()[:16]

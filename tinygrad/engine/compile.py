@@ -1,0 +1,179 @@
+"""Kernels made once: loops to object code, cached in the process and on disk.
+
+The key is the kernel before its recipe, the target, the compiler's version and our own code's
+stamp. A warm process finds the object code and neither lowers nor loads a compiler. Python lowers
+one kernel after the other while other threads compile those that are lowered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tinygrad.base.settings import DEBUG, NOOPT
+from tinygrad.codegen.pipeline import Lowered, lower
+from tinygrad.engine.cache import code_stamp, disk_cache
+from tinygrad.engine.devices import OpenDevice
+from tinygrad.engine.profile import GlobalCounters
+from tinygrad.engine.show import show_assembly, show_lowered, show_phase
+from tinygrad.loops.cost import Cost, estimate
+from tinygrad.loops.heuristic import schedule
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+
+@dataclass(frozen=True)
+class PhaseRecord:
+    """One function of a kernel, as the cache keeps it; its binary apart."""
+
+    name: str
+    buffers: tuple[int, ...]  # slots: the kernel's own, then its temporaries, then fault words
+    variables: tuple[int, ...]  # positions of bound variables among the plan's
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    scratch: int
+    work: int
+
+
+@dataclass(frozen=True)
+class KernelRecord:
+    """A compiled kernel: everything that running it needs."""
+
+    name: str
+    colored: str
+    operations: int
+    nbytes: int
+    temporaries: tuple[int, ...]
+    faults: tuple[tuple[str, str], ...]
+    phases: tuple[PhaseRecord, ...]
+    binaries: tuple[bytes, ...] = field(repr=False)
+
+    def pack(self) -> bytes:
+        """As bytes: a length, a JSON header, the binaries one after the other."""
+        header = asdict(self)
+        header["binaries"] = [len(b) for b in self.binaries]
+        text = json.dumps(header).encode()
+        return len(text).to_bytes(4, "little") + text + b"".join(self.binaries)
+
+    @staticmethod
+    def unpack(raw: bytes) -> KernelRecord:
+        """What `pack` wrote."""
+        start = 4 + int.from_bytes(raw[:4], "little")
+        header: dict[str, Any] = json.loads(raw[4:start])
+        binaries = []
+        for length in header["binaries"]:
+            binaries.append(raw[start : start + length])
+            start += length
+        phases = tuple(
+            PhaseRecord(**{k: _tuples(v) for k, v in p.items()}) for p in header["phases"]
+        )
+        rest = {k: _tuples(v) for k, v in header.items() if k not in ("phases", "binaries")}
+        return KernelRecord(**rest, phases=phases, binaries=tuple(binaries))
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedKernel:
+    """A kernel on a device, ready for a Launch."""
+
+    record: KernelRecord
+    functions: tuple[Any, ...]
+
+
+def kernel_key(ast: UOp, device: OpenDevice) -> str:
+    """What decides a kernel's code, as a text that is the same in every process."""
+    facts = (device.target.key(), device.compiler.version, code_stamp(), NOOPT.value)
+    return hashlib.sha256(ast.key + repr(facts).encode()).hexdigest()
+
+
+def load_kernels(wanted: Sequence[tuple[UOp | None, str]], device: OpenDevice) -> bool:
+    """Sees to it that `device.kernels` has all wanted (kernel, key) pairs.
+
+    A pair without a kernel can only come from the cache; False if one of those is missing.
+    """
+    missing: dict[str, UOp] = {}
+    for ast, key in wanted:
+        if key in device.kernels or key in missing:
+            continue
+        raw = disk_cache().get("kernel", key) if DEBUG < 3 else None
+        if raw is not None:
+            device.kernels[key] = _load(KernelRecord.unpack(raw), device)
+        elif ast is None:
+            return False
+        else:
+            missing[key] = ast
+    if len(missing) == 1 or DEBUG >= 3:
+        for key, ast in missing.items():
+            _finish(key, _compile(_lowered(ast, device), device), device)
+    elif missing:
+        _compile_together(missing, device)
+    return True
+
+
+def _compile_together(missing: dict[str, UOp], device: OpenDevice) -> None:
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        futures: dict[str, Future[KernelRecord]] = {}
+        for key, ast in missing.items():
+            futures[key] = pool.submit(_compile, _lowered(ast, device), device)
+        for key, future in futures.items():
+            _finish(key, future.result(), device)
+
+
+def _lowered(ast: UOp, device: OpenDevice) -> tuple[Lowered, Cost]:
+    GlobalCounters.kernels_lowered += 1
+    kernel, recipe = schedule(ast, device.target)
+    lowered = lower(kernel, device.target)
+    show_lowered(lowered, recipe)
+    return lowered, estimate(ast)
+
+
+def _compile(made: tuple[Lowered, Cost], device: OpenDevice) -> KernelRecord:
+    lowered, cost = made
+    GlobalCounters.kernels_compiled += 1
+    phases, binaries = [], []
+    for phase in lowered.phases:
+        source = device.renderer.render(phase.name, phase.program)
+        show_phase(phase, source)
+        binaries.append(device.compiler.compile(source))
+        show_assembly(device, source, binaries[-1])
+        names = sorted({n.arg[0] for n in phase.program if n.op is Ops.DEFINE_VAR})
+        phases.append(
+            PhaseRecord(
+                phase.name,
+                phase.buffers,
+                tuple(int(name[1:]) for name in names),
+                phase.tasks,
+                phase.block,
+                phase.scratch,
+                cost.operations // max(1, len(lowered.phases)),
+            )
+        )
+    return KernelRecord(
+        lowered.name,
+        lowered.colored,
+        cost.operations,
+        cost.bytes,
+        lowered.temporaries,
+        lowered.faults,
+        tuple(phases),
+        tuple(binaries),
+    )
+
+
+def _finish(key: str, record: KernelRecord, device: OpenDevice) -> None:
+    disk_cache().put("kernel", key, record.pack())
+    device.kernels[key] = _load(record, device)
+
+
+def _load(record: KernelRecord, device: OpenDevice) -> LoadedKernel:
+    queue = device.backend.queue
+    pairs = zip(record.binaries, record.phases, strict=True)
+    return LoadedKernel(record, tuple(queue.load(binary, p.name) for binary, p in pairs))
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(v) for v in value) if isinstance(value, list) else value

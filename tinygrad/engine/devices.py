@@ -1,0 +1,87 @@
+"""The devices of this process: opened when first used, each with its memory and loaded kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tinygrad.backends import canonicalize, default_device, open_device
+from tinygrad.backends.interface import Backend
+from tinygrad.base.settings import DEBUG
+from tinygrad.engine.cache import KindCache, disk_cache
+
+
+@dataclass(eq=False)
+class OpenDevice:
+    """One open device. `kernels` holds what was loaded, by kernel key."""
+
+    name: str
+    backend: Backend
+    kernels: dict[str, Any] = field(default_factory=dict)
+    unread_faults: dict[Any, None] = field(default_factory=dict)
+
+    def synchronize(self) -> None:
+        """Waits until everything that was started has finished."""
+        self.backend.queue.synchronize()
+
+    @property
+    def target(self) -> Any:
+        return self.backend.target
+
+    @property
+    def renderer(self) -> Any:
+        return self.backend.renderer
+
+    @property
+    def compiler(self) -> Any:
+        return self.backend.compiler
+
+
+class Devices:
+    """`Device[name]` opens a device, `Device.DEFAULT` is where tensors go that name none."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, OpenDevice] = {}
+        self._default: str | None = None
+
+    @property
+    def DEFAULT(self) -> str:  # noqa: N802  the seeds' name
+        """The device of tensors that name none; from the environment, else CPU. Can be set."""
+        if self._default is None:
+            self._default = canonicalize(default_device())
+        return self._default
+
+    @DEFAULT.setter
+    def DEFAULT(self, name: str) -> None:  # noqa: N802
+        self._default = canonicalize(name)
+
+    @property
+    def default(self) -> OpenDevice:
+        """The open default device."""
+        return self[self.DEFAULT]
+
+    def canonicalize(self, name: str | None) -> str:
+        """The one spelling of a device's name: `cpu:0` is `CPU`; None is the default."""
+        return self.DEFAULT if name is None else canonicalize(name)
+
+    def __getitem__(self, name: str) -> OpenDevice:
+        device = self._open.get(name)
+        if device is None:
+            name = canonicalize(name)
+            device = self._open.get(name) or self._start(name)
+        return device
+
+    def _start(self, name: str) -> OpenDevice:
+        device = self._open[name] = OpenDevice(
+            name, open_device(name, KindCache(disk_cache(), "object"))
+        )
+        if DEBUG >= 1:
+            print(f"opened device {name}: {device.target}")
+        return device
+
+    def opened(self) -> list[OpenDevice]:
+        """All that are open."""
+        return list(self._open.values())
+
+
+Device = Devices()

@@ -1,0 +1,75 @@
+"""Steps that are no kernels: copies between devices, and host functions (CALL) by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinygrad.base.dtype import DType, to_numpy_name
+from tinygrad.base.settings import DEBUG
+from tinygrad.engine.profile import report_step
+from tinygrad.engine.storage import Buffer, as_array
+from tinygrad.schedule.plan import Step
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+
+@dataclass(frozen=True)
+class HostFunction:
+    """A function of NumPy arrays that graphs may CALL. `shapes` gives (shape, dtype) of each
+    result from those of the arguments; `gradient` builds the arguments' gradients from
+    (arguments, results' gradients) as nodes, or is None: not differentiable."""
+
+    name: str
+    function: Callable[..., Sequence[np.ndarray[Any, Any]]]
+    shapes: Callable[..., Sequence[tuple[tuple[int, ...], DType]]]
+    gradient: Callable[..., Sequence[UOp | None]] | None = None
+
+
+HOST_FUNCTIONS: dict[str, HostFunction] = {}
+
+
+def register(function: HostFunction) -> HostFunction:
+    """Makes `function` known by its name."""
+    HOST_FUNCTIONS[function.name] = function
+    return function
+
+
+def call(function: HostFunction, *arguments: UOp) -> list[UOp]:
+    """The results of a host function as nodes."""
+    made = UOp(Ops.CALL, src=arguments, arg=(function.name,))
+    results = function.shapes(*((a.shape, a.dtype) for a in arguments))
+    return [UOp(Ops.ITEM, dtype, (made,), (i, shape)) for i, (shape, dtype) in enumerate(results)]
+
+
+def run_host_step(step: Step, buffers: Sequence[Buffer]) -> None:
+    """Runs a COPY or CALL on its storages, results first."""
+    if step.op is Ops.COPY:
+        target, source = buffers
+        target.write(source.read())
+        if DEBUG >= 2:
+            name = f"copy {source.nbytes:10d}, {target.device} <- {source.device}"
+            report_step(step.device, name, 0.0, 0, source.nbytes, step.origin)
+        return
+    assert step.op is Ops.CALL, f"no way to run {step.op!r}"
+    node: UOp = step.arg
+    function = HOST_FUNCTIONS[node.arg[0]]
+    arguments = [
+        as_array(buffer, source.dtype).reshape(source.shape)
+        for buffer, source in zip(buffers[step.writes :], node.src, strict=True)
+    ]
+    for buffer, result in zip(buffers, function.function(*arguments), strict=False):
+        buffer.write(np.ascontiguousarray(result).data.cast("B"))
+
+
+def numpy_dtype(dtype: DType) -> Any:
+    """NumPy's dtype object for ours (ml_dtypes' for bfloat16)."""
+    name = to_numpy_name(dtype)
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)

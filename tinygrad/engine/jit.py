@@ -1,0 +1,327 @@
+"""TinyJit: a whole step captured once and replayed without its Python.
+
+The first call runs as it is, the second is captured: every plan that runs is recorded with where
+its buffers came from (an argument, an earlier plan, or state that stays). Later calls with the
+same signature run the recorded plans on the new arguments. Anything that would make the replay
+mean something else than the call raises JitError.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
+
+from tinygrad.base.errors import JitError
+from tinygrad.base.settings import JIT
+from tinygrad.engine.counters import Counter
+from tinygrad.engine.holders import Holder
+from tinygrad.engine.realize import compute_readers, in_memory, realize, recorders, whole_buffer
+from tinygrad.engine.run import RunnablePlan
+from tinygrad.engine.storage import Buffer, bind, buffer_of
+from tinygrad.engine.structure import Structure
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Source(NamedTuple):
+    """Where a buffer of a recorded plan comes from: ("input", i, 0), ("made", plan, storage), or
+    ("state", i, 0)."""
+
+    kind: str
+    first: int
+    second: int = 0
+
+
+@dataclass
+class Execution:
+    """One recorded run of a plan."""
+
+    plan: RunnablePlan
+    params: list[Source]
+    variables: list[tuple[str, int]]  # name and captured value of each bound variable
+
+
+@dataclass
+class Captured:
+    """A captured call: what it ran, on what, and what it returned."""
+
+    signature: tuple[Any, ...]
+    executions: list[Execution] = field(default_factory=list)
+    state: list[Buffer] = field(default_factory=list)
+    state_nodes: list[UOp] = field(default_factory=list)
+    counters: dict[str, tuple[int, int]] = field(default_factory=dict)  # before, after
+    result: Any = None
+    outputs: list[tuple[Source, UOp]] = field(default_factory=list)
+
+
+class TinyJit(Generic[P, R]):
+    """Decorates a function of tensors that computes and returns tensors.
+
+    >>> @TinyJit
+    ... def double(x): return (x * 2).realize()
+    """
+
+    def __init__(self, function: Callable[P, R]) -> None:
+        self.function = function
+        self.cnt = 0
+        self._captured: dict[Any, Captured] = {}
+        self._calls: dict[Any, int] = {}
+        self._bound: dict[int, TinyJit[..., R]] = {}
+        functools.update_wrapper(self, function)
+
+    def reset(self) -> None:
+        """Forgets what was captured."""
+        self.cnt = 0
+        self._captured.clear()
+        self._calls.clear()
+
+    @property
+    def captured(self) -> Captured | None:
+        """The latest captured call."""
+        return next(reversed(self._captured.values()), None)
+
+    @property
+    def jit_cache(self) -> list[Any]:
+        """The steps of the captured call, in order."""
+        found = self.captured
+        return [] if found is None else [s for e in found.executions for s in e.plan.plan.steps]
+
+    @property
+    def linear(self) -> list[Any]:
+        """Another name of `jit_cache`."""
+        return self.jit_cache
+
+    def __get__(self, instance: Any, owner: type) -> TinyJit[..., R]:
+        """A method: each instance captures for itself."""
+        if instance is None:
+            return self
+        key = id(instance)
+        if key not in self._bound:
+            self._bound[key] = TinyJit(functools.partial(self.function, instance))
+        return self._bound[key]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if not JIT:
+            return self.function(*args, **kwargs)
+        if _capturing:
+            return self.function(*args, **kwargs)  # a captured step inside another
+        leaves: list[Any] = []
+        shape = _flatten((args, kwargs), leaves)
+        inputs = [_settled(leaf) if isinstance(leaf, Holder) else leaf for leaf in leaves]
+        tensors = [leaf for leaf in inputs if isinstance(leaf, Holder)]
+        signature = _signature(tensors)
+        key = (shape, tuple(leaf.src[0] for leaf in inputs if isinstance(leaf, UOp)))
+        calls = self._calls[key] = self._calls.get(key, -1) + 1
+        self.cnt += 1
+        if calls == 0:
+            return self.function(*args, **kwargs)
+        variables = {b.src[0].arg[0]: b.val for b in inputs if isinstance(b, UOp)}
+        if key not in self._captured:
+            made = Captured(signature)
+            result = self._capture(made, shape, inputs, tensors)
+            self._captured[key] = made
+            return result  # type: ignore[no-any-return]
+        captured = self._captured[key]
+        if captured.signature != signature:
+            raise JitError(
+                f"{self._name()}: captured for {_describe(captured.signature)}, called with "
+                f"{_describe(signature)}; call reset() to capture again"
+            )
+        return _replay(captured, [_buffer(t) for t in tensors], variables)  # type: ignore[no-any-return]
+
+    def _name(self) -> str:
+        return f"TinyJit({getattr(self.function, '__qualname__', self.function)})"
+
+    def _capture(
+        self, captured: Captured, shape: Any, inputs: list[Any], tensors: list[Holder]
+    ) -> Any:
+        places: dict[Buffer, Source] = {}
+        for i, tensor in enumerate(tensors):
+            places.setdefault(_buffer(tensor), Source("input", i))
+        before = {name: counter.value for name, counter in Counter.all.items()}
+        recorder = functools.partial(_record, captured, places)
+        recorders.append(recorder)
+        _capturing.append(self)
+        try:
+            args, kwargs = _unflatten(shape, iter(inputs))
+            result = self.function(*args, **kwargs)
+            leaves: list[Any] = []
+            captured.result = _flatten(result, leaves)
+            out = [leaf for leaf in leaves if isinstance(leaf, Holder)]
+            realize(*(tensor.uop for tensor in out))
+        finally:
+            recorders.remove(recorder)
+            _capturing.remove(self)
+        if not captured.executions:
+            raise JitError(f"{self._name()}: nothing was computed, so there is nothing to capture")
+        for name, counter in Counter.all.items():
+            captured.counters[name] = (before.get(name, 0), counter.value)
+        for tensor in out:
+            node = tensor.uop
+            captured.outputs.append((_source(captured, places, buffer_of(node.base)), node))
+        return result
+
+
+_capturing: list[Any] = []
+
+
+def _record(
+    captured: Captured,
+    places: dict[Buffer, Source],
+    plan: RunnablePlan,
+    params: list[Buffer],
+    structure: Structure,
+    buffers: list[Buffer],
+) -> None:
+    sources = []
+    for buffer, node in zip(params, structure.params, strict=True):
+        known = buffer in places
+        sources.append(_source(captured, places, buffer))
+        if not known:
+            captured.state_nodes.append(node)
+    variables = [(bind.src[0].arg[0], bind.val) for bind in structure.binds]
+    captured.executions.append(Execution(plan, sources, variables))
+    for number, kept in enumerate(plan.plan.storages):
+        if kept.kind == "out":
+            places[buffers[number]] = Source("made", len(captured.executions) - 1, number)
+
+
+def _source(captured: Captured, places: dict[Buffer, Source], buffer: Buffer) -> Source:
+    if buffer not in places:
+        places[buffer] = Source("state", len(captured.state))
+        captured.state.append(buffer)
+    return places[buffer]
+
+
+def _replay(captured: Captured, inputs: Sequence[Buffer], variables: dict[str, int]) -> Any:
+    compute_readers(captured.state_nodes)
+    made: list[list[Buffer]] = []
+
+    def find(source: Source) -> Buffer:
+        if source.kind == "input":
+            return inputs[source.first]
+        if source.kind == "made":
+            return made[source.first][source.second]
+        return captured.state[source.first]
+
+    start = {name: counter.value for name, counter in Counter.all.items()}
+    for execution in captured.executions:
+        values = []
+        for name, value in execution.variables:
+            if name in captured.counters:
+                value = start[name] + value - captured.counters[name][0]
+            values.append(variables.get(name, value))
+        made.append(execution.plan.run([find(s) for s in execution.params], values))
+    for name, (before, after) in captured.counters.items():
+        Counter.all[name].value += after - before
+    return _results(captured, find)
+
+
+def _results(captured: Captured, find: Callable[[Source], Buffer]) -> Any:
+    outputs = []
+    for source, node in captured.outputs:
+        base = node.base
+        if source.kind != "state":
+            buffer = find(source)
+            base = bind(UOp.new_buffer(buffer.device, base.arg, base.dtype), buffer)
+        outputs.append(node.viewed(base))
+    return _unflatten(captured.result, iter(outputs), as_results=True)
+
+
+# ---- containers ----------------------------------------------------------------------------------
+
+
+def _flatten(value: Any, leaves: list[Any]) -> Any:
+    """The shape of nested containers with tensors and bound variables taken out, hashable."""
+    if isinstance(value, Holder):
+        leaves.append(value)
+        return (Holder, type(value))
+    if isinstance(value, UOp) and value.op is Ops.BIND:
+        leaves.append(value)
+        return (UOp, value.src[0])
+    if isinstance(value, (list, tuple)):
+        return (type(value), tuple(_flatten(v, leaves) for v in value))
+    if isinstance(value, dict):
+        return (dict, tuple((k, _flatten(v, leaves)) for k, v in value.items()))
+    try:
+        hash(value)
+    except TypeError:
+        return (None, _Identity(value))
+    return (None, value)
+
+
+def _unflatten(shape: Any, leaves: Any, as_results: bool = False) -> Any:
+    kind, inner = shape
+    if kind is Holder:
+        leaf = next(leaves)
+        return inner._wrap(leaf) if as_results else leaf
+    if kind is UOp:
+        return inner if as_results else next(leaves)
+    if kind in (list, tuple):
+        return kind(_unflatten(s, leaves, as_results) for s in inner)
+    if kind is dict:
+        return {k: _unflatten(s, leaves, as_results) for k, s in inner}
+    if kind is not None:  # a named tuple
+        return kind(*(_unflatten(s, leaves, as_results) for s in inner))
+    return inner.value if isinstance(inner, _Identity) else inner
+
+
+class _Identity:
+    """An unhashable argument, equal to itself only."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and other.value is self.value
+
+
+def _settled(tensor: Holder) -> Holder:
+    """The tensor computed, in a whole buffer of its own order."""
+    realize(tensor.uop)
+    node = tensor.uop
+    if in_memory(node) and buffer_is_whole(node):
+        return tensor
+    return tensor.with_node(whole_buffer(node).reshape(node.shape))
+
+
+def buffer_is_whole(node: UOp) -> bool:
+    """Whether `node` is a RESHAPE of a BUFFER."""
+    while node.op in (Ops.RESHAPE, Ops.DETACH):
+        node = node.src[0]
+    return node.op is Ops.BUFFER
+
+
+def _buffer(tensor: Holder) -> Buffer:
+    node = tensor.uop
+    while node.op is not Ops.BUFFER:
+        node = node.src[0]
+    return buffer_of(node)
+
+
+def _signature(tensors: Sequence[Holder]) -> tuple[Any, ...]:
+    """Shape, dtype and device of each tensor, and which of them share a buffer."""
+    first: dict[Buffer, int] = {}
+    rows = []
+    for i, tensor in enumerate(tensors):
+        node = tensor.uop
+        same = first.setdefault(_buffer(tensor), i)
+        rows.append((node.shape, node.dtype.name, node.device, same))
+    return tuple(rows)
+
+
+def _describe(signature: tuple[Any, ...]) -> str:
+    parts = [
+        f"{dtype}{list(shape)} on {device}"
+        + (f" (the same buffer as input {same})" if same != i else "")
+        for i, (shape, dtype, device, same) in enumerate(signature)
+    ]
+    return "(" + ", ".join(parts) + ")"

@@ -1,0 +1,55 @@
+"""`kernelize`: scheduled but not run. The graph then shows its kernels: each result is
+ASSIGN(BUFFER, KERNEL(buffers...)), as a person or a test may look at it; realizing it runs them."""
+
+from __future__ import annotations
+
+from tinygrad.codegen.pipeline import kernel_name
+from tinygrad.engine.realize import in_memory, same_view
+from tinygrad.engine.storage import Buffer, bind, latest
+from tinygrad.engine.structure import structure_of
+from tinygrad.schedule.demand import stored_base
+from tinygrad.schedule.kernels import plan
+from tinygrad.schedule.plan import KernelInfo, Plan, Step
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+
+def kernelize(*roots: UOp) -> None:
+    """Schedules the roots; afterwards `latest(root)` is a view of buffers with their kernels."""
+    wanted = [root for root in map(latest, roots) if not in_memory(root)]
+    if not wanted:
+        return
+    structure = structure_of(wanted)
+    made = plan(structure.sink)
+    if any(step.op not in (Ops.KERNEL, Ops.COPY) for step in made.steps) or structure.binds:
+        return  # host functions and bound variables stay as they are until they run
+    current = [_storage(number, made, structure.params) for number in range(len(made.storages))]
+    for step in made.steps:
+        info = KernelInfo(_ast(step), step.writes, _name(step))
+        kernel = UOp(Ops.KERNEL, src=tuple(current[n] for n in step.storages), arg=info)
+        for number in step.storages[: step.writes]:
+            target = current[number].base
+            buffer = target.src[0] if target.op is Ops.ASSIGN else target
+            current[number] = UOp(Ops.ASSIGN, buffer.dtype, (buffer, kernel))
+    for root, number in zip(wanted, made.results, strict=True):
+        base = stored_base(root)
+        if base.known is None:
+            base.known = current[number].reshape(base.shape)
+        if root.known is None:
+            root.known = same_view(root)
+
+
+def _storage(number: int, made: Plan, params: tuple[UOp, ...]) -> UOp:
+    kept = made.storages[number]
+    if kept.kind == "param":
+        return params[kept.place]
+    node = UOp.new_buffer(kept.device, kept.size, kept.dtype)
+    return bind(node, Buffer(kept.device, kept.nbytes))
+
+
+def _ast(step: Step) -> UOp:
+    return step.ast if step.ast is not None else UOp(Ops.COPY, src=(UOp.on(step.device),))
+
+
+def _name(step: Step) -> str:
+    return "" if step.ast is None else kernel_name(step.ast)[0]

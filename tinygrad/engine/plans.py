@@ -1,0 +1,114 @@
+"""Plans made once: structure → plan, in the process by the structure's identity, on disk by its
+content. A plan from the disk brings no graph along, only kernel keys: a warm process rewrites
+nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections import OrderedDict
+from typing import Any
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.settings import CACHELEVEL, DEBUG, FUSE_OPS, NOOPT, SPEC
+from tinygrad.engine.cache import code_stamp, disk_cache
+from tinygrad.engine.devices import Device
+from tinygrad.engine.profile import GlobalCounters
+from tinygrad.engine.run import RunnablePlan
+from tinygrad.engine.show import show_plan
+from tinygrad.schedule.kernels import plan
+from tinygrad.schedule.plan import Plan, Step, Storage
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+from tinygrad.uop.verify import verify
+
+MOST_PLANS = 4096  # kept in the process; the least recently used goes first
+
+_plans: OrderedDict[tuple[Any, ...], RunnablePlan] = OrderedDict()
+
+
+def runnable_plan(sink: UOp) -> RunnablePlan:
+    """The plan of a structure, its kernels compiled and loaded."""
+    key = (sink, NOOPT.value, FUSE_OPS.value)
+    found = _plans.get(key)
+    if found is not None:
+        _plans.move_to_end(key)
+        return found
+    _plans[key] = made = _from_disk(sink) or _make(sink)
+    if len(_plans) > MOST_PLANS:
+        _plans.popitem(last=False)
+    return made
+
+
+def forget_plans() -> None:
+    """Drops the plans kept in the process (kernels on devices stay)."""
+    _plans.clear()
+
+
+def _make(sink: UOp) -> RunnablePlan:
+    if SPEC:
+        verify(sink, "tensor")
+    GlobalCounters.plans_made += 1
+    made = plan(sink)
+    if SPEC:
+        for step in made.steps:
+            if step.ast is not None and step.ast.op is Ops.SINK:
+                verify(step.ast, "kernel")
+    show_plan(made)
+    runnable = RunnablePlan(made)
+    if _storable(made):
+        disk_cache().put("plan", _disk_key(sink), _pack(runnable))
+    return runnable
+
+
+def _from_disk(sink: UOp) -> RunnablePlan | None:
+    if CACHELEVEL < 2 or DEBUG >= 3:
+        return None
+    raw = disk_cache().get("plan", _disk_key(sink))
+    if raw is None:
+        return None
+    loaded = _unpack(raw)
+    return loaded if loaded.complete else None
+
+
+def _disk_key(sink: UOp) -> str:
+    devices = sorted({n.arg for n in sink.toposort() if n.op is Ops.DEVICE})
+    facts = [Device[d].target.key() for d in devices if d != "NPY"]
+    text = repr((facts, devices, code_stamp(), NOOPT.value, FUSE_OPS.value))
+    return hashlib.sha256(sink.key + text.encode()).hexdigest()
+
+
+def _storable(made: Plan) -> bool:
+    """Host functions live in their process."""
+    return CACHELEVEL >= 2 and all(s.op in (Ops.KERNEL, Ops.COPY) for s in made.steps)
+
+
+def _pack(runnable: RunnablePlan) -> bytes:
+    made = runnable.plan
+    storages = [(s.kind, s.device, s.dtype.name, s.size, s.place) for s in made.storages]
+    steps = [(s.op.name, s.device, s.storages, s.writes, s.origin) for s in made.steps]
+    rest = (made.results, made.arenas, runnable.keys)
+    return json.dumps((storages, steps, *rest)).encode()
+
+
+def _unpack(raw: bytes) -> RunnablePlan:
+    storages, steps, results, arenas, keys = json.loads(raw)
+    names = dtypes.fields()
+    made = Plan(
+        tuple(Storage(kind, dev, names[dtype], *rest) for kind, dev, dtype, *rest in storages),
+        tuple(
+            Step(Ops[op], dev, tuple(numbers), writes, origin=origin)
+            for op, dev, numbers, writes, origin in steps
+        ),
+        tuple(results),
+        arenas,
+    )
+    return RunnablePlan(made, keys)
+
+
+def without_graphs(made: Plan) -> Plan:
+    """The plan as the disk keeps it."""
+    return dataclasses.replace(
+        made, steps=tuple(dataclasses.replace(s, ast=None) for s in made.steps)
+    )

@@ -1,0 +1,52 @@
+"""What ran: counters that are always kept, and the lines that DEBUG prints."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from typing import ClassVar
+
+from tinygrad.base.helpers import colored, time_to_str
+
+
+class GlobalCounters:
+    """Totals of the process. `reset()` sets those of work done to zero, not `mem_used`."""
+
+    global_ops: ClassVar[int] = 0
+    global_mem: ClassVar[int] = 0
+    time_sum_s: ClassVar[float] = 0.0
+    kernel_count: ClassVar[int] = 0
+    mem_used: ClassVar[int] = 0
+    mem_peak: ClassVar[int] = 0
+    mem_used_per_device: ClassVar[dict[str, int]] = defaultdict(int)
+    kernels_lowered: ClassVar[int] = 0
+    kernels_compiled: ClassVar[int] = 0
+    plans_made: ClassVar[int] = 0
+
+    @classmethod
+    def reset(cls) -> None:
+        """Forgets the work done so far."""
+        cls.global_ops = cls.global_mem = cls.kernel_count = 0
+        cls.kernels_lowered = cls.kernels_compiled = cls.plans_made = 0
+        cls.time_sum_s = 0.0
+
+    @classmethod
+    def count_memory(cls, device: str, nbytes: int) -> None:
+        """`nbytes` more in use on `device`; less if negative."""
+        cls.mem_used += nbytes
+        cls.mem_used_per_device[device] += nbytes
+        cls.mem_peak = max(cls.mem_peak, cls.mem_used)
+
+
+def report_step(
+    device: str, name: str, seconds: float, ops: int, nbytes: int, origin: str | None
+) -> None:
+    """The line of one kernel or copy at DEBUG=2: time, GFLOP/s, GB/s, the user's line."""
+    GlobalCounters.time_sum_s += seconds
+    rate = max(seconds, 1e-9)
+    print(
+        f"{colored(f'*** {device:7s}', 'GREEN')} {GlobalCounters.kernel_count:5d} {name} "
+        f"mem {GlobalCounters.mem_used / 1e9:6.2f} GB  {time_to_str(seconds)} "
+        f"{ops / rate / 1e9:9.1f} GFLOP/s {nbytes / rate / 1e9:7.1f} GB/s  {origin or ''}",
+        file=sys.stderr,
+    )

@@ -1,0 +1,201 @@
+"""From lazy to computed: what `Tensor.realize`, `numpy` and friends call.
+
+A realized node keeps its meaning and gains `known`, the view of storage that holds its value;
+everything else that shares the node sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinygrad.engine.devices import Device
+from tinygrad.engine.faults import raise_faults
+from tinygrad.engine.holders import holders
+from tinygrad.engine.plans import runnable_plan
+from tinygrad.engine.run import RunnablePlan
+from tinygrad.engine.storage import (
+    HOST,
+    Buffer,
+    as_array,
+    bind,
+    buffer_of,
+    has_readers,
+    latest,
+    overwritten,
+)
+from tinygrad.engine.structure import Structure, nodes_below, resolved, structure_of
+from tinygrad.schedule.demand import is_kernelized, stored_base
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops
+
+Recorder = Callable[[RunnablePlan, list[Buffer], Structure, list[Buffer]], None]
+
+
+recorders: list[Recorder] = []
+"""Called for each plan that runs; TinyJit captures through it."""
+
+
+def realize(*roots: UOp) -> None:
+    """Computes the roots; afterwards `latest(root)` is a view of storage."""
+    wanted = [root for root in map(latest, roots) if not in_memory(root)]
+    if not wanted:
+        return
+    wanted += _old_readers(wanted)
+    structure = structure_of(wanted)
+    runnable = runnable_plan(structure.sink)
+    params = [buffer_of(node) for node in structure.params]
+    buffers = runnable.run(params, structure.values)
+    for recorder in recorders:
+        recorder(runnable, params, structure, buffers)
+    _publish(wanted, structure, runnable, buffers)
+
+
+def in_memory(node: UOp) -> bool:
+    """Whether `node` is a view of storage that holds its value already."""
+    below = node
+    while below.op in GroupOp.View or below.op is Ops.DETACH:
+        below = resolved(below.src[0])
+    return below.op is Ops.BUFFER
+
+
+def _old_readers(wanted: Sequence[UOp]) -> list[UOp]:
+    """What live tensors still need of versions that are about to be overwritten."""
+    nodes = nodes_below(wanted)
+    assigns = [n for n in nodes if n.op is Ops.ASSIGN and not is_kernelized(n)]
+    if not assigns:
+        return []
+    old = {version_below(n.src[0]) for n in assigns}
+    touched = {n for n in old if n.op is Ops.BUFFER or n.op is Ops.ASSIGN}
+    for node in nodes:
+        if node.op is not Ops.ASSIGN and any(resolved(s) in touched for s in node.src):
+            touched.add(node)
+    inside = set(nodes)
+    found: dict[UOp, None] = {}
+    for holder in list(holders):
+        node = holder.uop
+        if in_memory(node) or _is_view(node) or node in wanted:
+            continue
+        if node in touched or (node not in inside and not old.isdisjoint(nodes_below([node]))):
+            found[node] = None
+    return list(found)
+
+
+def compute_readers(overwritten: Sequence[UOp]) -> None:
+    """Computes what live tensors still need of buffers that a replay is about to overwrite."""
+    if not any(has_readers(node) for node in overwritten):
+        return
+    old = set(overwritten)
+    pending = [h.uop for h in list(holders) if not in_memory(h.uop)]
+    realize(*(n for n in pending if not _is_view(n) and not old.isdisjoint(nodes_below([n]))))
+
+
+def _is_view(node: UOp) -> bool:
+    """Movement over a version of a buffer: it follows the buffer instead of its old value."""
+    while node.op in GroupOp.Movement or node.op is Ops.DETACH:
+        node = resolved(node.src[0])
+    return node.op in (Ops.BUFFER, Ops.ASSIGN)
+
+
+def version_below(node: UOp) -> UOp:
+    """The version of a buffer that `node` is a view of."""
+    while node.op in GroupOp.Movement or node.op is Ops.DETACH:
+        node = resolved(node.src[0])
+    return node
+
+
+def _publish(
+    wanted: Sequence[UOp], structure: Structure, runnable: RunnablePlan, buffers: list[Buffer]
+) -> None:
+    """Tells the nodes where their values are now."""
+    last_version: dict[Buffer, UOp] = {}
+    for node in structure.nodes:
+        if node.op is Ops.ASSIGN:
+            home = node
+            while home.op is Ops.ASSIGN:
+                home = version_below(home.src[0])
+            if is_kernelized(node):
+                node.known = home
+            elif home.op is Ops.BUFFER:
+                last_version[buffer_of(home)] = node
+    for buffer, node in last_version.items():
+        _advance(node, buffer)
+    for root, number in zip(wanted, runnable.plan.results, strict=True):
+        base = stored_base(root)
+        if base.op in (Ops.ASSIGN, Ops.BUFFER) or base.known is not None:
+            continue
+        buffer = buffers[number]
+        made = bind(UOp.new_buffer(buffer.device, base.size, base.dtype), buffer)
+        made.origin = base.origin
+        base.known = made.reshape(base.shape)
+    for root in wanted:
+        if root.known is None and root.base.known is not None:
+            root.known = same_view(root)
+
+
+def _advance(node: UOp, buffer: Buffer) -> None:
+    """The storage now holds version `node`; the versions before it have lost theirs."""
+    before = node
+    while before.op is Ops.ASSIGN:
+        before = version_below(before.src[0])
+    fresh = UOp.new_buffer(buffer.device, before.arg, before.dtype)
+    overwritten(before, fresh)
+    node.known = fresh
+
+
+def same_view(root: UOp) -> UOp:
+    """Some root's movement over the known value of its stored base."""
+    chain = []
+    node = root
+    while node.known is None:
+        chain.append(node)
+        node = node.src[0]
+    view = node.known
+    for step in reversed(chain):
+        if step.op is not Ops.DETACH:
+            view = UOp(step.op, step.dtype, (view,), step.arg)
+    return view
+
+
+# ---- reading -------------------------------------------------------------------------------------
+
+
+def whole_buffer(node: UOp) -> UOp:
+    """`node` computed and contiguous: a RESHAPE of a whole BUFFER."""
+    realize(node)
+    node = latest(node)
+    plain = node
+    while plain.op is Ops.RESHAPE or plain.op is Ops.DETACH:
+        plain = resolved(plain.src[0])
+    if plain.op is Ops.BUFFER:
+        return plain
+    copy = node.contiguous()
+    realize(copy)
+    return latest(copy).base
+
+
+def read(node: UOp) -> np.ndarray[Any, Any]:
+    """The value as a NumPy array of its shape; raises what CHECKs found wrong. May be a view of
+    the device's memory: copy before writing."""
+    if 0 in node.shape:
+        from tinygrad.engine.host import numpy_dtype
+
+        return np.zeros(node.shape, numpy_dtype(node.dtype))
+    base = whole_buffer(node)
+    buffer = buffer_of(base)
+    if buffer.device != HOST:
+        device = Device[buffer.device]
+        device.synchronize()
+        if device.unread_faults:
+            raise_faults(device)
+    return as_array(buffer, node.dtype).reshape(node.shape)
+
+
+def check_faults(devices: Iterable[str]) -> None:
+    """Raises what CHECKs found wrong on these devices so far."""
+    for name in devices:
+        device = Device[name]
+        device.synchronize()
+        raise_faults(device)

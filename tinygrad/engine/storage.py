@@ -1,0 +1,160 @@
+"""Bytes on devices, and which node of a graph they belong to.
+
+A BUFFER node names storage; this file holds the storage itself. When the node dies so does the
+storage. ASSIGN writes the next version of a buffer into the same storage: the new version gets a
+node of its own and the old node loses its bytes, so that reading it later is an error instead of
+a wrong answer. `latest` leads from an old version to the newest.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from tinygrad.base.dtype import DType, to_numpy_name
+from tinygrad.base.errors import ArgumentError
+from tinygrad.engine.devices import Device
+from tinygrad.engine.profile import GlobalCounters
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops
+
+HOST = "NPY"  # arrays of NumPy's that kernels don't touch: sources and targets of copies
+
+
+class Buffer:
+    """`nbytes` bytes on a device. Freed with the object."""
+
+    __slots__ = ("device", "nbytes", "handle", "owner", "__weakref__")
+
+    def __init__(self, device: str, nbytes: int, handle: Any = None, owner: Any = None) -> None:
+        self.device, self.nbytes, self.owner = device, nbytes, owner
+        self.handle = handle
+        if handle is None:
+            self.handle = Device[device].backend.memory.allocate(nbytes)
+            GlobalCounters.count_memory(device, nbytes)
+
+    def __del__(self) -> None:
+        if self.owner is None and getattr(self, "handle", None) is not None:
+            GlobalCounters.count_memory(self.device, -self.nbytes)
+            Device[self.device].backend.memory.free(self.handle, self.nbytes)
+
+    def view(self, offset: int, nbytes: int) -> Buffer:
+        """A part of this buffer, which stays alive as long as the part does."""
+        handle = Device[self.device].backend.memory.view(self.handle, offset)
+        return Buffer(self.device, nbytes, handle, owner=self)
+
+    def read(self) -> memoryview:
+        """The bytes, on the host; without a copy where the device's memory is the host's."""
+        if self.device == HOST:
+            return memoryview(self.handle).cast("B")
+        device = Device[self.device]
+        device.synchronize()
+        return memoryview(device.backend.memory.read(self.handle, self.nbytes))
+
+    def write(self, data: memoryview) -> None:
+        """Overwrites the bytes from the host."""
+        if self.device == HOST:
+            memoryview(self.handle).cast("B")[:] = data
+        else:
+            Device[self.device].backend.memory.write(self.handle, data)
+
+
+_buffers: weakref.WeakKeyDictionary[UOp, Buffer] = weakref.WeakKeyDictionary()
+_newer: weakref.WeakKeyDictionary[UOp, UOp] = weakref.WeakKeyDictionary()
+
+
+def buffer_of(node: UOp) -> Buffer:
+    """The storage of a BUFFER node. ArgumentError if a later version overwrote it."""
+    found = _buffers.get(node)
+    if found is None:
+        where = f" (made at {node.origin})" if node.origin else ""
+        raise ArgumentError(
+            f"this tensor reads a version of a buffer of {node.arg} {node.dtype.name}{where} that "
+            "an assign has since overwritten; realize it before the assign, or clone it"
+        )
+    return found
+
+
+def bind(node: UOp, buffer: Buffer) -> UOp:
+    """From now on `buffer` holds the value of the BUFFER `node`."""
+    _buffers[node] = buffer
+    return node
+
+
+def from_host(data: Any, dtype: DType, device: str = HOST) -> UOp:
+    """A BUFFER on `device` (NPY without a copy, or PYTHON) that holds the host's bytes `data`."""
+    flat = np.ascontiguousarray(data).reshape(-1)
+    raw = memoryview(flat.view(np.uint8).data) if flat.size else memoryview(b"")
+    node = UOp.new_buffer(device, len(raw) // dtype.itemsize, dtype)
+    if device == HOST:
+        return bind(node, Buffer(HOST, len(raw), raw, owner=data))
+    buffer = Buffer(device, len(raw))
+    if len(raw):
+        buffer.write(raw)
+    return bind(node, buffer)
+
+
+def as_array(buffer: Buffer, dtype: DType) -> np.ndarray[Any, Any]:
+    """The buffer's elements as a flat NumPy array, without a copy where that can be."""
+    if to_numpy_name(dtype) == "bfloat16":
+        import ml_dtypes
+
+        return np.frombuffer(buffer.read(), dtype=ml_dtypes.bfloat16)
+    return np.frombuffer(buffer.read(), dtype=to_numpy_name(dtype))
+
+
+# ---- versions ------------------------------------------------------------------------------------
+
+
+def supersede(old: UOp, new: UOp) -> None:
+    """`new` is the next version of the buffer that `old` is a version of."""
+    _newer[old] = new
+
+
+def latest(node: UOp) -> UOp:
+    """The same view of the newest version of the buffer that `node` is a view of, with what has
+    been computed since replaced by where it is. The node itself if nothing happened."""
+    if node.known is not None:
+        node = node.known
+    base = node.base
+    newest = base
+    while (after := _after(newest)) is not None:
+        newest = after
+    return node if newest is base else node.viewed(newest)
+
+
+def _after(version: UOp) -> UOp | None:
+    return version.known if version.known is not None else _newer.get(version)
+
+
+def overwritten(old: UOp, new: UOp) -> None:
+    """The storage of `old` now holds version `new` (a fresh BUFFER node)."""
+    buffer = _buffers.pop(old)
+    _buffers[new] = buffer
+    _newer[old] = new
+
+
+def has_readers(node: UOp) -> bool:
+    """Whether an expression that was not computed yet reads this version."""
+    stack = [node]
+    while stack:
+        for reader in list(stack.pop().readers or ()):
+            if reader.op in GroupOp.Movement:
+                stack.append(reader)
+            elif reader.known is None:
+                return True
+    return False
+
+
+def realized_buffer(node: UOp) -> Buffer | None:
+    """The storage of a node that was computed, else None."""
+    found = latest(node).base
+    return _buffers.get(found) if found.op is Ops.BUFFER else None
+
+
+def live_buffers() -> Iterable[tuple[UOp, Buffer]]:
+    """All BUFFER nodes that have storage."""
+    return list(_buffers.items())

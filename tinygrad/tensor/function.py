@@ -1,0 +1,24 @@
+"""`@function`: a mark for functions of tensors whose calls are pure expressions."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def function(wrapped: Callable[P, R]) -> Callable[P, R]:
+    """Marks a function that only builds an expression of its tensors.
+
+    Nothing is computed by calling it: equal calls on equal tensors are one graph already, because
+    nodes are interned, and repeated bodies compile once, because equal kernels are one.
+    """
+
+    @functools.wraps(wrapped)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        return wrapped(*args, **kwargs)
+
+    return call
