@@ -1,0 +1,282 @@
+"""Kernels as the scheduler makes them, before a recipe; and how to show their loops."""
+
+from math import prod
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.target import Target
+from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of
+from tinygrad.simplify.affine import simplify_index
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+LOG2E = 1.4426950408889634
+
+# A machine with large vectors; a small one whose caches even a test fills; one of scalars; groups.
+WIDE = Target("CPU", vector=64, registers=32, cache_l1=48 << 10, cache_l2=2 << 20)
+SMALL = Target("CPU", vector=16, registers=16, cache_l1=1 << 11, cache_l2=1 << 15)
+SCALAR = Target("PYTHON", vector=0)
+GROUPS = Target("CL", vector=16, has_groups=True, group_limit=256)
+
+loop = UOp.range
+
+
+def named(**sizes):
+    """Loops by name, in this order."""
+    return [loop(size, name) for name, size in sizes.items()]
+
+
+def number(value):
+    return UOp.const(dtypes.index, value)
+
+
+def buffer(slot, size, dtype=dtypes.float32):
+    return UOp(Ops.PARAM, dtype, (), (slot, size))
+
+
+def at(slot, shape, *indices, dtype=dtypes.float32, gate=None):
+    """One element of a row-major buffer."""
+    steps = [prod(shape[i + 1 :]) for i in range(len(shape))]
+    offset = number(0)
+    for index, step in zip(indices, steps, strict=True):
+        offset = offset + index * step
+    return buffer(slot, prod(shape), dtype).index(simplify_index(offset), gate=gate)
+
+
+def out(shape, value, *loops):
+    return UOp.sink(at(0, shape, *loops, dtype=value.dtype).store(value, *loops))
+
+
+def elementwise(*shape, dtype=dtypes.float32):
+    loops = [loop(n, f"i{i}") for i, n in enumerate(shape)]
+    x, y = (at(s, shape, *loops, dtype=dtype) for s in (1, 2))
+    return out(shape, x * y + x, *loops)
+
+
+def total(rows, columns, axis, monoid="add", dtype=dtypes.float32):
+    i, j = loop(rows, "i0"), loop(columns, "k0")
+    loops = (i, j) if axis else (j, i)
+    shape = (rows, columns)
+    value = at(1, shape, i, j, dtype=dtype).reduce(monoid, loops[1])
+    return out((shape[1 - axis],), value, loops[0])
+
+
+def whole_sum(*shape):
+    loops = [loop(n, f"k{i}") for i, n in enumerate(shape)]
+    value = at(1, shape, *loops).reduce("add", *loops)
+    return UOp.sink(buffer(0, 1).index(number(0)).store(value))
+
+
+def transpose(rows, columns, dtype=dtypes.float32):
+    i, j = loop(rows, "i0"), loop(columns, "i1")
+    x = at(1, (columns, rows), j, i, dtype=dtype)
+    return out((rows, columns), x + x, i, j)
+
+
+def matmul(m, n, k, a_t=False, b_t=False, dtype=dtypes.float32, scaled=False):
+    i, j, r = loop(m, "i0"), loop(n, "i1"), loop(k, "k0")
+    a = at(1, (k, m), r, i, dtype=dtype) if a_t else at(1, (m, k), i, r, dtype=dtype)
+    b = at(2, (n, k), j, r, dtype=dtype) if b_t else at(2, (k, n), r, j, dtype=dtype)
+    if scaled:
+        a, b = a.maximum(0), b * 2
+    return out((m, n), (a * b).reduce("add", r), i, j)
+
+
+def half_matmul(m, n, k):
+    """Half operands, products rounded to half, summed in float32."""
+    i, j, r = loop(m, "i0"), loop(n, "i1"), loop(k, "k0")
+    a, b = at(1, (m, k), i, r, dtype=dtypes.half), at(2, (k, n), r, j, dtype=dtypes.half)
+    return out((m, n), (a * b).cast(dtypes.float32).reduce("add", r).cast(dtypes.half), i, j)
+
+
+def matvec(rows, columns):
+    i, k = loop(rows, "i0"), loop(columns, "k0")
+    value = at(1, (rows, columns), i, k) * at(2, (columns,), k)
+    return out((rows,), value.reduce("add", k), i)
+
+
+def softmax(rows, columns):
+    i, j, j1, j2 = named(i0=rows, i1=columns, k0=columns, k1=columns)
+
+    def x(j):
+        return at(1, (rows, columns), i, j)
+
+    most = x(j1).reduce("max", j1)
+
+    def e(j):
+        return ((x(j) - most) * LOG2E).exp2()
+
+    return out((rows, columns), e(j) * e(j2).reduce("add", j2).reciprocal(), i, j)
+
+
+def layernorm(rows, columns):
+    i, j, j1, j2 = named(i0=rows, i1=columns, k0=columns, k1=columns)
+
+    def x(j):
+        return at(1, (rows, columns), i, j)
+
+    mean = x(j1).reduce("add", j1) * (1 / columns)
+    variance = ((x(j2) - mean) * (x(j2) - mean)).reduce("add", j2) * (1 / columns)
+    scale = (variance + 1e-5).sqrt().reciprocal()
+    value = (x(j) - mean) * scale * at(2, (columns,), j) + at(3, (columns,), j)
+    return out((rows, columns), value, i, j)
+
+
+def conv(batch, channels, height, width, outputs):
+    """3 x 3, padded by 1."""
+    n, o, h, w = named(i0=batch, i1=outputs, i2=height, i3=width)
+    c, a, b = named(k0=channels, k1=3, k2=3)
+    y, x = h + a + -1, w + b + -1
+    gate = (number(-1) < y) & (y < height) & (number(-1) < x) & (x < width)
+    pixel = at(1, (batch, channels, height, width), n, c, y, x, gate=gate)
+    weight = at(2, (outputs, channels, 3, 3), o, c, a, b)
+    value = (pixel * weight).reduce("add", c, a, b)
+    return out((batch, outputs, height, width), value, n, o, h, w)
+
+
+def attention(heads, tokens, width, causal=True):
+    h, q, d, e = loop(heads, "i0"), loop(tokens, "i1"), loop(width, "i2"), loop(width, "k0")
+    t1, t2, t3 = (loop(tokens, f"k{i}") for i in (1, 2, 3))
+
+    def x(slot, *i):
+        return at(slot, (heads, tokens, width), h, *i)
+
+    def score(t):
+        s = (x(1, q, e) * x(2, t, e)).reduce("add", e) * (LOG2E / width**0.5)
+        return (t < q + 1).where(s, float("-inf")) if causal else s
+
+    most = score(t1).reduce("max", t1)
+
+    def weight(t):
+        return (score(t) - most).exp2()
+
+    value = (weight(t3) * x(3, t3, d)).reduce("add", t3)
+    return out((heads, tokens, width), value * weight(t2).reduce("add", t2).reciprocal(), h, q, d)
+
+
+def gated_products(m, n, k):
+    """silu(a @ b) * (a @ c): two products in one nest."""
+    i, j, r, s = loop(m, "i0"), loop(n, "i1"), loop(k, "k0"), loop(k, "k1")
+    first = (at(1, (m, k), i, r) * at(2, (k, n), r, j)).reduce("add", r)
+    second = (at(1, (m, k), i, s) * at(3, (k, n), s, j)).reduce("add", s)
+    return out((m, n), first * ((first * -LOG2E).exp2() + 1).reciprocal() * second, i, j)
+
+
+def matmul_softmax(m, n, k):
+    i, j, r = loop(m, "i0"), loop(n, "i1"), loop(k, "k0")
+    n1, n2 = loop(n, "k1"), loop(n, "k2")
+
+    def x(j):
+        return (at(1, (m, k), i, r) * at(2, (k, n), r, j)).reduce("add", r)
+
+    most = x(n1).reduce("max", n1)
+
+    def e(j):
+        return ((x(j) - most) * LOG2E).exp2()
+
+    return out((m, n), e(j) * e(n2).reduce("add", n2).reciprocal(), i, j)
+
+
+def gather_rows(count, width, table):
+    i, j = loop(count, "i0"), loop(width, "i1")
+    row = buffer(2, count, dtypes.int32).index(i).cast(dtypes.index) % table
+    return out((count, width), buffer(1, table * width).index(row * width + j), i, j)
+
+
+def gather(count, table):
+    i = loop(count, "i0")
+    row = buffer(2, count, dtypes.int32).index(i).cast(dtypes.index) % table
+    return out((count,), buffer(1, table).index(row), i)
+
+
+def two_outputs(rows, columns):
+    i, j = loop(rows, "i0"), loop(columns, "i1")
+    x = at(2, (rows, columns), i, j)
+    places = [at(s, (rows, columns), i, j) for s in (0, 1)]
+    return UOp.sink(places[0].store(x + x, i, j), places[1].store(x * x, i, j))
+
+
+def in_order(rows, columns):
+    """As of a scatter: rows one after the other."""
+    i, j = loop(rows, "i0", "ORDERED"), loop(columns, "i1")
+    return out((rows, columns), at(0, (rows, columns), i, j) + at(1, (rows, columns), i, j), i, j)
+
+
+def padded(rows, columns):
+    i, j = loop(rows + 2, "i0"), loop(columns + 3, "i1")
+    y, x = i + -1, j + -2
+    gate = (number(-1) < y) & (y < rows) & (number(-1) < x) & (x < columns)
+    return out((rows + 2, columns + 3), at(1, (rows, columns), y, x, gate=gate) + 1.0, i, j)
+
+
+def maxpool(channels, size):
+    c, h, w, p, q = named(i0=channels, i1=size, i2=size, k0=2, k1=2)
+    x = at(1, (channels, 2 * size, 2 * size), c, h * 2 + p, w * 2 + q)
+    return out((channels, size, size), x.reduce("max", p, q), c, h, w)
+
+
+def first_index_of_max(rows, columns):
+    i, k1, k2 = loop(rows, "i0"), loop(columns, "k0"), loop(columns, "k1")
+    most = at(1, (rows, columns), i, k1).reduce("max", k1)
+    place = (at(1, (rows, columns), i, k2).eq(most)).where(k2.cast(dtypes.int32) * -1, -(2**31))
+    return out((rows,), place.reduce("max", k2), i)
+
+
+def masked_sum(rows):
+    i, k = loop(rows, "i0"), loop(rows, "k0")
+    return out((rows,), (k < i + 1).where(at(1, (rows, rows), i, k), 0.0).reduce("add", k), i)
+
+
+def checked(count):
+    i = loop(count, "i0")
+    x = buffer(1, count, dtypes.int32).index(i)
+    return out((count,), x.check(x < 100, "IndexError", "too large") + 1, i)
+
+
+def growing_sum(most, width):
+    """A reduction over as many rows as a variable says."""
+    n = UOp.variable("n", 1, most).cast(dtypes.index)
+    k, j = loop(n, "k0"), loop(width, "i0")
+    return out((width,), buffer(1, most * width).index(k * width + j).reduce("add", k), j)
+
+
+def growing_rows(most, width):
+    n = UOp.variable("n", 1, most).cast(dtypes.index)
+    i, j = loop(n, "i0"), loop(width, "i1")
+    place = buffer(0, most * width).index(i * width + j)
+    return UOp.sink(place.store(buffer(1, most * width).index(i * width + j) * 2, i, j))
+
+
+# ---- loops as text -------------------------------------------------------------------------------
+
+
+def expression(node):
+    """An index expression, for people."""
+    if node.op is Ops.RANGE:
+        return name_of(node)
+    if node.op is Ops.CONST:
+        return str(node.arg)
+    if node.op is Ops.CAST:
+        return expression(node.src[0])
+    if node.op is Ops.DEFINE_VAR:
+        return node.arg[0]
+    sign = {Ops.ADD: "+", Ops.MUL: "*", Ops.IDIV: "//", Ops.MOD: "%"}[node.op]
+    left, right = map(expression, node.src)
+    if node.op is Ops.ADD or node.src[0].op not in (Ops.ADD,):
+        return f"{left}{sign}{right}"
+    return f"({left}){sign}{right}"
+
+
+def one_loop(r):
+    limits = "".join(f"<{expression(limit)}" for limit in r.src[1:])
+    size = size_of(r) if r.src[0].op is Ops.CONST else expression(r.src[0])
+    return f"{name_of(r)}:{size}{limits}" + ("" if role_of(r) == "LOOP" else f" {role_of(r)}")
+
+
+def loops(kernel):
+    """The loops of the STORE, of each stage and of each REDUCE, a line each."""
+    lines = []
+    for node in kernel.toposort():
+        if node.op in (Ops.REDUCE, Ops.STAGE, Ops.STORE):
+            head = node.arg[0] if node.op is Ops.STAGE else node.op.name.lower()
+            lines.append(f"{head}: " + ", ".join(map(one_loop, own_ranges(node))))
+    return "\n".join(lines)

@@ -1,0 +1,214 @@
+"""The heuristic's recipes: they keep the meaning of every kernel on every machine, some of them as
+text, and how long it takes to find them."""
+
+import time
+
+import numpy as np
+import pytest
+from kernel_reference import evaluate_kernel
+from loops import kernels
+from loops.test_primitives import buffers_for
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.settings import Context
+from tinygrad.base.target import Target
+from tinygrad.loops.cost import estimate
+from tinygrad.loops.heuristic import schedule
+from tinygrad.loops.layout import role_of
+from tinygrad.loops.matrix_units import matrix_unit
+from tinygrad.loops.recipe import apply, from_text, to_text
+from tinygrad.loops.search import search
+from tinygrad.uop.op import Ops
+from tinygrad.uop.verify import verify
+
+SOME = {
+    "one element": kernels.elementwise(1),
+    "three elements": kernels.elementwise(3),
+    "four axes": kernels.elementwise(2, 3, 5, 33),
+    "many int8": kernels.elementwise(7, 100, dtype=dtypes.int8),
+    "many doubles": kernels.elementwise(1000, dtype=dtypes.float64),
+    "20 of int8": kernels.elementwise(20, dtype=dtypes.int8),
+    "sum of rows": kernels.total(33, 70, 1),
+    "sum of columns": kernels.total(70, 133, 0),
+    "max of columns of int64": kernels.total(33, 70, 0, "max", dtypes.int64),
+    "sum of half": kernels.total(5, 300, 1, dtype=dtypes.half),
+    "whole sum": kernels.whole_sum(9, 50),
+    "transpose": kernels.transpose(33, 70),
+    "transpose of int8": kernels.transpose(70, 90, dtypes.int8),
+    "matmul": kernels.matmul(13, 40, 9),
+    "matmul A.T": kernels.matmul(33, 33, 33, a_t=True),
+    "matmul B.T": kernels.matmul(13, 40, 33, b_t=True),
+    "matmul both, scaled": kernels.matmul(50, 35, 17, True, True, scaled=True),
+    "matmul of int8": kernels.matmul(20, 70, 9, dtype=dtypes.int8),
+    "matmul of doubles": kernels.matmul(20, 30, 9, dtype=dtypes.float64),
+    "matmul of half": kernels.half_matmul(13, 40, 9),
+    "one row": kernels.matmul(1, 40, 9),
+    "one column": kernels.matmul(40, 1, 9),
+    "few columns": kernels.matmul(40, 3, 9),
+    "matvec": kernels.matvec(37, 100),
+    "softmax": kernels.softmax(5, 37),
+    "layernorm": kernels.layernorm(6, 100),
+    "conv": kernels.conv(2, 3, 5, 7, 4),
+    "conv of wide rows": kernels.conv(1, 2, 4, 20, 13),
+    "attention": kernels.attention(2, 20, 8),
+    "attention in blocks": kernels.attention(1, 100, 16),
+    "attention, all tokens": kernels.attention(1, 70, 16, causal=False),
+    "two products": kernels.gated_products(20, 40, 9),
+    "softmax of a product": kernels.matmul_softmax(20, 50, 7),
+    "gather of rows": kernels.gather_rows(11, 40, 10),
+    "gather": kernels.gather(40, 10),
+    "two outputs": kernels.two_outputs(7, 9),
+    "in order": kernels.in_order(4, 40),
+    "padded": kernels.padded(6, 30),
+    "maxpool": kernels.maxpool(3, 9),
+    "argmax": kernels.first_index_of_max(5, 40),
+    "masked sum": kernels.masked_sum(50),
+    "checked": kernels.checked(40),
+    "as many rows as n": kernels.growing_sum(12, 20),
+    "n rows": kernels.growing_rows(12, 20),
+}
+
+MACHINES = {
+    "wide": kernels.WIDE,
+    "small": kernels.SMALL,
+    "scalar": kernels.SCALAR,
+    "groups": kernels.GROUPS,
+    "one lane a group": Target("CL", has_groups=True, group_limit=1),
+}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("name", SOME)
+def test_a_recipe_keeps_the_meaning(name, machine):
+    kernel = SOME[name]
+    scheduled, recipe = schedule(kernel, MACHINES[machine])
+    verify(scheduled, "kernel")
+    assert from_text(to_text(recipe)) == recipe
+    assert apply(kernel, recipe) is scheduled
+    buffers = buffers_for(kernel)
+    want = evaluate_kernel(kernel, buffers, {"n": 12})
+    got = evaluate_kernel(scheduled, buffers, {"n": 12})
+    for slot in want:
+        np.testing.assert_allclose(got[slot], want[slot], rtol=1e-9, atol=1e-9)
+
+
+GOLDEN = {
+    "matmul": (
+        kernels.matmul(512, 512, 512),
+        """
+split('i1', 64, 'i1i')
+split('i0', 6, 'i0u', 'LOOP', 'UNROLL')
+stage((0, 1, 0, 1), ('k0', 'i1i'), 'pb1', 'LOCAL', (('first', True), ('prefetch', 4)))
+split('k0', 2, 'k0u', 'LOOP', 'UNROLL')
+split('i1i', 16, 'i1v', 'UNROLL', 'VECTOR')
+order('store', ('i1', 'i0', 'i0u', 'i1i', 'i1v'))
+split('i0', 43, 'i0t')
+order('store', ('i0', 'i1', 'i0t', 'i0u', 'i1i', 'i1v'))
+role('i1', 'PARALLEL')
+role('i0', 'PARALLEL')
+""",
+    ),
+    "softmax": (
+        kernels.softmax(4096, 4096),
+        """
+unify((0, 1, 0), ('i1',), ('k1',), 'row1', 'LOCAL', (('first', True),))
+split('k0', 64, 'k0i', 'LOOP', 'LOOP')
+split('k0i', 16, 'k0v', 'SPREAD', 'VECTOR')
+split('k1', 64, 'k1i', 'LOOP', 'LOOP')
+split('k1i', 16, 'k1v', 'SPREAD', 'VECTOR')
+split('i1', 64, 'i1i', 'LOOP', 'LOOP')
+split('i1i', 16, 'i1v', 'UNROLL', 'VECTOR')
+split('i0', 4, 'i0c', 'PARALLEL')
+stream()
+""",
+    ),
+    "conv": (
+        kernels.conv(8, 64, 56, 56, 64),
+        """
+merge('i2', 'i3', 'p1')
+split('p1', 64, 'p1i')
+split('i1', 6, 'i1u', 'LOOP', 'UNROLL')
+stage((0, 1, 0, 0), ('k0', 'k1', 'k2', 'p1i'), 'pb1', 'LOCAL', ())
+split('pb1.p1i', 16, 'pb1.p1iv', 'UNROLL', 'VECTOR')
+order('pb1', ('pb1.k1', 'pb1.k2', 'pb1.k0', 'pb1.p1i', 'pb1.p1iv'))
+role('k2', 'UNROLL')
+split('p1i', 16, 'p1v', 'UNROLL', 'VECTOR')
+order('store', ('i0', 'p1', 'i1', 'i1u', 'p1i', 'p1v'))
+role('p1', 'PARALLEL')
+role('i0', 'PARALLEL')
+stream()
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_recipes(name):
+    kernel, text = GOLDEN[name]
+    assert to_text(schedule(kernel, kernels.WIDE)[1]) == text.strip()
+
+
+def test_a_tiny_kernel_is_written_out():
+    scheduled, recipe = schedule(kernels.elementwise(4), kernels.WIDE)
+    assert recipe == (("role", "i0", "UNROLL"),)
+    assert kernels.loops(scheduled) == "store: i0:4 UNROLL"
+
+
+def test_nothing_depends_on_the_number_of_cores():
+    many = Target("CPU", vector=64, registers=32, cores=96)
+    few = Target("CPU", vector=64, registers=32, cores=1)
+    for kernel in SOME.values():
+        assert schedule(kernel, many)[1] == schedule(kernel, few)[1]
+
+
+def test_noopt_gives_the_empty_recipe():
+    kernel = kernels.matmul(64, 64, 64)
+    with Context(NOOPT=1):
+        assert schedule(kernel, kernels.WIDE) == (kernel, ())
+
+
+def test_a_tiny_kernel_is_one_task():
+    scheduled, _ = schedule(kernels.elementwise(64, 64), kernels.WIDE)
+    assert all(role_of(n) != "PARALLEL" for n in scheduled.toposort() if n.op is Ops.RANGE)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "limit"),
+    [
+        (kernels.elementwise(2048, 2048), 0.002),
+        (kernels.matmul(512, 512, 512), 0.010),
+        (kernels.attention(8, 1024, 64), 0.030),
+    ],
+)
+def test_finding_a_recipe_takes_milliseconds(kernel, limit):
+    def seconds():
+        start = time.thread_time()
+        schedule(kernel, kernels.WIDE)
+        return time.thread_time() - start
+
+    assert min(seconds() for _ in range(7)) < limit * 3  # a busy machine counts three times
+
+
+def test_cost_of_a_product():
+    cost = estimate(kernels.matmul(10, 20, 30))
+    assert cost.operations == 2 * 10 * 20 * 30
+    assert cost.bytes == 4 * (10 * 20 + 10 * 30 + 30 * 20)
+
+
+def test_matrix_units_are_found_by_features():
+    target = Target("CPU", features="+avx512f,+amx-bf16,+avx512bf16")
+    found = matrix_unit(target, dtypes.bfloat16, dtypes.bfloat16, dtypes.float32)
+    assert found is not None and found.name == "tdpbf16ps"
+    assert matrix_unit(target, dtypes.float64, dtypes.float64, dtypes.float64) is None
+
+
+def test_search_never_ends_worse():
+    kernel = kernels.matmul(64, 64, 64)
+    _, recipe = schedule(kernel, kernels.WIDE)
+    assert search(kernel, kernels.WIDE, recipe, lambda k: 1.0, 2) == recipe
+
+    def fewer_loops(k):
+        return 1.0 + sum(n.op is Ops.RANGE for n in k.toposort())
+
+    better = search(kernel, kernels.WIDE, recipe, fewer_loops, 2)
+    assert fewer_loops(apply(kernel, better)) <= fewer_loops(apply(kernel, recipe))

@@ -1,0 +1,184 @@
+"""Each primitive: loops before and after, what it refuses, and that the meaning stays."""
+
+import numpy as np
+import pytest
+from kernel_reference import evaluate_kernel
+from loops import kernels
+
+from tinygrad.base.errors import ArgumentError
+from tinygrad.loops import primitives
+from tinygrad.loops.layout import elements, fact, option, strides
+from tinygrad.loops.operands import path_to, stages_of
+from tinygrad.uop.op import Ops
+
+
+def buffers_for(kernel, seed=0):
+    """Random contents for all of a kernel's buffers."""
+    params = {n.arg[0]: n for n in kernel.toposort() if n.op is Ops.PARAM}
+    generator = np.random.default_rng(seed)
+    return [
+        generator.standard_normal(params[i].arg[1])
+        if i not in params or params[i].dtype.name in ("float", "double", "half")
+        else generator.integers(0, 5, params[i].arg[1])
+        for i in range(max(params) + 1)
+    ]
+
+
+def same(before, after):
+    """Asserts that both kernels give the same buffers."""
+    buffers = buffers_for(before)
+    want, got = evaluate_kernel(before, buffers), evaluate_kernel(after, buffers)
+    for slot in want:
+        np.testing.assert_allclose(got[slot], want[slot], rtol=1e-9, atol=1e-9)
+
+
+def becomes(before, after, text):
+    same(before, after)
+    assert kernels.loops(after) == text
+
+
+def operand(kernel, which):
+    """The path to a factor of the only product."""
+    reduction = next(n for n in kernel.toposort() if n.op is Ops.REDUCE)
+    return path_to(kernel, reduction.src[0].src[which])
+
+
+def test_split_of_an_even_loop():
+    k = kernels.elementwise(32)
+    becomes(k, primitives.split(k, "i0", 8, "j"), "store: i0:4, j:8")
+
+
+def test_split_of_an_odd_loop_limits_the_inner_one():
+    k = kernels.elementwise(100)
+    after = primitives.split(k, "i0", 16, "j", "PARALLEL", "VECTOR")
+    becomes(k, after, "store: i0:7 PARALLEL, j:16<i0*-16+100 VECTOR")
+
+
+def test_limits_survive_a_second_split():
+    k = kernels.elementwise(100)
+    after = primitives.split(primitives.split(k, "i0", 48, "j"), "j", 16, "v")
+    becomes(k, after, "store: i0:3, j:3<i0*-3+7, v:16<i0*-48+j*-16+100")
+
+
+def test_split_of_a_variable_size():
+    k = kernels.growing_sum(40, 3)
+    after = primitives.split(k, "k0", 8, "k1")
+    assert kernels.loops(after).startswith("reduce: k0:(n+7)//8, k1:8<k0*-8+n")
+
+
+def test_merge():
+    k = kernels.elementwise(4, 8)
+    becomes(k, primitives.merge(k, "i0", "i1", "p"), "store: p:32")
+
+
+def test_merge_of_reduced_loops():
+    k = kernels.whole_sum(4, 8)
+    becomes(k, primitives.merge(k, "k0", "k1", "p"), "reduce: p:32\nstore: ")
+
+
+def test_order_of_stores():
+    k = kernels.two_outputs(3, 4)
+    text = "store: i1:4, i0:3\nstore: i1:4, i0:3"
+    becomes(k, primitives.order(k, "store", ("i1", "i0")), text)
+
+
+def test_role():
+    k = kernels.elementwise(16)
+    becomes(k, primitives.role(k, "i0", "VECTOR"), "store: i0:16 VECTOR")
+
+
+def test_drop_single():
+    k = kernels.elementwise(1, 8, 1)
+    becomes(k, primitives.drop_single(k), "store: i1:8")
+    assert kernels.loops(primitives.drop_single(kernels.total(1, 1, 1))) == "store: "
+
+
+def test_stage_and_its_layout_after_a_split():
+    k = kernels.matmul(6, 8, 5)
+    k2 = primitives.split(k, "i1", 4, "v")
+    staged = primitives.stage(k2, operand(k2, 1), ("k0", "v"), "panel")
+    text = "panel: panel.k0:5, panel.v:4\nreduce: k0:5\nstore: i0:6, i1:2, v:4"
+    becomes(k, staged, text)
+    again = primitives.split(staged, "panel.k0", 2, "panel.k1")
+    becomes(k, again, text.replace("panel.k0:5", "panel.k0:3, panel.k1:2<panel.k0*-2+5"))
+    filled = primitives.order(again, "panel", ("panel.v",))
+    assert option(stages_of(filled)["panel"], "loops") == ("panel.v",)
+
+
+def test_pad_moves_rows_apart_and_follows_a_split():
+    k = kernels.matmul(6, 8, 5)
+    k = primitives.stage(k, operand(k, 1), ("k0", "i1"), "panel")
+    padded = primitives.pad(k, "panel", "panel.k0", 3)
+    assert strides(stages_of(padded)["panel"]) == (11, 1)
+    again = primitives.split(padded, "panel.k0", 2, "q")
+    assert strides(stages_of(again)["panel"]) == (22, 11, 1)
+    assert elements(stages_of(again)["panel"]) == 66
+    same(k, again)
+
+
+def test_unify_keeps_what_two_loops_need():
+    k = kernels.softmax(3, 10)
+    exp = next(n for n in k.toposort() if n.op is Ops.EXP2 and "k1" in {r.arg[0] for r in n.ranges})
+    after = primitives.unify(k, path_to(k, exp), ("k1",), ("i1",), "row")
+    same(k, after)
+    assert sum(n.op is Ops.EXP2 for n in after.toposort()) == 1
+
+
+def test_accumulate():
+    k = kernels.total(20, 12, 0)
+    after = primitives.accumulate(k, (0, 1), ("k0",), "acc")
+    same(k, after)
+    assert option(stages_of(after)["acc"], "acc") is True
+
+
+def test_trim_and_how_splits_change_it():
+    k = kernels.masked_sum(20)
+    trimmed = primitives.trim(k, ("i0",))
+    assert fact(trimmed, "trim") == (("k0", ((("i0", 1),), 1, 1)),)
+    after = primitives.split(primitives.split(trimmed, "k0", 4, "k1"), "i0", 8, "j")
+    assert fact(after, "trim") == (("k0", ((("i0", 8),), 8, 4)),)
+    same(k, after)
+
+
+def test_prefetch_and_stream_are_facts():
+    k = primitives.stream(primitives.prefetch(kernels.matmul(4, 4, 8), "k0", 4))
+    assert fact(k, "prefetch") == (("k0", 4),) and k.src[0].arg == "nontemporal"
+
+
+REFUSED = [
+    (primitives.split, ("x", 2, "y"), "no loop 'x'; there are i0, i1, k0"),
+    (primitives.split, ("i0", 0, "y"), "at least 1"),
+    (primitives.split, ("i0", 2, "i1"), "'i1' is taken"),
+    (primitives.split, ("i0", 2, "y", "LOOP", "WARP"), "'WARP' is none; there are LOOP"),
+    (primitives.split, ("i0", 99, "y", "LOOP", "UNROLL"), "at most 64 copies"),
+    (primitives.merge, ("i0", "k0", "p"), "not side by side"),
+    (primitives.merge, ("i1", "i0", "p"), "not side by side"),
+    (primitives.role, ("k0", "PARALLEL"), "can't have PARALLEL; legal: LOOP, VECTOR, UNROLL"),
+    (primitives.role, ("i0", "SPREAD"), "can't have SPREAD"),
+    (primitives.role, ("i0", "ORDERED"), "the scheduler's"),
+    (primitives.order, ("store", ("i0",)), "are not their loops"),
+    (primitives.order, ("panel", ("i0",)), "no stage 'panel'; there are none"),
+    (primitives.stage, ((0, 1), ("k0",), "s"), "doesn't depend on ['k0']"),
+    (primitives.stage, ((0, 1), ("i0", "i0"), "s"), "twice"),
+    (primitives.stage, ((0, 1), ("i0",), "s", "TAPE"), "no memory 'TAPE'"),
+    (primitives.stage, ((0, 2), ("i0",), "s"), "no value that can be kept"),
+    (primitives.stage, ((0, 9), ("i0",), "s"), "sources"),
+    (primitives.accumulate, ((0, 1, 0), ("i0",), "s"), "a REDUCE is needed"),
+    (primitives.pad, ("s", "i0", 1), "no stage 's'"),
+    (primitives.prefetch, ("z", 1), "no loop 'z'"),
+]
+
+
+@pytest.mark.parametrize(("primitive", "args", "message"), REFUSED)
+def test_what_is_not_legal_is_refused(primitive, args, message):
+    with pytest.raises(ArgumentError) as error:
+        primitive(kernels.matmul(70, 71, 72), *args)
+    assert message in str(error.value)
+
+
+def test_ordered_loops_stay():
+    k = kernels.in_order(4, 8)
+    with pytest.raises(ArgumentError, match="ORDERED"):
+        primitives.role(k, "i0", "PARALLEL")
+    with pytest.raises(ArgumentError, match="ORDERED"):
+        primitives.split(k, "i0", 2, "j")

@@ -1,0 +1,2 @@
+"""A kernel into a better nest: primitives that never change meaning, recipes of them as data, and
+the arithmetic on the machine's description that chooses one."""

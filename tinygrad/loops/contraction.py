@@ -1,0 +1,392 @@
+"""Products: a sum of a*b whose operands see different output loops. Rows by vectors of the output
+make a tile of registers; the operand along the vectors is packed into a panel in the cache, the
+other one is laid out so that its elements are read one after the other. What an operand is made of
+(a relu, a dequantisation, a row of a softmax) is computed once, while it is packed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil
+
+from tinygrad.base.target import Target
+from tinygrad.loops.cost import turns
+from tinygrad.loops.layout import is_static, name_of, own_ranges, role_of, size_of
+from tinygrad.loops.plan import TASKS, Nest, Plan, is_plain, names, steps_along
+from tinygrad.loops.primitives import split
+from tinygrad.loops.streams import TASKS_WITH_BLOCKS, parallelise, spread_reduction
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+MOST_VECTORS = 6
+MOST_ROWS = 16
+FRONT_END = 0.15  # cycles that the processor spends on issuing one operand
+POWER_OF_TWO_PANELS = 0.02  # panels of 2^n lines fall on fewer sets, but start on whole pages
+INNER_TURNS = 2
+"""Turns of the inner loop that are written out: worth 2 to 5 percent."""
+
+SHORT_LOOP = 4
+"""A reduction's inner loop of at most so many turns is written out whole."""
+
+PREFETCH_TURNS = 4
+TILES_A_TASK = 8
+"""Row tiles that share a packed panel, at least."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """A REDUCE over rows[m, k] * columns[k, n]; facts from before anything was split."""
+
+    first_loop: str
+    loops: tuple[str, ...]
+    inner: UOp
+    rows: UOp
+    columns: UOp
+    row_loop: UOp
+    row_steps: tuple[int | None, ...]
+    column_steps: tuple[int | None, ...]
+
+
+def factors_of(reduction: UOp) -> tuple[UOp, UOp] | None:
+    """The two factors that a REDUCE sums the product of, if it does."""
+    value = reduction.src[0]
+    while value.op is Ops.CAST:
+        value = value.src[0]
+    if reduction.arg != "add" or value.op is not Ops.MUL:
+        return None
+    first, second = value.src
+    return first, second
+
+
+def register_tile(plan: Plan, rows: int, columns: int, itemsize: int) -> tuple[int, int]:
+    """Rows and columns of the tile whose accumulators stay in registers."""
+    lanes = max(1, min(plan.lanes, plan.target.vector // itemsize))
+    return _tile(plan.target, rows, columns, lanes)
+
+
+@lru_cache(maxsize=1024)
+def _tile(target: Target, rows: int, columns: int, lanes: int) -> tuple[int, int]:
+    """The tile with the fewest cycles for one step along k over all rows and columns, tails
+    included; m*v accumulators, v vectors and one broadcast fit in the registers."""
+    vectors = ceil(columns / lanes)
+    best: tuple[float, int, int] | None = None
+    for v in range(1, MOST_VECTORS + 1):
+        for m in range(1, MOST_ROWS + 1):
+            if m * v + v + 1 > target.registers:
+                continue
+            cost = 0.0
+            for count, width in ((vectors // v, v), (1, vectors % v)):
+                for times, height in ((rows // m, m), (1, rows % m)):
+                    if width and height:
+                        cost += count * times * _cycles(target, height, width)
+            if rows > m:
+                cost += vectors  # packing: one more store for each vector and turn
+            if v & (v - 1):
+                cost *= 1 + POWER_OF_TWO_PANELS
+            if best is None or cost < best[0] - 1e-9:
+                best = (cost, m, v * lanes)
+    assert best is not None, "a machine with two vector registers has a tile"
+    return best[1], best[2]
+
+
+def _cycles(target: Target, height: int, width: int) -> float:
+    """Cycles of one step of a tile: multiply-add ports, load ports, latency; and the front end."""
+    issue = max(
+        height * width / target.fma_ports,
+        (height + width) / target.load_ports,
+        target.fma_latency,
+    )
+    return issue + FRONT_END * (height + width)
+
+
+# ---- which sums are products ---------------------------------------------------------------------
+
+
+def contractions(plan: Plan, nest: Nest) -> list[Product]:
+    """The products in this nest that share its row loop; empty if it has none."""
+    last = nest.loops[-1] if nest.loops else None
+    if (
+        last is None
+        or not is_static(last)
+        or role_of(last) != "LOOP"
+        or 2 * size_of(last) < plan.lanes
+    ):
+        return []
+    if plan.lanes < 2:
+        return []
+    found = []
+    for node in plan.below(nest.values):
+        if node.op is Ops.REDUCE and (one := _contraction(nest, node, last)) is not None:
+            found.append(one)
+    return [p for p in found if p.row_loop is found[0].row_loop]
+
+
+def _contraction(nest: Nest, reduction: UOp, last: UOp) -> Product | None:
+    pair = factors_of(reduction)
+    if pair is None:
+        return None
+    rows, columns = pair if last in pair[1].ranges else pair[::-1]
+    if last in rows.ranges or last not in columns.ranges:
+        return None
+    loops = own_ranges(reduction)
+    inner = loops[-1]
+    if not is_static(inner) or any(role_of(r) != "LOOP" for r in loops):
+        return None
+    if inner not in rows.ranges or inner not in columns.ranges:
+        return None
+    row_loops = [r for r in nest.loops if r in rows.ranges and r not in columns.ranges]
+    row_loops = [r for r in row_loops if is_static(r) and role_of(r) == "LOOP"]
+    if not row_loops or size_of(row_loops[-1]) == 1:
+        return None
+    return Product(
+        name_of(loops[0]),
+        tuple(names(loops)),
+        inner,
+        rows,
+        columns,
+        row_loops[-1],
+        tuple(steps_along(rows.toposort(), inner)),
+        tuple(steps_along(columns.toposort(), inner)),
+    )
+
+
+# ---- the nest of one or several products ---------------------------------------------------------
+
+
+@dataclass
+class Tiling:
+    """The names of the loops of a nest of products: n split in n, n_in (panel), n_lanes; m split
+    in m, m_copies."""
+
+    nest: Nest
+    m: str
+    n: str
+    m_copies: str
+    n_in: str
+    n_lanes: str
+    height: int
+    width: int
+    rows: int
+    columns: int
+
+    @property
+    def inside(self) -> set[str]:
+        return {self.m, self.m_copies, self.n, self.n_in, self.n_lanes}
+
+
+def product(plan: Plan, nest: Nest, products: list[Product]) -> None:
+    """Tiles the nest, lays out the operands, and orders the loops."""
+    tiling = _split_tiles(plan, nest, products)
+    for one in products:
+        _lay_out_rows(plan, tiling, one)
+        _lay_out_columns(plan, tiling, one)
+        inner = name_of(one.inner)
+        if size_of(one.inner) <= SHORT_LOOP:
+            plan.do("role", inner, "UNROLL")
+        else:
+            plan.do("split", inner, INNER_TURNS, plan.unused(inner + "u"), "LOOP", "UNROLL")
+    plan.do("split", tiling.n_in, plan.lanes, tiling.n_lanes, "UNROLL", "VECTOR")
+    _other_reductions(plan, tiling, products)
+    outer = [n for n in names(plan.nest(nest.name).loops) if n not in tiling.inside]
+    plan.do(
+        "order",
+        nest.name,
+        (*outer, tiling.n, tiling.m, tiling.m_copies, tiling.n_in, tiling.n_lanes),
+    )
+    if nest.is_top:
+        _tasks(plan, tiling, outer)
+    for one in products[:-1]:
+        _finish_in_memory(plan, tiling, one)
+
+
+def _split_tiles(plan: Plan, nest: Nest, products: list[Product]) -> Tiling:
+    row_loop, last = products[0].row_loop, nest.loops[-1]
+    m, n = name_of(row_loop), name_of(last)
+    itemsize = max(p.rows.dtype.itemsize for p in products)
+    height, width = register_tile(plan, size_of(row_loop), size_of(last), itemsize)
+    width = max(width, plan.lanes)
+    width = min(width, ceil(size_of(last) / plan.lanes) * plan.lanes)
+    height = min(height, size_of(row_loop))
+    tiling = Tiling(
+        nest,
+        m,
+        n,
+        plan.unused(m + "u"),
+        plan.unused(n + "i"),
+        plan.unused(n + "v"),
+        height,
+        width,
+        size_of(row_loop),
+        size_of(last),
+    )
+    plan.do("split", n, width, tiling.n_in)
+    plan.do("split", m, height, tiling.m_copies, "LOOP", "UNROLL")
+    return tiling
+
+
+def _operand(plan: Plan, tiling: Tiling, one: Product, along_columns: bool) -> UOp:
+    """An operand of the product as it stands in the kernel now."""
+    values = plan.nest(tiling.nest.name).values
+    for node in plan.below(values):
+        if node.op is Ops.REDUCE and name_of(own_ranges(node)[0]) == one.first_loop:
+            pair = factors_of(node)
+            assert pair is not None
+            for side in pair:
+                if any(name_of(r) == tiling.n_in for r in side.ranges) == along_columns:
+                    return side
+    raise AssertionError(f"the product over {one.first_loop} is gone")
+
+
+def _lay_out_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
+    """The operand that is broadcast: unless it is a plain load along k, it is laid out once for
+    all panels, [m][k], or [m / tile][k][tile] where memory runs along m."""
+    if one.rows.op is Ops.INDEX and one.row_steps == (1,):
+        return
+    top = tiling.nest.is_top
+    value, name = _operand(plan, tiling, one, along_columns=False), plan.numbered("pa")
+    free = {name_of(r) for r in value.ranges}
+    outer = [n for n in names(plan.nest(tiling.nest.name).loops) if n in free]
+    outer = [n for n in outer if top and n not in tiling.inside]
+    memory = "GLOBAL" if top else "LOCAL"
+    if all(s == 1 for s in one.row_steps):
+        layout = _those_in(value, (*outer, tiling.m, tiling.m_copies, *one.loops))
+        plan.do("stage", plan.path(value), layout, name, memory)
+        plan.vectorise(f"{name}.{one.loops[-1]}", 4)
+    else:
+        layout = _those_in(value, (*outer, tiling.m, *one.loops, tiling.m_copies))
+        plan.do("stage", plan.path(value), layout, name, memory)
+        _vector_of_rows(plan, tiling, name)
+    if top:
+        for loop in _those_in(value, (*outer, tiling.m)):
+            plan.do("role", f"{name}.{loop}", "PARALLEL")
+
+
+def _those_in(value: UOp, loops: Iterable[str]) -> tuple[str, ...]:
+    """The loops that the value depends on (one of a single turn it does not)."""
+    free = {name_of(r) for r in value.ranges}
+    return tuple(n for n in loops if n in free)
+
+
+def _vector_of_rows(plan: Plan, tiling: Tiling, name: str) -> None:
+    """Tiles lie side by side in memory: whole cache lines of the source are read together."""
+    copies = f"{name}.{tiling.m_copies}"
+    tiles = f"{name}.{tiling.m}"
+    vectors = plan.target.triple and tiling.height > 1  # LLVM takes vectors of any length
+    plan.do("role", copies, "VECTOR" if vectors else "UNROLL")
+    together = max(1, plan.target.cache_line // tiling.height)
+    if together > 1 and tiles in plan.loops:
+        plan.do("split", tiles, together, plan.unused(f"{name}.q"), "LOOP", "UNROLL")
+
+
+def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
+    """The operand along the vectors: a panel in the cache, if several row tiles read it."""
+    inner = one.inner
+    dense = one.columns.op is Ops.INDEX and one.column_steps == (tiling.width,)
+    if dense and tiling.columns <= tiling.width:
+        return
+    if tiling.rows < 2 * tiling.height:
+        if tiling.columns > tiling.width and name_of(inner) in plan.loops:
+            plan.do("prefetch", name_of(inner), PREFETCH_TURNS)
+        return
+    value, name = _operand(plan, tiling, one, along_columns=True), plan.numbered("pb")
+    loads = [n for n in value.toposort() if n.op is Ops.INDEX]
+    short = size_of(inner) == 1
+    plain = all(s not in (1, None) or short for s in one.column_steps)
+    plain = plain and all(map(is_plain, loads))
+    free = {name_of(r) for r in value.ranges}
+    around = {name_of(r) for r in plan.nest("store").loops} & plan.blocked
+    grows = not (tiling.nest.is_top or plain or (around and around <= free))
+    outer = (tiling.n,) if grows else ()
+    options = (("first", True), ("prefetch", PREFETCH_TURNS)) if plain else ()
+    layout = _those_in(value, (*outer, *one.loops, tiling.n_in))
+    plan.do("stage", plan.path(value), layout, name, "LOCAL", options)
+    if not plain:
+        _fill_nest(plan, tiling, one, name)
+
+
+def _fill_nest(plan: Plan, tiling: Tiling, one: Product, name: str) -> None:
+    """A panel filled by loops of its own: the widest vector that memory allows; loops that masks
+    depend on go outside."""
+    lanes, inner, across = plan.lanes, f"{name}.{one.loops[-1]}", f"{name}.{tiling.n_in}"
+    loads = [n for n in plan.stages[name].src[0].toposort() if n.op is Ops.INDEX]
+    along_k = 1 in steps_along(loads, plan.loops[inner])
+    along_n = 1 in steps_along(loads, plan.loops[across])
+    if along_k and not along_n and size_of(plan.loops[inner]) >= lanes:
+        plan.do("split", inner, lanes, plan.unused(inner + "u"), "LOOP", "UNROLL")
+        plan.do("split", across, lanes, plan.unused(across + "v"), "LOOP", "VECTOR")
+        return
+    width = _widest(plan, name, across)
+    vector = plan.unused(across + "v")
+    plan.do("split", across, width, vector, "UNROLL", "VECTOR")
+    guarded = {
+        name_of(r)
+        for n in plan.stages[name].src[0].toposort()
+        if n.op is Ops.INDEX and not is_plain(n)
+        for r in n.src[1 + n.arg].ranges
+    }
+    filled = [f"{name}.{k}" for k in one.loops]
+    layout = [n for n in names(own_ranges(plan.stages[name])) if n not in filled]
+    outer = [n for n in layout if n not in (across, vector)]
+    masked = [k for k in filled if k in guarded]
+    free = [k for k in filled if k not in guarded]
+    plan.do("order", name, (*outer, *masked, *free, across, vector))
+
+
+def _widest(plan: Plan, name: str, across: str) -> int:
+    """The longest vector that every load can take in steps of 0 or 1; a quarter if none can."""
+    for width in (plan.lanes, plan.lanes // 2, plan.lanes // 4):
+        if width < 2:
+            break
+        vector = plan.unused(across + "v")
+        tried = split(plan.kernel, across, width, vector, "UNROLL", "VECTOR")
+        stage = next(n for n in tried.toposort() if n.op is Ops.STAGE and n.arg[0] == name)
+        loop = next(r for r in own_ranges(stage) if name_of(r) == vector)
+        if all(s in (0, 1) for s in steps_along(stage.src[0].toposort(), loop)):
+            return width
+    return max(2, plan.lanes // 4)
+
+
+def _other_reductions(plan: Plan, tiling: Tiling, products: list[Product]) -> None:
+    """Row sums and the like beside the products are spread over vectors."""
+    nest = plan.nest(tiling.nest.name)
+    vector = next(r for r in nest.loops if name_of(r) == tiling.n_lanes)
+    done = {p.first_loop for p in products}
+    for node in plan.inline(nest.values):
+        if node.op is Ops.REDUCE and name_of(own_ranges(node)[0]) not in done:
+            spread_reduction(plan, node, vector, 1)
+
+
+def _tasks(plan: Plan, tiling: Tiling, outer: list[str]) -> None:
+    """A task is a panel of columns, of one batch; few panels are cut into blocks of rows."""
+    free = [n for n in outer if n not in plan.blocked]
+    blocked = [n for n in outer if n in plan.blocked]
+    loops = [plan.loops[n] for n in (*free, tiling.n)]
+    tasks = turns(loops)
+    row_tiles = size_of(plan.loops[tiling.m])
+    if tasks < TASKS_WITH_BLOCKS and blocked:
+        free += blocked[:1]
+    elif tasks < TASKS and not blocked and row_tiles >= 2 * TILES_A_TASK and not plan.kept:
+        blocks = min(ceil(TASKS / tasks), row_tiles // TILES_A_TASK)
+        inner = plan.unused(tiling.m + "t")
+        plan.do("split", tiling.m, ceil(row_tiles / blocks), inner)
+        free.append(tiling.m)
+        rest = [n for n in names(plan.nest("store").loops) if n not in free]
+        plan.do("order", "store", (*free, *rest))
+    candidates = [n for n in names(plan.nest("store").loops) if n in (*free, tiling.n)]
+    parallelise(plan, [n for n in candidates if not plan.kept or n != tiling.n])
+
+
+def _finish_in_memory(plan: Plan, tiling: Tiling, one: Product) -> None:
+    """Several products share the tile: a finished one waits in memory, the registers belong to one
+    product at a time."""
+    values = plan.nest(tiling.nest.name).values
+    for node in plan.below(values):
+        if node.op is Ops.REDUCE and name_of(own_ranges(node)[0]) == one.first_loop:
+            name = plan.numbered("tile")
+            roles = {tiling.m_copies: "UNROLL", tiling.n_in: "UNROLL", tiling.n_lanes: "VECTOR"}
+            layout = _those_in(node, roles)
+            plan.do("stage", plan.path(node), layout, name, "LOCAL")
+            for loop in layout:
+                plan.do("role", f"{name}.{loop}", roles[loop])
+            return

@@ -1,0 +1,60 @@
+"""What a kernel costs: operations, and bytes that it must move. A value is computed once for each
+turn of the loops that it depends on, so both follow from the graph without running anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.loops.layout import nodes_of, own_ranges, size_of
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops
+
+WEIGHT = {Ops.EXP2: 12, Ops.LOG2: 12, Ops.SIN: 20, Ops.POW: 30, Ops.THREEFRY: 100}
+"""Operations that one of these is made of, roughly; every other one counts as 1."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Operations on elements, and bytes read and written if every buffer is touched once."""
+
+    operations: int
+    bytes: int
+
+
+def turns(loops: Iterable[UOp]) -> int:
+    """How often something inside these loops happens, limits aside."""
+    return prod(size_of(loop) for loop in loops)
+
+
+def estimate(kernel: UOp) -> Cost:
+    """The cost of one kernel, before or after a recipe."""
+    operations = moved = 0
+    touched: dict[UOp, int] = {}
+    for node in nodes_of(kernel):
+        if node.op is Ops.REDUCE:
+            operations += turns(node.ranges | frozenset(own_ranges(node)))
+        elif node.op in GroupOp.ALU and node.dtype is not dtypes.index:
+            operations += WEIGHT.get(node.op, 1) * turns(node.ranges)
+        elif node.op is Ops.INDEX and node.src[0].op is Ops.PARAM:
+            buffer = node.src[0]
+            count = min(buffer.arg[1], turns(node.ranges))
+            touched[buffer] = max(touched.get(buffer, 0), count)
+    for buffer, count in touched.items():
+        moved += count * buffer.dtype.itemsize
+    return Cost(operations, moved)
+
+
+def work(kernel: UOp) -> int:
+    """Operations and accesses: what the size of a task is measured in."""
+    total = 0
+    for node in nodes_of(kernel):
+        if node.dtype is dtypes.index:
+            continue
+        if node.op is Ops.INDEX or node.op in GroupOp.Elementwise:
+            total += WEIGHT.get(node.op, 1) * turns(node.ranges)
+        elif node.op is Ops.REDUCE:
+            total += turns(node.ranges | frozenset(own_ranges(node)))
+    return total

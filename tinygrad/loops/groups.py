@@ -1,0 +1,146 @@
+"""Recipes for devices with groups of lanes (OpenCL, GPUs): outputs become groups of lanes, long
+reductions to few outputs are shared by the lanes of a group, products get a register tile a lane.
+The lanes of a group run along memory, so that neighbours read neighbouring elements."""
+
+from __future__ import annotations
+
+from tinygrad.loops.contraction import contractions
+from tinygrad.loops.cost import turns
+from tinygrad.loops.layout import is_static, name_of, own_ranges, role_of, size_of, step
+from tinygrad.loops.plan import Nest, Plan
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+BLOCK = 256  # lanes of a group for plain loops; fewer where there is little to do
+LEAST_BLOCK = 32
+TILE_LANES = 16  # lanes along each side of a product's block
+TILE_COPIES = 4  # rows and columns that a lane computes
+COPIES = 4  # neighbouring elements that a lane of a plain loop computes
+FEW_OUTPUTS = 4096  # with fewer, a group shares the reduction of one
+BUSY = 1 << 16  # lanes that keep a device busy
+
+
+def schedule_groups(plan: Plan) -> None:
+    """Roles for a device with groups."""
+    nest = plan.nest("store")
+    if not nest.loops or any(role_of(r) == "ORDERED" or not is_static(r) for r in nest.loops):
+        _serial(plan, nest)
+        return
+    shared = _shared_reductions(plan, nest)
+    if shared:
+        _rows(plan, nest, shared)
+        return
+    found = contractions(plan, nest)
+    if found and _block(plan) >= LEAST_BLOCK:
+        _tiles(plan, found[0].row_loop, nest.loops[-1])
+        return
+    _flat(plan, nest)
+
+
+def _block(plan: Plan) -> int:
+    """Lanes of a group: a power of two within what the device takes."""
+    block = BLOCK
+    while block > max(1, plan.target.group_limit):
+        block //= 2
+    return block
+
+
+def _serial(plan: Plan, nest: Nest) -> None:
+    """Loops in order, or of unknown length: what stands outside of them may be groups."""
+    for loop in nest.loops:
+        if role_of(loop) != "LOOP" or not is_static(loop):
+            return
+        plan.do("role", name_of(loop), "PARALLEL")
+
+
+def _shared_reductions(plan: Plan, nest: Nest) -> list[UOp]:
+    """The reductions that are long, if there are too few outputs to keep all lanes busy."""
+    block = _block(plan)
+    reductions = [n for n in plan.nodes if n.op is Ops.REDUCE]
+    rows = _row_loops(nest, reductions)
+    if block < LEAST_BLOCK or turns(rows) > FEW_OUTPUTS:
+        return []
+    long = []
+    for node in reductions:
+        last = own_ranges(node)[-1]
+        if not is_static(last) or role_of(last) != "LOOP" or node.ranges - set(rows):
+            return []  # a reduction inside another one, or for each column
+        if size_of(last) >= 4 * LEAST_BLOCK:
+            long.append(node)
+    return long if len(long) == len(reductions) else []
+
+
+def _row_loops(nest: Nest, reductions: list[UOp]) -> tuple[UOp, ...]:
+    """The loops of the output that some reduction depends on."""
+    return tuple(r for r in nest.loops if any(r in n.ranges for n in reductions))
+
+
+def _rows(plan: Plan, nest: Nest, shared: list[UOp]) -> None:
+    """A group for each row: its lanes take turns along the reduction, and along the output."""
+    rows = _row_loops(nest, shared)
+    shortest = min(size_of(own_ranges(n)[-1]) for n in shared)
+    block = _block(plan)
+    while block > LEAST_BLOCK and block * 2 > shortest:
+        block //= 2
+    for name in dict.fromkeys(name_of(own_ranges(n)[-1]) for n in shared):
+        plan.do("split", name, block, plan.unused(name + "g"), "LOOP", "GROUP")
+    for loop in nest.loops:
+        if loop in rows:
+            plan.do("role", name_of(loop), "PARALLEL")
+    across = [r for r in nest.loops if r not in rows]
+    if across:
+        name = name_of(across[-1])
+        plan.do("split", name, block, plan.unused(name + "l"), "LOOP", "LANE")
+
+
+def _tiles(plan: Plan, rows: UOp, columns: UOp) -> None:
+    """Each lane computes a small tile of a product; a group's lanes make a square block."""
+    side = TILE_LANES
+    while side * side > _block(plan):
+        side //= 2
+    outer = [name_of(r) for r in plan.nest("store").loops if r not in (rows, columns)]
+    inside: list[list[str]] = [[], [], []]
+    for loop in (rows, columns):
+        name = name_of(loop)
+        lane, copy = plan.unused(name + "l"), plan.unused(name + "u")
+        # copies lie a block of lanes apart, so that neighbouring lanes read neighbours
+        plan.do("split", name, side * TILE_COPIES, copy, "PARALLEL", "LOOP")
+        plan.do("split", copy, side, lane, "UNROLL", "LANE")
+        for level, each in zip(inside, (name, copy, lane), strict=True):
+            level.append(each)
+    plan.do("order", "store", (*outer, *inside[0], *inside[1], *inside[2]))
+    for outer_loop in outer:
+        plan.do("role", outer_loop, "PARALLEL")
+
+
+def _flat(plan: Plan, nest: Nest) -> None:
+    """Lanes along the last loop; a short one is joined by the loop around it."""
+    last, block = nest.loops[-1], _block(plan)
+    total, size = turns(nest.loops), size_of(last)
+    while block > LEAST_BLOCK and total < block * 8:
+        block //= 2
+    name = name_of(last)
+    taken = {name}
+    if block == 1:
+        plan.do("role", name, "PARALLEL")
+    elif size <= LEAST_BLOCK and len(nest.loops) > 1 and size < block:
+        outer = name_of(nest.loops[-2])
+        taken.add(outer)
+        plan.do("split", outer, block // size, plan.unused(outer + "l"), "PARALLEL", "LANE")
+        plan.do("role", name, "LANE")
+    else:
+        if _wide(plan, nest) and total >= BUSY * COPIES and size >= block * COPIES:
+            copies = plan.unused(name + "u")
+            plan.do("split", name, COPIES, copies, "LOOP", "UNROLL")
+        lanes = min(block, size)
+        plan.do("split", name, lanes, plan.unused(name + "l"), "PARALLEL", "LANE")
+    for loop in nest.loops:
+        if name_of(loop) not in taken:
+            plan.do("role", name_of(loop), "PARALLEL")
+
+
+def _wide(plan: Plan, nest: Nest) -> bool:
+    """Whether every access steps by 0 or 1 along the last loop, so that neighbours load as one."""
+    last = nest.loops[-1]
+    accesses = [n for n in plan.nodes if n.op is Ops.INDEX and last in n.ranges]
+    return all(step(n, last) in (0, 1) for n in accesses)

@@ -1,0 +1,158 @@
+"""A recipe from the nest and the machine's description alone: arithmetic on vector bytes,
+registers, ports and caches. It knows no kernel by name, and the number of cores plays no part."""
+
+from __future__ import annotations
+
+from tinygrad.base.settings import NOOPT
+from tinygrad.base.target import Target
+from tinygrad.loops.contraction import contractions, product
+from tinygrad.loops.groups import schedule_groups
+from tinygrad.loops.layout import (
+    is_index,
+    is_static,
+    name_of,
+    option,
+    own_ranges,
+    role_of,
+    size_of,
+    step,
+)
+from tinygrad.loops.plan import Plan
+from tinygrad.loops.recipe import Recipe
+from tinygrad.loops.sharing import share_values
+from tinygrad.loops.streams import parallelise, stream
+from tinygrad.simplify.affine import affine
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+
+def schedule(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
+    """The kernel in its scheduled form, and the recipe that made it so."""
+    if NOOPT:
+        return kernel, ()
+    plan = Plan(kernel, target)
+    plan.do("drop_single")
+    if target.has_groups:
+        merge_loops(plan)
+        schedule_groups(plan)
+        return plan.kernel, plan.recipe
+    if target.vector == 0:
+        return plan.kernel, plan.recipe
+    if any(role_of(loop) == "ORDERED" for loop in plan.nest("store").loops):
+        _ordered(plan)
+        return plan.kernel, plan.recipe
+    merge_loops(plan)
+    share_values(plan)
+    plan.do("trim", tuple(sorted(plan.blocked)))
+    for name in reversed(plan.kept):  # innermost first: readers then know how far it is filled
+        if not option(plan.stages[name], "first"):
+            _nest(plan, name)
+    _nest(plan, "store")
+    _stream_large_outputs(plan)
+    return plan.kernel, plan.recipe
+
+
+def _nest(plan: Plan, name: str) -> None:
+    nest = plan.nest(name)
+    found = contractions(plan, nest)
+    if found:
+        product(plan, nest, found)
+    else:
+        stream(plan, nest)
+
+
+def _ordered(plan: Plan) -> None:
+    """Loops that must run in order stay as they are; what runs inside may be vectors."""
+    loops = plan.nest("store").loops
+    first = next(i for i, loop in enumerate(loops) if role_of(loop) == "ORDERED")
+    outer = [name_of(loop) for loop in loops[:first]]
+    last = loops[-1]
+    writes = plan.nest("store").writes
+    if role_of(last) == "LOOP" and is_static(last) and all(step(w, last) == 1 for w in writes):
+        plan.vectorise(name_of(last), 1)
+    parallelise(plan, [n for n in outer if n in plan.loops])
+
+
+def _stream_large_outputs(plan: Plan) -> None:
+    """What is larger than the cache is gone from it before it is read again."""
+    stores = plan.kernel.src
+    written = sum(s.src[0].src[0].arg[1] * s.src[0].dtype.itemsize for s in stores)
+    slots = {s.src[0].src[0] for s in stores}
+    read_back = any(
+        n.op is Ops.INDEX and n.src[0] in slots for s in stores for n in s.src[1].toposort()
+    )
+    if written >= 2 * plan.target.cache_l2 and not read_back:
+        plan.do("stream")
+
+
+# ---- loops that every access sees as one ---------------------------------------------------------
+
+
+def merge_loops(plan: Plan) -> None:
+    """Adjacent loops that every access steps through as if they were one, become one."""
+    while True:
+        pair = _mergeable(plan)
+        if pair is None:
+            return
+        outer, inner = pair
+        plan.do("merge", name_of(outer), name_of(inner), plan.numbered("p"))
+
+
+def _mergeable(plan: Plan) -> tuple[UOp, UOp] | None:
+    closers = [plan.kernel.src[0]]
+    closers += [n for n in plan.nodes if n.op is Ops.REDUCE]
+    for closer in closers:
+        own = own_ranges(closer)
+        for outer, inner in zip(own, own[1:], strict=False):
+            if _plain(outer) and _plain(inner) and _as_one(plan, closer, outer, inner):
+                return outer, inner
+    return None
+
+
+def _plain(loop: UOp) -> bool:
+    return role_of(loop) == "LOOP" and is_static(loop) and len(loop.src) == 1
+
+
+def _as_one(plan: Plan, closer: UOp, outer: UOp, inner: UOp) -> bool:
+    """Whether p = outer*size + inner serves every use of the two.
+
+    In a kernel that reduces, guards may take the quotient of p: convolutions merge their pixels,
+    because a masked vector over merged pixels is what packing wants. If rows of pixels are shorter
+    than a vector, addresses may take it too.
+    """
+    width, pair = size_of(inner), {outer, inner}
+    reduces = any(n.op is Ops.REDUCE for n in plan.nodes)
+    short = reduces and closer.op is Ops.STORE and width < plan.lanes
+    last = inner is own_ranges(closer)[-1]
+    for node in plan.nodes:
+        found = pair & node.ranges
+        if node.op is Ops.RANGE and node not in pair and found:
+            return False
+        if node.op in (Ops.INDEX, Ops.REDUCE) and len(found) == 1:
+            return False
+        if node.op is Ops.STORE and not _linear(node.src[0].src[1], outer, inner, width):
+            return False
+        if not found or is_index(node):
+            continue
+        if node.op is Ops.INDEX and not _linear(node.src[1], outer, inner, width):
+            if not (short and last):
+                return False
+        elif node.op in _COMPARES or node.op is Ops.CAST:
+            may_divide = reduces and node.op in _COMPARES
+            uses = [s for s in node.src if is_index(s)]
+            if not may_divide and not all(_linear(s, outer, inner, width) for s in uses):
+                return False
+    return True
+
+
+def _linear(use: UOp, outer: UOp, inner: UOp, width: int) -> bool:
+    """Whether an index expression steps through both loops as through one."""
+    if not is_index(use):
+        return not {outer, inner} & use.ranges
+    terms, _ = affine(use)
+    if any(t not in (outer, inner) and t.ranges & {outer, inner} for t in terms):
+        return False
+    return terms.get(outer, 0) == terms.get(inner, 0) * width
+
+
+_COMPARES = frozenset((Ops.CMPLT, Ops.CMPEQ, Ops.CMPNE))

@@ -1,0 +1,124 @@
+"""Questions about one node of a kernel: what a RANGE, a STAGE and an INDEX say, and how a staged
+value lies in memory. The only place that takes these tuples apart (docs/notes/recipes.md)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.simplify.affine import add, affine
+from tinygrad.simplify.forms import number
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+OWN = {Ops.REDUCE: 1, Ops.STAGE: 1, Ops.STORE: 2}
+"""Where the ranges that a node closes begin among its sources."""
+
+LINE = 64
+"""Bytes of a cache line, for the layout of staged rows."""
+
+
+@lru_cache(maxsize=64)
+def nodes_of(kernel: UOp) -> tuple[UOp, ...]:
+    """The kernel's nodes, sources first; walked once for all who ask about the same kernel."""
+    return tuple(kernel.toposort())
+
+
+def name_of(loop: UOp) -> str:
+    """A RANGE's name, unique in its kernel."""
+    return str(loop.arg[0])
+
+
+def role_of(loop: UOp) -> str:
+    """LOOP, PARALLEL, VECTOR, ...: how a RANGE is run."""
+    return str(loop.arg[1])
+
+
+def size_of(loop: UOp) -> int:
+    """How many turns a RANGE has at most, limits aside."""
+    return int(loop.src[0].vmax)
+
+
+def is_static(loop: UOp) -> bool:
+    """Whether the size is a number, not an expression of variables."""
+    return loop.src[0].op is Ops.CONST
+
+
+def own_ranges(node: UOp) -> tuple[UOp, ...]:
+    """The loops that a REDUCE, STAGE or STORE closes."""
+    return node.src[OWN[node.op] :]
+
+
+def option(stage: UOp, key: str, default: Any = None) -> Any:
+    """One of a STAGE's options."""
+    return next((value for name, value in stage.arg[2] if name == key), default)
+
+
+def fact(sink: UOp, key: str) -> tuple[Any, ...]:
+    """One of the facts that a SINK carries: "trim" or "prefetch"."""
+    return next((value for name, value in sink.arg or () if name == key), ())
+
+
+@lru_cache(maxsize=4096)
+def strides(stage: UOp) -> tuple[int, ...]:
+    """Elements from one turn of each range to the next, padding included."""
+    loops = own_ranges(stage)
+    extra = dict(option(stage, "pad", ()))
+    steps = [1] * len(loops)
+    for i in range(len(loops) - 2, -1, -1):
+        steps[i] = steps[i + 1] * size_of(loops[i + 1]) + extra.get(name_of(loops[i]), 0)
+    return tuple(steps)
+
+
+def elements(stage: UOp) -> int:
+    """How much memory a stage takes, in elements."""
+    loops = own_ranges(stage)
+    return strides(stage)[0] * size_of(loops[0]) if loops else 1
+
+
+@lru_cache(maxsize=1 << 14)
+def flat_offset(access: UOp) -> UOp:
+    """The element that an INDEX reads, as one index expression."""
+    if access.src[0].op is not Ops.STAGE:
+        return access.src[1]
+    total = number(0)
+    for index, stride in zip(indices(access), strides(access.src[0]), strict=True):
+        total = add(total, index, stride)
+    return total
+
+
+def indices(access: UOp) -> tuple[UOp, ...]:
+    """The index expressions of an INDEX."""
+    return access.src[1 : 1 + access.arg]
+
+
+def gate_of(access: UOp) -> UOp | None:
+    """The bool under which an INDEX reads; None if it always does."""
+    return access.src[1 + access.arg] if len(access.src) > 1 + access.arg else None
+
+
+def step(access: UOp, loop: UOp) -> int | None:
+    """How many elements an INDEX moves with each turn of `loop`; None: in no fixed step."""
+    terms, _ = affine(flat_offset(access))
+    found = 0
+    for term, k in terms.items():
+        if term is loop:
+            found = k
+        elif loop in term.ranges:
+            return None
+    return found
+
+
+def row_padding(row_elements: int, itemsize: int) -> int:
+    """Extra elements so that rows start on a cache line and don't fall on the same sets."""
+    line = max(1, LINE // itemsize)
+    padded = -(-row_elements // line) * line
+    if padded * itemsize % 4096 == 0:
+        padded += 2 * line
+    return padded - row_elements
+
+
+def is_index(node: UOp) -> bool:
+    """Whether the value is an address or a loop counter."""
+    return node.dtype is dtypes.index

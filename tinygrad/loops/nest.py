@@ -1,0 +1,173 @@
+"""The loop tree between a scheduled kernel and its instructions: what runs inside what, in order.
+
+The graph says what depends on what; this tree says order, time and place. It is built by one rule:
+before a loop opens, every REDUCE and STAGE that does not depend on the loops still to come is put
+into the innermost open scope that it does depend on. Loops whose last turn is clipped get that turn
+as a copy of its own, so that masks are constants. Only names and bounds stand here: copies of an
+UNROLL, lanes of a VECTOR and instructions belong to `codegen/`, which builds the tree
+(`codegen/nesting`) and walks it (`codegen/expand`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+SEQUENTIAL = frozenset(("LOOP", "ORDERED", "PARALLEL", "LANE", "GROUP"))
+"""Roles whose counter has one value at a time; the others are copies in the text."""
+
+
+@dataclass(eq=False)
+class Item:
+    """A line of the tree."""
+
+
+@dataclass(eq=False)
+class Scope(Item):
+    """Where values can live: the whole nest, a loop, a copy of one turn, an arm of a branch."""
+
+    parent: Scope | None
+    loop: UOp | None = None
+    low: int = 0
+    high: int = 0  # of the counter, inclusive
+    items: list[Item] = field(default_factory=list)
+    done: set[UOp] = field(default_factory=set)  # REDUCEs and STAGEs that stand here
+    depth: int = 0
+
+    def __post_init__(self) -> None:
+        self.depth = 0 if self.parent is None else self.parent.depth + 1
+
+
+@dataclass(eq=False)
+class Loop(Scope):
+    """Turns from `low` to the least of `ends` (expressions) and high + 1; at least one turn.
+    `guarded`: that one turn may be one too many, and must have no effect."""
+
+    ends: tuple[UOp, ...] = ()
+    guarded: bool = False
+
+
+@dataclass(eq=False)
+class Copy(Scope):
+    """One turn, whose number is known: low == high."""
+
+
+@dataclass(eq=False)
+class Given(Scope):
+    """All turns of a loop whose counter the launch gives (tasks, lanes)."""
+
+
+@dataclass(eq=False)
+class Branch(Item):
+    """A task's counter is not or is the last: `rest` or `last`."""
+
+    rest: Given
+    last: Copy
+
+
+@dataclass(eq=False)
+class Reduce(Item):
+    """The loops of a REDUCE; in place of its Leaf the accumulators take the value in."""
+
+    node: UOp
+    items: list[Item] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Fill(Item):
+    """A STAGE is computed; `start` sets the accumulators of one that accumulates."""
+
+    stage: UOp
+    items: list[Item] = field(default_factory=list)
+    start: list[Item] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Leaf(Item):
+    """The innermost statement of a nest; STAGEs in `filling` are filled by its reads."""
+
+    kind: str  # "store", "take" (into accumulators) or "fill"
+    filling: frozenset[UOp] = frozenset()
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A phase's whole tree: the root scope and how many static copies it has."""
+
+    root: Scope
+    copies: int
+
+
+# ---- text ----------------------------------------------------------------------------------------
+
+
+def text(nest: Nest) -> str:
+    """The tree, one line an item.
+
+    for i in 0..4, tasks
+      reduce add over k
+        for k in 0..64
+          take
+      store
+    """
+    return "\n".join(_lines(nest.root.items, 0))
+
+
+def _lines(items: Sequence[Item], depth: int) -> Iterable[str]:
+    for item in items:
+        yield "  " * depth + _title(item)
+        if isinstance(item, Branch):
+            yield from _lines([item.rest, item.last], depth + 1)
+        elif isinstance(item, Fill):
+            yield from _lines([*item.start, *item.items], depth + 1)
+        elif isinstance(item, (Scope, Reduce)):
+            yield from _lines(item.items, depth + 1)
+
+
+def _title(item: Item) -> str:
+    if isinstance(item, Leaf):
+        filled = ", ".join(sorted(stage.arg[0] for stage in item.filling))
+        return item.kind + (f", filling {filled}" if filled else "")
+    if isinstance(item, Branch):
+        return f"task {name_of(_loop(item.rest))}"
+    if isinstance(item, Reduce):
+        return f"reduce {item.node.arg} over {_ranges(own_ranges(item.node))}"
+    if isinstance(item, Fill):
+        return f"fill {item.stage.arg[0]} over {_ranges(own_ranges(item.stage))}"
+    assert isinstance(item, Scope)
+    name = name_of(_loop(item))
+    if isinstance(item, Copy):
+        return f"{name} = {item.low}"
+    if isinstance(item, Loop) and item.ends:
+        ends = ", ".join([str(item.high + 1), *map(expression, item.ends)])
+        return f"for {name} in {item.low}..min({ends})"
+    word = {"PARALLEL": ", tasks", "LANE": ", lanes", "GROUP": ", lanes"}
+    return f"for {name} in {item.low}..{item.high + 1}{word.get(role_of(_loop(item)), '')}"
+
+
+def _loop(scope: Scope) -> UOp:
+    assert scope.loop is not None
+    return scope.loop
+
+
+def _ranges(ranges: Sequence[UOp]) -> str:
+    return ", ".join(
+        name_of(r) + ("" if role_of(r) in SEQUENTIAL else f":{size_of(r)} {role_of(r)}")
+        for r in ranges
+    )
+
+
+def expression(node: UOp) -> str:
+    """An index expression for a person to read."""
+    if node.op is Ops.CONST:
+        return str(node.arg)
+    if node.op in (Ops.RANGE, Ops.DEFINE_VAR):
+        return str(node.arg[0])
+    signs = {Ops.ADD: " + ", Ops.MUL: "*", Ops.IDIV: "//", Ops.MOD: "%"}
+    if node.op in signs:
+        return "(" + signs[node.op].join(map(expression, node.src)) + ")"
+    return f"{node.op.name.lower()}({', '.join(map(expression, node.src))})"

@@ -1,0 +1,194 @@
+"""A recipe in the making: the kernel so far, the steps that led to it, and what the heuristics ask
+about it. Facts are remembered for as long as the kernel stays the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.target import Target
+from tinygrad.loops.layout import (
+    gate_of,
+    is_static,
+    name_of,
+    nodes_of,
+    option,
+    own_ranges,
+    role_of,
+    size_of,
+    step,
+)
+from tinygrad.loops.operands import loops_of, path_to, stages_of
+from tinygrad.loops.primitives import PRIMITIVES
+from tinygrad.loops.recipe import Recipe
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+TASKS = 16
+"""A large kernel is cut into at least about so many tasks, whatever the number of cores."""
+
+GRAIN = 16 << 10
+"""A task has at least about so many operations."""
+
+UNROLL_WHOLE = 16
+"""An axis that is shorter than a vector and not longer than this is written out."""
+
+
+@dataclass(frozen=True)
+class Nest:
+    """The loops of the STOREs or of one STAGE, and the values that stand inside."""
+
+    name: str
+    loops: tuple[UOp, ...]
+    values: tuple[UOp, ...]
+    writes: tuple[UOp, ...]
+
+    @property
+    def is_top(self) -> bool:
+        return self.name == "store"
+
+
+@dataclass
+class Plan:
+    """The kernel so far. `blocked`: loops over blocks of rows, which stay in one task."""
+
+    kernel: UOp
+    target: Target
+    steps: list[tuple[Any, ...]] = field(default_factory=list)
+    blocked: set[str] = field(default_factory=set)
+    block_rows: set[str] = field(default_factory=set)
+    kept: list[str] = field(default_factory=list)
+    lanes: int = 1
+
+    def __post_init__(self) -> None:
+        self._facts: dict[Any, Any] = {}
+        self.lanes = lanes_for(self.kernel, self.target)
+
+    @property
+    def recipe(self) -> Recipe:
+        return tuple(self.steps)
+
+    def do(self, primitive: str, *args: Any) -> None:
+        """One more step."""
+        args = tuple(tuple(a) if isinstance(a, list) else a for a in args)
+        made = PRIMITIVES[primitive](self.kernel, *args)
+        if made is not self.kernel:
+            self.kernel = made
+            self.steps.append((primitive, *args))
+            self._facts = {}
+
+    # ---- names -----------------------------------------------------------------------------------
+
+    def unused(self, base: str) -> str:
+        """`base`, or with a number if the kernel has that name."""
+        taken = self.loops.keys() | self.stages.keys()
+        if base not in taken:
+            return base
+        return next(n for n in (f"{base}{i}" for i in range(1, len(taken) + 2)) if n not in taken)
+
+    def numbered(self, base: str) -> str:
+        """A new name: `base` and a number."""
+        taken = self.loops.keys() | self.stages.keys()
+        return next(n for n in (f"{base}{i}" for i in range(1, len(taken) + 2)) if n not in taken)
+
+    # ---- facts -----------------------------------------------------------------------------------
+
+    @property
+    def nodes(self) -> tuple[UOp, ...]:
+        return nodes_of(self.kernel)
+
+    @property
+    def loops(self) -> dict[str, UOp]:
+        return self._remember("loops", lambda: loops_of(self.kernel))  # type: ignore[no-any-return]
+
+    @property
+    def stages(self) -> dict[str, UOp]:
+        return self._remember("stages", lambda: stages_of(self.kernel))  # type: ignore[no-any-return]
+
+    def _remember(self, key: Any, make: Any) -> Any:
+        if key not in self._facts:
+            self._facts[key] = make()
+        return self._facts[key]
+
+    def nest(self, name: str) -> Nest:
+        """The loops and values of the STOREs ("store") or of a stage."""
+        if name == "store":
+            stores = self.kernel.src
+            values = tuple(s.src[1] for s in stores)
+            return Nest(name, own_ranges(stores[0]), values, tuple(s.src[0] for s in stores))
+        stage = self.stages[name]
+        return Nest(name, own_ranges(stage), stage.src[:1], ())
+
+    def below(self, values: Iterable[UOp]) -> list[UOp]:
+        """The nodes of these values that aren't inside a stage."""
+        return self._walk(tuple(values), lambda stage: True)
+
+    def inline(self, values: Iterable[UOp]) -> list[UOp]:
+        """The nodes of these values and of the stages that they fill on the way."""
+        return self._walk(tuple(values), lambda stage: not option(stage, "first"))
+
+    def _walk(self, values: tuple[UOp, ...], closed: Any) -> list[UOp]:
+        stop = {s for s in self.stages.values() if closed(s)}
+        seen: dict[UOp, None] = {}
+        for value in values:
+            seen.update(dict.fromkeys(value.toposort(stop)))
+        return list(seen)
+
+    def path(self, node: UOp) -> tuple[int, ...]:
+        return path_to(self.kernel, node)
+
+    # ---- steps that many heuristics take ---------------------------------------------------------
+
+    def vectorise(self, loop: str, copies: int, role: str = "UNROLL") -> None:
+        """`loop` becomes turns of `copies` vectors each; a short one is written out instead."""
+        size, role_now = size_of(self.loops[loop]), role_of(self.loops[loop])
+        if role_now not in ("LOOP", "PARALLEL") or not is_static(self.loops[loop]):
+            return
+        lanes = self.lanes_within(size)
+        if lanes == 1:
+            if 1 < size <= UNROLL_WHOLE and role_now == "LOOP":
+                self.do("role", loop, role)
+            return
+        while copies > 1 and size < lanes * copies:
+            copies //= 2
+        if copies > 1:
+            inner = self.unused(loop + "i")
+            self.do("split", loop, lanes * copies, inner, role_now, "LOOP")
+            self.do("split", inner, lanes, self.unused(loop + "v"), role, "VECTOR")
+        else:
+            self.do("split", loop, lanes, self.unused(loop + "v"), role_now, "VECTOR")
+
+    def lanes_within(self, size: int) -> int:
+        """How many lanes a vector over an axis of this size has; 1: none."""
+        lanes = self.lanes
+        if lanes > size and size <= UNROLL_WHOLE:
+            return 1
+        while lanes > size:
+            lanes //= 2
+        return lanes
+
+
+def lanes_for(kernel: UOp, target: Target) -> int:
+    """Lanes of a vector of the widest type that the kernel computes with or touches."""
+    widest = 1
+    for node in nodes_of(kernel):
+        if node.dtype not in (dtypes.index, dtypes.void):
+            widest = max(widest, node.dtype.itemsize)
+    return max(1, min(64, target.vector // widest))
+
+
+def is_plain(access: UOp) -> bool:
+    """Whether an INDEX reads without a gate."""
+    return gate_of(access) is None
+
+
+def steps_along(nodes: Iterable[UOp], loop: UOp) -> list[int | None]:
+    """The steps of all reads that depend on `loop`."""
+    return [step(n, loop) for n in nodes if n.op is Ops.INDEX and loop in n.ranges]
+
+
+def names(loops: Iterable[UOp]) -> list[str]:
+    """Names of loops."""
+    return [name_of(loop) for loop in loops]

@@ -1,0 +1,426 @@
+"""The schedule primitives: pure functions from kernel to kernel that never change what it means.
+
+Each one checks what it requires and says what would have been legal. Operands are data: names of
+loops and stages, and paths (positions of sources from the SINK down). Before and after are drawn
+as loops; `i:16` is a loop of 16 turns, `i:16 VECTOR` one with a role.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ArgumentError
+from tinygrad.loops.layout import (
+    fact,
+    is_static,
+    name_of,
+    own_ranges,
+    role_of,
+    size_of,
+)
+from tinygrad.loops.operands import (
+    at_path,
+    check_unused,
+    loop_named,
+    loops_of,
+    owners_of,
+    stage_named,
+)
+from tinygrad.loops.rebuild import Replacement, rebuild, replaced
+from tinygrad.loops.trims import covering, permitted_stops
+from tinygrad.simplify.affine import add, divide, modulo, scale
+from tinygrad.simplify.forms import number
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+ROLES: dict[str, frozenset[Ops]] = {
+    "LOOP": frozenset((Ops.STORE, Ops.STAGE, Ops.REDUCE)),
+    "PARALLEL": frozenset((Ops.STORE, Ops.STAGE)),
+    "LANE": frozenset((Ops.STORE, Ops.STAGE)),
+    "VECTOR": frozenset((Ops.STORE, Ops.STAGE, Ops.REDUCE)),
+    "UNROLL": frozenset((Ops.STORE, Ops.STAGE, Ops.REDUCE)),
+    "SPREAD": frozenset((Ops.REDUCE,)),
+    "GROUP": frozenset((Ops.REDUCE,)),
+}
+"""Which nodes may close a loop of each role. ORDERED is given by the scheduler and stays."""
+
+MEMORIES = ("GLOBAL", "LOCAL", "REG")
+LARGEST_VECTOR = 64
+LARGEST_UNROLL = 64
+
+
+# ---- loops -----------------------------------------------------------------------------------
+
+
+def split(
+    kernel: UOp, name: str, factor: int, inner: str, outer_role: str = "LOOP", role: str = "LOOP"
+) -> UOp:
+    """One loop becomes two; if the size is no multiple of `factor`, the inner one gets a limit.
+
+    Requires: `name` is a LOOP or PARALLEL; `inner` is a new name; factor is at least 1.
+
+        for i:100: body(i)
+    becomes
+        for i:7: for i2:min(16, 100 - 16*i): body(16*i + i2)
+    """
+    loop = loop_named(kernel, name)
+    if role_of(loop) not in ("LOOP", "PARALLEL"):
+        raise ArgumentError(f"split {name!r}: its role is {role_of(loop)}; legal: LOOP, PARALLEL")
+    if factor < 1:
+        raise ArgumentError(f"split {name!r} by {factor}: the factor must be at least 1")
+    check_unused(kernel, inner)
+    size, limits = loop.src[0], loop.src[1:]
+    outer_size = _divided_up(size, factor)
+    outer_limits = tuple(_divided_up(limit, factor) for limit in limits)
+    outer = UOp(Ops.RANGE, loop.dtype, (outer_size, *outer_limits), (name, outer_role))
+    whole = is_static(loop) and size_of(loop) % factor == 0
+    clips = limits if whole else (*limits, size)
+    start = scale(outer, factor)
+    inner_limits = tuple(add(clip, start, -1) for clip in clips)
+    piece = UOp.range(factor, inner, role, inner_limits)
+    for each, its_role in ((outer, outer_role), (piece, role)):
+        _check_role(kernel, loop, each, its_role)
+    change = Replacement(add(start, piece), (outer, piece), factor)
+    made = rebuild(kernel, {loop: change}, lambda n: _split_options(n, name, inner))
+    stops = tuple(_split_trim(t, name, factor) for t in fact(kernel, "trim"))
+    return _with_facts(made, trim=covering(made, stops) if stops else ())
+
+
+def _divided_up(size: UOp, factor: int) -> UOp:
+    if size.op is Ops.CONST:
+        return number(-(-size.arg // factor))
+    return divide(add(size, number(factor - 1)), factor)
+
+
+def _split_options(node: UOp, name: str, inner: str) -> UOp | None:
+    """A stage's options that name a split loop: padding moves inward, fill order gets both."""
+    if node.op is not Ops.STAGE or not node.arg[2]:
+        return None
+    stage, memory, options = node.arg
+    changed = []
+    for key, value in options:
+        if key == "pad":
+            value = tuple((inner if n == name else n, extra) for n, extra in value)
+        elif key == "loops" and name in value:
+            at = value.index(name) + 1
+            value = (*value[:at], inner, *value[at:])
+        changed.append((key, value))
+    return node.replace(arg=(stage, memory, tuple(changed)))
+
+
+def _split_trim(trim: Any, name: str, factor: int) -> Any:
+    loop, (terms, d, f) = trim
+    extra = sum(max(0, c) * (factor - 1) for outer, c in terms if outer == name)
+    scaled = tuple((outer, c * factor if outer == name else c) for outer, c in terms)
+    return loop, (scaled, d + extra, f * factor if loop == name else f)
+
+
+def merge(kernel: UOp, first: str, second: str, name: str) -> UOp:
+    """Two loops, one directly in the other, become one.
+
+    Requires: every node that closes one closes both, side by side, in this order; both are static
+    LOOPs without limits.
+
+        for i:4: for j:8: body(i, j)
+    becomes
+        for p:32: body(p // 8, p % 8)
+    """
+    outer, inner = loop_named(kernel, first), loop_named(kernel, second)
+    check_unused(kernel, name)
+    for loop in (outer, inner):
+        if role_of(loop) != "LOOP" or len(loop.src) > 1 or not is_static(loop):
+            raise ArgumentError(
+                f"merge {name_of(loop)!r}: only a LOOP of fixed size without limits can be merged"
+            )
+    for owner in owners_of(kernel, outer) + owners_of(kernel, inner):
+        own = own_ranges(owner)
+        if not (outer in own and own.index(outer) + 1 < len(own)) or (
+            own[own.index(outer) + 1] is not inner
+        ):
+            names = ", ".join(map(name_of, own))
+            raise ArgumentError(f"merge {first!r}, {second!r}: not side by side in {names}")
+        if owner.op is Ops.STAGE:
+            raise ArgumentError(f"merge {first!r}, {second!r}: they are a stage's layout")
+    width = size_of(inner)
+    both = UOp.range(size_of(outer) * width, name)
+    return rebuild(
+        kernel,
+        {
+            outer: Replacement(divide(both, width), (both,)),
+            inner: Replacement(modulo(both, width), ()),
+        },
+    )
+
+
+def role(kernel: UOp, name: str, new: str) -> UOp:
+    """A loop is run in another way: in tasks, as the lanes of a vector, as copies in the text.
+
+    Requires: whoever closes the loop may have that role (ROLES); VECTOR and UNROLL are static and
+    small (LARGEST_VECTOR, LARGEST_UNROLL).
+
+        for i:16: body(i)        becomes        for i:16 VECTOR: body(i)
+    """
+    loop = loop_named(kernel, name)
+    if role_of(loop) == "ORDERED" or new == "ORDERED":
+        raise ArgumentError(f"role of {name!r}: ORDERED is the scheduler's and stays as it is")
+    made = UOp(Ops.RANGE, loop.dtype, loop.src, (name, new))
+    _check_role(kernel, loop, made, new)
+    return rebuild(kernel, {loop: Replacement(made, (made,))})
+
+
+def _check_role(kernel: UOp, loop: UOp, made: UOp, new: str) -> None:
+    name, size = name_of(made), size_of(made)
+    if new not in ROLES:
+        raise ArgumentError(f"role of {name!r}: {new!r} is none; there are {', '.join(ROLES)}")
+    if new == "LOOP":
+        return
+    for owner in owners_of(kernel, loop):
+        if owner.op not in ROLES[new]:
+            legal = ", ".join(r for r, ops in ROLES.items() if owner.op in ops)
+            raise ArgumentError(f"role of {name!r}: {owner.op!r} can't have {new}; legal: {legal}")
+        if new == "PARALLEL" and owner.op is Ops.STAGE and owner.arg[1] != "GLOBAL":
+            raise ArgumentError(f"role of {name!r}: only a GLOBAL stage has tasks of its own")
+    if new in ("VECTOR", "UNROLL", "SPREAD") and not is_static(made):
+        raise ArgumentError(f"role of {name!r}: {new} needs a fixed size; legal: LOOP")
+    if new == "VECTOR" and size > LARGEST_VECTOR:
+        raise ArgumentError(
+            f"role of {name!r}: a VECTOR has 1 to {LARGEST_VECTOR} lanes, not {size}; split it"
+        )
+    if new in ("UNROLL", "SPREAD") and size > LARGEST_UNROLL:
+        raise ArgumentError(
+            f"role of {name!r}: at most {LARGEST_UNROLL} copies, not {size}; split it first"
+        )
+
+
+def order(kernel: UOp, owner: str, names: Sequence[str]) -> UOp:
+    """The loops of the STOREs ("store") or of the fill of a stage (its name), outermost first.
+
+    Requires: the same loops as before. An ORDERED loop keeps its place among the ORDERED ones.
+    A stage's layout stays.
+
+        for i: for j: body       becomes        for j: for i: body
+    """
+    names = tuple(names)
+    if owner == "store":
+        own = own_ranges(kernel.src[0])
+        have = tuple(map(name_of, own))
+        if sorted(have) != sorted(names):
+            raise ArgumentError(f"order of the stores: {names} are not their loops {have}")
+        strict = [name_of(r) for r in own if role_of(r) == "ORDERED"]
+        if [n for n in names if n in strict] != strict:
+            raise ArgumentError(f"order of the stores: {strict} must stay in this order")
+        by_name = {name_of(r): r for r in own}
+        stores = tuple(
+            store.with_src((*store.src[:2], *(by_name[n] for n in names))) for store in kernel.src
+        )
+        return kernel.with_src(stores)
+    stage = stage_named(kernel, owner)
+    have = tuple(map(name_of, own_ranges(stage)))
+    if not set(names) <= set(have):
+        raise ArgumentError(f"order of stage {owner!r}: {names} are not all among {have}")
+    return replaced(kernel, {stage: _with_option(stage, "loops", names)})
+
+
+def _with_option(stage: UOp, key: str, value: Any) -> UOp:
+    name, memory, options = stage.arg
+    rest = tuple(pair for pair in options if pair[0] != key)
+    return stage.replace(arg=(name, memory, (*rest, (key, value))))
+
+
+def drop_single(kernel: UOp) -> UOp:
+    """Loops of one turn disappear, and reductions without a loop.
+
+    ORDERED loops and the layouts of stages stay.
+
+        for i:1: for j:8: body(i, j)        becomes        for j:8: body(0, j)
+    """
+    zero = number(0)
+    gone = {
+        loop: Replacement(zero, ())
+        for loop in loops_of(kernel).values()
+        if role_of(loop) != "ORDERED" and is_static(loop)
+        if size_of(loop) == 1 and len(loop.src) == 1
+        if not any(owner.op is Ops.STAGE for owner in owners_of(kernel, loop))
+    }
+    if not gone:
+        return kernel
+    return rebuild(
+        kernel, gone, lambda n: n.src[0] if n.op is Ops.REDUCE and len(n.src) == 1 else None
+    )
+
+
+# ---- stages ----------------------------------------------------------------------------------
+
+
+def stage(
+    kernel: UOp,
+    path: Sequence[int],
+    over: Sequence[str],
+    name: str,
+    memory: str = "LOCAL",
+    options: tuple[tuple[str, Any], ...] = (),
+) -> UOp:
+    """The value at `path` is computed for all turns of the loops `over` (its layout, slowest
+    first), kept in `memory`, and read from there wherever it occurred.
+
+    Requires: the value is data, not an index, and depends on every loop in `over`.
+
+        for m: for k: for n: ... b(k, n)
+    becomes, with over = (k, n)
+        for name.k: for name.n: name[name.k, name.n] = b(name.k, name.n)
+        for m: for k: for n: ... name[k, n]
+    """
+    value = at_path(kernel, path)
+    read = _staged(kernel, value, over, name, memory, options)
+    return replaced(kernel, {value: read})
+
+
+def unify(
+    kernel: UOp,
+    path: Sequence[int],
+    over: Sequence[str],
+    twins: Sequence[str],
+    name: str,
+    memory: str = "LOCAL",
+    options: tuple[tuple[str, Any], ...] = (),
+) -> UOp:
+    """Like `stage`, and what equals the value up to the name of its last loop (`over[-1]`) in
+    loops `twins` of the same size reads the same stage.
+
+        for j1: s1 += e(j1)          for name.j: name[name.j] = e(name.j)
+        for j: out[j] = e(j) * s1    for j1: s1 += name[j1]
+                                     for j: out[j] = name[j] * s1
+    """
+    value = at_path(kernel, path)
+    last = loop_named(kernel, over[-1])
+    read = _staged(kernel, value, over, name, memory, options)
+    changes = {value: read}
+    for twin in twins:
+        other = loop_named(kernel, twin)
+        if size_of(other) != size_of(last):
+            raise ArgumentError(
+                f"unify {over[-1]!r} with {twin!r}: sizes {size_of(last)}, {size_of(other)} differ"
+            )
+        changes[replaced(value, {last: other})] = replaced(read, {last: other})
+    return replaced(kernel, changes)
+
+
+def _staged(
+    kernel: UOp,
+    value: UOp,
+    over: Sequence[str],
+    name: str,
+    memory: str,
+    options: tuple[tuple[str, Any], ...],
+) -> UOp:
+    """The read of a new stage that stands for `value`."""
+    if value.op in (Ops.RANGE, Ops.PARAM, Ops.STAGE, Ops.STORE, Ops.SINK):
+        raise ArgumentError(f"stage {name!r}: {value.op!r} is no value that can be kept")
+    if value.dtype is dtypes.index or value.dtype is dtypes.void:
+        raise ArgumentError(f"stage {name!r}: a value of {value.dtype!r} is not kept; legal: data")
+    if memory not in MEMORIES:
+        raise ArgumentError(f"stage {name!r}: no memory {memory!r}; there are {MEMORIES}")
+    free = {name_of(r): r for r in value.ranges}
+    if len(set(over)) != len(over):
+        raise ArgumentError(f"stage {name!r}: a loop occurs twice in {tuple(over)}")
+    missing = [n for n in over if n not in free]
+    if missing:
+        raise ArgumentError(
+            f"stage {name!r}: the value doesn't depend on {missing}; it does on {sorted(free)}"
+        )
+    loops = [free[n] for n in over]
+    copies: dict[UOp, UOp] = {}
+    for loop in sorted(loops, key=lambda r: len(r.ranges)):  # limits name outer ones
+        src = tuple(replaced(s, copies) for s in loop.src)
+        copies[loop] = UOp(Ops.RANGE, loop.dtype, src, (f"{name}.{name_of(loop)}", "LOOP"))
+    check_unused(kernel, name, *(name_of(c) for c in copies.values()))
+    inside = replaced(value, copies)
+    made = UOp(
+        Ops.STAGE, value.dtype, (inside, *(copies[r] for r in loops)), (name, memory, options)
+    )
+    return UOp(Ops.INDEX, value.dtype, (made, *loops), len(loops))
+
+
+def pad(kernel: UOp, name: str, loop: str, extra: int) -> UOp:
+    """Rows of a stage lie `extra` elements further apart: they start on a cache line and don't
+    fall on the same sets.
+
+    Requires: `loop` is one of the stage's, not its last.
+    """
+    found = stage_named(kernel, name)
+    names = tuple(map(name_of, own_ranges(found)))
+    if loop not in names[:-1] or extra < 0:
+        raise ArgumentError(f"pad {name!r} by {extra} at {loop!r}: legal are {names[:-1]}, >= 0")
+    before = next((v for k, v in found.arg[2] if k == "pad"), ())
+    return replaced(kernel, {found: _with_option(found, "pad", (*before, (loop, extra)))})
+
+
+def accumulate(
+    kernel: UOp, path: Sequence[int], over: Sequence[str], name: str, memory: str = "LOCAL"
+) -> UOp:
+    """A REDUCE's accumulators become a stage over the loops `over`, and its loops go outside.
+
+    Requires: the value at `path` is a REDUCE.
+
+        for c: acc = 0; for r: acc += x(r, c); out[c] = acc
+    becomes
+        name[:] = 0; for r: for name.c: name[name.c] += x(r, name.c)
+        for c: out[c] = name[c]
+    """
+    value = at_path(kernel, path)
+    if value.op is not Ops.REDUCE:
+        raise ArgumentError(f"accumulate {name!r}: a REDUCE is needed, not {value.op!r}")
+    return stage(kernel, path, over, name, memory, (("acc", True),))
+
+
+# ---- facts that only the emission reads --------------------------------------------------------
+
+
+def prefetch(kernel: UOp, name: str, turns: int) -> UOp:
+    """Loads that step with this loop ask for the line that many turns ahead."""
+    loop_named(kernel, name)
+    return _with_facts(kernel, prefetch=(*fact(kernel, "prefetch"), (name, turns)))
+
+
+def trim(kernel: UOp, outer: Sequence[str]) -> UOp:
+    """Loops may stop where what follows is the identity of their reduction, for any turn of the
+    loops that are not in `outer`; a stage is filled as far as it is read.
+
+        for q: for t:T: s += where(t <= q, x(t), 0)
+    becomes, with outer = (q,)
+        for q: for t:min(T, q + 1): s += where(t <= q, x(t), 0)
+    """
+    for name in outer:
+        loop_named(kernel, name)
+    return _with_facts(kernel, trim=permitted_stops(kernel, frozenset(outer)))
+
+
+def stream(kernel: UOp) -> UOp:
+    """The outputs are written past the cache: they are larger than it."""
+    return kernel.with_src(tuple(store.replace(arg="nontemporal") for store in kernel.src))
+
+
+def _with_facts(kernel: UOp, **facts: tuple[Any, ...]) -> UOp:
+    now = dict(kernel.arg or ())
+    now.update(facts)
+    kept = tuple((key, value) for key, value in sorted(now.items()) if value)
+    return kernel.replace(arg=kept or None)
+
+
+PRIMITIVES: dict[str, Callable[..., UOp]] = {
+    "split": split,
+    "merge": merge,
+    "role": role,
+    "order": order,
+    "drop_single": drop_single,
+    "stage": stage,
+    "unify": unify,
+    "pad": pad,
+    "accumulate": accumulate,
+    "prefetch": prefetch,
+    "trim": trim,
+    "stream": stream,
+}
+"""Every primitive by the name that recipes use."""

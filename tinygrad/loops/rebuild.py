@@ -1,0 +1,107 @@
+"""One walk under all primitives: a kernel with some of its loops replaced. Whoever closes a loop
+closes its pieces, whoever counts with it computes with their sum, and readers of a stage follow
+its layout. Index arithmetic comes out canonical."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tinygrad.loops.layout import OWN, gate_of, indices, is_index, nodes_of
+from tinygrad.simplify.affine import divide, modulo, simplify_index
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """What becomes of a RANGE: its value, the ranges that take its place, and, if it was split,
+    the size of the inner piece."""
+
+    value: UOp
+    pieces: tuple[UOp, ...]
+    factor: int = 0
+
+
+Hook = Callable[[UOp], UOp | None]
+"""A node of the new kernel, and what stands in its place (None: itself)."""
+
+_ARITHMETIC = GroupOp.ALU | {Ops.CAST}
+
+
+def rebuild(
+    root: UOp, loops: Mapping[UOp, Replacement] | None = None, hook: Hook | None = None
+) -> UOp:
+    """`root` with `loops` replaced, and `hook` asked about every node."""
+    loops = loops or {}
+    done: dict[UOp, UOp] = {}
+    for node in nodes_of(root):
+        if node in loops:
+            done[node] = loops[node].value
+            continue
+        if node.op in OWN and loops:
+            made = _closer(node, loops, done)
+        elif node.op is Ops.INDEX and node.src[0].op is Ops.STAGE and loops:
+            made = _reader(node, loops, done)
+        else:
+            made = with_sources(node, tuple(done[s] for s in node.src))
+        other = hook(made) if hook is not None else None
+        done[node] = made if other is None else other
+    return done[root]
+
+
+def replaced(root: UOp, changes: Mapping[UOp, UOp]) -> UOp:
+    """`root` with nodes replaced, index arithmetic canonical."""
+    done = dict(changes)
+    for node in _affected(root, changes):
+        done[node] = with_sources(node, tuple(done.get(s, s) for s in node.src))
+    return done.get(root, root)
+
+
+def _affected(root: UOp, changes: Mapping[UOp, UOp]) -> list[UOp]:
+    """What may change, sources first. Where loops are replaced that are free in `root`, values
+    that don't depend on them are not even looked at."""
+    if not all(node.op is Ops.RANGE and node in root.ranges for node in changes):
+        return [n for n in root.toposort(stop=changes) if n not in changes]
+    order: list[UOp] = []
+    seen: set[UOp] = set(changes)
+    stack = [(root, False)]
+    while stack:
+        node, left = stack.pop()
+        if left:
+            order.append(node)
+        elif node not in seen and not node.ranges.isdisjoint(changes):
+            seen.add(node)
+            stack.append((node, True))
+            stack.extend((s, False) for s in node.src)
+    return order
+
+
+def with_sources(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    """`node` with other sources; canonical if it is index arithmetic."""
+    if src == node.src:
+        return node
+    made = node.with_src(src)
+    return simplify_index(made) if made.op in _ARITHMETIC and is_index(made) else made
+
+
+def _closer(node: UOp, loops: Mapping[UOp, Replacement], done: Mapping[UOp, UOp]) -> UOp:
+    first = OWN[node.op]
+    own: list[UOp] = []
+    for loop in node.src[first:]:
+        own += loops[loop].pieces if loop in loops else (done[loop],)
+    return node.with_src((*(done[s] for s in node.src[:first]), *own))
+
+
+def _reader(node: UOp, loops: Mapping[UOp, Replacement], done: Mapping[UOp, UOp]) -> UOp:
+    """A read of a stage whose ranges are split reads with quotient and remainder."""
+    new: list[UOp] = []
+    for index, loop in zip(indices(node), node.src[0].src[1:], strict=True):
+        at, change = done[index], loops.get(loop)
+        if change is None or len(change.pieces) == 1:
+            new.append(at)
+        elif change.factor:
+            new += (divide(at, change.factor), modulo(at, change.factor))
+    gate = gate_of(node)
+    gates = () if gate is None else (done[gate],)
+    return UOp(Ops.INDEX, node.dtype, (done[node.src[0]], *new, *gates), len(new), node.tag)

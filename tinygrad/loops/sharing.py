@@ -1,0 +1,184 @@
+"""Values that several inner loops need: what is equal up to the name of the loop, and costs more
+than a load, is kept. A row of it stays LOCAL between a softmax's loops; where a product makes or
+reads it tile by tile, a block of that product's rows does (attention's scores)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.loops.contraction import factors_of, register_tile
+from tinygrad.loops.layout import is_static, name_of, own_ranges, role_of, row_padding, size_of
+from tinygrad.loops.plan import Plan
+from tinygrad.loops.rebuild import replaced
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+COSTLY = frozenset((Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW, Ops.THREEFRY))
+"""Operations that are worth keeping the result of."""
+
+LARGEST_BLOCK = 8
+"""A block of rows is at most so many register tiles high."""
+
+MOST_STAGES = 8
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A value inside `loop` that also stands, with another loop's name, inside each of `twins`."""
+
+    value: UOp
+    loop: UOp
+    twins: tuple[UOp, ...]
+
+
+def share_values(plan: Plan) -> None:
+    """Keeps every such value, the largest first."""
+    for _ in range(MOST_STAGES):
+        found = _largest(plan)
+        if found is None:
+            return
+        _keep(plan, found)
+
+
+def _contexts(plan: Plan) -> list[tuple[UOp, UOp]]:
+    """Each loop over a value, with the value: of REDUCEs, of stages, of the STOREs."""
+    found = [
+        (node.src[0], loop)
+        for node in plan.nodes
+        if node.op in (Ops.REDUCE, Ops.STAGE)
+        for loop in own_ranges(node)
+    ]
+    top = plan.nest("store")
+    found += [(value, loop) for value in top.values for loop in top.loops]
+    return [(value, loop) for value, loop in found if is_static(loop) and len(loop.src) == 1]
+
+
+def _largest(plan: Plan) -> Candidate | None:
+    contexts = _contexts(plan)
+    if sum(1 for n in plan.nodes if n.op is Ops.REDUCE) == 0 or len(contexts) < 2:
+        return None
+    inside = {value: dict.fromkeys(plan.below((value,))) for value in {v for v, _ in contexts}}
+    size: dict[UOp, int] = {}  # as a tree, so that a value is larger than what it is made of
+    for node in plan.nodes:
+        size[node] = 1 + sum(size[s] for s in node.src)
+    costly = _costly(plan)
+    options: list[tuple[int, int, UOp, UOp]] = []
+    for position, (value, loop) in enumerate(contexts):
+        if any(size_of(q) == size_of(loop) and q is not loop for _, q in contexts):
+            options += [
+                (size[e], position, e, loop)
+                for e in inside[value]  # in dependence order
+                if loop in e.ranges and _is_value(e) and costly.get((e, loop), e in costly)
+            ]
+    for _, _, e, loop in sorted(options, key=lambda o: o[:2], reverse=True):
+        twins = tuple(
+            q
+            for value, q in contexts
+            if q is not loop and size_of(q) == size_of(loop)
+            if replaced(e, {loop: q}) in inside[value]
+        )
+        if twins and _fits(plan, e, loop):
+            return Candidate(e, loop, tuple(dict.fromkeys(twins)))
+    return None
+
+
+def _is_value(node: UOp) -> bool:
+    return node.op not in (Ops.INDEX, Ops.RANGE, Ops.STAGE, Ops.CONST) and dtypes.is_float(
+        node.dtype
+    )
+
+
+def _costly(plan: Plan) -> dict[object, bool]:
+    """The nodes that hold a costly operation below them, outside of stages; for (node, loop)
+    whether there is a REDUCE that depends on the loop."""
+    found: dict[object, bool] = {}
+    reads: dict[UOp, frozenset[UOp]] = {}
+    for node in plan.nodes:
+        below = frozenset[UOp]()
+        if node.op is not Ops.STAGE:
+            below = below.union(*(reads[s] for s in node.src))
+        if node.op is Ops.REDUCE:
+            below |= {node}
+        reads[node] = below
+        if node.op in COSTLY or (node.op is not Ops.STAGE and any(s in found for s in node.src)):
+            found[node] = True
+        for reduction in below:
+            for loop in reduction.ranges:
+                found[node, loop] = True
+    return found
+
+
+def _fits(plan: Plan, value: UOp, loop: UOp) -> bool:
+    return size_of(loop) * value.dtype.itemsize <= plan.target.cache_l2 // 2
+
+
+def _keep(plan: Plan, found: Candidate) -> None:
+    """One stage for the value; first, where a product is involved, a block of its rows is cut."""
+    value, loop = found.value, found.loop
+    rows = _row_loop(plan, found)
+    over = [name_of(loop)]
+    if rows is not None:
+        cut = _cut_block(plan, rows, loop)
+        if cut:
+            return  # the next round finds the value again, in the new loops
+        over = [name_of(rows), *over]
+    name = plan.numbered("row")
+    options: tuple[tuple[str, object], ...] = ()
+    if rows is None:
+        options = (("first", True),)
+    else:
+        extra = row_padding(size_of(loop), value.dtype.itemsize)
+        options = (("pad", ((f"{name}.{name_of(rows)}", extra),)),)
+    twins = tuple(name_of(t) for t in found.twins)
+    plan.do("unify", plan.path(value), tuple(over), twins, name, "LOCAL", options)
+    plan.kept.append(name)
+
+
+def _row_loop(plan: Plan, found: Candidate) -> UOp | None:
+    """The loop over the rows of the products that make or read the value."""
+    value, loop = found.value, found.loop
+    made = {n for n in plan.below((value,)) if n.op is Ops.REDUCE and loop in n.ranges}
+    forms = {value} | {replaced(value, {loop: q}) for q in found.twins}
+    products: list[tuple[UOp, UOp]] = []
+    for node in plan.nodes:
+        pair = factors_of(node) if node.op is Ops.REDUCE else None
+        if pair is not None and (node in made or forms & set(pair)):
+            products.append(pair)
+    if not products:
+        return None
+    loops = list(plan.nest("store").loops)
+    loops += [r for s in plan.stages.values() for r in own_ranges(s)[:-1]]
+    rows = [
+        q
+        for q in loops
+        if q in value.ranges
+        and q is not loop
+        and q not in found.twins
+        and size_of(q) > 1
+        and is_static(q)
+        and role_of(q) == "LOOP"
+        if not all(q in side.ranges for pair in products for side in pair)
+    ]
+    return rows[-1] if rows else None
+
+
+def _cut_block(plan: Plan, rows: UOp, loop: UOp) -> bool:
+    """Splits the loop over rows into blocks whose values fit in half of the private cache."""
+    name, size = name_of(rows), size_of(rows)
+    top = plan.nest("store").loops
+    if rows not in top or name in plan.blocked or name in plan.block_rows:
+        return False
+    block, _ = register_tile(plan, size, size_of(top[-1]), 4)
+    room = plan.target.cache_l2 // 2
+    tile = block
+    while 2 * block * size_of(loop) * 4 * 2 <= room and block < LARGEST_BLOCK * tile:
+        block *= 2
+    if block >= size:
+        plan.block_rows.add(name)
+        return False
+    inner = plan.unused(name + "b")
+    plan.do("split", name, block, inner)
+    plan.blocked.add(name)
+    plan.block_rows.add(inner)
+    return True

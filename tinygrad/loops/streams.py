@@ -1,0 +1,226 @@
+"""Nests without a product: memory decides. The vector axis is the one along which accesses are
+contiguous; where they disagree, square blocks are transposed in registers; a reduction along
+memory is spread over several vectors, one down the columns keeps a row of accumulators."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from tinygrad.base.helpers import round_up
+from tinygrad.loops.cost import turns, work
+from tinygrad.loops.layout import is_static, name_of, option, own_ranges, role_of, size_of, step
+from tinygrad.loops.plan import GRAIN, UNROLL_WHOLE, Nest, Plan, names, steps_along
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+COPIES = 4
+"""Vectors that are in flight at once in a stream."""
+
+ACCUMULATE_TURNS = 8
+"""Rows whose sum is formed in registers before it is added to a row of accumulators."""
+
+STRIP_BYTES = 4096
+"""The narrowest strip of columns that a task sums: less would read memory in pieces."""
+
+LARGEST_TASK = 256 << 10
+"""Operations of a task, where there is plenty of work."""
+
+MANY_TASKS = 64
+"""Plenty of work is cut into about so many tasks."""
+
+TASKS_WITH_BLOCKS = 8
+"""With fewer tasks than this, blocks of rows become tasks, though each packs the panels again."""
+
+
+def stream(plan: Plan, nest: Nest) -> None:
+    """Roles and tasks for a nest that only passes over memory."""
+    last = nest.loops[-1] if nest.loops else None
+    nodes = plan.inline(nest.values)
+    loads = [n for n in nodes if n.op is Ops.INDEX]
+    reductions = [n for n in nodes if n.op is Ops.REDUCE]
+    if last is None:  # one result
+        for reduction in reductions:
+            spread_reduction(plan, reduction, None)
+        return
+    across = _across(plan, loads, last)
+    rows = [r for r in reductions if across in own_ranges(r)]
+    outer = names(nest.loops[:-1])
+    if across is None or rows:
+        for reduction in reductions:
+            spread_reduction(plan, reduction, last, always=reduction in rows)
+    if across is None:
+        if nest.is_top and _columns(plan, nest, reductions):
+            return
+        plan.vectorise(name_of(last), COPIES)
+    elif rows:
+        _share_rows(plan, rows, last, across)
+    else:
+        _transpose(plan, nest, last, across)
+    if nest.is_top:
+        candidates = [n for n in outer if _all_stages_depend_on(plan, n)]
+        if not plan.stages and not rows and name_of(last) in plan.loops:
+            candidates = _ordered_names(plan, [*candidates, name_of(last)])
+        elif rows and _all_stages_depend_on(plan, name_of(last)):
+            candidates.append(name_of(last))
+        if turns(plan.loops[n] for n in candidates) < TASKS_WITH_BLOCKS:
+            candidates = _ordered_names(plan, [*candidates, *plan.blocked])
+        parallelise(plan, candidates)
+
+
+def _across(plan: Plan, loads: list[UOp], last: UOp) -> UOp | None:
+    """The loop along which reads are contiguous that aren't so along the stored row."""
+    for load in loads:
+        if last in load.ranges and step(load, last) not in (0, 1):
+            for loop in sorted(load.ranges, key=name_of):
+                if loop is last or not is_static(loop) or role_of(loop) != "LOOP":
+                    continue
+                if step(load, loop) == 1 and plan.lanes_within(size_of(loop)) == plan.lanes > 1:
+                    return loop
+    return None
+
+
+def _columns(plan: Plan, nest: Nest, reductions: list[UOp]) -> bool:
+    """One reduction down the columns of rows that are read whole: its accumulators are a LOCAL
+    row, and a task takes a strip of columns."""
+    last = nest.loops[-1]
+    lanes = plan.lanes
+    if len(reductions) != 1 or len(nest.values) != 1 or plan.stages or lanes == 1:
+        return False
+    (reduction,) = reductions
+    if last not in reduction.ranges or len(own_ranges(reduction)) != 1:
+        return False
+    down = own_ranges(reduction)[0]
+    if size_of(last) < COPIES * lanes or not (is_static(last) and is_static(down)):
+        return False
+    if size_of(down) < 2 * ACCUMULATE_TURNS or role_of(down) != "LOOP":
+        return False
+    strips = max(1, min(MANY_TASKS, work(plan.kernel) // GRAIN))
+    width = max(ceil(size_of(last) / strips), STRIP_BYTES // reduction.dtype.itemsize)
+    width = min(round_up(width, COPIES * lanes), round_up(size_of(last), COPIES * lanes))
+    width = min(width, plan.target.cache_l1 // 2 // reduction.dtype.itemsize)
+    name, strip = name_of(last), plan.unused(name_of(last) + "r")
+    plan.do("split", name, width, strip, "PARALLEL")
+    reduction = next(n for n in plan.below(plan.nest("store").values) if n.op is Ops.REDUCE)
+    row = plan.numbered("acc")
+    plan.do("accumulate", plan.path(reduction), (strip,), row)
+    plan.do(
+        "split",
+        name_of(down),
+        ACCUMULATE_TURNS,
+        plan.unused(name_of(down) + "u"),
+        "LOOP",
+        "UNROLL",
+    )
+    plan.vectorise(f"{row}.{strip}", 1)
+    plan.vectorise(strip, COPIES)
+    for loop in nest.loops[:-1]:
+        if role_of(loop) == "LOOP":
+            plan.do("role", name_of(loop), "PARALLEL")
+    return True
+
+
+def _share_rows(plan: Plan, rows: list[UOp], last: UOp, across: UOp) -> None:
+    """The vector runs along the reduced row; rows that share the other operand go together."""
+    shared = any(
+        n.op is Ops.INDEX and last not in n.ranges and across in n.ranges
+        for row in rows
+        for n in row.src[0].toposort()
+    )
+    if shared and size_of(last) >= COPIES and is_static(last):
+        name = name_of(last)
+        plan.do("split", name, COPIES, plan.unused(name + "u"), "LOOP", "UNROLL")
+
+
+def _transpose(plan: Plan, nest: Nest, last: UOp, across: UOp) -> None:
+    """Blocks of 4 x 4 vectors' squares, walked in the order of the reads: writes are posted."""
+    lanes, n, c = plan.lanes_within(size_of(last)), name_of(last), name_of(across)
+    if across not in nest.loops or lanes != plan.lanes:
+        plan.vectorise(n, 1)
+        return
+    outer = [x for x in names(nest.loops) if x not in (n, c)]
+    block, vector = plan.unused(n + "i"), plan.unused(n + "v")
+    other, square = plan.unused(c + "i"), plan.unused(c + "u")
+    plan.do("split", n, COPIES * lanes, block)
+    plan.do("split", block, lanes, vector, "LOOP", "VECTOR")
+    plan.do("split", c, COPIES * lanes, other)
+    plan.do("split", other, lanes, square, "LOOP", "UNROLL")
+    plan.do("order", nest.name, (*outer, n, c, block, other, square, vector))
+
+
+def spread_reduction(
+    plan: Plan, reduction: UOp, last: UOp | None, copies: int = COPIES, always: bool = False
+) -> None:
+    """A reduction along memory runs over `copies` vectors at once, folded at the end."""
+    loop = own_ranges(reduction)[-1]
+    if plan.loops.get(name_of(loop)) is not loop or role_of(loop) != "LOOP":
+        return  # done before, for another reader
+    if not is_static(loop):
+        return
+    reduced = reduction.src[0].toposort()
+    if size_of(loop) > UNROLL_WHOLE and 1 in steps_along(reduced, loop):
+        if not _meets_a_vector(plan, reduction, reduced, None if always else last):
+            plan.vectorise(name_of(loop), copies, "SPREAD")
+    elif turns(own_ranges(reduction)) <= UNROLL_WHOLE:
+        for each in own_ranges(reduction):
+            if is_static(each) and role_of(each) == "LOOP":
+                plan.do("role", name_of(each), "UNROLL")
+
+
+def _meets_a_vector(plan: Plan, reduction: UOp, reduced: list[UOp], last: UOp | None) -> bool:
+    """Whether a vector along the reduction would meet another one in the same value: along the
+    stored row, along the row of a stage that its readers fill, or of a reduction inside."""
+    if last is not None and last in reduction.ranges and _vectorised(plan, last):
+        return True
+    rows = {r for s in plan.stages.values() if option(s, "first") for r in own_ranges(s)}
+    if any(r in rows or role_of(r) == "VECTOR" for r in reduction.ranges):
+        return True
+    loop = own_ranges(reduction)[-1]
+    return any(
+        node.op is Ops.REDUCE
+        and loop in node.ranges
+        and any(role_of(r) == "VECTOR" for r in own_ranges(node))
+        for node in reduced
+    )
+
+
+def _vectorised(plan: Plan, last: UOp) -> bool:
+    return is_static(last) and plan.lanes_within(size_of(last)) > 1
+
+
+def _ordered_names(plan: Plan, wanted: list[str]) -> list[str]:
+    return [n for n in names(plan.nest("store").loops) if n in wanted]
+
+
+def _all_stages_depend_on(plan: Plan, name: str) -> bool:
+    """A task must not compute again what another one does: every stage depends on the loop."""
+    return all(any(name_of(r) == name for r in s.ranges) for s in plan.stages.values())
+
+
+def parallelise(plan: Plan, candidates: list[str], least: int = GRAIN) -> None:
+    """Makes tasks of the outermost of these loops, so that each has at least `least` operations;
+    a kernel too small for two tasks stays one."""
+    loops = [plan.loops[n] for n in candidates]
+    loops = [r for r in loops if is_static(r) and role_of(r) == "LOOP"]
+    total = work(plan.kernel)
+    if total < 2 * least or not loops:
+        return
+    wanted = max(least, min(total // MANY_TASKS, LARGEST_TASK))
+    grain = ceil(wanted * turns(loops) / total)
+    for loop in reversed(loops):
+        size, name = size_of(loop), name_of(loop)
+        if grain >= size:
+            grain = ceil(grain / size)
+        elif grain > 1:
+            plan.do("split", name, even_part(size, grain), plan.unused(name + "c"), "PARALLEL")
+            grain = 1
+        else:
+            plan.do("role", name, "PARALLEL")
+
+
+def even_part(size: int, least: int) -> int:
+    """A part of `size` of about `least` or a little more: a divisor if there is one near, else
+    such that the last part is nearly as large."""
+    for part in range(least, min(size, 2 * least) + 1):
+        if size % part == 0:
+            return part
+    return ceil(size / max(1, size // least))

@@ -1,0 +1,143 @@
+"""Where a loop may stop early: a value that is the identity of its reduction outside a guard bounds
+the reduction's loop by the guard. Causal attention, one-hot sums and paddings get short this way.
+
+One liberty is taken: where a factor is exactly 0 because of a guard, the product counts as 0, so an
+infinity or NaN that it would have met there is not seen.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.loops.layout import indices, is_static, name_of, nodes_of, own_ranges, size_of
+from tinygrad.loops.rebuild import replaced
+from tinygrad.simplify.affine import add, affine, build, simplify_index
+from tinygrad.uop.bounds import bounds
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+Stop = tuple[tuple[tuple[str, int], ...], int, int]
+"""((outer loop, coefficient), ...), d, f: at most ceil((sum coefficient*outer + d) / f) turns."""
+
+IDENTITY: dict[str, Any] = {"add": 0, "max": -math.inf, "mul": 1}
+
+
+def permitted_stops(kernel: UOp, outer: frozenset[str]) -> tuple[tuple[str, Stop], ...]:
+    """For each loop that may stop early its bound, in terms of the loops named in `outer`; other
+    loops count with whatever turn of theirs lets it run longest."""
+    nodes = nodes_of(kernel)
+    stops: dict[UOp, Stop] = {}
+    for node in nodes:
+        if node.op is Ops.REDUCE and node.arg in IDENTITY:
+            for guard in _guards(node.src[0], IDENTITY[node.arg]):
+                for loop in own_ranges(node):
+                    found = _stop(guard, loop, outer)
+                    if found is not None:
+                        stops[loop] = found
+    if not stops:
+        return ()
+    for node in reversed(nodes):
+        if node.op is Ops.STAGE:
+            for position, loop in enumerate(own_ranges(node)):
+                readers = [n for n in nodes if n.op is Ops.INDEX and n.src[0] is node]
+                read = {stops.get(indices(n)[position]) for n in readers}
+                if len(read) == 1 and (only := read.pop()) is not None:
+                    stops[loop] = only
+    return tuple(sorted((name_of(loop), stop) for loop, stop in stops.items()))
+
+
+def covering(kernel: UOp, stops: tuple[tuple[str, Stop], ...]) -> tuple[tuple[str, Stop], ...]:
+    """The same bounds, where a stage is filled at least as far as its readers go: a reader that
+    takes f elements a turn may read up to f - 1 more than its bound."""
+    known = dict(stops)
+    for node in nodes_of(kernel):
+        if node.op is not Ops.INDEX or node.src[0].op is not Ops.STAGE:
+            continue
+        for index, loop in zip(indices(node), own_ranges(node.src[0]), strict=True):
+            filled = known.get(name_of(loop))
+            for reader in map(name_of, index.ranges) if filled else ():
+                read = known.get(reader)
+                if filled is None or read is None or filled[0] != read[0]:
+                    continue
+                if filled[2] % read[2] and filled[1] < read[1] + read[2] - 1:
+                    filled = (filled[0], read[1] + read[2] - 1, filled[2])
+                    known[name_of(loop)] = filled
+    return tuple((name, known[name]) for name, _ in stops)
+
+
+def _stop(guard: UOp, loop: UOp, outer: frozenset[str]) -> Stop | None:
+    """The bound that `loop + rest < 0` gives; None if it gives none that is ever below its size."""
+    terms, constant = affine(guard)
+    if terms.get(loop) != 1 or not is_static(loop):
+        return None
+    if any(loop in t.ranges for t in terms if t is not loop):
+        return None
+    kept = {t: -k for t, k in terms.items() if t.op is Ops.RANGE and name_of(t) in outer}
+    free = {t: k for t, k in terms.items() if t not in kept and t is not loop}
+    most = -bounds(build(free, constant), {})[0]
+    least = bounds(build(kept, most), {})[0] if kept else most
+    if least >= size_of(loop):
+        return None
+    return tuple(sorted((name_of(t), k) for t, k in kept.items())), int(most), 1
+
+
+def _guards(value: UOp, identity: Any) -> list[UOp]:
+    """Index expressions that are negative wherever `value` differs from `identity`."""
+    if value.op is Ops.WHERE:
+        condition, yes, no = value.src
+        if _is(no, identity):
+            return _conditions(condition, True)
+        return _conditions(condition, False) if _is(yes, identity) else []
+    if value.op is Ops.INDEX and value.src[0].op is Ops.STAGE:
+        stage = value.src[0]
+        inside = dict(zip(own_ranges(stage), indices(value), strict=True))
+        return _guards(replaced(stage.src[0], inside), identity)
+    if value.op is Ops.CAST and dtypes.is_float(value.dtype):
+        return _guards(value.src[0], identity)
+    if identity == 0:
+        if value.op is Ops.MUL:
+            return _guards(value.src[0], 0) + _guards(value.src[1], 0)
+        if value.op is Ops.EXP2:
+            return _guards(value.src[0], -math.inf)
+    if identity == -math.inf:
+        if value.op is Ops.MUL and value.src[1].op is Ops.CONST and value.src[1].arg > 0:
+            return _guards(value.src[0], identity)
+        if value.op is Ops.ADD:  # -inf plus what is the same for the whole loop stays -inf
+            first, second = value.src
+            return [g for x, y in ((first, second), (second, first)) for g in _lone(x, y)]
+    return []
+
+
+def _lone(masked: UOp, other: UOp) -> list[UOp]:
+    """Guards of a masked value that meets one which no guarded loop changes."""
+    found = _guards(masked, -math.inf)
+    return [g for g in found if not any(t.ranges & other.ranges for t, k in _ones(g))]
+
+
+def _ones(guard: UOp) -> list[tuple[UOp, int]]:
+    return [(t, k) for t, k in affine(guard)[0].items() if k == 1]
+
+
+def _is(node: UOp, identity: Any) -> bool:
+    """Whether the node is the constant; the lowest finite float counts as minus infinity."""
+    if node.op is Ops.CAST:
+        node = node.src[0]
+    if node.op is not Ops.CONST:
+        return False
+    return bool(node.arg == identity or (identity == -math.inf and node.arg <= -3e38))
+
+
+def _conditions(condition: UOp, holds: bool) -> list[UOp]:
+    """Index expressions that are negative wherever the condition is (or is not)."""
+    if condition.op is Ops.AND and holds:
+        return [g for part in condition.src for g in _conditions(part, True)]
+    if condition.op is Ops.CMPNE and condition.src[1].op is Ops.CONST:
+        if condition.src[0].dtype is dtypes.bool:
+            return _conditions(condition.src[0], holds != bool(condition.src[1].arg))
+        return []
+    if condition.op is not Ops.CMPLT or not dtypes.is_int(condition.src[0].dtype):
+        return []
+    left, right = (simplify_index(s.cast(dtypes.index)) for s in condition.src)
+    return [add(left, right, -1) if holds else simplify_index(add(right, left, -1) + -1)]
