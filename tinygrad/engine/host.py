@@ -55,14 +55,15 @@ def run_host_step(step: Step, buffers: Sequence[Buffer]) -> None:
             report_step(step.device, name, 0.0, 0, source.nbytes, step.origin)
         return
     assert step.op is Ops.CALL, f"no way to run {step.op!r}"
-    node: UOp = step.arg
+    node, wanted = step.arg
     function = HOST_FUNCTIONS[node.arg[0]]
     arguments = [
         as_array(buffer, source.dtype).reshape(source.shape)
         for buffer, source in zip(buffers[step.writes :], node.src, strict=True)
     ]
-    for buffer, result in zip(buffers, function.function(*arguments), strict=False):
-        buffer.write(np.ascontiguousarray(result).data.cast("B"))
+    results = function.function(*arguments)
+    for buffer, number in zip(buffers, wanted, strict=False):
+        buffer.write(np.ascontiguousarray(results[number]).data.cast("B"))
 
 
 def numpy_dtype(dtype: DType) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from collections import defaultdict
 from typing import ClassVar
@@ -43,10 +45,27 @@ def report_step(
 ) -> None:
     """The line of one kernel or copy at DEBUG=2: time, GFLOP/s, GB/s, the user's line."""
     GlobalCounters.time_sum_s += seconds
-    rate = max(seconds, 1e-9)
+    number = f"{colored(f'*** {device:7s}', 'GREEN')} {GlobalCounters.kernel_count:5d}"
+    shown = name + " " * (_NAME_WIDTH - len(_COLOR.sub("", name)))
+    per_nanosecond = 1e-9 / seconds if seconds > 0 else 0.0
+    rates = f"{ops * per_nanosecond:8.2f} GFLOP/s {nbytes * per_nanosecond:7.2f} GB/s"
+    memory = f"mem {GlobalCounters.mem_used / 1e9:5.2f} GB"
+    place = user_place(origin)
     print(
-        f"{colored(f'*** {device:7s}', 'GREEN')} {GlobalCounters.kernel_count:5d} {name} "
-        f"mem {GlobalCounters.mem_used / 1e9:6.2f} GB  {time_to_str(seconds)} "
-        f"{ops / rate / 1e9:9.1f} GFLOP/s {nbytes / rate / 1e9:7.1f} GB/s  {origin or ''}",
+        f"{number} {shown} {time_to_str(seconds)} {rates}  {memory}  {place}".rstrip(),
         file=sys.stderr,
     )
+
+
+def user_place(origin: str | None) -> str:
+    """A `file:line`, relative to the current folder where that is shorter."""
+    if origin is None:
+        return ""
+    try:
+        return min(origin, os.path.relpath(origin), key=len)
+    except (ValueError, OSError):  # another drive; a current folder that is gone
+        return origin
+
+
+_COLOR = re.compile("\x1b\\[[0-9;]*m")
+_NAME_WIDTH = 34

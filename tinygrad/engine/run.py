@@ -3,7 +3,7 @@ stretch of kernels on one device. Running again costs filling the tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,12 @@ from tinygrad.engine.profile import GlobalCounters, report_step
 from tinygrad.engine.storage import Buffer
 from tinygrad.schedule.plan import Plan, Step
 from tinygrad.uop.op import Ops
+
+step_runners: dict[Ops, Callable[[Step, Sequence[Buffer]], None]] = {
+    Ops.COPY: run_host_step,
+    Ops.CALL: run_host_step,
+}
+"""What runs the steps that are no kernels."""
 
 
 @dataclass
@@ -97,12 +103,20 @@ class RunnablePlan:
 
     # ---- running ---------------------------------------------------------------------------------
 
-    def run(self, params: Sequence[Buffer], values: Sequence[int]) -> list[Buffer]:
-        """Runs all steps; the buffers of all storages but the temporaries' own."""
+    def run(
+        self,
+        params: Sequence[Buffer],
+        values: Sequence[int],
+        given: Mapping[int, Buffer] | None = None,
+    ) -> list[Buffer]:
+        """Runs all steps; the buffers of all storages. `given` results are not made anew."""
+        given = given or {}
         memory = {name: Buffer(name, size) for name, size in self.plan.arenas.items()}
         buffers = []
-        for kept in self.plan.storages:
-            if kept.kind == "param":
+        for number, kept in enumerate(self.plan.storages):
+            if number in given:
+                buffers.append(given[number])
+            elif kept.kind == "param":
                 buffers.append(params[kept.place])
             elif kept.kind == "out":
                 buffers.append(Buffer(kept.device, kept.nbytes))
@@ -118,7 +132,7 @@ class RunnablePlan:
                 self._run_stretch(part, buffers, values)
             else:
                 GlobalCounters.kernel_count += 1
-                run_host_step(part, [buffers[n] for n in part.storages])
+                step_runners[part.op](part, [buffers[n] for n in part.storages])
 
     def _run_stretch(self, part: Stretch, buffers: Sequence[Buffer], values: Sequence[int]) -> None:
         assert part.segment is not None

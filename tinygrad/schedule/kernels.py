@@ -60,6 +60,7 @@ class _Planner:
         self.number: dict[UOp, int] = {}  # version → storage
         self.results = {self._home(stored_base(root)) for root in self.sink.src}
         self.steps: list[Step] = []
+        self.finished: dict[UOp, tuple[UOp, tuple[int, ...]]] = {}
         for node in self.demands.order:
             if is_memory(node):
                 self._add(node, "param")
@@ -78,9 +79,9 @@ class _Planner:
     def _add(self, node: UOp, kind: str) -> int:
         assert node.device is not None, f"{node.op!r} has no device"
         size = node.size
-        params = sum(s.kind == "param" for s in self.storages) if kind == "param" else 0
+        place = node.arg[0] if node.op is Ops.PARAM else 0
         self.number[node] = len(self.storages)
-        self.storages.append(Storage(kind, node.device, node.dtype, size, params))
+        self.storages.append(Storage(kind, node.device, node.dtype, size, place))
         return self.number[node]
 
     def _storage(self, node: UOp) -> int:
@@ -215,7 +216,8 @@ class _Planner:
         else:
             numbers += [self._storage(unit.moved.get(n, n)) for n in unit.reads]
             device = self.storages[numbers[0]].device
-            step = Step(node.op, device, tuple(numbers), len(unit.writes), arg=node)
+            items = tuple(n.arg[0] for n in unit.writes if n.op is Ops.ITEM)
+            step = Step(node.op, device, tuple(numbers), len(items) or 1, arg=(node, items))
         self.steps.append(step)
 
     def _kernel_steps(self, unit: _Unit, kernel: Kernel) -> None:
@@ -257,8 +259,7 @@ class _Planner:
 
     def _kernel_step(self, stores: list[UOp], origin: str | None) -> None:
         """Slots by storage, results first; ranges named by order, so that equal kernels are one."""
-        sink = simplify(UOp.sink(*stores))
-        stores = list(sink.src)
+        sink = UOp.sink(*stores)
         order = sink.toposort()
         params = [s.src[0].src[0] for s in stores]
         params += [n for n in order if n.op is Ops.PARAM]
@@ -277,11 +278,26 @@ class _Planner:
         for i, loop in enumerate(loops):
             name = f"i{i}" if i < outer else f"k{i - outer}"
             changes[loop] = loop.replace(arg=(name, loop.arg[1]))
+        ast, kept = self._finished(_renamed(sink, changes))
         storages = tuple(slots)
         device = self.storages[storages[0]].device
         written = len({self._slot_storage(s.src[0].src[0]) for s in stores})
-        ast = _renamed(sink, changes)
-        self.steps.append(Step(Ops.KERNEL, device, storages, written, ast, origin=origin))
+        used = tuple(storages[slot] for slot in kept)
+        self.steps.append(Step(Ops.KERNEL, device, used, written, ast, origin=origin))
+
+    def _finished(self, kernel: UOp) -> tuple[UOp, tuple[int, ...]]:
+        """The kernel simplified, with the slots that are left over renumbered, and which they
+        were. Equal kernels are done once."""
+        if kernel not in self.finished:
+            ast = simplify(kernel)
+            params = {n.arg[0]: n for n in ast.toposort() if n.op is Ops.PARAM}
+            kept = tuple(sorted(params))
+            moved = {
+                params[old]: params[old].replace(arg=(new, params[old].arg[1]))
+                for new, old in enumerate(kept)
+            }
+            self.finished[kernel] = (ast.substitute(moved), kept)
+        return self.finished[kernel]
 
     # ---- memory ----------------------------------------------------------------------------------
 

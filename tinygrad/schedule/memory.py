@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import heapq
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,26 +21,68 @@ class Life(NamedTuple):
 
 
 def place(lives: Sequence[Life]) -> tuple[list[int], int]:
-    """An offset for each life, and the size of the arena. Largest first, at the lowest gap.
+    """An offset for each life, and the size of the arena: in order of time, each into the
+    smallest gap that holds it.
 
     >>> place([Life(100, 0, 1), Life(100, 1, 2), Life(100, 2, 3)])
     ([0, 256, 0], 512)
     """
     offsets = [0] * len(lives)
-    placed: list[int] = []
-    total = 0
-    for i in sorted(range(len(lives)), key=lambda i: (-lives[i].nbytes, lives[i].first, i)):
-        life = lives[i]
-        size = round_up(max(life.nbytes, 1), ALIGNMENT)
-        at = 0
-        for j in sorted(placed, key=offsets.__getitem__):
-            other = lives[j]
-            if other.last < life.first or life.last < other.first:
-                continue
-            if at + size <= offsets[j]:
-                break
-            at = max(at, offsets[j] + round_up(max(other.nbytes, 1), ALIGNMENT))
-        offsets[i] = at
-        total = max(total, at + size)
-        placed.append(i)
-    return offsets, total
+    gaps = _Gaps()
+    ending: list[tuple[int, int]] = []  # (last step, number of the life)
+    for i in sorted(range(len(lives)), key=lambda i: (lives[i].first, -lives[i].nbytes, i)):
+        while ending and ending[0][0] < lives[i].first:
+            _, gone = heapq.heappop(ending)
+            gaps.give(offsets[gone], _rounded(lives[gone]))
+        offsets[i] = gaps.take(_rounded(lives[i]))
+        heapq.heappush(ending, (lives[i].last, i))
+    return offsets, gaps.end
+
+
+def _rounded(life: Life) -> int:
+    return round_up(max(life.nbytes, 1), ALIGNMENT)
+
+
+class _Gaps:
+    """The free places below `end`, no two of them side by side."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self.sizes: dict[int, int] = {}  # start → size
+        self.starts: dict[int, int] = {}  # end → start
+        self.by_size: list[tuple[int, int]] = []  # (size, start), sorted; may hold gone ones
+
+    def take(self, size: int) -> int:
+        at = bisect.bisect_left(self.by_size, (size, 0))
+        while at < len(self.by_size):
+            found, start = self.by_size.pop(at)
+            if self.sizes.get(start) != found:
+                continue  # it was merged into a larger gap since
+            self._remove(start)
+            if found > size:
+                self._add(start + size, found - size)
+            return start
+        start = self.starts.get(self.end, self.end)  # grow the last gap, if it is free
+        if start != self.end:
+            self._remove(start)
+        self.end = start + size
+        return start
+
+    def give(self, start: int, size: int) -> None:
+        if start + size in self.sizes:
+            size += self._remove(start + size)
+        if start in self.starts:
+            before = self.starts[start]
+            size += self._remove(before)
+            start = before
+        self._add(start, size)
+
+    def _add(self, start: int, size: int) -> None:
+        self.sizes[start] = size
+        self.starts[start + size] = start
+        bisect.insort(self.by_size, (size, start))
+
+    def _remove(self, start: int) -> int:
+        size = self.sizes.pop(start)
+        del self.starts[start + size]
+        return size

@@ -29,7 +29,8 @@ class Storage:
 
 @dataclass(frozen=True)
 class Step:
-    """One thing to do: a KERNEL (`ast`), a COPY, a CALL or a SCAN (`arg`).
+    """One thing to do: a KERNEL (`ast`), a COPY, or a CALL or SCAN (`arg`: the node, and which of
+    its results are wanted).
 
     `storages` are numbers in the plan in the order of the kernel's slots; the first `writes` of
     them are written.
