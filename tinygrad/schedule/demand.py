@@ -158,7 +158,7 @@ class Demands:
         Sources come before users in the graph's order, so a kernel whose stores all come after
         those of another can't be one of its sources.
         """
-        if node.op is Ops.SCATTER:
+        if node.op in (Ops.SCATTER, Ops.CONTIGUOUS):  # what a user asks to store ends a kernel
             return None
         users = {d.kernel for d in demands}
         for demand, contexts in demands.items():
@@ -285,13 +285,15 @@ class Demands:
         if node.op in (Ops.ASSIGN, Ops.CONTIGUOUS):
             return True
         weight = self._weight[node]
-        cheap = weight <= CHEAP_WEIGHT and self._leaves[node] <= CHEAP_LEAVES
+        cheap = weight <= CHEAP_WEIGHT and len(self._leaves[node]) <= CHEAP_LEAVES
         if len(kernels) > 1:
             return cheap
         if len(demands) > 1 and weight * len(demands) > SHARED_WEIGHT:
             return False
-        redone = any(_redone(d, context) for d, cs in demands.items() for context in cs)
-        return cheap or not redone
+        if not any(_redone(d, context) for d, cs in demands.items() for context in cs):
+            return True
+        # a reduction below would be stored in its place: then rather what follows it
+        return cheap and not any(s.op in (Ops.REDUCE_AXIS, Ops.FOLD) for s in self._leaves[node])
 
     def _reduction_fits(self, node: UOp, demands: dict[Demand, Contexts]) -> bool:
         """Whether a reduction may live in its user's kernel: computed once an element there.
@@ -446,16 +448,19 @@ def _weight_of(node: UOp) -> int:
     return 0
 
 
-def _weights(order: list[UOp]) -> tuple[dict[UOp, int], dict[UOp, int]]:
-    """For each node what one element costs down to memory or a reduction: operations, reads."""
+def _weights(order: list[UOp]) -> tuple[dict[UOp, int], dict[UOp, frozenset[UOp]]]:
+    """For each node what one element costs down to memory or a reduction: operations, and what is
+    read (no more than one too many to be cheap)."""
     weight: dict[UOp, int] = {}
-    leaves: dict[UOp, int] = {}
+    leaves: dict[UOp, frozenset[UOp]] = {}
+    nothing: frozenset[UOp] = frozenset()
     for node in order:
         if node.op in GroupOp.Elementwise or node.op in GroupOp.Movement or node.op is Ops.DETACH:
             sources = [s for s in node.src if s.op not in NO_VALUE]
             weight[node] = min(WEIGHT_LIMIT, _weight_of(node) + sum(weight[s] for s in sources))
-            leaves[node] = min(WEIGHT_LIMIT, sum(leaves[s] for s in sources))
+            read = nothing.union(*(leaves[s] for s in sources))
+            leaves[node] = frozenset(list(read)[: CHEAP_LEAVES + 1])
         else:
             weight[node] = 0
-            leaves[node] = 0 if node.op in FREE_LEAVES else 1
+            leaves[node] = nothing if node.op in FREE_LEAVES else frozenset((node,))
     return weight, leaves

@@ -1,0 +1,137 @@
+"""What becomes one kernel, what is stored, and what is computed first. One fact a line."""
+
+import numpy as np
+import pytest
+
+from tinygrad import Tensor
+from tinygrad.engine.structure import structure_of
+from tinygrad.schedule.kernels import plan
+from tinygrad.schedule.plan import Plan
+from tinygrad.uop.op import Ops
+
+
+def data(*shape: int) -> Tensor:
+    """Realized numbers, so that only the expression under test is scheduled."""
+    values = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+    return Tensor(values).realize()
+
+
+def plan_of(*tensors: Tensor) -> Plan:
+    return plan(structure_of([t.uop for t in tensors]).sink)
+
+
+def check(expected: int, *tensors: Tensor) -> None:
+    steps = [step for step in plan_of(*tensors).steps if step.op is Ops.KERNEL]
+    assert len(steps) == expected, [step.ast for step in steps]
+
+
+def temporaries(*tensors: Tensor) -> list[int]:
+    return sorted(s.size for s in plan_of(*tensors).storages if s.kind == "temp")
+
+
+X = data(64, 256)
+SQUARE = data(64, 64)
+IMAGE = data(2, 3, 16, 16)
+FILTERS = data(4, 3, 3, 3)
+
+ONE_KERNEL = {
+    "elementwise": lambda: ((X * 2 + 1).relu() - X) / 3,
+    "a sum and what follows it": lambda: (X.sum(1) * 2).relu(),
+    "what precedes a sum": lambda: (X * X + 1).sum(1),
+    "softmax": lambda: X.softmax(),
+    "log_softmax": lambda: X.log_softmax(),
+    "layernorm": lambda: X.layernorm(),
+    "matmul with bias and activation": lambda: (SQUARE @ SQUARE + X[:, :64]).relu(),
+    "matmul of cheap expressions": lambda: SQUARE.relu() @ (SQUARE * 2).T,
+    "conv with bias and activation": lambda: IMAGE.conv2d(FILTERS, padding=1).relu(),
+    "max pooling": lambda: IMAGE.relu().max_pool2d(),
+    "movement": lambda: X.T.flip(0).reshape(64, 256).pad(((1, 1), (0, 0))),
+    "a gather": lambda: X[Tensor([3, 1, 2]).realize()] * 2,
+    "a variance": lambda: X.var(1),
+}
+
+
+@pytest.mark.parametrize("name", ONE_KERNEL)
+def test_is_one_kernel(name: str) -> None:
+    check(1, ONE_KERNEL[name]())
+
+
+def test_users_that_reduce_other_axes_read_memory() -> None:
+    check(2, (X @ X.T).sum(0, keepdim=True) + 1)
+    assert temporaries(SQUARE.exp() @ SQUARE) == [64 * 64]  # exp is not redone 64 times
+
+
+def test_softmax_has_no_temporary() -> None:
+    assert temporaries(X.softmax()) == []
+    assert temporaries(X.layernorm()) == []
+
+
+def test_long_sums_are_split_into_partials() -> None:
+    big = data(1 << 18)
+    assert temporaries(big.sum()) == [64]
+    assert temporaries(big[:-1].sum()) == [64]  # also where the parts don't come out even
+    np.testing.assert_allclose(big[:-1].sum().item(), big.numpy()[:-1].sum(), rtol=1e-4)
+
+
+def test_equal_layers_are_equal_kernels() -> None:
+    weights = [data(64, 64) for _ in range(12)]
+    x = data(8, 64)
+    for w in weights:
+        x = (x @ w).relu()
+    kernels = {step.ast for step in plan_of(x).steps}
+    assert len(kernels) <= 2  # the first reads a parameter where the others read a temporary
+
+
+def test_results_that_share_loops_share_a_kernel() -> None:
+    a, b = data(8, 8), data(8, 8)
+    total = a + b
+    check(1, total, total * 2)
+
+
+def test_an_optimizer_step_is_one_kernel() -> None:
+    p, m, g = data(8, 8), data(8, 8), data(8, 8)
+    m.assign(m * 0.9 + g)
+    p.assign(p - m * 0.1)
+    check(1, m, p)
+
+
+def test_temporaries_share_storage() -> None:
+    x = data(1024)
+    for _ in range(20):
+        x = (x + 1).contiguous()
+    made = plan_of(x)
+    assert sum(s.nbytes for s in made.storages if s.kind == "temp") == 19 * 4096
+    assert made.arenas == {x.device: 2 * 4096}
+
+
+def test_an_old_version_is_read_before_it_is_overwritten() -> None:
+    x = data(4, 4)
+    before = x.numpy().copy()
+    old = x * 2
+    x.assign(x.flip(0))
+    both = x + old
+    np.testing.assert_allclose(both.numpy(), before[::-1] + before * 2, rtol=1e-6)
+    np.testing.assert_allclose(old.numpy(), before * 2, rtol=1e-6)
+
+
+def test_a_circle_of_versions_is_cut_by_a_copy() -> None:
+    x, y = data(4, 4), data(4, 4)
+    a, b = x.numpy().copy(), y.numpy().copy()
+    new_x, new_y = x + y.sum(0), y + x.sum(0)
+    x.assign(new_x)
+    y.assign(new_y)
+    Tensor.realize(x, y)
+    np.testing.assert_allclose(x.numpy(), a + b.sum(0), rtol=1e-5)
+    np.testing.assert_allclose(y.numpy(), b + a.sum(0), rtol=1e-5)
+
+
+def test_a_scatter_leaves_its_target_alone() -> None:
+    x = data(6, 4)
+    before = x.numpy().copy()
+    index = Tensor([1, 1, 5]).realize()
+    y = x.clone()
+    y[index] = 0.0
+    after = before.copy()
+    after[[1, 1, 5]] = 0
+    np.testing.assert_array_equal(y.numpy(), after)
+    np.testing.assert_array_equal(x.numpy(), before)
