@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import mpmath as mp
+import mpmath as mp  # type: ignore[import-untyped]
 
 Function = Callable[[Any], Any]
 
@@ -46,25 +46,24 @@ S = (ROOT - 1) / (ROOT + 1)
 
 
 def exp2_tail(x: Any) -> Any:
+    """(2**x - 1) / x."""
     return mp.expm1(x * LN2) / x
 
 
 def exp_tail(x: Any) -> Any:
+    """(e**x - 1) / x."""
     return mp.expm1(x) / x
 
 
 def log2_ratio(x: Any) -> Any:
+    """log2(1 + x) / x."""
     return mp.log1p(x) / x / LN2
 
 
 def log2_odd(z: Any) -> Any:
+    """log2((1+s)/(1-s)) / s; z = s squared."""
     s = mp.sqrt(z)
     return 2 * mp.atanh(s) / s / LN2
-
-
-def log2_odd_third(z: Any) -> Any:
-    """What is left of log2((1+s)/(1-s)) after its first term, over s cubed; z = s squared."""
-    return sum(mp.mpf(2) / (2 * k + 3) * z**k for k in range(60)) / LN2
 
 
 def log2_odd_fifth(z: Any) -> Any:
@@ -78,10 +77,12 @@ def sin_third(z: Any) -> Any:
 
 
 def one(x: Any) -> Any:
+    """The error is relative already."""
     return mp.mpf(1)
 
 
 def sin_weight(z: Any) -> Any:
+    """So that the error is relative to the sine."""
     r = mp.sqrt(z)
     return z * r / mp.sin(r) if z > 0 else mp.mpf(0)
 
@@ -92,13 +93,23 @@ HALF = mp.mpf("0.5001")
 FITS = [
     Fit("EXP2_32", near_zero(exp2_tail, LN2), lambda x: x / 2**x, -HALF, HALF, 5, True),
     Fit("EXP2_64", near_zero(exp2_tail, LN2), lambda x: x / 2**x, -HALF, HALF, 10, False),
-    Fit("EXP_32", near_zero(exp_tail, 1), lambda x: x / mp.exp(x), -HALF * LN2, HALF * LN2, 5, True),
-    Fit("EXP_64", near_zero(exp_tail, 1), lambda x: x / mp.exp(x), -HALF * LN2, HALF * LN2, 10, False),
-    Fit("LOG2_32", near_zero(log2_ratio, 1 / LN2), one, 1 / ROOT - 1, ROOT - 1, 8, True),
+    Fit(
+        "EXP_32", near_zero(exp_tail, 1), lambda x: x / mp.exp(x), -HALF * LN2, HALF * LN2, 5, True
+    ),
+    Fit(
+        "EXP_64",
+        near_zero(exp_tail, 1),
+        lambda x: x / mp.exp(x),
+        -HALF * LN2,
+        HALF * LN2,
+        10,
+        False,
+    ),
+    Fit("LOG2_32", near_zero(log2_ratio, 1 / LN2), one, 1 / ROOT - 1, ROOT - 1, 9, True),
     Fit("LOG2_64", near_zero(log2_odd, 2 / LN2), one, mp.mpf(0), S * S, 7, False),
-    Fit("POW_32", log2_odd_third, one, mp.mpf(0), S * S, 3, True),
+    Fit("POW_32", log2_odd_fifth, one, mp.mpf(0), S * S, 2, True),
     Fit("POW_64", log2_odd_fifth, one, mp.mpf(0), S * S, 7, False),
-    Fit("SIN_32", sin_third, sin_weight, mp.mpf(0), QUARTER, 3, True),
+    Fit("SIN_32", sin_third, sin_weight, mp.mpf(0), mp.mpf(4), 4, True),
     Fit("SIN_64", sin_third, sin_weight, mp.mpf(0), QUARTER, 7, False),
 ]
 
@@ -110,6 +121,7 @@ def rounded(value: Any, single: bool) -> Any:
 
 
 def evaluate(coefficients: list[Any], x: Any) -> Any:
+    """The polynomial's value, lowest power first."""
     total = mp.mpf(0)
     for coefficient in reversed(coefficients):
         total = total * x + coefficient
@@ -142,13 +154,14 @@ def fitted(fit: Fit) -> tuple[list[Any], Any]:
 
 
 def main() -> None:
+    """Print all, or those named."""
     for fit in FITS:
         if len(sys.argv) > 1 and fit.name not in sys.argv[1:]:
             continue
         coefficients, error = fitted(fit)
         print(f"{fit.name} = (  # relative error 2**{mp.nstr(error, 4)}")
         for coefficient in coefficients:
-            print(f"    {float(coefficient).hex() if not fit.single else float(coefficient)!r},")
+            print(f"    {float(coefficient)!r},")
         print(")")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 import struct
 from typing import Any, ClassVar, Final
@@ -132,19 +133,19 @@ class dtypes:  # noqa: N801  the seeds spell it so
         return {k: v for k, v in vars(dtypes).items() if isinstance(v, DType) and k != "index"}
 
     @staticmethod
-    def is_float(dtype: DType) -> bool:
+    def is_float(dtype: DType) -> builtins.bool:
         return dtype.scalar() in dtypes.floats
 
     @staticmethod
-    def is_int(dtype: DType) -> bool:
+    def is_int(dtype: DType) -> builtins.bool:
         return dtype.scalar() in _INTEGERS
 
     @staticmethod
-    def is_unsigned(dtype: DType) -> bool:
+    def is_unsigned(dtype: DType) -> builtins.bool:
         return dtype.scalar() in dtypes.uints
 
     @staticmethod
-    def is_bool(dtype: DType) -> bool:
+    def is_bool(dtype: DType) -> builtins.bool:
         return dtype.scalar() is dtypes.bool
 
     @staticmethod
@@ -165,7 +166,7 @@ class dtypes:  # noqa: N801  the seeds spell it so
             return math.inf
         if dtypes.is_int(dtype):
             bits = dtype.itemsize * 8 - (0 if dtypes.is_unsigned(dtype) else 1)
-            return 2**bits - 1
+            return (1 << bits) - 1
         return True
 
     @staticmethod
@@ -193,7 +194,7 @@ class dtypes:  # noqa: N801  the seeds spell it so
         dtype = dtype.scalar()
         if dtypes.is_int(dtype):
             if dtype is dtypes.index:
-                return int(value)
+                return saturate(value, dtype)
             return wrap_int(saturate(value, dtype), dtype)
         if dtypes.is_float(dtype):
             return round_float(float(value), dtype)
@@ -287,7 +288,10 @@ def saturate(value: ConstType, dtype: DType) -> int:
         return int(value)
     if math.isnan(value):
         return 0
-    return int(min(max(value, float(dtypes.min(dtype))), float(dtypes.max(dtype))))
+    low, high = int(dtypes.min(dtype)), int(dtypes.max(dtype))
+    if math.isinf(value):
+        return high if value > 0 else low
+    return min(max(int(value), low), high)  # as ints: float(high) of 64 bits is above high
 
 
 def round_float(value: float, dtype: DType) -> float:
@@ -306,7 +310,10 @@ def round_float(value: float, dtype: DType) -> float:
     bias = (1 << (exponent_bits - 1)) - 1
     _, exponent = math.frexp(value)  # value = f * 2**exponent, 0.5 <= |f| < 1
     step = max(exponent - 1, 1 - bias) - mantissa_bits
-    rounded = math.ldexp(round(math.ldexp(value, -step)), step)
+    try:
+        rounded = math.ldexp(round(math.ldexp(value, -step)), step)
+    except OverflowError:
+        return _too_large(value, dtype)
     rounded = math.copysign(rounded, value)
     return rounded if abs(rounded) <= largest_float(dtype) else _too_large(rounded, dtype)
 

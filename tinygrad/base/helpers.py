@@ -47,7 +47,7 @@ def ceildiv(numerator: Any, denominator: Any) -> Any:
 
 def round_up(value: int, multiple: int) -> int:
     """The least multiple of `multiple` that is at least `value`."""
-    return ceildiv(value, multiple) * multiple
+    return -(-value // multiple) * multiple
 
 
 def flatten(lists: Iterable[Iterable[T]]) -> list[T]:

@@ -111,10 +111,10 @@ class Arithmetic(ABC):
         return self._binary(Ops.CMPLT, other, True)
 
     def __le__(self, other: Any) -> Self:
-        return (self < other) | self.eq(other)
+        return self._binary(Ops.CMPLT, other)._binary(Ops.OR, self.eq(other))
 
     def __ge__(self, other: Any) -> Self:
-        return (self > other) | self.eq(other)
+        return self._binary(Ops.CMPLT, other, True)._binary(Ops.OR, self.eq(other))
 
     # ---- functions -------------------------------------------------------------------------------
 

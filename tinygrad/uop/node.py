@@ -61,6 +61,11 @@ class UOp(Arithmetic):
     """The buffer view that holds this node's value, once the engine has computed it."""
     origin: str | None
     """The user's source line that made this node, for errors and DEBUG."""
+    _shape: Any
+    _device: Any
+    _interval: Any
+    _key: Any
+    _ranges: Any
     readers: weakref.WeakSet[UOp] | None
     """Of a buffer or a view of one: the nodes that read it, so that assign can keep them right."""
 
@@ -72,11 +77,11 @@ class UOp(Arithmetic):
         arg: Any = None,
         tag: Any = None,
     ) -> UOp:
+        named = arg
         if op is Ops.CONST:
             arg = dtypes.as_const(arg, dtype)
-            key = (op, dtype, src, struct.pack("d", arg) if type(arg) is float else arg, tag)
-        else:
-            key = (op, dtype, src, arg, tag)
+            named = struct.pack("d", arg) if type(arg) is float else arg
+        key = (op, dtype, src, named, tag)
         entry = cls._table.get(key)
         if entry is not None and (found := entry()) is not None:
             return found

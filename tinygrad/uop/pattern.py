@@ -96,6 +96,8 @@ class UPat(Arithmetic):
         """The node that this term stands for; constants of constants are computed."""
         if self.name is not None and self.name in found:
             return found[self.name]
+        if self._is_literal():  # a rule that gives a constant names its root: it comes first
+            return next(iter(found.values())).const_like(self.arg)
         assert self.ops is not None and isinstance(self.src, (tuple, list)), f"{self!r} is no term"
         known = [s.instantiate(found) for s in self.src if not s._is_literal()]
         like = known[-1] if known else next(iter(found.values()))
@@ -145,20 +147,14 @@ class PatternMatcher:
     def __init__(self, rules: Sequence[RuleLike]) -> None:
         self.rules = list(rules)
         self._by_op: dict[Ops, list[_Attempt]] = {}
-        for rule in self.rules:
-            self._enter(rule)
 
-    def _enter(self, rule: RuleLike) -> None:
-        if isinstance(rule, Rule):
-            left, function, context, name = rule.left, rule.apply, False, rule.name
-        else:
-            left, function = rule
-            context = "ctx" in inspect.signature(function).parameters
-            name = getattr(function, "__name__", "rule")
-        for one in _concrete(left):
-            attempt = (_compiled(one), function, context, name)
-            for op in one.ops or GroupOp.All:
-                self._by_op.setdefault(op, []).append(attempt)
+    def _attempts(self, op: Ops) -> list[_Attempt]:
+        """What to try on nodes of `op`; compiled when the first such node comes."""
+        found = self._by_op.get(op)
+        if found is None:
+            found = [a for rule in self.rules for a in _attempts_of(rule, op)]
+            self._by_op[op] = found
+        return found
 
     def __add__(self, other: PatternMatcher) -> PatternMatcher:
         return PatternMatcher(self.rules + other.rules)
@@ -170,7 +166,7 @@ class PatternMatcher:
 
     def rewrite_named(self, node: UOp, ctx: Any = None) -> tuple[UOp, str] | None:
         """The replacement and the name of the rule that made it."""
-        for match, function, context, name in self._by_op.get(node.op, ()):
+        for match, function, context, name in self._attempts(node.op):
             found = match(node)
             if found is None:
                 continue
@@ -181,6 +177,21 @@ class PatternMatcher:
 
 
 # ---- compilation ---------------------------------------------------------------------------------
+
+
+def _attempts_of(rule: RuleLike, op: Ops) -> list[_Attempt]:
+    """How to try one rule on nodes of `op`; nothing if it can't fit."""
+    if isinstance(rule, Rule):
+        left, function, context, name = rule.left, rule.apply, False, rule.name
+    else:
+        left, function = rule
+        context = "ctx" in inspect.signature(function).parameters
+        name = getattr(function, "__name__", "rule")
+    return [
+        (_compiled(one), function, context, name)
+        for one in _concrete(left)
+        if one.ops is None or op in one.ops
+    ]
 
 
 def _concrete(pattern: UPat) -> Iterator[UPat]:

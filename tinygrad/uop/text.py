@@ -4,11 +4,16 @@
 from __future__ import annotations
 
 import ast
+import functools
+import re
 from typing import Any
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
+
+
+DEEPEST = 80  # columns of indentation: deeper nodes stand no further right
 
 
 def tree(root: UOp) -> str:
@@ -25,7 +30,7 @@ def tree(root: UOp) -> str:
         if isinstance(item, str):
             out.append(item)
             continue
-        indent = " " * depth
+        indent = " " * min(depth, DEEPEST)
         if item in names:
             out.append(f"{indent} {names[item]}")
             continue
@@ -46,7 +51,7 @@ def dump(root: UOp) -> str:
     order = root.toposort()
     number = {node: i for i, node in enumerate(order)}
     return "\n".join(
-        f"%{i} = {node.op.name} {node.dtype!r} {_write(node.arg)}"
+        f"%{i} = {node.op.name} {node.dtype!r} {node.arg!r}"
         + "".join(f" %{number[s]}" for s in node.src)
         for i, node in enumerate(order)
     )
@@ -57,28 +62,30 @@ def parse(text: str) -> UOp:
     nodes: list[UOp] = []
     for line in filter(None, text.splitlines()):
         try:
-            _, _, op, dtype, rest = line.split(" ", 4)
-            arg, *sources = rest.rsplit(" %", rest.count(" %"))
-            src = tuple(nodes[int(s)] for s in sources)
+            op, dtype, arg, sources = _LINE.fullmatch(line).groups()  # type: ignore[union-attr]
+            src = tuple(nodes[int(s)] for s in sources.split(" %")[1:])
             nodes.append(UOp(Ops[op], _read_dtype(dtype), src, _read(arg)))
-        except (KeyError, IndexError, SyntaxError, ValueError) as error:
+        except (AttributeError, LookupError, SyntaxError, ValueError) as error:
             raise ValueError(f"not a line of a graph: {line!r}") from error
     if not nodes:
         raise ValueError("an empty text is no graph")
     return nodes[-1]
 
 
-def _write(arg: Any) -> str:
-    text = repr(arg)
-    return text.replace("inf", "1e999").replace("nan", "(1e999-1e999)") if _inexact(arg) else text
+_LINE = re.compile(r"%\d+ = (\w+) (\S+) (.*?)((?: %\d+)*)")
 
 
-def _inexact(arg: Any) -> bool:
-    return isinstance(arg, float) and (arg != arg or arg in (float("inf"), -float("inf")))
+class _Floats(ast.NodeTransformer):
+    """The names that `repr` gives to floats without a literal."""
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:  # noqa: N802  ast's spelling
+        known = {"inf": float("inf"), "nan": float("nan")}
+        return ast.Constant(known[node.id]) if node.id in known else node
 
 
+@functools.lru_cache(1024)  # most lines of a large graph repeat a few arguments
 def _read(text: str) -> Any:
-    return float("nan") if text == "(1e999-1e999)" else ast.literal_eval(text)
+    return ast.literal_eval(_Floats().visit(ast.parse(text, mode="eval")))
 
 
 def _read_dtype(text: str) -> DType:

@@ -1,0 +1,161 @@
+"""Nodes: one object for one specification, in every thread; dead ones leave; deep ones don't
+recurse; the content key is the same in every process."""
+
+import copy
+import gc
+import pickle
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+from tinygrad.uop.pattern import PatternMatcher, UPat
+from tinygrad.uop.rewrite import graph_rewrite
+from tinygrad.uop.text import dump, parse
+
+INT = dtypes.int32
+
+
+def var(name="x", low=-100, high=100, dtype=INT):
+    return UOp.variable(name, low, high, dtype)
+
+
+def test_same_specification_is_same_object():
+    assert var() + 1 is var() + 1
+    assert var() + 1 is not var() + 2
+    assert UOp.const(INT, 1) is not UOp.const(dtypes.int64, 1)
+    assert UOp(Ops.SINK, tag="a") is not UOp(Ops.SINK, tag="b")
+
+
+def test_constants_are_told_apart_by_bits():
+    def real(value):
+        return UOp.const(dtypes.float32, value)
+
+    assert real(0.0) is not real(-0.0)
+    assert real(float("nan")) is real(float("nan"))
+    assert real(0.1) is real(0.1 + 1e-12), "rounded to the dtype first"
+    assert UOp.const(dtypes.uint8, 257) is UOp.const(dtypes.uint8, 1)
+    assert UOp.const(dtypes.bool, 1) is UOp.const(dtypes.bool, True)
+
+
+def test_threads_agree():
+    barrier, made = threading.Barrier(8), [[] for _ in range(8)]
+
+    def build(mine):
+        barrier.wait()
+        for i in range(2000):
+            mine.append((var() + 123456 + i) * 7)
+
+    threads = [threading.Thread(target=build, args=(mine,)) for mine in made]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(a is b for mine in made for a, b in zip(made[0], mine, strict=True))
+
+
+def test_dead_nodes_leave_the_table():
+    gc.collect()
+    before = len(UOp._table)
+    graph = var()
+    for i in range(100):
+        graph = graph * 3 + i + 1_000_000
+    assert len(UOp._table) > before + 150
+    del graph
+    gc.collect()
+    assert len(UOp._table) <= before + 5
+
+
+def test_copies_are_the_node_itself():
+    node = var() + 1
+    assert copy.copy(node) is copy.deepcopy(node) is pickle.loads(pickle.dumps(node)) is node
+
+
+KEYS = """
+from tinygrad.base.dtype import dtypes
+from tinygrad.uop.node import UOp
+x = UOp.variable("x", 0, 9)
+r = UOp.range(8, "i", "LOOP")
+for node in (x, x + 1, (x * 3).cast(dtypes.float32) + -0.0, r.index(r), UOp.sink(x, r)):
+    print(node.key.hex())
+"""
+
+
+def test_content_keys_agree_across_processes():
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", noise + KEYS],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+        ).stdout
+        for seed, noise in (("1", ""), ("2", "import tinygrad.uop.node as n\nn.UOp.sink()\n"))
+    ]
+    assert runs[0] == runs[1]
+    assert len(set(runs[0].split())) == 5
+
+
+def test_content_keys_differ_for_different_graphs():
+    x, y = var("x"), var("y")
+    real = [UOp.const(dtypes.float32, v) for v in (0.0, -0.0, float("nan"))]
+    graphs = [x, y, x + y, y + x, x + 1, x * 1, (x + 1).cast(dtypes.int64), (x, y)[0] + 2, *real]
+    graphs += [UOp.sink(x, y), UOp.sink(UOp.sink(x), y), UOp.sink(UOp.sink(x, y))]
+    assert len({g.key for g in graphs}) == len(graphs)
+
+
+def test_truth_is_only_of_what_is_known():
+    assert bool(UOp.const(INT, 3)) and not UOp.const(INT, 0) and int(var(low=4, high=4)) == 4
+    with pytest.raises(TypeError, match="not known"):
+        bool(var() < 3)
+
+
+def test_free_ranges_are_those_that_nothing_closed():
+    i, j = UOp.range(4, "i"), UOp.range(5, "j")
+    value = (i * 5 + j).cast(dtypes.float32)
+    assert value.ranges == {i, j}
+    assert value.reduce("add", j).ranges == {i}
+    assert UOp(Ops.STORE, src=(value, value, i, j)).ranges == frozenset()
+
+
+def test_substitution_replaces_and_keeps_the_rest():
+    x, y = var("x"), var("y")
+    assert ((x + 1) * (x + y)).substitute({x: y}) is (y + 1) * (y + y)
+    assert (x + 1).substitute({x: x + 1}) is x + 1 + 1, "a replacement is not searched again"
+    assert (x + 1).substitute({}) is x + 1
+
+
+def test_toposort_lists_sources_first_and_once():
+    x = var()
+    graph = (x + 1) * (x + 1) + x
+    order = graph.toposort()
+    assert len(order) == len(set(order)) and order[-1] is graph
+    assert all(order.index(s) < order.index(n) for n in order for s in n.src)
+    stopped = graph.toposort(stop={x + 1})
+    assert UOp.const(INT, 1) not in stopped and x + 1 in stopped
+
+
+DEPTH = 100_000
+
+
+def test_depth_needs_no_recursion():
+    deep = x = var()
+    for _ in range(DEPTH):
+        deep = deep + 1
+    assert len(deep.toposort()) == DEPTH + 2
+    assert deep.vmin <= deep.vmax and deep.shape == () and len(deep.key) == 32
+    assert deep.ranges == frozenset() and deep.device is None
+    y = var("y")
+    other = deep.substitute({x: y})
+    assert other is not deep and other.substitute({y: x}) is deep
+    assert parse(dump(deep)) is deep
+    doubled = graph_rewrite(
+        deep, PatternMatcher([(UPat(Ops.CONST, arg=1), lambda: UOp.const(INT, 2))])
+    )
+    assert doubled.src[1].arg == 2
+    del deep, other, doubled  # freeing is no recursion either
+    gc.collect()

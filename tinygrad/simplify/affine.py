@@ -1,0 +1,406 @@
+"""Index arithmetic in one canonical form: a sum of whole multiples of terms, and a constant.
+
+Every address of every kernel goes through here, so equal addresses become the same node, divisions
+that a reshape brought in disappear where bounds prove it, and vector steps can be read off. Terms
+are what can't be taken apart: RANGEs, variables, IDIV and MOD by constants, products of variables,
+casts of what was loaded. Nothing here knows of memory or loops; nothing recurses over depth.
+
+`index` never wraps here: it is a mathematical integer, so these laws are those of arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping
+from math import gcd
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.simplify.forms import (
+    ZERO,
+    Form,
+    Terms,
+    combine,
+    factors,
+    number,
+    open_cast,
+    order,
+    positive_divisor,
+    product,
+    scaled,
+    without,
+)
+from tinygrad.uop.bounds import Interval, bounds
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops, evaluate
+
+_ATOM = None
+"""Remembered for a node that is its own single term (a strong reference would keep it alive)."""
+_MISSING: Any = object()
+_MOST_PRODUCTS = 16
+"""A product of sums is multiplied out only up to so many terms."""
+
+
+class Algebra:
+    """Index arithmetic, where some sums are `known` to lie in narrower bounds than they show.
+
+    `known` maps canonical sums without a constant to intervals; a gate that guards a value gives
+    such knowledge. Without it, results are remembered for as long as their nodes live.
+    """
+
+    def __init__(self, known: Mapping[UOp, Interval] | None = None) -> None:
+        self.known = known or {}
+        self._memo: MutableMapping[UOp, Form | None] = {} if known else WeakKeyDictionary()
+
+    # ---- from nodes to forms and back ------------------------------------------------------------
+
+    def affine(self, node: UOp) -> Form:
+        """The form of a node of dtype index."""
+        memo = self._memo
+        form = memo.get(node, _MISSING)
+        if form is not _MISSING:
+            return ({node: 1}, 0) if form is _ATOM else form
+        assert node.dtype is dtypes.index, f"not an index: {node!r}"
+        stack = [node]
+        parts: dict[UOp, tuple[UOp, ...]] = {}  # held here: the memo holds nothing
+        while stack:
+            top = stack[-1]
+            if top not in parts:
+                parts[top] = self._parts(top)
+            todo = [s for s in parts[top] if s not in memo]
+            if todo:
+                stack.extend(todo)
+                continue
+            stack.pop()
+            if top not in memo:
+                self._remember(top, self._form(top))
+        return self._recall(node)
+
+    def _recall(self, node: UOp) -> Form:
+        form = self._memo[node]
+        return ({node: 1}, 0) if form is _ATOM else form
+
+    def _remember(self, node: UOp, form: Form) -> None:
+        self._memo[node] = _ATOM if node in form[0] else form
+
+    def build(self, terms: Terms, constant: int = 0) -> UOp:
+        """The canonical node of a form: ((a*ka + b*kb) + c*kc) + constant, terms in `order`."""
+        total: UOp | None = None
+        for term in terms if len(terms) == 1 else sorted(terms, key=order):
+            coefficient = terms[term]
+            part = term if coefficient == 1 else term.alu(Ops.MUL, number(coefficient))
+            total = part if total is None else total.alu(Ops.ADD, part)
+        if total is None:
+            return number(constant)
+        node = total.alu(Ops.ADD, number(constant)) if constant else total
+        if node not in self._memo:
+            self._remember(node, (terms, constant))
+        return node
+
+    def simplify(self, node: UOp) -> UOp:
+        return self.build(*self.affine(node))
+
+    def _parts(self, node: UOp) -> tuple[UOp, ...]:
+        """The nodes whose forms `node`'s form is made of."""
+        if node.op in _FORMS:
+            return node.src
+        if node.op in (Ops.MAX, Ops.WHERE):
+            return node.src[-2:]
+        opened = open_cast(node) if node.op is Ops.CAST else None
+        return () if opened is None else (opened,)
+
+    def _form(self, node: UOp) -> Form:
+        """The form of a node whose parts' forms are known."""
+        rule = _FORMS.get(node.op)
+        if rule is not None:
+            return rule(self, node, *map(self._recall, node.src))
+        if node.op is Ops.CONST:
+            return {}, int(node.arg)
+        if node.op in (Ops.MAX, Ops.WHERE):
+            return self._choice(node)
+        if node.op is Ops.CAST and (opened := open_cast(node)) is not None:
+            return self._recall(opened)
+        return self._atom(node)
+
+    def _atom(self, node: UOp) -> Form:
+        low, high = self._bounds(node)
+        return ({}, int(low)) if low == high else ({node: 1}, 0)
+
+    def _term(self, node: UOp) -> Form:
+        """A node made here, of canonical sources, that is its own term unless it has one value."""
+        form = self._atom(node)
+        if form[0]:
+            self._memo[node] = _ATOM
+        return form
+
+    def _choice(self, node: UOp) -> Form:
+        """max(a, b), and a WHERE: one of the two where that is known, else a term."""
+        a, b = map(self._recall, node.src[-2:])
+        if a == b:
+            return a
+        if node.op is Ops.MAX:
+            low, high = self.span(*combine(a, b, -1))
+            if low >= 0 or high <= 0:
+                return a if low >= 0 else b
+            a, b = sorted((a, b), key=lambda form: order(self.build(*form)))
+        elif node.src[0].op is Ops.CONST:
+            return a if node.src[0].arg else b
+        return self._term(node.with_src((*node.src[:-2], self.build(*a), self.build(*b))))
+
+    # ---- bounds ----------------------------------------------------------------------------------
+
+    def _bounds(self, node: UOp) -> Interval:
+        return bounds(node, self.known) if self.known else (node.vmin, node.vmax)
+
+    def span(self, terms: Terms, constant: int) -> tuple[int, int]:
+        """Between which two numbers a form lies."""
+        low = high = constant
+        for term, coefficient in terms.items():
+            least, most = self._bounds(term)
+            low += coefficient * (least if coefficient > 0 else most)
+            high += coefficient * (most if coefficient > 0 else least)
+        if self.known and terms:
+            for sign in (1, -1):
+                fact = self.known.get(FREE.build(scaled((terms, 0), sign)[0]))
+                if fact is not None:
+                    least, most = sorted(sign * end for end in fact)
+                    low, high = max(low, least + constant), min(high, most + constant)
+        return low, high
+
+    def _largest(self, form: Form) -> Form:
+        """A form that is never below this one: loops whose size is no number at their last turn."""
+        for term, coefficient in form[0].items():
+            if term.op is Ops.RANGE and coefficient > 0 and term.src[0].op is not Ops.CONST:
+                last = combine(self.affine(term.src[0]), ({}, 1), -1)
+                form = combine(combine(form, ({term: 1}, 0), -coefficient), last, coefficient)
+        return form
+
+    # ---- the operations --------------------------------------------------------------------------
+
+    def add(self, a: Form, b: Form, scale: int = 1) -> Form:
+        """a + scale * b, with quotients and remainders that belong together put together."""
+        return self._recombined(combine(a, b, scale))
+
+    def _recombined(self, form: Form) -> Form:
+        """(x // d) * d + x % d is x, and (x // d % e) * d + x % d is x % (d * e)."""
+        terms, _ = form
+        for term, coefficient in terms.items():
+            divisor = positive_divisor(term) if term.op is Ops.MOD else None
+            partners = [t for t, c in terms.items() if divisor and c == coefficient * divisor]
+            if divisor is None or not partners:
+                continue
+            inner = self.affine(term.src[0])
+            high = self.build(*self.divide(inner, divisor))
+            for partner in partners:
+                turns = positive_divisor(partner)
+                if partner is not high:
+                    if partner.op is not Ops.MOD or partner.src[0] is not high or turns is None:
+                        continue
+                    inner = self.modulo(inner, divisor * turns)
+                return self.add(without(form, term, partner), inner, coefficient)
+        return form
+
+    def multiply(self, a: Form, b: Form) -> Form:
+        """a * b, multiplied out; a large product of sums stays a term."""
+        for one, other in ((a, b), (b, a)):
+            if not one[0]:
+                return scaled(other, one[1])
+        if len(a[0]) * len(b[0]) > _MOST_PRODUCTS:
+            return self._term(product((self.build(*a), self.build(*b))))
+        form = combine(combine(({}, a[1] * b[1]), (a[0], 0), b[1]), (b[0], 0), a[1])
+        for left, k in a[0].items():
+            for right, m in b[0].items():
+                both = (*factors(left), *factors(right))
+                form = combine(form, self._term(product(both)), k * m)
+        return self._recombined(form)
+
+    def divide(self, form: Form, divisor: int) -> Form:
+        """The floor of form / divisor; by 0 it is 0."""
+        return self.divmod(form, divisor)[0]
+
+    def modulo(self, form: Form, divisor: int) -> Form:
+        """form - divisor * floor(form / divisor); by 0 the form itself."""
+        return self.divmod(form, divisor)[1]
+
+    def divmod(self, form: Form, divisor: int) -> tuple[Form, Form]:
+        """Floor quotient and remainder, such that quotient * divisor + remainder is the form.
+
+        Parts that the divisor divides leave; what lies within one multiple of it leaves; then a
+        common factor g is divided out where the smaller terms fit under it:
+        (g*X + y) // d is X // (d/g) if 0 <= y < g.
+        """
+        if divisor == 0:
+            return ZERO, form
+        if divisor < 0:  # x // -d is -x // d, and x % -d is -(-x % d)
+            quotient, remainder = self.divmod(scaled(form, -1), -divisor)
+            return quotient, scaled(remainder, -1)
+        terms, constant = form
+        whole: Form = ({t: c // divisor for t, c in terms.items() if c % divisor == 0}, 0)
+        rest: Form = ({t: c for t, c in terms.items() if c % divisor}, constant)
+        found = self._within(rest, divisor) or self._by_factor(rest, divisor)
+        if found is None:
+            turns, left = divmod(constant, divisor)
+            whole, rest = (whole[0], turns), (rest[0], left)
+            found = self._opaque(rest, divisor)
+        return self.add(whole, found[0]), found[1]
+
+    def _within(self, rest: Form, divisor: int) -> tuple[Form, Form] | None:
+        """What lies between two neighbouring multiples of the divisor; larger coefficients may
+        first give whole multiples of it: (5*i) // 4 is i + i // 4."""
+        turns = {t: c // divisor + (c < 0) for t, c in rest[0].items() if abs(c) > divisor}
+        for left in (rest, combine(rest, (turns, 0), -divisor)):
+            low, high = self.span(*left)
+            if low // divisor == high // divisor:
+                quotient: Form = ({} if left is rest else turns, low // divisor)
+                return quotient, combine(rest, quotient, -divisor)
+            if not turns:
+                break
+        return None
+
+    def _by_factor(self, rest: Form, divisor: int) -> tuple[Form, Form] | None:
+        terms, constant = rest
+        for factor in sorted({gcd(c, divisor) for c in terms.values()}, reverse=True):
+            if factor == 1:
+                break
+            below = {t: c for t, c in terms.items() if c % factor}
+            low, high = self.span(below, constant)
+            if low // factor != high // factor:
+                continue
+            above = {t: c // factor for t, c in terms.items() if c % factor == 0}
+            turns = low // factor
+            quotient, remainder = self.divmod((above, turns), divisor // factor)
+            small: Form = (below, constant - turns * factor)
+            return quotient, self.add(small, remainder, factor)
+        return None
+
+    def _opaque(self, rest: Form, divisor: int) -> tuple[Form, Form]:
+        """A quotient and a remainder that stay, of as simple a dividend as can be."""
+        node, by = self.build(*rest), number(divisor)
+        quotient, remainder = self._nested(rest, divisor)
+        return (
+            quotient or self._term(node.alu(Ops.IDIV, by)),
+            remainder or self._term(node.alu(Ops.MOD, by)),
+        )
+
+    def _nested(self, rest: Form, divisor: int) -> tuple[Form | None, Form | None]:
+        """(x // a + c) // b is (x + a*c) // (a*b); x % (a*b) // b is x // b % a;
+        (k * (x % a) + y) % b is (k*x + y) % b where b divides k * a."""
+        terms, constant = rest
+        inner = {t: a for t in terms if (a := positive_divisor(t)) is not None}
+        if len(terms) == 1 and inner:
+            ((term, a),) = inner.items()
+            if terms[term] == 1:
+                x = self.affine(term.src[0])
+                if term.op is Ops.IDIV:
+                    dividend = combine(x, ({}, constant), a)
+                    return self.divide(dividend, a * divisor), None
+                if a % divisor == 0:
+                    quotient, remainder = self.divmod(combine(x, ({}, constant)), divisor)
+                    if constant:
+                        return None, remainder
+                    return self.modulo(quotient, a // divisor), remainder
+        free = rest
+        for term, a in inner.items():
+            if term.op is Ops.MOD and terms[term] * a % divisor == 0:
+                free = combine(without(free, term), self.affine(term.src[0]), terms[term])
+        return None, None if free is rest else self.modulo(free, divisor)
+
+    def divmod_by_form(self, form: Form, by: Form) -> tuple[Form, Form] | None:
+        """Quotient and remainder by what is no number, if they can be told: products with the
+        divisor leave, and the rest is at least 0 and below it."""
+        if self.span(*by)[0] <= 0 or len(by[0]) != 1 or by[1]:
+            return None
+        ((divisor, factor),) = by[0].items()
+        quotient: Form = ZERO
+        rest = form
+        for term, coefficient in form[0].items():
+            own, needed = factors(term), factors(divisor)
+            if coefficient % factor or any(own.count(f) < needed.count(f) for f in needed):
+                continue
+            for each in needed:
+                own.remove(each)
+            part = self._term(product(own)) if own else ({}, 1)
+            rest = combine(rest, ({term: 1}, 0), -coefficient)
+            quotient = combine(quotient, part, coefficient // factor)
+        if self.span(*rest)[0] >= 0 and self.span(*combine(self._largest(rest), by, -1))[1] < 0:
+            return quotient, rest
+        return None
+
+
+# ---- the form of each operation from those of its sources ----------------------------------------
+
+
+def _division(which: int) -> Callable[[Algebra, UOp, Form, Form], Form]:
+    def form(algebra: Algebra, node: UOp, a: Form, b: Form) -> Form:
+        if not b[0]:
+            return algebra.divmod(a, b[1])[which]
+        found = algebra.divmod_by_form(a, b)
+        if found is not None:
+            return found[which]
+        return algebra._term(node.with_src((algebra.build(*a), algebra.build(*b))))
+
+    return form
+
+
+def _bits(algebra: Algebra, node: UOp, a: Form, b: Form) -> Form:
+    """Shifts and masks by constants are products, quotients and remainders."""
+    op = node.op
+    if op in GroupOp.Commutative and not a[0]:
+        a, b = b, a
+    by = None if b[0] else b[1]
+    if by is not None:
+        if not a[0]:
+            return {}, int(evaluate(op, dtypes.index, a[1], by))
+        if op is Ops.SHL and 0 <= by < 64:
+            return scaled(a, 1 << by)
+        if op is Ops.SHR and 0 <= by < 64:
+            return algebra.divide(a, 1 << by)
+        if op is Ops.AND and by >= 0 and by & (by + 1) == 0:
+            return algebra.modulo(a, by + 1)
+        if op is Ops.XOR and by == -1:
+            return scaled(combine(a, ({}, 1)), -1)
+    return algebra._term(node.with_src((algebra.build(*a), algebra.build(*b))))
+
+
+_FORMS: dict[Ops, Callable[[Algebra, UOp, Form, Form], Form]] = {
+    Ops.ADD: lambda algebra, node, a, b: algebra.add(a, b),
+    Ops.MUL: lambda algebra, node, a, b: algebra.multiply(a, b),
+    Ops.IDIV: _division(0),
+    Ops.MOD: _division(1),
+    Ops.SHL: _bits,
+    Ops.SHR: _bits,
+    Ops.AND: _bits,
+    Ops.OR: _bits,
+    Ops.XOR: _bits,
+}
+
+# ---- the face: on nodes, without assumptions -----------------------------------------------------
+
+FREE = Algebra()
+affine = FREE.affine
+build = FREE.build
+
+
+def simplify_index(node: UOp, known: Mapping[UOp, Interval] | None = None) -> UOp:
+    """An expression of dtype index in canonical form; `known` as in `Algebra`."""
+    return (Algebra(known) if known else FREE).simplify(node)
+
+
+def add(a: UOp, b: UOp, factor: int = 1) -> UOp:
+    """a + factor * b."""
+    return build(*FREE.add(affine(a), affine(b), factor))
+
+
+def scale(a: UOp, factor: int) -> UOp:
+    """a * factor."""
+    return build(*scaled(affine(a), factor))
+
+
+def divide(a: UOp, divisor: int) -> UOp:
+    """a // divisor, rounded down."""
+    return build(*FREE.divide(affine(a), divisor))
+
+
+def modulo(a: UOp, divisor: int) -> UOp:
+    """a % divisor, signed as the divisor."""
+    return build(*FREE.modulo(affine(a), divisor))

@@ -1,0 +1,77 @@
+"""What is known before it runs becomes a constant, by the op table's own meaning of each op.
+
+A CHECK must be asked even if its value is not needed, so what would drop one is left alone.
+"""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops, bit_cast, evaluate
+from tinygrad.uop.pattern import Rule, UPat
+
+_checked: WeakKeyDictionary[UOp, bool] = WeakKeyDictionary()
+
+
+def has_check(node: UOp) -> bool:
+    """Whether a CHECK stands at or below this node."""
+    found = _checked.get(node)
+    if found is not None:
+        return found
+    stack = [node]
+    while stack:
+        top = stack[-1]
+        todo = [s for s in top.src if s not in _checked]
+        if todo:
+            stack.extend(todo)
+            continue
+        stack.pop()
+        _checked[top] = top.op is Ops.CHECK or any(_checked[s] for s in top.src)
+    return _checked[node]
+
+
+def drops_check(before: UOp, after: UOp) -> bool:
+    """Whether a CHECK below `before` is no longer below `after`."""
+    if not has_check(before):
+        return False
+    gone = set(before.toposort()).difference(after.toposort())
+    return any(node.op is Ops.CHECK for node in gone)
+
+
+def _fold(node: UOp) -> UOp | None:
+    """An operation on constants is the constant that `evaluate` says."""
+    if any(s.op is not Ops.CONST for s in node.src):
+        return None
+    dtype, values = node.dtype.scalar(), [s.arg for s in node.src]
+    if node.op is Ops.CAST:
+        return node.const_like(values[0])
+    if node.op is not Ops.BITCAST:
+        return node.const_like(evaluate(node.op, dtype, *values))
+    source = node.src[0].dtype.scalar()
+    known = all(d.fmt is not None or d is dtypes.bfloat16 for d in (source, dtype))
+    return node.const_like(bit_cast(values[0], source, dtype)) if known else None
+
+
+def _only_value(node: UOp) -> UOp | None:
+    """An integer or bool whose bounds meet is that constant."""
+    if dtypes.is_float(node.dtype) or node.dtype is dtypes.void:
+        return None
+    low = node.vmin
+    return None if low != node.vmax or has_check(node) else node.const_like(low)
+
+
+def _constant_last(node: UOp) -> UOp | None:
+    """The sources of a commutative op, a constant last: rules then need to look in one place."""
+    first, second = node.src
+    return node.with_src((second, first)) if first.op is Ops.CONST is not second.op else None
+
+
+FOLDED = GroupOp.ALU | {Ops.CAST, Ops.BITCAST}
+
+RULES = [
+    Rule("fold", UPat(FOLDED, name="node"), _fold),
+    Rule("bounds meet", UPat(FOLDED, name="node"), _only_value),
+    Rule("constant last", UPat(GroupOp.Commutative, name="node"), _constant_last),
+]

@@ -1,0 +1,52 @@
+"""Floor division and remainder of integers that wrap. `affine` has the stronger laws of indices,
+which don't wrap; here a guard says that nothing did. By 0 a quotient is 0, a remainder x."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.simplify.arithmetic import c1, c2, literal, n, x
+from tinygrad.uop.pattern import Rule, UPat
+
+signed = UPat.var("x", dtypes.sints)
+times = (n * c1).named("t")
+
+
+def _no_wrap(x: Any, c1: Any, t: Any) -> Any:
+    """The product t = x * c1 is the true one: its bounds are no wider than the product's."""
+    return (c1.arg > 0) & (t.vmin == x.vmin * c1.arg) & (t.vmax == x.vmax * c1.arg)
+
+
+def _divides(divisor: Any, number: Any) -> Any:
+    return number % divisor == 0 if not isinstance(divisor, int) or divisor else False
+
+
+RULES = [
+    Rule("x // 1", n // 1, x),
+    Rule("x % 1", (n % 1).named("all"), literal(0)),
+    Rule("x // -1", signed // -1, x * -1),
+    Rule("x // x", (n // n).named("all"), literal(1), lambda all, x: (x.vmin > 0) | (x.vmax < 0)),
+    Rule("x % x", (n % n).named("all"), literal(0)),
+    Rule(
+        "x // c below c",
+        (n // c1).named("all"),
+        literal(0),
+        lambda all, x, c1: (x.vmin >= 0) & (x.vmax < c1.arg),
+    ),
+    Rule("x % c below c", n % c1, x, lambda x, c1: (x.vmin >= 0) & (x.vmax < c1.arg)),
+    Rule(
+        "(x // c) // c",
+        (n // c1) // c2,
+        x // (c1 * c2),
+        lambda x, c1, c2: (c1.arg > 0) & (c2.arg > 0) & (c1.arg * c2.arg <= c1.dtype.max),
+    ),
+    Rule(
+        "(x % c) % c",
+        (n % c1) % c2,
+        x % c2,
+        lambda x, c1, c2: (c1.arg > 0) & (c2.arg > 0) & _divides(c2.arg, c1.arg),
+    ),
+    Rule("(x * c) // c", times // c1, x, _no_wrap),
+    Rule("(x * c) % c", (times % c1).named("all"), literal(0), lambda all, **k: _no_wrap(**k)),
+]

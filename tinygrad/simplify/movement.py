@@ -1,0 +1,157 @@
+"""Movement of movement: two in a row are one, one that moves nothing is none, and a constant is
+the same constant wherever it is moved. Each function's docstring is its law."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from tinygrad.simplify.constants import has_check
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop.pattern import Rule, UPat
+
+
+def _reshape(outer: UOp, inner: UOp) -> UOp:
+    """reshape(reshape(x, s), t) is reshape(x, t)."""
+    return inner.src[0].reshape(outer.arg)
+
+
+def _expand(outer: UOp, inner: UOp) -> UOp:
+    """expand(expand(x, s), t) is expand(x, t)."""
+    return inner.src[0].expand(outer.arg)
+
+
+def _permute(outer: UOp, inner: UOp) -> UOp:
+    """permute(permute(x, a), b) is permute(x, a[b])."""
+    return inner.src[0].permute(tuple(inner.arg[axis] for axis in outer.arg))
+
+
+def _flip(outer: UOp, inner: UOp) -> UOp:
+    """flip(flip(x, a), b) flips the axes that stand in one of a and b only."""
+    return inner.src[0].flip(tuple(sorted({*outer.arg} ^ {*inner.arg})))
+
+
+def _pad(outer: UOp, inner: UOp) -> UOp:
+    """pad(pad(x)) pads by the sums."""
+    pairs = zip(outer.arg, inner.arg, strict=True)
+    return inner.src[0].pad(tuple((a + c, b + d) for (a, b), (c, d) in pairs))
+
+
+def _shrink(outer: UOp, inner: UOp) -> UOp:
+    """shrink(shrink(x)) is one box, counted from the inner one's begin."""
+    pairs = zip(outer.arg, inner.arg, strict=True)
+    return inner.src[0].shrink(tuple((a + b, a + e) for (b, e), (a, _) in pairs))
+
+
+def _shrink_of_pad(outer: UOp, inner: UOp) -> UOp | None:
+    """shrink(pad(x)) pads what it keeps of x; it is zeros where it keeps nothing."""
+    x = inner.src[0]
+    if not _whole_numbers(outer.arg, inner.arg, x.shape):
+        return None
+    box, pads = [], []
+    for (begin, end), (before, _), n in zip(outer.arg, inner.arg, x.shape, strict=True):
+        low, high = max(begin - before, 0), min(end - before, n)
+        if low >= high:
+            return None if has_check(x) else outer.const_like(0)
+        box.append((low, high))
+        pads.append((low - (begin - before), end - before - high))
+    return x.shrink(tuple(box)).pad(tuple(pads))
+
+
+def _whole_numbers(*sizes: Any) -> bool:
+    """Whether no size in these nested tuples is symbolic."""
+    return all(
+        _whole_numbers(*size) if isinstance(size, tuple) else isinstance(size, int)
+        for size in sizes
+    )
+
+
+def _moves_nothing(node: UOp) -> UOp | None:
+    """A movement that leaves every element where it is is its source."""
+    source = node.src[0]
+    if node.op is Ops.FLIP:
+        moved = tuple(axis for axis in node.arg if source.shape[axis] != 1)
+        return source.flip(moved) if moved != node.arg else None
+    idle = _IDLE.get(node.op)
+    return source if idle is not None and idle(node.arg, source.shape) else None
+
+
+_IDLE: dict[Ops, Callable[[Any, tuple[Any, ...]], bool]] = {
+    Ops.RESHAPE: lambda arg, shape: bool(arg == shape),
+    Ops.EXPAND: lambda arg, shape: bool(arg == shape),
+    Ops.PERMUTE: lambda arg, shape: bool(arg == tuple(range(len(arg)))),
+    Ops.PAD: lambda arg, shape: all(pair == (0, 0) for pair in arg),
+    Ops.SHRINK: lambda arg, shape: bool(arg == tuple((0, n) for n in shape)),
+}
+"""Whether this movement, of something of this shape, moves nothing."""
+
+
+def constant_under(node: UOp) -> UOp | None:
+    """The CONST that every element of this broadcast is, if it is one."""
+    if node.op is Ops.EXPAND:
+        node = node.src[0]
+    if node.op is Ops.RESHAPE:
+        node = node.src[0]
+    return node if node.op is Ops.CONST else None
+
+
+def _of_a_constant(node: UOp) -> UOp | None:
+    """A constant moved is the constant broadcast; padded, only where it is 0 like the padding."""
+    constant = constant_under(node.src[0])
+    if constant is None:
+        return None
+    zero = constant.arg == 0 and math.copysign(1, constant.arg) > 0
+    pads = node.op is Ops.PAD or (node.op is Ops.WINDOW and any(w[4] or w[5] for w in node.arg))
+    return None if pads and not zero else node.const_like(constant.arg)
+
+
+def _reduce_of_one(node: UOp) -> UOp | None:
+    """A reduction over one element is that element."""
+    name, axes = node.arg
+    long = tuple(axis for axis in axes if node.src[0].shape[axis] != 1)
+    return node.src[0].reduce_axis(name, long) if long != axes else None
+
+
+def _reduce_of_a_constant(node: UOp) -> UOp | None:
+    """The maximum of one value repeated is that value."""
+    constant = constant_under(node.src[0])
+    shape = node.src[0].shape
+    whole = _whole_numbers(shape) and all(shape)
+    return node.const_like(constant.arg) if constant is not None and whole else None
+
+
+def _same(outer: UOp, inner: UOp) -> UOp:
+    """Once is enough."""
+    return inner
+
+
+def _twice(op: Ops, outer: Ops | None = None) -> UPat:
+    return UPat(outer or op, src=(UPat(op, name="inner"),), name="outer")
+
+
+_TWICE: dict[Ops, Callable[..., UOp | None]] = {
+    Ops.RESHAPE: _reshape,
+    Ops.EXPAND: _expand,
+    Ops.PERMUTE: _permute,
+    Ops.FLIP: _flip,
+    Ops.PAD: _pad,
+    Ops.SHRINK: _shrink,
+    Ops.CONTIGUOUS: _same,
+    Ops.DETACH: _same,
+}
+_REDUCED = UPat(Ops.REDUCE_AXIS, name="node")
+
+RULES = [
+    Rule("moves nothing", UPat(GroupOp.Movement, name="node"), _moves_nothing),
+    Rule("constant moved", UPat(GroupOp.Movement, name="node"), _of_a_constant),
+    *(Rule(f"{op.name.lower()} twice", _twice(op), function) for op, function in _TWICE.items()),
+    Rule("shrink of pad", _twice(Ops.PAD, Ops.SHRINK), _shrink_of_pad),
+    Rule("reduction of one", _REDUCED, _reduce_of_one),
+    Rule(
+        "maximum of a constant",
+        _REDUCED,
+        lambda node: _reduce_of_a_constant(node) if node.arg[0] == "max" else None,
+    ),
+]
