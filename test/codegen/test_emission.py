@@ -1,0 +1,471 @@
+"""Kernels written by hand, through the loop tree and the linear program, against NumPy: plain and
+scheduled, in the interpreter and in machine code."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.target import Target
+from tinygrad.codegen import full_rewrite_to_sink
+from tinygrad.codegen.pipeline import lower
+from tinygrad.loops.operands import path_to
+from tinygrad.loops.recipe import apply
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+from tinygrad.uop.verify import STAGES
+
+
+def beside(name):
+    """A module of this folder."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+K = beside("kernels")
+fuzz = beside("fuzz_emission")
+
+WAYS = [(plain, how) for plain in (True, False) for how in ("python", "llvm")]
+GROUPS = Target(
+    "CL",
+    vector=0,
+    has_groups=True,
+    group_limit=64,
+    local_memory=32 << 10,
+    grid_limit=(5, 100, 1),
+    native=frozenset(("MULACC",)),
+)
+
+
+def check(kernel, inputs, expected, tolerance=0.0, ways=WAYS, **options):
+    """Every way of running the kernel gives what is expected, NaN where NaN."""
+    expected = np.asarray(expected)
+    for plain, how in ways:
+        made = kernel if plain else K.scheduled(kernel)
+        found = K.compute(made, expected.shape, inputs, how, **options)
+        np.testing.assert_allclose(
+            found.astype(float), expected.astype(float), rtol=0, atol=tolerance, err_msg=how
+        )
+
+
+# ---- kernels -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at", [False, True])
+@pytest.mark.parametrize("bt", [False, True])
+def test_matmul(at, bt):
+    a, b = K.normal(7, 5), K.normal(5, 17)
+    stored = [np.ascontiguousarray(x.T) if t else x for x, t in ((a, at), (b, bt))]
+    check(K.matmul(7, 17, 5, at, bt), stored, a @ b, 1e-5)
+
+
+@pytest.mark.parametrize("at", [False, True])
+@pytest.mark.parametrize("bt", [False, True])
+def test_large_matmul(at, bt):
+    a, b = K.normal(127, 77), K.normal(77, 333)
+    stored = [np.ascontiguousarray(x.T) if t else x for x, t in ((a, at), (b, bt))]
+    check(K.matmul(127, 333, 77, at, bt), stored, a @ b, 1e-3, [(False, "llvm")])
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [dtypes.int32, dtypes.int64, dtypes.int8, dtypes.uint8, dtypes.float64, dtypes.float16],
+)
+def test_matmul_of_other_dtypes(dtype):
+    kind = K.NUMPY[dtype]
+    a = np.random.randint(0, 5, (9, 40)).astype(kind)
+    b = np.random.randint(0, 5, (40, 21)).astype(kind)
+    check(K.matmul(9, 21, 40, dtype=dtype), [a, b], a @ b, dtype=kind)
+
+
+def test_softmax():
+    x = K.normal(5, 37)
+    check(K.softmax(5, 37), [x], K.softmax_ref(x), 1e-6)
+    x = K.normal(9, 777)
+    check(K.softmax(9, 777), [x], K.softmax_ref(x), 1e-6, [(False, "llvm")])
+
+
+def test_layernorm():
+    x, g, b = K.normal(3, 37), K.normal(37), K.normal(37)
+    check(K.layernorm(3, 37), [x, g, b], K.layernorm_ref(x, g, b), 1e-5)
+
+
+def test_conv_reads_nothing_outside_its_gates():
+    x, k = K.normal(1, 2, 5, 4), K.normal(3, 2, 3, 3)
+    check(K.conv(1, 2, 5, 4, 3), [x, k], K.conv_ref(x, k), 1e-5)
+    x, k = K.normal(2, 5, 17, 19), K.normal(33, 5, 3, 3)
+    check(K.conv(2, 5, 17, 19, 33), [x, k], K.conv_ref(x, k), 1e-4, [(False, "llvm")])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention(causal):
+    small = [K.normal(2, 7, 6) for _ in range(3)]
+    check(K.attention(2, 7, 6, causal), small, K.attention_ref(*small, causal), 1e-5)
+    large = [K.normal(2, 100, 64) for _ in range(3)]
+    expected = K.attention_ref(*large, causal)
+    check(K.attention(2, 100, 64, causal), large, expected, 1e-5, [(False, "llvm")])
+
+
+def test_transpose_goes_through_registers():
+    x = K.normal(35, 50)
+    check(K.transposed(50, 35), [x], x.T)
+
+
+def test_gelu():
+    x = K.normal(1003)
+    check(K.gelu(1003), [x], K.gelu_ref(x), 1e-5)
+
+
+def test_gather_by_a_loaded_index():
+    x, i = K.normal(9, 35), np.random.randint(0, 9, 13).astype(np.int32)
+    check(K.gather(13, 9, 35), [x, i], x[i])
+    assert not K.Faults.words.any()
+
+
+def test_check_writes_its_code_and_the_operand_once():
+    x, i = K.normal(90, 35), np.arange(13, dtype=np.int32)
+    i[4], i[6] = 77, 78
+    lowered = lower(K.gather(13, 9, 35), K.host_target())
+    assert lowered.faults == (("index", "out of range"),)
+    for how in ("python", "llvm"):
+        K.compute(K.gather(13, 9, 35), (13, 35), [x, i], how)
+        assert K.Faults.words[:2].tolist() == [1, 77]
+
+
+def test_a_check_that_bounds_prove_is_gone():
+    i = K.loop("i", 20)
+    at = i.cast(dtypes.int32)
+    at = at.check(at < K.const(20, dtypes.int32), "index", "out of range")
+    kernel = K.out((20,), K.param(1, (20,)).index(at.cast(dtypes.index)), i)
+    x = K.normal(20)
+    check(kernel, [x], x, ways=[(True, "llvm")])
+    assert lower(kernel, K.host_target()).faults == ()
+
+
+def test_scatter_runs_in_order():
+    updates, i = K.normal(13, 35), np.random.randint(0, 9, 13).astype(np.int32)
+    expected = np.zeros((9, 35), np.float32)
+    np.add.at(expected, i, updates)
+    check(K.scatter(13, 9, 35), [updates, i], expected, 1e-5, like=0)
+
+
+def test_a_kernel_may_change_what_it_reads():
+    i, x = K.loop("i", 100), K.normal(100)
+    place = K.param(0, (100,)).index(i)
+    kernel = UOp.sink(place.store(place + K.param(1, (100,)).index(i), i))
+    check(kernel, [x], x + 1, 1e-6, like=1)
+
+
+def test_two_stores_share_a_nest():
+    i, j, x = K.loop("i", 5), K.loop("j", 33), K.normal(5, 33)
+    value = K.read(2, (5, 33), i, j)
+    stores = [
+        K.param(slot, (5, 33)).index(K.offset((5, 33), (i, j))).store(v, i, j)
+        for slot, v in enumerate((value * 2.0, value + 1.0))
+    ]
+    for made in (UOp.sink(*stores), K.scheduled(UOp.sink(*stores))):
+        second = K.aligned((5, 33), np.float32)
+        arrays = K.run_llvm(lower(made, K.host_target()), second, [second, x])
+        np.testing.assert_array_equal(arrays[0], x * 2)
+        np.testing.assert_array_equal(arrays[1], x + 1)
+
+
+def test_loops_may_be_shared_or_absent():
+    i, j, x = K.loop("i", 5), K.loop("j", 37), K.normal(5, 37)
+    value = K.read(1, (5, 37), i, j)
+    most = value.reduce("max", j)
+    share = (value - most).exp2()
+    kernel = K.out((5, 37), share / share.reduce("add", j), i, j)
+    e = np.exp2(x - x.max(1, keepdims=True))
+    check(kernel, [x], e / e.sum(1, keepdims=True), 1e-6, [(True, "python"), (True, "llvm")])
+    check(K.out((), K.param(1, (1,)).index(K.index(0)) + 1.0), [np.zeros(1, np.float32)], 1.0)
+
+
+# ---- index arithmetic ----------------------------------------------------------------------------
+
+
+def test_index_arithmetic_as_data():
+    i, n = K.loop("i", 50), np.arange(50)
+    chosen = (i < 20).where((i * 3 + 1).cast(K.F32), K.const(-1.0))
+    check(K.out((50,), chosen, i), [], np.where(n < 20, n * 3 + 1, -1).astype(np.float32))
+    pieces = (i // 7 + i % 5).cast(K.F32)
+    check(K.out((50,), pieces, i), [], (n // 7 + n % 5).astype(np.float32))
+    signed = ((i + -20) // 7).cast(K.F32)
+    check(K.out((50,), signed, i), [], ((n - 20) // 7).astype(np.float32))
+
+
+def test_steps_other_than_one():
+    i, x = K.loop("i", 50), K.normal(100)
+    check(K.out((50,), K.param(1, (100,)).index(i * -1 + 99), i), [x], x[::-1][:50])
+    check(K.out((50,), K.param(1, (100,)).index(i * 2), i), [x], x[::2])
+
+
+def test_the_size_of_a_loop_may_be_a_variable():
+    size = UOp.variable("n", 1, 100).cast(dtypes.index)
+    i, j, x = K.loop("i", 4), K.loop("j", size), K.normal(4, 100)
+    total = K.param(1, (400,)).index(K.offset((4, 100), (i, j))).reduce("add", j)
+    check(K.out((4,), total, i), [x], x[:, :37].sum(1), 1e-5, values=(37,))
+    kernel = UOp.sink(K.param(0, (100,)).index(j).store(K.param(1, (400,)).index(j) * 2.0, j))
+    expected = np.where(np.arange(100) < 37, x[0] * 2, 0)
+    check(kernel, [x], expected, values=(37,), like=0)
+
+
+# ---- reductions ----------------------------------------------------------------------------------
+
+
+def test_max_keeps_nan():
+    x = K.normal(3, 50)
+    x[1, 7] = np.nan
+    i, j = K.loop("i", 3), K.loop("j", 50)
+    check(K.out((3,), K.read(1, (3, 50), i, j).reduce("max", j), i), [x], x.max(1))
+
+
+def test_argmax_by_comparing_with_the_max():
+    i, j, j2, x = K.loop("i", 6), K.loop("j", 37), K.loop("j2", 37), K.normal(6, 37)
+    most = K.read(1, (6, 37), i, j).reduce("max", j)
+    back = (K.index(37) + j2 * -1).cast(dtypes.int32)
+    found = K.read(1, (6, 37), i, j2).eq(most).where(back, K.const(0, dtypes.int32))
+    value = K.const(37, dtypes.int32) - found.reduce("max", j2)
+    check(K.out((6,), value, i), [x], x.argmax(1), dtype=np.int32)
+
+
+def test_any():
+    x = np.random.rand(9, 40) < 0.03
+    i, j = K.loop("i", 9), K.loop("j", 40)
+    value = K.read(1, (9, 40), i, j, dtype=dtypes.bool).reduce("max", j)
+    check(K.out((9,), value, i), [x], x.any(1), dtype=np.bool_)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_sum(axis):
+    x = K.normal(6, 135)
+    check(K.total(6, 135, axis), [x], x.sum(axis), 1e-5)
+
+
+@pytest.mark.parametrize("data", ["uniform", "constant", "normal"])
+def test_long_sums_are_accurate(data):
+    make = {
+        "uniform": lambda: np.random.rand(10**7).astype(np.float32),
+        "constant": lambda: np.full(10**7, 0.1, np.float32),
+        "normal": lambda: K.normal(10**7),
+    }
+    x = make[data]()
+    k = K.loop("k", len(x))
+    kernel = K.out((1,), K.read(1, x.shape, k).reduce("add", k), K.loop("o", 1))
+    columns = x[:8_000_000].reshape(4000, 2000)
+    for made in (kernel, K.scheduled(kernel)):
+        error = np.abs(K.compute(made, (1,), [x]) - x.sum(dtype=float))
+        assert error.max() <= 2e-7 * np.abs(x).sum(dtype=float)
+    for made in (K.total(4000, 2000, 0), K.scheduled(K.total(4000, 2000, 0))):
+        error = np.abs(K.compute(made, (2000,), [columns]) - columns.sum(0, dtype=float))
+        assert (error <= 2e-7 * np.abs(columns).sum(0, dtype=float)).all()
+
+
+def test_a_long_sum_with_an_infinity_is_infinite():
+    x = np.ones((2, 300), np.float32)
+    x[0, 5] = np.inf
+    check(K.total(2, 300, 1), [x], x.sum(1))
+
+
+# ---- limits, stages, groups ----------------------------------------------------------------------
+
+
+def test_clipped_loops_beyond_the_most_copies_are_masked(monkeypatch):
+    monkeypatch.setattr("tinygrad.codegen.nesting.MOST_COPIES", 0)
+    a, b = K.normal(13, 21), K.normal(21, 37)
+    recipe = [
+        ("split", "m", 4, "mu", "LOOP", "UNROLL"),
+        ("split", "k", 8, "ku", "LOOP", "UNROLL"),
+        ("split", "n", 16, "nv", "PARALLEL", "VECTOR"),
+    ]
+    kernel = apply(K.matmul(13, 37, 21), recipe)
+    assert " = " not in lower(kernel, K.host_target()).phases[0].nest
+    for how in ("python", "llvm"):
+        found = K.compute(kernel, (13, 37), [a, b], how)
+        np.testing.assert_allclose(found, a @ b, rtol=0, atol=1e-5)
+
+
+def test_a_global_stage_is_a_phase_of_its_own():
+    a, b = K.normal(12, 20), K.normal(20, 33)
+    recipe = [
+        ("stage", (0, 1, 0, 0), ("k", "m"), "pa", "GLOBAL"),
+        ("role", "pa.k", "PARALLEL"),
+        ("split", "n", 16, "nv", "PARALLEL", "VECTOR"),
+    ]
+    kernel = apply(K.matmul(12, 33, 20), recipe)
+    lowered = lower(kernel, K.host_target())
+    assert [p.buffers for p in lowered.phases] == [(1, 3), (0, 2, 3)]
+    assert len(lowered.temporaries) == 1 and lowered.phases[0].tasks == (20, 1, 1)
+    for how in ("python", "llvm"):
+        found = K.compute(kernel, (12, 33), [a, b], how)
+        np.testing.assert_allclose(found, a @ b, rtol=0, atol=1e-5)
+
+
+LANES = [("split", "n", 4, "nl", "PARALLEL", "LANE"), ("role", "m", "PARALLEL")]
+ROWS = [("role", "i", "PARALLEL"), ("split", "j", 8, "jl", "LOOP", "LANE")]
+
+
+def test_groups_of_lanes():
+    a, b, x = K.normal(11, 37), K.normal(37, 10), K.normal(3, 100)
+    staged = [
+        ("split", "n", 4, "nl", "PARALLEL", "LANE"),
+        ("split", "m", 3, "ml", "PARALLEL", "LANE"),
+        ("split", "k", 5, "ki"),
+        ("stage", (0, 1, 0, 1), ("ki", "nl"), "pb", "LOCAL"),
+        ("role", "pb.nl", "LANE"),
+        ("role", "pb.ki", "LANE"),
+    ]
+    shared = [*LANES, ("split", "k", 6, "kg", "LOOP", "GROUP")]
+    rows = [*ROWS, *(("split", j, 6, f"{j}g", "LOOP", "GROUP") for j in ("j1", "j2"))]
+    for recipe in (LANES, shared, staged):
+        kernel = apply(K.matmul(11, 10, 37), recipe)
+        found = K.compute(kernel, (11, 10), [a, b], "python", target=GROUPS)
+        np.testing.assert_allclose(found, a @ b, rtol=0, atol=1e-5)
+    found = K.compute(apply(K.softmax(3, 100), rows), (3, 100), [x], "python", target=GROUPS)
+    np.testing.assert_allclose(found, K.softmax_ref(x), rtol=0, atol=1e-6)
+
+
+# ---- text, laws, speed ---------------------------------------------------------------------------
+
+GEMM_NEST = """\
+task n
+  for n in 0..2, tasks
+    mt = 0
+      reduce add over k, ku:2 UNROLL
+        for k in 0..32
+          take, filling pb
+      store
+    for mt in 1..16
+      reduce add over k, ku:2 UNROLL
+        for k in 0..32
+          take
+      store
+    mt = 16
+      reduce add over k, ku:2 UNROLL
+        for k in 0..32
+          take
+      store
+  n = 2
+    mt = 0
+      reduce add over k, ku:2 UNROLL
+        for k in 0..32
+          take, filling pb
+      store
+    for mt in 1..16
+      reduce add over k, ku:2 UNROLL
+        for k in 0..32
+          take
+      store
+    mt = 16
+      reduce add over k, ku:2 UNROLL
+        for k in 0..32
+          take
+      store"""
+
+SOFTMAX_NEST = """\
+for i in 0..8, tasks
+  reduce max over j1, j1v:16 VECTOR
+    for j1 in 0..64
+      take
+  reduce add over j2, j2v:16 VECTOR
+    for j2 in 0..64
+      take, filling e
+  for j in 0..64
+    store"""
+
+
+def test_the_nest_of_a_matrix_product():
+    recipe = [
+        ("split", "n", 64, "ni", "PARALLEL"),
+        ("split", "m", 6, "mu", "LOOP", "UNROLL"),
+        ("stage", (0, 1, 0, 1), ("k", "ni"), "pb", "LOCAL", (("first", True),)),
+        ("split", "k", 2, "ku", "LOOP", "UNROLL"),
+        ("split", "ni", 16, "nv", "UNROLL", "VECTOR"),
+        ("split", "m", 100, "mt"),
+        ("drop_single",),
+        ("order", "store", ("n", "mt", "mu", "ni", "nv")),
+    ]
+    kernel = apply(K.matmul(100, 150, 64), recipe)
+    assert lower(kernel, K.host_target()).phases[0].nest == GEMM_NEST
+    a, b = K.normal(100, 64), K.normal(64, 150)
+    np.testing.assert_allclose(K.compute(kernel, (100, 150), [a, b]), a @ b, rtol=0, atol=1e-4)
+
+
+def test_the_nest_of_a_softmax():
+    kernel = K.softmax(8, 1024)
+    e = next(n for n in kernel.toposort() if n.op is Ops.EXP2)
+    own = next(r.arg[0] for r in e.ranges if r.arg[0] != "i")
+    twin = {"j": "j2", "j2": "j"}[own]
+    first = (("first", True),)
+    recipe = [("unify", path_to(kernel, e), (own,), (twin,), "e", "LOCAL", first)]
+    recipe += [("split", j, 16, f"{j}v", "LOOP", "VECTOR") for j in ("j1", "j2", "j")]
+    recipe += [("role", "i", "PARALLEL")]
+    kernel = apply(kernel, recipe)
+    assert lower(kernel, K.host_target()).phases[0].nest == SOFTMAX_NEST
+    x = K.normal(8, 1024)
+    found = K.compute(kernel, x.shape, [x])
+    np.testing.assert_allclose(found, K.softmax_ref(x), rtol=0, atol=1e-6)
+
+
+def test_names_and_the_rewritten_graph():
+    i = K.loop("i", 4)
+    kernel = K.out((4,), K.param(1, (4,), dtypes.int32).index(i) + K.const(7, dtypes.int32), i)
+    assert lower(kernel, K.host_target()).name == "E_4"
+    assert lower(K.total(3, 50, 1), K.host_target()).name == "r_3_50"
+    assert full_rewrite_to_sink(kernel).op is Ops.SINK
+
+
+@pytest.mark.parametrize(
+    "kernel", [K.matmul(64, 70, 33), K.attention(1, 20, 16), K.conv(1, 3, 9, 9, 4)]
+)
+def test_a_program_obeys_its_stage_and_uses_what_stands_before(kernel):
+    for made in (kernel, K.scheduled(kernel)):
+        for phase in lower(made, K.host_target()).phases:
+            seen: set[UOp] = set()
+            for node in phase.program:
+                assert node.op in STAGES["linear"]
+                begun = node.src[:0] if node.op is Ops.CARRY else node.src
+                for source in begun:
+                    numbers = source.op is Ops.CONST
+                    assert numbers or source in seen, (node.op, source.op)
+                seen.add(node)
+
+
+def test_lowering_is_the_same_every_time():
+    first = lower(K.scheduled(K.attention(2, 40, 16)), K.host_target())
+    second = lower(K.scheduled(K.attention(2, 40, 16)), K.host_target())
+    assert [p.program for p in first.phases] == [p.program for p in second.phases]
+
+
+def test_lowering_is_fast():
+    kernel = K.scheduled(K.matmul(512, 512, 512))
+    lower(kernel, K.host_target())
+    start = time.thread_time()
+    lower(kernel, K.host_target())
+    assert time.thread_time() - start < 0.15  # about 0.015 where nothing else runs
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_kernels(seed):
+    fuzz.try_one(seed)
+
+
+@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("most_copies", [0, 24])
+def test_random_recipes(monkeypatch, seed, most_copies):
+    monkeypatch.setattr("tinygrad.codegen.nesting.MOST_COPIES", most_copies)
+    fuzz.try_recipe(seed, most_copies)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12, 200))
+def test_more_random_kernels(seed):
+    fuzz.try_one(seed)

@@ -1,0 +1,300 @@
+"""Memory: addresses, loads, stores, masks.
+
+A read whose lanes lie side by side is one vector load; one that steps across memory is, where an
+UNROLL range runs along it, a square of loads transposed in registers; else a gather, lane by lane.
+An address is a chain of INDEX from the outermost scope inward, with the constant last, where it
+falls into the addressing mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import gcd
+
+from tinygrad.base.dtype import DType, dtypes
+from tinygrad.codegen.index import Copies, Integers, Terms
+from tinygrad.codegen.linear import Program, as_node
+from tinygrad.loops.layout import elements, flat_offset, gate_of, role_of, size_of
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+ALIGNMENT = 64
+"""Bytes to which every buffer and scratch array is aligned."""
+
+SLACK = 64
+"""Elements behind a staged array, so that a whole vector at its end may be read or written."""
+
+Evaluate = Callable[[UOp, Copies], UOp]
+
+
+class Access:
+    """Loads and stores of one function. `slots` gives GLOBAL stages their PARAM."""
+
+    def __init__(self, integers: Integers, evaluate: Evaluate, slots: dict[UOp, UOp]) -> None:
+        self.integers = integers
+        self.program: Program = integers.program
+        self.evaluate = evaluate
+        self.slots = slots
+
+    # ---- addresses -------------------------------------------------------------------------------
+
+    def base(self, memory: UOp) -> UOp:
+        """The pointer to the first element of a PARAM or STAGE."""
+        if memory.op is Ops.PARAM:
+            return self.program.argument(Ops.PARAM, memory.dtype, memory.arg)
+        if memory in self.slots:
+            slot = self.slots[memory]
+            return self.program.argument(Ops.PARAM, slot.dtype, slot.arg)
+        size = elements(memory) + SLACK
+        return self.program.argument(Ops.LOCAL, memory.dtype, (memory.arg[0], size))
+
+    def pointer(self, memory: UOp, terms: Terms, constant: int, copies: Copies) -> tuple[UOp, int]:
+        """A pointer to an element, and the bytes that its address is surely a multiple of."""
+        integers, program, dtype = self.integers, self.program, memory.dtype
+        parts: list[tuple[int, UOp, int]] = []
+        step = ALIGNMENT
+        for term, factor in terms.items():
+            value = integers.term(term, copies)
+            if isinstance(value, int):
+                constant += factor * value
+            else:
+                parts.append((integers.depth(value), value, factor))
+                step = gcd(step, factor * dtype.itemsize)
+        parts.sort(key=lambda part: part[0])
+        found = self.base(memory)
+        for _, value, factor in parts:
+            offset = as_node(program.integer(Ops.MUL, value, factor))
+            found = program.add(Ops.INDEX, dtype, (found, offset))
+        if constant:
+            found = program.add(Ops.INDEX, dtype, (found, as_node(constant)))
+            step = gcd(step, constant * dtype.itemsize)
+        return found, step
+
+    # ---- loads -----------------------------------------------------------------------------------
+
+    def load(self, read: UOp, copies: Copies) -> UOp:
+        """The value of an INDEX; 0 in lanes that are gated off."""
+        gate = gate_of(read)
+        if gate is not None:
+            gate = self.evaluate(gate, copies)
+            if gate.op is Ops.CONST:
+                if not gate.arg:
+                    return UOp.const(read.dtype, 0)
+                gate = None
+        terms, constant = self.integers.form(flat_offset(read))
+        loop = self.integers.vector_of(read, copies)
+        mask = self.program.both(gate, self._within(read, copies))
+        if mask is not None and mask.op is Ops.CONST:
+            return UOp.const(read.dtype, 0)
+        if loop is None:
+            return self._emit(read, terms, constant, copies, 1, mask)
+        step = _step(terms, loop)
+        if step == 1:
+            start = {t: k for t, k in terms.items() if t is not loop}
+            return self._emit(read, start, constant, copies, size_of(loop), mask)
+        if step == -1:
+            start = {t: k for t, k in terms.items() if t is not loop}
+            last = size_of(loop) - 1
+            return self._reversed(read, start, constant - last, copies, last + 1, mask)
+        along = self._along(terms, loop, copies)
+        if along is not None and _is_computed(gate_of(read)):
+            return self._transposed(read, terms, constant, copies, loop, along)
+        return self._gathered(read, terms, constant, copies, loop, mask)
+
+    def _within(self, read: UOp, copies: Copies) -> UOp | None:
+        """The lanes and copies that are within their limits. A staged array has room for what is
+        cut off for sure, so that needs no mask."""
+        mask = self.integers.valid(self._limited(read), copies)
+        if mask is None or read.src[0].op is Ops.PARAM:
+            return mask
+        sources = mask.src if mask.op is Ops.VECTORIZE else (mask,)
+        return None if all(s.op is Ops.CONST for s in sources) else mask
+
+    def _limited(self, read: UOp) -> tuple[UOp, ...]:
+        return tuple(r for r in read.ranges if self.integers.ends(r))
+
+    def _emit(
+        self,
+        read: UOp,
+        terms: Terms,
+        constant: int,
+        copies: Copies,
+        count: int,
+        mask: UOp | None,
+    ) -> UOp:
+        pointer, alignment = self.pointer(read.src[0], terms, constant, copies)
+        source: tuple[UOp, ...] = (pointer,)
+        if mask is not None:
+            source = (pointer, self.program.widen(mask, count) if count > 1 else mask)
+        dtype = read.dtype.vec(count)
+        aligned = max(read.dtype.itemsize, gcd(alignment, dtype.itemsize))
+        scope = self.program.scope
+        return self.program.effect(Ops.LOAD, dtype, source, (aligned, self.program.serial()), scope)
+
+    def _reversed(
+        self, read: UOp, terms: Terms, constant: int, copies: Copies, count: int, mask: UOp | None
+    ) -> UOp:
+        back = tuple(reversed(range(count)))
+        if mask is not None:
+            mask = self._shuffled(self.program.widen(mask, count), back)
+        return self._shuffled(self._emit(read, terms, constant, copies, count, mask), back)
+
+    def _shuffled(self, value: UOp, lanes: tuple[int, ...]) -> UOp:
+        if value.op is Ops.VECTORIZE and len(value.src) == value.dtype.count:
+            return self.program.vector([value.src[i] for i in lanes])
+        dtype = value.dtype.scalar().vec(len(lanes))
+        return self.program.add(Ops.SHUFFLE, dtype, (value, value), lanes)
+
+    def _gathered(
+        self,
+        read: UOp,
+        terms: Terms,
+        constant: int,
+        copies: Copies,
+        loop: UOp,
+        mask: UOp | None,
+    ) -> UOp:
+        program, lanes = self.program, []
+        for lane in range(size_of(loop)):
+            own = None if mask is None else program.lane(mask, lane)
+            if own is not None and own.op is Ops.CONST:
+                if not own.arg:
+                    lanes.append(UOp.const(read.dtype, 0))
+                    continue
+                own = None
+            lanes.append(self._emit(read, terms, constant, {**copies, loop: lane}, 1, own))
+        return program.vector(lanes)
+
+    # ---- squares ---------------------------------------------------------------------------------
+
+    def _along(self, terms: Terms, loop: UOp, copies: Copies) -> UOp | None:
+        """An UNROLL range as long as the vector that runs along memory."""
+        size = size_of(loop)
+        if _step(terms, loop) is None or size & (size - 1):
+            return None
+        for term in terms:
+            is_copy = term in copies and role_of(term) == "UNROLL" and size_of(term) == size
+            if is_copy and _step(terms, term) == 1:
+                return term
+        return None
+
+    def _transposed(
+        self, read: UOp, terms: Terms, constant: int, copies: Copies, loop: UOp, along: UOp
+    ) -> UOp:
+        """Loads along `along`, one a lane of `loop`; every copy of `along` gets its value."""
+        program, integers, size = self.program, self.integers, size_of(loop)
+        start = {t: k for t, k in terms.items() if t is not along}
+        gate = gate_of(read)
+        others = {r: turn for r, turn in copies.items() if r is not along}
+        rows: list[UOp] = []
+        for lane in range(size):
+            here = {**others, loop: lane}
+            integers.along = along
+            mask = self._within(read, here)
+            if gate is not None and (mask is None or mask.op is not Ops.CONST):
+                mask = program.both(mask, self._unless_true(self.evaluate(gate, here)))
+            integers.along = None
+            if mask is not None and mask.op is Ops.CONST:
+                rows.append(program.widen(UOp.const(read.dtype, 0), size))
+            else:
+                rows.append(self._emit(read, start, constant, here, size, mask))
+        memo = program.scope.memo
+        for turn, column in enumerate(transpose(program, rows)):
+            memo[integers.key(read, {**copies, along: turn})] = column
+        return memo[integers.key(read, copies)]
+
+    def _unless_true(self, mask: UOp) -> UOp | None:
+        return None if mask.op is Ops.CONST and mask.arg else mask
+
+    # ---- stores ----------------------------------------------------------------------------------
+
+    def store(
+        self,
+        memory: UOp,
+        offset: UOp,
+        value: UOp,
+        copies: Copies,
+        ranges: Sequence[UOp],
+        padded: bool = False,
+        nontemporal: bool = False,
+        only: UOp | None = None,
+    ) -> None:
+        """`value` goes to an element, or a vector's worth of them; `padded`: lanes that are cut
+        off may be written too; `only`: a mask over all."""
+        integers, program = self.integers, self.program
+        terms, constant = integers.form(offset)
+        loop = next((r for r in ranges if role_of(r) == "VECTOR" and r not in copies), None)
+        if loop is None:
+            loop = integers.vector_of(offset, copies)
+        checked = tuple(r for r in ranges if not (padded and r is loop))
+        mask = integers.valid(checked, copies)
+        if mask is not None and mask.op is Ops.CONST:
+            return
+        mask = program.both(mask, only)
+        if loop is None:
+            pointer, _ = self.pointer(memory, terms, constant, copies)
+            self._put(pointer, value, memory.dtype, memory.dtype.itemsize, mask)
+            return
+        size = size_of(loop)
+        value = program.widen(value, size)
+        if _step(terms, loop) == 1:
+            start = {t: k for t, k in terms.items() if t is not loop}
+            pointer, alignment = self.pointer(memory, start, constant, copies)
+            if mask is not None:
+                mask = program.widen(mask, size)
+            whole = value.dtype.itemsize
+            aligned = max(memory.dtype.itemsize, gcd(alignment, whole))
+            stream = nontemporal and mask is None and aligned >= min(whole, ALIGNMENT)
+            self._put(pointer, value, memory.dtype, aligned, mask, stream)
+            return
+        for lane in range(size):
+            own = None if mask is None else program.lane(mask, lane)
+            if own is not None and own.op is Ops.CONST:
+                if not own.arg:
+                    continue
+                own = None
+            pointer, _ = self.pointer(memory, terms, constant, {**copies, loop: lane})
+            item = program.lane(value, lane)
+            self._put(pointer, item, memory.dtype, memory.dtype.itemsize, own)
+
+    def _put(
+        self,
+        pointer: UOp,
+        value: UOp,
+        dtype: DType,
+        alignment: int,
+        mask: UOp | None,
+        stream: bool = False,
+    ) -> None:
+        source = (pointer, value) if mask is None else (pointer, value, mask)
+        arg = (alignment, "nontemporal" if stream else "")
+        self.program.effect(Ops.STORE, dtypes.void, source, arg, self.program.scope)
+
+
+def _step(terms: Terms, loop: UOp) -> int | None:
+    """Elements from lane to lane; None where the steps differ."""
+    if any(loop in term.ranges for term in terms if term is not loop):
+        return None
+    return terms.get(loop, 0)
+
+
+def _is_computed(gate: UOp | None) -> bool:
+    """Whether a gate follows from loop counters alone."""
+    return gate is None or all(n.op is not Ops.INDEX for n in gate.toposort())
+
+
+def transpose(program: Program, rows: Sequence[UOp]) -> list[UOp]:
+    """The columns of a square of vectors, in log2 rounds of exchanging halves."""
+    size = len(rows)
+    rows, distance = list(rows), size // 2
+    while distance:
+        following = list(rows)
+        low = tuple(i if not i & distance else size + (i ^ distance) for i in range(size))
+        high = tuple(i | distance if not i & distance else size + i for i in range(size))
+        for i in range(size):
+            if not i & distance:
+                pair = rows[i], rows[i + distance]
+                following[i] = program.add(Ops.SHUFFLE, rows[i].dtype, pair, low)
+                following[i + distance] = program.add(Ops.SHUFFLE, rows[i].dtype, pair, high)
+        rows, distance = following, distance // 2
+    return rows

@@ -1,0 +1,375 @@
+"""Every op that the target lacks, in terms of those that it has.
+
+What is left is what a backend must have: arithmetic, comparisons, WHERE, bits, casts; division
+only by what is not 0, without overflow and of one sign, so that rounding down and truncating are
+the same; shifts only by less than the width; float to integer only in range. The op table says
+what each op means; here it says how, a row an op. Nothing branches, so all of it vectorises.
+
+A cast that is known to be in range has the tag IN_RANGE. An `index` divided by a positive constant
+stays as it is: codegen/index reads such terms, and rounds them down with sharper bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.target import Target
+from tinygrad.codegen.coefficients import FORMATS, LOG2_E
+from tinygrad.codegen.narrow import narrow
+from tinygrad.codegen.transcendental import choose, exp, exp2, log2, magnitude, power, sin
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import THREEFRY_PARITY, THREEFRY_ROTATIONS, Ops, bit_cast
+from tinygrad.uop.pattern import PatternMatcher, UPat
+from tinygrad.uop.rewrite import graph_rewrite
+
+IN_RANGE = "in range"
+AT_MOST_ONE = "at most one"  # a sine, once it is arithmetic
+
+Rule = Callable[[UOp, Target], UOp | None]
+
+OPTIONAL = frozenset(
+    (Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW, Ops.RECIP, Ops.TRUNC, Ops.MULACC, Ops.THREEFRY)
+)
+"""Ops that stay where `Target.native` names them; all others are given or made of the given."""
+
+
+def decompose(sink: UOp, target: Target) -> UOp:
+    """A kernel of only those ops that every backend has or `target` names.
+
+    Requires stage "kernel"; gives stage "kernel" with the same loops, parameters and stores.
+    """
+    return graph_rewrite(narrow(sink, target), MATCHER, ctx=target, name="decompose")
+
+
+# ---- small words ---------------------------------------------------------------------------------
+
+
+def _const(like: UOp, value: float) -> UOp:
+    return UOp.const(like.dtype, value)
+
+
+def _negated(a: UOp) -> UOp:
+    return a * _const(a, -1)
+
+
+def _not(a: UOp) -> UOp:
+    return a ^ UOp.const(dtypes.bool, True)
+
+
+# ---- bool ----------------------------------------------------------------------------------------
+
+BOOL: dict[Ops, Callable[..., UOp]] = {
+    Ops.ADD: lambda a, b: a | b,
+    Ops.MUL: lambda a, b: a & b,
+    Ops.MAX: lambda a, b: a | b,
+    Ops.CMPLT: lambda a, b: _not(a) & b,
+    Ops.IDIV: lambda a, b: a & b,
+    Ops.MOD: lambda a, b: a & _not(b),
+    Ops.MULACC: lambda a, b, c: a & b | c,
+    Ops.SHL: lambda a, n: a if n.dtype is dtypes.bool else a & _within(n, 8),
+    Ops.SHR: lambda a, n: a & n.eq(_const(n, 0)),
+}
+"""Arithmetic of truth values: as numbers 0 and 1, where what is not 0 is true."""
+
+
+def _bool(node: UOp, ctx: Target) -> UOp | None:
+    return BOOL[node.op](*node.src) if node.src[0].dtype is dtypes.bool else None
+
+
+def _reduce_bool(node: UOp, ctx: Target) -> UOp | None:
+    """A reduction of bools counts in uint8, which every machine adds and compares."""
+    if node.dtype is not dtypes.bool:
+        return None
+    monoid = "mul" if node.arg == "mul" else "max"
+    src = (node.src[0].cast(dtypes.uint8), *node.src[1:])
+    wide = UOp(Ops.REDUCE, dtypes.uint8, src, monoid, node.tag)
+    return wide.ne(_const(wide, 0))
+
+
+# ---- integer division ----------------------------------------------------------------------------
+
+
+def _divide(node: UOp, ctx: Target) -> UOp | None:
+    a, b = node.src
+    if dtypes.is_float(a.dtype):
+        return None
+    if b.op is Ops.CONST and (simple := _divide_by_constant(a, b)) is not None:
+        return simple
+    if _is_plain(a, b):
+        return None
+    if dtypes.is_unsigned(a.dtype):
+        quotient = a // b.maximum(_const(b, 1))
+        return choose(b.eq(_const(b, 0)), _const(a, 0), quotient)
+    return _divide_positive(a, b) if b.vmin > 0 else _divide_signed(a, b)
+
+
+def _modulo(node: UOp, ctx: Target) -> UOp | None:
+    a, b = node.src
+    if dtypes.is_float(a.dtype):
+        return None
+    if b.op is Ops.CONST:
+        if b.arg == 0:
+            return a
+        if abs(b.arg) == 1:
+            return _const(a, 0)
+        if _is_power(b.arg) and a.dtype is not dtypes.index:
+            return a & _const(a, b.arg - 1)  # the sign bits of a negative too: it rounds down
+    if _is_plain(a, b):
+        return None
+    if dtypes.is_unsigned(a.dtype):
+        return choose(b.eq(_const(b, 0)), a, a % b.maximum(_const(b, 1)))
+    return a + _negated(a // b * b)
+
+
+def _is_plain(a: UOp, b: UOp) -> bool:
+    """Whether the machine's division is the op's, or codegen/index makes it so."""
+    left_to_index = a.dtype is dtypes.index and b.op is Ops.CONST
+    return bool(b.vmin > 0 and (a.vmin >= 0 or left_to_index))
+
+
+def _is_power(value: int) -> bool:
+    return value > 0 and value & (value - 1) == 0
+
+
+def _divide_by_constant(a: UOp, b: UOp) -> UOp | None:
+    value = b.arg
+    if value == 0:
+        return _const(a, 0)
+    if value == 1:
+        return a
+    if value == -1:
+        return _negated(a)
+    if _is_power(value) and a.dtype is not dtypes.index:
+        return a >> _const(a, value.bit_length() - 1)
+    return None
+
+
+def _unsigned(dtype: DType) -> DType:
+    return next(d for d in dtypes.uints if d.itemsize == dtype.itemsize)
+
+
+def _divide_positive(a: UOp, b: UOp) -> UOp:
+    """By a positive number: of a negative a, ~(~a // b), and ~a is not negative."""
+    uint = _unsigned(a.dtype)
+    sign = a >> _const(a, a.dtype.bitsize - 1)
+    quotient = (a ^ sign).cast(uint) // b.cast(uint)
+    return quotient.cast(a.dtype) ^ sign
+
+
+def _divide_signed(a: UOp, b: UOp) -> UOp:
+    """By anything: sizes are divided, rounded up where the signs differ. INT_MIN // -1 wraps."""
+    uint = _unsigned(a.dtype)
+    one, last = UOp.const(uint, 1), _const(a, a.dtype.bitsize - 1)
+    a_sign, b_sign = a >> last, b >> last
+    a_size = (a ^ a_sign).cast(uint) + (a_sign.cast(uint) & one)
+    b_size = (b ^ b_sign).cast(uint) + (b_sign.cast(uint) & one)
+    divisor = b_size.maximum(one)
+    sign = (a_sign ^ b_sign).cast(uint)
+    quotient = (a_size + (divisor + UOp.const(uint, -1) & sign)) // divisor
+    signed = ((quotient ^ sign) + (sign & one)).cast(a.dtype)
+    return choose(b.eq(_const(b, 0)), _const(a, 0), signed)
+
+
+# ---- shifts --------------------------------------------------------------------------------------
+
+
+def _within(n: UOp, width: int) -> UOp:
+    """Whether 0 <= n < width."""
+    if dtypes.is_unsigned(n.dtype):
+        return n < _const(n, width)
+    return (n < _const(n, width)) & (_const(n, -1) < n)
+
+
+def _shift(node: UOp, ctx: Target) -> UOp | None:
+    a, n = node.src
+    width = a.dtype.bitsize
+    if n.vmin >= 0 and n.vmax < width:
+        return None if n.dtype is a.dtype else a.alu(node.op, n.cast(a.dtype))
+    moved = a.alu(node.op, (n & _const(n, width - 1)).cast(a.dtype))
+    return choose(_within(n, width), moved, _const(a, 0))
+
+
+# ---- casts ---------------------------------------------------------------------------------------
+
+
+def _cast(node: UOp, ctx: Target) -> UOp | None:
+    (a,) = node.src
+    if node.dtype is dtypes.bool:
+        return a.ne(_const(a, 0))
+    if node.tag == IN_RANGE or not dtypes.is_float(a.dtype) or dtypes.is_float(node.dtype):
+        return None
+    return _saturated(a if a.dtype in FORMATS else a.cast(dtypes.float32), node.dtype)
+
+
+def _saturated(a: UOp, dtype: DType) -> UOp:
+    """A float as an integer: clamped to the range, NaN as 0."""
+    low, high = int(dtypes.min(dtype)), int(dtypes.max(dtype))
+    inside = a < _const(a, high + 1)  # a power of two, so exact in every float type
+    held = choose(inside, a, _const(a, 0.0))
+    held = choose(held < _const(a, low), _const(a, low), held)
+    wide = dtypes.int32 if dtype.itemsize < 4 else dtype
+    found = UOp(Ops.CAST, wide, (held,), tag=IN_RANGE).cast(dtype)
+    beyond = choose(a.eq(a), UOp.const(dtype, high), UOp.const(dtype, 0))
+    return choose(inside, found, beyond)
+
+
+def _trunc(node: UOp, ctx: Target) -> UOp | None:
+    """By way of an integer; where there is a fraction, one of the same size is large enough."""
+    (a,) = node.src
+    form = FORMATS.get(a.dtype)
+    if form is None:
+        return a.cast(dtypes.float32).trunc().cast(a.dtype)
+    size = magnitude(a, form)
+    broken = size < _const(a, 2.0**form.mantissa)
+    held = choose(broken, size, _const(a, 0.0))
+    whole = UOp(Ops.CAST, form.integer, (held,), tag=IN_RANGE).cast(a.dtype)
+    sign = a.bitcast(form.integer) & UOp.const(form.integer, int(dtypes.min(form.integer)))
+    return choose(broken, (whole.bitcast(form.integer) | sign).bitcast(a.dtype), a)
+
+
+# ---- functions -----------------------------------------------------------------------------------
+
+
+def _function(node: UOp, ctx: Target) -> UOp | None:
+    """EXP2, LOG2, SIN, POW; of a narrow float that the target computes with, in float32."""
+    if node.dtype not in FORMATS:
+        wide = tuple(s.cast(dtypes.float32) for s in node.src)
+        return UOp(node.op, dtypes.float32, wide).cast(node.dtype)
+    x = node.src[0]
+    if node.op is Ops.EXP2:
+        natural = _times_log2_e(x)
+        return exp2(x) if natural is None else exp(natural)
+    if node.op is Ops.LOG2:
+        return log2(x)
+    if node.op is Ops.SIN:
+        return sin(x, ctx, float_bound(x)).replace(tag=AT_MOST_ONE)
+    return power(x, node.src[1], ctx)
+
+
+def _times_log2_e(x: UOp) -> UOp | None:
+    """The y of x = y * log2(e), where a natural exponential is meant: see `exp`."""
+    if x.op is not Ops.MUL:
+        return None
+    for y, factor in (x.src, x.src[::-1]):
+        if factor.op is Ops.CONST and factor.arg == _const(x, LOG2_E).arg:
+            return y
+    return None
+
+
+def _recip(node: UOp, ctx: Target) -> UOp:
+    (a,) = node.src
+    return _const(a, 1.0).alu(Ops.FDIV, a)
+
+
+def _mulacc(node: UOp, ctx: Target) -> UOp | None:
+    a, b, c = node.src
+    is_native = dtypes.is_float(node.dtype) and "MULACC" in ctx.native
+    return None if is_native else a * b + c
+
+
+def _threefry(node: UOp, ctx: Target) -> UOp:
+    """Twenty rounds on two words of 32 bits: add, rotate, xor."""
+    uint32, uint64 = dtypes.uint32, dtypes.uint64
+    word = UOp.const(uint64, 32)
+    counter, key = node.src
+    x, y = counter.cast(uint32), (counter >> word).cast(uint32)
+    k0, k1 = key.cast(uint32), (key >> word).cast(uint32)
+    keys = (k1, k0 ^ k1 ^ UOp.const(uint32, THREEFRY_PARITY), k0)
+    x, y = x + k0, y + k1
+    for block in range(5):
+        for turn in THREEFRY_ROTATIONS[block % 2]:
+            x = x + y
+            rotated = y << UOp.const(uint32, turn) | y >> UOp.const(uint32, 32 - turn)
+            y = rotated ^ x
+        x = x + keys[block % 3]
+        y = y + keys[(block + 1) % 3] + UOp.const(uint32, block + 1)
+    return x.cast(uint64) | y.cast(uint64) << word
+
+
+# ---- what is known of a float's size -------------------------------------------------------------
+
+
+def float_bound(node: UOp, depth: int = 8) -> float:
+    """A number that |node| never exceeds (unless it is NaN), infinity if unknown."""
+    if node.op is Ops.CONST:
+        return abs(float(node.arg))
+    if node.tag == AT_MOST_ONE or node.op is Ops.SIN:
+        return 1.01
+    if depth == 0:
+        return math.inf
+    if dtypes.is_int(node.dtype) or node.dtype is dtypes.bool:
+        return float(max(abs(node.vmin), abs(node.vmax)))
+    rule = _BOUNDS.get(node.op)
+    if rule is None:
+        return math.inf
+    found = rule(node, depth - 1)
+    return found * (1 + 2.0**-8) if found == found else math.inf  # rounding, of any float type
+
+
+def _bound_of_bits(node: UOp, depth: int) -> float:
+    """Of an integer's bits as a float: they are ordered alike."""
+    bits = node.src[0]
+    high = _largest_bits(bits)
+    if high is None or node.dtype not in FORMATS:
+        return math.inf
+    found = abs(float(bit_cast(high, bits.dtype, node.dtype)))
+    return found if found == found else math.inf
+
+
+def _largest_bits(bits: UOp) -> int | None:
+    """The largest value of a non-negative integer; of an OR, all bits that can be set."""
+    if bits.op is Ops.OR:
+        parts = [_largest_bits(s) for s in bits.src]
+        known = [p for p in parts if p is not None]
+        return (1 << max(known).bit_length()) - 1 if len(known) == 2 else None
+    return int(bits.vmax) if bits.vmin >= 0 else None
+
+
+def _sum_bound(node: UOp, depth: int) -> float:
+    return sum(float_bound(s, depth) for s in node.src)
+
+
+def _product_bound(node: UOp, depth: int) -> float:
+    return math.prod(float_bound(s, depth) for s in node.src)
+
+
+_BOUNDS: dict[Ops, Callable[[UOp, int], float]] = {
+    Ops.ADD: _sum_bound,
+    Ops.MUL: _product_bound,
+    Ops.WHERE: lambda node, depth: max(float_bound(s, depth) for s in node.src[1:]),
+    Ops.MAX: lambda node, depth: max(float_bound(s, depth) for s in node.src),
+    Ops.CAST: lambda node, depth: float_bound(node.src[0], depth),
+    Ops.BITCAST: _bound_of_bits,
+}
+
+# ---- the table -----------------------------------------------------------------------------------
+
+RULES: tuple[tuple[tuple[Ops, ...], Rule], ...] = (
+    (tuple(BOOL), _bool),
+    ((Ops.REDUCE,), _reduce_bool),
+    ((Ops.IDIV,), _divide),
+    ((Ops.MOD,), _modulo),
+    ((Ops.SHL, Ops.SHR), _shift),
+    ((Ops.CAST,), _cast),
+    ((Ops.TRUNC,), _trunc),
+    ((Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW), _function),
+    ((Ops.RECIP,), _recip),
+    ((Ops.MULACC,), _mulacc),
+    ((Ops.THREEFRY,), _threefry),
+)
+"""(ops, rule): a rule gives None where the machine's op is the table's already."""
+
+
+def _unless_native(rule: Rule) -> Callable[..., UOp | None]:
+    def attempt(node: UOp, ctx: Target) -> UOp | None:
+        if node.op in OPTIONAL and node.op is not Ops.MULACC and node.op.name in ctx.native:
+            return None
+        return rule(node, ctx)
+
+    attempt.__name__ = rule.__name__.lstrip("_")
+    return attempt
+
+
+MATCHER = PatternMatcher([(UPat(ops, name="node"), _unless_native(rule)) for ops, rule in RULES])

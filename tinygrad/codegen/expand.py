@@ -1,0 +1,428 @@
+"""From the loop tree to instructions: loops open and close as the tree says, and a value is emitted
+in the innermost open scope that it depends on, once for each copy, and remembered there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.target import Target
+from tinygrad.codegen.access import Access
+from tinygrad.codegen.groups import Block, Lanes
+from tinygrad.codegen.index import COPIED, Binding, Copies, Integers
+from tinygrad.codegen.linear import Number, Program, Scope, as_node
+from tinygrad.codegen.nesting import fills_itself, stays_in_registers, value_at
+from tinygrad.codegen.reduce import Combiner, identity, is_compensated, is_long
+from tinygrad.loops.layout import flat_offset, name_of, option, own_ranges, role_of, size_of
+from tinygrad.loops.nest import (
+    Branch,
+    Copy,
+    Fill,
+    Given,
+    Item,
+    Leaf,
+    Loop,
+    Nest,
+    Reduce,
+)
+from tinygrad.loops.nest import Scope as NestScope
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops
+
+Values = list[UOp]
+Body = Callable[[Values], Values]
+"""What a leaf does: the values that the loops carry, before and after."""
+
+COMPARISONS = GroupOp.Comparison
+
+
+class Expansion:
+    """Emits one phase of a kernel."""
+
+    def __init__(
+        self,
+        target: Target,
+        slots: Mapping[UOp, UOp],
+        block: Block,
+        fault: UOp | None,
+        faults: dict[tuple[str, str], int],
+        written: frozenset[UOp],
+    ) -> None:
+        self.program = Program()
+        self.target = target
+        self.integers = Integers(self.program, self.evaluate)
+        self.access = Access(self.integers, self.evaluate, dict(slots))
+        self.combiner = Combiner(self.program, target)
+        self.lanes = Lanes(self.program, self.combiner, block)
+        self.integers.lanes_of.update(self.lanes.limits())
+        self.given = self.lanes.counters()  # and of PARALLEL ranges
+        self.fault, self.faults = fault, faults
+        self.written = written  # nodes whose value changes as the kernel stores
+        self.filling: frozenset[UOp] = frozenset()
+
+    # ---- values ----------------------------------------------------------------------------------
+
+    def evaluate(self, node: UOp, copies: Copies) -> UOp:
+        """The instruction that holds the value of `node` in this copy."""
+        found = self._recall(node, copies)
+        if found is not None:
+            return found
+        done: dict[UOp, UOp] = {}
+        stack = [node]
+        while stack:
+            top = stack[-1]
+            if top in done:
+                stack.pop()
+                continue
+            missing = []
+            is_undecided = top.op is Ops.WHERE and top.src[0] not in done
+            for source in self._needs(top, done):
+                if source not in done:
+                    found = self._recall(source, copies)
+                    if found is None:
+                        missing.append(source)
+                    else:
+                        done[source] = found
+            if missing:
+                stack.extend(reversed(missing))
+            if missing or is_undecided:
+                continue
+            stack.pop()
+            home = self._home(top)
+            outer, self.program.scope = self.program.scope, home
+            made = done[top] = self._emit(top, copies, done)
+            self.program.scope = outer
+            home.memo[self.integers.key(top, copies)] = made
+        return done[node]
+
+    def _home(self, node: UOp) -> Scope:
+        return self.program.scope if node in self.written else self.integers.home(node)
+
+    def _recall(self, node: UOp, copies: Copies) -> UOp | None:
+        if node.op is Ops.CONST:
+            return node if not node.src else UOp.const(node.dtype, node.arg)
+        return self._home(node).memo.get(self.integers.key(node, copies))
+
+    def _needs(self, node: UOp, done: Mapping[UOp, UOp]) -> tuple[UOp, ...]:
+        """The sources to emit first; addresses and indices take care of theirs."""
+        if node.op in (Ops.INDEX, Ops.REDUCE, Ops.RANGE, Ops.DEFINE_VAR):
+            return ()
+        if node.dtype is dtypes.index or _compares_indices(node):
+            return ()
+        if node.op is Ops.WHERE:
+            condition = done.get(node.src[0])
+            if condition is None:
+                return node.src[:1]
+            if condition.op is Ops.CONST:
+                return (node.src[1 if condition.arg else 2],)
+        return node.src
+
+    def _emit(self, node: UOp, copies: Copies, done: Mapping[UOp, UOp]) -> UOp:
+        if node.op is Ops.INDEX:
+            return self._read(node, copies)
+        if node.op is Ops.DEFINE_VAR and node.dtype is not dtypes.index:
+            value = self.program.argument(Ops.DEFINE_VAR, dtypes.index, node.arg)
+            return self.program.add(Ops.CAST, node.dtype, (value,))
+        if node.dtype is dtypes.index:
+            loop = self.integers.vector_of(node, copies)
+            if loop is not None:
+                return self.integers.lanes(node, loop, copies)
+            return as_node(self.integers.scalar(node, copies))
+        if node.op in COMPARISONS and node.vmin == node.vmax:
+            return UOp.const(dtypes.bool, node.vmin)
+        if _compares_indices(node):
+            return self.integers.compare(node, copies)
+        assert node.op in GroupOp.Elementwise, f"{node.op!r} is not in the nest"
+        if node.op is Ops.CHECK:
+            return self._check(node, copies, done)
+        return self._elementwise(node, done)
+
+    def _elementwise(self, node: UOp, done: Mapping[UOp, UOp]) -> UOp:
+        program = self.program
+        if node.op is Ops.WHERE and done[node.src[0]].op is Ops.CONST:
+            return done[node.src[1 if done[node.src[0]].arg else 2]]
+        sources = program.joined(*(done[s] for s in node.src))
+        dtype = node.dtype.scalar().vec(sources[0].dtype.count)
+        if node.op is Ops.CAST and sources[0].dtype is dtype:
+            return sources[0]
+        if node.op in (Ops.AND, Ops.OR) and dtypes.is_bool(dtype):
+            for one, other in (sources, sources[::-1]):
+                if one.op is Ops.CONST:
+                    return other if bool(one.arg) == (node.op is Ops.AND) else one
+        return program.add(node.op, dtype, sources, node.arg)
+
+    def _read(self, node: UOp, copies: Copies) -> UOp:
+        lanes = [r for r in self.integers.copied(node) if r in copies and role_of(r) == "VECTOR"]
+        along = self.integers.along
+        if lanes and along is None:
+            return self.integers.data(node, copies)
+        stage = node.src[0]
+        if stage.op is Ops.STAGE and stays_in_registers(stage):
+            return self.evaluate(value_at(node), copies)
+        if stage in self.filling and fills_itself(stage):
+            value = self.evaluate(value_at(node), copies)
+            self.access.store(stage, flat_offset(node), value, copies, (), padded=True)
+            return value
+        return self.access.load(node, copies)
+
+    def _check(self, node: UOp, copies: Copies, done: Mapping[UOp, UOp]) -> UOp:
+        """The value; a test of the condition stands beside it."""
+        program = self.program
+        value, fine = (done[s] for s in node.src)
+        if fine.op is Ops.CONST and fine.arg:
+            return value
+        assert self.fault is not None, "a kernel with a CHECK has a fault buffer"
+        code = self.faults.setdefault(node.arg, len(self.faults) + 1)
+        true = program.widen(UOp.const(dtypes.bool, True), fine.dtype.count)
+        failed = program.add(Ops.CMPNE, fine.dtype, (fine, true))
+        mask = self.integers.valid(tuple(node.ranges), copies)
+        failed_here = program.both(failed, mask)
+        assert failed_here is not None
+        operands = []
+        if dtypes.is_int(value.dtype):
+            wide = dtypes.int64.vec(value.dtype.count)
+            same = value.dtype is wide
+            operands.append(value if same else program.add(Ops.CAST, wide, (value,)))
+        pointer = program.argument(Ops.PARAM, self.fault.dtype, self.fault.arg)
+        src = (pointer, *program.joined(failed_here, *operands))
+        program.effect(Ops.FAULT, dtypes.void, src, code, program.scope)
+        return value
+
+    # ---- copies ----------------------------------------------------------------------------------
+
+    def copies_of(self, ranges: Iterable[UOp], copies: Copies) -> list[Copies]:
+        """All turns of the UNROLLed and SPREAD among `ranges` that are not cut off for sure, the
+        longest range outermost, so that few operands live at a time."""
+        found: list[Copies] = [dict(copies)]
+        copied = [r for r in ranges if role_of(r) in ("UNROLL", "SPREAD") and r not in copies]
+        copied.sort(key=lambda r: (_is_limited_by(r, copied), -size_of(r), name_of(r)))
+        for loop in copied:
+            found = [{**outer, loop: turn} for outer in found for turn in range(size_of(loop))]
+            if len(loop.src) > 1:
+                found = [c for c in found if not self.integers.is_out((loop,), c)]
+        return found
+
+    # ---- the tree --------------------------------------------------------------------------------
+
+    def run(self, nest: Nest, body: Body) -> None:
+        """The whole nest; `body` at its leaves."""
+        self._walk(nest.root.items, [], body)
+
+    def _walk(self, items: Sequence[Item], values: Values, body: Body) -> Values:
+        for item in items:
+            if isinstance(item, Leaf):
+                before, self.filling = self.filling, item.filling
+                values = body(values)
+                self.filling = before
+            elif isinstance(item, Loop):
+                values = self._loop(item, values, body)
+            elif isinstance(item, (Copy, Given)):
+                values = self._place(item, values, body)
+            elif isinstance(item, Branch):
+                self._branch(item, body)
+            elif isinstance(item, Reduce):
+                self._reduce(item)
+            else:
+                assert isinstance(item, Fill)
+                self._fill(item)
+        return values
+
+    def _loop(self, item: Loop, values: Values, body: Body) -> Values:
+        loop = item.loop
+        assert loop is not None
+        end: Number = item.high + 1
+        for limit in item.ends:
+            end = self._smaller(end, self.integers.scalar(limit, {}))
+        if item.ends:
+            end = self._at_least(end, item.low + 1, item)
+        counter, carries = self.program.open_loop(item.low, end, name_of(loop), values)
+        binding = Binding(self.program.scope, counter, item.low, item.high, item.guarded)
+        outer = self.integers.bind(loop, binding)
+        following = self._walk(item.items, carries, body)
+        self.integers.unbind(loop, outer)
+        self.program.close(following)
+        return carries
+
+    def _smaller(self, a: Number, b: Number) -> Number:
+        if isinstance(a, int) and isinstance(b, int):
+            return min(a, b)
+        left, right = as_node(a), as_node(b)
+        less = self.program.add(Ops.CMPLT, dtypes.bool, (left, right))
+        return self.program.add(Ops.WHERE, dtypes.index, (less, left, right))
+
+    def _at_least(self, end: Number, least: int, item: Loop) -> Number:
+        """A loop turns at least once."""
+        if isinstance(end, int):
+            return max(end, least)
+        bounds = [self.integers.interval(limit, {})[0] for limit in item.ends]
+        if min(bounds) >= least:
+            return end
+        less = self.program.add(Ops.CMPLT, dtypes.bool, (end, as_node(least)))
+        return self.program.add(Ops.WHERE, dtypes.index, (less, as_node(least), end))
+
+    def _place(self, item: Copy | Given, values: Values, body: Body) -> Values:
+        loop = item.loop
+        assert loop is not None
+        value: Number = item.low if isinstance(item, Copy) else self.given[loop]
+        scope = self.program.open()
+        guarded = isinstance(item, Given)
+        high = max(item.high, self.integers.lanes_of.get(loop, 0) - 1)
+        outer = self.integers.bind(loop, Binding(scope, value, item.low, high, guarded))
+        values = self._walk(item.items, values, body)
+        self.integers.unbind(loop, outer)
+        self.program.close()
+        return values
+
+    def _branch(self, item: Branch, body: Body) -> None:
+        loop = item.rest.loop
+        assert loop is not None
+        task, last = as_node(self.given[loop]), as_node(item.last.low)
+        is_last = self.program.add(Ops.CMPEQ, dtypes.bool, (task, last))
+        is_not = self.program.add(Ops.CMPNE, dtypes.bool, (task, last))
+        arms: tuple[tuple[UOp, NestScope], ...] = ((is_not, item.rest), (is_last, item.last))
+        for condition, arm in arms:
+            self.program.open_branch(condition)
+            assert isinstance(arm, (Copy, Given))
+            self._place(arm, [], body)
+            self.program.close()
+
+    # ---- reductions ------------------------------------------------------------------------------
+
+    def _reduce(self, item: Reduce) -> None:
+        node = item.node
+        value, own, monoid = node.src[0], own_ranges(node), node.arg
+        outs = self.copies_of(node.ranges, {})
+        spread = self.copies_of([r for r in own if role_of(r) == "SPREAD"], {})
+        loop = next((r for r in own if role_of(r) == "VECTOR"), None)
+        if loop is None:
+            loop = self.integers.vector_of(value, {})
+        width = 1 if loop is None else size_of(loop)
+        keys: list[Copies] = [{**out, **turn} for out in outs for turn in spread]
+        empty = self.program.widen(identity(monoid, node.dtype), width)
+        states = 2 if is_compensated(node) else 1
+
+        def take(accumulators: Values) -> Values:
+            accumulators = list(accumulators)
+            unrolled = [r for r in own if role_of(r) == "UNROLL"]
+            for inner in self.copies_of(unrolled, {}):
+                for i, key in enumerate(keys):
+                    state = accumulators[states * i : states * (i + 1)]
+                    state = self._taken(node, state, {**inner, **key}, empty)
+                    accumulators[states * i : states * (i + 1)] = state
+            return accumulators
+
+        results = self._walk(item.items, [empty] * (states * len(keys)), take)
+        home = self._home(node)
+        groups = [r for r in own if role_of(r) == "GROUP"]
+        for i, out in enumerate(outs):
+            group = results[states * i * len(spread) : states * (i + 1) * len(spread)]
+            total = self.combiner.pairwise(monoid, group[::states])
+            if loop is not None and loop in own:
+                total = self.combiner.fold_lanes(monoid, total)
+            if groups:
+                total = self.lanes.across(monoid, total, groups)
+            home.memo[self.integers.key(node, out)] = total
+
+    def _taken(self, node: UOp, state: Values, copies: Copies, empty: UOp) -> Values:
+        """The accumulator of one copy after its value is taken in."""
+        value, own = node.src[0], own_ranges(node)
+        mask = self.integers.valid(own, copies)
+        if mask is not None and mask.op is Ops.CONST:
+            return state
+        if mask is None and len(state) == 1 and self._is_fused(node):
+            a, b = (self.evaluate(s, copies) for s in value.src)
+            return [self.combiner.fused(a, b, state[0])]
+        item = self.program.widen(self.evaluate(value, copies), empty.dtype.count)
+        if mask is not None:
+            (mask, item) = self.program.joined(mask, item)
+            item = self.program.add(Ops.WHERE, item.dtype, (mask, item, empty))
+        if len(state) == 2:
+            return list(self.combiner.add_exactly(state[0], state[1], item))
+        return [self.combiner.combine(node.arg, state[0], item)]
+
+    def _is_fused(self, node: UOp) -> bool:
+        wide = (dtypes.float32, dtypes.float64)
+        return node.arg == "add" and node.src[0].op is Ops.MUL and node.dtype in wide
+
+    # ---- stages and stores -----------------------------------------------------------------------
+
+    def put(self, stores: Sequence[tuple[UOp, UOp, UOp]], own: Sequence[UOp], **how: bool) -> Body:
+        """A leaf that stores (memory, offset, value) for every copy of the unrolled ranges."""
+
+        def body(values: Values) -> Values:
+            for copies in self.copies_of(own, {}):
+                if self.integers.is_out(_copied(own), copies):
+                    continue
+                for memory, offset, value in stores:
+                    made = self.evaluate(value, copies)
+                    only = self.lanes.first_of(own)
+                    self.access.store(memory, offset, made, copies, own, only=only, **how)
+            return values
+
+        return body
+
+    def _fill(self, item: Fill) -> None:
+        stage, own = item.stage, own_ranges(item.stage)
+        offset = flat_offset(UOp(Ops.INDEX, stage.dtype, (stage, *own), len(own)))
+        if not option(stage, "acc"):
+            body = self.put([(stage, offset, stage.src[0])], own, padded=True)
+            self.lanes.barrier()
+            self._walk(item.items, [], body)
+            self.lanes.barrier()
+            return
+        empty = identity(stage.src[0].arg, stage.dtype)
+        held = [stage]
+        if is_long(stage.src[0]):
+            held.append(stage.replace(arg=(f"{stage.arg[0]}.error", *stage.arg[1:])))
+        starts = [(each, offset, empty) for each in held]
+        self._walk(item.start, [], self.put(starts, own, padded=True))
+        self._walk(item.items, [], self._accumulate(held, offset))
+
+    def _accumulate(self, held: Sequence[UOp], offset: UOp) -> Body:
+        """A leaf that takes values into the accumulators that a stage holds, and the errors that a
+        second one does."""
+        stage = held[0]
+        reduce, own = stage.src[0], own_ranges(stage)
+        reads = [UOp(Ops.INDEX, stage.dtype, (each, *own), len(own)) for each in held]
+
+        def body(values: Values) -> Values:
+            for copies in self.copies_of(own, {}):
+                taken = self._unrolled(reduce, copies)
+                if taken is None:
+                    continue
+                state = [self.access.load(read, copies) for read in reads]
+                if len(state) == 2:
+                    state = list(self.combiner.add_exactly(state[0], state[1], taken))
+                else:
+                    state = [self.combiner.combine(reduce.arg, state[0], taken)]
+                for each, value in zip(held, state, strict=True):
+                    self.access.store(each, offset, value, copies, own, padded=True)
+            return values
+
+        return body
+
+    def _unrolled(self, reduce: UOp, copies: Copies) -> UOp | None:
+        """The values of all unrolled turns of a REDUCE, combined; None if there are none."""
+        items, inner = [], own_ranges(reduce)
+        for turn in self.copies_of(inner, copies):
+            mask = self.integers.valid(inner, turn)
+            item = self.evaluate(reduce.src[0], turn)
+            if mask is not None:
+                empty = identity(reduce.arg, reduce.dtype)
+                joined = self.program.joined(mask, item, empty)
+                item = self.program.add(Ops.WHERE, joined[1].dtype, joined)
+            items.append(item)
+        return self.combiner.pairwise(reduce.arg, items) if items else None
+
+
+def _compares_indices(node: UOp) -> bool:
+    return node.op in COMPARISONS and node.src[0].dtype is dtypes.index
+
+
+def _copied(ranges: Iterable[UOp]) -> list[UOp]:
+    return [r for r in ranges if role_of(r) in COPIED]
+
+
+def _is_limited_by(loop: UOp, others: Sequence[UOp]) -> bool:
+    return any(r in limit.ranges for limit in loop.src for r in others if r is not loop)

@@ -1,0 +1,387 @@
+"""Index expressions as instructions: numbers where they are known, sums assembled so that what an
+outer loop fixes is computed there, and vectors where an expression differs from lane to lane.
+
+`copies` says which turn of each UNROLL, SPREAD (or one lane of a VECTOR) is being written; other
+loops are bound to the scope that runs them and the value that counts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from tinygrad.base.dtype import DType, dtypes
+from tinygrad.codegen.linear import Number, Program, Scope, as_node
+from tinygrad.loops.layout import role_of, size_of
+from tinygrad.simplify.affine import add, affine
+from tinygrad.uop.bounds import Interval, interval_of
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops, evaluate
+
+Copies = Mapping[UOp, int]
+Terms = Mapping[UOp, int]
+
+COPIED = frozenset(("UNROLL", "SPREAD", "VECTOR"))
+"""Roles whose turns are copies or lanes in the text."""
+
+INT32 = (-(2**31), 2**31 - 1)
+
+
+@dataclass(frozen=True)
+class Binding:
+    """What counts a loop: an instruction or a number, in a scope; between two numbers."""
+
+    scope: Scope
+    value: Number
+    low: int
+    high: int
+    guarded: bool = False  # this turn may be beyond a limit
+
+
+class Integers:
+    """Evaluates expressions of dtype index, and comparisons of them."""
+
+    def __init__(self, program: Program, evaluate_data: Callable[[UOp, Copies], UOp]) -> None:
+        self.program = program
+        self.evaluate_data = evaluate_data
+        self.bound: dict[UOp, Binding] = {}
+        self.lanes_of: dict[UOp, int] = {}  # lanes that count a range; there may be too many
+        self.along: UOp | None = None  # a range that is taken for a VECTOR just now
+        self._homes: dict[UOp, Scope] = {}  # as long as the bindings are the same
+        self._copied: dict[UOp, tuple[UOp, ...]] = {}
+        self._forms: dict[UOp, tuple[Terms, int]] = {}
+        self._differences: dict[UOp, UOp] = {}
+        self._ends: dict[UOp, tuple[UOp, ...]] = {}
+
+    # ---- where and which -------------------------------------------------------------------------
+
+    def bind(self, loop: UOp, binding: Binding) -> Binding | None:
+        """From here on `loop` has this counter; what it had before."""
+        outer = self.bound.get(loop)
+        self.bound[loop] = binding
+        self._homes.clear()
+        return outer
+
+    def unbind(self, loop: UOp, outer: Binding | None) -> None:
+        """What `bind` did is undone."""
+        self._homes.clear()
+        if outer is None:
+            del self.bound[loop]
+        else:
+            self.bound[loop] = outer
+
+    def home(self, node: UOp) -> Scope:
+        """The innermost open scope that the value of `node` depends on."""
+        found = self._homes.get(node)
+        if found is None:
+            found = self.program.base
+            for loop in node.ranges:
+                binding = self.bound.get(loop)
+                if binding is not None and binding.scope.depth > found.depth:
+                    found = binding.scope
+            self._homes[node] = found
+        return found
+
+    def copied(self, node: UOp) -> tuple[UOp, ...]:
+        """The ranges below `node` that are copies or lanes."""
+        found = self._copied.get(node)
+        if found is None:
+            found = tuple(r for r in node.ranges if role_of(r) in COPIED)
+            found = tuple(sorted(found, key=lambda r: str(r.arg[0]))) if len(found) > 1 else found
+            self._copied[node] = found
+        return found
+
+    def key(self, node: UOp, copies: Copies) -> object:
+        """What tells one copy of a node's value from the others."""
+        ranges = self.copied(node)
+        return (node, *(copies.get(r) for r in ranges)) if ranges else node
+
+    def vector_of(self, node: UOp, copies: Copies) -> UOp | None:
+        """The VECTOR range whose lanes make the value a vector."""
+        found = None
+        for loop in self.copied(node):
+            if loop not in copies and (role_of(loop) == "VECTOR" or loop is self.along):
+                assert found is None, f"vectors along {found!r} and {loop!r} meet"
+                found = loop
+        return found
+
+    def form(self, node: UOp) -> tuple[Terms, int]:
+        """A sum of multiples of terms, and a constant."""
+        found = self._forms.get(node)
+        if found is None:
+            found = self._forms[node] = affine(node)
+        return found
+
+    # ---- bounds ----------------------------------------------------------------------------------
+
+    def interval(self, node: UOp, copies: Copies) -> Interval:
+        """Between which numbers an index lies, here and in this copy."""
+        if not node.ranges:
+            return node.vmin, node.vmax
+        if node in copies:
+            return copies[node], copies[node]
+        if node.op is Ops.RANGE:
+            binding = self.bound.get(node)
+            if binding is None:  # lanes and copies beyond a limit count too
+                return 0, size_of(node) - 1
+            return binding.low, binding.high
+        if node.dtype is not dtypes.index:
+            return node.vmin, node.vmax
+        terms, constant = self.form(node)
+        if len(terms) == 1 and node in terms:
+            return interval_of(node, [self.interval(s, copies) for s in node.src])
+        low = high = constant
+        for term, factor in terms.items():
+            ends = [factor * end for end in self.interval(term, copies)]
+            low, high = low + min(ends), high + max(ends)
+        return low, high
+
+    def difference(self, comparison: UOp) -> UOp:
+        """Left minus right of a comparison of indices."""
+        found = self._differences.get(comparison)
+        if found is None:
+            left, right = comparison.src
+            found = self._differences[comparison] = add(left, right, -1)
+        return found
+
+    def decided(self, comparison: UOp, copies: Copies) -> bool | None:
+        """The truth of a comparison of indices, where bounds tell it."""
+        low, high = self.interval(self.difference(comparison), copies)
+        if comparison.op is Ops.CMPLT:
+            return True if high < 0 else False if low >= 0 else None
+        if low > 0 or high < 0:
+            return comparison.op is Ops.CMPNE
+        return comparison.op is Ops.CMPEQ if low == high else None
+
+    # ---- scalars ---------------------------------------------------------------------------------
+
+    def scalar(self, node: UOp, copies: Copies) -> Number:
+        """The value of an index; every VECTOR range below it has its lane in `copies`."""
+        return self.total(*self.form(node), copies)
+
+    def total(self, terms: Terms, constant: int, copies: Copies) -> Number:
+        """A sum, terms of outer scopes first, the constant last."""
+        parts: list[tuple[int, UOp, int]] = []
+        for term, factor in terms.items():
+            value = self.term(term, copies)
+            if isinstance(value, int):
+                constant += factor * value
+            else:
+                parts.append((self.depth(value), value, factor))
+        if len(parts) > 1:
+            parts.sort(key=lambda part: part[0])
+        result: Number = 0
+        for _, value, factor in parts:
+            result = self.program.integer(
+                Ops.ADD, result, self.program.integer(Ops.MUL, value, factor)
+            )
+        return self.program.integer(Ops.ADD, result, constant)
+
+    def depth(self, value: UOp) -> int:
+        scope = self.program.places.get(value)
+        return 0 if scope is None else scope.depth
+
+    def term(self, term: UOp, copies: Copies) -> Number:
+        """The value of what is no sum."""
+        if term in copies:
+            return copies[term]
+        if term.op is Ops.RANGE:
+            return self.bound[term].value
+        low, high = self.interval(term, copies)
+        if low == high:
+            return int(low)
+        memo, key = self.home(term).memo, ("index", self.key(term, copies))
+        if key not in memo:
+            memo[key] = as_node(self._term(term, copies))
+        found = memo[key]
+        return int(found.arg) if found.op is Ops.CONST else found
+
+    def _term(self, term: UOp, copies: Copies) -> Number:
+        program = self.program
+        if term.op is Ops.DEFINE_VAR:
+            return program.argument(Ops.DEFINE_VAR, dtypes.index, term.arg)
+        if term.op in (Ops.IDIV, Ops.MOD) and term.src[1].op is Ops.CONST:
+            value, divisor = self.scalar(term.src[0], copies), int(term.src[1].arg)
+            low = self.interval(term.src[0], copies)[0]
+            return self._divided(term.op, value, divisor, low)
+        if term.op is Ops.CAST and term.src[0].op is Ops.DEFINE_VAR:
+            return program.argument(Ops.DEFINE_VAR, dtypes.index, term.src[0].arg)
+        sources = [self._source(s, copies) for s in term.src]
+        if term.op in GroupOp.ALU and all(s.op is Ops.CONST for s in sources):
+            return int(evaluate(term.op, dtypes.index, *(s.arg for s in sources)))
+        return program.add(term.op, dtypes.index, tuple(sources), term.arg)
+
+    def _source(self, node: UOp, copies: Copies) -> UOp:
+        if node.dtype is dtypes.index:
+            return as_node(self.scalar(node, copies))
+        return self.data(node, copies)
+
+    def data(self, node: UOp, copies: Copies) -> UOp:
+        """A value that is no index. Where one lane is asked for, the vector is computed once."""
+        lanes = [r for r in self.copied(node) if r in copies and role_of(r) == "VECTOR"]
+        if not lanes:
+            return self.evaluate_data(node, copies)
+        others = {r: turn for r, turn in copies.items() if r is not lanes[0]}
+        return self.program.lane(self.evaluate_data(node, others), copies[lanes[0]])
+
+    def _divided(self, op: Ops, value: Number, divisor: int, low: int) -> Number:
+        """Rounded down, where the machine truncates: what may be negative is moved up first."""
+        add = self.program.integer
+        if low >= 0 or isinstance(value, int):
+            return add(op, value, divisor)
+        if low > INT32[0]:
+            turns = -(low // divisor)
+            moved = add(op, add(Ops.ADD, value, turns * divisor), divisor)
+            return add(Ops.ADD, moved, -turns) if op is Ops.IDIV else moved
+        rest = as_node(add(Ops.MOD, value, divisor))
+        negative = self.program.add(Ops.CMPLT, dtypes.bool, (rest, as_node(0)))
+        shift = as_node(-1 if op is Ops.IDIV else divisor)
+        result = add(Ops.IDIV, value, divisor) if op is Ops.IDIV else rest
+        moved = self.program.add(Ops.ADD, dtypes.index, (as_node(result), shift))
+        return self.program.add(Ops.WHERE, dtypes.index, (negative, moved, as_node(result)))
+
+    # ---- vectors ---------------------------------------------------------------------------------
+
+    def lanes(self, node: UOp, loop: UOp, copies: Copies) -> UOp:
+        """An index that differs from lane to lane of `loop`, as int32 where it fits, else index."""
+        memo, key = self.home(node).memo, ("lanes", loop, self.key(node, copies))
+        if key not in memo:
+            low, high = self.interval(node, copies)
+            fits = INT32[0] <= low and high <= INT32[1]
+            memo[key] = self._lanes(node, loop, copies, dtypes.int32 if fits else dtypes.index)
+        return memo[key]
+
+    def _lanes(self, node: UOp, loop: UOp, copies: Copies, kind: DType) -> UOp:
+        program, count = self.program, size_of(loop)
+        dtype = kind.vec(count)
+        terms, constant = self.form(node)
+        if len(terms) == 1 and constant == 0 and node in terms and node is not loop:
+            return self._opaque_lanes(node, loop, copies, dtype)
+        fixed = {t: k for t, k in terms.items() if loop not in t.ranges}
+        start = self.total(fixed, constant, copies)
+        step = terms.get(loop, 0)
+        begin = int(start) if isinstance(start, int) else 0
+        iota = [UOp.const(kind, begin + step * i) for i in range(count)]
+        parts: list[UOp] = []
+        if not isinstance(start, int):
+            narrow = start if kind is dtypes.index else program.add(Ops.CAST, kind, (start,))
+            parts.append(program.widen(narrow, count))
+        if step or begin or not parts:
+            parts.append(program.vector(iota))
+        for term, factor in terms.items():
+            if loop in term.ranges and term is not loop:
+                value = self._as_kind(self.lanes(term, loop, copies), kind)
+                if factor != 1:
+                    by = program.widen(UOp.const(kind, factor), count)
+                    value = program.add(Ops.MUL, dtype, (value, by))
+                parts.append(value)
+        total = parts[0]
+        for part in parts[1:]:
+            total = program.add(Ops.ADD, dtype, (total, part))
+        return total
+
+    def _opaque_lanes(self, node: UOp, loop: UOp, copies: Copies, dtype: DType) -> UOp:
+        """One vector instruction on the sources' lanes."""
+        program, kind, count = self.program, dtype.scalar(), dtype.count
+        if node.op in (Ops.IDIV, Ops.MOD) and node.src[1].op is Ops.CONST:
+            return self._divided_lanes(node, loop, copies, dtype)
+        if node.op is Ops.CAST:
+            source = program.widen(self.evaluate_data(node.src[0], copies), count)
+            return source if source.dtype is dtype else program.add(Ops.CAST, dtype, (source,))
+        sources = []
+        for source in node.src:
+            if source.dtype is dtypes.index:
+                sources.append(self._as_kind(self.lanes(source, loop, copies), kind))
+            else:
+                sources.append(program.widen(self.evaluate_data(source, copies), count))
+        return program.add(node.op, dtype, tuple(sources), node.arg)
+
+    def _divided_lanes(self, node: UOp, loop: UOp, copies: Copies, dtype: DType) -> UOp:
+        program, divisor = self.program, int(node.src[1].arg)
+        low, high = self.interval(node.src[0], copies)
+        turns = 0 if low >= 0 else -(int(low) // divisor)
+        if low <= INT32[0] or high + turns * divisor > INT32[1]:  # lane by lane
+            each = [self.scalar(node, {**copies, loop: i}) for i in range(dtype.count)]
+            lanes = [program.add(Ops.CAST, dtype.scalar(), (as_node(e),)) for e in each]
+            return program.vector(lanes)
+        moved = add(node.src[0], UOp.const(dtypes.index, turns * divisor))
+        value = self.lanes(moved, loop, copies)
+        kind = value.dtype.scalar()
+        by = program.widen(UOp.const(kind, divisor), dtype.count)
+        result = program.add(node.op, value.dtype, (value, by))
+        if turns and node.op is Ops.IDIV:
+            back = program.widen(UOp.const(kind, -turns), dtype.count)
+            result = program.add(Ops.ADD, value.dtype, (result, back))
+        return self._as_kind(result, dtype.scalar())
+
+    def _as_kind(self, value: UOp, kind: DType) -> UOp:
+        if value.dtype.scalar() is kind:
+            return value
+        return self.program.add(Ops.CAST, kind.vec(value.dtype.count), (value,))
+
+    # ---- bools -----------------------------------------------------------------------------------
+
+    def compare(self, comparison: UOp, copies: Copies) -> UOp:
+        """A comparison of indices: known, one bool, or one a lane."""
+        known = self.decided(comparison, copies)
+        if known is not None:
+            return UOp.const(dtypes.bool, known)
+        difference = self.difference(comparison)
+        loop = self.vector_of(difference, copies)
+        if loop is None:
+            value = as_node(self.scalar(difference, copies))
+            return self.program.add(comparison.op, dtypes.bool, (value, as_node(0)))
+        lanes = self.lanes(difference, loop, copies)
+        if lanes.op is Ops.VECTORIZE and all(lane.op is Ops.CONST for lane in lanes.src):
+            found = [evaluate(comparison.op, dtypes.bool, s.arg, 0) for s in lanes.src]
+            known_lanes = [UOp.const(dtypes.bool, f) for f in found]
+            if len(known_lanes) == lanes.dtype.count:
+                return self.program.vector(known_lanes)
+        zero = self.program.widen(UOp.const(lanes.dtype.scalar(), 0), lanes.dtype.count)
+        return self.program.add(comparison.op, dtypes.bool.vec(zero.dtype.count), (lanes, zero))
+
+    def ends(self, loop: UOp) -> tuple[UOp, ...]:
+        """Comparisons that hold while `loop` is within its size, if that is no number, and its
+        limits."""
+        found = self._ends.get(loop)
+        if found is None:
+            size = loop.src[0]
+            is_fixed = size.op is Ops.CONST and self.lanes_of.get(loop, 0) <= size.arg
+            ends = loop.src[1:] if is_fixed else loop.src
+            found = self._ends[loop] = tuple(self._within(loop, end) for end in ends)
+        return found
+
+    def _within(self, loop: UOp, end: UOp) -> UOp:
+        """loop < end. Its form is made here: the algebra takes a range for what its limits leave
+        of it, and copies and lanes beyond them are what this is about."""
+        comparison = UOp(Ops.CMPLT, dtypes.bool, (loop, end))
+        terms, constant = self.form(end)
+        left = {term: -factor for term, factor in terms.items()}
+        left[loop] = left.get(loop, 0) + 1
+        difference = self._differences[comparison] = loop + end * -1
+        self._forms[difference] = left, -constant
+        return comparison
+
+    def is_out(self, ranges: Iterable[UOp], copies: Copies) -> bool:
+        """Whether bounds tell that one of these copies is beyond its limits."""
+        return any(
+            self.decided(inside, copies) is False for loop in ranges for inside in self.ends(loop)
+        )
+
+    def valid(self, ranges: Iterable[UOp], copies: Copies) -> UOp | None:
+        """Whether these copies, lanes and given turns are within their limits; None: they are."""
+        mask: UOp | None = None
+        for loop in ranges:
+            comparisons = self.ends(loop)
+            if not comparisons:
+                continue
+            binding = self.bound.get(loop)
+            if binding is not None and role_of(loop) in ("LOOP", "ORDERED") and not binding.guarded:
+                continue
+            for comparison in comparisons:
+                inside = self.compare(comparison, copies)
+                if inside.op is not Ops.CONST:
+                    mask = self.program.both(mask, inside)
+                elif not inside.arg:
+                    return inside
+        return mask

@@ -1,0 +1,212 @@
+"""The linear program while it is written: scopes, the instructions in each, and the layout.
+
+A value found deep inside a loop may belong outside of it. So instructions go to the scope that
+their sources live in, whatever scope is open, and the list is laid out at the end: a scope is put
+into its parent's list when it closes, after everything that was hoisted meanwhile. A node is
+interned, so it is placed once; what reads memory or carries a value has a serial number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tinygrad.base.dtype import DType, dtypes
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops, evaluate
+
+Number = int | UOp
+"""An index: known, or an instruction of dtype index."""
+
+
+class Scope:
+    """A loop body, an arm of a branch, or just a place for values (no head, no tail)."""
+
+    __slots__ = ("parent", "depth", "items", "memo", "is_open", "head", "tail", "carries")
+
+    def __init__(self, parent: Scope | None, head: Sequence[UOp] = ()) -> None:
+        self.parent = parent
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.items: list[UOp | Scope] = []
+        self.memo: dict[object, UOp] = {}
+        self.is_open = True
+        self.head: list[UOp] = list(head)
+        self.tail: UOp | None = None
+        self.carries: list[UOp] = []
+
+
+class Program:
+    """Instructions of one function, and where each is placed."""
+
+    def __init__(self) -> None:
+        self.root = Scope(None)
+        self.scope = self.root
+        self.base = self.root  # where values live that depend on no loop: within a task
+        self.places: dict[UOp, Scope] = {}
+        self.arguments: dict[UOp, None] = {}
+        self._serial = 0
+
+    def serial(self) -> int:
+        self._serial += 1
+        return self._serial
+
+    # ---- values ----------------------------------------------------------------------------------
+
+    def argument(self, op: Ops, dtype: DType, arg: object) -> UOp:
+        """A PARAM, LOCAL, SPECIAL or DEFINE_VAR: stands at the head of the program."""
+        node = UOp(op, dtype, arg=arg)
+        self.arguments[node] = None
+        self.places[node] = self.root
+        return node
+
+    def home(self, sources: Sequence[UOp]) -> Scope:
+        """The innermost scope that a source lives in."""
+        found = self.root
+        for source in sources:
+            scope = self.places.get(source)
+            if scope is not None and scope.depth > found.depth:
+                while not scope.is_open:  # a closed place for values is part of its parent
+                    assert scope.parent is not None and not scope.head, f"{source.op!r} is gone"
+                    scope = scope.parent
+                if scope.depth > found.depth:
+                    found = scope
+        return found
+
+    def is_at_hand(self, node: UOp) -> bool:
+        """Whether the node is placed, and its value can be used in the scope that is open."""
+        scope = self.places.get(node)
+        while scope is not None and not scope.is_open and not scope.head:
+            scope = scope.parent
+        return scope is not None and scope.is_open
+
+    def add(self, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: object = None) -> UOp:
+        """An instruction without effect, placed where its sources live."""
+        node = UOp(op, dtype, src, arg)
+        scope = self.places.get(node)
+        if scope is None or not (scope.is_open or self.is_at_hand(node)):
+            scope = self.places[node] = self.home(src)
+            scope.items.append(node)
+        return node
+
+    def effect(self, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: object, scope: Scope) -> UOp:
+        """An instruction that stands at the end of `scope`: reads or writes memory."""
+        node = UOp(op, dtype, src, arg)
+        self.places[node] = scope
+        scope.items.append(node)
+        return node
+
+    def integer(self, op: Ops, *sources: Number) -> Number:
+        """Index arithmetic; computed here if it can be."""
+        a, b = sources
+        if isinstance(a, int) and isinstance(b, int):
+            return int(evaluate(op, dtypes.index, a, b))
+        if op is Ops.ADD and (a == 0 or b == 0):
+            return b if isinstance(a, int) else a
+        if op is Ops.MUL and (a == 1 or b == 1):
+            return b if isinstance(a, int) else a
+        if op in (Ops.MUL, Ops.ADD) and isinstance(a, int):
+            a, b = b, a
+        return self.add(op, dtypes.index, (as_node(a), as_node(b)))
+
+    def widen(self, value: UOp, count: int) -> UOp:
+        """A scalar in every lane of a vector; a vector as it is."""
+        if value.dtype.count == count:
+            return value
+        assert value.dtype.count == 1, f"{value.dtype!r} can't become {count} lanes"
+        return self.add(Ops.VECTORIZE, value.dtype.vec(count), (value,))
+
+    def joined(self, *values: UOp) -> tuple[UOp, ...]:
+        """All with as many lanes as the widest."""
+        count = max(v.dtype.count for v in values)
+        return tuple(self.widen(v, count) for v in values) if count > 1 else values
+
+    def lane(self, value: UOp, lane: int) -> UOp:
+        """One lane of a vector; a scalar is the same in all lanes."""
+        if value.dtype.count == 1:
+            return value
+        if value.op is Ops.VECTORIZE:
+            return value.src[lane if len(value.src) > 1 else 0]
+        return self.add(Ops.GEP, value.dtype.scalar(), (value,), lane)
+
+    def vector(self, lanes: Sequence[UOp]) -> UOp:
+        """Scalars side by side."""
+        first = lanes[0]
+        src = (first,) if all(lane is first for lane in lanes) else tuple(lanes)
+        return self.add(Ops.VECTORIZE, first.dtype.vec(len(lanes)), src)
+
+    def both(self, a: UOp | None, b: UOp | None) -> UOp | None:
+        """The conjunction of masks; None is a mask that always holds."""
+        if a is None or b is None:
+            return a if b is None else b
+        a, b = self.joined(a, b)
+        return a if a is b else self.add(Ops.AND, a.dtype, (a, b))
+
+    # ---- scopes ----------------------------------------------------------------------------------
+
+    def open(self) -> Scope:
+        """A scope that is only a place for values."""
+        self.scope = Scope(self.scope)
+        return self.scope
+
+    def open_tasks(self, count: int) -> UOp:
+        """The number of the task; what no task changes stays outside."""
+        task = UOp(Ops.SPECIAL, dtypes.index, arg=("task", count))
+        self.scope = self.base = Scope(self.scope, (task,))
+        self.places[task] = self.scope
+        return task
+
+    def open_loop(
+        self, begin: Number, end: Number, name: str, initial: Sequence[UOp]
+    ) -> tuple[UOp, list[UOp]]:
+        """The counter, and a CARRY for each initial value."""
+        counter = UOp(
+            Ops.RANGE, dtypes.index, (as_node(begin), as_node(end)), (name, self.serial())
+        )
+        carries = [UOp(Ops.CARRY, v.dtype, (v, counter), self.serial()) for v in initial]
+        scope = Scope(self.scope, (counter, *carries))
+        scope.carries = carries
+        for node in scope.head:
+            self.places[node] = scope
+        self.scope = scope
+        return counter, carries
+
+    def open_branch(self, condition: UOp) -> None:
+        node = UOp(Ops.IF, dtypes.void, (condition,), self.serial())
+        self.scope = Scope(self.scope, (node,))
+
+    def close(self, following: Sequence[UOp] = ()) -> None:
+        """The innermost scope ends; `following` are its CARRYs' next values."""
+        scope = self.scope
+        assert scope.parent is not None
+        if scope.head:
+            opener = scope.head[0]
+            if opener.op is Ops.IF:
+                scope.tail = UOp(Ops.ENDIF, dtypes.void, (opener,))
+            elif opener.op is Ops.RANGE:
+                pairs = [n for pair in zip(scope.carries, following, strict=True) for n in pair]
+                scope.tail = UOp(Ops.END, dtypes.void, (opener, *pairs))
+        scope.is_open = False
+        scope.parent.items.append(scope)
+        self.scope = scope.parent
+        for carry in scope.carries:  # from here on it is the last turn's value
+            self.places[carry] = scope.parent
+
+    def layout(self) -> list[UOp]:
+        """The program in order of execution."""
+        order = {Ops.PARAM: 0, Ops.DEFINE_VAR: 1, Ops.LOCAL: 2, Ops.SPECIAL: 3}
+        out = sorted(self.arguments, key=lambda node: (order[node.op], str(node.arg[0]).zfill(6)))
+        stack: list[UOp | Scope] = [self.root]
+        while stack:
+            item = stack.pop()
+            if isinstance(item, UOp):
+                out.append(item)
+                continue
+            out.extend(item.head)
+            if item.tail is not None:
+                stack.append(item.tail)
+            stack.extend(reversed(item.items))
+        return out
+
+
+def as_node(value: Number) -> UOp:
+    """A known number as a constant."""
+    return UOp.const(dtypes.index, value) if isinstance(value, int) else value

@@ -1,0 +1,286 @@
+"""Floats narrower than float32, where the target can store them but not compute with them.
+
+A value of such a dtype is carried as the float32 that equals it: memory keeps the narrow dtype,
+an op is done in float32 and its result rounded to what the narrow dtype can hold, each time. So
+nothing depends on what was fused with what. For +, *, / and the square root the two roundings give
+what one would, since float32 has more than twice the digits (Figueroa, 1995); among bfloat16's
+subnormal numbers, and for MULACC, the last bit may differ.
+
+Conversions are integer arithmetic, but for float16 where the target has "CAST_HALF".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tinygrad.base.dtype import DType, dtypes, largest_float
+from tinygrad.base.target import Target
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """A narrow float type: sign, exponent, `mantissa` bits, from the top."""
+
+    name: str
+    dtype: DType
+    storage: DType  # an integer of its size
+    mantissa: int
+    bias: int
+    infinity: int  # its bits; what is too large becomes this (float8e4m3 has none, so NaN)
+    nan: int
+
+    @property
+    def dropped(self) -> int:
+        """Bits of float32's mantissa that go."""
+        return 23 - self.mantissa
+
+    @property
+    def sign(self) -> int:
+        return 1 << (self.dtype.bitsize - 1)
+
+    @property
+    def least_normal(self) -> float:
+        return 2.0 ** (1 - self.bias)
+
+    @property
+    def aligner(self) -> float:
+        """Added to a smaller number, it rounds it to a multiple of the least subnormal."""
+        return 2.0 ** (1 - self.bias + self.dropped)
+
+
+NARROW: dict[DType, Narrow] = {
+    row.dtype: row
+    for row in (
+        Narrow("float16", dtypes.float16, dtypes.uint16, 10, 15, 0x7C00, 0x7E00),
+        Narrow("bfloat16", dtypes.bfloat16, dtypes.uint16, 7, 127, 0x7F80, 0x7FC0),
+        Narrow("fp8e4m3", dtypes.fp8e4m3, dtypes.uint8, 3, 7, 0x7F, 0x7F),
+        Narrow("fp8e5m2", dtypes.fp8e5m2, dtypes.uint8, 2, 15, 0x7C, 0x7E),
+    )
+}
+
+EXACT = frozenset((Ops.WHERE, Ops.MAX, Ops.TRUNC, Ops.CHECK, Ops.STAGE, Ops.CONST))
+"""Ops that give one of their sources' values, or a value that the narrow type has if they do."""
+
+MAGNITUDE, INFINITY, NAN = 0x7FFFFFFF, 0x7F800000, 0x7FC00000  # of float32's bits
+
+
+def narrow(sink: UOp, target: Target) -> UOp:
+    """The kernel with float32 in place of each narrow float that `target` can't compute with."""
+    nodes = sink.toposort()
+    lacking = frozenset(dtype for dtype, row in NARROW.items() if row.name not in target.dtypes)
+    if not any(node.dtype in lacking for node in nodes):
+        return sink
+    walk = _Walk(target, lacking)
+    for node in nodes:
+        walk.visit(node)
+    return walk.done[sink]
+
+
+class _Walk:
+    """`done` maps a node to its replacement: of a narrow value, the float32 that equals it."""
+
+    def __init__(self, target: Target, lacking: frozenset[DType]) -> None:
+        self.target, self.lacking = target, lacking
+        self.done: dict[UOp, UOp] = {}
+        self.places: dict[UOp, UOp] = {}  # INDEX → the place in memory, in its storage dtype
+        self.stored: dict[UOp, UOp] = {}  # float32 → what it was read from, to store unchanged
+        self.rules: dict[Ops, Callable[[UOp, tuple[UOp, ...]], UOp]] = {
+            Ops.PARAM: self._param,
+            Ops.INDEX: self._index,
+            Ops.STORE: self._store,
+            Ops.CAST: self._cast,
+            Ops.BITCAST: self._bitcast,
+        }
+
+    def visit(self, node: UOp) -> None:
+        src = tuple(self.done[s] for s in node.src)
+        rule = self.rules.get(node.op)
+        if rule is not None:
+            self.done[node] = rule(node, src)
+        elif node.dtype in self.lacking:
+            made = UOp(node.op, dtypes.float32, src, node.arg, node.tag)
+            self.done[node] = made if _is_exact(node) else self.rounded(made, node.dtype)
+        else:
+            self.done[node] = node.with_src(src)
+
+    # ---- ops that are not simply done in float32 -------------------------------------------------
+
+    def _param(self, node: UOp, src: tuple[UOp, ...]) -> UOp:
+        dtype = node.dtype
+        if dtype in self.lacking and NARROW[dtype].name not in self.target.storage_dtypes:
+            dtype = NARROW[dtype].storage
+        return UOp(node.op, dtype, src, node.arg, node.tag)
+
+    def _index(self, node: UOp, src: tuple[UOp, ...]) -> UOp:
+        place = UOp(node.op, src[0].dtype, src, node.arg, node.tag)
+        if node.dtype not in self.lacking or place.dtype is dtypes.float32:
+            return place
+        self.places[node] = place
+        value = self.read(place, node.dtype)
+        self.stored[value] = place
+        return value
+
+    def _store(self, node: UOp, src: tuple[UOp, ...]) -> UOp:
+        dtype = node.src[0].dtype
+        if dtype not in self.lacking:
+            return node.with_src(src)
+        place = self.places[node.src[0]]
+        value = self.stored.get(src[1])
+        if value is None:
+            value = self.written(src[1], dtype)
+        return node.with_src((place, value.bitcast(place.dtype), *src[2:]))
+
+    def _cast(self, node: UOp, src: tuple[UOp, ...]) -> UOp:
+        if node.dtype not in self.lacking:
+            return src[0].cast(node.dtype)
+        value = src[0]
+        if value.dtype is dtypes.float64:
+            value = odd_float32(value)
+        elif dtypes.is_int(value.dtype) and value.dtype.itemsize > 2:
+            value = jam(value).cast(dtypes.float32)
+        return self.rounded(value.cast(dtypes.float32), node.dtype)
+
+    def _bitcast(self, node: UOp, src: tuple[UOp, ...]) -> UOp:
+        value, dtype = src[0], node.src[0].dtype
+        if dtype in self.lacking:
+            raw = self.stored.get(value)
+            value = self.written(value, dtype) if raw is None else raw
+        if node.dtype not in self.lacking:
+            return value.bitcast(node.dtype)
+        place = value.bitcast(self.raw(node.dtype))
+        found = self.read(place, node.dtype)
+        self.stored[found] = place
+        return found
+
+    # ---- conversions, by instruction or by arithmetic --------------------------------------------
+
+    def native(self, dtype: DType) -> bool:
+        return dtype is dtypes.float16 and "CAST_HALF" in self.target.native
+
+    def raw(self, dtype: DType) -> DType:
+        return dtype if self.native(dtype) else NARROW[dtype].storage
+
+    def read(self, place: UOp, dtype: DType) -> UOp:
+        """The float32 that equals what is stored."""
+        raw = place.bitcast(self.raw(dtype))
+        return raw.cast(dtypes.float32) if self.native(dtype) else unpack(raw, NARROW[dtype])
+
+    def written(self, value: UOp, dtype: DType) -> UOp:
+        """A float32 that the narrow dtype can hold, as it is stored."""
+        if not self.native(dtype):
+            return pack(value, NARROW[dtype])
+        is_rounded = value.op is Ops.CAST and value.src[0].dtype is dtype
+        return value.src[0] if is_rounded else value.cast(dtype)
+
+    def rounded(self, value: UOp, dtype: DType) -> UOp:
+        """The nearest float32 that the narrow dtype can hold."""
+        if self.native(dtype):
+            return value.cast(dtype).cast(dtypes.float32)
+        return round_to(value, NARROW[dtype])
+
+
+def _is_exact(node: UOp) -> bool:
+    if node.op is Ops.MUL:
+        return any(s.op is Ops.CONST and s.arg in (1.0, -1.0) for s in node.src)
+    return node.op in EXACT or (node.op is Ops.REDUCE and node.arg == "max")
+
+
+# ---- conversions as arithmetic -------------------------------------------------------------------
+
+
+def _u32(value: int) -> UOp:
+    return UOp.const(dtypes.uint32, value)
+
+
+def _f32(value: float) -> UOp:
+    return UOp.const(dtypes.float32, value)
+
+
+def _choose(condition: UOp, yes: UOp, no: UOp) -> UOp:
+    return condition.alu(Ops.WHERE, yes, no)
+
+
+def unpack(raw: UOp, row: Narrow) -> UOp:
+    """The float32 that equals a narrow float, given as an integer."""
+    bits = raw.cast(dtypes.uint32)
+    if row.dtype is dtypes.bfloat16:
+        return (bits << _u32(16)).bitcast(dtypes.float32)
+    size = bits & _u32(row.sign - 1)
+    small = (size << _u32(row.dropped)).bitcast(dtypes.float32)  # right but for the bias
+    found = (small * _f32(2.0 ** (127 - row.bias))).bitcast(dtypes.uint32)
+    top = _u32(row.infinity - 1)
+    found = _choose(top < size, found | _u32(INFINITY if row.infinity < row.nan else NAN), found)
+    sign = (bits & _u32(row.sign)) << _u32(32 - row.dtype.bitsize)
+    return (found | sign).bitcast(dtypes.float32)
+
+
+def pack(value: UOp, row: Narrow) -> UOp:
+    """A float32 that the narrow type can hold, as the narrow type's bits."""
+    bits = value.bitcast(dtypes.uint32)
+    if row.dtype is dtypes.bfloat16:
+        return (bits >> _u32(16)).cast(row.storage)
+    size = bits & _u32(MAGNITUDE)
+    found = size + _u32(-((127 - row.bias) << 23)) >> _u32(row.dropped)
+    aligned = (size.bitcast(dtypes.float32) + _f32(row.aligner)).bitcast(dtypes.uint32)
+    steps = aligned + _u32(-_bits(row.aligner))
+    found = _choose(size < _u32(_bits(row.least_normal)), steps, found)
+    found = _choose(_u32(INFINITY - 1) < size, _u32(row.infinity), found)
+    found = _choose(_u32(INFINITY) < size, _u32(row.nan), found)
+    sign = bits >> _u32(32 - row.dtype.bitsize) & _u32(row.sign)
+    return (found | sign).cast(row.storage)
+
+
+def round_to(value: UOp, row: Narrow) -> UOp:
+    """The nearest float32 that the narrow type can hold, ties to even."""
+    bits = value.bitcast(dtypes.uint32)
+    size = bits & _u32(MAGNITUDE)
+    drop = row.dropped
+    last = size >> _u32(drop) & _u32(1)
+    found = size + last + _u32((1 << (drop - 1)) - 1) & _u32(-(1 << drop))
+    if row.dtype is not dtypes.bfloat16:  # which has float32's exponents
+        aligned = size.bitcast(dtypes.float32) + _f32(row.aligner)
+        steps = (aligned + _f32(-row.aligner)).bitcast(dtypes.uint32)
+        found = _choose(size < _u32(_bits(row.least_normal)), steps, found)
+        too_large = INFINITY if row.infinity < row.nan else NAN
+        found = _choose(_u32(_bits(largest_float(row.dtype))) < found, _u32(too_large), found)
+    found = _choose(_u32(INFINITY) < size, _u32(NAN), found)
+    return (found | bits & _u32(0x80000000)).bitcast(dtypes.float32)
+
+
+def odd_float32(value: UOp) -> UOp:
+    """A float64 rounded to one of its two neighbours in float32, the odd one, unless it is equal:
+    a later rounding to fewer digits then gives what rounding the float64 would."""
+    near = value.cast(dtypes.float32)
+    back, bits = near.cast(dtypes.float64), near.bitcast(dtypes.uint32)
+    below = _choose(value < UOp.const(dtypes.float64, 0.0), value < back, back < value)
+    even = (bits & _u32(1)).eq(_u32(0))
+    other = bits + _choose(below, _u32(1), _u32(-1))
+    return _choose(back.ne(value) & even & value.eq(value), other, bits).bitcast(dtypes.float32)
+
+
+def jam(value: UOp) -> UOp:
+    """An integer with so few digits that float32 holds it: what goes leaves a last bit of 1."""
+    dtype, bits = value.dtype, value.dtype.bitsize
+    for low, high in ((24, 38), (38, 52), (52, 64)):
+        if low >= bits:
+            break
+        dropped = high - 24
+        mask, step = UOp.const(dtype, 2**dropped - 1), UOp.const(dtype, 2**dropped)
+        lost = (value & mask).ne(UOp.const(dtype, 0))
+        kept = value & UOp.const(dtype, -(2**dropped))
+        jammed = _choose(lost, kept | step, kept)
+        large = UOp.const(dtype, 2**low - 1) < value
+        if not dtypes.is_unsigned(dtype):
+            large = large | (value < UOp.const(dtype, -(2**low)))
+        value = _choose(large, jammed, value)
+    return value
+
+
+def _bits(value: float) -> int:
+    """The bits of a positive normal float32."""
+    fraction, exponent = math.frexp(value)
+    return (exponent + 126 << 23) + int((2 * fraction - 1) * 2**23)

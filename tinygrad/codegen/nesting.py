@@ -1,0 +1,360 @@
+"""A scheduled kernel's loop tree: which loop, REDUCE and STAGE stands where, and which turns get a
+copy of their own. What the tree is, and the one rule that it follows, stands in `loops/nest`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.loops.layout import (
+    fact,
+    indices,
+    name_of,
+    option,
+    own_ranges,
+    role_of,
+    size_of,
+)
+from tinygrad.loops.nest import (
+    SEQUENTIAL,
+    Branch,
+    Copy,
+    Fill,
+    Given,
+    Item,
+    Leaf,
+    Loop,
+    Nest,
+    Reduce,
+    Scope,
+)
+from tinygrad.loops.rebuild import replaced
+from tinygrad.simplify.affine import add, divide
+from tinygrad.uop.bounds import Interval, bounds
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+BY_HARDWARE = frozenset(("PARALLEL", "LANE", "GROUP"))
+"""Roles whose counter the launch gives: no loop stands in the text."""
+
+MOST_COPIES = 24
+"""So many static copies a nest; beyond, what is clipped is masked while it runs."""
+
+
+@dataclass(frozen=True)
+class _Trip:
+    """How often a loop turns: from `least` to `most`, the least of `most` and `ends`."""
+
+    least: int
+    most: int
+    ends: tuple[UOp, ...]
+    guarded: bool = False
+
+
+class NestBuilder:
+    """Builds the tree of one phase of a kernel."""
+
+    def __init__(self, kernel: UOp) -> None:
+        self.copies = 0
+        self.bound: dict[UOp, Scope] = {}
+        self.root = Scope(None)
+        self.here = self.root
+        self.trims = dict(fact(kernel, "trim"))
+        self._needs: dict[tuple[UOp, frozenset[UOp]], tuple[UOp, ...]] = {}
+
+    def build(self, own: Sequence[UOp], values: Sequence[UOp], kind: str = "store") -> Nest:
+        """The nest that computes `values` for all turns of `own`."""
+        self.nest(own, values, self.root.items, kind)
+        return Nest(self.root, self.copies)
+
+    def nest(self, own: Sequence[UOp], values: Sequence[UOp], into: list[Item], kind: str) -> None:
+        loops = [r for r in own if role_of(r) in SEQUENTIAL]
+        self._open(loops, (*values, *own), into, kind)
+
+    # ---- what a value needs ----------------------------------------------------------------------
+
+    def needed(self, value: UOp) -> tuple[UOp, ...]:
+        """REDUCEs, STAGEs to fill, reads of STAGEs that fill themselves and clipped RANGEs below
+        `value`, sources first."""
+        filled = frozenset(s for scope in self._open_scopes() for s in scope.done)
+        filled = frozenset(s for s in filled if s.op is Ops.STAGE and option(s, "first"))
+        found = self._needs.get((value, filled))
+        if found is None:
+            found = self._needs[value, filled] = tuple(self._needed(value, filled))
+        return found
+
+    def _needed(self, value: UOp, filled: frozenset[UOp]) -> Iterable[UOp]:
+        seen: set[UOp] = set()
+        stack: list[tuple[UOp, bool]] = [(value, False)]
+        while stack:
+            node, entered = stack.pop()
+            if entered:
+                if node.op in (Ops.REDUCE, Ops.STAGE, Ops.INDEX) or _is_clipped(node):
+                    yield node
+            elif node not in seen:
+                seen.add(node)
+                is_read = node.op is Ops.INDEX and node.src[0].op is Ops.STAGE
+                if node.op is not Ops.INDEX or (is_read and fills_itself(node.src[0])):
+                    stack.append((node, True))
+                sources = self._sources(node, filled) if is_read else node.src
+                stack.extend((s, False) for s in reversed(sources) if s not in seen)
+
+    def _sources(self, read: UOp, filled: frozenset[UOp]) -> tuple[UOp, ...]:
+        """What the read of a STAGE is computed from."""
+        stage = read.src[0]
+        if stage.arg[1] == "GLOBAL" or stage in filled:
+            return read.src[1:]
+        if fills_itself(stage) or stays_in_registers(stage):
+            return (*read.src[1:], value_at(read))
+        return read.src
+
+    def _open_scopes(self) -> Iterable[Scope]:
+        scope: Scope | None = self.here
+        while scope is not None:
+            yield scope
+            scope = scope.parent
+
+    def _home(self, node: UOp) -> Scope:
+        """The innermost open scope that `node` depends on."""
+        scopes = (self.bound[r] for r in node.ranges if r in self.bound)
+        return max(scopes, key=lambda scope: scope.depth, default=self.root)
+
+    def _is_ready(self, node: UOp) -> bool:
+        return all(r in self.bound for r in node.ranges if role_of(r) in SEQUENTIAL)
+
+    def _force(self, values: Sequence[UOp], coming: Sequence[UOp]) -> None:
+        """Everything that does not depend on the loops still to come is put in place."""
+        for value in values:
+            for node in self.needed(value):
+                if node.op not in (Ops.REDUCE, Ops.STAGE) or not self._is_ready(node):
+                    continue
+                if any(r in node.ranges for r in coming):
+                    continue
+                home = self._home(node)
+                if node not in home.done and not fills_itself(node):
+                    self._place(node, home)
+                    home.done.add(node)
+
+    def _place(self, node: UOp, home: Scope) -> None:
+        before, self.here = self.here, home
+        if node.op is Ops.REDUCE:
+            reduce = Reduce(node)
+            self.nest(own_ranges(node), (node.src[0],), reduce.items, "take")
+            home.items.append(reduce)
+        elif option(node, "acc"):
+            home.items.append(self._accumulating(node))
+        else:
+            fill = Fill(node)
+            self.nest(fill_order(node), (node.src[0],), fill.items, "fill")
+            home.items.append(fill)
+        self.here = before
+
+    def _accumulating(self, stage: UOp) -> Fill:
+        """The loops of a staged REDUCE stand outside the loops of the stage."""
+        fill, reduce, own = Fill(stage), stage.src[0], fill_order(stage)
+        self.nest(own, (), fill.start, "fill")
+        inside = (*own_ranges(reduce), *own)
+        self.nest(inside, (reduce.src[0],), fill.items, "take")
+        return fill
+
+    # ---- loops -----------------------------------------------------------------------------------
+
+    def _open(
+        self, loops: Sequence[UOp], values: Sequence[UOp], into: list[Item], kind: str
+    ) -> None:
+        self._force(values, loops)
+        if not loops:
+            into.append(Leaf(kind, self._unfilled(values)))
+            return
+        loop, trip = loops[0], self._trip(loops[0])
+        if trip.most <= 0:
+            return
+        if role_of(loop) in BY_HARDWARE:
+            self._given(loops, values, into, kind, trip)
+            return
+        low, high = 0, trip.most - 1
+        if not trip.ends and self._first_turn_fills(loop, values):
+            self._copy(loops, 0, values, into, kind)
+            low = 1
+        peeled = (
+            not trip.ends and low < high and self._last_turn_is_clipped(loop, low, high, values)
+        )
+        turns = high - low + (not peeled)
+        if turns == 1 and not trip.ends:
+            self._copy(loops, low, values, into, kind)
+        elif turns > 0:
+            scope = Loop(
+                self.here, loop, low, low + turns - 1, ends=trip.ends, guarded=trip.guarded
+            )
+            self._inside(scope, loops, values, kind)
+            into.append(scope)
+        if peeled:
+            self._copy(loops, high, values, into, kind)
+        self._close(values)
+
+    def _given(
+        self,
+        loops: Sequence[UOp],
+        values: Sequence[UOp],
+        into: list[Item],
+        kind: str,
+        trip: _Trip,
+    ) -> None:
+        loop, high = loops[0], size_of(loops[0]) - 1
+        if role_of(loop) == "PARALLEL" and not trip.ends and high == 0:
+            self._copy(loops, 0, values, into, kind)
+        elif role_of(loop) != "PARALLEL" or not self._last_turn_is_clipped(loop, 0, high, values):
+            scope = Given(self.here, loop, 0, high)
+            self._inside(scope, loops, values, kind)
+            into.append(scope)
+        else:
+            rest = Given(self.here, loop, 0, high - 1)
+            self._inside(rest, loops, values, kind)
+            copies: list[Item] = []
+            self._copy(loops, high, values, copies, kind)
+            (last,) = copies
+            assert isinstance(last, Copy)
+            into.append(Branch(rest, last))
+
+    def _copy(
+        self, loops: Sequence[UOp], turn: int, values: Sequence[UOp], into: list[Item], kind: str
+    ) -> None:
+        scope = Copy(self.here, loops[0], turn, turn)
+        self.copies += 1
+        self._inside(scope, loops, values, kind)
+        into.append(scope)
+
+    def _inside(self, scope: Scope, loops: Sequence[UOp], values: Sequence[UOp], kind: str) -> None:
+        """The rest of the loops, within `scope`, which binds the first."""
+        loop, before = loops[0], self.here
+        outer = self.bound.get(loop)
+        self.bound[loop], self.here = scope, scope
+        self._open(loops[1:], values, scope.items, kind)
+        self.here = before
+        if outer is None:
+            del self.bound[loop]
+        else:
+            self.bound[loop] = outer
+
+    # ---- bounds ----------------------------------------------------------------------------------
+
+    def _known(self) -> dict[UOp, Interval]:
+        return {loop: (scope.low, scope.high) for loop, scope in self.bound.items()}
+
+    def _trip(self, loop: UOp) -> _Trip:
+        known = self._known()
+        ends = {end: bounds(end, known) for end in loop.src}
+        guarded = any(low < 1 for low, _ in ends.values())
+        trim = self._trim(loop)
+        if trim is not None:
+            ends[trim] = bounds(trim, known)
+        least = min(low for low, _ in ends.values())
+        most = min(high for _, high in ends.values())
+        if least == most:
+            return _Trip(least, most, ())
+        kept = tuple(e for e, (low, high) in ends.items() if low < most and e.op is not Ops.CONST)
+        return _Trip(least, most, kept, guarded)
+
+    def _trim(self, loop: UOp) -> UOp | None:
+        """Where the loop may stop, as an expression of the loops that are open."""
+        if name_of(loop) not in self.trims:
+            return None
+        terms, constant, factor = self.trims[name_of(loop)]
+        open_loops = {name_of(r): r for r in self.bound}
+        total = UOp.const(dtypes.index, constant + factor - 1)
+        for name, coefficient in terms:
+            if name in open_loops:
+                total = add(total, open_loops[name], coefficient)
+            elif coefficient > 0:
+                return None
+        return divide(total, factor) if factor != 1 else total
+
+    def _last_turn_is_clipped(self, loop: UOp, low: int, high: int, values: Sequence[UOp]) -> bool:
+        """Whether a loop below is cut short in the last turn only."""
+        if self.copies >= MOST_COPIES:
+            return False
+        known = self._known()
+        for range_, limit in self._limits(loop, values):
+            known[loop] = low, high
+            if bounds(limit, known)[0] < size_of(range_):
+                known[loop] = low, high - 1
+                if bounds(limit, known)[0] >= size_of(range_):
+                    return True
+        return False
+
+    def _limits(self, loop: UOp, values: Sequence[UOp]) -> Iterable[tuple[UOp, UOp]]:
+        for value in values:
+            for node in self.needed(value):
+                if node.op is Ops.RANGE:
+                    yield from ((node, limit) for limit in node.src[1:] if loop in limit.ranges)
+
+    # ---- stages that fill themselves -------------------------------------------------------------
+
+    def _reads(self, values: Sequence[UOp]) -> dict[UOp, list[UOp]]:
+        """Reads of STAGEs that fill themselves, by stage."""
+        found: dict[UOp, list[UOp]] = {}
+        for value in values:
+            for node in self.needed(value):
+                if node.op is Ops.INDEX:
+                    found.setdefault(node.src[0], []).append(node)
+        return found
+
+    def _filled_in(self, stage: UOp) -> Scope:
+        """Where a stage that its readers fill stays filled: not beyond the task."""
+        scopes = [self._home(stage)]
+        scopes += [s for r, s in self.bound.items() if role_of(r) == "PARALLEL"]
+        return max(scopes, key=lambda scope: scope.depth)
+
+    def _is_filled(self, stage: UOp) -> bool:
+        return stage in self._filled_in(stage).done
+
+    def _unfilled(self, values: Sequence[UOp]) -> frozenset[UOp]:
+        return frozenset(s for s in self._reads(values) if not self._is_filled(s))
+
+    def _first_turn_fills(self, loop: UOp, values: Sequence[UOp]) -> bool:
+        """Whether a stage is filled within, by reads that do not depend on `loop`."""
+        return any(
+            self._is_ready(stage)
+            and not self._is_filled(stage)
+            and not any(loop in read.ranges for read in reads)
+            for stage, reads in self._reads(values).items()
+        )
+
+    def _close(self, values: Sequence[UOp]) -> None:
+        """A stage is filled once no loop that its reader's indices run over is open."""
+        for stage, reads in self._reads(values).items():
+            if self._is_ready(stage) and not self._is_filled(stage):
+                running = any(
+                    r in self.bound and r not in stage.ranges for read in reads for r in read.ranges
+                )
+                if not running:
+                    self._filled_in(stage).done.add(stage)
+
+
+def _is_clipped(node: UOp) -> bool:
+    return node.op is Ops.RANGE and len(node.src) > 1
+
+
+def fills_itself(node: UOp) -> bool:
+    """Whether this is a STAGE that its first reader fills."""
+    return node.op is Ops.STAGE and node.arg[1] != "GLOBAL" and bool(option(node, "first"))
+
+
+def stays_in_registers(stage: UOp) -> bool:
+    """Whether a STAGE takes no memory: its value stands where it is read."""
+    return bool(stage.arg[1] == "REG")
+
+
+def value_at(read: UOp) -> UOp:
+    """The value of a STAGE at the indices of a read."""
+    stage = read.src[0]
+    return replaced(stage.src[0], dict(zip(own_ranges(stage), indices(read), strict=True)))
+
+
+def fill_order(stage: UOp) -> list[UOp]:
+    """The loops that fill a STAGE, outermost first."""
+    names = list(option(stage, "loops", ()))
+    place = {name: i for i, name in enumerate(names)}
+    return sorted(own_ranges(stage), key=lambda r: place.get(name_of(r), len(names)))

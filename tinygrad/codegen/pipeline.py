@@ -1,0 +1,230 @@
+"""The compiler's table of contents: what happens to a scheduled kernel, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.helpers import ceildiv, colored, prod
+from tinygrad.base.target import Target
+from tinygrad.codegen.access import SLACK
+from tinygrad.codegen.decompose import decompose
+from tinygrad.codegen.expand import Expansion
+from tinygrad.codegen.groups import Block
+from tinygrad.codegen.linear import Number, Program, as_node
+from tinygrad.codegen.nesting import NestBuilder, fill_order
+from tinygrad.codegen.reduce import block_sums
+from tinygrad.loops.layout import elements, flat_offset, name_of, own_ranges, role_of, size_of
+from tinygrad.loops.nest import text
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+Pass = tuple[str, Callable[[UOp, Target], UOp], str]
+
+PASSES: tuple[Pass, ...] = (
+    ("decompose", decompose, "Ops that the target lacks are written with those that it has."),
+    ("block sums", block_sums, "Long float sums are summed in blocks, so that they stay accurate."),
+)
+"""Kernel to kernel. Then each phase becomes a loop tree (`loops/nest`) and a linear program."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One function, run for `tasks` task numbers (or groups of `block` lanes).
+
+    `buffers` are the slots that it takes, in the order of its arguments; `scratch` bytes are the
+    memory of its LOCALs.
+    """
+
+    name: str
+    program: tuple[UOp, ...]
+    tasks: tuple[int, int, int]
+    block: tuple[int, int, int]
+    scratch: int
+    buffers: tuple[int, ...]
+    nest: str
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """All phases of a kernel, in order. Slots beyond the kernel's own PARAMs: `temporaries` (bytes
+    each), then the device's fault words if there are `faults` (code = position + 1)."""
+
+    name: str
+    colored: str
+    phases: tuple[Phase, ...]
+    temporaries: tuple[int, ...]
+    faults: tuple[tuple[str, str], ...]
+
+
+def rewrite(kernel: UOp, target: Target) -> UOp:
+    """The kernel after every pass."""
+    for _, function, _ in PASSES:
+        kernel = function(kernel, target)
+    return kernel
+
+
+def lower(kernel: UOp, target: Target) -> Lowered:
+    """A scheduled kernel as linear programs."""
+    kernel = rewrite(kernel, target)
+    return _Lowering(kernel, target).run()
+
+
+class _Lowering:
+    def __init__(self, kernel: UOp, target: Target) -> None:
+        self.kernel, self.target = kernel, target
+        nodes = kernel.toposort()
+        self.staged = [n for n in nodes if n.op is Ops.STAGE and n.arg[1] == "GLOBAL"]
+        slots = [n.arg[0] for n in nodes if n.op is Ops.PARAM]
+        first = max(slots, default=-1) + 1
+        self.sizes = {s: elements(s) + SLACK for s in self.staged}
+        self.slots = {
+            s: UOp(Ops.PARAM, s.dtype, arg=(first + i, self.sizes[s]))
+            for i, s in enumerate(self.staged)
+        }
+        self.block = Block(kernel, target)
+        self.fault: UOp | None = None
+        if any(n.op is Ops.CHECK for n in nodes):
+            self.fault = UOp(Ops.PARAM, dtypes.int64, arg=(first + len(self.staged), 8))
+        self.faults: dict[tuple[str, str], int] = {}
+        self.name, self.colored = kernel_name(kernel)
+
+    def run(self) -> Lowered:
+        phases = []
+        for stage in self.staged:
+            own = own_ranges(stage)
+            at = UOp(Ops.INDEX, stage.dtype, (stage, *own), len(own))
+            stores = [(stage, flat_offset(at), stage.src[0])]
+            phases.append(self._phase(f"_{stage.arg[0]}", fill_order(stage), stores, False))
+        first = self.kernel.src[0]
+        own_of_store = list(own_ranges(first))
+        puts = [(s.src[0].src[0], s.src[0].src[1], s.src[1]) for s in self.kernel.src]
+        stream = first.arg == "nontemporal"
+        phases.append(self._phase("", own_of_store, puts, stream))
+        temporaries = tuple(self.sizes[s] * s.dtype.itemsize for s in self.staged)
+        return Lowered(self.name, self.colored, tuple(phases), temporaries, tuple(self.faults))
+
+    def _phase(
+        self, suffix: str, own: list[UOp], stores: list[tuple[UOp, UOp, UOp]], stream: bool
+    ) -> Phase:
+        builder = NestBuilder(self.kernel)
+        values = [v for _, offset, value in stores for v in (offset, value)]
+        nest = builder.build(own, values)
+        expansion = Expansion(
+            self.target, self.slots, self.block, self.fault, self.faults, _written(stores)
+        )
+        program = expansion.program
+        tasks = [r for r in own if role_of(r) == "PARALLEL"]
+        count = prod(size_of(r) for r in tasks)
+        grid = _grid(count, self.target) if self.target.has_groups else (count, 1, 1)
+        if count > 1:
+            task = _group(program, grid) if self.target.has_groups else program.open_tasks(count)
+            expansion.given.update(_split_task(expansion, tasks, task, count))
+        else:
+            expansion.given.update(dict.fromkeys(tasks, 0))
+        if prod(grid) > count:
+            inside = (as_node(task), as_node(count))
+            program.open_branch(program.add(Ops.CMPLT, dtypes.bool, inside))
+        padded = stores[0][0].op is Ops.STAGE
+        expansion.run(nest, expansion.put(stores, own, padded=padded, nontemporal=stream))
+        while program.scope is not program.root:
+            program.close()
+        listed = program.layout()
+        buffers = tuple(n.arg[0] for n in listed if n.op is Ops.PARAM)
+        return Phase(
+            self.name + suffix,
+            tuple(listed),
+            grid,
+            self.block.shape,
+            _scratch(listed),
+            buffers,
+            text(nest),
+        )
+
+
+def _grid(count: int, target: Target) -> tuple[int, int, int]:
+    """Groups along each axis for `count` tasks, or a few more."""
+    along = min(count, target.grid_limit[0])
+    return along, ceildiv(count, along), 1
+
+
+def _group(program: Program, grid: tuple[int, int, int]) -> Number:
+    """The number of this group's task."""
+    task: Number = program.argument(Ops.SPECIAL, dtypes.index, ("gid0", grid[0]))
+    if grid[1] > 1:
+        row = program.argument(Ops.SPECIAL, dtypes.index, ("gid1", grid[1]))
+        task = program.integer(Ops.ADD, task, program.integer(Ops.MUL, row, grid[0]))
+    return task
+
+
+def _split_task(
+    expansion: Expansion, ranges: list[UOp], task: Number, count: int
+) -> dict[UOp, Number]:
+    """The counters of the PARALLEL ranges: row-major in the number of the task."""
+    program = expansion.program
+    found: dict[UOp, Number] = {}
+    inside = count
+    for loop in ranges:
+        size = size_of(loop)
+        if size == 1:
+            found[loop] = 0
+            continue
+        outside, inside = inside, inside // size
+        value: Number = task if inside == 1 else program.integer(Ops.IDIV, task, inside)
+        found[loop] = value if outside == count else program.integer(Ops.MOD, value, size)
+    return found
+
+
+def _written(stores: list[tuple[UOp, UOp, UOp]]) -> frozenset[UOp]:
+    """Nodes that read what the same kernel stores: their value is not to be kept."""
+    targets = {memory for memory, _, _ in stores}
+    found: set[UOp] = set()
+    for _, offset, value in stores:
+        for root in (offset, value):
+            for node in root.toposort():
+                if (
+                    node.op is Ops.INDEX
+                    and node.src[0] in targets
+                    or any(s in found for s in node.src)
+                ):
+                    found.add(node)
+    return frozenset(found)
+
+
+def _scratch(program: list[UOp]) -> int:
+    total = 0
+    for node in program:
+        if node.op is Ops.LOCAL:
+            total += -(-node.arg[1] * node.dtype.itemsize // 64) * 64
+    return total
+
+
+# ---- names ---------------------------------------------------------------------------------------
+
+ORDER = ("PARALLEL", "LANE", "LOOP", "ORDERED", "GROUP", "SPREAD", "UNROLL", "VECTOR")
+COLORS = {"PARALLEL": "blue", "LANE": "cyan", "GROUP": "green"}
+
+
+def kernel_name(kernel: UOp) -> tuple[str, str]:
+    """`E_..` or, with a reduction, `r_..` and the sizes of the axes; the same in colours."""
+    own = own_ranges(kernel.src[0])
+    reduced = [r for n in kernel.toposort() if n.op is Ops.REDUCE for r in own_ranges(n)]
+    axes = [(r, False) for r in own] + [(r, True) for r in dict.fromkeys(reduced)]
+    axes.sort(key=lambda axis: (ORDER.index(role_of(axis[0])), axis[1]))
+    sizes = [(str(size_of(r)), _color(r, is_reduced)) for r, is_reduced in axes]
+    head = "r" if reduced else "E"
+    plain = "_".join([head, *(size for size, _ in sizes)])
+    return plain, "_".join([head, *(colored(size, color) for size, color in sizes)])
+
+
+def _color(loop: UOp, is_reduced: bool) -> str:
+    role = role_of(loop)
+    if role in COLORS:
+        return COLORS[role]
+    if role in ("LOOP", "ORDERED"):
+        return "red" if is_reduced else "white"
+    return "magenta" if is_reduced else "yellow"
+
+
+__all__ = ["Lowered", "Phase", "kernel_name", "lower", "name_of", "rewrite"]

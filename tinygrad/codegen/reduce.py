@@ -1,0 +1,182 @@
+"""Reductions: how two values combine, how accumulators and lanes fold in a fixed order, and how a
+long sum of floats is kept accurate.
+
+The order of a sum depends on the recipe only, never on how many threads run it. A sum of more than
+`PLAIN` float32 values in a row is summed in blocks, and blocks are added with the rounding error of
+each addition carried along (Kahan), so that the error does not grow with the length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.helpers import prod
+from tinygrad.base.target import Target
+from tinygrad.codegen.linear import Program
+from tinygrad.loops.layout import is_static, name_of, option, own_ranges, role_of, size_of
+from tinygrad.loops.primitives import split
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import MONOIDS, Ops
+
+PLAIN = 16
+"""So many values are summed one after the other."""
+
+BLOCK = 8
+"""Values of one block of a longer sum."""
+
+PLAIN_PRODUCTS, PRODUCTS_BLOCK = 4096, 256
+"""The same for sums of products: their values have both signs, and they must be fast."""
+
+BOOLEAN = {Ops.ADD: Ops.OR, Ops.MUL: Ops.AND, Ops.MAX: Ops.OR}
+
+
+def identity(monoid: str, dtype: DType) -> UOp:
+    """What an empty reduction gives."""
+    return UOp.const(dtype, MONOIDS[monoid].identity(dtype))
+
+
+class Combiner:
+    """Two values of a monoid into one, with what the target has."""
+
+    def __init__(self, program: Program, target: Target) -> None:
+        self.program = program
+        self.target = target
+
+    def combine(self, monoid: str, a: UOp, b: UOp) -> UOp:
+        """The monoid's operation, lane by lane, rounded to the dtype."""
+        program, op = self.program, MONOIDS[monoid].combine
+        a, b = program.joined(a, b)
+        dtype = a.dtype
+        if dtypes.is_bool(dtype):
+            return program.add(BOOLEAN[op], dtype, (a, b))
+        if dtypes.is_float(dtype) and not self._computes(dtype):
+            wide = dtypes.float32.vec(dtype.count)
+            a, b = (program.add(Ops.CAST, wide, (x,)) for x in (a, b))
+            return program.add(Ops.CAST, dtype, (self.combine(monoid, a, b),))
+        return program.add(op, dtype, (a, b))
+
+    def _computes(self, dtype: DType) -> bool:
+        wide = (dtypes.float32, dtypes.float64)
+        names = {n for n, d in dtypes.fields().items() if d is dtype.scalar()}
+        return dtype.scalar() in wide or bool(names & self.target.dtypes)
+
+    def fused(self, a: UOp, b: UOp, total: UOp) -> UOp:
+        """a*b + total, rounded once where the target can."""
+        a, b, total = self.program.joined(a, b, total)
+        if "MULACC" in self.target.native:
+            return self.program.add(Ops.MULACC, total.dtype, (a, b, total))
+        return self.combine("add", self.program.add(Ops.MUL, total.dtype, (a, b)), total)
+
+    def pairwise(self, monoid: str, values: Sequence[UOp]) -> UOp:
+        """All values into one: neighbours first, in their order."""
+        values = list(values)
+        while len(values) > 1:
+            odd = values[-1:] if len(values) % 2 else []
+            pairs = zip(values[::2], values[1::2], strict=False)
+            values = [self.combine(monoid, a, b) for a, b in pairs] + odd
+        return values[0]
+
+    def fold_lanes(self, monoid: str, value: UOp) -> UOp:
+        """The lanes of a vector into one, halves first."""
+        count = value.dtype.count
+        if count & (count - 1):
+            lanes = [self.program.lane(value, i) for i in range(count)]
+            return self.pairwise(monoid, lanes)
+        while count > 2:
+            count //= 2
+            dtype = value.dtype.scalar().vec(count)
+            low, high = tuple(range(count)), tuple(range(count, 2 * count))
+            halves = (
+                self.program.add(Ops.SHUFFLE, dtype, (value, value), part) for part in (low, high)
+            )
+            value = self.combine(monoid, *halves)
+        if count == 1:
+            return value
+        return self.combine(monoid, self.program.lane(value, 0), self.program.lane(value, 1))
+
+    # ---- compensated sums ------------------------------------------------------------------------
+
+    def add_exactly(self, total: UOp, error: UOp, value: UOp) -> tuple[UOp, UOp]:
+        """total + (value + error), and what this addition lost (Kahan). An infinite total has lost
+        nothing, so that it stays infinite."""
+        total, error, value = self.program.joined(total, error, value)
+        value = self.combine("add", value, error)
+        following = self.combine("add", total, value)
+        lost = self._minus(value, self._minus(following, total))
+        is_number = self.program.add(Ops.CMPEQ, dtypes.bool.vec(lost.dtype.count), (lost, lost))
+        zero = self.program.widen(UOp.const(lost.dtype.scalar(), 0), lost.dtype.count)
+        return following, self.program.add(Ops.WHERE, lost.dtype, (is_number, lost, zero))
+
+    def _minus(self, a: UOp, b: UOp) -> UOp:
+        minus_one = UOp.const(b.dtype.scalar(), -1)
+        return self.fused(b, minus_one, a)
+
+
+def is_compensated(node: UOp) -> bool:
+    """Whether a REDUCE adds the blocks that `block_sums` made."""
+    return node.op is Ops.REDUCE and node.tag == "blocks"
+
+
+def is_long(node: UOp) -> bool:
+    """Whether one accumulator of a float32 sum takes in many values."""
+    if node.arg != "add" or node.dtype is not dtypes.float32 or node.tag is not None:
+        return False
+    turns = prod(size_of(loop) for loop in own_ranges(node) if role_of(loop) == "LOOP")
+    return bool(turns > (PLAIN_PRODUCTS if _is_product(node) else PLAIN))
+
+
+# ---- the pass ------------------------------------------------------------------------------------
+
+
+def block_sums(kernel: UOp, target: Target) -> UOp:
+    """Long float32 sums become sums of sums of blocks.
+
+    for k:10000: s += x(k)   becomes   for k:625: for k.block:16: t += x(..); s += t
+    """
+    staged = {n.src[0] for n in kernel.toposort() if n.op is Ops.STAGE and option(n, "acc", False)}
+    for node in kernel.toposort():
+        if node.op is Ops.REDUCE and node not in staged and is_long(node):
+            return block_sums(_blocked(kernel, node), target)
+    return kernel
+
+
+def _is_product(node: UOp) -> bool:
+    return node.src[0].op is Ops.MUL
+
+
+def _blocked(kernel: UOp, node: UOp) -> UOp:
+    """The innermost loops of `node` that make a block stay with the value, the others go out; a
+    loop that is too long for a block is split first."""
+    block = PRODUCTS_BLOCK if _is_product(node) else BLOCK
+    loops = [r for r in own_ranges(node) if role_of(r) == "LOOP"]
+    inner: list[UOp] = []
+    turns = 1
+    while loops and turns * size_of(loops[-1]) <= 2 * block:
+        inner.append(loops.pop())
+        turns *= size_of(inner[-1])
+    if 2 * turns > block or not loops:
+        return _nested(kernel, node, inner)
+    loop, factor = loops[-1], block // turns
+    factor = _factor(size_of(loop), factor) if is_static(loop) else factor
+    return split(kernel, name_of(loop), factor, f"{name_of(loop)}.block")
+
+
+def _factor(size: int, about: int) -> int:
+    """A divisor of `size` near `about`, else `about` itself."""
+    near = [*range(about, about // 2, -1), *range(about + 1, 2 * about)]
+    return next((factor for factor in near if size % factor == 0), about)
+
+
+def _nested(kernel: UOp, node: UOp, inner: Sequence[UOp]) -> UOp:
+    """`node` as a compensated sum of sums over `inner` (and over what is unrolled)."""
+    own = own_ranges(node)
+    inside = [r for r in own if r in inner or role_of(r) == "UNROLL"]
+    # a range that a loop of the block clips has its lanes folded with each block
+    inside += [r for r in own if r not in inside and not r.ranges.isdisjoint(inside)]
+    outside = [r for r in own if r not in inside]
+    sums = node.src[0]
+    if inside:
+        sums = UOp(Ops.REDUCE, node.dtype, (sums, *inside), "add", "block")
+    total = UOp(Ops.REDUCE, node.dtype, (sums, *outside), "add", "blocks")
+    return kernel.substitute({node: total})
