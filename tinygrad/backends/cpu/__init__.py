@@ -17,6 +17,7 @@ from tinygrad.backends.cpu.queue import CPUQueue
 from tinygrad.backends.cpu.runner import ObjectCache, load_runner
 from tinygrad.backends.cpu.target import core_count, host_target
 from tinygrad.backends.interface import Backend, Compiler
+from tinygrad.backends.llvm_ir import LLVMRenderer
 
 __all__ = ["ObjectCache", "host_memory", "host_target", "open_device", "open_queue"]
 
@@ -24,8 +25,6 @@ __all__ = ["ObjectCache", "host_memory", "host_target", "open_device", "open_que
 def open_device(index: int = 0, cache: ObjectCache | None = None) -> Backend:
     """The CPU. Every index is the same cores with a queue of its own and shared memory; `cache`
     keeps the runner's object code, so that a warm process need not load LLVM."""
-    from tinygrad.backends.llvm_ir import LLVMRenderer
-
     target = host_target()
     compiler = LLVMCompiler(target)
     queue = open_queue(compiler, cache)

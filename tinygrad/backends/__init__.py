@@ -1,0 +1,63 @@
+"""The devices by name. A backend's module is imported when its device is first opened, so a
+driver or a library that is absent costs nothing until it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from tinygrad.backends.interface import Backend
+from tinygrad.base.errors import DeviceError, TinygradError
+from tinygrad.base.settings import requested_device
+
+__all__ = ["DEVICES", "canonicalize", "default_device", "open_device", "why_absent"]
+
+# name → module with `open_device(index, cache) -> Backend`
+DEVICES = {
+    "CPU": "tinygrad.backends.cpu",
+    "CL": "tinygrad.backends.cl",
+    "PYTHON": "tinygrad.backends.interpreter",
+    "NULL": "tinygrad.backends.null",
+}
+ALIASES = {"GPU": "CL", "OPENCL": "CL", "LLVM": "CPU", "CLANG": "CPU"}
+NOT_BUILT = ("CUDA", "NV", "METAL", "AMD", "HIP", "QCOM", "WEBGPU")
+
+
+def canonicalize(name: str) -> str:
+    """One spelling of each device: upper case, no alias, no `:0`.
+
+    >>> canonicalize("cpu:0"), canonicalize("llvm"), canonicalize("gpu:1")
+    ('CPU', 'CPU', 'CL:1')
+    """
+    kind, _, index = name.upper().partition(":")
+    kind = ALIASES.get(kind, kind)
+    if index and not index.isdecimal():
+        raise DeviceError(f"device {name!r}: after the colon stands a number, as in {kind}:1")
+    return f"{kind}:{int(index)}" if index and int(index) else kind
+
+
+def open_device(name: str, cache: Any = None) -> Backend:
+    """The device called `name`. Raises `DeviceError`, which says why, if it can't be had."""
+    kind, _, index = canonicalize(name).partition(":")
+    module = DEVICES.get(kind)
+    if module is None:
+        known = ", ".join(DEVICES)
+        absent = "has no backend yet" if kind in NOT_BUILT else "is not known"
+        raise DeviceError(f"device {name!r} {absent}; there are {known}")
+    backend = importlib.import_module(module).open_device(int(index or 0), cache)
+    assert isinstance(backend, Backend)
+    return backend
+
+
+def why_absent(name: str) -> str | None:
+    """A sentence why this device can't be opened on this machine; None if it can."""
+    try:
+        open_device(name)
+    except (TinygradError, ImportError, OSError) as error:
+        return str(error)
+    return None
+
+
+def default_device() -> str:
+    """The device that the environment asks for (DEV=CL, CL=1, ...), else the CPU."""
+    return canonicalize(requested_device() or "CPU")

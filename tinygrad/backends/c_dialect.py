@@ -1,0 +1,191 @@
+"""What differs between the languages that look like C: one table of words a language.
+
+The renderer in `c_family.py` knows expressions, scopes and names; everything that is spelled
+differently stands here, as templates. A new language is a new row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tinygrad.base.dtype import DType, dtypes
+
+# What vectors are called: this word and the number of lanes, in every dialect.
+VECTOR_WORDS = {
+    dtypes.bool: "char",  # 0 or -1 in each lane, as vector comparisons give
+    dtypes.index: "long",
+    dtypes.int8: "char",
+    dtypes.uint8: "uchar",
+    dtypes.int16: "short",
+    dtypes.uint16: "ushort",
+    dtypes.int32: "int",
+    dtypes.uint32: "uint",
+    dtypes.int64: "long",
+    dtypes.uint64: "ulong",
+    dtypes.fp8e4m3: "uchar",
+    dtypes.fp8e5m2: "uchar",
+    dtypes.float16: "half",
+    dtypes.bfloat16: "ushort",
+    dtypes.float32: "float",
+    dtypes.float64: "double",
+}
+
+C_TYPES = VECTOR_WORDS | {
+    dtypes.bool: "_Bool",
+    dtypes.int8: "signed char",
+    dtypes.uint8: "unsigned char",
+    dtypes.uint16: "unsigned short",
+    dtypes.uint32: "unsigned int",
+    dtypes.int64: "long long",
+    dtypes.uint64: "unsigned long long",
+    dtypes.index: "long long",
+    dtypes.fp8e4m3: "unsigned char",
+    dtypes.fp8e5m2: "unsigned char",
+    dtypes.float16: "_Float16",
+    dtypes.bfloat16: "unsigned short",
+}
+
+
+C_MATH = ("INFINITY", "NAN", "sqrt", "trunc", "fma", "exp2", "log2", "sin", "pow")
+
+
+def lanewise(names: str) -> str:
+    """A macro that applies a function of C to each lane of its vectors."""
+    given = "".join(f", {name}" for name in names)
+    kept = " ".join(f"T {name}_ = {name};" for name in names)
+    lanes = ", ".join(f"{name}_[i]" for name in names)
+    loop = "for (int i = 0; i < (int)(sizeof(T)/sizeof(a_[0])); i++)"
+    return (
+        f"#define lanewise{len(names)}(T, f{given}) "
+        f"({{ {kept} T out; {loop} out[i] = f({lanes}); out; }})"
+    )
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One language. Templates are filled by `str.format` with the names in their braces."""
+
+    name: str
+    types: Mapping[DType, str]
+    vector_words: Mapping[DType, str]
+    bool_memory: str  # what a bool is where it is stored
+    head: str
+    pointer: str  # a parameter that points to a buffer
+    begin: str  # a line that makes such a parameter the pointer `name`; empty if it is
+    local: str  # declares scratch memory
+    literal: str  # a vector of `lanes`
+    splat: str  # a vector of one `value` everywhere
+    lane: str
+    lanewise: str  # a function of `count` vectors
+    convert: str  # a vector of another type
+    choose: str  # of vectors, by a vector condition
+    bits: str  # reinterpreted
+    load: str  # of a vector
+    store: str
+    take: str  # true once: writes `code` where a 0 stood
+    barrier: str
+    specials: Mapping[str, str]
+    single: str = ""  # what the names of functions of one float end with
+    typedef: str = ""  # makes a vector type
+    helpers: tuple[tuple[str, str], ...] = ()  # a word that shows its use, a line above
+    wraps: bool = True  # signed integers wrap; else they are computed as unsigned ones
+    half_bits: bool = False  # half is stored as whole numbers, and converted by helpers
+
+
+C = Dialect(
+    name="C",
+    types=C_TYPES,
+    vector_words=VECTOR_WORDS,
+    bool_memory="_Bool",
+    head="void {name}({parameters}) {{",
+    pointer="{type}* restrict {name}",
+    begin="",
+    local="{type}* {name} = ({type}*)(scratch+{offset});",
+    literal="(({type}){{{lanes}}})",
+    splat="(({type})(({element})({value})-({type}){{0}}))",
+    lane="{value}[{lane}]",
+    lanewise="lanewise{count}({type}, {name}, {sources})",
+    convert="__builtin_convertvector({value}, {type})",
+    choose="choose({condition}, {yes}, {no}, {type}, {mask})",
+    bits="bitcast({type}, {value})",
+    load="*({type}*)({pointer})",
+    store="*({type}*)({pointer}) = {value};",
+    take="__sync_bool_compare_and_swap({pointer}, 0, {code})",
+    barrier="",
+    specials={"task": "task"},
+    single="f",
+    typedef="typedef {element} {type} __attribute__((vector_size({bytes}), aligned({align}), "
+    "may_alias));",
+    helpers=(
+        *((word, "#include <math.h>") for word in C_MATH),
+        *(
+            (f"lanewise{count}", lanewise(names))
+            for count, names in enumerate(["a", "ab", "abc"], 1)
+        ),
+        (
+            "choose",
+            "#define choose(c, a, b, T, M) ((T)(((M)(a) & __builtin_convertvector(c, M)) | "
+            "((M)(b) & ~__builtin_convertvector(c, M))))",
+        ),
+        (
+            "bitcast",
+            "#define bitcast(T, x) "
+            "({ __typeof__(x) from = (x); T to; __builtin_memcpy(&to, &from, sizeof to); to; })",
+        ),
+    ),
+)
+
+OPENCL = Dialect(
+    name="OpenCL C",
+    types=VECTOR_WORDS | {dtypes.bool: "bool", dtypes.float16: "ushort"},
+    vector_words=VECTOR_WORDS | {dtypes.float16: "ushort"},
+    bool_memory="char",
+    head="__kernel void {name}({parameters}) {{",
+    # A buffer of OpenCL can't be entered at any byte, so it comes with the place where it begins.
+    pointer="__global char* {name}_whole, const long {name}_at",
+    begin="__global {type}* restrict {name} = (__global {type}*)({name}_whole+{name}_at);",
+    local="__local {type} {name}[{size}] __attribute__((aligned(64)));",
+    literal="(({type})({lanes}))",
+    splat="(({type})({value}))",
+    lane="{value}.s{lane:x}",
+    lanewise="{name}({sources})",
+    convert="convert_{type}({value})",
+    choose="select({no}, {yes}, convert_{mask}({condition}))",
+    bits="as_{type}({value})",
+    load="vload{count}(0, {pointer})",
+    store="vstore{count}({value}, 0, {pointer});",
+    take="atomic_cmpxchg((volatile __global int*)({pointer}), 0, {code}) == 0",
+    barrier="barrier(CLK_LOCAL_MEM_FENCE|CLK_GLOBAL_MEM_FENCE);",
+    specials={"task": "get_global_id(0)"}
+    | {f"gid{axis}": f"get_group_id({axis})" for axis in range(3)}
+    | {f"lid{axis}": f"get_local_id({axis})" for axis in range(3)},
+    helpers=(
+        ("double", "#pragma OPENCL EXTENSION cl_khr_fp64 : enable"),
+        ("float", "#pragma OPENCL FP_CONTRACT OFF"),
+        ("double", "#pragma OPENCL FP_CONTRACT OFF"),
+        (
+            "half_to_float",
+            "float half_to_float(ushort x) { return vload_half(0, (const __private half*)&x); }",
+        ),
+        *(
+            (
+                f"{kind}_to_half",
+                f"ushort {kind}_to_half({kind} x) "
+                "{ ushort y; vstore_half_rte(x, 0, (__private half*)&y); return y; }",
+            )
+            for kind in ("float", "double")
+        ),
+    ),
+    wraps=False,
+    half_bits=True,
+)
+
+OPENCL_HALF = replace(
+    OPENCL,
+    name="OpenCL C with half",
+    types=OPENCL.types | {dtypes.float16: "half"},  # type: ignore[operator]
+    vector_words=VECTOR_WORDS,
+    helpers=(("half", "#pragma OPENCL EXTENSION cl_khr_fp16 : enable"), *OPENCL.helpers),
+    half_bits=False,
+)

@@ -1,0 +1,423 @@
+"""Linear program → a language that looks like C, to be read by people and by compilers.
+
+    void E_4n2(int* restrict data0, int* restrict data1) {
+      for (int ridx0 = 0; ridx0 < 4; ridx0++) {
+        int val0 = *(data1+ridx0);
+        *(data0+ridx0) = (val0+7);
+      }
+    }
+
+A value that is used once, in the block where it is computed, is written where it is used; loads
+are `val`, accumulators `acc`, other values `alu`. A loop turns at least once, so `for` says the
+same as the program. Integers of C are promoted to int, so shorter results are cast back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tinygrad.backends.c_dialect import C, Dialect
+from tinygrad.backends.c_text import Writer
+from tinygrad.backends.program import (
+    carries,
+    local_layout,
+    params,
+    variables,
+)
+from tinygrad.base.dtype import DType, dtypes
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+OPERATORS = {
+    Ops.ADD: "+",
+    Ops.MUL: "*",
+    Ops.FDIV: "/",
+    Ops.IDIV: "/",
+    Ops.MOD: "%",
+    Ops.AND: "&",
+    Ops.OR: "|",
+    Ops.XOR: "^",
+    Ops.SHL: "<<",
+    Ops.SHR: ">>",
+    Ops.CMPLT: "<",
+    Ops.CMPNE: "!=",
+    Ops.CMPEQ: "==",
+}
+ON_BOOLS = OPERATORS | {Ops.ADD: "|", Ops.MUL: "&", Ops.MAX: "|"}
+CHAINED = frozenset((Ops.ADD, Ops.MUL, Ops.AND, Ops.OR, Ops.XOR))  # (a+b)+c is a+b+c
+COMPARES = frozenset((Ops.CMPLT, Ops.CMPNE, Ops.CMPEQ))
+# On vectors of bools, whose lanes are 0 or -1.
+ON_BOOL_VECTORS = {
+    Ops.CMPLT: "(~{0}&{1})",
+    Ops.CMPNE: "({0}^{1})",
+    Ops.CMPEQ: "(~({0}^{1}))",
+}
+FUNCTIONS = {
+    Ops.SQRT: "sqrt",
+    Ops.TRUNC: "trunc",
+    Ops.EXP2: "exp2",
+    Ops.LOG2: "log2",
+    Ops.SIN: "sin",
+    Ops.POW: "pow",
+}
+MASKS = {1: dtypes.int8, 2: dtypes.int16, 4: dtypes.int32, 8: dtypes.int64}
+WRAPPING = frozenset((Ops.ADD, Ops.MUL, Ops.SHL, Ops.MULACC))
+
+
+class CRenderer:
+    """Functions of one dialect. `entry` adds `name_run` with the CPU's calling convention."""
+
+    def __init__(self, dialect: Dialect = C, entry: bool = False) -> None:
+        self.dialect = dialect
+        self.entry = entry
+
+    def render(self, name: str, program: Sequence[UOp]) -> str:
+        function = _Function(program, self.dialect)
+        source = function.render(name)
+        return source + function.render_entry(name) if self.entry else source
+
+
+class _Function(Writer):
+    """One function while it is written."""
+
+    def __init__(self, program: Sequence[UOp], dialect: Dialect) -> None:
+        super().__init__(program, dialect)
+        self.program = program
+        self.parameters: list[str] = []
+        self.carried = carries(program)
+
+    def render(self, name: str) -> str:
+        self._arguments()
+        for node in self.program:
+            statement = STATEMENTS.get(node.op)
+            if statement is not None:
+                statement(self, node)
+            else:
+                self.define(node, EXPRESSIONS[node.op](self, node))
+        parameters = ", ".join(self.parameters)
+        head = self.dialect.head.format(name=name, parameters=parameters)
+        body = "\n".join([head, *self.lines, "}"])
+        helpers = dict.fromkeys(line for word, line in self.dialect.helpers if word in body)
+        return "\n".join([*helpers, *self.typedefs.values(), body, ""])
+
+    def render_entry(self, name: str) -> str:
+        """A second function, with the calling convention of a CPU."""
+        kinds = ["{}"] * len(params(self.program)) + ["(long long){}"] * len(self.parameters)
+        given = [kind.format(f"args[{i}]") for i, kind in enumerate(kinds)]
+        words = [parameter.rsplit(" ", 1)[1] for parameter in self.parameters]
+        kept = ("task", "scratch")
+        arguments = (word if word in kept else given[i] for i, word in enumerate(words))
+        head = f"void {name}_run(void** args, long long lo, long long hi, char* scratch)"
+        loop = "for (long long task = lo; task < hi; task++)"
+        return f"{head} {{\n  {loop} {name}({', '.join(arguments)});\n}}\n"
+
+    def _arguments(self) -> None:
+        for i, node in enumerate(params(self.program)):
+            self.texts[node] = f"data{i}"
+            facts = {"type": self.memory_type(node.dtype), "name": f"data{i}"}
+            self.parameters.append(self.dialect.pointer.format(**facts))
+            if self.dialect.begin:
+                self.line(self.dialect.begin.format(**facts))
+        whole = self.dialect.types[dtypes.int64]
+        for i, node in enumerate(variables(self.program)):
+            word = f"var_{node.arg[0]}" if node.arg[0].isidentifier() else f"var{i}"
+            self.texts[node] = f"({self.type(node.dtype)}){word}"
+            self.parameters.append(f"const {whole} {word}")
+        offsets, total = local_layout(self.program)
+        if total and "scratch" in self.dialect.local:
+            self.parameters.append("char* restrict scratch")
+        for i, (node, offset) in enumerate(offsets.items()):
+            self.texts[node] = f"local{i}"
+            place = {"name": f"local{i}", "offset": offset, "size": node.arg[1]}
+            self.line(self.dialect.local.format(type=self.memory_type(node.dtype), **place))
+
+    # ---- expressions -----------------------------------------------------------------------------
+
+    def binary(self, node: UOp) -> str:
+        left, right = node.src
+        scalar, count = left.dtype.scalar(), left.dtype.count
+        a, b = self.ref(left), self.ref(right)
+        if scalar is dtypes.bool:
+            if count > 1 and node.op in ON_BOOL_VECTORS:
+                return ON_BOOL_VECTORS[node.op].format(a, b)
+            if count == 1 and node.op is Ops.CMPNE and right.op is Ops.CONST and right.arg:
+                return f"(!{a})"
+        operator = (ON_BOOLS if scalar is dtypes.bool else OPERATORS)[node.op]
+        if self.may_overflow(node):
+            return self.as_unsigned(node, lambda x, y: f"{x}{operator}{y}")
+        if node.op in CHAINED and left.op is node.op and a.startswith("("):
+            a = a[1:-1]
+        if b.startswith("-") and operator == "+":
+            operator = ""
+        if node.op in COMPARES and count > 1:
+            return self.convert(node.dtype, f"({a}{operator}{b})")
+        negated = operator == "*" and right.op is Ops.CONST and right.arg == -1
+        if negated and not dtypes.is_unsigned(scalar):
+            plain = f"-({a})" if a.startswith("-") else f"-{self.ref(left)}"
+            return self.narrow(node, plain)
+        return self.narrow(node, f"({a}{operator}{b})")
+
+    def narrow(self, node: UOp, text: str) -> str:
+        """`text` cut to the node's size where C computes with int."""
+        short = dtypes.is_int(node.dtype) and node.dtype.itemsize < 4
+        return f"(({self.type(node.dtype)}){text})" if short and node.op in WRAPPING else text
+
+    def may_overflow(self, node: UOp) -> bool:
+        """Whether this language leaves open what an integer too large becomes."""
+        if self.dialect.wraps or node.op not in WRAPPING:
+            return False
+        scalar = node.dtype.scalar()
+        return scalar in dtypes.sints or scalar in (dtypes.uint8, dtypes.uint16)
+
+    def as_unsigned(self, node: UOp, function: Callable[..., str]) -> str:
+        """`function` of the sources' texts, computed on unsigned numbers of 32 or 64 bits."""
+        dtype = node.dtype
+        wide = dtypes.uint64 if dtype.scalar().itemsize == 8 else dtypes.uint32
+        if dtype.count == 1:
+            sources = [f"({self.type(wide)}){self.ref(source)}" for source in node.src]
+            return f"(({self.type(dtype)})({function(*sources)}))"
+        sources = [self.convert(wide.vec(dtype.count), self.ref(source)) for source in node.src]
+        return self.convert(dtype, function(*sources))
+
+    def function(self, node: UOp) -> str:
+        return self.call(FUNCTIONS[node.op], node)
+
+    def call(self, name: str, node: UOp) -> str:
+        if node.dtype.scalar() is dtypes.float32:
+            name += self.dialect.single
+        sources = ", ".join(self.ref(source) for source in node.src)
+        if node.dtype.count == 1:
+            return f"{name}({sources})"
+        facts = {"name": name, "type": self.type(node.dtype), "count": len(node.src)}
+        return self.dialect.lanewise.format(sources=sources, **facts)
+
+    def multiply_add(self, node: UOp) -> str:
+        if dtypes.is_float(node.dtype):
+            return self.call("fma", node)
+        if self.may_overflow(node):
+            return self.as_unsigned(node, lambda x, y, z: f"{x}*{y}+{z}")
+        a, b, c = (self.ref(source) for source in node.src)
+        return self.narrow(node, f"({a}*{b}+{c})")
+
+    def reciprocal(self, node: UOp) -> str:
+        return f"({self.number(1.0, node.dtype.scalar())}/{self.ref(node.src[0])})"
+
+    def maximum(self, node: UOp) -> str:
+        """NaN if either is: the first is chosen if it is larger or NaN."""
+        first, second = node.src
+        if node.dtype.scalar() is dtypes.bool:
+            return self.binary(node)
+        if second.op is Ops.CONST:
+            first, second = second, first
+        a = self.ref(first) if first.op is Ops.CONST else self.atom(first)
+        b = self.atom(second) if second.op is not Ops.CONST else self.ref(second)
+        larger = f"{a}>{b}"
+        if dtypes.is_float(node.dtype) and (first.op is not Ops.CONST or first.arg != first.arg):
+            larger = f"({larger})|({a}!={a})" if node.dtype.count > 1 else f"{larger}||{a}!={a}"
+        if node.dtype.count == 1:
+            return f"({larger}?{a}:{b})"
+        return self.choose(node.dtype, f"({larger})", a, b)
+
+    def where(self, node: UOp) -> str:
+        condition, yes, no = (self.ref(source) for source in node.src)
+        if node.dtype.count == 1:
+            return f"({condition}?{yes}:{no})"
+        return self.choose(node.dtype, condition, yes, no)
+
+    def choose(self, dtype: DType, condition: str, yes: str, no: str) -> str:
+        mask = self.type(MASKS[dtype.scalar().itemsize].vec(dtype.count))
+        facts = {"condition": condition, "yes": yes, "no": no, "mask": mask}
+        return self.dialect.choose.format(type=self.type(dtype), **facts)
+
+    def cast(self, node: UOp) -> str:
+        source = node.src[0]
+        old, new = source.dtype.scalar(), node.dtype.scalar()
+        if node.dtype.count == 1:
+            return self._cast_scalar(self.ref(source), old, new)
+        if self.is_bits(old) or self.is_bits(new):
+            return self.lanes(
+                node.dtype, lambda lane: self._cast_scalar(self.lane(source, lane), old, new)
+            )
+        value = self.ref(source)
+        if new is dtypes.bool:
+            return value if old is new else self.truth(node.dtype, value, old)
+        return self.convert(node.dtype, f"-{value}" if old is dtypes.bool else value)
+
+    def _cast_scalar(self, value: str, old: DType, new: DType) -> str:
+        if self.types[old] == self.types[new]:
+            return value
+        if self.is_bits(old):
+            return self._cast_scalar(f"half_to_float({value})", dtypes.float32, new)
+        if self.is_bits(new):
+            if old is dtypes.float64:
+                return f"double_to_half({value})"
+            return f"float_to_half({self._cast_scalar(value, old, dtypes.float32)})"
+        return f"({value}!=0)" if new is dtypes.bool else f"({self.types[new]}){value}"
+
+    def bitcast(self, node: UOp) -> str:
+        source = node.src[0]
+        if dtypes.bool in (source.dtype.scalar(), node.dtype.scalar()):
+            return self.cast(node)
+        old, new = self.type(source.dtype), self.type(node.dtype)
+        value = self.ref(source)
+        if old == new:
+            return value
+        if source.dtype.itemsize < 4:  # the value may have been promoted to int
+            value = f"({old}){value}"
+        return self.dialect.bits.format(type=new, value=value)
+
+    def vectorize(self, node: UOp) -> str:
+        if len(node.src) > 1:
+            return self.lanes(node.dtype, lambda lane: self.ref(node.src[lane]))
+        return self.splat(node.dtype, self.ref(node.src[0]))
+
+    def gep(self, node: UOp) -> str:
+        return self.lane(node.src[0], node.arg)
+
+    def shuffle(self, node: UOp) -> str:
+        left, right = node.src
+        count = left.dtype.count
+
+        def pick(lane: int) -> str:
+            at = node.arg[lane]
+            return self.lane(left, at) if at < count else self.lane(right, at - count)
+
+        return self.lanes(node.dtype, pick)
+
+    def load(self, node: UOp) -> str:
+        pointer, dtype = self.ref(node.src[0]), node.dtype
+        mask = node.src[1] if len(node.src) > 1 else None
+        if mask is not None and mask.dtype.count > 1:
+            return self.lanes(dtype, lambda lane: self._element(pointer, dtype, mask, lane))
+        if dtype.count == 1:
+            return self._element(pointer, dtype, mask, 0)
+        facts = {"type": self.type(dtype), "pointer": pointer, "count": dtype.count}
+        text = self.dialect.load.format(**facts)
+        if dtype.scalar() is dtypes.bool:
+            text = self.truth(dtype, text, dtypes.int8)
+        if mask is None:
+            return text
+        zeros = self.splat(dtype, self.number(0, dtype.scalar()))
+        return f"({self.ref(mask)}?{text}:{zeros})"
+
+    def _element(self, pointer: str, dtype: DType, mask: UOp | None, lane: int) -> str:
+        text = f"*({pointer}+{lane})" if lane else f"*({pointer})"
+        if dtype.scalar() is dtypes.bool and self.dialect.bool_memory != self.types[dtypes.bool]:
+            text = f"({text}!=0)"
+        if mask is None:
+            return text
+        return f"({self.lane(mask, lane)}?{text}:{self.number(0, dtype.scalar())})"
+
+    # ---- statements ------------------------------------------------------------------------------
+
+    def nothing(self, node: UOp) -> None:
+        """Constants are written where they are used; what is declared above has its name."""
+
+    def special(self, node: UOp) -> None:
+        word = self.texts[node] = node.arg[0]
+        value = self.dialect.specials[word]
+        if value == word:
+            self.parameters.append(f"const {self.dialect.types[dtypes.index]} {word}")
+        else:
+            self.line(f"{self.type(node.dtype)} {word} = {value};")
+
+    def index(self, node: UOp) -> None:
+        pointer, offset = node.src
+        if offset.op is not Ops.CONST and node not in self.once:
+            self.atom(offset)
+        self.texts[node] = f"{self.ref(pointer)}+{self.ref(offset)}"
+
+    def range(self, node: UOp) -> None:
+        for carry, _ in self.carried[node]:
+            name = self.texts[carry] = self.fresh(carry)
+            self.line(f"{self.type(carry.dtype)} {name} = {self.ref(carry.src[0])};")
+        begin, end = (self.ref(source) for source in node.src)
+        name = self.texts[node] = self.fresh(node)
+        kind = self.type(node.dtype)
+        self.line(f"for ({kind} {name} = {begin}; {name} < {end}; {name}++) {{")
+        self.indent += "  "
+
+    def end(self, node: UOp) -> None:
+        pairs = self.carried[node.src[0]]
+        names = [self.ref(carry) for carry, _ in pairs]
+        values = [self.ref(following) for _, following in pairs]
+        if any(name in value for name in names[:-1] for value in values[1:]):
+            for i, (carry, _) in enumerate(pairs):  # all of them take their next values at once
+                self.line(f"{self.type(carry.dtype)} next_{names[i]} = {values[i]};")
+                values[i] = f"next_{names[i]}"
+        for name, value in zip(names, values, strict=True):
+            self.line(f"{name} = {value};")
+        self.close(node)
+
+    def branch(self, node: UOp) -> None:
+        self.line(f"if ({self.ref(node.src[0])}) {{")
+        self.indent += "  "
+
+    def close(self, node: UOp) -> None:
+        self.indent = self.indent[:-2]
+        self.line("}")
+
+    def barrier(self, node: UOp) -> None:
+        if self.dialect.barrier:
+            self.line(self.dialect.barrier)
+
+    def store(self, node: UOp) -> None:
+        target, value = node.src[:2]
+        pointer, dtype = self.ref(target), value.dtype
+        mask = node.src[2] if len(node.src) > 2 else None
+        if mask is not None and mask.dtype.count > 1:
+            for lane in range(dtype.count):
+                at = f"*({pointer}+{lane})" if lane else f"*({pointer})"
+                self.line(f"if ({self.lane(mask, lane)}) {at} = {self.lane(value, lane)};")
+            return
+        condition = "" if mask is None else f"if ({self.ref(mask)}) "
+        if dtype.count == 1:
+            self.line(f"{condition}*({pointer}) = {self.ref(value)};")
+            return
+        text = self.ref(value)
+        if dtype.scalar() is dtypes.bool:
+            text = f"-{text}"
+        facts = {"type": self.type(dtype), "pointer": pointer, "count": dtype.count}
+        self.line(condition + self.dialect.store.format(value=text, **facts))
+
+    def fault(self, node: UOp) -> None:
+        """Lane after lane; who finds the first word 0 writes."""
+        words, failed, *operands = node.src
+        pointer = self.ref(words)
+        take = self.dialect.take.format(pointer=pointer, code=node.arg)
+        for lane in range(failed.dtype.count):
+            condition = self.lane(failed, lane)
+            values = [self.lane(operand, lane) for operand in operands]
+            self.line(f"if ({condition} && {take}) {{")
+            for i, value in enumerate(values, 1):
+                self.line(f"  *({pointer}+{i}) = {value};")
+            self.line("}")
+
+
+EXPRESSIONS: dict[Ops, Callable[[_Function, UOp], str]] = {
+    **dict.fromkeys(OPERATORS, _Function.binary),
+    **dict.fromkeys(FUNCTIONS, _Function.function),
+    Ops.MULACC: _Function.multiply_add,
+    Ops.RECIP: _Function.reciprocal,
+    Ops.MAX: _Function.maximum,
+    Ops.WHERE: _Function.where,
+    Ops.CAST: _Function.cast,
+    Ops.BITCAST: _Function.bitcast,
+    Ops.VECTORIZE: _Function.vectorize,
+    Ops.GEP: _Function.gep,
+    Ops.SHUFFLE: _Function.shuffle,
+    Ops.LOAD: _Function.load,
+}
+STATEMENTS: dict[Ops, Callable[[_Function, UOp], None]] = {
+    **dict.fromkeys((Ops.CONST, Ops.PARAM, Ops.DEFINE_VAR, Ops.LOCAL), _Function.nothing),
+    Ops.CARRY: _Function.nothing,
+    Ops.SPECIAL: _Function.special,
+    Ops.INDEX: _Function.index,
+    Ops.RANGE: _Function.range,
+    Ops.END: _Function.end,
+    Ops.IF: _Function.branch,
+    Ops.ENDIF: _Function.close,
+    Ops.BARRIER: _Function.barrier,
+    Ops.STORE: _Function.store,
+    Ops.FAULT: _Function.fault,
+}

@@ -1,0 +1,149 @@
+"""Words of the languages that look like C: types, numbers, names, vectors made of lanes.
+`c_family.py` says which of them a linear program needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from tinygrad.backends.bits import encode
+from tinygrad.backends.c_dialect import Dialect
+from tinygrad.backends.program import index_type, inlined
+from tinygrad.base.dtype import ConstType, DType, dtypes
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+LONGEST = 100  # letters of an expression that is still written where it is used
+
+SUFFIXES = {
+    dtypes.uint32: "u",
+    dtypes.int64: "l",
+    dtypes.index: "l",
+    dtypes.uint64: "ul",
+    dtypes.float32: "f",
+}
+PREFIXES = {Ops.LOAD: "val", Ops.RANGE: "ridx", Ops.CARRY: "acc"}
+
+
+class Writer:
+    """Lines, and the text that stands for each node in them."""
+
+    def __init__(self, program: Sequence[UOp], dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.texts: dict[UOp, str] = {}
+        self.lines: list[str] = []
+        self.indent = "  "
+        self.counts: dict[str, int] = {}
+        self.typedefs: dict[str, str] = {}
+        self.once = inlined(program)
+        self.types = {**dialect.types, dtypes.index: dialect.types[index_type(program)]}
+        self.index_suffix = SUFFIXES.get(index_type(program), "")
+
+    def line(self, text: str) -> None:
+        self.lines.append(self.indent + text)
+
+    def fresh(self, node: UOp) -> str:
+        prefix = PREFIXES.get(node.op, "alu")
+        number = self.counts.get(prefix, 0)
+        self.counts[prefix] = number + 1
+        return f"{prefix}{number}"
+
+    def define(self, node: UOp, text: str) -> None:
+        """`text` stands for the node: as it is if that is short and used once, else by a name."""
+        self.texts[node] = text
+        if node not in self.once or len(text) > LONGEST or node.op is Ops.LOAD:
+            self.name(node)
+
+    def name(self, node: UOp) -> str:
+        name = self.fresh(node)
+        self.line(f"{self.type(node.dtype)} {name} = {self.ref(node)};")
+        self.texts[node] = name
+        return name
+
+    def atom(self, node: UOp) -> str:
+        """The node by a name, so that it may be written several times."""
+        text = self.ref(node)
+        return text if text.isidentifier() else self.name(node)
+
+    def ref(self, node: UOp) -> str:
+        found = self.texts.get(node)
+        if found is None:
+            found = self.texts[node] = self._constant(node)
+        return found
+
+    def _constant(self, node: UOp) -> str:
+        if node.op is Ops.CONST and node.dtype.count == 1:
+            return self.number(node.arg, node.dtype)
+        assert node.op is Ops.CONST, f"{node.op!r} is used before it is in the program"
+        lane = self.number(node.arg, node.dtype.scalar())
+        return self.splat(node.dtype, lane)
+
+    def number(self, value: ConstType, dtype: DType) -> str:
+        suffix = self.index_suffix if dtype is dtypes.index else SUFFIXES.get(dtype, "")
+        if dtype is dtypes.bool:
+            return "1" if value else "0"
+        if dtypes.is_int(dtype):
+            lowest = int(value) < -(2**31) + 1 and value in (-(2**31), -(2**63))
+            return f"({int(value) + 1}{suffix}-1)" if lowest else f"{value}{suffix}"
+        if self.is_bits(dtype):
+            return str(encode(value, dtype))
+        if math.isfinite(value):
+            text = f"{float(value)!r}{suffix}"
+            return text if dtype is not dtypes.float16 else f"({self.type(dtype)})({text})"
+        text = "NAN" if value != value else "INFINITY" if value > 0 else "-INFINITY"
+        return text if dtype is dtypes.float32 else f"({self.type(dtype)})({text})"
+
+    def is_bits(self, dtype: DType) -> bool:
+        """Whether this float type is held as the whole number of its bits."""
+        unlike_c = (dtypes.bfloat16, *dtypes.fp8s)
+        return dtype in unlike_c or (dtype is dtypes.float16 and self.dialect.half_bits)
+
+    def type(self, dtype: DType) -> str:
+        if dtype.count == 1:
+            return self.types[dtype]
+        scalar = dtype.scalar()
+        if scalar is dtypes.index:
+            scalar = dtypes.int64
+        name = f"{self.dialect.vector_words[scalar]}{dtype.count}"
+        if self.dialect.typedef and name not in self.typedefs:
+            size = 1 << (scalar.itemsize * dtype.count - 1).bit_length()
+            element = self.types[dtypes.int8 if scalar is dtypes.bool else scalar]
+            facts = {"type": name, "element": element, "bytes": size, "align": scalar.itemsize}
+            self.typedefs[name] = self.dialect.typedef.format(**facts)
+        return name
+
+    def memory_type(self, dtype: DType) -> str:
+        return self.dialect.bool_memory if dtype is dtypes.bool else self.type(dtype)
+
+    def literal(self, dtype: DType, lanes: Sequence[str]) -> str:
+        return self.dialect.literal.format(type=self.type(dtype), lanes=",".join(lanes))
+
+    def splat(self, dtype: DType, text: str) -> str:
+        """A vector whose lanes are all `text`."""
+        scalar = dtype.scalar()
+        facts = {"element": self.types[dtypes.int8 if scalar is dtypes.bool else scalar]}
+        value = self.into_lane(text, dtype)
+        return self.dialect.splat.format(type=self.type(dtype), value=value, **facts)
+
+    def lane(self, node: UOp, lane: int) -> str:
+        """One lane of a vector as a scalar; a scalar stands for all lanes."""
+        if node.dtype.count == 1:
+            return self.atom(node)
+        text = self.dialect.lane.format(value=self.atom(node), lane=lane)
+        return f"({text}!=0)" if node.dtype.scalar() is dtypes.bool else text
+
+    def into_lane(self, text: str, dtype: DType) -> str:
+        """A scalar's text as a lane of `dtype`: true is -1 there."""
+        return f"-{text}" if dtype.scalar() is dtypes.bool else text
+
+    def lanes(self, dtype: DType, function: Callable[[int], str]) -> str:
+        """A vector made lane by lane."""
+        made = [self.into_lane(function(lane), dtype) for lane in range(dtype.count)]
+        return self.literal(dtype, made)
+
+    def convert(self, dtype: DType, text: str) -> str:
+        return self.dialect.convert.format(type=self.type(dtype), value=text)
+
+    def truth(self, dtype: DType, text: str, old: DType) -> str:
+        """A vector of bools from one of `old` numbers."""
+        return self.convert(dtype, f"({text}!=({self.types[old]})0)")

@@ -1,0 +1,208 @@
+"""OpenCL's compiler, memory and queue.
+
+All commands go through one queue and run in order, so a block may be reused as soon as it is
+freed. A driver does not keep the buffers that are set as arguments: the segment does.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinygrad.backends.cl.device import Connection
+from tinygrad.backends.interface import Launch
+from tinygrad.base.errors import CompileError, OutOfMemory
+from tinygrad.base.helpers import round_up
+from tinygrad.base.settings import SETTINGS
+
+BLOCK = 256  # blocks are multiples of this, so that freed ones fit again
+KEPT_FRACTION = 4  # of the device's memory at most a quarter lies in freed blocks
+SOURCES = 64  # remembered for `disassemble`
+
+
+class CLCompiler:
+    """Compiles with the driver; the binary is the driver's own."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._sources: OrderedDict[bytes, str] = OrderedDict()
+
+    @property
+    def version(self) -> str:
+        device = self.connection.device
+        options = " ".join(self.connection.options)
+        return f"{device.platform.version} {device.driver_version} {device.name} {options}"
+
+    def compile(self, source: str) -> bytes:
+        cl = self.connection.cl
+        program = build(self.connection, cl.Program(self.connection.context, source), source)
+        binary = bytes(program.get_info(cl.program_info.BINARIES)[0])
+        self._sources[binary] = source
+        while len(self._sources) > SOURCES:
+            self._sources.popitem(last=False)
+        return binary
+
+    def disassemble(self, binary: bytes) -> str:
+        """OpenCL has no disassembler: the source, where this process compiled it."""
+        return self._sources.get(binary, "(no listing: OpenCL binaries are the driver's own)")
+
+
+def build(connection: Connection, program: Any, source: str = "") -> Any:
+    """`program` ready to run. Raises `CompileError` with the driver's words."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pyopencl warns whenever a driver says anything
+        try:
+            return program.build(options=list(connection.options), cache_dir=False)
+        except connection.cl.Error as error:
+            raise CompileError(f"[compile] OpenCL: {error}\n{source}") from error
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """A handle: a buffer and the byte in it where the handle begins."""
+
+    buffer: Any
+    offset: int = 0
+
+
+class CLMemory:
+    """Buffers of one device. Freed ones are kept, bounded, and given back oldest first."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.limit = connection.device.global_mem_size // KEPT_FRACTION
+        self.kept = 0
+        self._freed: OrderedDict[int, list[Any]] = OrderedDict()  # size → buffers
+
+    def allocate(self, nbytes: int) -> Place:
+        size = round_up(max(1, nbytes), BLOCK)
+        freed = self._freed.get(size)
+        if freed:
+            self.kept -= size
+            return Place(freed.pop())
+        cl = self.connection.cl
+        try:
+            return Place(cl.Buffer(self.connection.context, cl.mem_flags.READ_WRITE, size))
+        except cl.Error:
+            self.trim(0)
+        try:
+            return Place(cl.Buffer(self.connection.context, cl.mem_flags.READ_WRITE, size))
+        except cl.Error as error:
+            most = self.connection.device.max_mem_alloc_size
+            raise OutOfMemory(
+                f"[allocate] {nbytes:,} bytes on CL ({error}); a buffer takes at most {most:,}"
+            ) from error
+
+    def free(self, handle: Place, nbytes: int) -> None:
+        size = handle.buffer.size
+        self._freed.setdefault(size, []).append(handle.buffer)
+        self._freed.move_to_end(size)
+        self.kept += size
+        self.trim(self.limit if SETTINGS["LRU"] else 0)
+
+    def trim(self, limit: int) -> None:
+        """Give freed buffers back until at most `limit` bytes are kept."""
+        while self.kept > limit and self._freed:
+            size, buffers = next(iter(self._freed.items()))
+            if buffers:
+                buffers.pop().release()
+                self.kept -= size
+            else:
+                del self._freed[size]
+
+    def write(self, handle: Place, data: memoryview, offset: int = 0) -> None:
+        if data.nbytes:
+            source = np.frombuffer(data, np.uint8)
+            self._copy(handle.buffer, source, dst_offset=handle.offset + offset)
+
+    def read(self, handle: Place, nbytes: int, offset: int = 0) -> bytearray:
+        received = bytearray(nbytes)
+        if nbytes:
+            target = np.frombuffer(received, np.uint8)
+            self._copy(target, handle.buffer, src_offset=handle.offset + offset)
+        return received
+
+    def _copy(self, target: Any, source: Any, **where: int) -> None:
+        queue = self.connection.queue
+        self.connection.cl.enqueue_copy(queue, target, source, is_blocking=True, **where)
+
+    def view(self, handle: Place, offset: int) -> Place:
+        return Place(handle.buffer, handle.offset + offset)
+
+
+@dataclass(frozen=True)
+class CLFunction:
+    """A kernel of a program that is on the device."""
+
+    name: str
+    program: Any
+
+
+class CLQueue:
+    """Runs kernels in order."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def load(self, binary: bytes, name: str) -> CLFunction:
+        cl = self.connection.cl
+        program = cl.Program(self.connection.context, [self.connection.device], [binary])
+        return CLFunction(name, build(self.connection, program))
+
+    def segment(self, launches: Sequence[Launch]) -> CLSegment:
+        return CLSegment(self.connection, launches)
+
+    def synchronize(self) -> None:
+        self.connection.queue.finish()
+
+
+class CLSegment:
+    """A list of kernels. Each launch has a kernel object of its own, whose arguments stay set."""
+
+    def __init__(self, connection: Connection, launches: Sequence[Launch]) -> None:
+        self.connection = connection
+        self.launches = tuple(launches)
+        kernel = connection.cl.Kernel
+        self.kernels = [kernel(each.function.program, each.function.name) for each in launches]
+        self.known: list[list[Any]] = [
+            [None] * (len(launch.buffers) + len(launch.values)) for launch in launches
+        ]
+        self.sizes = [
+            tuple(n * m for n, m in zip(each.grid, each.block, strict=True)) for each in launches
+        ]
+
+    def run(
+        self, buffers: Sequence[Any], values: Sequence[int], timed: bool = False
+    ) -> list[float]:
+        cl, queue = self.connection.cl, self.connection.queue
+        events = []
+        for number, launch in enumerate(self.launches):
+            self._set_arguments(number, buffers, values)
+            kernel, size = self.kernels[number], self.sizes[number]
+            events.append(cl.enqueue_nd_range_kernel(queue, kernel, size, launch.block))
+        queue.flush()
+        if not timed:
+            return []
+        cl.wait_for_events(events)
+        return [(event.profile.end - event.profile.start) * 1e-9 for event in events]
+
+    def _set_arguments(self, number: int, buffers: Sequence[Place], values: Sequence[int]) -> None:
+        """Those that are not the same as last time: a buffer and where it begins, or a value."""
+        launch, kernel, known = self.launches[number], self.kernels[number], self.known[number]
+        count = len(launch.buffers)
+        for i, position in enumerate(launch.buffers):
+            place = buffers[position]
+            if known[i] is not place:
+                kernel.set_arg(2 * i, place.buffer)
+                kernel.set_arg(2 * i + 1, np.int64(place.offset))
+                known[i] = place
+        for i, position in enumerate(launch.values, count):
+            value = values[position]
+            if known[i] != value:
+                kernel.set_arg(count + i, np.int64(value))
+                known[i] = value

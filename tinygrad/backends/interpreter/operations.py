@@ -1,0 +1,246 @@
+"""What the interpreter's functions call: numbers fitted to a dtype, meanings, loads and stores.
+
+Speed matters a little, because tests run on this: each function here is made once for a dtype.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from tinygrad.backends.bits import decode, encode
+from tinygrad.base.dtype import ConstType, DType, dtypes, round_float, saturate
+from tinygrad.uop.op import ROW, Ops
+
+Number = Callable[[Any], Any]
+
+
+def dtype_named(name: str) -> DType:
+    """The dtype whose own name this is."""
+    return dtypes.index if name == "index" else dtypes.fields()[name]
+
+
+# ---- rounding ------------------------------------------------------------------------------------
+
+
+@functools.cache
+def fit(name: str) -> Number:
+    """The function that rounds or wraps a number to the dtype called `name`."""
+    dtype = dtype_named(name)
+    if dtype is dtypes.bool:
+        return bool
+    if dtype is dtypes.index:
+        return int
+    if dtypes.is_int(dtype):
+        return _wrapper(dtype)
+    if dtype is dtypes.float64:
+        return float
+    if dtype.fmt is not None:
+        return _rounder(struct.Struct("<" + dtype.fmt))
+    return lambda value: round_float(value, dtype)
+
+
+def _wrapper(dtype: DType) -> Number:
+    mask, low = (1 << dtype.bitsize) - 1, int(dtypes.min(dtype))
+    if low == 0:
+        return lambda value: value & mask
+    return lambda value: (value - low & mask) + low
+
+
+def _rounder(layout: struct.Struct) -> Number:
+    pack, unpack = layout.pack, layout.unpack
+
+    def rounded(value: float) -> float:
+        try:
+            return unpack(pack(value))[0]  # type: ignore[no-any-return]
+        except OverflowError:
+            return math.copysign(math.inf, value)
+
+    return rounded
+
+
+# ---- arithmetic ----------------------------------------------------------------------------------
+
+
+def divide_toward_zero(a: int, b: int) -> int:
+    """What IDIV means in a linear program, where its divisor is never 0."""
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+def remainder(a: int, b: int) -> int:
+    """What is left by `divide_toward_zero`: signed as the dividend."""
+    return a - b * divide_toward_zero(a, b)
+
+
+def multiply_add(a: Any, b: Any, c: Any) -> Any:
+    """a*b + c so that rounding it to a shorter float rounds once.
+
+    The sum is exact or rounded to odd, which keeps the side of a tie on which the exact sum lies
+    (Boldo and Melquiond, 2008). Products of floats shorter than float64 are exact.
+    """
+    product = a * b
+    total = product + c
+    if isinstance(total, int) or not math.isfinite(total):
+        return total
+    part = total - product
+    error = (product - (total - part)) + (c - part)
+    if error == 0 or struct.pack("<d", total)[0] & 1:
+        return total
+    return math.nextafter(total, math.copysign(math.inf, error))
+
+
+def multiply_add_double(a: float, b: float, c: float) -> float:
+    """a*b + c of float64, rounded once: by way of fractions, since the product is not exact."""
+    from fractions import Fraction
+
+    plain = a * b + c
+    if not all(map(math.isfinite, (a, b, c))) or plain == 0:
+        return plain
+    try:
+        return float(Fraction(a) * Fraction(b) + Fraction(c))
+    except OverflowError:
+        return plain
+
+
+LINEAR_MEANINGS: dict[Ops, Callable[..., ConstType]] = {
+    Ops.IDIV: divide_toward_zero,
+    Ops.MOD: remainder,
+    Ops.MULACC: multiply_add,
+}
+
+
+@functools.cache
+def meaning(op: str, name: str) -> Callable[..., Any]:
+    """An op on numbers of the dtype called `name`: what the op table says, before rounding."""
+    if op == "MULACC" and name == "double":
+        return multiply_add_double
+    found = LINEAR_MEANINGS.get(Ops[op]) or ROW[Ops[op]].meaning
+    assert found is not None
+    return found
+
+
+@functools.cache
+def operation(op: str, name: str) -> Callable[..., Any]:
+    """An op whose result is fitted to the dtype called `name`."""
+    raw, fitted = meaning(op, name), fit(name)
+    return lambda *values: fitted(raw(*values))
+
+
+@functools.cache
+def cast(source: str, target: str) -> Number:
+    """A number of one dtype as a number of another."""
+    old, new = dtype_named(source), dtype_named(target)
+    fitted = fit(target)
+    if dtypes.is_float(old) and dtypes.is_int(new):
+        return lambda value: fitted(saturate(value, new))
+    if dtypes.is_int(old) and dtypes.is_float(new):
+        return float if new is dtypes.float64 else lambda value: fitted(float(_sticky(value)))
+    return fitted
+
+
+def _sticky(value: int) -> int:
+    """`value` in the 53 bits of a double, of which the last says whether anything was cut: then
+    rounding on to a shorter float rounds like one rounding."""
+    cut = abs(value).bit_length() - 53
+    if cut <= 0:
+        return value
+    kept = abs(value) >> cut
+    kept |= kept << cut != abs(value)
+    return (kept if value > 0 else -kept) << cut
+
+
+def bitcast(values: Sequence[ConstType], source: str, target: str) -> tuple[ConstType, ...]:
+    """The same bits as numbers of another dtype."""
+    old, new = dtype_named(source), dtype_named(target)
+    raw = b"".join(encode(value, old).to_bytes(old.itemsize, "little") for value in values)
+    starts = range(0, len(raw), new.itemsize)
+    pieces = (raw[start : start + new.itemsize] for start in starts)
+    return tuple(decode(int.from_bytes(piece, "little"), new) for piece in pieces)
+
+
+# ---- memory --------------------------------------------------------------------------------------
+
+
+class Coded:
+    """Memory of a dtype that Python's memoryview does not know, read and written element-wise."""
+
+    def __init__(self, memory: memoryview, dtype: DType) -> None:
+        self.codes = memory.cast("H" if dtype.itemsize == 2 else "B")
+        self.dtype = dtype
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, at: int) -> ConstType:
+        return decode(self.codes[at], self.dtype)
+
+    def __setitem__(self, at: int, value: ConstType) -> None:
+        self.codes[at] = encode(value, self.dtype)
+
+
+def view(memory: memoryview, name: str) -> Any:
+    """`memory` as a sequence of numbers of the dtype called `name`."""
+    dtype = dtype_named(name)
+    whole = memory[: len(memory) // dtype.itemsize * dtype.itemsize]
+    if dtype.fmt is None or dtype is dtypes.float16:  # memoryview knows "e" from Python 3.12 on
+        return Coded(whole, dtype)
+    return whole.cast("B").cast(dtype.fmt)  # type: ignore[call-overload]
+
+
+def local(memories: dict[str, memoryview], key: str, size: int, name: str) -> Any:
+    """Scratch memory that a group shares; the first lane to ask finds NaN in it."""
+    if key not in memories:
+        memories[key] = memoryview(bytearray(b"\xff") * (size * dtype_named(name).itemsize))
+    return view(memories[key], name)
+
+
+def load(memory: Any, at: int) -> Any:
+    """One element; unlike a list, never from the end."""
+    if at < 0:
+        raise IndexError(f"[load] element {at} of {len(memory)}")
+    return memory[at]
+
+
+def store(memory: Any, at: int, value: Any) -> None:
+    """Change one element."""
+    if at < 0:
+        raise IndexError(f"[store] element {at} of {len(memory)}")
+    memory[at] = value
+
+
+def load_lanes(memory: Any, at: int, mask: Iterable[bool], zero: Any) -> tuple[Any, ...]:
+    """Neighbours from `at` on; zero, and no access, where the mask is false."""
+    return tuple(load(memory, i) if lane else zero for i, lane in enumerate(mask, at))
+
+
+def store_lanes(memory: Any, at: int, mask: Iterable[bool], values: Iterable[Any]) -> None:
+    """Change neighbours from `at` on, but not where the mask is false."""
+    for i, (lane, value) in enumerate(zip(mask, values, strict=True), at):
+        if lane:
+            store(memory, i, value)
+
+
+def fault(memory: Any, at: int, code: int, failed: Any, *operands: Any) -> None:
+    """Words 0: the code, and then the operands of the first lane that failed, unless one did."""
+    lanes = failed if isinstance(failed, tuple) else (failed,)
+    if not any(lanes) or memory[at]:
+        return
+    lane = lanes.index(True)
+    words = (value[lane] if isinstance(value, tuple) else value for value in operands)
+    for i, word in enumerate((code, *words), at):
+        store(memory, i, word)
+
+
+NAMESPACE = {
+    "inf": math.inf,
+    "nan": math.nan,
+    **{
+        function.__name__: function
+        for function in (fit, meaning, operation, cast, bitcast, view, local)
+    },
+    **{function.__name__: function for function in (load, store, load_lanes, store_lanes, fault)},
+}

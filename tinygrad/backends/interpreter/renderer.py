@@ -1,0 +1,268 @@
+"""Linear program → Python, one line an instruction.
+
+    fit_float = fit('float')
+    def E_4(buffers, values, group, lane, memories):
+        data0 = view(buffers[0], 'float')
+        data1 = view(buffers[1], 'float')
+        ridx0 = 0
+        while True:
+            val0 = load(data1, ridx0)
+            alu0 = fit_float(val0 + 7.0)
+            store(data0, ridx0, alu0)
+            ridx0 += 1
+            if not ridx0 < 4: break
+
+A vector is a tuple, a loop is a `while` that turns at least once, a BARRIER is a `yield`: the
+queue advances all lanes of a group to it before any goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tinygrad.backends.program import carries, params, variables
+from tinygrad.base.dtype import DType, dtypes
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops
+
+# Ops that Python's own operators mean; the dtypes whose results these keep need no fitting.
+OPERATORS = {
+    Ops.ADD: "+",
+    Ops.MUL: "*",
+    Ops.AND: "&",
+    Ops.OR: "|",
+    Ops.XOR: "^",
+    Ops.CMPLT: "<",
+    Ops.CMPNE: "!=",
+    Ops.CMPEQ: "==",
+}
+CLOSED = frozenset((Ops.AND, Ops.OR, Ops.XOR, Ops.CMPLT, Ops.CMPNE, Ops.CMPEQ))
+UNBOUNDED = frozenset((dtypes.index, dtypes.float64))
+SPECIALS = {"task": "group[0]"} | {
+    f"{short}{axis}": f"{long}[{axis}]"
+    for short, long in (("gid", "group"), ("lid", "lane"))
+    for axis in range(3)
+}
+PREFIXES = {Ops.LOAD: "val", Ops.RANGE: "ridx", Ops.CARRY: "acc"}
+
+
+class PythonRenderer:
+    """Functions `name(buffers, values, group, lane, memories)`."""
+
+    def render(self, name: str, program: Sequence[UOp]) -> str:
+        return _Function(program).render(name)
+
+
+class _Function:
+    """One function while it is written."""
+
+    def __init__(self, program: Sequence[UOp]) -> None:
+        self.program = program
+        self.names: dict[UOp, str] = {}
+        self.pointers: dict[UOp, tuple[str, str]] = {}  # memory, element
+        self.counts: dict[str, int] = {}
+        self.header: dict[str, str] = {}  # functions made for a dtype
+        self.lines: list[str] = []
+        self.indent = "    "
+        self.carried = carries(program)
+
+    def render(self, name: str) -> str:
+        for i, node in enumerate(params(self.program)):
+            self.pointers[node] = (f"data{i}", "0")
+            self.line(f"data{i} = view(buffers[{i}], {node.dtype.name!r})")
+        for i, node in enumerate(variables(self.program)):
+            self.names[node] = f"var{i}"
+            self.line(f"var{i} = values[{i}]  # {node.arg[0]}")
+        for node in self.program:
+            rule = RULES.get(node.op)
+            if rule is not None:
+                rule(self, node)
+            elif node.op in GroupOp.ALU or node.op in EXPRESSIONS:
+                self.assign(node, self.expression(node))
+            else:
+                raise NotImplementedError(f"[PYTHON] {node.op!r}")
+        head = f"def {name}(buffers, values, group, lane, memories):"
+        made = [f"{short} = {long}" for short, long in self.header.items()]
+        return "\n".join([*made, head, *(self.lines or ["    pass"]), ""])
+
+    # ---- words -----------------------------------------------------------------------------------
+
+    def line(self, text: str) -> None:
+        self.lines.append(self.indent + text)
+
+    def fresh(self, prefix: str) -> str:
+        number = self.counts.get(prefix, 0)
+        self.counts[prefix] = number + 1
+        return f"{prefix}{number}"
+
+    def assign(self, node: UOp, expression: str) -> None:
+        name = self.names[node] = self.fresh(PREFIXES.get(node.op, "alu"))
+        self.line(f"{name} = {expression}")
+
+    def made(self, function: str, *words: str) -> str:
+        """The name of a function that is made once, above."""
+        name = "_".join((function, *words))
+        self.header[name] = f"{function}({', '.join(map(repr, words))})"
+        return name
+
+    def ref(self, node: UOp) -> str:
+        if node.op is not Ops.CONST:
+            return self.names[node]
+        text = repr(node.arg)
+        return text if node.dtype.count == 1 else f"({text},) * {node.dtype.count}"
+
+    # ---- values ----------------------------------------------------------------------------------
+
+    def expression(self, node: UOp) -> str:
+        made = EXPRESSIONS.get(node.op)
+        if made is not None:
+            return made(self, node)
+        sources = [self.ref(source) for source in node.src]
+        name = node.dtype.scalar().name
+        if node.dtype.count > 1:
+            function = self.made("operation", node.op.name, name)
+            return f"tuple(map({function}, {', '.join(sources)}))"
+        operator = OPERATORS.get(node.op)
+        if operator is None:
+            return f"{self.made('operation', node.op.name, name)}({', '.join(sources)})"
+        plain = f"{sources[0]} {operator} {sources[1]}"
+        exact = node.op in CLOSED or node.dtype in UNBOUNDED
+        return plain if exact else f"{self.made('fit', name)}({plain})"
+
+    def where(self, node: UOp) -> str:
+        condition, yes, no = (self.ref(source) for source in node.src)
+        if node.dtype.count == 1:
+            return f"{yes} if {condition} else {no}"
+        return f"tuple(a if c else b for c, a, b in zip({condition}, {yes}, {no}))"
+
+    def cast(self, node: UOp) -> str:
+        source = node.src[0]
+        names = (source.dtype.scalar().name, node.dtype.scalar().name)
+        function = self.made("cast", *names)
+        value = self.ref(source)
+        return (
+            f"{function}({value})" if node.dtype.count == 1 else f"tuple(map({function}, {value}))"
+        )
+
+    def bitcast(self, node: UOp) -> str:
+        source = node.src[0]
+        values = self.ref(source) if source.dtype.count > 1 else f"({self.ref(source)},)"
+        names = f"{source.dtype.scalar().name!r}, {node.dtype.scalar().name!r}"
+        lane = "[0]" if node.dtype.count == 1 else ""
+        return f"bitcast({values}, {names}){lane}"
+
+    def vectorize(self, node: UOp) -> str:
+        if len(node.src) == 1:
+            return f"({self.ref(node.src[0])},) * {node.dtype.count}"
+        return f"({', '.join(self.ref(source) for source in node.src)},)"
+
+    def gep(self, node: UOp) -> str:
+        return f"({self.ref(node.src[0])})[{node.arg}]"
+
+    def shuffle(self, node: UOp) -> str:
+        both = f"(*{self.ref(node.src[0])}, *{self.ref(node.src[1])})"
+        return f"tuple({both}[lane] for lane in {tuple(node.arg)})"
+
+    def load(self, node: UOp) -> str:
+        memory, at = self.pointers[node.src[0]]
+        zero = _zero(node.dtype)
+        if node.dtype.count > 1:
+            return f"load_lanes({memory}, {at}, {self.mask(node, 1, node.dtype.count)}, {zero})"
+        plain = f"load({memory}, {at})"
+        return plain if len(node.src) == 1 else f"{plain} if {self.ref(node.src[1])} else {zero}"
+
+    def mask(self, node: UOp, position: int, count: int) -> str:
+        if len(node.src) == position:
+            return f"(True,) * {count}"
+        mask = node.src[position]
+        return self.ref(mask) if mask.dtype.count > 1 else f"({self.ref(mask)},) * {count}"
+
+    # ---- statements ------------------------------------------------------------------------------
+
+    def nothing(self, node: UOp) -> None:
+        """Constants are written where they are used; parameters were named above."""
+
+    def index(self, node: UOp) -> None:
+        memory, at = self.pointers[node.src[0]]
+        offset = self.ref(node.src[1])
+        self.pointers[node] = (memory, offset if at == "0" else f"{at} + {offset}")
+
+    def local(self, node: UOp) -> None:
+        key, size = node.arg
+        name = self.fresh("local")
+        self.pointers[node] = (name, "0")
+        self.line(f"{name} = local(memories, {key!r}, {size}, {node.dtype.name!r})")
+
+    def special(self, node: UOp) -> None:
+        self.names[node] = node.arg[0]
+        self.line(f"{node.arg[0]} = {SPECIALS[node.arg[0]]}")
+
+    def range(self, node: UOp) -> None:
+        self.assign(node, self.ref(node.src[0]))
+        for carry, _ in self.carried[node]:
+            self.assign(carry, self.ref(carry.src[0]))
+        self.line("while True:")
+        self.indent += "    "
+
+    def end(self, node: UOp) -> None:
+        counter = node.src[0]
+        if node.src[1:]:
+            names = ", ".join(self.ref(carry) for carry in node.src[1::2])
+            values = ", ".join(self.ref(following) for following in node.src[2::2])
+            self.line(f"{names} = {values}")
+        self.line(f"{self.ref(counter)} += 1")
+        self.line(f"if not {self.ref(counter)} < {self.ref(counter.src[1])}: break")
+        self.indent = self.indent[:-4]
+
+    def branch(self, node: UOp) -> None:
+        self.line(f"if {self.ref(node.src[0])}:")
+        self.indent += "    "
+        self.line("pass")
+
+    def end_branch(self, node: UOp) -> None:
+        self.indent = self.indent[:-4]
+
+    def store(self, node: UOp) -> None:
+        memory, at = self.pointers[node.src[0]]
+        value, count = self.ref(node.src[1]), node.src[1].dtype.count
+        if count > 1:
+            self.line(f"store_lanes({memory}, {at}, {self.mask(node, 2, count)}, {value})")
+        else:
+            condition = "" if len(node.src) == 2 else f"if {self.ref(node.src[2])}: "
+            self.line(f"{condition}store({memory}, {at}, {value})")
+
+    def fault(self, node: UOp) -> None:
+        memory, at = self.pointers[node.src[0]]
+        values = ", ".join(self.ref(source) for source in node.src[1:])
+        self.line(f"fault({memory}, {at}, {node.arg}, {values})")
+
+    def barrier(self, node: UOp) -> None:
+        self.line("yield")
+
+
+def _zero(dtype: DType) -> str:
+    return repr(dtypes.as_const(0, dtype))
+
+
+EXPRESSIONS: dict[Ops, Callable[[_Function, UOp], str]] = {
+    Ops.WHERE: _Function.where,
+    Ops.CAST: _Function.cast,
+    Ops.BITCAST: _Function.bitcast,
+    Ops.VECTORIZE: _Function.vectorize,
+    Ops.GEP: _Function.gep,
+    Ops.SHUFFLE: _Function.shuffle,
+    Ops.LOAD: _Function.load,
+}
+RULES: dict[Ops, Callable[[_Function, UOp], None]] = {
+    **dict.fromkeys((Ops.CONST, Ops.PARAM, Ops.DEFINE_VAR, Ops.CARRY), _Function.nothing),
+    Ops.LOCAL: _Function.local,
+    Ops.SPECIAL: _Function.special,
+    Ops.INDEX: _Function.index,
+    Ops.RANGE: _Function.range,
+    Ops.END: _Function.end,
+    Ops.IF: _Function.branch,
+    Ops.ENDIF: _Function.end_branch,
+    Ops.STORE: _Function.store,
+    Ops.FAULT: _Function.fault,
+    Ops.BARRIER: _Function.barrier,
+}

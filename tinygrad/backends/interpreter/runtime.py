@@ -1,0 +1,114 @@
+"""The interpreter's compiler, memory and queue."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tinygrad.backends.interface import Launch
+from tinygrad.backends.interpreter.operations import NAMESPACE
+from tinygrad.base.errors import CompileError, OutOfMemory
+
+Point = tuple[int, int, int]
+
+
+class PythonCompiler:
+    """Source → binary, which is the source again, found to be Python."""
+
+    version = "1"
+
+    def compile(self, source: str) -> bytes:
+        try:
+            compile(source, "<kernel>", "exec")
+        except SyntaxError as error:
+            raise CompileError(f"[compile] Python: {error}\n{source}") from error
+        return source.encode()
+
+    def disassemble(self, binary: bytes) -> str:
+        return binary.decode()
+
+
+class PythonMemory:
+    """Blocks are bytearrays; a handle is a memoryview of one, and so is a view of a handle."""
+
+    def allocate(self, nbytes: int) -> memoryview:
+        try:
+            return memoryview(bytearray(b"\xff") * max(1, nbytes))
+        except (MemoryError, OverflowError) as error:
+            raise OutOfMemory(f"[allocate] {nbytes:,} bytes on PYTHON: no room") from error
+
+    def free(self, handle: memoryview, nbytes: int) -> None:
+        """Nothing: Python frees a block when its last view goes."""
+
+    def write(self, handle: memoryview, data: memoryview, offset: int = 0) -> None:
+        source = memoryview(data).cast("B")
+        handle[offset : offset + len(source)] = source
+
+    def read(self, handle: memoryview, nbytes: int, offset: int = 0) -> bytearray:
+        return bytearray(handle[offset : offset + nbytes])
+
+    def view(self, handle: memoryview, offset: int) -> memoryview:
+        return handle[offset:]
+
+
+class PythonQueue:
+    """Calls functions, one task or work-item after the other."""
+
+    def load(self, binary: bytes, name: str) -> Callable[..., Any]:
+        namespace: dict[str, Any] = dict(NAMESPACE)
+        exec(compile(binary.decode(), f"<kernel {name}>", "exec"), namespace)
+        return namespace[name]  # type: ignore[no-any-return]
+
+    def segment(self, launches: Sequence[Launch]) -> PythonSegment:
+        return PythonSegment(launches)
+
+    def synchronize(self) -> None:
+        """Nothing: runs are over when they return."""
+
+
+class PythonSegment:
+    """A list of kernels."""
+
+    def __init__(self, launches: Sequence[Launch]) -> None:
+        self.launches = tuple(launches)
+
+    def run(
+        self, buffers: Sequence[Any], values: Sequence[int], timed: bool = False
+    ) -> list[float]:
+        seconds = []
+        for launch in self.launches:
+            start = time.perf_counter()
+            run_kernel(
+                launch, [buffers[i] for i in launch.buffers], [values[i] for i in launch.values]
+            )
+            seconds.append(time.perf_counter() - start)
+        return seconds if timed else []
+
+
+def run_kernel(launch: Launch, buffers: Sequence[Any], values: Sequence[int]) -> None:
+    """Every group of the grid; within a group every lane, in step at barriers."""
+    function = launch.function
+    waits = inspect.isgeneratorfunction(function)
+    for group in _points(launch.grid):
+        memories: dict[str, memoryview] = {}
+        runs = (function(buffers, values, group, lane, memories) for lane in _points(launch.block))
+        if waits:
+            _in_step(list(runs))
+        else:
+            for _ in runs:
+                pass
+
+
+def _points(sizes: Point) -> Iterator[Point]:
+    """All positions, the first axis fastest."""
+    x, y, z = sizes
+    return ((i, j, k) for k, j, i in itertools.product(range(z), range(y), range(x)))
+
+
+def _in_step(lanes: list[Iterator[None]]) -> None:
+    """Run each lane to its next barrier in turn, until all are through."""
+    while lanes:
+        lanes = [lane for lane in lanes if next(lane, lanes) is not lanes]

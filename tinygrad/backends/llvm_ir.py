@@ -1,0 +1,448 @@
+"""Linear program → LLVM IR, as text, for a CPU.
+
+No pass of LLVM runs on this text, only its code generator, so it must come as good code: loops
+turn at the bottom, what a loop carries is a phi, vectors are explicit, constants are literals. It
+must also be right by construction: LLVM ends the process on IR that breaks its rules, and no
+number that a user can supply may reach an operation that LLVM leaves undefined.
+
+A bool is an `i1` in registers and a byte in memory. Types that the target can store but not
+compute with (bfloat16, fp8) are whole numbers of their size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tinygrad.backends.llvm_text import (
+    BOOL,
+    FLOAT,
+    SIGNED,
+    TYPES,
+    UNSIGNED,
+    Writer,
+    has_nan,
+    is_number,
+    kind_of,
+)
+from tinygrad.backends.program import carries, local_layout, params, variables
+from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.target import Target
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+# One column each for floats, signed integers, unsigned integers and bool.
+BINARY: dict[Ops, tuple[str, str, str, str]] = {
+    Ops.ADD: ("fadd", "add", "add", "or"),
+    Ops.MUL: ("fmul", "mul", "mul", "and"),
+    Ops.FDIV: ("fdiv", "", "", ""),
+    Ops.IDIV: ("", "sdiv", "udiv", ""),
+    Ops.MOD: ("", "srem", "urem", ""),
+    Ops.AND: ("", "and", "and", "and"),
+    Ops.OR: ("", "or", "or", "or"),
+    Ops.XOR: ("", "xor", "xor", "xor"),
+    Ops.CMPLT: ("fcmp olt", "icmp slt", "icmp ult", "icmp ult"),
+    Ops.CMPNE: ("fcmp une", "icmp ne", "icmp ne", "icmp ne"),
+    Ops.CMPEQ: ("fcmp oeq", "icmp eq", "icmp eq", "icmp eq"),
+}
+SHIFTS = {Ops.SHL: ("", "shl", "shl", ""), Ops.SHR: ("", "ashr", "lshr", "")}
+UNARY = {Ops.SQRT: "llvm.sqrt", Ops.TRUNC: "llvm.trunc"}
+INTEGER_MAX = {SIGNED: "llvm.smax", UNSIGNED: "llvm.umax"}
+# from which kind, to which kind; integers of two sizes are told apart below
+CASTS = {
+    (FLOAT, SIGNED): "fptosi",
+    (FLOAT, UNSIGNED): "fptoui",
+    (SIGNED, FLOAT): "sitofp",
+    (UNSIGNED, FLOAT): "uitofp",
+    (BOOL, FLOAT): "uitofp",
+    (BOOL, SIGNED): "zext",
+    (BOOL, UNSIGNED): "zext",
+}
+
+ATTRIBUTES = 'attributes #0 = { nounwind "frame-pointer"="none" }'
+ZERO = "@zero = private unnamed_addr constant [16 x i8] zeroinitializer, align 16"
+METADATA = '!0 = !{}\n!1 = !{i32 1}\n!2 = !{!"branch_weights", i32 1, i32 1000000}'
+
+
+class LLVMRenderer:
+    """Functions `void name(ptr args, i64 lo, i64 hi, ptr scratch)` for one Target."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.types = dict(TYPES)
+        if "bfloat16" in target.dtypes:
+            self.types[dtypes.bfloat16] = "bfloat"
+
+    def render(self, name: str, program: Sequence[UOp]) -> str:
+        return _Function(program, self.types).render(name)
+
+
+class _Function(Writer):
+    """One function while it is written."""
+
+    def __init__(self, program: Sequence[UOp], types: dict[DType, str]) -> None:
+        super().__init__(types)
+        self.program = program
+        self.carried = carries(program)
+        self.open_loops: dict[UOp, tuple[int, str]] = {}  # RANGE → line of its phis, block before
+        self.task: tuple[int, str, str] | None = None  # line of the phi, block before, counter
+        self.constants = ""
+        self.binaries: dict[tuple[Ops, DType], str] = {}  # the first words of an instruction
+        self.streams = False  # whether a store is nontemporal
+
+    def render(self, name: str) -> str:
+        self._arguments()
+        for node in self.program:
+            RULES[node.op](self, node)
+        self._close_task()
+        if self.streams:
+            self.lines.append("  fence seq_cst")
+        head = f"define void @{name}(ptr noalias %args, i64 %lo, i64 %hi, ptr noalias %scratch) #0"
+        parts = [self.constants, head + " {", "entry:", *self.lines, "  ret void", "}"]
+        return "\n".join([*parts, *self.declared.values(), ATTRIBUTES, METADATA, ""])
+
+    # ---- arguments, tasks ------------------------------------------------------------------------
+
+    def _arguments(self) -> None:
+        slots = (*params(self.program), *variables(self.program))
+        for position, node in enumerate(slots):
+            kind = "ptr" if node.op is Ops.PARAM else "i64"
+            where = self.emit(f"getelementptr ptr, ptr %args, i64 {position}")
+            value = self.emit(f"load {kind}, ptr {where}, align 8, !invariant.load !0")
+            if node.op is Ops.DEFINE_VAR and self.type(node.dtype) != "i64":
+                value = self.emit(f"trunc i64 {value} to {self.type(node.dtype)}")
+            self.names[node] = value
+        for node, offset in local_layout(self.program)[0].items():
+            self.names[node] = self.emit(f"getelementptr i8, ptr %scratch, i64 {offset}")
+
+    def special(self, node: UOp) -> None:
+        """The loop over tasks opens where the number of the task is first named."""
+        assert node.arg[0] == "task" and not self.open_loops, f"{node.arg[0]} on a CPU"
+        before = self.label
+        self.lines.append("  br label %tasks")
+        self.start_block("tasks")
+        self.names[node] = "%task"
+        self.task = (len(self.lines), before, "%task")
+        self.lines.append("")
+
+    def _close_task(self) -> None:
+        if self.task is None:
+            return
+        at, before, counter = self.task
+        self.lines[at] = f"  {counter} = phi i64 [ %lo, %{before} ], [ %next_task, %{self.label} ]"
+        self.lines += [
+            f"  %next_task = add nsw i64 {counter}, 1",
+            "  %more_tasks = icmp slt i64 %next_task, %hi",
+            "  br i1 %more_tasks, label %tasks, label %done",
+        ]
+        self.start_block("done")
+
+    # ---- loops and branches ----------------------------------------------------------------------
+
+    def range(self, node: UOp) -> None:
+        self.count += 1
+        name = self.names[node] = f"%i{self.count}"
+        before = self.label
+        self.lines.append(f"  br label %loop{name[1:]}")
+        self.start_block(f"loop{name[1:]}")
+        self.open_loops[node] = (len(self.lines), before)
+        self.lines.append("")
+
+    def carry(self, node: UOp) -> None:
+        self.count += 1
+        self.names[node] = f"%c{self.count}"
+
+    def end(self, node: UOp) -> None:
+        counter = node.src[0]
+        begin, end = counter.src
+        name = self.ref(counter)
+        step = self.emit(f"add nsw i64 {name}, 1")
+        more = self.emit(f"icmp slt i64 {step}, {self.ref(end)}")
+        at, before = self.open_loops.pop(counter)
+        back = self.label
+        phis = [f"  {name} = phi i64 [ {self.ref(begin)}, %{before} ], [ {step}, %{back} ]"]
+        last: dict[UOp, str] = {}
+        for carry, following in self.carried[counter]:
+            first, last[carry] = self.ref(carry.src[0]), self.ref(following)
+            phi = f"phi {self.type(carry.dtype)} [ {first}, %{before} ], "
+            phis.append(f"  {self.ref(carry)} = {phi}[ {last[carry]}, %{back} ]")
+        self.lines[at] = "\n".join(phis)
+        self.lines.append(f"  br i1 {more}, label %loop{name[1:]}, label %after{name[1:]}")
+        self.start_block(f"after{name[1:]}")
+        self.names.update(last)
+
+    def branch(self, node: UOp) -> None:
+        self.count += 1
+        self.names[node] = str(self.count)
+        self._branch(self.ref(node.src[0]), f"then{self.count}", f"else{self.count}")
+
+    def end_branch(self, node: UOp) -> None:
+        self._join(f"else{self.names[node.src[0]]}")
+
+    def _branch(self, condition: str, then: str, otherwise: str, rare: str = "") -> None:
+        self.lines.append(f"  br i1 {condition}, label %{then}, label %{otherwise}{rare}")
+        self.start_block(then)
+
+    def _join(self, label: str) -> None:
+        self.lines.append(f"  br label %{label}")
+        self.start_block(label)
+
+    def nothing(self, node: UOp) -> None:
+        """CONST is written where it is used, arguments stand at the top, a CPU task is alone."""
+
+    # ---- memory ----------------------------------------------------------------------------------
+
+    def index(self, node: UOp) -> None:
+        pointer, offset = node.src
+        element = self.memory_type(node.dtype.scalar())
+        text = f"getelementptr {element}, ptr {self.ref(pointer)}, i64 {self.ref(offset)}"
+        self.names[node] = self.emit(text)
+
+    def load(self, node: UOp) -> None:
+        pointer, kind = self.ref(node.src[0]), self.memory_type(node.dtype)
+        if len(node.src) == 1:
+            value = self.emit(f"load {kind}, ptr {pointer}, align {node.arg[0]}")
+        elif node.dtype.count == 1:  # where the mask is false, a zero of ours is read
+            self.constants = ZERO
+            choose = f"select i1 {self.ref(node.src[1])}, ptr {pointer}, ptr @zero"
+            aligned = min(node.arg[0], node.dtype.itemsize)
+            value = self.emit(f"load {kind}, ptr {self.emit(choose)}, align {aligned}")
+        else:
+            value = self.emit(self._masked_load(node, pointer, kind))
+        if kind_of(node.dtype) == BOOL:
+            value = self.emit(f"icmp ne {kind} {value}, zeroinitializer")
+        self.names[node] = value
+
+    def _masked_load(self, node: UOp, pointer: str, kind: str) -> str:
+        mask = self._mask(node.src[1], node.dtype.count)
+        types = f"ptr, <{node.dtype.count} x i1>, {kind}"
+        return self.call(
+            f"llvm.masked.load.{self._memory_suffix(node.dtype)}.p0",
+            kind,
+            f"ptr align {node.arg[0]} {pointer}",
+            f"<{node.dtype.count} x i1> {mask}",
+            f"{kind} zeroinitializer",
+            types=types,
+        )
+
+    def _memory_suffix(self, dtype: DType) -> str:
+        return self.suffix(dtypes.uint8.vec(dtype.count) if kind_of(dtype) == BOOL else dtype)
+
+    def _mask(self, node: UOp, count: int) -> str:
+        """One bool a lane, also where one bool stands for all lanes."""
+        return self.ref(node) if node.dtype.count > 1 else self._splat("i1", self.ref(node), count)
+
+    def _splat(self, element: str, value: str, count: int) -> str:
+        kind = f"<{count} x {element}>"
+        lane = self.emit(f"insertelement {kind} poison, {element} {value}, i32 0")
+        zeros = f"<{count} x i32> zeroinitializer"
+        return self.emit(f"shufflevector {kind} {lane}, {kind} poison, {zeros}")
+
+    def store(self, node: UOp) -> None:
+        pointer, value = self.ref(node.src[0]), self.ref(node.src[1])
+        dtype = node.src[1].dtype
+        kind = self.memory_type(dtype)
+        if kind_of(dtype) == BOOL:
+            value = self.emit(f"zext {self.type(dtype)} {value} to {kind}")
+        stream = ""
+        if node.arg[1] == "nontemporal":
+            stream, self.streams = ", !nontemporal !1", True
+        plain = f"  store {kind} {value}, ptr {pointer}, align {node.arg[0]}{stream}"
+        if len(node.src) == 2:
+            self.lines.append(plain)
+        elif dtype.count == 1:
+            self.count += 1
+            labels = (f"store{self.count}", f"stored{self.count}")
+            self._branch(self.ref(node.src[2]), *labels)
+            self.lines.append(plain)
+            self._join(labels[1])
+        else:
+            mask = f"<{dtype.count} x i1> {self._mask(node.src[2], dtype.count)}"
+            name = f"llvm.masked.store.{self._memory_suffix(dtype)}.p0"
+            arguments = (f"{kind} {value}", f"ptr align {node.arg[0]} {pointer}", mask)
+            types = f"{kind}, ptr, <{dtype.count} x i1>"
+            self.lines.append("  " + self.call(name, "void", *arguments, types=types))
+
+    def fault(self, node: UOp) -> None:
+        """One test; off the way, the first failing lane is reported unless another one was."""
+        words, failed, *operands = node.src
+        count = failed.dtype.count
+        lanes = f"i{count}"
+        self.count += 1
+        fault, report, fine = (f"{word}{self.count}" for word in ("fault", "report", "fine"))
+        bits = any_bit = self.ref(failed)
+        if count > 1:
+            bits = self.emit(f"bitcast {self.typed(failed)} to {lanes}")
+            any_bit = self.emit(f"icmp ne {lanes} {bits}, 0")
+        self._branch(any_bit, fault, fine, ", !prof !2")
+        taken = f"cmpxchg ptr {self.ref(words)}, i64 0, i64 {node.arg} monotonic monotonic"
+        ours = self.emit(f"extractvalue {{ i64, i1 }} {self.emit(taken)}, 1")
+        self._branch(ours, report, fine)
+        lane = ""
+        if count > 1:
+            name, types = f"llvm.cttz.{lanes}", f"{lanes}, i1 immarg"
+            lane = self.emit(self.call(name, lanes, f"{lanes} {bits}", "i1 true", types=types))
+        for number, operand in enumerate(operands, 1):
+            value = self.ref(operand)
+            if operand.dtype.count > 1:
+                value = self.emit(f"extractelement {self.typed(operand)}, {lanes} {lane}")
+            where = self.emit(f"getelementptr i64, ptr {self.ref(words)}, i64 {number}")
+            self.lines.append(f"  store i64 {value}, ptr {where}, align 8")
+        self._join(fine)
+
+    # ---- vectors ---------------------------------------------------------------------------------
+
+    def vectorize(self, node: UOp) -> None:
+        if is_number(node):
+            return
+        element, count = self.types[node.dtype.scalar()], node.dtype.count
+        if len(set(node.src)) == 1:
+            self.names[node] = self._splat(element, self.ref(node.src[0]), count)
+            return
+        value = "poison"
+        for lane, source in enumerate(node.src):
+            item = f"{element} {self.ref(source)}"
+            value = self.emit(f"insertelement {self.type(node.dtype)} {value}, {item}, i32 {lane}")
+        self.names[node] = value
+
+    def gep(self, node: UOp) -> None:
+        self.names[node] = self.emit(f"extractelement {self.typed(node.src[0])}, i32 {node.arg}")
+
+    def shuffle(self, node: UOp) -> None:
+        left, right = (self.typed(source) for source in node.src)
+        lanes = ", ".join(f"i32 {lane}" for lane in node.arg)
+        text = f"shufflevector {left}, {right}, <{len(node.arg)} x i32> <{lanes}>"
+        self.names[node] = self.emit(text)
+
+    # ---- arithmetic ------------------------------------------------------------------------------
+
+    def binary(self, node: UOp) -> None:
+        left, right = node.src
+        word = self.binaries.get((node.op, left.dtype))
+        if word is None:
+            word = f"{BINARY[node.op][kind_of(left.dtype)]} {self.type(left.dtype)}"
+            self.binaries[node.op, left.dtype] = word
+        self.names[node] = self.emit(f"{word} {self.ref(left)}, {self.ref(right)}")
+
+    def shift(self, node: UOp) -> None:
+        value, amount = node.src
+        kind, count = self.type(value.dtype), self.ref(amount)
+        if self.type(amount.dtype) != kind:
+            wider = amount.dtype.itemsize < value.dtype.itemsize
+            word = "zext" if wider else "trunc"
+            count = self.emit(f"{word} {self.typed(amount)} to {kind}")
+        word = SHIFTS[node.op][kind_of(value.dtype)]
+        self.names[node] = self.emit(f"{word} {kind} {self.ref(value)}, {count}")
+
+    def unary(self, node: UOp) -> None:
+        self.names[node] = self.intrinsic(UNARY[node.op], node.dtype, self.ref(node.src[0]))
+
+    def reciprocal(self, node: UOp) -> None:
+        one = self.number(1.0, node.dtype.scalar())
+        if node.dtype.count > 1:
+            one = f"splat ({self.types[node.dtype.scalar()]} {one})"
+        kind = self.type(node.dtype)
+        self.names[node] = self.emit(f"fdiv {kind} {one}, {self.ref(node.src[0])}")
+
+    def multiply_add(self, node: UOp) -> None:
+        sources = [self.ref(source) for source in node.src]
+        if kind_of(node.dtype) == FLOAT:
+            self.names[node] = self.intrinsic("llvm.fma", node.dtype, *sources)
+            return
+        kind = self.type(node.dtype)
+        product = self.emit(f"mul {kind} {sources[0]}, {sources[1]}")
+        self.names[node] = self.emit(f"add {kind} {product}, {sources[2]}")
+
+    def maximum(self, node: UOp) -> None:
+        """On floats the machine's maximum, which is its second operand where one is NaN, and a
+        choice of the first where that is NaN: off the chain of an accumulator, which is second."""
+        first, second = node.src
+        if first.op in (Ops.MAX, Ops.CARRY) or is_number(second):
+            first, second = second, first
+        kind, a, b = self.type(node.dtype), self.ref(first), self.ref(second)
+        family = kind_of(node.dtype)
+        if family == BOOL:
+            self.names[node] = self.emit(f"or {kind} {a}, {b}")
+        elif family != FLOAT:
+            self.names[node] = self.intrinsic(INTEGER_MAX[family], node.dtype, a, b)
+        else:
+            above = self.emit(f"fcmp ogt {kind} {a}, {b}")
+            larger = self._choose(node.dtype, above, a, b)
+            if not is_number(first) or has_nan(first):
+                unordered = self.emit(f"fcmp uno {kind} {a}, {a}")
+                larger = self._choose(node.dtype, unordered, a, larger)
+            self.names[node] = larger
+
+    def where(self, node: UOp) -> None:
+        self.names[node] = self._choose(node.dtype, *(self.ref(source) for source in node.src))
+
+    def _choose(self, dtype: DType, condition: str, yes: str, no: str) -> str:
+        kind, bools = self.type(dtype), self.vector("i1", dtype.count)
+        return self.emit(f"select {bools} {condition}, {kind} {yes}, {kind} {no}")
+
+    def cast(self, node: UOp) -> None:
+        source = node.src[0]
+        old, new = kind_of(source.dtype), kind_of(node.dtype)
+        kind, target = self.type(source.dtype), self.type(node.dtype)
+        value = self.ref(source)
+        if new == BOOL:
+            if old != BOOL:
+                word = "fcmp une" if old == FLOAT else "icmp ne"
+                value = self.emit(f"{word} {kind} {value}, zeroinitializer")
+        elif kind != target:
+            word = CASTS.get((old, new)) or self._resize(source.dtype, node.dtype)
+            if word == "fpext" and source.dtype.itemsize == node.dtype.itemsize:  # half, bfloat16
+                wide = self.vector("float", node.dtype.count)
+                value, kind, word = self.emit(f"fpext {kind} {value} to {wide}"), wide, "fptrunc"
+            value = self.emit(f"{word} {kind} {value} to {target}")
+        self.names[node] = value
+
+    def _resize(self, old: DType, new: DType) -> str:
+        """The word between two floats, or two integers."""
+        wider = new.itemsize >= old.itemsize
+        if kind_of(new) == FLOAT:
+            return "fpext" if wider else "fptrunc"
+        if not wider:
+            return "trunc"
+        return "sext" if kind_of(old) == SIGNED else "zext"
+
+    def bitcast(self, node: UOp) -> None:
+        source = node.src[0]
+        value, kind = self.ref(source), self.type(source.dtype)
+        target = self.type(node.dtype)
+        if kind_of(source.dtype) == BOOL:
+            kind = self.memory_type(source.dtype)
+            value = self.emit(f"zext {self.typed(source)} to {kind}")
+        if kind_of(node.dtype) == BOOL:
+            value = self.emit(f"icmp ne {kind} {value}, zeroinitializer")
+        elif kind != target:
+            value = self.emit(f"bitcast {kind} {value} to {target}")
+        self.names[node] = value
+
+
+RULES: dict[Ops, Callable[[_Function, UOp], Any]] = {
+    **dict.fromkeys((Ops.CONST, Ops.PARAM, Ops.DEFINE_VAR, Ops.LOCAL), _Function.nothing),
+    **dict.fromkeys(BINARY, _Function.binary),
+    **dict.fromkeys(SHIFTS, _Function.shift),
+    **dict.fromkeys(UNARY, _Function.unary),
+    Ops.BARRIER: _Function.nothing,
+    Ops.SPECIAL: _Function.special,
+    Ops.RANGE: _Function.range,
+    Ops.CARRY: _Function.carry,
+    Ops.END: _Function.end,
+    Ops.IF: _Function.branch,
+    Ops.ENDIF: _Function.end_branch,
+    Ops.INDEX: _Function.index,
+    Ops.LOAD: _Function.load,
+    Ops.STORE: _Function.store,
+    Ops.FAULT: _Function.fault,
+    Ops.VECTORIZE: _Function.vectorize,
+    Ops.GEP: _Function.gep,
+    Ops.SHUFFLE: _Function.shuffle,
+    Ops.RECIP: _Function.reciprocal,
+    Ops.MULACC: _Function.multiply_add,
+    Ops.MAX: _Function.maximum,
+    Ops.WHERE: _Function.where,
+    Ops.CAST: _Function.cast,
+    Ops.BITCAST: _Function.bitcast,
+}

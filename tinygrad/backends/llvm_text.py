@@ -1,0 +1,135 @@
+"""LLVM's words: how types, numbers and instructions are written. `llvm_ir.py` says which of them a
+linear program needs."""
+
+from __future__ import annotations
+
+import struct
+
+from tinygrad.backends.bits import encode
+from tinygrad.base.dtype import ConstType, DType, dtypes
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+TYPES = {
+    dtypes.bool: "i1",
+    dtypes.index: "i64",
+    dtypes.float16: "half",
+    dtypes.float32: "float",
+    dtypes.float64: "double",
+    **{dtype: f"i{dtype.bitsize}" for dtype in (*dtypes.ints, *dtypes.fp8s, dtypes.bfloat16)},
+}
+SUFFIXES = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
+
+FLOAT, SIGNED, UNSIGNED, BOOL = range(4)
+
+
+def kind_of(dtype: DType) -> int:
+    """FLOAT, SIGNED, UNSIGNED or BOOL."""
+    scalar = dtype.scalar()
+    if scalar is dtypes.bool:
+        return BOOL
+    if dtypes.is_float(scalar):
+        return FLOAT
+    return UNSIGNED if dtypes.is_unsigned(scalar) else SIGNED
+
+
+def is_number(node: UOp) -> bool:
+    """Whether this is a constant, in every lane."""
+    if node.op is Ops.VECTORIZE:
+        return all(source.op is Ops.CONST for source in node.src)
+    return node.op is Ops.CONST
+
+
+def has_nan(node: UOp) -> bool:
+    """Whether this constant has a lane that is NaN."""
+    lanes = node.src if node.op is Ops.VECTORIZE else (node,)
+    return any(lane.arg != lane.arg for lane in lanes)
+
+
+class Writer:
+    """Lines, and the name that each node has in them."""
+
+    def __init__(self, types: dict[DType, str]) -> None:
+        self.types = types  # grows by the vectors and memory forms that are met
+        self.names: dict[UOp, str] = {}
+        self.lines: list[str] = []
+        self.declared: dict[str, str] = {}
+        self.calls: dict[tuple[str, DType], tuple[str, str]] = {}
+        self.count = 0
+        self.label = "entry"  # the block that is being written
+
+    def type(self, dtype: DType) -> str:
+        found = self.types.get(dtype)
+        if found is None:
+            found = self.types[dtype] = f"<{dtype.count} x {self.types[dtype.scalar()]}>"
+        return found
+
+    def memory_type(self, dtype: DType) -> str:
+        """As `type`, but a bool is a byte."""
+        return self.type(dtypes.uint8.vec(dtype.count) if kind_of(dtype) == BOOL else dtype)
+
+    def vector(self, element: str, count: int) -> str:
+        return element if count == 1 else f"<{count} x {element}>"
+
+    def ref(self, node: UOp) -> str:
+        """How instructions name this node: a register, or a number written out."""
+        found = self.names.get(node)
+        if found is None:
+            found = self.names[node] = self._immediate(node)
+        return found
+
+    def typed(self, node: UOp) -> str:
+        return f"{self.type(node.dtype)} {self.ref(node)}"
+
+    def _immediate(self, node: UOp) -> str:
+        element = self.types[node.dtype.scalar()]
+        if node.op is Ops.CONST:
+            text = self.number(node.arg, node.dtype.scalar())
+            return text if node.dtype.count == 1 else f"splat ({element} {text})"
+        assert is_number(node), f"{node.op!r} is used before it is in the program"
+        if len(set(node.src)) == 1:
+            return f"splat ({element} {self.ref(node.src[0])})"
+        return "<" + ", ".join(f"{element} {self.ref(s)}" for s in node.src) + ">"
+
+    def number(self, value: ConstType, dtype: DType) -> str:
+        kind = self.types[dtype]
+        if kind in ("float", "double"):
+            return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+        if kind in ("half", "bfloat"):
+            return f"0x{'H' if kind == 'half' else 'R'}{encode(value, dtype):04X}"
+        if dtype is dtypes.bool:
+            return "true" if value else "false"
+        return str(value if dtypes.is_int(dtype) else encode(value, dtype))
+
+    def emit(self, text: str) -> str:
+        """One instruction; the register that receives its value."""
+        self.count += 1
+        name = f"%v{self.count}"
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def call(self, name: str, result: str, *arguments: str, types: str) -> str:
+        """The text of a call of an intrinsic, which is declared."""
+        if name not in self.declared:
+            self.declared[name] = f"declare {result} @{name}({types})"
+        return f"call {result} @{name}({', '.join(arguments)})"
+
+    def intrinsic(self, name: str, dtype: DType, *sources: str) -> str:
+        """Calls a function whose arguments and result are of one type."""
+        known = self.calls.get((name, dtype))
+        if known is None:
+            kind = self.type(dtype)
+            full = f"{name}.{self.suffix(dtype)}"
+            types = ", ".join([kind] * len(sources))
+            self.declared[full] = f"declare {kind} @{full}({types})"
+            known = self.calls[name, dtype] = (f"call {kind} @{full}({kind} ", f", {kind} ")
+        return self.emit(f"{known[0]}{known[1].join(sources)})")
+
+    def suffix(self, dtype: DType) -> str:
+        element = self.types[dtype.scalar()]
+        word = SUFFIXES.get(element, element)
+        return word if dtype.count == 1 else f"v{dtype.count}{word}"
+
+    def start_block(self, label: str) -> None:
+        self.lines.append(f"{label}:")
+        self.label = label

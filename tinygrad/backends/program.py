@@ -1,0 +1,106 @@
+"""Facts of a linear program that every renderer, and whoever launches it, must agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.helpers import round_up
+from tinygrad.uop.bounds import Interval, interval_of
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+LOCAL_ALIGNMENT = 64
+
+
+def params(program: Sequence[UOp]) -> list[UOp]:
+    """The buffers, in order of slot: the first arguments. A program lists all that it is given."""
+    return sorted((node for node in program if node.op is Ops.PARAM), key=lambda node: node.arg[0])
+
+
+def variables(program: Sequence[UOp]) -> list[UOp]:
+    """The bound variables, in order of name: the arguments after the buffers."""
+    found = (node for node in program if node.op is Ops.DEFINE_VAR)
+    return sorted(found, key=lambda node: node.arg[0])
+
+
+def carries(program: Sequence[UOp]) -> dict[UOp, list[tuple[UOp, UOp]]]:
+    """For each RANGE, its CARRYs and the values that they take at each turn."""
+    found: dict[UOp, list[tuple[UOp, UOp]]] = {}
+    for node in program:
+        if node.op is Ops.END:
+            following = node.src[2::2]
+            found[node.src[0]] = list(zip(node.src[1::2], following, strict=True))
+    return found
+
+
+def local_layout(program: Sequence[UOp]) -> tuple[dict[UOp, int], int]:
+    """Where each LOCAL begins in the scratch memory, and the bytes of all."""
+    offsets: dict[UOp, int] = {}
+    total = 0
+    for node in program:
+        if node.op is Ops.LOCAL:
+            offsets[node] = total
+            total += round_up(node.arg[1] * node.dtype.itemsize, LOCAL_ALIGNMENT)
+    return offsets, total
+
+
+def scratch_bytes(program: Sequence[UOp]) -> int:
+    """The `scratch` of a Launch."""
+    return local_layout(program)[1]
+
+
+def special_sizes(program: Sequence[UOp]) -> dict[str, int]:
+    """The number of tasks, groups and lanes, by the name of their SPECIAL."""
+    return {node.arg[0]: node.arg[1] for node in program if node.op is Ops.SPECIAL}
+
+
+def inlined(program: Sequence[UOp]) -> set[UOp]:
+    """The values that are written where they are used: once, in the block that computes them."""
+    carried = carries(program)
+    uses: dict[UOp, list[int]] = {}
+    home: dict[UOp, int] = {}
+    blocks = [0]
+    for number, node in enumerate(program, 1):
+        sources = list(node.src)
+        if node.op is Ops.RANGE:
+            sources += [carry.src[0] for carry, _ in carried[node]]
+        elif node.op is Ops.CARRY:
+            sources = []
+        elif node.op is Ops.END:
+            sources = sources[2::2]
+        home[node] = blocks[-1]
+        for source in sources:
+            uses.setdefault(source, []).append(blocks[-1])
+        if node.op in (Ops.RANGE, Ops.IF):
+            blocks.append(number)
+        elif node.op in (Ops.END, Ops.ENDIF):
+            blocks.pop()
+    return {node for node, used in uses.items() if used == [home.get(node)]}
+
+
+def index_type(program: Sequence[UOp]) -> DType:
+    """int32 where every index of the program provably fits, else int64."""
+    least, most = dtypes.min(dtypes.int32), dtypes.max(dtypes.int32)
+    known: dict[UOp, Interval] = {}
+
+    def interval(node: UOp) -> Interval:
+        if node.op is Ops.CONST:
+            return node.arg, node.arg
+        whole = dtypes.min(node.dtype), dtypes.max(node.dtype)
+        return known.get(node, whole)
+
+    for node in program:
+        if node.dtype is not dtypes.index:
+            continue
+        sources = [interval(source) for source in node.src]
+        if node.op is Ops.RANGE:
+            begin, end = sources
+            found = begin[0], max(end[1] - 1, begin[1])
+        else:
+            found = interval_of(node, sources)
+        low, high = found
+        if not least <= low <= high < most:
+            return dtypes.int64
+        known[node] = found
+    return dtypes.int32
