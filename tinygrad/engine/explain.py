@@ -3,53 +3,73 @@
 from __future__ import annotations
 
 from tinygrad.base.helpers import plural
+from tinygrad.base.target import Target
 from tinygrad.codegen.pipeline import kernel_name
 from tinygrad.engine.devices import Device
 from tinygrad.engine.holders import Holder
+from tinygrad.engine.profile import user_place
 from tinygrad.engine.realize import in_memory
 from tinygrad.engine.structure import structure_of
 from tinygrad.loops.cost import estimate
 from tinygrad.loops.heuristic import schedule
 from tinygrad.schedule.kernels import plan
 from tinygrad.schedule.plan import Plan, Step
-from tinygrad.uop.op import Ops
 
 
 def explain(*tensors: Holder) -> str:
     """The steps that computing the tensors takes, as text: kernels, operations, bytes, the least
-    bytes that must move, and where each value is stored. Computes nothing.
+    bytes that must move, where each value is stored and who reads it. Computes nothing.
 
     >>> print(explain(Tensor.ones(4) + Tensor.rand(4)))  # doctest: +SKIP
     """
     wanted = [t.uop for t in tensors if not in_memory(t.uop)]
     if not wanted:
         return "nothing to do: the values are in memory"
-    structure = structure_of(wanted)
-    made = plan(structure.sink)
-    lines = [f"{plural(len(made.steps), 'step')}, arenas {made.arenas or 'none'}"]
-    lines += [_describe(number, step, made) for number, step in enumerate(made.steps)]
+    return plan_text(plan(structure_of(wanted).sink))
+
+
+def plan_text(made: Plan, target: Target | None = None) -> str:
+    """A plan for a person. Kernels have the names that they get on `target`, or on the device
+    that will run them."""
+    arenas = [f"; temporaries share {n} bytes on {name}" for name, n in made.arenas.items()]
+    lines = ["".join([plural(len(made.steps), "step"), *arenas])]
+    for number, step in enumerate(made.steps):
+        lines += _describe(number, step, made, target)
+    lines += ["stored:", *(_storage_line(number, made) for number in range(len(made.storages)))]
     given = sum(s.nbytes for s in made.storages if s.kind == "param")
     results = sum(s.nbytes for s in made.storages if s.kind == "out")
     moved = sum(estimate(s.ast).bytes for s in made.steps if s.ast is not None)
-    lines.append(
-        f"bytes: {given} given + {results} results are the floor; the kernels move {moved}"
-    )
+    lines.append(f"bytes: {given} given + {results} results are the floor; kernels move {moved}")
     return "\n".join(lines)
 
 
-def _describe(number: int, step: Step, made: Plan) -> str:
+def _describe(number: int, step: Step, made: Plan, target: Target | None) -> list[str]:
     stored = ", ".join(_storage(n, made) for n in step.storages[: step.writes])
     read = ", ".join(_storage(n, made) for n in step.storages[step.writes :])
-    where = f"  {step.origin}" if step.origin else ""
-    if step.op is not Ops.KERNEL or step.ast is None:
-        return f"{number:3d} {step.op.name.lower():20s} {stored} <- {read}{where}"
-    cost = estimate(step.ast)
-    kernel, _ = schedule(step.ast, Device[step.device].target)
-    name, _ = kernel_name(kernel)
-    work = f"{cost.operations} operations, {cost.bytes} bytes"
-    return f"{number:3d} {name:20s} {stored} <- {read}  {work}{where}"
+    name, work = step.op.name.lower(), ""
+    if step.ast is not None:
+        cost = estimate(step.ast)
+        kernel, _ = schedule(step.ast, target or Device[step.device].target)
+        name = kernel_name(kernel)[0]
+        work = f"{cost.operations} operations, {cost.bytes} bytes"
+    place = user_place(step.origin)
+    facts = ", ".join(filter(None, (work, place)))
+    return [
+        f"{number:3d} {name:20s} {stored} <- {read or 'nothing'}",
+        *([" " * 6 + facts] if facts else []),
+    ]
 
 
 def _storage(number: int, made: Plan) -> str:
+    return f"{made.storages[number].kind}{number}"
+
+
+def _storage_line(number: int, made: Plan) -> str:
+    """What a storage holds, and why: it was given, is a result, or is read by other kernels."""
     kept = made.storages[number]
-    return f"{kept.kind}{number}:{kept.dtype.name}[{kept.size}]"
+    readers = [str(i) for i, s in enumerate(made.steps) if number in s.storages[s.writes :]]
+    why = {"param": "given", "out": "a result", "temp": "between kernels"}[kept.kind]
+    where = f", at byte {kept.place} of the arena" if kept.kind == "temp" else ""
+    by = f", read by {'step' if len(readers) == 1 else 'steps'} {', '.join(readers)}"
+    what = f"{kept.dtype.name}[{kept.size}] on {kept.device}"
+    return f"    {_storage(number, made):8s} {what}: {why}{where}{by if readers else ''}"

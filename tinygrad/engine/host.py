@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad.base.dtype import DType, to_numpy_name
+from tinygrad.base.dtype import DType
 from tinygrad.base.settings import DEBUG
 from tinygrad.engine.profile import report_step
 from tinygrad.engine.storage import Buffer, as_array
@@ -64,13 +64,3 @@ def run_host_step(step: Step, buffers: Sequence[Buffer]) -> None:
     results = function.function(*arguments)
     for buffer, number in zip(buffers, wanted, strict=False):
         buffer.write(np.ascontiguousarray(results[number]).data.cast("B"))
-
-
-def numpy_dtype(dtype: DType) -> Any:
-    """NumPy's dtype object for ours (ml_dtypes' for bfloat16)."""
-    name = to_numpy_name(dtype)
-    if name == "bfloat16":
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)

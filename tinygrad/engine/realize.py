@@ -24,6 +24,7 @@ from tinygrad.engine.storage import (
     buffer_of,
     has_readers,
     latest,
+    numpy_dtype,
     overwritten,
 )
 from tinygrad.engine.structure import Structure, nodes_below, resolved, structure_of
@@ -180,8 +181,6 @@ def read(node: UOp) -> np.ndarray[Any, Any]:
     """The value as a NumPy array of its shape; raises what CHECKs found wrong. May be a view of
     the device's memory: copy before writing."""
     if 0 in node.shape:
-        from tinygrad.engine.host import numpy_dtype
-
         return np.zeros(node.shape, numpy_dtype(node.dtype))
     base = whole_buffer(node)
     buffer = buffer_of(base)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from tinygrad.backends.c_family import CRenderer
 from tinygrad.base.dtype import DType, dtypes
-from tinygrad.base.helpers import colored
+from tinygrad.base.helpers import colored, plural
 from tinygrad.base.settings import DEBUG
 from tinygrad.base.target import Target
 from tinygrad.codegen.pipeline import Lowered, Phase
@@ -74,7 +74,7 @@ def describe_target(name: str, target: Target) -> str:
     processor = f" {target.cpu}" if target.cpu else ""
     vector = f"{target.vector}-byte vectors" if target.vector else "scalars"
     groups = f", groups of {target.group_limit}" if target.has_groups else ""
-    return f"{name}:{processor} {target.cores} cores, {vector}{groups}"
+    return f"{name}:{processor} {plural(target.cores, 'core')}, {vector}{groups}"
 
 
 def c_view(phase: Phase) -> str:

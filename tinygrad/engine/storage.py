@@ -97,13 +97,19 @@ def from_host(data: Any, dtype: DType, device: str = HOST) -> UOp:
     return bind(node, buffer)
 
 
-def as_array(buffer: Buffer, dtype: DType) -> np.ndarray[Any, Any]:
-    """The buffer's elements as a flat NumPy array, without a copy where that can be."""
-    if to_numpy_name(dtype) == "bfloat16":
+def numpy_dtype(dtype: DType) -> Any:
+    """NumPy's dtype object for ours (ml_dtypes' for bfloat16)."""
+    name = to_numpy_name(dtype)
+    if name == "bfloat16":
         import ml_dtypes
 
-        return np.frombuffer(buffer.read(), dtype=ml_dtypes.bfloat16)
-    return np.frombuffer(buffer.read(), dtype=to_numpy_name(dtype))
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
+def as_array(buffer: Buffer, dtype: DType) -> np.ndarray[Any, Any]:
+    """The buffer's elements as a flat NumPy array, without a copy where that can be."""
+    return np.frombuffer(buffer.read(), numpy_dtype(dtype))
 
 
 # ---- versions ------------------------------------------------------------------------------------
