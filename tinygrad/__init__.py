@@ -1,0 +1,65 @@
+"""tinygrad: a deep-learning framework that one person can read to the bottom.
+
+This file is the composition root: it puts the floors together and exports what programs import.
+What a program may never need (`nn`, `fetch`, `explain`) is imported when it is first named.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.settings import Context, ContextVar, getenv
+from tinygrad.engine.devices import Device
+from tinygrad.engine.jit import TinyJit
+from tinygrad.engine.profile import GlobalCounters
+from tinygrad.engine.storage import realized_buffer
+from tinygrad.simplify.rules import simplify
+from tinygrad.tensor.function import function
+from tinygrad.tensor.tensor import Tensor
+from tinygrad.uop.node import UOp, services
+from tinygrad.uop.text import tree
+
+if TYPE_CHECKING:
+    from tinygrad import nn
+    from tinygrad.data.fetch import fetch
+    from tinygrad.engine.explain import explain
+
+services.render = tree
+services.simplify = simplify
+services.realized = realized_buffer
+
+Variable = UOp.variable
+
+__version__ = "0.1.0"
+__all__ = [
+    "Context",
+    "ContextVar",
+    "Device",
+    "GlobalCounters",
+    "Tensor",
+    "TinyJit",
+    "UOp",
+    "Variable",
+    "dtypes",
+    "explain",
+    "fetch",
+    "function",
+    "getenv",
+    "nn",
+]
+
+_WHEN_NAMED = {
+    "nn": ("tinygrad.nn", None),
+    "fetch": ("tinygrad.data.fetch", "fetch"),
+    "explain": ("tinygrad.engine.explain", "explain"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHEN_NAMED:
+        raise AttributeError(f"module 'tinygrad' has no attribute {name!r}")
+    path, attribute = _WHEN_NAMED[name]
+    module = importlib.import_module(path)
+    found = module if attribute is None else getattr(module, attribute)
+    globals()[name] = found
+    return found
