@@ -9,6 +9,7 @@ mean something else than the call raises JitError.
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
@@ -71,7 +72,7 @@ class TinyJit(Generic[P, R]):
         self.cnt = 0
         self._captured: dict[Any, Captured] = {}
         self._calls: dict[Any, int] = {}
-        self._bound: dict[int, TinyJit[..., R]] = {}
+        self._bound: weakref.WeakKeyDictionary[Any, TinyJit[..., R]] = weakref.WeakKeyDictionary()
         functools.update_wrapper(self, function)
 
     def reset(self) -> None:
@@ -100,10 +101,9 @@ class TinyJit(Generic[P, R]):
         """A method: each instance captures for itself."""
         if instance is None:
             return self
-        key = id(instance)
-        if key not in self._bound:
-            self._bound[key] = TinyJit(functools.partial(self.function, instance))
-        return self._bound[key]
+        if instance not in self._bound:
+            self._bound[instance] = TinyJit(_method(self.function, instance))
+        return self._bound[instance]
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if not JIT:
@@ -165,6 +165,17 @@ class TinyJit(Generic[P, R]):
             node = tensor.uop
             captured.outputs.append((_source(captured, places, buffer_of(node.base)), node))
         return result
+
+
+def _method(function: Callable[..., R], instance: Any) -> Callable[..., R]:
+    """`function` with its first argument, which it doesn't keep alive."""
+    weak = weakref.ref(instance)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> R:
+        return function(weak(), *args, **kwargs)
+
+    return call
 
 
 _capturing: list[Any] = []

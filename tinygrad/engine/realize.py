@@ -44,8 +44,11 @@ def realize(*roots: UOp) -> None:
     wanted = [root for root in map(latest, roots) if not in_memory(root)]
     if not wanted:
         return
-    wanted += _old_readers(wanted)
     structure = structure_of(wanted)
+    readers = _old_readers(wanted, structure)
+    if readers:
+        wanted += readers
+        structure = structure_of(wanted)
     runnable = runnable_plan(structure.sink)
     params = [buffer_of(node) for node in structure.params]
     buffers = runnable.run(params, structure.values)
@@ -62,9 +65,9 @@ def in_memory(node: UOp) -> bool:
     return below.op is Ops.BUFFER
 
 
-def _old_readers(wanted: Sequence[UOp]) -> list[UOp]:
+def _old_readers(wanted: Sequence[UOp], structure: Structure) -> list[UOp]:
     """What live tensors still need of versions that are about to be overwritten."""
-    nodes = nodes_below(wanted)
+    nodes = structure.nodes
     assigns = [n for n in nodes if n.op is Ops.ASSIGN and not is_kernelized(n)]
     if not assigns:
         return []

@@ -84,6 +84,11 @@ def bind(node: UOp, buffer: Buffer) -> UOp:
     return node
 
 
+def empty(device: str, size: int, dtype: DType) -> UOp:
+    """A BUFFER with storage whose bytes are whatever they were."""
+    return bind(UOp.new_buffer(device, size, dtype), Buffer(device, size * dtype.itemsize))
+
+
 def from_host(data: Any, dtype: DType, device: str = HOST) -> UOp:
     """A BUFFER on `device` (NPY without a copy, or PYTHON) that holds the host's bytes `data`."""
     flat = np.ascontiguousarray(data).reshape(-1)

@@ -56,6 +56,7 @@ class Kernel:
     shape: tuple[Any, ...]
     stores: list[UOp] = field(default_factory=list)
     reads: dict[UOp, None] = field(default_factory=dict)  # stored nodes, in order of demand
+    inlined: list[tuple[UOp, Demand]] = field(default_factory=list)  # users before sources
     weight: int = 0
     first: int = 0  # least and greatest position of its stores in the order of the graph
     last: int = 0
@@ -75,7 +76,6 @@ class Demands:
         self.links: dict[tuple[UOp, Demand], Demand] = {}
         self.conditions: dict[tuple[UOp, Demand], UOp | None] = {}
         self.reduce_ranges: dict[tuple[UOp, Demand], tuple[UOp, ...]] = {}
-        self.inlined: dict[UOp, list[Demand]] = {}
         self.same_as: dict[tuple[UOp, Demand], Demand] = {}
         self._pending: dict[UOp, dict[Demand, Contexts]] = {}
         self._names = map("t{:06}".format, itertools.count())  # in order also as text
@@ -182,8 +182,8 @@ class Demands:
     # ---- inlining --------------------------------------------------------------------------------
 
     def _inline(self, node: UOp, demands: dict[Demand, Contexts]) -> None:
-        self.inlined[node] = list(demands)
         for demand, contexts in demands.items():
+            demand.kernel.inlined.append((node, demand))
             demand.kernel.weight += _weight_of(node)
             if node.op in GroupOp.Movement:
                 self._through_movement(node, demand, contexts)
@@ -207,7 +207,9 @@ class Demands:
     def _through_movement(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
         index, conditions = source_index(node, demand.where)
         own = both(conditions)
-        gate = demand.gate if own is None else both([*_terms(demand.gate), *_terms(own)])
+        gate = (
+            demand.gate if own is None else both([*conditions_of(demand.gate), *conditions_of(own)])
+        )
         inner = Demand(demand.kernel, index, gate)
         self.conditions[node, demand] = own
         self.links[node, demand] = inner
@@ -218,7 +220,7 @@ class Demands:
             index, own, ranges = self._fold(node, demand.where)
         else:
             index, own, ranges = self._reduce(node, demand.where)
-        gate = both([*_terms(demand.gate), *own])
+        gate = both([*conditions_of(demand.gate), *own])
         self.reduce_ranges[node, demand] = ranges
         self.conditions[node, demand] = both(own)
         inner = Demand(demand.kernel, index, gate)
@@ -406,12 +408,12 @@ def memory_base(node: UOp) -> UOp:
     return node
 
 
-def _terms(gate: UOp | None) -> list[UOp]:
+def conditions_of(gate: UOp | None) -> list[UOp]:
     """The conditions that a gate is the conjunction of."""
     if gate is None:
         return []
     if gate.op is Ops.AND:
-        return [*_terms(gate.src[0]), *_terms(gate.src[1])]
+        return [*conditions_of(gate.src[0]), *conditions_of(gate.src[1])]
     return [gate]
 
 

@@ -66,7 +66,6 @@ class _Planner:
                 self._add(node, "param")
         self.versions: list[UOp] = []
         self.version_number: dict[UOp, int] = {}
-        self.expressions = Expressions(self.demands, self._version)
 
     # ---- storages --------------------------------------------------------------------------------
 
@@ -114,11 +113,10 @@ class _Planner:
             if node.op is Ops.ITEM:
                 items.setdefault(node.src[0], []).append(node)
         for node in self.demands.order:
-            sources = [contiguous_base(s) for s in node.src if s.has_shape]
-            if node.op is Ops.COPY:
-                units.append(_Unit(position[node], sources, [node], node=node))
-            elif node.op in (Ops.CALL, Ops.SCAN):
-                units.append(_Unit(position[node], sources, items[node], node=node))
+            if node.op in (Ops.COPY, Ops.CALL, Ops.SCAN):
+                sources = [contiguous_base(s) for s in node.src if s.has_shape]
+                writes = [node] if node.op is Ops.COPY else items[node]
+                units.append(_Unit(position[node], sources, writes, node=node))
             elif is_kernelized(node):
                 inputs = [memory_base(s) for s in node.src[1].src]
                 units.append(_Unit(position[node], inputs, [node], node=node))
@@ -221,12 +219,13 @@ class _Planner:
         self.steps.append(step)
 
     def _kernel_steps(self, unit: _Unit, kernel: Kernel) -> None:
-        stores = [self.expressions.store(kernel, node) for node in kernel.stores]
+        stores = Expressions(self.demands, kernel, self._version).stores()
         if unit.moved:
             moves = {self._version(old): self._version(new) for old, new in unit.moved.items()}
             stores = [_redirect_reads(s, moves) for s in stores]
-        for store in self._without_hazards(stores):
-            self._kernel_step(store, kernel.stores[0].origin)
+        overwrites = any(n.op is Ops.ASSIGN for n in kernel.stores)
+        for part in self._without_hazards(stores) if overwrites else (stores,):
+            self._kernel_step(part, kernel.stores[0].origin)
 
     def _without_hazards(self, stores: list[UOp]) -> Iterable[list[UOp]]:
         """One kernel; or two where it would read what it has already overwritten: values first
@@ -236,8 +235,7 @@ class _Planner:
         for node in UOp.sink(*(s.src[1] for s in stores)).toposort():
             if node.op is Ops.INDEX and (number := self._slot_storage(node.src[0])) in written:
                 hazard = hazard or node.src[1] is not written[number]
-        ordered = any(r.arg[1] == "ORDERED" for s in stores for r in s.src[2:])
-        if not hazard or ordered:
+        if not hazard:
             yield stores
             return
         first: list[UOp] = []
@@ -278,7 +276,7 @@ class _Planner:
         for i, loop in enumerate(loops):
             name = f"i{i}" if i < outer else f"k{i - outer}"
             changes[loop] = loop.replace(arg=(name, loop.arg[1]))
-        ast, kept = self._finished(_renamed(sink, changes))
+        ast, kept = self._finished(_renamed(order, changes))
         storages = tuple(slots)
         device = self.storages[storages[0]].device
         written = len({self._slot_storage(s.src[0].src[0]) for s in stores})
@@ -333,7 +331,10 @@ def previous_version(node: UOp) -> UOp:
 def _own_targets(sink: UOp) -> UOp:
     """Each SCATTER gets a target that is nobody else's, to be overwritten in place."""
     done: dict[UOp, UOp] = {}
-    for count, node in enumerate(sink.toposort()):
+    order = sink.toposort()
+    if not any(node.op is Ops.SCATTER for node in order):
+        return sink
+    for count, node in enumerate(order):
         src = tuple(done[s] for s in node.src)
         if node.op is Ops.SCATTER:
             target = UOp(Ops.CONTIGUOUS, node.dtype, (src[0],), tag=("target", count))
@@ -347,17 +348,18 @@ def _redirect_reads(store: UOp, moves: dict[UOp, UOp]) -> UOp:
     return target.store(value.substitute(moves), *ranges)
 
 
-def _renamed(sink: UOp, changes: dict[UOp, UOp]) -> UOp:
-    """`sink` with leaves replaced, index expressions in the canonical order of the new names."""
+def _renamed(order: list[UOp], changes: dict[UOp, UOp]) -> UOp:
+    """The last of `order` with leaves replaced, index expressions in the canonical order of the
+    new names."""
     done = dict(changes)
-    for node in sink.toposort():
+    for node in order:
         if node in done:
             continue
         src = tuple(done[s] for s in node.src)
         if node.dtype is not dtypes.index:
             src = tuple(simplify_index(s) if _is_arithmetic(s) else s for s in src)
         done[node] = node.with_src(src)
-    return done[sink]
+    return done[order[-1]]
 
 
 def _is_arithmetic(node: UOp) -> bool:

@@ -144,6 +144,9 @@ def view_offset(view: UOp, base: UOp, index: Index) -> tuple[UOp, list[UOp]]:
     """Through all movement from `view` down to `base`: the offset in the base's storage."""
     conditions: list[UOp] = []
     while view is not base:
+        if view.op is Ops.DETACH:
+            view = view.src[0]
+            continue
         index, more = source_index(view, index)
         conditions.extend(more)
         view = view.src[0]

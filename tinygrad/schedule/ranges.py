@@ -1,7 +1,8 @@
 """Loops and index arithmetic: each kernel's values as expressions over its ranges.
 
-The second walk, from the leaves up: for every (node, demand) that `demand` inlined, the scalar
-expression of that element. Memory appears as PARAM(number of the storage in the plan, size).
+The second walk, from the leaves up, kernel by kernel: for every (node, demand) that `demand`
+inlined, the scalar expression of that element. Memory appears as PARAM(number of the version in
+the plan, size).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.schedule.demand import Demand, Demands, Kernel, memory_base
+from tinygrad.schedule.demand import Demand, Demands, Kernel, conditions_of, memory_base
 from tinygrad.schedule.movement import both, offset_of, view_offset
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, GroupOp, Ops
@@ -18,29 +19,33 @@ StorageOf = Callable[[UOp], UOp]
 
 
 class Expressions:
-    """The expressions of one plan; `storage` gives the PARAM that holds a stored node."""
+    """The expressions of one kernel; `storage` gives the PARAM that holds a stored node."""
 
-    def __init__(self, demands: Demands, storage: StorageOf) -> None:
+    def __init__(self, demands: Demands, kernel: Kernel, storage: StorageOf) -> None:
         self.demands = demands
+        self.kernel = kernel
         self.storage = storage
         self.made: dict[tuple[UOp, Demand], UOp] = {}
-        for node in demands.order:
-            for demand in demands.inlined.get(node, ()):
-                made = self._element(node, demand)
-                if made.origin is None:
-                    made.origin = node.origin
-                self.made[node, demand] = made
+        for node, demand in reversed(kernel.inlined):
+            made = self._element(node, demand)
+            if made.origin is None:
+                made.origin = node.origin
+            self.made[node, demand] = made
 
-    def store(self, kernel: Kernel, node: UOp) -> UOp:
-        """The STORE of one of the kernel's nodes."""
-        value = self.made[node, Demand(kernel, kernel.index, None)]
+    def stores(self) -> list[UOp]:
+        """The kernel's STOREs."""
+        return [self._store(node) for node in self.kernel.stores]
+
+    def _store(self, node: UOp) -> UOp:
+        kernel = self.kernel
+        here = Demand(kernel, kernel.index, None)
         if node.op is Ops.SCATTER:
-            offset = self._scattered(node, Demand(kernel, kernel.index, None))
+            offset = self._scattered(node, here)
         elif node.op is Ops.ASSIGN:
             offset, _ = view_offset(node.src[0], memory_base(node.src[0]), kernel.index)
         else:
             offset = offset_of(kernel.index, kernel.shape)
-        return self.storage(node).index(offset).store(value, *kernel.ranges)
+        return self.storage(node).index(offset).store(self.made[node, here], *kernel.ranges)
 
     # ---- one element -----------------------------------------------------------------------------
 
@@ -98,7 +103,7 @@ class Expressions:
         where = (*(i.cast(dtypes.index) for i in indices), *rest)
         base = memory_base(node.src[0])
         offset, conditions = view_offset(node.src[0], base, where)
-        gate = both([*([demand.gate] if demand.gate else []), *gates, *conditions])
+        gate = both([*conditions_of(demand.gate), *gates, *conditions])
         return self.storage(base).index(offset, gate=gate)
 
     def _scattered(self, node: UOp, demand: Demand) -> UOp:

@@ -14,7 +14,10 @@ PARTIALS = (64, 128, 32, 96, 48, 256, 16)  # preferred numbers of partial result
 def split_reductions(sink: UOp) -> UOp:
     """`sink` with each long REDUCE_AXIS in two steps."""
     done: dict[UOp, UOp] = {}
-    for node in sink.toposort():
+    order = sink.toposort()
+    if not any(node.op is Ops.REDUCE_AXIS for node in order):
+        return sink
+    for node in order:
         rebuilt = node.with_src(tuple(done[s] for s in node.src))
         if rebuilt.op is Ops.REDUCE_AXIS and (two := _split(rebuilt)) is not None:
             two.origin = rebuilt.origin = node.origin

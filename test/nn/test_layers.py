@@ -1,0 +1,245 @@
+"""A layer with PyTorch's weights gives PyTorch's results and gradients, whatever the device."""
+
+import numpy as np
+import pytest
+import torch
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ArgumentError, IndexCheckError, ShapeError
+from tinygrad.engine.devices import Device
+from tinygrad.nn import (
+    BatchNorm,
+    BatchNorm2d,
+    Conv1d,
+    Conv2d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    Dropout,
+    Embedding,
+    GroupNorm,
+    InstanceNorm,
+    LayerNorm,
+    LayerNorm2d,
+    Linear,
+    LSTMCell,
+    RMSNorm,
+)
+from tinygrad.nn.state import get_state_dict, load_state_dict
+from tinygrad.tensor import Tensor
+
+
+@pytest.fixture(params=["CPU", "PYTHON"])
+def device(request, monkeypatch):
+    """The device that tensors of this test go to."""
+    monkeypatch.setattr(Device, "_default", request.param)
+    return request.param
+
+
+def randomized(module):
+    """PyTorch's layer with no weight left at 0 or 1, so that none is untested."""
+    with torch.no_grad():
+        for weight in module.parameters():
+            weight.uniform_(-0.5, 0.5)
+    return module
+
+
+def arrays_of(module):
+    return {name: value.detach().numpy() for name, value in module.state_dict().items()}
+
+
+def check(layer, module, shape, tolerance=2e-5):
+    """`layer` is `module`: same names, and same results and gradients for an input of `shape`."""
+    assert get_state_dict(layer).keys() == module.state_dict().keys()
+    randomized(module)
+    load_state_dict(layer, {name: Tensor(value) for name, value in arrays_of(module).items()})
+    values = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    x, theirs = Tensor(values, requires_grad=True), torch.tensor(values, requires_grad=True)
+    out, wanted = layer(x), module(theirs)
+    weights = np.cos(np.arange(wanted.numel(), dtype=np.float32)).reshape(wanted.shape)
+    names = [n for n, p in module.named_parameters()]
+    targets = [get_state_dict(layer)[name] for name in names]
+    found = (out * Tensor(weights)).sum().gradient(x, *targets)
+    (wanted * torch.tensor(weights)).sum().backward()
+    close("result", out, wanted, tolerance)
+    close("gradient of x", found[0], theirs.grad, tolerance)
+    parameters = dict(module.named_parameters())
+    for name, gradient in zip(names, found[1:], strict=True):
+        close(f"gradient of {name}", gradient, parameters[name].grad, tolerance)
+
+
+def close(what, ours, theirs, tolerance=2e-5):
+    wanted = theirs.detach().numpy()
+    bound = tolerance * max(1.0, float(np.abs(wanted).max()))
+    np.testing.assert_allclose(ours.numpy(), wanted, rtol=tolerance, atol=bound, err_msg=what)
+
+
+def test_linear(device):
+    check(Linear(4, 3), torch.nn.Linear(4, 3), (2, 5, 4))
+    check(Linear(4, 3, bias=False), torch.nn.Linear(4, 3, bias=False), (4,))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"stride": 2, "padding": 1},
+        {"padding": "same"},
+        {"padding": "same", "dilation": 2, "bias": False},
+        {"groups": 2, "padding": (1, 0)},
+        {"dilation": (2, 1)},
+    ],
+)
+def test_conv2d(device, more):
+    check(Conv2d(2, 4, 3, **more), torch.nn.Conv2d(2, 4, 3, **more), (2, 2, 5, 6))
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
+def test_conv2d_with_an_even_kernel_keeps_the_size():
+    check(Conv2d(1, 1, 4, padding="same"), torch.nn.Conv2d(1, 1, 4, padding="same"), (1, 1, 5, 6))
+
+
+def test_conv1d(device):
+    check(Conv1d(2, 3, 3, padding=1), torch.nn.Conv1d(2, 3, 3, padding=1), (2, 2, 6))
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"stride": 2, "padding": 1, "output_padding": 1}, {"groups": 2, "dilation": 2}]
+)
+def test_conv_transpose2d(device, more):
+    ours, theirs = ConvTranspose2d(2, 4, 3, **more), torch.nn.ConvTranspose2d(2, 4, 3, **more)
+    check(ours, theirs, (1, 2, 3, 4))
+
+
+def test_conv_transpose1d(device):
+    check(
+        ConvTranspose1d(2, 3, 2, stride=2), torch.nn.ConvTranspose1d(2, 3, 2, stride=2), (1, 2, 4)
+    )
+
+
+def test_layernorm(device):
+    check(LayerNorm(6), torch.nn.LayerNorm(6), (2, 3, 6))
+    check(LayerNorm((3, 6)), torch.nn.LayerNorm((3, 6)), (2, 3, 6))
+    check(LayerNorm(6, elementwise_affine=False), torch.nn.LayerNorm(6, 1e-5, False), (2, 6))
+
+
+def test_groupnorm_and_instancenorm(device):
+    check(GroupNorm(2, 4), torch.nn.GroupNorm(2, 4), (2, 4, 3, 2))
+    check(InstanceNorm(3), torch.nn.InstanceNorm2d(3, affine=True), (2, 3, 3, 4))
+
+
+def test_rmsnorm(device):
+    check(RMSNorm(6), torch.nn.RMSNorm(6, eps=1e-6), (2, 6))
+
+
+def test_layernorm2d_is_layernorm_with_channels_last(device):
+    x = np.random.default_rng(0).standard_normal((2, 3, 2, 2)).astype(np.float32)
+    wanted = torch.nn.LayerNorm(3)(torch.tensor(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+    close("result", LayerNorm2d(3)(Tensor(x)), wanted)
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 2, 2), (6, 3)])
+def test_batchnorm_trains_and_remembers(device, shape):
+    ours = BatchNorm(3)
+    theirs = torch.nn.BatchNorm2d(3) if len(shape) == 4 else torch.nn.BatchNorm1d(3)
+    with Tensor.train():
+        check(ours, theirs, shape)
+    for name, value in arrays_of(theirs).items():
+        close(name, get_state_dict(ours)[name], torch.tensor(value))
+    theirs.eval()
+    x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    close("evaluated", ours(Tensor(x)), theirs(torch.tensor(x)))
+
+
+def test_batchnorm_without_weights_or_memory(device):
+    check(BatchNorm(2, affine=False), torch.nn.BatchNorm1d(2, affine=False).eval(), (2, 2, 3))
+    forgetful = BatchNorm2d(2, track_running_stats=False)
+    x = np.random.default_rng(0).standard_normal((3, 2, 2, 2)).astype(np.float32)
+    wanted = torch.nn.BatchNorm2d(2, track_running_stats=False)(torch.tensor(x))
+    close("evaluated by the batch", forgetful(Tensor(x)), wanted)
+
+
+def test_batchnorm_has_second_derivatives():
+    values = np.random.default_rng(0).standard_normal((4, 2)).astype(np.float32)
+    weights = np.cos(np.arange(8, dtype=np.float32)).reshape(4, 2)
+    x, theirs = Tensor(values), torch.tensor(values, requires_grad=True)
+    with Tensor.train():
+        loss = (BatchNorm(2)(x).tanh() * Tensor(weights)).sum()
+    slope = loss.gradient(x)[0].square().sum().gradient(x)[0]
+    wanted = (torch.nn.BatchNorm1d(2)(theirs).tanh() * torch.tensor(weights)).sum()
+    (first,) = torch.autograd.grad(wanted, theirs, create_graph=True)
+    (second,) = torch.autograd.grad(first.square().sum(), theirs)
+    close("second derivative", slope, second, 1e-4)
+
+
+def test_batchnorm_keeps_half(device):
+    assert BatchNorm(2)(Tensor.ones(3, 2, dtype=dtypes.half)).dtype is dtypes.half
+
+
+def test_embedding(device):
+    ours, theirs = Embedding(5, 3), torch.nn.Embedding(5, 3)
+    load_state_dict(ours, {name: Tensor(value) for name, value in arrays_of(theirs).items()})
+    numbers = [[4, 0], [2, 4]]
+    ours.weight.requires_grad = True
+    out, wanted = ours(Tensor(numbers)), theirs(torch.tensor(numbers))
+    out.square().sum().backward()
+    wanted.square().sum().backward()
+    close("vectors", out, wanted)
+    close("gradient, of a number used twice too", ours.weight.grad, theirs.weight.grad)
+
+
+def test_lstm_cell(device):
+    ours, theirs = LSTMCell(3, 2), randomized(torch.nn.LSTMCell(3, 2))
+    load_state_dict(ours, {name: Tensor(value) for name, value in arrays_of(theirs).items()})
+    xs = np.random.default_rng(0).standard_normal((3, 2, 3)).astype(np.float32)
+    state, wanted = None, None
+    for x in xs:
+        state, wanted = ours(Tensor(x), state), theirs(torch.tensor(x), wanted)
+    close("hidden", state[0], wanted[0])
+    close("cell", state[1], wanted[1])
+
+
+def test_dropout_drops_only_while_training(device):
+    x = Tensor.ones(400)
+    assert Dropout(0.5)(x).tolist() == [1.0] * 400
+    with Tensor.train():
+        values = Dropout(0.25)(x).numpy()
+    np.testing.assert_allclose(values[values > 0], 1 / 0.75, rtol=1e-6)
+    assert 0.15 < (values == 0).mean() < 0.35
+
+
+def test_initial_weights_are_spread_as_in_pytorch():
+    pairs = [
+        (Linear(64, 32), torch.nn.Linear(64, 32)),
+        (Conv2d(8, 16, 3, groups=2), torch.nn.Conv2d(8, 16, 3, groups=2)),
+        (ConvTranspose2d(8, 16, 3, groups=2), torch.nn.ConvTranspose2d(8, 16, 3, groups=2)),
+    ]
+    for ours, theirs in pairs:
+        for name, value in arrays_of(theirs).items():
+            mine = get_state_dict(ours)[name].numpy()
+            assert mine.shape == value.shape
+            np.testing.assert_allclose(np.abs(mine).max(), np.abs(value).max(), rtol=0.25)
+            assert abs(mine.mean()) < 0.35 * np.abs(value).max()
+
+
+@pytest.mark.parametrize(
+    "misuse, error, message",
+    [
+        (lambda: BatchNorm(3)(Tensor.ones(2, 4, 5)), ShapeError, r"\(2, 4, 5\).*\(N, 3, "),
+        (lambda: LayerNorm(3)(Tensor.ones(2, 4)), ShapeError, r"LayerNorm: x has shape \(2, 4\)"),
+        (lambda: LayerNorm2d(3)(Tensor.ones(2, 4, 1, 1)), ShapeError, r"legal is \(N, 3"),
+        (lambda: GroupNorm(2, 3), ArgumentError, "2 groups of 3 channels"),
+        (lambda: Conv2d(3, 4, 3, groups=2), ArgumentError, "groups=2 for 3 → 4 channels"),
+        (lambda: Conv2d(3, 4, 3, padding="valid"), ArgumentError, 'legal are numbers and "same"'),
+        (lambda: Conv2d(3, 4, 3, 2, "same"), ArgumentError, "legal is stride 1"),
+        (lambda: Embedding(3, 4)(Tensor([0.5])), ArgumentError, "legal are ints"),
+        (lambda: Embedding(3, 4)(Tensor([1, 3])).numpy(), IndexCheckError, "3"),
+    ],
+)
+def test_misuse(misuse, error, message):
+    with pytest.raises(error, match=message):
+        misuse()
+
+
+def test_batchnorm_refuses_to_learn_from_one_value():
+    with Tensor.train(), pytest.raises(ShapeError, match="one value a channel"):
+        BatchNorm(3)(Tensor.ones(1, 3))

@@ -1,0 +1,248 @@
+"""Ten steps of an optimizer lead where PyTorch's lead, or where its paper says."""
+
+import numpy as np
+import pytest
+import torch
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ArgumentError
+from tinygrad.engine.devices import Device
+from tinygrad.engine.jit import TinyJit
+from tinygrad.engine.realize import in_memory
+from tinygrad.nn import optim
+from tinygrad.nn.state import get_state_dict
+from tinygrad.tensor import Tensor
+
+STEPS = 10
+X = np.random.default_rng(1).standard_normal((8, 4)).astype(np.float32)
+W = np.random.default_rng(2).standard_normal((4, 4)).astype(np.float32)
+B = np.zeros(4, np.float32)
+
+
+@pytest.fixture(params=["CPU", "PYTHON"])
+def device(request, monkeypatch):
+    """The device that tensors of this test go to."""
+    monkeypatch.setattr(Device, "_default", request.param)
+
+
+def loss_of(x, w, b):
+    """A loss with slopes of many sizes: the same words mean the same in both systems."""
+    return ((x @ w + b).tanh() - 0.5).square().sum()
+
+
+def trained(make, steps=STEPS):
+    w, b = Tensor(W), Tensor(B)
+    optimizer = make([w, b])
+    x = Tensor(X)
+    with Tensor.train():
+        for _ in range(steps):
+            optimizer.zero_grad()
+            loss_of(x, w, b).backward()
+            optimizer.step()
+    return w.numpy(), b.numpy()
+
+
+def trained_by_torch(make):
+    w, b = torch.tensor(W, requires_grad=True), torch.tensor(B, requires_grad=True)
+    optimizer = make([w, b])
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss_of(torch.tensor(X), w, b).backward()
+        optimizer.step()
+    return w.detach().numpy(), b.detach().numpy()
+
+
+def same(ours, theirs):
+    for mine, wanted in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(mine, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name, ours, theirs",
+    [
+        ("SGD", {"lr": 0.01}, {"lr": 0.01}),
+        ("SGD", {"lr": 0.01, "weight_decay": 0.1}, {"lr": 0.01, "weight_decay": 0.1}),
+        ("SGD", {"lr": 0.01, "momentum": 0.9}, {"lr": 0.01, "momentum": 0.9}),
+        (
+            "SGD",
+            {"lr": 0.01, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1},
+            {"lr": 0.01, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1},
+        ),
+        ("Adam", {"lr": 0.1}, {"lr": 0.1}),
+        (
+            "Adam",
+            {"lr": 0.05, "b1": 0.5, "b2": 0.9, "eps": 1e-3},
+            {"lr": 0.05, "betas": (0.5, 0.9), "eps": 1e-3},
+        ),
+        ("AdamW", {"lr": 0.1}, {"lr": 0.1}),
+        ("AdamW", {"lr": 0.1, "weight_decay": 0.5}, {"lr": 0.1, "weight_decay": 0.5}),
+    ],
+)
+def test_ten_steps(device, name, ours, theirs):
+    found = trained(lambda params: getattr(optim, name)(params, **ours))
+    same(found, trained_by_torch(lambda params: getattr(torch.optim, name)(params, **theirs)))
+
+
+def test_classic_momentum_is_the_same_while_the_rate_stays():
+    plain = trained(lambda params: optim.SGD(params, lr=0.01, momentum=0.9))
+    same(trained(lambda params: optim.SGD(params, lr=0.01, momentum=0.9, classic=True)), plain)
+
+
+def test_lamb_without_scaling_is_adam():
+    adam = trained(lambda params: optim.Adam(params, lr=0.1, eps=1e-6))
+    same(trained(lambda params: optim.LAMB(params, lr=0.1, adam=True)), adam)
+
+
+def reference(update):
+    """Ten steps by NumPy; `update(param, grad, state, step)` gives the new parameter."""
+    params, states = [W, B], [{}, {}]
+    for step in range(1, STEPS + 1):
+        tensors = [torch.tensor(p, requires_grad=True) for p in params]
+        loss_of(torch.tensor(X), *tensors).backward()
+        grads = [t.grad.numpy() for t in tensors]
+        rows = zip(params, grads, states, strict=True)
+        params = [update(p, g, state, step) for p, g, state in rows]
+    return params
+
+
+def ratio(above, below):
+    """|above| / |below|, 1 where one is 0."""
+    a, b = np.linalg.norm(above), np.linalg.norm(below)
+    return a / b if a > 0 and b > 0 else 1.0
+
+
+def test_lamb_moves_by_a_share_of_the_norm():
+    def update(param, grad, state, step):
+        state["m"] = 0.9 * state.get("m", 0) + 0.1 * grad
+        state["v"] = 0.999 * state.get("v", 0) + 0.001 * grad**2
+        m, v = state["m"] / (1 - 0.9**step), state["v"] / (1 - 0.999**step)
+        direction = m / (np.sqrt(v) + 1e-6) + 0.1 * param
+        return param - 0.01 * ratio(param, direction) * direction
+
+    same(trained(lambda params: optim.LAMB(params, lr=0.01, weight_decay=0.1)), reference(update))
+
+
+def test_lars_moves_by_a_share_of_the_norm():
+    def update(param, grad, state, step):
+        size, slope = np.linalg.norm(param), np.linalg.norm(grad)
+        trust = 0.01 * size / (slope + 0.1 * size) if size > 0 else 1.0
+        state["b"] = 0.9 * state.get("b", 0) + (grad + 0.1 * param) * trust * 0.1
+        return param - state["b"]
+
+    found = trained(lambda params: optim.LARS(params, lr=0.1, weight_decay=0.1, tcoef=0.01))
+    same(found, reference(update))
+
+
+def test_orthogonalized_has_singular_values_near_one():
+    for shape in ((3, 5), (5, 3)):
+        matrix = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+        turned = optim.orthogonalized(Tensor(matrix)).numpy()
+        u, _, v = np.linalg.svd(matrix, full_matrices=False)
+        np.testing.assert_allclose(np.linalg.svd(turned, compute_uv=False), 1, atol=0.35)
+        assert (turned * (u @ v)).sum() > 0.9 * np.linalg.norm(turned) * np.sqrt(3)
+
+
+def test_muon_moves_matrices_along_orthogonal_ones():
+    w = Tensor(W)
+    optimizer = optim.Muon([w], lr=0.1, weight_decay=0.5)
+    with Tensor.train():
+        (w * Tensor(X[:4])).sum().backward()  # whose gradient is X[:4]
+        optimizer.step()
+    turned = optim.orthogonalized(Tensor(X[:4])).numpy()
+    np.testing.assert_allclose(w.numpy(), W * (1 - 0.1 * 0.5) - 0.1 * turned, atol=1e-4)
+    with pytest.raises(ArgumentError, match=r"Muon: parameters of shapes \[\(4,\)\]"):
+        optim.Muon([Tensor(B)])
+
+
+def test_a_group_steps_all():
+    alone = trained(lambda params: optim.SGD(params, lr=0.01))
+    halves = trained(
+        lambda params: optim.OptimizerGroup(
+            optim.SGD(params[:1], lr=0.01), optim.SGD(params[1:], lr=0.01)
+        )
+    )
+    same(halves, alone)
+
+
+def test_a_captured_step_sees_another_learning_rate():
+    w = Tensor(W)
+    optimizer = optim.SGD([w], lr=1.0)
+
+    @TinyJit
+    def step(x):
+        optimizer.zero_grad()
+        loss = (w * x).sum().backward()
+        optimizer.step()
+        return loss.realize()
+
+    x = Tensor(X[:4]).realize()
+    rates = [1.0, 1.0, 1.0, 0.5, 0.25]
+    with Tensor.train():
+        for rate in rates:
+            optimizer.lr.assign(Tensor([rate])).realize()
+            step(x)
+    np.testing.assert_allclose(w.numpy(), W - sum(rates) * X[:4], rtol=1e-5, atol=1e-5)
+
+
+def test_parameters_with_equal_values_stay_apart():
+    a, b = Tensor.zeros(3), Tensor.zeros(3)
+    optimizer = optim.SGD([a, b], lr=1.0, momentum=0.9)
+    with Tensor.train():
+        (a * 2 + b * 3).sum().backward()
+        optimizer.step()
+    assert (a.tolist(), b.tolist()) == ([-2.0] * 3, [-3.0] * 3)
+    assert [t.tolist() for t in optimizer.b] == [[2.0] * 3, [3.0] * 3]
+
+
+def test_parameters_keep_their_storage_and_what_needs_no_gradient_its_value():
+    w, frozen = Tensor(W), Tensor(B + 1, requires_grad=False)
+    optimizer = optim.Adam([w, frozen, w], lr=0.1)
+    assert len(optimizer.params) == 1 and len(optimizer.buffers) == 1
+    storage = w.uop.realized
+    with Tensor.train():
+        (w.sum() * frozen.sum()).backward()
+        optimizer.step()
+    assert w.uop.realized is storage and frozen.tolist() == [1.0] * 4
+
+
+def test_what_got_no_gradient_stays_and_is_computed():
+    w, unused, count = Tensor(W), Tensor(B), Tensor(3)
+    for tensor in (w, unused, count):
+        tensor.requires_grad = True  # as some programs do with all that a model holds
+    optimizer = optim.Adam([w, unused, count], lr=0.1)
+    with Tensor.train():
+        w.sum().backward()
+        unused.assign(Tensor(B + 1))
+        optimizer.step()
+    assert in_memory(unused.uop)
+    assert unused.tolist() == [1.0] * 4 and count.item() == 3
+
+
+def test_half_parameters_have_state_in_float32():
+    w = Tensor(W).cast(dtypes.half)
+    optimizer = optim.Adam([w], lr=0.01)
+    with Tensor.train():
+        w.float().square().sum().backward()
+        optimizer.step()
+    assert w.dtype is dtypes.half and optimizer.m[0].dtype is dtypes.float32
+    np.testing.assert_allclose(w.numpy(), W - 0.01 * np.sign(W), atol=4e-3)
+
+
+def test_state_has_names():
+    names = get_state_dict(optim.Adam([Tensor(W)])).keys()
+    assert names == {"params.0", "lr", "m.0", "v.0", "m_share", "v_share"}
+
+
+@pytest.mark.parametrize(
+    "misuse, message",
+    [
+        (lambda: optim.SGD([]), "SGD: 0 tensors, none wants a gradient"),
+        (lambda: optim.SGD([Tensor(B, requires_grad=False)]), "none wants a gradient"),
+        (lambda: optim.SGD([Tensor(B)]).step(), r"with Tensor.train\(\)"),
+        (lambda: Tensor.train()(optim.Adam([Tensor(B)]).step)(), "call backward"),
+        (lambda: optim.OptimizerGroup(), "of no optimizers"),
+    ],
+)
+def test_misuse(misuse, message):
+    with pytest.raises(ArgumentError, match=message):
+        misuse()

@@ -1,0 +1,1 @@
+"""Floor 8: files of others, read and written as NumPy arrays."""

@@ -1,0 +1,303 @@
+"""Layers that multiply by what they learn: linear, convolutions, embedding, LSTM; and dropout.
+
+Weights have the shapes and names of PyTorch's, so that its checkpoints load.
+"""
+
+from __future__ import annotations
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.base.helpers import prod
+from tinygrad.tensor import Tensor
+
+Sizes = int | tuple[int, ...]
+
+
+def uniform_weight(shape: tuple[int, ...], fan_in: int) -> Tensor:
+    """Uniform in ±1/√fan_in: the sum over `fan_in` inputs keeps about their size.
+
+    (LeCun, Bottou, Orr and Müller, "Efficient BackProp", 1998.)
+    """
+    bound = fan_in**-0.5 if fan_in else 0.0
+    return Tensor.uniform(*shape, low=-bound, high=bound)
+
+
+class Linear:
+    """x @ weightᵀ + bias.
+
+    Args:
+        in_features: size of the last axis of x, (.., in_features).
+        out_features: size of the last axis of the result, (.., out_features).
+        bias: whether to add one.
+
+    Raises:
+        ShapeError: the last axis of x has another size.
+
+    >>> Linear(3, 4)(Tensor.ones(2, 3)).shape
+    (2, 4)
+    """
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
+        self.weight = uniform_weight((out_features, in_features), in_features)
+        self.bias = uniform_weight((out_features,), in_features) if bias else None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(.., in) → (.., out)."""
+        return x.linear(self.weight.transpose(), self.bias)
+
+
+class Conv2d:
+    """Cross-correlation over the last two axes, or as many as `kernel_size` has numbers.
+
+    Args:
+        in_channels: channels of x, (N, in_channels, height, width).
+        out_channels: channels of the result.
+        kernel_size: one number for both axes, or one an axis.
+        stride: the distance of windows.
+        padding: zeros on each side; one number, one an axis, or "same": as many as keep the size.
+        dilation: the distance of the taps of a window.
+        groups: the channels fall into so many parts that don't see each other.
+        bias: whether to add one number a channel.
+
+    Raises:
+        ArgumentError: groups don't divide the channels, or "same" with a stride.
+        ShapeError: x has another number of channels, or is smaller than the kernel.
+
+    >>> Conv2d(3, 8, 5, stride=2)(Tensor.ones(1, 3, 9, 9)).shape
+    (1, 8, 3, 3)
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: Sizes | str = 0,
+        dilation: Sizes = 1,
+        groups: int = 1,
+        bias: bool = True,
+    ) -> None:
+        _check_groups("Conv2d", in_channels, out_channels, groups)
+        kernel = _each(kernel_size, 2)
+        self.kernel_size = kernel
+        self.stride = stride
+        self.dilation = dilation
+        self.groups = groups
+        self.padding: Sizes = (
+            padding if not isinstance(padding, str) else _same(padding, kernel, stride, dilation)
+        )
+        fan_in = in_channels // groups * prod(kernel)
+        self.weight = uniform_weight((out_channels, in_channels // groups, *kernel), fan_in)
+        self.bias = uniform_weight((out_channels,), fan_in) if bias else None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(N, in, *spatial) → (N, out, *positions)."""
+        return x.conv2d(
+            self.weight, self.bias, self.groups, self.stride, self.dilation, self.padding
+        )
+
+
+def Conv1d(  # noqa: N802  made like a class
+    in_channels: int,
+    out_channels: int,
+    kernel_size: int,
+    stride: int = 1,
+    padding: int | str = 0,
+    dilation: int = 1,
+    groups: int = 1,
+    bias: bool = True,
+) -> Conv2d:
+    """A `Conv2d` with a single spatial axis: (N, in, length) → (N, out, positions).
+
+    >>> Conv1d(3, 8, 5)(Tensor.ones(1, 3, 9)).shape
+    (1, 8, 5)
+    """
+    return Conv2d(
+        in_channels, out_channels, (kernel_size,), stride, padding, dilation, groups, bias
+    )
+
+
+class ConvTranspose2d:
+    """The adjoint of `Conv2d`: each input element adds a kernel's worth to the result.
+
+    Args:
+        in_channels: channels of x, (N, in_channels, height, width).
+        out_channels: channels of the result.
+        kernel_size: one number for both axes, or one an axis.
+        stride: how far apart the kernels are put down.
+        padding: what is cut off on each side.
+        output_padding: what is added at the end: which of the sizes that the convolution maps to
+            this input is meant.
+        dilation: the distance of the taps of a kernel.
+        groups: the channels fall into so many parts that don't see each other.
+        bias: whether to add one number a channel.
+
+    >>> ConvTranspose2d(3, 8, 2, stride=2)(Tensor.ones(1, 3, 4, 4)).shape
+    (1, 8, 8, 8)
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: Sizes = 0,
+        output_padding: Sizes = 0,
+        dilation: Sizes = 1,
+        groups: int = 1,
+        bias: bool = True,
+    ) -> None:
+        _check_groups("ConvTranspose2d", in_channels, out_channels, groups)
+        kernel = _each(kernel_size, 2)
+        self.kernel_size = kernel
+        self.stride = stride
+        self.padding = padding
+        self.output_padding = output_padding
+        self.dilation = dilation
+        self.groups = groups
+        fan_in = out_channels // groups * prod(kernel)
+        self.weight = uniform_weight((in_channels, out_channels // groups, *kernel), fan_in)
+        self.bias = uniform_weight((out_channels,), fan_in) if bias else None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(N, in, *positions) → (N, out, *spatial)."""
+        return x.conv_transpose2d(
+            self.weight,
+            self.bias,
+            self.groups,
+            self.stride,
+            self.dilation,
+            self.padding,
+            self.output_padding,
+        )
+
+
+def ConvTranspose1d(  # noqa: N802  made like a class
+    in_channels: int,
+    out_channels: int,
+    kernel_size: int,
+    stride: int = 1,
+    padding: int = 0,
+    output_padding: int = 0,
+    dilation: int = 1,
+    groups: int = 1,
+    bias: bool = True,
+) -> ConvTranspose2d:
+    """A `ConvTranspose2d` with a single spatial axis.
+
+    >>> ConvTranspose1d(3, 8, 2, stride=2)(Tensor.ones(1, 3, 4)).shape
+    (1, 8, 8)
+    """
+    kernel = (kernel_size,)
+    return ConvTranspose2d(
+        in_channels, out_channels, kernel, stride, padding, output_padding, dilation, groups, bias
+    )
+
+
+class Embedding:
+    """A table of vectors, looked up by number.
+
+    Args:
+        vocab_size: how many vectors.
+        embed_size: how long each is.
+
+    Raises:
+        IndexCheckError: a number outside the table, when the result is read.
+
+    >>> Embedding(10, 4)(Tensor([[1, 2, 9]])).shape
+    (1, 3, 4)
+    """
+
+    def __init__(self, vocab_size: int, embed_size: int) -> None:
+        self.vocab_sz = vocab_size
+        self.embed_sz = embed_size
+        self.weight = Tensor.glorot_uniform(vocab_size, embed_size)
+
+    def __call__(self, idx: Tensor) -> Tensor:
+        """Whole numbers (..) → vectors (.., embed_size)."""
+        if not dtypes.is_int(idx.dtype):
+            raise ArgumentError(f"Embedding: numbers of {idx.dtype!r}; legal are ints")
+        return self.weight[idx]
+
+
+class Dropout:
+    """Zeroes each element with probability `p` while `Tensor.training`, and scales up the others.
+
+    (Srivastava and others, "Dropout", 2014.)
+
+    >>> Dropout(0.5)(Tensor([1.0, 2.0])).tolist()
+    [1.0, 2.0]
+    """
+
+    def __init__(self, p: float = 0.5) -> None:
+        self.p = p
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Any shape → the same."""
+        return x.dropout(self.p)
+
+
+class LSTMCell:
+    """One step of a long short-term memory. (Hochreiter and Schmidhuber, 1997.)
+
+    Args:
+        input_size: features of x, (batch, input_size).
+        hidden_size: features of the state, two tensors (batch, hidden_size).
+        bias: whether to add one.
+
+    >>> hidden, cell = LSTMCell(3, 5)(Tensor.ones(2, 3))
+    >>> hidden.shape, cell.shape
+    ((2, 5), (2, 5))
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
+        self.weight_ih = uniform_weight((4 * hidden_size, input_size), hidden_size)
+        self.weight_hh = uniform_weight((4 * hidden_size, hidden_size), hidden_size)
+        self.bias_ih = Tensor.zeros(4 * hidden_size) if bias else None
+        self.bias_hh = Tensor.zeros(4 * hidden_size) if bias else None
+
+    def __call__(self, x: Tensor, hc: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        """x and the state (hidden, cell) of the step before, zeros if None → the new state."""
+        if hc is None:
+            zeros = Tensor.zeros(
+                x.shape[0], self.weight_hh.shape[1], dtype=x.dtype, device=x.device
+            )
+            hc = (zeros, zeros)
+        hidden, cell = hc
+        gates = x.linear(self.weight_ih.T, self.bias_ih)
+        gates = gates + hidden.linear(self.weight_hh.T, self.bias_hh)  # (batch, 4 hidden)
+        write, keep, news, show = gates.chunk(4, dim=1)
+        cell = keep.sigmoid() * cell + write.sigmoid() * news.tanh()
+        hidden = show.sigmoid() * cell.tanh()
+        return hidden.contiguous(), cell.contiguous()
+
+
+def _each(size: Sizes, count: int) -> tuple[int, ...]:
+    """One number for each of `count` axes; a tuple says itself how many there are."""
+    return size if isinstance(size, tuple) else (size,) * count
+
+
+def _check_groups(layer: str, in_channels: int, out_channels: int, groups: int) -> None:
+    if groups < 1 or in_channels % groups or out_channels % groups:
+        raise ArgumentError(
+            f"{layer}: groups={groups} for {in_channels} → {out_channels} channels; legal is what "
+            "divides both"
+        )
+
+
+def _same(word: str, kernel: tuple[int, ...], stride: Sizes, dilation: Sizes) -> tuple[int, ...]:
+    """The padding that keeps the size: (before, after) of each axis, flat, the last axis first."""
+    if word.lower() != "same":
+        raise ArgumentError(f'Conv2d: padding={word!r}; legal are numbers and "same"')
+    if any(step != 1 for step in _each(stride, 1)):
+        raise ArgumentError(f'Conv2d: padding="same" with stride={stride}; legal is stride 1')
+    gaps = _each(dilation, len(kernel))
+    if len(gaps) != len(kernel):
+        raise ShapeError(f"Conv2d: dilation={dilation} for a kernel of {len(kernel)} axes")
+    pads: list[int] = []
+    for taps, gap in reversed(list(zip(kernel, gaps, strict=True))):
+        total = gap * (taps - 1)
+        pads += [total // 2, total - total // 2]
+    return tuple(pads)

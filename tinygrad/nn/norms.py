@@ -1,0 +1,255 @@
+"""Layers that give their input mean 0 and variance 1, over the batch or within each sample."""
+
+from __future__ import annotations
+
+from tinygrad.base.dtype import dtypes, least_upper_dtype
+from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.base.helpers import prod
+from tinygrad.tensor import Tensor
+
+
+class BatchNorm:
+    """Each channel with mean 0 and variance 1 over the batch, then scaled and shifted.
+
+    While `Tensor.training` the statistics are those of x, and the layer keeps a moving average of
+    them; else they are the moving average. (Ioffe and Szegedy, "Batch Normalization", 2015.)
+
+    Args:
+        sz: channels of x, (N, sz, *any).
+        eps: added to the variance.
+        affine: whether to scale and shift by what it learns.
+        track_running_stats: whether to keep a moving average; else the batch's always count.
+        momentum: the weight of the newest batch in the average.
+
+    Raises:
+        ShapeError: x has another number of channels, or one value a channel while training.
+
+    >>> BatchNorm(3)(Tensor.ones(2, 3, 4, 4)).shape
+    (2, 3, 4, 4)
+    """
+
+    def __init__(
+        self,
+        sz: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        momentum: float = 0.1,
+    ) -> None:
+        self.eps = eps
+        self.track_running_stats = track_running_stats
+        self.momentum = momentum
+        self.weight, self.bias = _scale_and_shift((sz,), affine)
+        if track_running_stats:
+            self.num_batches_tracked = Tensor.zeros(dtype=dtypes.int64, requires_grad=False)
+            self.running_mean = Tensor.zeros(sz, requires_grad=False)
+            self.running_var = Tensor.ones(sz, requires_grad=False)
+        self._channels = sz
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(N, sz, *any) → the same shape."""
+        if x.ndim < 2 or x.shape[1] != self._channels:
+            raise ShapeError(
+                f"BatchNorm: x has shape {x.shape}; legal is (N, {self._channels}, *any)"
+            )
+        mean, variance = self.calc_stats(x)  # (sz,) each
+        scale = (variance + self.eps).rsqrt()
+        return x.batchnorm(self.weight, self.bias, mean, scale).cast(x.dtype)
+
+    def calc_stats(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The mean and variance to normalize x by, (sz,) each; training updates the average."""
+        if self.track_running_stats and not Tensor.training:
+            return self.running_mean, self.running_var
+        others = tuple(axis for axis in range(x.ndim) if axis != 1)
+        wide = x.cast(least_upper_dtype(x.dtype, dtypes.float32))
+        mean = wide.mean(others)
+        away = wide - mean.reshape(tuple(-1 if axis == 1 else 1 for axis in range(x.ndim)))
+        variance = away.square().mean(others)
+        if self.track_running_stats:
+            self._track(mean.detach(), variance.detach(), prod(x.shape[i] for i in others))
+        return mean, variance
+
+    def _track(self, mean: Tensor, variance: Tensor, count: int) -> None:
+        """Moves the averages towards the statistics of a batch of `count` values a channel."""
+        if count == 1:
+            raise ShapeError("BatchNorm: one value a channel has no variance; train on a batch")
+        unbiased = variance * (count / (count - 1))
+        for average, new in ((self.running_mean, mean), (self.running_var, unbiased)):
+            old = average.detach()
+            average.assign((old + (new - old) * self.momentum).cast(average.dtype))
+        self.num_batches_tracked.assign(self.num_batches_tracked.detach() + 1)
+
+
+BatchNorm2d = BatchNorm3d = BatchNorm
+
+
+class GroupNorm:
+    """Mean 0 and variance 1 within each sample and group of channels, then scaled and shifted.
+
+    (Wu and He, "Group Normalization", 2018.)
+
+    Args:
+        num_groups: how many groups; must divide the channels.
+        num_channels: channels of x, (N, num_channels, *any).
+        eps: added to the variance.
+        affine: whether to scale and shift each channel by what it learns.
+
+    >>> GroupNorm(2, 6)(Tensor.ones(1, 6, 4)).shape
+    (1, 6, 4)
+    """
+
+    def __init__(
+        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True
+    ) -> None:
+        if num_groups < 1 or num_channels % num_groups:
+            raise ArgumentError(
+                f"GroupNorm: {num_groups} groups of {num_channels} channels; legal is what divides"
+            )
+        self.num_groups = num_groups
+        self.num_channels = num_channels
+        self.eps = eps
+        self.weight, self.bias = _scale_and_shift((num_channels,), affine)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(N, num_channels, *any) → the same shape."""
+        grouped = x.reshape(x.shape[0], self.num_groups, -1)  # (N, groups, values)
+        out = grouped.layernorm(-1, self.eps).reshape(x.shape)
+        return _scaled_by_channel(out, self.weight, self.bias)
+
+
+class InstanceNorm:
+    """Mean 0 and variance 1 within each sample and channel, then scaled and shifted.
+
+    (Ulyanov, Vedaldi and Lempitsky, "Instance Normalization", 2016.)
+
+    Args:
+        num_features: channels of x, (N, num_features, *any).
+        eps: added to the variance.
+        affine: whether to scale and shift each channel by what it learns.
+
+    >>> InstanceNorm(3)(Tensor.ones(2, 3, 4, 4)).shape
+    (2, 3, 4, 4)
+    """
+
+    def __init__(self, num_features: int, eps: float = 1e-5, affine: bool = True) -> None:
+        self.num_features = num_features
+        self.eps = eps
+        self.weight, self.bias = _scale_and_shift((num_features,), affine)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(N, num_features, *any) → the same shape."""
+        values = x.reshape(x.shape[0], self.num_features, -1)
+        out = values.layernorm(-1, self.eps).reshape(x.shape)
+        return _scaled_by_channel(out, self.weight, self.bias)
+
+
+class LayerNorm:
+    """Mean 0 and variance 1 over the last axes, then scaled and shifted.
+
+    (Ba, Kiros and Hinton, "Layer Normalization", 2016.)
+
+    Args:
+        normalized_shape: the sizes of the last axes of x, or of the last one.
+        eps: added to the variance.
+        elementwise_affine: whether to scale and shift by what it learns.
+
+    Raises:
+        ShapeError: the last axes of x have other sizes.
+
+    >>> LayerNorm(4)(Tensor.ones(2, 3, 4)).shape
+    (2, 3, 4)
+    """
+
+    def __init__(
+        self,
+        normalized_shape: int | tuple[int, ...],
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+    ) -> None:
+        sizes = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
+        self.normalized_shape = tuple(sizes)
+        self.eps = eps
+        self.axis = tuple(range(-len(self.normalized_shape), 0))
+        self.elementwise_affine = elementwise_affine
+        self.weight, self.bias = _scale_and_shift(self.normalized_shape, elementwise_affine)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(.., *normalized_shape) → the same shape."""
+        if x.shape[-len(self.axis) :] != self.normalized_shape:
+            raise ShapeError(
+                f"LayerNorm: x has shape {x.shape}; legal is (.., *{self.normalized_shape})"
+            )
+        return _scaled(x.layernorm(self.axis, self.eps), self.weight, self.bias)
+
+
+class LayerNorm2d:
+    """Mean 0 and variance 1 over the channels of each pixel, then scaled and shifted.
+
+    Args:
+        normalized_shape: channels of x, (N, channels, height, width).
+        eps: added to the variance.
+        elementwise_affine: whether to scale and shift each channel by what it learns.
+
+    >>> LayerNorm2d(3)(Tensor.ones(2, 3, 4, 4)).shape
+    (2, 3, 4, 4)
+    """
+
+    def __init__(
+        self, normalized_shape: int, eps: float = 1e-5, elementwise_affine: bool = True
+    ) -> None:
+        self.normalized_shape = normalized_shape
+        self.eps = eps
+        self.weight, self.bias = _scale_and_shift((normalized_shape,), elementwise_affine)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(N, channels, height, width) → the same shape."""
+        if x.ndim != 4 or x.shape[1] != self.normalized_shape:
+            raise ShapeError(
+                f"LayerNorm2d: x has shape {x.shape}; legal is (N, {self.normalized_shape}, "
+                "height, width)"
+            )
+        return _scaled_by_channel(x.layernorm(1, self.eps), self.weight, self.bias)
+
+
+class RMSNorm:
+    """The last axis divided by its root mean square, then scaled.
+
+    (Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.)
+
+    Args:
+        dim: size of the last axis.
+        eps: added to the mean square.
+        elementwise_affine: whether to scale by what it learns.
+
+    >>> RMSNorm(2)(Tensor([3.0, 3.0])).round().tolist()
+    [1.0, 1.0]
+    """
+
+    def __init__(self, dim: int, eps: float = 1e-6, elementwise_affine: bool = True) -> None:
+        self.eps = eps
+        self.weight = Tensor.ones(dim) if elementwise_affine else None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(.., dim) → the same shape and dtype (computed in float32 at least)."""
+        wide = x.cast(least_upper_dtype(x.dtype, dtypes.float32))
+        out = wide * (wide.square().mean(-1, keepdim=True) + self.eps).rsqrt()
+        out = out.cast(x.dtype)
+        return out if self.weight is None else out * self.weight
+
+
+def _scale_and_shift(shape: tuple[int, ...], wanted: bool) -> tuple[Tensor | None, Tensor | None]:
+    """What a layer multiplies by and adds: at first 1 and 0."""
+    return (Tensor.ones(*shape), Tensor.zeros(*shape)) if wanted else (None, None)
+
+
+def _scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """x (.., *sizes) times and plus one number for each place of the last axes."""
+    return x if weight is None or bias is None else x * weight + bias
+
+
+def _scaled_by_channel(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """x (N, channels, *any) times and plus one number a channel."""
+    if weight is None or bias is None:
+        return x
+    shape = (1, -1) + (1,) * (x.ndim - 2)
+    return x * weight.reshape(shape) + bias.reshape(shape)

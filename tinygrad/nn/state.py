@@ -1,0 +1,212 @@
+"""The tensors of a model, or of any object, by name; saved to files and loaded back.
+
+A name is the way to the tensor through attributes, keys and positions: `layers.0.weight`.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.engine.jit import TinyJit
+from tinygrad.engine.storage import Buffer, bind
+from tinygrad.formats import safetensors
+from tinygrad.tensor import Tensor
+from tinygrad.uop.node import UOp
+
+Path = str | os.PathLike[str]
+
+
+# ---- what an object holds ------------------------------------------------------------------------
+
+
+def get_state_dict(
+    obj: Any, prefix: str = "", tensor_type: type[Tensor] = Tensor
+) -> dict[str, Any]:
+    """The tensors in `obj` by name: through dicts, lists, tuples and attributes of objects.
+
+    Args:
+        obj: a tensor, a container, or an object with attributes.
+        prefix: what all names begin with.
+        tensor_type: what counts as a tensor.
+
+    >>> class Net:
+    ...     def __init__(self): self.layers = [Tensor([1.0]), Tensor([2.0])]
+    >>> list(get_state_dict(Net()))
+    ['layers.0', 'layers.1']
+    """
+    return dict(_tensors(obj, prefix, tensor_type, ()))
+
+
+def get_parameters(obj: Any) -> list[Tensor]:
+    """The tensors in `obj`, in order of `get_state_dict`.
+
+    >>> [t.item() for t in get_parameters({"a": Tensor([1.0]), "b": [Tensor([2.0])]})]
+    [1.0, 2.0]
+    """
+    return list(get_state_dict(obj).values())
+
+
+def _tensors(
+    obj: Any, prefix: str, tensor_type: type[Tensor], above: tuple[int, ...]
+) -> Iterator[tuple[str, Any]]:
+    """Name and tensor of each in `obj`, which lies in the objects `above`."""
+    if isinstance(obj, tensor_type):
+        yield prefix.strip("."), obj
+    elif id(obj) not in above:  # an object that leads back to itself holds nothing new
+        for name, part in _parts(obj):
+            yield from _tensors(part, f"{prefix}{name}.", tensor_type, (*above, id(obj)))
+
+
+def _parts(obj: Any) -> Iterator[tuple[str, Any]]:
+    """Name and value of what `obj` consists of; nothing for what is no container."""
+    if isinstance(obj, tuple) and (names := getattr(obj, "_fields", None)):  # a named tuple
+        yield from zip(names, obj, strict=True)
+    elif isinstance(obj, (list, tuple)):
+        yield from ((str(i), part) for i, part in enumerate(obj))
+    elif isinstance(obj, dict):
+        yield from ((str(name), part) for name, part in obj.items())
+    elif not isinstance(obj, (type, TinyJit)):  # classes and captured steps are no models
+        yield from getattr(obj, "__dict__", {}).items()
+
+
+# ---- putting values in ---------------------------------------------------------------------------
+
+
+def load_state_dict(
+    model: Any,
+    state_dict: dict[str, Tensor],
+    strict: bool = True,
+    verbose: bool = True,
+    consume: bool = False,
+    realize: bool = True,
+) -> list[Tensor]:
+    """Gives the tensors of `model` the values of `state_dict` that have their names.
+
+    Computed tensors of the same dtype are written in place, so optimizers and captured steps see
+    the new values; others become the loaded tensor, with its dtype, on their own device.
+
+    Args:
+        model: any object, see `get_state_dict`.
+        state_dict: tensors by name, as `get_state_dict` or `safe_load` give them.
+        strict: whether each tensor of the model must get a value.
+        verbose: whether to warn of values that the model has no place for.
+        consume: whether to take what was used out of `state_dict`, so that it can be freed.
+        realize: whether to compute now.
+
+    Returns:
+        The model's tensors that got a value.
+
+    Raises:
+        ArgumentError: names are missing; the message lists them, and those without a place.
+        ShapeError: a value has another shape. Nothing was loaded then.
+
+    >>> net = {"w": Tensor([0.0, 0.0])}
+    >>> _ = load_state_dict(net, {"w": Tensor([1.0, 2.0])})
+    >>> net["w"].tolist()
+    [1.0, 2.0]
+    """
+    places = get_state_dict(model)
+    _check_names(list(places), list(state_dict), strict, verbose)
+    found = {name: place for name, place in places.items() if name in state_dict}
+    values = {name: _fitting(name, place, state_dict[name]) for name, place in found.items()}
+    for name, place in found.items():
+        _put(place, values[name])
+        if consume:
+            del state_dict[name]
+    loaded = list(found.values())
+    if realize and loaded:
+        loaded[0].realize(*loaded[1:])
+    return loaded
+
+
+def _check_names(wanted: list[str], given: list[str], strict: bool, verbose: bool) -> None:
+    missing = [name for name in wanted if name not in set(given)]
+    unused = [name for name in given if name not in set(wanted)]
+    if missing and strict:
+        raise ArgumentError(
+            f"load_state_dict: no value for {_listed(missing)}; values without a place: "
+            f"{_listed(unused)}; legal are all names of the model, or strict=False"
+        )
+    if unused and verbose:
+        warnings.warn(f"load_state_dict: no place for {_listed(unused)}", stacklevel=3)
+
+
+def _listed(names: list[str], most: int = 20) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return (", ".join(names[:most]) or "none") + more
+
+
+def _fitting(name: str, place: Tensor, value: Tensor) -> Tensor:
+    """`value` on the device of `place`, with its shape, no gradient following it."""
+    if place.shape != value.shape:
+        if {place.shape, value.shape} != {(), (1,)}:
+            raise ShapeError(
+                f"load_state_dict: {name} has shape {place.shape} in the model and {value.shape} "
+                "in the values; legal is the same"
+            )
+        value = value.reshape(place.shape)
+    return value.detach().to(place.device)
+
+
+def _put(place: Tensor, value: Tensor) -> None:
+    if place.dtype is value.dtype and place.uop.realized is not None:
+        place.assign(value)
+    else:
+        place.replace(own_copy(value))
+
+
+def own_copy(tensor: Tensor) -> Tensor:
+    """The same values in storage that no other tensor shares; computed when it is realized.
+
+    Equal expressions are one node, and once computed one storage. What is written in place, a
+    parameter or the state of an optimizer, must not be there twice.
+    """
+    if 0 in tensor.shape:
+        return tensor
+    size, device, dtype = tensor.numel(), tensor.device, tensor.dtype
+    node = bind(UOp.new_buffer(device, size, dtype), Buffer(device, size * dtype.itemsize))
+    fresh = Tensor(node.reshape(tensor.shape), requires_grad=tensor.requires_grad)
+    return fresh.assign(tensor.detach())
+
+
+# ---- files ---------------------------------------------------------------------------------------
+
+
+def safe_save(tensors: dict[str, Tensor], fn: Path, metadata: dict[str, str] | None = None) -> None:
+    """Writes tensors to a safetensors file, whole or not at all.
+
+    Args:
+        tensors: by name.
+        fn: the path.
+        metadata: strings by name, kept beside them.
+
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "net.safetensors")
+    >>> safe_save({"w": Tensor([1.0, 2.0])}, path)
+    >>> safe_load(path)["w"].tolist()
+    [1.0, 2.0]
+    """
+    values = list(tensors.values())
+    if values:
+        values[0].realize(*values[1:])
+    safetensors.write(fn, {name: t.numpy() for name, t in tensors.items()}, metadata)
+
+
+def safe_load(fn: Path | Tensor) -> dict[str, Tensor]:
+    """The tensors of a safetensors file (a path, or its bytes as a tensor), by name.
+
+    The file is mapped into memory: what is never used is never read.
+    """
+    source = fn.numpy().tobytes() if isinstance(fn, Tensor) else fn
+    arrays, _ = safetensors.read(source)
+    return {name: Tensor(array) for name, array in arrays.items()}
+
+
+def safe_load_metadata(fn: Path | Tensor) -> dict[str, Any]:
+    """The header of a safetensors file: dtype and shape of each tensor, and `__metadata__`."""
+    source = fn.numpy().tobytes() if isinstance(fn, Tensor) else fn
+    return safetensors.read_metadata(source)
