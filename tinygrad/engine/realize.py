@@ -22,6 +22,7 @@ from tinygrad.engine.storage import (
     as_array,
     bind,
     buffer_of,
+    computed_from,
     has_readers,
     latest,
     numpy_dtype,
@@ -133,6 +134,7 @@ def _publish(
         buffer = buffers[number]
         made = bind(UOp.new_buffer(buffer.device, base.size, base.dtype), buffer)
         made.origin = base.origin
+        computed_from(made, base)
         base.known = made.reshape(base.shape)
     for root in wanted:
         if root.known is None and root.base.known is not None:

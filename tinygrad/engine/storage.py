@@ -89,6 +89,14 @@ def empty(device: str, size: int, dtype: DType) -> UOp:
     return bind(UOp.new_buffer(device, size, dtype), Buffer(device, size * dtype.itemsize))
 
 
+def copy_of(node: UOp) -> UOp:
+    """A BUFFER like `node`, with a copy of its bytes."""
+    old = buffer_of(node)
+    made = empty(old.device, node.arg, node.dtype)
+    buffer_of(made).write(old.read())
+    return made
+
+
 def from_host(data: Any, dtype: DType, device: str = HOST) -> UOp:
     """A BUFFER on `device` (NPY without a copy, or PYTHON) that holds the host's bytes `data`."""
     flat = np.ascontiguousarray(data).reshape(-1)
@@ -115,6 +123,41 @@ def numpy_dtype(dtype: DType) -> Any:
 def as_array(buffer: Buffer, dtype: DType) -> np.ndarray[Any, Any]:
     """The buffer's elements as a flat NumPy array, without a copy where that can be."""
     return np.frombuffer(buffer.read(), numpy_dtype(dtype))
+
+
+# ---- sharing -------------------------------------------------------------------------------------
+# Equal expressions are one node, so tensors that were made apart may come to share a buffer. Views
+# made of each other are a *family*: a write to one is seen by all. Other families must not see it:
+# before a member writes, its family gets a buffer of its own.
+
+
+class Family:
+    """Tensors that are views of each other."""
+
+    __slots__ = ("__weakref__",)
+
+
+_families: weakref.WeakKeyDictionary[UOp, weakref.WeakSet[Family]] = weakref.WeakKeyDictionary()
+_expressions: weakref.WeakKeyDictionary[UOp, weakref.ref[UOp]] = weakref.WeakKeyDictionary()
+
+
+def join(base: UOp, family: Family) -> None:
+    """A member of `family` now reads the BUFFER `base`."""
+    if base.op is Ops.BUFFER:
+        _families.setdefault(base, weakref.WeakSet()).add(family)
+
+
+def computed_from(base: UOp, expression: UOp) -> None:
+    """Whoever holds `expression` may come to read the BUFFER `base`."""
+    _expressions[base] = weakref.ref(expression)
+
+
+def is_shared(base: UOp, family: Family) -> bool:
+    """Whether others than `family` read, or may come to read, the BUFFER `base`."""
+    expression = _expressions.get(base)
+    if expression is not None and expression() is not None:
+        return True
+    return any(other is not family for other in _families.get(base, ()))
 
 
 # ---- versions ------------------------------------------------------------------------------------

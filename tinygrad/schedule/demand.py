@@ -36,7 +36,7 @@ NO_VALUE = frozenset((Ops.DEVICE, Ops.UNIQUE, Ops.SINK))
 FREE_LEAVES = frozenset((Ops.CONST, Ops.ARANGE, Ops.DEFINE_VAR, Ops.BIND))
 STEPS = frozenset((Ops.COPY, Ops.SCAN, Ops.CALL, Ops.KERNEL))
 PASS_THROUGH = frozenset((Ops.DETACH,))
-ALWAYS_STORED = frozenset((Ops.CONTIGUOUS, Ops.ASSIGN, Ops.SCATTER)) | STEPS
+ALWAYS_STORED = frozenset((Ops.CONTIGUOUS, Ops.ASSIGN, Ops.SCATTER, Ops.ITEM)) | STEPS
 
 
 class Demand(NamedTuple):
@@ -171,6 +171,8 @@ class Demands:
                 continue
             if kernel.stores[0].device != node.device:
                 continue
+            if any(storage_home(s) is storage_home(node) for s in kernel.stores):
+                continue  # two versions in one storage: one after the other
             if any(d.kernel is kernel and d is not demand for d in demands):
                 continue  # it would read what it is just writing
             if not self._may_inline(node, {demand: contexts}):
@@ -376,6 +378,18 @@ def _own_index(node: UOp, kernel: Kernel) -> Index:
 def is_kernelized(node: UOp) -> bool:
     """Whether this is a buffer with the kernel that will fill it."""
     return node.op is Ops.ASSIGN and node.src[1].op is Ops.KERNEL
+
+
+def previous_version(node: UOp) -> UOp:
+    """The version that an ASSIGN or SCATTER overwrites."""
+    return memory_base(node.src[0])
+
+
+def storage_home(node: UOp) -> UOp:
+    """The first version that lived where `node` lives."""
+    while node.op in (Ops.ASSIGN, Ops.SCATTER):
+        node = previous_version(node)
+    return node
 
 
 def is_memory(node: UOp) -> bool:

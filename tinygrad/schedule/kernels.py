@@ -20,6 +20,8 @@ from tinygrad.schedule.demand import (
     is_kernelized,
     is_memory,
     memory_base,
+    previous_version,
+    storage_home,
     stored_base,
 )
 from tinygrad.schedule.memory import Life, place
@@ -58,7 +60,7 @@ class _Planner:
         self.demands = Demands(self.sink)
         self.storages: list[Storage] = []
         self.number: dict[UOp, int] = {}  # version → storage
-        self.results = {self._home(stored_base(root)) for root in self.sink.src}
+        self.results = {storage_home(stored_base(root)) for root in self.sink.src}
         self.steps: list[Step] = []
         self.finished: dict[UOp, tuple[UOp, tuple[int, ...]]] = {}
         for node in self.demands.order:
@@ -68,12 +70,6 @@ class _Planner:
         self.version_number: dict[UOp, int] = {}
 
     # ---- storages --------------------------------------------------------------------------------
-
-    def _home(self, node: UOp) -> UOp:
-        """The first version that lived where `node` lives."""
-        while node.op in (Ops.ASSIGN, Ops.SCATTER):
-            node = previous_version(node)
-        return node
 
     def _add(self, node: UOp, kind: str) -> int:
         assert node.device is not None, f"{node.op!r} has no device"
@@ -85,7 +81,7 @@ class _Planner:
 
     def _storage(self, node: UOp) -> int:
         """The storage of a version; made when first asked for."""
-        home = self._home(node)
+        home = storage_home(node)
         if home not in self.number:
             self._add(home, "out" if home in self.results else "temp")
         return self.number[home]
@@ -321,11 +317,6 @@ class _Planner:
             if total:
                 arenas[device] = total
         return arenas
-
-
-def previous_version(node: UOp) -> UOp:
-    """The version that an ASSIGN or SCATTER overwrites."""
-    return memory_base(node.src[0])
 
 
 def _own_targets(sink: UOp) -> UOp:
