@@ -22,9 +22,12 @@ from tinygrad.engine.devices import OpenDevice
 from tinygrad.engine.profile import GlobalCounters
 from tinygrad.engine.show import show_assembly, show_lowered, show_phase
 from tinygrad.loops.cost import Cost, estimate
-from tinygrad.loops.heuristic import schedule
+from tinygrad.loops.heuristic import schedule, schedule_scalars
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
+
+
+MOST_INSTRUCTIONS = 5000  # LLVM's time grows faster than the text, and caches hold no more
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,9 @@ def _lowered(ast: UOp, device: OpenDevice) -> tuple[Lowered, Cost]:
     GlobalCounters.kernels_lowered += 1
     kernel, recipe = schedule(ast, device.target)
     lowered = lower(kernel, device.target)
+    if sum(len(phase.program) for phase in lowered.phases) > MOST_INSTRUCTIONS:
+        kernel, recipe = schedule_scalars(ast, device.target)
+        lowered = lower(kernel, device.target)
     show_lowered(lowered, recipe)
     return lowered, estimate(ast)
 

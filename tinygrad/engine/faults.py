@@ -24,14 +24,17 @@ class FaultWords:
 
     handle: Any
     faults: tuple[tuple[str, str], ...]
+    origin: str | None  # the user's line that made the value
 
 
-def fault_words(device: OpenDevice, faults: tuple[tuple[str, str], ...]) -> FaultWords:
+def fault_words(
+    device: OpenDevice, faults: tuple[tuple[str, str], ...], origin: str | None
+) -> FaultWords:
     """Fresh fault words, all zero."""
     memory = device.backend.memory
     handle = memory.allocate(8 * WORDS)
     memory.write(handle, memoryview(bytes(8 * WORDS)))
-    return FaultWords(handle, faults)
+    return FaultWords(handle, faults, origin)
 
 
 def raise_faults(device: OpenDevice) -> None:
@@ -48,6 +51,8 @@ def raise_faults(device: OpenDevice) -> None:
                 text = message.format(*operands)
             except (IndexError, KeyError):
                 text = message
+            if words.origin:
+                text += f" (in what {words.origin} made)"
             found = found or KINDS.get(kind, RuntimeCheckError)(text)
     device.unread_faults.clear()
     if found is not None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+import tinygrad.engine.loop  # noqa: F401  knows how to run a SCAN
 from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import raise_faults
 from tinygrad.engine.holders import holders

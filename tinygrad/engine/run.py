@@ -83,7 +83,7 @@ class RunnablePlan:
             table = [part.positions[number] for number in step.storages]
             own_entries: list[Any] = [start for start, _ in _offsets(record.temporaries)]
             if record.faults:
-                own_entries.append(fault_words(part.device, record.faults))
+                own_entries.append(fault_words(part.device, record.faults, step.origin))
             table += range(own + len(part.extra), own + len(part.extra) + len(own_entries))
             part.extra += own_entries
             part.temporaries = max(part.temporaries, sum(map(_aligned, record.temporaries)))

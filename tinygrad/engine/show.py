@@ -49,21 +49,23 @@ def show_lowered(lowered: Lowered, recipe: Recipe) -> None:
 
 
 def show_phase(phase: Phase, source: str) -> None:
-    """At DEBUG=4 the kernel as C, which is the readable view, and its source if that is not C;
+    """At DEBUG=4 the kernel's source, and a view of it as C where that is another language;
     at DEBUG=6 the linear program."""
     if DEBUG >= 4:
         readable = c_view(phase)
-        _print(_headline(f"C view of {phase.name}"), readable)
-        if readable != source.strip():
-            _print(_headline(f"source of {phase.name}"), source.strip())
+        if readable is not None and readable != source.strip():
+            _print(_headline(f"C view of {phase.name}"), readable)
+        _print(_headline(f"source of {phase.name}"), source.strip())
     if DEBUG >= 6:
         _print(_headline(f"linear program of {phase.name}"), listing(phase.program))
 
 
 def show_assembly(device: OpenDevice, source: str, binary: bytes) -> None:
-    """At DEBUG=7: machine code."""
+    """At DEBUG=7: machine code, where a device has one that can be read."""
     if DEBUG >= 7:
-        _print(_headline("machine code"), plain_assembly(device.compiler.disassemble(binary)))
+        text = device.compiler.disassemble(binary)
+        if text.strip() != source.strip():
+            _print(_headline("machine code"), plain_assembly(text))
 
 
 # ---- texts ---------------------------------------------------------------------------------------
@@ -77,8 +79,11 @@ def describe_target(name: str, target: Target) -> str:
     return f"{name}:{processor} {plural(target.cores, 'core')}, {vector}{groups}"
 
 
-def c_view(phase: Phase) -> str:
-    """The function as plain C."""
+def c_view(phase: Phase) -> str | None:
+    """The function as plain C; None for one of groups and lanes, whose source is C-like itself."""
+    specials = {node.arg[0] for node in phase.program if node.op is Ops.SPECIAL}
+    if specials - {"task"}:
+        return None
     return CRenderer().render(phase.name, phase.program).strip()
 
 

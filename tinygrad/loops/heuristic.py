@@ -52,6 +52,17 @@ def schedule(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
     return plan.kernel, plan.recipe
 
 
+def schedule_scalars(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
+    """Plain loops, the outer ones as tasks: for a kernel whose vectors could only be put together
+    lane by lane, which makes more text than it saves time."""
+    plan = Plan(kernel, target)
+    plan.do("drop_single")
+    loops = plan.nest("store").loops
+    if not any(role_of(loop) == "ORDERED" for loop in loops):
+        parallelise(plan, [name_of(loop) for loop in loops])
+    return plan.kernel, plan.recipe
+
+
 def _nest(plan: Plan, name: str) -> None:
     nest = plan.nest(name)
     found = contractions(plan, nest)

@@ -1,0 +1,96 @@
+"""One fact on one line: what a function of tensors gives is what PyTorch's gives, and so is its
+gradient. Runs on the device that the environment names (DEV); with ORACLE=1 values come from the
+NumPy evaluator of graphs instead, so that the front end is tested without a compiler.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensor_reference
+import torch
+
+from tinygrad.tensor import Tensor
+
+ORACLE = os.environ.get("ORACLE", "0") == "1"
+TOLERANCES = {  # dtype of the result: relative, absolute
+    "float16": (2e-3, 2e-3),
+    "bfloat16": (2e-2, 2e-2),
+    "float32": (2e-5, 2e-6),
+    "float64": (1e-6, 1e-7),
+}
+
+
+def value(tensor: Tensor) -> np.ndarray[Any, Any]:
+    """The tensor's value."""
+    return tensor_reference.evaluate(tensor._node) if ORACLE else tensor.numpy()
+
+
+def inputs(shapes: tuple[Any, ...], low: float, high: float, dtype: str) -> list[Any]:
+    """An array for each shape, the same each time; arrays and lists stay as they are."""
+    draw = np.random.default_rng(0)
+    out = []
+    for shape in shapes:
+        if isinstance(shape, tuple):
+            out.append((draw.random(shape) * (high - low) + low).astype(dtype))
+        else:
+            out.append(np.array(shape, dtype if isinstance(shape, list) else None))
+    return out
+
+
+def close(ours: Any, theirs: Any, rtol: float | None = None, atol: float | None = None) -> None:
+    """Same shape, kind of dtype, and values within the tolerance of the dtype."""
+    assert ours.shape == theirs.shape, f"shape {ours.shape}, PyTorch has {theirs.shape}"
+    own = TOLERANCES.get(str(ours.dtype), (0, 0))
+    kind = np.float64 if ours.dtype.name in TOLERANCES else ours.dtype
+    np.testing.assert_allclose(
+        ours.astype(kind),
+        theirs.astype(kind),
+        rtol=own[0] if rtol is None else rtol,
+        atol=own[1] if atol is None else atol,
+    )
+
+
+def to_numpy(x: Any) -> Any:
+    x = x.detach()
+    return x.float().numpy() if x.dtype is torch.bfloat16 else x.numpy()
+
+
+def check(
+    ours: Callable[..., Any],
+    theirs: Callable[..., Any] | None = None,
+    *shapes: Any,
+    low: float = -2,
+    high: float = 2,
+    dtype: str = "float32",
+    grad: bool = True,
+    rtol: float | None = None,
+    atol: float | None = None,
+    same_dtype: bool = True,
+) -> None:
+    """`ours(*tensors)` is `theirs(*tensors)` (`ours` too unless given), and so are the gradients
+    of its sum, weighted so that no two elements count the same."""
+    theirs = theirs or ours
+    arrays = inputs(shapes, low, high, dtype)
+    floats = grad and all(a.dtype.kind == "f" for a in arrays)
+    xs = [Tensor(a, requires_grad=floats) for a in arrays]
+    ts = [torch.tensor(a, requires_grad=floats) for a in arrays]
+    mine, wanted = ours(*xs), theirs(*ts)
+    several = isinstance(mine, (tuple, list))
+    for one, other in zip(mine, wanted, strict=True) if several else [(mine, wanted)]:
+        close(value(one), to_numpy(other), rtol, atol)
+        if same_dtype:
+            assert value(one).dtype.name == str(other.dtype).removeprefix("torch.")
+    if not floats:
+        return
+    mine, wanted = (mine[0], wanted[0]) if several else (mine, wanted)
+    weights = np.cos(np.arange(int(np.prod(mine.shape)))).astype(dtype).reshape(mine.shape)
+    found = (mine * Tensor(weights)).sum().gradient(*xs, materialize_grads=True)
+    (wanted * torch.tensor(weights)).sum().backward()
+    for ours_, x in zip(found, ts, strict=True):
+        assert x.grad is not None
+        scale = float(x.grad.abs().nan_to_num(0, 0, 0).max()) if x.grad.numel() else 1.0
+        close(value(ours_), to_numpy(x.grad), rtol or 1e-4, atol or 1e-5 * max(1.0, scale))

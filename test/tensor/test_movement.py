@@ -1,0 +1,161 @@
+"""Shapes, order, boxes, repetition against PyTorch, and what each refuses."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from tensor.check import check, close, value
+
+from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.tensor import Tensor
+
+SAME = {  # the same expression in both, of x with shape (2, 3, 4)
+    "reshape": lambda x: x.reshape(6, 4),
+    "reshape -1": lambda x: x.reshape(-1, 2),
+    "view": lambda x: x.view(4, 6),
+    "permute": lambda x: x.permute(2, 0, 1),
+    "transpose": lambda x: x.transpose(0, 2),
+    "movedim": lambda x: x.movedim(0, -1),
+    "flatten": lambda x: x.flatten(1),
+    "unflatten": lambda x: x.unflatten(2, (2, 2)),
+    "unsqueeze": lambda x: x.unsqueeze(-1),
+    "squeeze": lambda x: x.unsqueeze(0).squeeze(0),
+    "expand": lambda x: x.unsqueeze(1).expand(2, 5, 3, 4),
+    "expand -1": lambda x: x.expand(7, -1, -1, -1),
+    "repeat": lambda x: x.repeat(2, 1, 3),
+    "repeat more": lambda x: x.repeat(2, 1, 1, 3),
+    "repeat_interleave": lambda x: x.repeat_interleave(2, 1),
+    "roll": lambda x: x.roll(1, 2),
+    "roll flat": lambda x: x.roll(5),
+    "roll two": lambda x: x.roll((1, -1), (0, 1)),
+    "unfold": lambda x: x.unfold(2, 2, 1),
+    "diagonal": lambda x: x.diagonal(0, 1, 2),
+    "diagonal above": lambda x: x.diagonal(1, 1, 2),
+    "diagonal below": lambda x: x.diagonal(-1, 1, 2),
+    "split": lambda x: x.split(2, 1)[1],
+    "split sizes": lambda x: x.split([1, 3], 2)[1],
+    "chunk": lambda x: x.chunk(2, 1)[1],
+    "unbind": lambda x: x.unbind(1)[2],
+    "triu": lambda x: x.triu(1),
+    "tril": lambda x: x.tril(-1),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_same(name):
+    check(SAME[name], None, (2, 3, 4))
+
+
+def test_flip_transposed_and_diag():
+    check(lambda x: x.flip(0, 2), lambda x: x.flip((0, 2)), (2, 3, 4))
+    check(lambda x: x.T, lambda x: x.permute(2, 1, 0), (2, 3, 4))
+    check(lambda x: x.diag(), None, (4,))
+
+
+def test_cat_and_stack():
+    check(lambda a, b: a.cat(b, dim=1), lambda a, b: torch.cat([a, b], 1), (2, 3), (2, 5))
+    check(lambda a, b: Tensor.cat(a, b), lambda a, b: torch.cat([a, b]), (2, 3), (0, 3))
+    check(lambda a, b: Tensor.stack(a, b, dim=-1), lambda a, b: torch.stack([a, b], -1), (3,), (3,))
+    assert np.signbit(value(Tensor([-0.0]).cat(Tensor([1.0])))).tolist() == [True, False]
+
+
+PADS = {
+    "flat": ((1, 2, 3, 0), "constant", 0),
+    "value": ((1, 2), "constant", 1.5),
+    "negative": ((-1, 2), "constant", 3.0),
+    "reflect": ((1, 2, 0, 1), "reflect", 0),
+    "replicate": ((1, 2, 3, 1), "replicate", 0),
+    "circular": ((1, 2, 2, 1), "circular", 0),
+}
+
+
+@pytest.mark.parametrize("name", PADS)
+def test_pad(name):
+    pads, mode, fill = PADS[name]
+    theirs = {} if mode != "constant" else {"value": fill}
+    check(
+        lambda x: x.pad(pads, mode=mode, value=fill),
+        lambda x: F.pad(x, pads, mode=mode, **theirs),
+        (1, 2, 4, 5),
+    )
+
+
+def test_pad_by_axis():
+    x = np.ones((2, 3), np.float32)
+    close(value(Tensor(x).pad(((1, 0), None))), np.pad(x, ((1, 0), (0, 0))))
+
+
+def test_shrink():
+    check(lambda x: x.shrink(((0, 2), (1, 3))), lambda x: x[0:2, 1:3], (3, 4))
+
+
+def test_meshgrid():
+    for indexing in ("ij", "xy"):
+        ours = Tensor([1, 2, 3]).meshgrid(Tensor([4, 5]), indexing=indexing)
+        theirs = torch.meshgrid(torch.tensor([1, 2, 3]), torch.tensor([4, 5]), indexing=indexing)
+        for a, b in zip(ours, theirs, strict=True):
+            assert value(a).tolist() == b.tolist()
+
+
+REARRANGE = [
+    ("b h w -> w b h", {}, (4, 2, 3)),
+    ("b h w -> b (h w)", {}, (2, 12)),
+    ("b (h p) w -> h (b w) p", {"p": 3}, (1, 8, 3)),
+    ("... w -> w ...", {}, (4, 2, 3)),
+    ("b ... -> b (...)", {}, (2, 12)),
+    ("b h w -> b 1 h w", {}, (2, 1, 3, 4)),
+]
+
+
+@pytest.mark.parametrize(("formula", "sizes", "shape"), REARRANGE)
+def test_rearrange(formula, sizes, shape):
+    x = np.arange(24).reshape(2, 3, 4)
+    found = value(Tensor(x).rearrange(formula, **sizes))
+    assert found.shape == shape
+    if formula == "b (h p) w -> h (b w) p":
+        assert found.tolist() == x.transpose(0, 2, 1).reshape(1, 8, 3).tolist()
+
+
+def test_creation():
+    assert value(Tensor.eye(2, 3)).tolist() == [[1, 0, 0], [0, 1, 0]]
+    assert value(Tensor.arange(2, 10, 3)).tolist() == [2, 5, 8]
+    assert value(Tensor.arange(5, 0, -2)).tolist() == [5, 3, 1]
+    assert value(Tensor.arange(3, 3)).tolist() == []
+    close(value(Tensor.arange(0, 1, 0.25)), np.arange(0, 1, 0.25, np.float32))
+    close(value(Tensor.linspace(-1, 2, 7)), np.linspace(-1, 2, 7, dtype=np.float32))
+    assert value(Tensor.full((2,), 3)).tolist() == [3, 3]
+    assert value(Tensor([[1, 2], [3, 4]])).tolist() == [[1, 2], [3, 4]]
+    assert value(Tensor(2.5)).shape == ()
+    assert value(Tensor([])).shape == (0,)
+    assert Tensor(np.float64([1])).dtype.name == "double"
+    assert value(Tensor([1, 300], dtype="uint8")).tolist() == [1, 44]
+    assert value(Tensor([1.0, 1e300]))[1] == np.inf
+    assert Tensor([2**40]).dtype.name == "long"
+    assert value(Tensor(b"ab")).tolist() == [97, 98]
+    assert value(Tensor([1.5], dtype="bfloat16")).astype("f").tolist() == [1.5]
+
+
+MISUSES = [
+    (ShapeError, "6 elements", lambda: Tensor.ones(2, 3).reshape(5)),
+    (ShapeError, "one -1", lambda: Tensor.ones(2, 3).reshape(-1, -1)),
+    (ShapeError, "size 1", lambda: Tensor.ones(2, 3).expand(2, 4)),
+    (ArgumentError, "once", lambda: Tensor.ones(2, 3).permute(0, 0)),
+    (ArgumentError, "-2 to 1", lambda: Tensor.ones(2, 3).transpose(0, 2)),
+    (ShapeError, "shrink", lambda: Tensor.ones(2).shrink(((0, 3),))),
+    (ShapeError, "ragged", lambda: Tensor([[1, 2], [3]])),
+    (ShapeError, "ragged", lambda: Tensor([[1, 2], 3])),
+    (ShapeError, "cat", lambda: Tensor.ones(2, 3).cat(Tensor.ones(2, 4))),
+    (ShapeError, "stack", lambda: Tensor.ones(2).stack(Tensor.ones(3))),
+    (ShapeError, "split", lambda: Tensor.ones(4).split([1, 2])),
+    (ShapeError, "-1", lambda: Tensor.ones(-1)),
+    (ArgumentError, "step 0", lambda: Tensor.arange(0, 3, 0)),
+    (ArgumentError, "mode", lambda: Tensor.ones(3).pad((1, 1), mode="wrap")),
+    (ShapeError, "rearrange", lambda: Tensor.ones(2, 3).rearrange("a b c -> a")),
+    (TypeError, "can't hold", lambda: Tensor({1, 2})),
+]
+
+
+@pytest.mark.parametrize(("error", "words", "function"), MISUSES)
+def test_misuse(error, words, function):
+    with pytest.raises(error, match=words):
+        function()

@@ -1,0 +1,183 @@
+"""The tensor itself: laziness, sharing, reading, backward, what it shows."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from tensor.check import value
+
+from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
+from tinygrad.base.settings import Context
+from tinygrad.tensor import Tensor
+from tinygrad.uop.op import Ops
+
+
+def test_gradients_of_the_tutorial():
+    x = Tensor([2.0], requires_grad=True)
+    y = x**2 + 3 * x + 1
+    loss = y.sum()
+    assert (value(x)[0], value(y)[0]) == (2.0, 11.0)
+    assert value(loss.gradient(x)[0]) == 7.0
+    x = Tensor([2.0], requires_grad=True)
+    assert value((x**2 + 1).log().sum().gradient(x)[0]) == pytest.approx(0.8)
+
+
+def test_gradient_after_everything_was_computed():
+    x = Tensor([[2.0], [3.0]], requires_grad=True)
+    y = x * x
+    loss = y.sum()
+    x.realize(), y.realize(), loss.realize()
+    assert value(loss.gradient(x)[0]).tolist() == [[4.0], [6.0]]
+    assert value((y * 2).sum().gradient(x)[0]).tolist() == [[8.0], [12.0]]
+
+
+def test_backward_adds_up():
+    x = Tensor([2.0], requires_grad=True)
+    (x * x).backward()
+    assert value(x.grad).tolist() == [4.0]
+    (x * 3).backward()
+    assert value(x.grad).tolist() == [7.0]
+
+
+def test_backward_without_requires_grad():
+    x, y = Tensor([2.0]), Tensor([3.0], requires_grad=False)
+    (x * y).sum().backward()
+    assert value(x.grad).tolist() == [3.0] and y.grad is None
+
+
+def test_backward_reaches_only_who_asked():
+    x, y = Tensor([2.0], requires_grad=True), Tensor([3.0])
+    (x * y).sum().backward()
+    assert value(x.grad).tolist() == [3.0] and y.grad is None
+
+
+def test_backward_after_item():
+    x = Tensor([2.0], requires_grad=True)
+    loss = (x * x).sum()
+    assert loss.item() == 4.0
+    loss.backward()
+    assert value(x.grad).tolist() == [4.0]
+
+
+def test_detach_and_no_grad():
+    x = Tensor([2.0], requires_grad=True)
+    still = (x * 2).detach().realize()
+    assert value((x * still).sum().gradient(x)[0]).tolist() == [4.0]
+    with Tensor.no_grad():
+        assert (x * 2).requires_grad is False
+    same = x.detach().realize()
+    assert value((same * 2).sum().gradient(x)[0]).tolist() == [0.0]
+
+
+def test_a_reshaped_target_is_still_a_target():
+    x = Tensor([1.0, 2.0, 3.0, 4.0])
+    square = x.reshape(2, 2)
+    assert value(square.reshape(4, 1).sum().gradient(square)[0]).tolist() == [[1, 1], [1, 1]]
+
+
+def test_third_derivative():
+    x = Tensor([1.5], requires_grad=True)
+    y = (x**4).sum()
+    for wanted in (13.5, 27.0, 36.0):
+        (y,) = y.gradient(x)
+        assert value(y)[0] == pytest.approx(wanted)
+
+
+def test_a_deep_graph():
+    c, x = Tensor([0.5, 0.25]), Tensor([1.0, 2.0], requires_grad=True)
+    y = x
+    for _ in range(5000):
+        y = (y * c).sin()
+    (grad,) = y.sum().gradient(x)
+    assert len(grad._node.toposort()) > 10_000
+
+
+# ---- laziness and sharing ------------------------------------------------------------------------
+
+
+def test_repr_never_computes():
+    x = Tensor([1, 2, 3, 4])
+    assert repr(x).startswith("<Tensor <UOp CPU (4,) int (<Ops.COPY: ") or x.device != "CPU"
+    assert repr(x).endswith("with grad None>")
+    assert x.uop.op is Ops.COPY
+    assert "[1, 2, 3, 4]" in repr(x.realize())
+    assert "Ops.SHRINK" in repr(x[1:2])
+
+
+def test_same_expression_is_the_same_node():
+    t = Tensor([1, 2, 3, 4])
+    a, b = t * 4, t * 4
+    assert a is not b and a.uop is b.uop
+    a.realize()
+    assert a.uop is b.uop and a.uop.op is Ops.BUFFER
+    assert b.tolist() == [4, 8, 12, 16]
+
+
+def test_what_was_computed_drops_its_past():
+    x = Tensor([1.0])
+    for _ in range(50):
+        x = (x + 1).realize()
+    assert len(x.uop.toposort()) == 3 and x.item() == 51.0
+
+
+def test_origin_is_the_users_line():
+    x = Tensor([1.0]) + 41.5
+    assert __file__ in x.uop.origin
+    with Context(TRACEMETA=0):
+        assert (Tensor([1.0]) + 77.25).uop.origin is None
+
+
+# ---- reading -------------------------------------------------------------------------------------
+
+
+def test_reading():
+    x = Tensor([[1, 2], [3, 4]])
+    assert x.numpy().tolist() == x.tolist() == np.asarray(x).tolist() == x.data().tolist()
+    assert x.data().shape == (2, 2)
+    assert x[0, 0].item() == 1 and int(x[0, 1]) == 2 and float(x[1, 0]) == 3.0
+    assert [row.tolist() for row in x] == [[1, 2], [3, 4]]
+    assert len(x) == 2 and x.numel() == 4 and x.nbytes() == 16 and x.size(1) == 2
+    assert 3 in x and 7 not in x
+    assert Tensor([1.5], dtype="bfloat16").tolist() == [1.5]
+
+
+def test_numpy_gives_a_copy():
+    x = Tensor([1.0]).realize()
+    x.numpy()[0] = 5
+    assert x.tolist() == [1.0]
+
+
+def test_copies():
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    for other in (pickle.loads(pickle.dumps(x)), copy.deepcopy(x)):
+        assert other.tolist() == [1.0, 2.0] and other.requires_grad is True
+    y = x.detach().clone().realize()
+    y += 1
+    assert x.tolist() == [1.0, 2.0]
+
+
+def test_numpy_on_the_left():
+    assert value(np.float32([1, 2]) * Tensor([3.0, 4.0])).tolist() == [3.0, 8.0]
+
+
+def test_sequential():
+    assert Tensor([1.0]).sequential([lambda x: x + 1, Tensor.square]).tolist() == [4.0]
+
+
+MISUSES = [
+    (ShapeError, "one element", lambda: Tensor.ones(2).backward()),
+    (ShapeError, "one element", lambda: Tensor.ones(2).item()),
+    (DTypeError, "floats", lambda: Tensor([1]).backward()),
+    (ArgumentError, "depend", lambda: Tensor([1.0]).gradient(Tensor([2.0]))),
+    (TypeError, "no axis", lambda: len(Tensor(1.0))),
+    (TypeError, "no axis", lambda: list(Tensor(1.0))),
+    (TypeError, "any", lambda: bool(Tensor([True, False]))),
+    (ArgumentError, "sharding", lambda: Tensor([1], device=("CPU", "CPU"))),
+]
+
+
+@pytest.mark.parametrize(("error", "words", "function"), MISUSES)
+def test_misuse(error, words, function):
+    with pytest.raises(error, match=words):
+        function()

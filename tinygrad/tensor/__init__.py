@@ -1,0 +1,5 @@
+"""Floor 7: the face. `Tensor` and what it is made of, one idea a file."""
+
+from tinygrad.tensor.tensor import Tensor
+
+__all__ = ["Tensor"]

@@ -1,0 +1,179 @@
+"""Gradients for users: backward, gradient, and when not to record."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from typing import Any, ClassVar, Self
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
+from tinygrad.engine.holders import holders
+from tinygrad.tensor.core import VIEWS, Core, settled
+from tinygrad.tensor.special import Special
+from tinygrad.transforms.gradient import gradient
+from tinygrad.uop.node import UOp
+
+
+class Train(contextlib.ContextDecorator):
+    """While it lasts, `owner.training` is `mode`."""
+
+    def __init__(self, owner: type[Core], mode: bool) -> None:
+        self.owner, self.mode = owner, mode
+        self.before: list[Any] = []
+
+    def __enter__(self) -> Train:
+        self.before.append(vars(self.owner).get("training"))
+        self.owner.training = self.mode
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        before = self.before.pop()
+        if before is None:  # it was not set: the setting TRAINING decides again
+            del self.owner.training
+        else:
+            self.owner.training = before
+
+
+class no_grad(contextlib.ContextDecorator):  # noqa: N801
+    """While it lasts, results need no gradient."""
+
+    def __init__(self) -> None:
+        self.before: list[bool] = []
+
+    def __enter__(self) -> no_grad:
+        self.before.append(Core._recording)
+        Core._recording = False
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        Core._recording = self.before.pop()
+
+
+class Autograd(Special):
+    """Derivatives by the graph."""
+
+    __slots__ = ()
+    no_grad: ClassVar[Any] = no_grad
+
+    @classmethod
+    def train(cls, mode: bool = True) -> Train:
+        """While it lasts, `Tensor.training` is `mode`: `with Tensor.train(): ...`, or a decorator.
+
+        >>> with Tensor.train():
+        ...     Tensor.training
+        True
+        """
+        return Train(cls, mode)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Says whether a gradient is wanted; returns this."""
+        self.requires_grad = requires_grad
+        return self
+
+    def gradient(
+        self, *targets: Self, gradient: Self | None = None, materialize_grads: bool = False
+    ) -> list[Self]:
+        """The derivative of this by each target. This has one element unless `gradient`, of this
+        one's shape, says how each element counts. Derivatives are tensors like any other, and
+        have derivatives.
+
+        ArgumentError for a target that this doesn't depend on, unless `materialize_grads`: zeros.
+
+        >>> x = Tensor([3.0])
+        >>> (x * x).sum().gradient(x)[0].tolist()
+        [6.0]
+        """
+        found = self._gradients(list(targets), gradient)
+        for target, node in zip(targets, found, strict=True):
+            if node is None and not materialize_grads:
+                raise ArgumentError(
+                    f"gradient: this doesn't depend on the target of shape {target.shape}; "
+                    "materialize_grads=True makes it zeros"
+                )
+        made = [
+            target.zeros_like() if node is None else self._wrap(node)
+            for target, node in zip(targets, found, strict=True)
+        ]
+        for each in made:
+            each._taped = True  # computing it must not cut it off from what it can be derived by
+        return made
+
+    def _gradients(self, targets: list[Self], seed: Self | None) -> list[UOp | None]:
+        """A node for each target, None where this doesn't depend on it."""
+        if seed is None and self.numel() != 1:
+            raise ShapeError(
+                f"backward: of a tensor of shape {self.shape}; legal is one element, or give "
+                "gradient= with that shape"
+            )
+        if not dtypes.is_float(self.dtype):
+            raise DTypeError(f"backward: of {self.dtype!r}; legal are floats")
+        root = self._expression
+        first = self.ones_like() if seed is None else seed.cast(self.dtype)
+        if first.shape != self.shape:
+            raise ShapeError(f"backward: gradient has {first.shape}, this has {self.shape}")
+        graph = _Graph(root)
+        places = [graph.nodes_of(target) for target in targets]
+        flat = [node for nodes in places for node in nodes]
+        parts = iter(gradient(root, flat, first._node))
+        out: list[UOp | None] = []
+        for nodes, target in zip(places, targets, strict=True):
+            total: UOp | None = None
+            for part in itertools.islice(parts, len(nodes)):
+                if part is not None:
+                    part = part.reshape(target.shape)
+                    total = part if total is None else total + part
+            if total is None and nodes and dtypes.is_float(target.dtype):
+                total = target.zeros_like()._node  # it stands in the graph; the derivative is 0
+            out.append(total)
+        return out
+
+    @property
+    def _expression(self) -> UOp:
+        return self._uop if self._taped else self._node
+
+    def backward(self, gradient: Self | None = None, retain_graph: bool = False) -> Self:
+        """Adds to `.grad` of each tensor that this depends on the derivative of this by it.
+
+        Those are all that say requires_grad=True; if none does, all of floats that don't say
+        requires_grad=False.
+
+        >>> x = Tensor([2.0], requires_grad=True)
+        >>> _ = (x * x).backward()
+        >>> x.grad.tolist()
+        [4.0]
+        """
+        graph = _Graph(self._expression)
+        alive: list[Any] = [t for t in list(holders) if isinstance(t, Autograd)]
+        floats = [t for t in alive if dtypes.is_float(t.dtype) and graph.nodes_of(t)]
+        wanted = [t for t in floats if t.requires_grad is True]
+        if not wanted:
+            wanted = [t for t in floats if t.requires_grad is None]
+        for tensor, node in zip(wanted, self._gradients(wanted, gradient), strict=True):
+            if node is None:
+                continue
+            made = self._wrap(node, False)
+            tensor.grad = made if tensor.grad is None else self._wrap((tensor.grad + made)._node)
+        return self
+
+
+class _Graph:
+    """The nodes of an expression, and for what was computed since, the node that stood for it."""
+
+    def __init__(self, root: UOp) -> None:
+        self.nodes = dict.fromkeys(root.toposort())
+        self.by_value: dict[UOp, UOp] = {}
+        for node in self.nodes:
+            if node.known is not None or node.op in VIEWS:
+                now = settled(node)
+                if now is not node:
+                    self.by_value.setdefault(now, node)
+
+    def nodes_of(self, tensor: Core) -> list[UOp]:
+        """The nodes that `tensor` stands for: the one it holds, or the one whose value is now in
+        the buffer that it holds."""
+        own, now = tensor._uop, tensor.uop
+        found = [node for node in dict.fromkeys((own, now)) if node in self.nodes]
+        if own not in self.nodes and (before := self.by_value.get(now)) is not None:
+            found.append(before)
+        return found

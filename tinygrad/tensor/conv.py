@@ -1,0 +1,343 @@
+"""Convolution and pooling over any number of spatial axes: windows, products, sums.
+
+Shapes: x is (N, channels, *spatial), a weight (out, channels / groups, *kernel); x as windows is
+(N, channels, *positions, *taps).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.base.helpers import ceildiv, prod
+from tinygrad.tensor.creation import DTypeLike
+from tinygrad.tensor.indexing import Indexing
+
+Sizes = int | Sequence[int]
+
+
+class Conv(Indexing):
+    """What slides a window over the last axes."""
+
+    __slots__ = ()
+
+    def _windows(
+        self, kernel: tuple[int, ...], stride: Sizes, dilation: Sizes, pads: list[tuple[int, int]]
+    ) -> Self:
+        """(.., *spatial) → (.., *positions, *taps), zeros around."""
+        count = len(kernel)
+        first = self.ndim - count
+        steps = _each(stride, count, "stride")
+        gaps = _each(dilation, count, "dilation")
+        windows = tuple((first + i, kernel[i], steps[i], gaps[i], *pads[i]) for i in range(count))
+        for axis, taps, _, gap, before, after in windows:
+            size, reach = self.shape[axis] + before + after, gap * (taps - 1) + 1
+            if size < reach:
+                raise ShapeError(
+                    f"window: {reach} wide over axis {axis} of {self.shape}, padded to {size}; "
+                    "legal are kernels that fit"
+                )
+        return self._from(self._node.window(windows))
+
+    # ---- convolution -----------------------------------------------------------------------------
+
+    def conv2d(
+        self,
+        weight: Self,
+        bias: Self | None = None,
+        groups: int = 1,
+        stride: Sizes = 1,
+        dilation: Sizes = 1,
+        padding: Sizes | str = 0,
+        dtype: DTypeLike | None = None,
+    ) -> Self:
+        """Convolution over as many spatial axes as the weight has beyond two.
+
+        `padding` is one number, one an axis, (before, after) pairs flat with the last axis first,
+        or "same". Returns (N, out, *positions). ShapeError if channels don't match.
+
+        >>> Tensor.ones(1, 1, 3, 3).conv2d(Tensor.ones(1, 1, 2, 2)).tolist()
+        [[[[4.0, 4.0], [4.0, 4.0]]]]
+        """
+        out_channels, each, *kernel = weight.shape
+        self._check_conv("conv2d", weight, groups, each * groups, out_channels)
+        count = len(kernel)
+        if isinstance(padding, str):
+            pads = _same_padding(padding, tuple(kernel), _each(dilation, count, "dilation"))
+        else:
+            pads = padding_pairs(padding, count)
+        x = self._windows(tuple(kernel), stride, dilation, pads)
+        batch, places = x.shape[0], x.shape[2 : 2 + count]
+        # (N, g, 1, *positions, c, *taps) * (1, g, out / g, 1.., c, *taps)
+        x = x.reshape((batch, groups, each, *places, *kernel))
+        order = (0, 1, *range(3, 3 + count), 2, *range(3 + count, 3 + 2 * count))
+        x = x.permute(order).unsqueeze(2)
+        shape = (1, groups, out_channels // groups, *([1] * count), each, *kernel)
+        axes = tuple(range(3 + count, 4 + 2 * count))
+        out = x._inner(weight.reshape(shape), axes, dtype)  # (N, g, out / g, *positions)
+        out = out.reshape((batch, out_channels, *places))
+        return out if bias is None else out + bias.reshape((1, -1, *([1] * count)))
+
+    def _check_conv(
+        self, operation: str, weight: Self, groups: int, channels: Any, out_channels: Any
+    ) -> None:
+        if self.ndim != weight.ndim or self.ndim < 3:
+            raise ShapeError(
+                f"{operation}: x {self.shape}, weight {weight.shape}; legal are x (N, channels, "
+                "*spatial) and a weight (out, channels / groups, *kernel) with as many axes"
+            )
+        if self.shape[1] != channels or out_channels % groups:
+            raise ShapeError(
+                f"{operation}: x {self.shape} has {self.shape[1]} channels; weight {weight.shape} "
+                f"with groups={groups} takes {channels} and gives {out_channels}, which groups "
+                "must divide"
+            )
+
+    def conv_transpose2d(
+        self,
+        weight: Self,
+        bias: Self | None = None,
+        groups: int = 1,
+        stride: Sizes = 1,
+        dilation: Sizes = 1,
+        padding: Sizes = 0,
+        output_padding: Sizes = 0,
+    ) -> Self:
+        """The adjoint of `conv2d` with these arguments: each element spreads a kernel.
+
+        The weight is (channels, out / groups, *kernel). Spatial sizes become
+        (n - 1)·stride - padding + dilation·(kernel - 1) + 1 + output_padding.
+
+        >>> Tensor.ones(1, 1, 2, 2).conv_transpose2d(Tensor.ones(1, 1, 2, 2)).sum().item()
+        16.0
+        """
+        channels, each, *kernel = weight.shape
+        self._check_conv("conv_transpose2d", weight, groups, channels, channels)
+        count = len(kernel)
+        steps, gaps = _each(stride, count, "stride"), _each(dilation, count, "dilation")
+        extra = _each(output_padding, count, "output_padding")
+        pads = padding_pairs(padding, count)
+        batch, spatial = self.shape[0], self.shape[2:]
+        # (N, g, 1, *spatial, c, 1..) * (1, g, out / g, 1.., c, *taps) → (N, g, out / g, .., *taps)
+        x = self.reshape((batch, groups, channels // groups, *spatial))
+        x = x.permute((0, 1, *range(3, 3 + count), 2))
+        x = x.reshape((batch, groups, 1, *spatial, channels // groups, *([1] * count)))
+        w = weight.reshape((groups, channels // groups, each, *kernel)).transpose(1, 2)
+        w = w.reshape((1, groups, each, *([1] * count), channels // groups, *kernel))
+        spread = x._inner(w, (3 + count,), None)
+        spread = spread.reshape((batch, groups * each, *spatial, *kernel))
+        sizes, windows = [], []
+        for i, n in enumerate(spatial):
+            before, after = pads[i]
+            size = (n - 1) * steps[i] - before - after + gaps[i] * (kernel[i] - 1) + 1 + extra[i]
+            sizes.append(size)
+            windows.append((2 + i, kernel[i], steps[i], gaps[i], before, max(0, after - extra[i])))
+        if any(size <= 0 for size in sizes) or any(
+            e >= s for e, s in zip(extra, steps, strict=True)
+        ):
+            raise ShapeError(
+                f"conv_transpose2d: x {self.shape}, weight {weight.shape} give spatial {sizes}; "
+                f"output_padding {extra} must be less than stride {steps}"
+            )
+        shape = (batch, groups * each, *sizes)
+        out = spread._from(spread._node.fold(tuple(windows), shape))
+        return out if bias is None else out + bias.reshape((1, -1, *([1] * count)))
+
+    # ---- pooling ---------------------------------------------------------------------------------
+
+    def _pool_pads(
+        self, kernel: tuple[int, ...], stride: Sizes, dilation: Sizes, padding: Any, ceil_mode: bool
+    ) -> list[tuple[int, int]]:
+        """Padding of each axis; with `ceil_mode` enough behind for a last, partial window that
+        begins inside."""
+        pads = padding_pairs(padding, len(kernel))
+        if not ceil_mode:
+            return pads
+        steps, gaps = _each(stride, len(kernel), "stride"), _each(dilation, len(kernel), "dilation")
+        out = []
+        for i, (before, after) in enumerate(pads):
+            size, reach = self.shape[i - len(kernel)], gaps[i] * (kernel[i] - 1) + 1
+            places = ceildiv(size + before + after - reach, steps[i]) + 1
+            if (places - 1) * steps[i] >= size + before:
+                places -= 1
+            out.append((before, max(after, (places - 1) * steps[i] + reach - size - before)))
+        return out
+
+    def avg_pool2d(
+        self,
+        kernel_size: Sizes = (2, 2),
+        stride: Sizes | None = None,
+        dilation: Sizes = 1,
+        padding: Sizes = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> Self:
+        """The mean of each window; the windows lie side by side unless `stride` is given.
+
+        >>> Tensor.arange(4).reshape(1, 1, 2, 2).avg_pool2d().item()
+        1.5
+        """
+        kernel = _kernel(kernel_size)
+        step = kernel if stride is None else stride
+        axes = tuple(range(-len(kernel), 0))
+        pads = self._pool_pads(kernel, step, dilation, padding, ceil_mode)
+        total = self._windows(kernel, step, dilation, pads).sum(axes)
+        plain = padding_pairs(padding, len(kernel))
+        if count_include_pad and pads == plain:
+            return total.div(prod(kernel))
+        ones = self._wrap(self._constant(1, dtypes.float32, self.shape[-len(kernel) :]))
+        if count_include_pad:  # the given padding counts, what ceil_mode added doesn't
+            ones = self._wrap(
+                self._constant(
+                    1,
+                    dtypes.float32,
+                    tuple(n + b + a for n, (b, a) in zip(ones.shape, plain, strict=True)),
+                )
+            )
+            pads = [(0, a - p) for (_, a), (_, p) in zip(pads, plain, strict=True)]
+        return total.div(ones._windows(kernel, step, dilation, pads).sum(axes))
+
+    def max_pool2d(
+        self,
+        kernel_size: Sizes = (2, 2),
+        stride: Sizes | None = None,
+        dilation: Sizes = 1,
+        padding: Sizes = 0,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Any:
+        """The largest of each window; with `return_indices` also where it was, in the flat
+        spatial axes.
+
+        >>> Tensor.arange(4).reshape(1, 1, 2, 2).max_pool2d().item()
+        3
+        """
+        kernel = _kernel(kernel_size)
+        step = kernel if stride is None else stride
+        count = len(kernel)
+        pads = self._pool_pads(kernel, step, dilation, padding, ceil_mode)
+        around = [(0, 0)] * (self.ndim - count) + pads
+        none = [(0, 0)] * count
+        lowest = dtypes.min(self.dtype)
+        x = self.pad(around, value=lowest)._windows(kernel, step, dilation, none)
+        axes = tuple(range(-count, 0))
+        if not return_indices:
+            return x.max(axes)
+        spatial = self.shape[-count:]
+        places = self._counting(prod(spatial), self.device).reshape(spatial).pad(pads)
+        at = places._windows(kernel, step, dilation, none)  # (*positions, *taps)
+        flat = x.flatten(-count)
+        first = flat.argmax(-1, keepdim=True)
+        spots = at.flatten(-count)._broadcast_to(flat.shape)
+        return flat.max(-1), spots.gather(-1, first).squeeze(-1)
+
+    def max_unpool2d(
+        self,
+        indices: Self,
+        kernel_size: Sizes = (2, 2),
+        stride: Sizes | None = None,
+        dilation: Sizes = 1,
+        padding: Sizes = 0,
+        output_size: tuple[int, ...] | None = None,
+    ) -> Self:
+        """Each element back where `max_pool2d` found it, zeros elsewhere."""
+        kernel = _kernel(kernel_size)
+        count = len(kernel)
+        steps = _each(kernel if stride is None else stride, count, "stride")
+        gaps, pads = _each(dilation, count, "dilation"), padding_pairs(padding, count)
+        spatial = tuple(
+            (n - 1) * steps[i] - sum(pads[i]) + gaps[i] * (kernel[i] - 1) + 1
+            for i, n in enumerate(self.shape[-count:])
+        )
+        spatial = tuple(output_size[-count:]) if output_size is not None else spatial
+        lead = self.shape[:-count]
+        zeros = self.zeros(*lead, prod(spatial), dtype=self.dtype, device=self.device)
+        flat = zeros.scatter(-1, indices.flatten(-count), self.flatten(-count))
+        return flat.reshape((*lead, *spatial))
+
+    # ---- resizing --------------------------------------------------------------------------------
+
+    def interpolate(
+        self, size: tuple[int, ...], mode: str = "linear", align_corners: bool = False
+    ) -> Self:
+        """The last axes resized to `size`: "linear", "nearest" or "nearest-exact".
+
+        >>> Tensor([[1.0, 2.0]]).interpolate((4,), mode="nearest").tolist()
+        [[1.0, 1.0, 2.0, 2.0]]
+        """
+        if mode not in ("linear", "nearest", "nearest-exact"):
+            raise ArgumentError(
+                f"interpolate: mode {mode!r}; legal are linear, nearest, nearest-exact"
+            )
+        out = self.cast(dtypes.float32) if mode == "linear" and not self._is_float() else self
+        for i, goal in enumerate(size):
+            axis = self.ndim - len(size) + i
+            out = out._resized(axis, goal, mode, align_corners)
+        return out.cast(self.dtype)
+
+    def _is_float(self) -> bool:
+        return dtypes.is_float(self.dtype)
+
+    def _resized(self, axis: int, goal: int, mode: str, corners: bool) -> Self:
+        own = self.shape[axis]
+        place = self._counting(goal, self.device).cast(dtypes.float32)
+        if mode == "nearest":
+            place = (place * (own / goal)).floor()
+        elif mode == "nearest-exact":
+            place = ((place + 0.5) * (own / goal)).floor()
+        elif corners:
+            place = place * ((own - 1) / max(1, goal - 1))
+        else:
+            place = (place + 0.5) * (own / goal) - 0.5
+        place = place.clamp(0, own - 1)
+        low = place.floor()
+        before = self._at(axis, low.int())
+        if mode != "linear":
+            return before
+        after = self._at(axis, (low + 1).clamp(0, own - 1).int())
+        return before.lerp(after, before._along(axis, place - low))
+
+    def _at(self, axis: int, places: Self) -> Self:
+        """Along `axis` the elements at `places`, a vector."""
+        return self[(slice(None),) * axis + (places,)]
+
+
+def _each(value: Any, count: int, name: str) -> tuple[int, ...]:
+    """One number for each of `count` axes."""
+    values = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
+    if len(values) != count or any(v < 0 for v in values):
+        raise ArgumentError(f"{name}: {value}; legal is a number, or {count} of them, from 0")
+    return values
+
+
+def _kernel(size: Sizes) -> tuple[int, ...]:
+    return tuple(size) if isinstance(size, (tuple, list)) else (size, size)  # type: ignore[return-value]
+
+
+def padding_pairs(padding: Any, count: int) -> list[tuple[int, int]]:
+    """Padding as (before, after) of each axis, in the order of the axes."""
+    if isinstance(padding, int):
+        return [(padding, padding)] * count
+    if len(padding) == count and all(isinstance(p, (tuple, list)) for p in padding):
+        return [(p[0], p[1]) for p in padding]
+    if len(padding) == count:
+        return [(p, p) for p in padding]
+    if len(padding) == 2 * count:
+        return list(zip(padding[::2], padding[1::2], strict=True))[::-1]
+    raise ArgumentError(
+        f"padding: {padding}; legal are one number, {count} numbers, or {2 * count} (before, "
+        "after, the last axis first)"
+    )
+
+
+def _same_padding(
+    padding: str, kernel: tuple[int, ...], dilation: tuple[int, ...]
+) -> list[tuple[int, int]]:
+    if padding.lower() == "valid":
+        return [(0, 0)] * len(kernel)
+    if padding.lower() != "same":
+        raise ArgumentError(f"padding: {padding!r}; legal are numbers, 'same' and 'valid'")
+    extra = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+    return [(n // 2, n - n // 2) for n in extra]

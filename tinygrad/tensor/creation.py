@@ -1,0 +1,352 @@
+"""Tensors out of nothing, or out of numbers of Python and NumPy."""
+
+from __future__ import annotations
+
+import array
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+
+from tinygrad.base.dtype import DType, dtypes, from_numpy_name, round_float, to_dtype
+from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
+from tinygrad.base.helpers import argfix, ceildiv, prod
+from tinygrad.engine import storage
+from tinygrad.engine.devices import Device
+from tinygrad.tensor.core import Core, Shape, Sint
+from tinygrad.transforms.gradient import counting
+from tinygrad.uop.node import UOp
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+DTypeLike = DType | str
+
+
+@runtime_checkable
+class HasArray(Protocol):
+    """What NumPy can read: an ndarray, a NumPy number, another library's tensor."""
+
+    def __array__(self) -> NDArray[Any]: ...
+
+
+def checked_dtype(dtype: DTypeLike) -> DType:
+    """A dtype by itself or by name; DTypeError with the names that there are."""
+    try:
+        return to_dtype(dtype)
+    except (TypeError, AttributeError) as error:
+        names = ", ".join(sorted(dtypes.fields()))
+        raise DTypeError(f"unknown dtype {dtype!r}; legal are {names}") from error
+
+
+def checked_shape(operation: str, *shape: Any) -> Shape:
+    """`shape` as one tuple; ShapeError for a size that is negative or not whole."""
+    sizes: Shape = argfix(*shape)
+    for n in sizes:
+        if isinstance(n, bool) or not isinstance(n, (int, UOp)) or (isinstance(n, int) and n < 0):
+            raise ShapeError(f"{operation}: size {n!r} in {sizes}; legal are whole numbers from 0")
+    return sizes
+
+
+def constant(value: Any, dtype: DType, device: str, shape: Shape = ()) -> UOp:
+    """`value` everywhere, as a node."""
+    node = UOp.const(dtype, value, device)
+    return node.broadcast_to(shape) if shape else node
+
+
+def nested_shape(data: Any) -> tuple[int, ...]:
+    """The shape of nested lists; ShapeError with the place where they are ragged."""
+    shape: list[int] = []
+    level = [data]
+    while level and isinstance(level[0], (list, tuple)):
+        sizes = [len(item) if isinstance(item, (list, tuple)) else None for item in level]
+        if len(set(sizes)) > 1:
+            raise ShapeError(
+                f"Tensor: ragged list: at depth {len(shape)} the items have sizes "
+                f"{sorted({str(n) for n in sizes})}; legal is one size at each depth"
+            )
+        shape.append(len(level[0]))
+        level = [leaf for item in level for leaf in item]
+    if any(isinstance(leaf, (list, tuple)) for leaf in level):
+        raise ShapeError(
+            f"Tensor: ragged list: numbers and lists side by side at depth {len(shape)}"
+        )
+    return tuple(shape)
+
+
+def _leaves(data: Any, depth: int) -> list[Any]:
+    for _ in range(depth - 1):
+        data = [leaf for item in data for leaf in item]
+    return list(data)
+
+
+def _packed(values: list[Any], dtype: DType) -> memoryview:
+    """`values` as bytes of `dtype`, which has a letter in Python's `array` module."""
+    if dtypes.is_int(dtype) or dtype is dtypes.bool:
+        values = [dtypes.as_const(v, dtype) for v in values]
+    letter = "B" if dtype is dtypes.bool else "h" if dtype is dtypes.int16 else dtype.fmt
+    try:
+        return memoryview(array.array(str(letter), values)).cast("B")
+    except OverflowError:  # a float64 that is too large for float32: infinity
+        return _packed([round_float(float(v), dtype) for v in values], dtype)
+
+
+def from_list(data: Sequence[Any], dtype: DType | None, device: str) -> UOp:
+    """Nested lists as a buffer of the host, copied to `device`."""
+    shape = nested_shape(data)
+    values = _leaves(data, len(shape))
+    wrong = next((v for v in values if not isinstance(v, (bool, int, float))), None)
+    if wrong is not None:
+        raise DTypeError(
+            f"Tensor: {wrong!r} of type {type(wrong).__name__} in a list; "
+            "legal are bool, int and float"
+        )
+    own = _least_type(values)
+    dtype = dtype or own
+    if not values:
+        return constant(0, dtype, device, shape)
+    exact = dtype if dtype.fmt is not None and dtype is not dtypes.half else dtypes.float32
+    host = storage.from_host(_packed(values, exact), exact, "PYTHON")
+    return host.copy_to(device).cast(dtype).reshape(shape)
+
+
+def _least_type(values: list[Any]) -> DType:
+    kinds = set(map(type, values))
+    if not kinds or any(issubclass(kind, float) for kind in kinds):
+        return dtypes.default_float
+    if all(issubclass(kind, bool) for kind in kinds):
+        return dtypes.bool
+    ints = [v for v in values if not isinstance(v, bool)]
+    low, high = dtypes.min(dtypes.default_int), dtypes.max(dtypes.default_int)
+    fits = low <= min(ints) and max(ints) <= high
+    return dtypes.default_int if fits else dtypes.int64
+
+
+def from_array(data: HasArray, dtype: DType | None, device: str) -> UOp:
+    """A NumPy array as a buffer of the host, copied to `device`."""
+    import numpy as np  # heavy, and only programs that have arrays need it
+
+    values = np.ascontiguousarray(data).reshape(np.shape(data))
+    try:
+        own = from_numpy_name(values.dtype.name)
+    except TypeError as error:
+        raise DTypeError(f"Tensor: an array of {values.dtype}; {error}") from error
+    if values.size == 0:
+        return constant(0, dtype or own, device, values.shape)
+    host = storage.from_host(values.reshape(-1), own, "NPY")
+    return host.copy_to(device).cast(dtype or own).reshape(values.shape)
+
+
+class Creation(Core):
+    """Constants, counters, and copies of what the host has."""
+
+    __slots__ = ()
+
+    @classmethod
+    def _place(cls, device: str | None) -> str:
+        return Device.canonicalize(device)
+
+    # ---- constants -------------------------------------------------------------------------------
+
+    @classmethod
+    def full(
+        cls,
+        shape: Any,
+        fill_value: Any,
+        *,
+        dtype: DTypeLike | None = None,
+        device: str | None = None,
+        requires_grad: bool | None = None,
+        **_: Any,
+    ) -> Self:
+        """`fill_value` everywhere; the dtype is that of the value unless given.
+
+        >>> Tensor.full((2, 2), 7).tolist()
+        [[7, 7], [7, 7]]
+        """
+        kind = dtypes.from_py(fill_value) if dtype is None else checked_dtype(dtype)
+        sizes = checked_shape("full", *(shape if isinstance(shape, (tuple, list)) else (shape,)))
+        return cls._wrap(constant(fill_value, kind, cls._place(device), sizes), requires_grad)
+
+    @classmethod
+    def zeros(cls, *shape: Any, dtype: DTypeLike | None = None, **more: Any) -> Self:
+        """Zeros of the default float type unless `dtype` is given.
+
+        >>> Tensor.zeros(2).tolist()
+        [0.0, 0.0]
+        """
+        return cls.full(argfix(*shape), 0, dtype=dtype or dtypes.default_float, **more)
+
+    @classmethod
+    def ones(cls, *shape: Any, dtype: DTypeLike | None = None, **more: Any) -> Self:
+        """Ones of the default float type unless `dtype` is given.
+
+        >>> Tensor.ones(2, dtype="int").tolist()
+        [1, 1]
+        """
+        return cls.full(argfix(*shape), 1, dtype=dtype or dtypes.default_float, **more)
+
+    @classmethod
+    def empty(cls, *shape: Any, dtype: DTypeLike | None = None, **more: Any) -> Self:
+        """A buffer of its own whose values may be anything.
+
+        >>> Tensor.empty(2, 3).shape
+        (2, 3)
+        """
+        sizes = checked_shape("empty", *shape)
+        kind = checked_dtype(dtype or dtypes.default_float)
+        device = cls._place(more.get("device"))
+        count = prod(sizes)
+        if count == 0:
+            return cls.zeros(sizes, dtype=kind, **more)
+        node = storage.empty(device, count, kind).reshape(sizes)
+        return cls._wrap(node, more.get("requires_grad"))
+
+    def const_like(self, value: Any) -> Self:
+        """`value` everywhere, with this one's shape, dtype and device."""
+        return self._wrap(self._constant(value, shape=self.shape))
+
+    def full_like(self, fill_value: Any, **more: Any) -> Self:
+        """`fill_value` everywhere, with this one's shape, dtype and device unless given.
+
+        >>> Tensor([1, 2]).full_like(5).tolist()
+        [5, 5]
+        """
+        kind, device = more.pop("dtype", None) or self.dtype, more.pop("device", self.device)
+        return self.full(self.shape, fill_value, dtype=kind, device=device, **more)
+
+    def zeros_like(self, **more: Any) -> Self:
+        """Zeros with this one's shape, dtype and device unless given."""
+        return self.full_like(0, **more)
+
+    def ones_like(self, **more: Any) -> Self:
+        """Ones with this one's shape, dtype and device unless given."""
+        return self.full_like(1, **more)
+
+    def empty_like(self, **more: Any) -> Self:
+        """A buffer like this one, whose values may be anything."""
+        kind, device = more.pop("dtype", None) or self.dtype, more.pop("device", self.device)
+        return self.empty(self.shape, dtype=kind, device=device, **more)
+
+    # ---- counters --------------------------------------------------------------------------------
+
+    @classmethod
+    def _counting(cls, size: int, device: str | None = None, dtype: DType | None = None) -> Self:
+        """0, 1, .. size - 1 as whole numbers."""
+        place = cls._place(device)
+        if size == 0:
+            return cls._wrap(constant(0, dtype or dtypes.default_int, place, (0,)))
+        return cls._wrap(counting(size, place, dtype or dtypes.default_int))
+
+    @classmethod
+    def arange(
+        cls,
+        start: Any,
+        stop: Any = None,
+        step: Any = 1,
+        dtype: DTypeLike | None = None,
+        **more: Any,
+    ) -> Self:
+        """Numbers from `start` in steps of `step`, below `stop`; one argument alone is `stop`.
+
+        >>> Tensor.arange(3).tolist(), Tensor.arange(5, 0, -2).tolist()
+        ([0, 1, 2], [5, 3, 1])
+        """
+        if stop is None:
+            start, stop = 0, start
+        if step == 0:
+            raise ArgumentError(f"arange: step 0 from {start} to {stop}; legal is any other")
+        floats = any(isinstance(v, float) for v in (start, stop, step))
+        default = dtypes.default_float if floats else dtypes.default_int
+        kind = default if dtype is None else checked_dtype(dtype)
+        size = max(0, math.ceil((stop - start) / step) if floats else ceildiv(stop - start, step))
+        place, wants = cls._place(more.get("device")), more.get("requires_grad")
+        if size == 0:
+            return cls._wrap(constant(0, kind, place, (0,)), wants)
+        if dtypes.is_float(kind):  # start + i * step, in a type that holds every i
+            wide = dtypes.float64 if kind is dtypes.float64 else dtypes.float32
+            count = counting(size, place).cast(wide)
+        else:
+            wide = kind if kind.itemsize >= 4 else dtypes.int32
+            count = counting(size, place, wide)
+        scaled = count if step == 1 else count * step
+        return cls._wrap((scaled if start == 0 else scaled + start).cast(kind), wants)
+
+    @classmethod
+    def linspace(cls, start: Any, stop: Any, steps: int, **more: Any) -> Self:
+        """`steps` numbers from `start` to `stop`, both included, evenly spaced.
+
+        >>> Tensor.linspace(0, 1, 3).tolist()
+        [0.0, 0.5, 1.0]
+        """
+        if steps < 0:
+            raise ArgumentError(f"linspace: {steps} steps; legal are numbers from 0")
+        kind = checked_dtype(more.pop("dtype", None) or dtypes.default_float)
+        if steps <= 1:
+            return cls.full((steps,), start, dtype=kind, **more)
+        place = cls._place(more.get("device"))
+        wide = kind if dtypes.is_float(kind) and kind.itemsize >= 4 else dtypes.float32
+        count = counting(steps, place)
+        forward = count.cast(wide) * ((stop - start) / (steps - 1)) + start
+        backward = (count * -1 + (steps - 1)).cast(wide) * ((start - stop) / (steps - 1)) + stop
+        node = (count < steps // 2).where(forward, backward)  # exact at both ends
+        return cls._wrap(node.cast(kind), more.get("requires_grad"))
+
+    @classmethod
+    def eye(cls, n: int, m: int | None = None, dtype: DTypeLike | None = None, **more: Any) -> Self:
+        """Ones on the diagonal of `n` rows and `m` columns (as many as rows unless given).
+
+        >>> Tensor.eye(2, dtype="int").tolist()
+        [[1, 0], [0, 1]]
+        """
+        m = n if m is None else m
+        checked_shape("eye", n, m)
+        kind = checked_dtype(dtype or dtypes.default_float)
+        place = cls._place(more.get("device"))
+        if n == 0 or m == 0:
+            return cls.zeros(n, m, dtype=kind, **more)
+        rows = counting(n, place).reshape((n, 1)).expand((n, m))
+        columns = counting(m, place).reshape((1, m)).expand((n, m))
+        return cls._wrap(rows.eq(columns).cast(kind), more.get("requires_grad"))
+
+    # ---- bytes of others -------------------------------------------------------------------------
+
+    @classmethod
+    def from_blob(
+        cls, ptr: int, shape: tuple[int, ...], dtype: DTypeLike | None = None, **more: Any
+    ) -> Self:
+        """A copy of the memory at address `ptr`, which holds `shape` elements of `dtype`."""
+        import ctypes
+
+        kind = checked_dtype(dtype or dtypes.default_float)
+        data = (ctypes.c_char * (prod(shape) * kind.itemsize)).from_address(ptr)
+        host = storage.from_host(memoryview(bytearray(data)), kind, "PYTHON")
+        node = host.copy_to(cls._place(more.get("device"))).reshape(shape)
+        return cls._wrap(node, more.get("requires_grad"))
+
+
+def node_of(data: Any, dtype: DType | None, device: str) -> UOp:
+    """The node of whatever `Tensor(...)` accepts."""
+    if isinstance(data, UOp):
+        node = data if data.device is not None else data + UOp.const(data.dtype, 0, device)
+        return node if dtype is None else node.cast(dtype)
+    if data is None:
+        return constant(0, dtype or dtypes.default_float, device, (0,))
+    if isinstance(data, (bool, int, float)):
+        return constant(data, dtype or _least_type([data]), device)
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return from_list(list(data), dtype or dtypes.uint8, device)
+    if isinstance(data, (list, tuple)):
+        if any(isinstance(item, HasArray) for item in data):
+            import numpy as np
+
+            return from_array(np.stack([np.asarray(item) for item in data]), dtype, device)
+        return from_list(data, dtype, device)
+    if isinstance(data, HasArray):
+        return from_array(data, dtype, device)
+    raise DTypeError(
+        f"Tensor: can't hold {data!r} of type {type(data).__name__}; legal are numbers, "
+        "nested lists of them, bytes, arrays and nodes"
+    )
+
+
+__all__ = ["Creation", "DTypeLike", "Sint", "checked_dtype", "checked_shape", "node_of"]

@@ -1,0 +1,652 @@
+"""Arithmetic: operators, promotion and broadcasting, comparison, bits, rounding.
+
+A Python number takes the tensor's dtype unless it is a float beside whole numbers, or an int beside
+bools. Otherwise both go to the least type above both. Integer division by zero is a CHECK: the
+next read raises.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self, TypeVar
+
+from tinygrad.base.dtype import DType, dtypes, least_upper_dtype, least_upper_float
+from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
+from tinygrad.tensor.core import Core, broadcast_shape
+from tinygrad.tensor.creation import DTypeLike, HasArray, checked_dtype, node_of
+from tinygrad.tensor.movement import Movement
+from tinygrad.transforms.gradient import broadcast
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+Number = (bool, int, float)
+T = TypeVar("T", bound="Elementwise")
+
+
+class Elementwise(Movement):
+    """One element of each source in, one out."""
+
+    __slots__ = ()
+
+    # ---- how two sources meet --------------------------------------------------------------------
+
+    def _tensor(self, other: Any, dtype: DType | None = None) -> Self:
+        """`other` as a tensor; a Python number with the dtype that it takes beside this one."""
+        if isinstance(other, Elementwise):
+            return other  # type: ignore[return-value]
+        if isinstance(other, Number):
+            return self._wrap(UOp.const(dtype or self._dtype_of(other), other, self.device))
+        if isinstance(other, (UOp, HasArray, list, tuple)):
+            return self._wrap(node_of(other, None, self.device))
+        raise DTypeError(
+            f"an operand {other!r} of type {type(other).__name__}; legal are tensors, numbers "
+            "and arrays"
+        )
+
+    def _dtype_of(self, number: Any) -> DType:
+        own = self.dtype
+        if dtypes.is_float(own) or isinstance(number, bool):
+            return own if dtypes.is_float(own) else least_upper_dtype(own, dtypes.bool)
+        if isinstance(number, int):
+            return own if dtypes.is_int(own) else dtypes.default_int
+        return dtypes.default_float
+
+    def _meet(self, operation: str, *others: Any, dtype: DType | None = None) -> list[Self]:
+        """This and `others` with one shape, and one dtype unless `dtype` is void."""
+        all_: list[Self] = [self, *(self._tensor(other) for other in others)]
+        devices = {t.device for t in all_}
+        if len(devices) > 1:
+            raise ArgumentError(
+                f"{operation}: operands are on {' and '.join(sorted(devices))}; "
+                "legal is one device: use .to(device)"
+            )
+        shape = broadcast_shape(operation, *(t.shape for t in all_))
+        if dtype is dtypes.void:
+            return [t._broadcast_to(shape) for t in all_]
+        kind = dtype or least_upper_dtype(*(t.dtype for t in all_))
+        return [t.cast(kind)._broadcast_to(shape) for t in all_]
+
+    def _pair(self, operation: str, other: Any, reverse: bool = False) -> tuple[UOp, UOp]:
+        """The nodes of this and `other` with one shape and dtype; exchanged if `reverse`."""
+        a = self._node
+        if isinstance(other, Number):
+            kind = least_upper_dtype(a.dtype, self._dtype_of(other))
+            b = UOp.const(kind, other, a.device)
+        else:
+            b = self._tensor(other)._node
+            kind = least_upper_dtype(a.dtype, b.dtype)
+            if a.device != b.device:
+                raise ArgumentError(
+                    f"{operation}: operands are on {a.device} and {b.device}; "
+                    "legal is one device: use .to(device)"
+                )
+        if a.shape != b.shape:
+            shape = broadcast_shape(operation, a.shape, b.shape)
+            a, b = broadcast(a.cast(kind), shape), broadcast(b.cast(kind), shape)
+        else:
+            a, b = a.cast(kind), b.cast(kind)
+        return (b, a) if reverse else (a, b)
+
+    def _of_pair(self, node: UOp, other: Any) -> Self:
+        """A tensor of `node`, which was made of this and `other`."""
+        return self._from(node, other) if isinstance(other, Elementwise) else self._from(node)
+
+    def _binary(self, op: Ops, other: Any, reverse: bool = False) -> Self:
+        a, b = self._pair(op.name.lower(), other, reverse)
+        return self._of_pair(a.alu(op, b), other)
+
+    def _unary(self, op: Ops) -> Self:
+        x = self.cast(least_upper_float(self.dtype))
+        return x._from(x._node.alu(op))
+
+    def _whole(self, operation: str, other: Any) -> None:
+        kinds = (self.dtype, self._tensor(other).dtype)
+        if any(dtypes.is_float(kind) for kind in kinds):
+            raise DTypeError(
+                f"{operation}: {kinds[0]!r} and {kinds[1]!r}; legal are ints and bools"
+            )
+
+    # ---- arithmetic ------------------------------------------------------------------------------
+
+    def add(self, x: Any, reverse: bool = False) -> Self:
+        """The sum.
+
+        >>> (Tensor([1, 2]) + 0.5).tolist()
+        [1.5, 2.5]
+        """
+        return self._binary(Ops.ADD, x, reverse)
+
+    def sub(self, x: Any, reverse: bool = False) -> Self:
+        """The difference. DTypeError between bools, where it has no meaning."""
+        a, b = self._pair("sub", x, reverse)
+        if a.dtype is dtypes.bool:
+            raise DTypeError("sub: bool and bool; legal are numbers; use ^ for 'differs'")
+        return self._of_pair(a.alu(Ops.ADD, -b), x)
+
+    def mul(self, x: Any, reverse: bool = False) -> Self:
+        """The product.
+
+        >>> (Tensor([1, 2]) * 3).tolist()
+        [3, 6]
+        """
+        return self._binary(Ops.MUL, x, reverse)
+
+    def neg(self) -> Self:
+        """Minus this; of a bool, not this. Unsigned numbers wrap."""
+        return self.logical_not() if self.dtype is dtypes.bool else self._from(-self._node)
+
+    def div(self, x: Any, reverse: bool = False, rounding_mode: str | None = None) -> Self:
+        """The quotient, a float; with `rounding_mode` "trunc" or "floor" rounded, in the operands'
+        type. A whole number divided by zero so raises DivisionCheckError at the next read.
+
+        >>> (Tensor([1, 2]) / 2).tolist()
+        [0.5, 1.0]
+        >>> Tensor([-7]).div(2, rounding_mode="trunc").tolist()
+        [-3]
+        """
+        if rounding_mode not in (None, "trunc", "floor"):
+            raise ArgumentError(
+                f"div: rounding_mode {rounding_mode!r}; legal are None, trunc, floor"
+            )
+        if rounding_mode == "floor":
+            return self.idiv(x, reverse)
+        one, other = self._pair("div", x, reverse)
+        if rounding_mode is None or dtypes.is_float(one.dtype):
+            kind = least_upper_float(one.dtype)
+            out = self._of_pair(one.cast(kind).alu(Ops.FDIV, other.cast(kind)), x)
+            return out if rounding_mode is None else out.trunc()
+        a, b = self._of_pair(one, x), self._of_pair(other, x)
+        down = a.idiv(b)
+        inexact = (down * b).ne(a)
+        return down + inexact.logical_and((a < 0) ^ (b < 0)).cast(down.dtype)
+
+    def _divisor(self, operation: str) -> UOp:
+        """This node, with a CHECK that it is not zero, unless it is known not to be."""
+        node = self._node
+        if node.vmin > 0 or node.vmax < 0:
+            return node
+        return node.check(
+            node.ne(0), "division", f"{operation}: division of a whole number by zero"
+        )
+
+    def idiv(self, x: Any, reverse: bool = False) -> Self:
+        """The quotient rounded down, as Python's //.
+
+        >>> (Tensor([7, -7]) // 2).tolist()
+        [3, -4]
+        """
+        a, b = self._meet("//", x)
+        if reverse:
+            a, b = b, a
+        if dtypes.is_float(a.dtype):
+            return (a / b).floor()
+        if a.dtype is dtypes.bool:
+            a, b = a.cast(dtypes.int8), b.cast(dtypes.int8)
+        return a._from(a._node.alu(Ops.IDIV, b._divisor("//")), a, b)
+
+    def mod(self, x: Any, reverse: bool = False) -> Self:
+        """The remainder with the divisor's sign, as Python's %.
+
+        >>> (Tensor([7, -7]) % 3).tolist()
+        [1, 2]
+        """
+        a, b = self._meet("%", x)
+        if reverse:
+            a, b = b, a
+        if dtypes.is_float(a.dtype):
+            rest = a.fmod(b)
+            return (rest.ne(0) & ((rest < 0) ^ (b < 0))).where(rest + b, rest)
+        if a.dtype is dtypes.bool:
+            a, b = a.cast(dtypes.int8), b.cast(dtypes.int8)
+        return a._from(a._node.alu(Ops.MOD, b._divisor("%")), a, b)
+
+    def fmod(self, x: Any) -> Self:
+        """The remainder with this one's sign, as C's fmod.
+
+        >>> Tensor([7, -7]).fmod(3).tolist()
+        [1, -1]
+        """
+        a, b = self._meet("fmod", x)
+        rest = a - a.div(b, rounding_mode="trunc") * b
+        if not dtypes.is_float(a.dtype):
+            return rest
+        return (b.isinf() & a.isfinite()).where(a, rest)
+
+    def reciprocal(self) -> Self:
+        """One over this."""
+        return self._unary(Ops.RECIP)
+
+    def square(self) -> Self:
+        """This times itself."""
+        return self * self
+
+    def sqrt(self) -> Self:
+        """The square root; NaN below zero.
+
+        >>> Tensor([4.0]).sqrt().tolist()
+        [2.0]
+        """
+        return self._unary(Ops.SQRT)
+
+    def rsqrt(self) -> Self:
+        """One over the square root."""
+        return self.sqrt().reciprocal()
+
+    def pow(self, x: Any, reverse: bool = False) -> Self:
+        """This to the power `x`. ArgumentError for an int to a negative number.
+
+        >>> (Tensor([2, 3]) ** 2).tolist(), (2 ** Tensor([1.0, 2.0])).tolist()
+        ([4, 9], [2.0, 4.0])
+        """
+        if not reverse and isinstance(x, Number) and not isinstance(x, bool):
+            return self._pow_number(x)
+        a, b = self._meet("pow", x)
+        if reverse:
+            a, b = b, a
+        if dtypes.is_float(a.dtype):
+            return a._from(a._node.alu(Ops.POW, b._node), a, b)
+        return _whole_power(a.cast(_at_least_int8(a.dtype)), b.cast(_at_least_int8(a.dtype)))
+
+    def _pow_number(self, x: float) -> Self:
+        whole = float(x).is_integer() and abs(x) <= 64
+        if isinstance(x, float) and not dtypes.is_float(self.dtype):
+            return self.cast(dtypes.default_float)._pow_number(x)
+        if not dtypes.is_float(self.dtype):
+            base = self.cast(_at_least_int8(self.dtype))
+            if x < 0:
+                raise ArgumentError(
+                    f"pow: {self.dtype!r} to the power {x}; legal are powers from 0"
+                )
+            return base._multiplied(int(x))
+        if whole:
+            power = self._multiplied(abs(int(x)))
+            return power if x >= 0 else power.reciprocal()
+        if abs(x) == 0.5:
+            return self.sqrt() if x > 0 else self.rsqrt()
+        return self._binary(Ops.POW, x)
+
+    def _multiplied(self, times: int) -> Self:
+        """This times itself, by squares."""
+        out, square = None, self
+        while times:
+            if times & 1:
+                out = square if out is None else out * square
+            times >>= 1
+            square = square * square if times else square
+        return self._wrap(self._constant(1, shape=self.shape)) if out is None else out
+
+    def maximum(self, x: Any) -> Self:
+        """The larger; NaN if either is NaN.
+
+        >>> Tensor([1, 5]).maximum(3).tolist()
+        [3, 5]
+        """
+        return self._binary(Ops.MAX, x)
+
+    def minimum(self, x: Any) -> Self:
+        """The smaller; NaN if either is NaN."""
+        a, b = self._pair("minimum", x)
+        return self._of_pair(_opposite(_opposite(a).alu(Ops.MAX, _opposite(b))), x)
+
+    def clamp(self, min_: Any = None, max_: Any = None, **more: Any) -> Self:
+        """Not below `min`, not above `max`; where they cross, `max`.
+
+        >>> Tensor([-1, 5]).clamp(0, 3).tolist()
+        [0, 3]
+        """
+        low, high = more.get("min", min_), more.get("max", max_)
+        if low is None and high is None:
+            raise ArgumentError("clamp: give min, max or both")
+        out = self
+        if low is not None:  # where, not maximum: the gradient at the edge belongs to this
+            out = (out < low).where(low, out)
+        return out if high is None else (out > high).where(high, out)
+
+    def clip(self, min_: Any = None, max_: Any = None, **more: Any) -> Self:
+        """The same as `clamp`."""
+        return self.clamp(min_, max_, **more)
+
+    def lerp(self, end: Any, weight: Any) -> Self:
+        """From this (weight 0) to `end` (weight 1) in a straight line.
+
+        >>> Tensor([1.0]).lerp(Tensor([3.0]), 0.5).tolist()
+        [2.0]
+        """
+        return self.add((self._tensor(end) - self) * weight)
+
+    def abs(self) -> Self:
+        """The size without the sign."""
+        if dtypes.is_unsigned(self.dtype) or self.dtype is dtypes.bool:
+            return self
+        if dtypes.is_float(self.dtype):
+            return self.maximum(-self)
+        return (self < 0).where(-self, self)
+
+    def sign(self) -> Self:
+        """-1, 0 or 1; NaN of NaN.
+
+        >>> Tensor([-2.0, 0.0, 3.0]).sign().tolist()
+        [-1.0, 0.0, 1.0]
+        """
+        if self.dtype is dtypes.bool:
+            return self
+        above, below = (self > 0).cast(self.dtype), (self < 0).cast(self.dtype)
+        out = above - below if not dtypes.is_unsigned(self.dtype) else above
+        return self.isnan().where(self.detach(), out) if dtypes.is_float(self.dtype) else out
+
+    def copysign(self, other: Any) -> Self:
+        """The size of this with the sign of `other`, of a zero too."""
+        a, b = self._meet("copysign", other, dtype=_float_of(self, other))
+        negative = (b < 0) | (b.eq(0) & (b.reciprocal() < 0))
+        return negative.where(-a.abs(), a.abs())
+
+    # ---- rounding --------------------------------------------------------------------------------
+
+    def trunc(self) -> Self:
+        """Rounded toward zero."""
+        return self if not dtypes.is_float(self.dtype) else self._unary(Ops.TRUNC)
+
+    def floor(self) -> Self:
+        """Rounded down.
+
+        >>> Tensor([-1.5, 1.5]).floor().tolist()
+        [-2.0, 1.0]
+        """
+        whole = self.trunc()
+        return (self < whole).where(whole - 1, whole) if dtypes.is_float(self.dtype) else self
+
+    def ceil(self) -> Self:
+        """Rounded up."""
+        whole = self.trunc()
+        return (self > whole).where(whole + 1, whole) if dtypes.is_float(self.dtype) else self
+
+    def round(self) -> Self:
+        """Rounded to the nearest whole number, halves to the even one.
+
+        >>> Tensor([0.5, 1.5, 2.5]).round().tolist()
+        [0.0, 2.0, 2.0]
+        """
+        if not dtypes.is_float(self.dtype):
+            return self
+        whole = self.trunc()
+        rest = (self - whole).abs()
+        odd = (whole * 0.5).trunc().ne(whole * 0.5)
+        away = (rest > 0.5) | (rest.eq(0.5) & odd)
+        return away.where(whole + self.sign(), whole)
+
+    # ---- comparison ------------------------------------------------------------------------------
+
+    def eq(self, x: Any) -> Self:
+        """Whether equal.
+
+        >>> (Tensor([1, 2]) == 2).tolist()
+        [False, True]
+        """
+        return self._compare(Ops.CMPEQ, x)
+
+    def ne(self, x: Any) -> Self:
+        """Whether not equal; true for NaN."""
+        return self._compare(Ops.CMPNE, x)
+
+    def _compare(self, op: Ops, x: Any, reverse: bool = False) -> Self:
+        a, b = self._pair(op.name.lower(), x, reverse)
+        return self._wrap(a.alu(op, b), False)
+
+    def isnan(self) -> Self:
+        """Whether NaN."""
+        return self.ne(self)
+
+    def isinf(self, detect_positive: bool = True, detect_negative: bool = True) -> Self:
+        """Whether infinite, of the signs asked for."""
+        if not dtypes.is_float(self.dtype):
+            return self.ne(self)
+        high, low = self.eq(math.inf), self.eq(-math.inf)
+        if detect_positive and detect_negative:
+            return high | low
+        return high if detect_positive else low if detect_negative else self.ne(self) & False
+
+    def isfinite(self) -> Self:
+        """Whether neither infinite nor NaN."""
+        return (self.isinf() | self.isnan()).logical_not()
+
+    def isclose(
+        self, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+    ) -> Self:
+        """Whether |a - b| <= atol + rtol·|b|; equal infinities are close, NaNs only if asked.
+
+        >>> Tensor([1.0, 2.0]).isclose(Tensor([1.0, 2.1])).tolist()
+        [True, False]
+        """
+        a, b = self._meet("isclose", other, dtype=_float_of(self, other))
+        near = a.isfinite() & b.isfinite() & ((a - b).abs() <= b.abs() * rtol + atol)
+        both = (a.isnan() & b.isnan()) & equal_nan
+        return a.eq(b) | near | both
+
+    # ---- logic and bits --------------------------------------------------------------------------
+
+    def logical_not(self) -> Self:
+        """Whether zero."""
+        return self._wrap(self._node.cast(dtypes.bool).logical_not(), False)
+
+    def logical_and(self, x: Any) -> Self:
+        """Whether neither is zero."""
+        return self.bool() & self._tensor(x).bool()
+
+    def logical_or(self, x: Any) -> Self:
+        """Whether not both are zero."""
+        return self.bool() | self._tensor(x).bool()
+
+    def bitwise_and(self, x: Any, reverse: bool = False) -> Self:
+        """Bits of both; of bools, and."""
+        self._whole("&", x)
+        return self._binary(Ops.AND, x, reverse)
+
+    def bitwise_or(self, x: Any, reverse: bool = False) -> Self:
+        """Bits of either; of bools, or."""
+        self._whole("|", x)
+        return self._binary(Ops.OR, x, reverse)
+
+    def bitwise_xor(self, x: Any, reverse: bool = False) -> Self:
+        """Bits that differ; of bools, whether they differ."""
+        self._whole("^", x)
+        return self._binary(Ops.XOR, x, reverse)
+
+    def bitwise_not(self) -> Self:
+        """All bits turned; of bools, not."""
+        self._whole("~", self)
+        return self.logical_not() if self.dtype is dtypes.bool else self._from(~self._node)
+
+    def lshift(self, x: Any, reverse: bool = False) -> Self:
+        """Bits moved up; by the width or more 0.
+
+        >>> (Tensor([1, 2]) << 3).tolist()
+        [8, 16]
+        """
+        self._whole("<<", x)
+        return self._binary(Ops.SHL, x, reverse)
+
+    def rshift(self, x: Any, reverse: bool = False) -> Self:
+        """Bits moved down."""
+        self._whole(">>", x)
+        return self._binary(Ops.SHR, x, reverse)
+
+    # ---- choice ----------------------------------------------------------------------------------
+
+    def where(self, x: Any, y: Any) -> Self:
+        """`x` where this is true, else `y`.
+
+        >>> Tensor([True, False]).where(1, Tensor([5, 6])).tolist()
+        [1, 6]
+        """
+        yes, no = self._choices(x, y)
+        mask = self._node.cast(dtypes.bool)
+        shape = broadcast_shape("where", mask.shape, yes.shape, no.shape)
+        kind = least_upper_dtype(yes.dtype, no.dtype)
+        one, other = (broadcast(node.cast(kind), shape) for node in (yes, no))
+        node = broadcast(mask, shape).alu(Ops.WHERE, one, other)
+        return self._from(node, *(t for t in (x, y) if isinstance(t, Elementwise)))
+
+    def _choices(self, x: Any, y: Any) -> tuple[UOp, UOp]:
+        """The nodes to choose from; a number takes the dtype that it takes beside the other."""
+        if isinstance(x, Elementwise):
+            return x._node, x._tensor(y)._node
+        if isinstance(y, Elementwise):
+            return y._tensor(x)._node, y._node
+        kind = None
+        if isinstance(x, Number) and isinstance(y, Number):
+            kind = max(dtypes.from_py(x), dtypes.from_py(y))
+        return self._tensor(x, kind)._node, self._tensor(y, kind)._node
+
+    def masked_fill(self, mask: Self, value: Any) -> Self:
+        """`value` where `mask` is true.
+
+        >>> Tensor([1, 2]).masked_fill(Tensor([True, False]), 9).tolist()
+        [9, 2]
+        """
+        return mask.where(value, self)
+
+    # ---- operators -------------------------------------------------------------------------------
+
+    def __add__(self, x: Any) -> Self:
+        return self.add(x)
+
+    def __radd__(self, x: Any) -> Self:
+        return self.add(x, True)
+
+    def __sub__(self, x: Any) -> Self:
+        return self.sub(x)
+
+    def __rsub__(self, x: Any) -> Self:
+        return self.sub(x, True)
+
+    def __mul__(self, x: Any) -> Self:
+        return self.mul(x)
+
+    def __rmul__(self, x: Any) -> Self:
+        return self.mul(x, True)
+
+    def __truediv__(self, x: Any) -> Self:
+        return self.div(x)
+
+    def __rtruediv__(self, x: Any) -> Self:
+        return self.div(x, True)
+
+    def __floordiv__(self, x: Any) -> Self:
+        return self.idiv(x)
+
+    def __rfloordiv__(self, x: Any) -> Self:
+        return self.idiv(x, True)
+
+    def __mod__(self, x: Any) -> Self:
+        return self.mod(x)
+
+    def __rmod__(self, x: Any) -> Self:
+        return self.mod(x, True)
+
+    def __pow__(self, x: Any) -> Self:
+        return self.pow(x)
+
+    def __rpow__(self, x: Any) -> Self:
+        return self.pow(x, True)
+
+    def __and__(self, x: Any) -> Self:
+        return self.bitwise_and(x)
+
+    def __rand__(self, x: Any) -> Self:
+        return self.bitwise_and(x, True)
+
+    def __or__(self, x: Any) -> Self:
+        return self.bitwise_or(x)
+
+    def __ror__(self, x: Any) -> Self:
+        return self.bitwise_or(x, True)
+
+    def __xor__(self, x: Any) -> Self:
+        return self.bitwise_xor(x)
+
+    def __rxor__(self, x: Any) -> Self:
+        return self.bitwise_xor(x, True)
+
+    def __lshift__(self, x: Any) -> Self:
+        return self.lshift(x)
+
+    def __rlshift__(self, x: Any) -> Self:
+        return self.lshift(x, True)
+
+    def __rshift__(self, x: Any) -> Self:
+        return self.rshift(x)
+
+    def __rrshift__(self, x: Any) -> Self:
+        return self.rshift(x, True)
+
+    def __lt__(self, x: Any) -> Self:
+        return self._compare(Ops.CMPLT, x)
+
+    def __gt__(self, x: Any) -> Self:
+        return self._compare(Ops.CMPLT, x, True)
+
+    def __le__(self, x: Any) -> Self:
+        return self._compare(Ops.CMPLT, x).bitwise_or(self.eq(x))
+
+    def __ge__(self, x: Any) -> Self:
+        return self._compare(Ops.CMPLT, x, True).bitwise_or(self.eq(x))
+
+    def __eq__(self, x: object) -> Self:  # type: ignore[override]
+        return self.eq(x)
+
+    def __ne__(self, x: object) -> Self:  # type: ignore[override]
+        return self.ne(x)
+
+    __hash__ = Core.__hash__
+
+    def __neg__(self) -> Self:
+        return self.neg()
+
+    def __pos__(self) -> Self:
+        return self
+
+    def __abs__(self) -> Self:
+        return self.abs()
+
+    def __invert__(self) -> Self:
+        return self.bitwise_not()
+
+
+def _at_least_int8(dtype: DType) -> DType:
+    return dtypes.int8 if dtype is dtypes.bool else dtype
+
+
+def _float_of(a: Elementwise, b: Any) -> DType:
+    """The float type in which `a` and `b` meet."""
+    other = b.dtype if isinstance(b, Elementwise) else a.dtype
+    return least_upper_float(least_upper_dtype(a.dtype, other))
+
+
+def _opposite(node: UOp) -> UOp:
+    """The order turned round without overflow: minus a float, the bits of an integer turned."""
+    if node.dtype is dtypes.bool:
+        return node.logical_not()
+    return -node if dtypes.is_float(node.dtype) else ~node
+
+
+def _whole_power(base: T, exponent: T) -> T:
+    """By the exponent's bits; below zero 1 and -1 keep their powers and all else gives 0."""
+    node = exponent._node
+    positive = (exponent < 0).where(-exponent, exponent) if node.vmin < 0 else exponent
+    bits = min(exponent.dtype.bitsize, int(max(abs(node.vmin), abs(node.vmax))).bit_length())
+    out, square = base.const_like(1), base
+    for bit in range(bits):
+        out = ((positive >> bit) & 1).bool().where(out * square, out)
+        square = square * square
+    if node.vmin >= 0:
+        return out
+    unit = base.eq(1) | base.eq(-1)
+    return ((exponent < 0) & unit.logical_not()).where(out.const_like(0), out)
+
+
+def same_dtype(operation: str, dtype: DTypeLike | None, default: DType) -> DType:
+    """`dtype` if one was given, else `default`."""
+    return default if dtype is None else checked_dtype(dtype)
+
+
+__all__ = ["Elementwise", "Number", "ShapeError", "same_dtype"]

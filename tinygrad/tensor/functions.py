@@ -1,0 +1,314 @@
+"""Elementary functions and activations, of the ops EXP2, LOG2, SIN and SQRT.
+
+They are written so that infinities, NaN, tiny and large numbers come out right, in the value and in
+the gradient: what overflows is never in a branch that a gradient passes. Floats narrower than
+float32 are computed in float32 and rounded once.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
+
+from tinygrad.base.dtype import dtypes, least_upper_float
+from tinygrad.tensor.elementwise import Elementwise
+from tinygrad.uop.op import Ops
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def wide(function: F) -> F:
+    """A function of floats: whole numbers become the default float, narrow floats pass float32."""
+
+    @functools.wraps(function)
+    def widened(x: Elementwise, *args: Any, **more: Any) -> Any:
+        kind = least_upper_float(x.dtype)
+        inner = dtypes.float32 if kind.itemsize < 4 else kind
+        return function(x.cast(inner), *args, **more).cast(kind)
+
+    return widened  # type: ignore[return-value]
+
+
+# tanh(x) / x as a ratio of polynomials in x*x, from its continued fraction; exact to 1e-16 for
+# |x| < 0.5. (Abramowitz and Stegun, 4.5.70, nine levels.)
+_TANH_OVER = (1.0, 4729725 / 34459425, 135135 / 34459425, 990 / 34459425, 1 / 34459425)
+_TANH_UNDER = (1.0, 16216200 / 34459425, 945945 / 34459425, 13860 / 34459425, 45 / 34459425)
+
+
+def _polynomial(x: Any, coefficients: tuple[float, ...]) -> Any:
+    """c0 + c1·x + c2·x² ..., by Horner's rule."""
+    out: Any = coefficients[-1]
+    for c in reversed(coefficients[:-1]):
+        out = x * out + c
+    return out
+
+
+class Functions(Elementwise):
+    """exp, log, sin and their families; activations."""
+
+    __slots__ = ()
+
+    # ---- exponentials and logarithms -------------------------------------------------------------
+
+    @wide
+    def exp2(self) -> Self:
+        """2 to this power."""
+        return self._unary(Ops.EXP2)
+
+    @wide
+    def exp(self) -> Self:
+        """e to this power.
+
+        >>> Tensor([0.0]).exp().tolist()
+        [1.0]
+        """
+        return (self * (1 / math.log(2)))._unary(Ops.EXP2)
+
+    @wide
+    def expm1(self) -> Self:
+        """e to this power, minus 1; exact near 0."""
+        return (self * 0.5).tanh() * (self.exp() + 1)
+
+    @wide
+    def log2(self) -> Self:
+        """The logarithm to base 2; NaN below zero, -inf at zero."""
+        return self._unary(Ops.LOG2)
+
+    @wide
+    def log(self) -> Self:
+        """The natural logarithm; NaN below zero, -inf at zero.
+
+        >>> Tensor([1.0]).log().tolist()
+        [0.0]
+        """
+        return self._unary(Ops.LOG2) * math.log(2)
+
+    @wide
+    def log10(self) -> Self:
+        """The logarithm to base 10."""
+        return self._unary(Ops.LOG2) * math.log10(2)
+
+    @wide
+    def log1p(self) -> Self:
+        """The natural logarithm of 1 + this; exact near 0."""
+        total = self + 1
+        lost = (self - (total - 1)).detach()  # what the addition rounded away
+        return total.log() + (lost.isfinite() & total.ne(0)).where(lost / total, 0)
+
+    def logaddexp(self, other: Any) -> Self:
+        """log(exp(a) + exp(b)) without overflow."""
+        high, low = self.maximum(other), self.minimum(other)
+        same = high.eq(low)  # also for two infinities
+        gap = same.where(0, low - high)
+        return high + gap.exp().log1p()
+
+    # ---- circular and hyperbolic -----------------------------------------------------------------
+
+    @wide
+    def sin(self) -> Self:
+        """The sine of radians."""
+        return self._unary(Ops.SIN)
+
+    @wide
+    def cos(self) -> Self:
+        """The cosine of radians: 1 - 2 sin(x/2)², because halving is exact for any size."""
+        half = (self * 0.5).sin()
+        return half * half * -2.0 + 1.0
+
+    @wide
+    def tan(self) -> Self:
+        """The tangent of radians."""
+        return self.sin() / self.cos()
+
+    @wide
+    def atan(self) -> Self:
+        """The angle whose tangent this is, from -pi/2 to pi/2.
+
+        >>> Tensor([0.0]).atan().tolist()
+        [0.0]
+        """
+        steep = (self > 1) | (self < -1)
+        x = steep.where(steep.where(self, 1).reciprocal(), self)
+        for _ in range(2):  # the angle halved twice: |x| < tan(pi/16) = 0.199
+            x = x / ((x * x + 1).sqrt() + 1)
+        angle = x * _polynomial(x * x, tuple((-1) ** i / (2 * i + 1) for i in range(12))) * 4
+        quarter = (self < 0).where(-math.pi / 2, math.pi / 2)
+        return steep.where(quarter - angle, angle)
+
+    @wide
+    def asin(self) -> Self:
+        """The angle whose sine this is; NaN outside -1 to 1."""
+        return (self / ((1 - self) * (1 + self)).sqrt()).atan()
+
+    @wide
+    def acos(self) -> Self:
+        """The angle whose cosine this is; NaN outside -1 to 1."""
+        return ((1 - self) / (1 + self)).sqrt().atan() * 2
+
+    @wide
+    def sinh(self) -> Self:
+        """The hyperbolic sine."""
+        return (self.expm1() - (-self).expm1()) * 0.5
+
+    @wide
+    def cosh(self) -> Self:
+        """The hyperbolic cosine."""
+        return (self.exp() + (-self).exp()) * 0.5
+
+    @wide
+    def tanh(self) -> Self:
+        """The hyperbolic tangent; exact near 0.
+
+        >>> Tensor([0.0]).tanh().tolist()
+        [0.0]
+        """
+        small = self._within(0.5)
+        x = small.where(self, 0)
+        over = x * _polynomial(x * x, _TANH_OVER)
+        under = _polynomial(x * x, _TANH_UNDER)
+        negative = self < 0
+        e = (negative.where(self, -self) * 2).exp()  # at most 1
+        large = negative.where(e - 1, 1 - e)
+        return small.where(over, large) / small.where(under, e + 1)
+
+    def _within(self, bound: float) -> Self:
+        return (self < bound) & (self > -bound)
+
+    @wide
+    def asinh(self) -> Self:
+        """The inverse of sinh."""
+        size = self.abs()
+        small = size < 1e6
+        x = small.where(size, 0)
+        near = (x + x * x / ((x * x + 1).sqrt() + 1)).log1p()
+        far = small.where(1, size).log() + math.log(2)
+        return small.where(near, far) * self.sign()
+
+    @wide
+    def acosh(self) -> Self:
+        """The inverse of cosh; NaN below 1."""
+        x = self - 1
+        small = self < 1e6
+        near = small.where(x, 1)
+        far = small.where(1, self).log() + math.log(2)
+        return small.where((near + (near * (near + 2)).sqrt()).log1p(), far)
+
+    @wide
+    def atanh(self) -> Self:
+        """The inverse of tanh; NaN outside -1 to 1."""
+        return (self * 2 / (1 - self)).log1p() * 0.5
+
+    @wide
+    def erf(self) -> Self:
+        """The error function, to 2e-7. (Abramowitz and Stegun, 7.1.6 and 7.1.26.)"""
+        small = self._within(0.75)
+        x = small.where(self, 0)
+        terms = tuple(
+            (-1) ** n / (math.factorial(n) * (2 * n + 1)) * 2 / math.sqrt(math.pi)
+            for n in range(14)
+        )
+        size = self.abs()
+        t = (size * 0.3275911 + 1).reciprocal()
+        tail = (0.0, 0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
+        far = 1 - _polynomial(t, tail) * (-size * size).exp()
+        return small.where(x * _polynomial(x * x, terms), far * self.sign())
+
+    # ---- activations -----------------------------------------------------------------------------
+
+    def relu(self) -> Self:
+        """Itself above 0, else 0.
+
+        >>> Tensor([-1.0, 2.0]).relu().tolist()
+        [0.0, 2.0]
+        """
+        return (self <= 0).where(0, self)
+
+    @wide
+    def sigmoid(self) -> Self:
+        """1 / (1 + e**-x).
+
+        >>> Tensor([0.0]).sigmoid().tolist()
+        [0.5]
+        """
+        negative = self < 0
+        e = negative.where(self, -self).exp()  # at most 1
+        return negative.where(e, 1) / (e + 1)
+
+    def hardsigmoid(self, alpha: float = 1 / 6, beta: float = 0.5) -> Self:
+        """alpha·x + beta, kept between 0 and 1."""
+        return (self * alpha + beta).clamp(0, 1)
+
+    def relu6(self) -> Self:
+        """Kept between 0 and 6."""
+        return self.clamp(0, 6)
+
+    def hardswish(self) -> Self:
+        """x · relu6(x + 3) / 6."""
+        return self * (self + 3).relu6() * (1 / 6)
+
+    def hardtanh(self, min_val: float = -1, max_val: float = 1) -> Self:
+        """Kept between two values."""
+        return self.clamp(min_val, max_val)
+
+    @wide
+    def silu(self) -> Self:
+        """x · sigmoid(x)."""
+        return self * self.sigmoid()
+
+    def swish(self) -> Self:
+        """The same as `silu`."""
+        return self.silu()
+
+    @wide
+    def gelu(self) -> Self:
+        """x · sigmoid(1.5957691·(x + 0.044715·x³)): tanh's form without its cancellation."""
+        inner = self * (self * self * 0.044715 + 1) * (2 * math.sqrt(2 / math.pi))
+        return self * inner.sigmoid()
+
+    @wide
+    def quick_gelu(self) -> Self:
+        """x · sigmoid(1.702·x)."""
+        return self * (self * 1.702).sigmoid()
+
+    def leaky_relu(self, neg_slope: float = 0.01) -> Self:
+        """Itself above 0, `neg_slope` times itself below."""
+        return (self <= 0).where(self * neg_slope, self)
+
+    @wide
+    def elu(self, alpha: float = 1.0) -> Self:
+        """Itself above 0, alpha·(e**x - 1) below."""
+        below = self <= 0
+        return below.where(below.where(self, 0).expm1() * alpha, self)
+
+    @wide
+    def celu(self, alpha: float = 1.0) -> Self:
+        """Itself above 0, alpha·(e**(x/alpha) - 1) below."""
+        below = self <= 0
+        return below.where((below.where(self, 0) / alpha).expm1() * alpha, self)
+
+    @wide
+    def selu(self, alpha: float = 1.6732632423543772, gamma: float = 1.0507009873554805) -> Self:
+        """gamma · elu(x, alpha)."""
+        return self.elu(alpha) * gamma
+
+    @wide
+    def softplus(self, beta: float = 1.0) -> Self:
+        """log(1 + e**(beta·x)) / beta, for any size of x."""
+        x = self * beta
+        negative = x < 0
+        return (negative.where(0, x) + negative.where(x, -x).exp().log1p()) * (1 / beta)
+
+    def logsigmoid(self) -> Self:
+        """log(sigmoid(x))."""
+        return -(-self).softplus()
+
+    @wide
+    def mish(self) -> Self:
+        """x · tanh(softplus(x))."""
+        return self * self.softplus().tanh()
+
+    def softsign(self) -> Self:
+        """x / (1 + |x|)."""
+        return self / (self.abs() + 1)

@@ -1,0 +1,184 @@
+"""What networks are trained with: losses, normalizations, attention."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from tinygrad.base.dtype import dtypes, least_upper_dtype
+from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.tensor.random import Random
+
+REDUCTIONS = ("mean", "sum", "none")
+
+
+class Learning(Random):
+    """Losses return one number unless reduction="none"."""
+
+    __slots__ = ()
+
+    def _reduced(self, reduction: str) -> Self:
+        if reduction not in REDUCTIONS:
+            raise ArgumentError(f"reduction {reduction!r}; legal are {', '.join(REDUCTIONS)}")
+        if reduction == "none":
+            return self
+        return self.mean() if reduction == "mean" else self.sum()
+
+    # ---- losses ----------------------------------------------------------------------------------
+
+    def binary_crossentropy(self, Y: Self, reduction: str = "mean") -> Self:  # noqa: N803
+        """-y·log p - (1 - y)·log(1 - p), of probabilities."""
+        loss = -Y * self.log() - (1 - Y) * (1 - self).log()
+        return loss._reduced(reduction)
+
+    def binary_crossentropy_logits(
+        self,
+        Y: Self,
+        reduction: str = "mean",
+        pos_weight: Self | None = None,  # noqa: N803
+    ) -> Self:
+        """`binary_crossentropy` of the sigmoid of this, without overflow."""
+        yes = Y if pos_weight is None else Y * pos_weight
+        loss = yes * (-self).softplus() + (1 - Y) * self.softplus()
+        return loss._reduced(reduction)
+
+    def sparse_categorical_crossentropy(
+        self,
+        Y: Self,  # noqa: N803
+        ignore_index: int = -1,
+        label_smoothing: float = 0.0,
+        reduction: str = "mean",
+    ) -> Self:
+        """Minus the log of the softmax at the class that Y names; the classes are the last axis.
+
+        Y has this one's shape without it; `ignore_index` doesn't count.
+
+        >>> Tensor([[0.0, 0.0]]).sparse_categorical_crossentropy(Tensor([1])).item() < 0.7
+        True
+        """
+        if Y.shape != self.shape[:-1]:
+            raise ShapeError(f"crossentropy: classes {Y.shape} for logits {self.shape}")
+        _smoothing(label_smoothing)
+        logs = self.log_softmax(-1)
+        counts = Y.ne(ignore_index)
+        hit = Y._one_hot_along(Y.ndim, self.shape[-1])
+        own = hit.where(logs, 0).sum(-1)
+        if label_smoothing:
+            own = own * (1 - label_smoothing) + logs.mean(-1) * label_smoothing
+        loss = -counts.where(own, 0)
+        if reduction != "mean":
+            return loss._reduced(reduction)
+        return loss.sum() / counts.sum()
+
+    def cross_entropy(
+        self,
+        Y: Self,  # noqa: N803
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ) -> Self:
+        """Minus the log of the softmax, by the probability of each class; classes are axis 1 (axis
+        0 of a vector). Y holds class numbers, or probabilities in this one's shape.
+
+        >>> round(Tensor([[0.0, 0.0]]).cross_entropy(Tensor([1])).item(), 4)
+        0.6931
+        """
+        _smoothing(label_smoothing)
+        axis = 0 if self.ndim == 1 else 1
+        classes = self.shape[axis]
+        if Y.ndim < self.ndim:
+            Y = Y._one_hot_along(axis, classes).cast(self.dtype)  # noqa: N806
+        if Y.shape != self.shape:
+            raise ShapeError(f"cross_entropy: classes {Y.shape} for logits {self.shape}")
+        goal = Y * (1 - label_smoothing) + label_smoothing / classes if label_smoothing else Y
+        return (-(self.log_softmax(axis) * goal).sum(axis))._reduced(reduction)
+
+    def nll_loss(
+        self,
+        Y: Self,  # noqa: N803
+        weight: Self | None = None,
+        ignore_index: int | None = None,
+        reduction: str = "mean",
+    ) -> Self:
+        """Minus the log-probability (this) at the class that Y names; classes are axis 1.
+
+        The mean counts each by its class's `weight`.
+        """
+        hit = Y._one_hot_along(1 if self.ndim > 1 else 0, self.shape[1 if self.ndim > 1 else 0])
+        axis = 1 if self.ndim > 1 else 0
+        own = hit.where(self, 0).sum(axis)
+        factor = Y.ones_like(dtype=self.dtype)
+        if weight is not None:
+            factor = hit.where(hit._along(axis, weight), 0).sum(axis)
+        if ignore_index is not None:
+            factor = Y.ne(ignore_index).where(factor, 0)
+        loss = -(own * factor)
+        return loss.sum() / factor.sum() if reduction == "mean" else loss._reduced(reduction)
+
+    # ---- normalization ---------------------------------------------------------------------------
+
+    def layernorm(self, axis: Any = -1, eps: float = 1e-5) -> Self:
+        """Mean 0 and variance 1 over `axis`; the variance counts `eps` more.
+
+        >>> Tensor([1.0, 3.0]).layernorm(eps=0.0).tolist()
+        [-1.0, 1.0]
+        """
+        centred = self - self.mean(axis, keepdim=True)
+        return centred * (centred.square().mean(axis, keepdim=True) + eps).rsqrt()
+
+    def batchnorm(
+        self,
+        weight: Self | None,
+        bias: Self | None,
+        mean: Self,
+        invstd: Self,
+        axis: int | tuple[int, ...] = 1,
+    ) -> Self:
+        """(x - mean)·invstd·weight + bias, each a vector along `axis`, or of full shape."""
+        axes = axis if isinstance(axis, tuple) else (axis,)
+        shape = tuple(n if i in axes else 1 for i, n in enumerate(self.shape))
+        x = self - mean.reshape(shape)
+        if weight is not None:
+            x = x * weight.reshape(shape)
+        out = x * (invstd.reshape(shape) if len(invstd.shape) == len(axes) else invstd)
+        return out if bias is None else out + bias.reshape(shape)
+
+    # ---- attention -------------------------------------------------------------------------------
+
+    def scaled_dot_product_attention(
+        self,
+        key: Self,
+        value: Self,
+        attn_mask: Self | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        enable_gqa: bool = False,
+    ) -> Self:
+        """softmax(q·kᵀ / √d + mask)·v; this is q, of shape (.., queries, d).
+
+        A bool mask says what may be seen, a float one is added. With `enable_gqa` several heads
+        of q share one of k and v. (Vaswani and others, 2017.)
+
+        >>> q = Tensor.ones(1, 2, 4)
+        >>> q.scaled_dot_product_attention(q, q).shape
+        (1, 2, 4)
+        """
+        if enable_gqa:
+            share = self.shape[-3] // key.shape[-3]
+            key, value = (t.repeat_interleave(share, dim=-3) for t in (key, value))
+        if is_causal and attn_mask is not None:
+            raise ArgumentError("attention: is_causal and attn_mask; legal is one of them")
+        wide = least_upper_dtype(self.dtype, key.dtype, dtypes.float32)
+        scores = self.matmul(key.transpose(-2, -1), dtype=wide) * self.shape[-1] ** -0.5
+        if is_causal:
+            queries, keys = self.shape[-2], key.shape[-2]
+            seen = self.ones(queries, keys, dtype=dtypes.bool, device=self.device)
+            attn_mask = seen.tril()
+        if attn_mask is not None:
+            bools = attn_mask.dtype is dtypes.bool
+            scores = attn_mask.where(scores, -float("inf")) if bools else scores + attn_mask
+        chances: Self = scores.softmax(-1).cast(self.dtype).dropout(dropout_p)
+        return chances.matmul(value)
+
+
+def _smoothing(amount: float) -> None:
+    if not 0.0 <= amount <= 1.0:
+        raise ArgumentError(f"label_smoothing: {amount}; legal are numbers from 0 to 1")

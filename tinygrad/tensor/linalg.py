@@ -1,0 +1,189 @@
+"""Products of matrices: matmul, einsum, linear layers, triangles."""
+
+from __future__ import annotations
+
+import string
+from typing import Any, Self
+
+from tinygrad.base.dtype import dtypes, least_upper_dtype, sum_acc_dtype
+from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.tensor.core import broadcast_shape
+from tinygrad.tensor.creation import DTypeLike, checked_dtype
+from tinygrad.tensor.reduction import Reduction
+
+
+class Linalg(Reduction):
+    """What sums over products."""
+
+    __slots__ = ()
+
+    def _inner(self, other: Self, axes: tuple[int, ...], dtype: DTypeLike | None) -> Self:
+        """The sum of self * other over `axes`, in a type wide enough for it.
+
+        Factors of a narrow type are widened before they are multiplied, so that only the result
+        is rounded.
+        """
+        out = least_upper_dtype(self.dtype, other.dtype) if dtype is None else checked_dtype(dtype)
+        wide = sum_acc_dtype(out)
+        wide = dtypes.float32 if dtypes.is_float(wide) and wide.itemsize < 4 else wide
+        return (self.cast(wide) * other.cast(wide))._reduce("add", axes, False).cast(out)
+
+    def dot(self, w: Any, dtype: DTypeLike | None = None) -> Self:
+        """The matrix product: over the last axis of this and the last but one of `w`; a vector
+        counts as a row on the left, as a column on the right; all axes before are batches.
+
+        ShapeError unless the sizes that meet are equal.
+
+        >>> (Tensor([[1, 2], [3, 4]]) @ Tensor([1, 1])).tolist()
+        [3, 7]
+        """
+        other = self._tensor(w)
+        if not self.ndim or not other.ndim:
+            raise ShapeError(f"matmul: {self.shape} @ {other.shape}; legal is one axis or more")
+        row, column = self.ndim == 1, other.ndim == 1
+        a = self.unsqueeze(0) if row else self
+        b = other.unsqueeze(1) if column else other
+        if a.shape[-1] != b.shape[-2]:
+            raise ShapeError(
+                f"matmul: {self.shape} @ {other.shape}: the last axis of the first has size "
+                f"{a.shape[-1]}, axis {0 if column else -2} of the second has {b.shape[-2]}; "
+                "legal are equal sizes"
+            )
+        # (.., m, 1, k) * (.., 1, n, k) → (.., m, n)
+        broadcast_shape("matmul", a.shape[:-2], b.shape[:-2])
+        left = a.unsqueeze(-2)
+        right = b.transpose(-1, -2).unsqueeze(-3)
+        out = left._inner(right, (max(left.ndim, right.ndim) - 1,), dtype)
+        if row:
+            out = out.squeeze(-2)
+        return out.squeeze(-1) if column else out
+
+    def matmul(self, x: Any, reverse: bool = False, dtype: DTypeLike | None = None) -> Self:
+        """The matrix product; see `dot`.
+
+        >>> Tensor.ones(2, 3).matmul(Tensor.ones(3, 4)).shape
+        (2, 4)
+        """
+        return self._tensor(x).dot(self, dtype) if reverse else self.dot(x, dtype)
+
+    def __matmul__(self, x: Any) -> Self:
+        return self.matmul(x)
+
+    def __rmatmul__(self, x: Any) -> Self:
+        return self.matmul(x, True)
+
+    def linear(
+        self, weight: Self, bias: Self | None = None, dtype: DTypeLike | None = None
+    ) -> Self:
+        """self @ weight + bias; a weight of one axis multiplies."""
+        if dtype is not None:
+            bias = None if bias is None else bias.cast(dtype)
+            return self.cast(dtype).linear(weight.cast(dtype), bias)
+        out = self * weight if weight.ndim == 1 else self.dot(weight)
+        return out if bias is None else out + bias
+
+    @classmethod
+    def einsum(cls, formula: str, *operands: Any, dtype: DTypeLike | None = None) -> Self:
+        """Sums over products, by letters: each axis has one, and what isn't in the result is
+        summed. `...` stands for batch axes.
+
+        >>> Tensor.einsum("ij,jk->ik", Tensor([[1, 2]]), Tensor([[3], [4]])).tolist()
+        [[11]]
+        """
+        xs = list(operands[0] if isinstance(operands[0], (tuple, list)) else operands)
+        inputs, output = _letters(formula, xs)
+        out_type = dtype or least_upper_dtype(*(x.dtype for x in xs))
+        done, letters = xs[0], inputs[0]
+        done, letters = _diagonals(done, letters)
+        for i, (x, names) in enumerate(zip(xs[1:], inputs[1:], strict=True), start=1):
+            x, names = _diagonals(x, names)
+            later = set(output).union(*inputs[i + 1 :])
+            every = letters + "".join(c for c in names if c not in letters)
+            closed = tuple(k for k, c in enumerate(every) if c not in later)
+            a, b = _lined(done, letters, every), _lined(x, names, every)
+            _check_sizes(formula, every, a, b)
+            done = a._inner(b, closed, dtype or least_upper_dtype(a.dtype, b.dtype))
+            letters = "".join(c for c in every if c in later)
+        rest = tuple(k for k, c in enumerate(letters) if c not in output)
+        if rest:
+            done = done.sum(rest, dtype=dtype)
+            letters = "".join(c for c in letters if c in output)
+        out: Self = done.permute(tuple(letters.index(c) for c in output)).cast(out_type)
+        return out
+
+    # ---- triangles -------------------------------------------------------------------------------
+
+    def _lower(self, diagonal: int) -> Self:
+        """Where the column is at most the row plus `diagonal`."""
+        if self.ndim < 2:
+            raise ShapeError(f"triu and tril: {self.shape}; legal are two axes or more")
+        rows, columns = self.shape[-2:]
+        down = self._counting(rows, self.device).unsqueeze(1)
+        return self._counting(columns, self.device) < down + (diagonal + 1)
+
+    def tril(self, diagonal: int = 0) -> Self:
+        """The lower triangle, zeros above.
+
+        >>> Tensor([[1, 2], [3, 4]]).tril().tolist()
+        [[1, 0], [3, 4]]
+        """
+        return self if 0 in self.shape else self._lower(diagonal).where(self, self.zeros_like())
+
+    def triu(self, diagonal: int = 0) -> Self:
+        """The upper triangle, zeros below.
+
+        >>> Tensor([[1, 2], [3, 4]]).triu().tolist()
+        [[1, 2], [0, 4]]
+        """
+        return self if 0 in self.shape else self._lower(diagonal - 1).where(self.zeros_like(), self)
+
+
+def _letters(formula: str, xs: list[Any]) -> tuple[list[str], str]:
+    """The letters of each operand and of the result, with those that `...` stands for."""
+    left, arrow, right = formula.replace(" ", "").partition("->")
+    inputs = left.split(",")
+    if len(inputs) != len(xs):
+        raise ArgumentError(f"einsum: {formula!r} names {len(inputs)} operands, {len(xs)} given")
+    spare = [c for c in string.ascii_letters if c not in formula]
+    counts = [x.ndim - len(names.replace("...", "")) for x, names in zip(xs, inputs, strict=True)]
+    dots = max((n for n, names in zip(counts, inputs, strict=True) if "..." in names), default=0)
+    batch = "".join(spare[:dots])
+    if not arrow:
+        once = sorted(c for c in set(left) if c.isalpha() and left.count(c) == 1)
+        right = ("..." if "..." in left else "") + "".join(once)
+    inputs = [
+        names.replace("...", batch[dots - n :] if n else "")
+        for names, n in zip(inputs, counts, strict=True)
+    ]
+    for names, x in zip(inputs, xs, strict=True):
+        if len(names) != x.ndim:
+            raise ShapeError(f"einsum: {formula!r} names {len(names)} axes of {x.shape}")
+    output = right.replace("...", batch)
+    if unknown := set(output) - set("".join(inputs)):
+        raise ArgumentError(f"einsum: {formula!r}: {sorted(unknown)} stand in no operand")
+    return inputs, output
+
+
+def _diagonals(x: Any, names: str) -> tuple[Any, str]:
+    """Axes of the same letter become their diagonal, as the last axis."""
+    for c in dict.fromkeys(names):
+        while names.count(c) > 1:
+            first = names.index(c)
+            second = names.index(c, first + 1)
+            x = x.diagonal(0, first, second)
+            names = names[:first] + names[first + 1 : second] + names[second + 1 :] + c
+    return x, names
+
+
+def _lined(x: Any, names: str, every: str) -> Any:
+    """The axes of `x` in the order of `every`, of size 1 where it has none."""
+    present = [c for c in every if c in names]
+    moved = x.permute(tuple(names.index(c) for c in present))
+    sizes = dict(zip(present, moved.shape, strict=True))
+    return moved.reshape(tuple(sizes.get(c, 1) for c in every))
+
+
+def _check_sizes(formula: str, every: str, a: Any, b: Any) -> None:
+    for c, n, m in zip(every, a.shape, b.shape, strict=True):
+        if n != m and 1 not in (n, m):
+            raise ShapeError(f"einsum: {formula!r}: {c} has sizes {n} and {m}; legal is one size")

@@ -1,0 +1,608 @@
+"""The same elements elsewhere: shapes, order, boxes, repetition. No value is computed here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from tinygrad.base.dtype import dtypes, least_upper_dtype
+from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
+from tinygrad.base.helpers import argfix, argsort, ceildiv, prod
+from tinygrad.tensor.core import Shape, Sint, axis_of, broadcast_shape
+from tinygrad.tensor.creation import Creation, DTypeLike, checked_dtype
+from tinygrad.transforms.gradient import broadcast, reshaped
+from tinygrad.uop.node import UOp
+
+Pads = tuple[tuple[Sint, Sint], ...]
+
+
+class Movement(Creation):
+    """Reshape, permute, expand, pad, shrink, flip, and what is made of them."""
+
+    __slots__ = ()
+
+    # ---- the dtype and where ---------------------------------------------------------------------
+
+    def cast(self, dtype: DTypeLike) -> Self:
+        """Converted: integers wrap, floats round, float to integer saturates (NaN gives 0).
+
+        >>> Tensor([1.9, -1.9]).cast("int").tolist()
+        [1, -1]
+        """
+        kind = checked_dtype(dtype)
+        return self if kind is self.dtype else self._from(self._node.cast(kind))
+
+    def bitcast(self, dtype: DTypeLike) -> Self:
+        """The same bits as another dtype of the same size.
+
+        >>> Tensor([1.0]).bitcast("int").tolist()
+        [1065353216]
+        """
+        kind = checked_dtype(dtype)
+        if kind.itemsize != self.dtype.itemsize:
+            raise DTypeError(
+                f"bitcast: {self.dtype!r} has {self.dtype.itemsize} bytes, {kind!r} has "
+                f"{kind.itemsize}; legal are dtypes of the same size"
+            )
+        return self if kind is self.dtype else self._from(self._node.bitcast(kind))
+
+    def float(self) -> Self:
+        """As float32."""
+        return self.cast(dtypes.float32)
+
+    def double(self) -> Self:
+        """As float64."""
+        return self.cast(dtypes.float64)
+
+    def half(self) -> Self:
+        """As float16."""
+        return self.cast(dtypes.float16)
+
+    def bfloat16(self) -> Self:
+        """As bfloat16."""
+        return self.cast(dtypes.bfloat16)
+
+    def int(self) -> Self:
+        """As int32."""
+        return self.cast(dtypes.int32)
+
+    def long(self) -> Self:
+        """As int64."""
+        return self.cast(dtypes.int64)
+
+    def short(self) -> Self:
+        """As int16."""
+        return self.cast(dtypes.int16)
+
+    def bool(self) -> Self:
+        """As bool: whether not zero."""
+        return self.cast(dtypes.bool)
+
+    def contiguous(self) -> Self:
+        """The same value in a buffer of its own."""
+        return self._from(self._node.contiguous())
+
+    def detach(self) -> Self:
+        """The same value; no gradient passes."""
+        return self._wrap(self._node.detach(), False)
+
+    def contiguous_backward(self) -> Self:
+        """The same value; its gradient is stored."""
+        return self._from(self._node.contiguous())
+
+    # ---- shape -----------------------------------------------------------------------------------
+
+    def reshape(self, *shape: Any) -> Self:
+        """The same elements in row-major order; one size may be -1, None keeps the axis's size.
+
+        >>> Tensor([1, 2, 3, 4]).reshape(2, -1).tolist()
+        [[1, 2], [3, 4]]
+        """
+        given = argfix(*shape)
+        sizes = [self._kept(i, n, given) if n is None else n for i, n in enumerate(given)]
+        unknown = [i for i, n in enumerate(sizes) if isinstance(n, int) and n == -1]
+        if any(isinstance(n, int) and n < -1 for n in sizes) or len(unknown) > 1:
+            raise ShapeError(f"reshape: to {given}; legal are sizes from 0 and one -1")
+        if unknown:
+            rest = prod(n for i, n in enumerate(sizes) if i != unknown[0])
+            sizes[unknown[0]] = self.numel() // rest if rest else 0
+        if prod(sizes) != self.numel():
+            raise ShapeError(
+                f"reshape: {self.shape} has {self.numel()} elements, {given} has "
+                f"{prod(sizes)}; legal are shapes with as many elements"
+            )
+        shape = tuple(sizes)
+        return self if shape == self.shape else self._from(reshaped(self._node, shape))
+
+    def _kept(self, axis: Sint, size: Any, given: tuple[Any, ...]) -> Sint:
+        if axis >= self.ndim:
+            raise ShapeError(f"reshape: {given} keeps axis {axis}, which {self.shape} lacks")
+        return self.shape[axis]
+
+    def view(self, *shape: Any) -> Self:
+        """The same as `reshape`."""
+        return self.reshape(*shape)
+
+    def expand(self, *shape: Any) -> Self:
+        """Axes of size 1 repeated, new axes in front; -1 keeps a size.
+
+        >>> Tensor([[1], [2]]).expand(2, 3).tolist()
+        [[1, 1, 1], [2, 2, 2]]
+        """
+        given = argfix(*shape)
+        if len(given) < self.ndim:
+            raise ShapeError(f"expand: {self.shape} to {given}; legal are {self.ndim} axes or more")
+        own = (1,) * (len(given) - self.ndim) + self.shape
+        sizes = tuple(
+            n if want is None or (isinstance(want, int) and want == -1) else want
+            for n, want in zip(own, given, strict=True)
+        )
+        wrong = [
+            i for i, (n, want) in enumerate(zip(own, sizes, strict=True)) if n not in (1, want)
+        ]
+        if wrong:
+            raise ShapeError(
+                f"expand: {self.shape} to {given}: axis {wrong[0]} has size {own[wrong[0]]}; "
+                "only axes of size 1 expand"
+            )
+        return self if sizes == self.shape else self._from(broadcast(self._node, sizes))
+
+    def _broadcast_to(self, shape: Shape) -> Self:
+        return self if shape == self.shape else self._from(broadcast(self._node, shape))
+
+    def permute(self, *order: Any) -> Self:
+        """The axes in another order.
+
+        >>> Tensor.ones(2, 3, 4).permute(2, 0, 1).shape
+        (4, 2, 3)
+        """
+        given = argfix(*order)
+        axes = tuple(axis_of(a, self.ndim, "permute") for a in given)
+        if sorted(axes) != list(range(self.ndim)):
+            raise ArgumentError(
+                f"permute: {given} of {self.shape}; legal is each of {self.ndim} axes once"
+            )
+        return self._from(self._node.permute(axes)) if axes != tuple(sorted(axes)) else self
+
+    def transpose(self, dim0: Sint = 1, dim1: Sint = 0) -> Self:
+        """Two axes exchanged.
+
+        >>> Tensor([[1, 2], [3, 4]]).transpose(0, 1).tolist()
+        [[1, 3], [2, 4]]
+        """
+        first, second = (axis_of(d, self.ndim, "transpose") for d in (dim0, dim1))
+        order = list(range(self.ndim))
+        if self.ndim:
+            order[first], order[second] = order[second], order[first]
+        return self.permute(tuple(order))
+
+    @property
+    def T(self) -> Self:  # noqa: N802
+        """The axes in reverse order.
+
+        >>> Tensor([[1, 2, 3]]).T.shape
+        (3, 1)
+        """
+        return self.permute(tuple(reversed(range(self.ndim))))
+
+    def movedim(self, source: Sint, destination: Sint) -> Self:
+        """Axis `source` at place `destination`, the others in their order."""
+        order = list(range(self.ndim))
+        axis = order.pop(axis_of(source, self.ndim, "movedim"))
+        order.insert(axis_of(destination, self.ndim, "movedim"), axis)
+        return self.permute(tuple(order))
+
+    def flatten(self, start_dim: Sint = 0, end_dim: Sint = -1) -> Self:
+        """Axes from `start_dim` to `end_dim` as one.
+
+        >>> Tensor.ones(2, 3, 4).flatten(1).shape
+        (2, 12)
+        """
+        first, last = (axis_of(d, self.ndim, "flatten") for d in (start_dim, end_dim))
+        shape = self.shape
+        return self.reshape((*shape[:first], prod(shape[first : last + 1]), *shape[last + 1 :]))
+
+    def unflatten(self, dim: Sint, sizes: tuple[Sint, ...]) -> Self:
+        """Axis `dim` as several, of `sizes`.
+
+        >>> Tensor.ones(2, 6).unflatten(1, (3, -1)).shape
+        (2, 3, 2)
+        """
+        axis = axis_of(dim, self.ndim, "unflatten")
+        return self.reshape((*self.shape[:axis], *sizes, *self.shape[axis + 1 :]))
+
+    def squeeze(self, dim: Any = None) -> Self:
+        """Without axis `dim` if its size is 1, or without all axes of size 1.
+
+        >>> Tensor.ones(1, 3, 1).squeeze().shape
+        (3,)
+        """
+        axes = self._axes(dim, "squeeze")
+        return self.reshape(
+            tuple(n for i, n in enumerate(self.shape) if i not in axes or not _is(n, 1))
+        )
+
+    def unsqueeze(self, dim: Sint) -> Self:
+        """A new axis of size 1 at place `dim`.
+
+        >>> Tensor([1, 2]).unsqueeze(-1).shape
+        (2, 1)
+        """
+        axis = axis_of(dim, self.ndim + 1, "unsqueeze")
+        return self.reshape((*self.shape[:axis], 1, *self.shape[axis:]))
+
+    # ---- boxes -----------------------------------------------------------------------------------
+
+    def shrink(self, arg: Sequence[Any]) -> Self:
+        """A box: (begin, end) for each axis, None for the whole axis.
+
+        >>> Tensor([1, 2, 3, 4]).shrink(((1, 3),)).tolist()
+        [2, 3]
+        """
+        if len(arg) != self.ndim:
+            raise ShapeError(f"shrink: {arg} of {self.shape}; legal is one (begin, end) an axis")
+        box = tuple((0, n) if b is None else tuple(b) for b, n in zip(arg, self.shape, strict=True))
+        for (begin, end), n in zip(box, self.shape, strict=True):
+            numbers = all(isinstance(v, int) for v in (begin, end, n))
+            if numbers and not 0 <= begin <= end <= n:
+                raise ShapeError(f"shrink: ({begin}, {end}) of an axis of size {n} in {self.shape}")
+        return self._from(self._node.shrink(box))
+
+    def _pads(self, padding: Sequence[Any]) -> Pads:
+        """Padding in any of its forms as (before, after) an axis.
+
+        One pair or None an axis; or flat numbers in pairs for the last axis, then the one before.
+        """
+        if padding and all(p is None or isinstance(p, (tuple, list)) for p in padding):
+            if len(padding) != self.ndim:
+                raise ShapeError(f"pad: {padding} of {self.shape}; legal is one pair an axis")
+            return tuple((0, 0) if p is None else (p[0], p[1]) for p in padding)
+        if len(padding) % 2 or len(padding) > 2 * self.ndim:
+            raise ShapeError(
+                f"pad: {tuple(padding)} of {self.shape}; legal are pairs (before, after), "
+                "the last axis first"
+            )
+        pairs = tuple(zip(padding[::2], padding[1::2], strict=True))[::-1]
+        return ((0, 0),) * (self.ndim - len(pairs)) + pairs
+
+    def pad(self, padding: Sequence[Any], mode: str = "constant", value: Any = 0) -> Self:
+        """Elements around: of `value`, or by mode "reflect", "replicate" or "circular".
+
+        `padding` is a pair or None an axis, or flat numbers, the last axis first. Negative
+        numbers cut off.
+
+        >>> Tensor([1, 2]).pad((1, 2)).tolist()
+        [0, 1, 2, 0, 0]
+        """
+        pads = self._pads(padding)
+        if mode != "constant":
+            return self._pad_by(mode, pads)
+        node = self._node.shrink(
+            tuple((max(0, -b), n - max(0, -a)) for (b, a), n in zip(pads, self.shape, strict=True))
+        )
+        outer = tuple((max(0, b), max(0, a)) for b, a in pads)
+        padded = node.pad(outer)
+        if value != 0 and padded is not node:
+            inside = UOp.const(dtypes.bool, True, self.device).broadcast_to(node.shape).pad(outer)
+            if isinstance(value, float) and not dtypes.is_float(self.dtype):
+                padded = padded.cast(least_upper_dtype(self.dtype, dtypes.default_float))
+            padded = inside.where(padded, padded.const_like(value))
+        return self if padded is self._node else self._from(padded)
+
+    def _pad_by(self, mode: str, pads: Pads) -> Self:
+        """Each axis in turn with pieces of itself."""
+        if mode not in ("reflect", "replicate", "circular"):
+            raise ArgumentError(
+                f"pad: mode {mode!r}; legal are constant, reflect, replicate, circular"
+            )
+        out = self
+        for axis, (before, after) in enumerate(pads):
+            size = self.shape[axis]
+            if mode != "replicate" and max(before, after) > size - (mode == "reflect"):
+                raise ShapeError(f"pad: {mode} by {before, after} of an axis of size {size}")
+            out = out._cut(axis, max(0, -before), size - max(0, -after))
+            before, after, size = max(0, before), max(0, after), out.shape[axis]
+            if mode == "circular":
+                head, tail = out._cut(axis, size - before, size), out._cut(axis, 0, after)
+            elif mode == "reflect":
+                head = out._cut(axis, 1, before + 1).flip(axis)
+                tail = out._cut(axis, size - 1 - after, size - 1).flip(axis)
+            else:
+                head = out._cut(axis, 0, 1)._grown(axis, before)
+                tail = out._cut(axis, size - 1, size)._grown(axis, after)
+            out = head.cat(out, tail, dim=axis) if before or after else out
+        return out
+
+    def _cut(self, axis: Sint, begin: Sint, end: Sint) -> Self:
+        """From `begin` to `end` of one axis."""
+        box = tuple((begin, end) if i == axis else (0, n) for i, n in enumerate(self.shape))
+        return self._from(self._node.shrink(box))
+
+    def _grown(self, axis: Sint, size: Sint) -> Self:
+        """One axis of size 1 repeated."""
+        return self.expand(tuple(size if i == axis else n for i, n in enumerate(self.shape)))
+
+    def flip(self, axis: Any, *more: Any) -> Self:
+        """Axes backwards.
+
+        >>> Tensor([1, 2, 3]).flip(0).tolist()
+        [3, 2, 1]
+        """
+        given = argfix(axis, *more)
+        axes = self._axes(given, "flip")
+        return self._from(self._node.flip(axes)) if axes else self
+
+    def _strided(self, axis: Sint, step: Sint) -> Self:
+        """Every `step`-th element of one axis."""
+        if step == 1:
+            return self
+        # (.., size, ..) → (.., ceil(size/step), .., 1): windows of one tap
+        moved = self._node.window(((axis, 1, step, 1, 0, 0),))
+        return self._from(moved.reshape(moved.shape[:-1]))
+
+    # ---- repetition and cutting into parts -------------------------------------------------------
+
+    def repeat(self, repeats: Any, *more: Any) -> Self:
+        """The whole repeated, for each axis so often; new axes in front.
+
+        >>> Tensor([1, 2]).repeat(2, 2).tolist()
+        [[1, 2, 1, 2], [1, 2, 1, 2]]
+        """
+        counts = argfix(repeats, *more)
+        if len(counts) < self.ndim:
+            raise ShapeError(f"repeat: {counts} of {self.shape}; legal is a number for each axis")
+        shape = (1,) * (len(counts) - self.ndim) + self.shape
+        apart = tuple(n for size in shape for n in (1, size))
+        grown = tuple(n for pair in zip(counts, shape, strict=True) for n in pair)
+        final = tuple(c * n for c, n in zip(counts, shape, strict=True))
+        return self.reshape(apart).expand(grown).reshape(final)
+
+    def repeat_interleave(self, repeats: Sint, dim: Sint | None = None) -> Self:
+        """Each element repeated in place, along `dim` or flat.
+
+        >>> Tensor([1, 2]).repeat_interleave(2).tolist()
+        [1, 1, 2, 2]
+        """
+        x = self.flatten() if dim is None else self
+        axis = axis_of(dim or 0, x.ndim, "repeat_interleave")
+        grown = x.unsqueeze(axis + 1)._grown(axis + 1, repeats)
+        return grown.reshape((*x.shape[:axis], x.shape[axis] * repeats, *x.shape[axis + 1 :]))
+
+    def split(self, sizes: Any, dim: Sint = 0) -> tuple[Self, ...]:
+        """Parts of one size (the last may be smaller) or of several, along `dim`.
+
+        >>> [t.tolist() for t in Tensor([1, 2, 3]).split(2)]
+        [[1, 2], [3]]
+        """
+        axis = axis_of(dim, self.ndim, "split")
+        total = self.shape[axis]
+        if isinstance(sizes, int):
+            if sizes <= 0:
+                raise ArgumentError(f"split: parts of size {sizes}; legal are sizes from 1")
+            sizes = [min(sizes, total - i) for i in range(0, max(total, 1), sizes)]
+        if sum(sizes) != total:
+            raise ShapeError(f"split: {sizes} of an axis of size {total}; the sum must be its size")
+        ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
+        return tuple(self._cut(axis, e - n, e) for e, n in zip(ends, sizes, strict=True))
+
+    def chunk(self, chunks: Sint, dim: Sint = 0) -> list[Self]:
+        """At most `chunks` parts of one size along `dim`; the last may be smaller.
+
+        >>> [t.tolist() for t in Tensor([1, 2, 3]).chunk(2)]
+        [[1, 2], [3]]
+        """
+        if chunks <= 0:
+            raise ArgumentError(f"chunk: {chunks} parts; legal are numbers from 1")
+        size = ceildiv(self.shape[axis_of(dim, self.ndim, "chunk")], chunks)
+        return list(self.split(size if size else [0] * chunks, dim))
+
+    def unbind(self, dim: Sint = 0) -> tuple[Self, ...]:
+        """The slices along `dim`, without that axis."""
+        axis = axis_of(dim, self.ndim, "unbind")
+        kept = self.shape[:axis] + self.shape[axis + 1 :]
+        return tuple(self._cut(axis, i, i + 1).reshape(kept) for i in range(self.shape[axis]))
+
+    def cat(self, *others: Self, dim: Sint = 0) -> Self:
+        """One after another along `dim`.
+
+        >>> Tensor([1, 2]).cat(Tensor([3])).tolist()
+        [1, 2, 3]
+        """
+        parts = _tensors(self, others)
+        first: Self = parts[0]
+        axis = axis_of(dim, first.ndim, "cat")
+        like = parts[0].shape[:axis], parts[0].shape[axis + 1 :]
+        if any((p.shape[:axis], p.shape[axis + 1 :]) != like for p in parts):
+            raise ShapeError(
+                f"cat: shapes {[p.shape for p in parts]} along axis {axis}; "
+                "legal are shapes that are equal on all other axes"
+            )
+        kind = least_upper_dtype(*(p.dtype for p in parts))
+        total, at, node = sum(p.shape[axis] for p in parts), 0, None
+        for part in parts:
+            if not _is(size := part.shape[axis], 0):
+                pads = tuple(
+                    (at, total - at - size) if i == axis else (0, 0) for i in range(part.ndim)
+                )
+                here = part._constant(True, dtypes.bool, part.shape).pad(pads)
+                value = part._node.cast(kind).pad(pads)
+                node = value if node is None else here.where(value, node)
+                at += size
+        return first._from(first._node.cast(kind) if node is None else node, *parts)
+
+    def stack(self, *others: Self, dim: Sint = 0) -> Self:
+        """One beside another along a new axis.
+
+        >>> Tensor([1, 2]).stack(Tensor([3, 4])).tolist()
+        [[1, 2], [3, 4]]
+        """
+        parts = _tensors(self, others)
+        if any(part.shape != parts[0].shape for part in parts):
+            raise ShapeError(f"stack: shapes {[p.shape for p in parts]}; legal are equal shapes")
+        axis = axis_of(dim, parts[0].ndim + 1, "stack")
+        apart: list[Self] = [part.unsqueeze(axis) for part in parts]
+        return apart[0].cat(*apart[1:], dim=axis)
+
+    def roll(self, shifts: Any, dims: Any = None) -> Self:
+        """Moved along axes, around the end to the front.
+
+        >>> Tensor([1, 2, 3]).roll(1).tolist()
+        [3, 1, 2]
+        """
+        if dims is None:
+            return self.flatten().roll(shifts, 0).reshape(self.shape)
+        steps, axes = (v if isinstance(v, (tuple, list)) else (v,) for v in (shifts, dims))
+        if len(steps) != len(axes):
+            raise ArgumentError(f"roll: shifts {shifts} and dims {dims}; legal are as many of both")
+        out = self
+        for step, dim in zip(steps, axes, strict=True):
+            axis = axis_of(dim, self.ndim, "roll")
+            size = self.shape[axis]
+            if size and (cut := -step % size):
+                out = out._cut(axis, cut, size).cat(out._cut(axis, 0, cut), dim=axis)
+        return out
+
+    def unfold(self, dim: Sint, size: Sint, step: Sint) -> Self:
+        """Windows of `size` along `dim`, `step` apart, as a new last axis.
+
+        >>> Tensor([1, 2, 3, 4]).unfold(0, 2, 1).tolist()
+        [[1, 2], [2, 3], [3, 4]]
+        """
+        axis = axis_of(dim, self.ndim, "unfold")
+        if not 0 < size <= self.shape[axis] or step <= 0:
+            raise ArgumentError(
+                f"unfold: windows of {size} every {step} of an axis of size {self.shape[axis]}"
+            )
+        return self._from(self._node.window(((axis, size, step, 1, 0, 0),)))
+
+    def meshgrid(self, *others: Self, indexing: str = "ij") -> tuple[Self, ...]:
+        """Each vector along an axis of its own, expanded over the others'.
+
+        >>> [t.tolist() for t in Tensor([1, 2]).meshgrid(Tensor([3]))]
+        [[[1], [2]], [[3], [3]]]
+        """
+        if indexing not in ("ij", "xy"):
+            raise ArgumentError(f"meshgrid: indexing {indexing!r}; legal are ij and xy")
+        parts = (self, *others)
+        if len(parts) == 1:
+            return parts
+        order = [1, 0, *range(2, len(parts))] if indexing == "xy" else list(range(len(parts)))
+        lined = [
+            part.reshape(tuple(-1 if i == place else 1 for i in range(len(parts))))
+            for part, place in zip(parts, order, strict=True)
+        ]
+        shape = broadcast_shape("meshgrid", *(part.shape for part in lined))
+        return tuple(part._broadcast_to(shape) for part in lined)
+
+    def diag(self) -> Self:
+        """A square matrix with this vector on its diagonal.
+
+        >>> Tensor([1, 2]).diag().tolist()
+        [[1, 0], [0, 2]]
+        """
+        if self.ndim != 1:
+            raise ShapeError(f"diag: {self.shape}; legal is one axis")
+        n = self.shape[0]
+        # (n, 1) → (n, n + 1) → n * (n + 1) → n * n
+        return self.unsqueeze(1).pad((0, n)).flatten()._cut(0, 0, n * n).reshape(n, n)
+
+    def diagonal(self, offset: Sint = 0, dim1: Sint = 0, dim2: Sint = 1) -> Self:
+        """The diagonal of axes `dim1` and `dim2`, `offset` columns to the right, as a last axis.
+
+        >>> Tensor([[1, 2], [3, 4]]).diagonal().tolist()
+        [1, 4]
+        """
+        first, second = (axis_of(d, self.ndim, "diagonal") for d in (dim1, dim2))
+        if self.ndim < 2 or first == second:
+            raise ShapeError(f"diagonal: axes {dim1} and {dim2} of {self.shape}")
+        rest = tuple(i for i in range(self.ndim) if i not in (first, second))
+        x = self.permute((*rest, first, second))
+        *lead, rows, columns = x.shape
+        x = x._cut(x.ndim - 2, max(0, -offset), rows)._cut(x.ndim - 1, max(0, offset), columns)
+        n = min(x.shape[-2:])
+        x = x._cut(x.ndim - 2, 0, n)._cut(x.ndim - 1, 0, n)
+        # (.., n, n) → (.., n * n) → (.., n * n + n) → (.., n, n + 1) → its first column
+        x = x.reshape((*lead, n * n)).pad((0, n)).reshape((*lead, n, n + 1))
+        return x._cut(x.ndim - 1, 0, 1).reshape((*lead, n))
+
+    def rearrange(self, formula: str, **sizes: Sint) -> Self:
+        """Axes named, split, merged and reordered, as in einops.
+
+        >>> Tensor.ones(2, 12).rearrange("b (h w) -> w b h", h=3).shape
+        (4, 2, 3)
+        """
+        left, arrow, right = formula.partition("->")
+        before, after = _groups(left), _groups(right)
+        if not arrow:
+            raise ArgumentError(f"rearrange: {formula!r} lacks ->")
+        dots = self.ndim - sum(group is not DOTS for group in before)
+        spread = [f"...{i}" for i in range(dots)] if any(group is DOTS for group in before) else []
+        before = _without_dots(before, spread)
+        after = _without_dots(after, spread)
+        if len(before) != self.ndim:
+            raise ShapeError(f"rearrange: {formula!r} names {len(before)} axes of {self.shape}")
+        names = [name for group in before for name in group]
+        if sorted(names) != sorted(n for group in after for n in group) or len(set(names)) < len(
+            names
+        ):
+            raise ArgumentError(f"rearrange: {formula!r} must name each axis once on both sides")
+        apart: list[Sint] = []
+        for group, total in zip(before, self.shape, strict=True):
+            known = prod(sizes.get(name, 1) for name in group)
+            own = [sizes.get(n, total if len(group) == 1 else total // known) for n in group]
+            if prod(own) != total:
+                raise ShapeError(
+                    f"rearrange: ({' '.join(group)}) is {tuple(own)}, the axis has size {total}"
+                )
+            apart.extend(own)
+        size = dict(zip(names, apart, strict=True))
+        order = tuple(names.index(name) for group in after for name in group)
+        final = tuple(prod(size[name] for name in group) for group in after)
+        return self.reshape(tuple(apart)).permute(order).reshape(final)
+
+
+def _is(size: Sint, number: int) -> bool:
+    """Whether a size is this number; a symbolic one never is."""
+    return isinstance(size, int) and size == number
+
+
+def _tensors(first: Any, others: Sequence[Any]) -> tuple[Any, ...]:
+    """`cat(a, b)`, `Tensor.cat(a, b)` and `Tensor.cat([a, b])` alike."""
+    items = first if isinstance(first, (tuple, list)) else (first,)
+    return (*items, *others)
+
+
+DOTS = ["..."]  # the group that `...` outside parentheses is
+
+
+def _groups(side: str) -> list[list[str]]:
+    """`"b (h w)"` as [["b"], ["h", "w"]]; `1` is an axis without a name."""
+    groups: list[list[str]] = []
+    inside = False
+    for word in side.replace("(", " ( ").replace(")", " ) ").split():
+        if word == "(":
+            groups.append([])
+            inside = True
+        elif word == ")":
+            inside = False
+        elif word == "1":
+            groups.append([]) if not inside else None
+        elif inside:
+            groups[-1].append(word)
+        else:
+            groups.append(DOTS if word == "..." else [word])
+    return groups
+
+
+def _without_dots(groups: list[list[str]], spread: list[str]) -> list[list[str]]:
+    """`...` as the axes that it stands for: one group each, or all in the group that holds it."""
+    out: list[list[str]] = []
+    for group in groups:
+        if group is DOTS:
+            out.extend([name] for name in spread)
+        else:
+            out.append([n for word in group for n in (spread if word == "..." else [word])])
+    return out
+
+
+__all__ = ["Movement", "argsort"]

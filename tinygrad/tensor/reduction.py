@@ -1,0 +1,218 @@
+"""Many elements to one: sums, products, extremes, their positions, and what is made of them."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from tinygrad.base.dtype import dtypes, least_upper_float, sum_acc_dtype
+from tinygrad.base.errors import ArgumentError
+from tinygrad.base.helpers import prod
+from tinygrad.tensor.creation import DTypeLike, checked_dtype
+from tinygrad.tensor.elementwise import _opposite
+from tinygrad.tensor.functions import Functions, wide
+from tinygrad.uop.op import MONOIDS
+
+REDUCES = {"add": "sum", "mul": "prod", "max": "max"}
+Axis = int | tuple[int, ...] | list[int] | None
+
+
+class Reduction(Functions):
+    """`axis` is one, several, or None for all; `keepdim` keeps them with size 1."""
+
+    __slots__ = ()
+
+    def _reduce(self, monoid: str, axis: Axis, keepdim: bool) -> Self:
+        axes = self._axes(axis, REDUCES[monoid])
+        node = self._node
+        if any(self.shape[i] == 0 for i in axes):  # nothing to combine: the neutral element
+            shape = tuple(1 if i in axes else n for i, n in enumerate(self.shape))
+            node = self._constant(MONOIDS[monoid].identity(self.dtype), shape=shape)
+        else:
+            node = node.reduce_axis(monoid, axes)
+        kept = self._from(node)
+        return kept if keepdim else kept._without(axes)
+
+    def _without(self, axes: tuple[int, ...]) -> Self:
+        return self.reshape(tuple(n for i, n in enumerate(self.shape) if i not in axes))
+
+    def _accumulated(self, monoid: str, axis: Axis, keepdim: bool, dtype: DTypeLike | None) -> Self:
+        """Reduced in a type that is wide enough; narrow floats return to their own."""
+        if dtype is not None:
+            return self.cast(checked_dtype(dtype))._reduce(monoid, axis, keepdim)
+        kind = sum_acc_dtype(self.dtype)
+        narrow = dtypes.is_float(kind) and kind.itemsize < 4
+        return (
+            self.cast(dtypes.float32 if narrow else kind)._reduce(monoid, axis, keepdim).cast(kind)
+        )
+
+    def sum(self, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
+        """The sum. Small integers and bools add up as int32, unsigned ones as uint32.
+
+        >>> Tensor([[1, 2], [3, 4]]).sum(axis=0).tolist()
+        [4, 6]
+        """
+        return self._accumulated("add", axis, keepdim, dtype)
+
+    def prod(
+        self, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None
+    ) -> Self:
+        """The product.
+
+        >>> Tensor([2, 3, 4]).prod().item()
+        24
+        """
+        return self._accumulated("mul", axis, keepdim, dtype)
+
+    def max(self, axis: Axis = None, keepdim: bool = False) -> Self:
+        """The largest; NaN if there is one. ArgumentError for an axis without elements.
+
+        >>> Tensor([1, 5, 3]).max().item()
+        5
+        """
+        self._not_empty("max", axis)
+        return self._reduce("max", axis, keepdim)
+
+    def min(self, axis: Axis = None, keepdim: bool = False) -> Self:
+        """The smallest; NaN if there is one. ArgumentError for an axis without elements."""
+        self._not_empty("min", axis)
+        top = self._from(_opposite(self._node))._reduce("max", axis, keepdim)
+        return top._from(_opposite(top._node))
+
+    def _not_empty(self, operation: str, axis: Axis) -> None:
+        if any(self.shape[i] == 0 for i in self._axes(axis, operation)):
+            raise ArgumentError(f"{operation}: of no elements: shape {self.shape}, axis {axis}")
+
+    def mean(self, axis: Axis = None, keepdim: bool = False) -> Self:
+        """The mean, a float.
+
+        >>> Tensor([1, 2]).mean().item()
+        1.5
+        """
+        kind = least_upper_float(self.dtype)
+        inner = dtypes.float32 if kind.itemsize < 4 else kind
+        total = self.cast(inner).sum(axis, keepdim)
+        return total.div(self._count(axis)).cast(kind)
+
+    def _count(self, axis: Axis) -> Any:
+        return prod(self.shape[i] for i in self._axes(axis, "mean"))
+
+    def any(self, axis: Axis = None, keepdim: bool = False) -> Self:
+        """Whether one is not zero.
+
+        >>> Tensor([0, 1]).any().item()
+        True
+        """
+        return self.bool()._reduce("max", axis, keepdim)
+
+    def all(self, axis: Axis = None, keepdim: bool = False) -> Self:
+        """Whether none is zero."""
+        return self.logical_not()._reduce("max", axis, keepdim).logical_not()
+
+    def allclose(
+        self, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+    ) -> bool:
+        """Whether all are close; see `isclose`. Reads the result."""
+        return bool(self.isclose(other, rtol, atol, equal_nan).all())
+
+    # ---- spread ----------------------------------------------------------------------------------
+
+    def var(self, axis: Axis = None, keepdim: bool = False, correction: int = 1) -> Self:
+        """The mean of squared distances to the mean; over n - `correction`.
+
+        >>> Tensor([1.0, 3.0]).var().item()
+        2.0
+        """
+        return self.var_mean(axis, keepdim, correction)[0]
+
+    def var_mean(
+        self, axis: Axis = None, keepdim: bool = False, correction: int = 1
+    ) -> tuple[Self, Self]:
+        """The variance and the mean."""
+        kind = least_upper_float(self.dtype)
+        x = self.cast(dtypes.float32 if kind.itemsize < 4 else kind)
+        mean = x.mean(axis, keepdim=True)
+        squares = (x - mean).square().sum(axis, keepdim)
+        freedom = self._count(axis) - correction
+        spread = squares.div(max(0, freedom) if isinstance(freedom, int) else freedom)
+        centre = mean if keepdim else mean._without(self._axes(axis, "var"))
+        return spread.cast(kind), centre.cast(kind)
+
+    def std(self, axis: Axis = None, keepdim: bool = False, correction: int = 1) -> Self:
+        """The square root of the variance."""
+        return self.var(axis, keepdim, correction).sqrt()
+
+    def std_mean(
+        self, axis: Axis = None, keepdim: bool = False, correction: int = 1
+    ) -> tuple[Self, Self]:
+        """The standard deviation and the mean."""
+        spread, mean = self.var_mean(axis, keepdim, correction)
+        return spread.sqrt(), mean
+
+    def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Self:
+        """Divided by its p-norm along `dim`, which counts as at least `eps`."""
+        norm = (self.abs() ** p).sum(dim, keepdim=True) ** (1 / p)
+        return self / norm.maximum(eps)
+
+    # ---- positions -------------------------------------------------------------------------------
+
+    def argmax(self, axis: int | None = None, keepdim: bool = False) -> Self:
+        """The position of the largest, the first of equals, as int32; NaN is the largest.
+
+        >>> Tensor([1, 5, 3]).argmax().item()
+        1
+        """
+        if axis is None:
+            place = self.flatten().argmax(0)
+            return place.reshape((1,) * self.ndim) if keepdim else place
+        self._not_empty("argmax", axis)
+        (at,) = self._axes(axis, "argmax") or (0,)
+        x = self if self.ndim else self.reshape(1)
+        n = x.shape[at]
+        hit = x.eq(x.max(at, keepdim=True)) | x.isnan()
+        late = x._along(at, n - x._counting(n, self.device))  # n at the front, 1 at the end
+        found = hit.where(late, 0).max(at, keepdim).sub(n, reverse=True)
+        return found.cast(dtypes.int32) if self.ndim else found.reshape(())
+
+    def argmin(self, axis: int | None = None, keepdim: bool = False) -> Self:
+        """The position of the smallest, the first of equals, as int32; NaN is the smallest."""
+        return self._from(_opposite(self._node)).argmax(axis, keepdim)
+
+    def _along(self, axis: int, vector: Self) -> Self:
+        """A vector lying along one axis of this one's shape, all others of size 1."""
+        return vector.reshape(tuple(-1 if i == axis else 1 for i in range(self.ndim)))
+
+    # ---- normalized exponentials -----------------------------------------------------------------
+
+    @wide
+    def softmax(self, axis: int = -1, dtype: DTypeLike | None = None) -> Self:
+        """e**x over its sum along `axis`.
+
+        >>> Tensor([0.0, 0.0]).softmax().tolist()
+        [0.5, 0.5]
+        """
+        e = (self - self.max(axis, keepdim=True).detach()).exp()
+        out = e / e.sum(axis, keepdim=True)
+        return out if dtype is None else out.cast(dtype)
+
+    @wide
+    def log_softmax(self, axis: int = -1, dtype: DTypeLike | None = None) -> Self:
+        """The logarithm of `softmax`, computed without it."""
+        x = self - self.max(axis, keepdim=True).detach()
+        out = x - x.exp().sum(axis, keepdim=True).log()
+        return out if dtype is None else out.cast(dtype)
+
+    def softmin(self, axis: int = -1) -> Self:
+        """`softmax` of minus this."""
+        return (-self).softmax(axis)
+
+    @wide
+    def logsumexp(self, axis: Axis = None, keepdim: bool = False) -> Self:
+        """log of the sum of e**x, without overflow.
+
+        >>> Tensor([1000.0]).logsumexp().item()
+        1000.0
+        """
+        top = self.max(axis, keepdim=True).detach()
+        top = top.isinf().where(0, top)
+        out = (self - top).exp().sum(axis, keepdim=True).log() + top
+        return out if keepdim else out._without(self._axes(axis, "logsumexp"))

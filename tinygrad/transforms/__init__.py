@@ -1,0 +1,1 @@
+"""Floor 3: graph to graph. Each transformation is one table of rules and one walk."""

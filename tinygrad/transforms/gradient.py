@@ -1,0 +1,289 @@
+"""Reverse mode: one table, a row per op, and one walk.
+
+A row takes a node and the gradient `g` of its value, and gives one gradient per source, None
+where no gradient passes. Gradients are graphs of the same ops, so gradients of gradients need
+nothing more. What a gradient never passes says so in a row too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.errors import DTypeError
+from tinygrad.base.helpers import argsort, prod
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+Gradients = tuple[UOp | None, ...]
+Rule = Callable[[UOp, UOp], Gradients]
+CallRule = Callable[[UOp, dict[int, UOp]], Gradients]
+
+CALLS: dict[str, CallRule] = {}
+"""Of a CALL by its name, or of "SCAN": its gradient from {number of the result: its gradient}."""
+
+
+# ---- helpers on nodes ----------------------------------------------------------------------------
+
+
+def counting(size: int, device: str | None, dtype: DType = dtypes.int32) -> UOp:
+    """0, 1, .. size - 1, shape (size,)."""
+    return UOp(Ops.ARANGE, dtype, () if device is None else (UOp.on(device),), size)
+
+
+def reshaped(node: UOp, shape: tuple[Any, ...]) -> UOp:
+    """`node` under another shape. Unlike `UOp.reshape` it never looks below `node`, because a
+    gradient may be wanted by the very reshape that would be skipped."""
+    return node if shape == node.shape else UOp(Ops.RESHAPE, node.dtype, (node,), shape)
+
+
+def broadcast(node: UOp, shape: tuple[Any, ...]) -> UOp:
+    """`node` with new axes of size 1 in front, expanded to `shape`."""
+    return reshaped(node, (1,) * (len(shape) - node.ndim) + node.shape).expand(shape)
+
+
+def sum_axes(node: UOp, axes: tuple[int, ...]) -> UOp:
+    """The sum over `axes`, kept as size 1; narrow floats are added up in float32."""
+    narrow = dtypes.is_float(node.dtype) and node.dtype.itemsize < 4
+    wide = node.cast(dtypes.float32) if narrow else node
+    return wide.reduce_axis("add", axes).cast(node.dtype)
+
+
+def _cosine(x: UOp) -> UOp:
+    """1 - 2 sin(x/2)**2: halving is exact, adding pi/2 to a large x would not be."""
+    half = (x * 0.5).sin()
+    return half * half * -2.0 + 1.0
+
+
+def _zeros(like: UOp) -> UOp:
+    return like.const_like(0)
+
+
+def _other_factors(x: UOp) -> UOp:
+    """At each place of the last axis the product of all others: a tree of products, so that it is
+    right with zeros, and so are its derivatives."""
+    *lead, size = x.shape
+    if size == 1:
+        return x.const_like(1)
+    half = (size + 1) // 2
+    box = tuple((0, n) for n in lead)
+    still = ((0, 0),) * len(lead)
+    left = x.shrink((*box, (0, half)))
+    right = x.shrink((*box, (half, size)))
+    if size % 2:  # one factor 1 more, so that both have `half`
+        one = UOp.const(x.dtype, 1, x.device).broadcast_to((*lead, 1))
+        right = right.pad((*still, (0, 1))) + one.pad((*still, (half - 1, 0)))
+    outside = _other_factors(left * right)  # (.., half)
+    of_left = (outside * right).pad((*still, (0, size - half)))
+    of_right = (outside * left).shrink((*box, (0, size - half))).pad((*still, (half, 0)))
+    return of_left + of_right
+
+
+# ---- rules that need more than an expression -----------------------------------------------------
+
+
+def _max(node: UOp, g: UOp) -> Gradients:
+    """The larger source takes it; equal ones half each."""
+    a, b = node.src
+    tied = a.eq(b).where(g * 0.5, g)
+    return (a < b).where(_zeros(g), tied), (b < a).where(_zeros(g), tied)
+
+
+def _power(node: UOp, g: UOp) -> Gradients:
+    """b·a**(b-1), 0 where b is 0; a**b·ln a, 0 where a is 0 and b isn't negative."""
+    a, b = node.src
+    of_base = b.eq(0).where(_zeros(g), g * b * a.alu(Ops.POW, b - 1))
+    silent = a.eq(0) & (b >= 0)
+    safe = silent.where(a.const_like(1), a)
+    of_exponent = silent.where(_zeros(g), g * node * (safe.log2() * math.log(2)))
+    return of_base, of_exponent
+
+
+def _expand(node: UOp, g: UOp) -> Gradients:
+    shape = node.src[0].shape
+    return (sum_axes(g, tuple(i for i, n in enumerate(shape) if n != node.shape[i])),)
+
+
+def _reduce_axis(node: UOp, g: UOp) -> Gradients:
+    (x,), (monoid, axes) = node.src, node.arg
+    g = g.expand(x.shape)
+    if monoid == "add":
+        return (g,)
+    if monoid == "max":  # shared by all that reach the maximum
+        hit = x.eq(node.expand(x.shape)).cast(x.dtype)
+        return (g * (hit / sum_axes(hit, axes).expand(x.shape)),)
+    order = tuple(i for i in range(x.ndim) if i not in axes) + axes
+    lined = x.permute(order)  # (kept.., reduced..)
+    kept = lined.shape[: x.ndim - len(axes)]
+    others = _other_factors(lined.reshape((*kept, prod(x.shape[i] for i in axes))))
+    return (g * others.reshape(lined.shape).permute(argsort(order)),)
+
+
+def _index(node: UOp, g: UOp) -> Gradients:
+    x, indices, gates = node.src[0], node.src[1 : 1 + node.arg], node.src[1 + node.arg :]
+    for gate in gates:
+        shape = gate.shape + (1,) * (g.ndim - gate.ndim)
+        g = gate.reshape(shape).expand(g.shape).where(g, _zeros(g))
+    of_x = UOp(Ops.SCATTER, x.dtype, (_zeros(x), g, *indices), ("add",))
+    return (of_x, *(None for _ in node.src[1:]))
+
+
+def _scatter(node: UOp, g: UOp) -> Gradients:
+    target, updates, *indices = node.src
+    silent = (None,) * len(indices)
+
+    def scatter(where: UOp, what: UOp, how: str) -> UOp:
+        return UOp(Ops.SCATTER, where.dtype, (where, what, *indices), (how,))
+
+    def read(x: UOp) -> UOp:
+        return x.index(*indices)
+
+    how = node.arg[0]
+    if how == "add":
+        return (g, read(g), *silent)
+    if how == "set":  # only the last update of an element counts
+        turn = counting(prod(updates.shape), updates.device).reshape(updates.shape)
+        last = scatter(UOp.const(turn.dtype, -1, g.device).broadcast_to(g.shape), turn, "set")
+        won = read(last).eq(turn)
+        return (scatter(g, _zeros(updates), "set"), won.where(read(g), _zeros(updates)), *silent)
+    if how == "max":  # shared by all that reach the maximum
+        first, later = target.eq(node).cast(g.dtype), updates.eq(read(node)).cast(g.dtype)
+        part = g / scatter(first, later, "add")
+        return (part * first, read(part) * later, *silent)
+    zero = updates.eq(0)
+    plain = scatter(target, zero.where(updates.const_like(1), updates), "mul")
+    zeros = scatter(_zeros(target), zero.cast(g.dtype), "add")
+    alone = zero.where(updates.const_like(1), _zeros(updates))  # zeros that are not this update
+    others = (read(zeros) - alone).eq(0).where(read(plain), _zeros(updates))
+    of_updates = read(g) * others / zero.where(updates.const_like(1), updates)
+    return (g * scatter(target.const_like(1), updates, "mul"), of_updates, *silent)
+
+
+def _shrink(node: UOp, g: UOp) -> Gradients:
+    sizes = node.src[0].shape
+    return (
+        g.pad(tuple((begin, n - end) for (begin, end), n in zip(node.arg, sizes, strict=True))),
+    )
+
+
+def _pad(node: UOp, g: UOp) -> Gradients:
+    sizes = node.src[0].shape
+    return (g.shrink(tuple((b, b + n) for (b, _), n in zip(node.arg, sizes, strict=True))),)
+
+
+def _cast(node: UOp, g: UOp) -> Gradients:
+    source = node.src[0].dtype
+    return (g.cast(source) if dtypes.is_float(source) else None,)
+
+
+def _copy(node: UOp, g: UOp) -> Gradients:
+    device = node.src[0].device
+    return (g if device is None else g.copy_to(device), None)
+
+
+def _silent(node: UOp, g: UOp) -> Gradients:
+    """Not differentiable, or with a derivative that is zero wherever there is one."""
+    return (None,) * len(node.src)
+
+
+def _refuse(node: UOp, g: UOp) -> Gradients:
+    raise DTypeError(f"gradient: {node.op!r} is not part of a tensor's graph, it has no derivative")
+
+
+_SILENT = (
+    (Ops.CONST, Ops.ARANGE, Ops.BUFFER, Ops.PARAM, Ops.DEFINE_VAR, Ops.BIND, Ops.UNIQUE, Ops.DEVICE)
+    + (Ops.DETACH, Ops.BITCAST, Ops.TRUNC, Ops.CMPLT, Ops.CMPNE, Ops.CMPEQ, Ops.THREEFRY)
+    + (Ops.IDIV, Ops.MOD, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR)
+)
+_REFUSED = (
+    (Ops.SINK, Ops.KERNEL, Ops.RANGE, Ops.REDUCE, Ops.STAGE, Ops.STORE, Ops.SPECIAL, Ops.LOCAL)
+    + (Ops.LOAD, Ops.CARRY, Ops.END, Ops.IF, Ops.ENDIF, Ops.BARRIER, Ops.FAULT, Ops.VECTORIZE)
+    + (Ops.GEP, Ops.SHUFFLE, Ops.WMMA)
+)
+_DELEGATED = (Ops.SCAN, Ops.CALL, Ops.ITEM)  # see `gradient`: they have several results
+
+RULES: dict[Ops, Rule] = {
+    **dict.fromkeys(_SILENT, _silent),
+    **dict.fromkeys(_REFUSED, _refuse),
+    # one value
+    Ops.ADD: lambda node, g: (g, g),
+    Ops.MUL: lambda node, g: (g * node.src[1], g * node.src[0]),
+    Ops.FDIV: lambda node, g: (g / node.src[1], g / node.src[1] * -node),
+    Ops.MULACC: lambda node, g: (g * node.src[1], g * node.src[0], g),
+    Ops.MAX: _max,
+    Ops.POW: _power,
+    Ops.RECIP: lambda node, g: (-g * node * node,),
+    Ops.SQRT: lambda node, g: (g * 0.5 / node,),
+    Ops.EXP2: lambda node, g: (g * node * math.log(2),),
+    Ops.LOG2: lambda node, g: (g / (node.src[0] * math.log(2)),),
+    Ops.SIN: lambda node, g: (g * _cosine(node.src[0]),),
+    Ops.WHERE: lambda node, g: (
+        None,
+        node.src[0].where(g, _zeros(g)),
+        node.src[0].where(_zeros(g), g),
+    ),
+    Ops.CAST: _cast,
+    Ops.CHECK: lambda node, g: (g, None),
+    # the same values elsewhere
+    Ops.CONTIGUOUS: lambda node, g: (g,),
+    Ops.COPY: _copy,
+    Ops.ASSIGN: lambda node, g: (None, node.src[0].viewed(g)),
+    Ops.RESHAPE: lambda node, g: (reshaped(g, node.src[0].shape),),
+    Ops.EXPAND: _expand,
+    Ops.PERMUTE: lambda node, g: (g.permute(argsort(node.arg)),),
+    Ops.PAD: _pad,
+    Ops.SHRINK: _shrink,
+    Ops.FLIP: lambda node, g: (g.flip(node.arg),),
+    Ops.WINDOW: lambda node, g: (g.fold(node.arg, node.src[0].shape),),
+    Ops.FOLD: lambda node, g: (g.window(node.arg[0]),),
+    # many values to one, one to many
+    Ops.REDUCE_AXIS: _reduce_axis,
+    Ops.INDEX: _index,
+    Ops.SCATTER: _scatter,
+}
+
+
+# ---- the walk ------------------------------------------------------------------------------------
+
+
+def gradient(root: UOp, wrt: Sequence[UOp], seed: UOp) -> list[UOp | None]:
+    """The gradient of sum(root * seed) by each node of `wrt`; None for what root doesn't need.
+
+    `seed` has root's shape and dtype. Takes time and memory in proportion to the graph's size,
+    and no recursion. DTypeError for a CALL that has no gradient.
+    """
+    wanted = set(wrt)
+    order = root.toposort()
+    needed: set[UOp] = set()
+    for node in order:
+        if node in wanted or any(s in needed for s in node.src):
+            needed.add(node)
+    found: dict[UOp, UOp] = {root: seed} if root in needed else {}
+    results: dict[UOp, dict[int, UOp]] = {}  # of a SCAN or CALL, by number
+    for node in reversed(order):
+        if node not in needed or not node.src:
+            continue
+        if node.op in (Ops.SCAN, Ops.CALL):
+            parts = _delegate(node, results.pop(node)) if node in results else ()
+        elif (g := found.get(node)) is None:
+            continue
+        elif node.op is Ops.ITEM:
+            results.setdefault(node.src[0], {})[node.arg[0]] = g
+            continue
+        else:
+            parts = RULES[node.op](node, g)
+        if node not in wanted:
+            found.pop(node, None)
+        for source, part in zip(node.src, parts, strict=False):
+            if part is not None and source in needed:
+                found[source] = found[source] + part if source in found else part
+    return [found.get(node) for node in wrt]
+
+
+def _delegate(node: UOp, results: dict[int, UOp]) -> Gradients:
+    name = "SCAN" if node.op is Ops.SCAN else node.arg[0]
+    if name not in CALLS:
+        raise DTypeError(f"gradient: {name} has none registered; there are {sorted(CALLS)}")
+    return CALLS[name](node, results)

@@ -1,0 +1,82 @@
+"""The gradient of a counted loop: the reversed loop over the states that the forward one had.
+
+The forward loop is run once more with its states as outputs; the backward loop carries the
+gradients of the states and sums those of everything the body uses besides."""
+
+from __future__ import annotations
+
+from tinygrad.transforms.gradient import CALLS, Gradients, gradient
+from tinygrad.uop.node import UOp
+from tinygrad.uop.scan import ScanInfo, placeholder, scan
+
+
+def scan_gradient(node: UOp, grads: dict[int, UOp]) -> Gradients:
+    """Gradients of a SCAN's sources from those of its results, by number."""
+    info: ScanInfo = node.arg
+    n, inputs = info.states, info.inputs
+    init, xs, others = node.src[:n], node.src[n : n + inputs], node.src[n + inputs :]
+    holes = _placeholders(node)
+    saved = _saved_states(info, holes, node.src)
+
+    # the backward body: carried gradients of states and sums for `others`, then slices
+    slots = iter(range(4 * len(node.src) + 2 * len(info.body.src)))
+    carried = [placeholder(next(slots), s) for s in init]
+    sums = [placeholder(next(slots), s) for s in others]
+    slices = [placeholder(next(slots), x, x.shape[1:]) for x in xs]
+    states = [placeholder(next(slots), s) for s in init]
+    numbers = [i for i in range(n, len(info.body.src)) if i in grads]
+    of_outputs = [
+        placeholder(next(slots), info.body.src[i], info.body.src[i].shape) for i in numbers
+    ]
+    constants = [placeholder(next(slots), o) for o in others]
+    new = dict(zip(holes, (*states, *slices, *constants), strict=True))
+    roots = [root.substitute({h.base: v.base for h, v in new.items()}) for root in info.body.src]
+    seeds = [
+        *zip(roots, carried, strict=False),
+        *zip((roots[i] for i in numbers), of_outputs, strict=True),
+    ]
+    total = _weighted_sum(seeds)
+    found = gradient(total, [*states, *slices, *constants], total.const_like(1))
+    of = [
+        g if g is not None else hole.const_like(0)
+        for g, hole in zip(found, new.values(), strict=True)
+    ]
+    next_sums = [s + g for s, g in zip(sums, of[n + inputs :], strict=True)]
+    body = UOp.sink(*of[:n], *next_sums, *of[n : n + inputs])
+    backward = ScanInfo(
+        body, info.turns, n + len(others), inputs + n + len(numbers), not info.reverse
+    )
+    final = [grads.get(i, s.const_like(0)) for i, s in enumerate(init)]
+    zeros = [o.const_like(0) for o in others]
+    results = scan(backward, (*final, *zeros, *xs, *saved, *(grads[i] for i in numbers), *others))
+    of_others = results[n : n + len(others)]
+    return (*results[:n], *results[n + len(others) :], *of_others)
+
+
+def _placeholders(node: UOp) -> list[UOp]:
+    """What stands for each source inside the body."""
+    info: ScanInfo = node.arg
+    return [
+        placeholder(i, s, s.shape[1:] if info.states <= i < info.states + info.inputs else None)
+        for i, s in enumerate(node.src)
+    ]
+
+
+def _saved_states(info: ScanInfo, holes: list[UOp], sources: tuple[UOp, ...]) -> list[UOp]:
+    """The states before each turn, stacked."""
+    body = UOp.sink(*info.body.src[: info.states], *holes[: info.states])
+    keeping = ScanInfo(body, info.turns, info.states, info.inputs, info.reverse)
+    return scan(keeping, sources)[info.states :]
+
+
+def _weighted_sum(pairs: list[tuple[UOp, UOp]]) -> UOp:
+    total = None
+    for value, weight in pairs:
+        part = (value * weight.reshape(value.shape)).reduce_axis("add", tuple(range(value.ndim)))
+        part = part.reshape(())
+        total = part if total is None else total + part
+    assert total is not None
+    return total
+
+
+CALLS["SCAN"] = scan_gradient
