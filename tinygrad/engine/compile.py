@@ -26,7 +26,6 @@ from tinygrad.loops.heuristic import schedule, schedule_scalars
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-
 MOST_INSTRUCTIONS = 5000  # LLVM's time grows faster than the text, and caches hold no more
 
 

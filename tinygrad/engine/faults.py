@@ -3,7 +3,7 @@ read on the host looks at those of the kernels that ran since and raises."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,23 +18,22 @@ KINDS: dict[str, type[RuntimeCheckError]] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class FaultWords:
     """The fault words of one kernel of a plan, and what its codes mean."""
 
     handle: Any
     faults: tuple[tuple[str, str], ...]
-    origin: str | None  # the user's line that made the value
+    origins: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    """For each of `faults` the user's line that made it, as of the latest run."""
 
 
-def fault_words(
-    device: OpenDevice, faults: tuple[tuple[str, str], ...], origin: str | None
-) -> FaultWords:
+def fault_words(device: OpenDevice, faults: tuple[tuple[str, str], ...]) -> FaultWords:
     """Fresh fault words, all zero."""
     memory = device.backend.memory
     handle = memory.allocate(8 * WORDS)
     memory.write(handle, memoryview(bytes(8 * WORDS)))
-    return FaultWords(handle, faults, origin)
+    return FaultWords(handle, faults)
 
 
 def raise_faults(device: OpenDevice) -> None:
@@ -51,8 +50,8 @@ def raise_faults(device: OpenDevice) -> None:
                 text = message.format(*operands)
             except (IndexError, KeyError):
                 text = message
-            if words.origin:
-                text += f" (in what {words.origin} made)"
+            if (origin := words.origins.get((kind, message))) is not None:
+                text += f" (made at {origin})"
             found = found or KINDS.get(kind, RuntimeCheckError)(text)
     device.unread_faults.clear()
     if found is not None:

@@ -17,10 +17,10 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 from tinygrad.base.errors import JitError
 from tinygrad.base.settings import JIT
 from tinygrad.engine.counters import Counter
-from tinygrad.engine.holders import Holder
-from tinygrad.engine.realize import compute_readers, in_memory, realize, recorders, whole_buffer
+from tinygrad.engine.holders import Holder, holders
+from tinygrad.engine.realize import before_overwriting, in_memory, realize, recorders, whole_buffer
 from tinygrad.engine.run import RunnablePlan
-from tinygrad.engine.storage import Buffer, bind, buffer_of
+from tinygrad.engine.storage import Buffer, bind, buffer_of, forgetting
 from tinygrad.engine.structure import Structure
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -54,7 +54,7 @@ class Captured:
     signature: tuple[Any, ...]
     executions: list[Execution] = field(default_factory=list)
     state: list[Buffer] = field(default_factory=list)
-    state_nodes: list[UOp] = field(default_factory=list)
+    written: set[Buffer] = field(default_factory=set)  # of the state
     counters: dict[str, tuple[int, int]] = field(default_factory=dict)  # before, after
     result: Any = None
     outputs: list[tuple[Source, UOp]] = field(default_factory=list)
@@ -145,15 +145,18 @@ class TinyJit(Generic[P, R]):
             places.setdefault(_buffer(tensor), Source("input", i))
         before = {name: counter.value for name, counter in Counter.all.items()}
         recorder = functools.partial(_record, captured, places)
+        for holder in list(holders):
+            _ = holder.uop  # tensors that were computed are state, not expressions
         recorders.append(recorder)
         _capturing.append(self)
         try:
-            args, kwargs = _unflatten(shape, iter(inputs))
-            result = self.function(*args, **kwargs)
-            leaves: list[Any] = []
-            captured.result = _flatten(result, leaves)
-            out = [leaf for leaf in leaves if isinstance(leaf, Holder)]
-            realize(*(tensor.uop for tensor in out))
+            with forgetting():
+                args, kwargs = _unflatten(shape, iter(inputs))
+                result = self.function(*args, **kwargs)
+                leaves: list[Any] = []
+                captured.result = _flatten(result, leaves)
+                out = [leaf for leaf in leaves if isinstance(leaf, Holder)]
+                realize(*(tensor.uop for tensor in out))
         finally:
             recorders.remove(recorder)
             _capturing.remove(self)
@@ -189,12 +192,11 @@ def _record(
     structure: Structure,
     buffers: list[Buffer],
 ) -> None:
-    sources = []
-    for buffer, node in zip(params, structure.params, strict=True):
-        known = buffer in places
-        sources.append(_source(captured, places, buffer))
-        if not known:
-            captured.state_nodes.append(node)
+    sources = [_source(captured, places, buffer) for buffer in params]
+    for step in plan.plan.steps:
+        for number in step.storages[: step.writes]:
+            if plan.plan.storages[number].kind == "param":
+                captured.written.add(buffers[number])
     variables = [(bind.src[0].arg[0], bind.val) for bind in structure.binds]
     captured.executions.append(Execution(plan, sources, variables))
     for number, kept in enumerate(plan.plan.storages):
@@ -210,7 +212,7 @@ def _source(captured: Captured, places: dict[Buffer, Source], buffer: Buffer) ->
 
 
 def _replay(captured: Captured, inputs: Sequence[Buffer], variables: dict[str, int]) -> Any:
-    compute_readers(captured.state_nodes)
+    before_overwriting(captured.written)
     made: list[list[Buffer]] = []
 
     def find(source: Source) -> Buffer:

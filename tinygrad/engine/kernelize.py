@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tinygrad.codegen.pipeline import kernel_name
 from tinygrad.engine.realize import in_memory, same_view
-from tinygrad.engine.storage import Buffer, bind, latest
+from tinygrad.engine.storage import Buffer, bind, latest, learn
 from tinygrad.engine.structure import structure_of
 from tinygrad.schedule.demand import stored_base
 from tinygrad.schedule.kernels import plan
@@ -34,9 +34,9 @@ def kernelize(*roots: UOp) -> None:
     for root, number in zip(wanted, made.results, strict=True):
         base = stored_base(root)
         if base.known is None:
-            base.known = current[number].reshape(base.shape)
+            learn(base, current[number].reshape(base.shape))
         if root.known is None:
-            root.known = same_view(root)
+            learn(root, same_view(root))
 
 
 def _storage(number: int, made: Plan, params: tuple[UOp, ...]) -> UOp:

@@ -24,8 +24,10 @@ from tinygrad.engine.storage import (
     bind,
     buffer_of,
     computed_from,
-    has_readers,
+    is_read,
     latest,
+    learn,
+    node_of,
     numpy_dtype,
     overwritten,
 )
@@ -47,16 +49,35 @@ def realize(*roots: UOp) -> None:
     if not wanted:
         return
     structure = structure_of(wanted)
-    readers = _old_readers(wanted, structure)
-    if readers:
+    while readers := _old_readers(wanted, structure):  # which may overwrite something in turn
         wanted += readers
         structure = structure_of(wanted)
     runnable = runnable_plan(structure.sink)
     params = [buffer_of(node) for node in structure.params]
     buffers = runnable.run(params, structure.values)
+    if runnable.faults:
+        origins = _origins_of_checks(structure)
+        for words in runnable.faults:
+            words.origins = origins
     for recorder in recorders:
         recorder(runnable, params, structure, buffers)
     _publish(wanted, structure, runnable, buffers)
+
+
+def _origins_of_checks(structure: Structure) -> dict[tuple[str, str], str | None]:
+    """For each check the user's line that made the first value to contain it."""
+    found: dict[tuple[str, str], str | None] = {}
+    unnamed: dict[UOp, set[tuple[str, str]]] = {}
+    for node in structure.nodes:
+        inside = set().union(*(unnamed.get(s, ()) for s in node.src))
+        if node.op is Ops.CHECK:
+            inside.add(node.arg)
+        if inside and node.origin is not None:
+            for check in inside:
+                found.setdefault(check, node.origin)
+        elif inside:
+            unnamed[node] = inside
+    return found
 
 
 def in_memory(node: UOp) -> bool:
@@ -89,13 +110,17 @@ def _old_readers(wanted: Sequence[UOp], structure: Structure) -> list[UOp]:
     return list(found)
 
 
-def compute_readers(overwritten: Sequence[UOp]) -> None:
-    """Computes what live tensors still need of buffers that a replay is about to overwrite."""
-    if not any(has_readers(node) for node in overwritten):
+def before_overwriting(buffers: Iterable[Buffer]) -> None:
+    """What a replay must see to before it overwrites these: live tensors get what they still need
+    of the old values, and expressions that were computed from them are of an old version now."""
+    nodes = [node for node in map(node_of, buffers) if node is not None and is_read(node)]
+    if not nodes:
         return
-    old = set(overwritten)
+    old = set(nodes)
     pending = [h.uop for h in list(holders) if not in_memory(h.uop)]
     realize(*(n for n in pending if not _is_view(n) and not old.isdisjoint(nodes_below([n]))))
+    for node in nodes:
+        overwritten(node, UOp.new_buffer(buffer_of(node).device, node.arg, node.dtype))
 
 
 def _is_view(node: UOp) -> bool:
@@ -123,7 +148,7 @@ def _publish(
             while home.op is Ops.ASSIGN:
                 home = version_below(home.src[0])
             if is_kernelized(node):
-                node.known = home
+                learn(node, home)
             elif home.op is Ops.BUFFER:
                 last_version[buffer_of(home)] = node
     for buffer, node in last_version.items():
@@ -136,10 +161,10 @@ def _publish(
         made = bind(UOp.new_buffer(buffer.device, base.size, base.dtype), buffer)
         made.origin = base.origin
         computed_from(made, base)
-        base.known = made.reshape(base.shape)
+        learn(base, made.reshape(base.shape))
     for root in wanted:
         if root.known is None and root.base.known is not None:
-            root.known = same_view(root)
+            learn(root, same_view(root))
 
 
 def _advance(node: UOp, buffer: Buffer) -> None:
@@ -149,7 +174,7 @@ def _advance(node: UOp, buffer: Buffer) -> None:
         before = version_below(before.src[0])
     fresh = UOp.new_buffer(buffer.device, before.arg, before.dtype)
     overwritten(before, fresh)
-    node.known = fresh
+    learn(node, fresh)
 
 
 def same_view(root: UOp) -> UOp:

@@ -11,7 +11,7 @@ from tinygrad.backends.interface import Launch, Segment
 from tinygrad.base.settings import DEBUG
 from tinygrad.engine.compile import LoadedKernel, kernel_key, load_kernels
 from tinygrad.engine.devices import Device, OpenDevice
-from tinygrad.engine.faults import fault_words
+from tinygrad.engine.faults import FaultWords, fault_words
 from tinygrad.engine.host import run_host_step
 from tinygrad.engine.profile import GlobalCounters, report_step
 from tinygrad.engine.storage import Buffer
@@ -45,6 +45,7 @@ class RunnablePlan:
     def __init__(self, plan: Plan, keys: Sequence[str] | None = None) -> None:
         self.plan = plan
         self.parts: list[Stretch | Step] = []
+        self.faults: list[FaultWords] = []
         kernels = [step for step in plan.steps if step.op is Ops.KERNEL]
         self.keys = list(keys) if keys is not None else [_key(step) for step in kernels]
         wanted: dict[str, list[Any]] = {}
@@ -83,7 +84,8 @@ class RunnablePlan:
             table = [part.positions[number] for number in step.storages]
             own_entries: list[Any] = [start for start, _ in _offsets(record.temporaries)]
             if record.faults:
-                own_entries.append(fault_words(part.device, record.faults, step.origin))
+                own_entries.append(fault_words(part.device, record.faults))
+                self.faults.append(own_entries[-1])
             table += range(own + len(part.extra), own + len(part.extra) + len(own_entries))
             part.extra += own_entries
             part.temporaries = max(part.temporaries, sum(map(_aligned, record.temporaries)))

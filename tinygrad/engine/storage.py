@@ -8,8 +8,9 @@ a wrong answer. `latest` leads from an old version to the newest.
 
 from __future__ import annotations
 
+import contextlib
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,7 @@ class Buffer:
 
 
 _buffers: weakref.WeakKeyDictionary[UOp, Buffer] = weakref.WeakKeyDictionary()
+_nodes: weakref.WeakKeyDictionary[Buffer, weakref.ref[UOp]] = weakref.WeakKeyDictionary()
 _newer: weakref.WeakKeyDictionary[UOp, UOp] = weakref.WeakKeyDictionary()
 
 
@@ -81,7 +83,14 @@ def buffer_of(node: UOp) -> Buffer:
 def bind(node: UOp, buffer: Buffer) -> UOp:
     """From now on `buffer` holds the value of the BUFFER `node`."""
     _buffers[node] = buffer
+    _nodes[buffer] = weakref.ref(node)
     return node
+
+
+def node_of(buffer: Buffer) -> UOp | None:
+    """The version that `buffer` holds now, if anyone still names it."""
+    found = _nodes.get(buffer)
+    return None if found is None else found()
 
 
 def empty(device: str, size: int, dtype: DType) -> UOp:
@@ -186,21 +195,45 @@ def _after(version: UOp) -> UOp | None:
 
 def overwritten(old: UOp, new: UOp) -> None:
     """The storage of `old` now holds version `new` (a fresh BUFFER node)."""
-    buffer = _buffers.pop(old)
-    _buffers[new] = buffer
+    bind(new, _buffers.pop(old))
     _newer[old] = new
 
 
-def has_readers(node: UOp) -> bool:
-    """Whether an expression that was not computed yet reads this version."""
+def is_read(node: UOp) -> bool:
+    """Whether an expression that is still alive reads this version."""
     stack = [node]
     while stack:
         for reader in list(stack.pop().readers or ()):
-            if reader.op in GroupOp.Movement:
-                stack.append(reader)
-            elif reader.known is None:
+            if reader.op not in GroupOp.Movement:
                 return True
+            stack.append(reader)
     return False
+
+
+# ---- what is known -------------------------------------------------------------------------------
+
+_learned: weakref.WeakSet[UOp] = weakref.WeakSet()
+
+
+def learn(node: UOp, value: UOp) -> None:
+    """The value of `node` is now at `value`, a view of storage."""
+    node.known = value
+    _learned.add(node)
+
+
+@contextlib.contextmanager
+def forgetting() -> Iterator[None]:
+    """While it lasts, what was computed before is computed again: a captured step must not take
+    for granted what happens to be known. Versions of buffers stay."""
+    before = {n: n.known for n in list(_learned) if n.op is not Ops.ASSIGN}
+    for node in before:
+        node.known = None
+    try:
+        yield
+    finally:
+        for node, value in before.items():
+            if node.known is None:
+                node.known = value
 
 
 def realized_buffer(node: UOp) -> Buffer | None:

@@ -56,8 +56,10 @@ def structure_of(roots: Sequence[UOp]) -> Structure:
     nodes = nodes_below(roots)
     for node in nodes:
         if node.op is Ops.BUFFER:
-            made[node] = UOp(Ops.PARAM, node.dtype, (node.src[1],), (len(params), node.arg))
+            made[node] = UOp(Ops.PARAM, node.dtype, (made[node.src[1]],), (len(params), node.arg))
             params.append(node)
+        elif node.op is Ops.DEVICE:  # no node of a plan is a tensor's, or it would keep its value
+            made[node] = node.replace(tag="plan")
         elif node.op is Ops.BIND:
             _, low, high = node.src[0].arg
             made[node] = UOp(Ops.DEFINE_VAR, node.dtype, arg=(f"v{len(binds):03}", low, high))

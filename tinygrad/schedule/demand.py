@@ -78,6 +78,8 @@ class Demands:
         self.reduce_ranges: dict[tuple[UOp, Demand], tuple[UOp, ...]] = {}
         self.same_as: dict[tuple[UOp, Demand], Demand] = {}
         self._pending: dict[UOp, dict[Demand, Contexts]] = {}
+        self._readers: dict[UOp, list[Kernel | int]] = {}  # kernels (steps: position) that want
+        # the whole of a node in memory
         self._names = map("t{:06}".format, itertools.count())  # in order also as text
         self._weight, self._leaves = _weights(self.order)
         self._stored = set(self._forced(sink))
@@ -120,6 +122,9 @@ class Demands:
             self._read(node, demands)
             for source in node.src:
                 self._pending.setdefault(source, {})
+                if source.has_shape:
+                    base = contiguous_base(source)
+                    self._readers.setdefault(base, []).append(self.position[node])
             return
         joined = self._kernel_to_join(node, demands)
         kernel = joined.kernel if joined is not None else self._new_kernel(node)
@@ -160,7 +165,9 @@ class Demands:
         """
         if node.op in (Ops.SCATTER, Ops.CONTIGUOUS):  # what a user asks to store ends a kernel
             return None
-        users = {d.kernel for d in demands}
+        readers = self._readers.get(node, [])
+        users = {d.kernel for d in demands} | {k for k in readers if isinstance(k, Kernel)}
+        steps = [position for position in readers if isinstance(position, int)]
         for demand, contexts in demands.items():
             kernel = demand.kernel
             if demand.gate is not None or contexts != {kernel.ranges}:
@@ -173,11 +180,12 @@ class Demands:
                 continue
             if any(storage_home(s) is storage_home(node) for s in kernel.stores):
                 continue  # two versions in one storage: one after the other
-            if any(d.kernel is kernel and d is not demand for d in demands):
+            if kernel in readers or any(d.kernel is kernel and d is not demand for d in demands):
                 continue  # it would read what it is just writing
             if not self._may_inline(node, {demand: contexts}):
                 continue
-            if all(k.first > kernel.last for k in users if k is not kernel):
+            after = [*steps, *(k.first for k in users if k is not kernel)]
+            if all(position > kernel.last for position in after):
                 return demand
         return None
 
@@ -205,6 +213,12 @@ class Demands:
 
     def _ask(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
         self._pending.setdefault(node, {}).setdefault(demand, set()).update(contexts)
+
+    def _ask_whole(self, base: UOp, kernel: Kernel) -> None:
+        """The kernel reads any element of `base`, by an address known only when it runs."""
+        kernel.reads[base] = None
+        self._pending.setdefault(base, {})
+        self._readers.setdefault(base, []).append(kernel)
 
     def _through_movement(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
         index, conditions = source_index(node, demand.where)
@@ -261,9 +275,7 @@ class Demands:
         self.links[node, demand] = inner
         for source in indices:
             self._ask(source, inner, contexts)
-        base = memory_base(node.src[0])
-        demand.kernel.reads[base] = None
-        self._pending.setdefault(base, {})
+        self._ask_whole(memory_base(node.src[0]), demand.kernel)
 
     def _through_scatter(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
         lead = len(node.src[2].shape)
@@ -272,9 +284,7 @@ class Demands:
         self.links[node, demand] = inner
         for source in node.src[2:]:
             self._ask(source, inner, contexts)
-        base = memory_base(node.src[0])
-        demand.kernel.reads[base] = None
-        self._pending.setdefault(base, {})
+        self._ask_whole(memory_base(node.src[0]), demand.kernel)
 
     # ---- decisions -------------------------------------------------------------------------------
 

@@ -60,6 +60,8 @@ class Expressions:
         op = node.op
         if op in GroupOp.Elementwise:
             src = tuple(self.value(s, demand) for s in node.src)
+            if op is Ops.CHECK and demand.gate is not None:  # what is not wanted may be anything
+                src = (src[0], demand.gate.where(src[1], src[1].const_like(True)))
             return UOp(op, node.dtype, src, node.arg)
         if op in GroupOp.Movement:
             return self._moved(node, demand)

@@ -12,7 +12,6 @@ from tinygrad.base.dtype import DType, dtypes
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-
 DEEPEST = 80  # columns of indentation: deeper nodes stand no further right
 
 
