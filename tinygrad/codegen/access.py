@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from math import gcd
 
 from tinygrad.base.dtype import DType, dtypes
-from tinygrad.codegen.index import Copies, Integers, Terms
+from tinygrad.base.helpers import prod
+from tinygrad.codegen.index import COPIED, Copies, Integers, Terms
 from tinygrad.codegen.linear import Program, as_node
-from tinygrad.loops.layout import elements, flat_offset, gate_of, role_of, size_of
+from tinygrad.loops.layout import elements, flat_offset, gate_of, name_of, role_of, size_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -45,8 +46,21 @@ class Access:
         if memory in self.slots:
             slot = self.slots[memory]
             return self.program.argument(Ops.PARAM, slot.dtype, slot.arg)
-        size = elements(memory) + SLACK
+        size = elements(memory) * prod(size_of(r) for r in around(memory)) + SLACK
         return self.program.argument(Ops.LOCAL, memory.dtype, (memory.arg[0], size))
+
+    def place(self, memory: UOp, offset: UOp) -> tuple[Terms, int]:
+        """The element of `memory` at `offset`. A staged array has each element once for every
+        copy and lane around it, side by side."""
+        terms, constant = self.integers.form(offset)
+        copied = around(memory)
+        if not copied:
+            return terms, constant
+        step, side_by_side = 1, {}
+        for loop in reversed(copied):
+            side_by_side[loop] = step
+            step *= size_of(loop)
+        return {**{t: k * step for t, k in terms.items()}, **side_by_side}, constant * step
 
     def pointer(self, memory: UOp, terms: Terms, constant: int, copies: Copies) -> tuple[UOp, int]:
         """A pointer to an element, and the bytes that its address is surely a multiple of."""
@@ -81,7 +95,7 @@ class Access:
                 if not gate.arg:
                     return UOp.const(read.dtype, 0)
                 gate = None
-        terms, constant = self.integers.form(flat_offset(read))
+        terms, constant = self.place(read.src[0], flat_offset(read))
         loop = self.integers.vector_of(read, copies)
         mask = self.program.both(gate, self._within(read, copies))
         if mask is not None and mask.op is Ops.CONST:
@@ -222,8 +236,9 @@ class Access:
         """`value` goes to an element, or a vector's worth of them; `padded`: lanes that are cut
         off may be written too; `only`: a mask over all."""
         integers, program = self.integers, self.program
-        terms, constant = integers.form(offset)
-        loop = next((r for r in ranges if role_of(r) == "VECTOR" and r not in copies), None)
+        terms, constant = self.place(memory, offset)
+        lanes = (r for r in (*ranges, *around(memory)) if role_of(r) == "VECTOR")
+        loop = next((r for r in lanes if r not in copies), None)
         if loop is None:
             loop = integers.vector_of(offset, copies)
         checked = tuple(r for r in ranges if not (padded and r is loop))
@@ -269,6 +284,15 @@ class Access:
         source = (pointer, value) if mask is None else (pointer, value, mask)
         arg = (alignment, "nontemporal" if stream else "")
         self.program.effect(Ops.STORE, dtypes.void, source, arg, self.program.scope)
+
+
+def around(memory: UOp) -> list[UOp]:
+    """The copied ranges and lanes that a staged array depends on, a vector last: each has elements
+    of its own."""
+    if memory.op is not Ops.STAGE or memory.arg[1] != "LOCAL":
+        return []
+    found = [r for r in memory.ranges if role_of(r) in COPIED or role_of(r) in ("LANE", "GROUP")]
+    return sorted(found, key=lambda r: (role_of(r) == "VECTOR", name_of(r)))
 
 
 def _step(terms: Terms, loop: UOp) -> int | None:

@@ -19,6 +19,7 @@ from tinygrad.base.target import Target
 from tinygrad.codegen.coefficients import FORMATS, LOG2_E
 from tinygrad.codegen.narrow import narrow
 from tinygrad.codegen.transcendental import choose, exp, exp2, log2, magnitude, power, sin
+from tinygrad.loops.layout import option
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import THREEFRY_PARITY, THREEFRY_ROTATIONS, Ops, bit_cast
 from tinygrad.uop.pattern import PatternMatcher, UPat
@@ -40,7 +41,27 @@ def decompose(sink: UOp, target: Target) -> UOp:
 
     Requires stage "kernel"; gives stage "kernel" with the same loops, parameters and stores.
     """
-    return graph_rewrite(narrow(sink, target), MATCHER, ctx=target, name="decompose")
+    sink = graph_rewrite(narrow(sink, target), MATCHER, ctx=target, name="decompose")
+    for stage in sink.toposort():
+        if stage.op is Ops.STAGE and option(stage, "acc") and stage.src[0].op is not Ops.REDUCE:
+            return decompose(_accumulators(sink, stage), target)
+    return sink
+
+
+def _accumulators(sink: UOp, stage: UOp) -> UOp:
+    """A stage that held a reduction, which became a function of one (rounded, compared with 0):
+    it holds the one, and its readers apply the function."""
+    value = stage.src[0]
+    reduction = next(n for n in reversed(value.toposort()) if n.op is Ops.REDUCE)
+    held = stage.replace(dtype=reduction.dtype, src=(reduction, *stage.src[1:]))
+    reads = (n for n in sink.toposort() if n.op is Ops.INDEX and n.src[0] is stage)
+    changes = {
+        read: value.substitute(
+            {reduction: UOp(Ops.INDEX, held.dtype, (held, *read.src[1:]), read.arg, read.tag)}
+        )
+        for read in reads
+    }
+    return sink.substitute(changes)
 
 
 # ---- small words ---------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
-from tinygrad.codegen.access import Access
+from tinygrad.codegen.access import Access, around
 from tinygrad.codegen.groups import Block, Lanes
 from tinygrad.codegen.index import COPIED, Binding, Copies, Integers
 from tinygrad.codegen.linear import Number, Program, Scope, as_node
@@ -351,7 +351,7 @@ class Expansion:
         """A leaf that stores (memory, offset, value) for every copy of the unrolled ranges."""
 
         def body(values: Values) -> Values:
-            for copies in self.copies_of(own, {}):
+            for copies in self.copies_of((*own, *around(stores[0][0])), {}):
                 if self.integers.is_out(_copied(own), copies):
                     continue
                 for memory, offset, value in stores:
@@ -387,7 +387,7 @@ class Expansion:
         reads = [UOp(Ops.INDEX, stage.dtype, (each, *own), len(own)) for each in held]
 
         def body(values: Values) -> Values:
-            for copies in self.copies_of(own, {}):
+            for copies in self.copies_of((*own, *around(stage)), {}):
                 taken = self._unrolled(reduce, copies)
                 if taken is None:
                     continue

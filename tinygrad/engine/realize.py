@@ -103,8 +103,8 @@ def _old_readers(wanted: Sequence[UOp], structure: Structure) -> list[UOp]:
     found: dict[UOp, None] = {}
     for holder in list(holders):
         node = holder.uop
-        if in_memory(node) or _is_view(node) or node in wanted:
-            continue
+        if in_memory(node) or node in wanted or _version_of(node) in inside:
+            continue  # a view of a version follows its buffer
         if node in touched or (node not in inside and not old.isdisjoint(nodes_below([node]))):
             found[node] = None
     return list(found)
@@ -118,16 +118,15 @@ def before_overwriting(buffers: Iterable[Buffer]) -> None:
         return
     old = set(nodes)
     pending = [h.uop for h in list(holders) if not in_memory(h.uop)]
-    realize(*(n for n in pending if not _is_view(n) and not old.isdisjoint(nodes_below([n]))))
+    realize(*(n for n in pending if not old.isdisjoint(nodes_below([n]))))
     for node in nodes:
         overwritten(node, UOp.new_buffer(buffer_of(node).device, node.arg, node.dtype))
 
 
-def _is_view(node: UOp) -> bool:
-    """Movement over a version of a buffer: it follows the buffer instead of its old value."""
-    while node.op in GroupOp.Movement or node.op is Ops.DETACH:
-        node = resolved(node.src[0])
-    return node.op in (Ops.BUFFER, Ops.ASSIGN)
+def _version_of(node: UOp) -> UOp | None:
+    """The assigned version that `node` is a view of, if it is one."""
+    base = version_below(node)
+    return base if base.op is Ops.ASSIGN else None
 
 
 def version_below(node: UOp) -> UOp:

@@ -156,6 +156,8 @@ def spread_reduction(
         return  # done before, for another reader
     if not is_static(loop):
         return
+    # as it is now: loops of reductions inside may have become vectors
+    reduction = next(n for n in plan.nodes if n.op is Ops.REDUCE and loop in own_ranges(n))
     reduced = reduction.src[0].toposort()
     if size_of(loop) > UNROLL_WHOLE and 1 in steps_along(reduced, loop):
         if not _meets_a_vector(plan, reduction, reduced, None if always else last):

@@ -205,7 +205,7 @@ class Demands:
                 self._through_scatter(node, demand, contexts)
             elif node.op is Ops.ASSIGN:
                 self._ask(node.src[1], demand, contexts)
-                demand.kernel.reads[memory_base(node.src[0])] = None
+                self._ask_whole(memory_base(node.src[0]), demand.kernel)
             else:
                 for source in node.src:
                     if source.op not in NO_VALUE:

@@ -8,7 +8,7 @@ would be a circle, the old version is copied away first.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tinygrad.base.dtype import dtypes
@@ -144,9 +144,10 @@ class _Planner:
         index = {u: i for i, u in enumerate(units)}
         left = set(units)
         while left:
-            if not ready:
+            while not ready:
                 freed = self._save_old_version(left)
-                heapq.heappush(ready, (freed.position, index[freed]))
+                if freed.waits == 0:
+                    heapq.heappush(ready, (freed.position, index[freed]))
             unit = units[heapq.heappop(ready)[1]]
             if unit not in left:
                 continue
@@ -158,25 +159,32 @@ class _Planner:
                     heapq.heappush(ready, (user.position, index[user]))
 
     def _save_old_version(self, left: set[_Unit]) -> _Unit:
-        """A circle: some unit waits only for readers of what it overwrites. They get a copy."""
-        for unit in sorted(left, key=lambda u: u.position):
+        """A circle: readers of an old version wait for what waits to overwrite it. They get a
+        copy, made now; the writer that waits for nothing else is preferred."""
+        unmade = {node for unit in left for node in unit.writes}
+        found: list[tuple[int, int, _Unit, list[_Unit]]] = []
+        for unit in left:
             blockers = [u for u in left if unit in u.users]
-            if any(u.users[unit] for u in blockers):
-                continue
-            overwritten = {
-                previous_version(n) for n in unit.writes if n.op in (Ops.ASSIGN, Ops.SCATTER)
-            }
-            for old in overwritten:
-                saved = UOp(Ops.CONTIGUOUS, old.dtype, (old,), tag=("old", len(self.steps)))
-                self._copy(old, saved)
-                for reader in blockers:
-                    if old in reader.reads:
-                        reader.moved[old] = saved
-            for reader in blockers:
-                del reader.users[unit]
-                unit.waits -= 1
-            return unit
-        raise AssertionError("kernels wait for each other in a circle")
+            readers = [u for u in blockers if not u.users[unit]]
+            old = [previous_version(n) for n in unit.writes if n.op in (Ops.ASSIGN, Ops.SCATTER)]
+            if readers and unmade.isdisjoint(old):
+                found.append((len(blockers) - len(readers), unit.position, unit, readers))
+        assert found, "kernels wait for each other in a circle"
+        _, _, unit, readers = min(found, key=lambda f: f[:2])
+        for node in unit.writes:
+            if node.op in (Ops.ASSIGN, Ops.SCATTER):
+                self._keep(previous_version(node), readers)
+        for reader in readers:
+            del reader.users[unit]
+            unit.waits -= 1
+        return unit
+
+    def _keep(self, old: UOp, readers: Sequence[_Unit]) -> None:
+        saved = UOp(Ops.CONTIGUOUS, old.dtype, (old,), tag=("old", len(self.steps)))
+        self._copy(old, saved)
+        for reader in readers:
+            if old in reader.reads:
+                reader.moved[old] = saved
 
     def _copy(self, source: UOp, target: UOp) -> None:
         storages = (self._storage(target), self._storage(source))

@@ -43,6 +43,8 @@ def within(at: UOp, low: int, high: Any) -> list[UOp]:
 def _reshape(node: UOp, index: Index) -> tuple[Index, list[UOp]]:
     """Axes are matched in groups of equal size; only within a group is there arithmetic."""
     out_shape, in_shape = node.shape, node.src[0].shape
+    if 0 in in_shape:  # there is nothing to read
+        return tuple(ZERO for _ in in_shape), [UOp.const(dtypes.bool, False)]
     result: list[UOp] = []
     taken = 0
     position = 0

@@ -1,0 +1,255 @@
+"""The suite in PyTorch; with COMPILE=1 in the environment everything goes through torch.compile."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from suite import Inputs
+from torch import nn
+
+torch.manual_seed(0)
+torch.set_num_threads(int(os.environ.get("THREADS", "0")) or os.cpu_count() or 1)
+COMPILE = os.environ.get("COMPILE") == "1"
+Step = Callable[[], torch.Tensor]
+
+
+def finish(result: torch.Tensor) -> torch.Tensor:
+    return result
+
+
+def host(result: torch.Tensor) -> np.ndarray:
+    return result.detach().float().numpy()
+
+
+def compiled(function: Any) -> Any:
+    return torch.compile(function) if COMPILE else function
+
+
+def floats(inputs: Inputs, *shape: int) -> torch.Tensor:
+    return torch.from_numpy(inputs.normal(*shape))
+
+
+def numbers(inputs: Inputs, high: int, *shape: int) -> torch.Tensor:
+    return torch.from_numpy(inputs.below(high, *shape))
+
+
+def plain(function: Callable[..., torch.Tensor], *arguments: torch.Tensor) -> Step:
+    """A call that keeps nothing for gradients."""
+    chosen = compiled(function)
+
+    def run() -> torch.Tensor:
+        with torch.no_grad():
+            return chosen(*arguments)
+
+    return run
+
+
+# ---- kernels -------------------------------------------------------------------------------------
+
+
+def product(inputs: Inputs, size: int, dtype: torch.dtype = torch.float32) -> Step:
+    a, b = floats(inputs, size, size).to(dtype), floats(inputs, size, size).to(dtype)
+    return plain(torch.matmul, a, b)
+
+
+def matmul_f32_512(inputs: Inputs) -> Step:
+    return product(inputs, 512)
+
+
+def matmul_f32_1024(inputs: Inputs) -> Step:
+    return product(inputs, 1024)
+
+
+def matmul_f32_2048(inputs: Inputs) -> Step:
+    return product(inputs, 2048)
+
+
+def matmul_bf16_1024(inputs: Inputs) -> Step:
+    return product(inputs, 1024, torch.bfloat16)
+
+
+def matmul_bf16_2048(inputs: Inputs) -> Step:
+    return product(inputs, 2048, torch.bfloat16)
+
+
+def matvec_f32_4096(inputs: Inputs) -> Step:
+    return plain(torch.matmul, floats(inputs, 4096, 4096), floats(inputs, 4096))
+
+
+def elementwise_chain_16m(inputs: Inputs) -> Step:
+    a, b = floats(inputs, 4096, 4096), floats(inputs, 4096, 4096)
+    return plain(lambda a, b: (a * b + 1.5).relu() * a - b * 0.5, a, b)
+
+
+def gelu_4m(inputs: Inputs) -> Step:
+    return plain(lambda a: F.gelu(a, approximate="tanh"), floats(inputs, 2048, 2048))
+
+
+def sum_16m(inputs: Inputs) -> Step:
+    return plain(lambda a: a.sum(), floats(inputs, 4096, 4096))
+
+
+def sum_axis0_16m(inputs: Inputs) -> Step:
+    return plain(lambda a: a.sum(0), floats(inputs, 4096, 4096))
+
+
+def softmax_4096(inputs: Inputs) -> Step:
+    return plain(lambda a: a.softmax(-1), floats(inputs, 4096, 4096))
+
+
+def layernorm_4096(inputs: Inputs) -> Step:
+    a, weight, bias = floats(inputs, 4096, 1024), floats(inputs, 1024), floats(inputs, 1024)
+    return plain(lambda a: F.layer_norm(a, (1024,), weight, bias), a)
+
+
+def transpose_4096(inputs: Inputs) -> Step:
+    return plain(lambda a: a.T.contiguous(), floats(inputs, 4096, 4096))
+
+
+def gather_rows(inputs: Inputs) -> Step:
+    rows, picked = floats(inputs, 32000, 512), numbers(inputs, 32000, 4096)
+    return plain(lambda rows, picked: rows[picked], rows, picked)
+
+
+def conv3x3_64_56(inputs: Inputs) -> Step:
+    images, weight = floats(inputs, 8, 64, 56, 56), floats(inputs, 64, 64, 3, 3)
+    return plain(lambda x, w: F.conv2d(x, w, padding=1), images, weight)
+
+
+def depthwise3x3_128_56(inputs: Inputs) -> Step:
+    images, weight = floats(inputs, 8, 128, 56, 56), floats(inputs, 128, 1, 3, 3)
+    return plain(lambda x, w: F.conv2d(x, w, padding=1, groups=128), images, weight)
+
+
+def attention_causal_8x1024x64(inputs: Inputs) -> Step:
+    query, key, value = (floats(inputs, 1, 8, 1024, 64) for _ in range(3))
+    return plain(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), query, key, value
+    )
+
+
+# ---- models --------------------------------------------------------------------------------------
+
+
+def training(model: nn.Module, optimizer: Any, x: torch.Tensor, y: torch.Tensor) -> Step:
+    """One step of training on the same batch again and again."""
+    chosen = optimizer(model.parameters())
+    loss_of = compiled(lambda: F.cross_entropy(model(x), y))
+
+    def run() -> torch.Tensor:
+        chosen.zero_grad()
+        loss = loss_of()
+        loss.backward()
+        chosen.step()
+        return loss
+
+    return run
+
+
+def mnist_train_step_b128(inputs: Inputs) -> Step:
+    model = nn.Sequential(
+        *(nn.Conv2d(1, 32, 5), nn.ReLU(), nn.Conv2d(32, 32, 5), nn.ReLU()),
+        *(nn.BatchNorm2d(32), nn.MaxPool2d(2)),
+        *(nn.Conv2d(32, 64, 3), nn.ReLU(), nn.Conv2d(64, 64, 3), nn.ReLU()),
+        *(nn.BatchNorm2d(64), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(576, 10)),
+    )
+    x, y = floats(inputs, 128, 1, 28, 28), numbers(inputs, 10, 128)
+    return training(model, torch.optim.Adam, x, y)
+
+
+def mlp_train_step_b32(inputs: Inputs) -> Step:
+    model = nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
+    x, y = floats(inputs, 32, 784), numbers(inputs, 10, 32)
+    return training(model, lambda p: torch.optim.SGD(p, 0.01), x, y)
+
+
+class Block(nn.Module):
+    """A transformer's block, normalised before."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.project = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.widen, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, tokens, width = x.shape
+        parts = self.qkv(self.norm_1(x)).reshape(batch, tokens, 3, self.heads, width // self.heads)
+        query, key, value = parts.permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.project(mixed.transpose(1, 2).reshape(batch, tokens, width))
+        return x + self.narrow(F.gelu(self.widen(self.norm_2(x)), approximate="tanh"))
+
+
+class GPT(nn.Module):
+    """Tokens to logits, one row a token if `flat`."""
+
+    def __init__(
+        self, layers: int, width: int, heads: int, tokens: int, length: int, flat: bool = False
+    ) -> None:
+        super().__init__()
+        self.flat = flat
+        self.token, self.position = nn.Embedding(tokens, width), nn.Embedding(length, width)
+        self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(layers)))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, tokens, bias=False)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.token(tokens) + self.position(torch.arange(tokens.shape[1]))
+        logits = self.head(self.norm(self.blocks(x)))
+        return logits.flatten(0, 1) if self.flat else logits
+
+
+def gpt_train_step_4l_256d(inputs: Inputs) -> Step:
+    model = GPT(4, 256, 8, 1024, 128, flat=True)
+    x, y = numbers(inputs, 1024, 8, 128), numbers(inputs, 1024, 8 * 128)
+    return training(model, torch.optim.AdamW, x, y)
+
+
+def gpt2_small_forward_t128(inputs: Inputs) -> Step:
+    model = GPT(12, 768, 12, 50257, 128).eval()
+    return plain(model, numbers(inputs, 50257, 1, 128))
+
+
+class Residual(nn.Module):
+    """Two convolutions and what goes around them."""
+
+    def __init__(self, given: int, made: int, stride: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(given, made, 3, stride, 1, bias=False)
+        self.second = nn.Conv2d(made, made, 3, 1, 1, bias=False)
+        self.norm_1, self.norm_2 = nn.BatchNorm2d(made), nn.BatchNorm2d(made)
+        self.around: nn.Module = nn.Identity()
+        if stride != 1 or given != made:
+            narrow = nn.Conv2d(given, made, 1, stride, bias=False)
+            self.around = nn.Sequential(narrow, nn.BatchNorm2d(made))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        inside = self.norm_2(self.second(self.norm_1(self.first(x)).relu()))
+        return (inside + self.around(x)).relu()
+
+
+RESIDUALS = ((64, 1), (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), (512, 1))
+
+
+def resnet18() -> nn.Module:
+    stem = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+    given = [64, *(made for made, _ in RESIDUALS)]
+    pairs = zip(given, RESIDUALS, strict=False)
+    blocks = [Residual(before, made, stride) for before, (made, stride) in pairs]
+    head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000)]
+    return nn.Sequential(*stem, nn.MaxPool2d(3, 2, 1), *blocks, *head)
+
+
+def resnet18_forward_b1(inputs: Inputs) -> Step:
+    return plain(resnet18().eval(), floats(inputs, 1, 3, 224, 224))
+
+
+def resnet18_train_step_b8(inputs: Inputs) -> Step:
+    x, y = floats(inputs, 8, 3, 224, 224), numbers(inputs, 1000, 8)
+    return training(resnet18(), lambda p: torch.optim.SGD(p, 0.01), x, y)

@@ -1,0 +1,575 @@
+"""What the engine promises: nothing runs before it must, nothing runs twice, nothing is lost."""
+
+import gc
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tinygrad import Device, GlobalCounters, Tensor, TinyJit, Variable, dtypes, explain
+from tinygrad.base.errors import JitError
+from tinygrad.base.settings import Context
+from tinygrad.engine.cache import DiskCache
+from tinygrad.engine.host import HostFunction, call, register
+from tinygrad.engine.structure import structure_of
+from tinygrad.schedule.kernels import plan
+from tinygrad.tensor.scan import scan
+
+
+def kernels_of(run) -> int:
+    """How many kernels and copies `run` runs."""
+    before = GlobalCounters.kernel_count
+    run()
+    return GlobalCounters.kernel_count - before
+
+
+def child(code: str, **settings: str) -> str:
+    """The output of a program in a process of its own."""
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **settings},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert found.returncode == 0, found.stderr
+    return found.stdout
+
+
+def vector(*values: float) -> Tensor:
+    return Tensor(list(values)).realize()
+
+
+# ---- laziness and sharing ------------------------------------------------------------------------
+
+
+def test_equal_expressions_are_one_node():
+    t = vector(1.0, 2.0)
+    assert (t * 4 + 1).uop is (t * 4 + 1).uop
+
+
+def test_equal_expressions_are_computed_once():
+    t = vector(1.0, 2.0)
+    a, b = t * 4, t * 4
+    a.realize()
+    assert a.uop is b.uop
+    assert kernels_of(lambda: b.tolist()) == 0
+
+
+def test_nothing_runs_until_values_are_asked_for():
+    def build():
+        t = Tensor([1.0, 2.0, 3.0]) * 2
+        repr(t), str(t.uop), t.shape, t.sum().dtype, explain(t)
+        t.sum().gradient(t)
+
+    assert kernels_of(build) == 0
+
+
+def test_repr_shows_values_of_realized_tensors_only():
+    t = Tensor([1, 2]) + 1
+    assert "[2, 3]" not in repr(t)
+    t.realize()
+    assert "[2, 3]" in repr(t)
+
+
+def test_elementwise_chain_is_one_kernel():
+    t = vector(1.0, 2.0, 3.0)
+    assert kernels_of(lambda: ((t * 2 + 1).relu() - 3).realize()) == 1
+
+
+def test_a_realized_part_is_not_computed_again():
+    t = vector(1.0, 2.0)
+    part = (t @ t.reshape(2, 1)).realize()
+    assert kernels_of(lambda: (part * 2).realize()) == 1
+    assert (part * 2).tolist() == [10.0]
+
+
+def test_equal_creations_are_tensors_of_their_own():
+    """Deduplication is about values: writing to one must not change the other."""
+    a, b = Tensor.zeros(2).contiguous().realize(), Tensor.zeros(2).contiguous().realize()
+    a.assign(a + 1).realize()
+    c = Tensor.zeros(2).contiguous().realize()
+    assert [t.tolist() for t in (a, b, c)] == [[1.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
+
+
+def test_realize_of_several_tensors_makes_one_plan():
+    t = vector(1.0, 2.0)
+    before = GlobalCounters.plans_made
+    a, b = t + 41, t * 43
+    a.realize(b)
+    assert GlobalCounters.plans_made - before <= 1
+    assert (a.tolist(), b.tolist()) == ([42.0, 43.0], [43.0, 86.0])
+
+
+def test_explain_tells_the_bytes_that_must_move():
+    t = vector(*range(16))
+    text = explain(t * 2 + 1)
+    assert "1 step" in text
+    assert "bytes: 64 given + 64 results are the floor; kernels move 128" in text
+
+
+def test_memory_is_freed_with_the_tensor():
+    gc.collect()
+    before = GlobalCounters.mem_used
+    t = Tensor.zeros(1 << 16).contiguous().realize()
+    assert GlobalCounters.mem_used - before >= 4 << 16
+    del t
+    gc.collect()
+    assert GlobalCounters.mem_used <= before
+
+
+# ---- structures, plans, kernels: each made once --------------------------------------------------
+
+
+def test_same_structure_on_other_buffers_needs_no_new_plan():
+    (vector(1.0, 2.0) * 3 + 0.5).realize()
+    made, lowered = GlobalCounters.plans_made, GlobalCounters.kernels_lowered
+    assert (vector(5.0, 6.0) * 3 + 0.5).tolist() == [15.5, 18.5]
+    assert (GlobalCounters.plans_made, GlobalCounters.kernels_lowered) == (made, lowered)
+
+
+def test_bound_variables_are_parameters_of_the_plan():
+    size = Variable("size", 1, 8)
+    counts = Tensor.arange(8).realize()
+
+    def total(n):
+        return (counts < Tensor(size.bind(n))).where(counts, 0).sum().item()
+
+    assert total(3) == 3
+    made = GlobalCounters.plans_made
+    assert total(5) == 10
+    assert GlobalCounters.plans_made == made
+
+
+PROGRAM = """
+import json, sys
+from tinygrad import GlobalCounters, Tensor
+x = Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+loss = (x @ x).relu().sum()
+loss.backward()
+result = [loss.item(), x.grad.tolist(), Tensor.rand(3).shape]
+made = [getattr(GlobalCounters, n) for n in ("plans_made", "kernels_lowered", "kernels_compiled")]
+print(json.dumps([result, made, "llvmlite" in sys.modules]))
+"""
+
+
+@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
+def test_second_process_makes_nothing(tmp_path, device):
+    """A warm process rewrites nothing, lowers nothing, compiles nothing and loads no LLVM."""
+    settings = {"TINYGRAD_CACHE": str(tmp_path), "DEV": device, "SPEC": "0"}
+    cold, made, _ = json.loads(child(PROGRAM, **settings))
+    assert all(made)
+    warm, made, llvm = json.loads(child(PROGRAM, **settings))
+    assert warm == cold
+    assert made == [0, 0, 0]
+    assert not llvm
+
+
+def test_cache_is_for_its_owner_only(tmp_path):
+    child(PROGRAM, TINYGRAD_CACHE=str(tmp_path / "cache"), DEV="CPU")
+    files = [p for p in (tmp_path / "cache").rglob("*") if p.is_file()]
+    assert files
+    assert all(p.stat().st_mode & 0o077 == 0 for p in files)
+
+
+def test_damaged_cache_entries_are_ignored(tmp_path):
+    settings = {"TINYGRAD_CACHE": str(tmp_path), "DEV": "CPU"}
+    cold, _, _ = json.loads(child(PROGRAM, **settings))
+    for path in filter(Path.is_file, tmp_path.rglob("*")):
+        raw = path.read_bytes()
+        path.write_bytes(raw[: len(raw) // 2] + b"\0" * 8)
+    again, made, _ = json.loads(child(PROGRAM, **settings))
+    assert again == cold
+    assert all(made)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"TINYGRAD_CACHE": "/proc/no/such/folder"},
+        {"TINYGRAD_CACHE": "", "HOME": "/nonexistent", "XDG_CACHE_HOME": ""},
+        {"TINYGRAD_CACHE": "", "HOME": "", "XDG_CACHE_HOME": "/proc"},
+        {"CACHELEVEL": "0"},
+    ],
+    ids=["folder cannot be made", "no home", "read-only cache home", "no cache wanted"],
+)
+def test_works_without_a_cache_folder(settings):
+    assert json.loads(child(PROGRAM, DEV="CPU", **settings))[0][0] == 54.0
+
+
+def test_cache_stays_under_its_limit(tmp_path):
+    cache = DiskCache(tmp_path)
+    for i in range(20):
+        cache.put("kernel", f"{i:08x}", bytes(1000))
+    cache.sweep(5000)
+    left = [p.stat().st_size for p in tmp_path.rglob("*") if p.is_file()]
+    assert 0 < sum(left) <= 5000
+    cache.clear()
+    assert cache.get("kernel", f"{19:08x}") is None
+
+
+# ---- threads and processes -----------------------------------------------------------------------
+
+
+def test_two_python_threads_compute():
+    def work(seed):
+        x = Tensor(np.full((64, 64), seed, np.float32))
+        for _ in range(20):
+            x = ((x @ x) / 64).realize()
+            x = x / x.max()
+        results[seed] = x.numpy()
+
+    results: dict[int, np.ndarray] = {}
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(1, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert set(results) == {1, 2}
+    for values in results.values():
+        np.testing.assert_allclose(values, np.ones((64, 64)), rtol=1e-5)
+
+
+def test_computes_after_a_fork():
+    """In a child of its own: pytest's process has other people's threads."""
+    if not hasattr(os, "fork"):
+        return
+    printed = child(
+        """
+import os
+from tinygrad import Tensor
+x = Tensor.ones(512, 512).contiguous().realize()
+def tell(more):
+    os.write(1, f"{(x @ x + more).sum().item()}\\n".encode())
+tell(0)
+pid = os.fork()
+tell(1 if pid == 0 else 2)
+if pid == 0:
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+""",
+        DEV="CPU",
+    )
+    whole = 512.0**3
+    assert sorted(map(float, printed.split())) == [whole, whole + 512**2, whole + 2 * 512**2]
+
+
+# ---- memory --------------------------------------------------------------------------------------
+
+
+def test_temporaries_share_an_arena():
+    """Each row sum is stored; three of them are never alive together."""
+    x = Tensor.ones(256, 256).contiguous().realize()
+    y = x
+    for _ in range(6):
+        y = (y @ x).contiguous()
+    made = plan(structure_of([y.sum().uop]).sink)
+    temporaries = [s.nbytes for s in made.storages if s.kind == "temp"]
+    assert len(temporaries) >= 6
+    assert sum(made.arenas.values()) < sum(temporaries) / 2
+
+
+# ---- TinyJit -------------------------------------------------------------------------------------
+
+
+def test_jit_replays_with_new_inputs():
+    calls = []
+
+    @TinyJit
+    def double(x):
+        calls.append(1)
+        return (x * 2).realize()
+
+    for n in range(6):
+        assert double(vector(n, n + 1)).tolist() == [2 * n, 2 * n + 2]
+    assert len(calls) == 2
+
+
+def test_jit_results_of_earlier_calls_stay():
+    @TinyJit
+    def step(x):
+        return (x + 1).realize()
+
+    results = [step(vector(n)) for n in range(6)]
+    assert [r.item() for r in results] == [n + 1 for n in range(6)]
+
+
+def test_jit_takes_inputs_that_were_not_realized():
+    step = TinyJit(lambda x: (x + 1).realize())
+    assert [step(Tensor([float(n)]) * 2).item() for n in range(5)] == [1.0, 3.0, 5.0, 7.0, 9.0]
+
+
+def test_jit_takes_views():
+    step = TinyJit(lambda x: (x + 1).realize())
+    rows = Tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]).realize()
+    assert [step(rows[i]).tolist()[0] for i in range(4)] == [2.0, 4.0, 6.0, 8.0]
+
+
+def test_jit_draws_fresh_random_numbers():
+    step = TinyJit(lambda x: (x + Tensor.rand(4)).realize())
+    seen = {tuple(step(vector(0.0, 0.0, 0.0, 0.0)).tolist()) for _ in range(6)}
+    assert len(seen) == 6
+
+
+def test_jit_draws_what_plain_calls_draw():
+    def draw(x):
+        return (x + Tensor.rand(4)).realize()
+
+    zeros = vector(0.0, 0.0, 0.0, 0.0)
+    Tensor.manual_seed(7)
+    plain = [draw(zeros).tolist() for _ in range(5)]
+    Tensor.manual_seed(7)
+    step = TinyJit(draw)
+    assert [step(zeros).tolist() for _ in range(5)] == plain
+
+
+def test_jit_computes_what_happens_to_be_known_when_it_captures():
+    """A value that is in memory because somebody else computed it is no constant of the step."""
+    weight = Tensor([3.0], requires_grad=True).realize()
+    first, second = vector(1.0), vector(5.0)
+    kept = (first * weight).realize()
+    step = TinyJit(lambda x: (x * weight + 1).realize())
+    assert [step(x).item() for x in (first, first, second, second)] == [4.0, 4.0, 16.0, 16.0]
+    assert kept.item() == 3.0
+
+
+def test_jit_follows_weights_that_change_after_the_capture():
+    weight = Tensor([3.0], requires_grad=True).realize()
+    x = vector(2.0)
+    kept = (x * weight).realize()
+    step = TinyJit(lambda x: (x * weight + 1).realize())
+    for _ in range(3):
+        assert step(x).item() == 7.0
+    weight.assign(Tensor([10.0])).realize()
+    assert step(x).item() == 21.0
+    assert kept.item() == 6.0
+
+
+def test_jit_of_the_same_input_whose_results_are_kept():
+    weight = Tensor([3.0], requires_grad=True).realize()
+    step = TinyJit(lambda x: (x * weight).realize())
+    x = vector(2.0)
+    results = [step(x) for _ in range(5)]
+    assert [r.item() for r in results] == [6.0] * 5
+
+
+def test_jit_with_another_shape():
+    step = TinyJit(lambda x: (x + 1).realize())
+    for _ in range(3):
+        step(vector(1.0, 2.0))
+    with pytest.raises(JitError, match=r"captured for \(float\[2\].*called with \(float\[3\]"):
+        step(vector(1.0, 2.0, 3.0))
+    assert step(vector(4.0, 5.0)).tolist() == [5.0, 6.0]
+    step.reset()
+    assert step(vector(1.0, 2.0, 3.0)).tolist() == [2.0, 3.0, 4.0]
+
+
+def test_jit_keeps_state():
+    total = Tensor.zeros(2).contiguous().realize()
+
+    @TinyJit
+    def add(x):
+        total.assign(total + x).realize()
+
+    for n in range(6):
+        add(vector(n, 1.0))
+    assert total.tolist() == [15.0, 6.0]
+
+
+def test_jit_keeps_old_readers_of_its_state_right():
+    total = Tensor.zeros(2).contiguous().realize()
+
+    @TinyJit
+    def add(x):
+        return total.assign(total + x).realize()
+
+    seen = []
+    for _ in range(5):
+        seen.append(total * 1)
+        add(vector(1.0, 2.0))
+    assert [s.tolist() for s in seen] == [[n, 2.0 * n] for n in range(5)]
+
+
+def test_jit_of_nested_containers_and_keywords():
+    @TinyJit
+    def step(pair, *, extra):
+        a, (b, c) = pair
+        return {"sum": (a + b + c).realize(), "rest": [(extra["x"] * 2).realize()]}
+
+    for n in range(5):
+        out = step((vector(n), [vector(1.0), vector(2.0)]), extra={"x": vector(n)})
+        assert (out["sum"].item(), out["rest"][0].item()) == (n + 3, 2 * n)
+
+
+def test_jit_of_methods():
+    class Scale:
+        def __init__(self, factor):
+            self.factor = vector(factor)
+
+        @TinyJit
+        def __call__(self, x):
+            return (x * self.factor).realize()
+
+    two, three = Scale(2.0), Scale(3.0)
+    for n in range(5):
+        assert two(vector(n)).item() == 2 * n
+        assert three(vector(n)).item() == 3 * n
+
+
+def test_jit_of_the_same_buffer_twice():
+    step = TinyJit(lambda a, b: (a * b).realize())
+    x = vector(3.0)
+    assert [step(x, x).item() for _ in range(4)] == [9.0] * 4
+    with pytest.raises(JitError, match="the same buffer as input 0"):
+        step(x, vector(2.0))
+
+
+def test_jit_with_nothing_to_capture():
+    step = TinyJit(lambda: 3)
+    assert step() == 3
+    with pytest.raises(JitError, match="nothing was computed"):
+        step()
+
+
+def test_jit_that_fails_leaves_no_trace():
+    @TinyJit
+    def step(x, fail):
+        if fail:
+            raise ValueError("of the user")
+        return (x + 1).realize()
+
+    step(vector(1.0), False)
+    with pytest.raises(ValueError, match="of the user"):
+        [step(vector(1.0), True) for _ in range(3)]
+    assert [step(vector(n), False).item() for n in range(4)] == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_jit_switched_off():
+    with Context(JIT=0):
+        step = TinyJit(lambda x: (x + 1).tolist())
+        assert [step(vector(n)) for n in range(4)] == [[n + 1] for n in range(4)]
+
+
+def test_jit_of_bound_variables():
+    size = Variable("n", 1, 10)
+
+    @TinyJit
+    def fill(n):
+        return (Tensor.arange(4) * Tensor(n)).realize()
+
+    assert [fill(size.bind(n)).tolist()[3] for n in (1, 2, 5, 7)] == [3, 6, 15, 21]
+
+
+def test_jit_runs_no_python_of_the_step_and_makes_no_plan():
+    step = TinyJit(lambda x: ((x @ x).relu().sum(0) + 1).realize())
+    x = Tensor.ones(8, 8).contiguous().realize()
+    for _ in range(2):
+        step(x)
+    made = GlobalCounters.plans_made
+    assert step(x).tolist() == [65.0] * 8
+    assert GlobalCounters.plans_made == made
+
+
+# ---- SCAN ----------------------------------------------------------------------------------------
+
+
+def loop(body, state, xs):
+    outputs = []
+    for i in range(xs.shape[0]):
+        state, out = body(state, xs[i])
+        outputs.append(out)
+    return state, Tensor.stack(*outputs)
+
+
+def test_scan_is_a_loop_and_its_gradient_too():
+    weight = Tensor([[0.5, -0.25], [0.125, 0.75]], requires_grad=True)
+
+    def body(state, x):
+        state = (state @ weight + x).tanh()
+        return state, state * 2
+
+    xs = Tensor([[0.1 * i, 0.3 - 0.05 * i] for i in range(5)], requires_grad=True)
+    start = Tensor([0.2, -0.1], requires_grad=True)
+    wanted = loop(body, start, xs)
+    states, outputs = scan(lambda s, x: tuple([r] for r in body(s, x)), [start], [xs])
+    np.testing.assert_allclose(states[0].numpy(), wanted[0].numpy(), rtol=1e-5)
+    np.testing.assert_allclose(outputs[0].numpy(), wanted[1].numpy(), rtol=1e-5)
+    ours = (states[0].sum() + outputs[0].square().sum()).gradient(start, xs, weight)
+    theirs = (wanted[0].sum() + wanted[1].square().sum()).gradient(start, xs, weight)
+    for mine, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(mine.numpy(), other.numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_scan_in_reverse_of_several_states():
+    xs = Tensor([[1.0], [2.0], [3.0]])
+    (total, count), (sums,) = scan(
+        lambda s, n, x: ([s + x, n + 1], [s * 1]), [Tensor([0.0]), Tensor(0)], [xs], reverse=True
+    )
+    assert (total.tolist(), count.item()) == ([6.0], 3)
+    assert sums.tolist() == [[5.0], [3.0], [0.0]]
+
+
+def test_scan_of_any_length_compiles_once():
+    def total(n):
+        xs = Tensor([float(i) for i in range(n)]).reshape(n, 1).realize()
+        return scan(lambda s, x: ([s * 0.5 + x], [s]), [Tensor([0.0])], [xs])[0][0].item()
+
+    total(4)
+    lowered = GlobalCounters.kernels_lowered
+    expected = 0.0
+    for i in range(40):
+        expected = expected * 0.5 + i
+    assert total(40) == pytest.approx(expected, rel=1e-6)
+    assert GlobalCounters.kernels_lowered - lowered <= 1
+
+
+# ---- CALL ----------------------------------------------------------------------------------------
+
+
+def test_a_host_function_in_a_graph():
+    def same(x):
+        return [x]
+
+    sort = register(HostFunction("test sort", lambda a: [np.sort(a)], same))
+    x = Tensor([3.0, 1.0, 2.0]) * 2
+    (node,) = call(sort, x.uop)
+    assert (Tensor(node) + 1).tolist() == [3.0, 5.0, 7.0]
+
+
+def test_a_host_function_of_two_results():
+    def shapes(x):
+        shape, dtype = x
+        return [(shape, dtype), ((), dtypes.int32)]
+
+    both = HostFunction(
+        "test sort and count", lambda a: [np.sort(a), np.array(a.size, np.int32)], shapes
+    )
+    first, second = call(register(both), Tensor([2.0, 1.0]).uop)
+    assert Tensor(second).item() == 2
+    assert Tensor(first).tolist() == [1.0, 2.0]
+
+
+# ---- devices -------------------------------------------------------------------------------------
+
+
+def test_copies_between_devices():
+    x = Tensor([1.0, 2.0], device="CPU") + 1
+    there = x.to("PYTHON") * 2
+    back = there.to("CPU")
+    assert (there.device, back.device) == ("PYTHON", "CPU")
+    assert back.tolist() == [4.0, 6.0]
+
+
+def test_default_device_can_be_set():
+    before = Device.DEFAULT
+    try:
+        Device.DEFAULT = "PYTHON"
+        assert (Tensor([1, 2]) + 1).device == "PYTHON"
+        assert (Tensor([1, 2]) + 1).tolist() == [2, 3]
+    finally:
+        Device.DEFAULT = before

@@ -1,0 +1,69 @@
+"""`python -m tinygrad`: what it prints, and its exit codes."""
+
+import os
+import subprocess
+import sys
+
+from tinygrad.base.settings import TABLE
+from tinygrad.cli import main
+
+
+def run(*arguments: str, **settings: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "tinygrad", *arguments],
+        env={**os.environ, "DEV": "", **settings},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_doctor_tells_of_every_part(tmp_path):
+    found = run("doctor", TINYGRAD_CACHE=str(tmp_path / "kept"), BEAM="2", NOOPT="1", CPU="1")
+    assert found.returncode == 0, found.stderr
+    for part in (
+        "versions",
+        "LLVM",
+        "CPU: ",
+        "no backend yet: CUDA",
+        "from CPU=1",
+        f"{tmp_path}/kept",
+        "writable",
+        "NOOPT=1  (1: no recipe, the plain loops)",
+        "BEAM=2  (accepted, no effect: width of the recipe search)",
+        "CPU=1  (chooses the device)",
+    ):
+        assert part in found.stdout, part
+
+
+def test_doctor_fails_if_the_default_device_is_absent():
+    found = run("doctor", DEV="METAL")
+    assert found.returncode == 1
+    assert "from DEV=METAL" in found.stdout
+    assert "problem: the default device METAL can't be used" in found.stdout
+
+
+def test_doctor_says_that_nothing_can_be_written():
+    assert "not writable" in run("doctor", TINYGRAD_CACHE="/proc/none").stdout
+    assert "in memory only" in run("doctor", CACHELEVEL="0").stdout
+
+
+def test_settings_lists_the_table(capsys):
+    assert main(["settings"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [row.name for row in TABLE]
+
+
+def test_cache_clear_removes_what_was_compiled(tmp_path):
+    code = "from tinygrad import Tensor; (Tensor([1, 2]) + 1).tolist()"
+    settings = {**os.environ, "TINYGRAD_CACHE": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], env=settings, check=True, timeout=60)
+    assert any(path.is_file() for path in tmp_path.rglob("*"))
+    assert "removed" in run("cache", "clear", TINYGRAD_CACHE=str(tmp_path)).stdout
+    assert not any(path.is_file() for path in tmp_path.rglob("*"))
+
+
+def test_a_command_is_required():
+    found = run()
+    assert found.returncode == 2
+    assert "usage" in found.stderr
