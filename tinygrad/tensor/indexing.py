@@ -14,7 +14,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, ShapeError
 from tinygrad.base.helpers import argsort, prod
 from tinygrad.engine.holders import holders
-from tinygrad.engine.realize import realize
+from tinygrad.engine.realize import read, realize
 from tinygrad.engine.storage import copy_of, is_shared, join, latest, supersede
 from tinygrad.tensor.core import Core, axis_of, broadcast_shape
 from tinygrad.tensor.creation import HasArray
@@ -149,8 +149,6 @@ class Indexing(Linalg):
         [[1], [2]]
         """
         import numpy as np
-
-        from tinygrad.engine.realize import read
 
         found = np.argwhere(read(self.bool()._node)).astype(np.int32)
         return self._tensor(found)
@@ -389,7 +387,6 @@ class Indexing(Linalg):
         return int(self._only_item())
 
     def _only_item(self) -> Any:
-        from tinygrad.engine.realize import read
 
         if self.numel() != 1:
             raise ShapeError(f"item: a tensor of {self.shape}; legal is one element")

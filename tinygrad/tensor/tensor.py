@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.engine.devices import Device
+from tinygrad.engine.kernelize import kernelize
 from tinygrad.engine.realize import in_memory, read, realize
 from tinygrad.engine.structure import structure_of
 from tinygrad.schedule.kernels import plan
@@ -63,7 +64,6 @@ class Tensor(Autograd):
 
     def kernelize(self, *others: Tensor) -> Self:
         """Groups the graph into kernels, which run later; `uop.src[1].arg.ast` is one."""
-        from tinygrad.engine.kernelize import kernelize
 
         group: tuple[Tensor, ...] = (self, *others)
         kernelize(*(t._node for t in group))
