@@ -136,6 +136,11 @@ class Access:
         count: int,
         mask: UOp | None,
     ) -> UOp:
+        only_lane = single_lane(mask)
+        if only_lane is not None:
+            lanes = [UOp.const(read.dtype, 0)] * count
+            lanes[only_lane] = self._emit(read, terms, constant + only_lane, copies, 1, None)
+            return self.program.vector(lanes)
         pointer, alignment = self.pointer(read.src[0], terms, constant, copies)
         source: tuple[UOp, ...] = (pointer,)
         if mask is not None:
@@ -255,6 +260,12 @@ class Access:
         if _step(terms, loop) == 1:
             start = {t: k for t, k in terms.items() if t is not loop}
             pointer, alignment = self.pointer(memory, start, constant, copies)
+            only_lane = single_lane(mask)
+            if only_lane is not None:
+                pointer, alignment = self.pointer(memory, start, constant + only_lane, copies)
+                item = program.lane(value, only_lane)
+                self._put(pointer, item, memory.dtype, memory.dtype.itemsize, None)
+                return
             if mask is not None:
                 mask = program.widen(mask, size)
             whole = value.dtype.itemsize
@@ -284,6 +295,17 @@ class Access:
         source = (pointer, value) if mask is None else (pointer, value, mask)
         arg = (alignment, "nontemporal" if stream else "")
         self.program.effect(Ops.STORE, dtypes.void, source, arg, self.program.scope)
+
+
+def single_lane(mask: UOp | None) -> int | None:
+    """The lane of a vector's mask that is on, if it is known and the only one: an access to one
+    element (LLVM 22 writes too much for such a mask on a truncated vector)."""
+    if mask is None or mask.op is not Ops.VECTORIZE or mask.dtype.count != len(mask.src):
+        return None
+    if any(lane.op is not Ops.CONST for lane in mask.src):
+        return None
+    on = [i for i, lane in enumerate(mask.src) if lane.arg]
+    return on[0] if len(on) == 1 and len(mask.src) > 1 else None
 
 
 def around(memory: UOp) -> list[UOp]:

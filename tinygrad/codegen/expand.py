@@ -348,16 +348,17 @@ class Expansion:
     # ---- stages and stores -----------------------------------------------------------------------
 
     def put(self, stores: Sequence[tuple[UOp, UOp, UOp]], own: Sequence[UOp], **how: bool) -> Body:
-        """A leaf that stores (memory, offset, value) for every copy of the unrolled ranges."""
+        """A leaf that stores (memory, offset, value) for every copy of the unrolled ranges. All
+        values are there before the first is stored: one may read what another overwrites."""
 
         def body(values: Values) -> Values:
             for copies in self.copies_of((*own, *around(stores[0][0])), {}):
                 if self.integers.is_out(_copied(own), copies):
                     continue
-                for memory, offset, value in stores:
-                    made = self.evaluate(value, copies)
-                    only = self.lanes.first_of(own)
-                    self.access.store(memory, offset, made, copies, own, only=only, **how)
+                made = [self.evaluate(value, copies) for _, _, value in stores]
+                only = self.lanes.first_of(own)
+                for (memory, offset, _), value in zip(stores, made, strict=True):
+                    self.access.store(memory, offset, value, copies, own, only=only, **how)
             return values
 
         return body

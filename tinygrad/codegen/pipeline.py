@@ -15,7 +15,15 @@ from tinygrad.codegen.groups import Block
 from tinygrad.codegen.linear import Number, Program, as_node
 from tinygrad.codegen.nesting import NestBuilder, fill_order
 from tinygrad.codegen.reduce import block_sums
-from tinygrad.loops.layout import elements, flat_offset, name_of, own_ranges, role_of, size_of
+from tinygrad.loops.layout import (
+    elements,
+    flat_offset,
+    is_static,
+    name_of,
+    own_ranges,
+    role_of,
+    size_of,
+)
 from tinygrad.loops.nest import text
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -212,7 +220,8 @@ def kernel_name(kernel: UOp) -> tuple[str, str]:
     reduced = [r for n in kernel.toposort() if n.op is Ops.REDUCE for r in own_ranges(n)]
     axes = [(r, False) for r in own] + [(r, True) for r in dict.fromkeys(reduced)]
     axes.sort(key=lambda axis: (ORDER.index(role_of(axis[0])), axis[1]))
-    sizes = [(str(size_of(r)), _color(r, is_reduced)) for r, is_reduced in axes]
+    several = [axis for axis in axes if not is_static(axis[0]) or size_of(axis[0]) > 1] or axes[:1]
+    sizes = [(str(size_of(r)), _color(r, is_reduced)) for r, is_reduced in several]
     head = "r" if reduced else "E"
     plain = "_".join([head, *(size for size, _ in sizes)])
     return plain, "_".join([head, *(colored(size, color) for size, color in sizes)])

@@ -144,7 +144,7 @@ def _compile(made: tuple[Lowered, Cost], device: OpenDevice) -> KernelRecord:
         source = device.renderer.render(phase.name, phase.program)
         show_phase(phase, source)
         binaries.append(device.compiler.compile(source))
-        show_assembly(device, source, binaries[-1])
+        show_assembly(device.compiler, source, binaries[-1])
         names = sorted({n.arg[0] for n in phase.program if n.op is Ops.DEFINE_VAR})
         phases.append(
             PhaseRecord(

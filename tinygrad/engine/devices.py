@@ -7,8 +7,8 @@ from typing import Any
 
 from tinygrad.backends import canonicalize, default_device, open_device
 from tinygrad.backends.interface import Backend
-from tinygrad.base.settings import DEBUG
 from tinygrad.engine.cache import KindCache, disk_cache
+from tinygrad.engine.show import show_device
 
 
 @dataclass(eq=False)
@@ -75,8 +75,7 @@ class Devices:
         device = self._open[name] = OpenDevice(
             name, open_device(name, KindCache(disk_cache(), "object"))
         )
-        if DEBUG >= 1:
-            print(f"opened device {name}: {device.target}")
+        show_device(name, device.target)
         return device
 
     def opened(self) -> list[OpenDevice]:

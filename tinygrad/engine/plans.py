@@ -35,7 +35,8 @@ def runnable_plan(sink: UOp) -> RunnablePlan:
     if found is not None:
         _plans.move_to_end(key)
         return found
-    _plans[key] = made = _from_disk(sink) or _make(sink)
+    disk_key = _disk_key(sink) if CACHELEVEL >= 2 else ""
+    _plans[key] = made = _from_disk(disk_key) or _make(sink, disk_key)
     if len(_plans) > MOST_PLANS:
         _plans.popitem(last=False)
     return made
@@ -46,7 +47,7 @@ def forget_plans() -> None:
     _plans.clear()
 
 
-def _make(sink: UOp) -> RunnablePlan:
+def _make(sink: UOp, disk_key: str) -> RunnablePlan:
     if SPEC:
         verify(sink, "tensor")
     GlobalCounters.plans_made += 1
@@ -58,14 +59,14 @@ def _make(sink: UOp) -> RunnablePlan:
     show_plan(made)
     runnable = RunnablePlan(made)
     if _storable(made):
-        disk_cache().put("plan", _disk_key(sink), _pack(runnable))
+        disk_cache().put("plan", disk_key, _pack(runnable))
     return runnable
 
 
-def _from_disk(sink: UOp) -> RunnablePlan | None:
+def _from_disk(disk_key: str) -> RunnablePlan | None:
     if CACHELEVEL < 2 or DEBUG >= 3:
         return None
-    raw = disk_cache().get("plan", _disk_key(sink))
+    raw = disk_cache().get("plan", disk_key)
     if raw is None:
         return None
     loaded = _unpack(raw)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import tinygrad.engine.loop  # noqa: F401  knows how to run a SCAN
+from tinygrad.base.helpers import garbage_kept
 from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import raise_faults
 from tinygrad.engine.holders import holders
@@ -48,11 +49,12 @@ def realize(*roots: UOp) -> None:
     wanted = [root for root in map(latest, roots) if not in_memory(root)]
     if not wanted:
         return
-    structure = structure_of(wanted)
-    while readers := _old_readers(wanted, structure):  # which may overwrite something in turn
-        wanted += readers
+    with garbage_kept():
         structure = structure_of(wanted)
-    runnable = runnable_plan(structure.sink)
+        while readers := _old_readers(wanted, structure):  # which may overwrite something in turn
+            wanted += readers
+            structure = structure_of(wanted)
+        runnable = runnable_plan(structure.sink)
     params = [buffer_of(node) for node in structure.params]
     buffers = runnable.run(params, structure.values)
     if runnable.faults:

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from tinygrad.backends.c_family import CRenderer
+from tinygrad.backends.interface import Compiler
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.helpers import colored, plural
 from tinygrad.base.settings import DEBUG
 from tinygrad.base.target import Target
 from tinygrad.codegen.pipeline import Lowered, Phase
-from tinygrad.engine.devices import OpenDevice
 from tinygrad.loops.recipe import Recipe, to_text
 from tinygrad.schedule.plan import Plan
 from tinygrad.uop.node import UOp
@@ -60,10 +60,10 @@ def show_phase(phase: Phase, source: str) -> None:
         _print(_headline(f"linear program of {phase.name}"), listing(phase.program))
 
 
-def show_assembly(device: OpenDevice, source: str, binary: bytes) -> None:
+def show_assembly(compiler: Compiler, source: str, binary: bytes) -> None:
     """At DEBUG=7: machine code, where a device has one that can be read."""
     if DEBUG >= 7:
-        text = device.compiler.disassemble(binary)
+        text = compiler.disassemble(binary)
         if text.strip() != source.strip():
             _print(_headline("machine code"), plain_assembly(text))
 

@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.schedule.demand import Demand, Demands, Kernel, conditions_of, memory_base
-from tinygrad.schedule.movement import both, offset_of, view_offset
+from tinygrad.schedule.movement import Index, both, offset_of, view_offset
+from tinygrad.uop.infer import Shape
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, GroupOp, Ops
 
@@ -26,6 +27,7 @@ class Expressions:
         self.kernel = kernel
         self.storage = storage
         self.made: dict[tuple[UOp, Demand], UOp] = {}
+        self.offsets: dict[tuple[Index, Shape], UOp] = {}
         for node, demand in reversed(kernel.inlined):
             made = self._element(node, demand)
             if made.origin is None:
@@ -54,7 +56,10 @@ class Expressions:
         made = self.made.get((node, self.demands.same_as.get((node, demand), demand)))
         if made is not None:
             return made
-        return self.storage(node).index(offset_of(demand.where, node.shape), gate=demand.gate)
+        place = (demand.where, node.shape)  # neighbours in a graph read at the same one
+        if place not in self.offsets:
+            self.offsets[place] = offset_of(*place)
+        return self.storage(node).index(self.offsets[place], gate=demand.gate)
 
     def _element(self, node: UOp, demand: Demand) -> UOp:
         op = node.op

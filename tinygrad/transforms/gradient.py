@@ -13,7 +13,7 @@ from typing import Any
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import DTypeError
-from tinygrad.base.helpers import argsort, prod
+from tinygrad.base.helpers import argsort, garbage_kept, prod
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -248,6 +248,7 @@ RULES: dict[Ops, Rule] = {
 # ---- the walk ------------------------------------------------------------------------------------
 
 
+@garbage_kept()
 def gradient(root: UOp, wrt: Sequence[UOp], seed: UOp) -> list[UOp | None]:
     """The gradient of sum(root * seed) by each node of `wrt`; None for what root doesn't need.
 

@@ -318,6 +318,10 @@ class UOp(Arithmetic):
         found = getattr(self, slot)
         if found is not _UNSET:
             return found
+        if not any(getattr(s, slot) is _UNSET for s in self.src):
+            found = rule(self)
+            setattr(self, slot, found)
+            return found
         stack = [self]
         while stack:
             node = stack[-1]
