@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tinygrad.backends.interface import Memory
 from tinygrad.base.dtype import DType, to_numpy_name
 from tinygrad.base.errors import ArgumentError
 from tinygrad.engine.devices import Device
@@ -28,19 +29,22 @@ HOST = "NPY"  # arrays of NumPy's that kernels don't touch: sources and targets 
 class Buffer:
     """`nbytes` bytes on a device. Freed with the object."""
 
-    __slots__ = ("device", "nbytes", "handle", "owner", "__weakref__")
+    __slots__ = ("device", "nbytes", "handle", "owner", "memory", "__weakref__")
+
+    memory: Memory | None  # what it was allocated from; None for a part, or what is not ours
 
     def __init__(self, device: str, nbytes: int, handle: Any = None, owner: Any = None) -> None:
         self.device, self.nbytes, self.owner = device, nbytes, owner
-        self.handle = handle
+        self.handle, self.memory = handle, None
         if handle is None:
-            self.handle = Device[device].backend.memory.allocate(nbytes)
+            memory = Device[device].backend.memory
+            self.handle, self.memory = memory.allocate(nbytes), memory
             GlobalCounters.count_memory(device, nbytes)
 
     def __del__(self) -> None:
-        if self.owner is None and getattr(self, "handle", None) is not None:
+        if getattr(self, "memory", None) is not None:
             GlobalCounters.count_memory(self.device, -self.nbytes)
-            Device[self.device].backend.memory.free(self.handle, self.nbytes)
+            self.memory.free(self.handle, self.nbytes)
 
     def view(self, offset: int, nbytes: int) -> Buffer:
         """A part of this buffer, which stays alive as long as the part does."""

@@ -413,9 +413,9 @@ def _intern(table: dict[tuple[Any, ...], _Entry], key: tuple[Any, ...], node: UO
     return node
 
 
-def _forget(entry: _Entry) -> None:
-    if UOp._table.get(entry.key) is entry:
-        del UOp._table[entry.key]
+def _forget(entry: _Entry, table: dict[tuple[Any, ...], _Entry] = UOp._table) -> None:
+    if table.get(entry.key) is entry:  # `table` is bound here for the interpreter's last moments
+        del table[entry.key]
 
 
 def _interval(node: UOp) -> tuple[Any, Any]:
