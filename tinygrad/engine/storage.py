@@ -42,9 +42,10 @@ class Buffer:
             GlobalCounters.count_memory(device, nbytes)
 
     def __del__(self) -> None:
-        if getattr(self, "memory", None) is not None:
+        memory = getattr(self, "memory", None)
+        if memory is not None:
             GlobalCounters.count_memory(self.device, -self.nbytes)
-            self.memory.free(self.handle, self.nbytes)
+            memory.free(self.handle, self.nbytes)
 
     def view(self, offset: int, nbytes: int) -> Buffer:
         """A part of this buffer, which stays alive as long as the part does."""
