@@ -376,7 +376,10 @@ for i in 0..8, tasks
     for j1 in 0..64
       take
   reduce add over j2, j2v:16 VECTOR
-    for j2 in 0..64
+    for j2 in 0..8
+      reduce add over j2.block
+        for j2.block in 0..8
+          take, filling e
       take, filling e
   for j in 0..64
     store"""
@@ -419,7 +422,7 @@ def test_names_and_the_rewritten_graph():
     i = K.loop("i", 4)
     kernel = K.out((4,), K.param(1, (4,), dtypes.int32).index(i) + K.const(7, dtypes.int32), i)
     assert lower(kernel, K.host_target()).name == "E_4"
-    assert lower(K.total(3, 50, 1), K.host_target()).name == "r_3_50"
+    assert lower(K.total(3, 12, 1), K.host_target()).name == "r_3_12"
     assert full_rewrite_to_sink(kernel).op is Ops.SINK
 
 
