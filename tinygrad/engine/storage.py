@@ -9,8 +9,9 @@ a wrong answer. `latest` leads from an old version to the newest.
 from __future__ import annotations
 
 import contextlib
+import sys
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -41,9 +42,9 @@ class Buffer:
             self.handle, self.memory = memory.allocate(nbytes), memory
             GlobalCounters.count_memory(device, nbytes)
 
-    def __del__(self) -> None:
+    def __del__(self, at_the_end: Callable[[], bool] = sys.is_finalizing) -> None:
         memory = getattr(self, "memory", None)
-        if memory is not None:
+        if memory is not None and not at_the_end():
             GlobalCounters.count_memory(self.device, -self.nbytes)
             memory.free(self.handle, self.nbytes)
 

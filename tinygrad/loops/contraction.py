@@ -248,7 +248,8 @@ def _lay_out_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
     free = {name_of(r) for r in value.ranges}
     outer = [n for n in names(plan.nest(tiling.nest.name).loops) if n in free]
     outer = [n for n in outer if top and n not in tiling.inside]
-    memory = "GLOBAL" if top else "LOCAL"
+    top = top and free <= {*outer, tiling.m, tiling.m_copies, *one.loops}
+    outer, memory = (outer, "GLOBAL") if top else ([], "LOCAL")
     if all(s == 1 for s in one.row_steps):
         layout = _those_in(value, (*outer, tiling.m, tiling.m_copies, *one.loops))
         plan.do("stage", plan.path(value), layout, name, memory)

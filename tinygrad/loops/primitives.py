@@ -265,7 +265,8 @@ def stage(
     """The value at `path` is computed for all turns of the loops `over` (its layout, slowest
     first), kept in `memory`, and read from there wherever it occurred.
 
-    Requires: the value is data, not an index, and depends on every loop in `over`.
+    Requires: the value is data, not an index, and depends on every loop in `over`; on no other if
+    `memory` is GLOBAL.
 
         for m: for k: for n: ... b(k, n)
     becomes, with over = (k, n)
@@ -330,6 +331,9 @@ def _staged(
         raise ArgumentError(
             f"stage {name!r}: the value doesn't depend on {missing}; it does on {sorted(free)}"
         )
+    outside = sorted(set(free) - set(over))
+    if memory == "GLOBAL" and outside:
+        raise ArgumentError(f"stage {name!r}: GLOBAL, so all loops are its own; missing {outside}")
     loops = [free[n] for n in over]
     copies: dict[UOp, UOp] = {}
     for loop in sorted(loops, key=lambda r: len(r.ranges)):  # limits name outer ones

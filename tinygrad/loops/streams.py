@@ -92,6 +92,8 @@ def _columns(plan: Plan, nest: Nest, reductions: list[UOp]) -> bool:
     down = own_ranges(reduction)[0]
     if size_of(last) < COPIES * lanes or not (is_static(last) and is_static(down)):
         return False
+    if role_of(last) != "LOOP" or plan.loops.get(name_of(down)) is not down:
+        return False
     if size_of(down) < 2 * ACCUMULATE_TURNS or role_of(down) != "LOOP":
         return False
     strips = max(1, min(MANY_TASKS, work(plan.kernel) // GRAIN))
