@@ -267,12 +267,12 @@ class _Function(Writer):
         """One test; off the way, the first failing lane is reported unless another one was."""
         words, failed, *operands = node.src
         count = failed.dtype.count
-        lanes = f"i{count}"
+        lanes = f"i{8 * count}"
         self.count += 1
         fault, report, fine = (f"{word}{self.count}" for word in ("fault", "report", "fine"))
         bits = any_bit = self.ref(failed)
         if count > 1:
-            bits = self.emit(f"bitcast {self.typed(failed)} to {lanes}")
+            bits = self.emit(f"bitcast {self._as_bytes(failed)} to {lanes}")
             any_bit = self.emit(f"icmp ne {lanes} {bits}, 0")
         self._branch(any_bit, fault, fine, ", !prof !2")
         taken = f"cmpxchg ptr {self.ref(words)}, i64 0, i64 {node.arg} monotonic monotonic"
@@ -281,7 +281,8 @@ class _Function(Writer):
         lane = ""
         if count > 1:
             name, types = f"llvm.cttz.{lanes}", f"{lanes}, i1 immarg"
-            lane = self.emit(self.call(name, lanes, f"{lanes} {bits}", "i1 true", types=types))
+            first = self.emit(self.call(name, lanes, f"{lanes} {bits}", "i1 true", types=types))
+            lane = self.emit(f"lshr {lanes} {first}, 3")
         for number, operand in enumerate(operands, 1):
             value = self.ref(operand)
             if operand.dtype.count > 1:
@@ -306,7 +307,19 @@ class _Function(Writer):
         self.names[node] = value
 
     def gep(self, node: UOp) -> None:
-        self.names[node] = self.emit(f"extractelement {self.typed(node.src[0])}, i32 {node.arg}")
+        source, lane = node.src[0], f"i32 {node.arg}"
+        if kind_of(source.dtype) == BOOL:
+            wide = self.emit(f"extractelement {self._as_bytes(source)}, {lane}")
+            self.names[node] = self.emit(f"icmp ne i8 {wide}, 0")
+        else:
+            self.names[node] = self.emit(f"extractelement {self.typed(source)}, {lane}")
+
+    def _as_bytes(self, mask: UOp) -> str:
+        """A vector of bools as one of bytes, type and value. Bits of a mask are never moved to an
+        integer directly: LLVM 22 makes a move of signs of it that knows only registers 0 to 15
+        (X86CompressEVEX), and takes another one's from 16 on."""
+        kind = f"<{mask.dtype.count} x i8>"
+        return f"{kind} " + self.emit(f"zext {self.typed(mask)} to {kind}")
 
     def shuffle(self, node: UOp) -> None:
         left, right = (self.typed(source) for source in node.src)

@@ -1,0 +1,385 @@
+"""Random programs of tensors, run on several devices and compared with NumPy's evaluator of graphs.
+
+A program is a list of lines of Python, so what fails prints as something to paste. `given` makes an
+input from its arguments alone, so a line means the same whatever stands around it.
+
+How near is near enough is not guessed: the oracle computes the program again with every rounding
+disturbed at random. What then moves may differ by a few times as much; what jumps (a comparison on
+the edge, the integer part of a whole number) is not compared.
+
+    python test/fuzz_graphs.py --minutes 10 --seed 1 --devices CPU,NOOPT,PYTHON,CL
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import time
+import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import ml_dtypes
+import numpy as np
+import tensor_reference
+from fuzz_lines import Writer
+from tensor_reference import numpy_dtype
+
+from tinygrad.base.dtype import dtypes, to_numpy_name
+from tinygrad.base.errors import TinygradError
+from tinygrad.base.settings import Context
+from tinygrad.engine.devices import Device
+from tinygrad.tensor import Tensor
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops
+
+DEVICES = ("CPU", "NOOPT", "PYTHON", "CL")
+"""NOOPT: the CPU without recipes."""
+
+SAMPLES = 3  # disturbed evaluations
+SLACK = 24  # times what the disturbance moved
+
+
+@dataclass(frozen=True)
+class Program:
+    """Lines that define v0, v1, ..; the names whose values are compared; realised together?"""
+
+    lines: tuple[str, ...]
+    outputs: tuple[str, ...]
+    together: bool = False
+
+    def __str__(self) -> str:
+        read = [f"print({name}.numpy())" for name in self.outputs]
+        if self.together:
+            read.insert(0, f"Tensor.realize({', '.join(self.outputs)})")
+        return "\n".join([*self.lines, *read])
+
+
+@dataclass
+class Failure(Exception):
+    """A program that a device gets wrong, and what happened."""
+
+    program: Program
+    device: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"on {self.device}: {self.what}\n{self.program}"
+
+
+# ---- inputs --------------------------------------------------------------------------------------
+
+SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, 1e-3, 2.5)
+
+
+def array_of(seed: int, shape: tuple[int, ...], name: str, kind: str) -> np.ndarray:
+    """The numbers of an input; the same for the same arguments."""
+    draw = np.random.default_rng([seed, len(name), ord(name[0]), len(kind)])
+    dtype = numpy_dtype(dtypes.fields()[name])
+    if name == "bool":
+        return draw.integers(0, 2, shape).astype(bool)
+    if kind == "small":  # indices, counts, shifts: 1 to 3
+        return draw.integers(1, 4, shape).astype(dtype)
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        if kind == "special":
+            edges = [limits.min, limits.max, 0, 1, limits.max - 1, limits.min + 1, 7]
+            return draw.choice(np.array(edges, dtype), shape)
+        return draw.integers(max(limits.min, -9), 10, shape).astype(dtype)
+    if kind == "special":
+        return draw.choice(np.array(SPECIAL), shape).astype(dtype)
+    values = draw.standard_normal(shape)
+    return (np.abs(values) + 0.25 if kind == "positive" else values).astype(dtype)
+
+
+def given(seed: int, shape: tuple[int, ...], dtype: str, kind: str = "normal") -> Tensor:
+    """An input, realised."""
+    array = array_of(seed, shape, dtype, kind)
+    return Tensor(array).realize()
+
+
+# ---- the oracle ----------------------------------------------------------------------------------
+
+INEXACT = {Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.SQRT, Ops.RECIP, Ops.FDIV, Ops.ADD, Ops.MUL, Ops.POW}
+SUMS = {Ops.REDUCE_AXIS, Ops.FOLD, Ops.SCATTER}
+ULP = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+
+
+class Oracle:
+    """Values of nodes; with a seed, roundings are disturbed."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self.draw = None if seed is None else np.random.default_rng(seed)
+        self.done: dict = {}
+
+    def __call__(self, root) -> np.ndarray:
+        stack = [root]
+        with np.errstate(all="ignore"):
+            while stack:
+                node = stack[-1]
+                if node in self.done:
+                    stack.pop()
+                    continue
+                src = node.src if node.known is None else (node.known,)
+                todo = [s for s in src if s not in self.done]
+                if todo:
+                    stack.extend(todo)
+                    continue
+                stack.pop()
+                self.done[node] = self._value(node)
+        return self.done[root]
+
+    def _value(self, node) -> np.ndarray:
+        if node.known is not None:
+            return self.done[node.known]
+        if node.op is Ops.ASSIGN:
+            return self._assigned(node)
+        value = tensor_reference._value(node, self.done)
+        ulp = ULP.get(value.dtype.name, 0)
+        if self.draw is None or not ulp:
+            return value
+        noise = self.draw.uniform(-2, 2, value.shape) * ulp
+        wide = value.astype(np.float64)
+        if node.op in INEXACT or node.op is Ops.CAST:
+            wide = wide * (1 + noise)
+        elif node.op in SUMS and self._may_overflow(node, value.dtype):
+            return np.full_like(value, np.nan)  # infinite or not by the order: not compared
+        elif node.op in SUMS:
+            wide = wide + noise * self._size(node)
+        return wide.astype(value.dtype)
+
+    def _may_overflow(self, node, dtype) -> bool:
+        """Whether what a reduction has taken in so far may be out of range, in some order."""
+        src = [np.abs(self.done[s].astype(np.float64)) for s in node.src if s in self.done]
+        ones = [np.maximum(s, 1) for s in src]
+        limit = min(float(ml_dtypes.finfo(dtype).max), 1e300)
+        if node.arg[0] != "mul":
+            return any(s.size and np.nansum(s[np.isfinite(s)]) > limit for s in src[:2])
+        return any(s.size and np.prod(s[np.isfinite(s)]) > limit for s in ones[:2])
+
+    def _size(self, node) -> np.ndarray:
+        """The sum of what a sum takes in, without signs, times what its roundings may be."""
+        src = [np.abs(self.done[s].astype(np.float64)) for s in node.src if s in self.done]
+        if node.op is Ops.SCATTER:
+            return np.asarray(src[0].max(initial=0) + src[1].sum())
+        rule = tensor_reference.RULES[node.op]
+        turns = 1 if node.dtype in (dtypes.float32, dtypes.float64) else 8
+        return np.asarray(rule(node, *src)).astype(np.float64) * turns
+
+    def _assigned(self, node) -> np.ndarray:
+        base = node.src[0].base
+        counted = UOp(Ops.ARANGE, dtypes.int64, (), base.shape[0])
+        places = Oracle()(node.src[0].viewed(counted))
+        out = self.done[base].copy() if base in self.done else Oracle()(base).copy()
+        out[places.reshape(-1)] = self.done[node.src[1]].reshape(-1)
+        return out
+
+
+# ---- running -------------------------------------------------------------------------------------
+
+
+def build(program: Program, device: str, realize: bool = True) -> dict:
+    """The names after the lines ran on `device`; `kept(x)` realises in between."""
+    Device.DEFAULT = "CPU" if device == "NOOPT" else device
+    names = {
+        "Tensor": Tensor,
+        "dtypes": dtypes,
+        "given": given,
+        "kept": (lambda x: x if is_view(x) else x.realize()) if realize else (lambda x: x),
+    }
+    for line in program.lines:
+        exec(line, names)
+    return names
+
+
+def is_view(x: Tensor) -> bool:
+    """Whether later writes are seen through `x`; realising some of these makes them copies."""
+    node = x._node
+    while node.op in GroupOp.Movement or node.op is Ops.DETACH:
+        node = node.src[0]
+    return node.op in (Ops.BUFFER, Ops.ASSIGN)
+
+
+def expected(program: Program) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """For each output its value, and how far each element may be off (inf: anything goes)."""
+    names = build(program, "PYTHON", realize=False)
+    nodes = {name: names[name]._node for name in program.outputs}
+    exact = Oracle()
+    values = {name: exact(node) for name, node in nodes.items()}
+    room = {name: np.zeros(v.shape) for name, v in values.items()}
+    for seed in range(SAMPLES):
+        other = Oracle(seed)
+        for name, node in nodes.items():
+            room[name] = np.maximum(room[name], _moved(values[name], other(node)))
+    return {name: (values[name], room[name]) for name in program.outputs}
+
+
+def _moved(value: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """How far a disturbance moved each element."""
+    if value.dtype.kind in "biu":
+        return np.where(value == other, 0.0, np.inf)
+    wide, other = value.astype(np.float64), other.astype(np.float64)
+    with np.errstate(all="ignore"):
+        difference = np.abs(wide - other)
+    same = (wide == other) | (np.isnan(wide) & np.isnan(other))
+    limit = float(np.finfo(np.float32).max) if value.dtype.itemsize <= 4 else np.inf
+    jumps = np.isnan(difference) | np.isinf(difference) | (np.abs(other) > limit / 16)
+    if value.dtype == np.float16:
+        jumps |= np.abs(other) > 30000
+    return np.where(same, 0.0, np.where(jumps, np.inf, difference))
+
+
+def run(program: Program, device: str) -> dict[str, np.ndarray]:
+    """The outputs as `device` computes them."""
+    for opened in Device.opened():  # what an earlier program left to be raised
+        opened.unread_faults.clear()
+    with Context(NOOPT=int(device == "NOOPT")):
+        names = build(program, device)
+        outputs = [names[name] for name in program.outputs]
+        if program.together:
+            outputs[0].realize(*outputs[1:])
+        return {name: t.numpy() for name, t in zip(program.outputs, outputs, strict=True)}
+
+
+def differs(got: np.ndarray, value: np.ndarray, room: np.ndarray) -> str:
+    """What is wrong with an output; empty if nothing."""
+    if got.shape != value.shape or got.dtype != value.dtype:
+        return f"{got.shape} {got.dtype}, should be {value.shape} {value.dtype}"
+    if value.dtype.kind in "biu":
+        wrong = (got != value) & np.isfinite(room)
+    else:
+        a, b = got.astype(np.float64), value.astype(np.float64)
+        ulp = {8: 2.0**-51, 4: 2.0**-22, 2: 2.0**-10}[value.dtype.itemsize]
+        ulp = 2.0**-7 if value.dtype.name == "bfloat16" else ulp
+        tiny = {8: 1e-300, 4: 1e-37, 2: 1e-6}[value.dtype.itemsize]
+        with np.errstate(all="ignore"):
+            far = np.abs(a - b) > SLACK * room + 4 * ulp * np.abs(b) + tiny
+        is_same = (a == b) | (np.isnan(a) & np.isnan(b))
+        wrong = ~is_same & (far | ~np.isfinite(a) | ~np.isfinite(b)) & np.isfinite(room)
+    if not wrong.any():
+        return ""
+    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    return f"{wrong.sum()} of {wrong.size} wrong, [{at}] is {got[at]}, should be {value[at]}"
+
+
+def check(program: Program, devices: Iterable[str] = DEVICES) -> None:
+    """Raises Failure for the first device that gets an output wrong."""
+    wanted = expected(program)
+    for device in devices:
+        try:
+            got = run(program, device)
+        except Exception as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{os.path.basename(last.filename)}:{last.name}"
+            what = f"{type(error).__name__} in {place}: {str(error)[:300]}"
+            raise Failure(program, device, what) from error
+        for name in program.outputs:
+            wrong = differs(got[name], *wanted[name])
+            if wrong:
+                raise Failure(program, device, f"{name}: {wrong}")
+
+
+# ---- making and shrinking ------------------------------------------------------------------------
+
+
+def generate(seed: int, steps: int = 12) -> Program:
+    """A random program."""
+    writer = Writer(np.random.default_rng(seed))
+    names = build(Program((), ()), "PYTHON", realize=False)
+    for _ in range(steps):
+        lines = writer.lines({k: v for k, v in names.items() if re.fullmatch(r"v\d+", k)})
+        try:
+            for line in lines:
+                exec(line, names)
+        except TinygradError:
+            writer.forget(lines)
+        else:
+            writer.keep(lines)
+    return Program(*writer.program(names))
+
+
+def shrunk(failure: Failure) -> Failure:
+    """The same failure with as few lines as go."""
+    kind = failure.what.split(":")[0] if "Error" in failure.what else ""
+    best = failure
+    progress = True
+    while progress:
+        progress = False
+        for candidate in _smaller(best.program):
+            try:
+                check(candidate, (best.device,))
+            except Failure as found:
+                if ("Error" in found.what) == bool(kind) and kind in found.what:
+                    best, progress = found, True
+                    break
+            except Exception:
+                continue
+    return best
+
+
+def _smaller(program: Program) -> Iterable[Program]:
+    for name in program.outputs if len(program.outputs) > 1 else ():
+        yield replace(program, outputs=(name,), together=False)
+        yield replace(program, outputs=tuple(n for n in program.outputs if n != name))
+    for i in reversed(range(len(program.lines))):
+        yield replace(program, lines=program.lines[:i] + program.lines[i + 1 :])
+    names = build(program, "PYTHON", realize=False)
+    for i, line in enumerate(program.lines):
+        name, _, right = line.partition(" = ")
+        if re.fullmatch(r"v\d+", name) and not right.startswith("given"):
+            t = names[name]
+            made = f"{name} = given({i}, {t.shape}, {to_numpy_name(t.dtype)!r})"
+            lines = (*program.lines[:i], made, *program.lines[i + 1 :])
+            yield replace(program, lines=lines)
+    for i in range(1, len(program.lines)):  # an output in the middle
+        name = program.lines[i].partition(" = ")[0]
+        if re.fullmatch(r"v\d+", name) and program.outputs != (name,):
+            yield replace(program, lines=program.lines[: i + 1], outputs=(name,), together=False)
+
+
+# ---- long runs -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Tally:
+    graphs: int = 0
+    failures: list[Failure] = field(default_factory=list)
+
+
+def fuzz(seeds: Iterable[int], devices: Iterable[str] = DEVICES, until: float = np.inf) -> Tally:
+    """Checks a program a seed until the clock says `until`."""
+    tally = Tally()
+    for seed in seeds:
+        if time.monotonic() > until:
+            break
+        tally.graphs += 1
+        try:
+            check(generate(seed), devices)
+        except Failure as failure:
+            small = shrunk(failure)
+            tally.failures.append(small)
+            print(f"--- seed {seed} {small}\n", flush=True)
+        except Exception as error:  # the front end, or the oracle
+            print(f"--- seed {seed}: {type(error).__name__} {error}", flush=True)
+            traceback.print_exc()
+            tally.failures.append(Failure(Program((), ()), "none", repr(error)))
+    return tally
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--devices", default=",".join(DEVICES))
+    options = parser.parse_args()
+    until = time.monotonic() + options.minutes * 60
+    seeds = range(options.seed, sys.maxsize)
+    tally = fuzz(seeds, options.devices.split(","), until)
+    print(f"{tally.graphs} graphs from seed {options.seed}, {len(tally.failures)} failures")
+    return 1 if tally.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""What the fuzzer of graphs once found, one program each, and a few fresh seeds.
+
+`python test/fuzz_graphs.py --minutes 10 --seed 1` looks for more.
+"""
+
+import numpy as np
+import pytest
+from fuzz_graphs import Program, check, fuzz
+from fuzz_lines import derivative_program
+from tensor_reference import evaluate
+
+from tinygrad.tensor import Tensor
+
+FOUND = [  # lines; the last names the outputs
+    # a read that may go anywhere wants its source whole before the kernel runs
+    "a = given(1, (7, 2), 'float32').gelu()\n"
+    "b = a.gather(1, given(2, (7, 5), 'int32') % 2).max(axis=(1,), keepdim=True)\n"
+    "c = a.maximum(b)\nb c",
+    "a = given(1, (3, 5, 4), 'float32')\n"
+    "b = -(-a).scatter_reduce(1, given(2, (3, 1, 4), 'int32') % 5, a[:, :1], 'amax')\n"
+    "c = b[given(3, (3,), 'int32') % 3] * b\nc",
+    # versions of one buffer
+    "a = given(1, (2,), 'float32')\na.assign(a * 2 + a)\na.assign(a * 2 + a)\na",
+    "a = given(1, (7, 5, 2), 'uint32')\na.assign(a * 2 - 1)\nb = a < 3\na.flip(2)[:, :, ::2] = 1\n"
+    "c = kept(b.stack(b, dim=1).repeat((1, 1, 1, 2)))\nb c a",
+    # a check does not look at what is not wanted
+    "a = given(1, (1, 5), 'uint32') // given(2, (1, 5), 'uint32', 'small')\nb = a.pad((2, 2))\nb",
+    "a = given(1, (64,), 'int64') % given(2, (64,), 'int64', 'small')\nb = a.cummax(0)[0]\nb",
+    # staged accumulators of what is computed in another dtype
+    "a = given(1, (33, 31), 'bool').cummax(1)[0]\na",
+    "a = (given(1, (64, 130), 'float16') * 0.1 + 1).prod(0)\na",
+    # a staged row for each copy and lane around it
+    "a = given(1, (17, 5), 'float32').softmax(0)\na",
+    "a = given(1, (40, 100), 'float32').softmax(0)\na",
+    "a = given(1, (3, 17, 16), 'float32').softmax(1)\na",
+    # reductions inside reductions
+    "a = given(1, (17,), 'bfloat16').cumprod(0).min()\na",
+    "a = (given(1, (31,), 'int16') @ given(2, (31, 33), 'int16')).max()\na",
+    # an operand that another reduction around the product guards
+    "a = given(1, (1, 2, 8, 17), 'uint64')\n"
+    "b = a.conv_transpose2d(given(2, (2, 2, 3, 1), 'uint64'), padding=1)\nb",
+    # loops that became copies are no columns to split
+    "a = given(1, (2, 2, 8, 64), 'int16').sum(axis=(1, 2))\na",
+    # masks taken apart, lane by lane
+    "a = given(1, (1, 1, 17, 1), 'uint64').conv2d(given(2, (1, 1, 2, 1), 'uint64'), padding=2)\na",
+    # a mask of one known lane, where a narrower value is stored
+    "a = given(1, (2, 2, 2), 'int8').flip(0) @ given(217, (2, 33), 'int8')\na",
+    # no elements
+    "a = given(1, (4, 33, 0), 'float32').sin().pad(((1, 0), (1, 2), (0, 2)))\na",
+    "a = given(1, (1, 1, 0, 5), 'uint8').conv2d(given(2, (2, 1, 1, 1), 'uint8'), padding=2)\na",
+]
+
+
+def program(text: str, together: bool) -> Program:
+    *lines, outputs = text.split("\n")
+    return Program(tuple(lines), tuple(outputs.split()), together)
+
+
+@pytest.mark.parametrize("text", FOUND)
+@pytest.mark.parametrize("device", ["CPU", "NOOPT", "PYTHON"])
+def test_found(text, device):
+    check(program(text, True), (device,))
+    check(program(text, False), (device,))
+
+
+def test_found_on_opencl():
+    for text in FOUND:
+        check(program(text, True), ("CL",))
+
+
+def test_fresh_graphs_on_the_cpu_and_the_interpreter():
+    assert fuzz(range(40), ("CPU", "NOOPT", "PYTHON")).failures == []
+
+
+def test_fresh_graphs_on_opencl():
+    assert fuzz(range(40, 46), ("CL",)).failures == []
+
+
+@pytest.mark.slow
+def test_many_fresh_graphs():
+    assert fuzz(range(1000, 1300)).failures == []
+
+
+def slope(function, arrays, directions, step):
+    """The derivative of `function` along `directions`, by central differences."""
+    values = [
+        float(evaluate(function(*(Tensor(a + sign * step * d) for a, d in pairs))._node))
+        for sign in (1, -1)
+        for pairs in [list(zip(arrays, directions, strict=True))]
+    ]
+    return (values[0] - values[1]) / (2 * step)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_gradient_along_a_random_direction(seed):
+    function, arrays = derivative_program(np.random.default_rng(seed))
+    draw = np.random.default_rng(seed)
+    directions = [draw.standard_normal(a.shape) for a in arrays]
+    fine, coarse = (slope(function, arrays, directions, h) for h in (1e-6, 3e-6))
+    if not abs(fine - coarse) <= 1e-4 * (1 + abs(fine)):
+        return  # a kink within reach, or no number
+    xs = [Tensor(a, requires_grad=True) for a in arrays]
+    found = function(*xs).gradient(*xs, materialize_grads=True)
+    pairs = zip(found, directions, strict=True)
+    total = sum(float((evaluate(g._node) * d).sum()) for g, d in pairs)
+    np.testing.assert_allclose(total, fine, rtol=2e-4, atol=1e-6)
