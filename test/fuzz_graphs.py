@@ -140,7 +140,7 @@ class Oracle:
         ulp = ULP.get(value.dtype.name, 0)
         if self.draw is None or not ulp:
             return value
-        noise = self.draw.uniform(-2, 2, value.shape) * ulp
+        noise = self.draw.uniform(1, 2, value.shape) * self.draw.choice((-ulp, ulp), value.shape)
         wide = value.astype(np.float64)
         if node.op in INEXACT or node.op is Ops.CAST:
             wide = wide * (1 + noise)

@@ -343,7 +343,11 @@ class Writer:
 
     def write(self, name: str, t: Tensor) -> list[str]:
         """Part of an input, or all of it, is overwritten; what read it before keeps the old."""
-        stored = [n for n in self.values if re.search(rf"^{n} = given", "\n".join(self.kept), re.M)]
+        stored = [
+            n
+            for n in self.values
+            if re.search(rf"^{n} = given\([^)]*\), '\w+', '\w+'\)$", "\n".join(self.kept), re.M)
+        ]
         if not stored:
             return []
         target = self.pick(stored)

@@ -7,6 +7,7 @@ from the sources and remembered. Nothing here recurses over the depth of a graph
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import struct
@@ -158,9 +159,9 @@ class UOp(Arithmetic):
         return UOp(op, dtype, src)
 
     def const_like(self, value: Any) -> UOp:
-        scalar = UOp.const(self.dtype, value, self.device)
-        shape = self.shape
-        return scalar.broadcast_to(shape) if shape else scalar
+        if value == 0:  # 0.0 and -0.0 are equal as keys
+            return _constant.__wrapped__(self.dtype, value, "", self.device, self.shape)
+        return _constant(self.dtype, value, type(value).__name__, self.device, self.shape)
 
     def replace(self, **changes: Any) -> UOp:
         """This node with another op, dtype, src, arg or tag."""
@@ -385,6 +386,15 @@ class UOp(Arithmetic):
     def realized(self) -> Any:
         """The storage that holds the value, None before it is computed."""
         return services.realized(self)
+
+
+@functools.lru_cache(1024)  # a deep graph asks for the same few again and again
+def _constant(
+    dtype: DType, value: Any, kind: str, device: str | None, shape: tuple[Any, ...]
+) -> UOp:
+    """The number `value` of Python's type `kind`, everywhere in `shape`."""
+    scalar = UOp.const(dtype, value, device)
+    return scalar.broadcast_to(shape) if shape else scalar
 
 
 class _Services:
