@@ -13,7 +13,6 @@ from tinygrad.base.helpers import argfix, ceildiv, prod
 from tinygrad.engine import storage
 from tinygrad.engine.devices import Device
 from tinygrad.tensor.core import Core, Shape, Sint
-from tinygrad.transforms.gradient import counting
 from tinygrad.uop.node import UOp
 
 if TYPE_CHECKING:
@@ -235,7 +234,7 @@ class Creation(Core):
         place = cls._place(device)
         if size == 0:
             return cls._wrap(constant(0, dtype or dtypes.default_int, place, (0,)))
-        return cls._wrap(counting(size, place, dtype or dtypes.default_int))
+        return cls._wrap(UOp.arange(size, place, dtype or dtypes.default_int))
 
     @classmethod
     def arange(
@@ -264,10 +263,10 @@ class Creation(Core):
             return cls._wrap(constant(0, kind, place, (0,)), wants)
         if dtypes.is_float(kind):  # start + i * step, in a type that holds every i
             wide = dtypes.float64 if kind is dtypes.float64 else dtypes.float32
-            count = counting(size, place).cast(wide)
+            count = UOp.arange(size, place).cast(wide)
         else:
             wide = kind if kind.itemsize >= 4 else dtypes.int32
-            count = counting(size, place, wide)
+            count = UOp.arange(size, place, wide)
         scaled = count if step == 1 else count * step
         return cls._wrap((scaled if start == 0 else scaled + start).cast(kind), wants)
 
@@ -285,7 +284,7 @@ class Creation(Core):
             return cls.full((steps,), start, dtype=kind, **more)
         place = cls._place(more.get("device"))
         wide = kind if dtypes.is_float(kind) and kind.itemsize >= 4 else dtypes.float32
-        count = counting(steps, place)
+        count = UOp.arange(steps, place)
         forward = count.cast(wide) * ((stop - start) / (steps - 1)) + start
         backward = (count * -1 + (steps - 1)).cast(wide) * ((start - stop) / (steps - 1)) + stop
         node = (count < steps // 2).where(forward, backward)  # exact at both ends
@@ -304,8 +303,8 @@ class Creation(Core):
         place = cls._place(more.get("device"))
         if n == 0 or m == 0:
             return cls.zeros(n, m, dtype=kind, **more)
-        rows = counting(n, place).reshape((n, 1)).expand((n, m))
-        columns = counting(m, place).reshape((1, m)).expand((n, m))
+        rows = UOp.arange(n, place).reshape((n, 1)).expand((n, m))
+        columns = UOp.arange(m, place).reshape((1, m)).expand((n, m))
         return cls._wrap(rows.eq(columns).cast(kind), more.get("requires_grad"))
 
     # ---- bytes of others -------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from tinygrad.base.helpers import argfix, prod
 from tinygrad.engine.counters import Counter
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, checked_shape
 from tinygrad.tensor.order import Order
-from tinygrad.transforms.gradient import counting
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -62,7 +61,7 @@ class Random(Order):
         size = prod(shape)
         variable = UOp.variable(_counter.name, 0, COUNTER_LIMIT, dtypes.int64)
         start = variable.bind(_counter.take(size)).cast(_uint64).broadcast_to((size,))
-        count = counting(size, device, _uint64) + start
+        count = UOp.arange(size, device, _uint64) + start
         seed = UOp.variable("seed", 0, SEED_LIMIT, dtypes.int64).bind(Random._seed & SEED_LIMIT)
         key = seed.cast(_uint64).broadcast_to((size,))
         return count.alu(Ops.THREEFRY, key).reshape(shape)

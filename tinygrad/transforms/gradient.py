@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import DTypeError
 from tinygrad.base.helpers import argsort, garbage_kept, prod
 from tinygrad.uop.node import UOp
@@ -26,11 +26,6 @@ CALLS: dict[str, CallRule] = {}
 
 
 # ---- helpers on nodes ----------------------------------------------------------------------------
-
-
-def counting(size: int, device: str | None, dtype: DType = dtypes.int32) -> UOp:
-    """0, 1, .. size - 1, shape (size,)."""
-    return UOp(Ops.ARANGE, dtype, () if device is None else (UOp.on(device),), size)
 
 
 def reshaped(node: UOp, shape: tuple[Any, ...]) -> UOp:
@@ -55,10 +50,6 @@ def _cosine(x: UOp) -> UOp:
     """1 - 2 sin(x/2)**2: halving is exact, adding pi/2 to a large x would not be."""
     half = (x * 0.5).sin()
     return half * half * -2.0 + 1.0
-
-
-def _zeros(like: UOp) -> UOp:
-    return like.const_like(0)
 
 
 def _other_factors(x: UOp) -> UOp:
@@ -88,16 +79,16 @@ def _max(node: UOp, g: UOp) -> Gradients:
     """The larger source takes it; equal ones half each."""
     a, b = node.src
     tied = a.eq(b).where(g * 0.5, g)
-    return (a < b).where(_zeros(g), tied), (b < a).where(_zeros(g), tied)
+    return (a < b).where(g.const_like(0), tied), (b < a).where(g.const_like(0), tied)
 
 
 def _power(node: UOp, g: UOp) -> Gradients:
     """b·a**(b-1), 0 where b is 0; a**b·ln a, 0 where a is 0 and b isn't negative."""
     a, b = node.src
-    of_base = b.eq(0).where(_zeros(g), g * b * a.alu(Ops.POW, b - 1))
+    of_base = b.eq(0).where(g.const_like(0), g * b * a.alu(Ops.POW, b - 1))
     silent = a.eq(0) & (b >= 0)
     safe = silent.where(a.const_like(1), a)
-    of_exponent = silent.where(_zeros(g), g * node * (safe.log2() * math.log(2)))
+    of_exponent = silent.where(g.const_like(0), g * node * (safe.log2() * math.log(2)))
     return of_base, of_exponent
 
 
@@ -125,14 +116,14 @@ def _index(node: UOp, g: UOp) -> Gradients:
     x, indices, gates = node.src[0], node.src[1 : 1 + node.arg], node.src[1 + node.arg :]
     for gate in gates:
         shape = gate.shape + (1,) * (g.ndim - gate.ndim)
-        g = gate.reshape(shape).expand(g.shape).where(g, _zeros(g))
-    of_x = UOp(Ops.SCATTER, x.dtype, (_zeros(x), g, *indices), ("add",))
+        g = gate.reshape(shape).expand(g.shape).where(g, g.const_like(0))
+    of_x = UOp(Ops.SCATTER, x.dtype, (x.const_like(0), g, *indices), ("add",))
     return (of_x, *(None for _ in node.src[1:]))
 
 
 def _scatter(node: UOp, g: UOp) -> Gradients:
     target, updates, *indices = node.src
-    silent = (None,) * len(indices)
+    silent, nothing = (None,) * len(indices), updates.const_like(0)
 
     def scatter(where: UOp, what: UOp, how: str) -> UOp:
         return UOp(Ops.SCATTER, where.dtype, (where, what, *indices), (how,))
@@ -144,19 +135,19 @@ def _scatter(node: UOp, g: UOp) -> Gradients:
     if how == "add":
         return (g, read(g), *silent)
     if how == "set":  # only the last update of an element counts
-        turn = counting(prod(updates.shape), updates.device).reshape(updates.shape)
+        turn = UOp.arange(prod(updates.shape), updates.device).reshape(updates.shape)
         last = scatter(UOp.const(turn.dtype, -1, g.device).broadcast_to(g.shape), turn, "set")
         won = read(last).eq(turn)
-        return (scatter(g, _zeros(updates), "set"), won.where(read(g), _zeros(updates)), *silent)
+        return (scatter(g, nothing, "set"), won.where(read(g), nothing), *silent)
     if how == "max":  # shared by all that reach the maximum
         first, later = target.eq(node).cast(g.dtype), updates.eq(read(node)).cast(g.dtype)
         part = g / scatter(first, later, "add")
         return (part * first, read(part) * later, *silent)
     zero = updates.eq(0)
     plain = scatter(target, zero.where(updates.const_like(1), updates), "mul")
-    zeros = scatter(_zeros(target), zero.cast(g.dtype), "add")
-    alone = zero.where(updates.const_like(1), _zeros(updates))  # zeros that are not this update
-    others = (read(zeros) - alone).eq(0).where(read(plain), _zeros(updates))
+    zeros = scatter(target.const_like(0), zero.cast(g.dtype), "add")
+    alone = zero.where(updates.const_like(1), nothing)  # zeros that are not this update
+    others = (read(zeros) - alone).eq(0).where(read(plain), nothing)
     of_updates = read(g) * others / zero.where(updates.const_like(1), updates)
     return (g * scatter(target.const_like(1), updates, "mul"), of_updates, *silent)
 
@@ -221,8 +212,8 @@ RULES: dict[Ops, Rule] = {
     Ops.SIN: lambda node, g: (g * _cosine(node.src[0]),),
     Ops.WHERE: lambda node, g: (
         None,
-        node.src[0].where(g, _zeros(g)),
-        node.src[0].where(_zeros(g), g),
+        node.src[0].where(g, g.const_like(0)),
+        node.src[0].where(g.const_like(0), g),
     ),
     Ops.CAST: _cast,
     Ops.CHECK: lambda node, g: (g, None),

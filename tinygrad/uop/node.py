@@ -127,6 +127,11 @@ class UOp(Arithmetic):
         return UOp(Ops.CONST, dtype, () if device is None else (UOp.on(device),), value)
 
     @staticmethod
+    def arange(size: int, device: str | None = None, dtype: DType = dtypes.int32) -> UOp:
+        """0, 1, .. size - 1, shape (size,)."""
+        return UOp(Ops.ARANGE, dtype, () if device is None else (UOp.on(device),), size)
+
+    @staticmethod
     def on(device: str) -> UOp:
         return UOp(Ops.DEVICE, arg=device)
 
