@@ -4,7 +4,6 @@ nothing."""
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from collections import OrderedDict
@@ -40,11 +39,6 @@ def runnable_plan(sink: UOp) -> RunnablePlan:
     if len(_plans) > MOST_PLANS:
         _plans.popitem(last=False)
     return made
-
-
-def forget_plans() -> None:
-    """Drops the plans kept in the process (kernels on devices stay)."""
-    _plans.clear()
 
 
 def _make(sink: UOp, disk_key: str) -> RunnablePlan:
@@ -106,10 +100,3 @@ def _unpack(raw: bytes) -> RunnablePlan:
         arenas,
     )
     return RunnablePlan(made, keys)
-
-
-def without_graphs(made: Plan) -> Plan:
-    """The plan as the disk keeps it."""
-    return dataclasses.replace(
-        made, steps=tuple(dataclasses.replace(s, ast=None) for s in made.steps)
-    )

@@ -222,11 +222,3 @@ def read(node: UOp) -> np.ndarray[Any, Any]:
         if device.unread_faults:
             raise_faults(device)
     return as_array(buffer, node.dtype).reshape(node.shape)
-
-
-def check_faults(devices: Iterable[str]) -> None:
-    """Raises what CHECKs found wrong on these devices so far."""
-    for name in devices:
-        device = Device[name]
-        device.synchronize()
-        raise_faults(device)

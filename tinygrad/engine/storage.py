@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -246,8 +246,3 @@ def realized_buffer(node: UOp) -> Buffer | None:
     """The storage of a node that was computed, else None."""
     found = latest(node).base
     return _buffers.get(found) if found.op is Ops.BUFFER else None
-
-
-def live_buffers() -> Iterable[tuple[UOp, Buffer]]:
-    """All BUFFER nodes that have storage."""
-    return list(_buffers.items())

@@ -72,7 +72,6 @@ class Demands:
         self.order = sink.toposort()
         self.position = {node: i for i, node in enumerate(self.order)}
         self.kernels: list[Kernel] = []
-        self.kernel_of: dict[UOp, Kernel] = {}
         self.links: dict[tuple[UOp, Demand], Demand] = {}
         self.conditions: dict[tuple[UOp, Demand], UOp | None] = {}
         self.reduce_ranges: dict[tuple[UOp, Demand], tuple[UOp, ...]] = {}
@@ -131,7 +130,6 @@ class Demands:
         kernel.stores.append(node)
         position = self.position[node]
         kernel.first, kernel.last = min(kernel.first, position), max(kernel.last, position)
-        self.kernel_of[node] = kernel
         here = Demand(kernel, kernel.index, None)
         if joined is not None:
             self.same_as[node, joined] = here
