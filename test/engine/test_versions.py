@@ -9,6 +9,7 @@ import pytest
 
 from tinygrad import Tensor
 from tinygrad.base.errors import ArgumentError
+from tinygrad.uop.op import Ops
 
 
 def vector(*values: float) -> Tensor:
@@ -200,3 +201,18 @@ def test_random_programs(seed, steps):
     except ArgumentError as error:
         pytest.fail(f"{error}: " + "; ".join(program.log))
     program.check()
+
+
+def test_a_constant_that_somebody_computed_is_still_a_constant():
+    """What else lives in the process changes no kernel: this one adds 7, and reads one buffer."""
+    held = [Tensor(3).realize(), Tensor.full((4,), 4).realize()]
+    total = Tensor([1, 2, 3, 4]) + 3 + 4
+    total.kernelize()
+    ops = [node.op for node in total.uop.src[1].arg.ast.toposort()]
+    assert ops.count(Ops.PARAM) == 2
+    assert total.tolist() == [8, 9, 10, 11]
+    held[0].assign(Tensor(5))
+    held[1].assign(Tensor([1, 2, 3, 4]))
+    assert held[0].item() == 5
+    assert held[1].tolist() == [1, 2, 3, 4]
+    assert (Tensor(3) + Tensor.full((4,), 4)).tolist() == [7] * 4

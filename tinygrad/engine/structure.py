@@ -26,8 +26,11 @@ class Structure:
 
 
 def resolved(node: UOp) -> UOp:
-    """The node, or the view of storage that holds its value since it was computed."""
-    while node.known is not None:
+    """The node, or the view of storage that holds its value since it was computed.
+
+    A constant is written into the kernel even if somebody's copy of it lies in memory, so a kernel
+    doesn't depend on what else the process has computed."""
+    while node.known is not None and node.base.op is not Ops.CONST:
         node = node.known
     return node
 
