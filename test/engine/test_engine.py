@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tinygrad import Device, GlobalCounters, Tensor, TinyJit, Variable, dtypes, explain
+from tinygrad import Device, GlobalCounters, Tensor, TinyJit, Variable, dtypes, explain, nn
 from tinygrad.base.errors import JitError
 from tinygrad.base.settings import Context
 from tinygrad.engine.cache import DiskCache
@@ -131,6 +131,21 @@ def test_same_structure_on_other_buffers_needs_no_new_plan():
     made, lowered = GlobalCounters.plans_made, GlobalCounters.kernels_lowered
     assert (vector(5.0, 6.0) * 3 + 0.5).tolist() == [15.5, 18.5]
     assert (GlobalCounters.plans_made, GlobalCounters.kernels_lowered) == (made, lowered)
+
+
+def test_steps_of_a_plain_training_loop_share_a_plan():
+    """Also what they compute for tensors that still need old values comes in the same order."""
+    layers = [nn.Linear(8, 8) for _ in range(6)]
+    optimizer = nn.optim.Adam(nn.state.get_parameters(layers))
+    x = Tensor.ones(4, 8).contiguous().realize()
+    made = []
+    with Tensor.train():
+        for _ in range(5):
+            optimizer.zero_grad()
+            x.sequential(layers).square().mean().backward()
+            optimizer.step()
+            made.append(GlobalCounters.plans_made)
+    assert made[1:] == [made[1]] * 4
 
 
 def test_bound_variables_are_parameters_of_the_plan():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Self
 
 from tinygrad.uop.node import UOp
@@ -24,6 +25,34 @@ class Holder(ABC):
         """A new one for another node."""
 
 
-holders: weakref.WeakSet[Holder] = weakref.WeakSet()
-"""All that are alive. Before a buffer is overwritten those that still need its old value are
-computed, so that a program means what its order says."""
+class _Reference(weakref.ref[Holder]):
+    """A weak reference that knows its number, so that its entry can go with the holder."""
+
+    __slots__ = ("number",)
+    number: int
+
+
+class Holders:
+    """All holders that are alive, in order of creation: equal programs see equal orders."""
+
+    def __init__(self) -> None:
+        self._references: dict[int, _Reference] = {}
+
+    def add(self, holder: Holder) -> None:
+        """Remembers `holder` while it lives."""
+        reference = _Reference(holder, self._forget)
+        reference.number = id(holder)
+        self._references[reference.number] = reference
+
+    def _forget(self, reference: _Reference) -> None:
+        self._references.pop(reference.number, None)
+
+    def __iter__(self) -> Iterator[Holder]:
+        """Those alive now; what is made or dies meanwhile doesn't disturb."""
+        found = (reference() for reference in list(self._references.values()))
+        return (holder for holder in found if holder is not None)
+
+
+holders = Holders()
+"""Before a buffer is overwritten those that still need its old value are computed, so that a
+program means what its order says."""

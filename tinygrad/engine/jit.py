@@ -145,7 +145,7 @@ class TinyJit(Generic[P, R]):
             places.setdefault(_buffer(tensor), Source("input", i))
         before = {name: counter.value for name, counter in Counter.all.items()}
         recorder = functools.partial(_record, captured, places)
-        for holder in list(holders):
+        for holder in holders:
             _ = holder.uop  # tensors that were computed are state, not expressions
         recorders.append(recorder)
         _capturing.append(self)

@@ -103,7 +103,7 @@ def _old_readers(wanted: Sequence[UOp], structure: Structure) -> list[UOp]:
             touched.add(node)
     inside = set(nodes)
     found: dict[UOp, None] = {}
-    for holder in list(holders):
+    for holder in holders:
         node = holder.uop
         if in_memory(node) or node in wanted or _version_of(node) in inside:
             continue  # a view of a version follows its buffer
@@ -119,7 +119,7 @@ def before_overwriting(buffers: Iterable[Buffer]) -> None:
     if not nodes:
         return
     old = set(nodes)
-    pending = [h.uop for h in list(holders) if not in_memory(h.uop)]
+    pending = [h.uop for h in holders if not in_memory(h.uop)]
     realize(*(n for n in pending if not old.isdisjoint(nodes_below([n]))))
     for node in nodes:
         overwritten(node, UOp.new_buffer(buffer_of(node).device, node.arg, node.dtype))

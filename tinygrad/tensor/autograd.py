@@ -144,7 +144,7 @@ class Autograd(Special):
         [4.0]
         """
         graph = _Graph(self._expression)
-        alive: list[Any] = [t for t in list(holders) if isinstance(t, Autograd)]
+        alive: list[Any] = [t for t in holders if isinstance(t, Autograd)]
         floats = [t for t in alive if dtypes.is_float(t.dtype) and graph.nodes_of(t)]
         wanted = [t for t in floats if t.requires_grad is True]
         if not wanted:

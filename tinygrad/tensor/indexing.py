@@ -250,7 +250,7 @@ class Indexing(Linalg):
     def _unshare(self, base: UOp) -> None:
         """A buffer of its own for this and the views made of it."""
         own = copy_of(base)
-        for holder in list(holders):
+        for holder in holders:
             if isinstance(holder, Core) and holder._family is self._family:
                 node = holder._node
                 if node.base is base:
