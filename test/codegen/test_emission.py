@@ -17,6 +17,7 @@ from tinygrad.codegen import full_rewrite_to_sink
 from tinygrad.codegen.pipeline import lower
 from tinygrad.loops.operands import path_to
 from tinygrad.loops.recipe import apply
+from tinygrad.simplify.affine import simplify_index
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 from tinygrad.uop.verify import STAGES
@@ -117,6 +118,34 @@ def test_attention(causal):
 def test_transpose_goes_through_registers():
     x = K.normal(35, 50)
     check(K.transposed(50, 35), [x], x.T)
+
+
+def strided(count, step, first=0, gate=False):
+    """out[i] = x[step*i + first] for 16 lanes; where gated, only from x[3] on, and 0 before."""
+    i = K.loop("i", count, "VECTOR")
+    at = i * step + first
+    on = K.index(2).alu(Ops.CMPLT, at) if gate else None
+    size = abs(step) * (count - 1) + 1
+    return K.out((count,), K.param(1, (size,)).index(simplify_index(at), gate=on), i)
+
+
+@pytest.mark.parametrize("count", [4, 16])
+@pytest.mark.parametrize("gate", [False, True])
+@pytest.mark.parametrize("step", [2, 3, 4, -1, -2, -3, 5])
+def test_lanes_a_few_elements_apart(step, gate, count):
+    size = abs(step) * (count - 1) + 1
+    x, first = K.normal(size), 0 if step > 0 else size - 1
+    places = first + step * np.arange(count)
+    kernel = strided(count, step, first, gate)
+    expected = np.where(places > 2, x[places], 0) if gate else x[places]
+    check(kernel, [x], expected, ways=[(True, "python"), (True, "llvm")])
+
+
+@pytest.mark.parametrize("step, loads", [(1, 1), (-1, 1), (2, 2), (3, 3), (-4, 4), (5, 16)])
+def test_loads_of_a_strided_vector(step, loads):
+    kernel = strided(16, step, 0 if step > 0 else -15 * step)
+    (phase,) = lower(kernel, K.host_target()).phases
+    assert sum(node.op is Ops.LOAD for node in phase.program) == loads
 
 
 def test_gelu():

@@ -1,7 +1,8 @@
 """Memory: addresses, loads, stores, masks.
 
 A read whose lanes lie side by side is one vector load; one that steps across memory is, where an
-UNROLL range runs along it, a square of loads transposed in registers; else a gather, lane by lane.
+UNROLL range runs along it, a square of loads transposed in registers; one of a few elements a step,
+forward or back, is as many loads and shuffles; else a gather, lane by lane.
 An address is a chain of INDEX from the outermost scope inward, with the constant last, where it
 falls into the addressing mode.
 """
@@ -15,7 +16,15 @@ from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.helpers import prod
 from tinygrad.codegen.index import COPIED, Copies, Integers, Terms
 from tinygrad.codegen.linear import Program, as_node
-from tinygrad.loops.layout import elements, flat_offset, gate_of, name_of, role_of, size_of
+from tinygrad.loops.layout import (
+    LONGEST_STEP,
+    elements,
+    flat_offset,
+    gate_of,
+    name_of,
+    role_of,
+    size_of,
+)
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -103,16 +112,14 @@ class Access:
         if loop is None:
             return self._emit(read, terms, constant, copies, 1, mask)
         step = _step(terms, loop)
+        start = {t: k for t, k in terms.items() if t is not loop}
         if step == 1:
-            start = {t: k for t, k in terms.items() if t is not loop}
             return self._emit(read, start, constant, copies, size_of(loop), mask)
-        if step == -1:
-            start = {t: k for t, k in terms.items() if t is not loop}
-            last = size_of(loop) - 1
-            return self._reversed(read, start, constant - last, copies, last + 1, mask)
         along = self._along(terms, loop, copies)
         if along is not None and _is_computed(gate_of(read)):
             return self._transposed(read, terms, constant, copies, loop, along)
+        if step is not None and 0 < abs(step) <= LONGEST_STEP:
+            return self._strided(read, start, constant, copies, size_of(loop), step, mask)
         return self._gathered(read, terms, constant, copies, loop, mask)
 
     def _within(self, read: UOp, copies: Copies) -> UOp | None:
@@ -150,19 +157,45 @@ class Access:
         scope = self.program.scope
         return self.program.effect(Ops.LOAD, dtype, source, (aligned, self.program.serial()), scope)
 
-    def _reversed(
-        self, read: UOp, terms: Terms, constant: int, copies: Copies, count: int, mask: UOp | None
+    def _strided(
+        self,
+        read: UOp,
+        terms: Terms,
+        constant: int,
+        copies: Copies,
+        count: int,
+        step: int,
+        mask: UOp | None,
     ) -> UOp:
-        back = tuple(reversed(range(count)))
-        if mask is not None:
-            mask = self._shuffled(self.program.widen(mask, count), back)
-        return self._shuffled(self._emit(read, terms, constant, copies, count, mask), back)
+        """Lanes a few elements apart: vectors that cover them side by side, and shuffles that pick.
+        The last vector ends with the last lane: nothing beyond the lanes is touched, and where
+        lanes are masked, nothing between them either."""
+        apart, last = abs(step), abs(step) * (count - 1)
+        lowest = constant + min(0, step * (count - 1))
+        spots = [apart * (lane if step > 0 else count - 1 - lane) for lane in range(count)]
+        here = {spot: lane for lane, spot in enumerate(spots)}
+        wide = None if mask is None else self.program.widen(mask, count)
+        off = self.program.widen(UOp.const(dtypes.bool, False), count)
+        found: UOp | None = None
+        for begin in sorted({min(first, last + 1 - count) for first in range(0, last + 1, count)}):
+            inside = [here.get(begin + i, count) for i in range(count)]
+            part = None if wide is None else self._picked(wide, off, inside)
+            piece = self._emit(read, terms, lowest + begin, copies, count, part)
+            lanes = [
+                count + s - begin if 0 <= s - begin < count else i for i, s in enumerate(spots)
+            ]
+            found = self._picked(piece if found is None else found, piece, lanes)
+        assert found is not None, "a vector has lanes"
+        return found
 
-    def _shuffled(self, value: UOp, lanes: tuple[int, ...]) -> UOp:
-        if value.op is Ops.VECTORIZE and len(value.src) == value.dtype.count:
-            return self.program.vector([value.src[i] for i in lanes])
-        dtype = value.dtype.scalar().vec(len(lanes))
-        return self.program.add(Ops.SHUFFLE, dtype, (value, value), lanes)
+    def _picked(self, first: UOp, second: UOp, lanes: Sequence[int]) -> UOp:
+        """The lanes, counted through both vectors; where they are known one by one, without an
+        instruction."""
+        count = first.dtype.count
+        if first.op is second.op is Ops.VECTORIZE:
+            each = [self.program.lane(v, i) for v in (first, second) for i in range(count)]
+            return self.program.vector([each[i] for i in lanes])
+        return self.program.add(Ops.SHUFFLE, first.dtype, (first, second), tuple(lanes))
 
     def _gathered(
         self,

@@ -12,7 +12,14 @@ from math import ceil
 
 from tinygrad.base.target import Target
 from tinygrad.loops.cost import turns
-from tinygrad.loops.layout import is_static, name_of, own_ranges, role_of, size_of
+from tinygrad.loops.layout import (
+    LONGEST_STEP,
+    is_static,
+    name_of,
+    own_ranges,
+    role_of,
+    size_of,
+)
 from tinygrad.loops.plan import TASKS, Nest, Plan, is_plain, names, steps_along
 from tinygrad.loops.primitives import split
 from tinygrad.loops.streams import TASKS_WITH_BLOCKS, parallelise, spread_reduction
@@ -335,7 +342,7 @@ def _fill_nest(plan: Plan, tiling: Tiling, one: Product, name: str) -> None:
 
 
 def _widest(plan: Plan, name: str, across: str) -> int:
-    """The longest vector that every load can take in steps of 0 or 1; a quarter if none can."""
+    """The longest vector that every load can take in steady small steps; a quarter if none can."""
     for width in (plan.lanes, plan.lanes // 2, plan.lanes // 4):
         if width < 2:
             break
@@ -343,7 +350,8 @@ def _widest(plan: Plan, name: str, across: str) -> int:
         tried = split(plan.kernel, across, width, vector, "UNROLL", "VECTOR")
         stage = next(n for n in tried.toposort() if n.op is Ops.STAGE and n.arg[0] == name)
         loop = next(r for r in own_ranges(stage) if name_of(r) == vector)
-        if all(s in (0, 1) for s in steps_along(stage.src[0].toposort(), loop)):
+        steps = steps_along(stage.src[0].toposort(), loop)
+        if all(s is not None and abs(s) <= LONGEST_STEP for s in steps):
             return width
     return max(2, plan.lanes // 4)
 
