@@ -66,6 +66,25 @@ def test_softmax_has_no_temporary() -> None:
     assert temporaries(X.layernorm()) == []
 
 
+def of_input(image: Tensor, filters: Tensor, **how: object) -> Tensor:
+    """The gradient of a convolution's input."""
+    out = image.conv2d(filters, **how)
+    return out.gradient(image, gradient=data(*out.shape))[0]
+
+
+def test_the_input_gradient_of_a_convolution_is_one_sum() -> None:
+    image, filters = data(2, 8, 24, 24), data(16, 8, 3, 3)
+    check(1, of_input(image, filters, padding=1))
+    assert temporaries(of_input(image, filters, padding=1)) == []
+    # each stored product is asked for once; in the loops of the sum it would be for 16 / 9
+    assert temporaries(of_input(image, filters, stride=2)) == [2 * 8 * 9 * 11 * 11]
+
+
+def test_a_sum_that_is_asked_for_several_times_is_stored() -> None:
+    image, filters = data(2, 64, 56, 56), data(128, 64, 1, 1)
+    assert temporaries(of_input(image, filters, stride=2)) == [2 * 64 * 28 * 28]
+
+
 def test_long_sums_are_split_into_partials() -> None:
     big = data(1 << 18)
     assert temporaries(big.sum()) == [64]

@@ -29,6 +29,7 @@ CHEAP_LEAVES = 2  # ... if they read no more than so many values
 SHARED_WEIGHT = 200  # within one kernel: loops/ keeps a shared row in cache
 FEW_ROWS = 16  # a reduction over fewer rows would leave cores idle if its users joined it
 SMALL_WORK = 1 << 14  # below so many elements the number of kernels is what counts
+STORE_WORTH = 24  # multiply-adds that take as long as writing a value and reading it again
 WEIGHT_LIMIT = 1 << 20
 
 MEMORY_LEAVES = frozenset((Ops.PARAM, Ops.BUFFER))
@@ -76,6 +77,7 @@ class Demands:
         self.conditions: dict[tuple[UOp, Demand], UOp | None] = {}
         self.reduce_ranges: dict[tuple[UOp, Demand], tuple[UOp, ...]] = {}
         self.same_as: dict[tuple[UOp, Demand], Demand] = {}
+        self._folded: set[tuple[UOp, Demand]] = set()  # what a FOLD of stride 1 adds up
         self._pending: dict[UOp, dict[Demand, Contexts]] = {}
         self._readers: dict[UOp, list[Kernel | int]] = {}  # kernels (steps: position) that want
         # the whole of a node in memory
@@ -227,6 +229,8 @@ class Demands:
         inner = Demand(demand.kernel, index, gate)
         self.conditions[node, demand] = own
         self.links[node, demand] = inner
+        if own is None and (node, demand) in self._folded:
+            self._folded.add((node.src[0], inner))
         self._ask(node.src[0], inner, contexts)
 
     def _through_reduce(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
@@ -239,6 +243,8 @@ class Demands:
         self.conditions[node, demand] = both(own)
         inner = Demand(demand.kernel, index, gate)
         self.links[node, demand] = inner
+        if node.op is Ops.FOLD and all(stride == 1 for _, _, stride, *_ in node.arg[0]):
+            self._folded.add((node.src[0], inner))
         free = _loops_of(demand)
         around = {tuple(r for r in context if r in free) + ranges for context in contexts}
         self._ask(node.src[0], inner, around)
@@ -318,13 +324,26 @@ class Demands:
         inner = node.src[0].size if _concrete(node.src[0]) else WEIGHT_LIMIT
         if max(inner, *(_size(context) for context in contexts)) <= SMALL_WORK:
             return True
+        if (node, demand) in self._folded:
+            return self._rather_folded(node, contexts)
         if any(_redone(demand, context) for context in contexts):
             return False
         if any(r not in demand.kernel.ranges for r in free):
             return False
+        if _concrete(node) and _size(free) > node.size:  # several elements ask for the same sum
+            return False
         if all(free.issuperset(context) for context in contexts):
             return True
         return _size(free) >= FEW_ROWS
+
+    def _rather_folded(self, node: UOp, contexts: Contexts) -> bool:
+        """Whether the sums that a FOLD adds up are better computed in its loops, though there it
+        asks for some that are not there: a convolution's input gradient."""
+        if node.op is not Ops.REDUCE_AXIS or node.arg[0] != "add" or not _concrete(node.src[0]):
+            return False
+        made = node.size
+        redone = max(_size(context) for context in contexts) - made
+        return redone * (node.src[0].size // made) <= STORE_WORTH * made
 
 
 def fold_axis(

@@ -59,7 +59,8 @@ class Expressions:
         place = (demand.where, node.shape)  # neighbours in a graph read at the same one
         if place not in self.offsets:
             self.offsets[place] = offset_of(*place)
-        return self.storage(node).index(self.offsets[place], gate=demand.gate)
+        memory, offset = self.storage(node), self.offsets[place]
+        return memory.index(offset, gate=None if _is_inside(memory, offset) else demand.gate)
 
     def _element(self, node: UOp, demand: Demand) -> UOp:
         op = node.op
@@ -96,10 +97,12 @@ class Expressions:
         inner = self.demands.links[node, demand]
         value = self.value(node.src[0], inner)
         own = self.demands.conditions[node, demand]
-        if own is not None:
-            value = zero_unless(own, value)
         monoid = "add" if node.op is Ops.FOLD else node.arg[0]
         ranges = self.demands.reduce_ranges[node, demand]
+        if node.op is Ops.FOLD and value.op is Ops.REDUCE and value.arg == "add":
+            value, ranges = value.src[0], (*value.src[1:], *ranges)  # a sum of sums is one sum
+        if own is not None:
+            value = zero_unless(own, value)
         return value.reduce(monoid, *ranges)
 
     def _gathered(self, node: UOp, demand: Demand) -> UOp:
@@ -128,7 +131,23 @@ class Expressions:
 
 
 def zero_unless(condition: UOp, value: UOp) -> UOp:
-    """`value`, or 0 where the condition fails. A gated read already is that."""
-    if value.op is Ops.INDEX and len(value.src) > 1 + value.arg:
-        return value  # its gate contains the condition
+    """`value`, or 0 where the condition fails. A read under a gate that contains the condition is
+    that already, and so is a product with such a factor (be the other one infinite there)."""
+    if _is_zero_unless(condition, value):
+        return value
+    if value.op is Ops.MUL and any(_is_zero_unless(condition, factor) for factor in value.src):
+        return value
     return condition.where(value, value.const_like(0))
+
+
+def _is_zero_unless(condition: UOp, value: UOp) -> bool:
+    if value.op is not Ops.INDEX or len(value.src) == 1 + value.arg:
+        return False
+    return set(conditions_of(value.src[1 + value.arg])).issuperset(conditions_of(condition))
+
+
+def _is_inside(memory: UOp, offset: UOp) -> bool:
+    """Whether any turn of the loops reads an element that is there: no gate is needed then, and
+    what doesn't depend on a gate's loops stays the same for all their turns."""
+    low, high = offset.vmin, offset.vmax
+    return bool(low >= 0 and high < memory.arg[1])
