@@ -26,7 +26,7 @@ from tinygrad.backends.cpu.queue import CPUQueue
 from tinygrad.backends.cpu.relocations import AARCH64
 from tinygrad.backends.cpu.runner import load_runner
 from tinygrad.backends.cpu.runner_ir import WAITS, runner_source
-from tinygrad.backends.cpu.target import choose_core, feature_string
+from tinygrad.backends.cpu.target import choose_core, feature_string, permitted
 from tinygrad.backends.interface import Launch
 from tinygrad.base.errors import ArgumentError, CompileError, DeviceError, OutOfMemory
 from tinygrad.base.target import Target
@@ -563,6 +563,32 @@ def test_this_machine_is_described_as_llvm_would():
     ours = dict((name[1:], name[0] == "+") for name in host_target().features.split(","))
     differs = {name for name in ours if known.get(name, False) != ours[name]}
     assert {name for name in differs if not name.startswith("amx-")} == set()
+
+
+@pytest.mark.parametrize(
+    ("without", "left"),
+    [
+        ("", {"avx", "avx2", "avx512f", "avx512bw", "fma"}),
+        ("avx512", {"avx", "avx2", "fma"}),
+        ("avx2, avx512 fma", {"avx"}),
+        ("avx", {"fma"}),
+    ],
+)
+def test_features_can_be_left_unused(without, left):
+    assert permitted({"avx", "avx2", "avx512f", "avx512bw", "fma"}, without) == left
+
+
+def test_an_older_processor_can_be_had_here():
+    code = "from tinygrad import Tensor, Device; import numpy as np;"
+    code += "print((Tensor.arange(70).float() * 2).sum().item(), Device['CPU'].target.vector)"
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "DEV": "CPU", "CPU_WITHOUT": "avx"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert found.stdout.split() == ["4830.0", "16"], found.stderr
 
 
 def test_cores_are_chosen_by_ability():

@@ -31,6 +31,7 @@ TABLE = (
     Row("TINYGRAD_CACHE", "", "folder of the disk cache; empty: the user's cache folder"),
     Row("CACHE_LIMIT_MB", 512, "the disk cache is kept under this size"),
     Row("CPU_COUNT", 0, "threads of the CPU device; 0: all cores"),
+    Row("CPU_WITHOUT", "", "processor features not to use, by prefix: avx512 · avx512,vaes · avx"),
     Row("TRAINING", 0, "1: dropout drops and batch norm learns; also Tensor.train()"),
     Row("FUSE_OPS", 400, "a kernel holds at most about this many operations"),
     Row("DEFAULT_FLOAT", "float32", "dtype of float literals and random numbers"),
