@@ -30,7 +30,7 @@ tour: setup
 	@$(PY) -m tinygrad.tour
 
 bench: setup
-	@$(PY) benchmarks/run.py
+	@$(PY) benchmarks/run.py $(BENCH)
 
 check: setup
 	@./check

@@ -1,4 +1,5 @@
-"""The suite in tinygrad. Every step is captured by TinyJit, as a program that repeats it would."""
+"""The suite in the tinygrad API, for this project and for the system that it shares the API with.
+Every step is captured by TinyJit, as a program that repeats it would."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 from suite import Inputs
 
-from tinygrad import Device, Tensor, TinyJit, dtypes, nn
+from tinygrad import Context, Device, Tensor, TinyJit, dtypes, nn
 
 Step = Callable[[], Tensor]
 
@@ -138,7 +139,7 @@ def training(model: Any, optimizer: Callable[[list[Tensor]], Any], x: Tensor, y:
         return loss.realize()
 
     def run() -> Tensor:
-        with Tensor.train():
+        with Context(TRAINING=1):
             return step(x, y)
 
     return run

@@ -3,7 +3,7 @@
 A module cases_<framework>.py has a function of each row's name. It takes `Inputs`, builds what the
 case needs, and returns a function without arguments, which is what is timed. The module also has
 `finish(result)`, which waits until a result is there, and `host(result)`, which gives it as a NumPy
-array of float32.
+array of float32. A framework that lacks a case is noted, not an error.
 """
 
 from __future__ import annotations
@@ -58,6 +58,11 @@ SUITE = (
     Case("resnet18_forward_b1", "ResNet-18, one image", comparable=False),
     Case("resnet18_train_step_b8", "ResNet-18 with SGD, 8 images", comparable=False),
 )
+
+MORE: tuple[Case, ...] = ()
+"""Cases beyond the suite: measured where --cases names them."""
+
+CASES: dict[str, Case] = {case.name: case for case in (*SUITE, *MORE)}
 
 
 class Inputs:
