@@ -7,7 +7,7 @@ the first result, imports included. wall, processor: the median of the calls aft
 and time of all processors; low and high are the quartiles of wall. compile: what the first calls
 took beyond as many later ones. memory: the most bytes resident during the later calls, above what
 importing took; peak: all of it. signature: mean, mean magnitude and last element of the result, to
-compare frameworks by.
+compare frameworks by. BENCH_LOCK names a file whose lock is held during the later calls.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +47,9 @@ def main() -> None:
     for _ in range(WARM_UP_CALLS):
         module.finish(step())
     early += time.perf_counter() - before
-    forget_the_peak()
-    row |= steady(lambda: module.finish(step()), float(seconds))
+    with locked(os.environ.get("BENCH_LOCK", "")):
+        forget_the_peak()
+        row |= steady(lambda: module.finish(step()), float(seconds))
     row["peak"] = resident("VmHWM")
     row["memory"] = row["peak"] - imported
     row["compile"] = max(0.0, early - (1 + WARM_UP_CALLS) * row["wall"])
@@ -73,6 +74,19 @@ def steady(call: Callable[[], Any], seconds: float) -> dict[str, float]:
         "processor": statistics.median(processor),
         "calls": len(wall),
     }
+
+
+@contextlib.contextmanager
+def locked(path: str) -> Iterator[None]:
+    """The lock of a file, which is made if need be; nothing without a path."""
+    if not path:
+        yield
+        return
+    import fcntl
+
+    with open(path, "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def signature(values: Any) -> list[float]:

@@ -14,8 +14,8 @@ trust on a machine that does other things too; with more threads it is wall-cloc
 What is missing is installed first, into environments of their own (frameworks.py). Every
 measurement is written down at once: a run that was interrupted goes on where it stopped, as long as
 the code and the versions are the same (--again starts over). A rival that can't be installed, fails
-or takes too long is a note in the table. --lock FILE holds that file's lock during a measurement,
-for machines on which several people measure.
+or takes too long is a note in the table. --lock FILE holds that file's lock during the timed calls
+(not while a process starts and compiles), for machines on which several people measure.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ import json
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -199,14 +198,15 @@ def measure(framework: Framework, case: Case, threads: int, setting: Setting) ->
     if threads == 1 and shutil.which("taskset"):
         words = ["taskset", "-c", "0", *words]
     environment = surroundings(framework, threads, folder)
-    with locked(setting.lock):
-        environment["STARTED"] = str(time.time())
-        try:
-            found = subprocess.run(
-                words, env=environment, capture_output=True, text=True, timeout=setting.limit
-            )
-        except subprocess.TimeoutExpired:
-            return {"error": f"more than {setting.limit:.0f} s"}
+    if setting.lock:
+        environment["BENCH_LOCK"] = setting.lock
+    environment["STARTED"] = str(time.time())
+    try:
+        found = subprocess.run(
+            words, env=environment, capture_output=True, text=True, timeout=setting.limit
+        )
+    except subprocess.TimeoutExpired:
+        return {"error": f"more than {setting.limit:.0f} s"}
     if found.returncode == 0:
         with contextlib.suppress(ValueError, IndexError):
             row: dict[str, Any] = json.loads(found.stdout.splitlines()[-1])
@@ -215,19 +215,6 @@ def measure(framework: Framework, case: Case, threads: int, setting: Setting) ->
     if f"no attribute '{case.name}'" in last:
         last = "has no such case"
     return {"error": last[:120].replace("|", "/")}
-
-
-@contextlib.contextmanager
-def locked(path: str) -> Iterator[None]:
-    """The lock of a file, which is made if need be; nothing without a path."""
-    if not path:
-        yield
-        return
-    import fcntl
-
-    with open(path, "a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 if __name__ == "__main__":
