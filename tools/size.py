@@ -28,7 +28,7 @@ BUDGETS: dict[str, int | None] = {
     "uop": 1500,
     "simplify": 1100,
     "transforms": 500,
-    "schedule": 1100,
+    "schedule": 1250,
     "loops": 1900,
     "codegen": 2800,
     "backends/*": 1350,

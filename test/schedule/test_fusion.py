@@ -85,6 +85,32 @@ def test_a_sum_that_is_asked_for_several_times_is_stored() -> None:
     assert temporaries(of_input(image, filters, stride=2)) == [2 * 64 * 28 * 28]
 
 
+HEADS, KEYS = data(2, 4, 40, 16), data(2, 2, 40, 16)
+MASK = data(40, 40)
+
+ATTENTION = {
+    "full": lambda: HEADS.scaled_dot_product_attention(HEADS, HEADS),
+    "causal": lambda: HEADS.scaled_dot_product_attention(HEADS, HEADS, is_causal=True),
+    "masked": lambda: HEADS.scaled_dot_product_attention(HEADS, HEADS, attn_mask=MASK > 0),
+    "biased": lambda: HEADS.scaled_dot_product_attention(HEADS, HEADS, attn_mask=MASK),
+    "shared keys": lambda: HEADS.scaled_dot_product_attention(KEYS, KEYS, enable_gqa=True),
+    "written out": lambda: (HEADS @ HEADS.transpose(-1, -2)).softmax(-1) @ HEADS,
+    "softmax of a product": lambda: (SQUARE @ SQUARE).softmax(-1),
+    "layernorm of a product": lambda: (SQUARE @ SQUARE).layernorm(),
+    "without a softmax": lambda: (HEADS @ HEADS.transpose(-1, -2)).relu() @ HEADS,
+}
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_what_a_product_makes_is_kept_in_rows(name: str) -> None:
+    check(1, ATTENTION[name]())
+
+
+def test_a_large_layer_between_products_is_stored() -> None:
+    x, wide, narrow = data(64, 512), data(512, 2048), data(2048, 512)
+    assert temporaries((x @ wide).relu() @ narrow) == [64 * 2048]
+
+
 def test_long_sums_are_split_into_partials() -> None:
     big = data(1 << 18)
     assert temporaries(big.sum()) == [64]

@@ -129,6 +129,40 @@ def test_attention():
     )
 
 
+def attention(heads, kv_heads, queries, keys, size, mask=None, **options):
+    """Attention on these sizes agrees with PyTorch's, gradients too."""
+    shapes = (2, heads, queries, size), (2, kv_heads, keys, size), (2, kv_heads, keys, size)
+    masks = (mask,) if mask is not None else ()
+    check(
+        lambda q, k, v, *m: q.scaled_dot_product_attention(k, v, *m, **options),
+        lambda q, k, v, *m: F.scaled_dot_product_attention(q, k, v, *m, **options),
+        *shapes,
+        *masks,
+        rtol=1e-4,
+        atol=2e-6,
+    )
+
+
+@pytest.mark.parametrize("size", [3, 16, 40, 80])
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_at_odd_sizes(size, causal):
+    attention(2, 2, 37, 37, size, is_causal=causal)
+    attention(4, 2, 19, 53, size, enable_gqa=True)
+
+
+def test_attention_over_blocks_of_rows():
+    attention(1, 1, 131, 131, 64, is_causal=True)
+    attention(1, 1, 131, 67, 32)
+    attention(2, 1, 1, 300, 32, enable_gqa=True)
+
+
+def test_rows_of_attention_that_see_nothing_are_zero():
+    seen = np.random.default_rng(0).random((21, 33)) > 0.5
+    seen[[0, 7]] = False
+    attention(2, 2, 21, 33, 16, mask=seen)
+    attention(2, 2, 21, 33, 16, mask=np.where(seen, 0, -np.inf).astype(np.float32))
+
+
 # ---- random numbers ------------------------------------------------------------------------------
 
 

@@ -7,12 +7,12 @@ from tinygrad.base.target import Target
 from tinygrad.codegen.pipeline import kernel_name
 from tinygrad.engine.devices import Device
 from tinygrad.engine.holders import Holder
+from tinygrad.engine.plans import plan_of
 from tinygrad.engine.profile import user_place
 from tinygrad.engine.realize import in_memory
 from tinygrad.engine.structure import structure_of
 from tinygrad.loops.cost import estimate
 from tinygrad.loops.heuristic import schedule
-from tinygrad.schedule.kernels import plan
 from tinygrad.schedule.plan import Plan, Step
 
 
@@ -25,7 +25,7 @@ def explain(*tensors: Holder) -> str:
     wanted = [t.uop for t in tensors if not in_memory(t.uop)]
     if not wanted:
         return "nothing to do: the values are in memory"
-    return plan_text(plan(structure_of(wanted).sink))
+    return plan_text(plan_of(structure_of(wanted).sink))
 
 
 def plan_text(made: Plan, target: Target | None = None) -> str:

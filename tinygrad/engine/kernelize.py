@@ -4,11 +4,11 @@ ASSIGN(BUFFER, KERNEL(buffers...)), as a person or a test may look at it; realiz
 from __future__ import annotations
 
 from tinygrad.codegen.pipeline import kernel_name
+from tinygrad.engine.plans import plan_of
 from tinygrad.engine.realize import in_memory, same_view
 from tinygrad.engine.storage import Buffer, bind, latest, learn
 from tinygrad.engine.structure import structure_of
 from tinygrad.schedule.demand import stored_base
-from tinygrad.schedule.kernels import plan
 from tinygrad.schedule.plan import KernelInfo, Plan, Step
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -20,7 +20,7 @@ def kernelize(*roots: UOp) -> None:
     if not wanted:
         return
     structure = structure_of(wanted)
-    made = plan(structure.sink)
+    made = plan_of(structure.sink)
     if any(step.op not in (Ops.KERNEL, Ops.COPY) for step in made.steps) or structure.binds:
         return  # host functions and bound variables stay as they are until they run
     current = [_storage(number, made, structure.params) for number in range(len(made.storages))]

@@ -41,11 +41,22 @@ def runnable_plan(sink: UOp) -> RunnablePlan:
     return made
 
 
+def plan_of(sink: UOp) -> Plan:
+    """The plan of a structure, as its devices want it."""
+    targets = [Device[name].target for name in _devices_of(sink)]
+    return plan(sink, keeps_rows=not NOOPT and not any(t.has_groups for t in targets))
+
+
+def _devices_of(sink: UOp) -> list[str]:
+    """The devices that kernels of this structure may run on."""
+    return sorted({n.arg for n in sink.toposort() if n.op is Ops.DEVICE} - {"NPY"})
+
+
 def _make(sink: UOp, disk_key: str) -> RunnablePlan:
     if SPEC:
         verify(sink, "tensor")
     GlobalCounters.plans_made += 1
-    made = plan(sink)
+    made = plan_of(sink)
     if SPEC:
         for step in made.steps:
             if step.ast is not None and step.ast.op is Ops.SINK:
@@ -68,8 +79,8 @@ def _from_disk(disk_key: str) -> RunnablePlan | None:
 
 
 def _disk_key(sink: UOp) -> str:
-    devices = sorted({n.arg for n in sink.toposort() if n.op is Ops.DEVICE})
-    facts = [Device[d].target.key() for d in devices if d != "NPY"]
+    devices = _devices_of(sink)
+    facts = [Device[d].target.key() for d in devices]
     text = repr((facts, devices, code_stamp(), NOOPT.value, FUSE_OPS.value))
     return hashlib.sha256(sink.key + text.encode()).hexdigest()
 

@@ -20,7 +20,7 @@ from tinygrad.loops.layout import (
 from tinygrad.loops.plan import Plan
 from tinygrad.loops.recipe import Recipe
 from tinygrad.loops.sharing import share_values
-from tinygrad.loops.streams import parallelise, stream
+from tinygrad.loops.streams import all_stages_depend_on, parallelise, stream
 from tinygrad.simplify.affine import affine
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -37,13 +37,13 @@ def schedule(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
         schedule_groups(plan)
         return plan.kernel, plan.recipe
     if target.vector == 0:
+        keep_rows(plan)
         return plan.kernel, plan.recipe
     if any(role_of(loop) == "ORDERED" for loop in plan.nest("store").loops):
         _ordered(plan)
         return plan.kernel, plan.recipe
     merge_loops(plan)
-    share_values(plan)
-    plan.do("trim", tuple(sorted(plan.blocked)))
+    keep_rows(plan)
     for name in reversed(plan.kept):  # innermost first: readers then know how far it is filled
         if not option(plan.stages[name], "first"):
             _nest(plan, name)
@@ -52,14 +52,21 @@ def schedule(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
     return plan.kernel, plan.recipe
 
 
+def keep_rows(plan: Plan) -> None:
+    """Shared values are staged, and loops end where nothing follows."""
+    share_values(plan)
+    plan.do("trim", tuple(sorted(plan.blocked)))
+
+
 def schedule_scalars(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
     """Plain loops, the outer ones as tasks: for a kernel whose vectors could only be put together
     lane by lane, which makes more text than it saves time."""
     plan = Plan(kernel, target)
     plan.do("drop_single")
-    loops = plan.nest("store").loops
-    if not any(role_of(loop) == "ORDERED" for loop in loops):
-        parallelise(plan, [name_of(loop) for loop in loops])
+    if not any(role_of(loop) == "ORDERED" for loop in plan.nest("store").loops):
+        keep_rows(plan)
+        loops = [name_of(loop) for loop in plan.nest("store").loops]
+        parallelise(plan, [n for n in loops if all_stages_depend_on(plan, n)])
     return plan.kernel, plan.recipe
 
 

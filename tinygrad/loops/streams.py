@@ -57,10 +57,10 @@ def stream(plan: Plan, nest: Nest) -> None:
     else:
         _transpose(plan, nest, last, across)
     if nest.is_top:
-        candidates = [n for n in outer if _all_stages_depend_on(plan, n)]
+        candidates = [n for n in outer if all_stages_depend_on(plan, n)]
         if not plan.stages and not rows and name_of(last) in plan.loops:
             candidates = _ordered_names(plan, [*candidates, name_of(last)])
-        elif rows and _all_stages_depend_on(plan, name_of(last)):
+        elif rows and all_stages_depend_on(plan, name_of(last)):
             candidates.append(name_of(last))
         if turns(plan.loops[n] for n in candidates) < TASKS_WITH_BLOCKS:
             candidates = _ordered_names(plan, [*candidates, *plan.blocked])
@@ -195,7 +195,7 @@ def _ordered_names(plan: Plan, wanted: list[str]) -> list[str]:
     return [n for n in names(plan.nest("store").loops) if n in wanted]
 
 
-def _all_stages_depend_on(plan: Plan, name: str) -> bool:
+def all_stages_depend_on(plan: Plan, name: str) -> bool:
     """A task must not compute again what another one does: every stage depends on the loop."""
     return all(any(name_of(r) == name for r in s.ranges) for s in plan.stages.values())
 

@@ -50,9 +50,10 @@ def permitted_stops(kernel: UOp, outer: frozenset[str]) -> tuple[tuple[str, Stop
 
 def covering(kernel: UOp, stops: tuple[tuple[str, Stop], ...]) -> tuple[tuple[str, Stop], ...]:
     """The same bounds, where a stage is filled at least as far as its readers go: a reader that
-    takes f elements a turn may read up to f - 1 more than its bound."""
+    takes f elements a turn may read up to f - 1 more than its bound, and what fills one stage reads
+    another."""
     known = dict(stops)
-    for node in nodes_of(kernel):
+    for node in reversed(nodes_of(kernel)):  # readers before what they read
         if node.op is not Ops.INDEX or node.src[0].op is not Ops.STAGE:
             continue
         for index, loop in zip(indices(node), own_ranges(node.src[0]), strict=True):
@@ -61,8 +62,9 @@ def covering(kernel: UOp, stops: tuple[tuple[str, Stop], ...]) -> tuple[tuple[st
                 read = known.get(reader)
                 if filled is None or read is None or filled[0] != read[0]:
                     continue
-                if filled[2] % read[2] and filled[1] < read[1] + read[2] - 1:
-                    filled = (filled[0], read[1] + read[2] - 1, filled[2])
+                least = read[1] + (read[2] - 1 if filled[2] % read[2] else 0)
+                if filled[1] < least:
+                    filled = (filled[0], least, filled[2])
                     known[name_of(loop)] = filled
     return tuple((name, known[name]) for name, _ in stops)
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.settings import FUSE_OPS
 from tinygrad.schedule.movement import ZERO, Index, both, source_index, view_offset
+from tinygrad.schedule.rows import Reader, are_kept, products_below
 from tinygrad.simplify.affine import simplify_index
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -69,7 +70,7 @@ Contexts = set[tuple[UOp, ...]]  # the loops around a demand, outermost first
 class Demands:
     """The outcome: kernels, and for each inlined (node, demand) the demands on its sources."""
 
-    def __init__(self, sink: UOp) -> None:
+    def __init__(self, sink: UOp, keeps_rows: bool = True) -> None:
         self.order = sink.toposort()
         self.position = {node: i for i, node in enumerate(self.order)}
         self.kernels: list[Kernel] = []
@@ -82,6 +83,8 @@ class Demands:
         self._readers: dict[UOp, list[Kernel | int]] = {}  # kernels (steps: position) that want
         # the whole of a node in memory
         self._names = map("t{:06}".format, itertools.count())  # in order also as text
+        self._counters: dict[tuple[UOp, int], str] = {}  # names of reductions' loops
+        self._products = products_below(self.order) if keeps_rows else {}
         self._weight, self._leaves = _weights(self.order)
         self._stored = set(self._forced(sink))
         for node in reversed(self.order):
@@ -249,11 +252,18 @@ class Demands:
         around = {tuple(r for r in context if r in free) + ranges for context in contexts}
         self._ask(node.src[0], inner, around)
 
+    def _counter(self, node: UOp, axis: int) -> str:
+        """The name of a reduction's loop: the same wherever the node is computed, so that equal
+        values are seen to be equal."""
+        if (node, axis) not in self._counters:
+            self._counters[node, axis] = next(self._names)
+        return self._counters[node, axis]
+
     def _reduce(self, node: UOp, index: Index) -> tuple[Index, list[UOp], tuple[UOp, ...]]:
         source = list(index)
         for axis in node.arg[1]:
             n = node.src[0].shape[axis]
-            source[axis] = ZERO if n == 1 else UOp.range(n, next(self._names))
+            source[axis] = ZERO if n == 1 else UOp.range(n, self._counter(node, axis))
         ranges = tuple(source[a] for a in node.arg[1] if source[a] is not ZERO)
         return tuple(source), [], ranges
 
@@ -263,7 +273,7 @@ class Demands:
         source, taps, own, ranges = list(index), [], [], []
         positions = node.src[0].shape
         for window in windows:
-            name = next(self._names)
+            name = self._counter(node, window[0])
             at, tap, conditions, counter = fold_axis(index[window[0]], window, positions, name)
             source[window[0]] = at
             taps.append(tap)
@@ -298,9 +308,13 @@ class Demands:
         kernels = {d.kernel for d in demands}
         if any(k.weight + _weight_of(node) > FUSE_OPS.value for k in kernels):
             return False
+        if node in self._products and are_kept(self._products[node], _readers(demands)):
+            return True
         if node.op in (Ops.REDUCE_AXIS, Ops.FOLD):
             return len(demands) == 1 and self._reduction_fits(node, demands)
         if node.op in (Ops.ASSIGN, Ops.CONTIGUOUS):
+            return True
+        if _repeats(node):
             return True
         weight = self._weight[node]
         cheap = weight <= CHEAP_WEIGHT and len(self._leaves[node]) <= CHEAP_LEAVES
@@ -458,6 +472,18 @@ def conditions_of(gate: UOp | None) -> list[UOp]:
     return [gate]
 
 
+def _readers(demands: dict[Demand, Contexts]) -> list[Reader]:
+    """The demands by kernel; none if some want the value only where a gate is open."""
+    found: dict[Kernel, Reader] = {}
+    for demand, contexts in demands.items():
+        if demand.gate is not None:
+            return []
+        reader = found.setdefault(demand.kernel, Reader(demand.kernel.ranges, [], []))
+        reader.indices.append(demand.where)
+        reader.contexts.extend(contexts)
+    return list(found.values())
+
+
 def _redone(demand: Demand, context: tuple[UOp, ...]) -> bool:
     """Whether a loop that the element does not depend on is outside one that it depends on."""
     free = _loops_of(demand)
@@ -483,6 +509,14 @@ def _size(ranges: Iterable[UOp]) -> int:
 
 def _concrete(node: UOp) -> bool:
     return all(isinstance(n, int) for n in node.shape)
+
+
+def _repeats(node: UOp) -> bool:
+    """Whether this is one cheap operation on values that are repeated: these are then stored, if
+    anything is."""
+    if node.op not in GroupOp.Elementwise or _weight_of(node) > CHEAP_WEIGHT or not _concrete(node):
+        return False
+    return node.size >= 2 * sum(memory_base(s).size for s in node.src if s.has_shape)
 
 
 def _weight_of(node: UOp) -> int:

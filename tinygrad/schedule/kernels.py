@@ -35,9 +35,10 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
 
-def plan(sink: UOp) -> Plan:
-    """The plan of a graph at stage "tensor" whose leaves are PARAMs or BUFFERs."""
-    return _Planner(sink).finish()
+def plan(sink: UOp, keeps_rows: bool = True) -> Plan:
+    """The plan of a graph at stage "tensor" whose leaves are PARAMs or BUFFERs. `keeps_rows`: its
+    devices' recipes keep values in rows (`schedule/rows`)."""
+    return _Planner(sink, keeps_rows).finish()
 
 
 @dataclass(eq=False)
@@ -55,9 +56,9 @@ class _Unit:
 
 
 class _Planner:
-    def __init__(self, sink: UOp) -> None:
+    def __init__(self, sink: UOp, keeps_rows: bool) -> None:
         self.sink = split_reductions(_own_targets(sink))
-        self.demands = Demands(self.sink)
+        self.demands = Demands(self.sink, keeps_rows)
         self.storages: list[Storage] = []
         self.number: dict[UOp, int] = {}  # version → storage
         self.results = {storage_home(stored_base(root)) for root in self.sink.src}

@@ -175,8 +175,13 @@ class Learning(Random):
         if attn_mask is not None:
             bools = attn_mask.dtype is dtypes.bool
             scores = attn_mask.where(scores, -float("inf")) if bools else scores + attn_mask
-        chances: Self = scores.softmax(-1).cast(self.dtype).dropout(dropout_p)
-        return chances.matmul(value)
+        # divided after the product with v: one division an output; a row that sees nothing is 0
+        most = scores.max(-1, keepdim=True).detach()
+        weights = (scores - (most == -float("inf")).where(0.0, most)).exp()
+        total = weights.sum(-1, keepdim=True)
+        mixed = weights.cast(self.dtype).dropout(dropout_p).matmul(value, dtype=wide)
+        out: Self = mixed / (total == 0).where(1.0, total)
+        return out.cast(self.dtype)
 
 
 def _smoothing(amount: float) -> None:

@@ -10,6 +10,7 @@ from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.tensor.core import broadcast_shape
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
 from tinygrad.tensor.reduction import Reduction
+from tinygrad.uop.op import Ops
 
 
 class Linalg(Reduction):
@@ -49,14 +50,28 @@ class Linalg(Reduction):
                 f"{a.shape[-1]}, axis {0 if column else -2} of the second has {b.shape[-2]}; "
                 "legal are equal sizes"
             )
-        # (.., m, 1, k) * (.., 1, n, k) → (.., m, n)
         broadcast_shape("matmul", a.shape[:-2], b.shape[:-2])
-        left = a.unsqueeze(-2)
-        right = b.transpose(-1, -2).unsqueeze(-3)
-        out = left._inner(right, (max(left.ndim, right.ndim) - 1,), dtype)
+        out = a._rows_by_columns(b, dtype)
         if row:
             out = out.squeeze(-2)
         return out.squeeze(-1) if column else out
+
+    def _rows_by_columns(self, b: Self, dtype: DTypeLike | None) -> Self:
+        """(.., m, k) times (.., k, n). The products are laid out as the factors lie in memory, so
+        that a gradient, which sums over another of their axes, lies there like its factor."""
+        if b._is_transposed:  # (.., m, 1, k) * (.., 1, n, k)
+            left, right, summed = self.unsqueeze(-2), b.transpose(-1, -2).unsqueeze(-3), 1
+        elif self._is_transposed:  # (.., k, m, 1) * (.., k, 1, n)
+            left, right, summed = self.transpose(-1, -2).unsqueeze(-1), b.unsqueeze(-2), 3
+        else:  # (.., m, k, 1) * (.., 1, k, n)
+            left, right, summed = self.unsqueeze(-1), b.unsqueeze(-3), 2
+        return left._inner(right, (max(left.ndim, right.ndim) - summed,), dtype)
+
+    @property
+    def _is_transposed(self) -> bool:
+        """Whether this is a view that swaps the last two axes of another tensor."""
+        order, n = self.uop.arg, self.ndim
+        return self.uop.op is Ops.PERMUTE and order[-2:] == (n - 1, n - 2)
 
     def matmul(self, x: Any, reverse: bool = False, dtype: DTypeLike | None = None) -> Self:
         """The matrix product; see `dot`.

@@ -1,0 +1,145 @@
+"""Values that a kernel keeps in rows: made by a product, and wanted several times along an axis of
+their own, as attention's scores are by a softmax and by the product with the values.
+
+Storing such a value moves all of it; recomputing it wherever it is read would repeat the product.
+In between lies a block of rows: `loops/sharing` computes it once, block by block, and keeps it in
+the cache until the loops over these rows are done. That pays if what a block reads again, the other
+operands of the products, is less than the value's own way to memory and back; or if the value is so
+much larger than what it is made of that memory matters more than time. Other kernels that want the
+value make it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from math import prod
+from typing import NamedTuple
+
+from tinygrad.schedule.movement import Index
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops
+
+BLOCK = 1 << 16
+"""Elements of a block of rows: so many a private cache keeps beside other things."""
+
+LARGEST_BLOCK = 64
+"""Rows of a block, at most."""
+
+FEWEST_ROWS = 16
+"""With fewer rows there are no blocks for several cores."""
+
+LONGEST_ROW = 1 << 14
+
+OPERATIONS_A_READ = 6
+"""Multiply-adds that take as long as an element's way to memory and back, divided among the rows
+of a block."""
+
+BLOW_UP = 4
+"""A value so many times larger than what it is made of is rather made again than stored."""
+
+MOST_PRODUCTS = 4
+
+
+class Product(NamedTuple):
+    """A REDUCE_AXIS over products: how many it adds for an element, and whether it is BLOW_UP
+    times larger than its factors."""
+
+    depth: int
+    grows: bool
+
+
+class Reader(NamedTuple):
+    """A kernel that wants a value: its loops, the indices, and the loops around them."""
+
+    loops: tuple[UOp, ...]
+    indices: list[Index]
+    contexts: list[tuple[UOp, ...]]
+
+
+def products_below(order: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
+    """For each node the products that it is made of, elementwise and by movement."""
+    found: dict[UOp, frozenset[UOp]] = {}
+    for node in order:
+        if node.op is Ops.REDUCE_AXIS and is_product(node):
+            found[node] = frozenset((node,))
+        elif node.op in GroupOp.Elementwise or node.op in GroupOp.Movement or node.op is Ops.DETACH:
+            below = [found[s] for s in node.src if s in found]
+            if below:
+                found[node] = below[0].union(*below[1:])
+    return found
+
+
+def is_product(node: UOp) -> bool:
+    """Whether a REDUCE_AXIS sums products of two tensors, several for each element."""
+    source = node.src[0]
+    while source.op is Ops.CAST:
+        source = source.src[0]
+    if node.arg[0] != "add" or source.op is not Ops.MUL:
+        return False
+    return all(isinstance(n, int) for n in source.shape) and source.size > node.size > 0
+
+
+def fact_of(node: UOp) -> Product:
+    """What the decision needs to know of a product."""
+    source = node.src[0]
+    while source.op is Ops.CAST:
+        source = source.src[0]
+    made_of = sum(_before_movement(factor).size for factor in source.src)
+    return Product(source.size // node.size, node.size >= BLOW_UP * made_of)
+
+
+def _before_movement(node: UOp) -> UOp:
+    while node.op in GroupOp.Movement or node.op is Ops.CAST:
+        node = node.src[0]
+    return node
+
+
+def are_kept(products: Collection[UOp], readers: Collection[Reader]) -> bool:
+    """Whether each kernel that wants a value made by these products keeps it in rows."""
+    if not readers or not 0 < len(products) <= MOST_PRODUCTS:
+        return False
+    facts = [fact_of(product) for product in products]
+    several = sum(len(reader.indices) for reader in readers) > 1
+    for reader in readers:
+        found = _row_of(reader)
+        if found is None:
+            return False
+        elements, redone = found
+        if not several and redone == 1:
+            return False
+        worth = OPERATIONS_A_READ * max(1, min(LARGEST_BLOCK, BLOCK // elements))
+        for depth, grows in facts:
+            if not (grows or depth * len(readers) <= worth) or redone > max(worth, 2 * depth):
+                return False
+    return True
+
+
+def _row_of(reader: Reader) -> tuple[int, int] | None:
+    """Elements of a row, and how often it would be computed if it weren't kept; None if what is
+    wanted are no rows.
+
+    All indices agree on the rows, which follow from the kernel's outermost loops, and differ at
+    most in the loops along the row.
+    """
+    first, *others = reader.indices
+    shared = [i for i, at in enumerate(first) if all(other[i] is at for other in others)]
+    rows = [i for i in shared if first[i].ranges <= set(reader.loops)]
+    along = [i for i in range(len(first)) if i not in rows]
+    if not along or any(index[i].op is not Ops.RANGE for index in reader.indices for i in along):
+        return None
+    row_loops = _ranges(first[i] for i in rows)
+    if any(row_loops != set(context[: len(row_loops)]) for context in reader.contexts):
+        return None
+    elements = _turns(_ranges(first[i] for i in along))
+    if _turns(row_loops) < FEWEST_ROWS or elements > LONGEST_ROW:
+        return None
+    own = frozenset().union(*map(_ranges, reader.indices))
+    return elements, max(_turns(r for r in c if r not in own) for c in reader.contexts)
+
+
+def _ranges(index: Index | Iterable[UOp]) -> frozenset[UOp]:
+    return frozenset().union(*(i.ranges for i in index))
+
+
+def _turns(loops: Iterable[UOp]) -> int:
+    return prod(loop.vmax + 1 for loop in loops)
