@@ -1,13 +1,13 @@
-"""Times one case of one framework in this process and prints a line of JSON.
+"""Runs one case of one framework in this process; a line of JSON for each thing that was measured.
 
     python harness.py cases_tinygrad matmul_f32_512 [seconds]
 
-start: seconds from the start of the process (STARTED in the environment, else this file's start) to
-the first result, imports included. wall, processor: the median of the calls after that, wall clock
-and time of all processors; low and high are the quartiles of wall. compile: what the first calls
-took beyond as many later ones. memory: the most bytes resident during the later calls, above what
-importing took; peak: all of it. signature: mean, mean magnitude and last element of the result, to
-compare frameworks by. BENCH_LOCK names a file whose lock is held during the later calls.
+First, unasked: start: seconds from the start of the process (STARTED in the environment, else this
+file's start) to the first result, imports included; compile: what the first calls took beyond as
+many later ones; signature: mean, mean magnitude and last element of the result, to compare
+frameworks by. Then for each line on stdin: wall, processor: the median of calls in `seconds`, wall
+clock and time of all processors; low and high are the quartiles of wall; memory: the most bytes
+resident during these calls, above what importing took; peak: all of it. Ends with stdin.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,10 @@ def main() -> None:
     module = importlib.import_module(module_name)
     imported = resident("VmRSS")
     step: Callable[[], Any] = getattr(module, case)(Inputs())
+
+    def call() -> None:
+        module.finish(step())
+
     before = time.perf_counter()
     first = module.finish(step())
     early = time.perf_counter() - before
@@ -45,18 +49,26 @@ def main() -> None:
     del first
     before = time.perf_counter()
     for _ in range(WARM_UP_CALLS):
-        module.finish(step())
+        call()
     early += time.perf_counter() - before
-    with locked(os.environ.get("BENCH_LOCK", "")):
+    before = time.perf_counter()
+    call()
+    row["compile"] = max(0.0, early - (1 + WARM_UP_CALLS) * (time.perf_counter() - before))
+    say(row)
+    for _ in sys.stdin:
+        call()
         forget_the_peak()
-        row |= steady(lambda: module.finish(step()), float(seconds))
-    row["peak"] = resident("VmHWM")
-    row["memory"] = row["peak"] - imported
-    row["compile"] = max(0.0, early - (1 + WARM_UP_CALLS) * row["wall"])
-    print(json.dumps(row))
+        row = steady(call, float(seconds))
+        row["peak"] = resident("VmHWM")
+        row["memory"] = row["peak"] - imported
+        say(row)
 
 
-def steady(call: Callable[[], Any], seconds: float) -> dict[str, float]:
+def say(row: dict[str, Any]) -> None:
+    print(json.dumps(row), flush=True)
+
+
+def steady(call: Callable[[], None], seconds: float) -> dict[str, Any]:
     """Times calls until `seconds` are over."""
     wall: list[float] = []
     processor: list[float] = []
@@ -74,19 +86,6 @@ def steady(call: Callable[[], Any], seconds: float) -> dict[str, float]:
         "processor": statistics.median(processor),
         "calls": len(wall),
     }
-
-
-@contextlib.contextmanager
-def locked(path: str) -> Iterator[None]:
-    """The lock of a file, which is made if need be; nothing without a path."""
-    if not path:
-        yield
-        return
-    import fcntl
-
-    with open(path, "a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def signature(values: Any) -> list[float]:

@@ -3,19 +3,19 @@
     python benchmarks/run.py [--cases 'matmul*,gather_rows'] [--against torch,jax,...]
                              [--threads 1,2] [--rounds 3] [--seconds 1] [--output FILE] [--again]
 
-Frameworks take turns, case by case and round by round, so that what else the machine does disturbs
-all alike. Each measurement is a process of its own (harness.py). In the first round the caches are
-empty: the start of that round is called cold, the best of the later rounds warm. The ratio is the
-other's time over ours, round by round, and the median of that: above 1, tinygrad is faster.
+A case is started twice in each framework: cold, with empty caches, and warm, with those that the
+first left. The warm processes stay, and round by round each one repeats the case for a while, in
+turn, so that what else the machine does disturbs all alike. The ratio is the other's time over
+ours in the same round: above 1, tinygrad is faster.
 
 With one thread a process is kept on one core and processor time is compared, which is the figure to
 trust on a machine that does other things too; with more threads it is wall-clock time.
 
-What is missing is installed first, into environments of their own (frameworks.py). Every
-measurement is written down at once: a run that was interrupted goes on where it stopped, as long as
-the code and the versions are the same (--again starts over). A rival that can't be installed, fails
-or takes too long is a note in the table. --lock FILE holds that file's lock during the timed calls
-(not while a process starts and compiles), for machines on which several people measure.
+What is missing is installed first, into environments of their own (frameworks.py). Every case is
+written down at once: a run that was interrupted goes on where it stopped, as long as our code and
+the protocol are the same (--again starts over). A rival that can't be installed, fails
+or takes too long is a note in the table. --lock FILE holds that file's lock during the rounds (not
+while processes start and compile), for machines on which several people measure.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ import datetime
 import fnmatch
 import hashlib
 import json
+import queue
 import shutil
 import subprocess
+import tempfile
+import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from frameworks import (
     FRAMEWORKS,
@@ -64,25 +67,24 @@ class Setting:
 
 @dataclass
 class Log:
-    """Every measurement of a run, in a file that grows by a line each."""
+    """What was measured: a line for each case and framework, in a file that grows."""
 
     file: Path
-    rows: dict[tuple[str, int, str, int], Row] = field(default_factory=dict)
+    rows: dict[tuple[str, int, str], list[Row]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.file.parent.mkdir(parents=True, exist_ok=True)
         if self.file.exists():
             for line in self.file.read_text().splitlines():
                 with contextlib.suppress(ValueError):  # a line that was cut off
-                    key, row = json.loads(line)
-                    self.rows[tuple(key)] = row
+                    key, rows = json.loads(line)
+                    self.rows[tuple(key)] = rows
 
-    def add(self, key: tuple[str, int, str, int], row: Row) -> Row:
-        """Writes down a measurement of (case, threads, framework, round)."""
-        self.rows[key] = row
+    def add(self, key: tuple[str, int, str], rows: list[Row]) -> None:
+        """Writes down the rounds of (case, threads, framework)."""
+        self.rows[key] = rows
         with self.file.open("a") as file:
-            file.write(json.dumps([key, row]) + "\n")
-        return row
+            file.write(json.dumps([key, rows]) + "\n")
 
 
 def main() -> None:
@@ -152,7 +154,7 @@ def selected(patterns: str) -> list[Case]:
 
 def run_folder(options: argparse.Namespace, versions: dict[str, str]) -> Path:
     """Where a run with this code, these versions and this protocol writes."""
-    digest = hashlib.sha256(repr((options.seconds, processor())).encode())
+    digest = hashlib.sha256(repr((options.seconds, options.rounds, processor())).encode())
     for path in sorted([*(ROOT / "tinygrad").rglob("*.py"), *HERE.glob("cases_*.py")]):
         digest.update(path.read_bytes())
     kept = sorted(name + number for name, number in versions.items() if name == OURS)
@@ -166,55 +168,131 @@ def run_folder(options: argparse.Namespace, versions: dict[str, str]) -> Path:
 def measure_case(
     case: Case, threads: int, frameworks: list[Framework], setting: Setting, log: Log
 ) -> list[dict[str, Row]]:
-    """All rounds of a case; in each, every framework once."""
-    rounds: list[dict[str, Row]] = []
-    for number in range(setting.rounds):
-        row: dict[str, Row] = {}
-        for framework in frameworks:
-            key = (case.name, threads, framework.name, number)
-            before = rounds[0].get(framework.name, {}) if rounds else {}
-            if key in log.rows:
-                row[framework.name] = log.rows[key]
-            elif "error" in before:
-                row[framework.name] = log.add(key, before)  # it won't get better
-            else:
-                row[framework.name] = log.add(key, measure(framework, case, threads, setting))
-        rounds.append(row)
+    """All rounds of a case. Rivals that are new to the log are measured beside ours of now."""
+    keys = {f.name: (case.name, threads, f.name) for f in frameworks}
+    wanted = [f for f in frameworks if keys[f.name] not in log.rows]
+    if wanted:
+        ours = [f for f in frameworks if f.name == OURS and f not in wanted]
+        for name, rows in measure(case, threads, [*ours, *wanted], setting).items():
+            if name != OURS or keys[name] not in log.rows:
+                log.add(keys[name], rows)
+    return [
+        {f.name: log.rows[keys[f.name]][number] for f in frameworks}
+        for number in range(setting.rounds)
+    ]
+
+
+def measure(
+    case: Case, threads: int, frameworks: list[Framework], setting: Setting
+) -> dict[str, list[Row]]:
+    """The rounds of each framework; one that failed has {"error": text} in each."""
+    measured: dict[str, list[Row]] = {}
+    alive: dict[str, tuple[Process, Row]] = {}
     for framework in frameworks:
-        shutil.rmtree(caches_of(framework, case, threads, setting), ignore_errors=True)
-    return rounds
+        folder = setting.folder / "caches" / f"{framework.name}-{case.name}-{threads}"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        try:
+            cold = Process(framework, case, threads, setting, folder)
+            facts = cold.line(setting.limit)
+            cold.end()
+            warm = Process(framework, case, threads, setting, folder)
+            started = warm.line(setting.limit)["start"]
+            alive[framework.name] = warm, {**facts, "cold": facts["start"], "warm": started}
+        except Failure as failure:
+            measured[framework.name] = [{"error": str(failure)}] * setting.rounds
+        shutil.rmtree(folder, ignore_errors=True)
+    with locked(setting.lock):
+        for _ in range(setting.rounds):
+            beside: Row = {}
+            for name, (process, facts) in list(alive.items()):
+                try:
+                    row = process.ask(setting.limit)
+                    if name == OURS:
+                        beside = {"beside": row}
+                    measured.setdefault(name, []).append({**facts, **row, **beside})
+                except Failure as failure:
+                    measured[name] = [{"error": str(failure)}] * setting.rounds
+                    del alive[name]
+    for process, _ in alive.values():
+        process.end()
+    return measured
 
 
-def caches_of(framework: Framework, case: Case, threads: int, setting: Setting) -> Path:
-    return setting.folder / "caches" / f"{framework.name}-{case.name}-{threads}"
+class Failure(Exception):
+    """Why a measurement came to nothing, in a line."""
 
 
-def measure(framework: Framework, case: Case, threads: int, setting: Setting) -> Row:
-    """One framework's case in a process of its own; what went wrong as {"error": text}."""
-    folder = caches_of(framework, case, threads, setting)
-    folder.mkdir(parents=True, exist_ok=True)
-    words = [interpreter(framework), str(HERE / "harness.py"), framework.module, case.name]
-    words.append(str(setting.seconds))
-    if threads == 1 and shutil.which("taskset"):
-        words = ["taskset", "-c", "0", *words]
-    environment = surroundings(framework, threads, folder)
-    if setting.lock:
-        environment["BENCH_LOCK"] = setting.lock
-    environment["STARTED"] = str(time.time())
-    try:
-        found = subprocess.run(
-            words, env=environment, capture_output=True, text=True, timeout=setting.limit
+class Process:
+    """A case of a framework, under way (harness.py)."""
+
+    def __init__(
+        self, framework: Framework, case: Case, threads: int, setting: Setting, folder: Path
+    ) -> None:
+        words = [interpreter(framework), str(HERE / "harness.py"), framework.module, case.name]
+        if threads == 1 and shutil.which("taskset"):
+            words = ["taskset", "-c", "0", *words]
+        self.case = case.name
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  lives as long as the process
+        self.process = subprocess.Popen(
+            [*words, str(setting.seconds)],
+            env={**surroundings(framework, threads, folder), "STARTED": str(time.time())},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
         )
-    except subprocess.TimeoutExpired:
-        return {"error": f"more than {setting.limit:.0f} s"}
-    if found.returncode == 0:
-        with contextlib.suppress(ValueError, IndexError):
-            row: dict[str, Any] = json.loads(found.stdout.splitlines()[-1])
+        self.lines: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                self.lines.put(line)
+        self.lines.put("")
+
+    def ask(self, seconds: float) -> Row:
+        """Times some calls."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):  # it died: the line will say so
+            self.process.stdin.write("again\n")
+            self.process.stdin.flush()
+        return self.line(seconds)
+
+    def line(self, seconds: float) -> Row:
+        """What it says next."""
+        try:
+            found = self.lines.get(timeout=seconds)
+        except queue.Empty:
+            self.end()
+            raise Failure(f"more than {seconds:.0f} s") from None
+        if found:
+            row: Row = json.loads(found)
             return row
-    last = (found.stderr.strip().splitlines() or ["no output"])[-1]
-    if f"no attribute '{case.name}'" in last:
-        last = "has no such case"
-    return {"error": last[:120].replace("|", "/")}
+        self.end()
+        self.errors.seek(0)
+        last = ([line for line in self.errors.read().splitlines() if line] or ["no output"])[-1]
+        if f"no attribute '{self.case}'" in last:
+            last = "has no such case"
+        raise Failure(last[:120].replace("|", "/"))
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@contextlib.contextmanager
+def locked(path: str) -> Iterator[None]:
+    """The lock of a file, which is made if need be; nothing without a path."""
+    if not path:
+        yield
+        return
+    import fcntl
+
+    with open(path, "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 if __name__ == "__main__":

@@ -70,16 +70,11 @@ def error_of(rounds: Rounds, name: str) -> str | None:
 
 def paired(rounds: Rounds, name: str, threads: int) -> list[float]:
     """Their time over ours, round by round; empty if either failed."""
-    ours, theirs = of(rounds, OURS), of(rounds, name)
-    if ours is None or theirs is None:
+    theirs = of(rounds, name)
+    if theirs is None or "beside" not in theirs[0]:
         return []
     key = clock(threads)
-    return [b[key] / a[key] for a, b in zip(ours, theirs, strict=True)]
-
-
-def cold_and_warm(rows: Sequence[Row], key: str) -> tuple[float, float]:
-    """Of the first round, whose caches were empty, and the least of the others."""
-    return rows[0][key], min((row[key] for row in rows[1:]), default=math.nan)
+    return [row[key] / row["beside"][key] for row in theirs]
 
 
 def geometric_mean(values: Iterable[float]) -> float:
@@ -127,13 +122,12 @@ def summary(table: dict[str, Rounds], names: Sequence[str], threads: int) -> lis
 def _sooner(table: dict[str, Rounds], name: str, cases: list[str]) -> str:
     """How much sooner the first result is there, as geometric means."""
     words = []
-    for number, word in enumerate(("cold", "warm")):
+    for word in ("cold", "warm"):
         ratios = []
         for case in cases:
             ours, theirs = of(table[case], OURS), of(table[case], name)
             assert ours is not None and theirs is not None
-            pair = [cold_and_warm(rows, "start")[number] for rows in (theirs, ours)]
-            ratios.append(pair[0] / pair[1])
+            ratios.append(theirs[0][word] / ours[0][word])
         words.append(f"{word} {geometric_mean(ratios):.2f}")
     return f"first result sooner by {', '.join(words)}"
 
@@ -177,8 +171,8 @@ def start_table(table: dict[str, Rounds], names: Sequence[str]) -> list[str]:
             if found is None:
                 cells.append("error" if error_of(rounds, name) else "")
                 continue
-            cold, warm = cold_and_warm(found, "start")
-            cells.append(f"{cold:.2f} / {warm:.2f} / {found[0]['compile']:.2f}")
+            row = found[0]
+            cells.append(f"{row['cold']:.2f} / {row['warm']:.2f} / {row['compile']:.2f}")
         rows.append(cells)
     return ruled(head, rows)
 
@@ -239,8 +233,8 @@ def heading(made: Page) -> list[str]:
         "others: their time over ours in the same round, median (least to most); above 1 we are",
         "faster. DIFFERS: the results don't agree to two digits. Cold: from the start of the",
         "process to the first result, imports included, with empty caches; warm: with those that",
-        "the round before left. Compiling: what the first four calls of the cold process took",
-        "beyond four later ones. Memory: the most that is resident during later calls, above",
+        "the cold process left. Compiling: what the first four calls of the cold process took",
+        "beyond later ones. Memory: the most that is resident during later calls, above",
         "what it was after the imports (inputs, weights, results, temporaries), and in all.",
         "",
     ]
