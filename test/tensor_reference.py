@@ -61,7 +61,8 @@ def _value(node: UOp, done: dict[UOp, Array]) -> Any:
     if node.op in (Ops.DEVICE, Ops.UNIQUE):
         return np.zeros(())
     if node.op is Ops.CALL:  # several results: ITEM takes one
-        return HOST_FUNCTIONS[node.arg[0]].function(*(done[s] for s in node.src))
+        name, *parameters = node.arg
+        return HOST_FUNCTIONS[name].function(*(done[s] for s in node.src), *parameters)
     rule = RULES[node.op]
     value = rule(node, *(done[s] for s in node.src))
     out = np.asarray(value).astype(numpy_dtype(node.dtype), copy=False)

@@ -20,8 +20,9 @@ from tinygrad.uop.op import Ops
 @dataclass(frozen=True)
 class HostFunction:
     """A function of NumPy arrays that graphs may CALL. `shapes` gives (shape, dtype) of each
-    result from those of the arguments; `gradient` builds the arguments' gradients from
-    (arguments, results' gradients) as nodes, or is None: not differentiable."""
+    result from those of the arguments; both also take the numbers that the CALL names. `gradient`
+    builds the arguments' gradients from (arguments, results' gradients) as nodes, or is None: not
+    differentiable."""
 
     name: str
     function: Callable[..., Sequence[np.ndarray[Any, Any]]]
@@ -38,10 +39,10 @@ def register(function: HostFunction) -> HostFunction:
     return function
 
 
-def call(function: HostFunction, *arguments: UOp) -> list[UOp]:
+def call(function: HostFunction, *arguments: UOp, parameters: tuple[int, ...] = ()) -> list[UOp]:
     """The results of a host function as nodes."""
-    made = UOp(Ops.CALL, src=arguments, arg=(function.name,))
-    results = function.shapes(*((a.shape, a.dtype) for a in arguments))
+    made = UOp(Ops.CALL, src=arguments, arg=(function.name, *parameters))
+    results = function.shapes(*((a.shape, a.dtype) for a in arguments), *parameters)
     return [UOp(Ops.ITEM, dtype, (made,), (i, shape)) for i, (shape, dtype) in enumerate(results)]
 
 
@@ -56,11 +57,12 @@ def run_host_step(step: Step, buffers: Sequence[Buffer]) -> None:
         return
     assert step.op is Ops.CALL, f"no way to run {step.op!r}"
     node, wanted = step.arg
-    function = HOST_FUNCTIONS[node.arg[0]]
+    name, *parameters = node.arg
+    function = HOST_FUNCTIONS[name]
     arguments = [
         as_array(buffer, source.dtype).reshape(source.shape)
         for buffer, source in zip(buffers[step.writes :], node.src, strict=True)
     ]
-    results = function.function(*arguments)
+    results = function.function(*arguments, *parameters)
     for buffer, number in zip(buffers, wanted, strict=False):
         buffer.write(np.ascontiguousarray(results[number]).data.cast("B"))

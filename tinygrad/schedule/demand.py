@@ -26,6 +26,7 @@ from tinygrad.uop.op import GroupOp, Ops
 # Operations that one element costs, where it is not one.
 WEIGHTS = {Ops.EXP2: 12, Ops.LOG2: 16, Ops.SIN: 24, Ops.POW: 40, Ops.THREEFRY: 60, Ops.IDIV: 4}
 CHEAP_WEIGHT = 8  # up to so many operations are rather redone than stored
+REDONE_AT_MOST = 1.1  # so often a costly value may be computed by several kernels together
 CHEAP_LEAVES = 2  # ... if they read no more than so many values
 SHARED_WEIGHT = 200  # within one kernel: loops/ keeps a shared row in cache
 FEW_ROWS = 16  # a reduction over fewer rows would leave cores idle if its users joined it
@@ -319,13 +320,21 @@ class Demands:
         weight = self._weight[node]
         cheap = weight <= CHEAP_WEIGHT and len(self._leaves[node]) <= CHEAP_LEAVES
         if len(kernels) > 1:
-            return cheap
+            return cheap or self._each_its_part(node, demands)
         if len(demands) > 1 and weight * len(demands) > SHARED_WEIGHT:
             return False
         if not any(_redone(d, context) for d, cs in demands.items() for context in cs):
             return True
         # a reduction below would be stored in its place: then rather what follows it
         return cheap and not any(s.op in (Ops.REDUCE_AXIS, Ops.FOLD) for s in self._leaves[node])
+
+    @staticmethod
+    def _each_its_part(node: UOp, demands: dict[Demand, Contexts]) -> bool:
+        """Whether hardly an element is computed twice, as kernels want different ones."""
+        if not _concrete(node):
+            return False
+        times = sum(_size(context) for contexts in demands.values() for context in contexts)
+        return times <= node.size * REDONE_AT_MOST
 
     def _reduction_fits(self, node: UOp, demands: dict[Demand, Contexts]) -> bool:
         """Whether a reduction may live in its user's kernel: computed once an element there.

@@ -10,6 +10,7 @@ from tinygrad.base.errors import ArgumentError
 from tinygrad.tensor.conv import Conv
 from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.functions import wide
+from tinygrad.tensor.ranking import in_order, leaders
 
 BLOCK = 64  # a running reduction adds up so many elements directly, and blocks of so many
 
@@ -101,8 +102,6 @@ class Order(Conv):
     def sort(self, dim: int = -1, descending: bool = False) -> tuple[Self, Self]:
         """In order along `dim`, and where each was; equal ones keep their order, NaN is largest.
 
-        A bitonic network (Batcher, 1968): log² steps, each over all elements.
-
         >>> [t.tolist() for t in Tensor([3, 1, 2]).sort()]
         [[1, 2, 3], [1, 2, 0]]
         """
@@ -110,16 +109,8 @@ class Order(Conv):
             return self, self.zeros_like(dtype=dtypes.int32)
         axis = axis_of(dim, self.ndim, "sort")
         x = self.movedim(axis, -1)
-        *lead, n = x.shape
-        if n <= 1:
-            return self, self.zeros_like(dtype=dtypes.int32)
-        count = x._counting(n, self.device)._broadcast_to(x.shape)
-        levels = (n - 1).bit_length()
-        size = 1 << levels
-        pair = (x.pad((0, size - n)), count.pad((0, size - n), value=size))
-        places = _bitonic(pair, levels, descending, n)._cut(len(lead), 0, n)
-        values = x.gather(-1, places)
-        return values.movedim(-1, axis), places.movedim(-1, axis)
+        places = in_order(x, descending)
+        return x.gather(-1, places).movedim(-1, axis), places.movedim(-1, axis)
 
     def argsort(self, dim: int = -1, descending: bool = False) -> Self:
         """Where each element of the sorted tensor was."""
@@ -137,8 +128,11 @@ class Order(Conv):
         size = self.shape[axis] if self.ndim else 1
         if not 0 <= k <= size:
             raise ArgumentError(f"topk: {k} of an axis of size {size}; legal are 0 to {size}")
-        values, places = self.sort(axis, descending=largest)
-        return values._cut(axis, 0, k), places._cut(axis, 0, k)
+        if self.ndim == 0:
+            return self, self.zeros_like(dtype=dtypes.int32)
+        x = self.movedim(axis, -1)
+        places = leaders(x, k, largest)
+        return x.gather(-1, places).movedim(-1, axis), places.movedim(-1, axis)
 
 
 COMBINE: dict[str, Callable[[Any, Any], Any]] = {
@@ -146,46 +140,3 @@ COMBINE: dict[str, Callable[[Any, Any], Any]] = {
     "mul": lambda a, b: a * b,
     "max": lambda a, b: a.maximum(b),
 }
-
-
-def _bitonic(pair: tuple[Any, Any], levels: int, descending: bool, n: int) -> Any:
-    """The places of (values, places) in order along the last axis, of size 2**levels. A place
-    from `n` on is padding, which comes last."""
-    values, places = pair
-    *lead, size = values.shape
-    for level in range(1, levels + 1):
-        for step in reversed(range(level)):
-            half = 1 << step
-            shape = (*lead, size // (2 * half), 2, half)
-            v, p = values.reshape(shape), places.reshape(shape)
-            if step == level - 1:  # the second half of each box meets the first from its end
-                v, p = _second_flipped(v), _second_flipped(p)
-            a, b = v._cut(len(lead) + 1, 0, 1), v._cut(len(lead) + 1, 1, 2)
-            i, j = p._cut(len(lead) + 1, 0, 1), p._cut(len(lead) + 1, 1, 2)
-            swap = _after(a, i, b, j, descending, n)
-            v = swap.where(b, a).cat(swap.where(a, b), dim=len(lead) + 1)
-            p = swap.where(j, i).cat(swap.where(i, j), dim=len(lead) + 1)
-            if step == level - 1:
-                v, p = _second_flipped(v), _second_flipped(p)
-            # each step is stored: a chain of comparisons recomputed would double with each
-            values = v.reshape((*lead, size)).contiguous()
-            places = p.reshape((*lead, size)).contiguous()
-    return places
-
-
-def _second_flipped(x: Any) -> Any:
-    """(.., 2, half) with the second row backwards."""
-    axis = x.ndim - 2
-    return x._cut(axis, 0, 1).cat(x._cut(axis, 1, 2).flip(-1), dim=axis)
-
-
-def _after(a: Any, i: Any, b: Any, j: Any, descending: bool, n: int) -> Any:
-    """Whether element (a, place i) comes after (b, place j)."""
-    first, second = (b, a) if descending else (a, b)
-    above, same = first > second, a.eq(b)
-    if dtypes.is_float(a.dtype):
-        one, other = first.isnan(), second.isnan()
-        above, same = above | (one & other.logical_not()), same | (one & other)
-    later = (i > j) & same
-    padding = i >= n
-    return (padding & (j < n)) | ((padding | (j >= n)).logical_not() & (above | later))

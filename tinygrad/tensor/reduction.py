@@ -10,6 +10,7 @@ from tinygrad.base.helpers import prod
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
 from tinygrad.tensor.elementwise import _opposite
 from tinygrad.tensor.functions import Functions, wide
+from tinygrad.tensor.ranking import fits, places_of, ranks, words
 from tinygrad.uop.op import MONOIDS
 
 REDUCES = {"add": "sum", "mul": "prod", "max": "max"}
@@ -168,9 +169,13 @@ class Reduction(Functions):
         (at,) = self._axes(axis, "argmax") or (0,)
         x = self if self.ndim else self.reshape(1)
         n = x.shape[at]
-        hit = x.eq(x.max(at, keepdim=True)) | x.isnan()
-        late = x._along(at, n - x._counting(n, self.device))  # n at the front, 1 at the end
-        found = hit.where(late, 0).max(at, keepdim).sub(n, reverse=True)
+        found: Self
+        late = x._along(at, n - 1 - x._counting(n, self.device))  # n - 1 at the front, 0 at the end
+        if fits(x, n):  # one pass over memory
+            found = n - 1 - places_of(words(ranks(x), late).max(at, keepdim))
+        else:
+            hit = x.eq(x.max(at, keepdim=True)) | x.isnan()
+            found = n - 1 - hit.where(late, 0).max(at, keepdim)
         return found.cast(dtypes.int32) if self.ndim else found.reshape(())
 
     def argmin(self, axis: int | None = None, keepdim: bool = False) -> Self:

@@ -26,23 +26,15 @@ def _qr_shapes(matrix: Described) -> list[Described]:
     return [((*lead, rows, rows), kind), ((*lead, rows, columns), kind)]
 
 
-def _svd_shapes(full: bool, matrix: Described) -> list[Described]:
+def _svd_shapes(matrix: Described, full: int) -> list[Described]:
     (*lead, rows, columns), kind = matrix
     least = min(rows, columns)
     outer = ((rows, rows), (columns, columns)) if full else ((rows, least), (least, columns))
     return [((*lead, *outer[0]), kind), ((*lead, least), kind), ((*lead, *outer[1]), kind)]
 
 
-def _svd(full: bool) -> HostFunction:
-    return HostFunction(
-        "svd full" if full else "svd",
-        lambda matrix: np.linalg.svd(matrix, full_matrices=full),
-        lambda matrix: _svd_shapes(full, matrix),
-    )
-
-
 QR = register(HostFunction("qr", lambda a: np.linalg.qr(a, mode="complete"), _qr_shapes))
-SVD = {full: register(_svd(full)) for full in (True, False)}
+SVD = register(HostFunction("svd", lambda a, full: np.linalg.svd(a, bool(full)), _svd_shapes))
 
 # ---- Keccak (FIPS 202): bytes that a block takes, and the byte that ends a message ---------------
 
@@ -106,7 +98,7 @@ class Special(Learning):
         [4.0, 3.0]
         """
         x = self._matrix("svd")
-        u, s, v = call(SVD[bool(full_matrices)], x._node)
+        u, s, v = call(SVD, x._node, parameters=(int(full_matrices),))
         return x._from(u), x._from(s), x._from(v)
 
     def keccak(self, cfg: str | tuple[int, int] = "sha3_256") -> Self:

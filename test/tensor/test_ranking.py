@@ -1,0 +1,67 @@
+"""Positions, sorting and choosing, exact against NumPy: every kind of type, NaN, infinities, zeros
+of both signs, equal elements, odd sizes; and how often memory is read."""
+
+import numpy as np
+import pytest
+from tensor.check import value
+
+from tinygrad import Device, GlobalCounters, Tensor
+
+SHAPES = [(1,), (7,), (1000,), (3, 257), (5, 40, 6)]
+TYPES = ["float64", "float16", "int32", "int64", "int8", "uint8", "uint32", "uint64"]
+SPECIAL = [np.nan, -0.0, 0.0, np.inf, -np.inf, -np.nan, 0.0, -0.0, np.nan]
+
+
+def numbers(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Few different numbers, so that many are equal; floats with all that is special."""
+    kind = np.dtype(dtype)
+    x = np.random.default_rng(1).integers(-5, 6, shape).astype(kind)  # unsigned ones wrap
+    if kind.kind == "f" and x.size > len(SPECIAL):
+        x.reshape(-1)[: len(SPECIAL)] = SPECIAL
+    return x
+
+
+def order_of(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
+    """Places in order, equal ones as they come; NaN counts as the largest."""
+    rank = np.unique(x, return_inverse=True)[1].reshape(x.shape)  # one number for all NaN
+    return np.argsort(-rank if descending else rank, axis, kind="stable")
+
+
+CASES = [(shape, "float32") for shape in SHAPES] + [((3, 257), dtype) for dtype in TYPES]
+
+
+@pytest.mark.parametrize("shape,dtype", CASES)
+def test_positions_and_order(shape, dtype):
+    x = numbers(shape, dtype)
+    for axis in range(x.ndim):
+        assert np.array_equal(value(Tensor(x).argmax(axis)), np.argmax(x, axis))
+        for descending in (False, True):
+            order = order_of(x, axis, descending)
+            values, places = Tensor(x).sort(axis, descending)
+            assert np.array_equal(value(places), order)
+            in_order = np.take_along_axis(x, order, axis)
+            assert np.array_equal(value(values), in_order, equal_nan=x.dtype.kind == "f")
+            k = min(3, x.shape[axis])
+            chosen = value(Tensor(x).topk(k, axis, largest=descending)[1])
+            assert np.array_equal(chosen, np.take(order, range(k), axis))
+
+
+def test_argmin_takes_the_first_of_equals():
+    assert value(Tensor([2.0, -0.0, 0.0]).argmin()) == 1
+    assert value(Tensor([[3, 1], [1, 1]]).argmin(1)).tolist() == [1, 0]
+
+
+def test_choosing_among_many_looks_at_blocks():
+    x = np.random.default_rng(2).permutation(100_003).astype(np.int32)
+    values, places = Tensor(x).topk(9)
+    assert value(values).tolist() == list(range(100_002, 99_993, -1))
+    assert np.array_equal(x[value(places)], value(values))
+
+
+@pytest.mark.parametrize("shape,axis", [((777, 999), 1), ((999, 777), 0), ((300_001,), 0)])
+def test_a_position_takes_one_pass_over_memory(shape, axis):
+    x = Tensor(np.ones(shape, np.float32)).realize()
+    before = GlobalCounters.global_mem
+    x.argmax(axis).realize()
+    if Device.DEFAULT == "CPU":
+        assert GlobalCounters.global_mem - before < 1.02 * 4 * x.numel()
