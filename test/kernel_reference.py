@@ -166,8 +166,10 @@ class Evaluator:
         )
         place = np.broadcast_to(place, [size_of(a) for a in own]).reshape(-1)
         flat = (*outer_shape, -1)
-        memory[..., place] = np.where(taken, array, poison).transpose(order).reshape(flat)
-        filled[..., place] = taken.transpose(order).reshape(flat)
+        taken, array = (x.transpose(order).reshape(flat) for x in (taken, array))
+        *outer, at = np.nonzero(taken)
+        memory[(*outer, place[at])] = array[(*outer, at)]
+        filled[(*outer, place[at])] = True
         self.values[node, "filled"] = (axes, filled)
         return axes, memory
 

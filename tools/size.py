@@ -29,7 +29,7 @@ BUDGETS: dict[str, int | None] = {
     "simplify": 1100,
     "transforms": 500,
     "schedule": 1250,
-    "loops": 1900,
+    "loops": 2100,
     "codegen": 2800,
     "backends/*": 1350,
     "engine": 1600,

@@ -103,9 +103,8 @@ split('k0', 2, 'k0u', 'LOOP', 'UNROLL')
 split('i1i', 16, 'i1v', 'UNROLL', 'VECTOR')
 order('store', ('i1', 'i0', 'i0u', 'i1i', 'i1v'))
 split('i0', 43, 'i0t')
-order('store', ('i0', 'i1', 'i0t', 'i0u', 'i1i', 'i1v'))
-role('i1', 'PARALLEL')
 role('i0', 'PARALLEL')
+role('i1', 'PARALLEL')
 """,
     ),
     "softmax": (

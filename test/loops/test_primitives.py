@@ -116,6 +116,18 @@ def test_pad_moves_rows_apart_and_follows_a_split():
     same(k, again)
 
 
+def test_rows_that_a_split_rounded_up_lie_without_a_gap():
+    k = kernels.matmul(6, 28, 5)
+    k = primitives.stage(k, operand(k, 1), ("k0", "i1"), "panel")
+    k = primitives.split(k, "panel.i1", 16, "v")
+    assert strides(stages_of(k)["panel"]) == (32, 16, 1)
+    closer = primitives.pad(k, "panel", "panel.k0", -4)
+    assert strides(stages_of(closer)["panel"]) == (28, 16, 1)
+    same(k, closer)
+    with pytest.raises(ArgumentError, match="legal from -4"):
+        primitives.pad(k, "panel", "panel.k0", -5)
+
+
 def test_unify_keeps_what_two_loops_need():
     k = kernels.softmax(3, 10)
     exp = next(n for n in k.toposort() if n.op is Ops.EXP2 and "k1" in {r.arg[0] for r in n.ranges})

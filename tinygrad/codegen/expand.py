@@ -14,7 +14,15 @@ from tinygrad.codegen.index import COPIED, Binding, Copies, Integers
 from tinygrad.codegen.linear import Number, Program, Scope, as_node
 from tinygrad.codegen.nesting import fills_itself, stays_in_registers, value_at
 from tinygrad.codegen.reduce import Combiner, identity, is_compensated, is_long
-from tinygrad.loops.layout import flat_offset, name_of, option, own_ranges, role_of, size_of
+from tinygrad.loops.layout import (
+    flat_offset,
+    name_of,
+    option,
+    overlaps,
+    own_ranges,
+    role_of,
+    size_of,
+)
 from tinygrad.loops.nest import (
     Branch,
     Copy,
@@ -367,7 +375,7 @@ class Expansion:
         stage, own = item.stage, own_ranges(item.stage)
         offset = flat_offset(UOp(Ops.INDEX, stage.dtype, (stage, *own), len(own)))
         if not option(stage, "acc"):
-            body = self.put([(stage, offset, stage.src[0])], own, padded=True)
+            body = self.put([(stage, offset, stage.src[0])], own, padded=not overlaps(stage))
             self.lanes.barrier()
             self._walk(item.items, [], body)
             self.lanes.barrier()

@@ -20,6 +20,7 @@ from tinygrad.loops.layout import (
     flat_offset,
     is_static,
     name_of,
+    overlaps,
     own_ranges,
     role_of,
     size_of,
@@ -134,7 +135,7 @@ class _Lowering:
         if prod(grid) > count:
             inside = (as_node(task), as_node(count))
             program.open_branch(program.add(Ops.CMPLT, dtypes.bool, inside))
-        padded = stores[0][0].op is Ops.STAGE
+        padded = stores[0][0].op is Ops.STAGE and not overlaps(stores[0][0])
         expansion.run(nest, expansion.put(stores, own, padded=padded, nontemporal=stream))
         while program.scope is not program.root:
             program.close()

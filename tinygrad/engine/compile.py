@@ -22,7 +22,7 @@ from tinygrad.engine.devices import OpenDevice
 from tinygrad.engine.profile import GlobalCounters
 from tinygrad.engine.show import show_assembly, show_lowered, show_phase
 from tinygrad.loops.cost import Cost, estimate
-from tinygrad.loops.heuristic import schedule, schedule_scalars
+from tinygrad.loops.heuristic import schedule, schedule_scalars, schedule_small
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -127,11 +127,11 @@ def _compile_together(missing: dict[str, UOp], device: OpenDevice) -> None:
 
 def _lowered(ast: UOp, device: OpenDevice) -> tuple[Lowered, Cost]:
     GlobalCounters.kernels_lowered += 1
-    kernel, recipe = schedule(ast, device.target)
-    lowered = lower(kernel, device.target)
-    if sum(len(phase.program) for phase in lowered.phases) > MOST_INSTRUCTIONS:
-        kernel, recipe = schedule_scalars(ast, device.target)
+    for choose in (schedule, schedule_small, schedule_scalars):
+        kernel, recipe = choose(ast, device.target)
         lowered = lower(kernel, device.target)
+        if sum(len(phase.program) for phase in lowered.phases) <= MOST_INSTRUCTIONS:
+            break
     show_lowered(lowered, recipe)
     return lowered, estimate(ast)
 

@@ -13,16 +13,18 @@ from math import ceil
 from tinygrad.base.target import Target
 from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import (
-    LONGEST_STEP,
     is_static,
     name_of,
+    option,
     own_ranges,
     role_of,
     size_of,
+    steady,
 )
 from tinygrad.loops.plan import TASKS, Nest, Plan, is_plain, names, steps_along
 from tinygrad.loops.primitives import split
-from tinygrad.loops.streams import TASKS_WITH_BLOCKS, parallelise, spread_reduction
+from tinygrad.loops.streams import TASKS_WITH_BLOCKS, even_part, parallelise, spread_reduction
+from tinygrad.loops.stretches import fill_stretches, panel_of, stretch_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -163,23 +165,26 @@ def _contraction(nest: Nest, reduction: UOp, last: UOp) -> Product | None:
 
 @dataclass
 class Tiling:
-    """The names of the loops of a nest of products: n split in n, n_in (panel), n_lanes; m split
-    in m, m_copies."""
+    """The names of the loops of a nest of products: n split in n, n_in (panel), n_copies and
+    n_lanes (tile); m split in m, m_copies. Where a panel is one tile, n_in is n_copies."""
 
     nest: Nest
     m: str
     n: str
     m_copies: str
     n_in: str
+    n_copies: str
     n_lanes: str
     height: int
     width: int
     rows: int
     columns: int
+    panel: int  # columns of one turn of n: a tile's, or several tiles'
+    stretch: int  # columns along which reads are steady; 0: along all
 
     @property
     def inside(self) -> set[str]:
-        return {self.m, self.m_copies, self.n, self.n_in, self.n_lanes}
+        return {self.m, self.m_copies, self.n, self.n_in, self.n_copies, self.n_lanes}
 
 
 def product(plan: Plan, nest: Nest, products: list[Product]) -> None:
@@ -193,14 +198,15 @@ def product(plan: Plan, nest: Nest, products: list[Product]) -> None:
             plan.do("role", inner, "UNROLL")
         else:
             plan.do("split", inner, INNER_TURNS, plan.unused(inner + "u"), "LOOP", "UNROLL")
-    plan.do("split", tiling.n_in, plan.lanes, tiling.n_lanes, "UNROLL", "VECTOR")
+    tiles: tuple[str, ...] = ()
+    if tiling.n_copies != tiling.n_in:
+        plan.do("split", tiling.n_in, tiling.width, tiling.n_copies)
+        tiles = (tiling.n_in,)
+    plan.do("split", tiling.n_copies, plan.lanes, tiling.n_lanes, "UNROLL", "VECTOR")
     _other_reductions(plan, tiling, products)
     outer = [n for n in names(plan.nest(nest.name).loops) if n not in tiling.inside]
-    plan.do(
-        "order",
-        nest.name,
-        (*outer, tiling.n, tiling.m, tiling.m_copies, tiling.n_in, tiling.n_lanes),
-    )
+    tile = (tiling.m_copies, tiling.n_copies, tiling.n_lanes)
+    plan.do("order", nest.name, (*outer, tiling.n, tiling.m, *tiles, *tile))
     if nest.is_top:
         _tasks(plan, tiling, outer)
     for one in products[:-1]:
@@ -211,23 +217,31 @@ def _split_tiles(plan: Plan, nest: Nest, products: list[Product]) -> Tiling:
     row_loop, last = products[0].row_loop, nest.loops[-1]
     m, n = name_of(row_loop), name_of(last)
     itemsize = max(p.rows.dtype.itemsize for p in products)
-    height, width = register_tile(plan, size_of(row_loop), size_of(last), itemsize)
+    depth = itemsize * max(turns(plan.loops[k] for k in p.loops) for p in products)
+    stretch, panel = stretch_of(plan, last, [p.columns for p in products]), 0
+    if stretch:
+        panel = panel_of(plan, stretch, size_of(last), depth)
+    height, width = register_tile(plan, size_of(row_loop), panel or size_of(last), itemsize)
     width = max(width, plan.lanes)
-    width = min(width, ceil(size_of(last) / plan.lanes) * plan.lanes)
+    width = min(width, ceil((panel or size_of(last)) / plan.lanes) * plan.lanes)
     height = min(height, size_of(row_loop))
+    n_in = plan.unused(n + "i")
     tiling = Tiling(
         nest,
         m,
         n,
         plan.unused(m + "u"),
-        plan.unused(n + "i"),
+        n_in,
+        plan.unused(n + "t") if panel > width else n_in,
         plan.unused(n + "v"),
         height,
         width,
         size_of(row_loop),
         size_of(last),
+        panel or width,
+        stretch,
     )
-    plan.do("split", n, width, tiling.n_in)
+    plan.do("split", n, tiling.panel, tiling.n_in)
     plan.do("split", m, height, tiling.m_copies, "LOOP", "UNROLL")
     return tiling
 
@@ -293,7 +307,7 @@ def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
     dense = one.columns.op is Ops.INDEX and one.column_steps == (tiling.width,)
     if dense and tiling.columns <= tiling.width:
         return
-    if tiling.rows < 2 * tiling.height:
+    if tiling.rows < 2 * tiling.height and not tiling.stretch:
         if tiling.columns > tiling.width and name_of(inner) in plan.loops:
             plan.do("prefetch", name_of(inner), PREFETCH_TURNS)
         return
@@ -301,16 +315,22 @@ def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
     loads = [n for n in value.toposort() if n.op is Ops.INDEX]
     short = size_of(inner) == 1
     plain = all(s not in (1, None) or short for s in one.column_steps)
-    plain = plain and all(map(is_plain, loads))
+    across = plan.loops[tiling.n_in]
+    plain = plain and all(is_plain(n) and (steady(n, across) or not tiling.stretch) for n in loads)
     free = {name_of(r) for r in value.ranges}
     around = {name_of(r) for r in plan.nest("store").loops} & plan.blocked
     grows = not (tiling.nest.is_top or plain or (around and around <= free))
-    outer = (tiling.n,) if grows else ()
-    options = (("first", True), ("prefetch", PREFETCH_TURNS)) if plain else ()
+    outer: tuple[str, ...] = (tiling.n,) if grows else ()
+    memory, options = "LOCAL", (("first", True), ("prefetch", PREFETCH_TURNS)) if plain else ()
+    if not plain and _row_blocks(plan, tiling) > 1:  # packed once, for all blocks of rows
+        memory, nest = "GLOBAL", names(plan.nest("store").loops)
+        outer = (*(n for n in nest if n not in tiling.inside), tiling.n)
     layout = _those_in(value, (*outer, *one.loops, tiling.n_in))
-    plan.do("stage", plan.path(value), layout, name, "LOCAL", options)
+    plan.do("stage", plan.path(value), layout, name, memory, options)
     if not plain:
         _fill_nest(plan, tiling, one, name)
+    if memory == "GLOBAL":
+        _fill_in_tasks(plan, name)
 
 
 def _fill_nest(plan: Plan, tiling: Tiling, one: Product, name: str) -> None:
@@ -320,13 +340,17 @@ def _fill_nest(plan: Plan, tiling: Tiling, one: Product, name: str) -> None:
     loads = [n for n in plan.stages[name].src[0].toposort() if n.op is Ops.INDEX]
     along_k = 1 in steps_along(loads, plan.loops[inner])
     along_n = 1 in steps_along(loads, plan.loops[across])
-    if along_k and not along_n and size_of(plan.loops[inner]) >= lanes:
+    if tiling.stretch:
+        columns: tuple[str, ...] = fill_stretches(plan, name, across, tiling.stretch)
+    elif along_k and not along_n and size_of(plan.loops[inner]) >= lanes:
         plan.do("split", inner, lanes, plan.unused(inner + "u"), "LOOP", "UNROLL")
         plan.do("split", across, lanes, plan.unused(across + "v"), "LOOP", "VECTOR")
         return
-    width = _widest(plan, name, across)
-    vector = plan.unused(across + "v")
-    plan.do("split", across, width, vector, "UNROLL", "VECTOR")
+    else:
+        width = _widest(plan, name, across)
+        vector = plan.unused(across + "v")
+        plan.do("split", across, width, vector, "UNROLL", "VECTOR")
+        columns = (across, vector)
     guarded = {
         name_of(r)
         for n in plan.stages[name].src[0].toposort()
@@ -335,10 +359,26 @@ def _fill_nest(plan: Plan, tiling: Tiling, one: Product, name: str) -> None:
     }
     filled = [f"{name}.{k}" for k in one.loops]
     layout = [n for n in names(own_ranges(plan.stages[name])) if n not in filled]
-    outer = [n for n in layout if n not in (across, vector)]
+    outer = [n for n in layout if n not in (*columns, across)]
+    across_outside = [across] if tiling.stretch else []
     masked = [k for k in filled if k in guarded]
     free = [k for k in filled if k not in guarded]
-    plan.do("order", name, (*outer, *masked, *free, across, vector))
+    plan.do("order", name, (*outer, *masked, *across_outside, *free, *columns))
+
+
+def _fill_in_tasks(plan: Plan, name: str) -> None:
+    """The outermost loops of a fill become tasks, until there are enough for all cores."""
+    stage, tasks = plan.stages[name], 1
+    for loop in option(stage, "loops", tuple(names(own_ranges(stage)))):
+        size, wanted = size_of(plan.loops[loop]), ceil(TASKS / tasks)
+        if wanted == 1 or role_of(plan.loops[loop]) != "LOOP":
+            return
+        if size > 2 * wanted:
+            part = even_part(size, size // wanted)
+            plan.do("split", loop, part, plan.unused(loop + "t"), "PARALLEL")
+        else:
+            plan.do("role", loop, "PARALLEL")
+        tasks *= min(size, wanted)
 
 
 def _widest(plan: Plan, name: str, across: str) -> int:
@@ -350,8 +390,7 @@ def _widest(plan: Plan, name: str, across: str) -> int:
         tried = split(plan.kernel, across, width, vector, "UNROLL", "VECTOR")
         stage = next(n for n in tried.toposort() if n.op is Ops.STAGE and n.arg[0] == name)
         loop = next(r for r in own_ranges(stage) if name_of(r) == vector)
-        steps = steps_along(stage.src[0].toposort(), loop)
-        if all(s is not None and abs(s) <= LONGEST_STEP for s in steps):
+        if all(steady(n, loop) for n in stage.src[0].toposort() if n.op is Ops.INDEX):
             return width
     return max(2, plan.lanes // 4)
 
@@ -371,19 +410,29 @@ def _tasks(plan: Plan, tiling: Tiling, outer: list[str]) -> None:
     free = [n for n in outer if n not in plan.blocked]
     blocked = [n for n in outer if n in plan.blocked]
     loops = [plan.loops[n] for n in (*free, tiling.n)]
-    tasks = turns(loops)
-    row_tiles = size_of(plan.loops[tiling.m])
-    if tasks < TASKS_WITH_BLOCKS and blocked:
+    blocks = _row_blocks(plan, tiling)
+    if turns(loops) < TASKS_WITH_BLOCKS and blocked:
         free += blocked[:1]
-    elif tasks < TASKS and not blocked and row_tiles >= 2 * TILES_A_TASK and not plan.kept:
-        blocks = min(ceil(TASKS / tasks), row_tiles // TILES_A_TASK)
+    elif blocks > 1:
         inner = plan.unused(tiling.m + "t")
-        plan.do("split", tiling.m, ceil(row_tiles / blocks), inner)
+        plan.do("split", tiling.m, ceil(size_of(plan.loops[tiling.m]) / blocks), inner)
         free.append(tiling.m)
-        rest = [n for n in names(plan.nest("store").loops) if n not in free]
-        plan.do("order", "store", (*free, *rest))
+        rest = [n for n in names(plan.nest("store").loops) if n not in (*free, tiling.n)]
+        plan.do(
+            "order", "store", (*outer, tiling.n, tiling.m, *(n for n in rest if n not in outer))
+        )
     candidates = [n for n in names(plan.nest("store").loops) if n in (*free, tiling.n)]
     parallelise(plan, [n for n in candidates if not plan.kept or n != tiling.n])
+
+
+def _row_blocks(plan: Plan, tiling: Tiling) -> int:
+    """Parts of the row tiles that are tasks of their own, where panels alone are too few."""
+    outer = [n for n in names(plan.nest(tiling.nest.name).loops) if n not in tiling.inside]
+    tasks = turns(plan.loops[n] for n in (*outer, tiling.n))
+    row_tiles = size_of(plan.loops[tiling.m])
+    if not tiling.nest.is_top or plan.kept or set(outer) & plan.blocked or tasks >= TASKS:
+        return 1
+    return max(1, min(ceil(TASKS / tasks), row_tiles // TILES_A_TASK))
 
 
 def _finish_in_memory(plan: Plan, tiling: Tiling, one: Product) -> None:
@@ -393,7 +442,8 @@ def _finish_in_memory(plan: Plan, tiling: Tiling, one: Product) -> None:
     for node in plan.below(values):
         if node.op is Ops.REDUCE and name_of(own_ranges(node)[0]) == one.first_loop:
             name = plan.numbered("tile")
-            roles = {tiling.m_copies: "UNROLL", tiling.n_in: "UNROLL", tiling.n_lanes: "VECTOR"}
+            copies, lanes = (tiling.m_copies, tiling.n_copies), tiling.n_lanes
+            roles = {**dict.fromkeys(copies, "UNROLL"), lanes: "VECTOR"}
             layout = _those_in(node, roles)
             plan.do("stage", plan.path(node), layout, name, "LOCAL")
             for loop in layout:

@@ -3,6 +3,8 @@ registers, ports and caches. It knows no kernel by name, and the number of cores
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tinygrad.base.settings import NOOPT
 from tinygrad.base.target import Target
 from tinygrad.loops.contraction import contractions, product
@@ -56,6 +58,11 @@ def keep_rows(plan: Plan) -> None:
     """Shared values are staged, and loops end where nothing follows."""
     share_values(plan)
     plan.do("trim", tuple(sorted(plan.blocked)))
+
+
+def schedule_small(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
+    """The same with register tiles of half the size: for a kernel of too much text."""
+    return schedule(kernel, replace(target, registers=target.registers // 2))
 
 
 def schedule_scalars(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
@@ -136,12 +143,16 @@ def _as_one(plan: Plan, closer: UOp, outer: UOp, inner: UOp) -> bool:
 
     In a kernel that reduces, guards may take the quotient of p: convolutions merge their pixels,
     because a masked vector over merged pixels is what packing wants. If rows of pixels are shorter
-    than a vector, addresses may take it too.
+    than a vector, addresses may take it too; if they are no whole number of vectors, or few, those
+    of what is packed may.
     """
     width, pair = size_of(inner), {outer, inner}
     reduces = any(n.op is Ops.REDUCE for n in plan.nodes)
-    short = reduces and closer.op is Ops.STORE and width < plan.lanes
-    last = inner is own_ranges(closer)[-1]
+    short = reduces and closer.op is Ops.STORE and inner is own_ranges(closer)[-1]
+    packed = frozenset[UOp]()
+    if short and width >= plan.lanes:
+        short = width % plan.lanes > 0 or width < 4 * plan.lanes
+        packed = _packed(plan) if short else packed
     for node in plan.nodes:
         found = pair & node.ranges
         if node.op is Ops.RANGE and node not in pair and found:
@@ -153,7 +164,7 @@ def _as_one(plan: Plan, closer: UOp, outer: UOp, inner: UOp) -> bool:
         if not found or is_index(node):
             continue
         if node.op is Ops.INDEX and not _linear(node.src[1], outer, inner, width):
-            if not (short and last):
+            if not short or (width >= plan.lanes and node not in packed):
                 return False
         elif node.op in _COMPARES or node.op is Ops.CAST:
             may_divide = reduces and node.op in _COMPARES
@@ -161,6 +172,14 @@ def _as_one(plan: Plan, closer: UOp, outer: UOp, inner: UOp) -> bool:
             if not may_divide and not all(_linear(s, outer, inner, width) for s in uses):
                 return False
     return True
+
+
+def _packed(plan: Plan) -> frozenset[UOp]:
+    """What products lay out in panels: it is read in steady steps, wherever it came from."""
+    found: set[UOp] = set()
+    for one in contractions(plan, plan.nest("store")):
+        found.update(one.columns.toposort())
+    return frozenset(found)
 
 
 def _linear(use: UOp, outer: UOp, inner: UOp, width: int) -> bool:

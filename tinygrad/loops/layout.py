@@ -113,6 +113,17 @@ def step(access: UOp, loop: UOp) -> int | None:
     return found
 
 
+def steady(access: UOp, loop: UOp) -> bool:
+    """Whether a vector along `loop` reads this INDEX by whole vectors."""
+    found = step(access, loop)
+    return found is not None and abs(found) <= LONGEST_STEP
+
+
+def overlaps(stage: UOp) -> bool:
+    """Whether lanes beyond the end of a row would fall into the next one."""
+    return any(extra < 0 for _, extra in option(stage, "pad", ()))
+
+
 def row_padding(row_elements: int, itemsize: int) -> int:
     """Extra elements so that rows start on a cache line and don't fall on the same sets."""
     line = max(1, LINE // itemsize)

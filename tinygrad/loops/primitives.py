@@ -19,6 +19,7 @@ from tinygrad.loops.layout import (
     own_ranges,
     role_of,
     size_of,
+    strides,
 )
 from tinygrad.loops.operands import (
     at_path,
@@ -30,7 +31,7 @@ from tinygrad.loops.operands import (
 )
 from tinygrad.loops.rebuild import Replacement, rebuild, replaced
 from tinygrad.loops.trims import covering, permitted_stops
-from tinygrad.simplify.affine import add, divide, modulo, scale
+from tinygrad.simplify.affine import add, build, divide, modulo, scale
 from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -349,16 +350,30 @@ def _staged(
 
 def pad(kernel: UOp, name: str, loop: str, extra: int) -> UOp:
     """Rows of a stage lie `extra` elements further apart: they start on a cache line and don't
-    fall on the same sets.
+    fall on the same sets. Or nearer together: what a split cut off is no gap between rows.
 
-    Requires: `loop` is one of the stage's, not its last.
+    Requires: `loop` is one of the stage's, not its last; rows don't overlap.
     """
     found = stage_named(kernel, name)
-    names = tuple(map(name_of, own_ranges(found)))
-    if loop not in names[:-1] or extra < 0:
-        raise ArgumentError(f"pad {name!r} by {extra} at {loop!r}: legal are {names[:-1]}, >= 0")
+    own = own_ranges(found)
+    names = tuple(map(name_of, own))
+    if loop not in names[:-1]:
+        raise ArgumentError(f"pad {name!r} by {extra} at {loop!r}: legal are {names[:-1]}")
+    room = _cut_off(found, names.index(loop) + 1) if extra < 0 else 0
+    if extra < -room:
+        raise ArgumentError(f"pad {name!r} by {extra} at {loop!r}: legal from {-room}")
     before = next((v for k, v in found.arg[2] if k == "pad"), ())
     return replaced(kernel, {found: _with_option(found, "pad", (*before, (loop, extra)))})
+
+
+def _cut_off(stage: UOp, first: int) -> int:
+    """Elements at the end of a row, from range `first` on, that a limit of its last range cuts
+    off in every row."""
+    row, steps = own_ranges(stage)[first:], strides(stage)[first:]
+    outer = {r: s for r, s in zip(row[:-1], steps[:-1], strict=True) if size_of(r) > 1}
+    whole = steps[0] * size_of(row[0])
+    ends = [add(limit, build(outer, 0)) for limit in row[-1].src[1:]]
+    return max((whole - int(end.arg) for end in ends if end.op is Ops.CONST), default=0)
 
 
 def accumulate(

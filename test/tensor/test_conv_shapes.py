@@ -1,0 +1,83 @@
+"""Convolutions of random shape, large enough for register tiles, packed panels and vectors, against
+PyTorch in float64: odd sizes, strides, paddings, dilations, groups, one to three axes."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tinygrad.tensor import Tensor
+
+THEIRS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+LONGEST = {1: 90, 2: 34, 3: 10}
+
+
+def draw(seed):
+    """Shapes of x and of the weight, and the options of a convolution."""
+    r = random.Random(seed)
+    axes = r.choice((1, 2, 2, 2, 2, 3))
+    groups = r.choice((1, 1, 1, 2, 4, 12))
+    each, made = r.choice((1, 2, 3, 8, 17, 40)), groups * r.choice((1, 2, 5, 12, 24, 33))
+    taps = [r.choice((1, 2, 3, 3, 5, 7)) for _ in range(axes)]
+    options = {
+        "groups": groups,
+        "stride": [r.choice((1, 2, 2, 3, 4)) for _ in range(axes)],
+        "dilation": [r.choice((1, 1, 1, 2, 3)) for _ in range(axes)],
+        "padding": [r.choice((0, t // 2, t - 1)) for t in taps],
+    }
+    sizes = []
+    for tap, gap, pad in zip(taps, options["dilation"], options["padding"], strict=True):
+        reach = gap * (tap - 1) + 1
+        sizes.append(max(reach - 2 * pad, 1) + r.randint(0, LONGEST[axes]))
+    batch = r.choice((1, 1, 2, 3))
+    return (batch, groups * each, *sizes), (made, each, *taps), options
+
+
+def numbers(seed, *shape):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def compare(ours, theirs, depth):
+    """Equal up to the rounding of sums of `depth` products."""
+    bound = 1e-6 * (depth + 16)
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=0, atol=bound)
+
+
+def try_conv(seed):
+    x_shape, w_shape, options = draw(seed)
+    x, w = numbers(seed, *x_shape), numbers(seed + 1, *w_shape)
+    exact = THEIRS[x.ndim - 2](torch.from_numpy(x), torch.from_numpy(w), **options)
+    found = Tensor(x.astype(np.float32)).conv2d(Tensor(w.astype(np.float32)), **options)
+    compare(found, exact, int(np.prod(w_shape[1:])))
+
+
+def try_block(seed):
+    """A residual block's: a product with a steady panel and one with a strided panel."""
+    r = random.Random(seed)
+    made, own, other = r.choice((7, 24)), r.choice((3, 18)), r.choice((3, 18))
+    size, step = r.randint(5, 30), r.choice((1, 2, 3))
+    a, b = numbers(seed, 1, own, size, size), numbers(seed + 1, 1, other, size * step, size * step)
+    v, w = numbers(seed + 2, made, own, 3, 3), numbers(seed + 3, made, other, 1, 1)
+    ta, tb, tv, tw = (torch.from_numpy(n) for n in (a, b, v, w))
+    exact = (F.conv2d(ta, tv, padding=1) + F.conv2d(tb, tw, stride=step)).relu()
+    a, b, v, w = (Tensor(n.astype(np.float32)) for n in (a, b, v, w))
+    compare((a.conv2d(v, padding=1) + b.conv2d(w, stride=step)).relu(), exact, 9 * own + other)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_conv(seed):
+    try_conv(seed)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_two_convolutions_in_one_kernel(seed):
+    try_block(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(24, 250))
+def test_more_convolutions(seed):
+    try_conv(seed)
+    try_block(seed)

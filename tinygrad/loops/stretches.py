@@ -1,0 +1,71 @@
+"""Columns of a product whose reads are steady only along stretches: the pixels of a strided, valid
+or dilated convolution, taken row after row as one loop. The vectors of the product run over the
+pixels without a gap; the panel that they read is filled stretch by stretch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import ceil
+
+from tinygrad.loops.layout import flat_offset, name_of, own_ranges, size_of, steady
+from tinygrad.loops.operands import loop_named
+from tinygrad.loops.plan import Plan
+from tinygrad.loops.primitives import split
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+WIDEST_PANEL = 16
+"""Vectors of a panel, at most."""
+
+
+def stretch_of(plan: Plan, loop: UOp, operands: Iterable[UOp]) -> int:
+    """Turns of `loop` within which every read of these operands moves in steady small steps, if
+    that is not so for the whole loop; 0: it is, or there are no stretches worth a vector."""
+    reads = {n for side in operands for n in side.toposort() if n.op is Ops.INDEX}
+    unsteady = [n for n in reads if not steady(n, loop)]
+    lengths = {
+        int(node.src[1].arg)
+        for read in unsteady
+        for node in flat_offset(read).toposort()
+        if node.op in (Ops.IDIV, Ops.MOD) and node.src[0] is loop and node.src[1].op is Ops.CONST
+    }
+    length = min(lengths, default=0)
+    if 4 * length < plan.lanes or any(n % length for n in (*lengths, size_of(loop))):
+        return 0
+    inner = plan.unused(name_of(loop) + "s")
+    tried = split(plan.kernel, name_of(loop), length, inner)
+    piece = loop_named(tried, inner)
+    found = (n for n in tried.toposort() if n.op is Ops.INDEX and piece in n.ranges)
+    broken = sum(not steady(n, piece) for n in found)
+    return 0 if broken else length
+
+
+def panel_of(plan: Plan, stretch: int, count: int, depth: int) -> int:
+    """Columns of a panel: whole stretches that make the fewest vectors over all `count` columns,
+    `depth` bytes each, in half of the private cache; wide enough for a register tile if any is."""
+    lanes, room = plan.lanes, plan.target.cache_l2 // 2
+    most = max(stretch, min(count, WIDEST_PANEL * lanes, room // depth))
+
+    def cost(width: int) -> tuple[bool, int, int, int]:
+        vectors = count // width * ceil(width / lanes) + ceil(count % width / lanes)
+        return width < 2 * lanes, vectors, -min(width, 4 * lanes), width
+
+    return min(range(stretch, most + 1, stretch), key=cost)
+
+
+def fill_stretches(plan: Plan, name: str, across: str, stretch: int) -> tuple[str, str]:
+    """Splits the loop `across` of a stage in stretches, and those in vectors whose last one would
+    reach into the next stretch. Returns the loops inside a stretch."""
+    column, vector = plan.unused(across + "r"), plan.unused(across + "v")
+    lanes = plan.lanes
+    while lanes // 2 >= stretch:
+        lanes //= 2
+    plan.do("split", across, stretch, column)
+    plan.do("split", column, lanes, vector, "UNROLL", "VECTOR")
+    if stretch % lanes:
+        plan.do("pad", name, across, -(-stretch % lanes))
+    loops = list(map(name_of, own_ranges(plan.stages[name])))
+    row = stretch * size_of(plan.loops[across])
+    if loops.index(across) and row % plan.lanes:
+        plan.do("pad", name, loops[loops.index(across) - 1], -row % plan.lanes)
+    return column, vector
