@@ -588,3 +588,17 @@ def test_default_device_can_be_set():
         assert (Tensor([1, 2]) + 1).tolist() == [2, 3]
     finally:
         Device.DEFAULT = before
+
+
+@pytest.mark.parametrize("size", [1, 5, 16, 35])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_slices_of_a_scan_may_lie_anywhere(size, reverse):
+    """Slices of 4·size bytes begin where no vector may be stored as if it were aligned."""
+    rows = np.arange(9 * size, dtype=np.float32).reshape(9, size)
+    (last,), (sums,) = scan(
+        lambda s, x: ([s + x], [s + x * 2]), [Tensor.zeros(size)], [Tensor(rows)], reverse
+    )
+    ordered = rows[::-1] if reverse else rows
+    total = ordered.cumsum(axis=0) + ordered
+    np.testing.assert_array_equal(sums.numpy(), total[::-1] if reverse else total)
+    np.testing.assert_array_equal(last.numpy(), rows.sum(axis=0))
