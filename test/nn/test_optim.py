@@ -10,7 +10,7 @@ from tinygrad.engine.devices import Device
 from tinygrad.engine.jit import TinyJit
 from tinygrad.engine.realize import in_memory
 from tinygrad.nn import optim
-from tinygrad.nn.state import get_state_dict
+from tinygrad.nn.state import get_state_dict, load_state_dict, safe_load, safe_save
 from tinygrad.tensor import Tensor
 
 STEPS = 10
@@ -57,6 +57,10 @@ def same(ours, theirs):
         np.testing.assert_allclose(mine, wanted, rtol=1e-5, atol=1e-5)
 
 
+def same_options(name, **options):
+    return [(name, options, options)]
+
+
 @pytest.mark.parametrize(
     "name, ours, theirs",
     [
@@ -76,6 +80,22 @@ def same(ours, theirs):
         ),
         ("AdamW", {"lr": 0.1}, {"lr": 0.1}),
         ("AdamW", {"lr": 0.1, "weight_decay": 0.5}, {"lr": 0.1, "weight_decay": 0.5}),
+        ("NAdam", {"lr": 0.1}, {"lr": 0.1}),
+        ("NAdam", {"b1": 0.8, "weight_decay": 0.1}, {"betas": (0.8, 0.999), "weight_decay": 0.1}),
+        ("RAdam", {"lr": 0.1}, {"lr": 0.1}),
+        ("RAdam", {"b2": 0.7, "weight_decay": 0.1}, {"betas": (0.9, 0.7), "weight_decay": 0.1}),
+        ("Adagrad", {"lr": 0.1}, {"lr": 0.1}),
+        *same_options(
+            "Adagrad",
+            lr=0.1,
+            lr_decay=0.3,
+            weight_decay=0.1,
+            initial_accumulator_value=0.5,
+        ),
+        ("Adadelta", {}, {}),
+        *same_options("Adadelta", lr=0.5, rho=0.6, weight_decay=0.1, eps=1e-4),
+        ("RMSprop", {}, {}),
+        *same_options("RMSprop", alpha=0.5, weight_decay=0.1, momentum=0.9, centered=True),
     ],
 )
 def test_ten_steps(device, name, ours, theirs):
@@ -231,6 +251,66 @@ def test_half_parameters_have_state_in_float32():
 def test_state_has_names():
     names = get_state_dict(optim.Adam([Tensor(W)])).keys()
     assert names == {"params.0", "lr", "m.0", "v.0", "m_share", "v_share"}
+
+
+def test_lion_moves_by_the_sign():
+    def update(param, grad, state, step):
+        m = state.get("m", 0 * grad)
+        state["m"] = 0.99 * m + 0.01 * grad
+        return param - 0.01 * (np.sign(0.9 * m + 0.1 * grad) + 0.1 * param)
+
+    same(trained(lambda p: optim.Lion(p, lr=0.01, weight_decay=0.1)), reference(update))
+
+
+def test_a_number_given_to_lr_is_written_in_place():
+    optimizer = optim.SGD([Tensor(B)], lr=1.0)
+    rate = optimizer.lr
+    optimizer.lr = 0.25
+    assert optimizer.lr is rate and rate.item() == 0.25
+
+
+def test_groups_have_options_of_their_own():
+    a, b = Tensor(B), Tensor(B)
+    both = optim.OptimizerGroup.of(optim.SGD, [{"params": [a]}, {"params": [b], "lr": 2.0}], lr=1.0)
+    with Tensor.train():
+        (a + b).sum().backward()
+        both.step()
+    assert (a.tolist(), b.tolist()) == ([-1.0] * 4, [-2.0] * 4)
+
+
+ALL = [
+    lambda p: optim.SGD(p, 0.1, momentum=0.9),
+    optim.LARS,
+    optim.Lion,
+    optim.Adam,
+    optim.NAdam,
+    optim.RAdam,
+    optim.Adagrad,
+    optim.Adadelta,
+    lambda p: optim.RMSprop(p, momentum=0.9, centered=True),
+]
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_saved_state_goes_on_bit_for_bit(make, tmp_path):
+    """Three steps, save, three steps: the same as load, three steps."""
+    w, other = Tensor(W), Tensor(W * 2)
+    with Tensor.train():
+        first = make([w])
+        steps(first, w, 3)
+        safe_save(get_state_dict(first), str(tmp_path / "state"))
+        steps(first, w, 3)
+        second = make([other])
+        load_state_dict(second, safe_load(str(tmp_path / "state")))
+        steps(second, other, 3)
+    assert w.tolist() == other.tolist()
+
+
+def steps(optimizer, w, count):
+    for _ in range(count):
+        optimizer.zero_grad()
+        (w @ Tensor(W)).tanh().sum().backward()
+        optimizer.step()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,135 @@
+"""What stands around a step: clipping, loss scaling, averages of weights, LBFGS."""
+
+import numpy as np
+import pytest
+import torch
+
+from tinygrad import Tensor, TinyJit, dtypes
+from tinygrad.base.errors import ArgumentError
+from tinygrad.nn import optim
+
+VALUES = [np.random.default_rng(i).standard_normal(shape) for i, shape in enumerate([(3, 4), (5,)])]
+
+
+def with_gradients():
+    ours = [Tensor(v.astype(np.float32), requires_grad=True) for v in VALUES]
+    theirs = [torch.tensor(v.astype(np.float32), requires_grad=True) for v in VALUES]
+    sum((t * t).sum() for t in ours).backward()
+    sum((t * t).sum() for t in theirs).backward()
+    return ours, theirs
+
+
+@pytest.mark.parametrize("kind", [2.0, 1.0, 3.0, float("inf")])
+@pytest.mark.parametrize("most", [0.5, 100.0])
+def test_clip_by_norm(kind, most):
+    ours, theirs = with_gradients()
+    total = optim.clip_grad_norm_(ours, most, kind)
+    wanted = torch.nn.utils.clip_grad_norm_(theirs, most, kind)
+    np.testing.assert_allclose(total.item(), wanted.item(), rtol=1e-5)
+    for mine, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(mine.grad.numpy(), other.grad.numpy(), rtol=1e-5)
+
+
+def test_clip_by_value():
+    ours, theirs = with_gradients()
+    optim.clip_grad_value_(ours, 0.5)
+    torch.nn.utils.clip_grad_value_(theirs, 0.5)
+    for mine, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(mine.grad.numpy(), other.grad.numpy(), rtol=1e-6)
+
+
+def test_nothing_to_clip_has_norm_zero():
+    assert optim.clip_grad_norm_([Tensor([1.0])], 1.0).item() == 0.0
+    with pytest.raises(ArgumentError, match="norm_type=-1"):
+        optim.clip_grad_norm_(with_gradients()[0], 1.0, -1)
+
+
+def scaled_steps(captured):
+    """Losses of which the second overflows: the weights and the scale after each step."""
+    w = Tensor([1.0, 2.0]).realize()
+    optimizer = optim.Adam([w], lr=0.5)
+    scaler = optim.GradScaler(init_scale=8.0, growth_interval=2)
+
+    def step(factor):
+        optimizer.zero_grad()
+        scaler.scale((w * factor).sum()).backward()
+        scaler.step(optimizer)
+
+    run = TinyJit(step) if captured else step
+    seen = []
+    with Tensor.train():
+        for factor in [1.0, float("inf"), 1.0, 1.0, 1.0, 1.0]:
+            run(Tensor([factor]).realize())
+            seen.append((np.round(w.numpy(), 4).tolist(), scaler.factor.item()))
+    return seen
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_loss_scaling(captured):
+    seen = scaled_steps(captured)
+    assert [scale for _, scale in seen] == [8.0, 4.0, 4.0, 8.0, 8.0, 16.0]
+    assert [weights for weights, _ in seen] == [
+        [0.5, 1.5],
+        [0.5, 1.5],
+        [0.0, 1.0],
+        [-0.5, 0.5],
+        [-1.0, 0.0],
+        [-1.5, -0.5],
+    ]
+
+
+def test_half_gradients_that_would_be_zero_count():
+    w = Tensor([1.0]).realize()
+    optimizer, scaler = optim.SGD([w], lr=1.0), optim.GradScaler(1024.0)
+    with Tensor.train():
+        loss = (w.cast(dtypes.half) * 1e-4).sum() * 1e-4
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+    assert optimizer.params[0].grad.item() == pytest.approx(1e-8, rel=0.02)
+
+
+def test_average_of_weights():
+    net = {"w": Tensor([0.0]).realize(), "steps": Tensor([3])}
+    average = optim.EMA(net, decay=0.5)
+    for value in [1.0, 2.0, 3.0]:
+        net["w"].assign(Tensor([value])).realize()
+        average.update()
+    with pytest.raises(KeyError), average.applied():
+        assert net["w"].item() == 2.125
+        raise KeyError
+    assert net["w"].item() == 3.0 and net["steps"].item() == 3
+
+
+def minimized(lib, start, search):
+    """The place and the number of calls after two steps of LBFGS on Rosenbrock's valley."""
+    calls = []
+    rate = 1.0 if search else 0.1
+    optimizer = lib.LBFGS([start], lr=rate, max_iter=30, line_search_fn=search)
+
+    def closure():
+        optimizer.zero_grad()
+        x, y = start[0], start[1]
+        loss = (1 - x) ** 2 + 100 * (y - x * x) ** 2
+        loss.backward()
+        calls.append(loss)
+        return loss
+
+    for _ in range(2):
+        optimizer.step(closure)
+    return start.tolist(), len(calls)
+
+
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+def test_lbfgs_goes_where_pytorch_goes(search):
+    ours, calls = minimized(optim, Tensor(np.array([-1.2, 1.0]), requires_grad=True), search)
+    start = torch.tensor([-1.2, 1.0], dtype=torch.float64, requires_grad=True)
+    theirs, wanted = minimized(torch.optim, start, search)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+    assert abs(calls - wanted) <= 2
+
+
+def test_lbfgs_says_what_is_legal():
+    with pytest.raises(ArgumentError, match="strong_wolfe"):
+        optim.LBFGS([Tensor([1.0])], line_search_fn="armijo")
+    with pytest.raises(ArgumentError, match="none wants a gradient"):
+        optim.LBFGS([Tensor([1.0], requires_grad=False)])

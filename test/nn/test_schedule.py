@@ -1,0 +1,109 @@
+"""Schedules have PyTorch's rates, step by step, also in a captured step."""
+
+import numpy as np
+import pytest
+import torch
+
+from tinygrad import Tensor, TinyJit
+from tinygrad.base.errors import ArgumentError
+from tinygrad.nn import optim
+
+STEPS = 25
+
+
+def rates(make):
+    optimizer = optim.SGD([Tensor([1.0])], lr=0.5)
+    schedule = make(optim, optimizer)
+    found = []
+    for _ in range(STEPS):
+        found.append(optimizer.lr.item())
+        schedule.step()
+    return found
+
+
+def rates_of_torch(make):
+    optimizer = torch.optim.SGD([torch.tensor([1.0], requires_grad=True)], lr=0.5)
+    schedule = make(torch.optim.lr_scheduler, optimizer)
+    found = []
+    for _ in range(STEPS):
+        found.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    return found
+
+
+def warm_then_cosine(lib, o):
+    parts = [lib.LinearLR(o, 0.1, total_iters=5), lib.CosineAnnealingLR(o, T_max=10)]
+    return lib.SequentialLR(o, parts, milestones=[5])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda lib, o: lib.ConstantLR(o, 0.25, 4),
+        lambda lib, o: lib.LinearLR(o, 0.25, total_iters=7),
+        lambda lib, o: lib.StepLR(o, 4, 0.5),
+        lambda lib, o: lib.MultiStepLR(o, [3, 11, 12], 0.5),
+        lambda lib, o: lib.MultiStepLR(o, [], 0.5),
+        lambda lib, o: lib.ExponentialLR(o, 0.9),
+        lambda lib, o: lib.PolynomialLR(o, 10, 2.0),
+        lambda lib, o: lib.CosineAnnealingLR(o, 10, 0.1),
+        lambda lib, o: lib.OneCycleLR(o, 2.0, STEPS + 1),
+        lambda lib, o: lib.LambdaLR(o, lambda turn: 1 / (turn + 1)),
+        warm_then_cosine,
+    ],
+)
+def test_rates(make):
+    np.testing.assert_allclose(rates(make), rates_of_torch(make), rtol=2e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+def test_plateau(mode):
+    losses = [3, 2, 2, 2, 2, 2, 2, 1, 1.5, 1, 1, 1, 1, 1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5]
+    options = {"mode": mode, "factor": 0.5, "patience": 2, "cooldown": 2, "min_lr": 0.03}
+    ours = optim.SGD([Tensor([1.0])], lr=0.5)
+    theirs = torch.optim.SGD([torch.tensor([1.0], requires_grad=True)], lr=0.5)
+    mine = optim.ReduceLROnPlateau(ours, **options)
+    wanted = torch.optim.lr_scheduler.ReduceLROnPlateau(theirs, **options)
+    for loss in losses:
+        mine.step(Tensor(loss))
+        wanted.step(loss)
+        assert abs(ours.lr.item() - theirs.param_groups[0]["lr"]) < 1e-6
+
+
+def test_a_captured_schedule_goes_on():
+    w = Tensor([0.0])
+    optimizer = optim.SGD([w], lr=1.0)
+    schedule = optim.ExponentialLR(optimizer, 0.5)
+
+    @TinyJit
+    def step():
+        optimizer.zero_grad()
+        w.sum().backward()
+        changed = [*optimizer.schedule_step(), *schedule.schedule_step()]
+        changed[0].realize(*changed[1:])
+
+    with Tensor.train():
+        for _ in range(5):
+            step()
+    assert w.item() == -1.9375 and optimizer.lr.item() == 0.03125
+
+
+def test_a_group_keeps_its_first_rates():
+    both = optim.OptimizerGroup(optim.SGD([Tensor([1.0])], 1.0), optim.SGD([Tensor([1.0])], 2.0))
+    schedule = optim.ExponentialLR(both, 0.5)
+    schedule.step()
+    assert schedule.get_last_lr() == [0.5, 1.0]
+
+
+@pytest.mark.parametrize(
+    "misuse, message",
+    [
+        (lambda o: optim.StepLR(o, 0), "step_size=0; legal is 1 or more"),
+        (lambda o: optim.ReduceLROnPlateau(o, mode="best"), "legal are .min. and .max."),
+        (lambda o: optim.SequentialLR(o, [optim.ExponentialLR(o, 1)], [1]), "legal are 0"),
+    ],
+)
+def test_misuse(misuse, message):
+    with pytest.raises(ArgumentError, match=message):
+        misuse(optim.SGD([Tensor([1.0])], lr=0.5))

@@ -1,0 +1,59 @@
+"""Optimizers: how parameters move along their gradients; schedules of the learning rate; and what
+stands around a step: clipping, loss scaling, averages of weights."""
+
+from tinygrad.nn.optim.adaptive import Adadelta, Adagrad, RMSprop
+from tinygrad.nn.optim.average import EMA
+from tinygrad.nn.optim.gradients import GradScaler, clip_grad_norm_, clip_grad_value_
+from tinygrad.nn.optim.lbfgs import LBFGS
+from tinygrad.nn.optim.moments import LAMB, Adam, AdamW, NAdam, RAdam
+from tinygrad.nn.optim.momentum import LARS, SGD, Lion, Muon, orthogonalized
+from tinygrad.nn.optim.optimizer import Optimizer, OptimizerGroup
+from tinygrad.nn.optim.schedule import (
+    ConstantLR,
+    CosineAnnealingLR,
+    ExponentialLR,
+    LambdaLR,
+    LinearLR,
+    MultiStepLR,
+    OneCycleLR,
+    PolynomialLR,
+    ReduceLROnPlateau,
+    Scheduler,
+    SequentialLR,
+    StepLR,
+)
+
+__all__ = [
+    "EMA",
+    "LAMB",
+    "LARS",
+    "LBFGS",
+    "SGD",
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "ConstantLR",
+    "CosineAnnealingLR",
+    "ExponentialLR",
+    "GradScaler",
+    "LambdaLR",
+    "LinearLR",
+    "Lion",
+    "MultiStepLR",
+    "Muon",
+    "NAdam",
+    "OneCycleLR",
+    "Optimizer",
+    "OptimizerGroup",
+    "PolynomialLR",
+    "RAdam",
+    "RMSprop",
+    "ReduceLROnPlateau",
+    "Scheduler",
+    "SequentialLR",
+    "StepLR",
+    "clip_grad_norm_",
+    "clip_grad_value_",
+    "orthogonalized",
+]

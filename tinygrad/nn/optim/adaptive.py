@@ -1,0 +1,137 @@
+"""A rate for each coordinate, by the gradients that it has had."""
+
+from __future__ import annotations
+
+from tinygrad.nn.optim.optimizer import Optimizer
+from tinygrad.tensor import Tensor
+
+
+class Adagrad(Optimizer):
+    """Each coordinate's rate is divided by the root of the sum of its squared gradients.
+
+    (Duchi, Hazan and Singer, "Adaptive Subgradient Methods", 2011.)
+
+    Args:
+        params: the tensors to move.
+        lr: the learning rate.
+        lr_decay: the rate at step t is lr / (1 + (t - 1)·lr_decay).
+        weight_decay: this much of the parameter is added to its gradient.
+        initial_accumulator_value: where the sums begin.
+        eps: added to the root.
+
+    >>> x = Tensor([1.0, -3.0], requires_grad=True)
+    >>> with Tensor.train():
+    ...     _ = (x * x).sum().backward()
+    ...     Adagrad([x], lr=0.25).step()
+    >>> x.tolist()
+    [0.75, -2.75]
+    """
+
+    def __init__(
+        self,
+        params: list[Tensor],
+        lr: float = 0.01,
+        lr_decay: float = 0.0,
+        weight_decay: float = 0.0,
+        initial_accumulator_value: float = 0.0,
+        eps: float = 1e-10,
+    ) -> None:
+        super().__init__(params, lr)
+        self.lr_decay = lr_decay
+        self.weight_decay = weight_decay
+        self.eps = eps
+        self.t = self._number(0.0)
+        self.sum = [zeros + initial_accumulator_value for zeros in self._zeros()]
+        self._own([self.t, *self.sum])
+
+    def _advance(self) -> list[Tensor]:
+        return [self._put(self.t, self.t + 1)]
+
+    def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+        grad = grad + self.weight_decay * param
+        total = self._put(self.sum[i], self.sum[i] + grad.square())
+        slower = self._beside(param, 1 + (self.t - 1) * self.lr_decay)
+        return param - self._lr(param) / slower * grad / (total.sqrt() + self.eps), [total]
+
+
+class Adadelta(Optimizer):
+    """Steps as large as the last ones were, by the root of a moving average of their squares.
+
+    (Zeiler, "ADADELTA: An Adaptive Learning Rate Method", 2012.)
+
+    Args:
+        params: the tensors to move.
+        lr: the factor of every step.
+        rho: what both averages keep each step.
+        eps: added to them below the roots.
+        weight_decay: this much of the parameter is added to its gradient.
+    """
+
+    def __init__(
+        self,
+        params: list[Tensor],
+        lr: float = 1.0,
+        rho: float = 0.9,
+        eps: float = 1e-6,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(params, lr)
+        self.rho = rho
+        self.eps = eps
+        self.weight_decay = weight_decay
+        self.v, self.steps = self._zeros(), self._zeros()
+        self._own([*self.v, *self.steps])
+
+    def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+        grad = grad + self.weight_decay * param
+        v = self._put(self.v[i], self.rho * self.v[i] + (1 - self.rho) * grad.square())
+        step = (self.steps[i] + self.eps).sqrt() / (v + self.eps).sqrt() * grad
+        steps = self.rho * self.steps[i] + (1 - self.rho) * step.square()
+        return param - self._lr(param) * step, [v, self._put(self.steps[i], steps)]
+
+
+class RMSprop(Optimizer):
+    """The gradient divided by the root of a moving average of its square. (Hinton, 2012.)
+
+    Args:
+        params: the tensors to move.
+        lr: the learning rate.
+        alpha: what the averages keep each step.
+        eps: added to the root.
+        weight_decay: this much of the parameter is added to its gradient.
+        momentum: how much of the last step's direction is kept.
+        centered: divide by the standard deviation instead: subtract the square of the mean.
+    """
+
+    def __init__(
+        self,
+        params: list[Tensor],
+        lr: float = 0.01,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        momentum: float = 0.0,
+        centered: bool = False,
+    ) -> None:
+        super().__init__(params, lr)
+        self.alpha = alpha
+        self.eps = eps
+        self.weight_decay = weight_decay
+        self.momentum = momentum
+        self.v = self._zeros()
+        self.mean = self._zeros() if centered else []
+        self.b = self._zeros() if momentum else []
+        self._own([*self.v, *self.mean, *self.b])
+
+    def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+        grad = grad + self.weight_decay * param
+        v = self._put(self.v[i], self.alpha * self.v[i] + (1 - self.alpha) * grad.square())
+        state, spread = [v], v
+        if self.mean:
+            mean = self._put(self.mean[i], self.alpha * self.mean[i] + (1 - self.alpha) * grad)
+            state, spread = [v, mean], v - mean.square()
+        direction = grad / (spread.sqrt() + self.eps)
+        if self.momentum:
+            direction = self._put(self.b[i], self.momentum * self.b[i] + direction)
+            state = [*state, direction]
+        return param - self._lr(param) * direction, state

@@ -1,0 +1,149 @@
+"""What is done to gradients between `backward` and `step`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ArgumentError
+from tinygrad.nn.optim.optimizer import Optimizer, OptimizerGroup, Stepper
+from tinygrad.tensor import Tensor
+
+
+def clip_grad_norm_(
+    params: Iterable[Tensor], max_norm: float, norm_type: float = 2.0, eps: float = 1e-6
+) -> Tensor:
+    """Scales all gradients down together, so that their norm is at most `max_norm`.
+
+    (Pascanu, Mikolov and Bengio, "On the difficulty of training RNNs", 2013.)
+
+    Args:
+        params: tensors with gradients; those without are left out.
+        max_norm: the longest that all of them together may be.
+        norm_type: 2 for the Euclidean norm, inf for the largest absolute value, p for the p-th
+            root of the sum of p-th powers.
+        eps: added to the norm before dividing by it.
+
+    Returns:
+        The norm that the gradients had, shape ().
+
+    >>> x = Tensor([3.0, 4.0], requires_grad=True)
+    >>> _ = (x * x).sum().backward()
+    >>> clip_grad_norm_([x], 5.0).item(), [round(g, 3) for g in x.grad.tolist()]
+    (10.0, [3.0, 4.0])
+    """
+    moved = _with_gradients(params)
+    if not moved:
+        return Tensor(0.0)
+    home = moved[0][1].device
+    sizes = [_norm(grad, norm_type).to(home) for _, grad in moved]
+    total = _norm(Tensor.stack(*sizes), norm_type)
+    scale = (max_norm / (total + eps)).minimum(1.0)
+    for param, grad in moved:
+        param.grad = grad * scale.to(grad.device).cast(grad.dtype)
+    return total
+
+
+def clip_grad_value_(params: Iterable[Tensor], clip_value: float) -> None:
+    """Cuts each element of each gradient to -clip_value..clip_value.
+
+    >>> x = Tensor([3.0, -4.0], requires_grad=True)
+    >>> _ = (x * x).sum().backward()
+    >>> clip_grad_value_([x], 7.0)
+    >>> x.grad.tolist()
+    [6.0, -7.0]
+    """
+    for param, grad in _with_gradients(params):
+        param.grad = grad.clamp(-clip_value, clip_value)
+
+
+def _with_gradients(params: Iterable[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    return [(param, param.grad) for param in params if param.grad is not None]
+
+
+def _norm(x: Tensor, kind: float) -> Tensor:
+    wide = x.detach().float() if x.dtype in (dtypes.half, dtypes.bfloat16) else x.detach()
+    if kind == float("inf"):
+        return wide.abs().max()
+    if kind <= 0:
+        raise ArgumentError(f"clip_grad_norm_: norm_type={kind}; legal are numbers above 0")
+    return wide.square().sum().sqrt() if kind == 2 else wide.abs().pow(kind).sum().pow(1 / kind)
+
+
+class GradScaler:
+    """Loss scaling, for gradients in half precision that would be too small to be seen.
+
+    The loss is multiplied by a scale before `backward` and the gradients are divided by it before
+    the step. Where one of them is not finite, the step changes nothing and the scale shrinks; after
+    `growth_interval` good steps in a row it grows. All of it are tensors, so that a captured step
+    does the same. (Micikevicius and others, "Mixed Precision Training", 2017.)
+
+    Args:
+        init_scale: the first scale.
+        growth_factor: what the scale is multiplied by when it grows.
+        backoff_factor: what it is multiplied by after a step that did not count.
+        growth_interval: how many good steps make it grow.
+
+    >>> w = Tensor([1.0], requires_grad=True)
+    >>> from tinygrad.nn.optim import SGD
+    >>> optimizer, scaler = SGD([w], lr=0.5), GradScaler(init_scale=1024.0)
+    >>> with Tensor.train():
+    ...     _ = scaler.scale((w * w).sum()).backward()
+    ...     scaler.step(optimizer)
+    >>> w.item()
+    0.0
+    """
+
+    def __init__(
+        self,
+        init_scale: float = 65536.0,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+    ) -> None:
+        self.growth_factor = growth_factor
+        self.backoff_factor = backoff_factor
+        self.growth_interval = growth_interval
+        self.factor = Tensor([init_scale], requires_grad=False).contiguous().realize()
+        self.good_steps = Tensor([0], dtype=dtypes.int32, requires_grad=False).contiguous()
+        self.good_steps.realize()
+
+    def scale(self, loss: Tensor) -> Tensor:
+        """The loss to call `backward` on."""
+        return loss * self.factor.to(loss.device).reshape(()).cast(loss.dtype)
+
+    def step(self, optimizer: Stepper) -> None:
+        """A step of the optimizer by the gradients of the unscaled loss, if they are finite."""
+        changed = self.schedule_step(optimizer)
+        changed[0].realize(*changed[1:])
+
+    def schedule_step(self, optimizer: Stepper) -> list[Tensor]:
+        """The same, not computed yet: all tensors that change."""
+        moved = _with_gradients(optimizer.params)
+        for param, grad in moved:
+            kind = dtypes.float32 if grad.dtype.itemsize < 4 else grad.dtype
+            param.grad = grad.cast(kind) / self.factor.to(grad.device).cast(kind)
+        finite = Tensor([True])
+        for _, grad in _with_gradients(optimizer.params):
+            finite = finite & grad.isfinite().all().to(finite.device)
+        for one in optimizers_of(optimizer):
+            one.applies = finite
+        try:
+            changed = optimizer.schedule_step()
+        finally:
+            for one in optimizers_of(optimizer):
+                one.applies = None
+        good = self.good_steps + 1
+        grows = good >= self.growth_interval
+        grown = grows.where(self.factor * self.growth_factor, self.factor)
+        factor = finite.where(grown, self.factor * self.backoff_factor)
+        good = (finite & ~grows).where(good, 0)
+        return [*changed, self.factor.assign(factor), self.good_steps.assign(good)]
+
+
+def optimizers_of(stepper: Stepper) -> list[Optimizer]:
+    """The optimizers in a group of them, or the one itself."""
+    if isinstance(stepper, OptimizerGroup):
+        return [one for each in stepper.optimizers for one in optimizers_of(each)]
+    assert isinstance(stepper, Optimizer)
+    return [stepper]

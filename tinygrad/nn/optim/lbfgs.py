@@ -1,0 +1,177 @@
+"""A quasi-Newton method, for problems small enough to be seen whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ArgumentError
+from tinygrad.nn.optim.line_search import Slope, strong_wolfe
+from tinygrad.tensor import Tensor
+
+Closure = Callable[[], Tensor]
+
+
+class LBFGS:
+    """Newton's direction from the last few steps: no matrix is kept, only pairs of vectors.
+
+    `step` takes a closure that clears the gradients, calls `backward` and returns the loss; it is
+    called several times. Decisions are made on the host: it can't be captured by TinyJit.
+    (Nocedal and Wright, "Numerical Optimization", 2006, algorithms 7.4 and 7.5.)
+
+    Args:
+        params: the tensors to move.
+        lr: the length of a step, 1 for a whole one.
+        max_iter: at most so many directions a step.
+        max_eval: at most so many calls of the closure a step; None for 1.25 a direction.
+        tolerance_grad: small enough: the largest element of the gradient.
+        tolerance_change: small enough: the change of a parameter, or of the loss.
+        history_size: how many pairs are kept.
+        line_search_fn: None, or "strong_wolfe".
+
+    >>> x = Tensor([3.0, -2.0], requires_grad=True)
+    >>> optimizer = LBFGS([x], line_search_fn="strong_wolfe")
+    >>> def closure():
+    ...     x.grad = None
+    ...     return ((x - Tensor([1.0, 2.0])) ** 2).sum().backward()
+    >>> _ = optimizer.step(closure)
+    >>> [round(value, 4) for value in x.tolist()]
+    [1.0, 2.0]
+    """
+
+    def __init__(
+        self,
+        params: list[Tensor],
+        lr: float = 1.0,
+        max_iter: int = 20,
+        max_eval: int | None = None,
+        tolerance_grad: float = 1e-7,
+        tolerance_change: float = 1e-9,
+        history_size: int = 100,
+        line_search_fn: str | None = None,
+    ) -> None:
+        if line_search_fn not in (None, "strong_wolfe"):
+            raise ArgumentError(
+                f'LBFGS: line_search_fn={line_search_fn!r}; legal are None and "strong_wolfe"'
+            )
+        for param in params:
+            if param.requires_grad is None:
+                param.requires_grad = dtypes.is_float(param.dtype)
+        self.params = [param for param in params if param.requires_grad]
+        if not self.params:
+            raise ArgumentError(f"LBFGS: {len(params)} tensors, none wants a gradient")
+        self.lr = lr
+        self.max_iter = max_iter
+        self.max_eval = max_eval if max_eval is not None else max_iter * 5 // 4
+        self.tolerance_grad = tolerance_grad
+        self.tolerance_change = tolerance_change
+        self.history_size = history_size
+        self.search = line_search_fn is not None
+        self.moves: list[Tensor] = []
+        self.turns: list[Tensor] = []
+        self.direction: Tensor | None = None
+        self.last_gradient: Tensor | None = None
+        self.length = lr
+
+    def zero_grad(self) -> None:
+        """Forgets the gradients."""
+        for param in self.params:
+            param.grad = None
+
+    def step(self, closure: Closure) -> Tensor:
+        """Moves the parameters; returns the loss of the first call of `closure`."""
+        first = self._evaluated(closure)
+        loss, calls = float(first.item()), 1
+        gradient = self._gradient()
+        for _ in range(self.max_iter):
+            if gradient.abs().max().item() <= self.tolerance_grad:
+                break
+            direction = self._next_direction(gradient)
+            slope = float((gradient * direction).sum().item())
+            if slope > -self.tolerance_change:
+                break
+            before, start = loss, self._flat()
+            if self.search:
+                found = strong_wolfe(
+                    partial(self._at, closure, start, direction),
+                    self.length,
+                    Slope(0.0, loss, slope, gradient),
+                    float(direction.abs().max().item()),
+                    self.tolerance_change,
+                )
+                point, used = found
+                self.length, loss, gradient = point.at, point.loss, point.gradient
+                self._write(start + direction * self.length)
+            else:
+                self._write(start + direction * self.length)
+                loss = float(self._evaluated(closure).item())
+                gradient, used = self._gradient(), 1
+            calls += used
+            moved = float((direction * self.length).abs().max().item())
+            if calls >= self.max_eval or moved <= self.tolerance_change:
+                break
+            if abs(loss - before) < self.tolerance_change:
+                break
+        return first
+
+    def _next_direction(self, gradient: Tensor) -> Tensor:
+        """-H·gradient, H the inverse of the Hessian as the kept pairs show it; sets the length."""
+        if self.direction is None or self.last_gradient is None:
+            self.length = min(1.0, 1.0 / float(gradient.abs().sum().item())) * self.lr
+            self.direction = (-gradient).realize()
+        else:
+            turn = (gradient - self.last_gradient).realize()
+            move = (self.direction * self.length).realize()
+            if (turn * move).sum().item() > 1e-10:
+                self.moves = [*self.moves, move][-self.history_size :]
+                self.turns = [*self.turns, turn][-self.history_size :]
+            self.direction = self._two_loops(gradient).realize()
+            self.length = self.lr
+        self.last_gradient = gradient
+        return self.direction
+
+    def _two_loops(self, gradient: Tensor) -> Tensor:
+        q = -gradient
+        shares: list[Tensor] = []
+        for move, turn in zip(reversed(self.moves), reversed(self.turns), strict=True):
+            shares.append((move * q).sum() / (turn * move).sum())
+            q = q - shares[-1] * turn
+        if self.moves:
+            move, turn = self.moves[-1], self.turns[-1]
+            q = q * ((turn * move).sum() / (turn * turn).sum())
+        for move, turn, share in zip(self.moves, self.turns, reversed(shares), strict=True):
+            q = q + move * (share - (turn * q).sum() / (turn * move).sum())
+        return q
+
+    def _at(self, closure: Closure, start: Tensor, direction: Tensor, t: float) -> Slope:
+        """The loss and its slope along the direction, at `t`."""
+        self._write(start + direction * t)
+        loss = float(self._evaluated(closure).item())
+        gradient = self._gradient()
+        return Slope(t, loss, float((gradient * direction).sum().item()), gradient)
+
+    @staticmethod
+    def _evaluated(closure: Closure) -> Tensor:
+        return closure().detach().realize()
+
+    def _gradient(self) -> Tensor:
+        """All gradients as one vector; zeros where there are none."""
+        parts = [
+            (param.zeros_like() if param.grad is None else param.grad).detach().flatten()
+            for param in self.params
+        ]
+        return Tensor.cat(*parts).realize()
+
+    def _flat(self) -> Tensor:
+        return Tensor.cat(*(param.detach().flatten() for param in self.params)).clone().realize()
+
+    def _write(self, flat: Tensor) -> None:
+        flat = flat.detach().realize()
+        place = 0
+        for param in self.params:
+            size = param.numel()
+            part = flat[place : place + size].reshape(param.shape)
+            param.assign(part.cast(param.dtype))
+            place += size
+        self.params[0].realize(*self.params[1:])

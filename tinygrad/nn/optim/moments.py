@@ -1,0 +1,243 @@
+"""By moving averages of the gradient and of its square."""
+
+from __future__ import annotations
+
+from tinygrad.nn.optim.optimizer import Optimizer, norm
+from tinygrad.tensor import Tensor
+
+
+class Moments(Optimizer):
+    """What Adam and its kin share: m and v, moving averages of grad and grad².
+
+    The averages start at zero, so at first they are too small: they hold only a share of the
+    weight 1. That share is the same average of the number 1, kept beside them; dividing by it is
+    Adam's bias correction, 1 - bᵗ, without its cancellation.
+    """
+
+    def __init__(
+        self, params: list[Tensor], lr: float, b1: float, b2: float, eps: float, weight_decay: float
+    ) -> None:
+        super().__init__(params, lr)
+        self.b1 = b1
+        self.b2 = b2
+        self.eps = eps
+        self.weight_decay = weight_decay
+        self.m, self.v = self._zeros(), self._zeros()
+        self.m_share, self.v_share = self._number(0.0), self._number(0.0)
+        self._own([*self.m, *self.v, self.m_share, self.v_share])
+
+    def _advance(self) -> list[Tensor]:
+        for share, keep in ((self.m_share, self.b1), (self.v_share, self.b2)):
+            self._put(share, keep * share + (1 - keep))
+        return [self.m_share, self.v_share]
+
+    def _averages(self, i: int, grad: Tensor) -> tuple[Tensor, Tensor]:
+        """m and v with this step's gradient in them."""
+        m = self._put(self.m[i], self.b1 * self.m[i] + (1 - self.b1) * grad)
+        v = self._put(self.v[i], self.b2 * self.v[i] + (1 - self.b2) * grad.square())
+        return m, v
+
+    def _direction(self, i: int, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """m / √v, both corrected, and the state that changed."""
+        m, v = self._averages(i, grad)
+        m_share, v_share = (self._beside(m, share) for share in (self.m_share, self.v_share))
+        return (m / m_share) / ((v / v_share).sqrt() + self.eps), [m, v]
+
+
+class Adam(Moments):
+    """Steps of about lr in each coordinate: m / √v. (Kingma and Ba, "Adam", 2014.)
+
+    Args:
+        params: the tensors to move.
+        lr: the learning rate.
+        b1: what m, the average of gradients, keeps each step.
+        b2: what v, the average of their squares, keeps each step.
+        eps: added to √v.
+
+    >>> x = Tensor([1.0], requires_grad=True)
+    >>> with Tensor.train():
+    ...     _ = (x * x).sum().backward()
+    ...     Adam([x], lr=0.25).step()
+    >>> round(x.item(), 4)
+    0.75
+    """
+
+    def __init__(
+        self,
+        params: list[Tensor],
+        lr: float = 0.001,
+        b1: float = 0.9,
+        b2: float = 0.999,
+        eps: float = 1e-8,
+    ) -> None:
+        super().__init__(params, lr, b1, b2, eps, 0.0)
+
+    def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+        direction, state = self._direction(i, grad)
+        return param - self._lr(param) * direction, state
+
+
+class AdamW(Moments):
+    """Adam, and parameters shrink by lr·weight_decay each step, whatever their gradient.
+
+    (Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2017.)
+
+    Args:
+        params: the tensors to move.
+        lr: the learning rate.
+        b1: what m, the average of gradients, keeps each step.
+        b2: what v, the average of their squares, keeps each step.
+        eps: added to √v.
+        weight_decay: parameters shrink by lr times this.
+    """
+
+    def __init__(
+        self,
+        params: list[Tensor],
+        lr: float = 0.001,
+        b1: float = 0.9,
+        b2: float = 0.999,
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+    ) -> None:
+        super().__init__(params, lr, b1, b2, eps, weight_decay)
+
+    def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+        direction, state = self._direction(i, grad)
+        return param - self._lr(param) * (direction + self.weight_decay * param), state
+
+
+class LAMB(Moments):
+    """AdamW whose rate is scaled for each parameter by |param| / |direction|.
+
+    (You and others, "Large Batch Optimization for Deep Learning", 2019.)
+
+    Args:
+        params: the tensors to move.
+        lr: the learning rate: the share of its norm by which a parameter moves.
+        b1: what m, the average of gradients, keeps each step.
+        b2: what v, the average of their squares, keeps each step.
+        eps: added to √v.
+        weight_decay: this much of the parameter is added to its direction.
+        adam: don't scale.
+    """
+
+    def __init__(
+        self,
+        params: list[Tensor],
+        lr: float = 0.001,
+        b1: float = 0.9,
+        b2: float = 0.999,
+        eps: float = 1e-6,
+        weight_decay: float = 0.0,
+        adam: bool = False,
+    ) -> None:
+        super().__init__(params, lr, b1, b2, eps, weight_decay)
+        self.adam = adam
+
+    def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+        direction, state = self._direction(i, grad)
+        direction = direction + self.weight_decay * param
+        rate = self._lr(param)
+        if not self.adam:
+            size, step = norm(param), norm(direction)
+            rate = rate * ((size > 0) & (step > 0)).where(size / step, 1.0)
+        return param - rate * direction, state
+
+
+class NAdam(Moments):
+    """Adam with Nesterov's look ahead along m, by a momentum that grows with the steps.
+
+    (Dozat, "Incorporating Nesterov Momentum into Adam", 2016.)
+
+    Args:
+        params: the tensors to move.
+        lr: the learning rate.
+        b1: what m, the average of gradients, keeps each step in the end.
+        b2: what v, the average of their squares, keeps each step.
+        eps: added to √v.
+        weight_decay: this much of the parameter is added to its gradient.
+        momentum_decay: how fast the momentum comes up to b1.
+    """
+
+    def __init__(
+        self,
+        params: list[Tensor],
+        lr: float = 0.002,
+        b1: float = 0.9,
+        b2: float = 0.999,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        momentum_decay: float = 0.004,
+    ) -> None:
+        super().__init__(params, lr, b1, b2, eps, weight_decay)
+        self.momentum_decay = momentum_decay
+        self.t, self.mu_product = self._number(0.0), self._number(1.0)
+        self._own([self.t, self.mu_product])
+
+    def _mu(self, t: Tensor) -> Tensor:
+        return self.b1 * (1 - 0.5 * 0.96 ** (t * self.momentum_decay))
+
+    def _advance(self) -> list[Tensor]:
+        changed = super()._advance()
+        t = self._put(self.t, self.t + 1)
+        return [*changed, t, self._put(self.mu_product, self.mu_product * self._mu(t))]
+
+    def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+        if self.weight_decay:
+            grad = grad + self.weight_decay * param
+        m, v = self._averages(i, grad)
+        mu, mu_next = self._mu(self.t), self._mu(self.t + 1)
+        of_grad = self._beside(param, (1 - mu) / (1 - self.mu_product))
+        of_m = self._beside(param, mu_next / (1 - self.mu_product * mu_next))
+        away = (v / self._beside(v, self.v_share)).sqrt() + self.eps
+        return param - self._lr(param) * (of_grad * grad + of_m * m) / away, [m, v]
+
+
+class RAdam(Moments):
+    """Adam whose division by √v waits until v is known well enough, and comes up gently.
+
+    (Liu and others, "On the Variance of the Adaptive Learning Rate and Beyond", 2019.)
+
+    Args:
+        params: the tensors to move.
+        lr: the learning rate.
+        b1: what m, the average of gradients, keeps each step.
+        b2: what v, the average of their squares, keeps each step.
+        eps: added to √v.
+        weight_decay: this much of the parameter is added to its gradient.
+    """
+
+    def __init__(
+        self,
+        params: list[Tensor],
+        lr: float = 0.001,
+        b1: float = 0.9,
+        b2: float = 0.999,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(params, lr, b1, b2, eps, weight_decay)
+        self.t = self._number(0.0)
+        self._own([self.t])
+
+    def _advance(self) -> list[Tensor]:
+        return [*super()._advance(), self._put(self.t, self.t + 1)]
+
+    def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+        if self.weight_decay:
+            grad = grad + self.weight_decay * param
+        m, v = self._averages(i, grad)
+        mean = m / self._beside(m, self.m_share)
+        away = (v.sqrt() + self.eps) / self._beside(v, self.v_share.sqrt())
+        known, trust = (self._beside(param, x) for x in self._rectification())
+        direction = (known > 5).where(mean * trust / away, mean)
+        return param - self._lr(param) * direction, [m, v]
+
+    def _rectification(self) -> tuple[Tensor, Tensor]:
+        """How many samples v stands for (ρ in the paper), and the factor that makes up for it."""
+        most = 2 / (1 - self.b2) - 1
+        known = most - 2 * self.t * (1 - self.v_share) / self.v_share
+        enough = known.maximum(5)
+        ratio = (enough - 4) * (enough - 2) * most / ((most - 4) * (most - 2) * enough)
+        return known, ratio.sqrt()

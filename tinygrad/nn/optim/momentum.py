@@ -1,0 +1,232 @@
+"""Along the gradient, with momentum."""
+
+from __future__ import annotations
+
+from tinygrad.base.errors import ArgumentError
+from tinygrad.nn.optim.optimizer import Optimizer, norm
+from tinygrad.tensor import Tensor
+
+
+class Momentum(Optimizer):
+    """What SGD, LARS and Muon share: b, the direction of the last step, of which some is kept."""
+
+    def __init__(
+        self,
+        params: list[Tensor],
+        lr: float,
+        momentum: float,
+        weight_decay: float,
+        nesterov: bool,
+    ) -> None:
+        super().__init__(params, lr)
+        self.momentum = momentum
+        self.weight_decay = weight_decay
+        self.nesterov = nesterov
+        self.b = self._zeros() if momentum else []
+        self._own(self.b)
+
+    def _direction(self, i: int, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """The direction to go, and the state that changed."""
+        if not self.momentum:
+            return grad, []
+        b = self._put(self.b[i], self.momentum * self.b[i] + grad)
+        return (grad + self.momentum * b if self.nesterov else b), [b]
+
+
+class SGD(Momentum):
+    """Stochastic gradient descent: param - lr·grad.
+
+    Args:
+        params: the tensors to move.
+        lr: the learning rate.
+        momentum: how much of the last step's direction is kept. (Polyak, 1964.)
+        weight_decay: this much of the parameter is added to its gradient.
+        nesterov: look ahead along the momentum. (Sutskever and others, 2013.)
+        classic: multiply by lr before the momentum instead of after it, so that a changed lr
+            changes only what comes.
+
+    >>> x = Tensor([1.0], requires_grad=True)
+    >>> with Tensor.train():
+    ...     _ = (x * x).sum().backward()
+    ...     SGD([x], lr=0.25).step()
+    >>> x.item()
+    0.5
+    """
+
+    def __init__(
+        self,
+        params: list[Tensor],
+        lr: float = 0.001,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+        classic: bool = False,
+    ) -> None:
+        super().__init__(params, lr, momentum, weight_decay, nesterov)
+        self.classic = classic
+
+    def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+        lr = self._lr(param)
+        if self.weight_decay:
+            grad = grad + self.weight_decay * param
+        if self.classic:
+            grad = grad * lr
+        direction, state = self._direction(i, grad)
+        return param - (direction if self.classic else direction * lr), state
+
+
+class LARS(Momentum):
+    """SGD whose rate is scaled for each parameter by tcoef·|param| / |grad|.
+
+    (You, Gitman and Ginsburg, "Large Batch Training of Convolutional Networks", 2017.)
+
+    Args:
+        params: the tensors to move.
+        lr: the learning rate.
+        momentum: how much of the last step's direction is kept.
+        weight_decay: this much of the parameter is added to its gradient.
+        nesterov: look ahead along the momentum.
+        classic: multiply by the rate before the momentum instead of after it.
+        tcoef: the share of its norm by which a parameter moves when lr is 1.
+
+    >>> x = Tensor([2.0], requires_grad=True)
+    >>> with Tensor.train():
+    ...     _ = (x * x).sum().backward()
+    ...     LARS([x], lr=1.0, momentum=0.0, weight_decay=0.0, tcoef=0.5).step()
+    >>> x.item()
+    1.0
+    """
+
+    def __init__(
+        self,
+        params: list[Tensor],
+        lr: float = 0.001,
+        momentum: float = 0.9,
+        weight_decay: float = 1e-4,
+        nesterov: bool = False,
+        classic: bool = True,
+        tcoef: float = 0.001,
+    ) -> None:
+        super().__init__(params, lr, momentum, weight_decay, nesterov)
+        self.classic = classic
+        self.tcoef = tcoef
+
+    def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+        size, slope = norm(param), norm(grad)
+        trust = self.tcoef * size / (slope + self.weight_decay * size)
+        rate = self._lr(param) * ((size > 0) & (slope > 0)).where(trust, 1.0)
+        grad = grad + self.weight_decay * param
+        if self.classic:
+            grad = grad * rate
+        direction, state = self._direction(i, grad)
+        return param - (direction if self.classic else direction * rate), state
+
+
+class Muon(Momentum):
+    """SGD with momentum along the nearest matrix with orthogonal rows, for matrices.
+
+    (Jordan and others, "Muon: an optimizer for hidden layers", 2024.)
+
+    Args:
+        params: the tensors to move, of at least two axes; the first counts as rows, all others
+            as columns.
+        lr: the learning rate.
+        momentum: how much of the last step's direction is kept.
+        weight_decay: parameters shrink by lr times this.
+        ns_steps: iterations towards orthogonal rows.
+        ns_coefficients: the polynomial of an iteration.
+        nesterov: look ahead along the momentum.
+
+    Raises:
+        ArgumentError: a parameter with fewer axes; give those to another optimizer, and both to
+            OptimizerGroup.
+    """
+
+    def __init__(
+        self,
+        params: list[Tensor],
+        lr: float = 0.001,
+        momentum: float = 0.95,
+        weight_decay: float = 0.1,
+        ns_steps: int = 5,
+        ns_coefficients: tuple[float, float, float] = (3.4445, -4.775, 2.0315),
+        nesterov: bool = True,
+    ) -> None:
+        flat = [param.shape for param in params if param.ndim < 2]
+        if flat:
+            raise ArgumentError(f"Muon: parameters of shapes {flat}; legal are two axes or more")
+        super().__init__(params, lr, momentum, weight_decay, nesterov)
+        self.ns_steps = ns_steps
+        self.ns_coefficients = ns_coefficients
+
+    def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+        lr = self._lr(param)
+        direction, state = self._direction(i, grad)
+        matrix = direction.reshape(direction.shape[0], -1)
+        turned = orthogonalized(matrix, self.ns_steps, self.ns_coefficients).reshape(param.shape)
+        return param * (1 - lr * self.weight_decay) - lr * turned, state
+
+
+def orthogonalized(
+    matrix: Tensor,
+    steps: int = 5,
+    coefficients: tuple[float, float, float] = (3.4445, -4.775, 2.0315),
+    eps: float = 1e-7,
+) -> Tensor:
+    """About the nearest matrix with orthogonal rows (columns, if it is tall): all singular values
+    become about 1, by iterating a·x + b·x³ + c·x⁵ on them, which needs only products.
+
+    >>> orthogonalized(Tensor([[3.0, 0.0], [0.0, 3.0]])).shape
+    (2, 2)
+    """
+    a, b, c = coefficients
+    tall = matrix.shape[0] > matrix.shape[1]
+    x = matrix.T if tall else matrix
+    x = x / (norm(x) + eps)
+    for _ in range(steps):
+        square = (x @ x.T).contiguous()
+        x = (a * x + (b * square + c * square @ square) @ x).contiguous()
+    return x.T if tall else x
+
+
+class Lion(Optimizer):
+    """The sign of a moving average: each coordinate moves by lr, up or down.
+
+    (Chen and others, "Symbolic Discovery of Optimization Algorithms", 2023.)
+
+    Args:
+        params: the tensors to move.
+        lr: the learning rate: a third to a tenth of AdamW's.
+        b1: the weight of the average in the direction of this step.
+        b2: what the average keeps each step.
+        weight_decay: parameters shrink by lr times this.
+
+    >>> x = Tensor([1.0, -3.0], requires_grad=True)
+    >>> with Tensor.train():
+    ...     _ = (x * x).sum().backward()
+    ...     Lion([x], lr=0.25).step()
+    >>> x.tolist()
+    [0.75, -2.75]
+    """
+
+    def __init__(
+        self,
+        params: list[Tensor],
+        lr: float = 1e-4,
+        b1: float = 0.9,
+        b2: float = 0.99,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(params, lr)
+        self.b1 = b1
+        self.b2 = b2
+        self.weight_decay = weight_decay
+        self.m = self._zeros()
+        self._own(self.m)
+
+    def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+        m = self.m[i]
+        direction = (self.b1 * m + (1 - self.b1) * grad).sign() + self.weight_decay * param
+        return param - self._lr(param) * direction, [
+            self._put(m, self.b2 * m + (1 - self.b2) * grad)
+        ]

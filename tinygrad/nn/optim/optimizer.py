@@ -1,0 +1,213 @@
+"""What all optimizers share.
+
+An optimizer states one thing: the new value of a parameter, given its gradient. Everything else is
+here once: which tensors are parameters, that state and parameters are written in place, and that
+one `realize` computes a whole step, so that it becomes few kernels. The learning rate is a tensor:
+another value makes no other program.
+
+Papers say θ, g, m and v; here they are `param`, `grad`, `m` and `v`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tinygrad.base.dtype import DType, dtypes, least_upper_dtype
+from tinygrad.base.errors import ArgumentError
+from tinygrad.base.helpers import dedup
+from tinygrad.nn.state import own_copy
+from tinygrad.tensor import Tensor
+
+
+class Stepper(ABC):
+    """What a training loop calls: an optimizer, or a group of them."""
+
+    params: list[Tensor]
+
+    def zero_grad(self) -> None:
+        """Forgets the gradients, so that the next `backward` starts anew."""
+        for param in self.params:
+            param.grad = None
+
+    def step(self) -> None:
+        """Moves the parameters and computes them, and all that changes with them, now."""
+        changed = self.schedule_step()
+        changed[0].realize(*changed[1:])
+
+    @abstractmethod
+    def schedule_step(self) -> list[Tensor]:
+        """Moves the parameters; returns all tensors that change. Realize them together."""
+
+
+class Optimizer(Stepper):
+    """The base of optimizers: the parameters, the learning rate, and one step of all.
+
+    Args:
+        params: the tensors to move: all floats but those that say requires_grad=False; the others
+            say requires_grad=True from now on. Tensors that don't move, such as a BatchNorm's
+            averages, are only realized with them.
+        lr: the learning rate. `self.lr` is a tensor of one number; assign to change it.
+
+    Raises:
+        ArgumentError: none of them is to be moved.
+    """
+
+    applies: Tensor | None = None
+    """A bool: whether a step counts. None is yes; loss scaling says no after an overflow."""
+
+    def __init__(self, params: list[Tensor], lr: float) -> None:
+        for param in params:
+            if param.requires_grad is None:
+                param.requires_grad = dtypes.is_float(param.dtype)
+        tensors = dedup(params)
+        self.params = [t for t in tensors if _moves(t)]
+        self.buffers = [t for t in tensors if not _moves(t)]
+        if not self.params:
+            raise ArgumentError(f"{self._name}: {len(tensors)} tensors, none wants a gradient")
+        self.device = self.params[0].device
+        self.base_lr = lr
+        self.__dict__["lr"] = self._number(lr)
+
+    @property
+    def lr(self) -> Tensor:
+        """The learning rate, a tensor of one number. Assigning a number changes it in place."""
+        rate: Tensor = self.__dict__["lr"]
+        return rate
+
+    @lr.setter
+    def lr(self, value: float | Tensor) -> None:
+        new = value if isinstance(value, Tensor) else self._number(value)
+        self.lr.assign(new.reshape(1).cast(self.lr.dtype).to(self.device)).realize()
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__
+
+    # ---- state -----------------------------------------------------------------------------------
+
+    def _number(self, value: float) -> Tensor:
+        """One number that steps may read and change."""
+        return Tensor([value], device=self.device, dtype=dtypes.float32, requires_grad=False)
+
+    def _zeros(self) -> list[Tensor]:
+        """Zeros in the shape of each parameter, in float32 at least."""
+        return [
+            Tensor.zeros(*p.shape, dtype=wide(p.dtype), device=p.device, requires_grad=False)
+            for p in self.params
+        ]
+
+    def _own(self, state: list[Tensor]) -> None:
+        """Computes all that steps write to, each in storage of its own: equal values may share
+        theirs, and then moving one would move the other. Constructors end with it."""
+        tensors = [*self.params, *self.buffers, self.lr, *state]
+        taken = set()
+        for tensor in tensors:
+            held = tensor.uop.realized
+            if held is None or held in taken:
+                tensor.replace(own_copy(tensor))
+            taken.add(held)
+        tensors[0].realize(*tensors[1:])
+
+    # ---- a step ----------------------------------------------------------------------------------
+
+    def schedule_step(self) -> list[Tensor]:
+        """Moves the parameters that have a gradient; returns all tensors that change.
+
+        Raises:
+            ArgumentError: outside `Tensor.train()`, or if no parameter has a gradient.
+        """
+        if not Tensor.training:
+            raise ArgumentError(f"{self._name}.step: use it inside `with Tensor.train():`")
+        moved = [i for i, param in enumerate(self.params) if param.grad is not None]
+        if not moved:
+            raise ArgumentError(f"{self._name}.step: no gradients; call backward() on a loss first")
+        changed = self._advance()
+        for i in moved:
+            param, grad = self.params[i], self.params[i].grad
+            assert grad is not None, "filtered above"
+            kind = wide(param.dtype)
+            new, state = self._moved(i, param.detach().cast(kind), grad.detach().cast(kind))
+            changed += [self._put(param, new.cast(param.dtype)), *state]
+        still = [param for param in self.params if param.grad is None]
+        return [*still, *self.buffers, *changed]
+
+    def _put(self, tensor: Tensor, value: Tensor) -> Tensor:
+        """Writes a parameter or a piece of state, if this step counts."""
+        if self.applies is None:
+            return tensor.assign(value)
+        return tensor.assign(self.applies.to(tensor.device).where(value, tensor.detach()))
+
+    def _advance(self) -> list[Tensor]:
+        """What changes once a step, before the parameters do."""
+        return []
+
+    @abstractmethod
+    def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """The new value of parameter `i`, and the tensors of state that changed."""
+
+    def _lr(self, like: Tensor) -> Tensor:
+        """The learning rate beside a parameter: on its device, in its dtype."""
+        return self._beside(like, self.lr)
+
+    @staticmethod
+    def _beside(like: Tensor, number: Tensor) -> Tensor:
+        """A number of the optimizer on the device of `like`, in its dtype."""
+        return number.to(like.device).cast(like.dtype)
+
+
+class OptimizerGroup(Stepper):
+    """Several optimizers as one, for parameters that move in different ways.
+
+    >>> from tinygrad.nn.optim import SGD
+    >>> a, b = Tensor([1.0], requires_grad=True), Tensor([1.0], requires_grad=True)
+    >>> both = OptimizerGroup(SGD([a], lr=0.5), SGD([b], lr=0.25))
+    >>> with Tensor.train():
+    ...     _ = (a + b).sum().backward()
+    ...     both.step()
+    >>> a.item(), b.item()
+    (0.5, 0.75)
+    """
+
+    def __init__(self, *optimizers: Stepper) -> None:
+        if not optimizers:
+            raise ArgumentError("OptimizerGroup: of no optimizers; give at least one")
+        self.optimizers = optimizers
+        self.params = [param for each in optimizers for param in each.params]
+
+    @staticmethod
+    def of(
+        kind: Callable[..., Stepper], groups: Sequence[dict[str, Any]], **defaults: Any
+    ) -> OptimizerGroup:
+        """One optimizer of `kind` a group, as PyTorch's parameter groups: each a dict of "params"
+        and of the options in which it differs from `defaults`.
+
+        >>> from tinygrad.nn.optim import AdamW
+        >>> matrix, bias = Tensor.ones(2, 2), Tensor.ones(2)
+        >>> groups = [{"params": [matrix]}, {"params": [bias], "weight_decay": 0.0}]
+        >>> [each.weight_decay for each in OptimizerGroup.of(AdamW, groups, lr=0.1).optimizers]
+        [0.01, 0.0]
+        """
+        return OptimizerGroup(*(kind(**{**defaults, **group}) for group in groups))
+
+    def __getitem__(self, i: int) -> Stepper:
+        return self.optimizers[i]
+
+    def schedule_step(self) -> list[Tensor]:
+        """A step of each; returns all tensors that change."""
+        return [tensor for each in self.optimizers for tensor in each.schedule_step()]
+
+
+def _moves(tensor: Tensor) -> bool:
+    return bool(tensor.requires_grad) and dtypes.is_float(tensor.dtype)
+
+
+def norm(x: Tensor) -> Tensor:
+    """The Euclidean length of all elements."""
+    return x.square().sum().sqrt()
+
+
+def wide(dtype: DType) -> DType:
+    """The dtype that steps are computed in: float32 at least."""
+    return least_upper_dtype(dtype, dtypes.float32)

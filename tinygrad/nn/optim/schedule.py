@@ -1,0 +1,362 @@
+"""Schedules of the learning rate: what it is at each step, by the number of the step.
+
+A schedule counts in a tensor and writes the optimizer's rate in place, so a captured step that
+calls `step` goes on by itself. Formulas are PyTorch's, in closed form: `rate` depends on nothing
+but the rate that the optimizer was made with and the number of the step.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ArgumentError
+from tinygrad.nn.optim.gradients import optimizers_of
+from tinygrad.nn.optim.optimizer import Stepper
+from tinygrad.tensor import Tensor
+
+
+class Scheduler(ABC):
+    """The base of schedules. Making one sets the rate of step 0; call `step` after each step.
+
+    Args:
+        optimizer: whose rate to set; of a group, each optimizer's by its own first rate.
+    """
+
+    def __init__(self, optimizer: Stepper) -> None:
+        self.optimizers = optimizers_of(optimizer)
+        self.turn = Tensor([0], dtype=dtypes.int32, requires_grad=False).contiguous().realize()
+        for each in self.optimizers:
+            each.lr = self.rate(each.base_lr, self.turn).cast(dtypes.float32)
+
+    @abstractmethod
+    def rate(self, base: float, turn: Tensor) -> Tensor:
+        """The rate at step `turn`, (1,) int32, of an optimizer made with rate `base`."""
+
+    def schedule_step(self) -> list[Tensor]:
+        """Goes on by one step; returns what changes. Realize it with the optimizer's step."""
+        turn = self.turn.assign(self.turn + 1)
+        return [
+            turn,
+            *(
+                each.lr.assign(self.rate(each.base_lr, turn).cast(dtypes.float32).to(each.device))
+                for each in self.optimizers
+            ),
+        ]
+
+    def step(self) -> None:
+        """Goes on by one step, now."""
+        changed = self.schedule_step()
+        changed[0].realize(*changed[1:])
+
+    def get_last_lr(self) -> list[float]:
+        """The rates now, one an optimizer."""
+        return [float(each.lr.item()) for each in self.optimizers]
+
+
+class LambdaLR(Scheduler):
+    """The first rate times `factor(turn)`, a function of a tensor.
+
+    >>> from tinygrad.nn.optim import SGD
+    >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
+    >>> schedule = LambdaLR(optimizer, lambda turn: 1 / (turn + 1))
+    >>> schedule.step()
+    >>> optimizer.lr.item()
+    0.25
+    """
+
+    def __init__(self, optimizer: Stepper, factor: Callable[[Tensor], Tensor]) -> None:
+        self.factor = factor
+        super().__init__(optimizer)
+
+    def rate(self, base: float, turn: Tensor) -> Tensor:
+        """base·factor(turn)."""
+        return base * self.factor(turn.float())
+
+
+class ConstantLR(Scheduler):
+    """The first rate times `factor` for `total_iters` steps, then the first rate."""
+
+    def __init__(self, optimizer: Stepper, factor: float = 1 / 3, total_iters: int = 5) -> None:
+        self.factor = factor
+        self.total_iters = total_iters
+        super().__init__(optimizer)
+
+    def rate(self, base: float, turn: Tensor) -> Tensor:
+        """base·factor, later base."""
+        return (turn < self.total_iters).where(base * self.factor, base)
+
+
+class LinearLR(Scheduler):
+    """Warm-up: from the first rate times `start_factor` in a line to times `end_factor`.
+
+    >>> from tinygrad.nn.optim import SGD
+    >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
+    >>> schedule = LinearLR(optimizer, start_factor=0.5, total_iters=2)
+    >>> optimizer.lr.item()
+    0.25
+    >>> schedule.step()
+    >>> optimizer.lr.item()
+    0.375
+    """
+
+    def __init__(
+        self,
+        optimizer: Stepper,
+        start_factor: float = 1 / 3,
+        end_factor: float = 1.0,
+        total_iters: int = 5,
+    ) -> None:
+        _above_zero("LinearLR", total_iters=total_iters)
+        self.start_factor = start_factor
+        self.end_factor = end_factor
+        self.total_iters = total_iters
+        super().__init__(optimizer)
+
+    def rate(self, base: float, turn: Tensor) -> Tensor:
+        """base·(start + (end - start)·share of the steps)."""
+        share = turn.minimum(self.total_iters).float() / self.total_iters
+        return base * (self.start_factor + (self.end_factor - self.start_factor) * share)
+
+
+class StepLR(Scheduler):
+    """Times `gamma` every `step_size` steps."""
+
+    def __init__(self, optimizer: Stepper, step_size: int, gamma: float = 0.1) -> None:
+        _above_zero("StepLR", step_size=step_size)
+        self.step_size = step_size
+        self.gamma = gamma
+        super().__init__(optimizer)
+
+    def rate(self, base: float, turn: Tensor) -> Tensor:
+        """base·gamma^⌊turn / step_size⌋."""
+        return base * self.gamma ** (turn // self.step_size).float()
+
+
+class MultiStepLR(Scheduler):
+    """Times `gamma` at each of the `milestones`."""
+
+    def __init__(self, optimizer: Stepper, milestones: Sequence[int], gamma: float = 0.1) -> None:
+        self.milestones = tuple(milestones)
+        self.gamma = gamma
+        super().__init__(optimizer)
+
+    def rate(self, base: float, turn: Tensor) -> Tensor:
+        """base·gamma^(number of milestones reached)."""
+        reached = (turn.float() * 0).contiguous() if not self.milestones else None
+        for milestone in self.milestones:
+            passed = (turn >= milestone).float()
+            reached = passed if reached is None else reached + passed
+        assert reached is not None
+        return base * self.gamma**reached
+
+
+class ExponentialLR(Scheduler):
+    """Times `gamma` every step."""
+
+    def __init__(self, optimizer: Stepper, gamma: float) -> None:
+        self.gamma = gamma
+        super().__init__(optimizer)
+
+    def rate(self, base: float, turn: Tensor) -> Tensor:
+        """base·gamma^turn."""
+        return base * self.gamma ** turn.float()
+
+
+class PolynomialLR(Scheduler):
+    """Down to 0 in `total_iters` steps, along (1 - share)^power."""
+
+    def __init__(self, optimizer: Stepper, total_iters: int = 5, power: float = 1.0) -> None:
+        _above_zero("PolynomialLR", total_iters=total_iters)
+        self.total_iters = total_iters
+        self.power = power
+        super().__init__(optimizer)
+
+    def rate(self, base: float, turn: Tensor) -> Tensor:
+        """base·(1 - turn / total_iters)^power, then 0."""
+        left = 1 - turn.minimum(self.total_iters).float() / self.total_iters
+        return base * left**self.power
+
+
+class CosineAnnealingLR(Scheduler):
+    """Down to `eta_min` in `T_max` steps along half a cosine, and up again.
+
+    (Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts", 2016.)
+    """
+
+    def __init__(
+        self,
+        optimizer: Stepper,
+        T_max: int,  # noqa: N803
+        eta_min: float = 0.0,
+    ) -> None:
+        _above_zero("CosineAnnealingLR", T_max=T_max)
+        self.T_max = T_max
+        self.eta_min = eta_min
+        super().__init__(optimizer)
+
+    def rate(self, base: float, turn: Tensor) -> Tensor:
+        """eta_min + (base - eta_min)·(1 + cos(π·turn / T_max)) / 2."""
+        return _cosine(base, self.eta_min, turn.float() / self.T_max)
+
+
+class OneCycleLR(Scheduler):
+    """Up from max_lr / div_factor to `max_lr`, then down to next to nothing, along cosines.
+
+    (Smith and Topin, "Super-Convergence", 2017.)
+
+    Args:
+        optimizer: whose rate to set. Its own first rate doesn't count.
+        max_lr: the highest rate.
+        total_steps: the length of the cycle.
+        pct_start: the share of the steps that go up.
+        div_factor: max_lr over the first rate.
+        final_div_factor: the first rate over the last.
+    """
+
+    def __init__(
+        self,
+        optimizer: Stepper,
+        max_lr: float,
+        total_steps: int,
+        pct_start: float = 0.3,
+        div_factor: float = 25.0,
+        final_div_factor: float = 1e4,
+    ) -> None:
+        _above_zero("OneCycleLR", total_steps=total_steps)
+        self.max_lr = max_lr
+        self.first = max_lr / div_factor
+        self.last = self.first / final_div_factor
+        self.top = max(pct_start * total_steps - 1, 1e-9)
+        self.down = max(total_steps - 1 - self.top, 1e-9)
+        super().__init__(optimizer)
+
+    def rate(self, base: float, turn: Tensor) -> Tensor:
+        """The rate at step `turn`; `base` doesn't matter."""
+        at = turn.float()
+        up = _cosine(self.first, self.max_lr, at / self.top)
+        down = _cosine(self.max_lr, self.last, ((at - self.top) / self.down).minimum(1.0))
+        return (at <= self.top).where(up, down)
+
+
+class SequentialLR(Scheduler):
+    """One schedule after the other: the next begins at its milestone, from its own step 0.
+
+    >>> from tinygrad.nn.optim import SGD
+    >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
+    >>> warm, decay = LinearLR(optimizer, total_iters=2), ExponentialLR(optimizer, 0.5)
+    >>> schedule = SequentialLR(optimizer, [warm, decay], milestones=[2])
+    >>> for _ in range(3):
+    ...     schedule.step()
+    >>> optimizer.lr.item()
+    0.25
+    """
+
+    def __init__(
+        self, optimizer: Stepper, schedulers: Sequence[Scheduler], milestones: Sequence[int]
+    ) -> None:
+        if len(milestones) != len(schedulers) - 1:
+            raise ArgumentError(
+                f"SequentialLR: {len(milestones)} milestones for {len(schedulers)} schedules; "
+                f"legal are {len(schedulers) - 1}"
+            )
+        self.schedulers = tuple(schedulers)
+        self.milestones = tuple(milestones)
+        super().__init__(optimizer)
+
+    def rate(self, base: float, turn: Tensor) -> Tensor:
+        """The rate of the schedule whose turn it is."""
+        now = self.schedulers[0].rate(base, turn)
+        for milestone, schedule in zip(self.milestones, self.schedulers[1:], strict=True):
+            later = schedule.rate(base, (turn - milestone).maximum(0))
+            now = (turn >= milestone).where(later, now)
+        return now
+
+
+class ReduceLROnPlateau:
+    """Times `factor` when a measure has not become better for `patience` steps.
+
+    Args:
+        optimizer: whose rate to set.
+        mode: "min" if smaller is better, else "max".
+        factor: what the rate is multiplied by.
+        patience: how many steps without progress are borne.
+        threshold: by what share a measure must be better to count.
+        cooldown: how many steps after a change don't count.
+        min_lr: the rate never falls below.
+
+    >>> from tinygrad.nn.optim import SGD
+    >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
+    >>> schedule = ReduceLROnPlateau(optimizer, factor=0.5, patience=1)
+    >>> for loss in [1.0, 1.0, 1.0]:
+    ...     schedule.step(loss)
+    >>> optimizer.lr.item()
+    0.25
+    """
+
+    def __init__(
+        self,
+        optimizer: Stepper,
+        mode: str = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        cooldown: int = 0,
+        min_lr: float = 0.0,
+    ) -> None:
+        if mode not in ("min", "max"):
+            raise ArgumentError(f'ReduceLROnPlateau: mode={mode!r}; legal are "min" and "max"')
+        self.optimizers = optimizers_of(optimizer)
+        self.sign = 1 if mode == "min" else -1
+        self.factor = factor
+        self.patience = patience
+        self.threshold = threshold
+        self.cooldown = cooldown
+        self.min_lr = min_lr
+        self.best = _kept(math.inf)
+        self.bad, self.resting = _kept(0.0), _kept(0.0)
+
+    def schedule_step(self, metric: Tensor | float) -> list[Tensor]:
+        """Takes a measure, of one element; returns what changes."""
+        given = metric if isinstance(metric, Tensor) else Tensor([metric])
+        value = given.detach().reshape(1).float().to(self.best.device) * self.sign
+        better = value < self.best - self.best.abs() * self.threshold
+        better = self.best.isinf().where(value < self.best, better)
+        resting = (self.resting - 1).maximum(0)
+        bad = (better | (self.resting > 0)).where(0.0, self.bad + 1)
+        cut = bad > self.patience
+        changed = [
+            each.lr.assign(
+                cut.to(each.device).where((each.lr * self.factor).maximum(self.min_lr), each.lr)
+            )
+            for each in self.optimizers
+        ]
+        return [
+            *changed,
+            self.best.assign(better.where(value, self.best)),
+            self.bad.assign(cut.where(0.0, bad)),
+            self.resting.assign(cut.where(float(self.cooldown), resting)),
+        ]
+
+    def step(self, metric: Tensor | float) -> None:
+        """Takes a measure, now."""
+        changed = self.schedule_step(metric)
+        changed[0].realize(*changed[1:])
+
+
+def _kept(value: float) -> Tensor:
+    """A number that is written in place."""
+    return Tensor([value], dtype=dtypes.float32, requires_grad=False).contiguous().realize()
+
+
+def _cosine(start: float, end: float, share: Tensor) -> Tensor:
+    """From `start` at share 0 to `end` at share 1, along half a cosine."""
+    return end + (start - end) * (1 + (share * math.pi).cos()) / 2
+
+
+def _above_zero(who: str, **numbers: int) -> None:
+    for name, number in numbers.items():
+        if number < 1:
+            raise ArgumentError(f"{who}: {name}={number}; legal is 1 or more")
