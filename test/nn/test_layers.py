@@ -10,11 +10,15 @@ from tinygrad.engine.devices import Device
 from tinygrad.nn import (
     BatchNorm,
     BatchNorm2d,
+    Bilinear,
     Conv1d,
     Conv2d,
+    Conv3d,
     ConvTranspose1d,
     ConvTranspose2d,
+    ConvTranspose3d,
     Dropout,
+    Dropout2d,
     Embedding,
     GroupNorm,
     InstanceNorm,
@@ -22,6 +26,7 @@ from tinygrad.nn import (
     LayerNorm2d,
     Linear,
     LSTMCell,
+    PReLU,
     RMSNorm,
 )
 from tinygrad.nn.state import get_state_dict, load_state_dict
@@ -243,3 +248,32 @@ def test_misuse(misuse, error, message):
 def test_batchnorm_refuses_to_learn_from_one_value():
     with Tensor.train(), pytest.raises(ShapeError, match="one value a channel"):
         BatchNorm(3)(Tensor.ones(1, 3))
+
+
+def test_three_axes(device):
+    check(Conv3d(2, 3, 2, stride=2), torch.nn.Conv3d(2, 3, 2, stride=2), (1, 2, 4, 5, 4))
+    theirs = torch.nn.ConvTranspose3d(2, 3, 2, stride=2)
+    check(ConvTranspose3d(2, 3, 2, stride=2), theirs, (1, 2, 2, 3, 2))
+
+
+def test_bilinear(device):
+    layer, module = Bilinear(3, 4, 5), randomized(torch.nn.Bilinear(3, 4, 5))
+    load_state_dict(layer, {name: Tensor(value) for name, value in arrays_of(module).items()})
+    x, y = (np.random.default_rng(n).standard_normal((2, n)).astype(np.float32) for n in (3, 4))
+    close("result", layer(Tensor(x), Tensor(y)), module(torch.tensor(x), torch.tensor(y)))
+    with pytest.raises(ShapeError, match="Bilinear"):
+        layer(Tensor.ones(2, 3), Tensor.ones(3, 4))
+
+
+@pytest.mark.parametrize("shares", [1, 3])
+def test_prelu(device, shares):
+    check(PReLU(shares), torch.nn.PReLU(shares), (2, 3, 4))
+
+
+def test_dropout_of_channels():
+    x = Tensor.ones(50, 20, 3, 3)
+    assert Dropout2d(0.5)(x) is x
+    with Tensor.train():
+        dropped = Dropout2d(0.5)(x).numpy()
+    assert set(np.unique(dropped)) == {0.0, 2.0}
+    assert (dropped == dropped[:, :, :1, :1]).all() and 0.4 < (dropped == 0).mean() < 0.6

@@ -1,4 +1,4 @@
-"""Layers that multiply by what they learn: linear, convolutions, embedding, LSTM; and dropout.
+"""Layers that multiply by what they learn: linear, convolutions, embedding; and dropout.
 
 Weights have the shapes and names of PyTorch's, so that its checkpoints load.
 """
@@ -44,6 +44,41 @@ class Linear:
     def __call__(self, x: Tensor) -> Tensor:
         """(.., in) → (.., out)."""
         return x.linear(self.weight.transpose(), self.bias)
+
+
+class Bilinear:
+    """x·weight·y + bias: each output feature is a form in both inputs.
+
+    Args:
+        in1_features: size of the last axis of x, (.., in1_features).
+        in2_features: size of the last axis of y, (.., in2_features).
+        out_features: size of the last axis of the result, (.., out_features).
+        bias: whether to add one.
+
+    Raises:
+        ShapeError: a last axis has another size, or the others differ.
+
+    >>> Bilinear(3, 4, 5)(Tensor.ones(2, 3), Tensor.ones(2, 4)).shape
+    (2, 5)
+    """
+
+    def __init__(
+        self, in1_features: int, in2_features: int, out_features: int, bias: bool = True
+    ) -> None:
+        self.weight = uniform_weight((out_features, in1_features, in2_features), in1_features)
+        self.bias = uniform_weight((out_features,), in1_features) if bias else None
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        """(.., in1) and (.., in2) → (.., out)."""
+        features, first, second = self.weight.shape
+        if (x.shape[-1:], y.shape[-1:], x.shape[:-1]) != ((first,), (second,), y.shape[:-1]):
+            raise ShapeError(
+                f"Bilinear: x has shape {x.shape} and y {y.shape}; legal are (.., {first}) and "
+                f"(.., {second}) with the same axes before"
+            )
+        seen = x.matmul(self.weight.permute(1, 0, 2).reshape(first, features * second))
+        out = (seen.reshape(*x.shape[:-1], features, second) * y.unsqueeze(-2)).sum(-1)
+        return out if self.bias is None else out + self.bias
 
 
 class Conv2d:
@@ -116,6 +151,25 @@ def Conv1d(  # noqa: N802  made like a class
     return Conv2d(
         in_channels, out_channels, (kernel_size,), stride, padding, dilation, groups, bias
     )
+
+
+def Conv3d(  # noqa: N802  made like a class
+    in_channels: int,
+    out_channels: int,
+    kernel_size: Sizes,
+    stride: Sizes = 1,
+    padding: Sizes | str = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+    bias: bool = True,
+) -> Conv2d:
+    """A `Conv2d` with three spatial axes: (N, in, depth, height, width).
+
+    >>> Conv3d(3, 8, 2)(Tensor.ones(1, 3, 4, 4, 4)).shape
+    (1, 8, 3, 3, 3)
+    """
+    kernel = _each(kernel_size, 3)
+    return Conv2d(in_channels, out_channels, kernel, stride, padding, dilation, groups, bias)
 
 
 class ConvTranspose2d:
@@ -196,6 +250,28 @@ def ConvTranspose1d(  # noqa: N802  made like a class
     )
 
 
+def ConvTranspose3d(  # noqa: N802  made like a class
+    in_channels: int,
+    out_channels: int,
+    kernel_size: Sizes,
+    stride: Sizes = 1,
+    padding: Sizes = 0,
+    output_padding: Sizes = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+    bias: bool = True,
+) -> ConvTranspose2d:
+    """A `ConvTranspose2d` with three spatial axes.
+
+    >>> ConvTranspose3d(3, 8, 2, stride=2)(Tensor.ones(1, 3, 2, 2, 2)).shape
+    (1, 8, 4, 4, 4)
+    """
+    kernel = _each(kernel_size, 3)
+    return ConvTranspose2d(
+        in_channels, out_channels, kernel, stride, padding, output_padding, dilation, groups, bias
+    )
+
+
 class Embedding:
     """A table of vectors, looked up by number.
 
@@ -237,41 +313,6 @@ class Dropout:
     def __call__(self, x: Tensor) -> Tensor:
         """Any shape → the same."""
         return x.dropout(self.p)
-
-
-class LSTMCell:
-    """One step of a long short-term memory. (Hochreiter and Schmidhuber, 1997.)
-
-    Args:
-        input_size: features of x, (batch, input_size).
-        hidden_size: features of the state, two tensors (batch, hidden_size).
-        bias: whether to add one.
-
-    >>> hidden, cell = LSTMCell(3, 5)(Tensor.ones(2, 3))
-    >>> hidden.shape, cell.shape
-    ((2, 5), (2, 5))
-    """
-
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
-        self.weight_ih = uniform_weight((4 * hidden_size, input_size), hidden_size)
-        self.weight_hh = uniform_weight((4 * hidden_size, hidden_size), hidden_size)
-        self.bias_ih = Tensor.zeros(4 * hidden_size) if bias else None
-        self.bias_hh = Tensor.zeros(4 * hidden_size) if bias else None
-
-    def __call__(self, x: Tensor, hc: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        """x and the state (hidden, cell) of the step before, zeros if None → the new state."""
-        if hc is None:
-            zeros = Tensor.zeros(
-                x.shape[0], self.weight_hh.shape[1], dtype=x.dtype, device=x.device
-            )
-            hc = (zeros, zeros)
-        hidden, cell = hc
-        gates = x.linear(self.weight_ih.T, self.bias_ih)
-        gates = gates + hidden.linear(self.weight_hh.T, self.bias_hh)  # (batch, 4 hidden)
-        write, keep, news, show = gates.chunk(4, dim=1)
-        cell = keep.sigmoid() * cell + write.sigmoid() * news.tanh()
-        hidden = show.sigmoid() * cell.tanh()
-        return hidden.contiguous(), cell.contiguous()
 
 
 def _each(size: Sizes, count: int) -> tuple[int, ...]:

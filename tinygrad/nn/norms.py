@@ -80,7 +80,7 @@ class BatchNorm:
         self.num_batches_tracked.assign(self.num_batches_tracked.detach() + 1)
 
 
-BatchNorm2d = BatchNorm3d = BatchNorm
+BatchNorm1d = BatchNorm2d = BatchNorm3d = BatchNorm
 
 
 class GroupNorm:
@@ -143,6 +143,9 @@ class InstanceNorm:
         return _scaled_by_channel(out, self.weight, self.bias)
 
 
+InstanceNorm1d = InstanceNorm2d = InstanceNorm3d = InstanceNorm
+
+
 class LayerNorm:
     """Mean 0 and variance 1 over the last axes, then scaled and shifted.
 
@@ -152,6 +155,7 @@ class LayerNorm:
         normalized_shape: the sizes of the last axes of x, or of the last one.
         eps: added to the variance.
         elementwise_affine: whether to scale and shift by what it learns.
+        bias: whether to shift; elementwise_affine=False says no.
 
     Raises:
         ShapeError: the last axes of x have other sizes.
@@ -165,6 +169,7 @@ class LayerNorm:
         normalized_shape: int | tuple[int, ...],
         eps: float = 1e-5,
         elementwise_affine: bool = True,
+        bias: bool = True,
     ) -> None:
         sizes = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
         self.normalized_shape = tuple(sizes)
@@ -172,6 +177,8 @@ class LayerNorm:
         self.axis = tuple(range(-len(self.normalized_shape), 0))
         self.elementwise_affine = elementwise_affine
         self.weight, self.bias = _scale_and_shift(self.normalized_shape, elementwise_affine)
+        if not bias:
+            self.bias = None
 
     def __call__(self, x: Tensor) -> Tensor:
         """(.., *normalized_shape) → the same shape."""
@@ -244,7 +251,8 @@ def _scale_and_shift(shape: tuple[int, ...], wanted: bool) -> tuple[Tensor | Non
 
 def _scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     """x (.., *sizes) times and plus one number for each place of the last axes."""
-    return x if weight is None or bias is None else x * weight + bias
+    out = x if weight is None else x * weight
+    return out if bias is None else out + bias
 
 
 def _scaled_by_channel(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:

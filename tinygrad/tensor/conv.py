@@ -145,6 +145,56 @@ class Conv(Indexing):
         out = spread._from(spread._node.fold(tuple(windows), shape))
         return out if bias is None else out + bias.reshape((1, -1, *([1] * count)))
 
+    # ---- windows as columns ----------------------------------------------------------------------
+
+    def im2col(
+        self, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1
+    ) -> Self:
+        """The windows of (N, C, H, W) as columns: (N, C·taps, positions). PyTorch's `F.unfold`.
+
+        >>> Tensor.ones(1, 2, 3, 3).im2col(2).shape
+        (1, 8, 4)
+        """
+        kernel = _kernel(kernel_size)
+        if self.ndim != 2 + len(kernel):
+            raise ShapeError(f"im2col: x has shape {self.shape}; legal is (N, C, H, W)")
+        seen = self._windows(kernel, stride, dilation, padding_pairs(padding, len(kernel)))
+        count = len(kernel)
+        batch, channels, *sizes = seen.shape
+        flat = seen.permute((0, 1, *range(2 + count, 2 + 2 * count), *range(2, 2 + count)))
+        return flat.reshape((batch, channels * prod(kernel), prod(sizes[:count])))
+
+    def fold(
+        self,
+        output_size: Sizes,
+        kernel_size: Sizes,
+        dilation: Sizes = 1,
+        padding: Sizes = 0,
+        stride: Sizes = 1,
+    ) -> Self:
+        """Columns (N, C·taps, positions) added up where `im2col` took them: (N, C, *output_size).
+
+        >>> Tensor.ones(1, 1, 3, 3).im2col(2).fold(3, 2).tolist()
+        [[[[1.0, 2.0, 1.0], [2.0, 4.0, 2.0], [1.0, 2.0, 1.0]]]]
+        """
+        kernel, size = _kernel(kernel_size), _kernel(output_size)
+        count = len(kernel)
+        steps, gaps = _each(stride, count, "stride"), _each(dilation, count, "dilation")
+        pads = padding_pairs(padding, count)
+        windows = tuple((2 + i, kernel[i], steps[i], gaps[i], *pads[i]) for i in range(count))
+        places = [
+            (n + before + after - gap * (taps - 1) - 1) // step + 1
+            for n, (_, taps, step, gap, before, after) in zip(size, windows, strict=True)
+        ]
+        if self.ndim != 3 or self.shape[1] % prod(kernel) or self.shape[2] != prod(places):
+            raise ShapeError(
+                f"fold: columns {self.shape}; legal are (N, C·{prod(kernel)}, {prod(places)})"
+            )
+        channels = self.shape[1] // prod(kernel)
+        spread = self.reshape((self.shape[0], channels, *kernel, *places))
+        spread = spread.permute((0, 1, *range(2 + count, 2 + 2 * count), *range(2, 2 + count)))
+        return self._from(spread._node.fold(windows, (self.shape[0], channels, *size)), spread)
+
     # ---- pooling ---------------------------------------------------------------------------------
 
     def _pool_pads(

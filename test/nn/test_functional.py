@@ -1,0 +1,147 @@
+"""Functions are PyTorch's of the same name, values and gradients."""
+
+import numpy as np
+import pytest
+import torch
+
+from tinygrad import Tensor
+from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.nn import functional as ours
+
+theirs = torch.nn.functional
+RANDOM = np.random.default_rng(0)
+
+
+def array(*shape):
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def check(name, *inputs, tolerance=1e-5, **options):
+    """The same result, and the same gradients of every float array."""
+    mine = [Tensor(x) if isinstance(x, np.ndarray) else x for x in inputs]
+    other = [torch.tensor(x) if isinstance(x, np.ndarray) else x for x in inputs]
+    floats = [
+        i for i, x in enumerate(inputs) if isinstance(x, np.ndarray) and x.dtype == np.float32
+    ]
+    for i in floats:
+        mine[i].requires_grad, other[i].requires_grad = True, True
+    out, wanted = getattr(ours, name)(*mine, **options), getattr(theirs, name)(*other, **options)
+    np.testing.assert_allclose(out.numpy(), wanted.detach().numpy(), rtol=tolerance, atol=tolerance)
+    weights = np.cos(np.arange(wanted.numel(), dtype=np.float32)).reshape(wanted.shape)
+    (wanted * torch.tensor(weights)).sum().backward()
+    found_all = (out * Tensor(weights)).sum().gradient(*(mine[i] for i in floats))
+    for i, found in zip(floats, found_all, strict=True):
+        np.testing.assert_allclose(
+            found.numpy(), other[i].grad.numpy(), rtol=10 * tolerance, atol=10 * tolerance
+        )
+
+
+@pytest.mark.parametrize(
+    "name", ["relu", "relu6", "elu", "selu", "silu", "mish", "tanh", "sigmoid", "logsigmoid"]
+)
+def test_activations(name):
+    check(name, array(3, 5))
+
+
+@pytest.mark.parametrize(
+    "name, options",
+    [
+        ("gelu", {}),
+        ("gelu", {"approximate": "tanh"}),
+        ("glu", {"dim": 0}),
+        ("softmin", {"dim": 1}),
+        ("tanhshrink", {}),
+        ("hardshrink", {}),
+        ("softshrink", {}),
+        ("hardswish", {}),
+        ("hardsigmoid", {}),
+        ("softplus", {}),
+        ("softsign", {}),
+    ],
+)
+def test_more_activations(name, options):
+    check(name, array(4, 5), tolerance=3e-5, **options)
+
+
+def test_layers_with_given_weights():
+    check("linear", array(2, 3), array(4, 3), array(4))
+    check("conv2d", array(2, 4, 7, 6), array(6, 2, 3, 2), array(6), stride=2, padding=1, groups=2)
+    check("conv1d", array(2, 4, 9), array(6, 4, 3), None, dilation=2)
+    check("conv3d", array(1, 2, 4, 5, 4), array(3, 2, 2, 3, 2), array(3), padding=(1, 0, 1))
+    check("conv_transpose2d", array(2, 4, 3, 5), array(4, 3, 3, 2), array(3), stride=2)
+    check("embedding", np.array([[1, 2], [0, 2]]), array(3, 4))
+    check("layer_norm", array(3, 4, 5), (4, 5), array(4, 5), array(4, 5))
+    check("group_norm", array(2, 6, 3), 3, array(6), array(6))
+    check("rms_norm", array(3, 5), (5,), array(5))
+    check("rms_norm", array(3, 5), (5,), None, 0.1)
+
+
+def test_pixels_become_channels_and_back():
+    check("pixel_shuffle", array(2, 12, 3, 4), 2)
+    check("pixel_unshuffle", array(2, 3, 6, 4), 2)
+
+
+WINDOWS = [
+    {"kernel_size": 2},
+    {"kernel_size": (2, 3), "stride": 2},
+    {"kernel_size": 3, "padding": (1, 2), "dilation": (2, 1), "stride": (1, 3)},
+]
+
+
+@pytest.mark.parametrize("options", WINDOWS)
+def test_columns(options):
+    check("unfold", array(2, 3, 7, 8), **options)
+    columns = theirs.unfold(torch.zeros(2, 3, 7, 8), **options).shape
+    check("fold", array(*columns), output_size=(7, 8), **options)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, (2, 5), (None, 4)])
+@pytest.mark.parametrize("name", ["adaptive_avg_pool2d", "adaptive_max_pool2d"])
+def test_pooling_to_a_size(name, size):
+    check(name, array(2, 3, 7, 6), size)
+
+
+def test_pooling_other_numbers_of_axes():
+    check("adaptive_avg_pool1d", array(2, 3, 7), 3)
+    check("adaptive_max_pool1d", array(2, 3, 7), 3)
+    check("adaptive_avg_pool3d", array(2, 3, 4, 5, 6), (2, 3, 4))
+
+
+@pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+def test_sampling(mode, padding_mode, align_corners):
+    options = {"mode": mode, "padding_mode": padding_mode, "align_corners": align_corners}
+    check("grid_sample", array(2, 3, 5, 7), 1.7 * array(2, 4, 6, 2), tolerance=1e-4, **options)
+
+
+@pytest.mark.parametrize("align_corners", [False, True])
+def test_affine_grid(align_corners):
+    check("affine_grid", array(2, 2, 3), [2, 3, 4, 5], align_corners=align_corners)
+
+
+def test_gumbel_softmax_draws_by_probability():
+    Tensor.manual_seed(0)
+    logits = Tensor([[0.0, np.log(3.0)]]).expand(4000, 2)
+    drawn = ours.gumbel_softmax(logits, hard=True)
+    np.testing.assert_allclose(drawn.numpy().sum(1), 1, atol=1e-6)
+    assert abs(drawn.numpy()[:, 1].mean() - 0.75) < 0.03
+
+
+@pytest.mark.parametrize(
+    "misuse, error, message",
+    [
+        (lambda x: ours.pixel_shuffle(x, 2), ShapeError, r"C·4, H, W"),
+        (lambda x: ours.pixel_unshuffle(x, 2), ShapeError, "multiples of 2"),
+        (lambda x: ours.fold(x, 3, 2), ShapeError, "fold: columns"),
+        (lambda x: ours.grid_sample(x, x), ShapeError, "grid_sample"),
+        (lambda x: ours.adaptive_avg_pool2d(x, 0), ShapeError, "2 sizes above 0"),
+        (lambda x: ours.glu(x), ShapeError, "no halves"),
+        (lambda x: ours.gelu(x, "erf"), ArgumentError, "none.* and .*tanh"),
+        (lambda x: ours.group_norm(x, 2), ShapeError, "what divides"),
+        (lambda x: ours.layer_norm(x, (4,)), ShapeError, "legal is"),
+    ],
+)
+def test_misuse(misuse, error, message):
+    with pytest.raises(error, match=message):
+        misuse(Tensor.ones(3, 3, 5, 5))

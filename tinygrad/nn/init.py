@@ -1,0 +1,168 @@
+"""Initialisers: how weights begin. Each fills a tensor in place and returns it.
+
+The gain makes up for what an activation does to the size of its input. Fans are the numbers of
+inputs and outputs that one weight is between: (out, in, *taps).
+"""
+
+from __future__ import annotations
+
+import math
+
+from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.base.helpers import prod
+from tinygrad.tensor import Tensor
+
+GAINS = {
+    "linear": 1.0,
+    "conv": 1.0,
+    "sigmoid": 1.0,
+    "tanh": 5 / 3,
+    "relu": math.sqrt(2.0),
+    "selu": 3 / 4,
+}
+
+
+def calculate_gain(nonlinearity: str, param: float = 0.01) -> float:
+    """By what the weights before an activation are multiplied; `param` is the slope of leaky_relu.
+
+    >>> calculate_gain("tanh")
+    1.6666666666666667
+    """
+    if nonlinearity == "leaky_relu":
+        return math.sqrt(2 / (1 + param * param))
+    if nonlinearity not in GAINS:
+        raise ArgumentError(
+            f"nonlinearity={nonlinearity!r}; legal are leaky_relu, {', '.join(GAINS)}"
+        )
+    return GAINS[nonlinearity]
+
+
+def constant_(tensor: Tensor, value: float) -> Tensor:
+    """All elements the same.
+
+    >>> constant_(Tensor.zeros(2), 3.0).tolist()
+    [3.0, 3.0]
+    """
+    return _filled(tensor, tensor.full_like(value))
+
+
+def zeros_(tensor: Tensor) -> Tensor:
+    """Zeros."""
+    return constant_(tensor, 0.0)
+
+
+def ones_(tensor: Tensor) -> Tensor:
+    """Ones."""
+    return constant_(tensor, 1.0)
+
+
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
+    """Numbers from a to b."""
+    return _filled(tensor, Tensor.uniform(*tensor.shape, low=a, high=b, device=tensor.device))
+
+
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
+    """Normally distributed numbers."""
+    return _filled(tensor, Tensor.normal(*tensor.shape, mean=mean, std=std, device=tensor.device))
+
+
+def trunc_normal_(
+    tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0
+) -> Tensor:
+    """Normally distributed numbers, as they are between a and b.
+
+    By the inverse of the distribution: uniform numbers between its values at a and b.
+    """
+    low, high = (0.5 * (1 + math.erf((x - mean) / std / math.sqrt(2))) for x in (a, b))
+    share = Tensor.uniform(*tensor.shape, low=2 * low - 1, high=2 * high - 1, device=tensor.device)
+    values = _inverse_erf(share) * (std * math.sqrt(2)) + mean
+    return _filled(tensor, values.clamp(a, b))
+
+
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+    """Uniform, of variance gain²·2 / (inputs + outputs). (Glorot and Bengio, 2010.)"""
+    bound = gain * math.sqrt(6 / sum(fans(tensor)))
+    return uniform_(tensor, -bound, bound)
+
+
+def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+    """Normal, of variance gain²·2 / (inputs + outputs). (Glorot and Bengio, 2010.)"""
+    return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(fans(tensor))))
+
+
+def kaiming_uniform_(
+    tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
+) -> Tensor:
+    """Uniform, of variance gain² / inputs (or outputs, by `mode`). (He and others, 2015.)"""
+    bound = math.sqrt(3) * calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode))
+    return uniform_(tensor, -bound, bound)
+
+
+def kaiming_normal_(
+    tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
+) -> Tensor:
+    """Normal, of variance gain² / inputs (or outputs, by `mode`). (He and others, 2015.)"""
+    std = calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode))
+    return normal_(tensor, 0.0, std)
+
+
+def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+    """Orthogonal rows, or columns if it is tall; all axes but the first count as columns.
+
+    (Saxe, McClelland and Ganguli, "Exact solutions to the nonlinear dynamics of learning", 2013.)
+    """
+    rows, columns = tensor.shape[0], prod(tensor.shape[1:])
+    noise = Tensor.randn(max(rows, columns), min(rows, columns), device=tensor.device)
+    q, r = noise.qr()
+    q = q[:, : min(rows, columns)] * r.diagonal().sign()
+    return _filled(tensor, (q if rows >= columns else q.T).reshape(tensor.shape) * gain)
+
+
+def eye_(tensor: Tensor) -> Tensor:
+    """Ones on the diagonal of a matrix."""
+    if tensor.ndim != 2:
+        raise ShapeError(f"eye_: a tensor of shape {tensor.shape}; legal are two axes")
+    return _filled(tensor, Tensor.eye(*tensor.shape, device=tensor.device))
+
+
+def fans(tensor: Tensor) -> tuple[int, int]:
+    """Inputs and outputs of a weight (out, in, *taps).
+
+    >>> fans(Tensor.zeros(8, 3, 5, 5))
+    (75, 200)
+    """
+    if tensor.ndim < 2:
+        raise ShapeError(f"a weight of shape {tensor.shape} has no fans; legal are 2 axes or more")
+    taps = prod(tensor.shape[2:])
+    return tensor.shape[1] * taps, tensor.shape[0] * taps
+
+
+def _fan(tensor: Tensor, mode: str) -> int:
+    if mode not in ("fan_in", "fan_out"):
+        raise ArgumentError(f"mode={mode!r}; legal are fan_in and fan_out")
+    return fans(tensor)[0 if mode == "fan_in" else 1]
+
+
+def _filled(tensor: Tensor, values: Tensor) -> Tensor:
+    """`tensor` with these values, in place if it was computed."""
+    values = values.cast(tensor.dtype).detach()
+    if tensor.uop.realized is None:
+        wanted = tensor.requires_grad
+        tensor.replace(values.contiguous())
+        tensor.requires_grad = wanted
+        return tensor.realize()
+    return tensor.assign(values).realize()
+
+
+def _inverse_erf(x: Tensor) -> Tensor:
+    """erf⁻¹, good to about 1e-7·|x|: a first guess by logarithms, mended by Newton's steps.
+
+    The guess is Winitzki's, "A handy approximation for the error function and its inverse", 2008.
+    """
+    a = 0.147
+    logs = (1 - x * x).maximum(1e-30).log()
+    half = 2 / (math.pi * a) + logs / 2
+    y = x.sign() * ((half * half - logs / a).sqrt() - half).sqrt()
+    for _ in range(2):
+        y = y - (y.erf() - x) / (2 / math.sqrt(math.pi) * (-y * y).exp())
+    return y

@@ -1,0 +1,554 @@
+"""Losses, with PyTorch's names and meaning: functions first, then the same as objects.
+
+A loss is a number an element, put together by `reduction`: "mean", "sum" or "none".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.tensor import Tensor
+from tinygrad.tensor.scan import scan
+
+FLOOR = -1e30
+"""What stands for the log of 0 where a gradient goes through: -inf would make it NaN."""
+
+
+def reduced(loss: Tensor, reduction: str) -> Tensor:
+    """The losses of all elements as one number, or as they are."""
+    if reduction not in ("mean", "sum", "none"):
+        raise ArgumentError(f"reduction={reduction!r}; legal are mean, sum and none")
+    if reduction == "none":
+        return loss
+    return loss.mean() if reduction == "mean" else loss.sum()
+
+
+# ---- distances of numbers ------------------------------------------------------------------------
+
+
+def l1_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    """|x - target|.
+
+    >>> l1_loss(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
+    2.0
+    """
+    return reduced((x - target).abs(), reduction)
+
+
+def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    """(x - target)².
+
+    >>> mse_loss(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
+    5.0
+    """
+    return reduced((x - target).square(), reduction)
+
+
+def huber_loss(x: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
+    """d²/2 where the distance d is below delta, delta·(d - delta/2) beyond. (Huber, 1964.)
+
+    >>> huber_loss(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
+    1.5
+    """
+    if delta <= 0:
+        raise ArgumentError(f"huber_loss: delta={delta}; legal are numbers above 0")
+    away = (x - target).abs()
+    return reduced((away < delta).where(away.square() / 2, delta * (away - delta / 2)), reduction)
+
+
+def smooth_l1_loss(x: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
+    """`huber_loss` over beta: d²/(2·beta) below beta, d - beta/2 beyond; |d| for beta 0.
+
+    >>> smooth_l1_loss(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
+    1.5
+    """
+    if beta == 0:
+        return l1_loss(x, target, reduction)
+    return huber_loss(x, target, reduction, beta) / beta
+
+
+# ---- of probabilities ----------------------------------------------------------------------------
+
+
+def binary_cross_entropy(
+    x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
+) -> Tensor:
+    """-y·log p - (1 - y)·log(1 - p) of probabilities p; a log counts -100 at least.
+
+    >>> round(binary_cross_entropy(Tensor([0.5]), Tensor([1.0])).item(), 4)
+    0.6931
+    """
+    yes, no = x.log().maximum(-100), (1 - x).log().maximum(-100)
+    loss = -(target * yes + (1 - target) * no)
+    return reduced(loss if weight is None else loss * weight, reduction)
+
+
+def binary_cross_entropy_with_logits(
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    """`binary_cross_entropy` of sigmoid(x), without overflow; `pos_weight` multiplies y.
+
+    >>> round(binary_cross_entropy_with_logits(Tensor([0.0]), Tensor([1.0])).item(), 4)
+    0.6931
+    """
+    loss = x.binary_crossentropy_logits(target, "none", pos_weight)
+    return reduced(loss if weight is None else loss * weight, reduction)
+
+
+def cross_entropy(
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Minus the log of the softmax at the class that `target` names.
+
+    Args:
+        x: logits, (N, classes, *any), or (classes,).
+        target: class numbers (N, *any), or probabilities in the shape of x.
+        weight: how much each class counts, (classes,). A mean divides by the sum of them.
+        ignore_index: this class number doesn't count.
+        reduction: "mean", "sum" or "none".
+        label_smoothing: this much of each target is spread over all classes.
+
+    >>> x = Tensor([[2.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
+    >>> round(cross_entropy(x, Tensor([0, 1, -100])).item(), 4)
+    0.1269
+    """
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise ArgumentError(f"label_smoothing={label_smoothing}; legal are numbers from 0 to 1")
+    logs = x.log_softmax(_class_axis(x))
+    if target.shape == x.shape and dtypes.is_float(target.dtype):
+        return _soft_cross_entropy(logs, target, weight, reduction, label_smoothing)
+    hard = nll_loss(logs, target, weight, ignore_index, "none")
+    total, share = hard, _shares(logs, target, weight, ignore_index)
+    if label_smoothing:
+        spread = -(logs if weight is None else logs * _by_class(logs, weight))
+        spread = target.ne(ignore_index).where(spread.sum(_class_axis(x)), 0)
+        classes = x.shape[_class_axis(x)]
+        total = hard * (1 - label_smoothing) + spread * (label_smoothing / classes)
+    return total.sum() / share.sum() if reduction == "mean" else reduced(total, reduction)
+
+
+def _soft_cross_entropy(
+    logs: Tensor, target: Tensor, weight: Tensor | None, reduction: str, smoothing: float
+) -> Tensor:
+    axis = _class_axis(logs)
+    goal = target * (1 - smoothing) + smoothing / logs.shape[axis]
+    each = logs if weight is None else logs * _by_class(logs, weight)
+    return reduced(-(each * goal).sum(axis), reduction)
+
+
+def nll_loss(
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """Minus x at the class that `target` names; x is (N, classes, *any) or (classes,).
+
+    Shapes and options as for `cross_entropy`, which takes logits instead of logs.
+
+    >>> nll_loss(Tensor([[-1.0, -2.0]]), Tensor([1])).item()
+    2.0
+    """
+    axis = _class_axis(x)
+    if target.shape != (*x.shape[:axis], *x.shape[axis + 1 :]):
+        raise ShapeError(
+            f"loss: x has shape {x.shape} and target {target.shape}; legal is the shape of x "
+            f"without axis {axis}, or for cross_entropy floats in the shape of x"
+        )
+    counts = target.ne(ignore_index)
+    own = x.gather(axis, counts.where(target, 0).unsqueeze(axis)).squeeze(axis)
+    share = _shares(x, target, weight, ignore_index)
+    loss = -counts.where(own, 0) * share
+    return loss.sum() / share.sum() if reduction == "mean" else reduced(loss, reduction)
+
+
+def _class_axis(x: Tensor) -> int:
+    return 0 if x.ndim == 1 else 1
+
+
+def _by_class(x: Tensor, weight: Tensor) -> Tensor:
+    """The weights of classes beside x."""
+    axis = _class_axis(x)
+    return weight.reshape(tuple(-1 if i == axis else 1 for i in range(x.ndim)))
+
+
+def _shares(x: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int) -> Tensor:
+    """How much each target counts."""
+    counts = target.ne(ignore_index)
+    return (
+        counts.cast(x.dtype) if weight is None else counts.where(weight[counts.where(target, 0)], 0)
+    )
+
+
+def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
+    """target·(log target - x): how far x, logs of probabilities, is from the target.
+
+    `reduction` "batchmean" is the sum over the size of axis 0: the mean of the divergences.
+    (Kullback and Leibler, 1951.)
+
+    >>> kl_div(Tensor([[0.0]]), Tensor([[1.0]])).item()
+    0.0
+    """
+    loss: Tensor
+    if log_target:
+        loss = target.exp() * (target - x)
+    else:
+        logs = (target > 0).where(target, 1).log()  # 0·log 0 is 0
+        loss = target * logs - target * x
+    if reduction == "batchmean":
+        return reduced(loss, "sum") / int(x.shape[0])
+    return reduced(loss, reduction)
+
+
+# ---- of vectors ----------------------------------------------------------------------------------
+
+
+def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """x·y / (|x|·|y|) along `dim`; a length counts eps at least.
+
+    >>> cosine_similarity(Tensor([[1.0, 0.0]]), Tensor([[0.0, 2.0]])).tolist()
+    [0.0]
+    """
+    lengths = [(t.square().sum(dim) + 0.0).sqrt().maximum(eps) for t in (x, y)]
+    return (x * y).sum(dim) / (lengths[0] * lengths[1])
+
+
+def pairwise_distance(
+    x: Tensor, y: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Tensor:
+    """The p-norm of x - y + eps along the last axis.
+
+    >>> round(pairwise_distance(Tensor([[3.0, 0.0]]), Tensor([[0.0, 4.0]])).item(), 3)
+    5.0
+    """
+    away = (x - y + eps).abs()
+    if p == float("inf"):
+        return away.max(-1, keepdim=keepdim)
+    return away.pow(p).sum(-1, keepdim=keepdim).pow(1 / p)
+
+
+def cosine_embedding_loss(
+    x: Tensor, y: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
+) -> Tensor:
+    """1 - cos for pairs that should be alike (target 1), cos above `margin` for others (-1).
+
+    >>> x = Tensor([[1.0, 0.0]])
+    >>> cosine_embedding_loss(x, x, Tensor([-1])).item()
+    1.0
+    """
+    cos = cosine_similarity(x, y, dim=x.ndim - 1)
+    return reduced((target > 0).where(1 - cos, (cos - margin).maximum(0)), reduction)
+
+
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """By how much the positive is not nearer to the anchor, by `margin`, than the negative.
+
+    With `swap` the negative counts by its distance to the positive, if that is smaller.
+    (Schroff, Kalenichenko and Philbin, "FaceNet", 2015.)
+
+    >>> x = Tensor([[1.0, 0.0]])
+    >>> triplet_margin_loss(x, x, x).item()
+    1.0
+    """
+    near = pairwise_distance(anchor, positive, p, eps)
+    far = pairwise_distance(anchor, negative, p, eps)
+    if swap:
+        far = far.minimum(pairwise_distance(positive, negative, p, eps))
+    return reduced((near - far + margin).maximum(0), reduction)
+
+
+def margin_ranking_loss(
+    x: Tensor, y: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
+) -> Tensor:
+    """By how much x does not rank above y (target 1), or below it (target -1), by `margin`.
+
+    >>> margin_ranking_loss(Tensor([1.0]), Tensor([3.0]), Tensor([1])).item()
+    2.0
+    """
+    return reduced((-target * (x - y) + margin).maximum(0), reduction)
+
+
+def hinge_embedding_loss(
+    x: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean"
+) -> Tensor:
+    """x where target is 1, what it lacks to `margin` where it is -1; x are distances.
+
+    >>> hinge_embedding_loss(Tensor([0.25, 0.25]), Tensor([1, -1])).item()
+    0.5
+    """
+    return reduced(target.eq(1).where(x, (margin - x).maximum(0)), reduction)
+
+
+# ---- of sequences --------------------------------------------------------------------------------
+
+
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor | list[int],
+    target_lengths: Tensor | list[int],
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Tensor:
+    """Minus the log of the probability of all alignments of a labelling with a sequence.
+
+    (Graves and others, "Connectionist Temporal Classification", 2006.)
+
+    Args:
+        log_probs: logs of probabilities, (length, N, classes).
+        targets: labels, (N, most labels), or those of all samples one after the other.
+        input_lengths: how many turns of each sequence count, (N,).
+        target_lengths: how many labels of each row count, (N,).
+        blank: the class that stands for no label.
+        reduction: "mean" divides each by its number of labels first.
+        zero_infinity: a labelling that is longer than its sequence counts 0, not infinity.
+
+    >>> even = Tensor([[[0.5, 0.5]], [[0.5, 0.5]]]).log()
+    >>> round(ctc_loss(even, Tensor([[1]]), [2], [1]).exp().item(), 4)
+    1.3333
+    """
+    length, batch, _ = log_probs.shape
+    lengths = _whole_numbers(input_lengths, log_probs.device)
+    counts = _whole_numbers(target_lengths, log_probs.device)
+    labels = _rows_of_labels(targets, counts)
+    width = 2 * labels.shape[1] + 1
+    # blanks before, between and after the labels
+    spread = Tensor.stack(labels.full_like(blank), labels, dim=-1).flatten(1)
+    spread = (
+        spread.cat(labels.full_like(blank)[:, :1], dim=1) if width > 1 else _blanks(labels, blank)
+    )
+    place = Tensor.arange(width, device=log_probs.device)
+    two_back = spread.pad((2, 0))[:, :width]
+    skips = spread.ne(blank) & spread.ne(two_back) & (place >= 2)
+    inside = place <= 2 * counts.unsqueeze(1)  # (N, width)
+    index = spread.unsqueeze(0).expand(length, batch, width)
+    seen = log_probs.gather(2, index).maximum(FLOOR)  # (length, N, width)
+    begin = (place < 2).where(inside.where(seen[0], FLOOR), FLOOR)
+
+    def turn(before: Tensor, now: Tensor, at: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        one = before.pad((1, 0), value=FLOOR)[:, :width]
+        two = skips.where(before.pad((2, 0), value=FLOOR)[:, :width], FLOOR)
+        top = before.maximum(one).maximum(two)
+        total = (before - top).exp() + (one - top).exp() + (two - top).exp()
+        after = inside.where((top + total.log() + now).maximum(FLOOR), FLOOR)
+        return [(at < lengths).unsqueeze(1).where(after, before)], []
+
+    turns = Tensor.arange(1, max(length, 1), device=log_probs.device)
+    last = begin
+    if length > 1:
+        last = scan(turn, [begin], [seen[1:], turns.cast(lengths.dtype)])[0][0]
+    at_end = place.eq(2 * counts.unsqueeze(1)) | place.eq(2 * counts.unsqueeze(1) - 1)
+    ends = at_end.where(last, FLOOR)
+    loss = -ends.logsumexp(1)
+    loss = (loss > -FLOOR / 2).where(0.0 if zero_infinity else float("inf"), loss)
+    if reduction == "mean":
+        return (loss / counts.maximum(1)).mean()
+    return reduced(loss, reduction)
+
+
+def _blanks(labels: Tensor, blank: int) -> Tensor:
+    return Tensor.full((labels.shape[0], 1), blank, dtype=labels.dtype, device=labels.device)
+
+
+def _whole_numbers(given: Tensor | list[int], device: str | tuple[str, ...]) -> Tensor:
+    return given if isinstance(given, Tensor) else Tensor(list(given), device=device)
+
+
+def _rows_of_labels(targets: Tensor, counts: Tensor) -> Tensor:
+    """Labels (N, most) also where those of all samples came one after the other."""
+    if targets.ndim == 2:
+        return targets
+    most = max(counts.tolist(), default=0)
+    starts = counts.cumsum() - counts
+    place = starts.unsqueeze(1) + Tensor.arange(most, device=counts.device)
+    inside = Tensor.arange(most, device=counts.device) < counts.unsqueeze(1)
+    return inside.where(targets[inside.where(place, 0)], 0)
+
+
+# ---- as objects ----------------------------------------------------------------------------------
+
+
+@dataclass
+class L1Loss:
+    """`l1_loss`."""
+
+    reduction: str = "mean"
+
+    def __call__(self, x: Tensor, target: Tensor) -> Tensor:
+        """Two tensors of one shape → the loss."""
+        return l1_loss(x, target, self.reduction)
+
+
+@dataclass
+class MSELoss:
+    """`mse_loss`."""
+
+    reduction: str = "mean"
+
+    def __call__(self, x: Tensor, target: Tensor) -> Tensor:
+        """Two tensors of one shape → the loss."""
+        return mse_loss(x, target, self.reduction)
+
+
+@dataclass
+class HuberLoss:
+    """`huber_loss`."""
+
+    reduction: str = "mean"
+    delta: float = 1.0
+
+    def __call__(self, x: Tensor, target: Tensor) -> Tensor:
+        """Two tensors of one shape → the loss."""
+        return huber_loss(x, target, self.reduction, self.delta)
+
+
+@dataclass
+class SmoothL1Loss:
+    """`smooth_l1_loss`."""
+
+    reduction: str = "mean"
+    beta: float = 1.0
+
+    def __call__(self, x: Tensor, target: Tensor) -> Tensor:
+        """Two tensors of one shape → the loss."""
+        return smooth_l1_loss(x, target, self.reduction, self.beta)
+
+
+@dataclass
+class BCELoss:
+    """`binary_cross_entropy`."""
+
+    weight: Tensor | None = None
+    reduction: str = "mean"
+
+    def __call__(self, x: Tensor, target: Tensor) -> Tensor:
+        """Probabilities and targets of one shape → the loss."""
+        return binary_cross_entropy(x, target, self.weight, self.reduction)
+
+
+@dataclass
+class BCEWithLogitsLoss:
+    """`binary_cross_entropy_with_logits`."""
+
+    weight: Tensor | None = None
+    reduction: str = "mean"
+    pos_weight: Tensor | None = None
+
+    def __call__(self, x: Tensor, target: Tensor) -> Tensor:
+        """Logits and targets of one shape → the loss."""
+        return binary_cross_entropy_with_logits(
+            x, target, self.weight, self.reduction, self.pos_weight
+        )
+
+
+@dataclass
+class CrossEntropyLoss:
+    """`cross_entropy`."""
+
+    weight: Tensor | None = None
+    ignore_index: int = -100
+    reduction: str = "mean"
+    label_smoothing: float = 0.0
+
+    def __call__(self, x: Tensor, target: Tensor) -> Tensor:
+        """Logits (N, classes, *any) and targets → the loss."""
+        return cross_entropy(
+            x, target, self.weight, self.ignore_index, self.reduction, self.label_smoothing
+        )
+
+
+@dataclass
+class NLLLoss:
+    """`nll_loss`."""
+
+    weight: Tensor | None = None
+    ignore_index: int = -100
+    reduction: str = "mean"
+
+    def __call__(self, x: Tensor, target: Tensor) -> Tensor:
+        """Logs of probabilities (N, classes, *any) and class numbers → the loss."""
+        return nll_loss(x, target, self.weight, self.ignore_index, self.reduction)
+
+
+@dataclass
+class KLDivLoss:
+    """`kl_div`."""
+
+    reduction: str = "mean"
+    log_target: bool = False
+
+    def __call__(self, x: Tensor, target: Tensor) -> Tensor:
+        """Logs of probabilities and targets of one shape → the loss."""
+        return kl_div(x, target, self.reduction, self.log_target)
+
+
+@dataclass
+class CTCLoss:
+    """`ctc_loss`."""
+
+    blank: int = 0
+    reduction: str = "mean"
+    zero_infinity: bool = False
+
+    def __call__(
+        self,
+        log_probs: Tensor,
+        targets: Tensor,
+        input_lengths: Tensor | list[int],
+        target_lengths: Tensor | list[int],
+    ) -> Tensor:
+        """Logs of probabilities (length, N, classes) and labels → the loss."""
+        lengths = (input_lengths, target_lengths)
+        return ctc_loss(
+            log_probs, targets, *lengths, self.blank, self.reduction, self.zero_infinity
+        )
+
+
+@dataclass
+class CosineEmbeddingLoss:
+    """`cosine_embedding_loss`."""
+
+    margin: float = 0.0
+    reduction: str = "mean"
+
+    def __call__(self, x: Tensor, y: Tensor, target: Tensor) -> Tensor:
+        """Two tensors (N, features) and 1 or -1 a pair → the loss."""
+        return cosine_embedding_loss(x, y, target, self.margin, self.reduction)
+
+
+@dataclass
+class TripletMarginLoss:
+    """`triplet_margin_loss`."""
+
+    margin: float = 1.0
+    p: float = 2.0
+    eps: float = 1e-6
+    swap: bool = False
+    reduction: str = "mean"
+
+    def __call__(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+        """Three tensors (N, features) → the loss."""
+        options = (self.margin, self.p, self.eps, self.swap, self.reduction)
+        return triplet_margin_loss(anchor, positive, negative, *options)

@@ -1,0 +1,335 @@
+"""Recurrent networks: a state that goes through a sequence.
+
+A sequence is one loop in the graph (`tensor.scan`): what compiles is one turn, whatever the length.
+What doesn't depend on the state, the product with the inputs, is made for all turns at once.
+Weights have PyTorch's names, shapes and order of gates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.nn.layers import uniform_weight
+from tinygrad.tensor import Tensor
+from tinygrad.tensor.scan import scan
+
+State = tuple[Tensor, ...]
+
+
+# ---- one step ------------------------------------------------------------------------------------
+
+
+class Cell:
+    """One step: from a slice of the input and the state before it to the state after it.
+
+    `gates` matrices of hidden_size rows lie below each other in each weight.
+    """
+
+    gates = 1
+    states = 1
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
+        rows = self.gates * hidden_size
+        self.weight_ih = uniform_weight((rows, input_size), hidden_size)
+        self.weight_hh = uniform_weight((rows, hidden_size), hidden_size)
+        self.bias_ih = uniform_weight((rows,), hidden_size) if bias else None
+        self.bias_hh = uniform_weight((rows,), hidden_size) if bias else None
+
+    def _stepped(self, x: Tensor, state: State | None) -> State:
+        size = self.weight_hh.shape[1]
+        if x.ndim not in (1, 2) or x.shape[-1] != self.weight_ih.shape[1]:
+            raise ShapeError(
+                f"{type(self).__name__}: x has shape {x.shape}; legal is (batch, "
+                f"{self.weight_ih.shape[1]}), or without batch"
+            )
+        if state is None:
+            zeros = Tensor.zeros(*x.shape[:-1], size, dtype=x.dtype, device=x.device)
+            state = (zeros,) * self.states
+        given = x.linear(self.weight_ih.T, self.bias_ih)
+        kept = state[0].linear(self.weight_hh.T, self.bias_hh)
+        return tuple(part.contiguous() for part in self.next(given, kept, state))
+
+    @staticmethod
+    def next(given: Tensor, kept: Tensor, state: State) -> State:
+        """The new state, from the products with the input and with the hidden state before."""
+        raise NotImplementedError
+
+
+class RNNCell(Cell):
+    """One step of the plainest recurrent network: tanh of two products. (Elman, 1990.)
+
+    Args:
+        input_size: features of x, (batch, input_size).
+        hidden_size: features of the state, (batch, hidden_size).
+        bias: whether to add one.
+        nonlinearity: "tanh" or "relu".
+
+    >>> RNNCell(3, 5)(Tensor.ones(2, 3)).shape
+    (2, 5)
+    """
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh"
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias)
+        self.nonlinearity = _nonlinearity(nonlinearity)
+
+    def __call__(self, x: Tensor, hidden: Tensor | None = None) -> Tensor:
+        """x and the state of the step before, zeros if None → the new state."""
+        return self._stepped(x, None if hidden is None else (hidden,))[0]
+
+    def next(self, given: Tensor, kept: Tensor, state: State) -> State:  # type: ignore[override]
+        """f(given + kept)."""
+        total = given + kept
+        return (total.tanh() if self.nonlinearity == "tanh" else total.relu(),)
+
+
+class GRUCell(Cell):
+    """One step of a gated recurrent unit. (Cho and others, 2014.)
+
+    Args:
+        input_size: features of x, (batch, input_size).
+        hidden_size: features of the state, (batch, hidden_size).
+        bias: whether to add one.
+
+    >>> GRUCell(3, 5)(Tensor.ones(2, 3)).shape
+    (2, 5)
+    """
+
+    gates = 3
+
+    def __call__(self, x: Tensor, hidden: Tensor | None = None) -> Tensor:
+        """x and the state of the step before, zeros if None → the new state."""
+        return self._stepped(x, None if hidden is None else (hidden,))[0]
+
+    @staticmethod
+    def next(given: Tensor, kept: Tensor, state: State) -> State:
+        """Between the old state and news of which a part of the old is forgotten."""
+        forget, keep, news = given.chunk(3, dim=-1)
+        forget_kept, keep_kept, news_kept = kept.chunk(3, dim=-1)
+        new = (news + (forget + forget_kept).sigmoid() * news_kept).tanh()
+        return (new + (keep + keep_kept).sigmoid() * (state[0] - new),)
+
+
+class LSTMCell(Cell):
+    """One step of a long short-term memory. (Hochreiter and Schmidhuber, 1997.)
+
+    Args:
+        input_size: features of x, (batch, input_size).
+        hidden_size: features of the state, two tensors (batch, hidden_size).
+        bias: whether to add one.
+
+    >>> hidden, cell = LSTMCell(3, 5)(Tensor.ones(2, 3))
+    >>> hidden.shape, cell.shape
+    ((2, 5), (2, 5))
+    """
+
+    gates = 4
+    states = 2
+
+    def __call__(self, x: Tensor, hc: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        """x and the state (hidden, cell) of the step before, zeros if None → the new state."""
+        hidden, cell = self._stepped(x, hc)
+        return hidden, cell
+
+    @staticmethod
+    def next(given: Tensor, kept: Tensor, state: State) -> State:
+        """The memory cell keeps a part and takes up news; the hidden state shows a part of it."""
+        write, keep, news, show = (given + kept).chunk(4, dim=-1)
+        cell = keep.sigmoid() * state[1] + write.sigmoid() * news.tanh()
+        return show.sigmoid() * cell.tanh(), cell
+
+
+# ---- whole sequences -----------------------------------------------------------------------------
+
+
+class Recurrent:
+    """Layers of cells over a sequence; the base of `RNN`, `GRU` and `LSTM`."""
+
+    cell: type[Cell]
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+    ) -> None:
+        if num_layers < 1:
+            raise ArgumentError(f"{self._name}: num_layers={num_layers}; legal is 1 or more")
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.batch_first = batch_first
+        self.dropout = dropout
+        self.suffixes = ("", "_reverse") if bidirectional else ("",)
+        rows = self.cell.gates * hidden_size
+        for layer in range(num_layers):
+            width = hidden_size * len(self.suffixes) if layer else input_size
+            for suffix in self.suffixes:
+                shapes: dict[str, tuple[int, ...]]
+                shapes = {"weight_ih": (rows, width), "weight_hh": (rows, hidden_size)}
+                if bias:
+                    shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)}
+                for name, shape in shapes.items():
+                    weight = uniform_weight(shape, hidden_size)
+                    setattr(self, f"{name}_l{layer}{suffix}", weight)
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__
+
+    def _next(self, given: Tensor, kept: Tensor, state: State) -> State:
+        return self.cell.next(given, kept, state)
+
+    def _run(self, x: Tensor, first: Sequence[Tensor] | None) -> tuple[Tensor, State]:
+        """The outputs of the last layer, and the last states, (layers·directions, N, hidden)."""
+        batched = x.ndim == 3
+        if x.ndim not in (2, 3) or x.shape[-1] != self.input_size or 0 in x.shape[:-1]:
+            raise ShapeError(
+                f"{self._name}: x has shape {x.shape}; legal are at least one turn of "
+                f"{self.input_size} features: (length, batch, {self.input_size}), batch first "
+                f"with batch_first=True, or without batch"
+            )
+        if not batched:
+            x, first = x.unsqueeze(1), None if first is None else [s.unsqueeze(1) for s in first]
+        elif self.batch_first:
+            x = x.transpose(0, 1)
+        count = self.num_layers * len(self.suffixes)
+        start = self._first_states(x, first, count)
+        lasts: list[State] = []
+        for layer in range(self.num_layers):
+            if layer and self.dropout:
+                x = x.dropout(self.dropout)
+            sides = []
+            for suffix in self.suffixes:
+                state = tuple(s[len(lasts)] for s in start)
+                last, outputs = self._direction(x, f"l{layer}{suffix}", state)
+                lasts.append(last)
+                sides.append(outputs)
+            x = Tensor.cat(*sides, dim=-1) if len(sides) > 1 else sides[0]
+        finals = tuple(Tensor.stack(*parts) for parts in zip(*lasts, strict=True))
+        if not batched:
+            return x.squeeze(1), tuple(s.squeeze(1) for s in finals)
+        return (x.transpose(0, 1) if self.batch_first else x), finals
+
+    def _first_states(self, x: Tensor, first: Sequence[Tensor] | None, count: int) -> State:
+        shape = (count, x.shape[1], self.hidden_size)
+        if first is None:
+            zeros = Tensor.zeros(*shape, dtype=x.dtype, device=x.device)
+            return (zeros,) * self.cell.states
+        for state in first:
+            if state.shape != shape:
+                raise ShapeError(f"{self._name}: a state has shape {state.shape}; legal is {shape}")
+        return tuple(first)
+
+    def _direction(self, x: Tensor, name: str, first: State) -> tuple[State, Tensor]:
+        """One layer in one direction over x (length, N, features)."""
+        weight_ih, weight_hh = (
+            getattr(self, f"weight_ih_{name}"),
+            getattr(self, f"weight_hh_{name}"),
+        )
+        bias_ih, bias_hh = (getattr(self, f"bias_{k}_{name}", None) for k in ("ih", "hh"))
+        given = x.linear(weight_ih.T, bias_ih)  # (length, N, gates·hidden)
+
+        def turn(*parts: Tensor) -> tuple[State, tuple[Tensor]]:
+            *state, slice_ = parts
+            kept = state[0].linear(weight_hh.T, bias_hh)
+            new = self._next(slice_, kept, tuple(state))
+            return new, (new[0],)
+
+        last, (outputs,) = scan(turn, first, [given], reverse=name.endswith("_reverse"))
+        return tuple(last), outputs
+
+
+class RNN(Recurrent):
+    """Layers of `RNNCell` over a sequence.
+
+    Args:
+        input_size: features of x, (length, batch, input_size).
+        hidden_size: features of the state.
+        num_layers: each takes the outputs of the one below.
+        nonlinearity: "tanh" or "relu".
+        bias: whether to add one.
+        batch_first: x is (batch, length, input_size), and so are the outputs.
+        dropout: between layers, while training.
+        bidirectional: a second network goes from the end to the start; outputs lie side by side.
+
+    >>> outputs, last = RNN(3, 5)(Tensor.ones(7, 2, 3))
+    >>> outputs.shape, last.shape
+    ((7, 2, 5), (1, 2, 5))
+    """
+
+    cell = RNNCell
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+    ) -> None:
+        super().__init__(
+            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
+        )
+        self.nonlinearity = _nonlinearity(nonlinearity)
+
+    def _next(self, given: Tensor, kept: Tensor, state: State) -> State:
+        total = given + kept
+        return (total.tanh() if self.nonlinearity == "tanh" else total.relu(),)
+
+    def __call__(self, x: Tensor, hidden: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """x and the first state, zeros if None → outputs (length, batch, hidden·directions) and
+        the last state (layers·directions, batch, hidden)."""
+        outputs, last = self._run(x, None if hidden is None else [hidden])
+        return outputs, last[0]
+
+
+class GRU(Recurrent):
+    """Layers of `GRUCell` over a sequence. Arguments as for `RNN`.
+
+    >>> outputs, last = GRU(3, 5, bidirectional=True)(Tensor.ones(7, 2, 3))
+    >>> outputs.shape, last.shape
+    ((7, 2, 10), (2, 2, 5))
+    """
+
+    cell = GRUCell
+
+    def __call__(self, x: Tensor, hidden: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """x and the first state, zeros if None → outputs (length, batch, hidden·directions) and
+        the last state (layers·directions, batch, hidden)."""
+        outputs, last = self._run(x, None if hidden is None else [hidden])
+        return outputs, last[0]
+
+
+class LSTM(Recurrent):
+    """Layers of `LSTMCell` over a sequence. Arguments as for `RNN`.
+
+    >>> outputs, (hidden, cell) = LSTM(3, 5, num_layers=2)(Tensor.ones(7, 2, 3))
+    >>> outputs.shape, hidden.shape, cell.shape
+    ((7, 2, 5), (2, 2, 5), (2, 2, 5))
+    """
+
+    cell = LSTMCell
+
+    def __call__(
+        self, x: Tensor, hc: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """x and the first state (hidden, cell), zeros if None → outputs (length, batch,
+        hidden·directions) and the last state, (layers·directions, batch, hidden) twice."""
+        outputs, (hidden, cell) = self._run(x, hc)
+        return outputs, (hidden, cell)
+
+
+def _nonlinearity(name: str) -> str:
+    if name not in ("tanh", "relu"):
+        raise ArgumentError(f'nonlinearity={name!r}; legal are "tanh" and "relu"')
+    return name
