@@ -28,18 +28,18 @@ BUDGETS: dict[str, int | None] = {
     "uop": 1500,
     "simplify": 1100,
     "transforms": 500,
-    "schedule": 1250,
-    "loops": 2100,
-    "codegen": 2800,
-    "backends/*": 1350,
-    "engine": 1600,
-    "tensor": 3200,
+    "schedule": 1400,
+    "loops": 2300,
+    "codegen": 3200,
+    "backends/*": 1450,
+    "engine": 1800,
+    "tensor": 3350,
 }
-CORE_BUDGET = 15_000  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 16_500  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
 # pool that other devices find in theirs.
-DRIVER_BUDGETS = {"cpu": 1600, "interpreter": 450, "cuda": 600}
+DRIVER_BUDGETS = {"cpu": 1600, "interpreter": 500, "cuda": 600}
 
 NOT_CODE = {
     tokenize.COMMENT,
