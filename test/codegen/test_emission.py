@@ -3,6 +3,7 @@ scheduled, in the interpreter and in machine code."""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import sys
 import time
@@ -104,6 +105,17 @@ def test_conv_reads_nothing_outside_its_gates():
     check(K.conv(1, 2, 5, 4, 3), [x, k], K.conv_ref(x, k), 1e-5)
     x, k = K.normal(2, 5, 17, 19), K.normal(33, 5, 3, 3)
     check(K.conv(2, 5, 17, 19, 33), [x, k], K.conv_ref(x, k), 1e-4, [(False, "llvm")])
+
+
+@pytest.mark.parametrize("at", [False, True])
+@pytest.mark.parametrize("bt", [False, True])
+def test_a_long_product_is_summed_in_blocks(at, bt):
+    a, b = K.normal(7, 403), K.normal(403, 37)
+    stored = [np.ascontiguousarray(x.T) if t else x for x, t in ((a, at), (b, bt))]
+    target = dataclasses.replace(K.host_target(), cache_l2=1 << 13)
+    kernel = K.scheduled(K.matmul(7, 37, 403, at, bt), target)
+    assert "acc1" in str(kernel)
+    check(kernel, stored, a @ b, 1e-4, [(True, "python"), (True, "llvm")])
 
 
 @pytest.mark.parametrize("causal", [False, True])

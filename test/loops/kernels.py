@@ -13,6 +13,7 @@ LOG2E = 1.4426950408889634
 
 # A machine with large vectors; a small one whose caches even a test fills; one of scalars; groups.
 WIDE = Target("CPU", vector=64, registers=32, cache_l1=48 << 10, cache_l2=2 << 20)
+TINY = Target("CPU", vector=64, registers=32, cache_l1=1 << 10, cache_l2=1 << 12)
 SMALL = Target("CPU", vector=16, registers=16, cache_l1=1 << 11, cache_l2=1 << 15)
 SCALAR = Target("PYTHON", vector=0)
 GROUPS = Target("CL", vector=16, has_groups=True, group_limit=256)
@@ -131,6 +132,17 @@ def conv(batch, channels, height, width, outputs):
     weight = at(2, (outputs, channels, 3, 3), o, c, a, b)
     value = (pixel * weight).reduce("add", c, a, b)
     return out((batch, outputs, height, width), value, n, o, h, w)
+
+
+def weight_gradient(batch, channels, height, width, outputs):
+    """Of that convolution: a sum over the batch and its pixels."""
+    o, c, a, b = named(i0=outputs, i1=channels, i2=3, i3=3)
+    n, h, w = named(k0=batch, k1=height, k2=width)
+    y, x = h + a + -1, w + b + -1
+    gate = (number(-1) < y) & (y < height) & (number(-1) < x) & (x < width)
+    pixel = at(1, (batch, channels, height, width), n, c, y, x, gate=gate)
+    grad = at(2, (batch, outputs, height, width), n, o, h, w)
+    return out((outputs, channels, 3, 3), (grad * pixel).reduce("add", n, h, w), o, c, a, b)
 
 
 def attention(heads, tokens, width, causal=True):

@@ -49,6 +49,9 @@ SOME = {
     "softmax": kernels.softmax(5, 37),
     "layernorm": kernels.layernorm(6, 100),
     "conv": kernels.conv(2, 3, 5, 7, 4),
+    "long matmul": kernels.matmul(5, 20, 101),
+    "long matmul A.T": kernels.matmul(7, 20, 101, a_t=True),
+    "weight gradient": kernels.weight_gradient(2, 2, 5, 7, 4),
     "conv of wide rows": kernels.conv(1, 2, 4, 20, 13),
     "attention": kernels.attention(2, 20, 8),
     "attention in blocks": kernels.attention(1, 100, 16),
@@ -71,6 +74,7 @@ SOME = {
 MACHINES = {
     "wide": kernels.WIDE,
     "small": kernels.SMALL,
+    "tiny cache": kernels.TINY,
     "scalar": kernels.SCALAR,
     "groups": kernels.GROUPS,
     "one lane a group": Target("CL", has_groups=True, group_limit=1),
@@ -136,6 +140,30 @@ order('store', ('i0', 'p1', 'i1', 'i1u', 'p1i', 'p1v'))
 role('p1', 'PARALLEL')
 role('i0', 'PARALLEL')
 stream()
+""",
+    ),
+    "weight gradient": (
+        kernels.weight_gradient(8, 64, 56, 56, 64),
+        """
+merge('i2', 'i3', 'p1')
+merge('i1', 'p1', 'p2')
+merge('k1', 'k2', 'p1')
+split('p2', 64, 'p2i')
+split('i0', 6, 'i0u', 'LOOP', 'UNROLL')
+split('p1', 784, 'p1b')
+regroup((0, 1), ('p1b',))
+stage((0, 1, 0, 0, 1), ('p1b', 'p2i'), 'pb1', 'LOCAL', ())
+split('pb1.p1b', 16, 'pb1.p1bu', 'LOOP', 'UNROLL')
+split('pb1.p2i', 16, 'pb1.p2iv', 'LOOP', 'VECTOR')
+order('pb1', ('pb1.p2i', 'pb1.p1b', 'pb1.p1bu', 'pb1.p2iv'))
+split('p1b', 2, 'p1bu', 'LOOP', 'UNROLL')
+split('p2i', 16, 'p2v', 'UNROLL', 'VECTOR')
+order('store', ('p2', 'i0', 'i0u', 'p2i', 'p2v'))
+role('p2', 'PARALLEL')
+accumulate((0, 1), ('i0', 'i0u', 'p2i', 'p2v'), 'acc1')
+role('acc1.i0u', 'UNROLL')
+role('acc1.p2i', 'UNROLL')
+role('acc1.p2v', 'VECTOR')
 """,
     ),
 }

@@ -143,6 +143,15 @@ def test_accumulate():
     assert option(stages_of(after)["acc"], "acc") is True
 
 
+def test_regroup_and_accumulate_take_a_sum_in_parts():
+    k = kernels.total(20, 12, 0)
+    k = primitives.split(k, "i0", 8, "i1")
+    parts = primitives.regroup(k, (0, 1), ("i1",))
+    becomes(k, parts, "reduce: i1:8<i0*-8+20\nreduce: i0:3\nstore: k0:12")
+    after = primitives.accumulate(parts, (0, 1), ("k0",), "acc")
+    becomes(k, after, "reduce: i1:8<i0*-8+20\nreduce: i0:3\nacc: acc.k0:12\nstore: k0:12")
+
+
 def test_trim_and_how_splits_change_it():
     k = kernels.masked_sum(20)
     trimmed = primitives.trim(k, ("i0",))
@@ -176,6 +185,8 @@ REFUSED = [
     (primitives.stage, ((0, 2), ("i0",), "s"), "no value that can be kept"),
     (primitives.stage, ((0, 9), ("i0",), "s"), "sources"),
     (primitives.accumulate, ((0, 1, 0), ("i0",), "s"), "a REDUCE is needed"),
+    (primitives.regroup, ((0, 1), ("k0",)), "not some of the loops of a REDUCE"),
+    (primitives.regroup, ((0, 0), ("k0",)), "not some of the loops of a REDUCE"),
     (primitives.pad, ("s", "i0", 1), "no stage 's'"),
     (primitives.prefetch, ("z", 1), "no loop 'z'"),
 ]

@@ -6,7 +6,7 @@ other one is laid out so that its elements are read one after the other. What an
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil
 
@@ -39,6 +39,11 @@ SHORT_LOOP = 4
 """A reduction's inner loop of at most so many turns is written out whole."""
 
 PREFETCH_TURNS = 4
+
+LONG_PANEL, PANEL_BLOCK, SUMS = 1 / 2, 1 / 8, 1 / 4
+"""A panel that takes more than the first part of the private cache is packed in blocks of about the
+second, if the sums so far of all row tiles fit in the third."""
+
 TILES_A_TASK = 8
 """Row tiles that share a packed panel, at least."""
 
@@ -55,6 +60,7 @@ class Product:
     row_loop: UOp
     row_steps: tuple[int | None, ...]
     column_steps: tuple[int | None, ...]
+    around: tuple[str, ...] = ()  # loops of the sum that stand around the row tiles
 
 
 def factors_of(reduction: UOp) -> tuple[UOp, UOp] | None:
@@ -190,6 +196,8 @@ class Tiling:
 def product(plan: Plan, nest: Nest, products: list[Product]) -> None:
     """Tiles the nest, lays out the operands, and orders the loops."""
     tiling = _split_tiles(plan, nest, products)
+    if len(products) == 1:
+        products = [_block_panel(plan, tiling, products[0])]
     for one in products:
         _lay_out_rows(plan, tiling, one)
         _lay_out_columns(plan, tiling, one)
@@ -209,6 +217,8 @@ def product(plan: Plan, nest: Nest, products: list[Product]) -> None:
     plan.do("order", nest.name, (*outer, tiling.n, tiling.m, *tiles, *tile))
     if nest.is_top:
         _tasks(plan, tiling, outer)
+    if products[0].around:
+        _accumulate_tiles(plan, tiling, products[0], outer)
     for one in products[:-1]:
         _finish_in_memory(plan, tiling, one)
 
@@ -246,17 +256,64 @@ def _split_tiles(plan: Plan, nest: Nest, products: list[Product]) -> Tiling:
     return tiling
 
 
+def _block_panel(plan: Plan, tiling: Tiling, one: Product) -> Product:
+    """Where the reduction is so long that its panel leaves the cache, its outer loops go around
+    the row tiles: a block of the panel is packed and used up at a time."""
+    line, cache = tiling.panel * one.rows.dtype.itemsize, plan.target.cache_l2
+    loops = [plan.loops[n] for n in one.loops]
+    if not tiling.nest.is_top or plan.kept or not all(map(is_static, loops)):
+        return one
+    if turns(loops) * line <= LONG_PANEL * cache or tiling.rows * line > SUMS * cache:
+        return one
+    inner: list[UOp] = []
+    part = int(PANEL_BLOCK * cache) // line
+    while size_of(loops[-1]) <= part:
+        inner.insert(0, loops.pop())
+        part //= size_of(inner[0])
+    if part > 1:
+        name = name_of(loops[-1])
+        block = plan.unused(name + "b")
+        plan.do("split", name, even_part(size_of(loops[-1]), ceil(part / 2)), block)
+        inner.insert(0, plan.loops[block])
+    path = plan.path(_reduction(plan, tiling, one))
+    plan.do("regroup", path, names(inner))
+    return replace(
+        one,
+        first_loop=name_of(inner[0]),
+        loops=tuple(names(inner)),
+        inner=inner[-1],
+        around=tuple(names(loops)),
+    )
+
+
+def _accumulate_tiles(plan: Plan, tiling: Tiling, one: Product, outer: list[str]) -> None:
+    """The sums so far of all row tiles wait in memory while blocks of the panel come and go."""
+    part = _reduction(plan, tiling, one)
+    (whole,) = (n for n in plan.nodes if n.op is Ops.REDUCE and n.src[0] is part)
+    loops = plan.nest(tiling.nest.name).loops
+    over = [n for n in names(loops) if n not in (*outer, tiling.n)]
+    over = [n for n in over if role_of(plan.loops[n]) != "PARALLEL"]
+    name = plan.numbered("acc")
+    roles = {n: role_of(plan.loops[n]) for n in over}
+    plan.do("accumulate", plan.path(whole), _those_in(whole, over), name)
+    for loop in _those_in(whole, over):
+        plan.do("role", f"{name}.{loop}", roles[loop])
+
+
+def _reduction(plan: Plan, tiling: Tiling, one: Product) -> UOp:
+    """The sum of the product as it stands in the kernel now."""
+    for node in plan.below(plan.nest(tiling.nest.name).values):
+        if node.op is Ops.REDUCE and name_of(own_ranges(node)[0]) == one.first_loop:
+            return node
+    raise AssertionError(f"the product over {one.first_loop} is gone")
+
+
 def _operand(plan: Plan, tiling: Tiling, one: Product, along_columns: bool) -> UOp:
     """An operand of the product as it stands in the kernel now."""
-    values = plan.nest(tiling.nest.name).values
-    for node in plan.below(values):
-        if node.op is Ops.REDUCE and name_of(own_ranges(node)[0]) == one.first_loop:
-            pair = factors_of(node)
-            assert pair is not None
-            for side in pair:
-                if any(name_of(r) == tiling.n_in for r in side.ranges) == along_columns:
-                    return side
-    raise AssertionError(f"the product over {one.first_loop} is gone")
+    pair = factors_of(_reduction(plan, tiling, one))
+    assert pair is not None
+    along = [any(name_of(r) == tiling.n_in for r in side.ranges) for side in pair]
+    return pair[along.index(along_columns)]
 
 
 def _lay_out_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
@@ -269,8 +326,8 @@ def _lay_out_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
     free = {name_of(r) for r in value.ranges}
     outer = [n for n in names(plan.nest(tiling.nest.name).loops) if n in free]
     outer = [n for n in outer if top and n not in tiling.inside]
-    top = top and free <= {*outer, tiling.m, tiling.m_copies, *one.loops}
-    outer, memory = (outer, "GLOBAL") if top else ([], "LOCAL")
+    top = top and free <= {*outer, tiling.m, tiling.m_copies, *one.around, *one.loops}
+    outer, memory = ([*outer, *one.around], "GLOBAL") if top else ([], "LOCAL")
     if all(s == 1 for s in one.row_steps):
         layout = _those_in(value, (*outer, tiling.m, tiling.m_copies, *one.loops))
         plan.do("stage", plan.path(value), layout, name, memory)
@@ -324,7 +381,7 @@ def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
     memory, options = "LOCAL", (("first", True), ("prefetch", PREFETCH_TURNS)) if plain else ()
     if not plain and _row_blocks(plan, tiling) > 1:  # packed once, for all blocks of rows
         memory, nest = "GLOBAL", names(plan.nest("store").loops)
-        outer = (*(n for n in nest if n not in tiling.inside), tiling.n)
+        outer = (*(n for n in nest if n not in tiling.inside), tiling.n, *one.around)
     layout = _those_in(value, (*outer, *one.loops, tiling.n_in))
     plan.do("stage", plan.path(value), layout, name, memory, options)
     if not plain:
@@ -345,6 +402,9 @@ def _fill_nest(plan: Plan, tiling: Tiling, one: Product, name: str) -> None:
     elif along_k and not along_n and size_of(plan.loops[inner]) >= lanes:
         plan.do("split", inner, lanes, plan.unused(inner + "u"), "LOOP", "UNROLL")
         plan.do("split", across, lanes, plan.unused(across + "v"), "LOOP", "VECTOR")
+        walk = [r for r in own_ranges(plan.stages[name]) if name_of(r) != across]
+        if plan.loops[across].ranges.isdisjoint(walk):
+            plan.do("order", name, (across, *names(walk)))  # few rows at a time, each along memory
         return
     else:
         width = _widest(plan, name, across)
@@ -399,7 +459,7 @@ def _other_reductions(plan: Plan, tiling: Tiling, products: list[Product]) -> No
     """Row sums and the like beside the products are spread over vectors."""
     nest = plan.nest(tiling.nest.name)
     vector = next(r for r in nest.loops if name_of(r) == tiling.n_lanes)
-    done = {p.first_loop for p in products}
+    done = {loop for p in products for loop in (p.first_loop, *p.around)}
     for node in plan.inline(nest.values):
         if node.op is Ops.REDUCE and name_of(own_ranges(node)[0]) not in done:
             spread_reduction(plan, node, vector, 1)
@@ -438,14 +498,10 @@ def _row_blocks(plan: Plan, tiling: Tiling) -> int:
 def _finish_in_memory(plan: Plan, tiling: Tiling, one: Product) -> None:
     """Several products share the tile: a finished one waits in memory, the registers belong to one
     product at a time."""
-    values = plan.nest(tiling.nest.name).values
-    for node in plan.below(values):
-        if node.op is Ops.REDUCE and name_of(own_ranges(node)[0]) == one.first_loop:
-            name = plan.numbered("tile")
-            copies, lanes = (tiling.m_copies, tiling.n_copies), tiling.n_lanes
-            roles = {**dict.fromkeys(copies, "UNROLL"), lanes: "VECTOR"}
-            layout = _those_in(node, roles)
-            plan.do("stage", plan.path(node), layout, name, "LOCAL")
-            for loop in layout:
-                plan.do("role", f"{name}.{loop}", roles[loop])
-            return
+    node, name = _reduction(plan, tiling, one), plan.numbered("tile")
+    copies, lanes = (tiling.m_copies, tiling.n_copies), tiling.n_lanes
+    roles = {**dict.fromkeys(copies, "UNROLL"), lanes: "VECTOR"}
+    layout = _those_in(node, roles)
+    plan.do("stage", plan.path(node), layout, name, "LOCAL")
+    for loop in layout:
+        plan.do("role", f"{name}.{loop}", roles[loop])

@@ -394,6 +394,28 @@ def accumulate(
     return stage(kernel, path, over, name, memory, (("acc", True),))
 
 
+def regroup(kernel: UOp, path: Sequence[int], inner: Sequence[str]) -> UOp:
+    """A REDUCE takes in parts: what its loops `inner` make is reduced on its own first.
+
+    Requires: the value at `path` is a REDUCE that closes `inner` and another loop, whose limits
+    don't depend on `inner`. Sums are added in another order, which is the recipe's to choose.
+
+        acc = 0; for k: for j: acc += x(k, j)
+    becomes
+        acc = 0; for k: part = 0; for j: part += x(k, j); acc += part
+    """
+    value = at_path(kernel, path)
+    own = own_ranges(value) if value.op is Ops.REDUCE else ()
+    inside = tuple(r for r in own if name_of(r) in inner)
+    outside = tuple(r for r in own if r not in inside)
+    if len(inside) != len(inner) or not inside or not outside:
+        raise ArgumentError(f"regroup {tuple(inner)}: not some of the loops of a REDUCE: {own}")
+    if any(not r.ranges.isdisjoint(inside) for r in outside):
+        raise ArgumentError(f"regroup {tuple(inner)}: loops that stay outside depend on them")
+    part = UOp(Ops.REDUCE, value.dtype, (value.src[0], *inside), value.arg)
+    return replaced(kernel, {value: UOp(Ops.REDUCE, value.dtype, (part, *outside), value.arg)})
+
+
 # ---- facts that only the emission reads --------------------------------------------------------
 
 
@@ -438,6 +460,7 @@ PRIMITIVES: dict[str, Callable[..., UOp]] = {
     "unify": unify,
     "pad": pad,
     "accumulate": accumulate,
+    "regroup": regroup,
     "prefetch": prefetch,
     "trim": trim,
     "stream": stream,
