@@ -133,17 +133,17 @@ class Expressions:
 def zero_unless(condition: UOp, value: UOp) -> UOp:
     """`value`, or 0 where the condition fails. A read under a gate that contains the condition is
     that already, and so is a product with such a factor (be the other one infinite there)."""
-    if _is_zero_unless(condition, value):
-        return value
-    if value.op is Ops.MUL and any(_is_zero_unless(condition, factor) for factor in value.src):
+    if _is_zero_unless(set(conditions_of(condition)), value):
         return value
     return condition.where(value, value.const_like(0))
 
 
-def _is_zero_unless(condition: UOp, value: UOp) -> bool:
+def _is_zero_unless(conditions: set[UOp], value: UOp) -> bool:
+    if value.op is Ops.MUL:
+        return any(_is_zero_unless(conditions, factor) for factor in value.src)
     if value.op is not Ops.INDEX or len(value.src) == 1 + value.arg:
         return False
-    return set(conditions_of(value.src[1 + value.arg])).issuperset(conditions_of(condition))
+    return conditions.issubset(conditions_of(value.src[1 + value.arg]))
 
 
 def _is_inside(memory: UOp, offset: UOp) -> bool:
