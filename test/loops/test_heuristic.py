@@ -114,7 +114,7 @@ role('i1', 'PARALLEL')
     "softmax": (
         kernels.softmax(4096, 4096),
         """
-unify((0, 1, 0), ('i1',), ('k1',), 'row1', 'LOCAL', (('first', True),))
+unify((0, 1, 1, 0, 0), ('k1',), ('i1',), 'row1', 'LOCAL', (('first', True),))
 split('k0', 64, 'k0i', 'LOOP', 'LOOP')
 split('k0i', 16, 'k0v', 'SPREAD', 'VECTOR')
 split('k1', 64, 'k1i', 'LOOP', 'LOOP')

@@ -106,6 +106,20 @@ def test_what_a_product_makes_is_kept_in_rows(name: str) -> None:
     check(1, ATTENTION[name]())
 
 
+def test_gradients_of_attention_make_the_scores_again() -> None:
+    q, k, v = data(2, 4, 40, 16), data(2, 4, 40, 16), data(2, 4, 40, 16)
+    out = q.scaled_dot_product_attention(k, v, is_causal=True)
+    wanted = (out, *out.gradient(q, k, v, gradient=data(*out.shape)))
+    check(4, *wanted)  # the result and three gradients
+    assert temporaries(*wanted) == [2 * 4 * 40] * 3  # greatest score, sum, sum over the gradient
+
+
+def test_what_each_row_needs_is_stored_beside_the_rows() -> None:
+    y = X.layernorm()
+    check(2, y, *y.gradient(X, gradient=data(*X.shape)))
+    assert temporaries(y, *y.gradient(X, gradient=data(*X.shape))) == [64] * 2
+
+
 def test_a_large_layer_between_products_is_stored() -> None:
     x, wide, narrow = data(64, 512), data(512, 2048), data(2048, 512)
     assert temporaries((x @ wide).relu() @ narrow) == [64 * 2048]

@@ -356,8 +356,14 @@ class Expansion:
     # ---- stages and stores -----------------------------------------------------------------------
 
     def put(self, stores: Sequence[tuple[UOp, UOp, UOp]], own: Sequence[UOp], **how: bool) -> Body:
-        """A leaf that stores (memory, offset, value) for every copy of the unrolled ranges. All
-        values are there before the first is stored: one may read what another overwrites."""
+        """A leaf that stores (memory, offset, value) for every copy of the unrolled ranges that it
+        depends on. All values are there before the first is stored: one may read what another
+        overwrites."""
+        whole = max((len(offset.ranges) for _, offset, _ in stores), default=0)
+        parts = [
+            own if len(offset.ranges) == whole else _depended_on(own, offset, value)
+            for _, offset, value in stores
+        ]
 
         def body(values: Values) -> Values:
             for copies in self.copies_of((*own, *around(stores[0][0])), {}):
@@ -365,8 +371,9 @@ class Expansion:
                     continue
                 made = [self.evaluate(value, copies) for _, _, value in stores]
                 only = self.lanes.first_of(own)
-                for (memory, offset, _), value in zip(stores, made, strict=True):
-                    self.access.store(memory, offset, value, copies, own, only=only, **how)
+                for (memory, offset, _), value, part in zip(stores, made, parts, strict=True):
+                    if not any(copies.get(r) for r in own if r not in part):
+                        self.access.store(memory, offset, value, copies, part, only=only, **how)
             return values
 
         return body
@@ -427,6 +434,10 @@ class Expansion:
 
 def _compares_indices(node: UOp) -> bool:
     return node.op in COMPARISONS and node.src[0].dtype is dtypes.index
+
+
+def _depended_on(own: Sequence[UOp], offset: UOp, value: UOp) -> list[UOp]:
+    return [r for r in own if r in offset.ranges or r in value.ranges]
 
 
 def _copied(ranges: Iterable[UOp]) -> list[UOp]:

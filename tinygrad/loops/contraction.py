@@ -396,7 +396,8 @@ def _fill_nest(plan: Plan, tiling: Tiling, one: Product, name: str) -> None:
     lanes, inner, across = plan.lanes, f"{name}.{one.loops[-1]}", f"{name}.{tiling.n_in}"
     loads = [n for n in plan.stages[name].src[0].toposort() if n.op is Ops.INDEX]
     along_k = 1 in steps_along(loads, plan.loops[inner])
-    along_n = 1 in steps_along(loads, plan.loops[across])
+    both = [n for n in loads if plan.loops[inner] in n.ranges]
+    along_n = 1 in steps_along(both, plan.loops[across])
     if tiling.stretch:
         columns: tuple[str, ...] = fill_stretches(plan, name, across, tiling.stretch)
     elif along_k and not along_n and size_of(plan.loops[inner]) >= lanes:

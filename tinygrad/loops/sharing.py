@@ -33,9 +33,9 @@ class Candidate:
 
 
 def share_values(plan: Plan) -> None:
-    """Keeps every such value, the largest first."""
+    """Keeps every such value, then what products make for a reduction."""
     for _ in range(MOST_STAGES):
-        found = _largest(plan)
+        found = _shared(plan) or _made_for_reduction(plan)
         if found is None:
             return
         _keep(plan, found)
@@ -54,7 +54,9 @@ def _contexts(plan: Plan) -> list[tuple[UOp, UOp]]:
     return [(value, loop) for value, loop in found if is_static(loop) and len(loop.src) == 1]
 
 
-def _largest(plan: Plan) -> Candidate | None:
+def _shared(plan: Plan) -> Candidate | None:
+    """The largest value with twins, of the first loop that has one: what later loops need of it
+    then reads what is kept."""
     contexts = _contexts(plan)
     if sum(1 for n in plan.nodes if n.op is Ops.REDUCE) == 0 or len(contexts) < 2:
         return None
@@ -63,23 +65,34 @@ def _largest(plan: Plan) -> Candidate | None:
     for node in plan.nodes:
         size[node] = 1 + sum(size[s] for s in node.src)
     costly = _costly(plan)
-    options: list[tuple[int, int, UOp, UOp]] = []
-    for position, (value, loop) in enumerate(contexts):
-        if any(size_of(q) == size_of(loop) and q is not loop for _, q in contexts):
-            options += [
-                (size[e], position, e, loop)
-                for e in inside[value]  # in dependence order
-                if loop in e.ranges and _is_value(e) and costly.get((e, loop), e in costly)
-            ]
-    for _, _, e, loop in sorted(options, key=lambda o: o[:2], reverse=True):
-        twins = tuple(
-            q
-            for value, q in contexts
-            if q is not loop and size_of(q) == size_of(loop)
-            if replaced(e, {loop: q}) in inside[value]
-        )
-        if twins and _fits(plan, e, loop):
-            return Candidate(e, loop, tuple(dict.fromkeys(twins)))
+    for value, loop in contexts:
+        others = [(v, q) for v, q in contexts if q is not loop and size_of(q) == size_of(loop)]
+        options = [
+            e
+            for e in (inside[value] if others else ())
+            if loop in e.ranges and _is_value(e) and costly.get((e, loop), e in costly)
+        ]
+        for e in sorted(options, key=lambda e: size[e], reverse=True):
+            twins = [q for v, q in others if replaced(e, {loop: q}) in inside[v]]
+            if twins and _fits(plan, e, loop):
+                return Candidate(e, loop, tuple(dict.fromkeys(twins)))
+    return None
+
+
+def _made_for_reduction(plan: Plan) -> Candidate | None:
+    """A value that a REDUCE takes in, or that it multiplies, and that a product makes for each turn
+    of its loop: the tiles of one product are no tiles of the other."""
+    for node in plan.nodes:
+        if node.op is not Ops.REDUCE:
+            continue
+        loop = own_ranges(node)[-1]
+        for value in factors_of(node) or node.src[:1]:
+            made = (n for n in plan.below((value,)) if n.op is Ops.REDUCE and loop in n.ranges)
+            if not is_static(loop) or not any(factors_of(n) for n in made):
+                continue
+            found = Candidate(value, loop, ())
+            if _fits(plan, value, loop) and _row_loop(plan, found) is not None:
+                return found
     return None
 
 
@@ -122,6 +135,8 @@ def _keep(plan: Plan, found: Candidate) -> None:
         cut = _cut_block(plan, rows, loop)
         if cut:
             return  # the next round finds the value again, in the new loops
+        if _keep_results(plan, value, rows, loop):
+            return
         over = [name_of(rows), *over]
     name = plan.numbered("row")
     options: tuple[tuple[str, object], ...] = ()
@@ -133,6 +148,18 @@ def _keep(plan: Plan, found: Candidate) -> None:
     twins = tuple(name_of(t) for t in found.twins)
     plan.do("unify", plan.path(value), tuple(over), twins, name, "LOCAL", options)
     plan.kept.append(name)
+
+
+def _keep_results(plan: Plan, value: UOp, rows: UOp, loop: UOp) -> bool:
+    """What is reduced once for each row is kept, too: the loops that fill a block of rows may stand
+    in another order, and others may want it."""
+    for node in plan.below((value,)):
+        if node.op is Ops.REDUCE and rows in node.ranges and loop not in node.ranges:
+            name = plan.numbered("sum")
+            plan.do("stage", plan.path(node), (name_of(rows),), name)
+            plan.kept.append(name)
+            return True
+    return False
 
 
 def _row_loop(plan: Plan, found: Candidate) -> UOp | None:

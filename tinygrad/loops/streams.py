@@ -4,6 +4,7 @@ memory is spread over several vectors, one down the columns keeps a row of accum
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import ceil
 
 from tinygrad.base.helpers import round_up
@@ -51,7 +52,8 @@ def stream(plan: Plan, nest: Nest) -> None:
     if across is None:
         if nest.is_top and _columns(plan, nest, reductions):
             return
-        plan.vectorise(name_of(last), COPIES)
+        if not _reduced_by_vectors(plan.nest(nest.name).values, plan, last):
+            plan.vectorise(name_of(last), COPIES)
     elif rows:
         _share_rows(plan, rows, last, across)
     else:
@@ -184,6 +186,17 @@ def _meets_a_vector(plan: Plan, reduction: UOp, reduced: list[UOp], last: UOp | 
         and loop in node.ranges
         and any(role_of(r) == "VECTOR" for r in own_ranges(node))
         for node in reduced
+    )
+
+
+def _reduced_by_vectors(values: Iterable[UOp], plan: Plan, last: UOp) -> bool:
+    """Whether a reduction that depends on the stored row runs over a vector already: another nest
+    has the same."""
+    return any(
+        node.op is Ops.REDUCE
+        and last in node.ranges
+        and any(role_of(r) == "VECTOR" for r in own_ranges(node))
+        for node in plan.inline(values)
     )
 
 

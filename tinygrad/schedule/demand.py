@@ -78,6 +78,7 @@ class Demands:
         self.links: dict[tuple[UOp, Demand], Demand] = {}
         self.conditions: dict[tuple[UOp, Demand], UOp | None] = {}
         self.reduce_ranges: dict[tuple[UOp, Demand], tuple[UOp, ...]] = {}
+        self.stored_at: dict[UOp, Demand] = {}
         self.same_as: dict[tuple[UOp, Demand], Demand] = {}
         self._folded: set[tuple[UOp, Demand]] = set()  # what a FOLD of stride 1 adds up
         self._pending: dict[UOp, dict[Demand, Contexts]] = {}
@@ -133,14 +134,16 @@ class Demands:
             return
         joined = self._kernel_to_join(node, demands)
         kernel = joined.kernel if joined is not None else self._new_kernel(node)
+        index = kernel.index if joined is None else _joined_index(node, joined)
         kernel.stores.append(node)
         position = self.position[node]
         kernel.first, kernel.last = min(kernel.first, position), max(kernel.last, position)
-        here = Demand(kernel, kernel.index, None)
+        here = self.stored_at[node] = Demand(kernel, index, None)
         if joined is not None:
             self.same_as[node, joined] = here
         self._read(node, {d: c for d, c in demands.items() if d != joined})
-        self._inline(node, {here: {kernel.ranges}})
+        loops = None if joined is None else _stored_in(node, joined)
+        self._inline(node, {here: {kernel.ranges if loops is None else loops}})
 
     def _new_kernel(self, node: UOp) -> Kernel:
         shape = loop_shape(node)
@@ -161,8 +164,8 @@ class Demands:
         return "ORDERED" if ordered else "LOOP"
 
     def _kernel_to_join(self, node: UOp, demands: dict[Demand, Contexts]) -> Demand | None:
-        """A demand of a kernel that computes `node` in its own outermost loops anyway, if storing
-        there makes no circle.
+        """A demand of a kernel that computes `node` in its own outermost loops anyway, or for each
+        of its rows (a softmax's sums), if storing there makes no circle.
 
         Sources come before users in the graph's order, so a kernel whose stores all come after
         those of another can't be one of its sources.
@@ -174,9 +177,10 @@ class Demands:
         steps = [position for position in readers if isinstance(position, int)]
         for demand, contexts in demands.items():
             kernel = demand.kernel
-            if demand.gate is not None or contexts != {kernel.ranges}:
+            loops = _stored_in(node, demand)
+            if loops is None or any(context[: len(loops)] != loops for context in contexts):
                 continue
-            if kernel.shape != loop_shape(node) or demand.where != _own_index(node, kernel):
+            if loops == kernel.ranges and contexts != {loops}:
                 continue
             if any(s.op is Ops.SCATTER for s in kernel.stores) or len(kernel.stores) >= 32:
                 continue
@@ -417,12 +421,29 @@ def loop_shape(node: UOp) -> tuple[Any, ...]:
     return node.src[1].shape if node.op in (Ops.ASSIGN, Ops.SCATTER) else node.shape
 
 
-def _own_index(node: UOp, kernel: Kernel) -> Index:
-    """The index into `node` of what the kernel's loops are just computing."""
+def _stored_in(node: UOp, demand: Demand) -> tuple[UOp, ...] | None:
+    """The kernel's outermost loops that compute all of `node` at this demand; None if they don't,
+    or if these are none of several."""
+    kernel = demand.kernel
+    if demand.gate is not None:
+        return None
     if node.op is Ops.ASSIGN:
+        if kernel.shape != loop_shape(node):
+            return None
         offset, _ = view_offset(node.src[0], memory_base(node.src[0]), kernel.index)
-        return (offset,)
-    return kernel.index
+        return kernel.ranges if demand.where == (offset,) else None
+    loops = tuple(i for i in demand.where if i is not ZERO)
+    whole = all(
+        size == (1 if i is ZERO else i.vmax + 1)
+        for i, size in zip(demand.where, node.shape, strict=True)
+    )
+    is_prefix = loops == kernel.ranges[: len(loops)] and (loops or not kernel.ranges)
+    return loops if whole and is_prefix else None
+
+
+def _joined_index(node: UOp, joined: Demand) -> Index:
+    """The loops of the kernel that a node joins, as the index of what is stored."""
+    return joined.kernel.index if node.op is Ops.ASSIGN else joined.where
 
 
 def is_kernelized(node: UOp) -> bool:

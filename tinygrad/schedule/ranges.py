@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.schedule.demand import Demand, Demands, Kernel, conditions_of, memory_base
+from tinygrad.schedule.demand import Demand, Demands, Kernel, conditions_of, loop_shape, memory_base
 from tinygrad.schedule.movement import Index, both, offset_of, view_offset
 from tinygrad.uop.infer import Shape
 from tinygrad.uop.node import UOp
@@ -40,13 +40,13 @@ class Expressions:
 
     def _store(self, node: UOp) -> UOp:
         kernel = self.kernel
-        here = Demand(kernel, kernel.index, None)
+        here = self.demands.stored_at[node]
         if node.op is Ops.SCATTER:
             offset = self._scattered(node, here)
         elif node.op is Ops.ASSIGN:
             offset, _ = view_offset(node.src[0], memory_base(node.src[0]), kernel.index)
         else:
-            offset = offset_of(kernel.index, kernel.shape)
+            offset = offset_of(here.where, loop_shape(node))
         return self.storage(node).index(offset).store(self.made[node, here], *kernel.ranges)
 
     # ---- one element -----------------------------------------------------------------------------
