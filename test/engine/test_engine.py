@@ -148,6 +148,75 @@ def test_steps_of_a_plain_training_loop_share_a_plan():
     assert made[1:] == [made[1]] * 4
 
 
+def plans_of(run, times: int) -> list[int]:
+    """How many plans each of `run(0)`, `run(1)`, .. makes."""
+    made = []
+    for turn in range(times):
+        before = GlobalCounters.plans_made
+        run(turn)
+        made.append(GlobalCounters.plans_made - before)
+    return made
+
+
+def test_a_number_that_changes_becomes_an_argument_of_the_plan():
+    """The first graph has it in its code, the second wants a plan with it open, no other does."""
+    x = vector(1.0, -2.0, float("inf"))
+    rates = [0.3, 0.1, 0.7, -0.0, 0.0, 1.0, float("inf"), float("nan"), 1e-45]
+
+    def check(turn):
+        found = (x * rates[turn] - 0.25).numpy()
+        with np.errstate(invalid="ignore"):
+            expected = x.numpy() * np.float32(rates[turn]) - np.float32(0.25)
+        np.testing.assert_array_equal(found, expected)
+
+    assert plans_of(check, len(rates))[2:] == [0] * 7
+
+
+def test_all_kinds_of_floats_become_arguments():
+    for dtype in (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64):
+        x = Tensor([3.0], dtype=dtype).realize()
+
+        def check(turn, x=x):
+            assert (x * (turn + 0.5)).item() == 3.0 * (turn + 0.5)
+
+        assert plans_of(check, 4)[2:] == [0, 0], dtype
+
+
+def test_numbers_that_decide_what_code_is_written_stay_in_it():
+    """A power's exponent, and the value of a tensor that is nothing else."""
+    x = vector(3.0)
+    assert [(x**n).item() for n in (2.0, 3.0, 0.0, 1.0)] == [9.0, 27.0, 1.0, 3.0]
+    assert [Tensor(n).item() for n in (2.0, 3.0)] == [2.0, 3.0]
+    assert [Tensor.full((2,), n).contiguous().tolist() for n in (2.0, 3.0, 4.0)] == [
+        [2.0, 2.0],
+        [3.0, 3.0],
+        [4.0, 4.0],
+    ]
+
+
+def test_a_learning_rate_that_falls_makes_no_new_plans():
+    weight, x = Tensor([1.0, 2.0], requires_grad=True).realize(), vector(3.0, 4.0)
+    expected = np.array([1.0, 2.0], np.float32)
+
+    def step(turn):
+        nonlocal expected
+        rate = 0.1 / (turn + 1)
+        weight.grad = None
+        (weight * x).sum().backward()
+        weight.assign(weight.detach() - weight.grad * rate).realize()
+        expected = expected - np.array([3.0, 4.0], np.float32) * np.float32(rate)
+        np.testing.assert_allclose(weight.numpy(), expected, rtol=1e-6)
+
+    assert plans_of(step, 8)[2:] == [0] * 6
+
+
+def test_jit_keeps_the_numbers_of_its_capture():
+    x = vector(1.0, 2.0)
+    for turn in range(3):
+        step = TinyJit(lambda x, factor=turn + 0.25: (x * factor).realize())
+        assert [step(x).tolist() for _ in range(4)] == [[turn + 0.25, 2 * turn + 0.5]] * 4
+
+
 def test_bound_variables_are_parameters_of_the_plan():
     size = Variable("size", 1, 8)
     counts = Tensor.arange(8).realize()

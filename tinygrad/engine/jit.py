@@ -21,7 +21,6 @@ from tinygrad.engine.holders import Holder, holders
 from tinygrad.engine.realize import before_overwriting, in_memory, realize, recorders, whole_buffer
 from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.storage import Buffer, bind, buffer_of, forgetting
-from tinygrad.engine.structure import Structure
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -44,7 +43,7 @@ class Execution:
 
     plan: RunnablePlan
     params: list[Source]
-    variables: list[tuple[str, int]]  # name and captured value of each bound variable
+    variables: list[tuple[str, int]]  # name and captured value of each
 
 
 @dataclass
@@ -189,7 +188,7 @@ def _record(
     places: dict[Buffer, Source],
     plan: RunnablePlan,
     params: list[Buffer],
-    structure: Structure,
+    variables: list[tuple[str, int]],
     buffers: list[Buffer],
 ) -> None:
     sources = [_source(captured, places, buffer) for buffer in params]
@@ -197,7 +196,6 @@ def _record(
         for number in step.storages[: step.writes]:
             if plan.plan.storages[number].kind == "param":
                 captured.written.add(buffers[number])
-    variables = [(bind.src[0].arg[0], bind.val) for bind in structure.binds]
     captured.executions.append(Execution(plan, sources, variables))
     for number, kept in enumerate(plan.plan.storages):
         if kept.kind == "out":

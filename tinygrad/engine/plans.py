@@ -1,12 +1,16 @@
-"""Plans made once: structure → plan, in the process by the structure's identity, on disk by its
+"""Plans made once: structure → plan, in the process by the structure's form, on disk by its
 content. A plan from the disk brings no graph along, only kernel keys: a warm process rewrites
-nothing."""
+nothing.
+
+The first graph of a form gets a plan with its numbers written into the code. When another differs
+in some of them (a learning rate that falls), those become arguments of the form's plan for good."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
@@ -16,6 +20,7 @@ from tinygrad.engine.devices import Device
 from tinygrad.engine.profile import GlobalCounters
 from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.show import show_plan
+from tinygrad.engine.structure import Structure
 from tinygrad.schedule.kernels import plan
 from tinygrad.schedule.plan import Plan, Step, Storage
 from tinygrad.uop.node import UOp
@@ -24,21 +29,54 @@ from tinygrad.uop.verify import verify
 
 MOST_PLANS = 4096  # kept in the process; the least recently used goes first
 
-_plans: OrderedDict[tuple[Any, ...], RunnablePlan] = OrderedDict()
+
+@dataclass(frozen=True)
+class _Shared:
+    """The plan of a form. `numbers` are its constants; those at the places `open` may differ."""
+
+    plan: RunnablePlan
+    numbers: tuple[UOp, ...]
+    open: tuple[int, ...] = ()
+
+
+_plans: OrderedDict[tuple[Any, ...], _Shared] = OrderedDict()
+
+
+def plan_for(structure: Structure) -> tuple[RunnablePlan, list[tuple[str, int]]]:
+    """The plan of a structure, its kernels compiled and loaded; and its variables' names and
+    values."""
+    key = (structure.form, NOOPT.value, FUSE_OPS.value)
+    found = _plans.get(key)
+    if found is None or not (found.numbers == structure.numbers or _fits(found, structure)):
+        _plans[key] = found = _shared(structure, found)
+        if len(_plans) > MOST_PLANS:
+            _plans.popitem(last=False)
+    else:
+        _plans.move_to_end(key)
+    return found.plan, structure.variables([structure.numbers[i] for i in found.open])
+
+
+def _differing(found: _Shared, structure: Structure) -> set[int]:
+    pairs = zip(found.numbers, structure.numbers, strict=True)
+    return {i for i, (ours, theirs) in enumerate(pairs) if ours is not theirs}
+
+
+def _fits(found: _Shared, structure: Structure) -> bool:
+    return _differing(found, structure).issubset(found.open)
+
+
+def _shared(structure: Structure, before: _Shared | None) -> _Shared:
+    """A plan in which those numbers are open that were before, or that differ now."""
+    changing = _differing(before, structure).union(before.open) if before is not None else ()
+    places = tuple(sorted(changing))
+    sink = structure.open_sink([structure.numbers[i] for i in places])
+    return _Shared(runnable_plan(sink), structure.numbers, places)
 
 
 def runnable_plan(sink: UOp) -> RunnablePlan:
-    """The plan of a structure, its kernels compiled and loaded."""
-    key = (sink, NOOPT.value, FUSE_OPS.value)
-    found = _plans.get(key)
-    if found is not None:
-        _plans.move_to_end(key)
-        return found
+    """The plan of a structure's graph, its kernels compiled and loaded: from the disk, or made."""
     disk_key = _disk_key(sink) if CACHELEVEL >= 2 else ""
-    _plans[key] = made = _from_disk(disk_key) or _make(sink, disk_key)
-    if len(_plans) > MOST_PLANS:
-        _plans.popitem(last=False)
-    return made
+    return _from_disk(disk_key) or _make(sink, disk_key)
 
 
 def plan_of(sink: UOp) -> Plan:

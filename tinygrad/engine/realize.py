@@ -6,6 +6,7 @@ everything else that shares the node sees it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from tinygrad.base.helpers import garbage_kept
 from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import raise_faults
 from tinygrad.engine.holders import holders
-from tinygrad.engine.plans import runnable_plan
+from tinygrad.engine.plans import plan_for
 from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.storage import (
     HOST,
@@ -32,12 +33,19 @@ from tinygrad.engine.storage import (
     numpy_dtype,
     overwritten,
 )
-from tinygrad.engine.structure import Structure, nodes_below, resolved, structure_of
+from tinygrad.engine.structure import (
+    Structure,
+    add_nodes_below,
+    nodes_below,
+    resolved,
+    structure_of,
+)
 from tinygrad.schedule.demand import is_kernelized, stored_base
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
-Recorder = Callable[[RunnablePlan, list[Buffer], Structure, list[Buffer]], None]
+Variables = list[tuple[str, int]]
+Recorder = Callable[[RunnablePlan, list[Buffer], Variables, list[Buffer]], None]
 
 
 recorders: list[Recorder] = []
@@ -50,19 +58,22 @@ def realize(*roots: UOp) -> None:
     if not wanted:
         return
     with garbage_kept():
-        structure = structure_of(wanted)
-        while readers := _old_readers(wanted, structure):  # which may overwrite something in turn
+        nodes: list[UOp] = []
+        seen: set[UOp] = set()
+        add_nodes_below(wanted, nodes, seen)
+        while readers := _old_readers(wanted, nodes, seen):  # may overwrite something in turn
             wanted += readers
-            structure = structure_of(wanted)
-        runnable = runnable_plan(structure.sink)
+            add_nodes_below(readers, nodes, seen)
+        structure = structure_of(wanted, nodes)
+        runnable, variables = plan_for(structure)
     params = [buffer_of(node) for node in structure.params]
-    buffers = runnable.run(params, structure.values)
+    buffers = runnable.run(params, [value for _, value in variables])
     if runnable.faults:
         origins = _origins_of_checks(structure)
         for words in runnable.faults:
             words.origins = origins
     for recorder in recorders:
-        recorder(runnable, params, structure, buffers)
+        recorder(runnable, params, variables, buffers)
     _publish(wanted, structure, runnable, buffers)
 
 
@@ -71,6 +82,8 @@ def _origins_of_checks(structure: Structure) -> dict[tuple[str, str], str | None
     found: dict[tuple[str, str], str | None] = {}
     unnamed: dict[UOp, set[tuple[str, str]]] = {}
     for node in structure.nodes:
+        if not unnamed and node.op is not Ops.CHECK:
+            continue
         inside = set().union(*(unnamed.get(s, ()) for s in node.src))
         if node.op is Ops.CHECK:
             inside.add(node.arg)
@@ -90,26 +103,29 @@ def in_memory(node: UOp) -> bool:
     return below.op is Ops.BUFFER
 
 
-def _old_readers(wanted: Sequence[UOp], structure: Structure) -> list[UOp]:
-    """What live tensors still need of versions that are about to be overwritten."""
-    nodes = structure.nodes
+def _old_readers(wanted: Sequence[UOp], nodes: Sequence[UOp], inside: set[UOp]) -> list[UOp]:
+    """What live tensors still need of versions that are about to be overwritten. `nodes`, and as a
+    set `inside`, are all that is about to be computed."""
     assigns = [n for n in nodes if n.op is Ops.ASSIGN and not is_kernelized(n)]
     if not assigns:
         return []
     old = {version_below(n.src[0]) for n in assigns}
-    touched = {n for n in old if n.op is Ops.BUFFER or n.op is Ops.ASSIGN}
-    for node in nodes:
-        if node.op is not Ops.ASSIGN and any(resolved(s) in touched for s in node.src):
-            touched.add(node)
-    inside = set(nodes)
-    found: dict[UOp, None] = {}
-    for holder in holders:
-        node = holder.uop
-        if in_memory(node) or node in wanted or _version_of(node) in inside:
-            continue  # a view of a version follows its buffer
-        if node in touched or (node not in inside and not old.isdisjoint(nodes_below([node]))):
-            found[node] = None
-    return list(found)
+    held = dict.fromkeys(h.uop for h in holders)
+    pending = [n for n in held if not in_memory(n) and _version_of(n) not in inside]
+    if not pending:
+        return []
+    outside: list[UOp] = []
+    add_nodes_below(pending, outside, set(nodes))
+    reading = set(old)
+    for node in itertools.chain(nodes, outside):
+        if node.op is Ops.ASSIGN and node in inside:
+            continue  # who reads it reads the new version
+        for source in node.src:
+            if (source if source.known is None else resolved(source)) in reading:
+                reading.add(node)
+                break
+    reading.difference_update(map(resolved, wanted))
+    return [node for node in pending if resolved(node) in reading]
 
 
 def before_overwriting(buffers: Iterable[Buffer]) -> None:
@@ -133,6 +149,7 @@ def _version_of(node: UOp) -> UOp | None:
 
 def version_below(node: UOp) -> UOp:
     """The version of a buffer that `node` is a view of."""
+    node = resolved(node)
     while node.op in GroupOp.Movement or node.op is Ops.DETACH:
         node = resolved(node.src[0])
     return node

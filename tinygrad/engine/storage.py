@@ -209,7 +209,10 @@ def is_read(node: UOp) -> bool:
     """Whether an expression that is still alive reads this version."""
     stack = [node]
     while stack:
-        for reader in list(stack.pop().readers or ()):
+        for entry in list(stack.pop().readers or ()):
+            reader = entry()
+            if reader is None:
+                continue
             if reader.op not in GroupOp.Movement:
                 return True
             stack.append(reader)

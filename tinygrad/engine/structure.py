@@ -1,28 +1,79 @@
-"""What a graph has in common with others: buffers become numbered parameters and bound variables
-lose their values. Two steps of a training loop have one structure, and so one plan."""
+"""What a graph has in common with others: buffers become numbered parameters, and bound variables
+and numbers that change from step to step lose their values. Two steps of a training loop have one
+structure, and so one plan."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from tinygrad.base.dtype import dtypes
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop.op import GroupOp, Ops, bit_cast
+
+# What computes the same bits whether a number is written into the code or read when it runs.
+_TAKES_ANY_NUMBER = frozenset(
+    (Ops.ADD, Ops.MUL, Ops.FDIV, Ops.MAX, Ops.WHERE, Ops.CMPLT, Ops.CMPEQ, Ops.CMPNE)
+    + (Ops.CONTIGUOUS, Ops.ASSIGN)
+)
+_BITS = {2: dtypes.int16, 4: dtypes.int32, 8: dtypes.int64}
 
 
 @dataclass(frozen=True)
 class Structure:
-    """`sink` has PARAMs where the graph had BUFFERs and `v000`, `v001`, ... where it had bound
-    variables; `nodes` are the graph's own, sources first, with known values left out."""
+    """`nodes` are the graph's own, sources first, with known values left out. Among them are its
+    buffers (`params`), its bound variables (`binds`), and the floats that a plan may take as
+    arguments (`numbers`). `form` is all the rest: graphs with one form differ in these only."""
 
-    sink: UOp
+    roots: tuple[UOp, ...]
+    nodes: tuple[UOp, ...]
     params: tuple[UOp, ...]
     binds: tuple[UOp, ...]
-    nodes: tuple[UOp, ...]
+    numbers: tuple[UOp, ...]
+    form: tuple[Any, ...]
 
     @property
-    def values(self) -> list[int]:
-        return [bind.val for bind in self.binds]
+    def sink(self) -> UOp:
+        """The graph with PARAMs for BUFFERs and `v000`, `v001`, ... for bound variables."""
+        return self.open_sink(())
+
+    def open_sink(self, open_numbers: Collection[UOp]) -> UOp:
+        """The same with variables, after those, for some of the numbers too: they hold its bits."""
+        made: dict[UOp, UOp] = {}
+        params = {node: i for i, node in enumerate(self.params)}
+        variables = {node: f"v{i:03}" for i, node in enumerate((*self.binds, *open_numbers))}
+        for node in self.nodes:
+            if node.op is Ops.BUFFER:
+                source = (made[node.src[1]],)
+                made[node] = UOp(Ops.PARAM, node.dtype, source, (params[node], node.arg))
+            elif node.op is Ops.DEVICE:  # no node of a plan is a tensor's, or it would keep a value
+                made[node] = node.replace(tag="plan")
+            elif node.op is Ops.BIND:
+                _, low, high = node.src[0].arg
+                made[node] = UOp.variable(variables[node], low, high, node.dtype)
+            elif node in variables:
+                bits = _BITS[node.dtype.itemsize]
+                bounds = int(dtypes.min(bits)), int(dtypes.max(bits))
+                here = UOp(Ops.CONST, bits, tuple(made[s] for s in node.src), 0)
+                made[node] = (here + UOp.variable(variables[node], *bounds, bits)).bitcast(
+                    node.dtype
+                )
+            else:
+                made[node] = node.with_src(tuple(made[resolved(s)] for s in node.src))
+                if made[node].origin is None:
+                    made[node].origin = node.origin
+        return UOp.sink(*(made[resolved(root)] for root in self.roots))
+
+    def variables(self, open_numbers: Collection[UOp] = ()) -> list[tuple[str, int]]:
+        """The values of the sink's variables, and the names of those that have one of their own."""
+        named = [(bind.src[0].arg[0], bind.val) for bind in self.binds]
+        return named + [("", bits_of(number)) for number in open_numbers]
+
+
+def bits_of(number: UOp) -> int:
+    """A float constant's bits as a signed number."""
+    return int(bit_cast(number.arg, number.dtype, _BITS[number.dtype.itemsize]))
 
 
 def resolved(node: UOp) -> UOp:
@@ -38,38 +89,80 @@ def resolved(node: UOp) -> UOp:
 def nodes_below(roots: Sequence[UOp]) -> list[UOp]:
     """All nodes that the roots still need, sources first."""
     order: list[UOp] = []
-    seen: set[UOp] = set()
-    stack = [(resolved(root), False) for root in reversed(roots)]
-    while stack:
-        node, done = stack.pop()
-        if done:
-            order.append(node)
-        elif node not in seen:
-            seen.add(node)
-            stack.append((node, True))
-            stack.extend((resolved(s), False) for s in reversed(node.src))
+    add_nodes_below(roots, order, set())
     return order
 
 
-def structure_of(roots: Sequence[UOp]) -> Structure:
-    """The structure of what the roots still need."""
-    made: dict[UOp, UOp] = {}
+def add_nodes_below(roots: Sequence[UOp], order: list[UOp], seen: set[UOp]) -> None:
+    """Appends to `order` what the roots still need and is not in `seen` yet, sources first."""
+    stack: list[UOp | None] = []
+    stack.extend(map(resolved, reversed(roots)))
+    while stack:
+        node = stack.pop()
+        if node is None:  # what follows has all its sources in place
+            done = stack.pop()
+            assert done is not None
+            order.append(done)
+        elif node not in seen:
+            seen.add(node)
+            if not node.src or node.op is Ops.BIND:
+                order.append(node)
+                continue
+            stack += (node, None)
+            for source in node.src[::-1]:
+                if source.known is not None:
+                    source = resolved(source)
+                if source not in seen:
+                    stack.append(source)
+
+
+def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> Structure:
+    """The structure of what the roots still need: all of `nodes`, where that is known already."""
+    if nodes is None:
+        nodes = nodes_below(roots)
+    at: dict[UOp, int] = {}
+    form: list[Any] = []
     params: list[UOp] = []
     binds: list[UOp] = []
-    nodes = nodes_below(roots)
+    numbers: dict[UOp, None] = {}
+    views: dict[UOp, UOp] = {}  # float constants, and views of them → the constant
     for node in nodes:
-        if node.op is Ops.BUFFER:
-            made[node] = UOp(Ops.PARAM, node.dtype, (made[node.src[1]],), (len(params), node.arg))
+        op = node.op
+        at[node] = len(at)
+        if op is Ops.BUFFER:
             params.append(node)
-        elif node.op is Ops.DEVICE:  # no node of a plan is a tensor's, or it would keep its value
-            made[node] = node.replace(tag="plan")
-        elif node.op is Ops.BIND:
-            _, low, high = node.src[0].arg
-            made[node] = UOp(Ops.DEFINE_VAR, node.dtype, arg=(f"v{len(binds):03}", low, high))
+            form += (op, node.dtype, node.arg, at[node.src[1]])
+            continue
+        if op is Ops.UNIQUE:
+            continue
+        if op is Ops.BIND:
             binds.append(node)
-        else:
-            made[node] = node.with_src(tuple(made[resolved(s)] for s in node.src))
-            if made[node].origin is None:
-                made[node].origin = node.origin
-    sink = UOp.sink(*(made[resolved(root)] for root in roots))
-    return Structure(sink, tuple(params), tuple(binds), tuple(nodes))
+            form += (op, node.dtype, node.src[0].arg[1:])
+            continue
+        if op is Ops.CONST:
+            form += (op, node.dtype, len(node.src))
+            if node.src and dtypes.is_float(node.dtype) and node.dtype.itemsize in _BITS:
+                views[node] = node
+                numbers[node] = None
+            else:
+                form.append(repr(node.arg))
+            form += [at[s] for s in node.src]
+            continue
+        form += (op, node.dtype, node.arg, node.tag, len(node.src))
+        for source in node.src:
+            source = source if source.known is None else resolved(source)
+            form.append(at[source])
+            if source in views:
+                if op in GroupOp.Movement:
+                    views[node] = views[source]
+                elif op not in _TAKES_ANY_NUMBER:
+                    numbers.pop(views[source], None)
+    ends = [resolved(root) for root in roots]
+    for root in ends:
+        if root in views:
+            numbers.pop(views[root], None)
+    form += [at[root] for root in ends]
+    form += [repr(node.arg) for node in dict.fromkeys(views.values()) if node not in numbers]
+    return Structure(
+        tuple(roots), tuple(nodes), tuple(params), tuple(binds), tuple(numbers), tuple(form)
+    )

@@ -99,7 +99,9 @@ class Autograd(Special):
             each._taped = True  # computing it must not cut it off from what it can be derived by
         return made
 
-    def _gradients(self, targets: list[Self], seed: Self | None) -> list[UOp | None]:
+    def _gradients(
+        self, targets: list[Self], seed: Self | None, graph: _Graph | None = None
+    ) -> list[UOp | None]:
         """A node for each target, None where this doesn't depend on it."""
         if seed is None and self.numel() != 1:
             raise ShapeError(
@@ -112,7 +114,7 @@ class Autograd(Special):
         first = self.ones_like() if seed is None else seed.cast(self.dtype)
         if first.shape != self.shape:
             raise ShapeError(f"backward: gradient has {first.shape}, this has {self.shape}")
-        graph = _Graph(root)
+        graph = graph or _Graph(root)
         places = [graph.nodes_of(target) for target in targets]
         flat = [node for nodes in places for node in nodes]
         parts = iter(gradient(root, flat, first._node))
@@ -149,7 +151,7 @@ class Autograd(Special):
         wanted = [t for t in floats if t.requires_grad is True]
         if not wanted:
             wanted = [t for t in floats if t.requires_grad is None]
-        for tensor, node in zip(wanted, self._gradients(wanted, gradient), strict=True):
+        for tensor, node in zip(wanted, self._gradients(wanted, gradient, graph), strict=True):
             if node is None:
                 continue
             made = self._wrap(node, False)

@@ -249,8 +249,12 @@ def broadcast_shape(operation: str, *shapes: Shape) -> Shape:
     >>> broadcast_shape("add", (3, 1), (4,))
     (3, 4)
     """
-    if all(shape == shapes[0] for shape in shapes):
-        return shapes[0]
+    first = shapes[0]
+    for shape in shapes:
+        if shape != first:
+            break
+    else:
+        return first
     ndim = max(len(shape) for shape in shapes)
     lined = [(1,) * (ndim - len(shape)) + shape for shape in shapes]
     out = []

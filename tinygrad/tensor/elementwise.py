@@ -71,7 +71,8 @@ class Elementwise(Movement):
         a = self._node
         if isinstance(other, Number):
             kind = least_upper_dtype(a.dtype, self._dtype_of(other))
-            b = UOp.const(kind, other, a.device)
+            a = a.cast(kind)
+            b = a.const_like(other)
         else:
             b = self._tensor(other)._node
             kind = least_upper_dtype(a.dtype, b.dtype)
@@ -482,7 +483,7 @@ class Elementwise(Movement):
         mask = self._node.cast(dtypes.bool)
         shape = broadcast_shape("where", mask.shape, yes.shape, no.shape)
         kind = least_upper_dtype(yes.dtype, no.dtype)
-        one, other = (broadcast(node.cast(kind), shape) for node in (yes, no))
+        one, other = broadcast(yes.cast(kind), shape), broadcast(no.cast(kind), shape)
         node = broadcast(mask, shape).alu(Ops.WHERE, one, other)
         return self._from(node, *(t for t in (x, y) if isinstance(t, Elementwise)))
 

@@ -67,7 +67,7 @@ class UOp(Arithmetic):
     _interval: Any
     _key: Any
     _ranges: Any
-    readers: weakref.WeakSet[UOp] | None
+    readers: set[_Entry] | None
     """Of a buffer or a view of one: the nodes that read it, so that assign can keep them right."""
 
     def __new__(
@@ -92,7 +92,7 @@ class UOp(Arithmetic):
         node._shape = node._device = node._interval = node._key = node._ranges = _UNSET
         node.readers = None
         if op is Ops.BUFFER or (op in GroupOp.Movement and src[0].readers is not None):
-            node.readers = weakref.WeakSet()
+            node.readers = set()
         return _intern(cls._table, key, node)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -275,7 +275,9 @@ class UOp(Arithmetic):
     @property
     def shape(self) -> tuple[Any, ...]:
         """The sizes; AssertionError for a node that has no value (SINK, DEVICE, ...)."""
-        shape = self._derived("_shape", shape_of)
+        shape = self._shape
+        if shape is _UNSET:
+            shape = self._derived("_shape", shape_of)
         assert shape is not None, f"{self.op!r} has no shape"
         return shape  # type: ignore[no-any-return]
 
@@ -297,7 +299,8 @@ class UOp(Arithmetic):
 
     @property
     def device(self) -> str | None:
-        return self._derived("_device", device_of)  # type: ignore[no-any-return]
+        device = self._device
+        return device if device is not _UNSET else self._derived("_device", device_of)  # type: ignore[no-any-return]
 
     @property
     def vmin(self) -> Any:
@@ -324,7 +327,10 @@ class UOp(Arithmetic):
         found = getattr(self, slot)
         if found is not _UNSET:
             return found
-        if not any(getattr(s, slot) is _UNSET for s in self.src):
+        for source in self.src:
+            if getattr(source, slot) is _UNSET:
+                break
+        else:
             found = rule(self)
             setattr(self, slot, found)
             return found
@@ -424,13 +430,17 @@ def _intern(table: dict[tuple[Any, ...], _Entry], key: tuple[Any, ...], node: UO
         _forget(standing)
     for source in node.src:
         if source.readers is not None:
-            source.readers.add(node)
+            source.readers.add(entry)
     return node
 
 
 def _forget(entry: _Entry, table: dict[tuple[Any, ...], _Entry] = UOp._table) -> None:
-    if table.get(entry.key) is entry:  # `table` is bound here for the interpreter's last moments
-        del table[entry.key]
+    key = entry.key
+    if table.get(key) is entry:  # `table` is bound here for the interpreter's last moments
+        del table[key]
+    for source in key[2]:
+        if source.readers is not None:
+            source.readers.discard(entry)
 
 
 def _interval(node: UOp) -> tuple[Any, Any]:
