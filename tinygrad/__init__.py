@@ -21,7 +21,7 @@ from tinygrad.uop.text import tree
 
 if TYPE_CHECKING:
     from tinygrad import nn
-    from tinygrad.data.fetch import fetch
+    from tinygrad.data.download import fetch
     from tinygrad.engine.explain import explain
 
 services.render = tree
@@ -50,7 +50,7 @@ __all__ = [
 
 _WHEN_NAMED = {
     "nn": ("tinygrad.nn", None),
-    "fetch": ("tinygrad.data.fetch", "fetch"),
+    "fetch": ("tinygrad.data.download", "fetch"),
     "explain": ("tinygrad.engine.explain", "explain"),
 }
 

@@ -38,7 +38,7 @@ from tinygrad.base.helpers import (
     unwrap,
 )
 from tinygrad.base.settings import DEBUG, JIT, TRAINING, Context, ContextVar, getenv
-from tinygrad.data.fetch import fetch
+from tinygrad.data.download import fetch
 from tinygrad.engine.cache import disk_cache
 from tinygrad.engine.profile import GlobalCounters
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 import numpy as np
 
-from tinygrad.base.errors import TinygradError
 from tinygrad.data.digits import load_digits, train_test_split
+from tinygrad.data.images import Split, load_cifar10, load_mnist
 from tinygrad.tensor import Tensor
 
 
@@ -26,23 +24,41 @@ def digits(device: str | None = None, seed: int = 0) -> tuple[Tensor, Tensor, Te
     [(1437, 1, 8, 8), (1437,), (360, 1, 8, 8), (360,)]
     """
     x_train, y_train, x_test, y_test = train_test_split(*load_digits(), seed=seed)
-    images = [Tensor(np.expand_dims(x, 1), device=device) for x in (x_train, x_test)]
-    labels = [Tensor(y, device=device) for y in (y_train, y_test)]
-    return images[0], labels[0], images[1], labels[1]
-
-
-def mnist(device: str | None = None, fashion: bool = False) -> NoReturn:
-    """Not there yet: raises TinygradError. `digits` works without a network."""
-    _not_yet("mnist")
-
-
-def cifar(device: str | None = None) -> NoReturn:
-    """Not there yet: raises TinygradError. `digits` works without a network."""
-    _not_yet("cifar")
-
-
-def _not_yet(name: str) -> NoReturn:
-    raise TinygradError(
-        f"{name}: downloading it is not there yet; use nn.datasets.digits(), which ships with the "
-        "package, or load the file and pass its arrays to Tensor"
+    return _tensors(
+        (np.expand_dims(x_train, 1), y_train, np.expand_dims(x_test, 1), y_test), device
     )
+
+
+def mnist(
+    device: str | None = None, fashion: bool = False
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Handwritten digits, or with `fashion` clothes: 28x28 pixels, 10 classes; downloaded once.
+
+    Returns:
+        X_train (60000, 1, 28, 28) uint8, Y_train (60000,) uint8, X_test (10000, 1, 28, 28),
+        Y_test (10000,).
+
+    Raises:
+        FetchError: a file can't be downloaded; `digits` needs no network.
+    """
+    x_train, y_train, x_test, y_test = load_mnist(fashion)
+    split = (np.expand_dims(x_train, 1), y_train, np.expand_dims(x_test, 1), y_test)
+    return _tensors(split, device)
+
+
+def cifar(device: str | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """CIFAR-10: 32x32 pixels in colour, 10 classes of things; downloaded once.
+
+    Returns:
+        X_train (50000, 3, 32, 32) uint8, Y_train (50000,) uint8, X_test (10000, 3, 32, 32),
+        Y_test (10000,).
+
+    Raises:
+        FetchError: the file can't be downloaded; `digits` needs no network.
+    """
+    return _tensors(load_cifar10(), device)
+
+
+def _tensors(split: Split, device: str | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    made = [Tensor(array, device=device) for array in split]
+    return made[0], made[1], made[2], made[3]

@@ -1,0 +1,196 @@
+"""Batches come in an order that a seed fixes, from files as they are on a disk."""
+
+import gzip
+import hashlib
+import io
+import tarfile
+import threading
+
+import numpy as np
+import pytest
+
+from tinygrad import Tensor, nn
+from tinygrad.base.errors import ArgumentError, TinygradError
+from tinygrad.data import ArrayDataset, DataLoader, FetchError, TextLines, collate, fetch, images
+
+
+def numbers(loader):
+    return [batch.tolist() for batch in loader]
+
+
+def test_batches_in_order():
+    assert numbers(DataLoader(range(5), 2)) == [[0, 1], [2, 3], [4]]
+    assert numbers(DataLoader(range(5), 2, drop_last=True)) == [[0, 1], [2, 3]]
+    assert len(DataLoader(range(5), 2)) == 3 and len(DataLoader(range(0), 2)) == 0
+    assert numbers(DataLoader(range(0), 2)) == []
+
+
+def test_a_seed_fixes_the_order_and_epochs_differ():
+    one, other = (DataLoader(range(50), 8, shuffle=True, seed=3) for _ in range(2))
+    first, second = numbers(one), numbers(one)
+    assert first == numbers(other) and first != second
+    assert sorted(sum(second, [])) == list(range(50))
+    assert numbers(DataLoader(range(50), 8, shuffle=True, seed=4)) != first
+
+
+@pytest.mark.parametrize("workers", [0, 3])
+def test_a_loop_goes_on_where_it_was(workers):
+    loader = DataLoader(range(30), 4, shuffle=True, num_workers=workers)
+    numbers(loader)
+    seen = []
+    for batch in loader:
+        seen.append(batch.tolist())
+        if len(seen) == 3:
+            state = loader.state_dict()
+    again = DataLoader(range(30), 4, shuffle=True, num_workers=workers)
+    again.load_state_dict(state)
+    assert numbers(again) == seen[3:]
+    assert numbers(again) == numbers(loader)
+
+
+def test_workers_are_threads_ahead():
+    class Slow:
+        def __init__(self):
+            self.threads = set()
+
+        def __len__(self):
+            return 40
+
+        def __getitem__(self, number):
+            self.threads.add(threading.current_thread().name)
+            return number
+
+    data = Slow()
+    assert sum(numbers(DataLoader(data, 4, num_workers=2, prefetch=3)), []) == list(range(40))
+    assert threading.current_thread().name not in data.threads
+
+
+def test_an_error_in_a_worker_reaches_the_loop():
+    class Broken:
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, number):
+            if number == 5:
+                raise KeyError("sample 5")
+            return number
+
+    loader = DataLoader(Broken(), 2, num_workers=2)
+    with pytest.raises(KeyError, match="sample 5"):
+        numbers(loader)
+    for _ in loader:
+        break  # leaving early stops the workers
+    assert next(iter(loader)).tolist() == [0, 1]
+
+
+def test_a_batch_has_the_form_of_a_sample():
+    samples = [{"x": np.ones(3, np.float32) * i, "y": (i, f"name {i}")} for i in range(2)]
+    batch = collate(samples)
+    assert batch["x"].tolist() == [[0.0] * 3, [1.0] * 3]
+    assert batch["y"][0].tolist() == [0, 1] and batch["y"][1] == ["name 0", "name 1"]
+    assert collate([Tensor([1]), Tensor([2])]).tolist() == [[1], [2]]
+
+
+def test_arrays():
+    data = ArrayDataset(np.arange(10).reshape(5, 2), Tensor(np.arange(5)))
+    x, y = next(iter(DataLoader(data, 3)))
+    assert x.tolist() == [[0, 1], [2, 3], [4, 5]] and y.tolist() == [0, 1, 2]
+    with pytest.raises(ArgumentError, match=r"lengths \[2, 3\]"):
+        ArrayDataset(np.zeros(2), np.zeros(3))
+
+
+def test_lines_of_text(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes("one\nzwei ü\r\n\nlast".encode())
+    lines = TextLines(path)
+    assert [lines[i] for i in range(len(lines))] == ["one", "zwei ü", "", "last"]
+    assert lines[-1] == "last"
+    with pytest.raises(IndexError, match="line 4 of 4"):
+        lines[4]
+
+
+@pytest.mark.parametrize("option", ["batch_size", "prefetch"])
+def test_misuse(option):
+    with pytest.raises(ArgumentError, match=f"{option}=0; legal is 1 or more"):
+        DataLoader(range(3), **{option: 0})
+
+
+# ---- sets that are downloaded --------------------------------------------------------------------
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setattr("tinygrad.data.download._folder", lambda: tmp_path / "cache")
+    return tmp_path / "cache"
+
+
+def idx(array):
+    head = bytes([0, 0, 8, array.ndim])
+    return head + b"".join(n.to_bytes(4, "big") for n in array.shape) + array.tobytes()
+
+
+def test_mnist_from_its_files(tmp_path, monkeypatch, cache):
+    wanted = [np.random.default_rng(i).integers(0, 255, s, np.uint8) for i, s in enumerate(SHAPES)]
+    hashes = {}
+    for name, array in zip(images.MNIST_FILES, wanted, strict=True):
+        packed = gzip.compress(idx(array))
+        (tmp_path / name).write_bytes(packed)
+        hashes[name] = hashlib.md5(packed).hexdigest()
+    monkeypatch.setattr(images, "MNIST", f"file://{tmp_path}/")
+    monkeypatch.setattr(images, "MNIST_FILES", hashes)
+    for found, array in zip(nn.datasets.mnist(), wanted, strict=True):
+        np.testing.assert_array_equal(found.numpy().reshape(array.shape), array)
+    monkeypatch.setattr(images, "MNIST", "file:///nowhere/")  # it is kept
+    assert nn.datasets.mnist()[0].shape == (6, 1, 28, 28)
+
+
+SHAPES = [(6, 28, 28), (6,), (2, 28, 28), (2,)]
+
+
+def test_cifar_from_its_archive(tmp_path, monkeypatch, cache):
+    records = np.random.default_rng(0).integers(0, 10, (12, images.CIFAR10_RECORD), np.uint8)
+    path = tmp_path / "cifar.tar.gz"
+    names = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
+    with tarfile.open(path, "w:gz") as archive:
+        for i, name in enumerate(names):
+            raw = records[2 * i : 2 * i + 2].tobytes()
+            entry = tarfile.TarInfo(f"cifar-10-batches-bin/{name}.bin")
+            entry.size = len(raw)
+            archive.addfile(entry, io.BytesIO(raw))
+    monkeypatch.setattr(images, "CIFAR10", f"file://{path}")
+    monkeypatch.setattr(images, "CIFAR10_MD5", hashlib.md5(path.read_bytes()).hexdigest())
+    x_train, y_train, x_test, y_test = (t.numpy() for t in nn.datasets.cifar())
+    np.testing.assert_array_equal(y_train, records[:10, 0])
+    np.testing.assert_array_equal(x_test.reshape(2, -1), records[10:, 1:])
+    assert x_train.shape == (10, 3, 32, 32) and y_test.shape == (2,)
+
+
+def test_a_wrong_file_is_not_kept(tmp_path, cache):
+    (tmp_path / "data").write_bytes(b"not it")
+    with pytest.raises(FetchError, match="has md5 .*, wanted 00; nothing was kept"):
+        fetch(f"file://{tmp_path}/data", "data", md5="00")
+    with pytest.raises(FetchError, match="put the file at .*missing by hand, or go online"):
+        fetch(f"file://{tmp_path}/nothing", "missing")
+    assert list(cache.iterdir()) == []
+    assert fetch(f"file://{tmp_path}/data", "data").read_bytes() == b"not it"
+
+
+def test_what_is_no_idx_file(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"GIF8 and more")
+    with pytest.raises(TinygradError, match="not an idx file"):
+        images.read_idx(path)
+    path.write_bytes(idx(np.zeros((2, 3), np.uint8))[:-1])
+    with pytest.raises(TinygradError, match=r"5 elements for the shape \(2, 3\)"):
+        images.read_idx(path)
+
+
+def test_folders_are_classes(tmp_path):
+    for name in ["dog/2", "cat/1", "dog/1"]:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    files, labels, names = images.image_folder(tmp_path)
+    assert [f.name for f in files] == ["1", "1", "2"]
+    assert labels == [0, 1, 1] and names == ["cat", "dog"]
+    with pytest.raises(TinygradError, match="one folder a class"):
+        images.image_folder(tmp_path / "cat")

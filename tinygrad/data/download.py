@@ -1,0 +1,104 @@
+"""Files from the network, kept: downloaded once, checked, and never needed again."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import shutil
+import tempfile
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from tinygrad.base.errors import TinygradError
+
+_TIMEOUT = 30.0
+
+
+class FetchError(TinygradError, OSError):
+    """A file that could not be had; the message names it and says what to do."""
+
+
+def fetch(
+    url: str,
+    name: str | Path | None = None,
+    subdir: str | None = None,
+    gunzip: bool = False,
+    allow_caching: bool = True,
+    sha256: str | None = None,
+    md5: str | None = None,
+) -> Path:
+    """The local path of the file at `url`, downloaded if it is not there yet.
+
+    Args:
+        url: where the file is; a path of this machine is returned as it is.
+        name: what to call it in the cache, or an absolute path; by default a hash of the URL.
+        subdir: a folder inside the cache.
+        gunzip: unpack it.
+        allow_caching: False downloads again.
+        sha256: what its content must hash to, in hex: that of the file as it comes.
+        md5: the same, for files whose makers give only this.
+
+    Raises:
+        FetchError: there is no network, or the content is not what the hash says.
+    """
+    if url.startswith(("/", ".")):
+        return Path(url)
+    if name is not None and (os.sep in str(name)):
+        path = Path(name)
+    else:
+        own = str(name) if name is not None else hashlib.sha256(url.encode()).hexdigest()[:32]
+        path = _folder() / (subdir or "") / (own + (".gunzip" if gunzip else ""))
+    if not path.is_file() or not allow_caching:
+        _download(url, path, gunzip, {"sha256": sha256, "md5": md5})
+    return path
+
+
+def _folder() -> Path:
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("tinygrad")) / "downloads"
+
+
+def _download(url: str, path: Path, gunzip: bool, wanted: dict[str, str | None]) -> None:
+    """Writes the file at `url` to `path`, if its hashes are as wanted; whole or not at all."""
+    hashes = {kind: hashlib.new(kind) for kind, value in wanted.items() if value is not None}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, part = tempfile.mkstemp(dir=path.parent)
+    try:
+        with (
+            os.fdopen(handle, "wb") as file,
+            urllib.request.urlopen(url, timeout=_TIMEOUT) as answer,  # noqa: S310
+        ):
+            while chunk := answer.read(1 << 20):
+                file.write(chunk)
+                for each in hashes.values():
+                    each.update(chunk)
+        for kind, each in hashes.items():
+            if each.hexdigest() != wanted[kind]:
+                raise FetchError(
+                    f"fetch: {url} has {kind} {each.hexdigest()}, wanted {wanted[kind]}; "
+                    "nothing was kept"
+                )
+        if gunzip:
+            _unpack(part)
+        os.replace(part, path)
+    except (urllib.error.URLError, OSError) as error:
+        os.unlink(part)
+        if isinstance(error, FetchError):
+            raise
+        raise FetchError(
+            f"fetch: can't get {url} ({error}); put the file at {path} by hand, or go online"
+        ) from error
+
+
+def _unpack(path: str) -> None:
+    """A gzip file becomes what is in it."""
+    packed = path + ".gz"
+    os.replace(path, packed)
+    try:
+        with gzip.open(packed) as source, open(path, "wb") as file:
+            shutil.copyfileobj(source, file)
+    finally:
+        os.unlink(packed)
