@@ -28,6 +28,7 @@ NUMPY = {
     dtypes.int32: np.int32,
     dtypes.int64: np.int64,
     dtypes.int8: np.int8,
+    dtypes.int16: np.int16,
     dtypes.uint8: np.uint8,
     dtypes.bool: np.bool_,
     dtypes.float16: np.float16,

@@ -15,7 +15,7 @@ from tinygrad.base.target import Target
 from tinygrad.loops.cost import estimate
 from tinygrad.loops.heuristic import schedule
 from tinygrad.loops.layout import role_of
-from tinygrad.loops.matrix_units import matrix_unit
+from tinygrad.loops.matrix_units import matrix_units
 from tinygrad.loops.recipe import apply, from_text, to_text
 from tinygrad.loops.search import search
 from tinygrad.uop.op import Ops
@@ -223,10 +223,15 @@ def test_cost_of_a_product():
 
 
 def test_matrix_units_are_found_by_features():
-    target = Target("CPU", features="+avx512f,+amx-bf16,+avx512bf16")
-    found = matrix_unit(target, dtypes.bfloat16, dtypes.bfloat16, dtypes.float32)
-    assert found is not None and found.name == "tdpbf16ps"
-    assert matrix_unit(target, dtypes.float64, dtypes.float64, dtypes.float64) is None
+    target = Target("CPU", features="+avx512f,+amx-bf16,+avx512bf16,-avxvnni,+avx512vnni")
+    bfloat16, float32, int8, int32 = dtypes.bfloat16, dtypes.float32, dtypes.int8, dtypes.int32
+
+    def names(*kinds):
+        return [unit.name for unit in matrix_units(target, *kinds)]
+
+    assert names(bfloat16, bfloat16, float32) == ["tdpbf16ps", "vdpbf16ps"]
+    assert names(dtypes.uint8, int8, int32) == names(int8, int8, int32) == ["vpdpbusd"]
+    assert names(dtypes.float64, dtypes.float64, dtypes.float64) == []
 
 
 def test_search_never_ends_worse():

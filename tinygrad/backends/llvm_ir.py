@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tinygrad.backends.llvm_matrix import multiply_vectors
 from tinygrad.backends.llvm_text import (
     BOOL,
     FLOAT,
@@ -230,13 +231,7 @@ class _Function(Writer):
 
     def _mask(self, node: UOp, count: int) -> str:
         """One bool a lane, also where one bool stands for all lanes."""
-        return self.ref(node) if node.dtype.count > 1 else self._splat("i1", self.ref(node), count)
-
-    def _splat(self, element: str, value: str, count: int) -> str:
-        kind = f"<{count} x {element}>"
-        lane = self.emit(f"insertelement {kind} poison, {element} {value}, i32 0")
-        zeros = f"<{count} x i32> zeroinitializer"
-        return self.emit(f"shufflevector {kind} {lane}, {kind} poison, {zeros}")
+        return self.ref(node) if node.dtype.count > 1 else self.splat("i1", self.ref(node), count)
 
     def store(self, node: UOp) -> None:
         pointer, value = self.ref(node.src[0]), self.ref(node.src[1])
@@ -298,7 +293,7 @@ class _Function(Writer):
             return
         element, count = self.types[node.dtype.scalar()], node.dtype.count
         if len(set(node.src)) == 1:
-            self.names[node] = self._splat(element, self.ref(node.src[0]), count)
+            self.names[node] = self.splat(element, self.ref(node.src[0]), count)
             return
         value = "poison"
         for lane, source in enumerate(node.src):
@@ -458,4 +453,5 @@ RULES: dict[Ops, Callable[[_Function, UOp], Any]] = {
     Ops.WHERE: _Function.where,
     Ops.CAST: _Function.cast,
     Ops.BITCAST: _Function.bitcast,
+    Ops.WMMA: multiply_vectors,
 }

@@ -108,6 +108,13 @@ class Writer:
         self.lines.append(f"  {name} = {text}")
         return name
 
+    def splat(self, element: str, value: str, count: int) -> str:
+        """A scalar in every lane."""
+        kind = f"<{count} x {element}>"
+        lane = self.emit(f"insertelement {kind} poison, {element} {value}, i32 0")
+        zeros = f"<{count} x i32> zeroinitializer"
+        return self.emit(f"shufflevector {kind} {lane}, {kind} poison, {zeros}")
+
     def call(self, name: str, result: str, *arguments: str, types: str) -> str:
         """The text of a call of an intrinsic, which is declared."""
         if name not in self.declared:

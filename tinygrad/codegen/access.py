@@ -35,6 +35,7 @@ SLACK = 64
 """Elements behind a staged array, so that a whole vector at its end may be read or written."""
 
 Evaluate = Callable[[UOp, Copies], UOp]
+Loops = tuple[UOp, ...]
 
 
 class Access:
@@ -131,7 +132,7 @@ class Access:
         sources = mask.src if mask.op is Ops.VECTORIZE else (mask,)
         return None if all(s.op is Ops.CONST for s in sources) else mask
 
-    def _limited(self, read: UOp) -> tuple[UOp, ...]:
+    def _limited(self, read: UOp) -> Loops:
         return tuple(r for r in read.ranges if self.integers.ends(r))
 
     def _emit(
@@ -316,6 +317,62 @@ class Access:
             item = program.lane(value, lane)
             self._put(pointer, item, memory.dtype, memory.dtype.itemsize, own)
 
+    # ---- several loops at once -------------------------------------------------------------------
+
+    def is_row_major(self, read: UOp, tiles: Loops) -> bool:
+        """Whether memory has the elements for the turns of `tiles` one after the other."""
+        return _is_row_major(self.place(read.src[0], flat_offset(read))[0], tiles)
+
+    def load_tile(self, read: UOp, copies: Copies, tiles: Loops, mask: UOp | None) -> UOp:
+        """All turns of `tiles`, which memory has in that order, as one vector."""
+        terms, constant = self.place(read.src[0], flat_offset(read))
+        count = prod(size_of(r) for r in tiles)
+        if mask is not None and mask.op is Ops.CONST:
+            if not mask.arg:
+                return self.program.widen(UOp.const(read.dtype, 0), count)
+            mask = None
+        start = {t: k for t, k in terms.items() if t not in tiles}
+        return self._emit(read, start, constant, copies, count, mask)
+
+    def outside_of(self, read: UOp, copies: Copies, tiles: Loops) -> tuple[UOp | None, list[UOp]]:
+        """Where a load of `tiles` is within the limits of other loops, and the comparisons that
+        hold within those of `tiles`. A staged array has room for what is beyond."""
+        if read.src[0].op is not Ops.PARAM:
+            return None, []
+        limited = self._limited(read)
+        others = tuple(r for r in limited if r not in tiles)
+        mask = self.integers.valid(others, copies)
+        return mask, [end for r in limited if r in tiles for end in self.integers.ends(r)]
+
+    def store_tile(
+        self, memory: UOp, offset: UOp, value: UOp, copies: Copies, tiles: Loops
+    ) -> None:
+        """A vector over `tiles` goes to a staged array, which has them in that order."""
+        terms, constant = self.place(memory, offset)
+        assert _is_row_major(terms, tiles), "a stage lies as its matrix unit wants it"
+        start = {t: k for t, k in terms.items() if t not in tiles}
+        pointer, alignment = self.pointer(memory, start, constant, copies)
+        value = self.program.widen(value, prod(size_of(r) for r in tiles))
+        aligned = max(memory.dtype.itemsize, gcd(alignment, value.dtype.itemsize))
+        self._put(pointer, value, memory.dtype, aligned, None)
+
+    def layout(self, memory: UOp, offset: UOp, loops: Sequence[UOp]) -> Loops:
+        """These loops in the order in which an array has them, slowest first."""
+        terms, _ = self.place(memory, offset)
+        return tuple(sorted(loops, key=lambda r: -terms.get(r, 0)))
+
+    def runs_along(self, read: UOp, loop: UOp, inner: Loops, copies: Copies) -> UOp | None:
+        """An UNROLL range as long as `loop` that steps from one word of `inner` to the next."""
+        terms, _ = self.place(read.src[0], flat_offset(read))
+        word = prod(size_of(r) for r in inner)
+        if _step(terms, loop) is None or not _is_row_major(terms, inner):
+            return None
+        for term in terms:
+            is_copy = term in copies and role_of(term) == "UNROLL"
+            if is_copy and size_of(term) == size_of(loop) and _step(terms, term) == word:
+                return term
+        return None
+
     def _put(
         self,
         pointer: UOp,
@@ -348,6 +405,16 @@ def around(memory: UOp) -> list[UOp]:
         return []
     found = [r for r in memory.ranges if role_of(r) in COPIED or role_of(r) in ("LANE", "GROUP")]
     return sorted(found, key=lambda r: (role_of(r) == "VECTOR", name_of(r)))
+
+
+def _is_row_major(terms: Terms, tiles: Loops) -> bool:
+    """Whether elements for the turns of `tiles` lie one after the other."""
+    step = 1
+    for loop in reversed(tiles):
+        if _step(terms, loop) != step:
+            return False
+        step *= size_of(loop)
+    return True
 
 
 def _step(terms: Terms, loop: UOp) -> int | None:

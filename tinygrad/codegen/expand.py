@@ -14,6 +14,7 @@ from tinygrad.codegen.index import COPIED, Binding, Copies, Integers
 from tinygrad.codegen.linear import Number, Program, Scope, as_node
 from tinygrad.codegen.nesting import fills_itself, stays_in_registers, value_at
 from tinygrad.codegen.reduce import Combiner, identity, is_compensated, is_long
+from tinygrad.codegen.tiles import MERGED, Tiles
 from tinygrad.loops.layout import (
     flat_offset,
     name_of,
@@ -68,6 +69,7 @@ class Expansion:
         self.fault, self.faults = fault, faults
         self.written = written  # nodes whose value changes as the kernel stores
         self.filling: frozenset[UOp] = frozenset()
+        self.tiles = Tiles(self)
 
     # ---- values ----------------------------------------------------------------------------------
 
@@ -97,20 +99,21 @@ class Expansion:
             if missing or is_undecided:
                 continue
             stack.pop()
-            home = self._home(top)
+            home = self.home_of(top)
             outer, self.program.scope = self.program.scope, home
             made = done[top] = self._emit(top, copies, done)
             self.program.scope = outer
             home.memo[self.integers.key(top, copies)] = made
         return done[node]
 
-    def _home(self, node: UOp) -> Scope:
+    def home_of(self, node: UOp) -> Scope:
+        """Where the value of `node` is kept."""
         return self.program.scope if node in self.written else self.integers.home(node)
 
     def _recall(self, node: UOp, copies: Copies) -> UOp | None:
         if node.op is Ops.CONST:
             return node if not node.src else UOp.const(node.dtype, node.arg)
-        return self._home(node).memo.get(self.integers.key(node, copies))
+        return self.home_of(node).memo.get(self.integers.key(node, copies))
 
     def _needs(self, node: UOp, done: Mapping[UOp, UOp]) -> tuple[UOp, ...]:
         """The sources to emit first; addresses and indices take care of theirs."""
@@ -306,6 +309,8 @@ class Expansion:
         if loop is None:
             loop = self.integers.vector_of(value, {})
         width = 1 if loop is None else size_of(loop)
+        if value.op is Ops.WMMA:
+            width = self.tiles.width(node)
         keys: list[Copies] = [{**out, **turn} for out in outs for turn in spread]
         empty = self.program.widen(identity(monoid, node.dtype), width)
         states = 2 if is_compensated(node) else 1
@@ -321,7 +326,7 @@ class Expansion:
             return accumulators
 
         results = self._walk(item.items, [empty] * (states * len(keys)), take)
-        home = self._home(node)
+        home = self.home_of(node)
         groups = [r for r in own if role_of(r) == "GROUP"]
         for i, out in enumerate(outs):
             group = results[states * i * len(spread) : states * (i + 1) * len(spread)]
@@ -338,6 +343,12 @@ class Expansion:
         mask = self.integers.valid(own, copies)
         if mask is not None and mask.op is Ops.CONST:
             return state
+        if value.op is Ops.WMMA:
+            taken = self.tiles.dot(node, state[0], copies)
+            if mask is not None:
+                joined = self.program.joined(mask, taken, state[0])
+                taken = self.program.add(Ops.WHERE, taken.dtype, joined)
+            return [taken]
         if mask is None and len(state) == 1 and self._is_fused(node):
             a, b = (self.evaluate(s, copies) for s in value.src)
             return [self.combiner.fused(a, b, state[0])]
@@ -369,6 +380,9 @@ class Expansion:
             for copies in self.copies_of((*own, *around(stores[0][0])), {}):
                 if self.integers.is_out(_copied(own), copies):
                     continue
+                if any(role_of(r) == "TILE" for r in own):
+                    self._put_tile(*stores[0], copies, own)
+                    continue
                 made = [self.evaluate(value, copies) for _, _, value in stores]
                 only = self.lanes.first_of(own)
                 for (memory, offset, _), value, part in zip(stores, made, parts, strict=True):
@@ -377,6 +391,16 @@ class Expansion:
             return values
 
         return body
+
+    def _put_tile(
+        self, memory: UOp, offset: UOp, value: UOp, copies: Copies, own: Sequence[UOp]
+    ) -> None:
+        """A stage in a matrix unit's order takes all turns of these loops at once."""
+        tiles = self.access.layout(memory, offset, [r for r in own if role_of(r) in MERGED])
+        made = self._recall(value, copies)
+        if made is None:
+            made = self.tiles.vector(value, copies, tiles)
+        self.access.store_tile(memory, offset, made, copies, tiles)
 
     def _fill(self, item: Fill) -> None:
         stage, own = item.stage, own_ranges(item.stage)

@@ -21,7 +21,7 @@ from tinygrad.uop.op import GroupOp, Ops, evaluate
 Copies = Mapping[UOp, int]
 Terms = Mapping[UOp, int]
 
-COPIED = frozenset(("UNROLL", "SPREAD", "VECTOR"))
+COPIED = frozenset(("UNROLL", "SPREAD", "VECTOR", "TILE"))
 """Roles whose turns are copies or lanes in the text."""
 
 INT32 = (-(2**31), 2**31 - 1)

@@ -211,7 +211,7 @@ def _scratch(program: list[UOp]) -> int:
 
 # ---- names ---------------------------------------------------------------------------------------
 
-ORDER = ("PARALLEL", "LANE", "LOOP", "ORDERED", "GROUP", "SPREAD", "UNROLL", "VECTOR")
+ORDER = ("PARALLEL", "LANE", "LOOP", "ORDERED", "GROUP", "SPREAD", "UNROLL", "VECTOR", "TILE")
 COLORS = {"PARALLEL": "blue", "LANE": "cyan", "GROUP": "green"}
 
 

@@ -142,7 +142,7 @@ def block_sums(kernel: UOp, target: Target) -> UOp:
 
 
 def _is_product(node: UOp) -> bool:
-    return node.src[0].op is Ops.MUL
+    return node.src[0].op in (Ops.MUL, Ops.WMMA)
 
 
 def _blocked(kernel: UOp, node: UOp) -> UOp:
@@ -171,7 +171,7 @@ def _factor(size: int, about: int) -> int:
 def _nested(kernel: UOp, node: UOp, inner: Sequence[UOp]) -> UOp:
     """`node` as a compensated sum of sums over `inner` (and over what is unrolled)."""
     own = own_ranges(node)
-    inside = [r for r in own if r in inner or role_of(r) == "UNROLL"]
+    inside = [r for r in own if r in inner or role_of(r) in ("UNROLL", "TILE")]
     # a range that a loop of the block clips has its lanes folded with each block
     inside += [r for r in own if r not in inside and not r.ranges.isdisjoint(inside)]
     outside = [r for r in own if r not in inside]

@@ -5,13 +5,11 @@ other one is laid out so that its elements are read one after the other. What an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from math import ceil
 
-from tinygrad.base.target import Target
 from tinygrad.loops.cost import turns
+from tinygrad.loops.dots import dots, runs_along_k
 from tinygrad.loops.layout import (
     is_static,
     name_of,
@@ -23,15 +21,21 @@ from tinygrad.loops.layout import (
 )
 from tinygrad.loops.plan import TASKS, Nest, Plan, is_plain, names, steps_along
 from tinygrad.loops.primitives import split
+from tinygrad.loops.products import (
+    Product,
+    factors_of,
+    in_one_word,
+    reduction_of,
+    register_tile,
+    tensorised,
+    those_in,
+    whole_sum,
+)
 from tinygrad.loops.streams import TASKS_WITH_BLOCKS, even_part, parallelise, spread_reduction
 from tinygrad.loops.stretches import fill_stretches, panel_of, stretch_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-MOST_VECTORS = 6
-MOST_ROWS = 16
-FRONT_END = 0.15  # cycles that the processor spends on issuing one operand
-POWER_OF_TWO_PANELS = 0.02  # panels of 2^n lines fall on fewer sets, but start on whole pages
 INNER_TURNS = 2
 """Turns of the inner loop that are written out: worth 2 to 5 percent."""
 
@@ -46,124 +50,6 @@ second, if the sums so far of all row tiles fit in the third."""
 
 TILES_A_TASK = 8
 """Row tiles that share a packed panel, at least."""
-
-
-@dataclass(frozen=True)
-class Product:
-    """A REDUCE over rows[m, k] * columns[k, n]; facts from before anything was split."""
-
-    first_loop: str
-    loops: tuple[str, ...]
-    inner: UOp
-    rows: UOp
-    columns: UOp
-    row_loop: UOp
-    row_steps: tuple[int | None, ...]
-    column_steps: tuple[int | None, ...]
-    around: tuple[str, ...] = ()  # loops of the sum that stand around the row tiles
-
-
-def factors_of(reduction: UOp) -> tuple[UOp, UOp] | None:
-    """The two factors that a REDUCE sums the product of, if it does."""
-    value = reduction.src[0]
-    while value.op is Ops.CAST:
-        value = value.src[0]
-    if reduction.arg != "add" or value.op is not Ops.MUL:
-        return None
-    first, second = value.src
-    return first, second
-
-
-def register_tile(plan: Plan, rows: int, columns: int, itemsize: int) -> tuple[int, int]:
-    """Rows and columns of the tile whose accumulators stay in registers."""
-    lanes = max(1, min(plan.lanes, plan.target.vector // itemsize))
-    return _tile(plan.target, rows, columns, lanes)
-
-
-@lru_cache(maxsize=1024)
-def _tile(target: Target, rows: int, columns: int, lanes: int) -> tuple[int, int]:
-    """The tile with the fewest cycles for one step along k over all rows and columns, tails
-    included; m*v accumulators, v vectors and one broadcast fit in the registers."""
-    vectors = ceil(columns / lanes)
-    best: tuple[float, int, int] | None = None
-    for v in range(1, MOST_VECTORS + 1):
-        for m in range(1, MOST_ROWS + 1):
-            if m * v + v + 1 > target.registers:
-                continue
-            cost = 0.0
-            for count, width in ((vectors // v, v), (1, vectors % v)):
-                for times, height in ((rows // m, m), (1, rows % m)):
-                    if width and height:
-                        cost += count * times * _cycles(target, height, width)
-            if rows > m:
-                cost += vectors  # packing: one more store for each vector and turn
-            if v & (v - 1):
-                cost *= 1 + POWER_OF_TWO_PANELS
-            if best is None or cost < best[0] - 1e-9:
-                best = (cost, m, v * lanes)
-    assert best is not None, "a machine with two vector registers has a tile"
-    return best[1], best[2]
-
-
-def _cycles(target: Target, height: int, width: int) -> float:
-    """Cycles of one step of a tile: multiply-add ports, load ports, latency; and the front end."""
-    issue = max(
-        height * width / target.fma_ports,
-        (height + width) / target.load_ports,
-        target.fma_latency,
-    )
-    return issue + FRONT_END * (height + width)
-
-
-# ---- which sums are products ---------------------------------------------------------------------
-
-
-def contractions(plan: Plan, nest: Nest) -> list[Product]:
-    """The products in this nest that share its row loop; empty if it has none."""
-    last = nest.loops[-1] if nest.loops else None
-    if (
-        last is None
-        or not is_static(last)
-        or role_of(last) != "LOOP"
-        or 2 * size_of(last) < plan.lanes
-    ):
-        return []
-    if plan.lanes < 2:
-        return []
-    found = []
-    for node in plan.below(nest.values):
-        if node.op is Ops.REDUCE and (one := _contraction(nest, node, last)) is not None:
-            found.append(one)
-    return [p for p in found if p.row_loop is found[0].row_loop]
-
-
-def _contraction(nest: Nest, reduction: UOp, last: UOp) -> Product | None:
-    pair = factors_of(reduction)
-    if pair is None:
-        return None
-    rows, columns = pair if last in pair[1].ranges else pair[::-1]
-    if last in rows.ranges or last not in columns.ranges:
-        return None
-    loops = own_ranges(reduction)
-    inner = loops[-1]
-    if not is_static(inner) or any(role_of(r) != "LOOP" for r in loops):
-        return None
-    if inner not in rows.ranges or inner not in columns.ranges:
-        return None
-    row_loops = [r for r in nest.loops if r in rows.ranges and r not in columns.ranges]
-    row_loops = [r for r in row_loops if is_static(r) and role_of(r) == "LOOP"]
-    if not row_loops or size_of(row_loops[-1]) == 1:
-        return None
-    return Product(
-        name_of(loops[0]),
-        tuple(names(loops)),
-        inner,
-        rows,
-        columns,
-        row_loops[-1],
-        tuple(steps_along(rows.toposort(), inner)),
-        tuple(steps_along(columns.toposort(), inner)),
-    )
 
 
 # ---- the nest of one or several products ---------------------------------------------------------
@@ -195,7 +81,12 @@ class Tiling:
 
 def product(plan: Plan, nest: Nest, products: list[Product]) -> None:
     """Tiles the nest, lays out the operands, and orders the loops."""
+    if len(products) == 1 and runs_along_k(plan, nest, products[0]):
+        dots(plan, nest, products[0])
+        return
     tiling = _split_tiles(plan, nest, products)
+    if not tiling.stretch:
+        products = [tensorised(plan, tiling.n, one) for one in products]
     if len(products) == 1:
         products = [_block_panel(plan, tiling, products[0])]
     for one in products:
@@ -261,6 +152,9 @@ def _block_panel(plan: Plan, tiling: Tiling, one: Product) -> Product:
     the row tiles: a block of the panel is packed and used up at a time."""
     line, cache = tiling.panel * one.rows.dtype.itemsize, plan.target.cache_l2
     loops = [plan.loops[n] for n in one.loops]
+    reduction = reduction_of(plan, tiling.nest.name, one)
+    if whole_sum(plan, reduction) is not reduction:
+        return one
     if not tiling.nest.is_top or plan.kept or not all(map(is_static, loops)):
         return one
     if turns(loops) * line <= LONG_PANEL * cache or tiling.rows * line > SUMS * cache:
@@ -275,8 +169,8 @@ def _block_panel(plan: Plan, tiling: Tiling, one: Product) -> Product:
         block = plan.unused(name + "b")
         plan.do("split", name, even_part(size_of(loops[-1]), ceil(part / 2)), block)
         inner.insert(0, plan.loops[block])
-    path = plan.path(_reduction(plan, tiling, one))
-    plan.do("regroup", path, names(inner))
+    reduction = reduction_of(plan, tiling.nest.name, one)
+    plan.do("regroup", plan.path(reduction), (*names(inner), *one.depth))
     return replace(
         one,
         first_loop=name_of(inner[0]),
@@ -288,29 +182,21 @@ def _block_panel(plan: Plan, tiling: Tiling, one: Product) -> Product:
 
 def _accumulate_tiles(plan: Plan, tiling: Tiling, one: Product, outer: list[str]) -> None:
     """The sums so far of all row tiles wait in memory while blocks of the panel come and go."""
-    part = _reduction(plan, tiling, one)
+    part = reduction_of(plan, tiling.nest.name, one)
     (whole,) = (n for n in plan.nodes if n.op is Ops.REDUCE and n.src[0] is part)
     loops = plan.nest(tiling.nest.name).loops
     over = [n for n in names(loops) if n not in (*outer, tiling.n)]
     over = [n for n in over if role_of(plan.loops[n]) != "PARALLEL"]
     name = plan.numbered("acc")
     roles = {n: role_of(plan.loops[n]) for n in over}
-    plan.do("accumulate", plan.path(whole), _those_in(whole, over), name)
-    for loop in _those_in(whole, over):
+    plan.do("accumulate", plan.path(whole), those_in(whole, over), name)
+    for loop in those_in(whole, over):
         plan.do("role", f"{name}.{loop}", roles[loop])
-
-
-def _reduction(plan: Plan, tiling: Tiling, one: Product) -> UOp:
-    """The sum of the product as it stands in the kernel now."""
-    for node in plan.below(plan.nest(tiling.nest.name).values):
-        if node.op is Ops.REDUCE and name_of(own_ranges(node)[0]) == one.first_loop:
-            return node
-    raise AssertionError(f"the product over {one.first_loop} is gone")
 
 
 def _operand(plan: Plan, tiling: Tiling, one: Product, along_columns: bool) -> UOp:
     """An operand of the product as it stands in the kernel now."""
-    pair = factors_of(_reduction(plan, tiling, one))
+    pair = factors_of(reduction_of(plan, tiling.nest.name, one))
     assert pair is not None
     along = [any(name_of(r) == tiling.n_in for r in side.ranges) for side in pair]
     return pair[along.index(along_columns)]
@@ -319,32 +205,36 @@ def _operand(plan: Plan, tiling: Tiling, one: Product, along_columns: bool) -> U
 def _lay_out_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
     """The operand that is broadcast: unless it is a plain load along k, it is laid out once for
     all panels, [m][k], or [m / tile][k][tile] where memory runs along m."""
-    if one.rows.op is Ops.INDEX and one.row_steps == (1,):
+    is_direct = one.rows.op is Ops.INDEX and one.row_steps == (1,)
+    if is_direct and (not one.depth or is_plain(one.rows)):
         return
     top = tiling.nest.is_top
     value, name = _operand(plan, tiling, one, along_columns=False), plan.numbered("pa")
     free = {name_of(r) for r in value.ranges}
     outer = [n for n in names(plan.nest(tiling.nest.name).loops) if n in free]
     outer = [n for n in outer if top and n not in tiling.inside]
-    top = top and free <= {*outer, tiling.m, tiling.m_copies, *one.around, *one.loops}
+    top = top and free <= {
+        *outer,
+        tiling.m,
+        tiling.m_copies,
+        *one.around,
+        *one.loops,
+        *one.depth,
+    }
     outer, memory = ([*outer, *one.around], "GLOBAL") if top else ([], "LOCAL")
     if all(s == 1 for s in one.row_steps):
-        layout = _those_in(value, (*outer, tiling.m, tiling.m_copies, *one.loops))
+        layout = those_in(value, (*outer, tiling.m, tiling.m_copies, *one.loops, *one.depth))
         plan.do("stage", plan.path(value), layout, name, memory)
-        plan.vectorise(f"{name}.{one.loops[-1]}", 4)
+        in_one_word(plan, name, one)
+        plan.vectorise(f"{name}.{one.loops[-1]}", 1 if one.depth else 4)
     else:
-        layout = _those_in(value, (*outer, tiling.m, *one.loops, tiling.m_copies))
+        layout = those_in(value, (*outer, tiling.m, *one.loops, tiling.m_copies, *one.depth))
         plan.do("stage", plan.path(value), layout, name, memory)
+        in_one_word(plan, name, one)
         _vector_of_rows(plan, tiling, name)
     if top:
-        for loop in _those_in(value, (*outer, tiling.m)):
+        for loop in those_in(value, (*outer, tiling.m)):
             plan.do("role", f"{name}.{loop}", "PARALLEL")
-
-
-def _those_in(value: UOp, loops: Iterable[str]) -> tuple[str, ...]:
-    """The loops that the value depends on (one of a single turn it does not)."""
-    free = {name_of(r) for r in value.ranges}
-    return tuple(n for n in loops if n in free)
 
 
 def _vector_of_rows(plan: Plan, tiling: Tiling, name: str) -> None:
@@ -362,7 +252,7 @@ def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
     """The operand along the vectors: a panel in the cache, if several row tiles read it."""
     inner = one.inner
     dense = one.columns.op is Ops.INDEX and one.column_steps == (tiling.width,)
-    if dense and tiling.columns <= tiling.width:
+    if dense and not one.depth and tiling.columns <= tiling.width:
         return
     if tiling.rows < 2 * tiling.height and not tiling.stretch:
         if tiling.columns > tiling.width and name_of(inner) in plan.loops:
@@ -382,8 +272,9 @@ def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
     if not plain and _row_blocks(plan, tiling) > 1:  # packed once, for all blocks of rows
         memory, nest = "GLOBAL", names(plan.nest("store").loops)
         outer = (*(n for n in nest if n not in tiling.inside), tiling.n, *one.around)
-    layout = _those_in(value, (*outer, *one.loops, tiling.n_in))
+    layout = those_in(value, (*outer, *one.loops, tiling.n_in, *one.depth))
     plan.do("stage", plan.path(value), layout, name, memory, options)
+    in_one_word(plan, name, one)
     if not plain:
         _fill_nest(plan, tiling, one, name)
     if memory == "GLOBAL":
@@ -395,7 +286,8 @@ def _fill_nest(plan: Plan, tiling: Tiling, one: Product, name: str) -> None:
     depend on go outside."""
     lanes, inner, across = plan.lanes, f"{name}.{one.loops[-1]}", f"{name}.{tiling.n_in}"
     loads = [n for n in plan.stages[name].src[0].toposort() if n.op is Ops.INDEX]
-    along_k = 1 in steps_along(loads, plan.loops[inner])
+    word = turns(plan.loops[k] for k in one.depth)  # neighbours along k that stay together
+    along_k = word in steps_along(loads, plan.loops[inner])
     both = [n for n in loads if plan.loops[inner] in n.ranges]
     along_n = 1 in steps_along(both, plan.loops[across])
     if tiling.stretch:
@@ -419,12 +311,13 @@ def _fill_nest(plan: Plan, tiling: Tiling, one: Product, name: str) -> None:
         for r in n.src[1 + n.arg].ranges
     }
     filled = [f"{name}.{k}" for k in one.loops]
-    layout = [n for n in names(own_ranges(plan.stages[name])) if n not in filled]
+    words = [f"{name}.{k}" for k in one.depth]
+    layout = [n for n in names(own_ranges(plan.stages[name])) if n not in (*filled, *words)]
     outer = [n for n in layout if n not in (*columns, across)]
     across_outside = [across] if tiling.stretch else []
     masked = [k for k in filled if k in guarded]
     free = [k for k in filled if k not in guarded]
-    plan.do("order", name, (*outer, *masked, *across_outside, *free, *columns))
+    plan.do("order", name, (*outer, *masked, *across_outside, *free, *columns, *words))
 
 
 def _fill_in_tasks(plan: Plan, name: str) -> None:
@@ -499,10 +392,10 @@ def _row_blocks(plan: Plan, tiling: Tiling) -> int:
 def _finish_in_memory(plan: Plan, tiling: Tiling, one: Product) -> None:
     """Several products share the tile: a finished one waits in memory, the registers belong to one
     product at a time."""
-    node, name = _reduction(plan, tiling, one), plan.numbered("tile")
+    node, name = reduction_of(plan, tiling.nest.name, one), plan.numbered("tile")
     copies, lanes = (tiling.m_copies, tiling.n_copies), tiling.n_lanes
     roles = {**dict.fromkeys(copies, "UNROLL"), lanes: "VECTOR"}
-    layout = _those_in(node, roles)
+    layout = those_in(node, roles)
     plan.do("stage", plan.path(node), layout, name, "LOCAL")
     for loop in layout:
         plan.do("role", f"{name}.{loop}", roles[loop])

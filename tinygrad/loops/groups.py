@@ -4,10 +4,10 @@ The lanes of a group run along memory, so that neighbours read neighbouring elem
 
 from __future__ import annotations
 
-from tinygrad.loops.contraction import contractions
 from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import is_static, name_of, own_ranges, role_of, size_of, step
 from tinygrad.loops.plan import Nest, Plan
+from tinygrad.loops.products import contractions
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tinygrad.base.settings import NOOPT
 from tinygrad.base.target import Target
-from tinygrad.loops.contraction import contractions, product
+from tinygrad.loops.contraction import product
 from tinygrad.loops.groups import schedule_groups
 from tinygrad.loops.layout import (
     is_index,
@@ -20,6 +20,7 @@ from tinygrad.loops.layout import (
     step,
 )
 from tinygrad.loops.plan import Plan
+from tinygrad.loops.products import contractions
 from tinygrad.loops.recipe import Recipe
 from tinygrad.loops.sharing import share_values
 from tinygrad.loops.streams import all_stages_depend_on, parallelise, stream

@@ -1,5 +1,9 @@
-"""Matrix units as data: what one instruction multiplies, and how its operands lie. A lookup names
-the row; nothing else knows these machines."""
+"""Matrix units as data: what one instruction multiplies, and how its operands lie. The recipe picks
+a row that fits a nest (`contraction`), codegen lays the operands out as the row says, the renderer
+knows the instruction by the row's name; nothing else knows these machines.
+
+Operands of floats are given as their bits: an unsigned integer of the same size.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,9 @@ from tinygrad.base.target import Target
 class MatrixUnit:
     """out[rows, columns] += a[rows, depth] * b[depth, columns].
 
-    `feature` must be in the target's features. `pack`: so many neighbours along depth lie together
-    in b (VNNI order). `lanes`: threads that hold one tile together (1: a CPU's register or tile).
+    `feature` must be in the target's features. Memory order: a is [rows][depth]; b is
+    [depth / pack][columns][pack], so that `pack` neighbours along depth lie together (VNNI order);
+    out is [rows][columns]. With one row, a may also be given for each column: [columns][depth].
     """
 
     name: str
@@ -26,42 +31,41 @@ class MatrixUnit:
     columns: int
     depth: int
     pack: int
-    lanes: int = 1
+
+    @property
+    def is_tile(self) -> bool:
+        """Whether operands and result live in tile registers, which only load and store whole."""
+        return self.rows > 1
 
 
-_D = dtypes
+_BF, _HF, _F = dtypes.bfloat16, dtypes.float16, dtypes.float32
+_I8, _U8, _I16, _I = dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.int32
 
 ROWS: tuple[MatrixUnit, ...] = (
     # x86 tiles: 16 rows of 64 bytes
-    MatrixUnit("tdpbf16ps", "amx-bf16", _D.bfloat16, _D.bfloat16, _D.float32, 16, 16, 32, 2),
-    MatrixUnit("tdpfp16ps", "amx-fp16", _D.float16, _D.float16, _D.float32, 16, 16, 32, 2),
-    MatrixUnit("tdpbssd", "amx-int8", _D.int8, _D.int8, _D.int32, 16, 16, 64, 4),
-    MatrixUnit("tdpbusd", "amx-int8", _D.uint8, _D.int8, _D.int32, 16, 16, 64, 4),
-    # x86 vectors: one row, 16 columns
-    MatrixUnit("vdpbf16ps", "avx512bf16", _D.bfloat16, _D.bfloat16, _D.float32, 1, 16, 2, 2),
-    MatrixUnit("vpdpbusd", "avx512vnni", _D.uint8, _D.int8, _D.int32, 1, 16, 4, 4),
-    MatrixUnit("vpdpwssd", "avx512vnni", _D.int16, _D.int16, _D.int32, 1, 16, 2, 2),
-    MatrixUnit("vpdpbusd256", "avxvnni", _D.uint8, _D.int8, _D.int32, 1, 8, 4, 4),
-    # Arm vectors of 128 bits
-    MatrixUnit("bfmmla", "bf16", _D.bfloat16, _D.bfloat16, _D.float32, 2, 2, 4, 4),
-    MatrixUnit("smmla", "i8mm", _D.int8, _D.int8, _D.int32, 2, 2, 8, 8),
-    MatrixUnit("ummla", "i8mm", _D.uint8, _D.uint8, _D.int32, 2, 2, 8, 8),
-    MatrixUnit("sdot", "dotprod", _D.int8, _D.int8, _D.int32, 1, 4, 4, 4),
-    # a warp of 32 lanes
-    MatrixUnit("m16n8k16.bf16", "sm_80", _D.bfloat16, _D.bfloat16, _D.float32, 16, 8, 16, 2, 32),
-    MatrixUnit("m16n8k16.f16", "sm_80", _D.float16, _D.float16, _D.float32, 16, 8, 16, 2, 32),
-    MatrixUnit("m16n8k32.s8", "sm_80", _D.int8, _D.int8, _D.int32, 16, 8, 32, 4, 32),
-    MatrixUnit("m16n8k32.e4m3", "sm_89", _D.fp8e4m3, _D.fp8e4m3, _D.float32, 16, 8, 32, 4, 32),
-    MatrixUnit("simdgroup", "metal", _D.float32, _D.float32, _D.float32, 8, 8, 8, 1, 32),
-    MatrixUnit("wmma.bf16", "gfx1100", _D.bfloat16, _D.bfloat16, _D.float32, 16, 16, 16, 16, 32),
-    MatrixUnit("mfma.bf16", "gfx942", _D.bfloat16, _D.bfloat16, _D.float32, 16, 16, 16, 4, 64),
+    MatrixUnit("tdpbf16ps", "amx-bf16", _BF, _BF, _F, 16, 16, 32, 2),
+    MatrixUnit("tdpfp16ps", "amx-fp16", _HF, _HF, _F, 16, 16, 32, 2),
+    MatrixUnit("tdpbssd", "amx-int8", _I8, _I8, _I, 16, 16, 64, 4),
+    MatrixUnit("tdpbusd", "amx-int8", _U8, _I8, _I, 16, 16, 64, 4),
+    MatrixUnit("tdpbsud", "amx-int8", _I8, _U8, _I, 16, 16, 64, 4),
+    MatrixUnit("tdpbuud", "amx-int8", _U8, _U8, _I, 16, 16, 64, 4),
+    # x86 vectors of 64 and of 32 bytes: one row
+    MatrixUnit("vdpbf16ps", "avx512bf16", _BF, _BF, _F, 1, 16, 2, 2),
+    MatrixUnit("vpdpbusd", "avx512vnni", _U8, _I8, _I, 1, 16, 4, 4),
+    MatrixUnit("vpdpwssd", "avx512vnni", _I16, _I16, _I, 1, 16, 2, 2),
+    MatrixUnit("vpdpbusd.256", "avxvnni", _U8, _I8, _I, 1, 8, 4, 4),
+    MatrixUnit("vpdpwssd.256", "avxvnni", _I16, _I16, _I, 1, 8, 2, 2),
 )
+UNITS: dict[str, MatrixUnit] = {row.name: row for row in ROWS}
+
+SHIFTED = {dtypes.int8: dtypes.uint8}
+"""What a row that wants the unsigned type of a can do with the signed one: see `tensorise`."""
 
 
-def matrix_unit(target: Target, a: DType, b: DType, out: DType) -> MatrixUnit | None:
-    """The first row that the target has for these operands; None if it has none."""
-    has = {part.removeprefix("+") for part in target.features.split(",")} | {target.cpu}
-    for row in ROWS:
-        if row.feature in has and (row.a, row.b, row.out) == (a, b, out):
-            return row
-    return None
+def matrix_units(target: Target, a: DType, b: DType, out: DType) -> list[MatrixUnit]:
+    """The rows that the target has for these operands, the largest first; those that take `a` as
+    it is before those that take it shifted."""
+    has = {part.removeprefix("+") for part in target.features.split(",")}
+    present = [row for row in ROWS if row.feature in has and (row.b, row.out) == (b, out)]
+    exact = [row for row in present if row.a is a]
+    return exact + [row for row in present if row.a is SHIFTED.get(a)]

@@ -30,6 +30,7 @@ from tinygrad.loops.operands import (
     stage_named,
 )
 from tinygrad.loops.rebuild import Replacement, rebuild, replaced
+from tinygrad.loops.tensorise import extend, tensorise
 from tinygrad.loops.trims import covering, permitted_stops
 from tinygrad.simplify.affine import add, build, divide, modulo, scale
 from tinygrad.simplify.forms import number
@@ -42,6 +43,7 @@ ROLES: dict[str, frozenset[Ops]] = {
     "LANE": frozenset((Ops.STORE, Ops.STAGE)),
     "VECTOR": frozenset((Ops.STORE, Ops.STAGE, Ops.REDUCE)),
     "UNROLL": frozenset((Ops.STORE, Ops.STAGE, Ops.REDUCE)),
+    "TILE": frozenset((Ops.STORE, Ops.STAGE, Ops.REDUCE)),
     "SPREAD": frozenset((Ops.REDUCE,)),
     "GROUP": frozenset((Ops.REDUCE,)),
 }
@@ -183,13 +185,13 @@ def _check_role(kernel: UOp, loop: UOp, made: UOp, new: str) -> None:
             raise ArgumentError(f"role of {name!r}: {owner.op!r} can't have {new}; legal: {legal}")
         if new == "PARALLEL" and owner.op is Ops.STAGE and owner.arg[1] != "GLOBAL":
             raise ArgumentError(f"role of {name!r}: only a GLOBAL stage has tasks of its own")
-    if new in ("VECTOR", "UNROLL", "SPREAD") and not is_static(made):
+    if new in ("VECTOR", "UNROLL", "SPREAD", "TILE") and not is_static(made):
         raise ArgumentError(f"role of {name!r}: {new} needs a fixed size; legal: LOOP")
     if new == "VECTOR" and size > LARGEST_VECTOR:
         raise ArgumentError(
             f"role of {name!r}: a VECTOR has 1 to {LARGEST_VECTOR} lanes, not {size}; split it"
         )
-    if new in ("UNROLL", "SPREAD") and size > LARGEST_UNROLL:
+    if new in ("UNROLL", "SPREAD", "TILE") and size > LARGEST_UNROLL:
         raise ArgumentError(
             f"role of {name!r}: at most {LARGEST_UNROLL} copies, not {size}; split it first"
         )
@@ -464,5 +466,7 @@ PRIMITIVES: dict[str, Callable[..., UOp]] = {
     "prefetch": prefetch,
     "trim": trim,
     "stream": stream,
+    "extend": extend,
+    "tensorise": tensorise,
 }
 """Every primitive by the name that recipes use."""

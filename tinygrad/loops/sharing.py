@@ -7,9 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.loops.contraction import factors_of, register_tile
 from tinygrad.loops.layout import is_static, name_of, own_ranges, role_of, row_padding, size_of
 from tinygrad.loops.plan import Plan
+from tinygrad.loops.products import factors_of, register_tile
 from tinygrad.loops.rebuild import replaced
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops

@@ -381,7 +381,13 @@ TABLE: tuple[Row, ...] = (
     Row(Ops.VECTORIZE, None, "given", "scalar", "A vector of its sources, or one repeated."),
     Row(Ops.GEP, 1, "given", "scalar", "Lane arg of a vector."),
     Row(Ops.SHUFFLE, 2, "given", "scalar", "Lanes `arg` of two vectors side by side."),
-    Row(Ops.WMMA, 3, "given", "scalar", "A matrix unit's a*b + c: arg names the row."),
+    Row(
+        Ops.WMMA,
+        None,
+        "given",
+        "scalar",
+        "A matrix unit's product of bits a and b, in a linear program plus c: arg names the unit.",
+    ),
 )
 
 ROW: dict[Ops, Row] = {row.op: row for row in TABLE}

@@ -32,7 +32,7 @@ STAGES: dict[str, frozenset[Ops]] = {
     ),
     # one kernel: loops over scalars, before and after a recipe is applied
     "kernel": frozenset(
-        _LEAVES | _ELEMENTWISE | {Ops.RANGE, Ops.REDUCE, Ops.INDEX, Ops.STAGE, Ops.STORE}
+        _LEAVES | _ELEMENTWISE | {Ops.RANGE, Ops.REDUCE, Ops.INDEX, Ops.STAGE, Ops.STORE, Ops.WMMA}
     ),
     # instructions in order
     "linear": frozenset(

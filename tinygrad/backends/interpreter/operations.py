@@ -13,6 +13,7 @@ from typing import Any
 
 from tinygrad.backends.bits import decode, encode
 from tinygrad.base.dtype import ConstType, DType, dtypes, round_float, saturate
+from tinygrad.loops.matrix_units import UNITS
 from tinygrad.uop.op import ROW, Ops
 
 Number = Callable[[Any], Any]
@@ -235,12 +236,37 @@ def fault(memory: Any, at: int, code: int, failed: Any, *operands: Any) -> None:
         store(memory, i, word)
 
 
+@functools.cache
+def matrix_unit(name: str) -> Callable[..., tuple[Any, ...]]:
+    """What one instruction of that row of `loops/matrix_units` does to a, b and the total: products
+    of floats are exact, each addition rounds."""
+    unit = UNITS[name]
+    own = (dtype for dtype in (unit.a, unit.b))
+    reads = [(lambda code, d=d: decode(code, d)) if dtypes.is_float(d) else int for d in own]
+    add = operation("MULACC", unit.out.name)
+    within = [divmod(k, unit.pack) for k in range(unit.depth)]
+
+    def multiply(a: Sequence[Any], b: Sequence[Any], total: Sequence[Any]) -> tuple[Any, ...]:
+        left, right = (tuple(map(read, x)) for read, x in zip(reads, (a, b), strict=True))
+        a_is_wide = len(left) > unit.rows * unit.depth
+        out = list(total)
+        for at in range(len(out)):
+            row, column = divmod(at, unit.columns)
+            start = (at if a_is_wide else row) * unit.depth
+            for k, (outer, inner) in enumerate(within):
+                place = (outer * unit.columns + column) * unit.pack + inner
+                out[at] = add(left[start + k], right[place], out[at])
+        return tuple(out)
+
+    return multiply
+
+
 NAMESPACE = {
     "inf": math.inf,
     "nan": math.nan,
     **{
         function.__name__: function
-        for function in (fit, meaning, operation, cast, bitcast, view, local)
+        for function in (fit, meaning, operation, cast, bitcast, view, local, matrix_unit)
     },
     **{function.__name__: function for function in (load, store, load_lanes, store_lanes, fault)},
 }

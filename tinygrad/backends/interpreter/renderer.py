@@ -101,7 +101,7 @@ class _Function:
 
     def made(self, function: str, *words: str) -> str:
         """The name of a function that is made once, above."""
-        name = "_".join((function, *words))
+        name = "_".join((function, *words)).replace(".", "_")
         self.header[name] = f"{function}({', '.join(map(repr, words))})"
         return name
 
@@ -162,6 +162,10 @@ class _Function:
     def shuffle(self, node: UOp) -> str:
         both = f"(*{self.ref(node.src[0])}, *{self.ref(node.src[1])})"
         return f"tuple({both}[lane] for lane in {tuple(node.arg)})"
+
+    def multiply_tiles(self, node: UOp) -> str:
+        operands = ", ".join(self.ref(source) for source in node.src)
+        return f"{self.made('matrix_unit', node.arg)}({operands})"
 
     def load(self, node: UOp) -> str:
         memory, at = self.pointers[node.src[0]]
@@ -252,6 +256,7 @@ EXPRESSIONS: dict[Ops, Callable[[_Function, UOp], str]] = {
     Ops.GEP: _Function.gep,
     Ops.SHUFFLE: _Function.shuffle,
     Ops.LOAD: _Function.load,
+    Ops.WMMA: _Function.multiply_tiles,
 }
 RULES: dict[Ops, Callable[[_Function, UOp], None]] = {
     **dict.fromkeys((Ops.CONST, Ops.PARAM, Ops.DEFINE_VAR, Ops.CARRY), _Function.nothing),

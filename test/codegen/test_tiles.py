@@ -1,0 +1,120 @@
+"""Products by matrix units: all transposes, sizes that nothing divides, against NumPy exactly, in
+the interpreter and, where this machine has the unit, in machine code."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ArgumentError
+from tinygrad.base.target import Target
+from tinygrad.loops.heuristic import schedule
+from tinygrad.loops.matrix_units import UNITS
+from tinygrad.loops.recipe import apply
+
+spec = importlib.util.spec_from_file_location("kernels", Path(__file__).with_name("kernels.py"))
+K = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(K)
+
+BF, F, I8, U8, I16, I32 = (
+    dtypes.bfloat16,
+    dtypes.float32,
+    dtypes.int8,
+    dtypes.uint8,
+    dtypes.int16,
+    dtypes.int32,
+)
+HOST = K.host_target()
+WIDE = Target(
+    "CPU",
+    triple="x86_64-unknown-linux-gnu",
+    features="+avx512bf16,+avx512vnni",
+    vector=64,
+    registers=32,
+    dtypes=HOST.dtypes,
+    storage_dtypes=HOST.storage_dtypes,
+    native=HOST.native,
+)
+AVX2 = replace(WIDE, features="+avxvnni", vector=32, registers=16)
+
+
+def product(m_, n_, k_, at, bt, a_dtype, b_dtype, out):
+    m, n, k = K.loop("m", m_), K.loop("n", n_), K.loop("k", k_)
+    a_shape, a_at = ((k_, m_), (k, m)) if at else ((m_, k_), (m, k))
+    b_shape, b_at = ((n_, k_), (n, k)) if bt else ((k_, n_), (k, n))
+    a, b = K.read(1, a_shape, *a_at, dtype=a_dtype), K.read(2, b_shape, *b_at, dtype=b_dtype)
+    return K.out((m_, n_), (a.cast(out) * b.cast(out)).reduce("add", k), m, n)
+
+
+def stored(values, dtype):
+    """Whole numbers as that dtype; a bfloat16 as its bits."""
+    values = np.ascontiguousarray(values)
+    if dtype is BF:
+        return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    return values.astype(K.NUMPY.get(dtype, np.int16))
+
+
+def check(target, unit, sizes, at, bt, a_dtype, b_dtype, out, ways=("python", "llvm")):
+    """The recipe takes the unit, and the result is exact in every way of running it."""
+    m, n, k = sizes
+    draw = np.random.default_rng(m + n + k).integers
+    low, high = (-8, 8) if a_dtype is BF else (-128, 128)
+    a = draw(0 if a_dtype is U8 else low, high, (m, k))
+    b = draw(low, high, (k, n))
+    inputs = [stored(a.T if at else a, a_dtype), stored(b.T if bt else b, b_dtype)]
+    kernel, recipe = schedule(product(m, n, k, at, bt, a_dtype, b_dtype, out), target)
+    assert unit in [step[3] for step in recipe if step[0] == "tensorise"]
+    for how in ways:
+        if how == "llvm" and f"+{UNITS[unit].feature}" not in HOST.features.split(","):
+            continue
+        found = K.compute(kernel, (m, n), inputs, how, dtype=K.NUMPY[out], target=target)
+        np.testing.assert_array_equal(found, a @ b, err_msg=how)
+
+
+KINDS = [
+    (WIDE, "vdpbf16ps", BF, BF, F),
+    (WIDE, "vpdpbusd", U8, I8, I32),
+    (WIDE, "vpdpbusd", I8, I8, I32),
+    (WIDE, "vpdpwssd", I16, I16, I32),
+    (AVX2, "vpdpbusd.256", I8, I8, I32),
+]
+SMALL = [(5, 17, 11), (13, 33, 40)]
+LARGE = [(48, 64, 64), (37, 100, 77), (70, 333, 131), (3, 70, 130), (9, 33, 323)]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind[1]}-{kind[2]!r}")
+@pytest.mark.parametrize("at", [False, True])
+@pytest.mark.parametrize("bt", [False, True])
+def test_products_by_units_are_exact(kind, at, bt):
+    target, unit, *kinds = kind
+    for sizes in SMALL:
+        check(target, unit, sizes, at, bt, *kinds)
+    for sizes in LARGE:
+        check(target, unit, sizes, at, bt, *kinds, ways=("llvm",))
+
+
+def test_what_is_added_to_a_short_sum_is_no_number_of_its_neighbours():
+    """A sum of 5 is padded to 6: the NaN behind it, and infinities beside it, don't matter."""
+    kernel, _ = schedule(product(3, 16, 5, False, False, BF, BF, F), WIDE)
+    a = stored(np.ones((4, 5)), BF)
+    a[3:] = 0x7FC0
+    b = stored(np.full((6, 16), 2.0), BF)
+    b[5] = 0x7F80
+    for how in ("python", "llvm") if "+avx512bf16" in HOST.features else ("python",):
+        found = K.compute(kernel, (3, 16), [a, b], how, target=WIDE)
+        np.testing.assert_array_equal(found, np.full((3, 16), 10.0))
+
+
+def test_a_unit_takes_its_own_dtypes_only():
+    kernel = product(4, 16, 8, False, False, BF, BF, F)
+    split = ("split", "k", 2, "kp", "LOOP", "TILE")
+    for unit, message in (("vpdpwssd", "does not take"), ("vpdpbusd", "TILE loops"), ("x", "no")):
+        with pytest.raises(ArgumentError, match=message):
+            apply(kernel, (split, ("tensorise", "kp", 0, unit)))
+    with pytest.raises(ArgumentError, match="only a sum's LOOP"):
+        apply(kernel, (split, ("extend", "kp", 4)))

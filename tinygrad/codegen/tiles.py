@@ -1,0 +1,245 @@
+"""Vectors over several loops at once, row-major: what a matrix instruction takes and gives.
+
+Where memory has that order, such a vector is one load or store. Arithmetic is done on the whole
+vector. Where words of neighbours (TILE loops) lie along another loop, a square of words is
+transposed; all else is put together from vectors over one loop, lane beside lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import Protocol
+
+from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.helpers import prod
+from tinygrad.codegen.access import Access, transpose
+from tinygrad.codegen.index import INT32, Copies, Integers
+from tinygrad.codegen.linear import Program, Scope
+from tinygrad.codegen.nesting import fills_itself, stays_in_registers, value_at
+from tinygrad.loops.layout import flat_offset, gate_of, own_ranges, role_of, size_of
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops, evaluate
+
+Loops = tuple[UOp, ...]
+
+MERGED = frozenset(("TILE", "VECTOR"))
+"""Roles of the loops that such a vector runs over."""
+
+
+class Owner(Protocol):
+    """What evaluates the rest of a kernel."""
+
+    program: Program
+    integers: Integers
+    access: Access
+    filling: frozenset[UOp]
+
+    def evaluate(self, node: UOp, copies: Copies) -> UOp: ...
+    def home_of(self, node: UOp) -> Scope: ...
+
+
+class Tiles:
+    """Values over several loops, in one phase of a kernel."""
+
+    def __init__(self, owner: Owner) -> None:
+        self.owner = owner
+        self.program: Program = owner.program
+        self.integers: Integers = owner.integers
+
+    def dot(self, reduce: UOp, total: UOp, copies: Copies) -> UOp:
+        """A REDUCE's accumulator, with the products of its TILE loops taken in by its unit."""
+        product_ = reduce.src[0]
+        first, second = product_.src
+        depth = tuple(r for r in own_ranges(reduce) if role_of(r) == "TILE")
+        rows, columns = (_free(x, (*depth, *copies)) for x in (first, second))
+        a = self.vector(first, copies, (*rows, *depth))
+        b = self.vector(second, copies, (*depth[:-1], *columns, *depth[-1:]))
+        return self.program.add(Ops.WMMA, total.dtype, (a, b, total), product_.arg)
+
+    def width(self, reduce: UOp) -> int:
+        """Lanes of the accumulator of a REDUCE that a unit computes."""
+        own = own_ranges(reduce)
+        free = _free(reduce.src[0], [r for r in own if role_of(r) == "TILE"])
+        return _count(free)
+
+    # ---- values ----------------------------------------------------------------------------------
+
+    def vector(self, node: UOp, copies: Copies, tiles: Loops) -> UOp:
+        """`node` for all turns of `tiles`, the last one fastest."""
+        for below in self._elementwise(node, tiles):
+            self._remembered(below, copies, tiles)
+        return self._remembered(node, copies, tiles)
+
+    def _elementwise(self, node: UOp, tiles: Loops) -> list[UOp]:
+        """What `node` is computed from on whole vectors, sources first."""
+        order: list[UOp] = []
+        stack = [(node, False)]
+        seen: set[UOp] = set()
+        while stack:
+            top, left = stack.pop()
+            if left:
+                order.append(top)
+            elif top not in seen:
+                seen.add(top)
+                stack.append((top, True))
+                if _is_arithmetic(top, tiles):
+                    stack.extend((s, False) for s in top.src)
+        return order
+
+    def _remembered(self, node: UOp, copies: Copies, tiles: Loops) -> UOp:
+        if node.op is Ops.CONST:
+            return self.program.widen(UOp.const(node.dtype, node.arg), _count(tiles))
+        home = self.owner.home_of(node)
+        key = ("tile", tiles, self.integers.key(node, copies))
+        found = home.memo.get(key)
+        if found is None:
+            outer, self.program.scope = self.program.scope, home
+            found = home.memo[key] = self._made(node, copies, tiles)
+            self.program.scope = outer
+        return found
+
+    def _made(self, node: UOp, copies: Copies, tiles: Loops) -> UOp:
+        count = _count(tiles)
+        if node.ranges.isdisjoint(tiles):
+            return self.program.widen(self.owner.evaluate(node, copies), count)
+        if _is_arithmetic(node, tiles):
+            sources = tuple(self._remembered(s, copies, tiles) for s in node.src)
+            return self.program.add(node.op, node.dtype.scalar().vec(count), sources, node.arg)
+        if node.op is Ops.INDEX:
+            found = self._read(node, copies, tiles)
+        else:
+            found = self._compared(node, copies, tiles)
+        return self._assembled(node, copies, tiles) if found is None else found
+
+    def _read(self, read: UOp, copies: Copies, tiles: Loops) -> UOp | None:
+        stage, owner = read.src[0], self.owner
+        if stage.op is Ops.STAGE and stays_in_registers(stage):
+            return self.vector(value_at(read), copies, tiles)
+        if stage in owner.filling and fills_itself(stage):
+            value = self.vector(value_at(read), copies, tiles)
+            owner.access.store_tile(stage, flat_offset(read), value, copies, tiles)
+            return value
+        found = self._loaded(read, copies, tiles)
+        return self._transposed(read, copies, tiles) if found is None else found
+
+    def _loaded(self, read: UOp, copies: Copies, tiles: Loops) -> UOp | None:
+        """One load, 0 where a gate or a limit says so; None if memory has another order."""
+        access, gate = self.owner.access, gate_of(read)
+        if not access.is_row_major(read, tiles):
+            return None
+        mask, ends = access.outside_of(read, copies, tiles)
+        for condition in (*ends, *(() if gate is None else (gate,))):
+            found = self.vector(condition, copies, tiles)
+            true = found.op is Ops.VECTORIZE and all(s.op is Ops.CONST and s.arg for s in found.src)
+            mask = mask if true else self._both(mask, found)
+        return access.load_tile(read, copies, tiles, mask)
+
+    def _both(self, mask: UOp | None, other: UOp) -> UOp:
+        """The conjunction; one that is known is no vector."""
+        for one, rest in ((mask, other), (other, mask)):
+            if one is not None and one.op is Ops.CONST:
+                return one if rest is None or not one.arg else rest
+        found = self.program.both(mask, other)
+        assert found is not None
+        return found
+
+    def _compared(self, node: UOp, copies: Copies, tiles: Loops) -> UOp | None:
+        """A comparison of indices for each turn."""
+        integers, program = self.integers, self.program
+        if node.op not in GroupOp.Comparison or node.src[0].dtype is not dtypes.index:
+            return None
+        known = integers.decided(node, copies)
+        if known is not None:
+            return UOp.const(dtypes.bool, known)
+        difference = integers.difference(node)
+        terms, constant = integers.form(difference)
+        if any(t not in tiles and not t.ranges.isdisjoint(tiles) for t in terms):
+            return None
+        low, high = integers.interval(difference, copies)
+        kind = dtypes.int32 if INT32[0] <= low and high <= INT32[1] else dtypes.index
+        fixed = {t: k for t, k in terms.items() if t not in tiles}
+        start = integers.total(fixed, constant, copies)
+        turns = product(*(range(size_of(r)) for r in tiles))
+        steps = [sum(terms.get(r, 0) * i for r, i in zip(tiles, t, strict=True)) for t in turns]
+        if isinstance(start, int):
+            each = [evaluate(node.op, dtypes.bool, start + step, 0) for step in steps]
+            return program.vector([UOp.const(dtypes.bool, one) for one in each])
+        value = program.vector([UOp.const(kind, step) for step in steps])
+        narrow = start if kind is dtypes.index else program.add(Ops.CAST, kind, (start,))
+        value = program.add(Ops.ADD, value.dtype, program.joined(value, narrow))
+        zero = program.widen(UOp.const(kind, 0), len(steps))
+        return program.add(node.op, dtypes.bool.vec(len(steps)), (value, zero))
+
+    # ---- lane beside lane ------------------------------------------------------------------------
+
+    def _assembled(self, node: UOp, copies: Copies, tiles: Loops) -> UOp:
+        """Vectors over the VECTOR loop (or scalars), one for each turn of the TILE loops."""
+        loop = next((r for r in tiles if role_of(r) == "VECTOR"), None)
+        others = tuple(r for r in tiles if r is not loop)
+        turns = product(*(range(size_of(r)) for r in others))
+        each = [{**copies, **dict(zip(others, turn, strict=True))} for turn in turns]
+        parts = [self.owner.evaluate(node, one) for one in each]
+        if loop is None:
+            return self.program.vector(parts)
+        assert tiles[0] is loop, "what is put together has its vector outermost"
+        return self._interleaved([self.program.widen(p, size_of(loop)) for p in parts])
+
+    def _interleaved(self, parts: Sequence[UOp]) -> UOp:
+        """Lane 0 of each part, then lane 1 of each, and so on; a power of two of parts."""
+        if len(parts) == 1:
+            return parts[0]
+        even, odd = self._interleaved(parts[::2]), self._interleaved(parts[1::2])
+        count = even.dtype.count
+        lanes = tuple(lane for i in range(count) for lane in (i, count + i))
+        dtype = even.dtype.scalar().vec(2 * count)
+        if even.op is odd.op is Ops.VECTORIZE:
+            both = [self.program.lane(s, i) for i in range(count) for s in (even, odd)]
+            return self.program.vector(both)
+        return self.program.add(Ops.SHUFFLE, dtype, (even, odd), lanes)
+
+    def _transposed(self, read: UOp, copies: Copies, tiles: Loops) -> UOp | None:
+        """Words of TILE neighbours whose order in memory runs along an UNROLL loop as long as the
+        vector: loads along it, one a lane, and a square of words exchanged in registers."""
+        loop, inner = tiles[0], tiles[1:]
+        word = _count(inner) * read.dtype.itemsize
+        if role_of(loop) != "VECTOR" or word not in _WORDS or loop in copies:
+            return None
+        size, access = size_of(loop), self.owner.access
+        along = access.runs_along(read, loop, inner, copies)
+        if along is None or size & (size - 1):
+            return None
+        others = {r: turn for r, turn in copies.items() if r is not along}
+        rows = []
+        for lane in range(size):
+            found = self._loaded(read, {**others, loop: lane}, (along, *inner))
+            if found is None:
+                return None
+            rows.append(self.program.add(Ops.BITCAST, _WORDS[word].vec(size), (found,)))
+        memo, dtype = self.program.scope.memo, read.dtype.vec(_count(tiles))
+        for turn, column in enumerate(transpose(self.program, rows)):
+            key = ("tile", tiles, self.integers.key(read, {**copies, along: turn}))
+            memo[key] = self.program.add(Ops.BITCAST, dtype, (column,))
+        return memo["tile", tiles, self.integers.key(read, copies)]
+
+
+_WORDS: dict[int, DType] = {2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
+
+
+def _count(tiles: Iterable[UOp]) -> int:
+    return int(prod(size_of(r) for r in tiles))
+
+
+def _free(node: UOp, bound: Iterable[UOp]) -> Loops:
+    """The TILE and VECTOR loops that a value depends on but for those of `bound`, TILE first."""
+    found = [r for r in node.ranges if role_of(r) in MERGED and r not in bound]
+    return tuple(sorted(found, key=lambda r: (role_of(r) == "VECTOR", r.arg)))
+
+
+def _is_arithmetic(node: UOp, tiles: Loops) -> bool:
+    """Whether this op can be done on the whole vector."""
+    if node.op not in GroupOp.Elementwise or node.op is Ops.CHECK or node.dtype is dtypes.index:
+        return False
+    if node.ranges.isdisjoint(tiles):
+        return False
+    return all(s.dtype is not dtypes.index for s in node.src)

@@ -1,0 +1,83 @@
+"""Few rows by a matrix whose memory runs along the sum: a layer's weights, and a handful of
+inputs. A panel would have to be transposed, and hardly be used; so vectors run along the sum, and
+each result's is folded at the end."""
+
+from __future__ import annotations
+
+from tinygrad.base.helpers import round_up
+from tinygrad.loops.layout import name_of, size_of, step
+from tinygrad.loops.plan import Nest, Plan, names
+from tinygrad.loops.products import (
+    Product,
+    in_one_word,
+    reduction_of,
+    tensorised,
+    those_in,
+    tile_of,
+    whole_sum,
+)
+from tinygrad.loops.streams import parallelise
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+FOLD, TRANSPOSE = 10, 5
+"""Instructions for the sum of one vector's lanes; and for each element that is transposed."""
+
+DOTS = 4
+"""Vectors of results that a task has, for every row."""
+
+
+def runs_along_k(plan: Plan, nest: Nest, one: Product) -> bool:
+    """Whether vectors along k, folded for each result, cost less than a transposed panel, which few
+    rows share. Memory must run along k."""
+    rows, size, last = size_of(one.row_loop), size_of(one.inner), nest.loops[-1]
+    if not nest.is_top or plan.stages or len(one.loops) > 1 or size < 2 * plan.lanes:
+        return False
+    if {*one.column_steps} != {1} or any(
+        last in n.ranges and step(n, last) == 1 for n in _reads(one)
+    ):
+        return False
+    return FOLD * plan.lanes * rows < TRANSPOSE * size
+
+
+def _reads(one: Product) -> list[UOp]:
+    return [n for n in one.columns.toposort() if n.op is Ops.INDEX]
+
+
+def dots(plan: Plan, nest: Nest, one: Product) -> None:
+    """A tile of results, each a sum over vectors along k; then, from memory, vectors of results."""
+    m, n, k = name_of(one.row_loop), name_of(nest.loops[-1]), name_of(one.inner)
+    rows, columns = size_of(one.row_loop), size_of(nest.loops[-1])
+    height, width = tile_of(plan.target, rows, columns, 1)
+    outer = [x for x in names(nest.loops) if x not in (m, n)]
+    panel, vector = plan.unused(n + "i"), plan.unused(n + "v")
+    plan.do("split", n, min(DOTS * plan.lanes, round_up(columns, plan.lanes)), panel)
+    one = tensorised(plan, n, one)
+    lanes = plan.unused(k + "v")
+    plan.do("split", k, plan.lanes, lanes, "LOOP", "VECTOR")
+    _rows_side_by_side(plan, one, m, (*outer, k, m, lanes, *one.depth), lanes)
+    reduction = reduction_of(plan, "store", one)
+    name = plan.numbered("tile")
+    plan.do("stage", plan.path(whole_sum(plan, reduction)), (m, panel), name, "LOCAL")
+    copies = plan.unused(f"{name}.{m}u"), plan.unused(f"{name}.{panel}u")
+    plan.do("split", f"{name}.{m}", height, copies[0], "LOOP", "UNROLL")
+    plan.do("split", f"{name}.{panel}", width, copies[1], "LOOP", "UNROLL")
+    plan.do("order", name, (f"{name}.{panel}", f"{name}.{m}", *copies))
+    plan.do("split", panel, plan.lanes, vector, "UNROLL", "VECTOR")
+    plan.do("order", "store", (*outer, n, m, panel, vector))
+    parallelise(plan, [*outer, n])
+
+
+def _rows_side_by_side(
+    plan: Plan, one: Product, m: str, loops: tuple[str, ...], lanes: str
+) -> None:
+    """What each result's sum reads again is laid out in the order in which it is read: rows of 2^n
+    bytes would fall on the same sets of the cache."""
+    factors = reduction_of(plan, "store", one).src[0].src
+    column = name_of(plan.nest("store").loops[-1])
+    rows = next(side for side in factors if column not in names(side.ranges))
+    name, layout = plan.numbered("pa"), those_in(rows, loops)
+    plan.do("stage", plan.path(rows), layout, name, "GLOBAL")
+    in_one_word(plan, name, one)
+    plan.do("role", f"{name}.{lanes}", "VECTOR")
+    plan.do("role", f"{name}.{layout[0]}", "PARALLEL")

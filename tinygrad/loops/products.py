@@ -1,0 +1,221 @@
+"""Which sums are products: a REDUCE of a*b whose factors see different loops of the output; the
+tile of registers that suits one, and the matrix unit that computes it, if the target has one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import ceil
+
+from tinygrad.base.target import Target
+from tinygrad.loops.layout import is_static, name_of, own_ranges, role_of, size_of
+from tinygrad.loops.matrix_units import MatrixUnit, matrix_units
+from tinygrad.loops.operands import owners_of
+from tinygrad.loops.plan import Nest, Plan, names, steps_along
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+MOST_VECTORS = 6
+MOST_ROWS = 16
+FRONT_END = 0.15  # cycles that the processor spends on issuing one operand
+POWER_OF_TWO_PANELS = 0.02  # panels of 2^n lines fall on fewer sets, but start on whole pages
+
+
+@dataclass(frozen=True)
+class Product:
+    """A REDUCE over rows[m, k] * columns[k, n]; facts from before anything was split."""
+
+    first_loop: str
+    loops: tuple[str, ...]
+    inner: UOp
+    rows: UOp
+    columns: UOp
+    row_loop: UOp
+    row_steps: tuple[int | None, ...]
+    column_steps: tuple[int | None, ...]
+    around: tuple[str, ...] = ()  # loops of the sum that stand around the row tiles
+    depth: tuple[str, ...] = ()  # the loops inside a matrix unit's instruction
+
+
+def factors_of(reduction: UOp) -> tuple[UOp, UOp] | None:
+    """The two factors that a REDUCE sums the product of, if it does."""
+    value = reduction.src[0]
+    while value.op is Ops.CAST:
+        value = value.src[0]
+    if reduction.arg != "add" or value.op not in (Ops.MUL, Ops.WMMA):
+        return None
+    first, second = value.src
+    return first, second
+
+
+def register_tile(plan: Plan, rows: int, columns: int, itemsize: int) -> tuple[int, int]:
+    """Rows and columns of the tile whose accumulators stay in registers."""
+    lanes = max(1, min(plan.lanes, plan.target.vector // itemsize))
+    return tile_of(plan.target, rows, columns, lanes)
+
+
+@lru_cache(maxsize=1024)
+def tile_of(target: Target, rows: int, columns: int, lanes: int) -> tuple[int, int]:
+    """The tile with the fewest cycles for one step along k over all rows and columns, tails
+    included; m*v accumulators, v vectors and one broadcast fit in the registers."""
+    vectors = ceil(columns / lanes)
+    best: tuple[float, int, int] | None = None
+    for v in range(1, MOST_VECTORS + 1):
+        for m in range(1, MOST_ROWS + 1):
+            if m * v + v + 1 > target.registers:
+                continue
+            cost = 0.0
+            for count, width in ((vectors // v, v), (1, vectors % v)):
+                for times, height in ((rows // m, m), (1, rows % m)):
+                    if width and height:
+                        cost += count * times * _cycles(target, height, width)
+            if rows > m:
+                cost += vectors  # packing: one more store for each vector and turn
+            if v & (v - 1):
+                cost *= 1 + POWER_OF_TWO_PANELS
+            if best is None or cost < best[0] - 1e-9:
+                best = (cost, m, v * lanes)
+    assert best is not None, "a machine with two vector registers has a tile"
+    return best[1], best[2]
+
+
+def _cycles(target: Target, height: int, width: int) -> float:
+    """Cycles of one step of a tile: multiply-add ports, load ports, latency; and the front end."""
+    issue = max(
+        height * width / target.fma_ports,
+        (height + width) / target.load_ports,
+        target.fma_latency,
+    )
+    return issue + FRONT_END * (height + width)
+
+
+# ---- which sums are products ---------------------------------------------------------------------
+
+
+def contractions(plan: Plan, nest: Nest) -> list[Product]:
+    """The products in this nest that share its row loop; empty if it has none."""
+    last = nest.loops[-1] if nest.loops else None
+    if (
+        last is None
+        or not is_static(last)
+        or role_of(last) != "LOOP"
+        or 2 * size_of(last) < plan.lanes
+    ):
+        return []
+    if plan.lanes < 2:
+        return []
+    found = []
+    for node in plan.below(nest.values):
+        if node.op is Ops.REDUCE and (one := _contraction(nest, node, last)) is not None:
+            found.append(one)
+    return [p for p in found if p.row_loop is found[0].row_loop]
+
+
+def _contraction(nest: Nest, reduction: UOp, last: UOp) -> Product | None:
+    pair = factors_of(reduction)
+    if pair is None:
+        return None
+    rows, columns = pair if last in pair[1].ranges else pair[::-1]
+    if last in rows.ranges or last not in columns.ranges:
+        return None
+    loops = own_ranges(reduction)
+    inner = loops[-1]
+    if not is_static(inner) or any(role_of(r) != "LOOP" for r in loops):
+        return None
+    if inner not in rows.ranges or inner not in columns.ranges:
+        return None
+    row_loops = [r for r in nest.loops if r in rows.ranges and r not in columns.ranges]
+    row_loops = [r for r in row_loops if is_static(r) and role_of(r) == "LOOP"]
+    if not row_loops or size_of(row_loops[-1]) == 1:
+        return None
+    return Product(
+        name_of(loops[0]),
+        tuple(names(loops)),
+        inner,
+        rows,
+        columns,
+        row_loops[-1],
+        tuple(steps_along(rows.toposort(), inner)),
+        tuple(steps_along(columns.toposort(), inner)),
+    )
+
+
+# ---- matrix units --------------------------------------------------------------------------------
+
+
+def tensorised(plan: Plan, column: str, one: Product) -> Product:
+    """The product by a matrix unit, if the target has one for its dtypes."""
+    found = _unit(plan, column, one)
+    if found is None:
+        return one
+    unit, rows = found
+    name = name_of(one.inner)
+    piece = plan.unused(name + "p")
+    plan.do("extend", name, unit.depth)
+    plan.do("split", name, unit.depth, piece, "LOOP", "TILE")
+    plan.do("tensorise", piece, rows, unit.name)
+    first, second = next(
+        n.src for n in plan.nodes if n.op is Ops.WMMA and plan.loops[piece] in n.ranges
+    )
+    return replace(
+        one,
+        inner=plan.loops[name],
+        rows=_memory_of(first),
+        columns=_memory_of(second),
+        depth=(piece,),
+    )
+
+
+def _memory_of(bits: UOp) -> UOp:
+    return bits.src[0] if bits.op is Ops.BITCAST else bits
+
+
+def _unit(plan: Plan, column: str, one: Product) -> tuple[MatrixUnit, int] | None:
+    """The unit that computes this product, and which factor is its first operand. Short sums that
+    the unit would mostly pad stay as they are."""
+    owners = owners_of(plan.kernel, one.inner)
+    if len(owners) != 1 or len(one.inner.src) > 1 or owners[0].src[0].op is not Ops.MUL:
+        return None
+    factors = owners[0].src[0].src
+    if any(f.op is not Ops.CAST for f in factors):
+        return None
+    rows = next(i for i, f in enumerate(factors) if column not in names(f.ranges))
+    a, b = (factors[i].src[0].dtype for i in (rows, 1 - rows))
+    size = size_of(one.inner)
+    for unit in matrix_units(plan.target, a, b, owners[0].dtype):
+        padded = ceil(size / unit.depth) * unit.depth
+        if unit.columns == plan.lanes and not unit.is_tile and padded * 4 <= size * 5:
+            return unit, rows
+    return None
+
+
+def reduction_of(plan: Plan, nest: str, one: Product) -> UOp:
+    """The sum of the product as it stands in the kernel now."""
+    for node in plan.below(plan.nest(nest).values):
+        is_sum = node.op is Ops.REDUCE and name_of(own_ranges(node)[0]) == one.first_loop
+        if is_sum and not any(factor.op is Ops.CONST for factor in factors_of(node) or ()):
+            return node  # and not what `tensorise` takes off it
+    raise AssertionError(f"the product over {one.first_loop} is gone")
+
+
+def whole_sum(plan: Plan, reduction: UOp) -> UOp:
+    """The sum with what `tensorise` takes off it, which runs over the same loops."""
+    for node in plan.nodes:
+        if node.op is Ops.ADD and node.src[0] is reduction and node.src[1].op is Ops.MUL:
+            other = node.src[1].src[0]
+            if other.op is Ops.REDUCE and own_ranges(other) == own_ranges(reduction):
+                return node
+    return reduction
+
+
+def in_one_word(plan: Plan, name: str, one: Product) -> None:
+    """Neighbours along a unit's depth are staged together."""
+    for loop in one.depth:
+        plan.do("role", f"{name}.{loop}", "TILE")
+
+
+def those_in(value: UOp, loops: Iterable[str]) -> tuple[str, ...]:
+    """The loops that the value depends on (one of a single turn it does not)."""
+    free = {name_of(r) for r in value.ranges}
+    return tuple(n for n in loops if n in free)

@@ -1,0 +1,113 @@
+"""Primitives that make a sum of products fit a matrix unit: its loop gets a length that the unit
+divides, and its products become the unit's own (`matrix_units`)."""
+
+from __future__ import annotations
+
+from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.errors import ArgumentError
+from tinygrad.loops.layout import gate_of, is_static, own_ranges, role_of, size_of
+from tinygrad.loops.matrix_units import SHIFTED, UNITS, MatrixUnit
+from tinygrad.loops.operands import loop_named, owners_of
+from tinygrad.loops.rebuild import rebuild, replaced
+from tinygrad.simplify.forms import number
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+
+def extend(kernel: UOp, name: str, multiple: int) -> UOp:
+    """A sum's loop becomes longer, up to a multiple; what is added is 0, and so are both factors
+    of a product, so that a NaN beside it can't matter.
+
+    Requires: `name` is a static LOOP without limits that one REDUCE closes, and only it.
+
+        for k:77: s += a(k) * b(k)
+    becomes
+        for k:80: s += where(k < 77, a(k), 0) * where(k < 77, b(k), 0)
+    """
+    loop, reduce = _only_owner(kernel, name, "extend")
+    if role_of(loop) != "LOOP" or not is_static(loop) or len(loop.src) > 1 or reduce.arg != "add":
+        raise ArgumentError(f"extend {name!r}: only a sum's LOOP of fixed size can be longer")
+    size = size_of(loop)
+    if size % multiple == 0:
+        return kernel
+    longer = loop.with_src((number(-(-size // multiple) * multiple),))
+    inside = UOp(Ops.CMPLT, dtypes.bool, (longer, number(size)))
+    value = reduce.src[0]
+    factors = value.src if value.op is Ops.MUL else (value,)
+    moved = [_inside(replaced(f, {loop: longer}), longer, inside) for f in factors]
+    sums = value.with_src(tuple(moved)) if value.op is Ops.MUL else moved[0]
+    own = tuple(longer if r is loop else r for r in own_ranges(reduce))
+    return replaced(kernel, {reduce: reduce.with_src((sums, *own))})
+
+
+def _only_owner(kernel: UOp, name: str, primitive: str) -> tuple[UOp, UOp]:
+    loop = loop_named(kernel, name)
+    owners = owners_of(kernel, loop)
+    if len(owners) != 1 or owners[0].op is not Ops.REDUCE:
+        raise ArgumentError(f"{primitive} {name!r}: one REDUCE must close it, not {owners!r}")
+    return loop, owners[0]
+
+
+def _inside(value: UOp, loop: UOp, inside: UOp) -> UOp:
+    """`value` where `inside` holds, else 0; memory is read only there."""
+
+    def guarded(node: UOp) -> UOp | None:
+        if node.op is not Ops.INDEX or loop not in node.ranges:
+            return None
+        gate = gate_of(node)
+        src = node.src if gate is None else node.src[:-1]
+        return node.with_src((*src, inside if gate is None else gate & inside))
+
+    made = rebuild(value, {}, guarded)
+    plain = made
+    while plain.op in (Ops.CAST, Ops.BITCAST):
+        plain = plain.src[0]
+    if plain.op is Ops.INDEX:
+        return made
+    return inside.alu(Ops.WHERE, made, UOp.const(made.dtype, 0))
+
+
+def tensorise(kernel: UOp, name: str, rows: int, unit: str) -> UOp:
+    """A sum's products become those of a matrix unit: a WMMA of the factors' bits.
+
+    Requires: `name` is the innermost TILE loop of a REDUCE of a product of two CASTs, from the
+    dtypes that the unit takes to the one that it gives; source number `rows` of the product is the
+    unit's first operand. A signed first operand is moved into the range of a unit that takes it
+    unsigned: a*b = (a + 128)*b - 128*b, exactly, since sums wrap.
+
+        s += cast(a(m, k, kp)) * cast(b(k, n, kp))   becomes   s += wmma(bits(a), bits(b))
+    """
+    _, reduce = _only_owner(kernel, name, "tensorise")
+    row = UNITS.get(unit)
+    if row is None:
+        raise ArgumentError(f"tensorise {name!r}: no unit {unit!r}; there are {', '.join(UNITS)}")
+    product, own = reduce.src[0], own_ranges(reduce)
+    tiles = [size_of(r) for r in own if role_of(r) == "TILE"]
+    legal = [s for s in (row.depth // row.pack, row.pack) if s > 1]
+    if tiles != legal or product.op is not Ops.MUL:
+        raise ArgumentError(f"tensorise {name!r}: {unit} takes TILE loops of {legal}, not {tiles}")
+    a, b = (product.src[i] for i in (rows, 1 - rows))
+    given = tuple(s.src[0].dtype if s.op is Ops.CAST else None for s in (a, b))
+    wanted = (row.a, SHIFTED.get(given[0], row.a) if given[0] else None)
+    if row.a not in (given[0], wanted[1]) or (given[1], reduce.dtype) != (row.b, row.out):
+        raise ArgumentError(f"tensorise {name!r}: {unit} does not take {given} to {reduce.dtype!r}")
+    first, second = _bits(a.src[0]), _bits(b.src[0])
+    if given[0] is row.a:
+        return replaced(kernel, {reduce: _sum_of(reduce, row, first, second)})
+    shift = UOp.const(row.a, 1 << row.a.bitsize - 1)
+    moved = _sum_of(reduce, row, first.bitcast(row.a) ^ shift, second)
+    beyond = _sum_of(reduce, row, shift, second)
+    return replaced(kernel, {reduce: moved + beyond * UOp.const(row.out, -1)})
+
+
+def _sum_of(reduce: UOp, row: MatrixUnit, first: UOp, second: UOp) -> UOp:
+    product = UOp(Ops.WMMA, row.out, (first, second), row.name)
+    return reduce.with_src((product, *own_ranges(reduce)))
+
+
+def _bits(value: UOp) -> UOp:
+    """A float as the unsigned integer of its size, an integer as it is."""
+    dtype: DType = value.dtype
+    if not dtypes.is_float(dtype):
+        return value
+    return value.bitcast(next(d for d in dtypes.uints if d.itemsize == dtype.itemsize))
