@@ -119,7 +119,8 @@ class TinyJit(Generic[P, R]):
         self.cnt += 1
         if calls == 0:
             return self.function(*args, **kwargs)
-        variables = {b.src[0].arg[0]: b.val for b in inputs if isinstance(b, UOp)}
+        binds = {b for b in inputs if isinstance(b, UOp)}.union(*map(_binds_of, tensors))
+        bound = {b.src[0]: b for b in binds}
         if key not in self._captured:
             made = Captured(signature)
             result = self._capture(made, shape, inputs, tensors)
@@ -131,7 +132,7 @@ class TinyJit(Generic[P, R]):
                 f"{self._name()}: captured for {_describe(captured.signature)}, called with "
                 f"{_describe(signature)}; call reset() to capture again"
             )
-        return _replay(captured, [_buffer(t) for t in tensors], variables)  # type: ignore[no-any-return]
+        return _replay(captured, [_buffer(t) for t in tensors], bound)  # type: ignore[no-any-return]
 
     def _name(self) -> str:
         return f"TinyJit({getattr(self.function, '__qualname__', self.function)})"
@@ -209,7 +210,8 @@ def _source(captured: Captured, places: dict[Buffer, Source], buffer: Buffer) ->
     return places[buffer]
 
 
-def _replay(captured: Captured, inputs: Sequence[Buffer], variables: dict[str, int]) -> Any:
+def _replay(captured: Captured, inputs: Sequence[Buffer], bound: dict[UOp, UOp]) -> Any:
+    """`bound`: variables → BINDs with the values that they have in this call."""
     before_overwriting(captured.written)
     made: list[list[Buffer]] = []
 
@@ -220,6 +222,7 @@ def _replay(captured: Captured, inputs: Sequence[Buffer], variables: dict[str, i
             return made[source.first][source.second]
         return captured.state[source.first]
 
+    variables = {variable.arg[0]: bind.val for variable, bind in bound.items()}
     start = {name: counter.value for name, counter in Counter.all.items()}
     for execution in captured.executions:
         values = []
@@ -230,16 +233,18 @@ def _replay(captured: Captured, inputs: Sequence[Buffer], variables: dict[str, i
         made.append(execution.plan.run([find(s) for s in execution.params], values))
     for name, (before, after) in captured.counters.items():
         Counter.all[name].value += after - before
-    return _results(captured, find)
+    return _results(captured, find, bound)
 
 
-def _results(captured: Captured, find: Callable[[Source], Buffer]) -> Any:
+def _results(captured: Captured, find: Callable[[Source], Buffer], bound: dict[UOp, UOp]) -> Any:
     outputs = []
     for source, node in captured.outputs:
         base = node.base
         if source.kind != "state":
             buffer = find(source)
             base = bind(UOp.new_buffer(buffer.device, base.arg, base.dtype), buffer)
+        if bound:
+            node = node.substitute({b: bound.get(b.src[0], b) for b in _binds_below(node)})
         outputs.append(node.viewed(base))
     return _unflatten(captured.result, iter(outputs), as_results=True)
 
@@ -301,11 +306,13 @@ def _settled(tensor: Holder) -> Holder:
     node = tensor.uop
     if in_memory(node) and buffer_is_whole(node):
         return tensor
-    return tensor.with_node(whole_buffer(node).reshape(node.shape))
+    return tensor.with_node(whole_buffer(node).in_room(node.shape))
 
 
 def buffer_is_whole(node: UOp) -> bool:
-    """Whether `node` is a RESHAPE of a BUFFER."""
+    """Whether `node` is a RESHAPE of a BUFFER, or what is in use of its room."""
+    if node.op is Ops.SHRINK:
+        return node.base.op is Ops.BUFFER and node.base.in_room(node.shape) is node
     while node.op in (Ops.RESHAPE, Ops.DETACH):
         node = node.src[0]
     return node.op is Ops.BUFFER
@@ -325,8 +332,22 @@ def _signature(tensors: Sequence[Holder]) -> tuple[Any, ...]:
     for i, tensor in enumerate(tensors):
         node = tensor.uop
         same = first.setdefault(_buffer(tensor), i)
-        rows.append((node.shape, node.dtype.name, node.device, same))
+        shape = tuple(n if isinstance(n, int) else _without_values(n) for n in node.shape)
+        rows.append((shape, node.dtype.name, node.device, same))
     return tuple(rows)
+
+
+def _binds_below(node: UOp) -> list[UOp]:
+    return [n for n in node.toposort() if n.op is Ops.BIND]
+
+
+def _binds_of(tensor: Holder) -> list[UOp]:
+    """The bound variables in a tensor's sizes."""
+    return [b for n in tensor.uop.shape if isinstance(n, UOp) for b in _binds_below(n)]
+
+
+def _without_values(size: UOp) -> UOp:
+    return size.substitute({bind: bind.src[0] for bind in _binds_below(size)})
 
 
 def _describe(signature: tuple[Any, ...]) -> str:

@@ -34,7 +34,7 @@ def kernelize(*roots: UOp) -> None:
     for root, number in zip(wanted, made.results, strict=True):
         base = stored_base(root)
         if base.known is None:
-            learn(base, current[number].reshape(base.shape))
+            learn(base, current[number].in_room(base.shape))
         if root.known is None:
             learn(root, same_view(root))
 

@@ -179,7 +179,7 @@ def _publish(
         made = bind(UOp.new_buffer(buffer.device, base.size, base.dtype), buffer)
         made.origin = base.origin
         computed_from(made, base)
-        learn(base, made.reshape(base.shape))
+        learn(base, made.in_room(base.shape))
     for root in wanted:
         if root.known is None and root.base.known is not None:
             learn(root, same_view(root))
@@ -205,7 +205,7 @@ def same_view(root: UOp) -> UOp:
     view = node.known
     for step in reversed(chain):
         if step.op is not Ops.DETACH:
-            view = UOp(step.op, step.dtype, (view,), step.arg)
+            view = step.with_src((view, *step.src[1:]))
     return view
 
 
@@ -213,9 +213,11 @@ def same_view(root: UOp) -> UOp:
 
 
 def whole_buffer(node: UOp) -> UOp:
-    """`node` computed and contiguous: a RESHAPE of a whole BUFFER."""
+    """`node` computed and contiguous: a RESHAPE of a whole BUFFER, or its room that is in use."""
     realize(node)
     node = latest(node)
+    if node.op is Ops.SHRINK and node.base.in_room(node.shape) is node:
+        return node.base
     plain = node
     while plain.op is Ops.RESHAPE or plain.op is Ops.DETACH:
         plain = resolved(plain.src[0])
@@ -238,4 +240,5 @@ def read(node: UOp) -> np.ndarray[Any, Any]:
         device.synchronize()
         if device.unread_faults:
             raise_faults(device)
-    return as_array(buffer, node.dtype).reshape(node.shape)
+    values = as_array(buffer, node.dtype).reshape(node.room)
+    return values[tuple(slice(n if isinstance(n, int) else n.val) for n in node.shape)]

@@ -21,11 +21,13 @@ ZERO = UOp.const(dtypes.index, 0)
 
 
 def offset_of(index: Sequence[UOp], shape: Sequence[Any]) -> UOp:
-    """The position of an element in a row-major array."""
+    """The position of an element in a row-major array. Where a size is symbolic the array has
+    room for the largest, so that strides are numbers."""
     total = ZERO
-    for at, stride in zip(index, strides_for(shape), strict=True):
+    room = [n if isinstance(n, int) else int(n.vmax) for n in shape]
+    for at, stride in zip(index, strides_for(room), strict=True):
         if at is not ZERO:
-            total = total + at * stride if isinstance(stride, UOp) or stride != 1 else total + at
+            total = total + at * stride if stride != 1 else total + at
     return simplify_index(total)
 
 
@@ -41,8 +43,9 @@ def within(at: UOp, low: int, high: Any) -> list[UOp]:
 
 
 def _reshape(node: UOp, index: Index) -> tuple[Index, list[UOp]]:
-    """Axes are matched in groups of equal size; only within a group is there arithmetic."""
-    out_shape, in_shape = node.shape, node.src[0].shape
+    """Axes are matched in groups of equal size; only within a group is there arithmetic.
+    A symbolic axis leads its group, so that what holds of the room holds of what is in it."""
+    out_shape, in_shape = node.room, node.src[0].room
     if 0 in in_shape:  # there is nothing to read
         return tuple(ZERO for _ in in_shape), [UOp.const(dtypes.bool, False)]
     result: list[UOp] = []
@@ -88,7 +91,7 @@ def _permute(node: UOp, index: Index) -> tuple[Index, list[UOp]]:
 
 
 def _shrink(node: UOp, index: Index) -> tuple[Index, list[UOp]]:
-    pairs = zip(index, node.arg, strict=True)
+    pairs = zip(index, node.sizes, strict=True)
     return tuple(simplify_index(at + begin) for at, (begin, _) in pairs), []
 
 
@@ -106,8 +109,8 @@ def _flip(node: UOp, index: Index) -> tuple[Index, list[UOp]]:
 def _pad(node: UOp, index: Index) -> tuple[Index, list[UOp]]:
     source: list[UOp] = []
     conditions: list[UOp] = []
-    for at, (before, after), size in zip(index, node.arg, node.src[0].shape, strict=True):
-        if before or after:
+    for at, (before, after), size in zip(index, node.sizes, node.src[0].shape, strict=True):
+        if (before, after) != (0, 0):
             at = simplify_index(at - before)
             conditions.extend(within(at, 0, size))
         source.append(at)

@@ -9,18 +9,18 @@ from typing import Any
 
 from tinygrad.simplify.constants import has_check
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop.op import SIZED, GroupOp, Ops
 from tinygrad.uop.pattern import Rule, UPat
 
 
 def _reshape(outer: UOp, inner: UOp) -> UOp:
     """reshape(reshape(x, s), t) is reshape(x, t)."""
-    return inner.src[0].reshape(outer.arg)
+    return inner.src[0].reshape(outer.sizes)
 
 
 def _expand(outer: UOp, inner: UOp) -> UOp:
     """expand(expand(x, s), t) is expand(x, t)."""
-    return inner.src[0].expand(outer.arg)
+    return inner.src[0].expand(outer.sizes)
 
 
 def _permute(outer: UOp, inner: UOp) -> UOp:
@@ -35,23 +35,23 @@ def _flip(outer: UOp, inner: UOp) -> UOp:
 
 def _pad(outer: UOp, inner: UOp) -> UOp:
     """pad(pad(x)) pads by the sums."""
-    pairs = zip(outer.arg, inner.arg, strict=True)
+    pairs = zip(outer.sizes, inner.sizes, strict=True)
     return inner.src[0].pad(tuple((a + c, b + d) for (a, b), (c, d) in pairs))
 
 
 def _shrink(outer: UOp, inner: UOp) -> UOp:
     """shrink(shrink(x)) is one box, counted from the inner one's begin."""
-    pairs = zip(outer.arg, inner.arg, strict=True)
+    pairs = zip(outer.sizes, inner.sizes, strict=True)
     return inner.src[0].shrink(tuple((a + b, a + e) for (b, e), (a, _) in pairs))
 
 
 def _shrink_of_pad(outer: UOp, inner: UOp) -> UOp | None:
     """shrink(pad(x)) pads what it keeps of x; it is zeros where it keeps nothing."""
     x = inner.src[0]
-    if not _whole_numbers(outer.arg, inner.arg, x.shape):
+    if not _whole_numbers(outer.sizes, inner.sizes, x.shape):
         return None
     box, pads = [], []
-    for (begin, end), (before, _), n in zip(outer.arg, inner.arg, x.shape, strict=True):
+    for (begin, end), (before, _), n in zip(outer.sizes, inner.sizes, x.shape, strict=True):
         low, high = max(begin - before, 0), min(end - before, n)
         if low >= high:
             return None if has_check(x) else outer.const_like(0)
@@ -75,7 +75,8 @@ def _moves_nothing(node: UOp) -> UOp | None:
         moved = tuple(axis for axis in node.arg if source.shape[axis] != 1)
         return source.flip(moved) if moved != node.arg else None
     idle = _IDLE.get(node.op)
-    return source if idle is not None and idle(node.arg, source.shape) else None
+    arg = node.sizes if node.op in SIZED else node.arg
+    return source if idle is not None and idle(arg, source.shape) else None
 
 
 _IDLE: dict[Ops, Callable[[Any, tuple[Any, ...]], bool]] = {

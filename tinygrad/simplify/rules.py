@@ -19,7 +19,7 @@ from tinygrad.simplify import (
     masks,
     movement,
 )
-from tinygrad.simplify.affine import FREE
+from tinygrad.simplify.affine import FREE, simplify_index
 from tinygrad.simplify.constants import drops_check, has_check
 from tinygrad.uop.node import UOp, services
 from tinygrad.uop.op import GroupOp, Ops
@@ -154,3 +154,4 @@ def simplify(node: UOp) -> UOp:
 
 
 services.simplify = simplify
+services.size = simplify_index

@@ -17,6 +17,7 @@ from tinygrad.base.helpers import prod
 from tinygrad.base.settings import TRACEMETA, TRAINING
 from tinygrad.engine.holders import Holder, holders
 from tinygrad.engine.storage import Family, join, latest
+from tinygrad.uop.infer import settled as settled_size
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -193,7 +194,7 @@ class Core(Holder):
         >>> Tensor.ones(2, 3).numel()
         6
         """
-        return prod(self.shape)
+        return settled_size(prod(self.shape))
 
     def size(self, dim: int | None = None) -> Any:
         """The shape, or the size of axis `dim`.

@@ -13,6 +13,7 @@ from tinygrad.base.helpers import argfix, ceildiv, prod
 from tinygrad.engine import storage
 from tinygrad.engine.devices import Device
 from tinygrad.tensor.core import Core, Shape, Sint
+from tinygrad.uop.infer import settled
 from tinygrad.uop.node import UOp
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def checked_shape(operation: str, *shape: Any) -> Shape:
     for n in sizes:
         if isinstance(n, bool) or not isinstance(n, (int, UOp)) or (isinstance(n, int) and n < 0):
             raise ShapeError(f"{operation}: size {n!r} in {sizes}; legal are whole numbers from 0")
-    return sizes
+    return tuple(map(settled, sizes))
 
 
 def constant(value: Any, dtype: DType, device: str, shape: Shape = ()) -> UOp:
@@ -258,6 +259,7 @@ class Creation(Core):
         default = dtypes.default_float if floats else dtypes.default_int
         kind = default if dtype is None else checked_dtype(dtype)
         size = max(0, math.ceil((stop - start) / step) if floats else ceildiv(stop - start, step))
+        size = settled(size)
         place, wants = cls._place(more.get("device")), more.get("requires_grad")
         if size == 0:
             return cls._wrap(constant(0, kind, place, (0,)), wants)
@@ -268,7 +270,9 @@ class Creation(Core):
             wide = kind if kind.itemsize >= 4 else dtypes.int32
             count = UOp.arange(size, place, wide)
         scaled = count if step == 1 else count * step
-        return cls._wrap((scaled if start == 0 else scaled + start).cast(kind), wants)
+        if isinstance(start, UOp):
+            start = node_of(start, wide, place).broadcast_to(count.shape)
+        return cls._wrap((scaled + start if start != 0 else scaled).cast(kind), wants)
 
     @classmethod
     def linspace(cls, start: Any, stop: Any, steps: int, **more: Any) -> Self:
@@ -326,7 +330,9 @@ class Creation(Core):
 def node_of(data: Any, dtype: DType | None, device: str) -> UOp:
     """The node of whatever `Tensor(...)` accepts."""
     if isinstance(data, UOp):
-        node = data if data.device is not None else data + UOp.const(data.dtype, 0, device)
+        node: UOp = data.cast(dtypes.default_int) if data.dtype is dtypes.index else data
+        if node.device is None:
+            node = node + UOp.const(node.dtype, 0, device)
         return node if dtype is None else node.cast(dtype)
     if data is None:
         return constant(0, dtype or dtypes.default_float, device, (0,))

@@ -43,6 +43,12 @@ class Elementwise(Movement):
             "and arrays"
         )
 
+    def _operand(self, other: Any, dtype: DType | None = None) -> UOp:
+        """The node of `other`: of a number the constant, wherever a copy of it may lie."""
+        if isinstance(other, Number):
+            return UOp.const(dtype or self._dtype_of(other), other, self.device)
+        return self._tensor(other)._node
+
     def _dtype_of(self, number: Any) -> DType:
         own = self.dtype
         if dtypes.is_float(own) or isinstance(number, bool):
@@ -490,13 +496,13 @@ class Elementwise(Movement):
     def _choices(self, x: Any, y: Any) -> tuple[UOp, UOp]:
         """The nodes to choose from; a number takes the dtype that it takes beside the other."""
         if isinstance(x, Elementwise):
-            return x._node, x._tensor(y)._node
+            return x._node, x._operand(y)
         if isinstance(y, Elementwise):
-            return y._tensor(x)._node, y._node
+            return y._operand(x), y._node
         kind = None
         if isinstance(x, Number) and isinstance(y, Number):
             kind = max(dtypes.from_py(x), dtypes.from_py(y))
-        return self._tensor(x, kind)._node, self._tensor(y, kind)._node
+        return self._operand(x, kind), self._operand(y, kind)
 
     def masked_fill(self, mask: Self, value: Any) -> Self:
         """`value` where `mask` is true.

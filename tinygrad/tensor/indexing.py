@@ -416,8 +416,8 @@ def _sliced(x: Any, axis: int, part: slice) -> Any:
         raise ArgumentError(f"index: {part} has step 0; legal is any other")
     if part == slice(None):
         return x
-    if any(isinstance(v, UOp) for v in (part.start, part.stop)):
-        return x._cut(axis, part.start or 0, size if part.stop is None else part.stop)
+    if any(isinstance(v, UOp) for v in (size, part.start, part.stop)):
+        return _sliced_by_sizes(x, axis, part)
     begin, end, step = part.indices(size)
     count = len(range(begin, end, step))
     if step < 0:
@@ -426,9 +426,21 @@ def _sliced(x: Any, axis: int, part: slice) -> Any:
     return x._cut(axis, begin, last)._strided(axis, step)
 
 
+def _sliced_by_sizes(x: Any, axis: int, part: slice) -> Any:
+    """One axis cut where sizes are symbolic: they are taken to lie within it."""
+    if part.step not in (None, 1):
+        raise ArgumentError(f"index: step {part.step} of a symbolic axis; legal is 1")
+    size = x.shape[axis]
+    whole = slice(0 if part.start is None else part.start, size if part.stop is None else part.stop)
+    begin, end = (
+        size + v if isinstance(v, int) and v < 0 else v for v in (whole.start, whole.stop)
+    )
+    return x._cut(axis, begin, end)
+
+
 def _position(item: Any, size: Any, axis: int, shape: tuple[Any, ...]) -> Any:
-    if isinstance(item, UOp):
-        return item
+    if isinstance(item, UOp) or isinstance(size, UOp):
+        return size + item if isinstance(item, int) and item < 0 else item
     if not -size <= item < size:
         legal = f"legal are {-size} to {size - 1}" if size else "it has no elements"
         raise IndexCheckError(f"index: {item} on axis {axis} of shape {shape}; {legal}")
@@ -464,7 +476,8 @@ def _undone(view: UOp, base: UOp, value: UOp) -> UOp:
         if step.op is Ops.RESHAPE:
             value = value.reshape(below)
         elif step.op is Ops.SHRINK:
-            value = value.pad(tuple((b, n - e) for (b, e), n in zip(step.arg, below, strict=True)))
+            box = zip(step.sizes, below, strict=True)
+            value = value.pad(tuple((begin, n - end) for (begin, end), n in box))
         elif step.op is Ops.FLIP:
             value = value.flip(step.arg)
         else:

@@ -11,6 +11,7 @@ from tinygrad.base.helpers import argfix, argsort, ceildiv, prod
 from tinygrad.tensor.core import Shape, Sint, axis_of, broadcast_shape
 from tinygrad.tensor.creation import Creation, DTypeLike, checked_dtype
 from tinygrad.transforms.gradient import broadcast, reshaped
+from tinygrad.uop.infer import settled
 from tinygrad.uop.node import UOp
 
 Pads = tuple[tuple[Sint, Sint], ...]
@@ -103,16 +104,26 @@ class Movement(Creation):
         unknown = [i for i, n in enumerate(sizes) if isinstance(n, int) and n == -1]
         if any(isinstance(n, int) and n < -1 for n in sizes) or len(unknown) > 1:
             raise ShapeError(f"reshape: to {given}; legal are sizes from 0 and one -1")
+        own = self.numel()
         if unknown:
             rest = prod(n for i, n in enumerate(sizes) if i != unknown[0])
-            sizes[unknown[0]] = self.numel() // rest if rest else 0
-        if prod(sizes) != self.numel():
+            sizes[unknown[0]] = settled(own // rest) if rest != 0 else 0
+        sizes = [settled(n) for n in sizes]
+        total = settled(prod(sizes))
+        if total != own and isinstance(own, UOp) and total == own.val:
+            return self._of_now().reshape(sizes)
+        if total != own or not symbolic_axes_lead(self.shape, sizes):
             raise ShapeError(
                 f"reshape: {self.shape} has {self.numel()} elements, {given} has "
                 f"{prod(sizes)}; legal are shapes with as many elements"
             )
         shape = tuple(sizes)
         return self if shape == self.shape else self._from(reshaped(self._node, shape))
+
+    def _of_now(self) -> Self:
+        """This with the sizes that its symbolic axes have now, as numbers."""
+        box = tuple((0, n if isinstance(n, int) else n.val) for n in self.shape)
+        return self._from(self._node.shrink(box))
 
     def _kept(self, axis: Sint, size: Any, given: tuple[Any, ...]) -> Sint:
         if axis >= self.ndim:
@@ -134,7 +145,7 @@ class Movement(Creation):
             raise ShapeError(f"expand: {self.shape} to {given}; legal are {self.ndim} axes or more")
         own = (1,) * (len(given) - self.ndim) + self.shape
         sizes = tuple(
-            n if want is None or (isinstance(want, int) and want == -1) else want
+            n if want is None or (isinstance(want, int) and want == -1) else settled(want)
             for n, want in zip(own, given, strict=True)
         )
         wrong = [
@@ -278,9 +289,9 @@ class Movement(Creation):
         if mode != "constant":
             return self._pad_by(mode, pads)
         node = self._node.shrink(
-            tuple((max(0, -b), n - max(0, -a)) for (b, a), n in zip(pads, self.shape, strict=True))
+            tuple((_over(-b), n - _over(-a)) for (b, a), n in zip(pads, self.shape, strict=True))
         )
-        outer = tuple((max(0, b), max(0, a)) for b, a in pads)
+        outer = tuple((_over(b), _over(a)) for b, a in pads)
         padded = node.pad(outer)
         if value != 0 and padded is not node:
             inside = UOp.const(dtypes.bool, True, self.device).broadcast_to(node.shape).pad(outer)
@@ -559,6 +570,32 @@ class Movement(Creation):
         order = tuple(names.index(name) for group in after for name in group)
         final = tuple(prod(size[name] for name in group) for group in after)
         return self.reshape(tuple(apart)).permute(order).reshape(final)
+
+
+def symbolic_axes_lead(shape: Sequence[Sint], other: Sequence[Sint]) -> bool:
+    """Whether a symbolic axis is the first of those that become, or were made of, others: storage
+    has room for the largest size, so what follows in it must have a place that is known."""
+    if all(isinstance(n, int) for n in (*shape, *other)):
+        return True
+    rests = [[n for n in sizes if not _is(n, 1)] for sizes in (shape, other)]
+    while all(rests):
+        group = [rest.pop(0) for rest in rests]
+        while group[0] is not group[1] and group[0] != group[1]:
+            rooms = [n if isinstance(n, int) else n.vmax for n in group]
+            short = rooms.index(min(rooms))
+            if rooms[0] == rooms[1] or not rests[short] or not isinstance(rests[short][0], int):
+                return False
+            group[short] = settled(group[short] * rests[short].pop(0))
+    return True
+
+
+def _over(size: Sint) -> Sint:
+    """What of a size is above 0; a symbolic one's sign must be known."""
+    if isinstance(size, int):
+        return max(0, size)
+    if size.vmin < 0 < size.vmax:
+        raise ShapeError(f"pad: by {size}, which may be negative; legal are sizes of a known sign")
+    return size if size.vmin >= 0 else 0
 
 
 def _is(size: Sint, number: int) -> bool:

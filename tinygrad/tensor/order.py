@@ -11,6 +11,7 @@ from tinygrad.tensor.conv import Conv
 from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.functions import wide
 from tinygrad.tensor.ranking import in_order, leaders
+from tinygrad.uop.node import UOp
 
 BLOCK = 64  # a running reduction adds up so many elements directly, and blocks of so many
 
@@ -33,6 +34,9 @@ class Order(Conv):
             return self
         x = self.movedim(at, -1)
         *lead, n = x.shape
+        if isinstance(n, UOp):
+            room = x.pad((0, n.vmax - n), value=neutral)._running(monoid, -1, neutral)
+            return room._cut(len(lead), 0, n).movedim(-1, at)
         if n <= BLOCK:
             return x._running_short(monoid, neutral).movedim(-1, at)
         blocks = -(-n // BLOCK)

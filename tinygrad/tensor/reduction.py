@@ -170,7 +170,9 @@ class Reduction(Functions):
         x = self if self.ndim else self.reshape(1)
         n = x.shape[at]
         found: Self
-        late = x._along(at, n - 1 - x._counting(n, self.device))  # n - 1 at the front, 0 at the end
+        late = x._along(
+            at, -(x._counting(n, self.device) - (n - 1))
+        )  # n - 1 at the front, 0 at the end
         if fits(x, n):  # one pass over memory
             found = n - 1 - places_of(words(ranks(x), late).max(at, keepdim))
         else:

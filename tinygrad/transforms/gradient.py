@@ -31,7 +31,7 @@ CALLS: dict[str, CallRule] = {}
 def reshaped(node: UOp, shape: tuple[Any, ...]) -> UOp:
     """`node` under another shape. Unlike `UOp.reshape` it never looks below `node`, because a
     gradient may be wanted by the very reshape that would be skipped."""
-    return node if shape == node.shape else UOp(Ops.RESHAPE, node.dtype, (node,), shape)
+    return node if shape == node.shape else node.moved(Ops.RESHAPE, shape)
 
 
 def broadcast(node: UOp, shape: tuple[Any, ...]) -> UOp:
@@ -155,13 +155,13 @@ def _scatter(node: UOp, g: UOp) -> Gradients:
 def _shrink(node: UOp, g: UOp) -> Gradients:
     sizes = node.src[0].shape
     return (
-        g.pad(tuple((begin, n - end) for (begin, end), n in zip(node.arg, sizes, strict=True))),
+        g.pad(tuple((begin, n - end) for (begin, end), n in zip(node.sizes, sizes, strict=True))),
     )
 
 
 def _pad(node: UOp, g: UOp) -> Gradients:
     sizes = node.src[0].shape
-    return (g.shrink(tuple((b, b + n) for (b, _), n in zip(node.arg, sizes, strict=True))),)
+    return (g.shrink(tuple((b, b + n) for (b, _), n in zip(node.sizes, sizes, strict=True))),)
 
 
 def _cast(node: UOp, g: UOp) -> Gradients:

@@ -27,6 +27,8 @@ class Arithmetic(ABC):
         return other if isinstance(other, type(self)) else self.const_like(other)
 
     def _binary(self, op: Ops, other: Any, reverse: bool = False) -> Self:
+        if hasattr(other, "__array_priority__"):  # a tensor or an array: it knows what to do
+            return NotImplemented  # type: ignore[no-any-return]
         operand = self._operand(other)
         return operand.alu(op, self) if reverse else self.alu(op, operand)
 
@@ -45,6 +47,8 @@ class Arithmetic(ABC):
         return self._binary(Ops.ADD, other, True)
 
     def __sub__(self, other: Any) -> Self:
+        if hasattr(other, "__array_priority__"):
+            return NotImplemented
         return self._binary(Ops.ADD, -self._operand(other))
 
     def __rsub__(self, other: Any) -> Self:

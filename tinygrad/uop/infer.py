@@ -1,21 +1,46 @@
 """The shape and device of a node from those of its sources: the rules that the op table names.
 
 A shape is a tuple of sizes (whole numbers, or nodes where a size is symbolic); None where a node
-has no value of its own.
+has no value of its own. A movement's `arg` is plain data: where a size is symbolic it has a HOLE,
+and the size is one of the node's further sources, in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tinygrad.base.helpers import ceildiv
-from tinygrad.uop.op import ROW, Ops
+from tinygrad.uop.op import ROW, SIZED, Ops
 
 if TYPE_CHECKING:
     from tinygrad.uop.node import UOp
 
 Shape = tuple[Any, ...]
+HOLE = "?"
+
+
+def opened(arg: Any, sizes: list[UOp]) -> Any:
+    """`arg` with a HOLE for each node in it; the nodes are appended to `sizes`."""
+    if isinstance(arg, tuple):
+        return tuple(opened(part, sizes) for part in arg)
+    size = settled(arg)
+    if isinstance(size, int):
+        return size
+    sizes.append(size)
+    return HOLE
+
+
+def filled(arg: Any, sizes: Iterator[UOp]) -> Any:
+    """What `opened` took apart."""
+    if isinstance(arg, tuple):
+        return tuple(filled(part, sizes) for part in arg)
+    return next(sizes) if arg == HOLE else arg
+
+
+def settled(size: Any) -> Any:
+    """A size in its one form, so that equal sizes are one node: a number if it is one."""
+    return size if isinstance(size, int) else size.as_size()
 
 
 def window_positions(size: Any, window: tuple[int, ...]) -> Any:
@@ -35,9 +60,8 @@ def _permute(node: UOp) -> Shape:
 
 
 def _pad(node: UOp) -> Shape:
-    return tuple(
-        n + before + after for n, (before, after) in zip(node.src[0].shape, node.arg, strict=True)
-    )
+    pairs = zip(node.src[0].shape, node.sizes, strict=True)
+    return tuple(settled(n + before + after) for n, (before, after) in pairs)
 
 
 def _window(node: UOp) -> Shape:
@@ -60,14 +84,14 @@ def _index(node: UOp) -> Shape:
 SHAPE_RULES: dict[str, Callable[[UOp], Shape | None]] = {
     "none": lambda node: None,
     "scalar": lambda node: (),
-    "arg": lambda node: node.arg,
+    "arg": lambda node: node.sizes if node.op in SIZED else node.arg,
     "same": _same,
     "like_first": lambda node: node.src[0].shape,
     "buffer": lambda node: (node.arg,),
     "param": lambda node: (node.arg[1],),
     "permute": _permute,
     "pad": _pad,
-    "shrink": lambda node: tuple(end - begin for begin, end in node.arg),
+    "shrink": lambda node: tuple(settled(end - begin) for begin, end in node.sizes),
     "window": _window,
     "assign": lambda node: node.src[0].base.shape,
     "fold": lambda node: node.arg[1],

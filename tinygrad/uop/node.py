@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 from tinygrad.base.dtype import ConstType, DType, dtypes
 from tinygrad.uop.bounds import interval_of
 from tinygrad.uop.build import Arithmetic
-from tinygrad.uop.infer import device_of, shape_of
-from tinygrad.uop.op import ROW, GroupOp, Ops
+from tinygrad.uop.infer import device_of, filled, opened, shape_of
+from tinygrad.uop.op import ROW, GroupOp, Ops, evaluate
 
 _UNSET: Any = object()
 
@@ -127,8 +127,10 @@ class UOp(Arithmetic):
         return UOp(Ops.CONST, dtype, () if device is None else (UOp.on(device),), value)
 
     @staticmethod
-    def arange(size: int, device: str | None = None, dtype: DType = dtypes.int32) -> UOp:
+    def arange(size: Any, device: str | None = None, dtype: DType = dtypes.int32) -> UOp:
         """0, 1, .. size - 1, shape (size,)."""
+        if isinstance(size, UOp):
+            return UOp.arange(size.vmax, device, dtype).shrink(((0, size),))
         return UOp(Ops.ARANGE, dtype, () if device is None else (UOp.on(device),), size)
 
     @staticmethod
@@ -185,14 +187,30 @@ class UOp(Arithmetic):
     def bitcast(self, dtype: DType) -> UOp:
         return self if dtype is self.dtype else UOp(Ops.BITCAST, dtype, (self,))
 
+    def moved(self, op: Ops, arg: Any) -> UOp:
+        """A movement by sizes, of which some may be symbolic."""
+        sizes: list[UOp] = []
+        arg = opened(arg, sizes)
+        return UOp(op, self.dtype, (self, *sizes), arg)
+
+    @property
+    def sizes(self) -> Any:
+        """The `arg` of a movement by sizes, symbolic ones in their places."""
+        return self.arg if len(self.src) == 1 else filled(self.arg, iter(self.src[1:]))
+
+    def as_size(self) -> UOp | int:
+        """This whole number as a size in its one form; as an int if it is known."""
+        node = services.size(self.cast(dtypes.index))
+        return int(node.arg) if node.op is Ops.CONST else node
+
     def reshape(self, shape: tuple[Any, ...]) -> UOp:
         if shape == self.shape:
             return self
         inner = self.src[0] if self.op is Ops.RESHAPE else self
-        return inner if shape == inner.shape else UOp(Ops.RESHAPE, self.dtype, (inner,), shape)
+        return inner if shape == inner.shape else inner.moved(Ops.RESHAPE, shape)
 
     def expand(self, shape: tuple[Any, ...]) -> UOp:
-        return self if shape == self.shape else UOp(Ops.EXPAND, self.dtype, (self,), shape)
+        return self if shape == self.shape else self.moved(Ops.EXPAND, shape)
 
     def broadcast_to(self, shape: tuple[Any, ...]) -> UOp:
         """New axes of size 1 in front, then expanded."""
@@ -205,11 +223,11 @@ class UOp(Arithmetic):
         return UOp(Ops.PERMUTE, self.dtype, (self,), axes)
 
     def pad(self, pads: tuple[tuple[Any, Any], ...]) -> UOp:
-        return UOp(Ops.PAD, self.dtype, (self,), pads) if any(p != (0, 0) for p in pads) else self
+        return self.moved(Ops.PAD, pads) if any(p != (0, 0) for p in pads) else self
 
     def shrink(self, box: tuple[tuple[Any, Any], ...]) -> UOp:
         whole = tuple((0, n) for n in self.shape)
-        return self if box == whole else UOp(Ops.SHRINK, self.dtype, (self,), box)
+        return self if box == whole else self.moved(Ops.SHRINK, box)
 
     def flip(self, axes: tuple[int, ...]) -> UOp:
         return UOp(Ops.FLIP, self.dtype, (self,), axes) if axes else self
@@ -260,7 +278,7 @@ class UOp(Arithmetic):
             movement.append(node)
             node = node.src[0]
         for step in reversed(movement):
-            base = UOp(step.op, base.dtype, (base,), step.arg)
+            base = UOp(step.op, base.dtype, (base, *step.src[1:]), step.arg)
         return base
 
     def bind(self, value: int) -> UOp:
@@ -286,12 +304,24 @@ class UOp(Arithmetic):
         return self._derived("_shape", shape_of) is not None
 
     @property
+    def room(self) -> tuple[int, ...]:
+        """The shape that storage has: symbolic sizes count as the largest that they can be."""
+        return tuple(n if isinstance(n, int) else int(n.vmax) for n in self.shape)
+
+    @property
     def size(self) -> int:
-        """The number of elements."""
+        """The number of elements that there is room for."""
         total = 1
-        for n in self.shape:
+        for n in self.room:
             total *= n
         return total
+
+    def in_room(self, shape: tuple[Any, ...]) -> UOp:
+        """This flat storage as a value of `shape`."""
+        if all(isinstance(n, int) for n in shape):
+            return self.reshape(shape)
+        room = tuple(n if isinstance(n, int) else int(n.vmax) for n in shape)
+        return self.reshape(room).shrink(tuple((0, n) for n in shape))
 
     @property
     def ndim(self) -> int:
@@ -356,8 +386,12 @@ class UOp(Arithmetic):
 
     @property
     def val(self) -> int:
-        """The value of a bound variable or a constant."""
-        return int(self.src[1].arg if self.op is Ops.BIND else self.arg)
+        """The value of a bound variable, a constant, or whole-number arithmetic on them."""
+        if self.op is Ops.CONST:
+            return int(self.arg)
+        if self.op is Ops.BIND or self.op is Ops.CAST:
+            return self.src[-1].val
+        return int(evaluate(self.op, self.dtype, *(s.val for s in self.src)))
 
     # ---- walking ---------------------------------------------------------------------------------
 
@@ -412,6 +446,7 @@ class _Services:
     """What a node offers but a higher floor does."""
 
     simplify: Callable[[UOp], UOp] = staticmethod(lambda node: node)
+    size: Callable[[UOp], UOp] = staticmethod(lambda node: node)
     render: Callable[[UOp], str] = staticmethod(lambda node: f"UOp({node.op!r})")
     realized: Callable[[UOp], Any] = staticmethod(lambda node: None)
 

@@ -412,6 +412,10 @@ class GroupOp:
     View = Movement - {Ops.PAD, Ops.WINDOW}
 
 
+SIZED = frozenset((Ops.RESHAPE, Ops.EXPAND, Ops.PAD, Ops.SHRINK))
+"""Movement by sizes, which may be symbolic: those are further sources."""
+
+
 @dataclass(frozen=True)
 class Monoid:
     """How a reduction combines: `identity(dtype)` is what an empty reduction gives."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import VerifyError
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import ROW, GroupOp, Ops
+from tinygrad.uop.op import ROW, SIZED, GroupOp, Ops
 
 _LEAVES = {Ops.CONST, Ops.DEFINE_VAR, Ops.PARAM, Ops.SINK}
 _ELEMENTWISE = set(GroupOp.Elementwise)
@@ -59,7 +59,8 @@ def verify(root: UOp, stage: str) -> None:
 
 def _problem(node: UOp, stage: str) -> str | None:
     row = ROW[node.op]
-    if row.arity is not None and len(node.src) != row.arity and stage != "linear":
+    sources = 1 if node.op in SIZED else len(node.src)
+    if row.arity is not None and sources != row.arity and stage != "linear":
         return f"takes {row.arity} sources, has {len(node.src)}"
     if row.dtype == "first" and node.src and node.dtype is not node.src[0].dtype:
         return f"has {node.dtype!r}, its first source {node.src[0].dtype!r}"

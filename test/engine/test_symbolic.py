@@ -1,0 +1,187 @@
+"""Sizes that are bound variables: one plan and one kernel for all values, checked with NumPy."""
+
+import numpy as np
+import pytest
+
+from tinygrad import GlobalCounters, Tensor, TinyJit, Variable
+from tinygrad.base.errors import ShapeError
+
+MOST = 40
+SIZES = (1, 2, 7, 16, 33, MOST)
+
+random = np.random.default_rng(3)
+A, B = (random.standard_normal(s).astype(np.float32) for s in ((MOST, 24), (24, MOST)))
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def attended(x, causal=False):
+    scores = x @ x.T / np.sqrt(x.shape[1])
+    if causal:
+        scores = np.where(np.tril(np.ones_like(scores)) > 0, scores, -np.inf)
+    return softmax(scores) @ x
+
+
+def heads(x):
+    return x.reshape(1, 1, x.shape[0], 24)
+
+
+def attention(x, causal=False):
+    found = heads(x).scaled_dot_product_attention(heads(x), heads(x), is_causal=causal)
+    return found.reshape(x.shape[0], 24)
+
+
+FACTS = {
+    "part": (lambda a, b, n: a[:n] * 2 + 1, lambda a, b, n: a[:n] * 2 + 1),
+    "rest": (lambda a, b, n: a[n - 1 :] * 2, lambda a, b, n: a[n - 1 :] * 2),
+    "row": (lambda a, b, n: a[n - 1], lambda a, b, n: a[n - 1]),
+    "sum of rows": (lambda a, b, n: a[:n].sum(0), lambda a, b, n: a[:n].sum(0)),
+    "sum of columns": (lambda a, b, n: b[:, :n].sum(1), lambda a, b, n: b[:, :n].sum(1)),
+    "sum of all": (lambda a, b, n: b[:, :n].sum(), lambda a, b, n: b[:, :n].sum()),
+    "mean": (lambda a, b, n: b[:, :n].mean(1), lambda a, b, n: b[:, :n].mean(1)),
+    "max": (lambda a, b, n: b[:, :n].max(1), lambda a, b, n: b[:, :n].max(1)),
+    "argmax": (lambda a, b, n: b[:, :n].argmax(1), lambda a, b, n: b[:, :n].argmax(1)),
+    "softmax": (lambda a, b, n: b[:, :n].softmax(), lambda a, b, n: softmax(b[:, :n])),
+    "cumsum": (lambda a, b, n: a[:n].cumsum(0), lambda a, b, n: a[:n].cumsum(0)),
+    "many rows": (lambda a, b, n: a[:n] @ b, lambda a, b, n: a[:n] @ b),
+    "many columns": (lambda a, b, n: a @ b[:, :n], lambda a, b, n: a @ b[:, :n]),
+    "long products": (lambda a, b, n: b[:, :n] @ a[:n], lambda a, b, n: b[:, :n] @ a[:n]),
+    "square": (lambda a, b, n: a[:n] @ b[:, :n], lambda a, b, n: a[:n] @ b[:, :n]),
+    "apart": (
+        lambda a, b, n: a[:n].reshape(n, 4, 6).sum(1),
+        lambda a, b, n: a[:n].reshape(n, 4, 6).sum(1),
+    ),
+    "flat": (lambda a, b, n: a[:n].reshape(-1) * 3, lambda a, b, n: a[:n].reshape(-1) * 3),
+    "expand": (lambda a, b, n: a[:1].expand(n, 24) + a[:n], lambda a, b, n: a[:1] + a[:n]),
+    "transposed": (lambda a, b, n: a[:n].T.contiguous(), lambda a, b, n: a[:n].T),
+    "backwards": (lambda a, b, n: a[:n].flip(0), lambda a, b, n: a[:n][::-1]),
+    "cat": (lambda a, b, n: a[:n].cat(a[:3]), lambda a, b, n: np.concatenate((a[:n], a[:3]))),
+    "pad": (
+        lambda a, b, n: a[:n].pad(((1, 2), None)),
+        lambda a, b, n: np.pad(a[:n], ((1, 2), (0, 0))),
+    ),
+    "to the room": (
+        lambda a, b, n: a[:n].pad(((0, MOST - n), None)),
+        lambda a, b, n: np.pad(a[:n], ((0, MOST - n), (0, 0))),
+    ),
+    "ones": (
+        lambda a, b, n: Tensor.ones(n, 3, device=a.device).contiguous(),
+        lambda a, b, n: np.ones((n, 3)),
+    ),
+    "arange": (lambda a, b, n: Tensor.arange(n, device=a.device), lambda a, b, n: np.arange(n)),
+    "gather": (lambda a, b, n: a[Tensor.arange(n, device=a.device)], lambda a, b, n: a[:n]),
+    "stored between": (
+        lambda a, b, n: (a[:n] * 2).contiguous().max(0) + a[:n].sum(0),
+        lambda a, b, n: (a[:n] * 2).max(0) + a[:n].sum(0),
+    ),
+    "attention": (lambda a, b, n: attention(a[:n]), lambda a, b, n: attended(a[:n])),
+    "causal": (lambda a, b, n: attention(a[:n], True), lambda a, b, n: attended(a[:n], True)),
+    "gradient": (
+        lambda a, b, n: a[:n].square().sum().gradient(a)[0],
+        lambda a, b, n: np.where(np.arange(MOST)[:, None] < n, 2 * a, 0),
+    ),
+    "of now": (lambda a, b, n: (a[:n] + 1)[:1], lambda a, b, n: (a[:n] + 1)[:1]),
+}
+
+
+@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
+@pytest.mark.parametrize("name", FACTS)
+def test_one_plan_for_all_sizes(name, device):
+    ours, theirs = FACTS[name]
+    a, b = Tensor(A, device=device).realize(), Tensor(B, device=device).realize()
+    size = Variable("size", 1, MOST)
+    sizes = SIZES if device == "CPU" else (1, 7)
+    made = []
+    for n in sizes:
+        found, expected = ours(a, b, size.bind(n)), theirs(A, B, n)
+        values = found.numpy()
+        assert values.shape == expected.shape
+        np.testing.assert_allclose(values, expected, rtol=2e-5, atol=2e-5)
+        made.append((GlobalCounters.plans_made, GlobalCounters.kernels_lowered))
+    assert len(set(made)) == 1
+
+
+def test_sizes_of_two_variables():
+    n, m = Variable("n", 1, MOST), Variable("m", 1, 24)
+    a = Tensor(A).realize()
+    for i, j in ((1, 1), (5, 3), (MOST, 24), (7, 20)):
+        found = a[: n.bind(i), : m.bind(j)]
+        np.testing.assert_allclose((found.T @ found).numpy(), A[:i, :j].T @ A[:i, :j], atol=2e-5)
+
+
+def test_sizes_are_one_node_however_they_are_written():
+    n = Variable("n", 1, MOST).bind(5)
+    a = Tensor(A)
+    assert a[n : n + 1].shape == (1, 24)
+    assert a[: n + 2].shape == a[: 2 + n].shape == a[1 : n + 3].shape
+    assert a[:n].reshape(n * 4, 6).shape == a[:n].reshape(-1, 6).shape
+    assert a[:n].numel() is a[:n].reshape(-1).shape[0]
+
+
+def test_a_symbolic_shape_becomes_the_numbers_of_now():
+    n = Variable("n", 1, MOST).bind(5)
+    assert Tensor(A)[:n].reshape(5, 24).shape == (5, 24)
+    np.testing.assert_array_equal(Tensor(A)[:n].reshape(5, 24).numpy(), A[:5])
+    np.testing.assert_array_equal(Tensor(A)[:n][:3].numpy(), A[:3])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda a, n, m: a[:n].reshape(24, n),
+        lambda a, n, m: a[:, :n].reshape(-1),
+        lambda a, n, m: a[:n] + a[:m],
+        lambda a, n, m: a[:n].T @ a[:m],
+        lambda a, n, m: a[:n].reshape(m, 24),
+    ],
+)
+def test_sizes_that_may_differ_dont_meet(wrong):
+    n, m = Variable("n", 1, 24).bind(5), Variable("m", 1, 24).bind(5)
+    with pytest.raises(ShapeError):
+        wrong(Tensor(A), n, m)
+
+
+def decoder(capture: bool):
+    """One head group's step with a cache of keys and values; and what it should give."""
+    most, count, width = 20, 2, 8
+    weights = [random.standard_normal((16, 16)).astype(np.float32) / 4 for _ in range(3)]
+    query, key, value = (Tensor(w).realize() for w in weights)
+    cache = Tensor.zeros(2, 1, count, most, width).contiguous().realize()
+
+    def step(x, place):
+        q, k, v = ((x @ w).reshape(1, 1, count, width).transpose(1, 2) for w in (query, key, value))
+        cache[:, :, :, place : place + 1, :].assign(Tensor.stack(k, v)).realize()
+        keys, values = cache[0][:, :, : place + 1, :], cache[1][:, :, : place + 1, :]
+        return q.scaled_dot_product_attention(keys, values).transpose(1, 2).flatten().realize()
+
+    def expected(xs):
+        q, k, v = ((xs @ w).reshape(-1, count, width).transpose(1, 0, 2) for w in weights)
+        scores = q[:, -1:] @ k.transpose(0, 2, 1) / np.sqrt(width)  # (heads, 1, tokens)
+        return (softmax(scores) @ v).reshape(-1)
+
+    return (TinyJit(step) if capture else step), expected, Variable("place", 0, most - 1), most
+
+
+@pytest.mark.parametrize("capture", [False, True])
+def test_decoding_with_a_cache_has_one_plan_for_all_places(capture):
+    step, expected, place, most = decoder(capture)
+    xs = random.standard_normal((most, 16)).astype(np.float32)
+    made = []
+    for at in range(most):
+        found = step(Tensor(xs[at : at + 1]).reshape(1, 1, 16).realize(), place.bind(at)).numpy()
+        np.testing.assert_allclose(found, expected(xs[: at + 1]), atol=2e-5)
+        made.append((GlobalCounters.plans_made, GlobalCounters.kernels_lowered))
+    assert len(set(made)) == 1
+
+
+def test_jit_takes_and_gives_symbolic_shapes():
+    n = Variable("n", 1, MOST)
+    double = TinyJit(lambda x: (x * 2).realize())
+    head = TinyJit(lambda x, n: (x[:n] * 2).realize())
+    a = Tensor(A).realize()
+    for i in range(1, 12):
+        np.testing.assert_array_equal(double(a[: n.bind(i)]).numpy(), A[:i] * 2)
+        np.testing.assert_array_equal(head(a, n.bind(i)).numpy(), A[:i] * 2)
