@@ -122,16 +122,18 @@ def layernorm(rows, columns):
     return out((rows, columns), value, i, j)
 
 
-def conv(batch, channels, height, width, outputs):
+def conv(batch, channels, height, width, outputs, stride=1, groups=1):
     """3 x 3, padded by 1."""
-    n, o, h, w = named(i0=batch, i1=outputs, i2=height, i3=width)
-    c, a, b = named(k0=channels, k1=3, k2=3)
-    y, x = h + a + -1, w + b + -1
+    down, across = (-(-size // stride) for size in (height, width))
+    n, o, h, w = named(i0=batch, i1=outputs, i2=down, i3=across)
+    c, a, b = named(k0=channels // groups, k1=3, k2=3)
+    y, x = h * stride + a + -1, w * stride + b + -1
     gate = (number(-1) < y) & (y < height) & (number(-1) < x) & (x < width)
-    pixel = at(1, (batch, channels, height, width), n, c, y, x, gate=gate)
-    weight = at(2, (outputs, channels, 3, 3), o, c, a, b)
+    channel = c if groups == 1 else c + o // (outputs // groups) * (channels // groups)
+    pixel = at(1, (batch, channels, height, width), n, channel, y, x, gate=gate)
+    weight = at(2, (outputs, channels // groups, 3, 3), o, c, a, b)
     value = (pixel * weight).reduce("add", c, a, b)
-    return out((batch, outputs, height, width), value, n, o, h, w)
+    return out((batch, outputs, down, across), value, n, o, h, w)
 
 
 def weight_gradient(batch, channels, height, width, outputs):

@@ -53,6 +53,9 @@ SOME = {
     "long matmul A.T": kernels.matmul(7, 20, 101, a_t=True),
     "weight gradient": kernels.weight_gradient(2, 2, 5, 7, 4),
     "conv of wide rows": kernels.conv(1, 2, 4, 20, 13),
+    "conv with stride": kernels.conv(1, 8, 19, 37, 13, stride=2),
+    "conv read in place": kernels.conv(1, 9, 5, 7, 13),
+    "conv in groups": kernels.conv(1, 8, 9, 20, 6, groups=2),
     "attention": kernels.attention(2, 20, 8),
     "attention in blocks": kernels.attention(1, 100, 16),
     "attention, all tokens": kernels.attention(1, 70, 16, causal=False),
@@ -129,12 +132,14 @@ stream()
         kernels.conv(8, 64, 56, 56, 64),
         """
 merge('i2', 'i3', 'p1')
+order('reduce', ('k1', 'k2', 'k0'))
 split('p1', 64, 'p1i')
 split('i1', 6, 'i1u', 'LOOP', 'UNROLL')
-stage((0, 1, 0, 0), ('k0', 'k1', 'k2', 'p1i'), 'pb1', 'LOCAL', ())
-split('pb1.p1i', 16, 'pb1.p1iv', 'UNROLL', 'VECTOR')
-order('pb1', ('pb1.k1', 'pb1.k2', 'pb1.k0', 'pb1.p1i', 'pb1.p1iv'))
-role('k2', 'UNROLL')
+stage((0, 1, 0, 1), ('i1', 'k1', 'k2', 'k0', 'i1u'), 'pa1', 'GLOBAL')
+role('pa1.i1u', 'UNROLL')
+order('pa1', ('pa1.i1', 'pa1.k0', 'pa1.k1', 'pa1.k2', 'pa1.i1u'))
+role('pa1.i1', 'PARALLEL')
+split('k0', 2, 'k0u', 'LOOP', 'UNROLL')
 split('p1i', 16, 'p1v', 'UNROLL', 'VECTOR')
 order('store', ('i0', 'p1', 'i1', 'i1u', 'p1i', 'p1v'))
 role('p1', 'PARALLEL')
@@ -166,6 +171,25 @@ role('acc1.p2i', 'UNROLL')
 role('acc1.p2v', 'VECTOR')
 """,
     ),
+    "conv with stride": (
+        kernels.conv(8, 64, 56, 56, 128, stride=2),
+        """
+merge('i2', 'i3', 'p1')
+split('p1', 112, 'p1i')
+split('i1', 6, 'i1u', 'LOOP', 'UNROLL')
+stage((0, 1, 0, 0), ('k0', 'k1', 'k2', 'p1i'), 'pb1', 'LOCAL', ())
+split('pb1.p1i', 28, 'pb1.p1ir')
+split('pb1.p1ir', 16, 'pb1.p1iv', 'UNROLL', 'VECTOR')
+pad('pb1', 'pb1.p1i', -4)
+order('pb1', ('pb1.k1', 'pb1.k2', 'pb1.p1i', 'pb1.k0', 'pb1.p1ir', 'pb1.p1iv'))
+role('k2', 'UNROLL')
+split('p1i', 64, 'p1t')
+split('p1t', 16, 'p1v', 'UNROLL', 'VECTOR')
+order('store', ('i0', 'p1', 'i1', 'p1i', 'i1u', 'p1t', 'p1v'))
+role('p1', 'PARALLEL')
+role('i0', 'PARALLEL')
+""",
+    ),
 }
 
 
@@ -173,6 +197,13 @@ role('acc1.p2v', 'VECTOR')
 def test_golden_recipes(name):
     kernel, text = GOLDEN[name]
     assert to_text(schedule(kernel, kernels.WIDE)[1]) == text.strip()
+
+
+def test_a_group_of_channels_is_a_loop():
+    """So that the product is found, its rows are tiled, and its columns are read in place."""
+    recipe = schedule(kernels.conv(8, 128, 28, 28, 128, groups=4), kernels.WIDE)[1]
+    assert recipe[:2] == (("split", "i1", 32, "i1g"), ("merge", "i2", "i3", "p1"))
+    assert ("split", "i1g", 6, "i1gu", "LOOP", "UNROLL") in recipe
 
 
 def test_a_tiny_kernel_is_written_out():

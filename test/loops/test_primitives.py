@@ -116,6 +116,14 @@ def test_pad_moves_rows_apart_and_follows_a_split():
     same(k, again)
 
 
+def test_the_loops_of_a_reduction_in_another_order():
+    k = kernels.conv(1, 3, 4, 5, 2)
+    after = primitives.order(k, "reduce", ("k1", "k2", "k0"))
+    becomes(k, after, "reduce: k1:3, k2:3, k0:3\nstore: i0:1, i1:2, i2:4, i3:5")
+    with pytest.raises(ArgumentError, match="none has the loops"):
+        primitives.order(k, "reduce", ("k1", "k2"))
+
+
 def test_rows_that_a_split_rounded_up_lie_without_a_gap():
     k = kernels.matmul(6, 28, 5)
     k = primitives.stage(k, operand(k, 1), ("k0", "i1"), "panel")

@@ -10,6 +10,7 @@ from math import ceil
 
 from tinygrad.loops.cost import turns
 from tinygrad.loops.dots import dots, runs_along_k
+from tinygrad.loops.in_place import STRIDED_ROWS, masks_outside
 from tinygrad.loops.layout import (
     is_static,
     name_of,
@@ -19,10 +20,12 @@ from tinygrad.loops.layout import (
     size_of,
     steady,
 )
-from tinygrad.loops.plan import TASKS, Nest, Plan, is_plain, names, steps_along
+from tinygrad.loops.plan import TASKS, Nest, Plan, is_plain, names, reach_along, steps_along
 from tinygrad.loops.primitives import split
 from tinygrad.loops.products import (
+    MOST_ROWS,
     Product,
+    contractions,
     factors_of,
     in_one_word,
     reduction_of,
@@ -84,6 +87,7 @@ def product(plan: Plan, nest: Nest, products: list[Product]) -> None:
     if len(products) == 1 and runs_along_k(plan, nest, products[0]):
         dots(plan, nest, products[0])
         return
+    nest, products = _masks_outside(plan, nest, products)
     tiling = _split_tiles(plan, nest, products)
     if not tiling.stretch:
         products = [tensorised(plan, tiling.n, one) for one in products]
@@ -112,6 +116,19 @@ def product(plan: Plan, nest: Nest, products: list[Product]) -> None:
         _accumulate_tiles(plan, tiling, products[0], outer)
     for one in products[:-1]:
         _finish_in_memory(plan, tiling, one)
+
+
+def _masks_outside(plan: Plan, nest: Nest, products: list[Product]) -> tuple[Nest, list[Product]]:
+    """Columns under a mask that stay where they are: its loops go outside of the others."""
+    before = plan.kernel
+    for one in products:
+        if one.in_place or size_of(one.row_loop) <= MOST_ROWS:
+            loops = masks_outside(one.columns, [plan.loops[k] for k in one.loops])
+            plan.do("order", "reduce", names(loops))
+    if plan.kernel is before:
+        return nest, products
+    nest = plan.nest(nest.name)
+    return nest, contractions(plan, nest)
 
 
 def _split_tiles(plan: Plan, nest: Nest, products: list[Product]) -> Tiling:
@@ -153,7 +170,7 @@ def _block_panel(plan: Plan, tiling: Tiling, one: Product) -> Product:
     line, cache = tiling.panel * one.rows.dtype.itemsize, plan.target.cache_l2
     loops = [plan.loops[n] for n in one.loops]
     reduction = reduction_of(plan, tiling.nest.name, one)
-    if whole_sum(plan, reduction) is not reduction:
+    if one.in_place or whole_sum(plan, reduction) is not reduction:
         return one
     if not tiling.nest.is_top or plan.kept or not all(map(is_static, loops)):
         return one
@@ -206,6 +223,9 @@ def _lay_out_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
     """The operand that is broadcast: unless it is a plain load along k, it is laid out once for
     all panels, [m][k], or [m / tile][k][tile] where memory runs along m."""
     is_direct = one.rows.op is Ops.INDEX and one.row_steps == (1,)
+    is_strided = one.rows.op is Ops.INDEX and None not in one.row_steps
+    if one.in_place and is_strided and one.laying_out > STRIDED_ROWS:
+        return
     if is_direct and (not one.depth or is_plain(one.rows)):
         return
     top = tiling.nest.is_top
@@ -231,21 +251,29 @@ def _lay_out_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
         layout = those_in(value, (*outer, tiling.m, *one.loops, tiling.m_copies, *one.depth))
         plan.do("stage", plan.path(value), layout, name, memory)
         in_one_word(plan, name, one)
-        _vector_of_rows(plan, tiling, name)
+        _vector_of_rows(plan, tiling, one, name)
     if top:
         for loop in those_in(value, (*outer, tiling.m)):
             plan.do("role", f"{name}.{loop}", "PARALLEL")
 
 
-def _vector_of_rows(plan: Plan, tiling: Tiling, name: str) -> None:
-    """Tiles lie side by side in memory: whole cache lines of the source are read together."""
-    copies = f"{name}.{tiling.m_copies}"
-    tiles = f"{name}.{tiling.m}"
+def _vector_of_rows(plan: Plan, tiling: Tiling, one: Product, name: str) -> None:
+    """Tiles lie side by side in memory: whole cache lines of the source are read together. Where
+    memory runs along k instead, the fill does too."""
+    copies, tiles = f"{name}.{tiling.m_copies}", f"{name}.{tiling.m}"
+    reads = [n for n in plan.stages[name].src[0].toposort() if n.op is Ops.INDEX]
+    filled = [f"{name}.{k}" for k in one.loops if f"{name}.{k}" in plan.loops]
+    filled.sort(key=lambda k: -reach_along(reads, plan.loops[k]))
     vectors = plan.target.triple and tiling.height > 1  # LLVM takes vectors of any length
+    along_rows = 1 in steps_along(reads, plan.loops[copies])
     plan.do("role", copies, "VECTOR" if vectors else "UNROLL")
     together = max(1, plan.target.cache_line // tiling.height)
-    if together > 1 and tiles in plan.loops:
+    if along_rows and together > 1 and tiles in plan.loops:
         plan.do("split", tiles, together, plan.unused(f"{name}.q"), "LOOP", "UNROLL")
+    elif not along_rows and len(filled) > 1:
+        layout = names(own_ranges(plan.stages[name]))
+        outer = [n for n in layout if n not in (*filled, copies)]
+        plan.do("order", name, (*outer, *filled, copies))
 
 
 def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
@@ -253,6 +281,8 @@ def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
     inner = one.inner
     dense = one.columns.op is Ops.INDEX and one.column_steps == (tiling.width,)
     if dense and not one.depth and tiling.columns <= tiling.width:
+        return
+    if one.in_place and not tiling.stretch:
         return
     if tiling.rows < 2 * tiling.height and not tiling.stretch:
         if tiling.columns > tiling.width and name_of(inner) in plan.loops:

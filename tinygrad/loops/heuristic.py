@@ -20,7 +20,7 @@ from tinygrad.loops.layout import (
     step,
 )
 from tinygrad.loops.plan import Plan
-from tinygrad.loops.products import contractions
+from tinygrad.loops.products import contractions, factors_of
 from tinygrad.loops.recipe import Recipe
 from tinygrad.loops.sharing import share_values
 from tinygrad.loops.streams import all_stages_depend_on, parallelise, stream
@@ -45,6 +45,7 @@ def schedule(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
     if any(role_of(loop) == "ORDERED" for loop in plan.nest("store").loops):
         _ordered(plan)
         return plan.kernel, plan.recipe
+    take_apart(plan)
     merge_loops(plan)
     keep_rows(plan)
     for name in reversed(plan.kept):  # innermost first: readers then know how far it is filled
@@ -109,6 +110,32 @@ def _stream_large_outputs(plan: Plan) -> None:
     )
     if written >= 2 * plan.target.cache_l2 and not read_back:
         plan.do("stream")
+
+
+# ---- loops that a product takes apart ------------------------------------------------------------
+
+
+def take_apart(plan: Plan) -> None:
+    """A loop that a product's operand sees only in quotients or rests by a divisor of its size is
+    two loops: channels in groups, and what a reshape flattened."""
+    while (found := _composed(plan)) is not None:
+        loop, divisor = found
+        plan.do("split", name_of(loop), divisor, plan.unused(name_of(loop) + "g"))
+
+
+def _composed(plan: Plan) -> tuple[UOp, int] | None:
+    loops = set(plan.nest("store").loops)
+    operands = [f for n in plan.nodes if n.op is Ops.REDUCE for f in factors_of(n) or ()]
+    found: list[tuple[int, str, UOp]] = []
+    for node in {node for operand in operands for node in operand.toposort()}:
+        if node.op in (Ops.IDIV, Ops.MOD) and node.src[0] in loops:
+            loop, divisor = node.src
+            if divisor.op is Ops.CONST and _plain(loop) and size_of(loop) % divisor.arg == 0:
+                found.append((int(divisor.arg), name_of(loop), loop))
+    if not found:
+        return None
+    smallest, _, loop = min(found, key=lambda f: f[:2])
+    return loop, smallest
 
 
 # ---- loops that every access sees as one ---------------------------------------------------------

@@ -189,6 +189,11 @@ def steps_along(nodes: Iterable[UOp], loop: UOp) -> list[int | None]:
     return [step(n, loop) for n in nodes if n.op is Ops.INDEX and loop in n.ranges]
 
 
+def reach_along(nodes: Iterable[UOp], loop: UOp) -> int:
+    """The longest known step, forward or back, of all reads that depend on `loop`."""
+    return max((abs(s) for s in steps_along(nodes, loop) if s is not None), default=0)
+
+
 def names(loops: Iterable[UOp]) -> list[str]:
     """Names of loops."""
     return [name_of(loop) for loop in loops]

@@ -16,6 +16,7 @@ from tinygrad.loops.layout import (
     fact,
     is_static,
     name_of,
+    nodes_of,
     own_ranges,
     role_of,
     size_of,
@@ -198,7 +199,8 @@ def _check_role(kernel: UOp, loop: UOp, made: UOp, new: str) -> None:
 
 
 def order(kernel: UOp, owner: str, names: Sequence[str]) -> UOp:
-    """The loops of the STOREs ("store") or of the fill of a stage (its name), outermost first.
+    """The loops of the STOREs ("store"), of the fill of a stage (its name), or of the reduction
+    that has them ("reduce"), outermost first.
 
     Requires: the same loops as before. An ORDERED loop keeps its place among the ORDERED ones.
     A stage's layout stays.
@@ -219,11 +221,22 @@ def order(kernel: UOp, owner: str, names: Sequence[str]) -> UOp:
             store.with_src((*store.src[:2], *(by_name[n] for n in names))) for store in kernel.src
         )
         return kernel.with_src(stores)
+    if owner == "reduce":
+        return _ordered_reduction(kernel, names)
     stage = stage_named(kernel, owner)
     have = tuple(map(name_of, own_ranges(stage)))
     if not set(names) <= set(have):
         raise ArgumentError(f"order of stage {owner!r}: {names} are not all among {have}")
     return replaced(kernel, {stage: _with_option(stage, "loops", names)})
+
+
+def _ordered_reduction(kernel: UOp, names: tuple[str, ...]) -> UOp:
+    for node in nodes_of(kernel):
+        if node.op is Ops.REDUCE and {name_of(r) for r in own_ranges(node)} == set(names):
+            by_name = {name_of(r): r for r in own_ranges(node)}
+            made = node.with_src((node.src[0], *(by_name[n] for n in names)))
+            return replaced(kernel, {node: made})
+    raise ArgumentError(f"order of a reduction: none has the loops {names}")
 
 
 def _with_option(stage: UOp, key: str, value: Any) -> UOp:

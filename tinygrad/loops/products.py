@@ -9,6 +9,7 @@ from functools import lru_cache
 from math import ceil
 
 from tinygrad.base.target import Target
+from tinygrad.loops.in_place import is_in_place, laying_out
 from tinygrad.loops.layout import is_static, name_of, own_ranges, role_of, size_of
 from tinygrad.loops.matrix_units import MatrixUnit, matrix_units
 from tinygrad.loops.operands import owners_of
@@ -34,6 +35,8 @@ class Product:
     row_loop: UOp
     row_steps: tuple[int | None, ...]
     column_steps: tuple[int | None, ...]
+    in_place: bool  # the columns are read where they lie
+    laying_out: float  # what laying out the rows costs, as a part of the whole
     around: tuple[str, ...] = ()  # loops of the sum that stand around the row tiles
     depth: tuple[str, ...] = ()  # the loops inside a matrix unit's instruction
 
@@ -138,6 +141,8 @@ def _contraction(nest: Nest, reduction: UOp, last: UOp) -> Product | None:
         row_loops[-1],
         tuple(steps_along(rows.toposort(), inner)),
         tuple(steps_along(columns.toposort(), inner)),
+        is_in_place(nest, rows, columns, loops, row_loops[-1]),
+        laying_out(nest, rows),
     )
 
 

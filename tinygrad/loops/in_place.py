@@ -1,0 +1,52 @@
+"""Columns that a product reads where they lie in memory, instead of from a packed panel: the window
+of a convolution along rows of its own width is a shifted read under a mask, and packing it would
+copy every pixel once for each tap. Masks change with the taps only, so the taps go outside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tinygrad.loops.cost import turns
+from tinygrad.loops.layout import gate_of, size_of, step
+from tinygrad.loops.plan import Nest
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+PACKING = 8
+"""Cycles that it takes to pack one vector of columns."""
+
+LAYING_OUT = 2
+"""Cycles that it takes to lay out one element of the rows in another order of loops."""
+
+STRIDED_ROWS = 0.05
+"""What rows that are not laid out cost, as a part of the whole."""
+
+LEAST_TURNS = 4
+"""A mask is made for at least so many turns."""
+
+
+def is_in_place(nest: Nest, rows: UOp, columns: UOp, loops: Sequence[UOp], row_loop: UOp) -> bool:
+    """Whether the columns of this product over `loops` are better read where they are."""
+    gate = _gate(columns)
+    if gate is None or columns.src[0].op is not Ops.PARAM or step(columns, nest.loops[-1]) != 1:
+        return False
+    if any(node.op is Ops.INDEX for node in gate.toposort()):
+        return False
+    if turns(r for r in loops if r not in gate.ranges) < LEAST_TURNS:
+        return False
+    return min(laying_out(nest, rows), STRIDED_ROWS) <= PACKING / size_of(row_loop)
+
+
+def masks_outside(columns: UOp, loops: Sequence[UOp]) -> list[UOp]:
+    """The loops of a reduction, those that the mask of its columns depends on outermost."""
+    gate = _gate(columns)
+    return sorted(loops, key=lambda r: gate is None or r not in gate.ranges)
+
+
+def laying_out(nest: Nest, rows: UOp) -> float:
+    """What it costs to lay out the rows once, as a part of the whole."""
+    return 16 * LAYING_OUT / turns(r for r in nest.loops if r not in rows.ranges)
+
+
+def _gate(columns: UOp) -> UOp | None:
+    return gate_of(columns) if columns.op is Ops.INDEX else None
