@@ -187,6 +187,12 @@ def _fold(node: UOp, a: Array) -> Array:
     return out
 
 
+def _running(node: UOp, a: Array) -> Any:
+    monoid, axis = node.arg
+    ufunc = {"add": np.add, "mul": np.multiply, "max": np.maximum}[monoid]
+    return ufunc.accumulate(a.astype(_wide(node.dtype)), axis)
+
+
 def _reduce_axis(node: UOp, a: Array) -> Array:
     monoid, axes = node.arg
     if any(a.shape[i] == 0 for i in axes):
@@ -262,6 +268,7 @@ RULES: dict[Ops, Callable[..., Any]] = {
     Ops.WINDOW: _window,
     Ops.FOLD: _fold,
     Ops.REDUCE_AXIS: _reduce_axis,
+    Ops.RUNNING: _running,
     Ops.INDEX: _index,
     Ops.SCATTER: _scatter,
     Ops.ITEM: lambda node, results: results[node.arg[0]],

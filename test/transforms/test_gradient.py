@@ -107,6 +107,7 @@ ROWS = {
     Ops.WINDOW: (lambda a: (a * a).window(WINDOWS), (5, 6)),
     Ops.FOLD: (lambda a: (a * a).fold(WINDOWS, (5, 6)), (3, 3, 2, 3)),
     Ops.REDUCE_AXIS: (lambda a: (a * a).reduce_axis("add", (1,)), (2, 3)),
+    Ops.RUNNING: (lambda a: (a * a).running("mul", 1), (2, 3)),
     Ops.INDEX: (lambda a: (a * a).index(index(2, 0, 2, 1)), (3, 2)),
     Ops.SCATTER: (scatter("set"), (3,), (3,)),
     Ops.ASSIGN: (lambda a: leaf([1.0, 2.0, 3.0]).assign(a * a), (3,)),
@@ -123,6 +124,9 @@ def test_monoids():
     check(lambda a: a.reduce_axis("mul", (0, 2)), (2, 3, 4))
     check(lambda a: a.reduce_axis("mul", (0,)), [2.0, 0.0, 3.0, 0.5, 0.0])
     check(lambda a: a.reduce_axis("mul", (0,)), [2.0, 0.0, 3.0])
+    check(lambda a: (a * a).running("add", 0), (3, 2))
+    check(lambda a: (a * a).running("max", 1), (2, 5))
+    check(lambda a: a.running("mul", 0), [2.0, 0.0, 3.0, 0.0, 5.0], order=1)
     check(scatter("add"), (3,), (3,))
     check(scatter("max"), (3,), (3,))
     check(scatter("mul"), (3,), (3,))

@@ -14,6 +14,7 @@ from tinygrad.codegen.index import COPIED, Binding, Copies, Integers
 from tinygrad.codegen.linear import Number, Program, Scope, as_node
 from tinygrad.codegen.nesting import fills_itself, stays_in_registers, value_at
 from tinygrad.codegen.reduce import Combiner, identity, is_compensated, is_long
+from tinygrad.codegen.running import Running, running_of
 from tinygrad.codegen.tiles import MERGED, Tiles
 from tinygrad.loops.layout import (
     flat_offset,
@@ -70,6 +71,7 @@ class Expansion:
         self.written = written  # nodes whose value changes as the kernel stores
         self.filling: frozenset[UOp] = frozenset()
         self.tiles = Tiles(self)
+        self.running: Running | None = None
 
     # ---- values ----------------------------------------------------------------------------------
 
@@ -121,6 +123,8 @@ class Expansion:
             return ()
         if node.dtype is dtypes.index or _compares_indices(node):
             return ()
+        if node.op is Ops.RUNNING:
+            return node.src[:1]
         if node.op is Ops.WHERE:
             condition = done.get(node.src[0])
             if condition is None:
@@ -140,6 +144,9 @@ class Expansion:
             if loop is not None:
                 return self.integers.lanes(node, loop, copies)
             return as_node(self.integers.scalar(node, copies))
+        if node.op is Ops.RUNNING:
+            assert self.running is not None and self.running.node is node
+            return self.running.take(done[node.src[0]], copies)
         if node.op in COMPARISONS and node.vmin == node.vmax:
             return UOp.const(dtypes.bool, node.vmin)
         if _compares_indices(node):
@@ -221,6 +228,11 @@ class Expansion:
         self._walk(nest.root.items, [], body)
 
     def _walk(self, items: Sequence[Item], values: Values, body: Body) -> Values:
+        running = self.running
+        if running is not None and any(running.carries_through(item) for item in items):
+            outer, values = values, running.start(self.copies_of(running.others, {}))
+        else:
+            running = None
         for item in items:
             if isinstance(item, Leaf):
                 before, self.filling = self.filling, item.filling
@@ -237,7 +249,7 @@ class Expansion:
             else:
                 assert isinstance(item, Fill)
                 self._fill(item)
-        return values
+        return values if running is None else outer
 
     def _loop(self, item: Loop, values: Values, body: Body) -> Values:
         loop = item.loop
@@ -375,8 +387,14 @@ class Expansion:
             own if len(offset.ranges) == whole else _depended_on(own, offset, value)
             for _, offset, value in stores
         ]
+        node = running_of([value for _, _, value in stores])
+        if node is not None:
+            self.running = Running(node, self.program, self.combiner)
+        running = self.running if node is not None else None
 
         def body(values: Values) -> Values:
+            if running is not None:
+                running.state = list(values)
             for copies in self.copies_of((*own, *around(stores[0][0])), {}):
                 if self.integers.is_out(_copied(own), copies):
                     continue
@@ -388,7 +406,7 @@ class Expansion:
                 for (memory, offset, _), value, part in zip(stores, made, parts, strict=True):
                     if not any(copies.get(r) for r in own if r not in part):
                         self.access.store(memory, offset, value, copies, part, only=only, **how)
-            return values
+            return values if running is None else running.state
 
         return body
 

@@ -34,7 +34,9 @@ def estimate(kernel: UOp) -> Cost:
     operations = moved = 0
     touched: dict[UOp, int] = {}
     for node in nodes_of(kernel):
-        if node.op is Ops.REDUCE:
+        if node.op is Ops.RUNNING:
+            operations += turns(node.ranges)
+        elif node.op is Ops.REDUCE:
             operations += turns(node.ranges | frozenset(own_ranges(node)))
         elif node.op in GroupOp.ALU and node.dtype is not dtypes.index:
             operations += WEIGHT.get(node.op, 1) * turns(node.ranges)

@@ -23,7 +23,7 @@ from tinygrad.loops.plan import Plan
 from tinygrad.loops.products import contractions, factors_of
 from tinygrad.loops.recipe import Recipe
 from tinygrad.loops.sharing import share_values
-from tinygrad.loops.streams import all_stages_depend_on, parallelise, stream
+from tinygrad.loops.streams import COPIES, all_stages_depend_on, parallelise, stream
 from tinygrad.simplify.affine import affine
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -91,6 +91,9 @@ def _nest(plan: Plan, name: str) -> None:
 def _ordered(plan: Plan) -> None:
     """Loops that must run in order stay as they are; what runs inside may be vectors."""
     loops = plan.nest("store").loops
+    if any(node.op is Ops.RUNNING for node in plan.nodes):
+        _running(plan)
+        return
     first = next(i for i, loop in enumerate(loops) if role_of(loop) == "ORDERED")
     outer = [name_of(loop) for loop in loops[:first]]
     last = loops[-1]
@@ -98,6 +101,22 @@ def _ordered(plan: Plan) -> None:
     if role_of(last) == "LOOP" and is_static(last) and all(step(w, last) == 1 for w in writes):
         plan.vectorise(name_of(last), 1)
     parallelise(plan, [n for n in outer if n in plan.loops])
+
+
+def _running(plan: Plan) -> None:
+    """A running reduction: the innermost loop is in order. Vectors lie along what is written; if
+    that is the loop in order, a vector's lanes run within it."""
+    merge_loops(plan)
+    *outer, in_order = plan.nest("store").loops
+    (write, *_) = plan.nest("store").writes
+    along = next((loop for loop in outer if step(write, loop) == 1), in_order)
+    if along is not in_order:
+        plan.vectorise(name_of(along), COPIES)
+    elif is_static(in_order) and (lanes := plan.lanes_within(size_of(in_order) - 1)) > 1:
+        name = name_of(in_order)
+        plan.do("split", name, lanes, plan.unused(name + "v"), "ORDERED", "VECTOR")
+    parallelise(plan, [name_of(loop) for loop in outer])
+    _stream_large_outputs(plan)
 
 
 def _stream_large_outputs(plan: Plan) -> None:

@@ -63,14 +63,16 @@ def split(
 ) -> UOp:
     """One loop becomes two; if the size is no multiple of `factor`, the inner one gets a limit.
 
-    Requires: `name` is a LOOP or PARALLEL; `inner` is a new name; factor is at least 1.
+    Requires: `name` is a LOOP or PARALLEL; `inner` is a new name; factor is at least 1. An ORDERED
+    loop that a RUNNING counts with may be split into an ORDERED one of VECTORs.
 
         for i:100: body(i)
     becomes
         for i:7: for i2:min(16, 100 - 16*i): body(16*i + i2)
     """
     loop = loop_named(kernel, name)
-    if role_of(loop) not in ("LOOP", "PARALLEL"):
+    in_order = (outer_role, role) == ("ORDERED", "VECTOR") and _is_running(kernel, loop)
+    if role_of(loop) not in ("LOOP", "PARALLEL") and not in_order:
         raise ArgumentError(f"split {name!r}: its role is {role_of(loop)}; legal: LOOP, PARALLEL")
     if factor < 1:
         raise ArgumentError(f"split {name!r} by {factor}: the factor must be at least 1")
@@ -90,6 +92,10 @@ def split(
     made = rebuild(kernel, {loop: change}, lambda n: _split_options(n, name, inner))
     stops = tuple(_split_trim(t, name, factor) for t in fact(kernel, "trim"))
     return _with_facts(made, trim=covering(made, stops) if stops else ())
+
+
+def _is_running(kernel: UOp, loop: UOp) -> bool:
+    return any(n.op is Ops.RUNNING and loop in n.src[1].ranges for n in nodes_of(kernel))
 
 
 def _divided_up(size: UOp, factor: int) -> UOp:
@@ -176,6 +182,8 @@ def role(kernel: UOp, name: str, new: str) -> UOp:
 
 def _check_role(kernel: UOp, loop: UOp, made: UOp, new: str) -> None:
     name, size = name_of(made), size_of(made)
+    if new == "ORDERED" == role_of(loop):
+        return
     if new not in ROLES:
         raise ArgumentError(f"role of {name!r}: {new!r} is none; there are {', '.join(ROLES)}")
     if new == "LOOP":

@@ -39,7 +39,7 @@ NO_VALUE = frozenset((Ops.DEVICE, Ops.UNIQUE, Ops.SINK))
 FREE_LEAVES = frozenset((Ops.CONST, Ops.ARANGE, Ops.DEFINE_VAR, Ops.BIND))
 STEPS = frozenset((Ops.COPY, Ops.SCAN, Ops.CALL, Ops.KERNEL))
 PASS_THROUGH = frozenset((Ops.DETACH,))
-ALWAYS_STORED = frozenset((Ops.CONTIGUOUS, Ops.ASSIGN, Ops.SCATTER, Ops.ITEM)) | STEPS
+ALWAYS_STORED = frozenset((Ops.CONTIGUOUS, Ops.ASSIGN, Ops.SCATTER, Ops.RUNNING, Ops.ITEM)) | STEPS
 
 
 class Demand(NamedTuple):
@@ -153,14 +153,18 @@ class Demands:
         )
         position = self.position[node]
         ranges = tuple(r for r in index if r is not ZERO)
+        if node.op is Ops.RUNNING:  # what is carried from turn to turn wants the innermost loop
+            ranges = tuple(sorted(ranges, key=lambda r: r is index[node.arg[1]]))
         kernel = Kernel(ranges, index, shape, first=position, last=position)
         self.kernels.append(kernel)
         return kernel
 
     @staticmethod
     def _role(node: UOp, axis: int) -> str:
-        """The updates of a SCATTER are applied in order; everything else may be reordered."""
+        """The updates of a SCATTER are applied in order, the turns of a running reduction are
+        taken so; everything else may be reordered."""
         ordered = node.op is Ops.SCATTER and axis < len(node.src[2].shape)
+        ordered = ordered or (node.op is Ops.RUNNING and axis == node.arg[1])
         return "ORDERED" if ordered else "LOOP"
 
     def _kernel_to_join(self, node: UOp, demands: dict[Demand, Contexts]) -> Demand | None:
@@ -170,7 +174,11 @@ class Demands:
         Sources come before users in the graph's order, so a kernel whose stores all come after
         those of another can't be one of its sources.
         """
-        if node.op in (Ops.SCATTER, Ops.CONTIGUOUS):  # what a user asks to store ends a kernel
+        if node.op in (
+            Ops.SCATTER,
+            Ops.RUNNING,
+            Ops.CONTIGUOUS,
+        ):  # what a user asks to store ends a kernel
             return None
         readers = self._readers.get(node, [])
         users = {d.kernel for d in demands} | {k for k in readers if isinstance(k, Kernel)}

@@ -77,6 +77,11 @@ class Expressions:
             return UOp.const(node.dtype, node.arg)
         if op is Ops.ARANGE:
             return demand.where[0].cast(node.dtype)
+        if op is Ops.RUNNING:
+            monoid, axis = node.arg
+            return UOp(
+                op, node.dtype, (self.value(node.src[0], demand), demand.where[axis]), monoid
+            )
         if op is Ops.INDEX:
             return self._gathered(node, demand)
         if op is Ops.SCATTER:

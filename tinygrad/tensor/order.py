@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Self
+from typing import Self
 
 from tinygrad.base.dtype import dtypes, sum_acc_dtype
 from tinygrad.base.errors import ArgumentError
 from tinygrad.tensor.conv import Conv
 from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.functions import wide
-from tinygrad.tensor.ranking import in_order, leaders
-from tinygrad.uop.node import UOp
+from tinygrad.tensor.ranking import fits, in_order, leaders, places_of, ranks, words
 
-BLOCK = 64  # a running reduction adds up so many elements directly, and blocks of so many
+RUNNING = {"add": "cumsum", "mul": "cumprod", "max": "cummax"}
 
 
 class Order(Conv):
@@ -23,36 +21,14 @@ class Order(Conv):
 
     # ---- running reductions ----------------------------------------------------------------------
 
-    def _running(self, monoid: str, axis: int, neutral: Any) -> Self:
-        """Element i becomes the reduction of elements 0..i along `axis`.
-
-        Blocks of 64 by windows that reach back to their block's start, then the blocks' totals
-        in the same way: n·64 operations and few steps for any n.
-        """
-        at = axis_of(axis, self.ndim, "cumsum")
+    def _running(self, monoid: str, axis: int) -> Self:
+        """Element i becomes the reduction of elements 0..i along `axis`, in a wide type."""
+        at = axis_of(axis, self.ndim, RUNNING[monoid])
         if self.ndim == 0 or 0 in self.shape:
             return self
-        x = self.movedim(at, -1)
-        *lead, n = x.shape
-        if isinstance(n, UOp):
-            room = x.pad((0, n.vmax - n), value=neutral)._running(monoid, -1, neutral)
-            return room._cut(len(lead), 0, n).movedim(-1, at)
-        if n <= BLOCK:
-            return x._running_short(monoid, neutral).movedim(-1, at)
-        blocks = -(-n // BLOCK)
-        x = x.pad((0, blocks * BLOCK - n), value=neutral).reshape((*lead, blocks, BLOCK))
-        inside = x._running_short(monoid, neutral)  # (.., blocks, 64)
-        totals = x._reduce(monoid, -1, False)._running(monoid, -1, neutral)  # (.., blocks)
-        before = totals._cut(len(lead), 0, blocks - 1).pad((1, 0), value=neutral).unsqueeze(-1)
-        whole: Self = COMBINE[monoid](before, inside)
-        flat = whole.reshape((*lead, blocks * BLOCK))._cut(len(lead), 0, n)
-        return flat.movedim(-1, at)
-
-    def _running_short(self, monoid: str, neutral: Any) -> Self:
-        n = self.shape[-1]
-        padded = self.pad((n - 1, 0), value=neutral)
-        windows = padded._from(padded._node.window(((self.ndim - 1, n, 1, 1, 0, 0),)))
-        return windows._reduce(monoid, -1, False)
+        wide = dtypes.float32 if dtypes.is_float(self.dtype) else dtypes.int32
+        x = self.cast(wide) if self.dtype.itemsize < 4 else self
+        return x._from(x._node.running(monoid, at)).cast(self.dtype)
 
     def cumsum(self, axis: int = 0) -> Self:
         """The sum of this and all before along `axis`.
@@ -60,14 +36,11 @@ class Order(Conv):
         >>> Tensor([1, 2, 3]).cumsum().tolist()
         [1, 3, 6]
         """
-        kind = sum_acc_dtype(self.dtype)
-        narrow = dtypes.is_float(kind) and kind.itemsize < 4
-        x = self.cast(dtypes.float32 if narrow else kind)
-        return x._running("add", axis, 0).cast(kind)
+        return self.cast(sum_acc_dtype(self.dtype))._running("add", axis)
 
     def cumprod(self, axis: int = 0) -> Self:
         """The product of this and all before along `axis`."""
-        return self.cast(sum_acc_dtype(self.dtype))._running("mul", axis, 1)
+        return self.cast(sum_acc_dtype(self.dtype))._running("mul", axis)
 
     def cummax(self, axis: int = 0) -> tuple[Self, Self]:
         """The largest of this and all before along `axis`, and where it was (the latest).
@@ -77,11 +50,13 @@ class Order(Conv):
         """
         if self.ndim == 0:
             return self, self.zeros_like(dtype=dtypes.int32)
-        top = self._running("max", axis, dtypes.min(self.dtype))
         at = axis_of(axis, self.ndim, "cummax")
-        count = self._along(at, self._counting(self.shape[at], self.device))
+        top, size = self._running("max", at), self.shape[at]
+        count = self._along(at, self._counting(size, self.device))
+        if fits(self, size):
+            return top, places_of(words(ranks(self), count)._running("max", at))
         fresh = self.eq(top) | (self.isnan() & top.isnan())
-        return top, fresh.where(count, 0)._running("max", axis, 0)
+        return top, fresh.where(count, 0)._running("max", at)
 
     def cummin(self, axis: int = 0) -> tuple[Self, Self]:
         """The smallest of this and all before along `axis`, and where it was (the latest)."""
@@ -137,10 +112,3 @@ class Order(Conv):
         x = self.movedim(axis, -1)
         places = leaders(x, k, largest)
         return x.gather(-1, places).movedim(-1, axis), places.movedim(-1, axis)
-
-
-COMBINE: dict[str, Callable[[Any, Any], Any]] = {
-    "add": lambda a, b: a + b,
-    "mul": lambda a, b: a * b,
-    "max": lambda a, b: a.maximum(b),
-}

@@ -112,6 +112,32 @@ def _reduce_axis(node: UOp, g: UOp) -> Gradients:
     return (g * others.reshape(lined.shape).permute(argsort(order)),)
 
 
+def _running(node: UOp, g: UOp) -> Gradients:
+    (x,), (monoid, axis) = node.src, node.arg
+
+    def to_the_end(y: UOp) -> UOp:  # at each place the sum from there on
+        return y.flip((axis,)).running("add", axis).flip((axis,))
+
+    if monoid == "add":
+        return (to_the_end(g),)
+    zero = x.eq(0)
+    if monoid == "mul":  # the first zero's factors are all others, beyond it nothing counts
+        first = zero & zero.cast(dtypes.int32).running("add", axis).eq(1)
+        others = first.where(x.const_like(1), x).running("mul", axis)
+        of_rest = to_the_end(g * node) / zero.where(x.const_like(1), x)
+        return (first.where(to_the_end(g * others), zero.where(x.const_like(0), of_rest)),)
+    at = [_count(x, i) for i in range(x.ndim)]  # the latest of the largest takes it
+    at[axis] = x.eq(node).where(at[axis], at[axis].const_like(0)).running("max", axis)
+    return (UOp(Ops.SCATTER, x.dtype, (x.const_like(0), g, *at), ("add",)),)
+
+
+def _count(x: UOp, axis: int) -> UOp:
+    """The position along `axis`, in the shape of x."""
+    n = x.shape[axis]
+    line = tuple(n if i == axis else 1 for i in range(x.ndim))
+    return UOp.arange(n, x.device).reshape(line).expand(x.shape)
+
+
 def _index(node: UOp, g: UOp) -> Gradients:
     x, indices, gates = node.src[0], node.src[1 : 1 + node.arg], node.src[1 + node.arg :]
     for gate in gates:
@@ -231,6 +257,7 @@ RULES: dict[Ops, Rule] = {
     Ops.FOLD: lambda node, g: (g.window(node.arg[0]),),
     # many values to one, one to many
     Ops.REDUCE_AXIS: _reduce_axis,
+    Ops.RUNNING: _running,
     Ops.INDEX: _index,
     Ops.SCATTER: _scatter,
 }

@@ -242,6 +242,12 @@ class UOp(Arithmetic):
         """Reduced axes stay, with size 1."""
         return UOp(Ops.REDUCE_AXIS, self.dtype, (self,), (monoid, axes)) if axes else self
 
+    def running(self, monoid: str, axis: int) -> UOp:
+        """At each place the reduction of all up to it along `axis`."""
+        return (
+            self if self.shape[axis] == 1 else UOp(Ops.RUNNING, self.dtype, (self,), (monoid, axis))
+        )
+
     def reduce(self, monoid: str, *ranges: UOp) -> UOp:
         return UOp(Ops.REDUCE, self.dtype, (self, *ranges), monoid) if ranges else self
 

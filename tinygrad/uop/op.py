@@ -49,6 +49,7 @@ class Ops(IntEnum):
     BITCAST = auto()
     # graph operations that gather, scatter, loop, call and check
     REDUCE_AXIS = auto()
+    RUNNING = auto()
     INDEX = auto()
     SCATTER = auto()
     SCAN = auto()
@@ -303,6 +304,14 @@ TABLE: tuple[Row, ...] = (
         "first",
         "reduce_axis",
         "Monoid arg[0] over axes arg[1], kept as size 1.",
+    ),
+    Row(
+        Ops.RUNNING,
+        None,
+        "first",
+        "like_first",
+        "Monoid arg[0] over this and all before along axis arg[1]; in a kernel monoid `arg`, over "
+        "the turns so far of the index that is source 1.",
     ),
     Row(
         Ops.INDEX,

@@ -28,11 +28,13 @@ STAGES: dict[str, frozenset[Ops]] = {
             Ops.DETACH,
         }
         | {Ops.ASSIGN, Ops.KERNEL, Ops.FOLD, Ops.REDUCE_AXIS, Ops.INDEX, Ops.SCATTER, Ops.SCAN}
-        | {Ops.CALL, Ops.ITEM}
+        | {Ops.CALL, Ops.ITEM, Ops.RUNNING}
     ),
     # one kernel: loops over scalars, before and after a recipe is applied
     "kernel": frozenset(
-        _LEAVES | _ELEMENTWISE | {Ops.RANGE, Ops.REDUCE, Ops.INDEX, Ops.STAGE, Ops.STORE, Ops.WMMA}
+        _LEAVES
+        | _ELEMENTWISE
+        | {Ops.RANGE, Ops.REDUCE, Ops.RUNNING, Ops.INDEX, Ops.STAGE, Ops.STORE, Ops.WMMA}
     ),
     # instructions in order
     "linear": frozenset(

@@ -1,0 +1,77 @@
+"""Running sums, products and extremes: along any axis, shorter and longer than a vector, with NaN
+and infinities, as accurate as a sum, in one pass over memory; and their gradients."""
+
+import numpy as np
+import pytest
+from tensor.check import check, value
+
+from tinygrad import Device, GlobalCounters, Tensor
+
+SHAPES = [(1,), (7,), (16,), (33,), (1000,), (3, 257), (5, 40, 6), (2, 3, 70, 5)]
+FUNCTIONS = {"cumsum": np.cumsum, "cumprod": np.cumprod}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_running(name, shape):
+    x = 1 + 0.1 * np.random.default_rng(0).standard_normal(shape)
+    for axis in range(len(shape)):
+        ours = value(getattr(Tensor(x.astype(np.float32)), name)(axis))
+        np.testing.assert_allclose(ours, FUNCTIONS[name](x, axis), rtol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64", "int32", "int8", "bool"])
+@pytest.mark.parametrize("shape", [(33,), (3, 257), (5, 40, 6)])
+def test_the_largest_so_far_and_where(shape, dtype):
+    x = np.random.default_rng(0).integers(0, 9, shape).astype(dtype)
+    for axis in range(x.ndim):
+        top, place = Tensor(x).cummax(axis)
+        largest = np.maximum.accumulate(x, axis)
+        assert np.array_equal(value(top), largest)
+        line = np.expand_dims(
+            np.arange(x.shape[axis]), tuple(i for i in range(x.ndim) if i != axis)
+        )
+        line = np.moveaxis(line.reshape(-1, *(1,) * (x.ndim - 1)), 0, axis)
+        latest = np.maximum.accumulate(np.where(x == largest, line, 0), axis)
+        assert np.array_equal(value(place), latest)
+
+
+@pytest.mark.parametrize("size", [20, 16, 100])
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
+def test_nothing_special_is_lost(special, size):
+    x = np.ones(size, np.float32)
+    x[size // 2] = special
+    for column in (x, np.stack([x] * 40)[:, :]):
+        for name, theirs in {**FUNCTIONS, "cummax": np.maximum.accumulate}.items():
+            ours = getattr(Tensor(column), name)(-1)
+            ours = ours[0] if name == "cummax" else ours
+            np.testing.assert_array_equal(value(ours), theirs(column, -1))
+            ours = getattr(Tensor(column.T.copy()), name)(0)
+            ours = ours[0] if name == "cummax" else ours
+            np.testing.assert_array_equal(value(ours), theirs(column.T, 0))
+
+
+@pytest.mark.parametrize("shape,axis", [((200_003,), 0), ((20_011, 7), 0), ((20_011, 32), 0)])
+def test_a_running_sum_is_accurate(shape, axis):
+    if Device.DEFAULT != "CPU":
+        return
+    x = np.random.default_rng(0).random(shape, np.float32)
+    exact = np.cumsum(x.astype(np.float64), axis)
+    assert np.max(np.abs(Tensor(x).cumsum(axis).numpy() - exact) / exact) < 1.3e-7
+
+
+@pytest.mark.parametrize("shape,axis", [((777, 999), 1), ((777, 999), 0), ((300_001,), 0)])
+def test_one_pass_over_memory(shape, axis):
+    x = Tensor(np.ones(shape, np.float32)).realize()
+    before = GlobalCounters.global_mem
+    x.cumsum(axis).realize()
+    if Device.DEFAULT == "CPU":
+        assert GlobalCounters.global_mem - before == 8 * x.numel()
+
+
+def test_gradients():
+    check(lambda x: x.cumsum(1) * x, lambda x: x.cumsum(1) * x, (3, 20))
+    check(lambda x: x.cumprod(0), lambda x: x.cumprod(0), (5, 3))
+    for zeros in ([2.0, 0.0, 3.0, 4.0], [2.0, 0.0, 3.0, 0.0, 5.0], [0.0, 1.5, 0.0]):
+        check(lambda x: x.cumprod(0), lambda x: x.cumprod(0), zeros)
+    check(lambda x: x.cummax(1)[0], lambda x: x.cummax(1)[0], (3, 20))
