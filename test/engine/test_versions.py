@@ -203,6 +203,34 @@ def test_random_programs(seed, steps):
     program.check()
 
 
+@pytest.mark.parametrize("before", [False, True], ids=["view of a value", "view of an expression"])
+@pytest.mark.parametrize("shared", [False, True], ids=["alone", "an equal tensor lives"])
+@pytest.mark.parametrize("function", [Tensor.__eq__, Tensor.__mul__], ids=["==", "*"])
+def test_views_of_what_was_computed_see_what_is_written(function, shared, before):
+    """Whenever they were made. Expressions of them keep the old value, and so do equal tensors."""
+    a, b = Tensor([1.0, 2.0]).realize(), Tensor([1.0, 3.0]).realize()
+    value, equal = function(a, b), function(a, b) if shared else None
+    view = value.expand(4, 2) if before else None
+    value.realize()
+    view = value.expand(4, 2) if view is None else view
+    kept, old = view.sum(0), [4 * n for n in function(a, b).tolist()]
+    for new in ([0.0, 1.0], [1.0, 0.0]):
+        value.assign(Tensor(new, dtype=value.dtype))
+        assert view.sum(0).tolist() == [4 * n for n in new]
+        assert value.tolist() == new
+        assert kept.tolist() == old
+        assert equal is None or [4 * n for n in equal.tolist()] == old
+
+
+def test_views_of_an_expression_that_is_replaced_keep_it():
+    """An assign to what was never computed writes nowhere: it is another value from then on."""
+    value = Tensor([1.0, 2.0]) * 2
+    view = value.expand(3, 2)
+    value.assign(Tensor([5.0, 6.0]))
+    assert view.sum(0).tolist() == [6.0, 12.0]
+    assert value.tolist() == [5.0, 6.0]
+
+
 def test_a_constant_that_somebody_computed_is_still_a_constant():
     """What else lives in the process changes no kernel: this one adds 7, and reads one buffer."""
     held = [Tensor(3).realize(), Tensor.full((4,), 4).realize()]

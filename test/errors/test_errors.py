@@ -296,12 +296,12 @@ MISUSES = {
     "iteration over a number": (lambda: iter(Tensor(1.0)), TypeError, ["iter", "()"]),
     # devices and memory
     "unknown device": (
-        lambda: Tensor([1], device="TPU").tolist(),
+        lambda: Tensor([1], device="TPU"),
         DeviceError,
         ["'TPU'", "not known", "there are CPU, "],
     ),
     "device without a backend": (
-        lambda: Tensor([1]).to("METAL").tolist(),
+        lambda: Tensor([1]).to("METAL"),
         DeviceError,
         ["'METAL'", "no backend", "there are CPU, "],
     ),

@@ -10,7 +10,7 @@ from tinygrad.backends.interface import Backend
 from tinygrad.base.errors import DeviceError, TinygradError
 from tinygrad.base.settings import requested_device
 
-__all__ = ["DEVICES", "canonicalize", "default_device", "open_device", "why_absent"]
+__all__ = ["DEVICES", "canonicalize", "default_device", "known", "open_device", "why_absent"]
 
 # name → module with `open_device(index, cache) -> Backend`
 DEVICES = {
@@ -36,15 +36,20 @@ def canonicalize(name: str) -> str:
     return f"{kind}:{int(index)}" if index and int(index) else kind
 
 
+def known(name: str) -> str:
+    """The one spelling of a device that has a backend; DeviceError with those that there are."""
+    canonical = canonicalize(name)
+    kind = canonical.partition(":")[0]
+    if kind not in DEVICES:
+        absent = "has no backend yet" if kind in NOT_BUILT else "is not known"
+        raise DeviceError(f"device {name!r} {absent}; there are {', '.join(DEVICES)}")
+    return canonical
+
+
 def open_device(name: str, cache: Any = None) -> Backend:
     """The device called `name`. Raises `DeviceError`, which says why, if it can't be had."""
-    kind, _, index = canonicalize(name).partition(":")
-    module = DEVICES.get(kind)
-    if module is None:
-        known = ", ".join(DEVICES)
-        absent = "has no backend yet" if kind in NOT_BUILT else "is not known"
-        raise DeviceError(f"device {name!r} {absent}; there are {known}")
-    backend = importlib.import_module(module).open_device(int(index or 0), cache)
+    kind, _, index = known(name).partition(":")
+    backend = importlib.import_module(DEVICES[kind]).open_device(int(index or 0), cache)
     assert isinstance(backend, Backend)
     return backend
 

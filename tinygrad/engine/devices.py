@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tinygrad.backends import canonicalize, default_device, open_device
+from tinygrad.backends import canonicalize, default_device, known, open_device
 from tinygrad.backends.interface import Backend
 from tinygrad.engine.cache import KindCache, disk_cache
 from tinygrad.engine.show import show_device
@@ -61,8 +61,9 @@ class Devices:
         return self[self.DEFAULT]
 
     def canonicalize(self, name: str | None) -> str:
-        """The one spelling of a device's name: `cpu:0` is `CPU`; None is the default."""
-        return self.DEFAULT if name is None else canonicalize(name)
+        """The one spelling of a device's name: `cpu:0` is `CPU`; None is the default.
+        DeviceError, with the devices that there are, for one without a backend."""
+        return self.DEFAULT if name is None else known(name)
 
     def __getitem__(self, name: str) -> OpenDevice:
         device = self._open.get(name)
