@@ -29,7 +29,7 @@ BUDGETS: dict[str, int | None] = {
     "simplify": 1100,
     "transforms": 500,
     "schedule": 1400,
-    "loops": 2300,
+    "loops": 2500,
     "codegen": 3200,
     "backends/*": 1450,
     "engine": 1800,
