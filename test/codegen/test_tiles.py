@@ -16,6 +16,7 @@ from tinygrad.base.target import Target
 from tinygrad.loops.heuristic import schedule
 from tinygrad.loops.matrix_units import UNITS
 from tinygrad.loops.recipe import apply
+from tinygrad.tensor import Tensor
 
 spec = importlib.util.spec_from_file_location("kernels", Path(__file__).with_name("kernels.py"))
 K = importlib.util.module_from_spec(spec)
@@ -118,3 +119,13 @@ def test_a_unit_takes_its_own_dtypes_only():
             apply(kernel, (split, ("tensorise", "kp", 0, unit)))
     with pytest.raises(ArgumentError, match="only a sum's LOOP"):
         apply(kernel, (split, ("extend", "kp", 4)))
+
+
+@pytest.mark.parametrize("size", [13, 16, 40])
+def test_factors_that_are_computed_below_their_casts(size):
+    """What a unit's depth doesn't divide is padded below the casts."""
+    draw = np.random.default_rng(size).integers
+    a, b = draw(-4, 5, (17, size)), draw(-4, 5, (size, 19))
+    left, right = (Tensor(x.astype(np.float32)).cast(BF) for x in (a, b))
+    np.testing.assert_array_equal((left @ right.roll(1, 0)).numpy(), a @ np.roll(b, 1, 0))
+    np.testing.assert_array_equal(((left + 1) @ (right * 2)).numpy(), (a + 1) @ (b * 2))

@@ -104,8 +104,11 @@ class Tiles:
         if node.ranges.isdisjoint(tiles):
             return self.program.widen(self.owner.evaluate(node, copies), count)
         if _is_arithmetic(node, tiles):
-            sources = tuple(self._remembered(s, copies, tiles) for s in node.src)
-            return self.program.add(node.op, node.dtype.scalar().vec(count), sources, node.arg)
+            sources = [self._remembered(s, copies, tiles) for s in node.src]
+            if node.op is Ops.WHERE and sources[0].op is Ops.CONST:
+                return sources[1] if sources[0].arg else sources[2]
+            wide = tuple(self.program.widen(s, count) for s in sources)
+            return self.program.add(node.op, node.dtype.scalar().vec(count), wide, node.arg)
         if node.op is Ops.INDEX:
             found = self._read(node, copies, tiles)
         else:

@@ -58,13 +58,16 @@ def _inside(value: UOp, loop: UOp, inside: UOp) -> UOp:
         src = node.src if gate is None else node.src[:-1]
         return node.with_src((*src, inside if gate is None else gate & inside))
 
-    made = rebuild(value, {}, guarded)
-    plain = made
-    while plain.op in (Ops.CAST, Ops.BITCAST):
-        plain = plain.src[0]
-    if plain.op is Ops.INDEX:
-        return made
-    return inside.alu(Ops.WHERE, made, UOp.const(made.dtype, 0))
+    return _zero_unless(inside, rebuild(value, {}, guarded))
+
+
+def _zero_unless(inside: UOp, value: UOp) -> UOp:
+    """`value`, or 0: below its casts, which a unit takes in, and not at all for a guarded read."""
+    if value.op is Ops.INDEX:
+        return value
+    if value.op in (Ops.CAST, Ops.BITCAST):
+        return value.with_src((_zero_unless(inside, value.src[0]),))
+    return inside.alu(Ops.WHERE, value, UOp.const(value.dtype, 0))
 
 
 def tensorise(kernel: UOp, name: str, rows: int, unit: str) -> UOp:
