@@ -27,7 +27,7 @@ from suite import CASES, Inputs
 
 STARTED = float(os.environ.get("STARTED", time.time()))
 WARM_UP_CALLS = 3
-FEWEST_CALLS = 5
+FEWEST_CALLS = 3
 MOST_CALLS = 300
 
 

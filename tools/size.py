@@ -29,13 +29,13 @@ BUDGETS: dict[str, int | None] = {
     "simplify": 1100,
     "transforms": 500,
     "schedule": 1400,
-    "loops": 2500,
+    "loops": 2600,
     "codegen": 3200,
     "backends/*": 1450,
-    "engine": 1800,
+    "engine": 2100,
     "tensor": 3350,
 }
-CORE_BUDGET = 16_500  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 17_100  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
 # pool that other devices find in theirs.

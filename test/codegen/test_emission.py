@@ -377,6 +377,7 @@ def test_groups_of_lanes():
 # ---- text, laws, speed ---------------------------------------------------------------------------
 
 GEMM_NEST = """\
+store over n, mt, mu:6 UNROLL, ni:4 UNROLL, nv:16 VECTOR
 task n
   for n in 0..2, tasks
     mt = 0
@@ -412,6 +413,7 @@ task n
       store"""
 
 SOFTMAX_NEST = """\
+store over i, j, jv:16 VECTOR
 for i in 0..8, tasks
   reduce max over j1, j1v:16 VECTOR
     for j1 in 0..64

@@ -17,7 +17,6 @@ from tinygrad.loops.heuristic import schedule
 from tinygrad.loops.layout import role_of
 from tinygrad.loops.matrix_units import matrix_units
 from tinygrad.loops.recipe import apply, from_text, to_text
-from tinygrad.loops.search import search
 from tinygrad.uop.op import Ops
 from tinygrad.uop.verify import verify
 
@@ -263,15 +262,3 @@ def test_matrix_units_are_found_by_features():
     assert names(bfloat16, bfloat16, float32) == ["tdpbf16ps", "vdpbf16ps"]
     assert names(dtypes.uint8, int8, int32) == names(int8, int8, int32) == ["vpdpbusd"]
     assert names(dtypes.float64, dtypes.float64, dtypes.float64) == []
-
-
-def test_search_never_ends_worse():
-    kernel = kernels.matmul(64, 64, 64)
-    _, recipe = schedule(kernel, kernels.WIDE)
-    assert search(kernel, kernels.WIDE, recipe, lambda k: 1.0, 2) == recipe
-
-    def fewer_loops(k):
-        return 1.0 + sum(n.op is Ops.RANGE for n in k.toposort())
-
-    better = search(kernel, kernels.WIDE, recipe, fewer_loops, 2)
-    assert fewer_loops(apply(kernel, better)) <= fewer_loops(apply(kernel, recipe))

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import gc
 import operator
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -100,6 +101,11 @@ def garbage_kept() -> Iterator[None]:
 
 
 COLORS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
+
+
+def uncolored(text: str) -> str:
+    """`text` without terminal colours."""
+    return re.sub("\x1b\\[[0-9;]*m", "", text)
 
 
 def colored(text: str, color: str | None, background: bool = False) -> str:

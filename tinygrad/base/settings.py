@@ -25,6 +25,9 @@ TABLE = (
     Row("DEV", "", "the default device: CPU, CL, PYTHON, NULL, ..."),
     Row("BACKEND", "", "another name of DEV"),
     Row("NOOPT", 0, "1: no recipe, the plain loops"),
+    Row("BEAM", 0, "n: search each kernel's recipe, n kept a round; for the last tenth"),
+    Row("IGNORE_BEAM_CACHE", 0, "1: search again"),
+    Row("RECIPES", "", "folder of pinned recipes: <kernel id>.recipe, see docs/recipes.md"),
     Row("SPEC", 0, "1: verify every graph against the rules of its stage"),
     Row("JIT", 1, "0: TinyJit calls its function each time"),
     Row("CACHELEVEL", 2, "0: no disk cache · 1: compiled code · 2: plans too"),
@@ -39,8 +42,6 @@ TABLE = (
     Row("LRU", 1, "0: freed buffers go back to the system at once"),
     Row("PROFILE", 0, "1: time every kernel into engine.profile"),
     Row("TRACEMETA", 1, "0: don't remember the user's source lines"),
-    Row("BEAM", 0, "width of the recipe search", effect=False),
-    Row("IGNORE_BEAM_CACHE", 0, "search again", effect=False),
     Row("VIZ", 0, "serve the graph explorer", effect=False),
     Row("CHECK_OOB", 0, "the compiler proves its own indices instead", effect=False),
     Row("IMAGE", 0, "image textures are not used", effect=False),
@@ -108,6 +109,9 @@ SETTINGS: Mapping[str, ContextVar] = {row.name: ContextVar(row.name, row.default
 
 DEBUG = SETTINGS["DEBUG"]
 NOOPT = SETTINGS["NOOPT"]
+BEAM = SETTINGS["BEAM"]
+IGNORE_BEAM_CACHE = SETTINGS["IGNORE_BEAM_CACHE"]
+RECIPES = SETTINGS["RECIPES"]
 SPEC = SETTINGS["SPEC"]
 JIT = SETTINGS["JIT"]
 CACHELEVEL = SETTINGS["CACHELEVEL"]

@@ -25,7 +25,7 @@ from tinygrad.loops.layout import (
     role_of,
     size_of,
 )
-from tinygrad.loops.nest import text
+from tinygrad.loops.nest import axes, text
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -58,13 +58,19 @@ class Phase:
 @dataclass(frozen=True)
 class Lowered:
     """All phases of a kernel, in order. Slots beyond the kernel's own PARAMs: `temporaries` (bytes
-    each), then the device's fault words if there are `faults` (code = position + 1)."""
+    each), then the device's fault words if there are `faults` (code = position + 1). `kernel`
+    is what the nests were built from."""
 
     name: str
     colored: str
+    kernel: UOp
     phases: tuple[Phase, ...]
     temporaries: tuple[int, ...]
     faults: tuple[tuple[str, str], ...]
+
+    @property
+    def instructions(self) -> int:
+        return sum(len(phase.program) for phase in self.phases)
 
 
 def rewrite(kernel: UOp, target: Target) -> UOp:
@@ -112,7 +118,14 @@ class _Lowering:
         stream = first.arg == "nontemporal"
         phases.append(self._phase("", own_of_store, puts, stream))
         temporaries = tuple(self.sizes[s] * s.dtype.itemsize for s in self.staged)
-        return Lowered(self.name, self.colored, tuple(phases), temporaries, tuple(self.faults))
+        return Lowered(
+            self.name,
+            self.colored,
+            self.kernel,
+            tuple(phases),
+            temporaries,
+            tuple(self.faults),
+        )
 
     def _phase(
         self, suffix: str, own: list[UOp], stores: list[tuple[UOp, UOp, UOp]], stream: bool
@@ -148,7 +161,7 @@ class _Lowering:
             self.block.shape,
             _scratch(listed),
             buffers,
-            text(nest),
+            f"{'fill' if padded else 'store'} over {axes(own)}\n{text(nest)}",
         )
 
 
@@ -228,6 +241,14 @@ def kernel_name(kernel: UOp) -> tuple[str, str]:
     return plain, "_".join([head, *(colored(size, color) for size, color in sizes)])
 
 
+def axis_colors(kernel: UOp) -> dict[str, str]:
+    """The colour of each loop by name: blue and cyan run side by side, white and red in turn,
+    yellow and magenta are copies and lanes; red and magenta are reduced."""
+    nodes = kernel.toposort()
+    reduced = {r for n in nodes if n.op is Ops.REDUCE for r in own_ranges(n)}
+    return {name_of(r): _color(r, r in reduced) for r in nodes if r.op is Ops.RANGE}
+
+
 def _color(loop: UOp, is_reduced: bool) -> str:
     role = role_of(loop)
     if role in COLORS:
@@ -237,4 +258,4 @@ def _color(loop: UOp, is_reduced: bool) -> str:
     return "magenta" if is_reduced else "yellow"
 
 
-__all__ = ["Lowered", "Phase", "kernel_name", "lower", "name_of", "rewrite"]
+__all__ = ["Lowered", "Phase", "axis_colors", "kernel_name", "lower", "name_of", "rewrite"]

@@ -15,18 +15,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tinygrad.base.settings import DEBUG, NOOPT
-from tinygrad.codegen.pipeline import Lowered, lower
+from tinygrad.base.settings import BEAM, DEBUG, IGNORE_BEAM_CACHE
+from tinygrad.codegen.pipeline import Lowered
 from tinygrad.engine.cache import code_stamp, disk_cache
 from tinygrad.engine.devices import OpenDevice
 from tinygrad.engine.profile import GlobalCounters
+from tinygrad.engine.recipes import kernel_id, lower_kernel, recipe_facts
 from tinygrad.engine.show import show_assembly, show_lowered, show_phase
 from tinygrad.loops.cost import Cost, estimate
-from tinygrad.loops.heuristic import schedule, schedule_scalars, schedule_small
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
-
-MOST_INSTRUCTIONS = 5000  # LLVM's time grows faster than the text, and caches hold no more
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ class LoadedKernel:
 
 def kernel_key(ast: UOp, device: OpenDevice) -> str:
     """What decides a kernel's code, as a text that is the same in every process."""
-    facts = (device.target.key(), device.compiler.version, code_stamp(), NOOPT.value)
+    facts = (device.target.key(), device.compiler.version, code_stamp(), recipe_facts(ast))
     return hashlib.sha256(ast.key + repr(facts).encode()).hexdigest()
 
 
@@ -98,19 +96,20 @@ def load_kernels(wanted: Sequence[tuple[UOp | None, str]], device: OpenDevice) -
     A pair without a kernel can only come from the cache; False if one of those is missing.
     """
     missing: dict[str, UOp] = {}
+    again = DEBUG >= 3 or (BEAM and IGNORE_BEAM_CACHE)
     for ast, key in wanted:
         if key in device.kernels or key in missing:
             continue
-        raw = disk_cache().get("kernel", key) if DEBUG < 3 else None
+        raw = disk_cache().get("kernel", key) if not again else None
         if raw is not None:
-            device.kernels[key] = _load(KernelRecord.unpack(raw), device)
+            device.kernels[key] = load_record(KernelRecord.unpack(raw), device)
         elif ast is None:
             return False
         else:
             missing[key] = ast
     if len(missing) == 1 or DEBUG >= 3:
         for key, ast in missing.items():
-            _finish(key, _compile(_lowered(ast, device), device), device)
+            _finish(key, compile_lowered(_lowered(ast, device), device), device)
     elif missing:
         _compile_together(missing, device)
     return True
@@ -120,23 +119,20 @@ def _compile_together(missing: dict[str, UOp], device: OpenDevice) -> None:
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
         futures: dict[str, Future[KernelRecord]] = {}
         for key, ast in missing.items():
-            futures[key] = pool.submit(_compile, _lowered(ast, device), device)
+            futures[key] = pool.submit(compile_lowered, _lowered(ast, device), device)
         for key, future in futures.items():
             _finish(key, future.result(), device)
 
 
 def _lowered(ast: UOp, device: OpenDevice) -> tuple[Lowered, Cost]:
     GlobalCounters.kernels_lowered += 1
-    for choose in (schedule, schedule_small, schedule_scalars):
-        kernel, recipe = choose(ast, device.target)
-        lowered = lower(kernel, device.target)
-        if sum(len(phase.program) for phase in lowered.phases) <= MOST_INSTRUCTIONS:
-            break
-    show_lowered(lowered, recipe)
+    lowered, recipe = lower_kernel(ast, device)
+    show_lowered(lowered, recipe, kernel_id(ast))
     return lowered, estimate(ast)
 
 
-def _compile(made: tuple[Lowered, Cost], device: OpenDevice) -> KernelRecord:
+def compile_lowered(made: tuple[Lowered, Cost], device: OpenDevice) -> KernelRecord:
+    """Linear programs to object code. May be called from several threads at once."""
     lowered, cost = made
     GlobalCounters.kernels_compiled += 1
     phases, binaries = [], []
@@ -171,10 +167,11 @@ def _compile(made: tuple[Lowered, Cost], device: OpenDevice) -> KernelRecord:
 
 def _finish(key: str, record: KernelRecord, device: OpenDevice) -> None:
     disk_cache().put("kernel", key, record.pack())
-    device.kernels[key] = _load(record, device)
+    device.kernels[key] = load_record(record, device)
 
 
-def _load(record: KernelRecord, device: OpenDevice) -> LoadedKernel:
+def load_record(record: KernelRecord, device: OpenDevice) -> LoadedKernel:
+    """A compiled kernel in the device's memory."""
     queue = device.backend.queue
     pairs = zip(record.binaries, record.phases, strict=True)
     return LoadedKernel(record, tuple(queue.load(binary, p.name) for binary, p in pairs))

@@ -18,6 +18,7 @@ from tinygrad.base.settings import CACHELEVEL, DEBUG, FUSE_OPS, NOOPT, SPEC
 from tinygrad.engine.cache import code_stamp, disk_cache
 from tinygrad.engine.devices import Device
 from tinygrad.engine.profile import GlobalCounters
+from tinygrad.engine.recipes import recipe_settings
 from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.show import show_plan
 from tinygrad.engine.structure import Structure
@@ -45,7 +46,7 @@ _plans: OrderedDict[tuple[Any, ...], _Shared] = OrderedDict()
 def plan_for(structure: Structure) -> tuple[RunnablePlan, list[tuple[str, int]]]:
     """The plan of a structure, its kernels compiled and loaded; and its variables' names and
     values."""
-    key = (structure.form, NOOPT.value, FUSE_OPS.value)
+    key = (structure.form, recipe_settings(), FUSE_OPS.value)
     found = _plans.get(key)
     if found is None or not (found.numbers == structure.numbers or _fits(found, structure)):
         _plans[key] = found = _shared(structure, found)
@@ -119,7 +120,7 @@ def _from_disk(disk_key: str) -> RunnablePlan | None:
 def _disk_key(sink: UOp) -> str:
     devices = _devices_of(sink)
     facts = [Device[d].target.key() for d in devices]
-    text = repr((facts, devices, code_stamp(), NOOPT.value, FUSE_OPS.value))
+    text = repr((facts, devices, code_stamp(), recipe_settings(), FUSE_OPS.value))
     return hashlib.sha256(sink.key + text.encode()).hexdigest()
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections import defaultdict
 from typing import ClassVar
 
-from tinygrad.base.helpers import colored, time_to_str
+from tinygrad.base.helpers import colored, time_to_str, uncolored
 
 
 class GlobalCounters:
@@ -46,7 +45,7 @@ def report_step(
     """The line of one kernel or copy at DEBUG=2: time, GFLOP/s, GB/s, the user's line."""
     GlobalCounters.time_sum_s += seconds
     number = f"{colored(f'*** {device:7s}', 'GREEN')} {GlobalCounters.kernel_count:5d}"
-    shown = name + " " * (_NAME_WIDTH - len(_COLOR.sub("", name)))
+    shown = name + " " * (_NAME_WIDTH - len(uncolored(name)))
     per_nanosecond = 1e-9 / seconds if seconds > 0 else 0.0
     rates = f"{ops * per_nanosecond:8.2f} GFLOP/s {nbytes * per_nanosecond:7.2f} GB/s"
     memory = f"mem {GlobalCounters.mem_used / 1e9:5.2f} GB"
@@ -67,5 +66,4 @@ def user_place(origin: str | None) -> str:
         return origin
 
 
-_COLOR = re.compile("\x1b\\[[0-9;]*m")
 _NAME_WIDTH = 34

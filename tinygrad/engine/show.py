@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tinygrad.backends.c_family import CRenderer
 from tinygrad.backends.interface import Compiler
@@ -13,7 +13,7 @@ from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.helpers import colored, plural
 from tinygrad.base.settings import DEBUG
 from tinygrad.base.target import Target
-from tinygrad.codegen.pipeline import Lowered, Phase
+from tinygrad.codegen.pipeline import Lowered, Phase, axis_colors
 from tinygrad.loops.recipe import Recipe, to_text
 from tinygrad.schedule.plan import Plan
 from tinygrad.uop.node import UOp
@@ -38,14 +38,16 @@ def show_plan(made: Plan) -> None:
             _print(_headline(title), "" if step.ast is None else str(step.ast))
 
 
-def show_lowered(lowered: Lowered, recipe: Recipe) -> None:
-    """At DEBUG=3: the kernel's name, its recipe and its loop trees."""
+def show_lowered(lowered: Lowered, recipe: Recipe, kernel_id: str) -> None:
+    """At DEBUG=3: the kernel's name and id, its recipe and its loop trees."""
     if DEBUG < 3:
         return
-    _print(_headline(f"kernel {lowered.colored}"))
-    _print("recipe:", _indented(to_text(recipe) or "(none: the loops as they came)"))
+    _print(_headline(f"kernel {lowered.colored}  id {kernel_id}"))
+    colors = axis_colors(lowered.kernel)
+    recipe_text = to_text(recipe) or "(none: the loops as they came)"
+    _print("recipe:", _indented(painted(recipe_text, colors)))
     for phase in lowered.phases:
-        _print(f"loops of {phase.name}:", _indented(phase.nest))
+        _print(f"loops of {phase.name}:", _indented(painted(phase.nest, colors)))
 
 
 def show_phase(phase: Phase, source: str) -> None:
@@ -77,6 +79,11 @@ def describe_target(name: str, target: Target) -> str:
     vector = f"{target.vector}-byte vectors" if target.vector else "scalars"
     groups = f", groups of {target.group_limit}" if target.has_groups else ""
     return f"{name}:{processor} {plural(target.cores, 'core')}, {vector}{groups}"
+
+
+def painted(text: str, colors: Mapping[str, str]) -> str:
+    """The names of loops in their colours."""
+    return re.sub(r"[A-Za-z][\w.]*", lambda m: colored(m[0], colors.get(m[0])), text)
 
 
 def c_view(phase: Phase) -> str | None:

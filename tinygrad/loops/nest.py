@@ -135,9 +135,9 @@ def _title(item: Item) -> str:
     if isinstance(item, Branch):
         return f"task {name_of(_loop(item.rest))}"
     if isinstance(item, Reduce):
-        return f"reduce {item.node.arg} over {_ranges(own_ranges(item.node))}"
+        return f"reduce {item.node.arg} over {axes(own_ranges(item.node))}"
     if isinstance(item, Fill):
-        return f"fill {item.stage.arg[0]} over {_ranges(own_ranges(item.stage))}"
+        return f"fill {item.stage.arg[0]} over {axes(own_ranges(item.stage))}"
     assert isinstance(item, Scope)
     name = name_of(_loop(item))
     if isinstance(item, Copy):
@@ -154,7 +154,8 @@ def _loop(scope: Scope) -> UOp:
     return scope.loop
 
 
-def _ranges(ranges: Sequence[UOp]) -> str:
+def axes(ranges: Sequence[UOp]) -> str:
+    """Loops by name, those that are copies in the text with their size and role."""
     return ", ".join(
         name_of(r) + ("" if role_of(r) in SEQUENTIAL else f":{size_of(r)} {role_of(r)}")
         for r in ranges

@@ -1,65 +1,176 @@
 """A beam search over recipes, given a stopwatch: it starts from the heuristic's recipe and keeps
-whatever runs faster, so it never ends worse. It changes numbers in steps (tile sizes, roles of
-tails), never the meaning: every candidate goes through the same checked primitives."""
+whatever runs faster. It takes what the heuristic would do on machines much like this one, and from
+there changes single steps: sizes of tiles and tasks, roles, orders, where and how stages are kept.
+Every candidate goes through the same checked primitives, so none changes the meaning.
+
+`stream` stays as it is: whether an output should pass by the cache depends on who reads it next,
+and a stopwatch that runs one kernel again and again doesn't know."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
 
 from tinygrad.base.errors import TinygradError
 from tinygrad.base.target import Target
-from tinygrad.loops.recipe import Recipe, Step, apply
+from tinygrad.loops.heuristic import schedule
+from tinygrad.loops.primitives import MEMORIES
+from tinygrad.loops.recipe import Recipe, Step
 from tinygrad.uop.node import UOp
 
-Stopwatch = Callable[[UOp], float]
-"""Seconds that a scheduled kernel takes; infinity, or an error of ours, if it can't run."""
+Stopwatch = Callable[[Recipe, float], float]
+"""Seconds that the kernel takes under a recipe; infinity if it can't run, is wrong, or is clearly
+slower than the seconds given."""
 
 ROUNDS = 4
-FACTORS = (0.5, 2.0, 0.75, 1.5)
+TRIES = 48
+"""Candidates that are timed, for each recipe of the beam's width."""
+
+STREAM: Step = ("stream",)
+
 NEEDED_GAIN = 0.98  # a change counts only if it is faster than noise
 
 
 def search(
-    kernel: UOp, target: Target, recipe: Recipe, stopwatch: Stopwatch, width: int = 4
-) -> Recipe:
-    """The fastest recipe found near `recipe`, in at most ROUNDS rounds of `width` survivors."""
-    start = _time(kernel, recipe, stopwatch)
-    beam = [(start, recipe)]
-    seen = {recipe}
-    for _ in range(ROUNDS):
-        found = []
-        for _, one in beam:
-            for candidate in neighbours(one):
-                if candidate not in seen:
-                    seen.add(candidate)
-                    found.append((_time(kernel, candidate, stopwatch), candidate))
+    recipe: Recipe, others: Iterable[Recipe], stopwatch: Stopwatch, width: int
+) -> tuple[Recipe, int]:
+    """The fastest recipe found near `recipe` or one of `others`, and how many were timed."""
+    start = stopwatch(recipe, float("inf"))
+    beam, seen, tried = [(start, recipe)], {recipe}, 1
+    streamed = (STREAM,) if STREAM in recipe else ()
+    found: Iterator[Recipe] = ((*other, *streamed) for other in others)
+    for _ in range(1 + ROUNDS):
         best = beam[0][0]
-        beam = sorted(beam + found, key=lambda pair: pair[0])[:width]
-        if beam[0][0] >= best * NEEDED_GAIN:
+        fresh = []
+        share = ceil_divide(TRIES * width, ROUNDS)
+        for candidate in islice((c for c in found if c not in seen), share):
+            seen.add(candidate)
+            fresh.append((stopwatch(candidate, beam[-1][0]), candidate))
+        tried += len(fresh)
+        is_first = len(seen) == 1 + len(fresh)
+        beam = sorted(beam + fresh, key=lambda pair: pair[0])[:width]
+        if beam[0][0] >= best * NEEDED_GAIN and not is_first:
             break
-    fastest = beam[0]
-    return fastest[1] if fastest[0] < start * NEEDED_GAIN else recipe
+        found = alternate([neighbours(one) for _, one in beam])
+    return (beam[0][1] if beam[0][0] < start * NEEDED_GAIN else recipe), tried
+
+
+def ceil_divide(number: int, parts: int) -> int:
+    """`number / parts`, rounded up."""
+    return -(-number // parts)
+
+
+def alternate(lists: Iterable[Iterator[Recipe]]) -> Iterator[Recipe]:
+    """One of each in turn."""
+    waiting = list(lists)
+    while waiting:
+        for one in list(waiting):
+            item = next(one, None)
+            if item is None:
+                waiting.remove(one)
+            else:
+                yield item
+
+
+# ---- machines much like this one -----------------------------------------------------------------
+
+
+def elsewhere(kernel: UOp, target: Target) -> Iterator[Recipe]:
+    """What the heuristic would do if the machine had other vectors, registers, ports or caches;
+    without `stream`."""
+    for changed in (
+        {"registers": 3 * target.registers // 4},
+        {"registers": target.registers // 2},
+        {"fma_ports": 3 - min(2, target.fma_ports)},
+        {"load_ports": 3 - min(2, target.load_ports)},
+        {"load_ports": 3},
+        {"vector": target.vector // 2},
+        {"vector": target.vector * 2},
+        {"cache_l1": target.cache_l1 // 2},
+        {"cache_l1": target.cache_l1 * 4},
+        {"cache_l2": target.cache_l2 // 4},
+        {"cache_l2": target.cache_l2 * 4},
+    ):
+        try:
+            found = schedule(kernel, replace(target, **changed))[1]  # type: ignore[arg-type]
+        except TinygradError:
+            continue
+        yield tuple(step for step in found if step != STREAM)
+
+
+# ---- changes of one step -------------------------------------------------------------------------
 
 
 def neighbours(recipe: Recipe) -> Iterator[Recipe]:
-    """Recipes that differ in the factor of one split, or lack one step."""
-    for position, step in enumerate(recipe):
-        for changed in _changed(step):
+    """Recipes that differ in one step, changes of all steps in turn."""
+
+    def at(position: int) -> Iterator[Recipe]:
+        for changed in changes(recipe[position]):
             yield (*recipe[:position], *changed, *recipe[position + 1 :])
 
-
-def _changed(step: Step) -> Iterator[tuple[Step, ...]]:
-    if step[0] == "split" and "VECTOR" not in step:
-        factor = step[2]
-        for new in dict.fromkeys(max(1, int(factor * f)) for f in FACTORS):
-            if new != factor:
-                yield ((*step[:2], new, *step[3:]),)
-    if step[0] in ("prefetch", "stream"):
-        yield ()
+    yield from alternate([at(position) for position in range(len(recipe))])
 
 
-def _time(kernel: UOp, recipe: Recipe, stopwatch: Stopwatch) -> float:
-    try:
-        return stopwatch(apply(kernel, recipe))
-    except TinygradError:
-        return float("inf")
+def changes(step: Step) -> Iterator[tuple[Step, ...]]:
+    """What may stand in place of a step: another one, or none."""
+    change = CHANGES.get(step[0])
+    if change is not None:
+        yield from change(step)
+
+
+def _other_sizes(step: Step) -> Iterator[tuple[Step, ...]]:
+    name, loop, factor, inner, *roles = step
+    sizes = [2 * factor, factor // 2, factor + 1, factor - 1, 3 * factor // 2, 3 * factor // 4]
+    if roles[-1:] == ["VECTOR"]:
+        sizes = sizes[:2]
+    for size in dict.fromkeys(s for s in sizes if s > 1 and s != factor):
+        yield ((name, loop, size, inner, *roles),)
+    if roles[-1:] in (["UNROLL"], ["LOOP"]):
+        other = {"UNROLL": "LOOP", "LOOP": "UNROLL"}[roles[-1]]
+        yield ((name, loop, factor, inner, *roles[:-1], other),)
+
+
+def _other_orders(step: Step) -> Iterator[tuple[Step, ...]]:
+    name, owner, loops = step
+    for i in range(len(loops) - 1):
+        swapped = (*loops[:i], loops[i + 1], loops[i], *loops[i + 2 :])
+        yield ((name, owner, swapped),)
+
+
+def _other_stages(step: Step) -> Iterator[tuple[Step, ...]]:
+    *head, memory, options = step
+    if memory not in MEMORIES:  # both were left out
+        return
+    kept = dict(options)
+    first = {"first": not kept.get("first", False)}
+    for changed in (first, {"prefetch": 2 * kept.get("prefetch", 2)}, {"prefetch": 0}):
+        pairs = tuple((k, v) for k, v in (kept | changed).items() if v)
+        if pairs != options:
+            yield ((*head, memory, pairs),)
+    yield ((*head, "LOCAL" if memory == "GLOBAL" else "GLOBAL", options),)
+    yield ()
+
+
+def _other_distances(step: Step) -> Iterator[tuple[Step, ...]]:
+    name, loop, turns = step
+    yield ((name, loop, 2 * turns),)
+    yield ((name, loop, max(1, turns // 2)),)
+    yield ()
+
+
+def _none(step: Step) -> Iterator[tuple[Step, ...]]:
+    yield ()
+
+
+CHANGES: dict[str, Callable[[Step], Iterator[tuple[Step, ...]]]] = {
+    "split": _other_sizes,
+    "order": _other_orders,
+    "stage": _other_stages,
+    "unify": _other_stages,
+    "prefetch": _other_distances,
+    "role": _none,
+    "merge": _none,
+    "trim": _none,
+    "pad": _none,
+}

@@ -1,0 +1,175 @@
+"""Where a kernel's recipe comes from: pins, the search in a process of its own, its cache."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tinygrad import Context, Tensor
+from tinygrad.base.errors import ArgumentError
+from tinygrad.engine import stopwatch
+from tinygrad.engine.devices import Device
+from tinygrad.engine.recipes import kernel_id, lower_kernel
+from tinygrad.engine.stopwatch import Child, Stopwatch
+from tinygrad.engine.structure import structure_of
+from tinygrad.engine.trial import Trial, answer
+from tinygrad.loops.heuristic import schedule
+from tinygrad.loops.recipe import to_text
+from tinygrad.schedule.kernels import plan
+
+
+def kernel_of(tensor):
+    """The last kernel that computing it takes."""
+    return [s.ast for s in plan(structure_of([tensor.uop]).sink).steps if s.ast is not None][-1]
+
+
+def product(m=70, n=50, k=30):
+    return Tensor.ones(m, k).contiguous().realize() @ Tensor.ones(k, n).contiguous().realize()
+
+
+def heuristic(ast):
+    return schedule(ast, Device["CPU"].target)[1]
+
+
+# ---- pins ----------------------------------------------------------------------------------------
+
+
+def test_a_pinned_recipe_is_used(tmp_path):
+    (tmp_path / f"{kernel_id(kernel_of(product()))}.recipe").write_text(
+        "# rows as tasks\n\x1b[31msplit('i0', 7, 'mine', 'PARALLEL', 'LOOP')\x1b[0m\n"
+    )
+    with Context(RECIPES=str(tmp_path), DEV="CPU"):
+        lowered, recipe = lower_kernel(kernel_of(product()), Device["CPU"])
+        assert recipe == (("split", "i0", 7, "mine", "PARALLEL", "LOOP"),)
+        assert lowered.name == "r_10_7_50_30"
+        np.testing.assert_array_equal(product().numpy(), np.full((70, 50), 30.0))
+
+
+def test_other_kernels_keep_theirs(tmp_path):
+    (tmp_path / "0123456789ab.recipe").write_text("role('i0', 'PARALLEL')")
+    with Context(RECIPES=str(tmp_path)):
+        ast = kernel_of(product())
+        assert lower_kernel(ast, Device["CPU"])[1] == heuristic(ast)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("fly('i0')", "not a step of a recipe"),
+        ("split('nothing', 4, 'x')", "step 0, split('nothing', 4, 'x')"),
+        ("role('k0', 'PARALLEL')", "legal: "),
+    ],
+)
+def test_a_pin_that_is_not_legal_says_so(tmp_path, text, words):
+    ast = kernel_of(product())
+    (tmp_path / f"{kernel_id(ast)}.recipe").write_text(text)
+    with Context(RECIPES=str(tmp_path)), pytest.raises(ArgumentError) as caught:
+        lower_kernel(ast, Device["CPU"])
+    assert words in str(caught.value) and kernel_id(ast) in str(caught.value)
+
+
+# ---- a process that may fail ---------------------------------------------------------------------
+
+SAY = "import sys, time, json\nfor line in sys.stdin:\n    asked = json.loads(line)\n"
+BAD = {
+    "crash": SAY + "    print('{}' if 'kernel' in asked else sys.exit(1), flush=True)",
+    "hang": SAY + "    print('{}', flush=True) if 'kernel' in asked else time.sleep(60)",
+    "nonsense": SAY + "    print('{}' if 'kernel' in asked else '[1,', flush=True)",
+    "silence": SAY + "    print('{}', flush=True)",
+    "stillborn": "raise SystemExit(3)",
+}
+
+
+@pytest.mark.parametrize("way", BAD)
+def test_a_process_that_fails_costs_a_candidate(way, monkeypatch):
+    child = Child((sys.executable, "-c", BAD[way]))
+    monkeypatch.setattr(stopwatch, "_child", child)
+    monkeypatch.setattr(stopwatch, "CANDIDATE", 0.5)
+    ast = kernel_of(product())
+    watch = Stopwatch(ast, "CPU", heuristic(ast))
+    assert watch.usable == (way != "stillborn")
+    for _ in range(2):
+        assert watch.seconds(heuristic(ast), 1.0) == float("inf")
+    child.stop()
+
+
+def test_a_process_is_started_again(monkeypatch):
+    child = Child()
+    monkeypatch.setattr(stopwatch, "_child", child)
+    ast = kernel_of(product())
+    watch = Stopwatch(ast, "CPU", heuristic(ast))
+    assert 0 < watch.seconds(heuristic(ast), 1.0) < 1
+    child.process.kill()
+    child.process.wait()
+    assert watch.seconds(heuristic(ast), 1.0) == float("inf")
+    assert 0 < watch.seconds(heuristic(ast), 1.0) < 1
+    assert 0 < watch.ratio(heuristic(ast)) < 10
+    child.stop()
+
+
+# ---- what runs there -----------------------------------------------------------------------------
+
+
+def test_another_result_is_no_candidate():
+    ast = kernel_of(product())
+    trial = Trial(ast, "CPU", to_text(heuristic(ast)))
+    assert trial.seconds(to_text(heuristic(ast)), 1.0) > 0
+    trial.expected[0][7] += 1
+    with pytest.raises(Exception, match="another result"):
+        trial.seconds(to_text(heuristic(ast)), 1.0)
+
+
+def test_a_kernel_that_overwrites_its_input_can_be_timed():
+    state = Tensor.ones(5000).contiguous().realize()
+    ast = kernel_of(state.assign(state * 0.5 + 1))
+    trial = Trial(ast, "CPU", to_text(heuristic(ast)))
+    assert trial.seconds(to_text(heuristic(ast)), 1.0) > 0
+
+
+def test_too_few_tasks_are_no_candidate():
+    ast = kernel_of(Tensor.ones(2000, 2000).contiguous().realize() + 1)
+    trial = Trial(ast, "CPU", to_text(heuristic(ast)))
+    with pytest.raises(Exception, match="1 tasks"):
+        trial.seconds("", 1.0)
+
+
+def test_requests_and_answers():
+    ast = kernel_of(product())
+    request = Stopwatch.request(ast, "CPU", heuristic(ast))
+    trial, said = answer(request, None)
+    assert said == {}
+    assert answer({"recipe": request["recipe"], "limit": 1.0}, trial)[1]["seconds"] > 0
+    assert answer({"race": request["recipe"], "rounds": 3}, trial)[1]["ratio"] > 0
+
+
+# ---- the search ----------------------------------------------------------------------------------
+
+PROGRAM = """
+import numpy as np
+from tinygrad import Tensor
+a = Tensor(np.arange(128 * 96, dtype=np.float32).reshape(128, 96) % 7).realize()
+print(int((a @ a.T).sum().item()))
+"""
+
+
+def test_a_search_is_done_once(tmp_path):
+    def run(**settings):
+        environment = {**os.environ, "TINYGRAD_CACHE": str(tmp_path), "DEV": "CPU", **settings}
+        return subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=True,
+        )
+
+    plain = run()
+    first = run(BEAM="1", DEBUG="2", PYTHONHASHSEED="1")
+    second = run(BEAM="1", DEBUG="2", PYTHONHASHSEED="2")
+    third = run(BEAM="1", DEBUG="3", PYTHONHASHSEED="3")  # lowers again, by the recipe kept
+    assert plain.stdout == first.stdout == second.stdout == third.stdout
+    assert "BEAM" in first.stderr and "recipes timed in" in first.stderr
+    assert "BEAM" not in plain.stderr + second.stderr + third.stderr

@@ -1,0 +1,133 @@
+"""Which recipe a kernel gets: one that the user pinned, else the search's, else the heuristic's.
+
+A pin is a file `<id>.recipe` in the folder that RECIPES names, with the text that DEBUG=3 prints:
+a step a line; lines that begin with # are comments. The id is the kernel's, before any recipe; it
+is the same on every machine and in every process. BEAM=n searches with n recipes kept in each
+round; what it finds is kept in the disk cache, beside the time that it takes to find it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import time
+from pathlib import Path
+
+from tinygrad.base.errors import ArgumentError
+from tinygrad.base.helpers import colored, uncolored
+from tinygrad.base.settings import BEAM, DEBUG, IGNORE_BEAM_CACHE, NOOPT, RECIPES
+from tinygrad.codegen.pipeline import Lowered, kernel_name, lower
+from tinygrad.engine.cache import code_stamp, disk_cache
+from tinygrad.engine.devices import OpenDevice
+from tinygrad.engine.stopwatch import Stopwatch
+from tinygrad.loops.heuristic import schedule, schedule_scalars, schedule_small
+from tinygrad.loops.recipe import Recipe, apply, from_text, to_text
+from tinygrad.loops.search import NEEDED_GAIN, elsewhere, search
+from tinygrad.uop.node import UOp
+
+MOST_INSTRUCTIONS = 5000
+"""LLVM's time grows faster than the text, and caches hold no more."""
+
+SHORT = 5e-6
+"""Seconds; a kernel that takes less is not searched for."""
+
+
+def recipe_settings() -> tuple[object, ...]:
+    """What decides, besides kernels and targets, which recipes they get: part of a plan's key."""
+    return NOOPT.value, BEAM.value, _pins_stamp()
+
+
+def recipe_facts(ast: UOp) -> tuple[object, ...]:
+    """The same for one kernel: part of its key."""
+    return NOOPT.value, BEAM.value, _pin(ast)
+
+
+def kernel_id(ast: UOp) -> str:
+    """A kernel's name in files: the same in every process, and whatever the machine."""
+    return ast.key.hex()[:12]
+
+
+def lower_kernel(ast: UOp, device: OpenDevice) -> tuple[Lowered, Recipe]:
+    """The kernel as linear programs, and the recipe that made it so. A pinned recipe that is not
+    legal is an ArgumentError that names the step."""
+    target = device.target
+    pin = _pin(ast)
+    if pin is not None:
+        try:
+            return lower(apply(ast, pin), target), pin
+        except ArgumentError as error:
+            raise ArgumentError(f"{_pin_file(ast)}: {error}") from error
+    for choose in (schedule, schedule_small, schedule_scalars):
+        kernel, recipe = choose(ast, target)
+        lowered = lower(kernel, target)
+        if lowered.instructions <= MOST_INSTRUCTIONS:
+            break
+    if BEAM and recipe and target.vector and not target.has_groups:
+        found = _searched(ast, device, recipe)
+        if found != recipe:
+            return lower(apply(ast, found), target), found
+    return lowered, recipe
+
+
+# ---- pins ----------------------------------------------------------------------------------------
+
+
+def _pin_file(ast: UOp) -> Path:
+    return Path(RECIPES.value) / f"{kernel_id(ast)}.recipe"
+
+
+def _pin(ast: UOp) -> Recipe | None:
+    if not RECIPES.value:
+        return None
+    try:
+        lines = uncolored(_pin_file(ast).read_text(encoding="utf-8")).splitlines()
+    except OSError:
+        return None
+    try:
+        return from_text("\n".join(line for line in lines if not line.lstrip().startswith("#")))
+    except ArgumentError as error:
+        raise ArgumentError(f"{_pin_file(ast)}: {error}") from error
+
+
+def _pins_stamp() -> str:
+    if not RECIPES.value:
+        return ""
+    digest = hashlib.sha256()
+    for path in sorted(Path(RECIPES.value).glob("*.recipe")):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+# ---- search --------------------------------------------------------------------------------------
+
+
+def _searched(ast: UOp, device: OpenDevice, recipe: Recipe) -> Recipe:
+    """What the search finds, from the cache if it found it before."""
+    facts = (device.target.key(), device.compiler.version, code_stamp(), BEAM.value)
+    key = hashlib.sha256(ast.key + repr(facts).encode()).hexdigest()
+    kept = None if IGNORE_BEAM_CACHE else disk_cache().get("recipe", key)
+    if kept is not None:
+        return from_text(kept.decode())
+    found = _search(ast, device, recipe)
+    disk_cache().put("recipe", key, to_text(found).encode())
+    return found
+
+
+def _search(ast: UOp, device: OpenDevice, recipe: Recipe) -> Recipe:
+    began = time.perf_counter()
+    watch = Stopwatch(ast, device.name, recipe)
+    before = watch.seconds(recipe, float("inf")) if watch.usable else 0.0
+    if before < SHORT or before == float("inf"):
+        return recipe
+    others = elsewhere(ast, device.target)
+    found, tried = search(recipe, others, watch.seconds, BEAM.value)
+    ratio = 1.0 if found == recipe else watch.ratio(found)
+    if ratio > NEEDED_GAIN:
+        found, ratio = recipe, 1.0
+    if DEBUG >= 2:
+        took = time.perf_counter() - began
+        name = kernel_name(apply(ast, recipe))[1]
+        gain = f"{before * 1e6:.1f} us, with the recipe found {ratio:.2f} of it"
+        text = f"{name}: {gain}; {tried} recipes timed in {took:.1f} s"
+        print(f"{colored('*** BEAM', 'magenta')}  {text}", file=sys.stderr)
+    return found

@@ -1,0 +1,185 @@
+"""The other end of `engine/stopwatch`: a process that runs kernels under recipes and says how long
+they took and whether the result was right. It reads requests from stdin and writes answers to
+stdout, a line of JSON each. It may crash or hang: its parent survives that.
+
+    {"kernel": text, "device": name, "recipe": text}   a new kernel, and the recipe to compare with
+    {"recipe": text, "limit": seconds}                 → {"seconds": s} or {"problem": text}
+    {"race": text, "rounds": n}                        → {"ratio": its time over the reference's}
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.errors import TinygradError
+from tinygrad.codegen.pipeline import lower
+from tinygrad.engine.compile import compile_lowered, load_record
+from tinygrad.engine.devices import Device
+from tinygrad.engine.recipes import MOST_INSTRUCTIONS
+from tinygrad.engine.run import RunnablePlan
+from tinygrad.engine.storage import Buffer, as_array, numpy_dtype
+from tinygrad.loops.cost import estimate, turns
+from tinygrad.loops.layout import own_ranges, role_of
+from tinygrad.loops.plan import TASKS
+from tinygrad.loops.recipe import apply, from_text
+from tinygrad.schedule.plan import Plan, Step, Storage
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+from tinygrad.uop.text import parse
+
+BATCH = 1e-3  # seconds that are timed together, at least
+BATCHES = 5
+MOST_REPEATS = 500
+HOPELESS = 1.5
+"""So many times the limit in the first batch, and a candidate is not timed any further."""
+
+TOLERANCES = {"float64": 1e-9, "float32": 2e-4, "float16": 2e-2, "bfloat16": 1e-1}
+"""By which two orders of summing may differ, in parts of the value and of the mean magnitude."""
+
+
+class Trial:
+    """One kernel with buffers of its own, and what the reference recipe made of them."""
+
+    def __init__(self, ast: UOp, device: str, reference: str) -> None:
+        self.ast, self.device = ast, Device[device]
+        nodes = ast.toposort()
+        params = sorted({n for n in nodes if n.op is Ops.PARAM}, key=lambda p: p.arg[0])
+        self.storages = tuple(
+            Storage("param", device, p.dtype, p.arg[1], i) for i, p in enumerate(params)
+        )
+        most = {int(n.arg[0][1:]): n.arg[2] for n in nodes if n.op is Ops.DEFINE_VAR}
+        self.values = [most.get(i, 1) for i in range(1 + max(most, default=-1))]
+        stored = {s.src[0].src[0].arg[0] for s in ast.src}
+        self.written = [i for i, p in enumerate(params) if p.arg[0] in stored]
+        self.given = [_numbers(p.dtype, p.arg[1], seed) for seed, p in enumerate(params)]
+        self.buffers = [Buffer(device, s.nbytes) for s in self.storages]
+        self.least_tasks = 1
+        self.repeats = 1
+        self.keys: set[str] = set()
+        self.reference = self._load(reference)
+        self.least_tasks = min(TASKS, self.tasks)
+        self.expected = self._results(self.reference)
+        seconds = self._seconds(self._several(self.reference, 1))
+        self.repeats = max(1, min(MOST_REPEATS, int(BATCH / max(seconds, 1e-9))))
+        self.reference_plan = self._several(self.reference, self.repeats)
+
+    def seconds(self, recipe: str, limit: float) -> float:
+        """The least of a few batches; raises if the result isn't the reference's."""
+        key = self._load(recipe)
+        self._check(key)
+        made = self._several(key, self.repeats)
+        least = self._seconds(made)
+        if least < HOPELESS * limit:
+            least = min(least, *(self._seconds(made) for _ in range(BATCHES - 1)))
+        return least
+
+    def ratio(self, recipe: str, rounds: int) -> float:
+        """Its time over the reference's, in turn: the median."""
+        key = self._load(recipe)
+        self._check(key)
+        made = self._several(key, self.repeats)
+        found = []
+        for _ in range(rounds):
+            found.append(self._seconds(made) / self._seconds(self.reference_plan))
+        return statistics.median(found)
+
+    # ---- one kernel --------------------------------------------------------------------------
+
+    def _load(self, recipe: str) -> str:
+        """Compiles the kernel under a recipe; the key under which the device has it."""
+        kernel = apply(self.ast, from_text(recipe))
+        own = own_ranges(kernel.src[0])
+        self.tasks = turns(loop for loop in own if role_of(loop) == "PARALLEL")
+        if self.tasks < self.least_tasks:
+            raise TinygradError(f"{self.tasks} tasks: cores would be idle")
+        key = f"{self.ast.key.hex()} {recipe}"
+        if key not in self.device.kernels:
+            lowered = lower(kernel, self.device.target)
+            if lowered.instructions > MOST_INSTRUCTIONS:
+                raise TinygradError(f"{lowered.instructions} instructions are too many")
+            record = compile_lowered((lowered, estimate(self.ast)), self.device)
+            self.device.kernels[key] = load_record(record, self.device)
+            self.keys.add(key)
+        return key
+
+    def forget(self) -> None:
+        """Gives back the memory of the compiled candidates."""
+        for key in self.keys:
+            del self.device.kernels[key]
+
+    def _several(self, key: str, repeats: int) -> RunnablePlan:
+        """The kernel so many times in one native call."""
+        numbers = tuple(range(len(self.storages)))
+        step = Step(Ops.KERNEL, self.device.name, numbers, len(self.written), self.ast)
+        plan = Plan(self.storages, (step,) * repeats, (), {})
+        return RunnablePlan(plan, [key] * repeats)
+
+    def _seconds(self, plan: RunnablePlan) -> float:
+        """Of this thread, which runs all tasks: the machine may do other things too."""
+        start = time.thread_time()
+        plan.run_on(self.buffers, self.values)
+        return (time.thread_time() - start) / len(plan.plan.steps)
+
+    def _results(self, key: str) -> list[np.ndarray[Any, Any]]:
+        for buffer, numbers in zip(self.buffers, self.given, strict=True):
+            buffer.write(memoryview(numbers.tobytes()))
+        self._several(key, 1).run_on(self.buffers, self.values)
+        found = []
+        for slot in self.written:
+            array = as_array(self.buffers[slot], self.storages[slot].dtype)
+            found.append(np.array(array, np.float64 if array.dtype.kind not in "iub" else None))
+        return found
+
+    def _check(self, key: str) -> None:
+        for slot, made, wanted in zip(self.written, self._results(key), self.expected, strict=True):
+            allowed = TOLERANCES.get(numpy_dtype(self.storages[slot].dtype).name, 0.0)
+            finite = np.abs(wanted[np.isfinite(wanted)])
+            scale = float(finite.mean()) if finite.size else 0.0
+            close = np.isclose(made, wanted, rtol=allowed, atol=allowed * scale, equal_nan=True)
+            if not close.all():
+                raise TinygradError("another result than the reference's")
+
+
+def _numbers(dtype: DType, size: int, seed: int) -> np.ndarray[Any, Any]:
+    """What a buffer holds: normal floats; whole numbers are 0 or 1, which any table has."""
+    generator = np.random.default_rng(seed)
+    if dtypes.is_float(dtype):
+        values = generator.standard_normal(min(size, 1 << 20), np.float32)
+    else:
+        values = generator.integers(0, 2, min(size, 1 << 20)).astype(np.int8)
+    return np.resize(values, size).astype(numpy_dtype(dtype))
+
+
+def answer(request: dict[str, Any], trial: Trial | None) -> tuple[Trial | None, dict[str, Any]]:
+    """What a request gives, and the trial that the next one is about."""
+    if "kernel" in request:
+        if trial is not None:
+            trial.forget()
+        trial = Trial(parse(request["kernel"]), request["device"], request["recipe"])
+        return trial, {}
+    assert trial is not None
+    if "race" in request:
+        return trial, {"ratio": trial.ratio(request["race"], request["rounds"])}
+    return trial, {"seconds": trial.seconds(request["recipe"], request["limit"])}
+
+
+def main() -> None:
+    """Answers until stdin ends."""
+    trial: Trial | None = None
+    for line in sys.stdin:
+        try:
+            trial, found = answer(json.loads(line), trial)
+        except (TinygradError, ValueError, AssertionError, KeyError, IndexError) as error:
+            found = {"problem": f"{type(error).__name__}: {error}"[:200]}
+        print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()
