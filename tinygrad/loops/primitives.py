@@ -2,7 +2,11 @@
 
 Each one checks what it requires and says what would have been legal. Operands are data: names of
 loops and stages, and paths (positions of sources from the SINK down). Before and after are drawn
-as loops; `i:16` is a loop of 16 turns, `i:16 VECTOR` one with a role.
+as loops; `i:16` is a loop of 16 turns, `i:16 VECTOR` one with a role. The examples are run by the
+tests; their kernels, and `draw`, are those of `loops/drawing`: a line for the loops of each stage,
+reduction and store, `i:7<x` for a loop that also stops at x.
+
+>>> from tinygrad.loops.drawing import draw, past_sums, product, scaled, shares, sums
 """
 
 from __future__ import annotations
@@ -69,6 +73,13 @@ def split(
         for i:100: body(i)
     becomes
         for i:7: for i2:min(16, 100 - 16*i): body(16*i + i2)
+
+    >>> draw(scaled(100, 8))
+    store: i:100, j:8
+    >>> draw(split(scaled(100, 8), "i", 16, "i2"))
+    store: i:7, i2:16<((i*-16) + 100), j:8
+    >>> draw(split(scaled(96, 8), "i", 16, "i2", "PARALLEL", "UNROLL"))
+    store: i:6 PARALLEL, i2:16 UNROLL, j:8
     """
     loop = loop_named(kernel, name)
     in_order = (outer_role, role) == ("ORDERED", "VECTOR") and _is_running(kernel, loop)
@@ -136,6 +147,11 @@ def merge(kernel: UOp, first: str, second: str, name: str) -> UOp:
         for i:4: for j:8: body(i, j)
     becomes
         for p:32: body(p // 8, p % 8)
+
+    >>> draw(scaled(4, 8))
+    store: i:4, j:8
+    >>> draw(merge(scaled(4, 8), "i", "j", "p"))
+    store: p:32
     """
     outer, inner = loop_named(kernel, first), loop_named(kernel, second)
     check_unused(kernel, name)
@@ -171,6 +187,14 @@ def role(kernel: UOp, name: str, new: str) -> UOp:
     small (LARGEST_VECTOR, LARGEST_UNROLL).
 
         for i:16: body(i)        becomes        for i:16 VECTOR: body(i)
+
+    >>> draw(scaled(4, 16))
+    store: i:4, j:16
+    >>> draw(role(scaled(4, 16), "j", "VECTOR"))
+    store: i:4, j:16 VECTOR
+    >>> role(sums(64, 8), "r", "PARALLEL")
+    Traceback (most recent call last):
+    tinygrad.base.errors.ArgumentError: role of 'r': Ops.REDUCE can't have PARALLEL; legal: ...
     """
     loop = loop_named(kernel, name)
     if role_of(loop) == "ORDERED" or new == "ORDERED":
@@ -214,6 +238,11 @@ def order(kernel: UOp, owner: str, names: Sequence[str]) -> UOp:
     A stage's layout stays.
 
         for i: for j: body       becomes        for j: for i: body
+
+    >>> draw(scaled(4, 8))
+    store: i:4, j:8
+    >>> draw(order(scaled(4, 8), "store", ("j", "i")))
+    store: j:8, i:4
     """
     names = tuple(names)
     if owner == "store":
@@ -259,6 +288,13 @@ def drop_single(kernel: UOp) -> UOp:
     ORDERED loops and the layouts of stages stay.
 
         for i:1: for j:8: body(i, j)        becomes        for j:8: body(0, j)
+
+    Requires: nothing.
+
+    >>> draw(scaled(1, 8))
+    store: i:1, j:8
+    >>> draw(drop_single(scaled(1, 8)))
+    store: j:8
     """
     zero = number(0)
     gone = {
@@ -296,6 +332,14 @@ def stage(
     becomes, with over = (k, n)
         for name.k: for name.n: name[name.k, name.n] = b(name.k, name.n)
         for m: for k: for n: ... name[k, n]
+
+    >>> draw(product(4, 8, 16))
+    reduce add: k:16
+    store: m:4, n:8
+    >>> draw(stage(product(4, 8, 16), (0, 1, 0, 1), ("k", "n"), "pb"))
+    pb LOCAL: pb.k:16, pb.n:8
+    reduce add: k:16
+    store: m:4, n:8
     """
     value = at_path(kernel, path)
     read = _staged(kernel, value, over, name, memory, options)
@@ -317,6 +361,16 @@ def unify(
         for j1: s1 += e(j1)          for name.j: name[name.j] = e(name.j)
         for j: out[j] = e(j) * s1    for j1: s1 += name[j1]
                                      for j: out[j] = name[j] * s1
+
+    Requires: what `stage` does; the loops in `twins` have the size of `over[-1]`.
+
+    >>> draw(shares(4, 8))
+    reduce add: j1:8
+    store: i:4, j:8
+    >>> draw(unify(shares(4, 8), (0, 1, 0), ("j",), ("j1",), "e"))
+    e LOCAL: e.j:8
+    reduce add: j1:8
+    store: i:4, j:8
     """
     value = at_path(kernel, path)
     last = loop_named(kernel, over[-1])
@@ -376,6 +430,14 @@ def pad(kernel: UOp, name: str, loop: str, extra: int) -> UOp:
     fall on the same sets. Or nearer together: what a split cut off is no gap between rows.
 
     Requires: `loop` is one of the stage's, not its last; rows don't overlap.
+
+        name[k, n] at n + 8*k        becomes, with extra = 4        name[k, n] at n + 12*k
+
+    >>> staged = stage(product(4, 8, 16), (0, 1, 0, 1), ("k", "n"), "pb")
+    >>> draw(pad(staged, "pb", "pb.k", 4))
+    pb LOCAL pad=(('pb.k', 4),): pb.k:16, pb.n:8
+    reduce add: k:16
+    store: m:4, n:8
     """
     found = stage_named(kernel, name)
     own = own_ranges(found)
@@ -410,6 +472,14 @@ def accumulate(
     becomes
         name[:] = 0; for r: for name.c: name[name.c] += x(r, name.c)
         for c: out[c] = name[c]
+
+    >>> draw(sums(64, 8))
+    reduce add: r:64
+    store: i:8
+    >>> draw(accumulate(sums(64, 8), (0, 1), ("i",), "row"))
+    reduce add: r:64
+    row LOCAL acc=True: row.i:8
+    store: i:8
     """
     value = at_path(kernel, path)
     if value.op is not Ops.REDUCE:
@@ -443,7 +513,17 @@ def regroup(kernel: UOp, path: Sequence[int], inner: Sequence[str]) -> UOp:
 
 
 def prefetch(kernel: UOp, name: str, turns: int) -> UOp:
-    """Loads that step with this loop ask for the line that many turns ahead."""
+    """Loads that step with this loop ask for the line that many turns ahead.
+
+    Requires: the loop exists.
+
+        for k: x(k)        becomes        for k: ask for x(k + turns); x(k)
+
+    >>> draw(prefetch(product(4, 8, 16), "k", 4))
+    reduce add: k:16
+    store: m:4, n:8
+    prefetch: (('k', 4),)
+    """
     loop_named(kernel, name)
     return _with_facts(kernel, prefetch=(*fact(kernel, "prefetch"), (name, turns)))
 
@@ -455,6 +535,16 @@ def trim(kernel: UOp, outer: Sequence[str]) -> UOp:
         for q: for t:T: s += where(t <= q, x(t), 0)
     becomes, with outer = (q,)
         for q: for t:min(T, q + 1): s += where(t <= q, x(t), 0)
+
+    Requires: the loops in `outer` exist.
+
+    >>> draw(past_sums(8))
+    reduce add: t:8
+    store: q:8
+    >>> draw(trim(past_sums(8), ("q",)))
+    reduce add: t:8
+    store: q:8
+    trim: (('t', ((('q', 1),), 1, 1)),)
     """
     for name in outer:
         loop_named(kernel, name)
@@ -462,7 +552,15 @@ def trim(kernel: UOp, outer: Sequence[str]) -> UOp:
 
 
 def stream(kernel: UOp) -> UOp:
-    """The outputs are written past the cache: they are larger than it."""
+    """The outputs are written past the cache: they are larger than it.
+
+    Requires: nothing.
+
+        for i: store out[i]        becomes        for i: store out[i], not into the cache
+
+    >>> draw(stream(scaled(4, 8)))
+    store nontemporal: i:4, j:8
+    """
     return kernel.with_src(tuple(store.replace(arg="nontemporal") for store in kernel.src))
 
 

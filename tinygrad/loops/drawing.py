@@ -1,0 +1,94 @@
+"""Kernels for examples, and a kernel's loops as text: what a primitive does is shown with these."""
+
+from __future__ import annotations
+
+from math import prod
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of
+from tinygrad.loops.nest import expression
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+
+def draw(kernel: UOp) -> None:
+    """Prints the loops of each stage, reduction and store, a line each, and what else a recipe
+    said.
+
+    >>> draw(scaled(4, 8))
+    store: i:4, j:8
+    """
+    print("\n".join(loop_lines(kernel)))
+
+
+def loop_lines(kernel: UOp) -> list[str]:
+    """The lines of `draw`."""
+    lines = []
+    for node in kernel.toposort():
+        if node.op not in (Ops.STAGE, Ops.REDUCE, Ops.STORE):
+            continue
+        words = [node.op.name.lower(), node.arg or ""]
+        if node.op is Ops.STAGE:
+            name, memory, options = node.arg
+            words = [name, memory, *(f"{key}={value}" for key, value in options)]
+        loops = ", ".join(map(one_loop, own_ranges(node)))
+        lines.append(f"{' '.join(filter(None, words))}: {loops}".rstrip(": "))
+    return lines + [f"{key}: {value}" for key, value in kernel.arg or ()]
+
+
+def one_loop(loop: UOp) -> str:
+    """A loop's name, size, limits and role."""
+    size = str(size_of(loop)) if loop.src[0].op is Ops.CONST else expression(loop.src[0])
+    limits = "".join(f"<{expression(limit)}" for limit in loop.src[1:])
+    role = role_of(loop)
+    return f"{name_of(loop)}:{size}{limits}" + ("" if role == "LOOP" else f" {role}")
+
+
+# ---- kernels -------------------------------------------------------------------------------------
+
+
+def element(slot: int, shape: tuple[int, ...], *indices: UOp) -> UOp:
+    """One element of a row-major buffer of floats."""
+    offset = UOp.const(dtypes.index, 0)
+    for position, index in enumerate(indices):
+        offset = offset + index * prod(shape[position + 1 :])
+    return UOp(Ops.PARAM, dtypes.float32, (), (slot, prod(shape))).index(offset)
+
+
+def scaled(rows: int, columns: int) -> UOp:
+    """out[i, j] = x[i, j] * 2"""
+    i, j = UOp.range(rows, "i"), UOp.range(columns, "j")
+    shape = (rows, columns)
+    return UOp.sink(element(0, shape, i, j).store(element(1, shape, i, j) * 2, i, j))
+
+
+def sums(rows: int, columns: int) -> UOp:
+    """out[i] = sum over r of x[r, i]"""
+    i, r = UOp.range(columns, "i"), UOp.range(rows, "r")
+    value = element(1, (rows, columns), r, i).reduce("add", r)
+    return UOp.sink(element(0, (columns,), i).store(value, i))
+
+
+def past_sums(size: int) -> UOp:
+    """out[q] = sum over t of x[q, t] where t <= q"""
+    q, t = UOp.range(size, "q"), UOp.range(size, "t")
+    value = (t < q + 1).where(element(1, (size, size), q, t), 0.0).reduce("add", t)
+    return UOp.sink(element(0, (size,), q).store(value, q))
+
+
+def product(rows: int, columns: int, inner: int) -> UOp:
+    """out[m, n] = sum over k of a[m, k] * b[k, n]"""
+    m, n, k = UOp.range(rows, "m"), UOp.range(columns, "n"), UOp.range(inner, "k")
+    value = element(1, (rows, inner), m, k) * element(2, (inner, columns), k, n)
+    return UOp.sink(element(0, (rows, columns), m, n).store(value.reduce("add", k), m, n))
+
+
+def shares(rows: int, columns: int) -> UOp:
+    """out[i, j] = e(j) / (sum over j1 of e(j1)), e(j) = exp2(x[i, j])"""
+    i, j, j1 = UOp.range(rows, "i"), UOp.range(columns, "j"), UOp.range(columns, "j1")
+
+    def e(j: UOp) -> UOp:
+        return element(1, (rows, columns), i, j).exp2()
+
+    value = e(j) * e(j1).reduce("add", j1).reciprocal()
+    return UOp.sink(element(0, (rows, columns), i, j).store(value, i, j))
