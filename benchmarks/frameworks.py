@@ -20,6 +20,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 OURS = "tinygrad"
+BEAM = "tinygrad-beam"  # ours with the recipe search: compared only if asked for
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Framework:
     programs: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     alone: Mapping[str, str] = field(default_factory=dict)  # settings for one thread
+    avx2: Mapping[str, str] = field(default_factory=dict)  # settings that leave AVX-512 unused
 
     @property
     def package(self) -> str:
@@ -45,16 +47,24 @@ class Framework:
 
     @property
     def rival(self) -> bool:
-        return self.name != OURS
+        return bool(self.environment)
 
 
+NO_AVX512 = {"CPU_WITHOUT": "avx512 amx"}
+TORCH_AVX2 = {
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+}
 ONE_XLA_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
 FRAMEWORKS: dict[str, Framework] = {
     row.name: row
     for row in (
-        Framework(OURS, "cases_tinygrad", "", ("tinygrad", "numpy", "llvmlite")),
-        Framework("torch", "cases_torch", "torch-2.13.0", ("torch==2.13.0", "numpy")),
+        Framework(OURS, "cases_tinygrad", "", ("tinygrad",), avx2=NO_AVX512),
+        Framework(
+            "torch", "cases_torch", "torch-2.13.0", ("torch==2.13.0", "numpy"), avx2=TORCH_AVX2
+        ),
         Framework(
             "torch-compile",
             "cases_torch",
@@ -62,6 +72,7 @@ FRAMEWORKS: dict[str, Framework] = {
             ("torch==2.13.0", "numpy"),
             programs=("g++",),
             settings={"COMPILE": "1"},
+            avx2=TORCH_AVX2,
         ),
         Framework(
             "jax",
@@ -70,6 +81,7 @@ FRAMEWORKS: dict[str, Framework] = {
             ("jax==0.10.2", "numpy"),
             settings={"JAX_PLATFORMS": "cpu", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"},
             alone={"XLA_FLAGS": ONE_XLA_THREAD},
+            avx2={"XLA_FLAGS": f"{ONE_XLA_THREAD} --xla_cpu_max_isa=AVX2"},
         ),
         Framework(
             "tinygrad-0.14",
@@ -79,6 +91,7 @@ FRAMEWORKS: dict[str, Framework] = {
             programs=("clang",),
             settings={"DEV": "CPU"},
         ),
+        Framework(BEAM, "cases_tinygrad", "", ("tinygrad",), settings={"BEAM": "2"}),
     )
 }
 
@@ -145,7 +158,9 @@ def _outside() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
 
 
-def surroundings(framework: Framework, threads: int, folder: Path) -> dict[str, str]:
+def surroundings(
+    framework: Framework, threads: int, folder: Path, avx2: bool = False
+) -> dict[str, str]:
     """Environment variables of a measurement, its caches in `folder`."""
     number = str(threads)
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CPU_COUNT", "THREADS")
@@ -160,6 +175,7 @@ def surroundings(framework: Framework, threads: int, folder: Path) -> dict[str, 
         "JAX_COMPILATION_CACHE_DIR": str(folder),
         **framework.settings,
         **(framework.alone if threads == 1 else {}),
+        **(framework.avx2 if avx2 else {}),
     }
 
 

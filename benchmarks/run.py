@@ -1,7 +1,8 @@
 """Compares tinygrad with other frameworks on the suite and writes a page.
 
     python benchmarks/run.py [--cases 'matmul*,gather_rows'] [--against torch,jax,...]
-                             [--threads 1,2] [--rounds 3] [--seconds 1] [--output FILE] [--again]
+                             [--threads 1,2] [--rounds 3] [--seconds 1] [--avx2]
+                             [--output FILE] [--again] [--lock FILE]
 
 A case is started twice in each framework: cold, with empty caches, and warm, with those that the
 first left. The warm processes stay, and round by round each one repeats the case for a while, in
@@ -37,6 +38,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from frameworks import (
+    BEAM,
     FRAMEWORKS,
     OURS,
     Framework,
@@ -64,6 +66,7 @@ class Setting:
     seconds: float
     limit: float
     lock: str
+    avx2: bool
     folder: Path  # of this run: what was measured, and the caches of cases under way
 
 
@@ -102,7 +105,12 @@ def main() -> None:
             frameworks.append(framework)
     versions = {f.name: version(f) or "" for f in frameworks}
     setting = Setting(
-        options.rounds, options.seconds, options.limit, options.lock, run_folder(options, versions)
+        options.rounds,
+        options.seconds,
+        options.limit,
+        options.lock,
+        options.avx2,
+        run_folder(options, versions),
     )
     if options.again:
         shutil.rmtree(setting.folder, ignore_errors=True)
@@ -122,15 +130,16 @@ def main() -> None:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Compares tinygrad with other frameworks.")
-    rivals = ",".join(name for name in FRAMEWORKS if name != OURS)
+    rivals = ",".join(name for name in FRAMEWORKS if name not in (OURS, BEAM))
     parser.add_argument("--cases", default="", help="names or patterns, with commas; the suite")
-    parser.add_argument("--against", default=rivals, help=f"some of {rivals}")
+    parser.add_argument("--against", default=rivals, help=f"some of {rivals},{BEAM}")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0, help="spent on a measurement")
     parser.add_argument("--threads", default="1", help="numbers, with commas: a table each")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds a process may take")
     parser.add_argument("--output", default="", help="default: results/<date>.md")
     parser.add_argument("--again", action="store_true", help="forget what was measured before")
+    parser.add_argument("--avx2", action="store_true", help="everybody without AVX-512")
     parser.add_argument("--lock", default="", help="a file whose lock is held while measuring")
     return parser.parse_args()
 
@@ -140,6 +149,7 @@ def command(options: argparse.Namespace) -> str:
     parts = ["python benchmarks/run.py", f"--against {options.against}"]
     parts += [f"--threads {options.threads}", f"--rounds {options.rounds}"]
     parts += [f"--seconds {options.seconds:g}"]
+    parts += ["--avx2"] if options.avx2 else []
     return " ".join([*parts, *([f"--cases '{options.cases}'"] if options.cases else [])])
 
 
@@ -156,7 +166,9 @@ def selected(patterns: str) -> list[Case]:
 
 def run_folder(options: argparse.Namespace, versions: dict[str, str]) -> Path:
     """Where a run with this code, these versions and this protocol writes."""
-    digest = hashlib.sha256(repr((options.seconds, options.rounds, processor())).encode())
+    digest = hashlib.sha256(
+        repr((options.seconds, options.rounds, options.avx2, processor())).encode()
+    )
     for path in sorted([*(ROOT / "tinygrad").rglob("*.py"), *HERE.glob("cases_*.py")]):
         digest.update(path.read_bytes())
     kept = sorted(name + number for name, number in versions.items() if name == OURS)
@@ -245,7 +257,10 @@ class Process:
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  lives as long as the process
         self.process = subprocess.Popen(
             [*words, str(setting.seconds)],
-            env={**surroundings(framework, threads, folder), "STARTED": str(time.time())},
+            env={
+                **surroundings(framework, threads, folder, setting.avx2),
+                "STARTED": str(time.time()),
+            },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
