@@ -28,7 +28,7 @@ def test_examples(name):
     flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
     known = {"Tensor": tinygrad.Tensor, "nn": tinygrad.nn, "dtypes": tinygrad.dtypes}
     if "loops" in name:
-        known |= vars(drawing)
+        known |= vars(drawing) | PRIMITIVES
     assert doctest.testmod(module, extraglobs=known, optionflags=flags).failed == 0
 
 

@@ -57,7 +57,8 @@ class Trial:
         self.storages = tuple(
             Storage("param", device, p.dtype, p.arg[1], i) for i, p in enumerate(params)
         )
-        most = {int(n.arg[0][1:]): n.arg[2] for n in nodes if n.op is Ops.DEFINE_VAR}
+        variables = [n.arg for n in nodes if n.op is Ops.DEFINE_VAR]
+        most = {int(name[1:]): high if low >= 0 else 0 for name, low, high in variables}
         self.values = [most.get(i, 1) for i in range(1 + max(most, default=-1))]
         stored = {s.src[0].src[0].arg[0] for s in ast.src}
         self.written = [i for i, p in enumerate(params) if p.arg[0] in stored]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tinygrad.base.dtype import dtypes
+from tinygrad.base.dtype import DType, dtypes
 from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of
 from tinygrad.loops.nest import expression
 from tinygrad.uop.node import UOp
@@ -25,13 +25,13 @@ def loop_lines(kernel: UOp) -> list[str]:
     """The lines of `draw`."""
     lines = []
     for node in kernel.toposort():
-        if node.op not in (Ops.STAGE, Ops.REDUCE, Ops.STORE):
+        if node.op not in (Ops.STAGE, Ops.REDUCE, Ops.STORE, Ops.WMMA):
             continue
         words = [node.op.name.lower(), node.arg or ""]
         if node.op is Ops.STAGE:
             name, memory, options = node.arg
             words = [name, memory, *(f"{key}={value}" for key, value in options)]
-        loops = ", ".join(map(one_loop, own_ranges(node)))
+        loops = "" if node.op is Ops.WMMA else ", ".join(map(one_loop, own_ranges(node)))
         lines.append(f"{' '.join(filter(None, words))}: {loops}".rstrip(": "))
     return lines + [f"{key}: {value}" for key, value in kernel.arg or ()]
 
@@ -47,12 +47,12 @@ def one_loop(loop: UOp) -> str:
 # ---- kernels -------------------------------------------------------------------------------------
 
 
-def element(slot: int, shape: tuple[int, ...], *indices: UOp) -> UOp:
-    """One element of a row-major buffer of floats."""
+def element(slot: int, shape: tuple[int, ...], *indices: UOp, dtype: DType = dtypes.float32) -> UOp:
+    """One element of a row-major buffer."""
     offset = UOp.const(dtypes.index, 0)
     for position, index in enumerate(indices):
         offset = offset + index * prod(shape[position + 1 :])
-    return UOp(Ops.PARAM, dtypes.float32, (), (slot, prod(shape))).index(offset)
+    return UOp(Ops.PARAM, dtype, (), (slot, prod(shape))).index(offset)
 
 
 def scaled(rows: int, columns: int) -> UOp:
@@ -76,10 +76,12 @@ def past_sums(size: int) -> UOp:
     return UOp.sink(element(0, (size,), q).store(value, q))
 
 
-def product(rows: int, columns: int, inner: int) -> UOp:
-    """out[m, n] = sum over k of a[m, k] * b[k, n]"""
+def product(rows: int, columns: int, inner: int, dtype: DType = dtypes.float32) -> UOp:
+    """out[m, n] = sum over k of a[m, k] * b[k, n], summed in float32"""
     m, n, k = UOp.range(rows, "m"), UOp.range(columns, "n"), UOp.range(inner, "k")
-    value = element(1, (rows, inner), m, k) * element(2, (inner, columns), k, n)
+    a = element(1, (rows, inner), m, k, dtype=dtype).cast(dtypes.float32)
+    b = element(2, (inner, columns), k, n, dtype=dtype).cast(dtypes.float32)
+    value = a * b
     return UOp.sink(element(0, (rows, columns), m, n).store(value.reduce("add", k), m, n))
 
 

@@ -496,6 +496,15 @@ def regroup(kernel: UOp, path: Sequence[int], inner: Sequence[str]) -> UOp:
         acc = 0; for k: for j: acc += x(k, j)
     becomes
         acc = 0; for k: part = 0; for j: part += x(k, j); acc += part
+
+    >>> cut = split(sums(64, 8), "r", 16, "j")
+    >>> draw(cut)
+    reduce add: r:4, j:16
+    store: i:8
+    >>> draw(regroup(cut, (0, 1), ("j",)))
+    reduce add: j:16
+    reduce add: r:4
+    store: i:8
     """
     value = at_path(kernel, path)
     own = own_ranges(value) if value.op is Ops.REDUCE else ()

@@ -121,6 +121,8 @@ def changes(step: Step) -> Iterator[tuple[Step, ...]]:
 
 def _other_sizes(step: Step) -> Iterator[tuple[Step, ...]]:
     name, loop, factor, inner, *roles = step
+    if roles[-1:] == ["TILE"]:  # the matrix unit says how large
+        return
     sizes = [2 * factor, factor // 2, factor + 1, factor - 1, 3 * factor // 2, 3 * factor // 4]
     if roles[-1:] == ["VECTOR"]:
         sizes = sizes[:2]
@@ -173,4 +175,5 @@ CHANGES: dict[str, Callable[[Step], Iterator[tuple[Step, ...]]]] = {
     "merge": _none,
     "trim": _none,
     "pad": _none,
+    "regroup": _none,
 }

@@ -23,6 +23,10 @@ def extend(kernel: UOp, name: str, multiple: int) -> UOp:
         for k:77: s += a(k) * b(k)
     becomes
         for k:80: s += where(k < 77, a(k), 0) * where(k < 77, b(k), 0)
+
+    >>> draw(extend(product(4, 8, 77), "k", 16))
+    reduce add: k:80
+    store: m:4, n:8
     """
     loop, reduce = _only_owner(kernel, name, "extend")
     if role_of(loop) != "LOOP" or not is_static(loop) or len(loop.src) > 1 or reduce.arg != "add":
@@ -79,6 +83,12 @@ def tensorise(kernel: UOp, name: str, rows: int, unit: str) -> UOp:
     unsigned: a*b = (a + 128)*b - 128*b, exactly, since sums wrap.
 
         s += cast(a(m, k, kp)) * cast(b(k, n, kp))   becomes   s += wmma(bits(a), bits(b))
+
+    >>> cut = split(product(4, 16, 32, dtypes.bfloat16), "k", 2, "kp", "LOOP", "TILE")
+    >>> draw(tensorise(cut, "kp", 0, "vdpbf16ps"))
+    wmma vdpbf16ps
+    reduce add: k:16, kp:2 TILE
+    store: m:4, n:16
     """
     _, reduce = _only_owner(kernel, name, "tensorise")
     row = UNITS.get(unit)
