@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ArgumentError
 from tinygrad.base.target import Target
 from tinygrad.codegen import full_rewrite_to_sink
 from tinygrad.codegen.pipeline import lower
@@ -426,6 +427,23 @@ for i in 0..8, tasks
       take, filling e
   for j in 0..64
     store"""
+
+
+def test_a_stage_is_not_filled_by_a_turn_that_reads_less_than_others():
+    q, t = K.loop("q", 20), K.loop("t", 20)
+    value = K.read(1, (20, 20), q, t) * K.read(2, (20,), t)
+    kernel = K.out((20,), (t < q + 1).where(value, K.const(0.0)).reduce("add", t), q)
+    y = next(n for n in kernel.toposort() if n.op is Ops.INDEX and n.src[0].arg[0] == 2)
+    for options in ((), (("first", True),)):
+        stage = ("stage", path_to(kernel, y), ("t",), "y", "LOCAL", options)
+        trimmed = apply(kernel, [stage, ("trim", ("q",))])
+        x, w = K.normal(20, 20), K.normal(20)
+        if options:
+            with pytest.raises(ArgumentError, match="'y' can't be filled by its first reader"):
+                lower(trimmed, K.host_target())
+        else:
+            expected = (np.tril(x) * w).sum(1)
+            np.testing.assert_allclose(K.compute(trimmed, (20,), [x, w]), expected, atol=1e-5)
 
 
 def test_the_nest_of_a_matrix_product():

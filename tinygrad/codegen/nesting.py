@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ArgumentError
 from tinygrad.loops.layout import (
     fact,
     indices,
@@ -315,12 +316,26 @@ class NestBuilder:
 
     def _first_turn_fills(self, loop: UOp, values: Sequence[UOp]) -> bool:
         """Whether a stage is filled within, by reads that do not depend on `loop`."""
-        return any(
-            self._is_ready(stage)
-            and not self._is_filled(stage)
-            and not any(loop in read.ranges for read in reads)
+        found = [
+            (stage, reads)
             for stage, reads in self._reads(values).items()
-        )
+            if self._is_ready(stage) and not self._is_filled(stage)
+            if not any(loop in read.ranges for read in reads)
+        ]
+        for stage, reads in found:
+            self._check_whole(stage, loop, frozenset().union(*(read.ranges for read in reads)))
+        return bool(found)
+
+    def _check_whole(self, stage: UOp, loop: UOp, running: Iterable[UOp]) -> None:
+        """The first turn must read as much of the stage as any later one."""
+        for inner in running:
+            terms = self.trims.get(name_of(inner), ((), 0, 1))[0]
+            if any(name == name_of(loop) and factor > 0 for name, factor in terms):
+                raise ArgumentError(
+                    f"stage {stage.arg[0]!r} can't be filled by its first reader: the first turn of "
+                    f"{name_of(loop)!r} reads less than later ones, since {name_of(inner)!r} is "
+                    "trimmed; legal: no 'first'"
+                )
 
     def _close(self, values: Sequence[UOp]) -> None:
         """A stage is filled once no loop that its reader's indices run over is open."""
