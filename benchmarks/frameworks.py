@@ -26,13 +26,13 @@ BEAM = "tinygrad-beam"  # ours with the recipe search: compared only if asked fo
 @dataclass(frozen=True)
 class Framework:
     """`module` has the cases; `packages` are installed with pip, the first one names the version;
-    `programs` must be on PATH; `{threads}` in a value of `settings` is their number."""
+    one of `compilers` must be on PATH, the first that is becomes CC."""
 
     name: str
     module: str
     environment: str  # name of its folder; frameworks may share one
     packages: tuple[str, ...]
-    programs: tuple[str, ...] = ()
+    compilers: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     alone: Mapping[str, str] = field(default_factory=dict)  # settings for one thread
     avx2: Mapping[str, str] = field(default_factory=dict)  # settings that leave AVX-512 unused
@@ -40,6 +40,10 @@ class Framework:
     @property
     def package(self) -> str:
         return self.packages[0].partition("==")[0]
+
+    @property
+    def compiler(self) -> str | None:
+        return next(filter(shutil.which, self.compilers), None)
 
     @property
     def python(self) -> Path:
@@ -70,7 +74,6 @@ FRAMEWORKS: dict[str, Framework] = {
             "cases_torch",
             "torch-2.13.0",
             ("torch==2.13.0", "numpy"),
-            programs=("g++",),
             settings={"COMPILE": "1"},
             avx2=TORCH_AVX2,
         ),
@@ -88,7 +91,7 @@ FRAMEWORKS: dict[str, Framework] = {
             "cases_tinygrad",
             "tinygrad-0.14.0",
             ("tinygrad==0.14.0", "numpy"),
-            programs=("clang",),
+            compilers=("clang-20", "clang-19", "clang-18", "clang-17", "clang-16", "clang"),
             settings={"DEV": "CPU"},
         ),
         Framework(BEAM, "cases_tinygrad", "", ("tinygrad",), settings={"BEAM": "2"}),
@@ -135,8 +138,9 @@ def prepare(framework: Framework) -> str | None:
         problem = _install(framework)
         if problem:
             return problem
-    absent = [program for program in framework.programs if shutil.which(program) is None]
-    return f"it needs {', '.join(absent)} on PATH" if absent else None
+    if framework.compilers and framework.compiler is None:
+        return f"it needs {framework.compilers[-1]}: apt-get install {framework.compilers[-1]}"
+    return None
 
 
 def _install(framework: Framework) -> str | None:
@@ -173,6 +177,7 @@ def surroundings(
         "XDG_CACHE_HOME": str(folder),
         "TORCHINDUCTOR_CACHE_DIR": str(folder),
         "JAX_COMPILATION_CACHE_DIR": str(folder),
+        **({"CC": framework.compiler} if framework.compiler else {}),
         **framework.settings,
         **(framework.alone if threads == 1 else {}),
         **(framework.avx2 if avx2 else {}),

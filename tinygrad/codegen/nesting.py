@@ -331,10 +331,10 @@ class NestBuilder:
         for inner in running:
             terms = self.trims.get(name_of(inner), ((), 0, 1))[0]
             if any(name == name_of(loop) and factor > 0 for name, factor in terms):
+                early = f"in the first turn of {name_of(loop)!r}, {name_of(inner)!r} stops early"
                 raise ArgumentError(
-                    f"stage {stage.arg[0]!r} can't be filled by its first reader: the first turn of "
-                    f"{name_of(loop)!r} reads less than later ones, since {name_of(inner)!r} is "
-                    "trimmed; legal: no 'first'"
+                    f"stage {stage.arg[0]!r} can't be filled by its first reader: {early}; "
+                    "legal: no 'first'"
                 )
 
     def _close(self, values: Sequence[UOp]) -> None:
