@@ -103,7 +103,7 @@ def main() -> None:
             absent[framework.name] = problem
         else:
             frameworks.append(framework)
-    versions = {f.name: version(f) or "" for f in frameworks}
+    versions = {f.name: described(f) for f in frameworks}
     setting = Setting(
         options.rounds,
         options.seconds,
@@ -142,6 +142,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--avx2", action="store_true", help="everybody without AVX-512")
     parser.add_argument("--lock", default="", help="a file whose lock is held while measuring")
     return parser.parse_args()
+
+
+def described(framework: Framework) -> str:
+    """A version, and the compiler that it uses."""
+    words = [version(framework) or "", framework.compiler or ""]
+    return " with ".join(filter(None, words))
 
 
 def command(options: argparse.Namespace) -> str:
