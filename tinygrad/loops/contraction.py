@@ -5,6 +5,7 @@ other one is laid out so that its elements are read one after the other. What an
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -19,6 +20,7 @@ from tinygrad.loops.layout import (
     role_of,
     size_of,
     steady,
+    step,
 )
 from tinygrad.loops.plan import TASKS, Nest, Plan, is_plain, names, reach_along, steps_along
 from tinygrad.loops.primitives import split
@@ -46,6 +48,10 @@ SHORT_LOOP = 4
 """A reduction's inner loop of at most so many turns is written out whole."""
 
 PREFETCH_TURNS = 4
+LONG_RUN = 64
+"""Elements in a row that are as good as a whole row: shorter runs miss what the machine fetches
+ahead."""
+
 
 LONG_PANEL, PANEL_BLOCK, SUMS = 1 / 2, 1 / 8, 1 / 4
 """A panel that takes more than the first part of the private cache is packed in blocks of about the
@@ -136,7 +142,11 @@ def _split_tiles(plan: Plan, nest: Nest, products: list[Product]) -> Tiling:
     m, n = name_of(row_loop), name_of(last)
     itemsize = max(p.rows.dtype.itemsize for p in products)
     depth = itemsize * max(turns(plan.loops[k] for k in p.loops) for p in products)
+    if nest.is_top and len(products) == 1:  # a deep panel is packed in blocks
+        depth = min(depth, int(PANEL_BLOCK * plan.target.cache_l2) // (4 * plan.lanes))
     stretch, panel = stretch_of(plan, last, [p.columns for p in products]), 0
+    if stretch < plan.lanes and all(_is_transposed(plan, p) for p in products):
+        stretch = 0
     if stretch:
         panel = panel_of(plan, stretch, size_of(last), depth)
     height, width = register_tile(plan, size_of(row_loop), panel or size_of(last), itemsize)
@@ -219,17 +229,22 @@ def _operand(plan: Plan, tiling: Tiling, one: Product, along_columns: bool) -> U
     return pair[along.index(along_columns)]
 
 
+def _is_transposed(plan: Plan, one: Product) -> bool:
+    """Whether the columns lie in memory along the reduction, so that packing transposes them."""
+    return 1 in one.column_steps and size_of(one.inner) >= plan.lanes
+
+
 def _lay_out_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
     """The operand that is broadcast: unless it is a plain load along k, it is laid out once for
     all panels, [m][k], or [m / tile][k][tile] where memory runs along m."""
-    is_direct = one.rows.op is Ops.INDEX and one.row_steps == (1,)
     is_strided = one.rows.op is Ops.INDEX and None not in one.row_steps
     if one.in_place and is_strided and one.laying_out > STRIDED_ROWS:
         return
-    if is_direct and (not one.depth or is_plain(one.rows)):
-        return
     top = tiling.nest.is_top
     value, name = _operand(plan, tiling, one, along_columns=False), plan.numbered("pa")
+    direct = value.op is Ops.INDEX and (not one.depth or is_plain(value))
+    if direct and _run(plan, value, (*one.loops, *one.depth)) >= LONG_RUN:
+        return
     free = {name_of(r) for r in value.ranges}
     outer = [n for n in names(plan.nest(tiling.nest.name).loops) if n in free]
     outer = [n for n in outer if top and n not in tiling.inside]
@@ -255,6 +270,17 @@ def _lay_out_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
     if top:
         for loop in those_in(value, (*outer, tiling.m)):
             plan.do("role", f"{name}.{loop}", "PARALLEL")
+
+
+def _run(plan: Plan, read: UOp, along: Iterable[str]) -> int:
+    """How many elements that are read along these loops lie one after the other; the whole of a
+    short reduction is as good as any number."""
+    run = 1
+    for loop in reversed([plan.loops[n] for n in along]):
+        if loop in read.ranges and step(read, loop) != run:
+            return run
+        run *= size_of(loop)
+    return max(run, LONG_RUN)
 
 
 def _vector_of_rows(plan: Plan, tiling: Tiling, one: Product, name: str) -> None:
