@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tinygrad import Device, GlobalCounters, Tensor, TinyJit, Variable, dtypes, explain, nn
+from tinygrad.backends.cpu.queue import CPUSegment
 from tinygrad.base.errors import JitError
 from tinygrad.base.settings import Context
 from tinygrad.engine.cache import DiskCache
@@ -671,3 +672,85 @@ def test_slices_of_a_scan_may_lie_anywhere(size, reverse):
     total = ordered.cumsum(axis=0) + ordered
     np.testing.assert_array_equal(sums.numpy(), total[::-1] if reverse else total)
     np.testing.assert_array_equal(last.numpy(), rows.sum(axis=0))
+
+
+# ---- native calls --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def native_calls(monkeypatch):
+    """A list that grows with each list of kernels that is handed to the CPU."""
+    calls: list[int] = []
+    plain = CPUSegment.run
+
+    def run(segment, *rest):
+        calls.append(len(segment.launches))
+        return plain(segment, *rest)
+
+    monkeypatch.setattr(CPUSegment, "run", run)
+    return calls
+
+
+def test_a_captured_step_of_several_realizes_is_one_native_call(native_calls):
+    total = Tensor.zeros(8, device="CPU").contiguous().realize()
+
+    @TinyJit
+    def step(x, n):
+        y = (x * 2).realize()
+        total.assign(total + y).realize()
+        z = (y[::-1] + x[:n].sum()).realize()
+        return (z + total).realize(), y
+
+    values = np.arange(8, dtype=np.float32)
+    x, n = Tensor(values, device="CPU").realize(), Variable("n", 1, 8)
+    results = []
+    for turn in range(5):
+        native_calls.clear()
+        results.append(step(x.detach() if turn % 2 else x, n.bind(turn + 1)))
+        assert len(native_calls) == (1 if turn >= 2 else 4)
+    for turn, (whole, double) in enumerate(results):
+        expected = values[::-1] * 2 + values[: turn + 1].sum() + values * 2 * (turn + 1)
+        np.testing.assert_array_equal(whole.numpy(), expected)
+        np.testing.assert_array_equal(double.numpy(), values * 2)
+
+
+def test_many_dependent_kernels_are_one_native_call(native_calls):
+    @TinyJit
+    def step(x):
+        for _ in range(200):
+            x = (x + 1).contiguous()
+        return x.realize()
+
+    x = Tensor([1.0, 2.0], device="CPU").realize()
+    for _ in range(4):
+        native_calls.clear()
+        before = GlobalCounters.kernel_count
+        assert step(x).tolist() == [201.0, 202.0]
+        assert native_calls == [200]
+        assert GlobalCounters.kernel_count - before == 200
+
+
+def test_jit_in_two_threads():
+    """A replay's temporaries are its own while it runs."""
+
+    @TinyJit
+    def step(x):
+        y = (x @ x).contiguous().realize()
+        return (y @ x).contiguous().sum().realize()
+
+    inputs = [Tensor.full((32, 32), float(n)).contiguous().realize() for n in (1, 2)]
+    for _ in range(2):
+        step(inputs[0])
+    wrong = []
+
+    def work(n):
+        for _ in range(60):
+            if step(inputs[n - 1]).item() != 32.0**4 * n**3:
+                wrong.append(n)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert not wrong

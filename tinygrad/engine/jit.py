@@ -12,13 +12,21 @@ import functools
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from tinygrad.base.errors import JitError
 from tinygrad.base.settings import JIT
 from tinygrad.engine.counters import Counter
 from tinygrad.engine.holders import Holder, holders
-from tinygrad.engine.realize import before_overwriting, in_memory, realize, recorders, whole_buffer
+from tinygrad.engine.realize import (
+    before_overwriting,
+    in_memory,
+    realize,
+    recorders,
+    version_below,
+    whole_buffer,
+)
+from tinygrad.engine.replay import Execution, Replay, Source
 from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.storage import Buffer, bind, buffer_of, forgetting
 from tinygrad.uop.node import UOp
@@ -28,30 +36,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Source(NamedTuple):
-    """Where a buffer of a recorded plan comes from: ("input", i, 0), ("made", plan, storage), or
-    ("state", i, 0)."""
-
-    kind: str
-    first: int
-    second: int = 0
-
-
-@dataclass
-class Execution:
-    """One recorded run of a plan."""
-
-    plan: RunnablePlan
-    params: list[Source]
-    variables: list[tuple[str, int]]  # name and captured value of each
-
-
 @dataclass
 class Captured:
     """A captured call: what it ran, on what, and what it returned."""
 
     signature: tuple[Any, ...]
     executions: list[Execution] = field(default_factory=list)
+    replay: Replay | None = None  # made when first needed
     state: list[Buffer] = field(default_factory=list)
     written: set[Buffer] = field(default_factory=set)  # of the state
     counters: dict[str, tuple[int, int]] = field(default_factory=dict)  # before, after
@@ -112,18 +103,19 @@ class TinyJit(Generic[P, R]):
         leaves: list[Any] = []
         shape = _flatten((args, kwargs), leaves)
         inputs = [_settled(leaf) if isinstance(leaf, Holder) else leaf for leaf in leaves]
-        tensors = [leaf for leaf in inputs if isinstance(leaf, Holder)]
-        signature = _signature(tensors)
+        nodes = [leaf.uop for leaf in inputs if isinstance(leaf, Holder)]
+        buffers = [buffer_of(version_below(node)) for node in nodes]
+        signature = _signature(nodes, buffers)
         key = (shape, tuple(leaf.src[0] for leaf in inputs if isinstance(leaf, UOp)))
         calls = self._calls[key] = self._calls.get(key, -1) + 1
         self.cnt += 1
         if calls == 0:
             return self.function(*args, **kwargs)
-        binds = {b for b in inputs if isinstance(b, UOp)}.union(*map(_binds_of, tensors))
+        binds = {b for b in inputs if isinstance(b, UOp)}.union(*map(_binds_of, nodes))
         bound = {b.src[0]: b for b in binds}
         if key not in self._captured:
             made = Captured(signature)
-            result = self._capture(made, shape, inputs, tensors)
+            result = self._capture(made, shape, inputs, buffers)
             self._captured[key] = made
             return result  # type: ignore[no-any-return]
         captured = self._captured[key]
@@ -132,17 +124,17 @@ class TinyJit(Generic[P, R]):
                 f"{self._name()}: captured for {_describe(captured.signature)}, called with "
                 f"{_describe(signature)}; call reset() to capture again"
             )
-        return _replay(captured, [_buffer(t) for t in tensors], bound)  # type: ignore[no-any-return]
+        return _replay(captured, buffers, bound)  # type: ignore[no-any-return]
 
     def _name(self) -> str:
         return f"TinyJit({getattr(self.function, '__qualname__', self.function)})"
 
     def _capture(
-        self, captured: Captured, shape: Any, inputs: list[Any], tensors: list[Holder]
+        self, captured: Captured, shape: Any, inputs: list[Any], buffers: list[Buffer]
     ) -> Any:
         places: dict[Buffer, Source] = {}
-        for i, tensor in enumerate(tensors):
-            places.setdefault(_buffer(tensor), Source("input", i))
+        for i, buffer in enumerate(buffers):
+            places.setdefault(buffer, Source("input", i))
         before = {name: counter.value for name, counter in Counter.all.items()}
         recorder = functools.partial(_record, captured, places)
         for holder in holders:
@@ -213,27 +205,27 @@ def _source(captured: Captured, places: dict[Buffer, Source], buffer: Buffer) ->
 def _replay(captured: Captured, inputs: Sequence[Buffer], bound: dict[UOp, UOp]) -> Any:
     """`bound`: variables → BINDs with the values that they have in this call."""
     before_overwriting(captured.written)
-    made: list[list[Buffer]] = []
-
-    def find(source: Source) -> Buffer:
-        if source.kind == "input":
-            return inputs[source.first]
-        if source.kind == "made":
-            return made[source.first][source.second]
-        return captured.state[source.first]
-
+    replay = captured.replay
+    if replay is None:
+        seen = {source for source, _ in captured.outputs}
+        replay = captured.replay = Replay(captured.executions, captured.state, seen)
     variables = {variable.arg[0]: bind.val for variable, bind in bound.items()}
-    start = {name: counter.value for name, counter in Counter.all.items()}
+    values: list[int] = []
     for execution in captured.executions:
-        values = []
         for name, value in execution.variables:
             if name in captured.counters:
-                value = start[name] + value - captured.counters[name][0]
+                value = Counter.all[name].value + value - captured.counters[name][0]
             values.append(variables.get(name, value))
-        made.append(execution.plan.run([find(s) for s in execution.params], values))
+    buffers = replay.run(inputs, values)
     for name, (before, after) in captured.counters.items():
         Counter.all[name].value += after - before
-    return _results(captured, find, bound)
+
+    def find(source: Source) -> Buffer:
+        return inputs[source.first] if source.kind == "input" else buffers[replay.place(source)]
+
+    results = _results(captured, find, bound)
+    replay.done(buffers)
+    return results
 
 
 def _results(captured: Captured, find: Callable[[Source], Buffer], bound: dict[UOp, UOp]) -> Any:
@@ -318,20 +310,12 @@ def buffer_is_whole(node: UOp) -> bool:
     return node.op is Ops.BUFFER
 
 
-def _buffer(tensor: Holder) -> Buffer:
-    node = tensor.uop
-    while node.op is not Ops.BUFFER:
-        node = node.src[0]
-    return buffer_of(node)
-
-
-def _signature(tensors: Sequence[Holder]) -> tuple[Any, ...]:
+def _signature(nodes: Sequence[UOp], buffers: Sequence[Buffer]) -> tuple[Any, ...]:
     """Shape, dtype and device of each tensor, and which of them share a buffer."""
     first: dict[Buffer, int] = {}
     rows = []
-    for i, tensor in enumerate(tensors):
-        node = tensor.uop
-        same = first.setdefault(_buffer(tensor), i)
+    for i, (node, buffer) in enumerate(zip(nodes, buffers, strict=True)):
+        same = first.setdefault(buffer, i)
         shape = tuple(n if isinstance(n, int) else _without_values(n) for n in node.shape)
         rows.append((shape, node.dtype.name, node.device, same))
     return tuple(rows)
@@ -341,9 +325,9 @@ def _binds_below(node: UOp) -> list[UOp]:
     return [n for n in node.toposort() if n.op is Ops.BIND]
 
 
-def _binds_of(tensor: Holder) -> list[UOp]:
-    """The bound variables in a tensor's sizes."""
-    return [b for n in tensor.uop.shape if isinstance(n, UOp) for b in _binds_below(n)]
+def _binds_of(node: UOp) -> list[UOp]:
+    """The bound variables in a node's sizes."""
+    return [b for n in node.shape if isinstance(n, UOp) for b in _binds_below(n)]
 
 
 def _without_values(size: UOp) -> UOp:

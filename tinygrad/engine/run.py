@@ -3,8 +3,9 @@ stretch of kernels on one device. Running again costs filling the tables."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from tinygrad.backends.interface import Launch, Segment
@@ -25,18 +26,140 @@ step_runners: dict[Ops, Callable[[Step, Sequence[Buffer]], None]] = {
 """What runs the steps that are no kernels."""
 
 
-@dataclass
 class Stretch:
-    """Kernels in a row on one device. `positions` are the plan's storages in the order of the
-    segment's buffer table; further entries are the kernels' own buffers (`extra`)."""
+    """Kernels in a row on one device. `positions` are the storages that they use, in the order of
+    the segment's buffer table; further entries are the kernels' own buffers (`extra`)."""
 
-    device: OpenDevice
-    steps: list[Step] = field(default_factory=list)
-    kernels: list[LoadedKernel] = field(default_factory=list)
-    positions: dict[int, int] = field(default_factory=dict)
-    extra: list[Any] = field(default_factory=list)
-    temporaries: int = 0  # bytes of the kernels' temporaries, which share one place
-    segment: Segment | None = None
+    def __init__(self, device: OpenDevice) -> None:
+        self.device = device
+        self.items: list[tuple[Item, tuple[int, ...], int]] = []
+        self.positions: dict[int, int] = {}
+        self.extra: list[Any] = []
+        self.temporaries = 0  # bytes of the kernels' temporaries, which share one place
+        self.operations = self.nbytes = 0
+        self.segment: Segment | None = None
+
+    def add(self, item: Item, storages: tuple[int, ...], first_value: int) -> None:
+        """One more kernel, which uses these storages and the values from `first_value` on."""
+        self.items.append((item, storages, first_value))
+        for number in storages:
+            self.positions.setdefault(number, len(self.positions))
+
+    def bind(self) -> None:
+        """Prepares the native call; no kernel is added after."""
+        launches: list[Launch] = []
+        own = len(self.positions)
+        for item, storages, first_value in self.items:
+            assert item.kernel is not None, "a kernel's item"
+            record = item.kernel.record
+            table = [self.positions[number] for number in storages]
+            own_entries: list[Any] = [start for start, _ in _offsets(record.temporaries)]
+            if item.faults is not None:
+                own_entries.append(item.faults)
+            table += range(own + len(self.extra), own + len(self.extra) + len(own_entries))
+            self.extra += own_entries
+            self.temporaries = max(self.temporaries, sum(map(_aligned, record.temporaries)))
+            self.operations += record.operations
+            self.nbytes += record.nbytes
+            for function, phase in zip(item.kernel.functions, record.phases, strict=True):
+                launches.append(
+                    Launch(
+                        function,
+                        tuple(table[slot] for slot in phase.buffers),
+                        tuple(first_value + variable for variable in phase.variables),
+                        phase.grid,
+                        phase.block,
+                        phase.scratch,
+                        phase.work,
+                    )
+                )
+        self.segment = self.device.backend.queue.segment(launches)
+
+    def run(self, buffers: Sequence[Buffer], values: Sequence[int]) -> None:
+        """Runs the kernels on these storages."""
+        assert self.segment is not None
+        handles = [buffers[number].handle for number in self.positions]
+        if self.extra:
+            handles += self._own_handles()
+        timed = DEBUG >= 2
+        times = self.segment.run(handles, values, timed)
+        GlobalCounters.global_ops += self.operations
+        GlobalCounters.global_mem += self.nbytes
+        if not timed:
+            GlobalCounters.kernel_count += len(self.items)
+            return
+        seconds = iter(times)
+        for item, _, _ in self.items:
+            assert item.kernel is not None
+            GlobalCounters.kernel_count += 1
+            record, step = item.kernel.record, item.step
+            took = sum(next(seconds) for _ in record.phases)
+            report_step(
+                step.device, record.colored, took, record.operations, record.nbytes, step.origin
+            )
+
+    def _own_handles(self) -> list[Any]:
+        scratch = Buffer(self.device.name, self.temporaries) if self.temporaries else None
+        handles = []
+        for entry in self.extra:
+            if isinstance(entry, int):
+                assert scratch is not None
+                handles.append(self.device.backend.memory.view(scratch.handle, entry))
+            else:
+                self.device.unread_faults[entry] = None
+                handles.append(entry.handle)
+        if scratch is not None:
+            self.device.synchronize()
+        return handles
+
+
+class Chain:
+    """Plans that run one after the other as if they were one: kernels of a device are one native
+    call also where one plan ends and the next begins. Storages and values are numbered through;
+    `counts` says how many values each plan takes."""
+
+    def __init__(self, plans: Sequence[RunnablePlan], counts: Sequence[int]) -> None:
+        self.parts: list[Stretch | tuple[Step, tuple[int, ...]]] = []
+        first_storage = first_value = 0
+        for plan, count in zip(plans, counts, strict=True):
+            for item in plan.items:
+                storages = tuple(first_storage + number for number in item.step.storages)
+                self._add(item, storages, first_value)
+            first_storage += len(plan.plan.storages)
+            first_value += count
+        for part in self.parts:
+            if isinstance(part, Stretch):
+                part.bind()
+
+    def _add(self, item: Item, storages: tuple[int, ...], first_value: int) -> None:
+        if item.kernel is None:
+            self.parts.append((item.step, storages))
+            return
+        device = Device[item.step.device]
+        last = self.parts[-1] if self.parts else None
+        if not isinstance(last, Stretch) or last.device is not device:
+            last = Stretch(device)
+            self.parts.append(last)
+        last.add(item, storages, first_value)
+
+    def run(self, buffers: Sequence[Buffer], values: Sequence[int]) -> None:
+        """Runs all steps on these storages."""
+        for part in self.parts:
+            if isinstance(part, Stretch):
+                part.run(buffers, values)
+            else:
+                step, storages = part
+                GlobalCounters.kernel_count += 1
+                step_runners[step.op](step, [buffers[n] for n in storages])
+
+
+@dataclass(frozen=True)
+class Item:
+    """A step of a plan; of a kernel, what is loaded and where its faults are written."""
+
+    step: Step
+    kernel: LoadedKernel | None = None
+    faults: FaultWords | None = None
 
 
 class RunnablePlan:
@@ -44,8 +167,7 @@ class RunnablePlan:
 
     def __init__(self, plan: Plan, keys: Sequence[str] | None = None) -> None:
         self.plan = plan
-        self.parts: list[Stretch | Step] = []
-        self.faults: list[FaultWords] = []
+        self.items: list[Item] = []
         kernels = [step for step in plan.steps if step.op is Ops.KERNEL]
         self.keys = list(keys) if keys is not None else [_key(step) for step in kernels]
         wanted: dict[str, list[Any]] = {}
@@ -53,67 +175,22 @@ class RunnablePlan:
             wanted.setdefault(step.device, []).append((step.ast, key))
         self.complete = all(load_kernels(pairs, Device[name]) for name, pairs in wanted.items())
         if self.complete:
-            self._cut(iter(self.keys).__next__)
+            next_key = iter(self.keys).__next__
+            self.items = [_item(step, next_key) for step in plan.steps]
+        self.faults = [item.faults for item in self.items if item.faults is not None]
 
-    # ---- preparation -----------------------------------------------------------------------------
+    @functools.cached_property
+    def chain(self) -> Chain:
+        """The plan alone, ready to run."""
+        return Chain([self], [0])
 
-    def _cut(self, next_key: Callable[[], str]) -> None:
-        for step in self.plan.steps:
-            if step.op is not Ops.KERNEL:
-                self.parts.append(step)
-                continue
-            device = Device[step.device]
-            last = self.parts[-1] if self.parts else None
-            if not isinstance(last, Stretch) or last.device is not device:
-                last = Stretch(device)
-                self.parts.append(last)
-            last.steps.append(step)
-            last.kernels.append(device.kernels[next_key()])
-        for part in self.parts:
-            if isinstance(part, Stretch):
-                self._bind(part)
-
-    def _bind(self, part: Stretch) -> None:
-        for step in part.steps:
-            for number in step.storages:
-                part.positions.setdefault(number, len(part.positions))
-        launches: list[Launch] = []
-        own = len(part.positions)
-        for step, kernel in zip(part.steps, part.kernels, strict=True):
-            record = kernel.record
-            table = [part.positions[number] for number in step.storages]
-            own_entries: list[Any] = [start for start, _ in _offsets(record.temporaries)]
-            if record.faults:
-                own_entries.append(fault_words(part.device, record.faults))
-                self.faults.append(own_entries[-1])
-            table += range(own + len(part.extra), own + len(part.extra) + len(own_entries))
-            part.extra += own_entries
-            part.temporaries = max(part.temporaries, sum(map(_aligned, record.temporaries)))
-            for function, phase in zip(kernel.functions, record.phases, strict=True):
-                launches.append(
-                    Launch(
-                        function,
-                        tuple(table[slot] for slot in phase.buffers),
-                        phase.variables,
-                        phase.grid,
-                        phase.block,
-                        phase.scratch,
-                        phase.work,
-                    )
-                )
-        part.segment = part.device.backend.queue.segment(launches)
-
-    # ---- running ---------------------------------------------------------------------------------
-
-    def run(
+    def storages(
         self,
         params: Sequence[Buffer],
-        values: Sequence[int],
-        given: Mapping[int, Buffer] | None = None,
+        given: Mapping[int, Buffer],
+        arenas: Mapping[str, Buffer],
     ) -> list[Buffer]:
-        """Runs all steps; the buffers of all storages. `given` results are not made anew."""
-        given = given or {}
-        memory = {name: Buffer(name, size) for name, size in self.plan.arenas.items()}
+        """The buffers of all storages: what is `given`, temporaries in the `arenas`, new ones."""
         buffers = []
         for number, kept in enumerate(self.plan.storages):
             if number in given:
@@ -122,55 +199,44 @@ class RunnablePlan:
                 buffers.append(params[kept.place])
             elif kept.kind == "out":
                 buffers.append(Buffer(kept.device, kept.nbytes))
-            elif kept.device in memory:
-                buffers.append(memory[kept.device].view(kept.place, kept.nbytes))
-        self.run_on(buffers, values)
+            elif kept.device in arenas:
+                buffers.append(arenas[kept.device].view(kept.place, kept.nbytes))
+            else:  # no step uses it
+                buffers.append(Buffer(kept.device, 0, handle=0))
+        return buffers
+
+    def run(
+        self,
+        params: Sequence[Buffer],
+        values: Sequence[int],
+        given: Mapping[int, Buffer] | None = None,
+    ) -> list[Buffer]:
+        """Runs all steps; the buffers of all storages. `given` results are not made anew."""
+        buffers = self.storages(params, given or {}, arenas_for([self]))
+        self.chain.run(buffers, values)
         return buffers
 
     def run_on(self, buffers: Sequence[Buffer], values: Sequence[int]) -> None:
         """Runs all steps on these storages."""
-        for part in self.parts:
-            if isinstance(part, Stretch):
-                self._run_stretch(part, buffers, values)
-            else:
-                GlobalCounters.kernel_count += 1
-                step_runners[part.op](part, [buffers[n] for n in part.storages])
+        self.chain.run(buffers, values)
 
-    def _run_stretch(self, part: Stretch, buffers: Sequence[Buffer], values: Sequence[int]) -> None:
-        assert part.segment is not None
-        handles = [buffers[number].handle for number in part.positions]
-        if part.extra:
-            handles += self._own_handles(part)
-        timed = DEBUG >= 2
-        times = part.segment.run(handles, values, timed)
-        for kernel in part.kernels:
-            GlobalCounters.global_ops += kernel.record.operations
-            GlobalCounters.global_mem += kernel.record.nbytes
-        if not timed:
-            GlobalCounters.kernel_count += len(part.kernels)
-            return
-        seconds = iter(times)
-        for step, kernel in zip(part.steps, part.kernels, strict=True):
-            GlobalCounters.kernel_count += 1
-            record = kernel.record
-            took = sum(next(seconds) for _ in record.phases)
-            report_step(
-                step.device, record.colored, took, record.operations, record.nbytes, step.origin
-            )
 
-    def _own_handles(self, part: Stretch) -> list[Any]:
-        scratch = Buffer(part.device.name, part.temporaries) if part.temporaries else None
-        handles = []
-        for entry in part.extra:
-            if isinstance(entry, int):
-                assert scratch is not None
-                handles.append(part.device.backend.memory.view(scratch.handle, entry))
-            else:
-                part.device.unread_faults[entry] = None
-                handles.append(entry.handle)
-        if scratch is not None:
-            part.device.synchronize()
-        return handles
+def arenas_for(plans: Sequence[RunnablePlan]) -> dict[str, Buffer]:
+    """One arena a device for the temporaries of plans that run one after the other."""
+    sizes: dict[str, int] = {}
+    for plan in plans:
+        for name, size in plan.plan.arenas.items():
+            sizes[name] = max(size, sizes.get(name, 0))
+    return {name: Buffer(name, size) for name, size in sizes.items()}
+
+
+def _item(step: Step, next_key: Callable[[], str]) -> Item:
+    if step.op is not Ops.KERNEL:
+        return Item(step)
+    device = Device[step.device]
+    kernel = device.kernels[next_key()]
+    faults = kernel.record.faults
+    return Item(step, kernel, fault_words(device, faults) if faults else None)
 
 
 def _key(step: Step) -> str:

@@ -1,0 +1,110 @@
+"""A recorded list of plan runs, as one thing to do again: where each storage's bytes come from is
+settled once, so that a replay fills in what differs and makes one native call for each stretch of
+kernels, however many plans they came from.
+
+What nobody sees after a replay (temporaries, and results that are not the function's own) keeps its
+place between replays, in a *frame*. A replay takes an idle frame or makes one, so that threads may
+replay the same capture at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tinygrad.engine.run import Chain, RunnablePlan, arenas_for
+from tinygrad.engine.storage import Buffer
+
+
+class Source(NamedTuple):
+    """Where a buffer of a recorded plan comes from: ("input", i, 0), ("made", plan, storage), or
+    ("state", i, 0)."""
+
+    kind: str
+    first: int
+    second: int = 0
+
+
+@dataclass
+class Execution:
+    """One recorded run of a plan."""
+
+    plan: RunnablePlan
+    params: list[Source]
+    variables: list[tuple[str, int]]  # name and captured value of each
+
+
+class Replay:
+    """`executions` in order, with the buffers that stay; `seen` are the results that callers get.
+    Storages are numbered through all plans."""
+
+    def __init__(
+        self, executions: Sequence[Execution], state: Sequence[Buffer], seen: Collection[Source]
+    ) -> None:
+        self.executions = list(executions)
+        self.state = list(state)
+        self.chain = Chain([e.plan for e in executions], [len(e.variables) for e in executions])
+        self.firsts: list[int] = []
+        self.inputs: list[tuple[int, int]] = []  # (storage, number of the input)
+        self.fresh: list[tuple[int, str, int]] = []  # (storage, device, bytes) of what is seen
+        self.again: list[tuple[int, int]] = []  # (storage, the storage that it is)
+        self.filled: list[int] = []  # the places of these three
+        self._idle: list[list[Buffer]] = []
+        total = 0
+        for number, execution in enumerate(self.executions):
+            self.firsts.append(total)
+            self._lay_out(number, execution, seen)
+            total += len(execution.plan.plan.storages)
+        self.filled += [place for place, _ in self.inputs + self.again]
+        self.filled += [place for place, _, _ in self.fresh]
+
+    def _lay_out(self, number: int, execution: Execution, seen: Collection[Source]) -> None:
+        for place, kept in enumerate(execution.plan.plan.storages, self.firsts[-1]):
+            if kept.kind == "param":
+                source = execution.params[kept.place]
+                if source.kind == "input":
+                    self.inputs.append((place, source.first))
+                elif source.kind == "made":
+                    self.again.append((place, self.place(source)))
+            elif kept.kind == "out" and Source("made", number, place - self.firsts[-1]) in seen:
+                self.fresh.append((place, kept.device, kept.nbytes))
+
+    def place(self, source: Source) -> int:
+        """The number of a storage that a plan made."""
+        return self.firsts[source.first] + source.second
+
+    def run(self, inputs: Sequence[Buffer], values: Sequence[int]) -> list[Buffer]:
+        """Runs all plans; the buffers of all storages, for as long as `done` wasn't told."""
+        buffers = self._idle.pop() if self._idle else self._frame()
+        for place, number in self.inputs:
+            buffers[place] = inputs[number]
+        for place, device, nbytes in self.fresh:
+            buffers[place] = Buffer(device, nbytes)
+        for place, made in self.again:
+            buffers[place] = buffers[made]
+        self.chain.run(buffers, values)
+        return buffers
+
+    def done(self, buffers: list[Buffer]) -> None:
+        """Gives a frame back; what was seen or came in is not kept with it."""
+        for place in self.filled:
+            buffers[place] = _NOTHING
+        self._idle.append(buffers)
+
+    def _frame(self) -> list[Buffer]:
+        arenas = arenas_for([execution.plan for execution in self.executions])
+        seen = {place for place, _, _ in self.fresh}
+        buffers: list[Buffer] = []
+        for execution in self.executions:
+            first = len(buffers)
+            storages = execution.plan.plan.storages
+            given = {n: _NOTHING for n in range(len(storages)) if first + n in seen}
+            params = [
+                self.state[s.first] if s.kind == "state" else _NOTHING for s in execution.params
+            ]
+            buffers += execution.plan.storages(params, given, arenas)
+        return buffers
+
+
+_NOTHING = Buffer("", 0, handle=0)
