@@ -147,6 +147,16 @@ def weight_gradient(batch, channels, height, width, outputs):
     return out((outputs, channels, 3, 3), (grad * pixel).reduce("add", n, h, w), o, c, a, b)
 
 
+def grown(channels, height, width, outputs):
+    """A transposed convolution, 2 x 2 with stride 2: its windows lie side by side."""
+    o, h, w = named(i0=outputs, i1=2 * height, i2=2 * width)
+    (c,) = named(k0=channels)
+    pixel = at(1, (channels, height, width), c, h // 2, w // 2)
+    weight = at(2, (channels, outputs, 2, 2), c, o, h % 2, w % 2)
+    value = (pixel * weight).reduce("add", c)
+    return out((outputs, 2 * height, 2 * width), value, o, h, w)
+
+
 def attention(heads, tokens, width, causal=True):
     h, q, d, e = loop(heads, "i0"), loop(tokens, "i1"), loop(width, "i2"), loop(width, "k0")
     t1, t2, t3 = (loop(tokens, f"k{i}") for i in (1, 2, 3))

@@ -55,6 +55,7 @@ SOME = {
     "conv with stride": kernels.conv(1, 8, 19, 37, 13, stride=2),
     "conv read in place": kernels.conv(1, 9, 5, 7, 13),
     "conv in groups": kernels.conv(1, 8, 9, 20, 6, groups=2),
+    "windows side by side": kernels.grown(5, 4, 21, 9),
     "attention": kernels.attention(2, 20, 8),
     "attention in blocks": kernels.attention(1, 100, 16),
     "attention, all tokens": kernels.attention(1, 70, 16, causal=False),
@@ -203,6 +204,16 @@ def test_a_group_of_channels_is_a_loop():
     recipe = schedule(kernels.conv(8, 128, 28, 28, 128, groups=4), kernels.WIDE)[1]
     assert recipe[:2] == (("split", "i1", 32, "i1g"), ("merge", "i2", "i3", "p1"))
     assert ("split", "i1g", 6, "i1gu", "LOOP", "UNROLL") in recipe
+
+
+def test_what_one_operand_sees_of_a_loop_goes_to_its_side():
+    recipe = schedule(kernels.grown(64, 28, 28, 64), kernels.WIDE)[1]
+    assert recipe[:4] == (
+        ("split", "i1", 2, "i1g"),
+        ("order", "store", ("i1g", "i0", "i1", "i2")),
+        ("split", "i2", 2, "i2g"),
+        ("order", "store", ("i2g", "i1g", "i0", "i1", "i2")),
+    )
 
 
 def test_a_tiny_kernel_is_written_out():

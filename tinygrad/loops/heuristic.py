@@ -19,7 +19,7 @@ from tinygrad.loops.layout import (
     size_of,
     step,
 )
-from tinygrad.loops.plan import Plan
+from tinygrad.loops.plan import Plan, names
 from tinygrad.loops.products import contractions, factors_of
 from tinygrad.loops.recipe import Recipe
 from tinygrad.loops.sharing import share_values
@@ -136,15 +136,28 @@ def _stream_large_outputs(plan: Plan) -> None:
 
 def take_apart(plan: Plan) -> None:
     """A loop that a product's operand sees only in quotients or rests by a divisor of its size is
-    two loops: channels in groups, and what a reshape flattened."""
+    two loops: channels in groups, what a reshape flattened, pixels that a window made side by
+    side. Where one operand sees the quotient and the other one the rest, each goes to its side."""
     while (found := _composed(plan)) is not None:
         loop, divisor = found
-        plan.do("split", name_of(loop), divisor, plan.unused(name_of(loop) + "g"))
+        outer, inner = name_of(loop), plan.unused(name_of(loop) + "g")
+        plan.do("split", outer, divisor, inner)
+        for first, second in _pairs(plan):
+            for one, other in ((first, second), (second, first)):
+                sees = {name_of(r) for r in one.ranges}, {name_of(r) for r in other.ranges}
+                if outer in sees[0] - sees[1] and inner in sees[1] - sees[0]:
+                    order = [n for n in names(plan.nest("store").loops) if n != inner]
+                    at = min(i for i, n in enumerate(order) if n == outer or n in sees[1] - sees[0])
+                    plan.do("order", "store", (*order[:at], inner, *order[at:]))
+
+
+def _pairs(plan: Plan) -> list[tuple[UOp, UOp]]:
+    return [p for n in plan.nodes if n.op is Ops.REDUCE and (p := factors_of(n)) is not None]
 
 
 def _composed(plan: Plan) -> tuple[UOp, int] | None:
     loops = set(plan.nest("store").loops)
-    operands = [f for n in plan.nodes if n.op is Ops.REDUCE for f in factors_of(n) or ()]
+    operands = [operand for pair in _pairs(plan) for operand in pair]
     found: list[tuple[int, str, UOp]] = []
     for node in {node for operand in operands for node in operand.toposort()}:
         if node.op in (Ops.IDIV, Ops.MOD) and node.src[0] in loops:

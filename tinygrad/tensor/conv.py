@@ -120,14 +120,17 @@ class Conv(Indexing):
         extra = _each(output_padding, count, "output_padding")
         pads = padding_pairs(padding, count)
         batch, spatial = self.shape[0], self.shape[2:]
-        # (N, g, 1, *spatial, c, 1..) * (1, g, out / g, 1.., c, *taps) → (N, g, out / g, .., *taps)
+        # (N, g, 1, 1.., *spatial, c) * (1, g, out / g, *taps, 1.., c) → (N, g, out / g, *taps, ..)
         x = self.reshape((batch, groups, channels // groups, *spatial))
         x = x.permute((0, 1, *range(3, 3 + count), 2))
-        x = x.reshape((batch, groups, 1, *spatial, channels // groups, *([1] * count)))
-        w = weight.reshape((groups, channels // groups, each, *kernel)).transpose(1, 2)
-        w = w.reshape((1, groups, each, *([1] * count), channels // groups, *kernel))
-        spread = x._inner(w, (3 + count,), None)
-        spread = spread.reshape((batch, groups * each, *spatial, *kernel))
+        x = x.reshape((batch, groups, 1, *([1] * count), *spatial, channels // groups))
+        w = weight.reshape((groups, channels // groups, each, *kernel))
+        w = w.permute((0, *range(2, 3 + count), 1))
+        w = w.reshape((1, groups, each, *kernel, *([1] * count), channels // groups))
+        spread = x._inner(w, (3 + 2 * count,), None)
+        spread = spread.reshape((batch, groups * each, *kernel, *spatial))
+        order = (0, 1, *range(2 + count, 2 + 2 * count), *range(2, 2 + count))
+        spread = spread.permute(order)  # (N, out, *spatial, *taps)
         sizes, windows = [], []
         for i, n in enumerate(spatial):
             before, after = pads[i]
