@@ -107,11 +107,17 @@ def test_what_a_product_makes_is_kept_in_rows(name: str) -> None:
 
 
 def test_gradients_of_attention_make_the_scores_again() -> None:
-    q, k, v = data(2, 4, 40, 16), data(2, 4, 40, 16), data(2, 4, 40, 16)
+    q, k, v = (data(1, 2, 128, 16) for _ in range(3))
     out = q.scaled_dot_product_attention(k, v, is_causal=True)
     wanted = (out, *out.gradient(q, k, v, gradient=data(*out.shape)))
     check(4, *wanted)  # the result and three gradients
-    assert temporaries(*wanted) == [2 * 4 * 40] * 3  # greatest score, sum, sum over the gradient
+    assert temporaries(*wanted) == [2 * 128] * 3  # greatest score, sum, sum over the gradient
+
+
+def test_heads_beside_each_other_are_one_kernel() -> None:
+    mixed = HEADS.scaled_dot_product_attention(HEADS, HEADS).transpose(1, 2).reshape(2, 40, 64)
+    check(1, mixed.contiguous())
+    check(1, (mixed + 1).contiguous())
 
 
 def test_what_each_row_needs_is_stored_beside_the_rows() -> None:

@@ -156,6 +156,20 @@ def test_attention_over_blocks_of_rows():
     attention(2, 1, 1, 300, 32, enable_gqa=True)
 
 
+def test_attention_on_parts_of_one_tensor():
+    def heads(x, attend):
+        parts = x.reshape(2, 150, 3, 2, 32).permute(2, 0, 3, 1, 4)
+        mixed = attend(parts[0], parts[1], parts[2], is_causal=True)
+        return mixed.transpose(1, 2).reshape(2, 150, 64)
+
+    check(
+        lambda x: heads(x, lambda q, *kv, **how: q.scaled_dot_product_attention(*kv, **how)),
+        lambda x: heads(x, F.scaled_dot_product_attention),
+        (2, 150, 192),
+        rtol=1e-4,
+    )
+
+
 def test_rows_of_attention_that_see_nothing_are_zero():
     seen = np.random.default_rng(0).random((21, 33)) > 0.5
     seen[[0, 7]] = False

@@ -13,6 +13,7 @@ from tinygrad.loops.cost import turns
 from tinygrad.loops.dots import dots, runs_along_k
 from tinygrad.loops.in_place import STRIDED_ROWS, masks_outside
 from tinygrad.loops.layout import (
+    fact,
     is_static,
     name_of,
     option,
@@ -256,6 +257,7 @@ def _lay_out_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
         *one.loops,
         *one.depth,
     }
+    top = top and all(n.op is not Ops.STAGE or n.arg[1] == "GLOBAL" for n in value.toposort())
     outer, memory = ([*outer, *one.around], "GLOBAL") if top else ([], "LOCAL")
     if all(s == 1 for s in one.row_steps):
         layout = those_in(value, (*outer, tiling.m, tiling.m_copies, *one.loops, *one.depth))
@@ -320,6 +322,8 @@ def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
     plain = all(s not in (1, None) or short for s in one.column_steps)
     across = plan.loops[tiling.n_in]
     plain = plain and all(is_plain(n) and (steady(n, across) or not tiling.stretch) for n in loads)
+    # a reader that stops early fills only what it reads, and others may read on
+    plain = plain and not {k for k, _ in fact(plan.kernel, "trim")}.intersection(one.loops)
     free = {name_of(r) for r in value.ranges}
     around = {name_of(r) for r in plan.nest("store").loops} & plan.blocked
     grows = not (tiling.nest.is_top or plain or (around and around <= free))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.loops.layout import is_static, name_of, own_ranges, role_of, row_padding, size_of
-from tinygrad.loops.plan import Plan
+from tinygrad.loops.plan import Plan, names
 from tinygrad.loops.products import factors_of, register_tile
 from tinygrad.loops.rebuild import replaced
 from tinygrad.uop.node import UOp
@@ -17,8 +17,8 @@ from tinygrad.uop.op import Ops
 COSTLY = frozenset((Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW, Ops.THREEFRY))
 """Operations that are worth keeping the result of."""
 
-LARGEST_BLOCK = 8
-"""A block of rows is at most so many register tiles high."""
+LARGEST_BLOCK = 64
+"""Rows of a block, at most."""
 
 MOST_STAGES = 8
 
@@ -132,8 +132,7 @@ def _keep(plan: Plan, found: Candidate) -> None:
     rows = _row_loop(plan, found)
     over = [name_of(loop)]
     if rows is not None:
-        cut = _cut_block(plan, rows, loop)
-        if cut:
+        if _cut_block(plan, value, rows, loop):
             return  # the next round finds the value again, in the new loops
         if _keep_results(plan, value, rows, loop):
             return
@@ -190,7 +189,7 @@ def _row_loop(plan: Plan, found: Candidate) -> UOp | None:
     return rows[-1] if rows else None
 
 
-def _cut_block(plan: Plan, rows: UOp, loop: UOp) -> bool:
+def _cut_block(plan: Plan, value: UOp, rows: UOp, loop: UOp) -> bool:
     """Splits the loop over rows into blocks whose values fit in half of the private cache."""
     name, size = name_of(rows), size_of(rows)
     top = plan.nest("store").loops
@@ -198,14 +197,18 @@ def _cut_block(plan: Plan, rows: UOp, loop: UOp) -> bool:
         return False
     block, _ = register_tile(plan, size, size_of(top[-1]), 4)
     room = plan.target.cache_l2 // 2
-    tile = block
-    while 2 * block * size_of(loop) * 4 * 2 <= room and block < LARGEST_BLOCK * tile:
+    while 2 * block * size_of(loop) * 4 * 2 <= room and 2 * block <= LARGEST_BLOCK:
         block *= 2
     if block >= size:
         plan.block_rows.add(name)
         return False
     inner = plan.unused(name + "b")
     plan.do("split", name, block, inner)
+    # what the rows have in common is made once for all blocks: these loops go inside the others
+    top = plan.nest("store").loops
+    outer = [n for n in names(top) if n not in (name, inner) and plan.loops[n] in value.ranges]
+    rest = [n for n in names(top) if n not in (name, inner, *outer)]
+    plan.do("order", "store", (*outer, name, inner, *rest))
     plan.blocked.add(name)
     plan.block_rows.add(inner)
     return True

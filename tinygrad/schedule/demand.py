@@ -17,7 +17,15 @@ from typing import Any, NamedTuple
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.settings import FUSE_OPS
-from tinygrad.schedule.movement import ZERO, Index, both, source_index, view_offset
+from tinygrad.schedule.movement import (
+    ZERO,
+    Index,
+    both,
+    merged_axes,
+    offset_of,
+    source_index,
+    view_offset,
+)
 from tinygrad.schedule.rows import Reader, are_kept, products_below
 from tinygrad.simplify.affine import simplify_index
 from tinygrad.uop.node import UOp
@@ -147,15 +155,22 @@ class Demands:
 
     def _new_kernel(self, node: UOp) -> Kernel:
         shape = loop_shape(node)
-        index = tuple(
-            ZERO if n == 1 else UOp.range(n, next(self._names), self._role(node, axis))
-            for axis, n in enumerate(shape)
-        )
+        value = node.src[0] if node.op is Ops.CONTIGUOUS else node
+        pieces = merged_axes(node) if self._products.get(value) else None
+        ranges: list[UOp] = []
+        index: list[UOp] = []
+        for axis, n in enumerate(shape):
+            sizes = (n,) if pieces is None else pieces[axis]
+            loops = [
+                ZERO if m == 1 else UOp.range(m, next(self._names), self._role(node, axis))
+                for m in sizes
+            ]
+            ranges += [loop for loop in loops if loop is not ZERO]
+            index.append(loops[0] if len(loops) == 1 else offset_of(loops, sizes))
         position = self.position[node]
-        ranges = tuple(r for r in index if r is not ZERO)
         if node.op is Ops.RUNNING:  # what is carried from turn to turn wants the innermost loop
-            ranges = tuple(sorted(ranges, key=lambda r: r is index[node.arg[1]]))
-        kernel = Kernel(ranges, index, shape, first=position, last=position)
+            ranges.sort(key=lambda r: r is index[node.arg[1]])
+        kernel = Kernel(tuple(ranges), tuple(index), shape, first=position, last=position)
         self.kernels.append(kernel)
         return kernel
 
@@ -321,7 +336,8 @@ class Demands:
         kernels = {d.kernel for d in demands}
         if any(k.weight + _weight_of(node) > FUSE_OPS.value for k in kernels):
             return False
-        if node in self._products and are_kept(self._products[node], _readers(demands)):
+        products = self._products.get(node)
+        if products and are_kept(node.shape, products.values(), _readers(demands)):
             return True
         if node.op in (Ops.REDUCE_AXIS, Ops.FOLD):
             return len(demands) == 1 and self._reduction_fits(node, demands)
@@ -440,6 +456,8 @@ def _stored_in(node: UOp, demand: Demand) -> tuple[UOp, ...] | None:
             return None
         offset, _ = view_offset(node.src[0], memory_base(node.src[0]), kernel.index)
         return kernel.ranges if demand.where == (offset,) else None
+    if demand.where == kernel.index:
+        return kernel.ranges if kernel.shape == node.shape else None
     loops = tuple(i for i in demand.where if i is not ZERO)
     whole = all(
         size == (1 if i is ZERO else i.vmax + 1)

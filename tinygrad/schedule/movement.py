@@ -14,7 +14,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod, strides_for
 from tinygrad.simplify.affine import divide, modulo, simplify_index
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop.op import GroupOp, Ops
 
 Index = tuple[UOp, ...]
 ZERO = UOp.const(dtypes.index, 0)
@@ -164,3 +164,26 @@ def both(conditions: Sequence[UOp]) -> UOp | None:
     if not distinct:
         return None
     return functools.reduce(UOp.__and__, distinct)
+
+
+def merged_axes(node: UOp) -> tuple[tuple[int, ...], ...] | None:
+    """For each axis the sizes of the axes that a RESHAPE below merged into it, if what follows the
+    RESHAPE is elementwise: loops over these follow the values as they are made."""
+    while node.op in GroupOp.Elementwise or node.op in (Ops.CONTIGUOUS, Ops.DETACH):
+        same = [s for s in node.src if s.has_shape and s.shape == node.shape]
+        merging = [s for s in same if s.op is Ops.RESHAPE and len(s.src[0].shape) > len(s.shape)]
+        if not same:
+            return None
+        node = (merging or same)[0]
+    if node.op is not Ops.RESHAPE:
+        return None
+    before: list[int] = list(node.src[0].shape)
+    found: list[tuple[int, ...]] = []
+    for size in node.shape:
+        sizes: list[int] = []
+        while before and prod(sizes) * before[0] <= size and (prod(sizes) < size or before[0] == 1):
+            sizes.append(before.pop(0))
+        if prod(sizes) != size:
+            return None
+        found.append(tuple(n for n in sizes if n != 1) or (1,))
+    return tuple(found)

@@ -5,8 +5,8 @@ Storing such a value moves all of it; recomputing it wherever it is read would r
 In between lies a block of rows: `loops/sharing` computes it once, block by block, and keeps it in
 the cache until the loops over these rows are done. That pays if what a block reads again, the other
 operands of the products, is less than the value's own way to memory and back; or if the value is so
-much larger than what it is made of that memory matters more than time. Other kernels that want the
-value make it again.
+much larger than what it is made of that memory matters more than time. Then other kernels that want
+the value make it again, too.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from math import prod
 from typing import NamedTuple
 
 from tinygrad.schedule.movement import Index
+from tinygrad.uop.infer import Shape
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -56,36 +57,44 @@ class Reader(NamedTuple):
     contexts: list[tuple[UOp, ...]]
 
 
-def products_below(order: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
-    """For each node the products that it is made of, elementwise and by movement."""
-    found: dict[UOp, frozenset[UOp]] = {}
+Products = dict[UOp, dict[UOp, Product]]
+"""For each node the products that it is made of, elementwise and by movement."""
+
+
+def products_below(order: Iterable[UOp]) -> Products:
+    """The products of all nodes, which come in order."""
+    found: Products = {}
     for node in order:
         if node.op is Ops.REDUCE_AXIS and is_product(node):
-            found[node] = frozenset((node,))
+            found[node] = {node: _fact_of(node)}
         elif node.op in GroupOp.Elementwise or node.op in GroupOp.Movement or node.op is Ops.DETACH:
             below = [found[s] for s in node.src if s in found]
             if below:
-                found[node] = below[0].union(*below[1:])
+                found[node] = {p: fact for each in below for p, fact in each.items()}
     return found
 
 
 def is_product(node: UOp) -> bool:
-    """Whether a REDUCE_AXIS sums products of two tensors, several for each element."""
-    source = node.src[0]
-    while source.op is Ops.CAST:
-        source = source.src[0]
+    """Whether a REDUCE_AXIS sums products of two tensors that have other axes than each other."""
+    source = _products_of(node)
     if node.arg[0] != "add" or source.op is not Ops.MUL:
         return False
-    return all(isinstance(n, int) for n in source.shape) and source.size > node.size > 0
+    if not all(isinstance(n, int) for n in source.shape) or node.size == 0:
+        return False
+    return all(_before_movement(factor).size < source.size for factor in source.src)
 
 
-def fact_of(node: UOp) -> Product:
-    """What the decision needs to know of a product."""
+def _fact_of(node: UOp) -> Product:
+    source = _products_of(node)
+    made_of = sum(_before_movement(factor).size for factor in source.src)
+    return Product(source.size // node.size, node.size >= BLOW_UP * made_of)
+
+
+def _products_of(node: UOp) -> UOp:
     source = node.src[0]
     while source.op is Ops.CAST:
         source = source.src[0]
-    made_of = sum(_before_movement(factor).size for factor in source.src)
-    return Product(source.size // node.size, node.size >= BLOW_UP * made_of)
+    return source
 
 
 def _before_movement(node: UOp) -> UOp:
@@ -94,14 +103,15 @@ def _before_movement(node: UOp) -> UOp:
     return node
 
 
-def are_kept(products: Collection[UOp], readers: Collection[Reader]) -> bool:
+def are_kept(shape: Shape, facts: Collection[Product], readers: Collection[Reader]) -> bool:
     """Whether each kernel that wants a value made by these products keeps it in rows."""
-    if not readers or not 0 < len(products) <= MOST_PRODUCTS:
+    if not readers or len(facts) > MOST_PRODUCTS:
         return False
-    facts = [fact_of(product) for product in products]
+    if len(readers) > 1 and not all(fact.grows for fact in facts):
+        return False
     several = sum(len(reader.indices) for reader in readers) > 1
     for reader in readers:
-        found = _row_of(reader)
+        found = _row_of(shape, reader)
         if found is None:
             return False
         elements, redone = found
@@ -109,17 +119,17 @@ def are_kept(products: Collection[UOp], readers: Collection[Reader]) -> bool:
             return False
         worth = OPERATIONS_A_READ * max(1, min(LARGEST_BLOCK, BLOCK // elements))
         for depth, grows in facts:
-            if not (grows or depth * len(readers) <= worth) or redone > max(worth, 2 * depth):
+            if not (grows or depth <= worth) or redone > max(worth, 2 * depth):
                 return False
     return True
 
 
-def _row_of(reader: Reader) -> tuple[int, int] | None:
+def _row_of(shape: Shape, reader: Reader) -> tuple[int, int] | None:
     """Elements of a row, and how often it would be computed if it weren't kept; None if what is
     wanted are no rows.
 
-    All indices agree on the rows, which follow from the kernel's outermost loops, and differ at
-    most in the loops along the row.
+    All indices agree on the rows, which follow one to one from the kernel's outermost loops, and
+    differ at most in the loops along the row.
     """
     first, *others = reader.indices
     shared = [i for i, at in enumerate(first) if all(other[i] is at for other in others)]
@@ -129,6 +139,8 @@ def _row_of(reader: Reader) -> tuple[int, int] | None:
         return None
     row_loops = _ranges(first[i] for i in rows)
     if any(row_loops != set(context[: len(row_loops)]) for context in reader.contexts):
+        return None
+    if _turns(row_loops) > prod(shape[i] for i in rows):
         return None
     elements = _turns(_ranges(first[i] for i in along))
     if _turns(row_loops) < FEWEST_ROWS or elements > LONGEST_ROW:
