@@ -134,7 +134,7 @@ class dtypes:  # noqa: N801  the seeds spell it so
 
     @staticmethod
     def is_float(dtype: DType) -> builtins.bool:
-        return dtype.scalar() in dtypes.floats
+        return dtype.scalar() in _FLOATS
 
     @staticmethod
     def is_int(dtype: DType) -> builtins.bool:
@@ -142,7 +142,7 @@ class dtypes:  # noqa: N801  the seeds spell it so
 
     @staticmethod
     def is_unsigned(dtype: DType) -> builtins.bool:
-        return dtype.scalar() in dtypes.uints
+        return dtype.scalar() in _UNSIGNED
 
     @staticmethod
     def is_bool(dtype: DType) -> builtins.bool:
@@ -201,6 +201,8 @@ class dtypes:  # noqa: N801  the seeds spell it so
         return bool(value)
 
 
+_FLOATS = frozenset(dtypes.floats)
+_UNSIGNED = frozenset(dtypes.uints)
 _INTEGERS = frozenset((*dtypes.ints, dtypes.index))
 
 _FLOAT_BITS = {

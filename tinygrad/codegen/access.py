@@ -74,9 +74,29 @@ class Access:
 
     def pointer(self, memory: UOp, terms: Terms, constant: int, copies: Copies) -> tuple[UOp, int]:
         """A pointer to an element, and the bytes that its address is surely a multiple of."""
+        rest = {}
+        for term, factor in terms.items():
+            if term in copies:
+                constant += factor * copies[term]
+            else:
+                rest[term] = factor
+        found, step, known = self._start(memory, rest, copies)
+        constant += known
+        if constant:
+            found = self.program.add(Ops.INDEX, memory.dtype, (found, as_node(constant)))
+            step = gcd(step, constant * memory.dtype.itemsize)
+        return found, step
+
+    def _start(self, memory: UOp, terms: Terms, copies: Copies) -> tuple[UOp, int, int]:
+        """A pointer moved by all that is no number, its alignment, and by how much it is still to
+        be moved. Copies that differ by a constant share it."""
         integers, program, dtype = self.integers, self.program, memory.dtype
+        scope = max(map(integers.home, terms), key=lambda s: s.depth, default=program.base)
+        key = (memory, *((integers.key(t, copies), k) for t, k in terms.items()))
+        if key in scope.starts:
+            return scope.starts[key]
         parts: list[tuple[int, UOp, int]] = []
-        step = ALIGNMENT
+        step, constant = ALIGNMENT, 0
         for term, factor in terms.items():
             value = integers.term(term, copies)
             if isinstance(value, int):
@@ -89,10 +109,8 @@ class Access:
         for _, value, factor in parts:
             offset = as_node(program.integer(Ops.MUL, value, factor))
             found = program.add(Ops.INDEX, dtype, (found, offset))
-        if constant:
-            found = program.add(Ops.INDEX, dtype, (found, as_node(constant)))
-            step = gcd(step, constant * dtype.itemsize)
-        return found, step
+        scope.starts[key] = found, step, constant
+        return scope.starts[key]
 
     # ---- loads -----------------------------------------------------------------------------------
 

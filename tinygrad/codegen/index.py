@@ -116,24 +116,24 @@ class Integers:
 
     def interval(self, node: UOp, copies: Copies) -> Interval:
         """Between which numbers an index lies, here and in this copy."""
-        if not node.ranges:
-            return node.vmin, node.vmax
-        if node in copies:
-            return copies[node], copies[node]
         if node.op is Ops.RANGE:
+            turn = copies.get(node)
+            if turn is not None:
+                return turn, turn
             binding = self.bound.get(node)
             if binding is None:  # lanes and copies beyond a limit count too
                 return 0, size_of(node) - 1
             return binding.low, binding.high
-        if node.dtype is not dtypes.index:
+        if node.dtype is not dtypes.index or not node.ranges:
             return node.vmin, node.vmax
         terms, constant = self.form(node)
         if len(terms) == 1 and node in terms:
             return interval_of(node, [self.interval(s, copies) for s in node.src])
         low = high = constant
         for term, factor in terms.items():
-            ends = [factor * end for end in self.interval(term, copies)]
-            low, high = low + min(ends), high + max(ends)
+            least, most = self.interval(term, copies)
+            low += factor * (least if factor > 0 else most)
+            high += factor * (most if factor > 0 else least)
         return low, high
 
     def difference(self, comparison: UOp) -> UOp:
@@ -187,13 +187,11 @@ class Integers:
             return copies[term]
         if term.op is Ops.RANGE:
             return self.bound[term].value
-        low, high = self.interval(term, copies)
-        if low == high:
-            return int(low)
         memo, key = self.home(term).memo, ("index", self.key(term, copies))
-        if key not in memo:
-            memo[key] = as_node(self._term(term, copies))
-        found = memo[key]
+        found = memo.get(key)
+        if found is None:
+            low, high = self.interval(term, copies)
+            found = memo[key] = as_node(int(low) if low == high else self._term(term, copies))
         return int(found.arg) if found.op is Ops.CONST else found
 
     def _term(self, term: UOp, copies: Copies) -> Number:
@@ -323,6 +321,15 @@ class Integers:
 
     def compare(self, comparison: UOp, copies: Copies) -> UOp:
         """A comparison of indices: known, one bool, or one a lane."""
+        difference = self.difference(comparison)
+        memo = self.home(difference).memo
+        key = ("compare", comparison.op, self.along, self.key(difference, copies))
+        found = memo.get(key)
+        if found is None:
+            found = memo[key] = self._compare(comparison, copies)
+        return found
+
+    def _compare(self, comparison: UOp, copies: Copies) -> UOp:
         known = self.decided(comparison, copies)
         if known is not None:
             return UOp.const(dtypes.bool, known)

@@ -8,6 +8,7 @@ interned, so it is placed once; what reads memory or carries a value has a seria
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from tinygrad.base.dtype import DType, dtypes
@@ -21,13 +22,14 @@ Number = int | UOp
 class Scope:
     """A loop body, an arm of a branch, or just a place for values (no head, no tail)."""
 
-    __slots__ = ("parent", "depth", "items", "memo", "is_open", "head", "tail", "carries")
+    __slots__ = ("parent", "depth", "items", "memo", "starts", "is_open", "head", "tail", "carries")
 
     def __init__(self, parent: Scope | None, head: Sequence[UOp] = ()) -> None:
         self.parent = parent
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.items: list[UOp | Scope] = []
         self.memo: dict[object, UOp] = {}
+        self.starts: dict[object, tuple[UOp, int, int]] = {}  # of addresses: see `access`
         self.is_open = True
         self.head: list[UOp] = list(head)
         self.tail: UOp | None = None
@@ -209,4 +211,9 @@ class Program:
 
 def as_node(value: Number) -> UOp:
     """A known number as a constant."""
-    return UOp.const(dtypes.index, value) if isinstance(value, int) else value
+    return _known(value) if isinstance(value, int) else value
+
+
+@functools.lru_cache(4096)  # strides and turns: the same few, many times
+def _known(value: int) -> UOp:
+    return UOp.const(dtypes.index, value)

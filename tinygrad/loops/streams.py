@@ -8,14 +8,18 @@ from collections.abc import Iterable
 from math import ceil
 
 from tinygrad.base.helpers import round_up
-from tinygrad.loops.cost import turns, work
+from tinygrad.loops.cost import WEIGHT, turns, work
 from tinygrad.loops.layout import is_static, name_of, option, own_ranges, role_of, size_of, step
 from tinygrad.loops.plan import GRAIN, UNROLL_WHOLE, Nest, Plan, names, steps_along
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop.op import GroupOp, Ops
 
 COPIES = 4
 """Vectors that are in flight at once in a stream."""
+
+WINDOW = 320
+"""Operations that a core looks ahead: the turns of a longer body overlap by themselves, and copies
+of it would only be text to compile."""
 
 ACCUMULATE_TURNS = 8
 """Rows whose sum is formed in registers before it is added to a row of accumulators."""
@@ -53,7 +57,7 @@ def stream(plan: Plan, nest: Nest) -> None:
         if nest.is_top and _columns(plan, nest, reductions):
             return
         if not _reduced_by_vectors(plan.nest(nest.name).values, plan, last):
-            plan.vectorise(name_of(last), COPIES)
+            plan.vectorise(name_of(last), _copies(nodes))
     elif rows:
         _share_rows(plan, rows, last, across)
     else:
@@ -67,6 +71,15 @@ def stream(plan: Plan, nest: Nest) -> None:
         if turns(plan.loops[n] for n in candidates) < TASKS_WITH_BLOCKS:
             candidates = _ordered_names(plan, [*candidates, *plan.blocked])
         parallelise(plan, candidates)
+
+
+def _copies(nodes: list[UOp]) -> int:
+    """How many vectors of these values are written out side by side: a power of two."""
+    operations = sum(WEIGHT.get(n.op, 1) for n in nodes if n.op in GroupOp.Elementwise)
+    copies = COPIES
+    while copies > 1 and copies * operations > WINDOW:
+        copies //= 2
+    return copies
 
 
 def _across(plan: Plan, loads: list[UOp], last: UOp) -> UOp | None:
