@@ -129,3 +129,19 @@ def test_factors_that_are_computed_below_their_casts(size):
     left, right = (Tensor(x.astype(np.float32)).cast(BF) for x in (a, b))
     np.testing.assert_array_equal((left @ right.roll(1, 0)).numpy(), a @ np.roll(b, 1, 0))
     np.testing.assert_array_equal(((left + 1) @ (right * 2)).numpy(), (a + 1) @ (b * 2))
+
+
+def test_a_long_epilogue_is_a_loop_over_the_tile():
+    m, n, k = K.loop("m", 14), K.loop("n", 70), K.loop("k", 20)
+    a, b = K.normal(14, 20), K.normal(20, 70)
+    value = (K.read(1, (14, 20), m, k) * K.read(2, (20, 70), k, n)).reduce("add", k)
+    for _ in range(12):
+        value = value * 0.5 + 1.0
+    kernel, recipe = schedule(K.out((14, 70), value, m, n), WIDE)
+    expected = a @ b
+    for _ in range(12):
+        expected = expected * 0.5 + 1.0
+    for how in ("python", "llvm"):
+        found = K.compute(kernel, (14, 70), [a, b], how)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    assert any(step[0] == "role" and step[2] == "LOOP" for step in recipe)

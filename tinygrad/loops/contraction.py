@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import ceil
 
-from tinygrad.loops.cost import turns
+from tinygrad.loops.cost import turns, weight
 from tinygrad.loops.dots import dots, runs_along_k
 from tinygrad.loops.in_place import STRIDED_ROWS, masks_outside
 from tinygrad.loops.layout import (
@@ -47,6 +47,9 @@ INNER_TURNS = 2
 
 SHORT_LOOP = 4
 """A reduction's inner loop of at most so many turns is written out whole."""
+
+EPILOGUE = 256
+"""Instructions after a tile's sums: more become a loop over the tile, finished in memory."""
 
 PREFETCH_TURNS = 4
 LONG_RUN = 64
@@ -121,6 +124,10 @@ def product(plan: Plan, nest: Nest, products: list[Product]) -> None:
         _tasks(plan, tiling, outer)
     if products[0].around:
         _accumulate_tiles(plan, tiling, products[0], outer)
+    elif nest.is_top and not plan.kept and _is_long_epilogue(plan, tiling, products):
+        _finish_in_memory(plan, tiling, products[-1])
+        for loop in (tiling.m_copies, tiling.n_copies):
+            plan.do("role", loop, "LOOP")
     for one in products[:-1]:
         _finish_in_memory(plan, tiling, one)
 
@@ -136,6 +143,14 @@ def _masks_outside(plan: Plan, nest: Nest, products: list[Product]) -> tuple[Nes
         return nest, products
     nest = plan.nest(nest.name)
     return nest, contractions(plan, nest)
+
+
+def _is_long_epilogue(plan: Plan, tiling: Tiling, products: list[Product]) -> bool:
+    """Whether what is done with each sum would be a long text, written out for a whole tile."""
+    done = {reduction_of(plan, tiling.nest.name, one) for one in products}
+    after = [n for v in plan.nest(tiling.nest.name).values for n in v.toposort(stop=done)]
+    length = sum(weight(n) for n in dict.fromkeys(after) if n not in done)
+    return length * tiling.height * (tiling.width // plan.lanes) > EPILOGUE
 
 
 def _split_tiles(plan: Plan, nest: Nest, products: list[Product]) -> Tiling:
@@ -452,7 +467,8 @@ def _row_blocks(plan: Plan, tiling: Tiling) -> int:
 def _finish_in_memory(plan: Plan, tiling: Tiling, one: Product) -> None:
     """Several products share the tile: a finished one waits in memory, the registers belong to one
     product at a time."""
-    node, name = reduction_of(plan, tiling.nest.name, one), plan.numbered("tile")
+    node = whole_sum(plan, reduction_of(plan, tiling.nest.name, one))
+    name = plan.numbered("tile")
     copies, lanes = (tiling.m_copies, tiling.n_copies), tiling.n_lanes
     roles = {**dict.fromkeys(copies, "UNROLL"), lanes: "VECTOR"}
     layout = those_in(node, roles)

@@ -24,6 +24,18 @@ class Cost:
     bytes: int
 
 
+NARROW = 8
+"""Operations that round a result to a float narrower than float32, roughly."""
+
+
+def weight(node: UOp) -> int:
+    """Operations on one element that this node is made of."""
+    if node.dtype is dtypes.index or node.op not in GroupOp.Elementwise:
+        return 0
+    rounds = dtypes.is_float(node.dtype) and node.dtype.itemsize < 4
+    return WEIGHT.get(node.op, 1) + (NARROW if rounds else 0)
+
+
 def turns(loops: Iterable[UOp]) -> int:
     """How often something inside these loops happens, limits aside."""
     return prod(size_of(loop) for loop in loops)
