@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tinygrad.backends.llvm_matrix import multiply_vectors
+from tinygrad.backends.llvm_matrix import TILE_CONFIG, TileRegisters, multiply_vectors
 from tinygrad.backends.llvm_text import (
     BOOL,
     FLOAT,
@@ -85,21 +85,25 @@ class _Function(Writer):
         super().__init__(types)
         self.program = program
         self.carried = carries(program)
+        self.tiles = TileRegisters(self, program, self.carried)
         self.open_loops: dict[UOp, tuple[int, str]] = {}  # RANGE → line of its phis, block before
         self.task: tuple[int, str, str] | None = None  # line of the phi, block before, counter
-        self.constants = ""
+        self.constants = {TILE_CONFIG} if self.tiles.values else set()
         self.binaries: dict[tuple[Ops, DType], str] = {}  # the first words of an instruction
         self.streams = False  # whether a store is nontemporal
 
     def render(self, name: str) -> str:
         self._arguments()
+        self.lines += self.tiles.begin()
         for node in self.program:
-            RULES[node.op](self, node)
+            if not self.tiles.write(node):
+                RULES[node.op](self, node)
         self._close_task()
+        self.lines += self.tiles.end()
         if self.streams:
             self.lines.append("  fence seq_cst")
         head = f"define void @{name}(ptr noalias %args, i64 %lo, i64 %hi, ptr noalias %scratch) #0"
-        parts = [self.constants, head + " {", "entry:", *self.lines, "  ret void", "}"]
+        parts = [*sorted(self.constants), head + " {", "entry:", *self.lines, "  ret void", "}"]
         return "\n".join([*parts, *self.declared.values(), ATTRIBUTES, METADATA, ""])
 
     # ---- arguments, tasks ------------------------------------------------------------------------
@@ -204,7 +208,7 @@ class _Function(Writer):
         if len(node.src) == 1:
             value = self.emit(f"load {kind}, ptr {pointer}, align {node.arg[0]}")
         elif node.dtype.count == 1:  # where the mask is false, a zero of ours is read
-            self.constants = ZERO
+            self.constants.add(ZERO)
             choose = f"select i1 {self.ref(node.src[1])}, ptr {pointer}, ptr @zero"
             aligned = min(node.arg[0], node.dtype.itemsize)
             value = self.emit(f"load {kind}, ptr {self.emit(choose)}, align {aligned}")
@@ -393,7 +397,9 @@ class _Function(Writer):
         old, new = kind_of(source.dtype), kind_of(node.dtype)
         kind, target = self.type(source.dtype), self.type(node.dtype)
         value = self.ref(source)
-        if new == BOOL:
+        if dtypes.bfloat16 in (node.dtype.scalar(), source.dtype.scalar()) and target != kind:
+            value = self._cast_bfloat(value, source.dtype, node.dtype)
+        elif new == BOOL:
             if old != BOOL:
                 word = "fcmp une" if old == FLOAT else "icmp ne"
                 value = self.emit(f"{word} {kind} {value}, zeroinitializer")
@@ -404,6 +410,15 @@ class _Function(Writer):
                 value, kind, word = self.emit(f"fpext {kind} {value} to {wide}"), wide, "fptrunc"
             value = self.emit(f"{word} {kind} {value} to {target}")
         self.names[node] = value
+
+    def _cast_bfloat(self, value: str, old: DType, new: DType) -> str:
+        """To or from float32, by way of LLVM's own type: ours may be a whole number."""
+        own, wide = (self.vector(word, new.count) for word in ("bfloat", "float"))
+        if new.scalar() is dtypes.bfloat16:
+            value = self.emit(f"fptrunc {wide} {value} to {own}")
+            return self.emit(f"bitcast {own} {value} to {self.type(new)}")
+        value = self.emit(f"bitcast {self.type(old)} {value} to {own}")
+        return self.emit(f"fpext {own} {value} to {wide}")
 
     def _resize(self, old: DType, new: DType) -> str:
         """The word between two floats, or two integers."""

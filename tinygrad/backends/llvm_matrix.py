@@ -3,8 +3,13 @@ row only where the target has its feature; elsewhere LLVM would end the process.
 
 from __future__ import annotations
 
-from tinygrad.backends.llvm_text import Writer
+from collections import Counter
+from collections.abc import Sequence
+
+from tinygrad.backends.llvm_text import Writer, is_number
+from tinygrad.loops.matrix_units import UNITS
 from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
 
 # unit → intrinsic, LLVM's type of an element of both operands
 VECTOR_UNITS = {
@@ -38,3 +43,122 @@ def _as(writer: Writer, node: UOp, kind: str, lanes: int) -> str:
         value = writer.splat(word, value, lanes)
         own = f"<{lanes} x {word}>"
     return value if own == kind else writer.emit(f"bitcast {own} {value} to {kind}")
+
+
+# ---- tiles ---------------------------------------------------------------------------------------
+
+TILE_REGISTERS, TILE_ROWS, ROW_BYTES = 8, 16, 64
+CONFIG = bytes([1, *[0] * 15]) + bytes([ROW_BYTES, 0] * 8) + bytes(16) + bytes([TILE_ROWS] * 8)
+"""Palette 1: every register has all its rows, and whole rows. 64 bytes with the zeros behind."""
+
+TILE_CONFIG = '@tiles = private unnamed_addr constant [64 x i8] c"{}", align 64'.format(
+    "".join(f"\\{byte:02X}" for byte in CONFIG.ljust(64, b"\0"))
+)
+
+
+class TileRegisters:
+    """Tiles by number. A sum keeps its register from its first product to its store; an operand has
+    one from its load to its last use. LLVM does not see them, so they are assigned here; recipes
+    see to it that there are enough."""
+
+    def __init__(
+        self, writer: Writer, program: Sequence[UOp], carried: dict[UOp, list[tuple[UOp, UOp]]]
+    ) -> None:
+        self.writer = writer
+        products = [n for n in program if n.op is Ops.WMMA and UNITS[n.arg].is_tile]
+        sources = [s for n in products for s in n.src if not is_number(s)]
+        self.values = {*products, *sources}
+        self.uses = Counter(s for n in products for s in n.src[:2])
+        self.carried: dict[UOp, list[tuple[UOp, UOp]]] = {}
+        for loop, pairs in carried.items():
+            self.carried[loop] = [pair for pair in pairs if pair[0] in self.values]
+            carried[loop] = [pair for pair in pairs if pair[0] not in self.values]
+        self.numbers: dict[UOp, int] = {}
+        self.free = list(range(TILE_REGISTERS))
+        self.depths: dict[UOp, int] = {}  # loops that are open where an operand is loaded
+        self.waiting: list[list[UOp]] = []  # a loop's operands from outside, free when it ends
+
+    def begin(self) -> list[str]:
+        """The first lines of a function that uses tiles."""
+        return [self._call("ldtilecfg", "ptr @tiles", types="ptr")] if self.values else []
+
+    def end(self) -> list[str]:
+        """Its last lines."""
+        return [self._call("tilerelease", types="")] if self.values else []
+
+    def write(self, node: UOp) -> bool:
+        """Whether this instruction is one on tiles; if so it is written."""
+        if not self.values:
+            return False
+        if node.op is Ops.RANGE:
+            self._open(node)
+        elif node.op is Ops.END:
+            self._close(node)
+        elif node.op is Ops.STORE and node.src[1] in self.values:
+            self._move("tilestored64", node.src[1], node.src[0])
+            self._release(node.src[1])
+            return True
+        elif node not in self.values:
+            return False
+        elif node.op is Ops.LOAD:
+            self._take(node)
+            self.depths[node] = len(self.waiting)
+            self._move("tileloadd64", node, node.src[0])
+            return True
+        elif node.op is Ops.WMMA:
+            self._multiply(node)
+            return True
+        else:
+            assert node.op is Ops.CARRY, f"{node.op!r} of a tile"
+            return True
+        return False
+
+    def _open(self, loop: UOp) -> None:
+        for carry, _ in self.carried.get(loop, ()):
+            self._sum(carry, carry.src[0])
+        self.waiting.append([])
+
+    def _close(self, node: UOp) -> None:
+        for carry, following in self.carried.get(node.src[0], ()):
+            assert self.numbers[carry] == self.numbers[following], "a sum stays in its register"
+        for operand in self.waiting.pop():
+            self._release(operand)
+
+    def _sum(self, node: UOp, before: UOp) -> None:
+        """`node` goes on with the register of the sum before it, or starts at 0."""
+        if before in self.numbers:
+            self.numbers[node] = self.numbers[before]
+        else:
+            assert all(s.arg == 0 for s in before.src or (before,)), "sums start at 0"
+            self._take(node)
+            self._emit("tilezero", f"i8 {self.numbers[node]}", types="i8 immarg")
+
+    def _multiply(self, node: UOp) -> None:
+        first, second, total = node.src
+        self._sum(node, total)
+        numbers = [f"i8 {self.numbers[n]}" for n in (node, first, second)]
+        self._emit(node.arg, *numbers, types=", ".join(["i8 immarg"] * 3))
+        for operand in (first, second):
+            self.uses[operand] -= 1
+            if self.uses[operand] == 0:
+                inside = self.waiting[self.depths[operand] :]
+                if inside:  # the loop's next turn reads it again
+                    inside[0].append(operand)
+                else:
+                    self._release(operand)
+
+    def _take(self, node: UOp) -> None:
+        self.numbers[node] = self.free.pop(0)
+
+    def _release(self, node: UOp) -> None:
+        self.free.append(self.numbers[node])
+
+    def _move(self, name: str, tile: UOp, pointer: UOp) -> None:
+        where = (f"i8 {self.numbers[tile]}", f"ptr {self.writer.ref(pointer)}", f"i64 {ROW_BYTES}")
+        self._emit(name, *where, types="i8 immarg, ptr, i64")
+
+    def _emit(self, name: str, *arguments: str, types: str) -> None:
+        self.writer.lines.append(self._call(name, *arguments, types=types))
+
+    def _call(self, name: str, *arguments: str, types: str) -> str:
+        return "  " + self.writer.call(f"llvm.x86.{name}", "void", *arguments, types=types)

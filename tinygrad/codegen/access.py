@@ -380,14 +380,16 @@ class Access:
         return tuple(sorted(loops, key=lambda r: -terms.get(r, 0)))
 
     def runs_along(self, read: UOp, loop: UOp, inner: Loops, copies: Copies) -> UOp | None:
-        """An UNROLL range as long as `loop` that steps from one word of `inner` to the next."""
+        """An UNROLL range as long as `loop` that steps from one word of `inner`, or from one
+        element, to the next."""
         terms, _ = self.place(read.src[0], flat_offset(read))
         word = prod(size_of(r) for r in inner)
-        if _step(terms, loop) is None or not _is_row_major(terms, inner):
+        if _step(terms, loop) is None:
             return None
+        steps = (word, 1) if _is_row_major(terms, inner) else (1,)
         for term in terms:
             is_copy = term in copies and role_of(term) == "UNROLL"
-            if is_copy and size_of(term) == size_of(loop) and _step(terms, term) == word:
+            if is_copy and size_of(term) == size_of(loop) and _step(terms, term) in steps:
                 return term
         return None
 

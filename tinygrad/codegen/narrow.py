@@ -6,7 +6,8 @@ nothing depends on what was fused with what. For +, *, / and the square root the
 what one would, since float32 has more than twice the digits (Figueroa, 1995); among bfloat16's
 subnormal numbers, and for MULACC, the last bit may differ.
 
-Conversions are integer arithmetic, but for float16 where the target has "CAST_HALF".
+Conversions are integer arithmetic, but for float16 where the target has "CAST_HALF", and for what a
+matrix unit gives to bfloat16 where it has "CAST_BFLOAT".
 """
 
 from __future__ import annotations
@@ -138,6 +139,8 @@ class _Walk:
         if node.dtype not in self.lacking:
             return src[0].cast(node.dtype)
         value = src[0]
+        if node.dtype is dtypes.bfloat16 and self.is_normal(value):
+            return value.cast(dtypes.bfloat16).cast(dtypes.float32)
         if value.dtype is dtypes.float64:
             value = odd_float32(value)
         elif dtypes.is_int(value.dtype) and value.dtype.itemsize > 2:
@@ -161,6 +164,14 @@ class _Walk:
     def native(self, dtype: DType) -> bool:
         return dtype is dtypes.float16 and "CAST_HALF" in self.target.native
 
+    def is_normal(self, value: UOp) -> bool:
+        """Whether the target's conversion to bfloat16 is right for this float32: it takes subnormal
+        numbers as 0, and sums that a matrix unit computed never are."""
+        if value.op is Ops.INDEX and value.src[0].op is Ops.STAGE:
+            value = value.src[0].src[0]
+        is_sum = value.op is Ops.REDUCE and value.src[0].op is Ops.WMMA
+        return is_sum and dtypes.is_float(value.dtype) and "CAST_BFLOAT" in self.target.native
+
     def raw(self, dtype: DType) -> DType:
         return dtype if self.native(dtype) else NARROW[dtype].storage
 
@@ -171,10 +182,9 @@ class _Walk:
 
     def written(self, value: UOp, dtype: DType) -> UOp:
         """A float32 that the narrow dtype can hold, as it is stored."""
-        if not self.native(dtype):
-            return pack(value, NARROW[dtype])
-        is_rounded = value.op is Ops.CAST and value.src[0].dtype is dtype
-        return value.src[0] if is_rounded else value.cast(dtype)
+        if value.op is Ops.CAST and value.src[0].dtype is dtype:
+            return value.src[0]
+        return value.cast(dtype) if self.native(dtype) else pack(value, NARROW[dtype])
 
     def rounded(self, value: UOp, dtype: DType) -> UOp:
         """The nearest float32 that the narrow dtype can hold."""

@@ -215,7 +215,7 @@ class Tiles:
         others = {r: turn for r, turn in copies.items() if r is not along}
         rows = []
         for lane in range(size):
-            found = self._loaded(read, {**others, loop: lane}, (along, *inner))
+            found = self._words(read, {**others, loop: lane}, along, inner)
             if found is None:
                 return None
             rows.append(self.program.add(Ops.BITCAST, _WORDS[word].vec(size), (found,)))
@@ -224,6 +224,16 @@ class Tiles:
             key = ("tile", tiles, self.integers.key(read, {**copies, along: turn}))
             memo[key] = self.program.add(Ops.BITCAST, dtype, (column,))
         return memo["tile", tiles, self.integers.key(read, copies)]
+
+    def _words(self, read: UOp, copies: Copies, along: UOp, inner: Loops) -> UOp | None:
+        """Words of `inner` along memory: one load, or one for each part of the words."""
+        found = self._loaded(read, copies, (along, *inner))
+        if found is not None:
+            return found
+        turns = product(*(range(size_of(r)) for r in inner))
+        each = [{**copies, **dict(zip(inner, turn, strict=True))} for turn in turns]
+        parts = [self._loaded(read, one, (along,)) for one in each]
+        return None if None in parts else self._interleaved([p for p in parts if p is not None])
 
 
 _WORDS: dict[int, DType] = {2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}

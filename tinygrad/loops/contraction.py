@@ -39,6 +39,7 @@ from tinygrad.loops.products import (
 )
 from tinygrad.loops.streams import TASKS_WITH_BLOCKS, even_part, parallelise, spread_reduction
 from tinygrad.loops.stretches import fill_stretches, panel_of, stretch_of
+from tinygrad.loops.tile_products import fitting_tile, tile_product
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -94,13 +95,17 @@ class Tiling:
 
 def product(plan: Plan, nest: Nest, products: list[Product]) -> None:
     """Tiles the nest, lays out the operands, and orders the loops."""
+    tile = fitting_tile(plan, nest, products)
+    if tile is not None:
+        tile_product(plan, nest, products[0], *tile)
+        return
     if len(products) == 1 and runs_along_k(plan, nest, products[0]):
         dots(plan, nest, products[0])
         return
     nest, products = _masks_outside(plan, nest, products)
     tiling = _split_tiles(plan, nest, products)
     if not tiling.stretch:
-        products = [tensorised(plan, tiling.n, one) for one in products]
+        products = [tensorised(plan, tiling.n_in, one) for one in products]
     if len(products) == 1:
         products = [_block_panel(plan, tiling, products[0])]
     for one in products:
@@ -118,8 +123,8 @@ def product(plan: Plan, nest: Nest, products: list[Product]) -> None:
     plan.do("split", tiling.n_copies, plan.lanes, tiling.n_lanes, "UNROLL", "VECTOR")
     _other_reductions(plan, tiling, products)
     outer = [n for n in names(plan.nest(nest.name).loops) if n not in tiling.inside]
-    tile = (tiling.m_copies, tiling.n_copies, tiling.n_lanes)
-    plan.do("order", nest.name, (*outer, tiling.n, tiling.m, *tiles, *tile))
+    within = (tiling.m_copies, tiling.n_copies, tiling.n_lanes)
+    plan.do("order", nest.name, (*outer, tiling.n, tiling.m, *tiles, *within))
     if nest.is_top:
         _tasks(plan, tiling, outer)
     if products[0].around:

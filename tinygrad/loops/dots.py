@@ -52,7 +52,7 @@ def dots(plan: Plan, nest: Nest, one: Product) -> None:
     outer = [x for x in names(nest.loops) if x not in (m, n)]
     panel, vector = plan.unused(n + "i"), plan.unused(n + "v")
     plan.do("split", n, min(DOTS * plan.lanes, round_up(columns, plan.lanes)), panel)
-    one = tensorised(plan, n, one)
+    one = tensorised(plan, panel, one)
     lanes = plan.unused(k + "v")
     plan.do("split", k, plan.lanes, lanes, "LOOP", "VECTOR")
     _rows_side_by_side(plan, one, m, (*outer, k, m, lanes, *one.depth), lanes)

@@ -150,33 +150,34 @@ def _contraction(nest: Nest, reduction: UOp, last: UOp) -> Product | None:
 
 
 def tensorised(plan: Plan, column: str, one: Product) -> Product:
-    """The product by a matrix unit, if the target has one for its dtypes."""
-    found = _unit(plan, column, one)
-    if found is None:
-        return one
-    unit, rows = found
+    """The product by a vector unit, if the target has one for its dtypes."""
+    found = unit_of(plan, column, one, is_tile=False)
+    return one if found is None else take_unit(plan, one, *found)
+
+
+def take_unit(plan: Plan, one: Product, unit: MatrixUnit, rows: int) -> Product:
+    """The product by this unit, whose first operand is factor number `rows`."""
     name = name_of(one.inner)
-    piece = plan.unused(name + "p")
+    pack = plan.unused(name + "p")
     plan.do("extend", name, unit.depth)
-    plan.do("split", name, unit.depth, piece, "LOOP", "TILE")
-    plan.do("tensorise", piece, rows, unit.name)
-    first, second = next(
-        n.src for n in plan.nodes if n.op is Ops.WMMA and plan.loops[piece] in n.ranges
-    )
-    return replace(
-        one,
-        inner=plan.loops[name],
-        rows=_memory_of(first),
-        columns=_memory_of(second),
-        depth=(piece,),
-    )
+    if unit.depth == unit.pack:
+        depth: tuple[str, ...] = (pack,)
+        plan.do("split", name, unit.depth, pack, "LOOP", "TILE")
+    else:
+        depth = (plan.unused(name + "d"), pack)
+        plan.do("split", name, unit.depth, depth[0])
+        plan.do("split", depth[0], unit.pack, pack, "TILE", "TILE")
+    plan.do("tensorise", pack, rows, unit.name)
+    products = (n for n in plan.nodes if n.op is Ops.WMMA and plan.loops[pack] in n.ranges)
+    first, second = map(_memory_of, next(products).src)
+    return replace(one, inner=plan.loops[name], rows=first, columns=second, depth=depth)
 
 
 def _memory_of(bits: UOp) -> UOp:
     return bits.src[0] if bits.op is Ops.BITCAST else bits
 
 
-def _unit(plan: Plan, column: str, one: Product) -> tuple[MatrixUnit, int] | None:
+def unit_of(plan: Plan, column: str, one: Product, is_tile: bool) -> tuple[MatrixUnit, int] | None:
     """The unit that computes this product, and which factor is its first operand. Short sums that
     the unit would mostly pad stay as they are."""
     owners = owners_of(plan.kernel, one.inner)
@@ -190,7 +191,8 @@ def _unit(plan: Plan, column: str, one: Product) -> tuple[MatrixUnit, int] | Non
     size = size_of(one.inner)
     for unit in matrix_units(plan.target, a, b, owners[0].dtype):
         padded = ceil(size / unit.depth) * unit.depth
-        if unit.columns == plan.lanes and not unit.is_tile and padded * 4 <= size * 5:
+        most = size * (4.0 if is_tile else 1.25)  # tiles are that much faster
+        if unit.columns == plan.lanes and unit.is_tile == is_tile and padded <= most:
             return unit, rows
     return None
 

@@ -151,6 +151,7 @@ EXTRA_DTYPES = {"float16": ("avx512fp16", "fullfp16")}
 # Without the feature LLVM would call the C library, which a kernel must not need.
 NATIVE_OPS = {
     "MULACC": ("fma", "neon"),
+    "CAST_BFLOAT": ("avx512bf16",),
     "CAST_HALF": ("f16c", "avx512fp16", "neon"),
     "TRUNC": ("sse4.1", "neon"),
     "MAX": ("",),

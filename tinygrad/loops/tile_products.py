@@ -1,0 +1,85 @@
+"""Products by a unit whose operands are tiles of registers of their own (AMX): rows, columns and
+depth of an instruction are loops of its own, both operands are laid out tile by tile, and finished
+sums go by way of memory, since such registers can only be loaded and stored whole."""
+
+from __future__ import annotations
+
+from tinygrad.loops.layout import name_of, size_of
+from tinygrad.loops.matrix_units import MatrixUnit
+from tinygrad.loops.plan import Nest, Plan, names, steps_along
+from tinygrad.loops.products import Product, reduction_of, take_unit, those_in, unit_of, whole_sum
+from tinygrad.loops.streams import parallelise
+from tinygrad.uop.node import UOp
+
+TILES = 2
+"""Tiles of sums along rows and along columns: 4 of 8 registers, the others hold operands."""
+
+
+def fitting_tile(plan: Plan, nest: Nest, products: list[Product]) -> tuple[MatrixUnit, int] | None:
+    """The unit that computes this nest's product in tiles, if there is one and the product fills
+    its rows; and which factor is its first operand."""
+    one = products[0]
+    if len(products) > 1 or not nest.is_top or plan.stages or len(one.loops) > 1:
+        return None
+    found = unit_of(plan, name_of(nest.loops[-1]), one, is_tile=True)
+    return found if found and size_of(one.row_loop) >= found[0].rows else None
+
+
+def tile_product(plan: Plan, nest: Nest, one: Product, unit: MatrixUnit, rows: int) -> None:
+    """Tiles the nest for the unit, lays out both operands, and orders the loops."""
+    m, n, k = name_of(one.row_loop), name_of(nest.loops[-1]), name_of(one.inner)
+    outer = [x for x in names(nest.loops) if x not in (m, n)]
+    row_tiles, row = plan.unused(m + "t"), plan.unused(m + "r")
+    column_tiles, column = plan.unused(n + "t"), plan.unused(n + "c")
+    plan.do("split", m, TILES * unit.rows, row_tiles)
+    plan.do("split", row_tiles, unit.rows, row)
+    plan.do("split", n, TILES * unit.columns, column_tiles)
+    plan.do("split", column_tiles, unit.columns, column)
+    one = take_unit(plan, one, unit, rows)
+    _stage_rows(plan, one, outer, (m, row_tiles, k, row), column)
+    _stage_columns(plan, one, (k, column_tiles, column))
+    name = plan.numbered("tile")
+    total = whole_sum(plan, reduction_of(plan, "store", one))
+    layout = those_in(total, (row_tiles, column_tiles, row, column))
+    plan.do("stage", plan.path(total), layout, name, "LOCAL")
+    for loop in layout:
+        role = "TILE" if loop in (row, column) else "UNROLL"
+        plan.do("role", f"{name}.{loop}", role)
+    plan.do("order", "store", (*outer, n, m, row_tiles, row, column_tiles, column))
+    plan.do("role", column, "VECTOR")
+    plan.do("role", column_tiles, "UNROLL")
+    parallelise(plan, [*outer, n])
+
+
+def _side(plan: Plan, one: Product, column: str, is_column: bool) -> UOp:
+    """An operand as it is now."""
+    factors = reduction_of(plan, "store", one).src[0].src
+    return next(f for f in factors if (column in names(f.ranges)) == is_column)
+
+
+def _stage_rows(
+    plan: Plan, one: Product, outer: list[str], loops: tuple[str, ...], column: str
+) -> None:
+    """[row tile][k][row][depth]: a vector of whole words along memory, or a square of words."""
+    value, name = _side(plan, one, column, is_column=False), plan.numbered("pa")
+    layout = those_in(value, (*outer, *loops, *one.depth))
+    plan.do("stage", plan.path(value), layout, name, "GLOBAL")
+    depth, pack, row = (f"{name}.{loop}" for loop in (*one.depth, loops[-1]))
+    plan.do("role", pack, "TILE")
+    plan.do("role", depth, "VECTOR")
+    if any(s != 1 for s in one.row_steps):
+        plan.do("role", row, "UNROLL")
+    plan.do("role", f"{name}.{layout[0]}", "PARALLEL")
+
+
+def _stage_columns(plan: Plan, one: Product, loops: tuple[str, ...]) -> None:
+    """[k][column tile][depth][column][pack]: a panel in the cache."""
+    *outside, column = loops
+    value, name = _side(plan, one, column, is_column=True), plan.numbered("pb")
+    layout = those_in(value, (*outside, one.depth[0], column, one.depth[1]))
+    plan.do("stage", plan.path(value), layout, name, "LOCAL")
+    plan.do("role", f"{name}.{one.depth[1]}", "TILE")
+    plan.do("role", f"{name}.{column}", "VECTOR")
+    loads = plan.stages[name].src[0].toposort()
+    if 1 in steps_along(loads, plan.loops[f"{name}.{one.depth[1]}"]):
+        plan.do("role", f"{name}.{one.depth[0]}", "UNROLL")
