@@ -28,14 +28,14 @@ BUDGETS: dict[str, int | None] = {
     "uop": 1500,
     "simplify": 1100,
     "transforms": 500,
-    "schedule": 1400,
-    "loops": 2600,
-    "codegen": 3200,
+    "schedule": 1500,
+    "loops": 2900,
+    "codegen": 3300,
     "backends/*": 1450,
-    "engine": 2100,
+    "engine": 2300,
     "tensor": 3350,
 }
-CORE_BUDGET = 17_100  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 18_000  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
 # pool that other devices find in theirs.
