@@ -190,7 +190,8 @@ def _fold(node: UOp, a: Array) -> Array:
 def _running(node: UOp, a: Array) -> Any:
     monoid, axis = node.arg
     ufunc = {"add": np.add, "mul": np.multiply, "max": np.maximum}[monoid]
-    return ufunc.accumulate(a.astype(_wide(node.dtype)), axis)
+    exact = a.astype(np.float64) if dtypes.is_float(node.dtype) else a
+    return ufunc.accumulate(exact, axis, dtype=exact.dtype)
 
 
 def _reduce_axis(node: UOp, a: Array) -> Array:
