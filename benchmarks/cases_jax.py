@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from convolutions import CONVOLUTIONS, Convolution
 from jax import lax
 from suite import Inputs
 
@@ -132,6 +133,32 @@ def attention(query: Array, key: Array, value: Array) -> Array:
     past = jnp.tril(jnp.ones((tokens, tokens), bool))
     weights = jax.nn.softmax(jnp.where(past, scores, -jnp.inf), -1)
     return jnp.einsum("bhqk,bhkd->bhqd", weights, value)
+
+
+def convolved(inputs: Inputs, row: Convolution) -> Step:
+    x, weight = floats(inputs, *row.x), floats(inputs, *row.weight)
+    axes = range(2, x.ndim)
+    each = (1,) * len(axes)
+
+    def run(x: Array, w: Array) -> Array:
+        if not row.is_transposed:
+            pads, strides = [(row.pad, row.pad)] * len(axes), (row.stride,) * len(axes)
+            gaps = (row.dilation,) * len(axes)
+            return lax.conv_general_dilated(
+                x, w, strides, pads, rhs_dilation=gaps, feature_group_count=row.groups
+            )
+        w = jnp.flip(w.swapaxes(0, 1), tuple(axes))
+        pads = [(n - 1 - row.pad,) * 2 for n in w.shape[2:]]
+        return lax.conv_general_dilated(x, w, each, pads, (row.stride,) * len(axes))
+
+    return compiled(run, x, weight)
+
+
+def __getattr__(name: str) -> Callable[[Inputs], Step]:
+    """The case of a row of `convolutions`."""
+    if name not in CONVOLUTIONS:
+        raise AttributeError(name)
+    return lambda inputs: convolved(inputs, CONVOLUTIONS[name])
 
 
 def attention_causal_8x1024x64(inputs: Inputs) -> Step:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from convolutions import CONVOLUTIONS, Convolution
 from suite import Inputs
 
 from tinygrad import Context, Device, Tensor, TinyJit, dtypes, nn
@@ -114,6 +115,20 @@ def conv3x3_64_56(inputs: Inputs) -> Step:
 def depthwise3x3_128_56(inputs: Inputs) -> Step:
     images, weight = floats(inputs, 8, 128, 56, 56), floats(inputs, 128, 1, 3, 3)
     return captured(lambda x, w: x.conv2d(w, padding=1, groups=128), images, weight)
+
+
+def convolved(inputs: Inputs, row: Convolution) -> Step:
+    x, weight = floats(inputs, *row.x), floats(inputs, *row.weight)
+    kind = Tensor.conv_transpose2d if row.is_transposed else Tensor.conv2d
+    options = {"stride": row.stride, "padding": row.pad, "dilation": row.dilation}
+    return captured(lambda x, w: kind(x, w, groups=row.groups, **options), x, weight)
+
+
+def __getattr__(name: str) -> Callable[[Inputs], Step]:
+    """The case of a row of `convolutions`."""
+    if name not in CONVOLUTIONS:
+        raise AttributeError(name)
+    return lambda inputs: convolved(inputs, CONVOLUTIONS[name])
 
 
 def attention_causal_8x1024x64(inputs: Inputs) -> Step:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from convolutions import CONVOLUTIONS, Convolution
 from suite import Inputs
 from torch import nn
 
@@ -124,6 +125,21 @@ def conv3x3_64_56(inputs: Inputs) -> Step:
 def depthwise3x3_128_56(inputs: Inputs) -> Step:
     images, weight = floats(inputs, 8, 128, 56, 56), floats(inputs, 128, 1, 3, 3)
     return plain(lambda x, w: F.conv2d(x, w, padding=1, groups=128), images, weight)
+
+
+def convolved(inputs: Inputs, row: Convolution) -> Step:
+    x, weight = floats(inputs, *row.x), floats(inputs, *row.weight)
+    kinds = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)
+    kind = (kinds if row.is_transposed else (F.conv1d, F.conv2d, F.conv3d))[x.ndim - 3]
+    options = {"stride": row.stride, "padding": row.pad, "dilation": row.dilation}
+    return plain(lambda x, w: kind(x, w, groups=row.groups, **options), x, weight)
+
+
+def __getattr__(name: str) -> Callable[[Inputs], Step]:
+    """The case of a row of `convolutions`."""
+    if name not in CONVOLUTIONS:
+        raise AttributeError(name)
+    return lambda inputs: convolved(inputs, CONVOLUTIONS[name])
 
 
 def attention_causal_8x1024x64(inputs: Inputs) -> Step:

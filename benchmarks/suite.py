@@ -1,9 +1,9 @@
 """What is measured: one row a case, the same in every framework, and the numbers it starts from.
 
-A module cases_<framework>.py has a function of each row's name. It takes `Inputs`, builds what the
-case needs, and returns a function without arguments, which is what is timed. The module also has
-`finish(result)`, which waits until a result is there, and `host(result)`, which gives it as a NumPy
-array of float32. A framework that lacks a case is noted, not an error.
+A module cases_<framework>.py has a function of each row's name, or makes it from the row. It takes
+`Inputs`, builds what the case needs, and returns a function without arguments, which is what is
+timed. The module also has `finish(result)`, which waits until a result is there, and
+`host(result)`, which gives it as a NumPy array of float32.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from convolutions import CONVOLUTIONS
 
 MEGA = 1 << 20
 
@@ -59,7 +60,7 @@ SUITE = (
     Case("resnet18_train_step_b8", "ResNet-18 with SGD, 8 images", comparable=False),
 )
 
-MORE: tuple[Case, ...] = ()
+MORE = tuple(Case(name, row.meaning, row.operations) for name, row in CONVOLUTIONS.items())
 """Cases beyond the suite: measured where --cases names them."""
 
 CASES: dict[str, Case] = {case.name: case for case in (*SUITE, *MORE)}
