@@ -133,6 +133,29 @@ def test_transpose_goes_through_registers():
     check(K.transposed(50, 35), [x], x.T)
 
 
+@pytest.mark.parametrize("phases", [2, 4])
+@pytest.mark.parametrize("first", [0, 1, 3])
+@pytest.mark.parametrize("gate", [False, True])
+def test_lanes_of_several_phases(phases, first, gate):
+    """out[i] = x[i % d * 9 + i // d], with i from `first`; where gated, only the even ones."""
+    i = K.loop("i", 16, "VECTOR")
+    at = i + first
+    on = (at % 2).alu(Ops.CMPLT, K.index(1)) if gate else None
+    place = simplify_index(at % phases * 20 + at.alu(Ops.IDIV, K.index(phases)))
+    kernel = K.out((16,), K.param(1, (80,)).index(place, gate=on), i)
+    x, turns = K.normal(80), np.arange(16) + first
+    expected = x[turns % phases * 20 + turns // phases]
+    check(
+        kernel,
+        [x],
+        np.where(gate & (turns % 2 > 0), 0, expected),
+        0,
+        [(True, "python"), (True, "llvm")],
+    )
+    loads = [n for n in lower(kernel, K.host_target()).phases[0].program if n.op is Ops.LOAD]
+    assert len(loads) == phases
+
+
 def strided(count, step, first=0, gate=False):
     """out[i] = x[step*i + first] for 16 lanes; where gated, only from x[3] on, and 0 before."""
     i = K.loop("i", count, "VECTOR")

@@ -1,5 +1,6 @@
 """Convolution, pooling and resizing against PyTorch."""
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -161,3 +162,11 @@ def test_second_derivative_of_conv():
         value(first.square().sum().gradient(w)[0]),
         to_numpy(torch.autograd.grad(other.square().sum(), tw)[0]),
     )
+
+
+def test_gradient_of_overlapping_pools_of_many_zeros():
+    """Where no window is, nothing is divided, though 0 is the maximum of what a gate made 0."""
+    some = np.random.default_rng(0).standard_normal((2, 3, 57, 57), dtype=np.float32)
+    x, g = Tensor(np.maximum(some, 0)), Tensor(np.ones((2, 3, 29, 29), dtype=np.float32))
+    (got,) = x.max_pool2d(3, 2, padding=1).gradient(x, gradient=g)
+    np.testing.assert_allclose(got.numpy().sum(), 2 * 3 * 29 * 29, rtol=1e-5)

@@ -2,7 +2,8 @@
 
 A read whose lanes lie side by side is one vector load; one that steps across memory is, where an
 UNROLL range runs along it, a square of loads transposed in registers; one of a few elements a step,
-forward or back, is as many loads and shuffles; else a gather, lane by lane.
+forward or back, is as many loads and shuffles, and so is one whose lanes depend on their quotient
+and remainder by a small number; else a gather, lane by lane.
 An address is a chain of INDEX from the outermost scope inward, with the constant last, where it
 falls into the addressing mode.
 """
@@ -139,6 +140,9 @@ class Access:
             return self._transposed(read, terms, constant, copies, loop, along)
         if step is not None and 0 < abs(step) <= LONGEST_STEP:
             return self._strided(read, start, constant, copies, size_of(loop), step, mask)
+        phases = self._phases(terms, loop) if step is None else 0
+        if phases:
+            return self._interleaved(read, terms, constant, copies, loop, phases, mask)
         return self._gathered(read, terms, constant, copies, loop, mask)
 
     def _within(self, read: UOp, copies: Copies) -> UOp | None:
@@ -207,6 +211,47 @@ class Access:
         assert found is not None, "a vector has lanes"
         return found
 
+    def _phases(self, terms: Terms, loop: UOp) -> int:
+        """d, where the address of every d-th lane moves by one element: it depends on the lane by
+        quotient and remainder by d alone. 0: it doesn't, or lanes are no multiple of d."""
+        within = [t for t in terms if loop in t.ranges and t is not loop]
+        if not all(t.op in (Ops.IDIV, Ops.MOD) and t.src[1].op is Ops.CONST for t in within):
+            return 0
+        dividends, (phases, *others) = {t.src[0] for t in within}, {t.src[1].arg for t in within}
+        if others or any(self.integers.form(x)[0].get(loop) != 1 for x in dividends):
+            return 0
+        step = terms.get(loop, 0) * phases
+        step += sum(terms[t] for t in within if t.op is Ops.IDIV)
+        is_whole = phases & (phases - 1) == 0 and size_of(loop) % phases == 0
+        return phases if step == 1 and is_whole and size_of(loop) > phases else 0
+
+    def _interleaved(
+        self,
+        read: UOp,
+        terms: Terms,
+        constant: int,
+        copies: Copies,
+        loop: UOp,
+        phases: int,
+        mask: UOp | None,
+    ) -> UOp:
+        """Every `phases`-th lane lies beside the one before: as many loads, and shuffles that put
+        their lanes in turn."""
+        program, count = self.program, size_of(loop)
+        wide = None if mask is None else program.widen(mask, count)
+        parts = []
+        for first in range(phases):
+            lanes = tuple(range(first, count, phases))
+            part = None if wide is None else self._picked(wide, wide, lanes)
+            here = {**copies, loop: first}
+            parts.append(self._emit(read, terms, constant, here, len(lanes), part))
+        while len(parts) > 1:
+            half, each = len(parts) // 2, parts[0].dtype.count
+            turns = tuple(i + side * each for i in range(each) for side in range(2))
+            pairs = zip(parts[:half], parts[half:], strict=True)
+            parts = [self._picked(a, b, turns) for a, b in pairs]
+        return parts[0]
+
     def _picked(self, first: UOp, second: UOp, lanes: Sequence[int]) -> UOp:
         """The lanes, counted through both vectors; where they are known one by one, without an
         instruction."""
@@ -214,7 +259,8 @@ class Access:
         if first.op is second.op is Ops.VECTORIZE:
             each = [self.program.lane(v, i) for v in (first, second) for i in range(count)]
             return self.program.vector([each[i] for i in lanes])
-        return self.program.add(Ops.SHUFFLE, first.dtype, (first, second), tuple(lanes))
+        dtype = first.dtype.scalar().vec(len(lanes))
+        return self.program.add(Ops.SHUFFLE, dtype, (first, second), tuple(lanes))
 
     def _gathered(
         self,

@@ -137,7 +137,8 @@ class Expressions:
 
 def zero_unless(condition: UOp, value: UOp) -> UOp:
     """`value`, or 0 where the condition fails. A read under a gate that contains the condition is
-    that already, and so is a product with such a factor (be the other one infinite there)."""
+    that already, and so is a product with such a factor (be the other one infinite there), if no
+    other factor divides by what the gate has made 0."""
     if _is_zero_unless(set(conditions_of(condition)), value):
         return value
     return condition.where(value, value.const_like(0))
@@ -145,10 +146,27 @@ def zero_unless(condition: UOp, value: UOp) -> UOp:
 
 def _is_zero_unless(conditions: set[UOp], value: UOp) -> bool:
     if value.op is Ops.MUL:
-        return any(_is_zero_unless(conditions, factor) for factor in value.src)
+        zeros = [_is_zero_unless(conditions, factor) for factor in value.src]
+        return all(zeros) or any(zeros) and not _divides(value.src[zeros.index(False)])
     if value.op is not Ops.INDEX or len(value.src) == 1 + value.arg:
         return False
     return conditions.issubset(conditions_of(value.src[1 + value.arg]))
+
+
+def _divides(value: UOp) -> bool:
+    """Whether the value is made of quotients or logarithms of what is read."""
+    seen, stack = {value}, [value]
+    while stack:
+        node = stack.pop()
+        if node.op in _POLES:
+            return True
+        if node.op in GroupOp.Elementwise:
+            stack.extend(s for s in node.src if s not in seen)
+            seen.update(node.src)
+    return False
+
+
+_POLES = frozenset((Ops.FDIV, Ops.RECIP, Ops.LOG2, Ops.POW))
 
 
 def _is_inside(memory: UOp, offset: UOp) -> bool:
