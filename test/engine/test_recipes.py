@@ -9,12 +9,13 @@ import pytest
 
 from tinygrad import Context, Tensor
 from tinygrad.base.errors import ArgumentError
-from tinygrad.engine import stopwatch
+from tinygrad.engine import recipes, stopwatch
 from tinygrad.engine.devices import Device
 from tinygrad.engine.recipes import kernel_id, lower_kernel
 from tinygrad.engine.stopwatch import Child, Stopwatch
 from tinygrad.engine.structure import structure_of
 from tinygrad.engine.trial import Trial, answer
+from tinygrad.loops import search
 from tinygrad.loops.heuristic import schedule
 from tinygrad.loops.recipe import to_text
 from tinygrad.schedule.kernels import plan
@@ -146,6 +147,38 @@ def test_requests_and_answers():
 
 # ---- the search ----------------------------------------------------------------------------------
 
+
+def test_what_a_search_found_is_kept(monkeypatch):
+    monkeypatch.setattr(search, "TRIES", 4)
+    monkeypatch.setattr(recipes, "SHORT", 0.0)
+    ast = kernel_of(product(71, 53, 31))
+    with Context(BEAM=1):
+        first = lower_kernel(ast, Device["CPU"])[1]
+        monkeypatch.setattr(recipes, "Stopwatch", None)
+        assert lower_kernel(ast, Device["CPU"])[1] == first
+
+
+def test_a_kernel_is_found_again_in_other_processes():
+    code = "from tinygrad import Tensor; from test_recipes import *; print(kernel_id(kernel_of("
+    code += "product())))"
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={
+                **os.environ,
+                "PYTHONHASHSEED": seed,
+                "PYTHONPATH": os.pathsep.join((os.path.dirname(__file__), *sys.path)),
+            },
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert found == {kernel_id(kernel_of(product())) + "\n"}
+
+
 PROGRAM = """
 import numpy as np
 from tinygrad import Tensor
@@ -154,6 +187,7 @@ print(int((a @ a.T).sum().item()))
 """
 
 
+@pytest.mark.slow
 def test_a_search_is_done_once(tmp_path):
     def run(**settings):
         environment = {**os.environ, "TINYGRAD_CACHE": str(tmp_path), "DEV": "CPU", **settings}

@@ -116,18 +116,29 @@ def _searched(ast: UOp, device: OpenDevice, recipe: Recipe) -> Recipe:
 def _search(ast: UOp, device: OpenDevice, recipe: Recipe) -> Recipe:
     began = time.perf_counter()
     watch = Stopwatch(ast, device.name, recipe)
-    before = watch.seconds(recipe, float("inf")) if watch.usable else 0.0
+    before = best = watch.seconds(recipe, float("inf")) if watch.usable else 0.0
     if before < SHORT or before == float("inf"):
         return recipe
-    others = elsewhere(ast, device.target)
-    found, tried = search(recipe, others, watch.seconds, BEAM.value)
+    name = kernel_name(apply(ast, recipe))[1]
+    _say(f"{name}: {before * 1e6:.1f} us; searching")
+
+    def timed(candidate: Recipe, limit: float) -> float:
+        nonlocal best
+        seconds = watch.seconds(candidate, limit)
+        if seconds < best * NEEDED_GAIN:
+            best = seconds
+            _say(f"  {best * 1e6:.1f} us")
+        return seconds
+
+    found, tried = search(recipe, elsewhere(ast, device.target), timed, BEAM.value)
     ratio = 1.0 if found == recipe else watch.ratio(found)
     if ratio > NEEDED_GAIN:
         found, ratio = recipe, 1.0
-    if DEBUG >= 2:
-        took = time.perf_counter() - began
-        name = kernel_name(apply(ast, recipe))[1]
-        gain = f"{before * 1e6:.1f} us, with the recipe found {ratio:.2f} of it"
-        text = f"{name}: {gain}; {tried} recipes timed in {took:.1f} s"
-        print(f"{colored('*** BEAM', 'magenta')}  {text}", file=sys.stderr)
+    took = time.perf_counter() - began
+    _say(f"  takes {ratio:.2f} of the time; {tried} recipes timed in {took:.1f} s")
     return found
+
+
+def _say(text: str) -> None:
+    if DEBUG >= 2:
+        print(f"{colored('*** BEAM', 'magenta')}  {text}", file=sys.stderr, flush=True)

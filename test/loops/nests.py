@@ -1,0 +1,56 @@
+"""The recipes and loop nests of a few kernels, for a machine with large vectors and one with small
+ones. `test_nests` compares them with `nests.txt`; what the heuristic does is changed on purpose or
+not at all. After a change on purpose:
+
+    python test/loops/nests.py > test/loops/nests.txt
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from loops import kernels
+
+from tinygrad.base.target import Target
+from tinygrad.codegen.pipeline import lower
+from tinygrad.loops.heuristic import schedule
+from tinygrad.loops.recipe import to_text
+
+NATIVE = frozenset(("MULACC", "MAX", "SQRT", "RECIP", "FDIV", "CMPEQ", "SHL", "SHR", "TRUNC"))
+DTYPES = frozenset(("bool", "int32", "int64", "uint32", "uint64", "float32", "float64"))
+COMMON = {"triple": "x86_64-unknown-linux-gnu", "native": NATIVE, "dtypes": DTYPES}
+
+MACHINES = {
+    "64-byte vectors": Target("CPU", vector=64, registers=32, cache_l2=1 << 20, **COMMON),
+    "32-byte vectors": Target("CPU", vector=32, registers=16, cache_l2=1 << 20, **COMMON),
+}
+KERNELS = {
+    "matrix product 512x512x512": kernels.matmul(512, 512, 512),
+    "A.T @ B, 500x300x200": kernels.matmul(500, 300, 200, a_t=True),
+    "A @ B.T, 500x300x200": kernels.matmul(500, 300, 200, b_t=True),
+    "convolution 3x3, 8x64x56x56 to 64": kernels.conv(8, 64, 56, 56, 64),
+    "softmax 4096x4096": kernels.softmax(4096, 4096),
+    "causal attention 8x1024x64": kernels.attention(8, 1024, 64),
+}
+
+
+def sections() -> Iterator[str]:
+    """One text for each kernel on each machine."""
+    for title, kernel in KERNELS.items():
+        for machine, target in MACHINES.items():
+            scheduled, recipe = schedule(kernel, target)
+            phases = lower(scheduled, target).phases
+            nests = "\n\n".join(phase.nest for phase in phases)
+            yield f"=== {title}, {machine}\n{to_text(recipe)}\n\n{nests}\n"
+
+
+def text() -> str:
+    """All of it."""
+    return "\n".join(sections())
+
+
+if __name__ == "__main__":
+    print(text(), end="")
