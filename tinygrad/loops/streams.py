@@ -176,7 +176,8 @@ def spread_reduction(
     # as it is now: loops of reductions inside may have become vectors
     reduction = next(n for n in plan.nodes if n.op is Ops.REDUCE and loop in own_ranges(n))
     reduced = reduction.src[0].toposort()
-    if size_of(loop) > UNROLL_WHOLE and 1 in steps_along(reduced, loop):
+    fills_vectors = size_of(loop) > UNROLL_WHOLE or size_of(loop) >= plan.lanes > 1
+    if fills_vectors and 1 in steps_along(reduced, loop):
         if not _meets_a_vector(plan, reduction, reduced, None if always else last):
             plan.vectorise(name_of(loop), copies, "SPREAD")
     elif turns(own_ranges(reduction)) <= UNROLL_WHOLE:
