@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from convolutions import CONVOLUTIONS, Convolution
+from convolutions import BY, CONVOLUTIONS, GRADIENTS, Convolution
 from jax import lax
 from suite import Inputs
 
@@ -137,7 +137,23 @@ def attention(query: Array, key: Array, value: Array) -> Array:
 
 def convolved(inputs: Inputs, row: Convolution) -> Step:
     x, weight = floats(inputs, *row.x), floats(inputs, *row.weight)
-    axes = range(2, x.ndim)
+    return compiled(kind_of(row), x, weight)
+
+
+def differentiated(inputs: Inputs, row: Convolution, by: str) -> Step:
+    """The gradient of a convolution by its `x` or `weight`."""
+    given = floats(inputs, *row.x), floats(inputs, *row.weight)
+    grad = floats(inputs, *jax.eval_shape(kind_of(row), *given).shape)
+
+    def run(x: Array, weight: Array, grad: Array) -> Array:
+        return jax.vjp(kind_of(row), x, weight)[1](grad)[BY.index(by)]
+
+    return compiled(run, *given, grad)
+
+
+def kind_of(row: Convolution) -> Callable[[Array, Array], Array]:
+    """The convolution of a row, as a function of x and weight."""
+    axes = range(2, len(row.x))
     each = (1,) * len(axes)
 
     def run(x: Array, w: Array) -> Array:
@@ -151,14 +167,16 @@ def convolved(inputs: Inputs, row: Convolution) -> Step:
         pads = [(n - 1 - row.pad,) * 2 for n in w.shape[2:]]
         return lax.conv_general_dilated(x, w, each, pads, (row.stride,) * len(axes))
 
-    return compiled(run, x, weight)
+    return run
 
 
 def __getattr__(name: str) -> Callable[[Inputs], Step]:
     """The case of a row of `convolutions`."""
-    if name not in CONVOLUTIONS:
-        raise AttributeError(name)
-    return lambda inputs: convolved(inputs, CONVOLUTIONS[name])
+    if name in CONVOLUTIONS:
+        return lambda inputs: convolved(inputs, CONVOLUTIONS[name])
+    if name in GRADIENTS:
+        return lambda inputs: differentiated(inputs, *GRADIENTS[name])
+    raise AttributeError(name)
 
 
 def attention_causal_8x1024x64(inputs: Inputs) -> Step:

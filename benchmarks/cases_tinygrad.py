@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from convolutions import CONVOLUTIONS, Convolution
+from convolutions import BY, CONVOLUTIONS, GRADIENTS, Convolution
 from suite import Inputs
 
 from tinygrad import Context, Device, Tensor, TinyJit, dtypes, nn
@@ -117,18 +117,35 @@ def depthwise3x3_128_56(inputs: Inputs) -> Step:
     return captured(lambda x, w: x.conv2d(w, padding=1, groups=128), images, weight)
 
 
-def convolved(inputs: Inputs, row: Convolution) -> Step:
-    x, weight = floats(inputs, *row.x), floats(inputs, *row.weight)
+def convolution(x: Tensor, weight: Tensor, row: Convolution) -> Tensor:
     kind = Tensor.conv_transpose2d if row.is_transposed else Tensor.conv2d
     options = {"stride": row.stride, "padding": row.pad, "dilation": row.dilation}
-    return captured(lambda x, w: kind(x, w, groups=row.groups, **options), x, weight)
+    return kind(x, weight, groups=row.groups, **options)
+
+
+def convolved(inputs: Inputs, row: Convolution) -> Step:
+    x, weight = floats(inputs, *row.x), floats(inputs, *row.weight)
+    return captured(lambda x, w: convolution(x, w, row), x, weight)
+
+
+def differentiated(inputs: Inputs, row: Convolution, by: str) -> Step:
+    """The gradient of a convolution by its `x` or `weight`."""
+    given = floats(inputs, *row.x), floats(inputs, *row.weight)
+    grad = floats(inputs, *convolution(*given, row).shape)
+
+    def run(x: Tensor, weight: Tensor, grad: Tensor) -> Tensor:
+        return convolution(x, weight, row).gradient((x, weight)[BY.index(by)], gradient=grad)[0]
+
+    return captured(run, *given, grad)
 
 
 def __getattr__(name: str) -> Callable[[Inputs], Step]:
     """The case of a row of `convolutions`."""
-    if name not in CONVOLUTIONS:
-        raise AttributeError(name)
-    return lambda inputs: convolved(inputs, CONVOLUTIONS[name])
+    if name in CONVOLUTIONS:
+        return lambda inputs: convolved(inputs, CONVOLUTIONS[name])
+    if name in GRADIENTS:
+        return lambda inputs: differentiated(inputs, *GRADIENTS[name])
+    raise AttributeError(name)
 
 
 def attention_causal_8x1024x64(inputs: Inputs) -> Step:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from convolutions import CONVOLUTIONS, Convolution
+from convolutions import BY, CONVOLUTIONS, GRADIENTS, Convolution
 from suite import Inputs
 from torch import nn
 
@@ -135,11 +135,29 @@ def convolved(inputs: Inputs, row: Convolution) -> Step:
     return plain(lambda x, w: kind(x, w, groups=row.groups, **options), x, weight)
 
 
+def differentiated(inputs: Inputs, row: Convolution, by: str) -> Step:
+    """The gradient of a convolution by its `x` or `weight`."""
+    x, weight = floats(inputs, *row.x), floats(inputs, *row.weight)
+    axes = x.ndim - 2
+    stride, pad, dilation = ([n] * axes for n in (row.stride, row.pad, row.dilation))
+    form = (stride, pad, dilation, row.is_transposed, [0] * axes, row.groups)
+    wanted = [name == by for name in (*BY, "bias")]
+    shape = torch.convolution(x, weight, None, *form).shape
+
+    def run(grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        backward = torch.ops.aten.convolution_backward
+        return backward(grad, x, weight, None, *form, wanted)[BY.index(by)]
+
+    return plain(run, floats(inputs, *shape), x, weight)
+
+
 def __getattr__(name: str) -> Callable[[Inputs], Step]:
     """The case of a row of `convolutions`."""
-    if name not in CONVOLUTIONS:
-        raise AttributeError(name)
-    return lambda inputs: convolved(inputs, CONVOLUTIONS[name])
+    if name in CONVOLUTIONS:
+        return lambda inputs: convolved(inputs, CONVOLUTIONS[name])
+    if name in GRADIENTS:
+        return lambda inputs: differentiated(inputs, *GRADIENTS[name])
+    raise AttributeError(name)
 
 
 def attention_causal_8x1024x64(inputs: Inputs) -> Step:

@@ -35,7 +35,7 @@ class Convolution:
         return tuple((n + reach - self.dilation * (k - 1) - 1) // self.stride for n, k in pairs)
 
 
-CONVOLUTIONS = {
+CONVOLUTIONS: dict[str, Convolution] = {
     "conv3x3_128_28": Convolution("3x3", (8, 128, 28, 28), (128, 128, 3, 3), pad=1),
     "conv3x3_256_14": Convolution("3x3", (8, 256, 14, 14), (256, 256, 3, 3), pad=1),
     "conv3x3_512_7": Convolution("3x3", (8, 512, 7, 7), (512, 512, 3, 3), pad=1),
@@ -73,3 +73,8 @@ CONVOLUTIONS = {
         "transposed, stride 2", (8, 64, 28, 28), (64, 32, 4, 4), 2, 1, is_transposed=True
     ),
 }
+
+BY = ("x", "weight")
+
+GRADIENTS = {f"{name}_by_{by}": (row, by) for name, row in CONVOLUTIONS.items() for by in BY}
+"""The gradient of each by what it is made of, where that of the result is given."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from convolutions import CONVOLUTIONS
+from convolutions import CONVOLUTIONS, GRADIENTS
 
 MEGA = 1 << 20
 
@@ -60,7 +60,13 @@ SUITE = (
     Case("resnet18_train_step_b8", "ResNet-18 with SGD, 8 images", comparable=False),
 )
 
-MORE = tuple(Case(name, row.meaning, row.operations) for name, row in CONVOLUTIONS.items())
+MORE = (
+    *(Case(name, row.meaning, row.operations) for name, row in CONVOLUTIONS.items()),
+    *(
+        Case(name, f"{row.meaning}, gradient by {by}", row.operations)
+        for name, (row, by) in GRADIENTS.items()
+    ),
+)
 """Cases beyond the suite: measured where --cases names them."""
 
 CASES: dict[str, Case] = {case.name: case for case in (*SUITE, *MORE)}
