@@ -55,6 +55,7 @@ class Evaluator:
         self.buffers = [np.asarray(b).reshape(-1) for b in buffers]
         self.values = {}
         self.stops = dict(fact(kernel, "trim"))
+        self.starts = dict(fact(kernel, "start"))
 
     def axes(self, loops):
         return tuple(sorted(loops, key=name_of))
@@ -83,6 +84,15 @@ class Evaluator:
                     for outer, k in terms:
                         bound = bound + k * self.spread(known[outer], axes)
                     taken = taken & (count < -(-bound // f))
+            start = self.starts.get(name_of(loop)) if trimmed else None
+            if start is not None:
+                terms, d, f = start
+                known = {name_of(a): a for a in axes}
+                if all(outer in known for outer, _ in terms):
+                    bound = np.full([1] * len(axes), d)
+                    for outer, k in terms:
+                        bound = bound + k * self.spread(known[outer], axes)
+                    taken = taken & (count >= bound // f)
         return taken
 
     def run(self):

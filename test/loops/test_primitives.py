@@ -169,6 +169,17 @@ def test_trim_and_how_splits_change_it():
     same(k, after)
 
 
+def test_a_loop_starts_where_its_values_begin_to_count():
+    i, k = kernels.named(i0=20, k0=20)
+    value = (i < k + 1).where(kernels.at(1, (20,), k), 0.0).reduce("add", k)
+    kernel = kernels.out((20,), value, i)
+    trimmed = primitives.trim(kernel, ("i0",))
+    assert fact(trimmed, "start") == (("k0", ((("i0", 1),), 0, 1)),)
+    after = primitives.split(primitives.split(trimmed, "k0", 4, "k1"), "i0", 8, "j")
+    assert fact(after, "start") == (("k0", ((("i0", 8),), 0, 4)),)
+    same(kernel, after)
+
+
 def test_prefetch_and_stream_are_facts():
     k = primitives.stream(primitives.prefetch(kernels.matmul(4, 4, 8), "k0", 4))
     assert fact(k, "prefetch") == (("k0", 4),) and k.src[0].arg == "nontemporal"

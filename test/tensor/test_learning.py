@@ -156,6 +156,31 @@ def test_attention_over_blocks_of_rows():
     attention(2, 1, 1, 300, 32, enable_gqa=True)
 
 
+def test_attention_to_what_follows_and_to_neighbours():
+    """Loops over keys start late, stop early, or both; some rows see nothing at all."""
+    shape = (1, 2, 131, 32)
+    row, column = np.arange(131)[:, None], np.arange(131)[None]
+    masks = {
+        "following": (lambda i, j: j >= i, column >= row),
+        "window": (lambda i, j: (j > i - 20) & (j <= i), (column > row - 20) & (column <= row)),
+        "few": (lambda i, j: j >= i + 60, column >= row + 60),
+    }
+    for ours, theirs in masks.values():
+        check(
+            lambda q, k, v, ours=ours: q.scaled_dot_product_attention(
+                k, v, ours(Tensor.arange(131).reshape(131, 1), Tensor.arange(131).reshape(1, 131))
+            ),
+            lambda q, k, v, theirs=theirs: F.scaled_dot_product_attention(
+                q, k, v, torch.tensor(theirs)
+            ),
+            shape,
+            shape,
+            shape,
+            rtol=1e-4,
+            atol=5e-6,
+        )
+
+
 def test_attention_on_parts_of_one_tensor():
     def heads(x, attend):
         parts = x.reshape(2, 150, 3, 2, 32).permute(2, 0, 3, 1, 4)

@@ -259,7 +259,12 @@ class Expansion:
             end = self._smaller(end, self.integers.scalar(limit, {}))
         if item.ends:
             end = self._at_least(end, item.low + 1, item)
-        counter, carries = self.program.open_loop(item.low, end, name_of(loop), values)
+        begin: Number = item.low
+        if item.start is not None:  # within the loop, so that there is a turn
+            begin = self._larger(item.low, self.integers.scalar(item.start, {}))
+            begin = self._smaller(begin, item.high)
+            end = self._larger(end, self.program.integer(Ops.ADD, begin, 1))
+        counter, carries = self.program.open_loop(begin, end, name_of(loop), values)
         binding = Binding(self.program.scope, counter, item.low, item.high, item.guarded)
         outer = self.integers.bind(loop, binding)
         following = self._walk(item.items, carries, body)
@@ -273,6 +278,13 @@ class Expansion:
         left, right = as_node(a), as_node(b)
         less = self.program.add(Ops.CMPLT, dtypes.bool, (left, right))
         return self.program.add(Ops.WHERE, dtypes.index, (less, left, right))
+
+    def _larger(self, a: Number, b: Number) -> Number:
+        if isinstance(a, int) and isinstance(b, int):
+            return max(a, b)
+        left, right = as_node(a), as_node(b)
+        less = self.program.add(Ops.CMPLT, dtypes.bool, (left, right))
+        return self.program.add(Ops.WHERE, dtypes.index, (less, right, left))
 
     def _at_least(self, end: Number, least: int, item: Loop) -> Number:
         """A loop turns at least once."""

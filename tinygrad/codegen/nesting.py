@@ -63,6 +63,7 @@ class NestBuilder:
         self.root = Scope(None)
         self.here = self.root
         self.trims = dict(fact(kernel, "trim"))
+        self.starts = dict(fact(kernel, "start"))
         self._needs: dict[tuple[UOp, frozenset[UOp]], tuple[UOp, ...]] = {}
 
     def build(self, own: Sequence[UOp], values: Sequence[UOp], kind: str = "store") -> Nest:
@@ -175,19 +176,24 @@ class NestBuilder:
         if role_of(loop) in BY_HARDWARE:
             self._given(loops, values, into, kind, trip)
             return
-        low, high = 0, trip.most - 1
-        if not trip.ends and self._first_turn_fills(loop, values):
+        low, high, start = 0, trip.most - 1, self._start(loop)
+        counted = not trip.ends and start is None  # the number of turns is known
+        if counted and self._first_turn_fills(loop, values):
             self._copy(loops, 0, values, into, kind)
             low = 1
-        peeled = (
-            not trip.ends and low < high and self._last_turn_is_clipped(loop, low, high, values)
-        )
+        peeled = counted and low < high and self._last_turn_is_clipped(loop, low, high, values)
         turns = high - low + (not peeled)
-        if turns == 1 and not trip.ends:
+        if turns == 1 and counted:
             self._copy(loops, low, values, into, kind)
         elif turns > 0:
             scope = Loop(
-                self.here, loop, low, low + turns - 1, ends=trip.ends, guarded=trip.guarded
+                self.here,
+                loop,
+                low,
+                low + turns - 1,
+                ends=trip.ends,
+                start=start,
+                guarded=trip.guarded,
             )
             self._inside(scope, loops, values, kind)
             into.append(scope)
@@ -271,6 +277,21 @@ class NestBuilder:
             elif coefficient > 0:
                 return None
         return divide(total, factor) if factor != 1 else total
+
+    def _start(self, loop: UOp) -> UOp | None:
+        """Where the loop may start, as an expression of the loops that are open; None: at 0."""
+        if name_of(loop) not in self.starts:
+            return None
+        terms, constant, factor = self.starts[name_of(loop)]
+        open_loops = {name_of(r): r for r in self.bound}
+        total = UOp.const(dtypes.index, constant)
+        for name, coefficient in terms:
+            if name in open_loops:
+                total = add(total, open_loops[name], coefficient)
+            elif coefficient < 0:
+                return None
+        start = divide(total, factor) if factor != 1 else total
+        return start if bounds(start, self._known())[1] > 0 else None
 
     def _last_turn_is_clipped(self, loop: UOp, low: int, high: int, values: Sequence[UOp]) -> bool:
         """Whether a loop below is cut short in the last turn only."""

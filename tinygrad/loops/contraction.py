@@ -342,8 +342,9 @@ def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
     plain = all(s not in (1, None) or short for s in one.column_steps)
     across = plan.loops[tiling.n_in]
     plain = plain and all(is_plain(n) and (steady(n, across) or not tiling.stretch) for n in loads)
-    # a reader that stops early fills only what it reads, and others may read on
-    plain = plain and not {k for k, _ in fact(plan.kernel, "trim")}.intersection(one.loops)
+    # a reader that starts late or stops early fills only what it reads, others may read more
+    trims = (*fact(plan.kernel, "trim"), *fact(plan.kernel, "start"))
+    plain = plain and not {k for k, _ in trims}.intersection(one.loops)
     free = {name_of(r) for r in value.ranges}
     around = {name_of(r) for r in plan.nest("store").loops} & plan.blocked
     grows = not (tiling.nest.is_top or plain or (around and around <= free))

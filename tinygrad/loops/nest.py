@@ -44,10 +44,12 @@ class Scope(Item):
 
 @dataclass(eq=False)
 class Loop(Scope):
-    """Turns from `low` to the least of `ends` (expressions) and high + 1; at least one turn.
-    `guarded`: that one turn may be one too many, and must have no effect."""
+    """Turns from `low`, or `start` if that is later, to the least of `ends` (expressions) and
+    high + 1; at least one turn. `guarded`: that one turn may be one too many, and must have no
+    effect."""
 
     ends: tuple[UOp, ...] = ()
+    start: UOp | None = None
     guarded: bool = False
 
 
@@ -142,9 +144,10 @@ def _title(item: Item) -> str:
     name = name_of(_loop(item))
     if isinstance(item, Copy):
         return f"{name} = {item.low}"
-    if isinstance(item, Loop) and item.ends:
+    if isinstance(item, Loop) and (item.ends or item.start is not None):
         ends = ", ".join([str(item.high + 1), *map(expression, item.ends)])
-        return f"for {name} in {item.low}..min({ends})"
+        low = str(item.low) if item.start is None else f"max({item.low}, {expression(item.start)})"
+        return f"for {name} in {low}..{f'min({ends})' if item.ends else ends}"
     word = {"PARALLEL": ", tasks", "LANE": ", lanes", "GROUP": ", lanes"}
     return f"for {name} in {item.low}..{item.high + 1}{word.get(role_of(_loop(item)), '')}"
 

@@ -36,7 +36,7 @@ from tinygrad.loops.operands import (
 )
 from tinygrad.loops.rebuild import Replacement, rebuild, replaced
 from tinygrad.loops.tensorise import extend, tensorise
-from tinygrad.loops.trims import covering, permitted_stops
+from tinygrad.loops.trims import covering, permitted_starts, permitted_stops
 from tinygrad.simplify.affine import add, build, divide, modulo, scale
 from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
@@ -102,7 +102,12 @@ def split(
     change = Replacement(add(start, piece), (outer, piece), factor)
     made = rebuild(kernel, {loop: change}, lambda n: _split_options(n, name, inner))
     stops = tuple(_split_trim(t, name, factor) for t in fact(kernel, "trim"))
-    return _with_facts(made, trim=covering(made, stops) if stops else ())
+    starts = tuple(_split_trim(t, name, factor, late=True) for t in fact(kernel, "start"))
+    return _with_facts(
+        made,
+        trim=covering(made, stops) if stops else (),
+        start=covering(made, starts, late=True) if starts else (),
+    )
 
 
 def _is_running(kernel: UOp, loop: UOp) -> bool:
@@ -131,9 +136,10 @@ def _split_options(node: UOp, name: str, inner: str) -> UOp | None:
     return node.replace(arg=(stage, memory, tuple(changed)))
 
 
-def _split_trim(trim: Any, name: str, factor: int) -> Any:
+def _split_trim(trim: Any, name: str, factor: int, late: bool = False) -> Any:
     loop, (terms, d, f) = trim
-    extra = sum(max(0, c) * (factor - 1) for outer, c in terms if outer == name)
+    furthest = min if late else max
+    extra = sum(furthest(0, c) * (factor - 1) for outer, c in terms if outer == name)
     scaled = tuple((outer, c * factor if outer == name else c) for outer, c in terms)
     return loop, (scaled, d + extra, f * factor if loop == name else f)
 
@@ -539,7 +545,8 @@ def prefetch(kernel: UOp, name: str, turns: int) -> UOp:
 
 def trim(kernel: UOp, outer: Sequence[str]) -> UOp:
     """Loops may stop where what follows is the identity of their reduction, for any turn of the
-    loops that are not in `outer`; a stage is filled as far as it is read.
+    loops that are not in `outer`, and start where what precedes is; a stage is filled as far as it
+    is read.
 
         for q: for t:T: s += where(t <= q, x(t), 0)
     becomes, with outer = (q,)
@@ -557,7 +564,10 @@ def trim(kernel: UOp, outer: Sequence[str]) -> UOp:
     """
     for name in outer:
         loop_named(kernel, name)
-    return _with_facts(kernel, trim=permitted_stops(kernel, frozenset(outer)))
+    known = frozenset(outer)
+    return _with_facts(
+        kernel, trim=permitted_stops(kernel, known), start=permitted_starts(kernel, known)
+    )
 
 
 def stream(kernel: UOp) -> UOp:

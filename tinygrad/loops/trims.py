@@ -1,5 +1,6 @@
-"""Where a loop may stop early: a value that is the identity of its reduction outside a guard bounds
-the reduction's loop by the guard. Causal attention, one-hot sums and paddings get short this way.
+"""Where a loop may stop early or start late: a value that is the identity of its reduction outside
+a guard bounds the reduction's loop by the guard. Causal attention, its gradients, one-hot sums and
+paddings get short this way.
 
 One liberty is taken: where a factor is exactly 0 because of a guard, the product counts as 0, so an
 infinity or NaN that it would have met there is not seen.
@@ -8,6 +9,7 @@ infinity or NaN that it would have met there is not seen.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
@@ -24,16 +26,29 @@ Stop = tuple[tuple[tuple[str, int], ...], int, int]
 IDENTITY: dict[str, Any] = {"add": 0, "max": -math.inf, "mul": 1}
 
 
+def permitted_starts(kernel: UOp, outer: frozenset[str]) -> tuple[tuple[str, Stop], ...]:
+    """For each loop that may start late, in the same terms: at most at floor(sum / f)."""
+    return _permitted(kernel, outer, _start)
+
+
 def permitted_stops(kernel: UOp, outer: frozenset[str]) -> tuple[tuple[str, Stop], ...]:
     """For each loop that may stop early its bound, in terms of the loops named in `outer`; other
     loops count with whatever turn of theirs lets it run longest."""
+    return _permitted(kernel, outer, _stop)
+
+
+def _permitted(
+    kernel: UOp,
+    outer: frozenset[str],
+    bound: Callable[[UOp, UOp, frozenset[str]], Stop | None],
+) -> tuple[tuple[str, Stop], ...]:
     nodes = nodes_of(kernel)
     stops: dict[UOp, Stop] = {}
     for node in nodes:
         if node.op is Ops.REDUCE and node.arg in IDENTITY:
             for guard in _guards(node.src[0], IDENTITY[node.arg]):
                 for loop in own_ranges(node):
-                    found = _stop(guard, loop, outer)
+                    found = bound(guard, loop, outer)
                     if found is not None:
                         stops[loop] = found
     if not stops:
@@ -48,10 +63,12 @@ def permitted_stops(kernel: UOp, outer: frozenset[str]) -> tuple[tuple[str, Stop
     return tuple(sorted((name_of(loop), stop) for loop, stop in stops.items()))
 
 
-def covering(kernel: UOp, stops: tuple[tuple[str, Stop], ...]) -> tuple[tuple[str, Stop], ...]:
+def covering(
+    kernel: UOp, stops: tuple[tuple[str, Stop], ...], late: bool = False
+) -> tuple[tuple[str, Stop], ...]:
     """The same bounds, where a stage is filled at least as far as its readers go: a reader that
     takes f elements a turn may read up to f - 1 more than its bound, and what fills one stage reads
-    another."""
+    another. `late`: the bounds are starts, and it is f - 1 before them."""
     known = dict(stops)
     for node in reversed(nodes_of(kernel)):  # readers before what they read
         if node.op is not Ops.INDEX or node.src[0].op is not Ops.STAGE:
@@ -62,9 +79,10 @@ def covering(kernel: UOp, stops: tuple[tuple[str, Stop], ...]) -> tuple[tuple[st
                 read = known.get(reader)
                 if filled is None or read is None or filled[0] != read[0]:
                     continue
-                least = read[1] + (read[2] - 1 if filled[2] % read[2] else 0)
-                if filled[1] < least:
-                    filled = (filled[0], least, filled[2])
+                more = read[2] - 1 if filled[2] % read[2] else 0
+                wanted = read[1] - more if late else read[1] + more
+                if wanted < filled[1] if late else wanted > filled[1]:
+                    filled = (filled[0], wanted, filled[2])
                     known[name_of(loop)] = filled
     return tuple((name, known[name]) for name, _ in stops)
 
@@ -83,6 +101,22 @@ def _stop(guard: UOp, loop: UOp, outer: frozenset[str]) -> Stop | None:
     if least >= size_of(loop):
         return None
     return tuple(sorted((name_of(t), k) for t, k in kept.items())), int(most), 1
+
+
+def _start(guard: UOp, loop: UOp, outer: frozenset[str]) -> Stop | None:
+    """The bound that `rest - loop < 0` gives; None if it gives none that is ever above 0."""
+    terms, constant = affine(guard)
+    if terms.get(loop) != -1 or not is_static(loop):
+        return None
+    if any(loop in t.ranges for t in terms if t is not loop):
+        return None
+    kept = {t: k for t, k in terms.items() if t.op is Ops.RANGE and name_of(t) in outer}
+    free = {t: k for t, k in terms.items() if t not in kept and t is not loop}
+    least = bounds(build(free, constant), {})[0] + 1
+    most = bounds(build(kept, least), {})[1] if kept else least
+    if most <= 0:
+        return None
+    return tuple(sorted((name_of(t), k) for t, k in kept.items())), int(least), 1
 
 
 def _guards(value: UOp, identity: Any) -> list[UOp]:
