@@ -420,4 +420,5 @@ STATEMENTS: dict[Ops, Callable[[_Function, UOp], None]] = {
     Ops.BARRIER: _Function.barrier,
     Ops.STORE: _Function.store,
     Ops.FAULT: _Function.fault,
+    Ops.PREFETCH: _Function.nothing,
 }

@@ -262,6 +262,12 @@ class _Function(Writer):
             types = f"{kind}, ptr, <{dtype.count} x i1>"
             self.lines.append("  " + self.call(name, "void", *arguments, types=types))
 
+    def prefetch(self, node: UOp) -> None:
+        how = ("i32 0", "i32 3", "i32 1")  # to read, often, data
+        types = "ptr, i32 immarg, i32 immarg, i32 immarg"
+        pointer = f"ptr {self.ref(node.src[0])}"
+        self.lines.append("  " + self.call("llvm.prefetch.p0", "void", pointer, *how, types=types))
+
     def fault(self, node: UOp) -> None:
         """One test; off the way, the first failing lane is reported unless another one was."""
         words, failed, *operands = node.src
@@ -459,6 +465,7 @@ RULES: dict[Ops, Callable[[_Function, UOp], Any]] = {
     Ops.LOAD: _Function.load,
     Ops.STORE: _Function.store,
     Ops.FAULT: _Function.fault,
+    Ops.PREFETCH: _Function.prefetch,
     Ops.VECTORIZE: _Function.vectorize,
     Ops.GEP: _Function.gep,
     Ops.SHUFFLE: _Function.shuffle,

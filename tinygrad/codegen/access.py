@@ -47,6 +47,7 @@ class Access:
         self.program: Program = integers.program
         self.evaluate = evaluate
         self.slots = slots
+        self.ahead: dict[str, int] = {}  # loop → turns that its loads are asked for in advance
 
     # ---- addresses -------------------------------------------------------------------------------
 
@@ -178,7 +179,20 @@ class Access:
         dtype = read.dtype.vec(count)
         aligned = max(read.dtype.itemsize, gcd(alignment, dtype.itemsize))
         scope = self.program.scope
+        if self.ahead and mask is None and read.src[0].op is Ops.PARAM:
+            self._prefetch(read, terms, constant, copies, dtype.itemsize)
         return self.program.effect(Ops.LOAD, dtype, source, (aligned, self.program.serial()), scope)
+
+    def _prefetch(
+        self, read: UOp, terms: Terms, constant: int, copies: Copies, nbytes: int
+    ) -> None:
+        """The line that this load wants some turns later; once for loads that share a line."""
+        for loop, step in terms.items():
+            turns = self.ahead.get(name_of(loop), 0) if loop.op is Ops.RANGE else 0
+            start = constant + sum(k * copies.get(term, 0) for term, k in terms.items())
+            if turns and start * read.dtype.itemsize % ALIGNMENT < nbytes:
+                later, _ = self.pointer(read.src[0], terms, constant + turns * step, copies)
+                self.program.effect(Ops.PREFETCH, dtypes.void, (later,), None, self.program.scope)
 
     def _strided(
         self,

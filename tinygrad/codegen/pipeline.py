@@ -17,6 +17,7 @@ from tinygrad.codegen.nesting import NestBuilder, fill_order
 from tinygrad.codegen.reduce import block_sums
 from tinygrad.loops.layout import (
     elements,
+    fact,
     flat_offset,
     is_static,
     name_of,
@@ -136,6 +137,7 @@ class _Lowering:
         expansion = Expansion(
             self.target, self.slots, self.block, self.fault, self.faults, _written(stores)
         )
+        expansion.access.ahead = dict(fact(self.kernel, "prefetch"))
         program = expansion.program
         tasks = [r for r in own if role_of(r) == "PARALLEL"]
         count = prod(size_of(r) for r in tasks)

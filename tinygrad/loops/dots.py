@@ -63,6 +63,7 @@ def dots(plan: Plan, nest: Nest, one: Product) -> None:
     plan.do("split", f"{name}.{m}", height, copies[0], "LOOP", "UNROLL")
     plan.do("split", f"{name}.{panel}", width, copies[1], "LOOP", "UNROLL")
     plan.do("order", name, (f"{name}.{panel}", f"{name}.{m}", *copies))
+    plan.do("prefetch", f"{name}.{panel}", 1)
     plan.do("split", panel, plan.lanes, vector, "UNROLL", "VECTOR")
     plan.do("order", "store", (*outer, n, m, panel, vector))
     parallelise(plan, [*outer, n])

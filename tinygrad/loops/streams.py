@@ -71,6 +71,16 @@ def stream(plan: Plan, nest: Nest) -> None:
         if turns(plan.loops[n] for n in candidates) < TASKS_WITH_BLOCKS:
             candidates = _ordered_names(plan, [*candidates, *plan.blocked])
         parallelise(plan, candidates)
+        if rows:
+            ask_ahead(plan, nest.name)
+
+
+def ask_ahead(plan: Plan, nest: str) -> None:
+    """Rows of the next turn are asked for: the processor's own prefetcher stops at pages."""
+    for loop in reversed(plan.nest(nest).loops):
+        if role_of(loop) == "LOOP":
+            plan.do("prefetch", name_of(loop), 1)
+            return
 
 
 def _copies(nodes: list[UOp]) -> int:

@@ -216,7 +216,17 @@ _SILENT = (
 )
 _REFUSED = (
     (Ops.SINK, Ops.KERNEL, Ops.RANGE, Ops.REDUCE, Ops.STAGE, Ops.STORE, Ops.SPECIAL, Ops.LOCAL)
-    + (Ops.LOAD, Ops.CARRY, Ops.END, Ops.IF, Ops.ENDIF, Ops.BARRIER, Ops.FAULT, Ops.VECTORIZE)
+    + (
+        Ops.PREFETCH,
+        Ops.LOAD,
+        Ops.CARRY,
+        Ops.END,
+        Ops.IF,
+        Ops.ENDIF,
+        Ops.BARRIER,
+        Ops.FAULT,
+        Ops.VECTORIZE,
+    )
     + (Ops.GEP, Ops.SHUFFLE, Ops.WMMA)
 )
 _DELEGATED = (Ops.SCAN, Ops.CALL, Ops.ITEM)  # see `gradient`: they have several results

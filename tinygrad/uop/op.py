@@ -91,6 +91,7 @@ class Ops(IntEnum):
     SPECIAL = auto()
     LOCAL = auto()
     LOAD = auto()
+    PREFETCH = auto()
     CARRY = auto()
     END = auto()
     IF = auto()
@@ -381,6 +382,7 @@ TABLE: tuple[Row, ...] = (
     Row(Ops.SPECIAL, 0, "given", "scalar", "The hardware's number of this task, group or lane."),
     Row(Ops.LOCAL, 0, "given", "none", "Scratch storage arg[0] of arg[1] elements."),
     Row(Ops.LOAD, None, "given", "scalar", "Reads memory: see codegen/linear."),
+    Row(Ops.PREFETCH, 1, "void", "none", "Asks for the cache line at a pointer; no effect."),
     Row(Ops.CARRY, None, "first", "scalar", "A value that a loop carries: see codegen/linear."),
     Row(Ops.END, None, "void", "none", "Closes a loop: see codegen/linear."),
     Row(Ops.IF, None, "void", "none", "Opens a branch: see codegen/linear."),

@@ -41,6 +41,7 @@ STAGES: dict[str, frozenset[Ops]] = {
         (_LEAVES - {Ops.SINK})
         | _ELEMENTWISE
         | {Ops.SPECIAL, Ops.LOCAL, Ops.RANGE, Ops.LOAD, Ops.STORE, Ops.CARRY, Ops.END, Ops.IF}
+        | {Ops.PREFETCH}
         | {Ops.ENDIF, Ops.BARRIER, Ops.FAULT, Ops.VECTORIZE, Ops.GEP, Ops.SHUFFLE, Ops.WMMA}
         | {Ops.INDEX}
     )

@@ -269,5 +269,6 @@ RULES: dict[Ops, Callable[[_Function, UOp], None]] = {
     Ops.ENDIF: _Function.end_branch,
     Ops.STORE: _Function.store,
     Ops.FAULT: _Function.fault,
+    Ops.PREFETCH: _Function.nothing,
     Ops.BARRIER: _Function.barrier,
 }
