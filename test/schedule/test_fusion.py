@@ -200,3 +200,16 @@ def test_a_scatter_leaves_its_target_alone() -> None:
     after[[1, 1, 5]] = 0
     np.testing.assert_array_equal(y.numpy(), after)
     np.testing.assert_array_equal(x.numpy(), before)
+
+
+def test_a_backward_pass_uses_up_what_it_needs_as_it_goes():
+    """Weights' gradients are computed when the gradient gets to them, not all at the end."""
+    layers = [Tensor.empty(256, 256) for _ in range(12)]
+    x = Tensor.empty(4096, 256)
+    y = x
+    for weight in layers:
+        y = (y @ weight).relu().contiguous()
+    gradients = y.sum().gradient(*layers)
+    made = plan(structure_of([g.uop for g in gradients]).sink)
+    activation = 4096 * 256 * 4
+    assert sum(made.arenas.values()) <= (2 * len(layers) + 4) * activation

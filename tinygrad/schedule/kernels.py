@@ -7,9 +7,7 @@ would be a circle, the old version is copied away first.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
@@ -26,6 +24,7 @@ from tinygrad.schedule.demand import (
 )
 from tinygrad.schedule.memory import Life, place
 from tinygrad.schedule.movement import offset_of
+from tinygrad.schedule.order import Ready, Unit
 from tinygrad.schedule.plan import Plan, Step, Storage
 from tinygrad.schedule.ranges import Expressions
 from tinygrad.schedule.split import split_reductions
@@ -39,20 +38,6 @@ def plan(sink: UOp, keeps_rows: bool = True) -> Plan:
     """The plan of a graph at stage "tensor" whose leaves are PARAMs or BUFFERs. `keeps_rows`: its
     devices' recipes keep values in rows (`schedule/rows`)."""
     return _Planner(sink, keeps_rows).finish()
-
-
-@dataclass(eq=False)
-class _Unit:
-    """Something that runs as a whole: a kernel, or a node that is a step of its own."""
-
-    position: int
-    reads: list[UOp]
-    writes: list[UOp]
-    kernel: Kernel | None = None
-    node: UOp | None = None
-    moved: dict[UOp, UOp] = field(default_factory=dict)  # old versions that it reads elsewhere
-    users: dict[_Unit, bool] = field(default_factory=dict)  # False: only because it overwrites
-    waits: int = 0
 
 
 class _Planner:
@@ -97,14 +82,14 @@ class _Planner:
 
     # ---- units and their order -------------------------------------------------------------------
 
-    def _units(self) -> list[_Unit]:
+    def _units(self) -> list[Unit]:
         position = self.demands.position
         units = []
         for kernel in self.demands.kernels:
             if 0 not in kernel.shape:
                 own = [n for n in kernel.stores if n.op in (Ops.ASSIGN, Ops.SCATTER)]
                 reads = [*kernel.reads, *(previous_version(n) for n in own)]
-                units.append(_Unit(kernel.last, reads, kernel.stores, kernel))
+                units.append(Unit(kernel.last, reads, kernel.stores, kernel))
         items: dict[UOp, list[UOp]] = {}
         for node in self.demands.order:
             if node.op is Ops.ITEM:
@@ -113,15 +98,15 @@ class _Planner:
             if node.op in (Ops.COPY, Ops.CALL, Ops.SCAN):
                 sources = [contiguous_base(s) for s in node.src if s.has_shape]
                 writes = [node] if node.op is Ops.COPY else items[node]
-                units.append(_Unit(position[node], sources, writes, node=node))
+                units.append(Unit(position[node], sources, writes, node=node))
             elif is_kernelized(node):
                 inputs = [memory_base(s) for s in node.src[1].src]
-                units.append(_Unit(position[node], inputs, [node], node=node))
+                units.append(Unit(position[node], inputs, [node], node=node))
         return units
 
-    def _connect(self, units: Iterable[_Unit]) -> None:
+    def _connect(self, units: Iterable[Unit]) -> None:
         producer = {node: unit for unit in units for node in unit.writes}
-        readers: dict[UOp, list[_Unit]] = {}
+        readers: dict[UOp, list[Unit]] = {}
         for unit in units:
             for node in unit.reads:
                 readers.setdefault(node, []).append(unit)
@@ -136,34 +121,33 @@ class _Planner:
             for user in unit.users:
                 user.waits += 1
 
-    def _ordered(self) -> Iterable[_Unit]:
-        """Sources before users, old readers before writers; in the graph's order otherwise."""
+    def _ordered(self) -> Iterable[Unit]:
+        """Sources before users, old readers before writers; see `Ready` for the rest."""
         units = self._units()
         self._connect(units)
-        ready = [(u.position, i) for i, u in enumerate(units) if u.waits == 0]
-        heapq.heapify(ready)
-        index = {u: i for i, u in enumerate(units)}
+        ready = Ready(units, storage_home, self._is_temporary)
         left = set(units)
         while left:
             while not ready:
-                freed = self._save_old_version(left)
-                if freed.waits == 0:
-                    heapq.heappush(ready, (freed.position, index[freed]))
-            unit = units[heapq.heappop(ready)[1]]
+                ready.add(self._save_old_version(left))
+            unit = ready.take()
             if unit not in left:
                 continue
             left.discard(unit)
             yield unit
             for user in unit.users:
                 user.waits -= 1
-                if user.waits == 0:
-                    heapq.heappush(ready, (user.position, index[user]))
+                ready.add(user)
+            ready.done(unit)
 
-    def _save_old_version(self, left: set[_Unit]) -> _Unit:
+    def _is_temporary(self, home: UOp) -> bool:
+        return home not in self.results and not is_memory(home)
+
+    def _save_old_version(self, left: set[Unit]) -> Unit:
         """A circle: readers of an old version wait for what waits to overwrite it. They get a
         copy, made now; the writer that waits for nothing else is preferred."""
         unmade = {node for unit in left for node in unit.writes}
-        found: list[tuple[int, int, _Unit, list[_Unit]]] = []
+        found: list[tuple[int, int, Unit, list[Unit]]] = []
         for unit in left:
             blockers = [u for u in left if unit in u.users]
             readers = [u for u in blockers if not u.users[unit]]
@@ -180,7 +164,7 @@ class _Planner:
             unit.waits -= 1
         return unit
 
-    def _keep(self, old: UOp, readers: Sequence[_Unit]) -> None:
+    def _keep(self, old: UOp, readers: Sequence[Unit]) -> None:
         saved = UOp(Ops.CONTIGUOUS, old.dtype, (old,), tag=("old", len(self.steps)))
         self._copy(old, saved)
         for reader in readers:
@@ -204,7 +188,7 @@ class _Planner:
         arenas = self._place_temporaries()
         return Plan(tuple(self.storages), tuple(self.steps), results, arenas)
 
-    def _node_step(self, unit: _Unit) -> None:
+    def _node_step(self, unit: Unit) -> None:
         node = unit.node
         assert node is not None
         if node.op is Ops.COPY and 0 in node.shape:
@@ -223,7 +207,7 @@ class _Planner:
             step = Step(node.op, device, tuple(numbers), len(items) or 1, arg=(node, items))
         self.steps.append(step)
 
-    def _kernel_steps(self, unit: _Unit, kernel: Kernel) -> None:
+    def _kernel_steps(self, unit: Unit, kernel: Kernel) -> None:
         stores = Expressions(self.demands, kernel, self._version).stores()
         if unit.moved:
             moves = {self._version(old): self._version(new) for old, new in unit.moved.items()}
