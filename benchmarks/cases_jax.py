@@ -10,6 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from convolutions import BY, CONVOLUTIONS, GRADIENTS, Convolution
+
+
+from attentions import ATTENTIONS, Attention
+from convolutions import CONVOLUTIONS, Convolution
 from jax import lax
 from suite import Inputs
 
@@ -170,6 +174,32 @@ def kind_of(row: Convolution) -> Callable[[Array, Array], Array]:
     return run
 
 
+def attended(inputs: Inputs, row: Attention) -> Step:
+    q, k, v = (floats(inputs, *s) for s in (row.query_shape, row.key_shape, row.key_shape))
+    mask: Any = None
+    if row.mask == "causal":
+        mask = jnp.tril(jnp.ones((row.queries, row.keys), bool))
+    if row.mask == "bool":
+        mask = jnp.asarray(inputs.normal(row.queries, row.keys) > -0.5)
+    if row.mask == "float":
+        mask = floats(inputs, row.queries, row.keys)
+
+    def forward(q: Array, k: Array, v: Array) -> Array:
+        share = q.shape[1] // k.shape[1]
+        k, v = (jnp.repeat(x, share, 1) for x in (k, v))
+        scores = jnp.einsum("bhqd,bhkd->bhqk", q, k) / math.sqrt(row.size)
+        if row.mask:
+            scores = scores + mask if row.mask == "float" else jnp.where(mask, scores, -jnp.inf)
+        return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores, -1), v)
+
+    if not row.backward:
+        return compiled(forward, q, k, v)
+    weights = floats(inputs, *row.query_shape)
+    gradients = jax.grad(lambda *given: (forward(*given) * weights).sum(), (0, 1, 2))
+    run = jax.jit(lambda *given: gradients(*given))
+    return lambda: jax.block_until_ready(run(q, k, v))[1]
+
+
 def __getattr__(name: str) -> Callable[[Inputs], Step]:
     """The case of a row of `convolutions`."""
     if name in CONVOLUTIONS:
@@ -177,6 +207,13 @@ def __getattr__(name: str) -> Callable[[Inputs], Step]:
     if name in GRADIENTS:
         return lambda inputs: differentiated(inputs, *GRADIENTS[name])
     raise AttributeError(name)
+
+    """The case of a row of `convolutions` or `attentions`."""
+    if name in ATTENTIONS:
+        return lambda inputs: attended(inputs, ATTENTIONS[name])
+    if name not in CONVOLUTIONS:
+        raise AttributeError(name)
+    return lambda inputs: convolved(inputs, CONVOLUTIONS[name])
 
 
 def attention_causal_8x1024x64(inputs: Inputs) -> Step:

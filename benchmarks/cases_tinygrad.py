@@ -8,6 +8,10 @@ from typing import Any
 
 import numpy as np
 from convolutions import BY, CONVOLUTIONS, GRADIENTS, Convolution
+
+
+from attentions import ATTENTIONS, Attention
+from convolutions import CONVOLUTIONS, Convolution
 from suite import Inputs
 
 from tinygrad import Context, Device, Tensor, TinyJit, dtypes, nn
@@ -139,6 +143,32 @@ def differentiated(inputs: Inputs, row: Convolution, by: str) -> Step:
     return captured(run, *given, grad)
 
 
+def attended(inputs: Inputs, row: Attention) -> Step:
+    q, k, v = (floats(inputs, *s) for s in (row.query_shape, row.key_shape, row.key_shape))
+    mask: Any = None
+    if row.mask == "bool":
+        mask = Tensor(inputs.normal(row.queries, row.keys) > -0.5).realize()
+    if row.mask == "float":
+        mask = floats(inputs, row.queries, row.keys)
+
+    def forward(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        causal, shared = row.mask == "causal", row.key_heads > 0
+        return q.scaled_dot_product_attention(k, v, mask, is_causal=causal, enable_gqa=shared)
+
+    if not row.backward:
+        return captured(forward, q, k, v)
+    weights = floats(inputs, *row.query_shape)
+
+    @TinyJit
+    def step(*given: Tensor) -> Tensor:
+        out = forward(*given)
+        gradients = out.gradient(*given, gradient=weights)
+        out.realize(*gradients)
+        return gradients[1]
+
+    return lambda: step(q, k, v)
+
+
 def __getattr__(name: str) -> Callable[[Inputs], Step]:
     """The case of a row of `convolutions`."""
     if name in CONVOLUTIONS:
@@ -146,6 +176,13 @@ def __getattr__(name: str) -> Callable[[Inputs], Step]:
     if name in GRADIENTS:
         return lambda inputs: differentiated(inputs, *GRADIENTS[name])
     raise AttributeError(name)
+
+    """The case of a row of `convolutions` or `attentions`."""
+    if name in ATTENTIONS:
+        return lambda inputs: attended(inputs, ATTENTIONS[name])
+    if name not in CONVOLUTIONS:
+        raise AttributeError(name)
+    return lambda inputs: convolved(inputs, CONVOLUTIONS[name])
 
 
 def attention_causal_8x1024x64(inputs: Inputs) -> Step:

@@ -10,6 +10,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from convolutions import BY, CONVOLUTIONS, GRADIENTS, Convolution
+
+
+from attentions import ATTENTIONS, Attention
+from convolutions import CONVOLUTIONS, Convolution
 from suite import Inputs
 from torch import nn
 
@@ -158,6 +162,36 @@ def __getattr__(name: str) -> Callable[[Inputs], Step]:
     if name in GRADIENTS:
         return lambda inputs: differentiated(inputs, *GRADIENTS[name])
     raise AttributeError(name)
+
+
+def attended(inputs: Inputs, row: Attention) -> Step:
+    q, k, v = (floats(inputs, *s) for s in (row.query_shape, row.key_shape, row.key_shape))
+    mask: Any = None
+    if row.mask == "bool":
+        mask = torch.from_numpy(inputs.normal(row.queries, row.keys) > -0.5)
+    if row.mask == "float":
+        mask = floats(inputs, row.queries, row.keys)
+
+    def forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        causal, shared = row.mask == "causal", row.key_heads > 0
+        return F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, enable_gqa=shared)
+
+    if not row.backward:
+        return plain(forward, q, k, v)
+    weights = floats(inputs, *row.query_shape)
+    for x in (q, k, v):
+        x.requires_grad = True
+    run = compiled(forward)
+    return lambda: torch.autograd.grad(run(q, k, v), (q, k, v), weights)[1]
+
+
+def __getattr__(name: str) -> Callable[[Inputs], Step]:
+    """The case of a row of `convolutions` or `attentions`."""
+    if name in ATTENTIONS:
+        return lambda inputs: attended(inputs, ATTENTIONS[name])
+    if name not in CONVOLUTIONS:
+        raise AttributeError(name)
+    return lambda inputs: convolved(inputs, CONVOLUTIONS[name])
 
 
 def attention_causal_8x1024x64(inputs: Inputs) -> Step:

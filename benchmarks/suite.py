@@ -13,6 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from convolutions import CONVOLUTIONS, GRADIENTS
 
+
+from attentions import ATTENTIONS
+from convolutions import CONVOLUTIONS
+
 MEGA = 1 << 20
 
 
@@ -66,6 +70,12 @@ MORE = (
         Case(name, f"{row.meaning}, gradient by {by}", row.operations)
         for name, (row, by) in GRADIENTS.items()
     ),
+
+
+MORE = tuple(
+    Case(name, row.meaning, row.operations)
+    for rows in (CONVOLUTIONS, ATTENTIONS)
+    for name, row in rows.items()
 )
 """Cases beyond the suite: measured where --cases names them."""
 
