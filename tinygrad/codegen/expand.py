@@ -342,6 +342,13 @@ class Expansion:
         def take(accumulators: Values) -> Values:
             accumulators = list(accumulators)
             unrolled = [r for r in own if role_of(r) == "UNROLL"]
+            if unrolled and not self._is_fused(node) and node.src[0].op is not Ops.WMMA:
+                for i, key in enumerate(keys):
+                    state = accumulators[states * i : states * (i + 1)]
+                    taken = self._unrolled(node, key)
+                    if taken is not None:
+                        accumulators[states * i : states * (i + 1)] = self._with(node, state, taken)
+                return accumulators
             for inner in self.copies_of(unrolled, {}):
                 for i, key in enumerate(keys):
                     state = accumulators[states * i : states * (i + 1)]
@@ -380,6 +387,10 @@ class Expansion:
         if mask is not None:
             (mask, item) = self.program.joined(mask, item)
             item = self.program.add(Ops.WHERE, item.dtype, (mask, item, empty))
+        return self._with(node, state, item)
+
+    def _with(self, node: UOp, state: Values, item: UOp) -> Values:
+        """The accumulator of one copy and what comes to it."""
         if len(state) == 2:
             return list(self.combiner.add_exactly(state[0], state[1], item))
         return [self.combiner.combine(node.arg, state[0], item)]

@@ -19,7 +19,7 @@ from tinygrad.loops.primitives import split
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, Ops
 
-PLAIN = 16
+PLAIN = 8
 """So many values are summed one after the other."""
 
 BLOCK = 8

@@ -9,6 +9,7 @@ from typing import Any
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
+from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import (
     gate_of,
     is_static,
@@ -31,6 +32,11 @@ TASKS = 16
 
 GRAIN = 16 << 10
 """A task has at least about so many operations."""
+
+NO_DATA = (dtypes.index, dtypes.void)
+
+SELDOM = 64
+"""What is touched so much more seldom than the rest has no say in how wide vectors are."""
 
 UNROLL_WHOLE = 16
 """An axis that is shorter than a vector and not longer than this is written out."""
@@ -171,11 +177,10 @@ class Plan:
 
 
 def lanes_for(kernel: UOp, target: Target) -> int:
-    """Lanes of a vector of the widest type that the kernel computes with or touches."""
-    widest = 1
-    for node in nodes_of(kernel):
-        if node.dtype not in (dtypes.index, dtypes.void):
-            widest = max(widest, node.dtype.itemsize)
+    """Lanes of a vector of the widest type that the kernel computes with or touches often."""
+    often = {n: turns(n.ranges) for n in nodes_of(kernel) if n.dtype not in NO_DATA}
+    most = max(often.values(), default=1)
+    widest = max((n.dtype.itemsize for n, t in often.items() if t * SELDOM >= most), default=1)
     return max(1, min(64, target.vector // widest))
 
 

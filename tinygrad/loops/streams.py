@@ -52,7 +52,7 @@ def stream(plan: Plan, nest: Nest) -> None:
     outer = names(nest.loops[:-1])
     if across is None or rows:
         for reduction in reductions:
-            spread_reduction(plan, reduction, last, always=reduction in rows)
+            spread_reduction(plan, reduction, last, always=bool(rows))
     if across is None:
         if nest.is_top and _columns(plan, nest, reductions):
             return
@@ -70,7 +70,9 @@ def stream(plan: Plan, nest: Nest) -> None:
             candidates.append(name_of(last))
         if turns(plan.loops[n] for n in candidates) < TASKS_WITH_BLOCKS:
             candidates = _ordered_names(plan, [*candidates, *plan.blocked])
-        parallelise(plan, candidates)
+        alone = [n for n in candidates if _all_reductions_depend_on(plan, n)]
+        enough = turns(plan.loops[n] for n in alone) >= TASKS_WITH_BLOCKS
+        parallelise(plan, alone if enough else candidates)
         if rows:
             ask_ahead(plan, nest.name)
 
@@ -235,6 +237,14 @@ def _ordered_names(plan: Plan, wanted: list[str]) -> list[str]:
 def all_stages_depend_on(plan: Plan, name: str) -> bool:
     """A task must not compute again what another one does: every stage depends on the loop."""
     return all(any(name_of(r) == name for r in s.ranges) for s in plan.stages.values())
+
+
+def _all_reductions_depend_on(plan: Plan, name: str) -> bool:
+    """A task must not reduce a row again that another one reduces: all that stand directly in the
+    nest depend on the loop."""
+    top = set(plan.nest("store").loops)
+    reductions = [n for n in plan.nodes if n.op is Ops.REDUCE and n.ranges <= top]
+    return all(any(name_of(r) == name for r in n.ranges) for n in reductions)
 
 
 def parallelise(plan: Plan, candidates: list[str], least: int = GRAIN) -> None:

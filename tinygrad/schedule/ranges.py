@@ -12,6 +12,7 @@ from collections.abc import Callable
 from tinygrad.base.dtype import dtypes
 from tinygrad.schedule.demand import Demand, Demands, Kernel, conditions_of, loop_shape, memory_base
 from tinygrad.schedule.movement import Index, both, offset_of, view_offset
+from tinygrad.schedule.onehot import narrowed_sum
 from tinygrad.uop.infer import Shape
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, GroupOp, Ops
@@ -108,7 +109,7 @@ class Expressions:
             value, ranges = value.src[0], (*value.src[1:], *ranges)  # a sum of sums is one sum
         if own is not None:
             value = zero_unless(own, value)
-        return value.reduce(monoid, *ranges)
+        return narrowed_sum(value, ranges) if monoid == "add" else value.reduce(monoid, *ranges)
 
     def _gathered(self, node: UOp, demand: Demand) -> UOp:
         inner = self.demands.links[node, demand]

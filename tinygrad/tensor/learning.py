@@ -85,7 +85,11 @@ class Learning(Random):
         axis = 0 if self.ndim == 1 else 1
         classes = self.shape[axis]
         if Y.ndim < self.ndim:
-            Y = Y._one_hot_along(axis, classes).cast(self.dtype)  # noqa: N806
+            logs = self.log_softmax(axis)
+            own = Y._one_hot_along(axis, classes).where(logs, 0).sum(axis)
+            if label_smoothing:
+                own = own * (1 - label_smoothing) + logs.mean(axis) * label_smoothing
+            return (-own)._reduced(reduction)
         if Y.shape != self.shape:
             raise ShapeError(f"cross_entropy: classes {Y.shape} for logits {self.shape}")
         goal = Y * (1 - label_smoothing) + label_smoothing / classes if label_smoothing else Y

@@ -1,0 +1,84 @@
+"""A sum that a comparison narrows to one turn needs no loop.
+
+    sum over k of where(k == at, v(k), 0)    is    where(0 <= at < size, v(at), 0)
+
+One-hot rows are never made: a loss reads the logit of its class, a choice among rows gathers them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tinygrad.base.dtype import DType, dtypes
+from tinygrad.simplify.affine import simplify_index
+from tinygrad.simplify.constants import has_check
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops
+
+
+def narrowed_sum(value: UOp, ranges: tuple[UOp, ...]) -> UOp:
+    """The sum of `value` over `ranges`, without those that a condition narrows to one turn."""
+    if value.op is not Ops.WHERE or not _is_zero(value.src[2]) or has_check(value):
+        return value.reduce("add", *ranges)
+    conditions = list(_conjuncts(value.src[0]))
+    for condition in conditions:
+        loop, at = _turn(condition, ranges)
+        if loop is None:
+            continue
+        inside = (UOp.const(dtypes.index, -1) < at) & (at < loop.src[0])
+        rest = [c for c in conditions if c is not condition]
+        term = value.src[1]
+        if rest:
+            both = rest[0]
+            for other in rest[1:]:
+                both = both & other
+            term = both.where(term, value.src[2])
+        term = inside.where(_at(term, loop, at, inside), value.src[2])
+        return narrowed_sum(term, tuple(r for r in ranges if r is not loop))
+    return value.reduce("add", *ranges)
+
+
+def _is_zero(node: UOp) -> bool:
+    return node.op is Ops.CONST and node.arg == 0
+
+
+def _conjuncts(condition: UOp) -> Iterable[UOp]:
+    if condition.op is Ops.AND:
+        for source in condition.src:
+            yield from _conjuncts(source)
+    else:
+        yield condition
+
+
+def _turn(condition: UOp, ranges: tuple[UOp, ...]) -> tuple[UOp | None, UOp]:
+    """The loop that the condition narrows, and to which turn."""
+    if condition.op is Ops.CMPEQ:
+        for counter, at in (condition.src, condition.src[::-1]):
+            loop = counter
+            while loop.op is Ops.CAST and _holds(loop.dtype, loop.src[0]):
+                loop = loop.src[0]
+            if loop in ranges and len(loop.src) == 1 and loop not in at.ranges:
+                return loop, at if at.dtype is dtypes.index else at.cast(dtypes.index)
+    return None, condition
+
+
+def _holds(dtype: DType, counter: UOp) -> bool:
+    """Whether an integer type counts as far as the loop, so that the cast changes no turn."""
+    return dtypes.is_int(dtype) and bool(counter.vmax <= int(dtypes.max(dtype)))
+
+
+def _at(value: UOp, loop: UOp, at: UOp, inside: UOp) -> UOp:
+    """`value` at turn `at` of the loop; memory is read only if that is `inside` of it."""
+    done = {loop: at}
+    for node in value.toposort():
+        if node in done or loop not in node.ranges:
+            continue
+        made = node.with_src(tuple(done.get(s, s) for s in node.src))
+        if node.op is Ops.INDEX:
+            gates = made.src[1 + node.arg :]
+            gate = gates[0] & inside if gates else inside
+            made = UOp(Ops.INDEX, node.dtype, (*made.src[: 1 + node.arg], gate), node.arg)
+        elif node.dtype is dtypes.index and node.op in GroupOp.ALU:
+            made = simplify_index(made)
+        done[node] = made
+    return done.get(value, value)
