@@ -9,11 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from convolutions import BY, CONVOLUTIONS, GRADIENTS, Convolution
-
-
 from attentions import ATTENTIONS, Attention
-from convolutions import CONVOLUTIONS, Convolution
+from convolutions import BY, CONVOLUTIONS, GRADIENTS, Convolution
 from jax import lax
 from suite import Inputs
 
@@ -201,19 +198,14 @@ def attended(inputs: Inputs, row: Attention) -> Step:
 
 
 def __getattr__(name: str) -> Callable[[Inputs], Step]:
-    """The case of a row of `convolutions`."""
+    """The case of a row of `convolutions` or `attentions`."""
     if name in CONVOLUTIONS:
         return lambda inputs: convolved(inputs, CONVOLUTIONS[name])
     if name in GRADIENTS:
         return lambda inputs: differentiated(inputs, *GRADIENTS[name])
-    raise AttributeError(name)
-
-    """The case of a row of `convolutions` or `attentions`."""
     if name in ATTENTIONS:
         return lambda inputs: attended(inputs, ATTENTIONS[name])
-    if name not in CONVOLUTIONS:
-        raise AttributeError(name)
-    return lambda inputs: convolved(inputs, CONVOLUTIONS[name])
+    raise AttributeError(name)
 
 
 def attention_causal_8x1024x64(inputs: Inputs) -> Step:

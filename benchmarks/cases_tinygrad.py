@@ -7,11 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from convolutions import BY, CONVOLUTIONS, GRADIENTS, Convolution
-
-
 from attentions import ATTENTIONS, Attention
-from convolutions import CONVOLUTIONS, Convolution
+from convolutions import BY, CONVOLUTIONS, GRADIENTS, Convolution
 from suite import Inputs
 
 from tinygrad import Context, Device, Tensor, TinyJit, dtypes, nn
@@ -170,19 +167,14 @@ def attended(inputs: Inputs, row: Attention) -> Step:
 
 
 def __getattr__(name: str) -> Callable[[Inputs], Step]:
-    """The case of a row of `convolutions`."""
+    """The case of a row of `convolutions` or `attentions`."""
     if name in CONVOLUTIONS:
         return lambda inputs: convolved(inputs, CONVOLUTIONS[name])
     if name in GRADIENTS:
         return lambda inputs: differentiated(inputs, *GRADIENTS[name])
-    raise AttributeError(name)
-
-    """The case of a row of `convolutions` or `attentions`."""
     if name in ATTENTIONS:
         return lambda inputs: attended(inputs, ATTENTIONS[name])
-    if name not in CONVOLUTIONS:
-        raise AttributeError(name)
-    return lambda inputs: convolved(inputs, CONVOLUTIONS[name])
+    raise AttributeError(name)
 
 
 def attention_causal_8x1024x64(inputs: Inputs) -> Step:

@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from convolutions import BY, CONVOLUTIONS, GRADIENTS, Convolution
-
-
 from attentions import ATTENTIONS, Attention
-from convolutions import CONVOLUTIONS, Convolution
+from convolutions import BY, CONVOLUTIONS, GRADIENTS, Convolution
 from suite import Inputs
 from torch import nn
 
@@ -155,15 +152,6 @@ def differentiated(inputs: Inputs, row: Convolution, by: str) -> Step:
     return plain(run, floats(inputs, *shape), x, weight)
 
 
-def __getattr__(name: str) -> Callable[[Inputs], Step]:
-    """The case of a row of `convolutions`."""
-    if name in CONVOLUTIONS:
-        return lambda inputs: convolved(inputs, CONVOLUTIONS[name])
-    if name in GRADIENTS:
-        return lambda inputs: differentiated(inputs, *GRADIENTS[name])
-    raise AttributeError(name)
-
-
 def attended(inputs: Inputs, row: Attention) -> Step:
     q, k, v = (floats(inputs, *s) for s in (row.query_shape, row.key_shape, row.key_shape))
     mask: Any = None
@@ -187,11 +175,13 @@ def attended(inputs: Inputs, row: Attention) -> Step:
 
 def __getattr__(name: str) -> Callable[[Inputs], Step]:
     """The case of a row of `convolutions` or `attentions`."""
+    if name in CONVOLUTIONS:
+        return lambda inputs: convolved(inputs, CONVOLUTIONS[name])
+    if name in GRADIENTS:
+        return lambda inputs: differentiated(inputs, *GRADIENTS[name])
     if name in ATTENTIONS:
         return lambda inputs: attended(inputs, ATTENTIONS[name])
-    if name not in CONVOLUTIONS:
-        raise AttributeError(name)
-    return lambda inputs: convolved(inputs, CONVOLUTIONS[name])
+    raise AttributeError(name)
 
 
 def attention_causal_8x1024x64(inputs: Inputs) -> Step:

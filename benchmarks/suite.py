@@ -11,11 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from convolutions import CONVOLUTIONS, GRADIENTS
-
-
 from attentions import ATTENTIONS
-from convolutions import CONVOLUTIONS
+from convolutions import CONVOLUTIONS, GRADIENTS
 
 MEGA = 1 << 20
 
@@ -70,12 +67,7 @@ MORE = (
         Case(name, f"{row.meaning}, gradient by {by}", row.operations)
         for name, (row, by) in GRADIENTS.items()
     ),
-
-
-MORE = tuple(
-    Case(name, row.meaning, row.operations)
-    for rows in (CONVOLUTIONS, ATTENTIONS)
-    for name, row in rows.items()
+    *(Case(name, row.meaning, row.operations) for name, row in ATTENTIONS.items()),
 )
 """Cases beyond the suite: measured where --cases names them."""
 
