@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from attentions import ATTENTIONS, Attention
 from convolutions import BY, CONVOLUTIONS, GRADIENTS, Convolution
+from passes import PASSES
 from suite import Inputs
 
 from tinygrad import Context, Device, Tensor, TinyJit, dtypes, nn
@@ -166,14 +167,57 @@ def attended(inputs: Inputs, row: Attention) -> Step:
     return lambda: step(q, k, v)
 
 
+def gradient(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda x, *rest: loss(x, *rest).gradient(x)[0]
+
+
+def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
+    return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * weight
+
+
+def group_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    grouped = x.reshape(x.shape[0], 32, -1).layernorm().reshape(x.shape)
+    return grouped * weight.reshape(1, -1, 1, 1) + bias.reshape(1, -1, 1, 1)
+
+
+def batch_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    spread, mean = x.var_mean((0, 2, 3), correction=0)
+    return x.batchnorm(weight, bias, mean, (spread + 1e-5).rsqrt())
+
+
+OVER: dict[str, Callable[..., Tensor]] = {
+    "groupnorm_8x256x32": group_norm,
+    "rmsnorm_4096": rms_norm,
+    "batchnorm_train_32x64x56": batch_norm,
+    "softmax_backward_4096": gradient(lambda x, g: (x.softmax(-1) * g).sum()),
+    "layernorm_backward_4096": gradient(lambda x, g: (x.layernorm() * g).sum()),
+    "cross_entropy_50k": Tensor.sparse_categorical_crossentropy,
+    "cross_entropy_backward_50k": gradient(Tensor.sparse_categorical_crossentropy),
+    "sort_64k": lambda x: x.sort()[0],
+    "topk_10_64k": lambda x: x.topk(10)[0],
+    "argmax_4096": lambda x: x.argmax(-1),
+    "cumsum_4096": lambda x: x.cumsum(-1),
+    "embedding_backward_32000x512": gradient(lambda table, g, at: (table[at] * g).sum()),
+}
+
+
+def passed(inputs: Inputs, name: str) -> Step:
+    row = PASSES[name]
+    given = [floats(inputs, *shape) for shape in row.shapes]
+    given += [numbers(inputs, row.high, row.picked)] if row.picked else []
+    return captured(OVER[name], *given)
+
+
 def __getattr__(name: str) -> Callable[[Inputs], Step]:
-    """The case of a row of `convolutions` or `attentions`."""
+    """The case of a row of `convolutions`, `attentions` or `passes`."""
     if name in CONVOLUTIONS:
         return lambda inputs: convolved(inputs, CONVOLUTIONS[name])
     if name in GRADIENTS:
         return lambda inputs: differentiated(inputs, *GRADIENTS[name])
     if name in ATTENTIONS:
         return lambda inputs: attended(inputs, ATTENTIONS[name])
+    if name in OVER:
+        return lambda inputs: passed(inputs, name)
     raise AttributeError(name)
 
 

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from attentions import ATTENTIONS, Attention
 from convolutions import BY, CONVOLUTIONS, GRADIENTS, Convolution
+from passes import PASSES
 from suite import Inputs
 from torch import nn
 
@@ -173,14 +174,53 @@ def attended(inputs: Inputs, row: Attention) -> Step:
     return lambda: torch.autograd.grad(run(q, k, v), (q, k, v), weights)[1]
 
 
+def gradient(
+    function: Callable[..., torch.Tensor], *, seeded: bool = True
+) -> Callable[..., torch.Tensor]:
+    """The gradient by the first argument; the second is that of the result if `seeded`."""
+
+    def step(x: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+        seed, rest = (rest[0], rest[1:]) if seeded else (None, rest)
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            return torch.autograd.grad(function(x, *rest), x, seed)[0]
+
+    return step
+
+
+OVER: dict[str, Callable[..., torch.Tensor]] = {
+    "groupnorm_8x256x32": lambda x, w, b: F.group_norm(x, 32, w, b),
+    "rmsnorm_4096": lambda x, w: F.rms_norm(x, (1024,), w, 1e-6),
+    "batchnorm_train_32x64x56": lambda x, w, b: F.batch_norm(x, None, None, w, b, True),
+    "softmax_backward_4096": gradient(lambda x: x.softmax(-1)),
+    "layernorm_backward_4096": gradient(lambda x: F.layer_norm(x, (1024,))),
+    "cross_entropy_50k": F.cross_entropy,
+    "cross_entropy_backward_50k": gradient(F.cross_entropy, seeded=False),
+    "sort_64k": lambda x: x.sort()[0],
+    "topk_10_64k": lambda x: x.topk(10)[0],
+    "argmax_4096": lambda x: x.argmax(-1),
+    "cumsum_4096": lambda x: x.cumsum(-1),
+    "embedding_backward_32000x512": gradient(lambda table, at: F.embedding(at, table)),
+}
+
+
+def passed(inputs: Inputs, name: str) -> Step:
+    row = PASSES[name]
+    given = [floats(inputs, *shape) for shape in row.shapes]
+    given += [numbers(inputs, row.high, row.picked)] if row.picked else []
+    return plain(OVER[name], *given)
+
+
 def __getattr__(name: str) -> Callable[[Inputs], Step]:
-    """The case of a row of `convolutions` or `attentions`."""
+    """The case of a row of `convolutions`, `attentions` or `passes`."""
     if name in CONVOLUTIONS:
         return lambda inputs: convolved(inputs, CONVOLUTIONS[name])
     if name in GRADIENTS:
         return lambda inputs: differentiated(inputs, *GRADIENTS[name])
     if name in ATTENTIONS:
         return lambda inputs: attended(inputs, ATTENTIONS[name])
+    if name in OVER:
+        return lambda inputs: passed(inputs, name)
     raise AttributeError(name)
 
 
