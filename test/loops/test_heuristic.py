@@ -55,6 +55,7 @@ SOME = {
     "conv with stride": kernels.conv(1, 8, 19, 37, 13, stride=2),
     "conv read in place": kernels.conv(1, 9, 5, 7, 13),
     "conv in groups": kernels.conv(1, 8, 9, 20, 6, groups=2),
+    "conv of channels apart": kernels.conv(1, 8, 9, 20, 8, groups=8),
     "windows side by side": kernels.grown(5, 4, 21, 9),
     "attention": kernels.attention(2, 20, 8),
     "attention in blocks": kernels.attention(1, 100, 16),
@@ -104,6 +105,11 @@ def test_a_group_of_channels_is_a_loop():
     recipe = schedule(kernels.conv(8, 128, 28, 28, 128, groups=4), kernels.WIDE)[1]
     assert recipe[:2] == (("split", "i1", 32, "i1g"), ("merge", "i2", "i3", "p1"))
     assert ("split", "i1g", 6, "i1gu", "LOOP", "UNROLL") in recipe
+
+
+def test_channels_apart_share_the_masks_of_their_windows():
+    recipe = schedule(kernels.conv(1, 40, 28, 28, 40, groups=40), kernels.WIDE)[1]
+    assert ("split", "i1", 2, "i1u", "LOOP", "UNROLL") in recipe
 
 
 def test_what_one_operand_sees_of_a_loop_goes_to_its_side():

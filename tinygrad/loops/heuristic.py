@@ -10,6 +10,7 @@ from tinygrad.base.target import Target
 from tinygrad.loops.contraction import product
 from tinygrad.loops.groups import schedule_groups
 from tinygrad.loops.layout import (
+    LINE,
     is_index,
     is_static,
     name_of,
@@ -127,8 +128,15 @@ def _stream_large_outputs(plan: Plan) -> None:
     read_back = any(
         n.op is Ops.INDEX and n.src[0] in slots for s in stores for n in s.src[1].toposort()
     )
-    if written >= 2 * plan.target.cache_l2 and not read_back:
+    if written >= 2 * plan.target.cache_l2 and not read_back and all(map(_fills_lines, stores)):
         plan.do("stream")
+
+
+def _fills_lines(store: UOp) -> bool:
+    """Whether rows begin on cache lines: one that is written past the cache at one end and through
+    it at the other is moved twice."""
+    steps = (k * store.src[0].dtype.itemsize for k in affine(store.src[0].src[1])[0].values())
+    return all(abs(n) < LINE or n % LINE == 0 for n in steps)
 
 
 # ---- loops that a product takes apart ------------------------------------------------------------

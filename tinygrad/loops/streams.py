@@ -9,7 +9,16 @@ from math import ceil
 
 from tinygrad.base.helpers import round_up
 from tinygrad.loops.cost import WEIGHT, turns, work
-from tinygrad.loops.layout import is_static, name_of, option, own_ranges, role_of, size_of, step
+from tinygrad.loops.layout import (
+    gate_of,
+    is_static,
+    name_of,
+    option,
+    own_ranges,
+    role_of,
+    size_of,
+    step,
+)
 from tinygrad.loops.plan import GRAIN, UNROLL_WHOLE, Nest, Plan, names, steps_along
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -58,6 +67,8 @@ def stream(plan: Plan, nest: Nest) -> None:
             return
         if not _reduced_by_vectors(plan.nest(nest.name).values, plan, last):
             plan.vectorise(name_of(last), _copies(nodes))
+            if reductions and not plan.stages:
+                _share_masks(plan, nest, loads)
     elif rows:
         _share_rows(plan, rows, last, across)
     else:
@@ -92,6 +103,23 @@ def _copies(nodes: list[UOp]) -> int:
     while copies > 1 and copies * operations > WINDOW:
         copies //= 2
     return copies
+
+
+def _share_masks(plan: Plan, nest: Nest, loads: list[UOp]) -> None:
+    """Copies of a loop that moves gated reads but not their gates: a mask serves all of them."""
+    gated = [(n, g) for n in loads if (g := gate_of(n)) is not None]
+    written_out = turns(r for r in plan.loops.values() if role_of(r) == "UNROLL")
+    most = COPIES if plan.target.registers >= 8 * COPIES else COPIES // 2
+    if 3 * most * written_out > WINDOW:  # a mask, a read and an operation each
+        most //= 2
+    for loop in reversed(nest.loops[:-1]):
+        if not is_static(loop) or role_of(loop) != "LOOP":
+            continue
+        copies = next((c for c in range(most, 1, -1) if size_of(loop) % c == 0), 1)
+        if copies > 1 and any(loop in n.ranges and loop not in g.ranges for n, g in gated):
+            name = name_of(loop)
+            plan.do("split", name, copies, plan.unused(name + "u"), "LOOP", "UNROLL")
+            return
 
 
 def _across(plan: Plan, loads: list[UOp], last: UOp) -> UOp | None:
