@@ -179,10 +179,21 @@ class Expansion:
         if stage.op is Ops.STAGE and stays_in_registers(stage):
             return self.evaluate(value_at(node), copies)
         if stage in self.filling and fills_itself(stage):
-            value = self.evaluate(value_at(node), copies)
+            value = self.filled(node, lambda value: self.evaluate(value, copies))
             self.access.store(stage, flat_offset(node), value, copies, (), padded=True)
             return value
         return self.access.load(node, copies)
+
+    def filled(self, read: UOp, evaluate: Callable[[UOp], UOp]) -> UOp:
+        """The value of a stage that this read fills; its loads are asked for some turns ahead."""
+        loops = [r for r in read.ranges if r in self.integers.bound and role_of(r) == "LOOP"]
+        before, turns = self.access.ahead, option(read.src[0], "prefetch", 0)
+        if turns and loops:
+            inner = max(loops, key=lambda r: self.integers.bound[r].scope.depth)
+            self.access.ahead = {name_of(inner): turns}
+        value = evaluate(value_at(read))
+        self.access.ahead = before
+        return value
 
     def _check(self, node: UOp, copies: Copies, done: Mapping[UOp, UOp]) -> UOp:
         """The value; a test of the condition stands beside it."""

@@ -7,7 +7,7 @@ transposed; all else is put together from vectors over one loop, lane beside lan
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from typing import Protocol
 
@@ -37,6 +37,7 @@ class Owner(Protocol):
 
     def evaluate(self, node: UOp, copies: Copies) -> UOp: ...
     def home_of(self, node: UOp) -> Scope: ...
+    def filled(self, read: UOp, evaluate: Callable[[UOp], UOp]) -> UOp: ...
 
 
 class Tiles:
@@ -120,7 +121,7 @@ class Tiles:
         if stage.op is Ops.STAGE and stays_in_registers(stage):
             return self.vector(value_at(read), copies, tiles)
         if stage in owner.filling and fills_itself(stage):
-            value = self.vector(value_at(read), copies, tiles)
+            value = owner.filled(read, lambda value: self.vector(value, copies, tiles))
             owner.access.store_tile(stage, flat_offset(read), value, copies, tiles)
             return value
         found = self._loaded(read, copies, tiles)
