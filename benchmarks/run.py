@@ -54,7 +54,7 @@ from tables import Page, Row, case_lines, page, processor
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-PATIENCE = 5.0
+PATIENCE = 15.0
 """Seconds of a round after which a rival is not asked again: that round stands for all."""
 
 
