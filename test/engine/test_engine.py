@@ -15,6 +15,7 @@ from tinygrad import Device, GlobalCounters, Tensor, TinyJit, Variable, dtypes, 
 from tinygrad.backends.cpu.queue import CPUSegment
 from tinygrad.base.errors import JitError
 from tinygrad.base.settings import Context
+from tinygrad.engine import plans
 from tinygrad.engine.cache import DiskCache
 from tinygrad.engine.host import HostFunction, call, register
 from tinygrad.engine.structure import structure_of
@@ -754,3 +755,17 @@ def test_jit_in_two_threads():
     for thread in threads:
         thread.join(timeout=60)
     assert not wrong
+
+
+def test_ever_new_shapes_stay_within_a_bound(monkeypatch):
+    """Kernels are held by plans and plans are bounded, so that shapes that never come back go."""
+    monkeypatch.setattr(plans, "MOST_PLANS", 4)
+    monkeypatch.setattr(plans, "_plans", type(plans._plans)())
+    known = Device[Device.DEFAULT].kernels
+    gc.collect()
+    before = len(known)
+    for size in range(300, 340):
+        (Tensor.ones(size, size + 1).contiguous() * 2 + size).sum(0).realize()
+    gc.collect()
+    assert len(plans._plans) == 4
+    assert len(known) <= before + 3 * len(plans._plans)

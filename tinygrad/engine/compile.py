@@ -90,38 +90,45 @@ def kernel_key(ast: UOp, device: OpenDevice) -> str:
     return hashlib.sha256(ast.key + repr(facts).encode()).hexdigest()
 
 
-def load_kernels(wanted: Sequence[tuple[UOp | None, str]], device: OpenDevice) -> bool:
-    """Sees to it that `device.kernels` has all wanted (kernel, key) pairs.
+def load_kernels(
+    wanted: Sequence[tuple[UOp | None, str]], device: OpenDevice
+) -> dict[str, LoadedKernel] | None:
+    """The kernels of all wanted (kernel, key) pairs, by key. The device knows them for as long as
+    somebody holds them, as plans do.
 
-    A pair without a kernel can only come from the cache; False if one of those is missing.
+    A pair without a kernel can only come from the cache; None if one of those is missing.
     """
+    loaded: dict[str, LoadedKernel] = {}
     missing: dict[str, UOp] = {}
     again = DEBUG >= 3 or (BEAM and IGNORE_BEAM_CACHE)
     for ast, key in wanted:
-        if key in device.kernels or key in missing:
+        if key in loaded or key in missing:
             continue
-        raw = disk_cache().get("kernel", key) if not again else None
-        if raw is not None:
-            device.kernels[key] = load_record(KernelRecord.unpack(raw), device)
+        known = device.kernels.get(key)
+        raw = None if known is not None or again else disk_cache().get("kernel", key)
+        if known is not None:
+            loaded[key] = known
+        elif raw is not None:
+            loaded[key] = load_record(KernelRecord.unpack(raw), device)
         elif ast is None:
-            return False
+            return None
         else:
             missing[key] = ast
     if len(missing) == 1 or DEBUG >= 3:
         for key, ast in missing.items():
-            _finish(key, compile_lowered(_lowered(ast, device), device), device)
+            loaded[key] = _finished(key, compile_lowered(_lowered(ast, device), device), device)
     elif missing:
-        _compile_together(missing, device)
-    return True
+        loaded.update(_compiled_together(missing, device))
+    device.kernels.update(loaded)
+    return loaded
 
 
-def _compile_together(missing: dict[str, UOp], device: OpenDevice) -> None:
+def _compiled_together(missing: dict[str, UOp], device: OpenDevice) -> dict[str, LoadedKernel]:
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
         futures: dict[str, Future[KernelRecord]] = {}
         for key, ast in missing.items():
             futures[key] = pool.submit(compile_lowered, _lowered(ast, device), device)
-        for key, future in futures.items():
-            _finish(key, future.result(), device)
+        return {key: _finished(key, made.result(), device) for key, made in futures.items()}
 
 
 def _lowered(ast: UOp, device: OpenDevice) -> tuple[Lowered, Cost]:
@@ -165,9 +172,9 @@ def compile_lowered(made: tuple[Lowered, Cost], device: OpenDevice) -> KernelRec
     )
 
 
-def _finish(key: str, record: KernelRecord, device: OpenDevice) -> None:
+def _finished(key: str, record: KernelRecord, device: OpenDevice) -> LoadedKernel:
     disk_cache().put("kernel", key, record.pack())
-    device.kernels[key] = load_record(record, device)
+    return load_record(record, device)
 
 
 def load_record(record: KernelRecord, device: OpenDevice) -> LoadedKernel:

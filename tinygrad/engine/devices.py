@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
 from tinygrad.backends import canonicalize, default_device, known, open_device
 from tinygrad.backends.interface import Backend
@@ -13,11 +14,11 @@ from tinygrad.engine.show import show_device
 
 @dataclass(eq=False)
 class OpenDevice:
-    """One open device. `kernels` holds what was loaded, by kernel key."""
+    """One open device. `kernels` knows what plans hold, by kernel key."""
 
     name: str
     backend: Backend
-    kernels: dict[str, Any] = field(default_factory=dict)
+    kernels: WeakValueDictionary[str, Any] = field(default_factory=WeakValueDictionary)
     unread_faults: dict[Any, None] = field(default_factory=dict)
 
     def synchronize(self) -> None:

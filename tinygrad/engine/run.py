@@ -173,7 +173,8 @@ class RunnablePlan:
         wanted: dict[str, list[Any]] = {}
         for step, key in zip(kernels, self.keys, strict=True):
             wanted.setdefault(step.device, []).append((step.ast, key))
-        self.complete = all(load_kernels(pairs, Device[name]) for name, pairs in wanted.items())
+        loaded = {name: load_kernels(pairs, Device[name]) for name, pairs in wanted.items()}
+        self.complete = None not in loaded.values()
         if self.complete:
             next_key = iter(self.keys).__next__
             self.items = [_item(step, next_key) for step in plan.steps]

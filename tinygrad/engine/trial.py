@@ -20,7 +20,7 @@ import numpy as np
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import TinygradError
 from tinygrad.codegen.pipeline import lower
-from tinygrad.engine.compile import compile_lowered, load_record
+from tinygrad.engine.compile import LoadedKernel, compile_lowered, load_record
 from tinygrad.engine.devices import Device
 from tinygrad.engine.recipes import MOST_INSTRUCTIONS
 from tinygrad.engine.run import RunnablePlan
@@ -67,7 +67,7 @@ class Trial:
         self.buffers = [Buffer(device, s.nbytes) for s in self.storages]
         self.least_tasks = 1
         self.repeats = 1
-        self.keys: set[str] = set()
+        self.loaded: dict[str, LoadedKernel] = {}
         self.reference = self._load(reference)
         self.least_tasks = min(TASKS, self.tasks)
         for buffer, numbers in zip(self.buffers, self.given, strict=True):
@@ -107,19 +107,17 @@ class Trial:
         if self.tasks < self.least_tasks:
             raise TinygradError(f"{self.tasks} tasks: cores would be idle")
         key = f"{self.ast.key.hex()} {recipe}"
-        if key not in self.device.kernels:
+        if key not in self.loaded:
             lowered = lower(kernel, self.device.target)
             if lowered.instructions > MOST_INSTRUCTIONS:
                 raise TinygradError(f"{lowered.instructions} instructions are too many")
             record = compile_lowered((lowered, estimate(self.ast)), self.device)
-            self.device.kernels[key] = load_record(record, self.device)
-            self.keys.add(key)
+            self.loaded[key] = self.device.kernels[key] = load_record(record, self.device)
         return key
 
     def forget(self) -> None:
         """Gives back the memory of the compiled candidates."""
-        for key in self.keys:
-            del self.device.kernels[key]
+        self.loaded.clear()
 
     def _several(self, key: str, repeats: int) -> RunnablePlan:
         """The kernel so many times in one native call."""

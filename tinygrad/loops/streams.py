@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import ceil
 
+from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import round_up
 from tinygrad.loops.cost import WEIGHT, turns, work
 from tinygrad.loops.layout import (
+    LONGEST_STEP,
     gate_of,
     is_static,
     name_of,
@@ -66,7 +68,7 @@ def stream(plan: Plan, nest: Nest) -> None:
         if nest.is_top and _columns(plan, nest, reductions):
             return
         if not _reduced_by_vectors(plan.nest(nest.name).values, plan, last):
-            plan.vectorise(name_of(last), _copies(nodes))
+            plan.vectorise(name_of(last), _copies(plan, nest, last))
             if reductions and not plan.stages:
                 _share_masks(plan, nest, loads)
     elif rows:
@@ -96,9 +98,16 @@ def ask_ahead(plan: Plan, nest: str) -> None:
             return
 
 
-def _copies(nodes: list[UOp]) -> int:
-    """How many vectors of these values are written out side by side: a power of two."""
-    operations = sum(WEIGHT.get(n.op, 1) for n in nodes if n.op in GroupOp.Elementwise)
+def _copies(plan: Plan, nest: Nest, last: UOp) -> int:
+    """How many vectors along `last` are written out side by side: a power of two."""
+    operations = 0
+    for node in plan.inline(plan.nest(nest.name).values):
+        if node.dtype is dtypes.index or node.op not in GroupOp.Elementwise | {Ops.INDEX}:
+            continue
+        apart = step(node, last) if node.op is Ops.INDEX else 0
+        by_lane = apart is None or abs(apart) > LONGEST_STEP
+        each = plan.lanes if by_lane else max(WEIGHT.get(node.op, 1), 2 * abs(apart or 0))
+        operations += each * turns(r for r in node.ranges if role_of(r) == "UNROLL")
     copies = COPIES
     while copies > 1 and copies * operations > WINDOW:
         copies //= 2
