@@ -12,6 +12,7 @@ from loops.test_primitives import buffers_for
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.settings import Context
 from tinygrad.base.target import Target
+from tinygrad.codegen.pipeline import lower
 from tinygrad.loops.cost import estimate
 from tinygrad.loops.heuristic import schedule
 from tinygrad.loops.layout import role_of
@@ -120,6 +121,54 @@ def test_what_one_operand_sees_of_a_loop_goes_to_its_side():
         ("split", "i2", 2, "i2g"),
         ("order", "store", ("i2g", "i1g", "i0", "i1", "i2")),
     )
+
+
+ATTENTION = """
+store over i0, i1, i2, i1b, i1bu:6 UNROLL, i2i:4 UNROLL, i2v:16 VECTOR
+for i0 in 0..8, tasks
+  fill pb1 over pb1.row1.k1, pb1.k0, pb1.k0u:16 UNROLL, pb1.row1.k1i, pb1.row1.k1iv:16 VECTOR
+    for pb1.row1.k1i in 0..4
+      for pb1.row1.k1 in 0..12
+        for pb1.k0 in 0..4
+          fill
+  for i1 in 0..16
+    fill row1 over row1.i1b, row1.i1bu:6 UNROLL, row1.k1, row1.k1i:4 UNROLL, row1.k1v:16 VECTOR
+      for row1.k1 in 0..min(12, ((((i1*3) + 2)//4) + 3))
+        for row1.i1b in 0..8
+          reduce add over k0, k0u:2 UNROLL
+            for k0 in 0..32
+              take
+          fill
+    fill sum1 over sum1.i1b
+      for sum1.i1b in 0..48
+        reduce max over k1, k1i:4 SPREAD, k1v:16 VECTOR
+          for k1 in 0..min(12, ((((i1*3) + 2)//4) + 1))
+            take
+        fill
+    fill row2 over row2.i1b, row2.k3, row2.k3i:4 UNROLL, row2.k3v:16 VECTOR
+      for row2.i1b in 0..48
+        for row2.k3 in 0..min(12, ((((i1*3) + 2)//4) + 3))
+          fill
+    i2 = 0
+      for i1b in 0..8
+        reduce add over k3, k3u:2 UNROLL
+          for k3 in 0..min(384, ((i1*24) + 24))
+            take
+        reduce add over k2, k2v:16 VECTOR
+          for k2 in 0..min(6, ((((i1*3) + 2)//8) + 1))
+            reduce add over k2.block
+              for k2.block in 0..8
+                take
+            take
+        store
+"""
+
+
+def test_golden_nest_of_causal_attention():
+    """Scores, weights and sums of a block of rows stay LOCAL; loops over keys end at the mask."""
+    scheduled, _ = schedule(kernels.attention(8, 768, 64), kernels.WIDE)
+    (phase,) = lower(scheduled, kernels.WIDE).phases
+    assert phase.nest == ATTENTION.strip()
 
 
 def test_a_tiny_kernel_is_written_out():

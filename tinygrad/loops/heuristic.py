@@ -20,7 +20,7 @@ from tinygrad.loops.layout import (
     size_of,
     step,
 )
-from tinygrad.loops.plan import Plan, names
+from tinygrad.loops.plan import UNROLL_WHOLE, Plan, names
 from tinygrad.loops.products import contractions, factors_of
 from tinygrad.loops.recipe import Recipe
 from tinygrad.loops.sharing import share_values
@@ -235,7 +235,7 @@ def _as_one(plan: Plan, closer: UOp, outer: UOp, inner: UOp) -> bool:
             if not short or (width >= plan.lanes and node not in packed):
                 return False
         elif node.op in _COMPARES or node.op is Ops.CAST:
-            may_divide = reduces and node.op in _COMPARES
+            may_divide = reduces and node.op in _COMPARES and not _bounds_a_loop(plan, node)
             uses = [s for s in node.src if is_index(s)]
             if not may_divide and not all(_linear(s, outer, inner, width) for s in uses):
                 return False
@@ -248,6 +248,13 @@ def _packed(plan: Plan) -> frozenset[UOp]:
     for one in contractions(plan, plan.nest("store")):
         found.update(one.columns.toposort())
     return frozenset(found)
+
+
+def _bounds_a_loop(plan: Plan, comparison: UOp) -> bool:
+    """Whether a long reduction may end where the comparison says (a causal mask): a quotient would
+    hide that."""
+    top = plan.nest("store").loops
+    return any(size_of(r) > UNROLL_WHOLE for r in comparison.ranges if r not in top)
 
 
 def _linear(use: UOp, outer: UOp, inner: UOp, width: int) -> bool:
