@@ -76,18 +76,24 @@ def stream(plan: Plan, nest: Nest) -> None:
     else:
         _transpose(plan, nest, last, across)
     if nest.is_top:
-        candidates = [n for n in outer if all_stages_depend_on(plan, n)]
-        if not plan.stages and not rows and name_of(last) in plan.loops:
-            candidates = _ordered_names(plan, [*candidates, name_of(last)])
-        elif rows and all_stages_depend_on(plan, name_of(last)):
-            candidates.append(name_of(last))
-        if turns(plan.loops[n] for n in candidates) < TASKS_WITH_BLOCKS:
-            candidates = _ordered_names(plan, [*candidates, *plan.blocked])
-        alone = [n for n in candidates if _all_reductions_depend_on(plan, n)]
-        enough = turns(plan.loops[n] for n in alone) >= TASKS_WITH_BLOCKS
-        parallelise(plan, alone if enough else candidates)
-        if rows:
-            ask_ahead(plan, nest.name)
+        _make_tasks(plan, nest, outer, rows)
+
+
+def _make_tasks(plan: Plan, nest: Nest, outer: list[str], rows: list[UOp]) -> None:
+    """Outer loops become tasks, and the last one where that repeats nothing."""
+    last = name_of(nest.loops[-1])
+    candidates = [n for n in outer if all_stages_depend_on(plan, n)]
+    if not plan.stages and not rows and last in plan.loops:
+        candidates = _ordered_names(plan, [*candidates, last])
+    elif rows and all_stages_depend_on(plan, last):
+        candidates.append(last)
+    if turns(plan.loops[n] for n in candidates) < TASKS_WITH_BLOCKS:
+        candidates = _ordered_names(plan, [*candidates, *plan.blocked])
+    alone = [n for n in candidates if _all_reductions_depend_on(plan, n)]
+    enough = turns(plan.loops[n] for n in alone) >= TASKS_WITH_BLOCKS
+    parallelise(plan, alone if enough else candidates)
+    if rows:
+        ask_ahead(plan, nest.name)
 
 
 def ask_ahead(plan: Plan, nest: str) -> None:
