@@ -581,19 +581,18 @@ def _weight_of(node: UOp) -> int:
     return 0
 
 
-def _weights(order: list[UOp]) -> tuple[dict[UOp, int], dict[UOp, frozenset[UOp]]]:
+def _weights(order: list[UOp]) -> tuple[dict[UOp, int], dict[UOp, tuple[UOp, ...]]]:
     """For each node what one element costs down to memory or a reduction: operations, and what is
     read (no more than one too many to be cheap)."""
     weight: dict[UOp, int] = {}
-    leaves: dict[UOp, frozenset[UOp]] = {}
-    nothing: frozenset[UOp] = frozenset()
+    leaves: dict[UOp, tuple[UOp, ...]] = {}
     for node in order:
         if node.op in GroupOp.Elementwise or node.op in GroupOp.Movement or node.op is Ops.DETACH:
             sources = [s for s in node.src if s.op not in NO_VALUE]
             weight[node] = min(WEIGHT_LIMIT, _weight_of(node) + sum(weight[s] for s in sources))
-            read = nothing.union(*(leaves[s] for s in sources))
-            leaves[node] = frozenset(list(read)[: CHEAP_LEAVES + 1])
+            read = dict.fromkeys(leaf for s in sources for leaf in leaves[s])
+            leaves[node] = tuple(read)[: CHEAP_LEAVES + 1]
         else:
             weight[node] = 0
-            leaves[node] = nothing if node.op in FREE_LEAVES else frozenset((node,))
+            leaves[node] = () if node.op in FREE_LEAVES else (node,)
     return weight, leaves
