@@ -27,7 +27,7 @@ SUMS = [
 ]
 
 
-@pytest.mark.skipif(Device.DEFAULT != "CPU", reason="too long elsewhere")
+@pytest.mark.usefixtures("on_the_cpu")
 @pytest.mark.parametrize("shape,axis", SUMS)
 def test_accuracy(shape, axis):
     draw = np.random.default_rng(3)
@@ -73,6 +73,12 @@ def test_losses_of_class_numbers(rows, classes):
             np.testing.assert_allclose([value(sparse), value(plain)], want, rtol=1e-5)
 
 
+@pytest.fixture
+def on_the_cpu(monkeypatch):
+    """What is about the CPU's kernels, or would take too long elsewhere, runs on the CPU."""
+    monkeypatch.setattr(Device, "_default", "CPU")
+
+
 def test_a_class_that_is_ignored_or_not_there_adds_nothing():
     x = np.zeros((3, 4), np.float32)
     loss = Tensor(x).sparse_categorical_crossentropy(Tensor([-1, 2, 9]), reduction="none")
@@ -90,7 +96,7 @@ def test_a_sum_of_chosen_rows_gathers():
     assert moved < table.nbytes or Device.DEFAULT != "CPU"
 
 
-@pytest.mark.skipif(Device.DEFAULT != "CPU", reason="it is a kernel of the CPU")
+@pytest.mark.usefixtures("on_the_cpu")
 def test_a_row_is_reduced_once_and_by_whole_vectors():
     x, y = Tensor(np.ones((64, 5003), np.float32)).realize(), Tensor([1] * 64).realize()
     before = GlobalCounters.global_mem

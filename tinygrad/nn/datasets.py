@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 
 from tinygrad.data.digits import load_digits, train_test_split
+from tinygrad.data.download import FetchError
 from tinygrad.data.images import Split, load_cifar10, load_mnist
 from tinygrad.tensor import Tensor
 
@@ -41,7 +45,8 @@ def mnist(
     Raises:
         FetchError: a file can't be downloaded; `digits` needs no network.
     """
-    x_train, y_train, x_test, y_test = load_mnist(fashion)
+    with _named("mnist"):
+        x_train, y_train, x_test, y_test = load_mnist(fashion)
     split = (np.expand_dims(x_train, 1), y_train, np.expand_dims(x_test, 1), y_test)
     return _tensors(split, device)
 
@@ -56,7 +61,18 @@ def cifar(device: str | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     Raises:
         FetchError: the file can't be downloaded; `digits` needs no network.
     """
-    return _tensors(load_cifar10(), device)
+    with _named("cifar"):
+        split = load_cifar10()
+    return _tensors(split, device)
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Says which set could not be downloaded, and which one needs no network."""
+    try:
+        yield
+    except FetchError as error:
+        raise FetchError(f"{name}: {error}; nn.datasets.digits() needs no network") from error
 
 
 def _tensors(split: Split, device: str | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
