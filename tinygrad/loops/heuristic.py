@@ -235,7 +235,8 @@ def _as_one(plan: Plan, closer: UOp, outer: UOp, inner: UOp) -> bool:
             if not short or (width >= plan.lanes and node not in packed):
                 return False
         elif node.op in _COMPARES or node.op is Ops.CAST:
-            may_divide = reduces and node.op in _COMPARES and not _bounds_a_loop(plan, node)
+            may_divide = reduces and node.op in _COMPARES
+            may_divide = may_divide and not _bounds_another(plan, node, pair)
             uses = [s for s in node.src if is_index(s)]
             if not may_divide and not all(_linear(s, outer, inner, width) for s in uses):
                 return False
@@ -250,11 +251,14 @@ def _packed(plan: Plan) -> frozenset[UOp]:
     return frozenset(found)
 
 
-def _bounds_a_loop(plan: Plan, comparison: UOp) -> bool:
-    """Whether a long reduction may end where the comparison says (a causal mask): a quotient would
-    hide that."""
-    top = plan.nest("store").loops
-    return any(size_of(r) > UNROLL_WHOLE for r in comparison.ranges if r not in top)
+def _bounds_another(plan: Plan, comparison: UOp, pair: set[UOp]) -> bool:
+    """Whether a long reduction beside these loops may end where the comparison says, and early for
+    a good part of their turns (a causal mask, not a convolution's edge): a quotient would hide
+    that."""
+    here = pair.union(plan.nest("store").loops)
+    turns = max((size_of(r) for r in pair & comparison.ranges), default=0)  # taps are few
+    others = (size_of(r) for r in comparison.ranges if r not in here)
+    return turns > UNROLL_WHOLE and any(UNROLL_WHOLE < size <= 4 * turns for size in others)
 
 
 def _linear(use: UOp, outer: UOp, inner: UOp, width: int) -> bool:
