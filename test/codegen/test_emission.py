@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -532,12 +531,10 @@ def test_lowering_is_the_same_every_time():
     assert [p.program for p in first.phases] == [p.program for p in second.phases]
 
 
-def test_lowering_is_fast():
-    kernel = K.scheduled(K.matmul(512, 512, 512))
-    lower(kernel, K.host_target())
-    start = time.thread_time()
-    lower(kernel, K.host_target())
-    assert time.thread_time() - start < 0.15  # about 0.015 where nothing else runs
+def test_a_product_is_a_short_text():
+    """What compiling costs grows with the text: a register tile twice, its panel's filling."""
+    lowered = lower(K.scheduled(K.matmul(512, 512, 512)), K.host_target())
+    assert sum(len(phase.program) for phase in lowered.phases) < 1200
 
 
 @pytest.mark.parametrize("seed", range(12))
