@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,13 +77,14 @@ def _shared(structure: Structure, before: _Shared | None) -> _Shared:
 
 def runnable_plan(sink: UOp) -> RunnablePlan:
     """The plan of a structure's graph, its kernels compiled and loaded: from the disk, or made."""
-    disk_key = _disk_key(sink) if CACHELEVEL >= 2 else ""
-    return _from_disk(disk_key) or _make(sink, disk_key)
+    devices = _devices_of(sink)
+    disk_key = _disk_key(sink, devices) if CACHELEVEL >= 2 else ""
+    return _from_disk(disk_key) or _make(sink, disk_key, devices)
 
 
-def plan_of(sink: UOp) -> Plan:
+def plan_of(sink: UOp, devices: Sequence[str] = ()) -> Plan:
     """The plan of a structure, as its devices want it."""
-    targets = [Device[name].target for name in _devices_of(sink)]
+    targets = [Device[name].target for name in devices or _devices_of(sink)]
     return plan(sink, keeps_rows=not NOOPT and not any(t.has_groups for t in targets))
 
 
@@ -91,11 +93,11 @@ def _devices_of(sink: UOp) -> list[str]:
     return sorted({n.arg for n in sink.toposort() if n.op is Ops.DEVICE} - {"NPY"})
 
 
-def _make(sink: UOp, disk_key: str) -> RunnablePlan:
+def _make(sink: UOp, disk_key: str, devices: Sequence[str]) -> RunnablePlan:
     if SPEC:
         verify(sink, "tensor")
     GlobalCounters.plans_made += 1
-    made = plan_of(sink)
+    made = plan_of(sink, devices)
     if SPEC:
         for step in made.steps:
             if step.ast is not None and step.ast.op is Ops.SINK:
@@ -117,8 +119,7 @@ def _from_disk(disk_key: str) -> RunnablePlan | None:
     return loaded if loaded.complete else None
 
 
-def _disk_key(sink: UOp) -> str:
-    devices = _devices_of(sink)
+def _disk_key(sink: UOp, devices: Sequence[str]) -> str:
     facts = [Device[d].target.key() for d in devices]
     text = repr((facts, devices, code_stamp(), recipe_settings(), FUSE_OPS.value))
     return hashlib.sha256(sink.key + text.encode()).hexdigest()

@@ -343,11 +343,13 @@ class Demands:
             return len(demands) == 1 and self._reduction_fits(node, demands)
         if node.op in (Ops.ASSIGN, Ops.CONTIGUOUS):
             return True
-        if _repeats(node):
-            return True
+        return self._is_rather_redone(node, demands, len(kernels)) or _repeats(node)
+
+    def _is_rather_redone(self, node: UOp, demands: dict[Demand, Contexts], kernels: int) -> bool:
+        """Whether computing an elementwise value where it is wanted costs less than storing it."""
         weight = self._weight[node]
         cheap = weight <= CHEAP_WEIGHT and len(self._leaves[node]) <= CHEAP_LEAVES
-        if len(kernels) > 1:
+        if kernels > 1:
             return cheap or self._each_its_part(node, demands)
         if len(demands) > 1 and weight * len(demands) > SHARED_WEIGHT:
             return False

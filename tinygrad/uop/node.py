@@ -307,7 +307,8 @@ class UOp(Arithmetic):
 
     @property
     def has_shape(self) -> bool:
-        return self._derived("_shape", shape_of) is not None
+        shape = self._shape
+        return (shape if shape is not _UNSET else self._derived("_shape", shape_of)) is not None
 
     @property
     def room(self) -> tuple[int, ...]:
@@ -318,8 +319,8 @@ class UOp(Arithmetic):
     def size(self) -> int:
         """The number of elements that there is room for."""
         total = 1
-        for n in self.room:
-            total *= n
+        for n in self.shape:
+            total *= n if isinstance(n, int) else int(n.vmax)
         return total
 
     def in_room(self, shape: tuple[Any, ...]) -> UOp:
