@@ -157,25 +157,33 @@ def additive(mask: Tensor, like: Tensor) -> Tensor:
 
 
 class TransformerLayer:
-    """What the layers of encoder and decoder share: norms and the two linear layers at the end."""
+    """What the layers of encoder and decoder share: all but what they do with it."""
+
+    looks_back = False
+    """Whether the layer also attends to a memory."""
 
     def __init__(
         self,
         d_model: int,
         nhead: int,
-        dim_feedforward: int,
-        dropout: float,
-        activation: str | Callable[[Tensor], Tensor],
-        layer_norm_eps: float,
-        batch_first: bool,
-        norm_first: bool,
-        bias: bool,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Tensor], Tensor] = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
     ) -> None:
         self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first)
         self.linear1 = Linear(d_model, dim_feedforward, bias)
         self.linear2 = Linear(dim_feedforward, d_model, bias)
         self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias)
         self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias)
+        if self.looks_back:
+            self.multihead_attn = MultiheadAttention(
+                d_model, nhead, dropout, bias, batch_first=batch_first
+            )
+            self.norm3 = LayerNorm(d_model, layer_norm_eps, bias=bias)
         self.dropout = dropout
         self.norm_first = norm_first
         self._activation = _activation(activation)
@@ -210,30 +218,6 @@ class TransformerEncoderLayer(TransformerLayer):
     (7, 2, 8)
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: str | Callable[[Tensor], Tensor] = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(
-            d_model,
-            nhead,
-            dim_feedforward,
-            dropout,
-            activation,
-            layer_norm_eps,
-            batch_first,
-            norm_first,
-            bias,
-        )
-
     def __call__(
         self,
         src: Tensor,
@@ -260,33 +244,7 @@ class TransformerDecoderLayer(TransformerLayer):
     (3, 2, 8)
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: str | Callable[[Tensor], Tensor] = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(
-            d_model,
-            nhead,
-            dim_feedforward,
-            dropout,
-            activation,
-            layer_norm_eps,
-            batch_first,
-            norm_first,
-            bias,
-        )
-        self.multihead_attn = MultiheadAttention(
-            d_model, nhead, dropout, bias, batch_first=batch_first
-        )
-        self.norm3 = LayerNorm(d_model, layer_norm_eps, bias=bias)
+    looks_back = True
 
     def __call__(
         self,
