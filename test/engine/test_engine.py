@@ -99,6 +99,12 @@ def test_equal_creations_are_tensors_of_their_own():
     assert [t.tolist() for t in (a, b, c)] == [[1.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
 
 
+def test_a_realized_row_of_a_product_is_not_computed_again():
+    a, b = Tensor.ones(4, 5).contiguous().realize(), Tensor.ones(5, 6).contiguous().realize()
+    row = (a @ b)[:, 3].realize()
+    assert kernels_of(lambda: row.numpy()) == 0
+
+
 def test_realize_of_several_tensors_makes_one_plan():
     t = vector(1.0, 2.0)
     before = GlobalCounters.plans_made

@@ -185,3 +185,38 @@ def test_jit_takes_and_gives_symbolic_shapes():
     for i in range(1, 12):
         np.testing.assert_array_equal(double(a[: n.bind(i)]).numpy(), A[:i] * 2)
         np.testing.assert_array_equal(head(a, n.bind(i)).numpy(), A[:i] * 2)
+
+
+def test_jit_gives_the_row_of_a_product_at_a_variable_place():
+    place = Variable("row", 0, MOST - 1)
+    a, b = Tensor(A).realize(), Tensor(B).realize()
+    row = TinyJit(lambda a, place: (a.softmax() @ b)[place].realize())
+    for i in (1, 5, 0, 39):
+        np.testing.assert_allclose(row(a, place.bind(i)).numpy(), (softmax(A) @ B)[i], atol=1e-5)
+
+
+def test_a_cache_may_be_kept_for_several_tokens_at_once():
+    n, size, most = Variable("n", 0, 96), 16, 97
+    inputs = random.standard_normal((1, 70, size)).astype(np.float32)
+    cache = Tensor.zeros(2, 1, 2, most, 8).contiguous().realize()
+    weights = [random.standard_normal((size, size)).astype(np.float32) / 4 for _ in range(4)]
+
+    def step(x, start):
+        q, k, v = (
+            (x @ Tensor(w)).reshape(1, x.shape[1], 2, 8).transpose(1, 2) for w in weights[:3]
+        )
+        room = cache[:, :, :, start : start + x.shape[1], :]
+        room.assign(Tensor.stack(k, v))
+        seen = cache[:, :, :, : start + x.shape[1], :]
+        mask = Tensor.arange(most) <= (Tensor.arange(x.shape[1]) + start).reshape(-1, 1)
+        out = q.scaled_dot_product_attention(seen[0], seen[1], mask[:, : start + x.shape[1]])
+        return x + out.transpose(1, 2).reshape(x.shape) @ Tensor(weights[3])
+
+    def expected(x):
+        q, k, v = ((x @ w).reshape(1, -1, 2, 8).transpose(0, 2, 1, 3) for w in weights[:3])
+        scores = q @ k.transpose(0, 1, 3, 2) / np.sqrt(8)
+        scores = np.where(np.tril(np.ones_like(scores)) > 0, scores, -np.inf)
+        return x + (softmax(scores) @ v).transpose(0, 2, 1, 3).reshape(x.shape) @ weights[3]
+
+    parts = [step(Tensor(inputs[:, a:b]), n.bind(a)).numpy() for a, b in ((0, 64), (64, 70))]
+    np.testing.assert_allclose(np.concatenate(parts, 1), expected(inputs), atol=1e-5)

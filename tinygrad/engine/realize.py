@@ -181,7 +181,7 @@ def _publish(
         computed_from(made, base)
         learn(base, made.in_room(base.shape))
     for root in wanted:
-        if root.known is None and root.base.known is not None:
+        if root.known is None and stored_base(root).known is not None:
             learn(root, same_view(root))
 
 

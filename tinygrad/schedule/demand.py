@@ -337,7 +337,7 @@ class Demands:
         if any(k.weight + _weight_of(node) > FUSE_OPS.value for k in kernels):
             return False
         products = self._products.get(node)
-        if products and are_kept(node.shape, products.values(), _readers(demands)):
+        if products and are_kept(node.room, products.values(), _readers(demands)):
             return True
         if node.op in (Ops.REDUCE_AXIS, Ops.FOLD):
             return len(demands) == 1 and self._reduction_fits(node, demands)
