@@ -180,6 +180,18 @@ def test_a_loop_starts_where_its_values_begin_to_count():
     same(kernel, after)
 
 
+def test_copies_of_a_loop_run_to_its_end_and_so_does_what_fills_what_they_read():
+    i, k = kernels.named(i0=20, k0=3)
+    value = (k < 2).where(kernels.at(1, (3,), k), 0.0)
+    kernel = kernels.out((20,), (value * kernels.at(2, (20,), i)).reduce("add", k), i)
+    staged = primitives.stage(kernel, path_to(kernel, value), ("k0",), "row")
+    trimmed = primitives.trim(staged, ("i0",))
+    stop = ((), 2, 1)
+    assert fact(trimmed, "trim") == (("k0", stop), ("row.k0", stop))
+    assert fact(primitives.role(trimmed, "row.k0", "UNROLL"), "trim") == (("k0", stop),)
+    assert fact(primitives.role(trimmed, "k0", "UNROLL"), "trim") == ()
+
+
 def test_prefetch_and_stream_are_facts():
     k = primitives.stream(primitives.prefetch(kernels.matmul(4, 4, 8), "k0", 4))
     assert fact(k, "prefetch") == (("k0", 4),) and k.src[0].arg == "nontemporal"

@@ -170,3 +170,17 @@ def test_gradient_of_overlapping_pools_of_many_zeros():
     x, g = Tensor(np.maximum(some, 0)), Tensor(np.ones((2, 3, 29, 29), dtype=np.float32))
     (got,) = x.max_pool2d(3, 2, padding=1).gradient(x, gradient=g)
     np.testing.assert_allclose(got.numpy().sum(), 2 * 3 * 29 * 29, rtol=1e-5)
+
+
+def test_a_staged_row_is_filled_as_far_as_unrolled_loops_read_it():
+    """The border of a convolution bounds both, and only loops, no copies, stop at a bound."""
+    random = np.random.default_rng(0)
+    shapes = ((2, 16, 2, 2), (96, 16, 1, 1), (96, 1, 3, 3))
+    x, w, v = (random.standard_normal(shape).astype(np.float32) for shape in shapes)
+    inner = F.conv2d(torch.tensor(x), torch.tensor(w)).clip(0, 6)
+    inner = F.conv2d(F.pad(inner, (0, 1, 0, 1)), torch.tensor(v), groups=96, stride=2)
+    for _ in range(2):
+        Tensor.ones(64, 4096).contiguous().softmax().realize()  # leaves its rows in the scratch
+        mine = Tensor(x).conv2d(Tensor(w)).clip(0, 6).pad(((0, 0), (0, 0), (0, 1), (0, 1)))
+        found = mine.conv2d(Tensor(v), groups=96, stride=2).clip(0, 6).numpy()
+        np.testing.assert_allclose(found, inner.clip(0, 6).numpy(), atol=1e-4)

@@ -36,7 +36,7 @@ from tinygrad.loops.operands import (
 )
 from tinygrad.loops.rebuild import Replacement, rebuild, replaced
 from tinygrad.loops.tensorise import extend, tensorise
-from tinygrad.loops.trims import covering, permitted_starts, permitted_stops
+from tinygrad.loops.trims import covering, permitted_starts, permitted_stops, unbounded
 from tinygrad.simplify.affine import add, build, divide, modulo, scale
 from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
@@ -207,6 +207,9 @@ def role(kernel: UOp, name: str, new: str) -> UOp:
         raise ArgumentError(f"role of {name!r}: ORDERED is the scheduler's and stays as it is")
     made = UOp(Ops.RANGE, loop.dtype, loop.src, (name, new))
     _check_role(kernel, loop, made, new)
+    if new in ("VECTOR", "UNROLL", "SPREAD", "TILE"):  # lanes and copies: all of them run
+        stops, starts = (unbounded(kernel, fact(kernel, key), name) for key in ("trim", "start"))
+        kernel = _with_facts(kernel, trim=stops, start=starts)
     return rebuild(kernel, {loop: Replacement(made, (made,))})
 
 

@@ -87,6 +87,22 @@ def covering(
     return tuple((name, known[name]) for name, _ in stops)
 
 
+def unbounded(
+    kernel: UOp, stops: tuple[tuple[str, Stop], ...], name: str
+) -> tuple[tuple[str, Stop], ...]:
+    """The same bounds without that of the loop `name`, which runs to its end; what it reads is
+    filled to its end too."""
+    known = dict(stops)
+    if known.pop(name, None) is None:
+        return stops
+    for node in reversed(nodes_of(kernel)):  # readers before what they read
+        if node.op is Ops.INDEX and node.src[0].op is Ops.STAGE:
+            for index, loop in zip(indices(node), own_ranges(node.src[0]), strict=True):
+                if not any(name_of(reader) in known for reader in index.ranges):
+                    known.pop(name_of(loop), None)
+    return tuple((name, known[name]) for name, _ in stops if name in known)
+
+
 def _stop(guard: UOp, loop: UOp, outer: frozenset[str]) -> Stop | None:
     """The bound that `loop + rest < 0` gives; None if it gives none that is ever below its size."""
     terms, constant = affine(guard)
