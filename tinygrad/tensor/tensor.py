@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from tinygrad.base.dtype import DType, dtypes
@@ -305,7 +305,7 @@ class Tensor(Autograd):
 
     # ---- a chain of layers -----------------------------------------------------------------------
 
-    def sequential(self, layers: list[Callable[[Tensor], Tensor]]) -> Tensor:
+    def sequential(self, layers: Sequence[Callable[[Tensor], Tensor]]) -> Tensor:
         """Each layer applied to the result of the one before.
 
         >>> Tensor([1.0]).sequential([Tensor.exp, Tensor.log]).tolist()

@@ -1,0 +1,128 @@
+"""Checkpoints load by name, in every published layout, or say what is wrong."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from model_reference import DECODER, made, tokens, transformers
+from safetensors.torch import load_file, save_file
+
+from tinygrad import Tensor, dtypes
+from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.models.llama import GGUF, HUGGING_FACE, ORIGINAL, Llama
+from tinygrad.models.resnet import TORCHVISION, ResNet
+
+
+@pytest.fixture
+def llama():
+    model, folder = made("LlamaForCausalLM", transformers.LlamaConfig(**DECODER))
+    return model, Path(folder)
+
+
+def check(model, folder):
+    """The loaded model gives the scores of `model`."""
+    text = tokens(2, 5)
+    with torch.no_grad():
+        wanted = model(torch.tensor(text).long()).logits.numpy()
+    found = Llama.from_pretrained(folder)(Tensor(text)).numpy()
+    np.testing.assert_allclose(found, wanted, atol=1e-4)
+
+
+def test_several_files_with_an_index(llama):
+    model, folder = llama
+    state = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names = list(state)
+    for number, part in enumerate((names[::2], names[1::2])):
+        save_file({name: state[name] for name in part}, folder / f"part{number}.safetensors")
+    where = {name: f"part{i % 2}.safetensors" for i, name in enumerate(names)}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": where}))
+    check(model, folder)
+
+
+def interleaved(weight, size=8):
+    """Rows as Meta's files have them: a pair's numbers beside each other."""
+    halves = weight.reshape(-1, 2, size // 2, *weight.shape[1:])
+    return halves.transpose(1, 2).reshape(weight.shape).contiguous()
+
+
+@pytest.mark.parametrize("names", [ORIGINAL, GGUF], ids=["Meta", "GGUF"])
+def test_other_layouts(llama, names):
+    model, folder = llama
+    numbered = {
+        theirs.replace("{}", str(i)): ours.replace("{}", str(i))
+        for theirs, ours in names.items()
+        if ours is not None
+        for i in range(2)
+    }
+    back = {ours: theirs for theirs, ours in numbered.items()}
+    state = {
+        back[name.removesuffix(".weight")] + ".weight": interleaved(value)
+        if ".q_proj" in name or ".k_proj" in name
+        else value
+        for name, value in load_file(folder / "model.safetensors").items()
+    }
+    save_file(state, folder / "model.safetensors")
+    check(model, folder)
+
+
+def test_tables_lead_to_one_another():
+    assert {v for v in ORIGINAL.values() if v} == {k for k, v in HUGGING_FACE.items() if v}
+    assert {v for v in GGUF.values() if v} == {k for k, v in HUGGING_FACE.items() if v}
+
+
+def test_the_layout_of_torchvision():
+    config = transformers.ResNetConfig(
+        embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic", num_labels=5
+    )
+    _, folder = made("ResNetForImageClassification", config)
+    state = load_file(Path(folder) / "model.safetensors")
+    rows = {
+        theirs.replace("{}", "0"): ours.replace("{}", "0") for theirs, ours in TORCHVISION.items()
+    }
+    renamed = {}
+    for name, value in state.items():
+        theirs, ours = next((t, o) for t, o in rows.items() if name.startswith(o + "."))
+        renamed[theirs + name.removeprefix(ours)] = Tensor(value.numpy())
+    assert {"conv1.weight", "layer2.0.downsample.1.running_var", "fc.bias"} <= set(renamed)
+    image = Tensor.ones(1, 3, 32, 32)
+    model = ResNet.from_pretrained(folder)
+    np.testing.assert_allclose(
+        ResNet(model.config).load(renamed)(image).numpy(), model(image).numpy(), atol=1e-5
+    )
+
+
+def test_missing_and_unexpected_names_are_listed(llama):
+    _, folder = llama
+    state = load_file(folder / "model.safetensors")
+    state["odd"] = state.pop("model.norm.weight")
+    save_file(state, folder / "model.safetensors")
+    with pytest.raises(
+        ArgumentError, match=r"Llama: the checkpoint lacks norm\.weight; it has odd"
+    ):
+        Llama.from_pretrained(folder)
+    Llama.from_pretrained(folder, strict=False)
+
+
+def test_a_wrong_size_is_named(llama):
+    _, folder = llama
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"vocab_size": 98}))
+    with pytest.raises(ShapeError, match=r"embed\.weight has shape \(98, 32\).*\(97, 32\)"):
+        Llama.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_missing_file_is_named(llama, name):
+    _, folder = llama
+    (folder / name).unlink()
+    with pytest.raises(ArgumentError, match=f"no {name} in .*; there is"):
+        Llama.from_pretrained(folder)
+
+
+def test_weights_in_another_dtype(llama):
+    _, folder = llama
+    model = Llama.from_pretrained(folder, dtype=dtypes.bfloat16)
+    assert model(Tensor([[1, 2]])).dtype is dtypes.bfloat16

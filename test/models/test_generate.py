@@ -1,0 +1,147 @@
+"""Text made token by token is what the model's scores say, whatever the prompts."""
+
+import numpy as np
+import pytest
+import torch
+from model_reference import DECODER, SPEECH, floats, made, tokens, transformers
+
+from tinygrad import GlobalCounters, Tensor
+from tinygrad.base.errors import ArgumentError
+from tinygrad.models.generate import generate, stream
+from tinygrad.models.gpt2 import GPT2
+from tinygrad.models.llama import Llama
+from tinygrad.models.mamba import Mamba
+from tinygrad.models.mistral import Mistral
+from tinygrad.models.sampling import Sampler
+from tinygrad.models.whisper import Whisper
+
+MOST = 8
+
+
+def greedy(model, prompts):
+    """The best next token, again and again, from the scores of the whole text."""
+    results = []
+    for prompt in prompts:
+        text = list(prompt)
+        for _ in range(MOST):
+            with torch.no_grad():
+                text.append(int(model(torch.tensor([text])).logits[0, -1].argmax()))
+        results.append(text[len(prompt) :])
+    return results
+
+
+MODELS = {
+    "LLaMA": (Llama, "LlamaForCausalLM", transformers.LlamaConfig(**DECODER)),
+    "Mistral": (
+        Mistral,
+        "MistralForCausalLM",
+        transformers.MistralConfig(**DECODER, sliding_window=5),
+    ),
+    "GPT-2": (
+        GPT2,
+        "GPT2LMHeadModel",
+        transformers.GPT2Config(vocab_size=97, n_positions=128, n_embd=32, n_layer=1, n_head=4),
+    ),
+    "Mamba": (
+        Mamba,
+        "MambaForCausalLM",
+        transformers.MambaConfig(
+            vocab_size=97, hidden_size=32, num_hidden_layers=1, state_size=4, pad_token_id=None
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_greedy_text_of_prompts_of_all_lengths(name):
+    ours, kind, config = MODELS[name]
+    theirs, folder = made(kind, config)
+    model = ours.from_pretrained(folder)
+    for lengths in ((1,), (70,), (3, 20, 9)):
+        prompts = [tokens(length).tolist() for length in lengths]
+        assert generate(model, prompts, most=MOST) == greedy(theirs, prompts)
+
+
+def test_text_of_a_sound():
+    theirs, folder = made("WhisperForConditionalGeneration", transformers.WhisperConfig(**SPEECH))
+    sound = floats(2, 8, 20)
+    found = generate(Whisper.from_pretrained(folder).heard(Tensor(sound)), [[3], [3]], most=MOST)
+    text = torch.tensor([[3], [3]])
+    with torch.no_grad():
+        for _ in range(MOST):
+            scores = theirs(torch.tensor(sound), decoder_input_ids=text).logits
+            text = torch.cat([text, scores[:, -1:].argmax(-1)], 1)
+    assert found == text[:, 1:].tolist()
+
+
+def small():
+    _, folder = made("LlamaForCausalLM", transformers.LlamaConfig(**DECODER))
+    return Llama.from_pretrained(folder)
+
+
+def test_one_captured_step_serves_all_places():
+    made_after = []
+    for _ in stream(small(), [[5, 6, 7]], most=20):
+        made_after.append((GlobalCounters.plans_made, GlobalCounters.kernels_lowered))
+    assert len(set(made_after[3:])) == 1  # the prompt, the first token, and its capture
+
+
+def test_a_sequence_ends_before_its_stop_token():
+    model, prompts = small(), [tokens(4).tolist(), tokens(7).tolist()]
+    whole = generate(model, prompts, most=MOST)
+    stop = whole[0][3]
+    ended = [text[: text.index(stop)] if stop in text else text for text in whole]
+    assert generate(model, prompts, most=MOST, stop={stop}) == ended
+
+
+@pytest.mark.parametrize("prompts", [[], [[]], [[1], []]])
+def test_a_prompt_has_a_token(prompts):
+    with pytest.raises(ArgumentError, match="legal are one or more prompts of one token or more"):
+        generate(small(), prompts)
+
+
+# ---- sampling ------------------------------------------------------------------------------------
+
+FILTERS = {
+    "top_k": (dict(top_k=7), lambda: transformers.TopKLogitsWarper(7)),
+    "top_p": (dict(top_p=0.6), lambda: transformers.TopPLogitsWarper(0.6)),
+    "min_p": (dict(min_p=0.2), lambda: transformers.MinPLogitsWarper(0.2)),
+}
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_what_may_be_drawn(name):
+    options, theirs = FILTERS[name]
+    scores = floats(5, 97) * 3
+    found = Sampler(**options).filtered(scores)
+    wanted = theirs()(torch.zeros(5, 1, dtype=torch.long), torch.tensor(scores)).numpy()
+    np.testing.assert_array_equal(np.isinf(found), np.isinf(wanted))
+
+
+def test_repetition_is_penalised():
+    seen = tokens(3, 6)
+    scores = floats(3, 97)
+    theirs = transformers.RepetitionPenaltyLogitsProcessor(1.5)
+    wanted = theirs(torch.tensor(seen).long(), torch.tensor(scores)).argmax(-1).tolist()
+    assert Sampler(1.5, temperature=0)(scores, seen.tolist()) == wanted
+
+
+def test_tokens_are_drawn_as_often_as_likely():
+    scores = np.log(np.float32([[0.1, 0.2, 0.7]]))
+    sampler = Sampler(seed=1)
+    draws = np.bincount([sampler(scores, [[]])[0] for _ in range(20000)], minlength=3) / 20000
+    np.testing.assert_allclose(draws, [0.1, 0.2, 0.7], atol=0.015)
+
+
+def test_a_seed_repeats_a_text():
+    model = small()
+    texts = [generate(model, [[1, 2]], Sampler(seed=seed), MOST) for seed in (3, 3, 4)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+@pytest.mark.parametrize(
+    "options", [dict(temperature=-1), dict(top_p=0), dict(top_k=-1), dict(min_p=2)]
+)
+def test_sampling_refuses_what_has_no_meaning(options):
+    with pytest.raises(ArgumentError, match=f"Sampler: {next(iter(options))} is .*; legal are"):
+        Sampler(**options)

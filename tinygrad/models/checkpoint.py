@@ -1,0 +1,174 @@
+"""Published checkpoints: their names for a model's weights, and ours.
+
+A model has a table from the names in its checkpoints to its own attributes:
+
+    NAMES = {
+        "model.layers.{}.self_attn.q_proj": "layers.{}.attention.query",  # {}: any number, kept
+        "model.rotary.inv_freq": None,                                      # not needed here
+        "transformer.h.{}.attn.c_attn": ("layers.{}.attention.mix", transposed),
+    }
+
+A row serves all names that begin with it, up to a dot: `...q_proj.weight` and `...q_proj.bias`.
+The longest row counts; a name without a row stays as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from tinygrad.base.dtype import DType
+from tinygrad.base.errors import ArgumentError
+from tinygrad.nn.state import get_state_dict, load_state_dict, safe_load
+from tinygrad.tensor import Tensor
+
+Convert = Callable[[Tensor], Tensor]
+Names = Mapping[str, str | None | tuple[str, Convert]]
+
+
+def translated(state: Mapping[str, Tensor], names: Names) -> dict[str, Tensor]:
+    """The tensors of a checkpoint under our names.
+
+    >>> found = translated({"h.3.w": Tensor([1.0]), "mask": Tensor([0.0])},
+    ...                    {"h.{}": "layers.{}", "mask": None})
+    >>> list(found)
+    ['layers.3.w']
+    """
+    rows = [(_pattern(row), target) for row, target in sorted(names.items(), key=_longest_first)]
+    found = {}
+    for name, tensor in state.items():
+        match, target = next(((m, t) for p, t in rows if (m := p.match(name))), (None, None))
+        if match is None:
+            found[name] = tensor
+        elif target is not None:
+            ours, convert = (target, None) if isinstance(target, str) else target
+            ours = ours.format(*match.groups()) + name[match.end() :]
+            found[ours.removeprefix(".")] = tensor if convert is None else convert(tensor)
+    return found
+
+
+def _longest_first(row: tuple[str, Any]) -> int:
+    return -len(row[0])
+
+
+def _pattern(row: str) -> re.Pattern[str]:
+    return re.compile(re.escape(row).replace(r"\{\}", r"(\d+)") + r"(?=\.|$)")
+
+
+def transposed(weight: Tensor) -> Tensor:
+    """For checkpoints that keep (in, out) where ours is (out, in)."""
+    return weight.T
+
+
+def load(model: Any, state: Mapping[str, Tensor], names: Names, strict: bool = True) -> None:
+    """Gives `model` the weights of a checkpoint.
+
+    Args:
+        model: any object that holds tensors.
+        state: the checkpoint's tensors by its names.
+        names: from the checkpoint's names to ours.
+        strict: whether each weight must get a value, and each value be used.
+
+    Raises:
+        ArgumentError: strict, and names are missing or unexpected; the message lists both.
+        ShapeError: a weight has another shape. Nothing was loaded then.
+    """
+    values = translated(state, names)
+    places = get_state_dict(model)
+    missing = [name for name in places if name not in values]
+    unexpected = [name for name in values if name not in places]
+    if strict and (missing or unexpected):
+        raise ArgumentError(
+            f"{type(model).__name__}: the checkpoint lacks {_listed(missing)}; it has "
+            f"{_listed(unexpected)}, which the model has no place for; legal are exactly the "
+            "model's names, or strict=False"
+        )
+    load_state_dict(model, values, strict=False, verbose=False, realize=False)
+
+
+def _listed(names: list[str], most: int = 20) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return (", ".join(names[:most]) or "nothing") + more
+
+
+# ---- folders -------------------------------------------------------------------------------------
+
+
+# what a folder's weights are called: one file, or several that an index lists
+WEIGHTS = ("model.safetensors", "diffusion_pytorch_model.safetensors")
+
+
+def read_folder(folder: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """config.json and the weights of a folder as the Hugging Face hub has them.
+
+    Raises:
+        ArgumentError: a file is missing; the message names it and lists what is there.
+    """
+    folder = Path(folder)
+    config = json.loads(_existing(folder, "config.json").read_text())
+    name = next((n for n in WEIGHTS if (folder / n).exists()), None)
+    index = next((n for n in WEIGHTS if (folder / f"{n}.index.json").exists()), None)
+    files = [name or WEIGHTS[0]]
+    if index is not None:
+        files = sorted(
+            set(json.loads((folder / f"{index}.index.json").read_text())["weight_map"].values())
+        )
+    state: dict[str, Tensor] = {}
+    for file in files:
+        state |= safe_load(_existing(folder, file))
+    return config, state
+
+
+def _existing(folder: Path, name: str) -> Path:
+    path = folder / name
+    if not path.is_file():
+        there = ", ".join(sorted(p.name for p in folder.glob("*"))) or "nothing"
+        raise ArgumentError(f"from_pretrained: no {name} in {folder}; there is {there}")
+    return path
+
+
+class Pretrained:
+    """What models share that load a published checkpoint."""
+
+    NAMES: ClassVar[Names] = {}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """The model that a checkpoint's config.json describes, with fresh weights."""
+        raise NotImplementedError
+
+    def names(self) -> Names:
+        """From the names in checkpoints to ours; a model whose table depends on its config says."""
+        return self.NAMES
+
+    def load(self, state: Mapping[str, Tensor], strict: bool = True) -> Self:
+        """Takes the weights of a checkpoint, see `checkpoint.load`."""
+        load(self, state, self.names(), strict)
+        return self
+
+    @classmethod
+    def from_pretrained(
+        cls, folder: str | Path, strict: bool = True, dtype: DType | None = None
+    ) -> Self:
+        """The model in a local folder with config.json and safetensors files.
+
+        Args:
+            folder: where they are.
+            strict: whether each weight must get a value, and each value be used.
+            dtype: of the weights; None keeps the files'.
+
+        Raises:
+            ArgumentError: files or names are missing, or names are unexpected.
+            ShapeError: a weight has another shape than the config says.
+        """
+        config, state = read_folder(folder)
+        if dtype is not None:
+            state = {name: _floats_as(tensor, dtype) for name, tensor in state.items()}
+        return cls.from_config(config).load(state, strict)
+
+
+def _floats_as(tensor: Tensor, dtype: DType) -> Tensor:
+    return tensor.cast(dtype) if tensor.is_floating_point() else tensor

@@ -1,0 +1,229 @@
+"""The decoder that LLaMA and its relatives share: RMSNorm, rotary positions, gated linear units.
+
+    x = x + attention(norm(x))
+    x = x + feed(norm(x))
+
+(Touvron and others, "LLaMA", 2023.) A family is a configuration and a table of names: `llama.py`,
+`mistral.py`, `mixtral.py`, `qwen.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ArgumentError
+from tinygrad.models.cache import Cache, Turn
+from tinygrad.nn import Embedding, Linear, RMSNorm
+from tinygrad.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class DecoderConfig:
+    """Sizes of a decoder, and which parts it has."""
+
+    vocab: int
+    dim: int
+    layers: int
+    heads: int
+    hidden: int  # size inside the gated linear unit
+    kv_heads: int | None = None  # heads of keys and values; None: as many as heads
+    head_dim: int | None = None  # None: dim / heads
+    eps: float = 1e-5
+    theta: float = 10000.0  # base of the rotary wavelengths
+    scaling: dict[str, Any] = field(default_factory=dict)  # of them, as config.json says it
+    length: int = 2048  # tokens that it was trained for
+    tied: bool = False  # the head's weight is the embedding's
+    qkv_bias: bool = False
+    out_bias: bool = False
+    qk_norm: bool = False  # RMSNorm of each head of queries and keys
+    window: int | None = None  # tokens that attention looks back
+    experts: int = 0  # 0: one feed-forward part; else a mixture of so many
+    experts_used: int = 2  # of them for a token
+    normalised: bool = True  # whether the weights of the experts used sum to 1
+
+    def __post_init__(self) -> None:
+        if self.heads % (self.kv_heads or self.heads):
+            raise ArgumentError(
+                f"decoder: {self.heads} heads share {self.kv_heads} heads of keys; legal is what "
+                "divides"
+            )
+
+    @property
+    def key_heads(self) -> int:
+        """Heads of keys and values."""
+        return self.kv_heads or self.heads
+
+    @property
+    def head_size(self) -> int:
+        """Numbers a head."""
+        return self.head_dim or self.dim // self.heads
+
+
+# ---- rotary positions ----------------------------------------------------------------------------
+
+
+def wavelength_rates(config: DecoderConfig) -> list[float]:
+    """The angle a position turns each pair of a head's numbers, (head_size / 2,).
+
+    (Su and others, "RoFormer", 2021; the scalings of longer texts as Hugging Face's
+    `rope_scaling` names them: "linear" and "llama3".)
+    """
+    size = config.head_size
+    rates = [config.theta ** (-2 * i / size) for i in range(size // 2)]
+    kind = config.scaling.get("rope_type", config.scaling.get("type", "default"))
+    if kind == "default":
+        return rates
+    if kind == "linear":
+        return [rate / config.scaling["factor"] for rate in rates]
+    if kind == "llama3":
+        return [_llama3(rate, config.scaling) for rate in rates]
+    raise ArgumentError(f"rope_scaling {kind!r}; legal are default, linear, llama3")
+
+
+def _llama3(rate: float, scaling: dict[str, Any]) -> float:
+    """Long waves are slowed by `factor`, short ones stay; between them, some of both."""
+    low, high = float(scaling["low_freq_factor"]), float(scaling["high_freq_factor"])
+    turns = float(scaling["original_max_position_embeddings"]) * rate / (2 * math.pi)
+    share = min(max((turns - low) / (high - low), 0.0), 1.0)
+    return rate * share + rate / float(scaling["factor"]) * (1 - share)
+
+
+def turned(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
+    """Each pair (i, i + size/2) of x (batch, heads, tokens, size) turned by its angle."""
+    cos, sin = angles  # (batch or 1, 1, tokens, size / 2) each
+    half = x.shape[-1] // 2
+    a, b = x[..., :half], x[..., half:]
+    return (a * cos - b * sin).cat(b * cos + a * sin, dim=-1).cast(x.dtype)
+
+
+# ---- the parts of a layer ------------------------------------------------------------------------
+
+
+class Attention:
+    """Causal attention whose queries share `key_heads` heads of keys and values."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        heads, shared, size = config.heads, config.key_heads, config.head_size
+        self.query = Linear(config.dim, heads * size, config.qkv_bias)
+        self.key = Linear(config.dim, shared * size, config.qkv_bias)
+        self.value = Linear(config.dim, shared * size, config.qkv_bias)
+        self.out = Linear(heads * size, config.dim, config.out_bias)
+        if config.qk_norm:
+            self.query_norm = RMSNorm(size, config.eps)
+            self.key_norm = RMSNorm(size, config.eps)
+        self._config = config
+
+    def __call__(
+        self, x: Tensor, layer: int, turn: Turn, angles: tuple[Tensor, Tensor], mask: Tensor | None
+    ) -> Tensor:
+        """(batch, tokens, dim) → the same."""
+        config = self._config
+        query = self._heads(self.query(x), config.heads)  # (batch, heads, tokens, size)
+        key = self._heads(self.key(x), config.key_heads)  # (batch, key_heads, tokens, size)
+        value = self._heads(self.value(x), config.key_heads)
+        if config.qk_norm:
+            query, key = self.query_norm(query), self.key_norm(key)
+        query, key = turned(query, angles), turned(key, angles)
+        key, value = turn.kept(layer, key, value)
+        mixed = query.scaled_dot_product_attention(
+            key, value, mask, is_causal=mask is None and turn.cache is None, enable_gqa=True
+        )
+        return self.out(mixed.transpose(1, 2).reshape(*x.shape[:2], -1))
+
+    def _heads(self, x: Tensor, heads: int) -> Tensor:
+        return x.reshape(*x.shape[:2], heads, self._config.head_size).transpose(1, 2)
+
+
+class GatedLinear:
+    """silu(gate(x))·up(x), brought back to dim. (Shazeer, "GLU Variants", 2020.)"""
+
+    def __init__(self, dim: int, hidden: int) -> None:
+        self.gate = Linear(dim, hidden, bias=False)
+        self.up = Linear(dim, hidden, bias=False)
+        self.down = Linear(hidden, dim, bias=False)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(.., dim) → the same."""
+        return self.down(self.gate(x).silu() * self.up(x))
+
+
+class Mixture:
+    """A few of many gated linear units for each token, as a router says.
+
+    (Jiang and others, "Mixtral of Experts", 2024.) All experts see all tokens here, and the weight
+    of those not chosen is 0: the sizes don't depend on the values.
+    """
+
+    def __init__(self, config: DecoderConfig) -> None:
+        self.router = Linear(config.dim, config.experts, bias=False)
+        self.experts = [GatedLinear(config.dim, config.hidden) for _ in range(config.experts)]
+        self._used, self._normalised = config.experts_used, config.normalised
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(.., dim) → the same."""
+        shares = self.router(x).cast(dtypes.float32).softmax(-1)  # (.., experts)
+        least = shares.topk(self._used, dim=-1)[0][..., -1:]
+        shares = (shares >= least).where(shares, 0)
+        if self._normalised:
+            shares = shares / shares.sum(-1, keepdim=True)
+        shares = shares.cast(x.dtype)
+        parts = [expert(x) * shares[..., i : i + 1] for i, expert in enumerate(self.experts)]
+        return sum(parts[1:], parts[0])
+
+
+class Layer:
+    """Attention, then a feed-forward part; each of the normalized input, added to it."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        self.attention_norm = RMSNorm(config.dim, config.eps)
+        self.attention = Attention(config)
+        self.feed_norm = RMSNorm(config.dim, config.eps)
+        self.feed = Mixture(config) if config.experts else GatedLinear(config.dim, config.hidden)
+
+    def __call__(
+        self, x: Tensor, layer: int, turn: Turn, angles: tuple[Tensor, Tensor], mask: Tensor | None
+    ) -> Tensor:
+        """(batch, tokens, dim) → the same."""
+        x = x + self.attention(self.attention_norm(x), layer, turn, angles, mask)
+        return x + self.feed(self.feed_norm(x))
+
+
+class Decoder:
+    """Tokens to the scores of what comes next.
+
+    >>> model = Decoder(DecoderConfig(vocab=16, dim=8, layers=1, heads=2, hidden=16))
+    >>> model(Tensor([[1, 2, 3]])).shape
+    (1, 3, 16)
+    """
+
+    def __init__(self, config: DecoderConfig) -> None:
+        self.config = config
+        self.embed = Embedding(config.vocab, config.dim)
+        self.layers = [Layer(config) for _ in range(config.layers)]
+        self.norm = RMSNorm(config.dim, config.eps)
+        if not config.tied:
+            self.head = Linear(config.dim, config.vocab, bias=False)
+
+    def __call__(self, tokens: Tensor, turn: Turn | None = None) -> Tensor:
+        """Tokens (batch, tokens) → scores (batch, tokens, vocab)."""
+        turn = turn or Turn()
+        x = self.embed(tokens)  # (batch, tokens, dim)
+        rates = Tensor(wavelength_rates(self.config), device=x.device)
+        angle = (turn.positions(tokens).unsqueeze(-1) * rates).unsqueeze(1)
+        angles = angle.cos().contiguous(), angle.sin().contiguous()
+        mask = turn.mask(tokens, self.config.window)
+        for number, layer in enumerate(self.layers):
+            x = layer(x, number, turn, angles, mask)
+        x = self.norm(x)
+        return x.linear(self.embed.weight.T) if self.config.tied else self.head(x)
+
+    def new_cache(self, batch: int, length: int) -> Cache:
+        """Room for what `batch` sequences of up to `length` tokens leave behind."""
+        config, weight = self.config, self.embed.weight
+        return Cache(
+            config.layers, batch, config.key_heads, length, config.head_size,
+            weight.dtype, str(weight.device),
+        )  # fmt: skip

@@ -1,0 +1,117 @@
+"""LLaMA 2 and 3. (Touvron and others, 2023; Grattafiori and others, "The Llama 3 Herd", 2024.)"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from tinygrad.models.checkpoint import Names, Pretrained, translated
+from tinygrad.models.decoder import Decoder, DecoderConfig
+from tinygrad.tensor import Tensor
+
+HUGGING_FACE: Names = {
+    "model.embed_tokens": "embed",
+    "model.layers.{}.input_layernorm": "layers.{}.attention_norm",
+    "model.layers.{}.self_attn.q_proj": "layers.{}.attention.query",
+    "model.layers.{}.self_attn.k_proj": "layers.{}.attention.key",
+    "model.layers.{}.self_attn.v_proj": "layers.{}.attention.value",
+    "model.layers.{}.self_attn.o_proj": "layers.{}.attention.out",
+    "model.layers.{}.self_attn.rotary_emb.inv_freq": None,
+    "model.layers.{}.post_attention_layernorm": "layers.{}.feed_norm",
+    "model.layers.{}.mlp.gate_proj": "layers.{}.feed.gate",
+    "model.layers.{}.mlp.up_proj": "layers.{}.feed.up",
+    "model.layers.{}.mlp.down_proj": "layers.{}.feed.down",
+    "model.norm": "norm",
+    "lm_head": "head",
+}
+
+# Meta's own files: `consolidated.00.pth`
+ORIGINAL: Names = {
+    "tok_embeddings": "model.embed_tokens",
+    "layers.{}.attention_norm": "model.layers.{}.input_layernorm",
+    "layers.{}.attention.wq": "model.layers.{}.self_attn.q_proj",
+    "layers.{}.attention.wk": "model.layers.{}.self_attn.k_proj",
+    "layers.{}.attention.wv": "model.layers.{}.self_attn.v_proj",
+    "layers.{}.attention.wo": "model.layers.{}.self_attn.o_proj",
+    "layers.{}.ffn_norm": "model.layers.{}.post_attention_layernorm",
+    "layers.{}.feed_forward.w1": "model.layers.{}.mlp.gate_proj",
+    "layers.{}.feed_forward.w2": "model.layers.{}.mlp.down_proj",
+    "layers.{}.feed_forward.w3": "model.layers.{}.mlp.up_proj",
+    "norm": "model.norm",
+    "output": "lm_head",
+    "rope.freqs": None,
+}
+
+# llama.cpp's GGUF files
+GGUF: Names = {
+    "token_embd": "model.embed_tokens",
+    "blk.{}.attn_norm": "model.layers.{}.input_layernorm",
+    "blk.{}.attn_q": "model.layers.{}.self_attn.q_proj",
+    "blk.{}.attn_k": "model.layers.{}.self_attn.k_proj",
+    "blk.{}.attn_v": "model.layers.{}.self_attn.v_proj",
+    "blk.{}.attn_output": "model.layers.{}.self_attn.o_proj",
+    "blk.{}.ffn_norm": "model.layers.{}.post_attention_layernorm",
+    "blk.{}.ffn_gate": "model.layers.{}.mlp.gate_proj",
+    "blk.{}.ffn_down": "model.layers.{}.mlp.down_proj",
+    "blk.{}.ffn_up": "model.layers.{}.mlp.up_proj",
+    "output_norm": "model.norm",
+    "output": "lm_head",
+    "rope_freqs": None,
+}
+
+
+class Llama(Decoder, Pretrained):
+    """LLaMA, from Hugging Face's layout, Meta's, or a GGUF file's.
+
+    >>> from tinygrad.models.decoder import DecoderConfig
+    >>> Llama(DecoderConfig(vocab=16, dim=8, layers=1, heads=2, hidden=16))(Tensor([[1]])).shape
+    (1, 1, 16)
+    """
+
+    NAMES: ClassVar[Names] = HUGGING_FACE
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """The model that config.json describes."""
+        return cls(DecoderConfig(**shared_config(config)))
+
+    def names(self) -> Names:
+        """With tied weights, a checkpoint's copy of the embedding isn't needed."""
+        return {**self.NAMES, "lm_head": None} if self.config.tied else self.NAMES
+
+    def load(self, state: Mapping[str, Tensor], strict: bool = True) -> Self:
+        """Takes the weights of a checkpoint, in any of the three layouts."""
+        for mark, names in (("tok_embeddings", ORIGINAL), ("token_embd", GGUF)):
+            if f"{mark}.weight" in state:
+                state = {
+                    name: self._halves(tensor) if ".q_proj" in name or ".k_proj" in name else tensor
+                    for name, tensor in translated(state, names).items()
+                }
+        return super().load(state, strict)
+
+    def _halves(self, weight: Tensor) -> Tensor:
+        """Rows by halves, where the checkpoint turns neighbours: pair i is (2i, 2i + 1) there."""
+        size = self.config.head_size
+        pairs = weight.reshape(-1, size // 2, 2, *weight.shape[1:])
+        return pairs.transpose(1, 2).reshape(weight.shape)
+
+
+def shared_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What the config.json of this family's members says alike, as arguments of DecoderConfig."""
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    return {
+        "vocab": config["vocab_size"],
+        "dim": config["hidden_size"],
+        "layers": config["num_hidden_layers"],
+        "heads": config["num_attention_heads"],
+        "hidden": config["intermediate_size"],
+        "kv_heads": config.get("num_key_value_heads"),
+        "head_dim": config.get("head_dim"),
+        "eps": config["rms_norm_eps"],
+        "theta": rope.get("rope_theta") or config.get("rope_theta") or 10000.0,
+        "scaling": dict(rope),
+        "length": config.get("max_position_embeddings", 2048),
+        "tied": config.get("tie_word_embeddings", False),
+        "qkv_bias": config.get("attention_bias", False),
+        "out_bias": config.get("attention_bias", False),
+    }

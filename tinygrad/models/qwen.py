@@ -1,0 +1,37 @@
+"""Qwen 2 and 3: LLaMA with biases (2), or normalized queries and keys (3).
+
+(Yang and others, "Qwen2 Technical Report", 2024; "Qwen3 Technical Report", 2025.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from tinygrad.models.checkpoint import Names
+from tinygrad.models.decoder import DecoderConfig
+from tinygrad.models.llama import HUGGING_FACE, Llama, shared_config
+
+
+class Qwen2(Llama):
+    """Qwen 2 and 2.5, from Hugging Face's layout."""
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """The model that config.json describes."""
+        return cls(DecoderConfig(**shared_config(config) | {"qkv_bias": True}))
+
+
+class Qwen3(Llama):
+    """Qwen 3, from Hugging Face's layout."""
+
+    NAMES: ClassVar[Names] = {
+        **HUGGING_FACE,
+        "model.layers.{}.self_attn.q_norm": "layers.{}.attention.query_norm",
+        "model.layers.{}.self_attn.k_norm": "layers.{}.attention.key_norm",
+    }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """The model that config.json describes."""
+        return cls(DecoderConfig(**shared_config(config), qk_norm=True))
