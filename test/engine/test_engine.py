@@ -238,6 +238,29 @@ def test_bound_variables_are_parameters_of_the_plan():
     assert GlobalCounters.plans_made == made
 
 
+def test_kernels_that_differ_in_their_variables_only_are_one():
+    """Draws of one shape have counters of their own; what is drawn alone is the same."""
+    Tensor.manual_seed(3)
+    draws = [Tensor.rand(37) for _ in range(4)]
+    made = plan(structure_of([draw.uop for draw in draws]).sink)
+    assert len({step.ast for step in made.steps}) == 1
+    assert len({step.variables for step in made.steps}) == 4
+    draws[0].realize(*draws[1:])
+    Tensor.manual_seed(3)
+    for draw in draws:
+        np.testing.assert_array_equal(draw.numpy(), Tensor.rand(37).numpy())
+
+
+def test_kernels_that_differ_in_their_symbolic_sizes_only_are_one():
+    x = Tensor.arange(20).realize()
+    sizes = [Variable(name, 1, 20).bind(n) for name, n in (("a", 7), ("b", 13))]
+    parts = [x.shrink(((0, size),)) * 3 for size in sizes]
+    made = plan(structure_of([part.uop for part in parts]).sink)
+    assert len({step.ast for step in made.steps}) == 1
+    parts[0].realize(parts[1])
+    assert [part.sum().item() for part in parts] == [3 * 21, 3 * 78]
+
+
 PROGRAM = """
 import json, sys
 from tinygrad import GlobalCounters, Tensor

@@ -23,6 +23,7 @@ from tinygrad.engine.profile import GlobalCounters
 from tinygrad.engine.recipes import kernel_id, lower_kernel, recipe_facts
 from tinygrad.engine.show import show_assembly, show_lowered, show_phase
 from tinygrad.loops.cost import Cost, estimate
+from tinygrad.schedule.plan import variable_number
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -33,7 +34,7 @@ class PhaseRecord:
 
     name: str
     buffers: tuple[int, ...]  # slots: the kernel's own, then its temporaries, then fault words
-    variables: tuple[int, ...]  # positions of bound variables among the plan's
+    variables: tuple[int, ...]  # numbers of the kernel's variables
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     scratch: int
@@ -153,7 +154,7 @@ def compile_lowered(made: tuple[Lowered, Cost], device: OpenDevice) -> KernelRec
             PhaseRecord(
                 phase.name,
                 phase.buffers,
-                tuple(int(name[1:]) for name in names),
+                tuple(map(variable_number, names)),
                 phase.tasks,
                 phase.block,
                 phase.scratch,

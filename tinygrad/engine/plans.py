@@ -133,19 +133,19 @@ def _storable(made: Plan) -> bool:
 def _pack(runnable: RunnablePlan) -> bytes:
     made = runnable.plan
     storages = [(s.kind, s.device, s.dtype.name, s.size, s.place) for s in made.storages]
-    steps = [(s.op.name, s.device, s.storages, s.writes, s.origin) for s in made.steps]
+    steps = [(s.op.name, s.device, s.storages, s.writes, s.origin, s.variables) for s in made.steps]
     rest = (made.results, made.arenas, runnable.keys)
     return json.dumps((storages, steps, *rest)).encode()
 
 
 def _unpack(raw: bytes) -> RunnablePlan:
     storages, steps, results, arenas, keys = json.loads(raw)
-    names = dtypes.fields()
+    kinds = dtypes.fields()
     made = Plan(
-        tuple(Storage(kind, dev, names[dtype], *rest) for kind, dev, dtype, *rest in storages),
+        tuple(Storage(kind, dev, kinds[dtype], *rest) for kind, dev, dtype, *rest in storages),
         tuple(
-            Step(Ops[op], dev, tuple(numbers), writes, origin=origin)
-            for op, dev, numbers, writes, origin in steps
+            Step(Ops[op], dev, tuple(numbers), writes, origin=origin, variables=tuple(names))
+            for op, dev, numbers, writes, origin, names in steps
         ),
         tuple(results),
         arenas,

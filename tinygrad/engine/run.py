@@ -16,7 +16,7 @@ from tinygrad.engine.faults import FaultWords, fault_words
 from tinygrad.engine.host import run_host_step
 from tinygrad.engine.profile import GlobalCounters, report_step
 from tinygrad.engine.storage import Buffer
-from tinygrad.schedule.plan import Plan, Step
+from tinygrad.schedule.plan import Plan, Step, variable_number
 from tinygrad.uop.op import Ops
 
 step_runners: dict[Ops, Callable[[Step, Sequence[Buffer]], None]] = {
@@ -52,6 +52,7 @@ class Stretch:
         for item, storages, first_value in self.items:
             assert item.kernel is not None, "a kernel's item"
             record = item.kernel.record
+            values = [first_value + variable_number(name) for name in item.step.variables]
             table = [self.positions[number] for number in storages]
             own_entries: list[Any] = [start for start, _ in _offsets(record.temporaries)]
             if item.faults is not None:
@@ -66,7 +67,7 @@ class Stretch:
                     Launch(
                         function,
                         tuple(table[slot] for slot in phase.buffers),
-                        tuple(first_value + variable for variable in phase.variables),
+                        tuple(values[variable] for variable in phase.variables),
                         phase.grid,
                         phase.block,
                         phase.scratch,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.schedule.plan import variable_name
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops, bit_cast
 
@@ -42,7 +43,7 @@ class Structure:
         """The same with variables, after those, for some of the numbers too: they hold its bits."""
         made: dict[UOp, UOp] = {}
         params = {node: i for i, node in enumerate(self.params)}
-        variables = {node: f"v{i:03}" for i, node in enumerate((*self.binds, *open_numbers))}
+        variables = {node: variable_name(i) for i, node in enumerate((*self.binds, *open_numbers))}
         for node in self.nodes:
             if node.op is Ops.BUFFER:
                 source = (made[node.src[1]],)

@@ -29,7 +29,7 @@ from tinygrad.loops.cost import estimate, turns
 from tinygrad.loops.layout import own_ranges, role_of
 from tinygrad.loops.plan import TASKS
 from tinygrad.loops.recipe import apply, from_text
-from tinygrad.schedule.plan import Plan, Step, Storage
+from tinygrad.schedule.plan import Plan, Step, Storage, variable_name, variable_number
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 from tinygrad.uop.text import parse
@@ -58,7 +58,7 @@ class Trial:
             Storage("param", device, p.dtype, p.arg[1], i) for i, p in enumerate(params)
         )
         variables = [n.arg for n in nodes if n.op is Ops.DEFINE_VAR]
-        most = {int(name[1:]): high if low >= 0 else 0 for name, low, high in variables}
+        most = {variable_number(name): high if low >= 0 else 0 for name, low, high in variables}
         self.values = [most.get(i, 1) for i in range(1 + max(most, default=-1))]
         stored = {s.src[0].src[0].arg[0] for s in ast.src}
         self.written = [i for i, p in enumerate(params) if p.arg[0] in stored]
@@ -122,7 +122,10 @@ class Trial:
     def _several(self, key: str, repeats: int) -> RunnablePlan:
         """The kernel so many times in one native call."""
         numbers = tuple(range(len(self.storages)))
-        step = Step(Ops.KERNEL, self.device.name, numbers, len(self.written), self.ast)
+        names = tuple(map(variable_name, range(len(self.values))))
+        step = Step(
+            Ops.KERNEL, self.device.name, numbers, len(self.written), self.ast, variables=names
+        )
         plan = Plan(self.storages, (step,) * repeats, (), {})
         return RunnablePlan(plan, [key] * repeats)
 

@@ -25,7 +25,7 @@ from tinygrad.schedule.demand import (
 from tinygrad.schedule.memory import Life, place
 from tinygrad.schedule.movement import offset_of
 from tinygrad.schedule.order import Ready, Unit
-from tinygrad.schedule.plan import Plan, Step, Storage
+from tinygrad.schedule.plan import Plan, Step, Storage, variable_name
 from tinygrad.schedule.ranges import Expressions
 from tinygrad.schedule.split import split_reductions
 from tinygrad.simplify.affine import simplify_index
@@ -245,7 +245,8 @@ class _Planner:
         return self._storage(self.versions[param.arg[0]])
 
     def _kernel_step(self, stores: list[UOp], origin: str | None) -> None:
-        """Slots by storage, results first; ranges named by order, so that equal kernels are one."""
+        """Slots by storage, results first; ranges and variables named by order, so that equal
+        kernels are one."""
         sink = UOp.sink(*stores)
         order = sink.toposort()
         params = [s.src[0].src[0] for s in stores]
@@ -255,22 +256,29 @@ class _Planner:
             slots.setdefault(self._slot_storage(param), len(slots))
         changes: dict[UOp, UOp] = {}
         loops = dict.fromkeys(stores[0].src[2:])
+        variables: list[str] = []
         for node in order:
             if node.op is Ops.PARAM:
                 slot = slots[self._slot_storage(node)]
                 changes[node] = UOp(Ops.PARAM, node.dtype, arg=(slot, node.arg[1]))
+            elif node.op is Ops.DEFINE_VAR:
+                name, *bounds = node.arg
+                changes[node] = node.replace(arg=(variable_name(len(variables)), *bounds))
+                variables.append(name)
             elif node.op is Ops.RANGE:
                 loops.setdefault(node)
         outer = len(stores[0].src) - 2
         for i, loop in enumerate(loops):
             name = f"i{i}" if i < outer else f"k{i - outer}"
-            changes[loop] = loop.replace(arg=(name, loop.arg[1]))
+            ends = tuple(end.substitute(changes) for end in loop.src) if variables else loop.src
+            changes[loop] = UOp(Ops.RANGE, loop.dtype, ends, (name, loop.arg[1]))
         ast, kept = self._finished(_renamed(order, changes))
         storages = tuple(slots)
         device = self.storages[storages[0]].device
         written = len({self._slot_storage(s.src[0].src[0]) for s in stores})
         used = tuple(storages[slot] for slot in kept)
-        self.steps.append(Step(Ops.KERNEL, device, used, written, ast, origin=origin))
+        named = tuple(variables)
+        self.steps.append(Step(Ops.KERNEL, device, used, written, ast, None, origin, named))
 
     def _finished(self, kernel: UOp) -> tuple[UOp, tuple[int, ...]]:
         """The kernel simplified, with the slots that are left over renumbered, and which they

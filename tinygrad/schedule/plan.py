@@ -33,7 +33,8 @@ class Step:
     its results are wanted).
 
     `storages` are numbers in the plan in the order of the kernel's slots; the first `writes` of
-    them are written.
+    them are written. `variables` names the plan's variables that the kernel's `v000`, `v001`, ..
+    stand for.
     """
 
     op: Ops
@@ -43,6 +44,17 @@ class Step:
     ast: UOp | None = None
     arg: Any = None
     origin: str | None = None
+    variables: tuple[str, ...] = ()
+
+
+def variable_name(number: int) -> str:
+    """What a plan or a kernel calls a variable: names have no meaning but their order."""
+    return f"v{number:03}"
+
+
+def variable_number(name: str) -> int:
+    """The number that `variable_name` was given."""
+    return int(name[1:])
 
 
 @dataclass(frozen=True)
