@@ -158,8 +158,10 @@ def _install(framework: Framework) -> str | None:
 
 
 def _outside() -> dict[str, str]:
-    """The environment without what would bring our own package into a rival's."""
-    return {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
+    """The environment without what would bring our own package into a rival's, or keep our own
+    from having bytecode, as theirs have since they were installed."""
+    left_out = ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE")
+    return {k: v for k, v in os.environ.items() if k not in left_out}
 
 
 def surroundings(

@@ -261,6 +261,15 @@ def test_kernels_that_differ_in_their_symbolic_sizes_only_are_one():
     assert [part.sum().item() for part in parts] == [3 * 21, 3 * 78]
 
 
+def test_compiling_leaves_the_interpreter_as_it_was():
+    """While kernels compile, threads take shorter turns."""
+    x = vector(1.0, 2.0, 3.0)
+    before = sys.getswitchinterval()
+    with Context(CACHELEVEL=0):
+        (x * 41).sin().realize((x * 43).cos().contiguous())
+    assert sys.getswitchinterval() == before
+
+
 PROGRAM = """
 import json, sys
 from tinygrad import GlobalCounters, Tensor

@@ -7,10 +7,12 @@ one kernel after the other while other threads compile those that are lowered.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -26,6 +28,9 @@ from tinygrad.loops.cost import Cost, estimate
 from tinygrad.schedule.plan import variable_number
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
+
+SHORT_TURN = 2e-4
+"""Seconds, in place of Python's 5 ms: compiling a kernel leaves LLVM some ten times."""
 
 
 @dataclass(frozen=True)
@@ -125,11 +130,22 @@ def load_kernels(
 
 
 def _compiled_together(missing: dict[str, UOp], device: OpenDevice) -> dict[str, LoadedKernel]:
-    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+    with _turns_of(SHORT_TURN), ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
         futures: dict[str, Future[KernelRecord]] = {}
         for key, ast in missing.items():
             futures[key] = pool.submit(compile_lowered, _lowered(ast, device), device)
         return {key: _finished(key, made.result(), device) for key, made in futures.items()}
+
+
+@contextlib.contextmanager
+def _turns_of(seconds: float) -> Iterator[None]:
+    """A thread that comes back from LLVM waits so long for the one that lowers."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(seconds)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 def _lowered(ast: UOp, device: OpenDevice) -> tuple[Lowered, Cost]:

@@ -23,6 +23,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ class LLVMCompiler:
     def __init__(self, target: Target) -> None:
         self.target = target
         self._sources: OrderedDict[bytes, str] = OrderedDict()
+        self._machines = threading.local()
 
     @property
     def version(self) -> str:
@@ -80,6 +82,13 @@ class LLVMCompiler:
             module.close()
 
     def _machine(self) -> Any:
+        """This thread's own: making one takes as long as a small kernel."""
+        made = getattr(self._machines, "machine", None)
+        if made is None:
+            made = self._machines.machine = self._new_machine()
+        return made
+
+    def _new_machine(self) -> Any:
         try:
             llvm_target = _llvm().Target.from_triple(self.target.triple)
         except RuntimeError as error:
