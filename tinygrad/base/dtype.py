@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 import struct
 from typing import Any, ClassVar, Final
@@ -241,14 +242,13 @@ def _closure(dtype: DType) -> frozenset[DType]:
 _AT_LEAST = {dtype: _closure(dtype) for dtype in _ABOVE}
 
 
+@functools.cache
 def least_upper_dtype(*kinds: DType) -> DType:
     """The type that operands of these types are converted to before they meet.
 
     >>> least_upper_dtype(dtypes.int8, dtypes.uint8), least_upper_dtype(dtypes.int64, dtypes.half)
     (dtypes.short, dtypes.half)
     """
-    if len(kinds) == 2 and kinds[0] is kinds[1]:
-        return kinds[0]
     shared = frozenset.intersection(*(_AT_LEAST[d] for d in kinds))
     return min(shared, key=lambda d: d.priority)
 

@@ -30,13 +30,14 @@ HOST = "NPY"  # arrays of NumPy's that kernels don't touch: sources and targets 
 class Buffer:
     """`nbytes` bytes on a device. Freed with the object."""
 
-    __slots__ = ("device", "nbytes", "handle", "owner", "memory", "__weakref__")
+    __slots__ = ("device", "nbytes", "handle", "owner", "memory", "version", "__weakref__")
 
     memory: Memory | None  # what it was allocated from; None for a part, or what is not ours
+    version: weakref.ref[UOp] | None  # the BUFFER that it holds now
 
     def __init__(self, device: str, nbytes: int, handle: Any = None, owner: Any = None) -> None:
         self.device, self.nbytes, self.owner = device, nbytes, owner
-        self.handle, self.memory = handle, None
+        self.handle, self.memory, self.version = handle, None, None
         if handle is None:
             memory = Device[device].backend.memory
             self.handle, self.memory = memory.allocate(nbytes), memory
@@ -69,14 +70,9 @@ class Buffer:
             Device[self.device].backend.memory.write(self.handle, data)
 
 
-_buffers: weakref.WeakKeyDictionary[UOp, Buffer] = weakref.WeakKeyDictionary()
-_nodes: weakref.WeakKeyDictionary[Buffer, weakref.ref[UOp]] = weakref.WeakKeyDictionary()
-_newer: weakref.WeakKeyDictionary[UOp, UOp] = weakref.WeakKeyDictionary()
-
-
 def buffer_of(node: UOp) -> Buffer:
     """The storage of a BUFFER node. ArgumentError if a later version overwrote it."""
-    found = _buffers.get(node)
+    found: Buffer | None = node.storage
     if found is None:
         where = f" (made at {node.origin})" if node.origin else ""
         raise ArgumentError(
@@ -88,15 +84,14 @@ def buffer_of(node: UOp) -> Buffer:
 
 def bind(node: UOp, buffer: Buffer) -> UOp:
     """From now on `buffer` holds the value of the BUFFER `node`."""
-    _buffers[node] = buffer
-    _nodes[buffer] = weakref.ref(node)
+    node.storage = buffer
+    buffer.version = weakref.ref(node)
     return node
 
 
 def node_of(buffer: Buffer) -> UOp | None:
     """The version that `buffer` holds now, if anyone still names it."""
-    found = _nodes.get(buffer)
-    return None if found is None else found()
+    return None if buffer.version is None else buffer.version()
 
 
 def empty(device: str, size: int, dtype: DType) -> UOp:
@@ -159,7 +154,10 @@ _expressions: weakref.WeakKeyDictionary[UOp, weakref.ref[UOp]] = weakref.WeakKey
 def join(base: UOp, family: Family) -> None:
     """A member of `family` now reads the BUFFER `base`."""
     if base.op is Ops.BUFFER:
-        _families.setdefault(base, weakref.WeakSet()).add(family)
+        members = _families.get(base)
+        if members is None:
+            members = _families.setdefault(base, weakref.WeakSet())
+        members.add(family)
 
 
 def computed_from(base: UOp, expression: UOp) -> None:
@@ -180,7 +178,7 @@ def is_shared(base: UOp, family: Family) -> bool:
 
 def supersede(old: UOp, new: UOp) -> None:
     """`new` is the next version of the buffer that `old` is a version of."""
-    _newer[old] = new
+    old.newer = new
 
 
 def latest(node: UOp) -> UOp:
@@ -196,13 +194,13 @@ def latest(node: UOp) -> UOp:
 
 
 def _after(version: UOp) -> UOp | None:
-    return version.known if version.known is not None else _newer.get(version)
+    return version.known if version.known is not None else version.newer
 
 
 def overwritten(old: UOp, new: UOp) -> None:
     """The storage of `old` now holds version `new` (a fresh BUFFER node)."""
-    bind(new, _buffers.pop(old))
-    _newer[old] = new
+    bind(new, buffer_of(old))
+    old.storage, old.newer = None, new
 
 
 def is_read(node: UOp) -> bool:
@@ -248,4 +246,4 @@ def forgetting() -> Iterator[None]:
 def realized_buffer(node: UOp) -> Buffer | None:
     """The storage of a node that was computed, else None."""
     found = latest(node).base
-    return _buffers.get(found) if found.op is Ops.BUFFER else None
+    return found.storage  # type: ignore[no-any-return]

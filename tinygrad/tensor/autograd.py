@@ -117,7 +117,7 @@ class Autograd(Special):
         graph = graph or _Graph(root)
         places = [graph.nodes_of(target) for target in targets]
         flat = [node for nodes in places for node in nodes]
-        parts = iter(gradient(root, flat, first._node))
+        parts = iter(gradient(root, flat, first._node, graph.order))
         out: list[UOp | None] = []
         for nodes, target in zip(places, targets, strict=True):
             total: UOp | None = None
@@ -163,9 +163,10 @@ class _Graph:
     """The nodes of an expression, and for what was computed since, the node that stood for it."""
 
     def __init__(self, root: UOp) -> None:
-        self.nodes = dict.fromkeys(root.toposort())
+        self.order = root.toposort()
+        self.nodes = set(self.order)
         self.by_value: dict[UOp, UOp] = {}
-        for node in self.nodes:
+        for node in self.order:
             if node.known is not None or node.op in VIEWS:
                 now = settled(node)
                 if now is not node:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from types import FrameType
 from typing import Any, ClassVar, Self
 
 from tinygrad.base.dtype import DType, dtypes
@@ -25,17 +26,22 @@ Sint = Any  # a size: a whole number, or a node where it is symbolic
 Shape = tuple[Sint, ...]
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_is_inside: dict[str, bool] = {}  # file → whether it is one of the package's
 VIEWS = GroupOp.Movement | {Ops.BUFFER, Ops.ASSIGN}  # what may show a buffer's newest version
 
 
 def user_line() -> str | None:
     """`file:line` of the first caller outside this package."""
-    frame = sys._getframe(1)
-    while frame.f_code.co_filename.startswith(_PACKAGE):
-        if frame.f_back is None:
-            return None
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        inside = _is_inside.get(file)
+        if inside is None:
+            inside = _is_inside[file] = file.startswith(_PACKAGE)
+        if not inside:
+            return f"{file}:{frame.f_lineno}"
         frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return None
 
 
 def axis_of(dim: int, ndim: int, operation: str) -> int:
@@ -156,7 +162,8 @@ class Core(Holder):
         >>> Tensor([1, 2]).uop.op
         Ops.COPY
         """
-        return settled(self._node)
+        node = self._node
+        return settled(node) if self._taped else node
 
     @property
     def shape(self) -> Shape:

@@ -277,18 +277,23 @@ RULES: dict[Ops, Rule] = {
 
 
 @garbage_kept()
-def gradient(root: UOp, wrt: Sequence[UOp], seed: UOp) -> list[UOp | None]:
+def gradient(
+    root: UOp, wrt: Sequence[UOp], seed: UOp, order: Sequence[UOp] | None = None
+) -> list[UOp | None]:
     """The gradient of sum(root * seed) by each node of `wrt`; None for what root doesn't need.
 
-    `seed` has root's shape and dtype. Takes time and memory in proportion to the graph's size,
-    and no recursion. DTypeError for a CALL that has no gradient.
+    `seed` has root's shape and dtype; `order` is root's toposort, where it is known. Takes time and
+    memory in proportion to the graph's size, and no recursion. DTypeError for a CALL that has no
+    gradient.
     """
     wanted = set(wrt)
-    order = root.toposort()
-    needed: set[UOp] = set()
+    order = root.toposort() if order is None else order
+    needed = set(wanted)
     for node in order:
-        if node in wanted or any(s in needed for s in node.src):
-            needed.add(node)
+        for source in node.src:
+            if source in needed:
+                needed.add(node)
+                break
     found: dict[UOp, UOp] = {root: seed} if root in needed else {}
     results: dict[UOp, dict[int, UOp]] = {}  # of a SCAN or CALL, by number
     for node in reversed(order):

@@ -24,7 +24,8 @@ class Arithmetic(ABC):
         """A constant with this one's dtype and shape."""
 
     def _operand(self, other: Any) -> Self:
-        return other if isinstance(other, type(self)) else self.const_like(other)
+        own = type(self)
+        return other if type(other) is own or isinstance(other, own) else self.const_like(other)
 
     def _binary(self, op: Ops, other: Any, reverse: bool = False) -> Self:
         if hasattr(other, "__array_priority__"):  # a tensor or an array: it knows what to do

@@ -23,7 +23,10 @@ HOLE = "?"
 def opened(arg: Any, sizes: list[UOp]) -> Any:
     """`arg` with a HOLE for each node in it; the nodes are appended to `sizes`."""
     if isinstance(arg, tuple):
-        return tuple(opened(part, sizes) for part in arg)
+        for part in arg:
+            if type(part) is not int:
+                return tuple([opened(part, sizes) for part in arg])
+        return arg
     size = settled(arg)
     if isinstance(size, int):
         return size
@@ -50,8 +53,10 @@ def window_positions(size: Any, window: tuple[int, ...]) -> Any:
 
 
 def _same(node: UOp) -> Shape | None:
-    shapes = [s.shape for s in node.src]
-    return next((s for s in shapes if s), shapes[0])
+    for source in node.src:
+        if source.shape:
+            return source.shape
+    return node.src[0].shape
 
 
 def _permute(node: UOp) -> Shape:
@@ -102,15 +107,19 @@ SHAPE_RULES: dict[str, Callable[[UOp], Shape | None]] = {
 }
 
 
+_RULE_OF = {op: SHAPE_RULES[row.shape] for op, row in ROW.items()}
+
+
 def shape_of(node: UOp) -> Shape | None:
     """The shape of one node whose sources' shapes are known."""
-    return SHAPE_RULES[ROW[node.op].shape](node)
+    return _RULE_OF[node.op](node)
 
 
-def device_of(node: UOp) -> str | None:
-    """The device of one node whose sources' devices are known; None if it has none of its own."""
-    if node.op is Ops.DEVICE:
-        return node.arg  # type: ignore[no-any-return]
-    if node.op is Ops.COPY:
-        return node.src[1].device
-    return next((s.device for s in node.src if s.device is not None), None)
+def device_of(op: Ops, src: tuple[UOp, ...], arg: Any) -> str | None:
+    """The device of a node; None if it has none of its own."""
+    if op is Ops.DEVICE:
+        return arg  # type: ignore[no-any-return]
+    for source in src[1:] if op is Ops.COPY else src:
+        if source.device is not None:
+            return source.device
+    return None

@@ -1,8 +1,8 @@
 """UOp: the one node of every graph, from a tensor's expression to a linear program.
 
 A node is immutable and interned: the same specification is the same object, so shared work is
-shared by `is` and a dict keyed by nodes is keyed by meaning. Shape, device and bounds are derived
-from the sources and remembered. Nothing here recurses over the depth of a graph.
+shared by `is` and a dict keyed by nodes is keyed by meaning. Shape and bounds are derived from the
+sources when first asked for. Nothing here recurses over the depth of a graph.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
+import math
 import struct
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -40,11 +41,13 @@ class UOp(Arithmetic):
         "src",
         "arg",
         "tag",
+        "device",
         "known",
+        "newer",
+        "storage",
         "origin",
         "readers",
         "_shape",
-        "_device",
         "_interval",
         "_key",
         "_ranges",
@@ -58,12 +61,16 @@ class UOp(Arithmetic):
     src: tuple[UOp, ...]
     arg: Any
     tag: Any
+    device: str | None
     known: UOp | None
     """The buffer view that holds this node's value, once the engine has computed it."""
+    newer: UOp | None
+    """Of a version of a buffer: the one that overwrote it."""
+    storage: Any
+    """Of a BUFFER: its bytes, which live as long as it does (`engine/storage`)."""
     origin: str | None
     """The user's source line that made this node, for errors and DEBUG."""
     _shape: Any
-    _device: Any
     _interval: Any
     _key: Any
     _ranges: Any
@@ -78,19 +85,18 @@ class UOp(Arithmetic):
         arg: Any = None,
         tag: Any = None,
     ) -> UOp:
-        named = arg
+        key: tuple[Any, ...] = (op, dtype, src, arg, tag)
         if op is Ops.CONST:
             arg = dtypes.as_const(arg, dtype)
-            named = struct.pack("d", arg) if type(arg) is float else arg
-        key = (op, dtype, src, named, tag)
+            key = (op, dtype, src, struct.pack("d", arg) if type(arg) is float else arg, tag)
         entry = cls._table.get(key)
         if entry is not None and (found := entry()) is not None:
             return found
         node = object.__new__(cls)
         node.op, node.dtype, node.src, node.arg, node.tag = op, dtype, src, arg, tag
-        node.known = node.origin = None
-        node._shape = node._device = node._interval = node._key = node._ranges = _UNSET
-        node.readers = None
+        node.known = node.newer = node.storage = node.origin = node.readers = None
+        node._shape = node._interval = node._key = node._ranges = _UNSET
+        node.device = device_of(op, src, arg)
         if op is Ops.BUFFER or (op in GroupOp.Movement and src[0].readers is not None):
             node.readers = set()
         return _intern(cls._table, key, node)
@@ -166,9 +172,10 @@ class UOp(Arithmetic):
         return UOp(op, dtype, src)
 
     def const_like(self, value: Any) -> UOp:
-        if value == 0:  # 0.0 and -0.0 are equal as keys
-            return _constant.__wrapped__(self.dtype, value, "", self.device, self.shape)
-        return _constant(self.dtype, value, type(value).__name__, self.device, self.shape)
+        kind = type(value).__name__
+        if value == 0 and math.copysign(1.0, value) < 0:  # 0.0 and -0.0 are equal as keys
+            kind = "minus zero"
+        return _constant(self.dtype, value, kind, self.device, self.shape)
 
     def replace(self, **changes: Any) -> UOp:
         """This node with another op, dtype, src, arg or tag."""
@@ -335,11 +342,6 @@ class UOp(Arithmetic):
         return len(self.shape)
 
     @property
-    def device(self) -> str | None:
-        device = self._device
-        return device if device is not _UNSET else self._derived("_device", device_of)  # type: ignore[no-any-return]
-
-    @property
     def vmin(self) -> Any:
         """A number that the value is never below."""
         return self._derived("_interval", _interval)[0]
@@ -406,16 +408,20 @@ class UOp(Arithmetic):
         """All nodes below and this, sources first; nodes in `stop` are listed, not entered."""
         order: list[UOp] = []
         seen: set[UOp] = set()
-        stack: list[tuple[UOp, bool]] = [(self, False)]
+        stack: list[UOp | None] = [self]
         while stack:
-            node, done = stack.pop()
-            if done:
-                order.append(node)
+            node = stack.pop()
+            if node is None:  # what follows has all its sources in place
+                order.append(stack.pop())  # type: ignore[arg-type]
             elif node not in seen:
                 seen.add(node)
-                stack.append((node, True))
-                if node not in stop:
-                    stack.extend((s, False) for s in reversed(node.src) if s not in seen)
+                if not node.src or (stop and node in stop):
+                    order.append(node)
+                    continue
+                stack += (node, None)
+                for source in node.src[::-1]:
+                    if source not in seen:
+                        stack.append(source)
         return order
 
     def substitute(self, changes: Mapping[UOp, UOp]) -> UOp:
