@@ -225,11 +225,14 @@ class Integers:
     def _divided(self, op: Ops, value: Number, divisor: int, low: int) -> Number:
         """Rounded down, where the machine truncates: what may be negative is moved up first."""
         add = self.program.integer
-        if low >= 0 or isinstance(value, int):
+        if isinstance(value, int):
             return add(op, value, divisor)
+        if low >= 0:
+            return self.program.divided(op, value, divisor)
         if low > INT32[0]:
             turns = -(low // divisor)
-            moved = add(op, add(Ops.ADD, value, turns * divisor), divisor)
+            start = as_node(add(Ops.ADD, value, turns * divisor))
+            moved = self.program.divided(op, start, divisor)
             return add(Ops.ADD, moved, -turns) if op is Ops.IDIV else moved
         rest = as_node(add(Ops.MOD, value, divisor))
         negative = self.program.add(Ops.CMPLT, dtypes.bool, (rest, as_node(0)))
@@ -305,8 +308,7 @@ class Integers:
         moved = add(node.src[0], UOp.const(dtypes.index, turns * divisor))
         value = self.lanes(moved, loop, copies)
         kind = value.dtype.scalar()
-        by = program.widen(UOp.const(kind, divisor), dtype.count)
-        result = program.add(node.op, value.dtype, (value, by))
+        result = program.divided(node.op, value, divisor)
         if turns and node.op is Ops.IDIV:
             back = program.widen(UOp.const(kind, -turns), dtype.count)
             result = program.add(Ops.ADD, value.dtype, (result, back))

@@ -109,6 +109,25 @@ class Program:
             a, b = b, a
         return self.add(op, dtypes.index, (as_node(a), as_node(b)))
 
+    def divided(self, op: Ops, value: UOp, divisor: int) -> UOp:
+        """IDIV or MOD of a whole number, or a vector of them, that is surely not negative: a shift
+        or a mask, or the machine's division without a sign, which takes fewer instructions."""
+        dtype, count = value.dtype, value.dtype.count
+        kind = dtype.scalar()
+
+        def by(number: int, kind: DType) -> UOp:
+            return self.widen(UOp.const(kind, number), count)
+
+        if divisor & (divisor - 1) == 0:
+            if op is Ops.MOD:
+                return self.add(Ops.AND, dtype, (value, by(divisor - 1, kind)))
+            shift = divisor.bit_length() - 1
+            return self.add(Ops.SHR, dtype, (value, by(shift, kind))) if shift else value
+        plain = _UNSIGNED[kind]
+        source = self.add(Ops.CAST, plain.vec(count), (value,))
+        found = self.add(op, plain.vec(count), (source, by(divisor, plain)))
+        return self.add(Ops.CAST, dtype, (found,))
+
     def widen(self, value: UOp, count: int) -> UOp:
         """A scalar in every lane of a vector; a vector as it is."""
         if value.dtype.count == count:
@@ -207,6 +226,9 @@ class Program:
                 stack.append(item.tail)
             stack.extend(reversed(item.items))
         return out
+
+
+_UNSIGNED = {dtypes.index: dtypes.uint64, dtypes.int32: dtypes.uint32}
 
 
 def as_node(value: Number) -> UOp:

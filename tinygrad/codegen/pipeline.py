@@ -195,8 +195,8 @@ def _split_task(
             found[loop] = 0
             continue
         outside, inside = inside, inside // size
-        value: Number = task if inside == 1 else program.integer(Ops.IDIV, task, inside)
-        found[loop] = value if outside == count else program.integer(Ops.MOD, value, size)
+        value = program.divided(Ops.IDIV, as_node(task), inside)
+        found[loop] = value if outside == count else program.divided(Ops.MOD, value, size)
     return found
 
 
