@@ -50,6 +50,8 @@ SOME = {
     "long matmul": kernels.matmul(5, 20, 101),
     "long matmul A.T": kernels.matmul(7, 20, 101, a_t=True),
     "weight gradient": kernels.weight_gradient(2, 2, 5, 7, 4),
+    "weight gradient of many": kernels.weight_gradient(3, 2, 9, 20, 37),
+    "weight gradient of one": kernels.weight_gradient(1, 3, 11, 13, 20),
     "conv of wide rows": kernels.conv(1, 2, 4, 20, 13),
     "conv with stride": kernels.conv(1, 8, 19, 37, 13, stride=2),
     "conv read in place": kernels.conv(1, 9, 5, 7, 13),
@@ -104,6 +106,18 @@ def test_a_group_of_channels_is_a_loop():
     recipe = schedule(kernels.conv(8, 128, 28, 28, 128, groups=4), kernels.WIDE)[1]
     assert recipe[:2] == (("split", "i1", 32, "i1g"), ("merge", "i2", "i3", "p1"))
     assert ("split", "i1g", 6, "i1gu", "LOOP", "UNROLL") in recipe
+
+
+def test_vectors_turn_to_the_side_that_is_packed_once():
+    """A weight gradient: the window stays in memory, with its border; images are summed apart, so
+    that there are tasks; where a result costs more than packing, all stays as it was."""
+    gradient = kernels.weight_gradient(8, 64, 56, 56, 64)
+    recipe = schedule(gradient, kernels.WIDE)[1]
+    assert [step[0] for step in recipe].index("window") == 0
+    assert ("split", "out1.i0", 64, "out1.i0i") in recipe
+    assert ("role", "out1.k0", "PARALLEL") in recipe
+    small = schedule(kernels.weight_gradient(1, 512, 7, 7, 512), kernels.WIDE)[1]
+    assert not any(step[0] == "window" for step in small)
 
 
 def test_channels_apart_share_the_masks_of_their_windows():

@@ -144,6 +144,31 @@ def test_unify_keeps_what_two_loops_need():
     assert sum(n.op is Ops.EXP2 for n in after.toposort()) == 1
 
 
+def test_a_window_is_kept_over_the_sum_of_two_loops_with_its_border():
+    k = kernels.weight_gradient(2, 3, 4, 5, 6)
+    pairs = (("k1", 1, "i2", 1), ("k2", 1, "i3", 1))
+    after = primitives.window(k, operand(k, 1), ("k0", "i1", "k1", "k2"), pairs, "w", "GLOBAL")
+    stores = "store: i0:6, i1:3, i2:3, i3:3"
+    becomes(k, after, f"w: w.k0:2, w.i1:3, w.k1:6, w.k2:7\nreduce: k0:2, k1:4, k2:5\n{stores}")
+    with pytest.raises(ArgumentError, match=r"doesn't move by 1\*k1 \+ 2\*i2 only"):
+        primitives.window(k, operand(k, 1), ("k0",), (("k1", 1, "i2", 2),), "w")
+    with pytest.raises(ArgumentError, match="are not loops that the value has"):
+        primitives.window(k, operand(k, 1), ("k0", "i1", "k1", "i0"), pairs, "w")
+    with pytest.raises(ArgumentError, match=r"missing \['i1'\]"):
+        primitives.window(k, operand(k, 1), ("k0", "k1", "k2"), pairs, "w", "GLOBAL")
+
+
+def test_a_window_with_strides_leaves_nothing_out():
+    k = kernels.conv(1, 2, 9, 21, 4, stride=2)
+    pairs = (("i2", 2, "k1", 1), ("i3", 2, "k2", 1))
+    after = primitives.window(k, operand(k, 0), ("k0", "i2", "i3"), pairs, "w")
+    assert kernels.loops(after).startswith("w: w.k0:2, w.i2:11, w.i3:23\n")
+    same(k, after)
+    apart = kernels.conv(1, 2, 9, 21, 4, stride=4)
+    with pytest.raises(ArgumentError, match="or numbers are left out"):
+        primitives.window(apart, operand(apart, 0), ("k0", "i2"), (("i2", 4, "k1", 1),), "w")
+
+
 def test_accumulate():
     k = kernels.total(20, 12, 0)
     after = primitives.accumulate(k, (0, 1), ("k0",), "acc")

@@ -53,6 +53,22 @@ def try_conv(seed):
     compare(found, exact, int(np.prod(w_shape[1:])))
 
 
+def try_gradients(seed):
+    """Of a convolution's weighted sum, by both of its sides."""
+    x_shape, w_shape, options = draw(seed)
+    given = numbers(seed, *x_shape), numbers(seed + 1, *w_shape)
+    theirs = [torch.from_numpy(n).requires_grad_() for n in given]
+    ours = [Tensor(n.astype(np.float32)) for n in given]
+    exact = THEIRS[len(x_shape) - 2](*theirs, **options)
+    scale = numbers(seed + 2, *exact.shape)
+    wanted = torch.autograd.grad((exact * torch.from_numpy(scale)).sum(), theirs)
+    result = ours[0].conv2d(ours[1], **options) * Tensor(scale.astype(np.float32))
+    positions = x_shape[0] * int(np.prod(exact.shape[2:]))
+    depths = w_shape[0] // options["groups"] * int(np.prod(w_shape[2:])), positions
+    for one, other, depth in zip(result.sum().gradient(*ours), wanted, depths, strict=True):
+        compare(one, other, depth)
+
+
 def try_block(seed):
     """A residual block's: a product with a steady panel and one with a strided panel."""
     r = random.Random(seed)
@@ -71,6 +87,11 @@ def test_conv(seed):
     try_conv(seed)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_gradients(seed):
+    try_gradients(seed)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_two_convolutions_in_one_kernel(seed):
     try_block(seed)
@@ -80,4 +101,5 @@ def test_two_convolutions_in_one_kernel(seed):
 @pytest.mark.parametrize("seed", range(24, 250))
 def test_more_convolutions(seed):
     try_conv(seed)
+    try_gradients(seed)
     try_block(seed)

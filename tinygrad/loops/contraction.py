@@ -58,6 +58,9 @@ LONG_RUN = 64
 ahead."""
 
 
+SMALL_GAP = 16
+"""So few elements left out between runs don't end them, if runs are longer."""
+
 LONG_PANEL, PANEL_BLOCK, SUMS = 1 / 2, 1 / 8, 1 / 4
 """A panel that takes more than the first part of the private cache is packed in blocks of about the
 second, if the sums so far of all row tiles fit in the third."""
@@ -299,9 +302,10 @@ def _run(plan: Plan, read: UOp, along: Iterable[str]) -> int:
     short reduction is as good as any number."""
     run = 1
     for loop in reversed([plan.loops[n] for n in along]):
-        if loop in read.ranges and step(read, loop) != run:
+        apart = step(read, loop) if loop in read.ranges else run
+        if apart is None or not run <= apart < run + min(run, SMALL_GAP):
             return run
-        run *= size_of(loop)
+        run = apart * size_of(loop)
     return max(run, LONG_RUN)
 
 
@@ -351,7 +355,7 @@ def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
     outer: tuple[str, ...] = (tiling.n,) if grows else ()
     memory, options = "LOCAL", (("first", True), ("prefetch", PREFETCH_TURNS)) if plain else ()
     if not plain and _row_blocks(plan, tiling) > 1:  # packed once, for all blocks of rows
-        memory, nest = "GLOBAL", names(plan.nest("store").loops)
+        memory, nest = "GLOBAL", names(plan.nest(tiling.nest.name).loops)
         outer = (*(n for n in nest if n not in tiling.inside), tiling.n, *one.around)
     layout = those_in(value, (*outer, *one.loops, tiling.n_in, *one.depth))
     plan.do("stage", plan.path(value), layout, name, memory, options)
@@ -452,11 +456,15 @@ def _tasks(plan: Plan, tiling: Tiling, outer: list[str]) -> None:
         inner = plan.unused(tiling.m + "t")
         plan.do("split", tiling.m, ceil(size_of(plan.loops[tiling.m]) / blocks), inner)
         free.append(tiling.m)
-        rest = [n for n in names(plan.nest("store").loops) if n not in (*free, tiling.n)]
+        nest = plan.nest(tiling.nest.name).loops
+        rest = [n for n in names(nest) if n not in (*free, tiling.n)]
         plan.do(
-            "order", "store", (*outer, tiling.n, tiling.m, *(n for n in rest if n not in outer))
+            "order",
+            tiling.nest.name,
+            (*outer, tiling.n, tiling.m, *(n for n in rest if n not in outer)),
         )
-    candidates = [n for n in names(plan.nest("store").loops) if n in (*free, tiling.n)]
+    nest = plan.nest(tiling.nest.name).loops
+    candidates = [n for n in names(nest) if n in (*free, tiling.n)]
     parallelise(plan, [n for n in candidates if not plan.kept or n != tiling.n])
 
 
@@ -465,7 +473,8 @@ def _row_blocks(plan: Plan, tiling: Tiling) -> int:
     outer = [n for n in names(plan.nest(tiling.nest.name).loops) if n not in tiling.inside]
     tasks = turns(plan.loops[n] for n in (*outer, tiling.n))
     row_tiles = size_of(plan.loops[tiling.m])
-    if not tiling.nest.is_top or plan.kept or set(outer) & plan.blocked or tasks >= TASKS:
+    enough = TASKS if tiling.nest.name == "store" else TASKS_WITH_BLOCKS
+    if not tiling.nest.is_top or plan.kept or set(outer) & plan.blocked or tasks >= enough:
         return 1
     return max(1, min(ceil(TASKS / tasks), row_tiles // TILES_A_TASK))
 

@@ -69,6 +69,13 @@ def sums(rows: int, columns: int) -> UOp:
     return UOp.sink(element(0, (columns,), i).store(value, i))
 
 
+def taps(positions: int, taps: int) -> UOp:
+    """out[i] = sum over k of x[i + k]"""
+    i, k = UOp.range(positions, "i"), UOp.range(taps, "k")
+    value = element(1, (positions + taps - 1,), i + k).reduce("add", k)
+    return UOp.sink(element(0, (positions,), i).store(value, i))
+
+
 def past_sums(size: int) -> UOp:
     """out[q] = sum over t of x[q, t] where t <= q"""
     q, t = UOp.range(size, "q"), UOp.range(size, "t")

@@ -11,7 +11,9 @@ from tinygrad.loops.contraction import product
 from tinygrad.loops.groups import schedule_groups
 from tinygrad.loops.layout import (
     LINE,
+    flat_offset,
     is_index,
+    is_plain_loop,
     is_static,
     name_of,
     option,
@@ -20,6 +22,7 @@ from tinygrad.loops.layout import (
     size_of,
     step,
 )
+from tinygrad.loops.orientation import turn_windows
 from tinygrad.loops.plan import UNROLL_WHOLE, Plan, names
 from tinygrad.loops.products import contractions, factors_of
 from tinygrad.loops.recipe import Recipe
@@ -47,11 +50,14 @@ def schedule(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
         _ordered(plan)
         return plan.kernel, plan.recipe
     take_apart(plan)
+    results = turn_windows(plan)
     merge_loops(plan)
     keep_rows(plan)
     for name in reversed(plan.kept):  # innermost first: readers then know how far it is filled
         if not option(plan.stages[name], "first"):
             _nest(plan, name)
+    for name in results:
+        _nest(plan, name)
     _nest(plan, "store")
     _stream_large_outputs(plan)
     return plan.kernel, plan.recipe
@@ -170,7 +176,7 @@ def _composed(plan: Plan) -> tuple[UOp, int] | None:
     for node in {node for operand in operands for node in operand.toposort()}:
         if node.op in (Ops.IDIV, Ops.MOD) and node.src[0] in loops:
             loop, divisor = node.src
-            if divisor.op is Ops.CONST and _plain(loop) and size_of(loop) % divisor.arg == 0:
+            if divisor.op is Ops.CONST and is_plain_loop(loop) and size_of(loop) % divisor.arg == 0:
                 found.append((int(divisor.arg), name_of(loop), loop))
     if not found:
         return None
@@ -197,13 +203,13 @@ def _mergeable(plan: Plan) -> tuple[UOp, UOp] | None:
     for closer in closers:
         own = own_ranges(closer)
         for outer, inner in zip(own, own[1:], strict=False):
-            if _plain(outer) and _plain(inner) and _as_one(plan, closer, outer, inner):
+            if (
+                is_plain_loop(outer)
+                and is_plain_loop(inner)
+                and _as_one(plan, closer, outer, inner)
+            ):
                 return outer, inner
     return None
-
-
-def _plain(loop: UOp) -> bool:
-    return role_of(loop) == "LOOP" and is_static(loop) and len(loop.src) == 1
 
 
 def _as_one(plan: Plan, closer: UOp, outer: UOp, inner: UOp) -> bool:
@@ -231,7 +237,7 @@ def _as_one(plan: Plan, closer: UOp, outer: UOp, inner: UOp) -> bool:
             return False
         if not found or is_index(node):
             continue
-        if node.op is Ops.INDEX and not _linear(node.src[1], outer, inner, width):
+        if node.op is Ops.INDEX and not _linear(flat_offset(node), outer, inner, width):
             if not short or (width >= plan.lanes and node not in packed):
                 return False
         elif node.op in _COMPARES or node.op is Ops.CAST:

@@ -48,6 +48,11 @@ def is_static(loop: UOp) -> bool:
     return loop.src[0].op is Ops.CONST
 
 
+def is_plain_loop(loop: UOp) -> bool:
+    """Whether it is a LOOP of fixed size without limits."""
+    return role_of(loop) == "LOOP" and is_static(loop) and len(loop.src) == 1
+
+
 def own_ranges(node: UOp) -> tuple[UOp, ...]:
     """The loops that a REDUCE, STAGE or STORE closes."""
     return node.src[OWN[node.op] :]

@@ -44,16 +44,14 @@ UNROLL_WHOLE = 16
 
 @dataclass(frozen=True)
 class Nest:
-    """The loops of the STOREs or of one STAGE, and the values that stand inside."""
+    """The loops of the STOREs or of one STAGE, and the values that stand inside. `is_top`: nothing
+    stands around it, and its loops may be tasks."""
 
     name: str
     loops: tuple[UOp, ...]
     values: tuple[UOp, ...]
-    writes: tuple[UOp, ...]
-
-    @property
-    def is_top(self) -> bool:
-        return self.name == "store"
+    writes: tuple[UOp, ...] = ()
+    is_top: bool = True
 
 
 @dataclass
@@ -113,6 +111,13 @@ class Plan:
     def stages(self) -> dict[str, UOp]:
         return self._remember("stages", lambda: stages_of(self.kernel))  # type: ignore[no-any-return]
 
+    @property
+    def inner_stages(self) -> list[UOp]:
+        """The stages that the stores' nest fills; those in GLOBAL memory were filled before."""
+        before = [s for s in self.stages.values() if s.arg[1] == "GLOBAL"]
+        inside = self.kernel.toposort(stop=before)
+        return [n for n in inside if n.op is Ops.STAGE and n not in before]
+
     def _remember(self, key: Any, make: Any) -> Any:
         if key not in self._facts:
             self._facts[key] = make()
@@ -125,7 +130,10 @@ class Plan:
             values = tuple(s.src[1] for s in stores)
             return Nest(name, own_ranges(stores[0]), values, tuple(s.src[0] for s in stores))
         stage = self.stages[name]
-        return Nest(name, own_ranges(stage), stage.src[:1], ())
+        order: tuple[str, ...] = option(stage, "loops", ())
+        inside = {name_of(r): r for r in own_ranges(stage)}
+        loops = dict.fromkeys([*(inside[n] for n in order), *inside.values()])
+        return Nest(name, tuple(loops), stage.src[:1], is_top=stage.arg[1] == "GLOBAL")
 
     def below(self, values: Iterable[UOp]) -> list[UOp]:
         """The nodes of these values that aren't inside a stage."""

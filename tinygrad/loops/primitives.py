@@ -37,6 +37,7 @@ from tinygrad.loops.operands import (
 from tinygrad.loops.rebuild import Replacement, rebuild, replaced
 from tinygrad.loops.tensorise import extend, tensorise
 from tinygrad.loops.trims import covering, permitted_starts, permitted_stops, unbounded
+from tinygrad.loops.windows import window
 from tinygrad.simplify.affine import add, build, divide, modulo, scale
 from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
@@ -601,6 +602,7 @@ PRIMITIVES: dict[str, Callable[..., UOp]] = {
     "drop_single": drop_single,
     "stage": stage,
     "unify": unify,
+    "window": window,
     "pad": pad,
     "accumulate": accumulate,
     "regroup": regroup,

@@ -83,7 +83,7 @@ def _make_tasks(plan: Plan, nest: Nest, outer: list[str], rows: list[UOp]) -> No
     """Outer loops become tasks, and the last one where that repeats nothing."""
     last = name_of(nest.loops[-1])
     candidates = [n for n in outer if all_stages_depend_on(plan, n)]
-    if not plan.stages and not rows and last in plan.loops:
+    if not plan.inner_stages and not rows and last in plan.loops:
         candidates = _ordered_names(plan, [*candidates, last])
     elif rows and all_stages_depend_on(plan, last):
         candidates.append(last)
@@ -279,7 +279,7 @@ def _ordered_names(plan: Plan, wanted: list[str]) -> list[str]:
 
 def all_stages_depend_on(plan: Plan, name: str) -> bool:
     """A task must not compute again what another one does: every stage depends on the loop."""
-    return all(any(name_of(r) == name for r in s.ranges) for s in plan.stages.values())
+    return all(any(name_of(r) == name for r in s.ranges) for s in plan.inner_stages)
 
 
 def _all_reductions_depend_on(plan: Plan, name: str) -> bool:

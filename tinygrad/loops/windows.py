@@ -1,0 +1,92 @@
+"""A value that moves by the sum of two loops only: the pixel and the tap of a window. Kept over
+that sum it is kept once, not once for each tap; and with its border, so that readers need no
+mask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tinygrad.base.errors import ArgumentError
+from tinygrad.loops.layout import is_plain_loop, name_of, size_of
+from tinygrad.loops.operands import at_path, check_unused, loop_named
+from tinygrad.loops.rebuild import replaced
+from tinygrad.simplify.affine import add, scale
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+Pair = tuple[str, int, str, int]
+"""(position, its step, tap, its step): what is counted is step * position + step * tap."""
+
+
+def window(
+    kernel: UOp,
+    path: Sequence[int],
+    over: Sequence[str],
+    pairs: Sequence[Pair],
+    name: str,
+    memory: str = "LOCAL",
+) -> UOp:
+    """The value at `path` is kept over the loops `over`; one that is the position of a pair counts
+    that pair's sums there.
+
+    Requires: what `stage` does; the value moves with the loops of a pair by their sum only, and no
+    number below the largest sum is left out.
+
+        for i: for k: ... x(i + k)
+    becomes, with over = (i,) and pairs = ((i, 1, k, 1),)
+        for name.i: name[name.i] = x(name.i)
+        for i: for k: ... name[i + k]
+
+    >>> from tinygrad.loops.drawing import draw, taps
+    >>> draw(taps(8, 3))
+    reduce add: k:3
+    store: i:8
+    >>> draw(window(taps(8, 3), (0, 1, 0), ("i",), (("i", 1, "k", 1),), "x"))
+    x LOCAL: x.i:10
+    reduce add: k:3
+    store: i:8
+    """
+    value = at_path(kernel, path)
+    check_unused(kernel, name, *(f"{name}.{n}" for n in over))
+    inside, at = value, {n: loop_named(kernel, n) for n in over}
+    counters: dict[str, UOp] = {}
+    for position, step, tap, apart in pairs:
+        pair = loop_named(kernel, position), step, loop_named(kernel, tap), apart
+        moved = over_sums(inside, *pair, f"{name}.{position}")
+        if moved is None:
+            raise ArgumentError(
+                f"window {name!r}: the value doesn't move by {step}*{position} + {apart}*{tap}"
+                " only, or numbers are left out; legal: two plain loops, one of them with step 1"
+            )
+        inside, counters[position] = moved
+        at[position] = add(scale(pair[0], step), pair[2], apart)
+    for n in over:
+        if n not in counters:
+            counters[n] = UOp.range(size_of(at[n]), f"{name}.{n}")
+            inside = replaced(inside, {at[n]: counters[n]})
+    own = tuple(counters[n] for n in over)
+    missing = sorted(name_of(r) for r in inside.ranges - set(own))
+    if len(own) < len(counters) or not all(map(is_plain_loop, own)) or set(own) - inside.ranges:
+        raise ArgumentError(f"window {name!r}: {tuple(over)} are not loops that the value has")
+    if missing and memory == "GLOBAL":
+        raise ArgumentError(f"window {name!r}: GLOBAL, so all loops are its own; missing {missing}")
+    made = UOp(Ops.STAGE, value.dtype, (inside, *own), (name, memory, ()))
+    read = UOp(Ops.INDEX, value.dtype, (made, *(at[n] for n in over)), len(own))
+    return replaced(kernel, {value: read})
+
+
+def over_sums(
+    value: UOp, position: UOp, step: int, tap: UOp, apart: int, name: str = "sum"
+) -> tuple[UOp, UOp] | None:
+    """`value` by a counter of the sums instead of the two loops, and the counter; None if it moves
+    otherwise, or if there are numbers that are no sum: nothing says that they can be read."""
+    if not (is_plain_loop(position) and is_plain_loop(tap)) or min(step, apart) != 1:
+        return None
+    if step > size_of(tap) if apart == 1 else apart > size_of(position):
+        return None
+    last = step * (size_of(position) - 1) + apart * (size_of(tap) - 1)
+    counter = UOp.range(last + 1, name)
+    change = {tap: add(counter, position, -step)} if apart == 1 else {}
+    change = change or {position: add(counter, tap, -apart)}
+    moved = replaced(value, change)
+    return None if {position, tap} & moved.ranges else (moved, counter)
