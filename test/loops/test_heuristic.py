@@ -51,6 +51,7 @@ SOME = {
     "long matmul A.T": kernels.matmul(7, 20, 101, a_t=True),
     "weight gradient": kernels.weight_gradient(2, 2, 5, 7, 4),
     "weight gradient of many": kernels.weight_gradient(3, 2, 9, 20, 37),
+    "conv of small images": kernels.conv(12, 24, 5, 5, 16),
     "weight gradient of one": kernels.weight_gradient(1, 3, 11, 13, 20),
     "conv of wide rows": kernels.conv(1, 2, 4, 20, 13),
     "conv with stride": kernels.conv(1, 8, 19, 37, 13, stride=2),
@@ -110,14 +111,18 @@ def test_a_group_of_channels_is_a_loop():
 
 def test_vectors_turn_to_the_side_that_is_packed_once():
     """A weight gradient: the window stays in memory, with its border; images are summed apart, so
-    that there are tasks; where a result costs more than packing, all stays as it was."""
+    that there are tasks; where a result costs more than packing, all stays as it was. So do large
+    images; small ones would leave vectors empty."""
     gradient = kernels.weight_gradient(8, 64, 56, 56, 64)
     recipe = schedule(gradient, kernels.WIDE)[1]
     assert [step[0] for step in recipe].index("window") == 0
     assert ("split", "out1.i0", 64, "out1.i0i") in recipe
     assert ("role", "out1.k0", "PARALLEL") in recipe
-    small = schedule(kernels.weight_gradient(1, 512, 7, 7, 512), kernels.WIDE)[1]
-    assert not any(step[0] == "window" for step in small)
+    for same in (kernels.weight_gradient(1, 512, 7, 7, 512), kernels.conv(8, 64, 56, 56, 64)):
+        assert not any(step[0] == "window" for step in schedule(same, kernels.WIDE)[1])
+    small = schedule(kernels.conv(8, 512, 7, 7, 512), kernels.WIDE)[1]
+    assert small[0][:1] == ("window",)
+    assert ("order", "reduce", ("k1", "k2", "k0b")) in small
 
 
 def test_channels_apart_share_the_masks_of_their_windows():

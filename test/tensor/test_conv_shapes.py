@@ -53,15 +53,15 @@ def try_conv(seed):
     compare(found, exact, int(np.prod(w_shape[1:])))
 
 
-def try_gradients(seed):
-    """Of a convolution's weighted sum, by both of its sides."""
-    x_shape, w_shape, options = draw(seed)
+def try_gradients(seed, x_shape, w_shape, options):
+    """Of a convolution's weighted sum, by both of its sides; and the convolution."""
     given = numbers(seed, *x_shape), numbers(seed + 1, *w_shape)
     theirs = [torch.from_numpy(n).requires_grad_() for n in given]
     ours = [Tensor(n.astype(np.float32)) for n in given]
     exact = THEIRS[len(x_shape) - 2](*theirs, **options)
     scale = numbers(seed + 2, *exact.shape)
     wanted = torch.autograd.grad((exact * torch.from_numpy(scale)).sum(), theirs)
+    compare(ours[0].conv2d(ours[1], **options), exact.detach(), int(np.prod(w_shape[1:])))
     result = ours[0].conv2d(ours[1], **options) * Tensor(scale.astype(np.float32))
     positions = x_shape[0] * int(np.prod(exact.shape[2:]))
     depths = w_shape[0] // options["groups"] * int(np.prod(w_shape[2:])), positions
@@ -89,7 +89,14 @@ def test_conv(seed):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_gradients(seed):
-    try_gradients(seed)
+    try_gradients(seed, *draw(seed))
+
+
+def test_vectors_along_the_output_channels():
+    """Where images are small, or summed over: `loops/orientation`."""
+    try_gradients(1, (8, 64, 7, 7), (64, 64, 3, 3), {"padding": [1, 1], "groups": 1})
+    try_gradients(2, (9, 24, 13, 9), (37, 24, 5, 5), {"padding": [2, 0], "groups": 1})
+    try_gradients(3, (8, 40, 11, 7), (40, 20, 3, 3), {"padding": [3, 1], "groups": 2, "stride": 2})
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -101,5 +108,5 @@ def test_two_convolutions_in_one_kernel(seed):
 @pytest.mark.parametrize("seed", range(24, 250))
 def test_more_convolutions(seed):
     try_conv(seed)
-    try_gradients(seed)
+    try_gradients(seed, *draw(seed))
     try_block(seed)

@@ -11,22 +11,24 @@ from math import ceil
 
 from tinygrad.loops.cost import turns, weight
 from tinygrad.loops.dots import dots, runs_along_k
-from tinygrad.loops.in_place import STRIDED_ROWS, masks_outside
+from tinygrad.loops.in_place import STRIDED_ROWS, is_window, masks_outside, steps_apart
 from tinygrad.loops.layout import (
     fact,
     is_static,
     name_of,
-    option,
     own_ranges,
     role_of,
     size_of,
     steady,
     step,
 )
+from tinygrad.loops.panels import fill_in_tasks, fill_nest
 from tinygrad.loops.plan import TASKS, Nest, Plan, is_plain, names, reach_along, steps_along
-from tinygrad.loops.primitives import split
 from tinygrad.loops.products import (
+    LONG_PANEL,
     MOST_ROWS,
+    PANEL_BLOCK,
+    SUMS,
     Product,
     contractions,
     factors_of,
@@ -38,7 +40,7 @@ from tinygrad.loops.products import (
     whole_sum,
 )
 from tinygrad.loops.streams import TASKS_WITH_BLOCKS, even_part, parallelise, spread_reduction
-from tinygrad.loops.stretches import fill_stretches, panel_of, stretch_of
+from tinygrad.loops.stretches import panel_of, stretch_of
 from tinygrad.loops.tile_products import fitting_tile, tile_product
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -52,6 +54,9 @@ SHORT_LOOP = 4
 EPILOGUE = 256
 """Instructions after a tile's sums: more become a loop over the tile, finished in memory."""
 
+PAGE = 4096
+"""Bytes: what steps further with each turn leaves the reach of caches that look ahead."""
+
 PREFETCH_TURNS = 4
 LONG_RUN = 64
 """Elements in a row that are as good as a whole row: shorter runs miss what the machine fetches
@@ -60,10 +65,6 @@ ahead."""
 
 SMALL_GAP = 16
 """So few elements left out between runs don't end them, if runs are longer."""
-
-LONG_PANEL, PANEL_BLOCK, SUMS = 1 / 2, 1 / 8, 1 / 4
-"""A panel that takes more than the first part of the private cache is packed in blocks of about the
-second, if the sums so far of all row tiles fit in the third."""
 
 TILES_A_TASK = 8
 """Row tiles that share a packed panel, at least."""
@@ -111,11 +112,15 @@ def product(plan: Plan, nest: Nest, products: list[Product]) -> None:
         products = [tensorised(plan, tiling.n_in, one) for one in products]
     if len(products) == 1:
         products = [_block_panel(plan, tiling, products[0])]
-    for one in products:
+    for number, one in enumerate(products):
         _lay_out_rows(plan, tiling, one)
         _lay_out_columns(plan, tiling, one)
+        products[number] = one = _taps_outside(plan, tiling, one)
         inner = name_of(one.inner)
-        if size_of(one.inner) <= SHORT_LOOP:
+        rows = _operand(plan, tiling, one, along_columns=False)
+        if is_window(rows) and steady(rows, plan.loops[inner]):
+            pass  # a row at the next turn is another row at this one: copies would share all loads
+        elif size_of(one.inner) <= SHORT_LOOP:
             plan.do("role", inner, "UNROLL")
         else:
             plan.do("split", inner, INNER_TURNS, plan.unused(inner + "u"), "LOOP", "UNROLL")
@@ -173,7 +178,10 @@ def _split_tiles(plan: Plan, nest: Nest, products: list[Product]) -> Tiling:
         stretch = 0
     if stretch:
         panel = panel_of(plan, stretch, size_of(last), depth)
-    height, width = register_tile(plan, size_of(row_loop), panel or size_of(last), itemsize)
+    run = 0
+    if len(products) == 1 and is_window(products[0].rows):
+        run = steps_apart(products[0].rows, row_loop)
+    height, width = register_tile(plan, size_of(row_loop), panel or size_of(last), itemsize, run)
     width = max(width, plan.lanes)
     width = min(width, ceil((panel or size_of(last)) / plan.lanes) * plan.lanes)
     height = min(height, size_of(row_loop))
@@ -269,6 +277,8 @@ def _lay_out_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
     direct = value.op is Ops.INDEX and (not one.depth or is_plain(value))
     if direct and _run(plan, value, (*one.loops, *one.depth)) >= LONG_RUN:
         return
+    if direct and is_window(value):
+        return
     free = {name_of(r) for r in value.ranges}
     outer = [n for n in names(plan.nest(tiling.nest.name).loops) if n in free]
     outer = [n for n in outer if top and n not in tiling.inside]
@@ -295,6 +305,23 @@ def _lay_out_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
     if top:
         for loop in those_in(value, (*outer, tiling.m)):
             plan.do("role", f"{name}.{loop}", "PARALLEL")
+
+
+def _taps_outside(plan: Plan, tiling: Tiling, one: Product) -> Product:
+    """A window that is read where it lies: loops that lead to other pixels go outside of those that
+    lead to other channels, whose copies have nothing in common."""
+    rows = _operand(plan, tiling, one, along_columns=False)
+    if not is_window(rows):
+        return one
+    steps = {n: (step(rows, plan.loops[n]) or 0) * rows.dtype.itemsize for n in one.loops}
+    far = max(
+        (n for n in one.loops if steps[n] <= PAGE), key=steps.__getitem__, default=one.loops[-1]
+    )
+    if size_of(plan.loops[far]) <= size_of(plan.loops[one.loops[-1]]):
+        return one
+    order = [*(n for n in one.loops if n != far), far]
+    plan.do("order", "reduce", order)
+    return replace(one, first_loop=order[0], loops=tuple(order), inner=plan.loops[far])
 
 
 def _run(plan: Plan, read: UOp, along: Iterable[str]) -> int:
@@ -361,77 +388,9 @@ def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
     plan.do("stage", plan.path(value), layout, name, memory, options)
     in_one_word(plan, name, one)
     if not plain:
-        _fill_nest(plan, tiling, one, name)
+        fill_nest(plan, one, name, tiling.n_in, tiling.stretch)
     if memory == "GLOBAL":
-        _fill_in_tasks(plan, name)
-
-
-def _fill_nest(plan: Plan, tiling: Tiling, one: Product, name: str) -> None:
-    """A panel filled by loops of its own: the widest vector that memory allows; loops that masks
-    depend on go outside."""
-    lanes, inner, across = plan.lanes, f"{name}.{one.loops[-1]}", f"{name}.{tiling.n_in}"
-    loads = [n for n in plan.stages[name].src[0].toposort() if n.op is Ops.INDEX]
-    word = turns(plan.loops[k] for k in one.depth)  # neighbours along k that stay together
-    along_k = word in steps_along(loads, plan.loops[inner])
-    both = [n for n in loads if plan.loops[inner] in n.ranges]
-    along_n = 1 in steps_along(both, plan.loops[across])
-    if tiling.stretch:
-        columns: tuple[str, ...] = fill_stretches(plan, name, across, tiling.stretch)
-    elif along_k and not along_n and size_of(plan.loops[inner]) >= lanes:
-        plan.do("split", inner, lanes, plan.unused(inner + "u"), "LOOP", "UNROLL")
-        plan.do("split", across, lanes, plan.unused(across + "v"), "LOOP", "VECTOR")
-        walk = [r for r in own_ranges(plan.stages[name]) if name_of(r) != across]
-        if plan.loops[across].ranges.isdisjoint(walk):
-            plan.do("order", name, (across, *names(walk)))  # few rows at a time, each along memory
-        return
-    else:
-        width = _widest(plan, name, across)
-        vector = plan.unused(across + "v")
-        plan.do("split", across, width, vector, "UNROLL", "VECTOR")
-        columns = (across, vector)
-    guarded = {
-        name_of(r)
-        for n in plan.stages[name].src[0].toposort()
-        if n.op is Ops.INDEX and not is_plain(n)
-        for r in n.src[1 + n.arg].ranges
-    }
-    filled = [f"{name}.{k}" for k in one.loops]
-    words = [f"{name}.{k}" for k in one.depth]
-    layout = [n for n in names(own_ranges(plan.stages[name])) if n not in (*filled, *words)]
-    outer = [n for n in layout if n not in (*columns, across)]
-    across_outside = [across] if tiling.stretch else []
-    masked = [k for k in filled if k in guarded]
-    free = [k for k in filled if k not in guarded]
-    plan.do("order", name, (*outer, *masked, *across_outside, *free, *columns, *words))
-
-
-def _fill_in_tasks(plan: Plan, name: str) -> None:
-    """The outermost loops of a fill become tasks, until there are enough for all cores."""
-    stage, tasks = plan.stages[name], 1
-    for loop in option(stage, "loops", tuple(names(own_ranges(stage)))):
-        size, wanted = size_of(plan.loops[loop]), ceil(TASKS / tasks)
-        if wanted == 1 or role_of(plan.loops[loop]) != "LOOP":
-            return
-        if size > 2 * wanted:
-            part = even_part(size, size // wanted)
-            plan.do("split", loop, part, plan.unused(loop + "t"), "PARALLEL")
-        else:
-            plan.do("role", loop, "PARALLEL")
-        tasks *= min(size, wanted)
-
-
-def _widest(plan: Plan, name: str, across: str) -> int:
-    """The longest vector that every load can take in steady small steps; a quarter if none can."""
-    for width in (plan.lanes, plan.lanes // 2, plan.lanes // 4):
-        if width < 2:
-            break
-        vector = plan.unused(across + "v")
-        tried = split(plan.kernel, across, width, vector, "UNROLL", "VECTOR")
-        stage = next(n for n in tried.toposort() if n.op is Ops.STAGE and n.arg[0] == name)
-        loop = next(r for r in own_ranges(stage) if name_of(r) == vector)
-        if all(steady(n, loop) for n in stage.src[0].toposort() if n.op is Ops.INDEX):
-            return width
-    return max(2, plan.lanes // 4)
+        fill_in_tasks(plan, name)
 
 
 def _other_reductions(plan: Plan, tiling: Tiling, products: list[Product]) -> None:

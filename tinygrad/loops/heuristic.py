@@ -15,6 +15,7 @@ from tinygrad.loops.layout import (
     is_index,
     is_plain_loop,
     is_static,
+    linear,
     name_of,
     option,
     own_ranges,
@@ -233,18 +234,18 @@ def _as_one(plan: Plan, closer: UOp, outer: UOp, inner: UOp) -> bool:
             return False
         if node.op in (Ops.INDEX, Ops.REDUCE) and len(found) == 1:
             return False
-        if node.op is Ops.STORE and not _linear(node.src[0].src[1], outer, inner, width):
+        if node.op is Ops.STORE and not linear(node.src[0].src[1], outer, inner):
             return False
         if not found or is_index(node):
             continue
-        if node.op is Ops.INDEX and not _linear(flat_offset(node), outer, inner, width):
+        if node.op is Ops.INDEX and not linear(flat_offset(node), outer, inner):
             if not short or (width >= plan.lanes and node not in packed):
                 return False
         elif node.op in _COMPARES or node.op is Ops.CAST:
             may_divide = reduces and node.op in _COMPARES
             may_divide = may_divide and not _bounds_another(plan, node, pair)
             uses = [s for s in node.src if is_index(s)]
-            if not may_divide and not all(_linear(s, outer, inner, width) for s in uses):
+            if not may_divide and not all(linear(s, outer, inner) for s in uses):
                 return False
     return True
 
@@ -265,16 +266,6 @@ def _bounds_another(plan: Plan, comparison: UOp, pair: set[UOp]) -> bool:
     turns = max((size_of(r) for r in pair & comparison.ranges), default=0)  # taps are few
     others = (size_of(r) for r in comparison.ranges if r not in here)
     return turns > UNROLL_WHOLE and any(UNROLL_WHOLE < size <= 4 * turns for size in others)
-
-
-def _linear(use: UOp, outer: UOp, inner: UOp, width: int) -> bool:
-    """Whether an index expression steps through both loops as through one."""
-    if not is_index(use):
-        return not {outer, inner} & use.ranges
-    terms, _ = affine(use)
-    if any(t not in (outer, inner) and t.ranges & {outer, inner} for t in terms):
-        return False
-    return terms.get(outer, 0) == terms.get(inner, 0) * width
 
 
 _COMPARES = frozenset((Ops.CMPLT, Ops.CMPEQ, Ops.CMPNE))

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinygrad.loops.cost import turns
-from tinygrad.loops.layout import gate_of, size_of, step
+from tinygrad.loops.layout import elements, flat_offset, gate_of, size_of, step
 from tinygrad.loops.plan import Nest
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -50,3 +50,23 @@ def laying_out(nest: Nest, rows: UOp) -> float:
 
 def _gate(columns: UOp) -> UOp | None:
     return gate_of(columns) if columns.op is Ops.INDEX else None
+
+
+# ---- rows ----------------------------------------------------------------------------------------
+
+
+def is_window(value: UOp) -> bool:
+    """Whether a copy of what is read from memory would hold each element several times."""
+    if value.op is not Ops.INDEX or gate_of(value) is not None:
+        return False
+    source = value.src[0]
+    if source.op is Ops.STAGE and source.arg[1] != "GLOBAL":
+        return False
+    count = elements(source) if source.op is Ops.STAGE else int(source.arg[1])
+    return turns(value.ranges) >= 2 * count
+
+
+def steps_apart(read: UOp, loop: UOp) -> int:
+    """Turns of a loop within which a read moves in even steps; 0: in all."""
+    parts = (n for n in flat_offset(read).toposort() if n.op in (Ops.IDIV, Ops.MOD))
+    return min((int(n.src[1].arg) for n in parts if n.src[0] is loop), default=0)

@@ -118,6 +118,30 @@ def step(access: UOp, loop: UOp) -> int | None:
     return found
 
 
+def linear(use: UOp, outer: UOp, inner: UOp) -> bool:
+    """Whether an index expression steps through both loops as through one; or knows neither."""
+    if not is_index(use):
+        return not {outer, inner} & use.ranges
+    terms, _ = affine(use)
+    if any(t not in (outer, inner) and t.ranges & {outer, inner} for t in terms):
+        return False
+    return terms.get(outer, 0) == terms.get(inner, 0) * size_of(inner)
+
+
+def goes_as_one(value: UOp, outer: UOp, inner: UOp) -> bool:
+    """Whether all that a value is made of steps through two plain loops as through one."""
+    if not (is_plain_loop(outer) and is_plain_loop(inner)):
+        return False
+    for node in value.toposort():
+        if node.op is Ops.INDEX:
+            uses: tuple[UOp, ...] = (flat_offset(node),)
+        else:
+            uses = () if is_index(node) else tuple(filter(is_index, node.src))
+        if not all(linear(use, outer, inner) for use in uses):
+            return False
+    return True
+
+
 def steady(access: UOp, loop: UOp) -> bool:
     """Whether a vector along `loop` reads this INDEX by whole vectors."""
     found = step(access, loop)

@@ -149,7 +149,7 @@ def merge(kernel: UOp, first: str, second: str, name: str) -> UOp:
     """Two loops, one directly in the other, become one.
 
     Requires: every node that closes one closes both, side by side, in this order; both are static
-    LOOPs without limits.
+    LOOPs without limits. If they are of a stage, its rows lie without gaps.
 
         for i:4: for j:8: body(i, j)
     becomes
@@ -174,15 +174,15 @@ def merge(kernel: UOp, first: str, second: str, name: str) -> UOp:
         ):
             names = ", ".join(map(name_of, own))
             raise ArgumentError(f"merge {first!r}, {second!r}: not side by side in {names}")
-        if owner.op is Ops.STAGE:
-            raise ArgumentError(f"merge {first!r}, {second!r}: they are a stage's layout")
+        if owner.op is Ops.STAGE and owner.arg[2]:
+            raise ArgumentError(f"merge {first!r}, {second!r}: the stage has {owner.arg[2]}")
     width = size_of(inner)
     both = UOp.range(size_of(outer) * width, name)
     return rebuild(
         kernel,
         {
             outer: Replacement(divide(both, width), (both,)),
-            inner: Replacement(modulo(both, width), ()),
+            inner: Replacement(modulo(both, width), (), width),
         },
     )
 

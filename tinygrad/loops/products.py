@@ -19,7 +19,14 @@ from tinygrad.uop.op import Ops
 
 MOST_VECTORS = 6
 MOST_ROWS = 16
+ADDRESSES, ADDRESS = 4, 1.0
+"""Rows whose addresses stay in registers; cycles for each further one."""
+
 FRONT_END = 0.15  # cycles that the processor spends on issuing one operand
+LONG_PANEL, PANEL_BLOCK, SUMS = 0.5, 0.125, 0.3
+"""A panel that takes more than the first part of the private cache is packed in blocks of about the
+second, if the sums so far of all row tiles fit in the third."""
+
 POWER_OF_TWO_PANELS = 0.02  # panels of 2^n lines fall on fewer sets, but start on whole pages
 
 
@@ -52,16 +59,32 @@ def factors_of(reduction: UOp) -> tuple[UOp, UOp] | None:
     return first, second
 
 
-def register_tile(plan: Plan, rows: int, columns: int, itemsize: int) -> tuple[int, int]:
-    """Rows and columns of the tile whose accumulators stay in registers."""
+def register_tile(
+    plan: Plan, rows: int, columns: int, itemsize: int, run: int = 0
+) -> tuple[int, int]:
+    """Rows and columns of the tile whose accumulators stay in registers. `run`: so many rows lie
+    in even steps; 0: all."""
     lanes = max(1, min(plan.lanes, plan.target.vector // itemsize))
-    return tile_of(plan.target, rows, columns, lanes)
+    return best_tile(plan.target, rows, columns, lanes, run)[1:]
+
+
+def tile_cycles(plan: Plan, rows: int, columns: int) -> float:
+    """Cycles of one step along k over all rows and columns, by the best tile."""
+    return best_tile(plan.target, rows, columns, plan.lanes)[0]
+
+
+def tile_of(target: Target, rows: int, columns: int, lanes: int) -> tuple[int, int]:
+    """Rows and columns of the best tile."""
+    return best_tile(target, rows, columns, lanes)[1:]
 
 
 @lru_cache(maxsize=1024)
-def tile_of(target: Target, rows: int, columns: int, lanes: int) -> tuple[int, int]:
+def best_tile(
+    target: Target, rows: int, columns: int, lanes: int, run: int = 0
+) -> tuple[float, int, int]:
     """The tile with the fewest cycles for one step along k over all rows and columns, tails
-    included; m*v accumulators, v vectors and one broadcast fit in the registers."""
+    included; m*v accumulators, v vectors and one broadcast fit in the registers. Its cycles, rows
+    and columns."""
     vectors = ceil(columns / lanes)
     best: tuple[float, int, int] | None = None
     for v in range(1, MOST_VECTORS + 1):
@@ -73,6 +96,7 @@ def tile_of(target: Target, rows: int, columns: int, lanes: int) -> tuple[int, i
                 for times, height in ((rows // m, m), (1, rows % m)):
                     if width and height:
                         cost += count * times * _cycles(target, height, width)
+            cost += ADDRESS * _addresses(m, run) * (rows / m) * (vectors / v)
             if rows > m:
                 cost += vectors  # packing: one more store for each vector and turn
             if v & (v - 1):
@@ -80,7 +104,16 @@ def tile_of(target: Target, rows: int, columns: int, lanes: int) -> tuple[int, i
             if best is None or cost < best[0] - 1e-9:
                 best = (cost, m, v * lanes)
     assert best is not None, "a machine with two vector registers has a tile"
-    return best[1], best[2]
+    return best
+
+
+def _addresses(height: int, run: int) -> int:
+    """How many addresses a tile of rows has that no other one is a fixed distance from, beyond
+    those that there are registers for."""
+    if not run or run % height == 0:
+        return 0
+    count = height // run if height % run == 0 else height
+    return max(0, count - ADDRESSES)
 
 
 def _cycles(target: Target, height: int, width: int) -> float:

@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tinygrad.loops.layout import OWN, gate_of, indices, is_index, nodes_of
-from tinygrad.simplify.affine import divide, modulo, simplify_index
+from tinygrad.simplify.affine import add, divide, modulo, simplify_index
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
 
 @dataclass(frozen=True)
 class Replacement:
-    """What becomes of a RANGE: its value, the ranges that take its place, and, if it was split,
-    the size of the inner piece."""
+    """What becomes of a RANGE: its value, the ranges that take its place, and, if it was split or
+    merged with the one around it, the size of the inner piece."""
 
     value: UOp
     pieces: tuple[UOp, ...]
@@ -94,12 +94,15 @@ def _closer(node: UOp, loops: Mapping[UOp, Replacement], done: Mapping[UOp, UOp]
 
 
 def _reader(node: UOp, loops: Mapping[UOp, Replacement], done: Mapping[UOp, UOp]) -> UOp:
-    """A read of a stage whose ranges are split reads with quotient and remainder."""
+    """A read of a stage whose ranges are split reads with quotient and remainder; of one whose
+    ranges are merged, with their sum."""
     new: list[UOp] = []
     for index, loop in zip(indices(node), node.src[0].src[1:], strict=True):
         at, change = done[index], loops.get(loop)
         if change is None or len(change.pieces) == 1:
             new.append(at)
+        elif change.factor and not change.pieces:
+            new[-1] = add(at, new[-1], change.factor)
         elif change.factor:
             new += (divide(at, change.factor), modulo(at, change.factor))
     gate = gate_of(node)

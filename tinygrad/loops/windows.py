@@ -11,6 +11,7 @@ from tinygrad.loops.layout import is_plain_loop, name_of, size_of
 from tinygrad.loops.operands import at_path, check_unused, loop_named
 from tinygrad.loops.rebuild import replaced
 from tinygrad.simplify.affine import add, scale
+from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -27,7 +28,7 @@ def window(
     memory: str = "LOCAL",
 ) -> UOp:
     """The value at `path` is kept over the loops `over`; one that is the position of a pair counts
-    that pair's sums there.
+    that pair's sums there, from the least.
 
     Requires: what `stage` does; the value moves with the loops of a pair by their sum only, and no
     number below the largest sum is left out.
@@ -59,7 +60,8 @@ def window(
                 " only, or numbers are left out; legal: two plain loops, one of them with step 1"
             )
         inside, counters[position] = moved
-        at[position] = add(scale(pair[0], step), pair[2], apart)
+        least = min(0, apart * (size_of(pair[2]) - 1))
+        at[position] = add(add(scale(pair[0], step), pair[2], apart), number(-least))
     for n in over:
         if n not in counters:
             counters[n] = UOp.range(size_of(at[n]), f"{name}.{n}")
@@ -80,13 +82,14 @@ def over_sums(
 ) -> tuple[UOp, UOp] | None:
     """`value` by a counter of the sums instead of the two loops, and the counter; None if it moves
     otherwise, or if there are numbers that are no sum: nothing says that they can be read."""
-    if not (is_plain_loop(position) and is_plain_loop(tap)) or min(step, apart) != 1:
+    if not (is_plain_loop(position) and is_plain_loop(tap)) or min(step, abs(apart)) != 1:
         return None
-    if step > size_of(tap) if apart == 1 else apart > size_of(position):
+    if step > size_of(tap) if abs(apart) == 1 else abs(apart) > size_of(position):
         return None
-    last = step * (size_of(position) - 1) + apart * (size_of(tap) - 1)
-    counter = UOp.range(last + 1, name)
-    change = {tap: add(counter, position, -step)} if apart == 1 else {}
-    change = change or {position: add(counter, tap, -apart)}
+    span, reach = step * (size_of(position) - 1), apart * (size_of(tap) - 1)
+    counter = UOp.range(span + abs(reach) + 1, name)
+    total = add(counter, number(min(0, reach)))
+    change = {tap: scale(add(total, position, -step), apart)} if abs(apart) == 1 else {}
+    change = change or {position: add(total, tap, -apart)}
     moved = replaced(value, change)
     return None if {position, tap} & moved.ranges else (moved, counter)

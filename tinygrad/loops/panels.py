@@ -1,0 +1,106 @@
+"""How a panel of a product's columns is filled by loops of its own: what memory holds in a row is
+read in vectors, in whatever order the product wants it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil
+
+from tinygrad.loops.cost import turns
+from tinygrad.loops.layout import (
+    goes_as_one,
+    name_of,
+    option,
+    own_ranges,
+    role_of,
+    size_of,
+    steady,
+)
+from tinygrad.loops.plan import TASKS, Plan, is_plain, names, steps_along
+from tinygrad.loops.primitives import split
+from tinygrad.loops.products import Product
+from tinygrad.loops.streams import even_part
+from tinygrad.loops.stretches import fill_stretches
+from tinygrad.uop.op import Ops
+
+
+def fill_nest(plan: Plan, one: Product, name: str, column: str, stretch: int) -> None:
+    """A panel filled by loops of its own: the widest vector that memory allows; loops that masks
+    depend on go outside."""
+    one = _as_memory_runs(plan, one, name)
+    lanes, inner, across = plan.lanes, f"{name}.{one.loops[-1]}", f"{name}.{column}"
+    loads = [n for n in plan.stages[name].src[0].toposort() if n.op is Ops.INDEX]
+    word = turns(plan.loops[k] for k in one.depth)  # neighbours along k that stay together
+    along_k = word in steps_along(loads, plan.loops[inner])
+    both = [n for n in loads if plan.loops[inner] in n.ranges]
+    along_n = 1 in steps_along(both, plan.loops[across])
+    if stretch:
+        columns: tuple[str, ...] = fill_stretches(plan, name, across, stretch)
+    elif along_k and not along_n and size_of(plan.loops[inner]) >= lanes:
+        plan.do("split", inner, lanes, plan.unused(inner + "u"), "LOOP", "UNROLL")
+        plan.do("split", across, lanes, plan.unused(across + "v"), "LOOP", "VECTOR")
+        walk = [r for r in own_ranges(plan.stages[name]) if name_of(r) != across]
+        if plan.loops[across].ranges.isdisjoint(walk):
+            plan.do("order", name, (across, *names(walk)))  # few rows at a time, each along memory
+        return
+    else:
+        width = _widest(plan, name, across)
+        vector = plan.unused(across + "v")
+        plan.do("split", across, width, vector, "UNROLL", "VECTOR")
+        columns = (across, vector)
+    guarded = {
+        name_of(r)
+        for n in plan.stages[name].src[0].toposort()
+        if n.op is Ops.INDEX and not is_plain(n)
+        for r in n.src[1 + n.arg].ranges
+    }
+    filled = [f"{name}.{k}" for k in one.loops]
+    words = [f"{name}.{k}" for k in one.depth]
+    layout = [n for n in names(own_ranges(plan.stages[name])) if n not in (*filled, *words)]
+    outer = [n for n in layout if n not in (*columns, across)]
+    across_outside = [across] if stretch else []
+    masked = [k for k in filled if k in guarded]
+    free = [k for k in filled if k not in guarded]
+    plan.do("order", name, (*outer, *masked, *across_outside, *free, *columns, *words))
+
+
+def _as_memory_runs(plan: Plan, one: Product, name: str) -> Product:
+    """Neighbours among the loops of a fill that memory steps through as through one become one."""
+    *outside, inner = [k for k in one.loops if f"{name}.{k}" in plan.loops]
+    while outside:
+        first, second = plan.loops[f"{name}.{outside[-1]}"], plan.loops[f"{name}.{inner}"]
+        if not goes_as_one(plan.stages[name].src[0], first, second):
+            break
+        outside.pop()
+        inner = plan.unused(f"{name}.{inner}m").removeprefix(f"{name}.")
+        plan.do("merge", name_of(first), name_of(second), f"{name}.{inner}")
+    return replace(one, loops=(*outside, inner))
+
+
+def _widest(plan: Plan, name: str, across: str) -> int:
+    """The longest vector that every load can take in steady small steps; a quarter if none can."""
+    for width in (plan.lanes, plan.lanes // 2, plan.lanes // 4):
+        if width < 2:
+            break
+        vector = plan.unused(across + "v")
+        tried = split(plan.kernel, across, width, vector, "UNROLL", "VECTOR")
+        stage = next(n for n in tried.toposort() if n.op is Ops.STAGE and n.arg[0] == name)
+        loop = next(r for r in own_ranges(stage) if name_of(r) == vector)
+        if all(steady(n, loop) for n in stage.src[0].toposort() if n.op is Ops.INDEX):
+            return width
+    return max(2, plan.lanes // 4)
+
+
+def fill_in_tasks(plan: Plan, name: str) -> None:
+    """The outermost loops of a fill become tasks, until there are enough for all cores."""
+    stage, tasks = plan.stages[name], 1
+    for loop in option(stage, "loops", tuple(names(own_ranges(stage)))):
+        size, wanted = size_of(plan.loops[loop]), ceil(TASKS / tasks)
+        if wanted == 1 or role_of(plan.loops[loop]) != "LOOP":
+            return
+        if size > 2 * wanted:
+            part = even_part(size, size // wanted)
+            plan.do("split", loop, part, plan.unused(loop + "t"), "PARALLEL")
+        else:
+            plan.do("role", loop, "PARALLEL")
+        tasks *= min(size, wanted)
