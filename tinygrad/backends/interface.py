@@ -70,6 +70,10 @@ class Memory(Protocol):
     def view(self, handle: Any, offset: int) -> Any:
         """A handle `offset` bytes into another; the caller keeps the whole alive."""
 
+    def borrow(self, data: memoryview) -> Any | None:
+        """A handle to bytes of the host that others own, to be read only (a mapped file), aligned
+        to their elements and no more; None where the device can't address them."""
+
 
 class Segment(Protocol):
     """A prepared list of kernels: built once, run many times with other tables."""

@@ -345,6 +345,8 @@ INVERSE_NAMES = {
     "uint64": "ulong",
     "float16": "half",
     "bfloat16": "bfloat16",
+    "float8_e4m3fn": "fp8e4m3",
+    "float8_e5m2": "fp8e5m2",
     "float32": "float",
     "float64": "double",
 }

@@ -4,6 +4,7 @@
     ├── ShapeError         (ValueError)    shapes that don't fit an operation
     ├── DTypeError         (TypeError)     an element type that an operation or device lacks
     ├── ArgumentError      (ValueError)    any other argument that can't be taken
+    │   └── FileError                      a file that is not what its format says
     ├── DeviceError        (RuntimeError)  a device that is unknown, absent or lost
     │   └── OutOfMemory    (MemoryError)   a buffer that doesn't fit
     ├── RuntimeCheckError  (ArithmeticError, IndexError by kind)  a CHECK that failed on a device
@@ -34,6 +35,10 @@ class DTypeError(TinygradError, TypeError):
 
 class ArgumentError(TinygradError, ValueError):
     """Any other argument that can't be taken."""
+
+
+class FileError(ArgumentError):
+    """A file that is not what its format says, is cut short, or would do harm."""
 
 
 class DeviceError(TinygradError, RuntimeError):

@@ -30,7 +30,7 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 ALIGNMENT = 64
-"""Bytes to which every buffer and scratch array is aligned."""
+"""Bytes to which every scratch array is aligned, and every buffer that is written."""
 
 SLACK = 64
 """Elements behind a staged array, so that a whole vector at its end may be read or written."""
@@ -178,6 +178,8 @@ class Access:
             source = (pointer, self.program.widen(mask, count) if count > 1 else mask)
         dtype = read.dtype.vec(count)
         aligned = max(read.dtype.itemsize, gcd(alignment, dtype.itemsize))
+        if read.src[0].op is Ops.PARAM:
+            aligned = read.dtype.itemsize  # it may be a part of a mapped file
         scope = self.program.scope
         if self.ahead and mask is None and read.src[0].op is Ops.PARAM:
             self._prefetch(read, terms, constant, copies, dtype.itemsize)

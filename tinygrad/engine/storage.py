@@ -120,13 +120,36 @@ def from_host(data: Any, dtype: DType, device: str = HOST) -> UOp:
     return bind(node, buffer)
 
 
+def borrowed(data: np.ndarray[Any, Any], dtype: DType, device: str) -> UOp | None:
+    """A BUFFER on `device` that is these bytes themselves, as of a mapped file. They are never
+    written: whoever writes gets a buffer of its own first. None where the device can't read them
+    in place, or they lie across its elements."""
+    if not data.flags.c_contiguous or data.ctypes.data % dtype.itemsize:
+        return None
+    raw = data.reshape(-1).view(np.uint8)
+    handle = Device[device].backend.memory.borrow(raw.data)
+    if handle is None:
+        return None
+    node = UOp.new_buffer(device, raw.nbytes // dtype.itemsize, dtype)
+    _borrowed.add(node)
+    return bind(node, Buffer(device, raw.nbytes, handle, owner=data))
+
+
+def is_borrowed(base: UOp) -> bool:
+    """Whether the BUFFER `base` is memory that others own, to be read only."""
+    return base in _borrowed
+
+
+_borrowed: weakref.WeakSet[UOp] = weakref.WeakSet()
+
+
 def numpy_dtype(dtype: DType) -> Any:
-    """NumPy's dtype object for ours (ml_dtypes' for bfloat16)."""
+    """NumPy's dtype object for ours (of ml_dtypes for what NumPy lacks)."""
     name = to_numpy_name(dtype)
-    if name == "bfloat16":
+    if dtype.fmt is None:
         import ml_dtypes
 
-        return np.dtype(ml_dtypes.bfloat16)
+        return np.dtype(getattr(ml_dtypes, name))
     return np.dtype(name)
 
 
@@ -166,7 +189,9 @@ def computed_from(base: UOp, expression: UOp) -> None:
 
 
 def is_shared(base: UOp, family: Family) -> bool:
-    """Whether others than `family` read, or may come to read, the BUFFER `base`."""
+    """Whether others than `family` read, or may come to read, the BUFFER `base`, or own it."""
+    if is_borrowed(base):
+        return True
     expression = _expressions.get(base)
     if expression is not None and expression() is not None:
         return True

@@ -12,8 +12,9 @@ from typing import Any
 
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.engine.jit import TinyJit
-from tinygrad.engine.storage import Buffer, bind
+from tinygrad.engine.storage import Buffer, bind, is_borrowed
 from tinygrad.formats import safetensors
+from tinygrad.formats.mapped import tensor_of
 from tinygrad.tensor import Tensor
 from tinygrad.uop.node import UOp
 
@@ -149,12 +150,14 @@ def _fitting(name: str, place: Tensor, value: Tensor) -> Tensor:
                 "in the values; legal is the same"
             )
         value = value.reshape(place.shape)
-    return value.detach().to(place.device)
+    return (value.detach() if value.requires_grad else value).to(place.device)
 
 
 def _put(place: Tensor, value: Tensor) -> None:
     if place.dtype is value.dtype and place.uop.realized is not None:
         place.assign(value)
+    elif is_borrowed(value.uop.base):  # a mapped file, which is copied only by who writes
+        place.replace(value)
     else:
         place.replace(own_copy(value))
 
@@ -197,16 +200,20 @@ def safe_save(tensors: dict[str, Tensor], fn: Path, metadata: dict[str, str] | N
 
 
 def safe_load(fn: Path | Tensor) -> dict[str, Tensor]:
-    """The tensors of a safetensors file (a path, or its bytes as a tensor), by name.
+    """The tensors of a safetensors file (a path, or its bytes as a tensor), by name; also of a
+    folder with a model, or an index of several files.
 
-    The file is mapped into memory: what is never used is never read.
+    The file is mapped into memory: what is never used is never read, and on a CPU the tensors are
+    the file's bytes. A write to one makes a copy first.
     """
-    source = fn.numpy().tobytes() if isinstance(fn, Tensor) else fn
-    arrays, _ = safetensors.read(source)
-    return {name: Tensor(array) for name, array in arrays.items()}
+    arrays, _ = safetensors.read(_source(fn))
+    return {name: tensor_of(array) for name, array in arrays.items()}
 
 
 def safe_load_metadata(fn: Path | Tensor) -> dict[str, Any]:
     """The header of a safetensors file: dtype and shape of each tensor, and `__metadata__`."""
-    source = fn.numpy().tobytes() if isinstance(fn, Tensor) else fn
-    return safetensors.read_metadata(source)
+    return safetensors.read_metadata(_source(fn))
+
+
+def _source(fn: Path | Tensor) -> Path | bytes:
+    return fn.numpy().tobytes() if isinstance(fn, Tensor) else fn

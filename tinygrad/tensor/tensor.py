@@ -10,6 +10,7 @@ from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.engine.devices import Device
 from tinygrad.engine.kernelize import kernelize
 from tinygrad.engine.realize import in_memory, read, realize
+from tinygrad.engine.storage import numpy_dtype
 from tinygrad.engine.structure import structure_of
 from tinygrad.schedule.kernels import plan
 from tinygrad.schedule.plan import Step
@@ -361,10 +362,5 @@ def _rebuilt(
 ) -> Tensor:
     import numpy as np
 
-    if dtype.fmt is None:
-        import ml_dtypes
-
-        values = np.frombuffer(raw, ml_dtypes.bfloat16)
-    else:
-        values = np.frombuffer(raw, np.dtype(dtype.fmt))
+    values = np.frombuffer(raw, numpy_dtype(dtype))
     return Tensor(values.reshape(shape), requires_grad=requires_grad)

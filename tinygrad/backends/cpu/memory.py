@@ -12,6 +12,8 @@ import os
 from collections import OrderedDict, deque
 from pathlib import Path
 
+import numpy as np
+
 from tinygrad.backends.cpu.locks import ForkSafeLock
 from tinygrad.backends.cpu.pages import PAGE, Pages, view_bytes
 from tinygrad.base.errors import ArgumentError, OutOfMemory
@@ -107,6 +109,9 @@ class HostMemory:
 
     def view(self, handle: int, offset: int) -> int:
         return handle + offset
+
+    def borrow(self, data: memoryview) -> int:
+        return int(np.frombuffer(data, np.uint8).ctypes.data)
 
     def view_host(self, handle: int, nbytes: int) -> memoryview:
         """`read` under the name that only memories the host can address have."""

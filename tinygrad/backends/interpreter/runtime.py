@@ -53,6 +53,9 @@ class PythonMemory:
     def view(self, handle: memoryview, offset: int) -> memoryview:
         return handle[offset:]
 
+    def borrow(self, data: memoryview) -> memoryview:
+        return data
+
 
 class PythonQueue:
     """Calls functions, one task or work-item after the other."""

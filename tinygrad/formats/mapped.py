@@ -1,0 +1,90 @@
+"""Files mapped into memory, and tensors that are parts of them.
+
+A mapped file costs nothing until it is read, and then only the pages that are touched. Where the
+device can address the host's memory (CPU, PYTHON) a tensor is the file's bytes themselves; else it
+is a copy that is made when it is needed. A mapped file must not be cut while it is used.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygrad.base.dtype import from_numpy_name
+from tinygrad.base.errors import FileError
+from tinygrad.engine import storage
+from tinygrad.engine.devices import Device
+from tinygrad.tensor import Tensor
+
+Bytes = NDArray[np.uint8]
+Source = str | os.PathLike[str] | bytes | bytearray | memoryview
+
+
+def bytes_of(source: Source) -> Bytes:
+    """The bytes of a file, mapped if it is a path, else in place.
+
+    Raises:
+        FileError: there is no such file, or it can't be read.
+    """
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return np.frombuffer(source, np.uint8)
+    try:
+        if os.path.getsize(source) == 0:  # can't be mapped
+            return np.empty(0, np.uint8)
+        return np.memmap(source, np.uint8, mode="r")
+    except (OSError, ValueError) as error:
+        raise FileError(f"file {os.fspath(source)!r} can't be read: {error}") from error
+
+
+def name_of(source: Source) -> str:
+    """What messages call it."""
+    return os.fspath(source) if isinstance(source, (str, os.PathLike)) else "bytes"
+
+
+def tensor_of(array: NDArray[Any], device: str | None = None) -> Tensor:
+    """A tensor that is `array`, a part of a mapped file, or a copy of it made when needed.
+
+    >>> tensor_of(np.arange(3, dtype=np.int32)).tolist()
+    [0, 1, 2]
+    """
+    place = Device.canonicalize(device)
+    if array.size == 0 or array.dtype.byteorder == ">":
+        return Tensor(array.astype(array.dtype.newbyteorder("=")), device=place)
+    node = storage.borrowed(array, from_numpy_name(array.dtype.name), place)
+    return Tensor(array, device=place) if node is None else Tensor(node.reshape(array.shape))
+
+
+def write_whole(path: str | os.PathLike[str], parts: Iterable[Any]) -> None:
+    """Writes bytes, or arrays as little-endian bytes, to a file beside `path` that then takes its
+    place: whole or not at all. A killed process leaves the old file."""
+    target = Path(path)
+    handle, part = tempfile.mkstemp(dir=target.parent, prefix=target.name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            for data in parts:
+                if isinstance(data, np.ndarray):
+                    little = data.astype(data.dtype.newbyteorder("<"), copy=False)
+                    data = np.ascontiguousarray(little).reshape(-1).view(np.uint8)
+                file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(part, 0o666 & ~_umask())
+        os.replace(part, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(part)
+        raise
+
+
+def _umask() -> int:
+    """What the system takes off the rights of new files; a temporary file has fewer."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
