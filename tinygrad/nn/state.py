@@ -13,7 +13,7 @@ from typing import Any
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.engine.jit import TinyJit
 from tinygrad.engine.storage import Buffer, bind, is_borrowed
-from tinygrad.formats import safetensors
+from tinygrad.formats import safetensors, torch_files
 from tinygrad.formats.mapped import tensor_of
 from tinygrad.tensor import Tensor
 from tinygrad.uop.node import UOp
@@ -217,3 +217,12 @@ def safe_load_metadata(fn: Path | Tensor) -> dict[str, Any]:
 
 def _source(fn: Path | Tensor) -> Path | bytes:
     return fn.numpy().tobytes() if isinstance(fn, Tensor) else fn
+
+
+def torch_load(fn: Path | Tensor) -> Any:
+    """What `torch.save` wrote to a file (a path, or its bytes as a tensor): tensors in containers.
+
+    Nothing in the file is run: a file that names anything but tensors, numbers, strings and
+    containers raises FileError. The file is mapped, as by `safe_load`.
+    """
+    return torch_files.load(_source(fn))
