@@ -324,7 +324,9 @@ def tensor_on(storage: Any, offset: Any, sizes: Any, strides: Any, dtype: Any = 
     last = offset + sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
     if last >= flat.shape[0]:
         raise ValueError(f"a tensor that ends at element {last} of a storage of {flat.shape[0]}")
-    return _strided(flat, offset, sizes, strides)
+    made = _strided(flat, offset, sizes, strides)
+    made._family = flat._family  # a write to one is seen by all, also where bytes must be copied
+    return made
 
 
 def _strided(flat: Tensor, offset: int, sizes: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
