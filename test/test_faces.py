@@ -17,7 +17,8 @@ FACES = {
     "tinygrad.nn": "BatchNorm BatchNorm2d Conv1d Conv2d ConvTranspose1d ConvTranspose2d Embedding "
     "GroupNorm InstanceNorm LayerNorm LayerNorm2d Linear LSTMCell RMSNorm",
     "tinygrad.nn.optim": "Adam AdamW LAMB LARS Muon Optimizer OptimizerGroup SGD",
-    "tinygrad.nn.state": "get_parameters get_state_dict load_state_dict safe_load safe_save",
+    "tinygrad.nn.state": "get_parameters get_state_dict gguf_load load_state_dict "
+    "safe_load safe_save tar_extract TensorIO torch_load",
     "tinygrad.helpers": "all_same argfix argsort BEAM cdiv ceildiv CI cmod colored Context "
     "ContextVar count DEBUG dedup DEV diskcache_clear diskcache_get diskcache_put fetch flatten "
     "from_mv fully_flatten get_child getenv GlobalCounters IMAGE JIT merge_dicts OSX polyN prod "

@@ -7,6 +7,7 @@ is a copy that is made when it is needed. A mapped file must not be cut while it
 
 from __future__ import annotations
 
+import io
 import os
 import tempfile
 from collections.abc import Iterable
@@ -59,6 +60,40 @@ def tensor_of(array: NDArray[Any], device: str | None = None) -> Tensor:
         return Tensor(array.astype(array.dtype.newbyteorder("=")), device=place)
     node = storage.borrowed(array, from_numpy_name(array.dtype.name), place)
     return Tensor(array, device=place) if node is None else Tensor(node.reshape(array.shape))
+
+
+class BytesFile(io.RawIOBase):
+    """Bytes as a file, which copies only what is read."""
+
+    def __init__(self, raw: Bytes) -> None:
+        super().__init__()
+        self.raw, self.place = raw, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.place
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = (0, self.place, len(self.raw))[whence]
+        self.place = min(max(0, base + offset), len(self.raw))
+        return self.place
+
+    def read(self, size: int | None = -1) -> bytes:
+        stop = len(self.raw) if size is None or size < 0 else self.place + size
+        data = self.raw[self.place : stop].tobytes()
+        self.place += len(data)
+        return data
+
+    def readinto(self, buffer: Any) -> int:
+        target = memoryview(buffer).cast("B")
+        data = self.read(len(target))
+        target[: len(data)] = data
+        return len(data)
 
 
 def write_whole(path: str | os.PathLike[str], parts: Iterable[Any]) -> None:

@@ -10,7 +10,6 @@ The pickle is read by a machine that knows tensors and containers and nothing el
 
 from __future__ import annotations
 
-import functools
 import io
 import math
 import struct
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 
 from tinygrad.base.errors import FileError
 from tinygrad.formats import pickles
-from tinygrad.formats.mapped import Bytes, Source, bytes_of, name_of, tensor_of
+from tinygrad.formats.mapped import Bytes, BytesFile, Source, bytes_of, name_of, tensor_of
 from tinygrad.formats.pickles import Name
 from tinygrad.tensor import Tensor
 
@@ -100,40 +99,6 @@ def load(source: Source) -> Any:
 # ---- the three dresses ---------------------------------------------------------------------------
 
 
-class _BytesFile(io.RawIOBase):
-    """A file over mapped bytes, which copies only what is read."""
-
-    def __init__(self, raw: Bytes) -> None:
-        super().__init__()
-        self.raw, self.place = raw, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self.place
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = (0, self.place, len(self.raw))[whence]
-        self.place = max(0, base + offset)
-        return self.place
-
-    def read(self, size: int | None = -1) -> bytes:
-        stop = len(self.raw) if size is None or size < 0 else self.place + size
-        data = self.raw[self.place : stop].tobytes()
-        self.place += len(data)
-        return data
-
-    def readline(self, size: int | None = -1) -> bytes:
-        line = bytearray()
-        while not line.endswith(b"\n") and (more := self.read(1)):
-            line += more
-        return bytes(line)
-
-
 def _load_zip(raw: Bytes, where: str) -> Any:
     members = zip_members(raw, where)
     pickled = [name for name in members if name.rpartition("/")[2] == "data.pkl"]
@@ -160,7 +125,7 @@ def zip_members(raw: Bytes, where: str) -> dict[str, Bytes]:
     """The members of a zip file whose bytes are stored as they are, each a part of `raw`."""
     members: dict[str, Bytes] = {}
     try:
-        archive = zipfile.ZipFile(_BytesFile(raw))
+        archive = zipfile.ZipFile(BytesFile(raw))
     except (ValueError, NotImplementedError) as error:
         raise FileError(f"{where}: {error}") from error
     with archive:
@@ -179,7 +144,7 @@ def zip_members(raw: Bytes, where: str) -> dict[str, Bytes]:
 
 
 def _load_legacy(raw: Bytes, where: str) -> Any:
-    file: Any = _BytesFile(raw)
+    file: Any = BytesFile(raw)
     storages: dict[str, tuple[str, Any, int, Storage]] = {}
 
     def persistent(key: Any) -> Storage:
@@ -240,7 +205,7 @@ class _Part(Storage):
 
 def _load_tar(raw: Bytes, where: str) -> Any:
     members: dict[str, Bytes] = {}
-    with tarfile.open(fileobj=_BytesFile(raw), mode="r:") as archive:
+    with tarfile.open(fileobj=BytesFile(raw), mode="r:") as archive:
         for info in archive:
             if info.isreg():
                 members[info.name] = raw[info.offset_data : info.offset_data + info.size]
@@ -248,7 +213,7 @@ def _load_tar(raw: Bytes, where: str) -> Any:
     if missing:
         raise FileError(f"{where}: a tar file without {', '.join(sorted(missing))}")
     storages: dict[Any, Storage] = {}
-    file: Any = _BytesFile(members["storages"])
+    file: Any = BytesFile(members["storages"])
     for _ in range(_count(pickles.load(file, {}, where=where))):
         key, _, kind = pickles.load(file, NAMES, where=where)
         dtype = kind.call() if isinstance(kind, Name) and kind.call else None
@@ -263,7 +228,7 @@ def _load_tar(raw: Bytes, where: str) -> Any:
     for target, root, offset, count in pickles.load(file, {}, where=where):
         storages[pickles.flat(target)] = _Part(storages[root], offset, count)
     tensors: dict[Any, Tensor] = {}
-    file = _BytesFile(members["tensors"])
+    file = BytesFile(members["tensors"])
     for _ in range(_count(pickles.load(file, {}, where=where))):
         key, storage, _ = pickles.load(file, NAMES, where=where)
         axes, _ = struct.unpack("<ii", file.read(8))
@@ -409,7 +374,8 @@ def _numpy_dtype(name: Any, *_: Any) -> np.dtype[Any]:
 
 def _numpy_dtype_state(kind: Any, state: Any) -> np.dtype[Any]:
     order = state[1] if type(state) is tuple and len(state) > 1 else "="
-    return np.dtype(kind).newbyteorder(">" if order == ">" else "=")
+    turned: np.dtype[Any] = np.dtype(kind).newbyteorder(">" if order == ">" else "=")
+    return turned
 
 
 def _numpy_state(_: Any, state: Any) -> NDArray[Any]:
@@ -425,6 +391,10 @@ def _encoded(text: Any, encoding: Any = "latin1") -> bytes:
     if not isinstance(text, str) or encoding not in ("latin1", "utf-8", "ascii"):
         raise ValueError("bytes that are no encoded text")
     return text.encode(encoding)
+
+
+def _constantly(value: Any) -> Callable[[], Any]:
+    return lambda: value
 
 
 def _flat_set(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -459,7 +429,7 @@ def _kept(value: Any, _: Any) -> Any:
     return value
 
 
-_TENSORS = {
+_TENSORS: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_tensor": _rebuilt,
     "torch._utils._rebuild_tensor_v2": _rebuilt,
     "torch._utils._rebuild_tensor_v3": _rebuilt_v3,
@@ -472,7 +442,7 @@ _TENSORS = {
     "torch._utils._rebuild_nested_tensor": _refused("nested"),
     "torch._utils._rebuild_meta_tensor_no_storage": _refused("meta"),
 }
-_VALUES = {
+_VALUES: dict[str, Callable[..., Any]] = {
     "torch.Size": lambda sizes=(): tuple(sizes) if type(sizes) is tuple else _listed(sizes),
     "torch.device": lambda name="cpu", index=None: (
         str(name) if index is None else f"{name}:{index}"
@@ -499,17 +469,17 @@ def _names() -> dict[str, Name]:
     names = {path: Name(path) for path in _ONLY_NAMED}
     for path, call in (*_TENSORS.items(), *_VALUES.items()):
         names[path] = Name(path, call)
-    for path, (call, build) in _STATEFUL.items():
-        names[path] = Name(path, call, build)
+    for path, (make, build) in _STATEFUL.items():
+        names[path] = Name(path, make, build)
     for dtype, (numpy, storage) in DTYPES.items():
         names[f"torch.{dtype}"] = Name(f"torch.{dtype}", value=Kind(dtype))
         if storage is not None:
-            names[f"torch.{storage}"] = Name(f"torch.{storage}", functools.partial(np.dtype, numpy))
+            names[f"torch.{storage}"] = Name(f"torch.{storage}", _constantly(np.dtype(numpy)))
             tensor = f"torch.{storage.replace('Storage', 'Tensor')}"
             names[tensor] = Name(tensor)
             names[f"torch.cuda.{storage}"] = names[f"torch.{storage}"]
     for module in ("torch", "torch.storage"):
-        names[f"{module}.UntypedStorage"] = Name(f"{module}.UntypedStorage", lambda: None)
+        names[f"{module}.UntypedStorage"] = Name(f"{module}.UntypedStorage", _constantly(None))
     for path in [path for path in names if path.startswith("numpy._core")]:
         names[path.replace("_core", "core")] = names[path]
     for path in ("set", "frozenset", "complex", "list", "dict", "int", "float", "str"):

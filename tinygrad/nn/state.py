@@ -13,12 +13,28 @@ from typing import Any
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.engine.jit import TinyJit
 from tinygrad.engine.storage import Buffer, bind, is_borrowed
-from tinygrad.formats import safetensors, torch_files
+from tinygrad.formats import archives, gguf, safetensors, torch_files
+from tinygrad.formats.archives import TensorIO
 from tinygrad.formats.mapped import tensor_of
 from tinygrad.tensor import Tensor
 from tinygrad.uop.node import UOp
 
 Path = str | os.PathLike[str]
+
+__all__ = [
+    "TensorIO",
+    "get_parameters",
+    "get_state_dict",
+    "gguf_load",
+    "load_state_dict",
+    "own_copy",
+    "safe_load",
+    "safe_load_metadata",
+    "safe_save",
+    "tar_extract",
+    "torch_load",
+    "zip_extract",
+]
 
 
 # ---- what an object holds ------------------------------------------------------------------------
@@ -96,7 +112,8 @@ def load_state_dict(
         strict: whether each tensor of the model must get a value.
         verbose: whether to warn of values that the model has no place for.
         consume: whether to take what was used out of `state_dict`, so that it can be freed.
-        realize: whether to compute now.
+        realize: whether to compute now. If not, tensors that were not computed become the given
+            expressions: quantised weights stay quantised.
 
     Returns:
         The model's tensors that got a value.
@@ -115,7 +132,7 @@ def load_state_dict(
     found = {name: place for name, place in places.items() if name in state_dict}
     values = {name: _fitting(name, place, state_dict[name]) for name, place in found.items()}
     for name, place in found.items():
-        _put(place, values[name])
+        _put(place, values[name], realize)
         if consume:
             del state_dict[name]
     loaded = list(found.values())
@@ -153,10 +170,10 @@ def _fitting(name: str, place: Tensor, value: Tensor) -> Tensor:
     return (value.detach() if value.requires_grad else value).to(place.device)
 
 
-def _put(place: Tensor, value: Tensor) -> None:
+def _put(place: Tensor, value: Tensor, realize: bool) -> None:
     if place.dtype is value.dtype and place.uop.realized is not None:
         place.assign(value)
-    elif is_borrowed(value.uop.base):  # a mapped file, which is copied only by who writes
+    elif is_borrowed(value.uop.base) or not realize:  # a mapped file is copied only by who writes
         place.replace(value)
     else:
         place.replace(own_copy(value))
@@ -226,3 +243,22 @@ def torch_load(fn: Path | Tensor) -> Any:
     containers raises FileError. The file is mapped, as by `safe_load`.
     """
     return torch_files.load(_source(fn))
+
+
+def gguf_load(fn: Path | Tensor) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The facts and the tensors of a GGUF file (a path, or its bytes as a tensor), by name.
+
+    Quantised tensors are expressions over the mapped file, dequantised inside the products that
+    use them: `load_state_dict(model, weights, realize=False)` keeps them so.
+    """
+    return gguf.load(_source(fn))
+
+
+def tar_extract(fn: Path | Tensor) -> dict[str, Tensor]:
+    """The files in a tar file (a path, or its bytes as a tensor) by name, as tensors of bytes."""
+    return archives.extract(fn)
+
+
+def zip_extract(fn: Path | Tensor) -> dict[str, Tensor]:
+    """The files in a zip file (a path, or its bytes as a tensor) by name, as tensors of bytes."""
+    return archives.extract(fn)

@@ -1,0 +1,217 @@
+"""GGUF against the `gguf` package: it wrote the files that we read, reads those that we write, and
+dequantises every block format."""
+
+import io
+import struct
+
+import gguf
+import ml_dtypes
+import numpy as np
+import pytest
+from formats.mutants import mutants, survives
+from gguf import quants
+from hypothesis import given, settings
+
+from tinygrad import Device, GlobalCounters, Tensor, dtypes
+from tinygrad.base.errors import ArgumentError, FileError
+from tinygrad.formats import gguf as files
+from tinygrad.formats.quants import FORMATS, dequantise
+from tinygrad.nn import Linear
+from tinygrad.nn.state import gguf_load, load_state_dict
+
+IN_PLACE = Device.DEFAULT in ("CPU", "PYTHON")
+
+
+def blocks_of(name, count, seed=0):
+    """Random blocks; their scales are made finite."""
+    draw = np.random.default_rng(seed)
+    raw = draw.integers(0, 256, (count, FORMATS[name].nbytes), dtype=np.uint8)
+    return raw
+
+
+def test_every_format_of_the_package_has_a_row():
+    kinds = {kind.name: (kind.value, *gguf.GGML_QUANT_SIZES[kind]) for kind in quants._type_traits}
+    assert kinds.pop("BF16") == (30, 1, 2)
+    assert {n: (row.number, row.elements, row.nbytes) for n, row in FORMATS.items()} == kinds
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_blocks_are_dequantised_bit_by_bit(name):
+    raw = blocks_of(name, 5)
+    with np.errstate(all="ignore"):
+        wanted = quants.dequantize(raw, gguf.GGMLQuantizationType[name])
+    found = dequantise(Tensor(raw.reshape(-1)), name, wanted.shape).numpy()
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_another_format_is_refused():
+    with pytest.raises(ArgumentError, match="format Q1; legal are Q4_0, "):
+        dequantise(Tensor([0], dtype="uint8"), "Q1", (1,))
+
+
+# ---- files ---------------------------------------------------------------------------------------
+
+PLAIN = {
+    "f32": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "f16": np.array([0.5, -2], np.float16),
+    "f64": np.array([1e300]),
+    "i8": np.array([-1, 2], np.int8),
+    "i16": np.array([-300], np.int16),
+    "i32": np.array([7, 8, 9], np.int32),
+    "i64": np.array([-(2**40)], np.int64),
+}
+FACTS = {
+    "general.name": "née",
+    "tokenizer.ggml.tokens": ["<s>", "a", "Ġb"],
+    "tokenizer.ggml.scores": [0.0, -1.5, 2.0],
+    "tokenizer.ggml.token_type": [1, 2, 3],
+    "llama.context_length": 4096,
+    "llama.rope.freq_base": 10000.0,
+    "tokenizer.ggml.add_bos_token": True,
+}
+
+
+def written(path, alignment=32):
+    """A file by the package: plain arrays, and a matrix of 4 rows in every block format."""
+    writer = gguf.GGUFWriter(path, "llama")
+    if alignment != 32:
+        writer.add_custom_alignment(alignment)
+    for name, value in FACTS.items():
+        kind = gguf.GGUFValueType.get_type(value)
+        inner = gguf.GGUFValueType.get_type(value[0]) if isinstance(value, list) else None
+        writer.add_key_value(name, value, kind, inner)
+    for name, array in PLAIN.items():
+        writer.add_tensor(name, array)
+    for name, row in FORMATS.items():
+        raw = blocks_of(name, 4).reshape(4, row.nbytes)
+        writer.add_tensor(name, raw, raw_dtype=gguf.GGMLQuantizationType[name])
+    bf16 = np.array([[0.5, -3]], ml_dtypes.bfloat16).view(np.uint8)
+    writer.add_tensor("bf16", bf16, raw_dtype=gguf.GGMLQuantizationType.BF16)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+@pytest.mark.parametrize("alignment", [32, 8, 256])
+def test_we_read_what_the_package_writes(tmp_path, alignment):
+    written(tmp_path / "x.gguf", alignment)
+    facts, tensors = gguf_load(tmp_path / "x.gguf")
+    assert facts.items() >= FACTS.items() and facts["general.architecture"] == "llama"
+    for name, array in PLAIN.items():
+        np.testing.assert_array_equal(tensors[name].numpy(), array, strict=True)
+    assert tensors["bf16"].dtype is dtypes.bfloat16 and tensors["bf16"].tolist() == [[0.5, -3]]
+    assert all(tensors[name].shape == (4, row.elements) for name, row in FORMATS.items())
+    for name in ("Q4_0", "Q6_K"):
+        wanted = quants.dequantize(blocks_of(name, 4), gguf.GGMLQuantizationType[name])
+        np.testing.assert_array_equal(tensors[name].numpy(), wanted)
+
+
+@pytest.mark.parametrize("kind", files.WRITABLE)
+def test_the_package_reads_what_we_write(tmp_path, kind):
+    weight = np.random.default_rng(0).normal(size=(3, 64)).astype(np.float32)
+    files.save(tmp_path / "x", {"w": Tensor(weight), "b": Tensor(weight[0])}, FACTS, kind)
+    reader = gguf.GGUFReader(tmp_path / "x")
+    found = {tensor.name: tensor for tensor in reader.tensors}
+    assert (found["w"].tensor_type.name, found["b"].tensor_type.name) == (kind, "F32")
+    theirs = quants.dequantize(found["w"].data, found["w"].tensor_type)
+    facts, ours = gguf_load(tmp_path / "x")
+    assert facts.items() >= FACTS.items()
+    np.testing.assert_array_equal(ours["w"].float().numpy(), theirs)
+    steps = {"F32": 0, "F16": 2e-3, "BF16": 2e-2, "Q8_0": 2e-2, "Q4_0": 0.3}
+    np.testing.assert_allclose(theirs, weight, atol=steps[kind])
+
+
+def test_a_kind_that_does_not_fit_is_refused_or_f32(tmp_path):
+    odd = Tensor.ones(2, 33)
+    files.save(tmp_path / "x", {"w": odd}, kinds="Q8_0")
+    assert gguf_load(tmp_path / "x")[1]["w"].tolist() == odd.tolist()
+    with pytest.raises(ArgumentError, match="multiple of 32"):
+        files.save(tmp_path / "x", {"w": odd}, kinds={"w": "Q8_0"})
+    with pytest.raises(ArgumentError, match="as Q2_K; legal are F32"):
+        files.save(tmp_path / "x", {"w": odd}, kinds="Q2_K")
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+@pytest.mark.skipif(not IN_PLACE, reason=f"{Device.DEFAULT}: has memory of its own")
+@pytest.mark.parametrize("kind", ["Q4_0", "Q8_0"])
+def test_a_product_dequantises_what_it_multiplies(tmp_path, kind):
+    width, height = (1024, 2048) if Device.DEFAULT == "CPU" else (32, 8)
+    weight = np.random.default_rng(0).normal(size=(height, width)).astype(np.float32)
+    files.save(tmp_path / "x", {"weight": Tensor(weight)}, kinds=kind)
+    before = GlobalCounters.mem_used
+    net = Linear(width, height, bias=False)
+    load_state_dict(net, gguf_load(tmp_path / "x")[1], realize=False)
+    assert GlobalCounters.mem_used == before
+    for rows in (1, 5):
+        x = Tensor.ones(rows, width).contiguous().realize()
+        GlobalCounters.reset()
+        made = net(x).realize()
+        assert rows > 1 or GlobalCounters.kernel_count == 1
+        assert GlobalCounters.mem_used - before < weight.nbytes // 8
+        packed = quants.quantize(weight, gguf.GGMLQuantizationType[kind])
+        wanted = quants.dequantize(packed, gguf.GGMLQuantizationType[kind]).sum(1)
+        np.testing.assert_allclose(made.numpy()[-1], wanted, atol=2e-3)
+
+
+# ---- broken files --------------------------------------------------------------------------------
+
+
+def small_file():
+    """One fact, one F32 tensor of two numbers, one of a Q8_0 block."""
+    out = io.BytesIO()
+    head = b"GGUF" + struct.pack("<IQQ", 3, 2, 1)
+    head += text("k") + struct.pack("<IIQ", 9, 8, 2) + text("a") + text("b")
+    head += text("w") + struct.pack("<IQIQ", 1, 2, 0, 0)
+    head += text("q") + struct.pack("<IQIQ", 1, 32, 8, 32)
+    out.write(head + bytes(-len(head) % 32) + np.array([1, 2], np.float32).tobytes() + bytes(58))
+    return out.getvalue()
+
+
+def text(word):
+    return struct.pack("<Q", len(word)) + word.encode()
+
+
+def test_a_small_file_is_read():
+    facts, tensors = files.load(small_file())
+    assert facts == {"k": ["a", "b"]} and tensors["w"].tolist() == [1, 2]
+    assert tensors["q"].shape == (32,)
+
+
+HEAD = b"GGUF" + struct.pack("<IQQ", 3, 1, 0)
+
+
+@pytest.mark.parametrize(
+    "raw, message",
+    [
+        (b"", "cut short at byte 0"),
+        (b"GGML" + small_file()[4:], "begins b'GGML', version 3; legal are GGUF, 2 and 3"),
+        (small_file()[:-2], "cut short or its head is wrong"),
+        (small_file()[:60], "cut short|values of"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 1 << 62, 0), "4611686018427387904 values of 24 bytes"),
+        (HEAD + text("w") + struct.pack("<I", 99) + bytes(99), "has 99 axes"),
+        (HEAD + text("w") + struct.pack("<IQIQ", 1, 1, 77, 0), "type 77; legal are"),
+        (HEAD + text("w") + struct.pack("<IQIQ", 1, 33, 8, 0) + bytes(99), "shape"),
+        (HEAD + text("w") + struct.pack("<IQIQ", 1, 1, 0, 1 << 60), "at byte 1152921504606846976"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + text("k") + struct.pack("<I", 13), "type 13"),
+        (
+            b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + text("k") + struct.pack("<I", 9)
+            + struct.pack("<IQ", 9, 1) * 20,
+            "type 9",
+        ),
+        (
+            b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + text("general.alignment")
+            + struct.pack("<II", 4, 3),
+            "alignment 3; legal",
+        ),
+    ],
+)  # fmt: skip
+def test_a_broken_file_is_refused(raw, message):
+    with pytest.raises(FileError, match=message):
+        files.load(raw)
+
+
+@settings(max_examples=300)
+@given(mutants([small_file()]))
+def test_mutants_are_read_or_refused(raw):
+    survives(files.load, raw)

@@ -1,0 +1,234 @@
+"""GGUF files: facts by name, then tensors, many of them quantised in blocks.
+
+    "GGUF"  version (2 or 3)  number of tensors  number of facts
+    facts    name, type, value; arrays have a type and a length
+    tensors  name, number of axes, sizes (last axis first), type, place in the data
+    data     from the next multiple of `general.alignment` (32)
+
+(Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.) The file is mapped; a quantised
+tensor is an expression over its blocks in the file (`formats/quants`).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tinygrad.base.errors import ArgumentError, FileError
+from tinygrad.engine.storage import is_borrowed
+from tinygrad.formats.mapped import Bytes, Source, bytes_of, name_of, tensor_of
+from tinygrad.formats.quants import FORMATS, dequantise
+from tinygrad.tensor import Tensor
+
+SCALARS: Mapping[int, str] = {
+    0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q",
+    12: "<d",
+}  # fmt: skip
+STRING, ARRAY = 8, 9
+PLAIN: Mapping[int, Any] = {
+    0: np.float32,
+    1: np.float16,
+    24: np.int8,
+    25: np.int16,
+    26: np.int32,
+    27: np.int64,
+    28: np.float64,
+    30: ml_dtypes.bfloat16,
+}
+BLOCKS = {row.number: name for name, row in FORMATS.items()}
+MAX_AXES = 8
+DEEPEST = 4  # arrays in arrays
+
+
+class _Reader:
+    """The head of a file, read from its beginning; never beyond its end."""
+
+    def __init__(self, raw: Bytes, where: str) -> None:
+        self.raw, self.where, self.place = raw, where, 0
+
+    def take(self, nbytes: int) -> bytes:
+        """The next bytes."""
+        if nbytes > len(self.raw) - self.place:
+            raise FileError(f"{self.where}: cut short at byte {len(self.raw)}")
+        self.place += nbytes
+        return self.raw[self.place - nbytes : self.place].tobytes()
+
+    def number(self, kind: str) -> Any:
+        """The next number, of a struct letter."""
+        return struct.unpack(kind, self.take(struct.calcsize(kind)))[0]
+
+    def count(self, smallest: int) -> int:
+        """How many things of at least `smallest` bytes follow; no more than there is room for."""
+        count = int(self.number("<Q"))
+        if count * smallest > len(self.raw) - self.place:
+            raise FileError(
+                f"{self.where}: {count} values of {smallest} bytes and more at byte {self.place} "
+                f"of {len(self.raw)}"
+            )
+        return count
+
+    def text(self) -> str:
+        """The next string."""
+        return self.take(self.count(1)).decode("utf-8", "replace")
+
+    def value(self, kind: int, depth: int = 0) -> Any:
+        """The next value of a type."""
+        if kind in SCALARS:
+            return self.number(SCALARS[kind])
+        if kind == STRING:
+            return self.text()
+        if kind != ARRAY or depth >= DEEPEST:
+            raise FileError(f"{self.where}: type {kind} of a value; legal are 0 to 12")
+        kind = self.number("<I")
+        if kind in SCALARS:
+            dtype = np.dtype(SCALARS[kind])
+            return np.frombuffer(
+                self.take(self.count(dtype.itemsize) * dtype.itemsize), dtype
+            ).tolist()
+        smallest = 8 if kind == STRING else 12
+        return [self.value(kind, depth + 1) for _ in range(self.count(smallest))]
+
+
+def load(source: Source) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The facts and the tensors by name.
+
+    Args:
+        source: a path, or the file's bytes. Tensors are parts of the mapped file; quantised ones
+            are float32 expressions over it, so memory holds the blocks.
+
+    Raises:
+        FileError: the file is not what the format says.
+    """
+    raw, where = bytes_of(source), f"gguf file {name_of(source)}"
+    reader = _Reader(raw, where)
+    magic, version = reader.take(4), reader.number("<I")
+    if magic != b"GGUF" or version not in (2, 3):
+        raise FileError(f"{where}: begins {magic!r}, version {version}; legal are GGUF, 2 and 3")
+    tensors = reader.count(24)
+    facts: dict[str, Any] = {}
+    for _ in range(reader.count(13)):
+        name = reader.text()
+        facts[name] = reader.value(reader.number("<I"))
+    rows = [_row(reader) for _ in range(tensors)]
+    alignment = facts.get("general.alignment", 32)
+    if type(alignment) is not int or not 0 < alignment <= 1 << 20 or alignment & (alignment - 1):
+        raise FileError(f"{where}: alignment {alignment!r}; legal are powers of two")
+    begin = -(-reader.place // alignment) * alignment
+    data = raw[begin:]
+    weights: dict[str, Tensor] = {}
+    for name, shape, kind, place in rows:
+        if name in weights:
+            raise FileError(f"{where}: {name!r} stands twice")
+        weights[name] = _tensor(data, shape, kind, place, f"{where}, {name!r}")
+    return facts, weights
+
+
+def _row(reader: _Reader) -> tuple[str, tuple[int, ...], int, int]:
+    """(name, shape, type, place) of a tensor."""
+    name, axes = reader.text(), reader.number("<I")
+    if axes > MAX_AXES:
+        raise FileError(f"{reader.where}: {name!r} has {axes} axes; legal are up to {MAX_AXES}")
+    sizes = [reader.number("<Q") for _ in range(axes)]
+    return name, tuple(reversed(sizes)), reader.number("<I"), reader.number("<Q")
+
+
+def _tensor(data: Bytes, shape: tuple[int, ...], kind: int, place: int, where: str) -> Tensor:
+    dtype, name = PLAIN.get(kind), BLOCKS.get(kind)
+    if dtype is None and name is None:
+        raise FileError(f"{where}: type {kind}; legal are {sorted({*PLAIN, *BLOCKS})}")
+    row = FORMATS[name] if name is not None else None
+    elements, nbytes = (row.elements, row.nbytes) if row else (1, np.dtype(dtype).itemsize)
+    last = shape[-1] if shape else 1
+    total = math.prod(shape) // elements * nbytes
+    if last % elements or place + total > len(data):
+        raise FileError(
+            f"{where}: {name or np.dtype(dtype)} of shape {shape} at byte {place} of {len(data)}; "
+            "the file is cut short or its head is wrong"
+        )
+    part = data[place : place + total]
+    if name is None:
+        return tensor_of(part.view(dtype).reshape(shape))
+    if not total:
+        return Tensor.zeros(shape)
+    blocks = tensor_of(part)
+    if not is_borrowed(blocks.uop.base):
+        blocks.realize()  # a device with memory of its own gets the blocks, once
+    return dequantise(blocks, name, shape)
+
+
+# ---- writing -------------------------------------------------------------------------------------
+
+WRITABLE = ("F32", "F16", "BF16", "Q8_0", "Q4_0")
+
+
+def save(
+    path: str | os.PathLike[str],
+    tensors: Mapping[str, Tensor],
+    facts: Mapping[str, Any] | None = None,
+    kinds: str | Mapping[str, str] = "F16",
+) -> None:
+    """Writes a GGUF file, whole or not at all, by the package `gguf`.
+
+    Args:
+        path: where to.
+        tensors: by name.
+        facts: numbers, strings and lists of them by name. `general.architecture` is "unknown"
+            unless given.
+        kinds: F32, F16, BF16, Q8_0 or Q4_0, for all tensors or by name. Tensors of less than two
+            axes, or whose last axis is no whole number of blocks, are F32 where nothing is said.
+
+    Raises:
+        ArgumentError: another kind, or a shape that it can't have.
+    """
+    try:
+        import gguf
+    except ImportError as error:
+        raise ArgumentError("gguf: writing needs the package: pip install gguf") from error
+    facts = dict(facts or {})
+    target = Path(path)
+    handle, part = tempfile.mkstemp(dir=target.parent, prefix=target.name)
+    os.close(handle)
+    try:
+        writer = gguf.GGUFWriter(part, str(facts.pop("general.architecture", "unknown")))
+        for name, value in facts.items():
+            kind = gguf.GGUFValueType.get_type(value)
+            inner = gguf.GGUFValueType.get_type(value[0]) if isinstance(value, list) else None
+            writer.add_key_value(name, value, kind, inner)
+        for name, tensor in tensors.items():
+            kind_of = _kind_of(name, tensor, kinds)
+            number = gguf.GGMLQuantizationType[kind_of]
+            packed = gguf.quants.quantize(tensor.float().numpy(), number)
+            writer.add_tensor(name, packed, raw_dtype=number)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        os.replace(part, target)
+    except BaseException:
+        Path(part).unlink(missing_ok=True)
+        raise
+
+
+def _kind_of(name: str, tensor: Tensor, kinds: str | Mapping[str, str]) -> str:
+    said = None if isinstance(kinds, str) else kinds.get(name)
+    kind = said or (kinds if isinstance(kinds, str) else "F16")
+    if kind not in WRITABLE:
+        raise ArgumentError(f"gguf: {name!r} as {kind}; legal are {', '.join(WRITABLE)}")
+    elements = FORMATS[kind].elements if kind in FORMATS else 1
+    fits = tensor.ndim > 0 and tensor.shape[-1] % elements == 0
+    if said is None and (tensor.ndim < 2 or not fits):
+        return "F32"
+    if not fits and elements > 1:
+        raise ArgumentError(
+            f"gguf: {name!r} of shape {tensor.shape} as {kind}: its last axis must be a multiple "
+            f"of {elements}"
+        )
+    return kind
