@@ -16,6 +16,8 @@ FACES = {
     "tinygrad.device": "Device",
     "tinygrad.nn": "BatchNorm BatchNorm2d Conv1d Conv2d ConvTranspose1d ConvTranspose2d Embedding "
     "GroupNorm InstanceNorm LayerNorm LayerNorm2d Linear LSTMCell RMSNorm",
+    "tinygrad.nn.onnx": "OnnxRunner",
+    "tinygrad.formats.onnx": "OnnxRunner",
     "tinygrad.nn.optim": "Adam AdamW LAMB LARS Muon Optimizer OptimizerGroup SGD",
     "tinygrad.nn.state": "get_parameters get_state_dict gguf_load load_state_dict "
     "safe_load safe_save tar_extract TensorIO torch_load",

@@ -131,11 +131,11 @@ def npy_of(array, **more):
 @pytest.mark.parametrize("kind", "?bBhHiIqQefd")
 def test_every_dtype(kind, tmp_path):
     array = np.array([[0, 1, 3], [1, 0, 1]]).astype(kind)
-    for given in (array, array.T, array[0], array[0, 0], array[:0], array.astype(f">{kind}")):
-        np.save(tmp_path / "x.npy", given)
+    for one in (array, array.T, array[0], array[0, 0], array[:0], array.astype(f">{kind}")):
+        np.save(tmp_path / "x.npy", one)
         found = numpy_files.load(tmp_path / "x.npy").numpy()
-        np.testing.assert_array_equal(found, given)
-        assert found.dtype == given.dtype.newbyteorder("=") and found.shape == given.shape
+        np.testing.assert_array_equal(found, one)
+        assert found.dtype == one.dtype.newbyteorder("=") and found.shape == one.shape
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])

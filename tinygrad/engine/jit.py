@@ -176,6 +176,11 @@ def _method(function: Callable[..., R], instance: Any) -> Callable[..., R]:
 _capturing: list[Any] = []
 
 
+def capturing() -> bool:
+    """Whether a step is being captured."""
+    return bool(_capturing)
+
+
 def _record(
     captured: Captured,
     places: dict[Buffer, Source],

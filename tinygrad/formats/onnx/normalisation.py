@@ -1,0 +1,206 @@
+"""Normalisations, dropout, random numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tinygrad.base.dtype import DType, dtypes
+from tinygrad.formats.onnx.casts import wide_enough
+from tinygrad.formats.onnx.registry import Row, Table, on_host, tensors
+from tinygrad.formats.onnx.values import dtype_of
+from tinygrad.tensor import Tensor
+
+
+def _centred(x: Tensor, axes: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """(normalised, mean, 1/deviation) over axes, which stay as size 1."""
+    mean = x.mean(axes, keepdim=True)
+    inverse = ((x - mean).square().mean(axes, keepdim=True) + eps).rsqrt()
+    return (x - mean) * inverse, mean, inverse
+
+
+def _per_channel(values: Tensor, ndim: int) -> Tensor:
+    return values.reshape(1, -1, *[1] * (ndim - 2))
+
+
+def _batch_norm(
+    x: Tensor,
+    scale: Tensor,
+    bias: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    training_mode: int = 0,
+    outputs: int = 1,
+    **_: Any,
+) -> Any:
+    if not training_mode:
+        inverse = (variance + epsilon).rsqrt()
+        out = (x - _per_channel(mean, x.ndim)) * _per_channel(inverse * scale, x.ndim)
+        return (out + _per_channel(bias, x.ndim)).cast(x.dtype)
+    axes = (0, *range(2, x.ndim))
+    seen = x.mean(axes)
+    spread = (x - _per_channel(seen, x.ndim)).square().mean(axes)
+    out = (x - _per_channel(seen, x.ndim)) * _per_channel(
+        (spread + epsilon).rsqrt() * scale, x.ndim
+    )
+    out = (out + _per_channel(bias, x.ndim)).cast(x.dtype)
+    running = mean * momentum + seen * (1 - momentum)
+    return out, running, variance * momentum + spread * (1 - momentum)
+
+
+def _instance_norm(x: Tensor, scale: Tensor, bias: Tensor, epsilon: float = 1e-5) -> Tensor:
+    out, _, _ = _centred(x, tuple(range(2, x.ndim)), epsilon)
+    return out * _per_channel(scale, x.ndim) + _per_channel(bias, x.ndim)
+
+
+def _layer_norm(
+    x: Tensor,
+    scale: Tensor,
+    bias: Tensor | None = None,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
+) -> Any:
+    wide = dtype_of(stash_type) or dtypes.float32
+    axes = tuple(range(axis % x.ndim, x.ndim))
+    out, mean, inverse = _centred(x.cast(wide), axes, epsilon)
+    out = out.cast(x.dtype) * scale
+    return (out if bias is None else out + bias), mean, inverse
+
+
+def _rms_norm(
+    x: Tensor, scale: Tensor, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
+) -> Tensor:
+    wide = x.cast(dtype_of(stash_type) or dtypes.float32)
+    axes = tuple(range(axis % x.ndim, x.ndim))
+    out = wide * (wide.square().mean(axes, keepdim=True) + epsilon).rsqrt()
+    return out.cast(x.dtype) * scale
+
+
+def _group_norm(
+    x: Tensor,
+    scale: Tensor,
+    bias: Tensor,
+    num_groups: int,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
+) -> Tensor:
+    """The scale has an element a channel, before version 21 one a group."""
+    wide = x.cast(dtype_of(stash_type) or dtypes.float32).reshape(x.shape[0], num_groups, -1)
+    out, _, _ = _centred(wide, (2,), epsilon)
+    if scale.shape[0] == num_groups:
+        out = out.cast(x.dtype) * scale.reshape(1, -1, 1) + bias.reshape(1, -1, 1)
+        return out.reshape(x.shape)
+    out = out.cast(x.dtype).reshape(x.shape)
+    return out * _per_channel(scale, x.ndim) + _per_channel(bias, x.ndim)
+
+
+def _lp_norm(x: Tensor, axis: int = -1, p: int = 2) -> Tensor:
+    size = x.abs().sum(axis, keepdim=True) if p == 1 else x.square().sum(axis, keepdim=True).sqrt()
+    return size.eq(0).where(0.0, x / size).cast(x.dtype)
+
+
+def _lrn(
+    x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
+) -> Tensor:
+    """Divided by what neighbouring channels sum up to."""
+    before = (size - 1) // 2
+    after = size - 1 - before
+    pads = [(before, after) if i == 1 else (0, 0) for i in range(x.ndim)]
+    windows = x.square().pad(pads).unfold(1, size, 1)  # (N, C, .., size)
+    return x / (windows.sum(-1) * (alpha / size) + bias).pow(beta)
+
+
+def _mean_variance(x: Tensor, axes: list[int] | None = None) -> Tensor:
+    gone = tuple(axes or (0, 2, 3))
+    mean = x.mean(gone, keepdim=True)
+    spread = x.square().mean(gone, keepdim=True) - mean.square()
+    return (x - mean) / (spread.sqrt() + 1e-9)
+
+
+# ---- random --------------------------------------------------------------------------------------
+
+
+def _dropout(
+    x: Tensor,
+    ratio: Any = 0.5,
+    training: Any = None,
+    seed: int | None = None,
+    **_: Any,
+) -> tuple[Tensor, Tensor]:
+    """What is kept is scaled up; not training, everything is."""
+    share = 0.5 if ratio is None else float(np.asarray(ratio).reshape(-1)[0])
+    active = training is not None and bool(np.asarray(training).reshape(-1)[0])
+    if not active or share == 0:
+        return x, Tensor.full(x.shape, True, dtype=dtypes.bool, device=x.device)
+    kept = Tensor(np.random.RandomState(seed).uniform(0, 1, x.shape) >= share, device=x.device)
+    return kept.where(x / (1 - share), 0.0).cast(x.dtype), kept
+
+
+def _kind(x: Tensor | None, dtype: int | None) -> DType:
+    if dtype is not None:
+        return dtype_of(dtype) or dtypes.float32
+    return dtypes.float32 if x is None else x.dtype
+
+
+def _uniform(
+    shape: Any, high: float = 1.0, low: float = 0.0, dtype: int | None = None, seed: Any = None
+) -> Tensor:
+    drawn = _generator(seed).uniform(low, high, tuple(int(n) for n in shape))
+    return Tensor(drawn).cast(_kind(None, dtype))
+
+
+def _normal(
+    shape: Any, mean: float = 0.0, scale: float = 1.0, dtype: int | None = None, seed: Any = None
+) -> Tensor:
+    drawn = _generator(seed).normal(mean, scale, tuple(int(n) for n in shape))
+    return Tensor(drawn).cast(_kind(None, dtype))
+
+
+def _generator(seed: Any) -> np.random.Generator:
+    return np.random.default_rng(None if seed is None else int(abs(seed) * 1000))
+
+
+def _uniform_like(x: Tensor, dtype: int | None = None, **more: Any) -> Tensor:
+    return _uniform(x.shape, **more).cast(_kind(x, dtype))
+
+
+def _normal_like(x: Tensor, dtype: int | None = None, **more: Any) -> Tensor:
+    return _normal(x.shape, **more).cast(_kind(x, dtype))
+
+
+def _multinomial(
+    x: Tensor, dtype: int = 6, sample_size: int = 1, seed: float | None = None
+) -> Tensor:
+    """Numbers of classes drawn by their log probabilities."""
+    wide = x.cast(wide_enough(x.dtype)).softmax(-1).cumsum(-1)
+    drawn = _generator(seed).random((x.shape[0], sample_size, 1)).astype(np.float32)
+    places = (wide.unsqueeze(1) < Tensor(drawn, device=x.device)).sum(-1)
+    return places.clamp(0, x.shape[-1] - 1).cast(dtype_of(dtype) or dtypes.int32)
+
+
+def _bernoulli(x: Tensor, dtype: int | None = None, seed: float | None = None) -> Tensor:
+    drawn = _generator(seed).random(x.shape).astype(np.float32)
+    return (Tensor(drawn, device=x.device) < x).cast(_kind(x, dtype))
+
+
+ROWS: Table = {
+    "BatchNormalization": Row(_batch_norm, (), ("outputs",)),
+    "Bernoulli": tensors(_bernoulli),
+    "Dropout": Row(_dropout, (1, 2)),
+    "GroupNormalization": tensors(_group_norm),
+    "InstanceNormalization": tensors(_instance_norm),
+    "LRN": tensors(_lrn),
+    "LayerNormalization": tensors(_layer_norm),
+    "LpNormalization": tensors(_lp_norm),
+    "MeanVarianceNormalization": tensors(_mean_variance),
+    "Multinomial": tensors(_multinomial),
+    "RMSNormalization": tensors(_rms_norm),
+    "RandomNormal": on_host(_normal),
+    "RandomNormalLike": tensors(_normal_like),
+    "RandomUniform": on_host(_uniform),
+    "RandomUniformLike": tensors(_uniform_like),
+}

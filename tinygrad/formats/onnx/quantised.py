@@ -1,0 +1,159 @@
+"""Quantised numbers: to and from, and products of them in whole numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.formats.onnx.casts import cast, element_type
+from tinygrad.formats.onnx.products import ROWS as PRODUCTS
+from tinygrad.formats.onnx.registry import Row, Table, Value, tensors
+from tinygrad.formats.onnx.values import dtype_of, numpy_dtype_of, to_host
+from tinygrad.tensor import Tensor
+
+CONV: Any = PRODUCTS["Conv"]
+
+
+def _spread(values: Tensor, x: Any, axis: int, block: int) -> Tensor:
+    """A scale or zero point as what meets `x`: one number, one a place of an axis, or one a block
+    of places."""
+    if values.ndim == 0 or values.numel() == 1 and not block:
+        return values.reshape(())
+    axis = axis % x.ndim
+    if block:
+        return values.repeat_interleave(block, dim=axis).shrink([(0, n) for n in x.shape])
+    return values.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+
+
+def _number(value: Value) -> Tensor:
+    """As float32, also of types that tensors lack."""
+    if isinstance(value, np.ndarray):
+        return Tensor(value.astype(np.float32))
+    made: Tensor = value if value.dtype is dtypes.float64 else value.cast(dtypes.float32)
+    return made
+
+
+def quantise(
+    x: Tensor,
+    scale: Tensor,
+    zero: Value = None,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+    precision: int = 0,
+    saturate: int = 1,
+) -> Value:
+    """x / scale + zero, rounded half to even, in the range of the zero point's type."""
+    kind = output_dtype or (element_type(zero) if zero is not None else 2)
+    wide = dtype_of(precision) if precision else None
+    steps = _spread(scale, x, axis, block_size)
+    if wide is not None:
+        out = (x.cast(wide) / steps.cast(wide)).float()
+    else:
+        common = steps.dtype if steps.dtype is not x.dtype else x.dtype
+        out = (x.cast(common) / steps).float()
+    numpy = numpy_dtype_of(kind)
+    if numpy.kind in "iu" or numpy.name in ("int4", "uint4", "int2", "uint2"):
+        out = out.round()
+        if zero is not None:
+            out = out + _spread(_number(zero), x, axis, block_size)
+        limits: Any = ml_dtypes.iinfo(numpy)  # type: ignore[no-untyped-call]
+        return cast(out.clamp(int(limits.min), int(limits.max)), kind)
+    if zero is not None:
+        out = out + _spread(_number(zero), x, axis, block_size)
+    if numpy.name.startswith("float4"):
+        return np.asarray(to_host(out, "onnx QuantizeLinear")).astype(numpy)
+    return cast(out, kind, saturate)
+
+
+def _dequantise(
+    x: Value,
+    scale: Tensor,
+    zero: Value = None,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+) -> Tensor:
+    kind = dtype_of(output_dtype) if output_dtype else scale.dtype
+    numbers = _number(x)
+    if zero is not None:
+        numbers = numbers - _spread(_number(zero), x, axis, block_size)
+    steps = _spread(scale, x, axis, block_size).cast(dtypes.float32)
+    return (numbers * steps).cast(kind or dtypes.float32)
+
+
+def _dynamic(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Quantised to uint8 with the scale and zero point that its range asks for."""
+    low, high = x.min().minimum(0), x.max().maximum(0)
+    scale = (high - low) / 255
+    safe = scale.eq(0).where(1.0, scale)
+    zero = (-low / safe).clamp(0, 255).round()
+    out = ((x / safe).round() + zero).clamp(0, 255)
+    return out.cast(dtypes.uint8), scale, zero.cast(dtypes.uint8)
+
+
+def _offset(values: Tensor, zero: Tensor | None, axis: int | None = None) -> Tensor:
+    """Whole numbers less their zero point, as int32."""
+    wide = values.cast(dtypes.int32)
+    if zero is None:
+        return wide
+    moved = zero.cast(dtypes.int32)
+    if zero.ndim == 1 and zero.shape[0] > 1 and axis is not None:
+        moved = moved.reshape([-1 if i == axis % values.ndim else 1 for i in range(values.ndim)])
+    elif zero.ndim <= 1:
+        moved = moved.reshape(())
+    return wide - moved
+
+
+def _matmul_integer(
+    a: Tensor, b: Tensor, a_zero: Tensor | None = None, b_zero: Tensor | None = None
+) -> Tensor:
+    return _offset(a, a_zero, -2) @ _offset(b, b_zero, -1)
+
+
+def _conv_integer(
+    x: Tensor, w: Tensor, x_zero: Tensor | None = None, w_zero: Tensor | None = None, **how: Any
+) -> Tensor:
+    return CONV.function(_offset(x, x_zero), _offset(w, w_zero, 0), **how)  # type: ignore[no-any-return]
+
+
+def _scale(values: Tensor, ndim: int, axis: int) -> Tensor:
+    if values.numel() == 1:
+        return values.reshape(())
+    if values.ndim > 1:
+        return values
+    return values.reshape([-1 if i == axis % ndim else 1 for i in range(ndim)])
+
+
+def _q_matmul(
+    a: Tensor, a_scale: Tensor, a_zero: Tensor, b: Tensor, b_scale: Tensor, b_zero: Tensor,
+    y_scale: Tensor, y_zero: Tensor,
+) -> Value:  # fmt: skip
+    total = _matmul_integer(a, b, a_zero, b_zero).float()
+    factor = _scale(a_scale, total.ndim, -2).float() * _scale(b_scale, total.ndim, -1).float()
+    return quantise(total * factor, y_scale.float(), y_zero)
+
+
+def _q_conv(
+    x: Tensor, x_scale: Tensor, x_zero: Tensor, w: Tensor, w_scale: Tensor, w_zero: Tensor,
+    y_scale: Tensor, y_zero: Tensor, b: Tensor | None = None, **how: Any,
+) -> Value:  # fmt: skip
+    total = _conv_integer(x, w, x_zero, w_zero, **how)
+    if b is not None:
+        total = total + b.reshape(1, -1, *[1] * (x.ndim - 2))
+    factor = x_scale.reshape(()) * _scale(w_scale, total.ndim, 1)
+    return quantise(total.float() * factor, y_scale.reshape(()), y_zero)
+
+
+ROWS: Table = {
+    "ConvInteger": tensors(_conv_integer),
+    "DequantizeLinear": tensors(_dequantise),
+    "DynamicQuantizeLinear": tensors(_dynamic),
+    "MatMulInteger": tensors(_matmul_integer),
+    "QLinearConv": tensors(_q_conv),
+    "QLinearMatMul": tensors(_q_matmul),
+    "QuantizeLinear": Row(quantise),
+}

@@ -1,0 +1,5 @@
+"""A face: ONNX models under the seeds' path."""
+
+from tinygrad.formats.onnx import OnnxRunner
+
+__all__ = ["OnnxRunner"]
