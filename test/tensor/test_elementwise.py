@@ -131,6 +131,15 @@ def test_extreme(name):
         check(lambda x: getattr(x, name)(), None, EXTREME, grad=False, atol=0, rtol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_natural_exponential_does_not_round_its_product(dtype):
+    """The relative error is the same for all sizes, on the interpreter too."""
+    x = np.linspace(-80, 80, 101).astype(dtype)
+    found = value(Tensor(x).exp()).astype(np.longdouble)
+    wrong = np.abs(found / np.exp(x.astype(np.longdouble)) - 1).max()
+    assert wrong < 1.5 * np.finfo(dtype).eps
+
+
 @pytest.mark.parametrize("name", ["sigmoid", "tanh", "silu", "softplus", "logsigmoid", "gelu"])
 def test_gradient_far_out(name):
     """Nothing that overflows on the way gets into the gradient."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from tinygrad.base.dtype import DType, dtypes
 
-LOG2_E = 1.4426950408889634
 INVERSE_PI = 0.3183098861837907
 
 

@@ -16,10 +16,11 @@ from collections.abc import Callable
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.target import Target
-from tinygrad.codegen.coefficients import FORMATS, LOG2_E
+from tinygrad.codegen.coefficients import FORMATS
 from tinygrad.codegen.narrow import narrow
 from tinygrad.codegen.transcendental import choose, exp, exp2, log2, magnitude, power, sin
 from tinygrad.loops.layout import option
+from tinygrad.uop.natural import natural_exponent
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import THREEFRY_PARITY, THREEFRY_ROTATIONS, Ops, bit_cast
 from tinygrad.uop.pattern import PatternMatcher, UPat
@@ -260,23 +261,13 @@ def _function(node: UOp, ctx: Target) -> UOp | None:
         return UOp(node.op, dtypes.float32, wide).cast(node.dtype)
     x = node.src[0]
     if node.op is Ops.EXP2:
-        natural = _times_log2_e(x)
+        natural = natural_exponent(x)
         return exp2(x) if natural is None else exp(natural)
     if node.op is Ops.LOG2:
         return log2(x)
     if node.op is Ops.SIN:
         return sin(x, ctx, float_bound(x)).replace(tag=AT_MOST_ONE)
     return power(x, node.src[1], ctx)
-
-
-def _times_log2_e(x: UOp) -> UOp | None:
-    """The y of x = y * log2(e), where a natural exponential is meant: see `exp`."""
-    if x.op is not Ops.MUL:
-        return None
-    for y, factor in (x.src, x.src[::-1]):
-        if factor.op is Ops.CONST and factor.arg == _const(x, LOG2_E).arg:
-            return y
-    return None
 
 
 def _recip(node: UOp, ctx: Target) -> UOp:

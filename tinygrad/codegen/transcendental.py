@@ -32,11 +32,11 @@ from tinygrad.codegen.coefficients import (
     INVERSE_PI,
     INVERSE_PI_BITS,
     INVERSE_PI_FRACTION,
-    LOG2_E,
     SINGLE,
     TURNS,
     Format,
 )
+from tinygrad.uop.natural import LOG2_E
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 

@@ -107,6 +107,14 @@ def multiply_add_double(a: float, b: float, c: float) -> float:
         return plain
 
 
+def natural_exponential(x: float) -> float:
+    """e**x; infinity where that is too large."""
+    try:
+        return math.exp(x)
+    except OverflowError:
+        return math.inf
+
+
 LINEAR_MEANINGS: dict[Ops, Callable[..., ConstType]] = {
     Ops.IDIV: divide_toward_zero,
     Ops.MOD: remainder,
@@ -119,6 +127,8 @@ def meaning(op: str, name: str) -> Callable[..., Any]:
     """An op on numbers of the dtype called `name`: what the op table says, before rounding."""
     if op == "MULACC" and name == "double":
         return multiply_add_double
+    if op == "EXP":
+        return natural_exponential
     found = LINEAR_MEANINGS.get(Ops[op]) or ROW[Ops[op]].meaning
     assert found is not None
     return found

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 
 from tinygrad.backends.program import carries, params, variables
 from tinygrad.base.dtype import DType, dtypes
+from tinygrad.uop.natural import natural_exponent
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -128,6 +129,16 @@ class _Function:
         plain = f"{sources[0]} {operator} {sources[1]}"
         exact = node.op in CLOSED or node.dtype in UNBOUNDED
         return plain if exact else f"{self.made('fit', name)}({plain})"
+
+    def exponential(self, node: UOp) -> str:
+        """e**y of what the product y * log2(e) was before it was rounded."""
+        (power,) = node.src
+        natural = natural_exponent(power)
+        op, source = (node.op.name, power) if natural is None else ("EXP", natural)
+        function, value = self.made("operation", op, node.dtype.scalar().name), self.ref(source)
+        return (
+            f"{function}({value})" if node.dtype.count == 1 else f"tuple(map({function}, {value}))"
+        )
 
     def where(self, node: UOp) -> str:
         condition, yes, no = (self.ref(source) for source in node.src)
@@ -249,6 +260,7 @@ def _zero(dtype: DType) -> str:
 
 
 EXPRESSIONS: dict[Ops, Callable[[_Function, UOp], str]] = {
+    Ops.EXP2: _Function.exponential,
     Ops.WHERE: _Function.where,
     Ops.CAST: _Function.cast,
     Ops.BITCAST: _Function.bitcast,
