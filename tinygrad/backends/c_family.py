@@ -23,6 +23,7 @@ from tinygrad.backends.program import (
     local_layout,
     params,
     variables,
+    zeros_may_meet,
 )
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.uop.node import UOp
@@ -203,7 +204,8 @@ class _Function(Writer):
         return f"({self.number(1.0, node.dtype.scalar())}/{self.ref(node.src[0])})"
 
     def maximum(self, node: UOp) -> str:
-        """NaN if either is: the first is chosen if it is larger or NaN."""
+        """NaN if either is: the first is chosen if it is larger or NaN. Zeros are added: that is
+        0.0 unless both are -0.0."""
         first, second = node.src
         if node.dtype.scalar() is dtypes.bool:
             return self.binary(node)
@@ -211,12 +213,16 @@ class _Function(Writer):
             first, second = second, first
         a = self.ref(first) if first.op is Ops.CONST else self.atom(first)
         b = self.atom(second) if second.op is not Ops.CONST else self.ref(second)
-        larger = f"{a}>{b}"
+        larger, other = f"{a}>{b}", b
         if dtypes.is_float(node.dtype) and (first.op is not Ops.CONST or first.arg != first.arg):
             larger = f"({larger})|({a}!={a})" if node.dtype.count > 1 else f"{larger}||{a}!={a}"
+        if zeros_may_meet(node):
+            zeros = f"(({b}==0)&({a}==0))"
+            other = f"({zeros}?{a}+{b}:{b})" if node.dtype.count == 1 else ""
+            other = other or self.choose(node.dtype, zeros, f"({a}+{b})", b)
         if node.dtype.count == 1:
-            return f"({larger}?{a}:{b})"
-        return self.choose(node.dtype, f"({larger})", a, b)
+            return f"({larger}?{a}:{other})"
+        return self.choose(node.dtype, f"({larger})", a, other)
 
     def where(self, node: UOp) -> str:
         condition, yes, no = (self.ref(source) for source in node.src)

@@ -26,7 +26,7 @@ from tinygrad.backends.llvm_text import (
     is_number,
     kind_of,
 )
-from tinygrad.backends.program import carries, local_layout, params, variables
+from tinygrad.backends.program import carries, local_layout, params, variables, zeros_may_meet
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.target import Target
 from tinygrad.uop.node import UOp
@@ -373,7 +373,8 @@ class _Function(Writer):
 
     def maximum(self, node: UOp) -> None:
         """On floats the machine's maximum, which is its second operand where one is NaN, and a
-        choice of the first where that is NaN: off the chain of an accumulator, which is second."""
+        choice of the first where that is NaN: off the chain of an accumulator, which is second.
+        Where zeros may meet, LLVM's maximum, which heeds their signs."""
         first, second = node.src
         if first.op in (Ops.MAX, Ops.CARRY) or is_number(second):
             first, second = second, first
@@ -383,6 +384,8 @@ class _Function(Writer):
             self.names[node] = self.emit(f"or {kind} {a}, {b}")
         elif family != FLOAT:
             self.names[node] = self.intrinsic(INTEGER_MAX[family], node.dtype, a, b)
+        elif zeros_may_meet(node):
+            self.names[node] = self.intrinsic("llvm.maximum", node.dtype, a, b)
         else:
             above = self.emit(f"fcmp ogt {kind} {a}, {b}")
             larger = self._choose(node.dtype, above, a, b)

@@ -34,6 +34,15 @@ def carries(program: Sequence[UOp]) -> dict[UOp, list[tuple[UOp, UOp]]]:
     return found
 
 
+def zeros_may_meet(node: UOp) -> bool:
+    """Whether both sources of a MAX may be zeros, whose signs then matter: the larger of 0.0 and
+    -0.0 is 0.0, but a machine's comparison finds them equal."""
+    lanes = (s.src if s.op is Ops.VECTORIZE else (s,) for s in node.src)
+    return dtypes.is_float(node.dtype.scalar()) and all(
+        any(lane.op is not Ops.CONST or lane.arg == 0 for lane in source) for source in lanes
+    )
+
+
 def local_layout(program: Sequence[UOp]) -> tuple[dict[UOp, int], int]:
     """Where each LOCAL begins in the scratch memory, and the bytes of all."""
     offsets: dict[UOp, int] = {}

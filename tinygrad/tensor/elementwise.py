@@ -186,7 +186,7 @@ class Elementwise(Movement):
         if reverse:
             a, b = b, a
         if dtypes.is_float(a.dtype):
-            return (a / b).floor()
+            return a._float_floor_division(b)
         if a.dtype is dtypes.bool:
             a, b = a.cast(dtypes.int8), b.cast(dtypes.int8)
         return a._from(a._node.alu(Ops.IDIV, b._divisor("//")), a, b)
@@ -202,22 +202,48 @@ class Elementwise(Movement):
             a, b = b, a
         if dtypes.is_float(a.dtype):
             rest = a.fmod(b)
-            return (rest.ne(0) & ((rest < 0) ^ (b < 0))).where(rest + b, rest)
+            return rest._against(b).where(rest + b, rest)
         if a.dtype is dtypes.bool:
             a, b = a.cast(dtypes.int8), b.cast(dtypes.int8)
         return a._from(a._node.alu(Ops.MOD, b._divisor("%")), a, b)
 
+    def _against(self, divisor: Self) -> Self:
+        """Whether a remainder has another sign than its divisor."""
+        return self.ne(0) & ((self < 0) ^ (divisor < 0))
+
+    def _float_floor_division(self, b: Self) -> Self:
+        """What the remainder leaves, divided: a whole number but for a last rounding."""
+        rest = self.fmod(b)
+        quotient = (self - rest) / b
+        quotient = rest._against(b).where(quotient - 1, quotient)
+        down = quotient.floor()
+        down = (quotient - down > 0.5).where(down + 1, down)
+        out = quotient.eq(0).where((self / b) * 0, down)  # a zero's sign
+        return b.eq(0).where(self / b, out)
+
     def fmod(self, x: Any) -> Self:
-        """The remainder with this one's sign, as C's fmod.
+        """The remainder with this one's sign, as C's fmod. Floats: exact; NaN where the quotient
+        has more than twice the bits of a mantissa.
 
         >>> Tensor([7, -7]).fmod(3).tolist()
         [1, -1]
         """
         a, b = self._meet("fmod", x)
-        rest = a - a.div(b, rounding_mode="trunc") * b
         if not dtypes.is_float(a.dtype):
-            return rest
-        return (b.isinf() & a.isfinite()).where(a, rest)
+            return a - a.div(b, rounding_mode="trunc") * b
+        wide, bits = (dtypes.float64, dtypes.int64), (dtypes.float32, dtypes.int32)
+        kind, whole = wide if a.dtype is dtypes.float64 else bits
+        p, divisor = a.cast(kind), b.cast(kind).abs()
+        negative = p.bitcast(whole) < 0
+        p = negative.where(-p, p)
+        rest = p
+        for _ in range(2):  # each takes the bits of one mantissa off the quotient, exactly
+            times = (rest / divisor).trunc()
+            rest = p._from((-times)._node.alu(Ops.MULACC, divisor._node, rest._node), p, divisor)
+        rest = (rest < 0).where(rest + divisor, rest)  # `times` was rounded up
+        rest = (rest < divisor).where(rest, math.nan)
+        rest = (divisor.isinf() & p.isfinite()).where(p, rest)
+        return negative.where(-rest, rest).cast(a.dtype)
 
     def reciprocal(self) -> Self:
         """One over this."""
@@ -340,12 +366,6 @@ class Elementwise(Movement):
         above, below = (self > 0).cast(self.dtype), (self < 0).cast(self.dtype)
         out = above - below if not dtypes.is_unsigned(self.dtype) else above
         return self.isnan().where(self.detach(), out) if dtypes.is_float(self.dtype) else out
-
-    def copysign(self, other: Any) -> Self:
-        """The size of this with the sign of `other`, of a zero too."""
-        a, b = self._meet("copysign", other, dtype=_float_of(self, other))
-        negative = (b < 0) | (b.eq(0) & (b.reciprocal() < 0))
-        return negative.where(-a.abs(), a.abs())
 
     # ---- rounding --------------------------------------------------------------------------------
 

@@ -134,7 +134,7 @@ class Functions(Elementwise):
         for _ in range(2):  # the angle halved twice: |x| < tan(pi/16) = 0.199
             x = x / ((x * x + 1).sqrt() + 1)
         angle = x * _polynomial(x * x, tuple((-1) ** i / (2 * i + 1) for i in range(12))) * 4
-        quarter = (self < 0).where(-math.pi / 2, math.pi / 2)
+        quarter = (self < 0).where(self.const_like(-math.pi / 2), math.pi / 2)
         return steep.where(quarter - angle, angle)
 
     @wide
@@ -198,22 +198,10 @@ class Functions(Elementwise):
     @wide
     def atanh(self) -> Self:
         """The inverse of tanh; NaN outside -1 to 1."""
-        return (self * 2 / (1 - self)).log1p() * 0.5
-
-    @wide
-    def erf(self) -> Self:
-        """The error function, to 2e-7. (Abramowitz and Stegun, 7.1.6 and 7.1.26.)"""
-        small = self._within(0.75)
-        x = small.where(self, 0)
-        terms = tuple(
-            (-1) ** n / (math.factorial(n) * (2 * n + 1)) * 2 / math.sqrt(math.pi)
-            for n in range(14)
-        )
-        size = self.abs()
-        t = (size * 0.3275911 + 1).reciprocal()
-        tail = (0.0, 0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
-        far = 1 - _polynomial(t, tail) * (-size * size).exp()
-        return small.where(x * _polynomial(x * x, terms), far * self.sign())
+        negative = self < 0
+        size = negative.where(-self, self)
+        out = (size * 2 / (1 - size)).log1p() * 0.5
+        return negative.where(-out, out)
 
     # ---- activations -----------------------------------------------------------------------------
 

@@ -99,10 +99,11 @@ def multiply_add_double(a: float, b: float, c: float) -> float:
     from fractions import Fraction
 
     plain = a * b + c
-    if not all(map(math.isfinite, (a, b, c))) or plain == 0:
+    if not all(map(math.isfinite, (a, b, c))):
         return plain
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
     try:
-        return float(Fraction(a) * Fraction(b) + Fraction(c))
+        return float(exact) if exact else plain  # which knows a zero's sign
     except OverflowError:
         return plain
 

@@ -1,0 +1,341 @@
+"""Functions that integrals define: the error function and its inverse, the gamma function's
+logarithm and that one's derivative, the Bessel function I0.
+
+Each is a few polynomials, one for each stretch of the axis. What a stretch computes is harmless for
+the others' arguments, so gradients need no care. Series come from Abramowitz and Stegun's Handbook
+(1964); rational approximations from Cody (1969) and Wichura (1988).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.tensor.elementary import Elementary
+from tinygrad.tensor.functions import _polynomial, wide
+
+Ratio = tuple[tuple[float, ...], tuple[float, ...]]
+
+# ---- W. J. Cody, "Rational Chebyshev approximations for the error function", 1969 ----------------
+
+ERF_NEAR: Ratio = (  # erf(x) / x in x², for |x| < 0.46875
+    (
+        3.20937758913846947e03,
+        3.77485237685302021e02,
+        1.13864154151050156e02,
+        3.16112374387056560e00,
+        1.85777706184603153e-1,
+    ),
+    (
+        2.84423683343917062e03,
+        1.28261652607737228e03,
+        2.44024637934444173e02,
+        2.36012909523441209e01,
+        1.0,
+    ),
+)
+ERFC_MIDDLE: Ratio = (  # erfc(x) · exp(x²) in x, up to 4
+    (
+        1.23033935479799725e03,
+        2.05107837782607147e03,
+        1.71204761263407058e03,
+        8.81952221241769090e02,
+        2.98635138197400131e02,
+        6.61191906371416295e01,
+        8.88314979438837594e00,
+        5.64188496988670089e-1,
+        2.15311535474403846e-8,
+    ),
+    (
+        1.23033935480374942e03,
+        3.43936767414372164e03,
+        4.36261909014324716e03,
+        3.29079923573345963e03,
+        1.62138957456669019e03,
+        5.37181101862009858e02,
+        1.17693950891312499e02,
+        1.57449261107098347e01,
+        1.0,
+    ),
+)
+ERFC_FAR: Ratio = (  # (1/√π - x · erfc(x) · exp(x²)) · x² in 1/x², beyond 4
+    (
+        6.58749161529837803e-4,
+        1.60837851487422766e-2,
+        1.25781726111229246e-1,
+        3.60344899949804439e-1,
+        3.05326634961232344e-1,
+        1.63153871373020978e-2,
+    ),
+    (
+        2.33520497626869185e-3,
+        6.05183413124413191e-2,
+        5.27905102951428412e-1,
+        1.87295284992346725e00,
+        2.56852019228982242e00,
+        1.0,
+    ),
+)
+
+# ---- M. J. Wichura, "Algorithm AS 241: the percentage points of the normal distribution", 1988 ---
+
+PROBIT_NEAR: Ratio = (  # in 0.180625 - q², where q is the distance from 1/2, up to 0.425
+    (
+        3.3871328727963666080e0,
+        1.3314166789178437745e2,
+        1.9715909503065514427e3,
+        1.3731693765509461125e4,
+        4.5921953931549871457e4,
+        6.7265770927008700853e4,
+        3.3430575583588128105e4,
+        2.5090809287301226727e3,
+    ),
+    (
+        1.0,
+        4.2313330701600911252e1,
+        6.8718700749205790830e2,
+        5.3941960214247511077e3,
+        2.1213794301586595867e4,
+        3.9307895800092710610e4,
+        2.8729085735721942674e4,
+        5.2264952788528545610e3,
+    ),
+)
+PROBIT_MIDDLE: Ratio = (  # in √(-log p) - 1.6, up to 5
+    (
+        1.42343711074968357734e0,
+        4.63033784615654529590e0,
+        5.76949722146069140550e0,
+        3.64784832476320460504e0,
+        1.27045825245236838258e0,
+        2.41780725177450611770e-1,
+        2.27238449892691845833e-2,
+        7.74545014278341407640e-4,
+    ),
+    (
+        1.0,
+        2.05319162663775882187e0,
+        1.67638483018380384940e0,
+        6.89767334985100004550e-1,
+        1.48103976427480074590e-1,
+        1.51986665636164571966e-2,
+        5.47593808499534494600e-4,
+        1.05075007164441684324e-9,
+    ),
+)
+PROBIT_FAR: Ratio = (  # in √(-log p) - 5
+    (
+        6.65790464350110377720e0,
+        5.46378491116411436990e0,
+        1.78482653991729133580e0,
+        2.96560571828504891230e-1,
+        2.65321895265761230930e-2,
+        1.24266094738807843860e-3,
+        2.71155556874348757815e-5,
+        2.01033439929228813265e-7,
+    ),
+    (
+        1.0,
+        5.99832206555887937690e-1,
+        1.36929880922735805310e-1,
+        1.48753612908506148525e-2,
+        7.86869131145613259100e-4,
+        1.84631831751005468180e-5,
+        1.42151175831644588870e-7,
+        2.04426310338993978564e-15,
+    ),
+)
+
+# ---- series --------------------------------------------------------------------------------------
+
+EULER = 0.5772156649015329
+TERMS = 28  # of a series in z/2 with |z| <= 1/2
+BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)  # B2, B4, ..
+STIRLING_FROM = 8.0  # from here on eight terms of an asymptotic series are enough
+
+
+def zeta_less_one(n: int) -> float:
+    """Riemann's zeta function less 1, of a whole number from 2. (A&S 23.2.9, with its remainder.)
+
+    >>> round(zeta_less_one(2), 12)
+    0.644934066848
+    """
+    last = 60.0
+    total = math.fsum(float(k) ** -n for k in range(2, 60))
+    total += last ** (1 - n) / (n - 1) + last**-n / 2 + n * last ** (-n - 1) / 12
+    total -= n * (n + 1) * (n + 2) * last ** (-n - 3) / 720
+    return total + n * (n + 1) * (n + 2) * (n + 3) * (n + 4) * last ** (-n - 5) / 30240
+
+
+# log Γ(2 + z) / z in z. (A&S 6.1.33)
+LGAMMA_AT_TWO = (1 - EULER, *((-1) ** n * zeta_less_one(n) / n for n in range(2, TERMS)))
+# what log Γ(x) is above (x - 1/2)·log x - x + log √2π, times x, in 1/x². (A&S 6.1.40)
+LGAMMA_FAR = tuple(b / (2 * n * (2 * n - 1)) for n, b in enumerate(BERNOULLI, 1))
+# what ψ(x) is below log x - 1/2x, times x², in 1/x². (A&S 6.3.18)
+DIGAMMA_FAR = tuple(b / (2 * n) for n, b in enumerate(BERNOULLI, 1))
+I0_TERMS = tuple(1 / math.factorial(k) ** 2 for k in range(46))  # in (x/2)². (A&S 9.6.12)
+# I0(x) · √(2πx) / exp(x) in 1/x. (A&S 9.7.1)
+I0_FAR = tuple(
+    math.prod((2 * j - 1) ** 2 for j in range(1, k + 1)) / (math.factorial(k) * 8.0**k)
+    for k in range(24)
+)
+I0_SPLIT = {dtypes.float32: (9.0, 24, 9), dtypes.float64: (20.0, 46, 24)}  # where; terms of both
+
+
+def _ratio(x: Any, terms: Ratio) -> Any:
+    return _polynomial(x, terms[0]) / _polynomial(x, terms[1])
+
+
+class Gamma(Elementary):
+    """Of a float narrower than float32 in float32, rounded once; whole numbers become floats."""
+
+    __slots__ = ()
+
+    # ---- the error function ----------------------------------------------------------------------
+
+    def _bell(self) -> Self:
+        """exp(-x²), its exponent as a sum of two, so that a large one has no larger error. The
+        first is the square of a number of few bits."""
+        half = dtypes.int32 if self.dtype is dtypes.float32 else dtypes.int64
+        cut = -(1 << (12 if half is dtypes.int32 else 27))
+        few = (self.bitcast(half) & cut).bitcast(self.dtype)
+        few = self.isfinite().where(few, self).detach()
+        rest = (few - self) * (few + self)
+        return (few * -few).exp() * self.isfinite().where(rest, 0).exp()
+
+    def _erfc_ratio(self) -> Self:
+        """erfc(x) · exp(x²) of x from 0.46875."""
+        middle = self < 4.0
+        inverse = middle.where(4.0, self).reciprocal()
+        square = inverse * inverse
+        far = (1 / math.sqrt(math.pi) - square * _ratio(square, ERFC_FAR)) * inverse
+        out: Self = middle.where(_ratio(middle.where(self, 4.0), ERFC_MIDDLE), far)
+        return out
+
+    @wide
+    def erf(self) -> Self:
+        """The error function 2/√π ∫₀ˣ exp(-t²) dt. (Cody, 1969.)
+
+        >>> Tensor([0.0, 10.0]).erf().tolist()
+        [0.0, 1.0]
+        """
+        near = self._within(0.46875)
+        x = near.where(self, 0)
+        size = near.where(1, self.abs().minimum(7.0))
+        far = 1 - (size * -size).exp() * size._erfc_ratio()
+        return near.where(x * _ratio(x * x, ERF_NEAR), (self < 0).where(-far, far))
+
+    @wide
+    def erfc(self) -> Self:
+        """1 - erf(x), without cancellation. (Cody, 1969.)
+
+        >>> Tensor([0.0]).erfc().tolist()
+        [1.0]
+        """
+        near = self._within(0.46875)
+        x = near.where(self, 0)
+        size = near.where(1, self.abs())
+        far = size._bell() * size._erfc_ratio()
+        return near.where(1 - x * _ratio(x * x, ERF_NEAR), (self < 0).where(2 - far, far))
+
+    @wide
+    def erfinv(self) -> Self:
+        """The x whose `erf` this is; infinite at -1 and 1, NaN outside. (Wichura, 1988.)
+
+        >>> Tensor([0.0, 1.0]).erfinv().tolist()
+        [0.0, inf]
+        """
+        near = self._within(0.85)
+        q = near.where(self, 0) * 0.5
+        central = q * _ratio(0.180625 - q * q, PROBIT_NEAR)
+        size = near.where(0.9, self.abs())
+        edge = size.eq(1)
+        r = (-(edge.where(0.5, (1 - size) * 0.5)).log()).sqrt()
+        tail = (r <= 5).where(_ratio(r - 1.6, PROBIT_MIDDLE), _ratio(r - 5, PROBIT_FAR))
+        tail = edge.where(math.inf, tail)
+        out = near.where(central, (self < 0).where(-tail, tail))
+        return out * (1 / math.sqrt(2))
+
+    # ---- the gamma function ----------------------------------------------------------------------
+
+    def _from_whole(self) -> Self:
+        """x less the nearest whole number: what sin(πx) and tan(πx) depend on."""
+        return self - self.round().detach()
+
+    @wide
+    def lgamma(self) -> Self:
+        """log |Γ(x)|; infinite at 0 and at negative whole numbers. (A&S 6.1.33, 6.1.40.)
+
+        >>> Tensor([1.0, 2.0]).lgamma().tolist()
+        [0.0, 0.0]
+        """
+        reflected = self < 0.5
+        x = reflected.where(1 - self, self)
+        large = x >= STIRLING_FROM
+        # down to between 1.5 and 2.5 by Γ(x) = (x - 1)·Γ(x - 1), or up from below
+        z, product = large.where(2.0, x), x.ones_like()
+        for _ in range(6):
+            above = z > 2.5
+            product = above.where(product * (z - 1), product)
+            z = above.where(z - 1, z)
+        below = z < 1.5
+        factor = below.where(z, product).log()
+        rest = below.where(z - 1, z - 2)
+        central = rest * _polynomial(rest, LGAMMA_AT_TWO)
+        small = below.where(central - factor, central + factor)
+        y = large.where(x, STIRLING_FROM)
+        inverse = y.reciprocal()
+        series = inverse * _polynomial(inverse * inverse, LGAMMA_FAR)
+        stirling = (y - 0.5) * (y.log() - 1) + (series + (math.log(2 * math.pi) - 1) / 2)
+        positive = large.where(stirling, small)
+        wave = (reflected.where(self, 0.5)._from_whole() * math.pi).sin().abs()
+        mirrored = math.log(math.pi) - wave.log() - positive
+        out = reflected.where(mirrored, positive)
+        return self.isinf().where(math.inf, out)
+
+    @wide
+    def digamma(self) -> Self:
+        """ψ(x), the derivative of `lgamma`; -∞ at 0 (∞ at -0), NaN at negative whole numbers.
+        (A&S 6.3.5, 6.3.7, 6.3.18.)
+
+        >>> round(Tensor([1.0]).digamma().item(), 4)
+        -0.5772
+        """
+        reflected = self < 0
+        x = reflected.where(1 - self, self)
+        large, total, y = x >= STIRLING_FROM, x.zeros_like(), x
+        for _ in range(int(STIRLING_FROM)):
+            below = y < STIRLING_FROM
+            total = total + below.where(below.where(y, 1).reciprocal(), 0)
+            y = below.where(y + 1, y)
+        inverse = y.reciprocal()
+        square = inverse * inverse
+        out = y.log() - inverse * 0.5 - square * _polynomial(square, DIGAMMA_FAR)
+        out = large.where(out, out - total)
+        angle = reflected.where(self, 0.25)._from_whole() * math.pi
+        pole = reflected & angle.eq(0)
+        turned = out - math.pi / pole.where(1, angle).tan()
+        out = pole.where(math.nan, reflected.where(turned, out))
+        zero = self.eq(0)
+        return zero.where(-(zero.where(self.detach(), 1).reciprocal()), out)
+
+    @wide
+    def i0(self) -> Self:
+        """The modified Bessel function of the first kind and order 0. (A&S 9.6.12, 9.7.1.)
+
+        >>> Tensor([0.0]).i0().tolist()
+        [1.0]
+        """
+        split, near_terms, far_terms = I0_SPLIT[self.dtype]
+        size = self.abs()
+        near = size < split
+        half = near.where(self, 0) * 0.5
+        series = _polynomial(half * half, I0_TERMS[:near_terms])
+        y = near.where(split, size.minimum(2000))
+        root = (y * 0.5).exp()  # twice, because the whole may overflow before it is divided
+        far = root * (_polynomial(y.reciprocal(), I0_FAR[:far_terms]) / (y * (2 * math.pi)).sqrt())
+        return near.where(series, self.isinf().where(math.inf, far * root))
+
+
+__all__ = ["Gamma"]
