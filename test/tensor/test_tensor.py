@@ -181,3 +181,10 @@ MISUSES = [
 def test_misuse(error, words, function):
     with pytest.raises(error, match=words):
         function()
+
+
+def test_a_view_of_a_computed_tensor_passes_gradients():
+    w = Tensor([0.5, 2.0, 1.0], requires_grad=True)
+    doubled = (w * 2).realize()
+    assert value(doubled[1:].sum().gradient(w)[0]).tolist() == [0.0, 2.0, 2.0]
+    assert value(doubled.reshape(1, 3).T.sum().gradient(w)[0]).tolist() == [2.0, 2.0, 2.0]

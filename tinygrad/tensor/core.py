@@ -145,7 +145,7 @@ class Core(Holder):
     def _node(self) -> UOp:
         """The node to build on: an expression while gradients may have to follow it."""
         node = self._uop
-        if self._taped and node.known is not None:
+        if self._taped and node.base.known is not None:  # it was computed, or is a view of that
             return node
         now = settled(node)
         if now is not node:

@@ -214,8 +214,8 @@ class Elementary(Special):
     def sinc(self) -> Self:
         """sin(πx) / (πx), 1 at zero.
 
-        >>> Tensor([0.0, 1.0]).sinc().round().tolist()
-        [1.0, 0.0]
+        >>> Tensor([0.0, 0.5]).sinc().tolist()
+        [1.0, 0.6366197466850281]
         """
         zero = self.eq(0)
         whole = self.round()  # what is left of x keeps all its bits, so that whole x give 0

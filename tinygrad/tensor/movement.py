@@ -196,11 +196,21 @@ class Movement(Creation):
         """
         return self.permute(tuple(reversed(range(self.ndim))))
 
-    def movedim(self, source: Sint, destination: Sint) -> Self:
-        """Axis `source` at place `destination`, the others in their order."""
-        order = list(range(self.ndim))
-        axis = order.pop(axis_of(source, self.ndim, "movedim"))
-        order.insert(axis_of(destination, self.ndim, "movedim"), axis)
+    def movedim(self, source: Any, destination: Any) -> Self:
+        """Axes at other places, one or several; the rest keep their order.
+
+        >>> Tensor.ones(2, 3, 4).movedim((0, 1), (-1, 0)).shape
+        (3, 4, 2)
+        """
+        given = [v if isinstance(v, (tuple, list)) else (v,) for v in (source, destination)]
+        here, there = ([axis_of(d, self.ndim, "movedim") for d in axes] for axes in given)
+        if len(here) != len(there) or len(set(here)) < len(here) or len(set(there)) < len(there):
+            raise ArgumentError(
+                f"movedim: {source} to {destination}; legal are as many of both, each once"
+            )
+        order = [i for i in range(self.ndim) if i not in here]
+        for to, axis in sorted(zip(there, here, strict=True)):
+            order.insert(to, axis)
         return self.permute(tuple(order))
 
     def flatten(self, start_dim: Sint = 0, end_dim: Sint = -1) -> Self:

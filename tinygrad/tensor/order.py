@@ -69,17 +69,21 @@ class Order(Conv):
         if self.ndim == 0 or 0 in self.shape:
             return self
         at = axis_of(axis, self.ndim, "logcumsumexp")
-        n = self.shape[at]
-        x = self.movedim(at, -1)
-        # (.., n, n): row i holds elements 0..i
-        seen = self.ones(n, n, dtype=dtypes.bool, device=self.device).tril()
-        rows = seen.where(x.unsqueeze(-2), -float("inf"))
-        return rows.logsumexp(-1).movedim(-1, at)
+        size, reach, out = self.shape[at], 1, self
+        while reach < size:  # each holds the last `reach` of those before it. (Hillis, 1986.)
+            pads = tuple((reach, 0) if i == at else (0, 0) for i in range(self.ndim))
+            before = out._cut(at, 0, size - reach).pad(pads, value=-float("inf"))
+            out = out.logaddexp(before).contiguous()
+            reach *= 2
+        return out
 
     # ---- sorting ---------------------------------------------------------------------------------
 
-    def sort(self, dim: int = -1, descending: bool = False) -> tuple[Self, Self]:
-        """In order along `dim`, and where each was; equal ones keep their order, NaN is largest.
+    def sort(
+        self, dim: int = -1, descending: bool = False, stable: bool = True
+    ) -> tuple[Self, Self]:
+        """In order along `dim`, and where each was; equal ones keep their order whatever `stable`
+        says, NaN is largest.
 
         >>> [t.tolist() for t in Tensor([3, 1, 2]).sort()]
         [[1, 2, 3], [1, 2, 0]]
@@ -91,7 +95,7 @@ class Order(Conv):
         places = in_order(x, descending)
         return x.gather(-1, places).movedim(-1, axis), places.movedim(-1, axis)
 
-    def argsort(self, dim: int = -1, descending: bool = False) -> Self:
+    def argsort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Self:
         """Where each element of the sorted tensor was."""
         return self.sort(dim, descending)[1]
 

@@ -1,0 +1,314 @@
+"""Order, counting, NaN, differences, integrals, elements by number, against PyTorch and NumPy."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.integrate
+import torch
+from tensor.check import check, close, value
+
+from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, ShapeError
+from tinygrad.tensor import Tensor
+
+NAN, INF = math.nan, math.inf
+HOLES = np.array([[1.0, NAN, 3.0, 2.0], [NAN, NAN, NAN, NAN], [4.0, 4.0, -2.0, 0.5]], np.float32)
+TIES = np.array([[3, 1, 2, 1, 3], [5, 5, 4, 4, 4]])
+
+
+# ---- by order ------------------------------------------------------------------------------------
+
+ORDERED = {
+    "median": lambda x: x.median(),
+    "median 1": lambda x: x.median(1)[0],
+    "median 0 keep": lambda x: x.median(0, True)[0],
+    "nanmedian": lambda x: x.nanmedian(),
+    "nanmedian 1": lambda x: x.nanmedian(1)[0],
+    "kthvalue": lambda x: x.kthvalue(2)[0],
+    "kthvalue 0 keep": lambda x: x.kthvalue(3, 0, True)[0],
+    "mode": lambda x: x.mode()[0],
+    "mode 0": lambda x: x.mode(0, True)[0],
+    "msort": lambda x: x.msort(),
+    "nansum": lambda x: x.nansum(),
+    "nansum 1": lambda x: x.nansum(1, True),
+    "nanmean": lambda x: x.nanmean(),
+    "nanmean 0": lambda x: x.nanmean(0),
+}
+
+
+@pytest.mark.parametrize("name", ORDERED)
+def test_ordered(name):
+    check(ORDERED[name], None, (3, 5))
+    check(ORDERED[name], None, HOLES.tolist(), grad=False)
+    if "nan" not in name:
+        check(ORDERED[name], None, (3, 4, 3), dtype="float64")
+        check(ORDERED[name], None, [[7, -1, 7, 2]] * 3, dtype="int64", grad=False)
+
+
+def test_order_of_numbers():
+    for name in ("median", "nanmedian", "mode"):
+        found, at = getattr(Tensor(2.5), name)(0)
+        assert (value(found), value(at), found.shape) == (2.5, 0, ())
+    assert value(Tensor(2.5).kthvalue(1)[0]) == 2.5
+    assert value(Tensor([NAN, 1.0]).median()) != value(Tensor([NAN, 1.0]).median())
+    assert math.isnan(Tensor.zeros(0).median().item())
+    for name in ("median", "mode", "nanmedian"):
+        found, at = getattr(Tensor(TIES), name)(1)
+        there = np.take_along_axis(TIES, value(at)[:, None], 1)[:, 0]
+        assert there.tolist() == value(found).tolist()
+
+
+SHARES = [0.0, 0.3, 0.5, 1.0, [0.1, 0.9]]
+
+
+@pytest.mark.parametrize("how", ["linear", "lower", "higher", "midpoint", "nearest"])
+@pytest.mark.parametrize("name", ["quantile", "nanquantile"])
+def test_quantile(name, how):
+    def of(x, q, *more):
+        made = torch.tensor(q, dtype=x.dtype) if isinstance(x, torch.Tensor) else q
+        return getattr(x, name)(made, *more, interpolation=how)
+
+    for q in SHARES:
+        check(lambda x, q=q: of(x, q), None, (7,))
+        check(lambda x, q=q: of(x, q, 0, True), None, HOLES.tolist(), grad=False)
+    check(lambda x: of(x, SHARES[-1], 1), None, (3, 6), dtype="float64")
+    check(lambda x: of(x, SHARES[-1], None, True), None, (3, 6))
+    check(lambda x: of(x, 0.25, 1), None, HOLES.tolist(), grad=False)
+
+
+def test_quantile_beside_infinities():
+    x = Tensor([-INF, 1.0, 2.0, INF])
+    assert value(x.quantile([0.0, 0.1, 0.5, 0.9, 1.0])).tolist() == [-INF, -INF, 1.5, INF, INF]
+    assert value(Tensor([-INF, INF]).quantile([0.0, 1.0])).tolist() == [-INF, INF]
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("size", [1, 2, 33, 1000])
+def test_sorting_options(size, descending):
+    x = np.round(np.random.default_rng(1).normal(size=size).astype(np.float32) * 2)
+    x[:: max(2, size // 5)] = NAN
+    ours = Tensor(x).sort(stable=True, descending=descending)
+    theirs = torch.tensor(x).sort(stable=True, descending=descending)
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(value(a), b.numpy())
+    at = Tensor(x).argsort(stable=True, descending=descending)
+    assert (value(at) == theirs[1].numpy()).all()
+
+
+@pytest.mark.parametrize("size", [1, 7, 130])
+def test_logcumsumexp(size):
+    check(lambda x: x.logcumsumexp(-1), None, (2, size), low=-40, high=40)
+    special = [
+        [-INF, -INF, 1.0, INF, 2.0],
+        [0.0, NAN, 1.0, 2.0, 3.0],
+        [90.0, -90.0, 90.0, 0.0, 1.0],
+    ]
+    check(lambda x: x.logcumsumexp(1), None, special, grad=False)
+
+
+# ---- counting ------------------------------------------------------------------------------------
+
+
+def test_counts():
+    check(lambda x: x.count_nonzero(), None, [[0.0, 1.0], [NAN, 0.0]], grad=False, same_dtype=False)
+    check(lambda x: x.count_nonzero(1), None, [[0, 1], [2, 3]], grad=False, same_dtype=False)
+    check(lambda x: x.aminmax()[1], None, (3, 4))
+    check(lambda x: x.amax((0, 1)), None, (3, 4, 2))
+    check(lambda x: x.amin(1, True), None, (3, 4, 2))
+    check(lambda x: x.argwhere(), torch.argwhere, [[0, 1], [2, 0]], dtype="int32", same_dtype=False)
+    check(lambda x: x.bincount(), None, [3, 1, 1, 0], dtype="int64", same_dtype=False)
+    check(lambda x: x.bincount(minlength=7), None, [3, 1], dtype="int64", same_dtype=False)
+    assert value(Tensor.zeros(0, dtype="int").bincount(minlength=2)).tolist() == [0, 0]
+    weights = Tensor([0.5, 2.0, 1.0], requires_grad=True)
+    sums = Tensor([1, 1, 3]).bincount(weights)
+    assert value(sums).tolist() == [0.0, 2.5, 0.0, 1.0]
+    assert value(sums[1].gradient(weights)[0]).tolist() == [1.0, 1.0, 0.0]
+
+
+def test_histograms():
+    x = np.append(
+        np.random.default_rng(2).normal(size=60).astype(np.float32), np.float32([-1.0, 1.0, 9.0])
+    )
+    t, ours = torch.tensor(x), Tensor(x)
+    close(value(ours.histc(7, -1, 1)), t.histc(7, -1, 1).numpy())
+    close(value(ours.histc(5)), t.histc(5).numpy())
+    close(value(Tensor([2.0, 2.0]).histc(4)), torch.tensor([2.0, 2.0]).histc(4).numpy())
+    holes = np.append(x, np.float32(NAN))
+    close(value(Tensor(holes).histc(4, -2, 2)), torch.tensor(holes).histc(4, -2, 2).numpy())
+    for more in ({}, {"density": True}):
+        for bins in (6, [-1.0, 0.0, 0.5, 1.0]):
+            edges = torch.tensor(bins) if isinstance(bins, list) else bins
+            wanted = t.histogram(edges, **more)
+            found = ours.histogram(Tensor(bins) if isinstance(bins, list) else bins, **more)
+            for a, b in zip(found, wanted, strict=True):
+                close(value(a), b.numpy())
+    weight = np.arange(63, dtype=np.float32)
+    wanted = t.histogram(4, range=(-2.0, 2.0), weight=torch.tensor(weight))[0]
+    close(value(ours.histogram(4, (-2.0, 2.0), Tensor(weight))[0]), wanted.numpy())
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_places_in_order(right):
+    row = np.array([-3.0, -1.0, -1.0, 0.0, 2.0, 2.0, 2.0], np.float32)
+    wanted = np.array([[-4.0, -3.0, -1.0], [0.5, 2.0, 9.0], [INF, -INF, NAN]], np.float32)
+    theirs = torch.searchsorted(torch.tensor(row), torch.tensor(wanted), right=right)
+    assert (value(Tensor(row).searchsorted(Tensor(wanted), right)) == theirs.numpy()).all()
+    theirs = torch.bucketize(torch.tensor(wanted), torch.tensor(row), right=right)
+    assert (value(Tensor(wanted).bucketize(Tensor(row), right)) == theirs.numpy()).all()
+    rows = np.stack([row, row * 2, row - 1])
+    theirs = torch.searchsorted(torch.tensor(rows), torch.tensor(wanted), right=right)
+    assert (value(Tensor(rows).searchsorted(Tensor(wanted), right)) == theirs.numpy()).all()
+    assert value(Tensor.zeros(0).searchsorted(Tensor([1.0]), right)).tolist() == [0]
+    mixed = Tensor([3, 1, 2])
+    assert value(mixed.searchsorted(2, side="left", sorter=mixed.argsort())) == 1
+
+
+def test_members():
+    check(lambda x, y: x.isin(y), torch.isin, [[1, 2], [3, 4]], [4, 2, 2], dtype="int32")
+    check(
+        lambda x, y: x.isin(y, invert=True),
+        lambda x, y: torch.isin(x, y, invert=True),
+        [1, 2],
+        [2],
+        dtype="int32",
+    )
+    assert value(Tensor([1.0, NAN]).isin(Tensor([NAN, 1.0]))).tolist() == [True, False]
+    assert value(Tensor([1, 2]).isin(Tensor.zeros(0, dtype="int"))).tolist() == [False, False]
+
+
+@pytest.mark.parametrize("name", ["unique", "unique_consecutive"])
+def test_unique(name):
+    cases = [[3, 1, 3, 3, 2], [[1, 2], [1, 2], [0, 2]], [1.0, 1.0, -0.0, 0.0]]
+    for data in cases:
+        for dim in (None, 0, -1):
+            ours = getattr(Tensor(data), name)(return_inverse=True, return_counts=True, dim=dim)
+            theirs = getattr(torch.tensor(data), name)(
+                return_inverse=True, return_counts=True, dim=dim
+            )
+            for a, b in zip(ours, theirs, strict=True):
+                assert value(a).tolist() == b.tolist()
+    assert getattr(Tensor([NAN, NAN]), name)().shape == (2,)
+    assert getattr(Tensor.zeros(0), name)().shape == (0,)
+    assert value(getattr(Tensor([2, 2]).bfloat16(), name)()).tolist() == [2.0]
+
+
+# ---- differences, integrals, together ------------------------------------------------------------
+
+
+def test_differences():
+    check(lambda x: x.diff(), None, (3, 5))
+    check(lambda x: x.diff(2, 0), None, (4, 2))
+    check(lambda x: x.diff(9), None, (3, 5), grad=False)
+    check(lambda x, y: x.diff(prepend=y, append=y), None, (2, 3), (2, 1))
+    check(lambda x: x.diff(), None, [5, 2, 9], dtype="uint8")
+    check(lambda x: (x > 0).diff(), None, [5.0, -2.0, 9.0], grad=False)
+
+
+def test_integrals():
+    check(lambda x: x.trapezoid(), torch.trapezoid, (3, 5))
+    check(lambda x: x.trapz(dx=0.5, dim=0), lambda x: torch.trapezoid(x, dx=0.5, dim=0), (3, 5))
+    check(
+        lambda y, x: y.trapezoid(x, dim=1), lambda y, x: torch.trapezoid(y, x, dim=1), (3, 5), (5,)
+    )
+    check(lambda y, x: y.trapezoid(x), torch.trapezoid, (3, 5), (3, 5))
+    check(lambda x: x.cumulative_trapezoid(), torch.cumulative_trapezoid, (3, 5))
+    x, y = np.random.default_rng(0).random((2, 4, 3))
+    wanted = scipy.integrate.cumulative_trapezoid(y, x, axis=0)
+    close(value(Tensor(y).cumulative_trapezoid(Tensor(x), dim=0)), wanted)
+
+
+def test_covariance():
+    check(lambda x: x.cov(), None, (3, 6))
+    check(lambda x: x.cov(correction=0), None, (6,))
+    check(lambda x: x.corrcoef(), None, (3, 6), atol=1e-4)
+    f, a = [1, 2, 3, 1], [0.5, 1.0, 2.0, 0.1]
+    x = np.random.default_rng(0).random((3, 4))
+    for kept in ({"fweights": f}, {"aweights": a}, {"fweights": f, "aweights": a}):
+        wanted = torch.tensor(x).cov(**{k: torch.tensor(v) for k, v in kept.items()})
+        close(value(Tensor(x).cov(**{k: Tensor(v) for k, v in kept.items()})), wanted.numpy())
+
+
+def test_spread():
+    check(lambda x: x.var(1, correction=0), None, (3, 5))
+    check(lambda x: x.std(correction=2), None, (3, 5))
+    check(lambda x: x.std((0, 2), keepdim=True), None, (3, 5, 2))
+
+
+# ---- by number -----------------------------------------------------------------------------------
+
+INDEX = [0, 2, 0, -1]
+
+
+def test_taken():
+    index = np.array([[0, 5], [-1, 2]])
+    check(lambda x: x.take(_like(x, index)), None, (3, 4))
+    check(lambda x: x.index_select(1, _like(x, [0, 2, 0])), None, (2, 3, 2))
+    check(lambda x: x.index_select(0, _like(x, [0])), None, ())
+    for dim, shape in ((0, (1, 4)), (1, (3, 1)), (None, (2, 2))):
+        at = np.zeros(shape, np.int64)
+        check(lambda x, dim=dim, at=at: x.take_along_dim(_like(x, at), dim), None, (3, 4))
+
+
+def _like(x, data):
+    data = np.asarray(data)
+    return torch.tensor(data) if isinstance(x, torch.Tensor) else Tensor(data)
+
+
+@pytest.mark.filterwarnings("ignore:index_reduce")
+def test_written():
+    at = [0, 2, 0]
+    check(lambda x, y: x.index_add(0, _like(x, at), y), None, (4, 2), (3, 2))
+    check(lambda x, y: x.index_add(1, _like(x, at), y, alpha=2), None, (2, 4), (2, 3))
+    check(lambda x, y: x.index_copy(1, _like(x, [3, 1]), y), None, (2, 4), (2, 2))
+    check(lambda x: x.index_fill(1, _like(x, at), 7.0), None, (2, 4))
+    check(lambda x, y: x.index_copy(0, _like(x, [0]), y), None, (), ())
+    for how in ("prod", "amax", "amin", "mean"):
+        for include in (True, False):
+            check(
+                lambda x, y, h=how, i=include: x.index_reduce(0, _like(x, at), y, h,
+                include_self=i),
+                None, (4, 2), (3, 2), grad=False,
+            )  # fmt: skip
+    check(lambda x, y: x.scatter_add(0, _like(x, [[0, 1], [0, 2]]), y), None, (3, 2), (2, 2))
+    for add in (True, False):
+        check(lambda x, y, a=add: x.put(_like(x, [1, 4]), y, accumulate=a), None, (2, 3), (2,))
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (3,), (2, 1)])
+def test_masks(shape):
+    mask = np.arange(int(np.prod(shape))).reshape(shape) % 2 == 0
+    check(lambda x, y: x.masked_scatter(_like(x, mask), y), None, (2, 3), (6,))
+    check(lambda x: x.masked_select(_like(x, mask)), None, (2, 3))
+    whole = np.broadcast_to(mask, (2, 3)).copy()
+    check(lambda x: x[_like(x, whole)], None, (2, 3, 2))
+    check(lambda x: x[:, _like(x, whole[0])], None, (2, 3, 2))
+    check(lambda x: x[_like(x, whole[:, 0]), 1:], None, (2, 3, 2))
+    none = np.zeros_like(whole)
+    assert Tensor.ones(2, 3, 4)[Tensor(none)].shape == (0, 4)
+    assert Tensor.ones(2, 3)[Tensor(none)].sum().item() == 0
+
+
+MISUSES = [
+    (IndexCheckError, "out of range", lambda: Tensor([1, 2]).take(Tensor([2]))),
+    (
+        IndexCheckError,
+        "out of range",
+        lambda: Tensor([1, 2]).index_add(0, Tensor([2]), Tensor([1])),
+    ),
+    (IndexCheckError, "out of range", lambda: Tensor([1, 2]).masked_scatter(True, Tensor([5]))),
+    (ShapeError, "legal is", lambda: Tensor.ones(3).index_copy(0, Tensor([0]), Tensor.ones(2))),
+    (DTypeError, "the same", lambda: Tensor([1]).index_add(0, Tensor([0]), Tensor([1.0]))),
+    (ShapeError, "vector of ints", lambda: Tensor([1]).index_select(0, Tensor([0.0]))),
+    (ArgumentError, "interpolation", lambda: Tensor([1.0]).quantile(0.5, interpolation="x")),
+    (ArgumentError, "from 0 to 1", lambda: Tensor([1.0]).quantile(1.5)),
+    (ArgumentError, "no elements", lambda: Tensor.ones(0, 2).median(0)),
+    (ArgumentError, "legal are 1 to 2", lambda: Tensor([1, 2]).kthvalue(3)),
+    (ArgumentError, "from 0", lambda: Tensor([-1]).bincount()),
+    (ArgumentError, "bins", lambda: Tensor([1.0]).histc(0)),
+]
+
+
+@pytest.mark.parametrize(("error", "words", "function"), MISUSES)
+def test_misuse(error, words, function):
+    with pytest.raises(error, match=words):
+        value(function())

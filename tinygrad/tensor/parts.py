@@ -1,0 +1,203 @@
+"""Elements taken and put by number: gathers and scatters with one index for a whole slice, or for
+the flat tensor. Every number is CHECKed; a number that is out of range raises at the next read."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
+from tinygrad.tensor.core import axis_of, broadcast_shape
+from tinygrad.tensor.indexing import legal_index
+from tinygrad.tensor.joining import Joining
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+REDUCES = {"prod": "mul", "mean": "add", "amax": "max", "amin": "max"}
+
+
+class Parts(Joining):
+    """What writes returns a copy: this one stays as it is."""
+
+    __slots__ = ()
+
+    # ---- flat ------------------------------------------------------------------------------------
+
+    def take(self, index: Self) -> Self:
+        """The elements at these numbers of the flat tensor, in the shape of `index`.
+
+        >>> Tensor([[1, 2], [3, 4]]).take(Tensor([0, -1])).tolist()
+        [1, 4]
+        """
+        return self.flatten()[index]
+
+    def put(self, index: Self, source: Self, accumulate: bool = False) -> Self:
+        """A copy with `source` at these numbers of the flat tensor, or added to what is there.
+
+        >>> Tensor([1, 2, 3]).put(Tensor([0, 2]), Tensor([7, 8])).tolist()
+        [7, 2, 8]
+        """
+        if source.numel() != index.numel():
+            raise ShapeError(
+                f"put: {source.shape} at {index.shape}; legal are as many elements as numbers"
+            )
+        if source.dtype is not self.dtype:
+            raise DTypeError(f"put: {source.dtype!r} into {self.dtype!r}; legal is the same")
+        how, flat = "add" if accumulate else "set", self.flatten()
+        return flat._written(0, index.flatten(), source.flatten(), how).reshape(self.shape)
+
+    def masked_scatter(self, mask: Any, source: Self) -> Self:
+        """A copy with the elements of `source`, in order, where `mask` is true.
+
+        IndexCheckError at the next read if `source` has fewer elements than that.
+
+        >>> Tensor([0, 0, 0]).masked_scatter(Tensor([True, False, True]), Tensor([5, 6])).tolist()
+        [5, 0, 6]
+        """
+        if source.dtype is not self.dtype:
+            raise DTypeError(f"masked_scatter: {source.dtype!r} into {self.dtype!r}")
+        x, chosen = self._meet("masked_scatter", mask, dtype=dtypes.void)
+        if x.numel() == 0:
+            return x
+        flat = chosen.bool().flatten()
+        places = flat.where(flat.cast(dtypes.int32).cumsum() - 1, 0)
+        if source.numel() == 0:
+            source = source.flatten().pad((0, 1))
+            places = flat.where(1, places)
+        return flat.where(source.flatten()[places], x.flatten()).reshape(x.shape)
+
+    # ---- along an axis ---------------------------------------------------------------------------
+
+    def take_along_dim(self, indices: Self, dim: int | None = None) -> Self:
+        """`gather` along `dim` of shapes that broadcast on the other axes; flat without `dim`.
+
+        >>> Tensor([[3, 1], [2, 4]]).take_along_dim(Tensor([[1]]), 1).tolist()
+        [[1], [4]]
+        """
+        if dim is None:
+            return self.flatten().gather(0, indices.flatten())
+        axis = axis_of(dim, self.ndim, "take_along_dim")
+        if indices.ndim != self.ndim:
+            raise ShapeError(f"take_along_dim: indices {indices.shape} for {self.shape}")
+        mine, theirs = list(self.shape), list(indices.shape)
+        mine[axis] = theirs[axis] = 1
+        shape = list(broadcast_shape("take_along_dim", tuple(mine), tuple(theirs)))
+        shape[axis] = self.shape[axis]
+        x = self._broadcast_to(tuple(shape))
+        shape[axis] = indices.shape[axis]
+        return x.gather(axis, indices._broadcast_to(tuple(shape)))
+
+    def index_select(self, dim: int, index: Self) -> Self:
+        """The slices of axis `dim` with these numbers.
+
+        >>> Tensor([[1, 2], [3, 4]]).index_select(1, Tensor([1, 1])).tolist()
+        [[2, 2], [4, 4]]
+        """
+        _vector("index_select", index)
+        if self.ndim == 0:
+            return self.reshape(1)[index].reshape(())
+        return self[(slice(None),) * axis_of(dim, self.ndim, "index_select") + (index.reshape(-1),)]
+
+    def _written(self, dim: int, index: Self, source: Self, how: str) -> Self:
+        """A copy with slices of `source` combined with those of axis `dim` that `index` names."""
+        if self.ndim == 0:
+            return self.reshape(1)._written(dim, index, source.reshape(1), how).reshape(())
+        axis = axis_of(dim, self.ndim, "index")
+        if index.numel() == 0 or self.numel() == 0:
+            return self
+        first, updates = self.moveaxis(axis, 0), source.moveaxis(axis, 0)
+        node = legal_index(index._node, self.shape[axis], axis)
+        out = UOp(Ops.SCATTER, self.dtype, (first._node, updates._node, node), (how,))
+        return self._from(out, source).moveaxis(0, axis)
+
+    def _slices(self, operation: str, dim: int, index: Self, source: Self) -> Self:
+        """`source` as slices of axis `dim`, as many as `index` has numbers."""
+        _vector(operation, index)
+        shape = list(self.shape)
+        if shape:
+            shape[axis_of(dim, self.ndim, operation)] = index.numel()
+        if source.shape != tuple(shape) and (self.ndim or source.numel() != 1):
+            raise ShapeError(
+                f"{operation}: a source of {source.shape} for {self.shape}; legal is {tuple(shape)}"
+            )
+        if source.dtype is not self.dtype:
+            raise DTypeError(
+                f"{operation}: a source of {source.dtype!r} into {self.dtype!r}; legal is the same"
+            )
+        return source
+
+    def index_add(self, dim: int, index: Self, source: Self, alpha: Any = 1) -> Self:
+        """A copy with slices of `source`, times `alpha`, added to those that `index` names.
+
+        >>> Tensor([1, 1, 1]).index_add(0, Tensor([0, 0]), Tensor([5, 6])).tolist()
+        [12, 1, 1]
+        """
+        part = self._slices("index_add", dim, index, source)
+        return self._written(dim, index.flatten(), part * alpha, "add")
+
+    def index_copy(self, dim: int, index: Self, source: Self) -> Self:
+        """A copy with slices of `source` in the place of those that `index` names.
+
+        >>> Tensor([1, 2, 3]).index_copy(0, Tensor([2]), Tensor([9])).tolist()
+        [1, 2, 9]
+        """
+        part = self._slices("index_copy", dim, index, source)
+        return self._written(dim, index.flatten(), part, "set")
+
+    def index_fill(self, dim: int, index: Self, value: Any) -> Self:
+        """A copy with `value` in the slices that `index` names.
+
+        >>> Tensor([[1, 2], [3, 4]]).index_fill(1, Tensor([0]), 9).tolist()
+        [[9, 2], [9, 4]]
+        """
+        _vector("index_fill", index)
+        if getattr(value, "ndim", 0):
+            raise ShapeError(f"index_fill: a value of {value.shape}; legal is one number")
+        shape = list(self.shape)
+        if shape:
+            shape[axis_of(dim, self.ndim, "index_fill")] = index.numel()
+        part = self._tensor(value, self.dtype).cast(self.dtype)._broadcast_to(tuple(shape))
+        return self._written(dim, index.flatten(), part, "set")
+
+    def index_reduce(
+        self, dim: int, index: Self, source: Self, reduce: str, include_self: bool = True
+    ) -> Self:
+        """A copy with slices of `source` combined with those that `index` names by "prod", "mean",
+        "amax" or "amin"; see `scatter_reduce`.
+
+        >>> Tensor([1, 1]).index_reduce(0, Tensor([0, 0]), Tensor([5, 6]), "prod").tolist()
+        [30, 1]
+        """
+        if reduce not in REDUCES:
+            raise ArgumentError(f"index_reduce: {reduce!r}; legal are {', '.join(REDUCES)}")
+        part = self._slices("index_reduce", dim, index, source)
+        spread = part._along(axis_of(dim, self.ndim, "index_reduce"), index.flatten())
+        return self.scatter_reduce(
+            dim, spread._broadcast_to(part.shape), part, reduce, include_self
+        )
+
+    def scatter_add(self, dim: int, index: Self, src: Self) -> Self:
+        """A copy with src[i][j] added to self[index[i][j]][j] for dim 0, and so on.
+
+        >>> Tensor([1, 1]).scatter_add(0, Tensor([0, 0]), Tensor([5, 6])).tolist()
+        [12, 1]
+        """
+        return self._scatter("scatter_add", dim, index, src, "add")
+
+    def argwhere(self) -> Self:
+        """The positions of all elements that are not zero, (how many, axes). Reads the tensor.
+
+        >>> Tensor([[0, 5]]).argwhere().tolist()
+        [[0, 1]]
+        """
+        return self.nonzero()
+
+
+def _vector(operation: str, index: Any) -> None:
+    if index.ndim > 1 or not dtypes.is_int(index.dtype):
+        raise ShapeError(
+            f"{operation}: an index of {index.dtype!r} {index.shape}; legal is a vector of ints"
+        )
+
+
+__all__ = ["Parts"]

@@ -1,0 +1,216 @@
+"""Elements found again: where each belongs in an order, how many fall where, and each once.
+What depends on values for its shape reads the tensor."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
+from tinygrad.engine.realize import read
+from tinygrad.tensor.core import axis_of
+from tinygrad.tensor.statistics import Statistics
+
+
+class Sets(Statistics):
+    """Tensors as sets and as sorted lists."""
+
+    __slots__ = ()
+
+    def searchsorted(
+        self,
+        values: Any,
+        right: bool = False,
+        side: str | None = None,
+        sorter: Self | None = None,
+    ) -> Self:
+        """Where each value belongs in the sorted last axis of this, as int32: before elements equal
+        to it, with `right` (or side="right") behind them. This is a vector, or has the shape of
+        `values` but for the last axis; `sorter` is its order where it isn't sorted.
+
+        >>> Tensor([1, 3, 5]).searchsorted(Tensor([3, 6])).tolist()
+        [1, 3]
+        """
+        if side not in (None, "left", "right"):
+            raise ArgumentError(f"searchsorted: side {side!r}; legal are left and right")
+        right = right or side == "right"
+        rows = self if sorter is None else self.gather(-1, sorter)
+        wanted = self._tensor(values)
+        if not rows.ndim or (rows.ndim > 1 and rows.shape[:-1] != wanted.shape[:-1]):
+            raise ShapeError(f"searchsorted: values {wanted.shape} in {rows.shape}")
+        size, whole = rows.shape[-1], wanted._counting(1, wanted.device).reshape(())
+        at = whole._broadcast_to(wanted.shape)
+        if size == 0 or wanted.numel() == 0:
+            return at
+        for bit in reversed(range(size.bit_length())):  # `at` elements are known to lie before
+            further = at + (1 << bit)
+            spot = further.minimum(size) - 1
+            found = rows[spot] if rows.ndim == 1 else rows.gather(-1, spot)
+            behind = (found > wanted if right else found >= wanted) | found.isnan()
+            at = ((further <= size) & behind.logical_not()).where(further, at)
+        return at
+
+    def bucketize(self, boundaries: Self, right: bool = False) -> Self:
+        """For each element the number of the stretch between sorted `boundaries`: the one that ends
+        with it, or with `right` the one that begins.
+
+        >>> Tensor([0, 3, 9]).bucketize(Tensor([1, 3, 5])).tolist()
+        [0, 1, 3]
+        """
+        return boundaries.searchsorted(self, right)
+
+    # ---- how many --------------------------------------------------------------------------------
+
+    def bincount(self, weights: Self | None = None, minlength: int = 0) -> Self:
+        """How often each number from 0 stands in a vector of whole ones, or the sum of its weights.
+        As long as the largest number asks for, which is read, and at least `minlength`.
+
+        >>> Tensor([1, 1, 3]).bincount().tolist()
+        [0, 2, 0, 1]
+        """
+        if self.ndim != 1 or not dtypes.is_int(self.dtype) or minlength < 0:
+            raise DTypeError(f"bincount: {self.dtype!r} {self.shape}; legal is a vector of ints")
+        if weights is not None and weights.shape != self.shape:
+            raise ShapeError(f"bincount: weights {weights.shape} for {self.shape}")
+        low, high = (int(t) for t in self.aminmax()) if self.numel() else (0, -1)
+        if low < 0:
+            raise ArgumentError(f"bincount: {low} is among the numbers; legal are numbers from 0")
+        what = self.ones_like(dtype=dtypes.int32) if weights is None else weights
+        counts = self.zeros(max(high + 1, minlength), dtype=what.dtype, device=self.device)
+        return counts._written(0, self, what, "add")
+
+    def histc(self, bins: int = 100, min: float = 0, max: float = 0) -> Self:  # noqa: A002
+        """How many elements fall into each of `bins` equal stretches from `min` to `max`, which are
+        the least and largest element where they are equal. The last includes its end.
+
+        >>> Tensor([1.0, 2.0, 1.0]).histc(4, 0, 3).tolist()
+        [0.0, 2.0, 1.0, 0.0]
+        """
+        return self._counted("histc", bins, min, max, None)[0]
+
+    def histogram(
+        self,
+        bins: int | Self = 100,
+        range: tuple[float, float] | None = None,  # noqa: A002
+        weight: Self | None = None,
+        density: bool = False,
+    ) -> tuple[Self, Self]:
+        """How many elements fall between each two neighbours of the edges, and the edges: `bins`
+        equal stretches over `range` (of the elements, unless given), or a vector of edges.
+
+        >>> [t.tolist() for t in Tensor([1.0, 2.0, 1.0]).histogram(2, (0.0, 4.0))]
+        [[2.0, 1.0], [0.0, 2.0, 4.0]]
+        """
+        if isinstance(bins, int):
+            low, high = range or (0, 0)
+            counts, edges = self._counted("histogram", bins, low, high, weight)
+        else:
+            edges, flat = bins, self.flatten()
+            at = edges.searchsorted(flat, right=True)
+            at = flat.eq(edges[-1]).where(edges.shape[0] - 1, at)
+            counts = self._into(edges.shape[0] + 1, at, weight)._cut(0, 1, edges.shape[0])
+        if density:
+            counts = counts / (counts.sum() * (edges[1:] - edges[:-1]))
+        return counts, edges
+
+    def _counted(
+        self, operation: str, bins: int, low: Any, high: Any, weight: Self | None
+    ) -> tuple[Self, Self]:
+        if bins < 1 or not dtypes.is_float(self.dtype) or low > high:
+            raise ArgumentError(
+                f"{operation}: {bins} bins of {self.dtype!r} from {low} to {high}; legal are "
+                "floats, bins from 1"
+            )
+        flat = self.flatten()
+        first, last = (flat._tensor(end, self.dtype) for end in (low, high))
+        if low == high and self.numel():
+            first, last = flat.detach().aminmax()
+        equal = first.eq(last)
+        first, last = equal.where(first - 1, first), equal.where(last + 1, last)
+        share = (flat - first) / (last - first) * bins
+        inside = (flat >= first) & (flat <= last)
+        at = inside.where(share, 0).cast(dtypes.int32).clamp(0, bins - 1)
+        counts = self._into(bins + 1, inside.where(at, bins), weight)._cut(0, 0, bins)
+        steps = self._counting(bins + 1, self.device).cast(self.dtype) / bins
+        return counts, first + (last - first) * steps
+
+    def _into(self, size: int, places: Self, weight: Self | None) -> Self:
+        """How many, or what weight, at each place below `size`."""
+        what = self.ones_like() if weight is None else weight.cast(self.dtype)
+        zeros = self.zeros(size, dtype=self.dtype, device=self.device)
+        return zeros._written(0, places.flatten(), what.flatten(), "add")
+
+    # ---- members --------------------------------------------------------------------------------
+
+    def isin(self, test_elements: Any, assume_unique: bool = False, invert: bool = False) -> Self:
+        """Whether each element stands among `test_elements`. NaN never does.
+
+        >>> Tensor([1, 2, 3]).isin(Tensor([2, 5])).tolist()
+        [False, True, False]
+        """
+        x, among = self, self._tensor(test_elements).flatten()
+        hit = x.eq(x.const_like(0)) & False
+        if among.numel():
+            row = among.sort()[0]
+            near = row[row.searchsorted(x).minimum(row.shape[0] - 1)]
+            hit = near.eq(x)
+        return hit.logical_not() if invert else hit
+
+    def unique(
+        self,
+        sorted: bool = True,  # noqa: A002
+        return_inverse: bool = False,
+        return_counts: bool = False,
+        dim: int | None = None,
+    ) -> Any:
+        """Each element once, in order, or each slice of axis `dim`; on wish also the number that
+        each element has there, and how often each stands in this. Reads the tensor, always sorts;
+        each NaN is one of its own.
+
+        >>> [t.tolist() for t in Tensor([3, 1, 3]).unique(return_counts=True)]
+        [[1, 3], [1, 2]]
+        """
+        import numpy as np
+
+        kind = dtypes.float32 if self.dtype.fmt is None else self.dtype
+        x = read(self.cast(kind)._node)
+        axis = None if dim is None else axis_of(dim, self.ndim, "unique")
+        values, inverse, counts = np.unique(
+            x, return_inverse=True, return_counts=True, axis=axis, equal_nan=False
+        )
+        shape = self.shape if axis is None else (-1,)
+        return self._found(values, inverse.reshape(shape), counts, return_inverse, return_counts)
+
+    def unique_consecutive(
+        self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+    ) -> Any:
+        """Of equal neighbours only the first, flat or along `dim`; see `unique`. Reads the tensor.
+
+        >>> Tensor([1, 1, 2, 1]).unique_consecutive().tolist()
+        [1, 2, 1]
+        """
+        import numpy as np
+
+        kind = dtypes.float32 if self.dtype.fmt is None else self.dtype
+        x = read(self.cast(kind)._node)
+        axis = 0 if dim is None else axis_of(dim, self.ndim, "unique_consecutive")
+        rows = x.reshape(-1) if dim is None else np.moveaxis(x, axis, 0)
+        count = rows.shape[0]
+        flat = rows.reshape(count, math.prod(rows.shape[1:]))
+        fresh = np.concatenate([np.ones(min(count, 1), bool), (flat[1:] != flat[:-1]).any(1)])
+        places = np.flatnonzero(fresh)
+        values = np.moveaxis(rows[places], 0, axis if dim is not None else 0)
+        inverse = (np.cumsum(fresh) - 1).reshape(self.shape if dim is None else -1)
+        counts = np.diff(np.append(places, count))
+        return self._found(values, inverse, counts, return_inverse, return_counts)
+
+    def _found(self, values: Any, inverse: Any, counts: Any, *wanted: bool) -> Any:
+        """Arrays as tensors: the values, and of the others those that are wanted."""
+        made = self._tensor(values).cast(self.dtype)
+        others = (self._tensor(a).cast(dtypes.int32) for a in (inverse, counts))
+        more = tuple(t for t, want in zip(others, wanted, strict=True) if want)
+        return (made, *more) if more else made
+
+
+__all__ = ["Sets"]
