@@ -108,6 +108,12 @@ def _prelu(x: Tensor, slope: Tensor) -> Tensor:
     return (x < 0).where(x * slope, x)
 
 
+def _prelu_by_channel(x: Tensor, slope: Tensor, **_: Any) -> Tensor:
+    """Before version 7 the slopes are one for all, or one a channel."""
+    shape = [-1 if i == 1 else 1 for i in range(x.ndim)] if slope.numel() > 1 else []
+    return _prelu(x, slope.reshape(shape))
+
+
 def _selu(
     x: Tensor, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875
 ) -> Tensor:
@@ -195,7 +201,7 @@ ROWS: Table = {
     "Neg": tensors(_plain(Tensor.neg)),
     "Not": tensors(Tensor.logical_not),
     "Or": _aligned(Tensor.bitwise_or),
-    "PRelu": tensors(_prelu),
+    "PRelu": {1: tensors(_prelu_by_channel), 7: tensors(_prelu)},
     "Pow": _aligned(_pow),
     "Reciprocal": tensors(_plain(Tensor.reciprocal)),
     "Relu": tensors(_plain(Tensor.relu)),

@@ -14,6 +14,7 @@ from tinygrad.formats.onnx import host
 from tinygrad.formats.onnx.registry import Array, Row, Table, Value, on_host, tensors
 from tinygrad.formats.onnx.values import dtype_of, fits_tensor, kind_of
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.core import axis_of
 
 
 def _ints(values: Any) -> list[int]:
@@ -61,6 +62,7 @@ def _tile(x: Tensor, repeats: Any, tiles: Any = None) -> Tensor:
 
 
 def _concat(*parts: Tensor, axis: int = 1) -> Tensor:
+    axis = axis_of(axis, parts[0].ndim, "axis")
     full = [part for part in parts if part.shape[axis]]
     if not full:
         return parts[0]

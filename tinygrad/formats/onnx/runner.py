@@ -154,7 +154,7 @@ class OnnxRunner:
         except (ArgumentError, DTypeError, FileError, JitError) as error:
             if str(error).startswith("onnx"):
                 raise
-            raise type(error)(f"{where}: {error}") from error
+            raise type(error)(f"{where} of {_described(values)}: {error}") from error
         except (TypeError, ValueError, LookupError, AttributeError) as error:
             raise ArgumentError(f"{where} of {_described(values)}: {error}") from error
         for name, value in zip(node.output, results, strict=False):
