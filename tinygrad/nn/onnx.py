@@ -1,5 +1,73 @@
-"""A face: ONNX models under the seeds' path."""
+"""ONNX models in, under the seeds' path, and out."""
 
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tinygrad.base.errors import ArgumentError
+from tinygrad.engine.realize import version_below
+from tinygrad.formats.mapped import write_whole
 from tinygrad.formats.onnx import OnnxRunner
+from tinygrad.formats.onnx.export import model_of_graph
+from tinygrad.nn.state import get_state_dict
+from tinygrad.tensor import Tensor
 
-__all__ = ["OnnxRunner"]
+__all__ = ["OnnxRunner", "export_onnx"]
+
+
+def export_onnx(
+    model: Callable[..., Any],
+    example_inputs: Tensor | Sequence[Tensor] | Mapping[str, Tensor],
+    path: str | os.PathLike[str] | None = None,
+) -> Any:
+    """What `model` computes for inputs of these shapes, as an ONNX model.
+
+    Args:
+        model: a function of tensors, such as a layer or a method, that returns one, several, or a
+            dict of them. The tensors that its object holds (see `get_state_dict`) are the model's
+            constants, under their names.
+        example_inputs: one tensor, several, or by name; only shapes and dtypes count.
+        path: where to write the model, or None.
+
+    Returns:
+        The ModelProto (package `onnx`), in operator set 20, of constant shapes.
+
+    Raises:
+        ArgumentError: the model computes what ONNX has no operator for, such as random numbers.
+
+    >>> made = export_onnx(lambda x: (x @ x).relu(), Tensor.ones(2, 2))
+    >>> OnnxRunner(made)({"input": Tensor([[1.0, 2.0], [3.0, 4.0]])})["output"].tolist()
+    [[7.0, 10.0], [15.0, 22.0]]
+    """
+    given = _named(example_inputs, "input")
+    fresh = {name: Tensor.empty_like(tensor) for name, tensor in given.items()}
+    state = get_state_dict(getattr(model, "__self__", model))
+    if state:
+        first, *rest = state.values()
+        first.realize(*rest)
+    keywords = isinstance(example_inputs, Mapping)
+    results = model(**fresh) if keywords else model(*fresh.values())
+    outputs = _named(results, "output")
+    made = model_of_graph(
+        {name: tensor.uop for name, tensor in fresh.items()},
+        {name: tensor.uop for name, tensor in outputs.items()},
+        {version_below(tensor.uop): name for name, tensor in state.items()},
+    )
+    if path is not None:
+        write_whole(path, [made.SerializeToString()])
+    return made
+
+
+def _named(values: Any, word: str) -> dict[str, Tensor]:
+    """Tensors by name: `word`, or `word0`, `word1`, .. for several."""
+    if isinstance(values, Tensor):
+        return {word: values}
+    if isinstance(values, Mapping):
+        named = dict(values)
+    else:
+        named = {f"{word}{i}": value for i, value in enumerate(values)}
+    if not named or not all(isinstance(value, Tensor) for value in named.values()):
+        raise ArgumentError(f"export_onnx: {word}s {values!r}; legal are tensors")
+    return named

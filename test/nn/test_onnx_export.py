@@ -1,0 +1,136 @@
+"""Models written as ONNX are legal, and ONNX Runtime and our own runner compute what we do."""
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from tinygrad import Tensor, dtypes, nn
+from tinygrad.base.errors import ArgumentError
+from tinygrad.nn.onnx import OnnxRunner, export_onnx
+
+OPTIONS = onnxruntime.SessionOptions()
+OPTIONS.log_severity_level = 3
+
+
+def arrays(shapes, dtype="float32"):
+    draw = np.random.default_rng(0)
+    return [
+        draw.normal(size=shape).astype(dtype) if isinstance(shape, tuple) else np.array(shape)
+        for shape in shapes
+    ]
+
+
+def check(model, *shapes, dtype="float32", atol=1e-5):
+    """The exported model is legal, and gives what the model gives."""
+    given = arrays(shapes, dtype)
+    inputs = [Tensor(array) for array in given]
+    made = export_onnx(model, inputs)
+    onnx.checker.check_model(made, full_check=True)
+    session = onnxruntime.InferenceSession(made.SerializeToString(), OPTIONS)
+    feeds = {f"input{i}": array for i, array in enumerate(given)}
+    results = model(*inputs)
+    wanted = [t.numpy() for t in (results if isinstance(results, (tuple, list)) else [results])]
+    ours = [t.numpy() for t in OnnxRunner(made)(feeds).values()]
+    for found in (session.run(None, feeds), ours):
+        for one, other in zip(found, wanted, strict=True):
+            assert one.dtype == other.dtype and one.shape == other.shape
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=atol)
+
+
+class Chain:
+    def __init__(self, *layers):
+        self.layers = layers
+
+    def __call__(self, x):
+        return x.sequential(list(self.layers))
+
+
+class Block:
+    """A convolution, a normalisation, a skip: what an image net is made of."""
+
+    def __init__(self):
+        self.first, self.norm = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm(8)
+        self.grouped, self.down = nn.Conv2d(8, 8, 3, padding=1, groups=4), nn.Conv2d(8, 4, 3, 2)
+        self.head = nn.Linear(4 * 3 * 3, 5)
+
+    def forward(self, x):
+        x = self.norm(self.first(x)).relu()
+        x = (x + self.grouped(x)).max_pool2d((2, 2))
+        return self.head(self.down(x).gelu().flatten(1)).softmax()
+
+
+def test_an_image_net():
+    check(Block().forward, (2, 3, 14, 14))
+
+
+def test_a_transformer_layer():
+    check(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0), (2, 5, 8))
+
+
+def test_embeddings_norms_and_attention():
+    check(Chain(nn.Embedding(10, 6), nn.RMSNorm(6), nn.Linear(6, 3)), [[1, 2], [9, 0]])
+    check(lambda q, k, v: q.scaled_dot_product_attention(k, v, is_causal=True), *[(1, 2, 5, 8)] * 3)
+
+
+OPERATIONS = {
+    "product": (lambda x, y: (x @ y).relu(), (3, 4), (4, 5)),
+    "batched product": (lambda x, y: x @ y, (2, 1, 3, 4), (5, 4, 2)),
+    "outer": (lambda x, y: x.reshape(-1, 1) * y, (3,), (4,)),
+    "transposed convolution": (
+        lambda x, w: x.conv_transpose2d(w, stride=2, padding=1, output_padding=1),
+        (2, 3, 5, 5),
+        (3, 4, 3, 3),
+    ),
+    "dilated 1d convolution": (lambda x, w: x.conv2d(w, dilation=2), (2, 3, 9), (4, 3, 3)),
+    "mean of windows": (lambda x: x.avg_pool2d((3, 3), stride=2, padding=1), (1, 2, 9, 9)),
+    "views": (lambda x: x[:, ::2].flip(1).pad(((1, 1), (0, 2))).T, (3, 6)),
+    "sums": (lambda x: (x.sum(), x.mean(1), x.max(0), x.var(1), x.cumsum(1)), (3, 6)),
+    "functions": (lambda x: (x.exp(), x.sin(), x.tanh(), x.erf(), x.round(), x.sign()), (3, 6)),
+    "choice": (lambda x: ((x > 0).where(x, 0), (x > 0) & (x < 1), x.masked_fill(x < 0, 2)), (3, 6)),
+    "gather": (lambda x: x.gather(1, Tensor([[0, 5], [1, 1], [2, 3]])), (3, 6)),
+    "scatter": (lambda x: x.scatter(1, Tensor([[0, 5]] * 3), x[:, :2] * 2), (3, 6)),
+    "constant": (lambda x: Tensor.arange(4).float() + x * 0 + 2, (3, 1)),
+    "no axes": (lambda x: x * 2 + 1, ()),
+    "the input itself": (lambda x: x, (2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations(name):
+    check(*OPERATIONS[name])
+
+
+def test_whole_numbers():
+    check(lambda x: (x // 3, x % 3, -x, x > 2, x.float() / 2, x.cast("uint8") >> 1), list(range(9)))
+    check(lambda x: (x.sum(1), x.half() * 2), (2, 3), dtype="float64")
+
+
+def test_weights_have_their_names(tmp_path):
+    net = nn.Linear(3, 2)
+    made = export_onnx(net, {"x": Tensor.ones(1, 3)}, tmp_path / "net.onnx")
+    assert {item.name for item in made.graph.initializer} >= {"weight", "bias"}
+    assert [item.name for item in made.graph.input] == ["x"]
+    x = Tensor([[1.0, 2.0, 3.0]])
+    found = OnnxRunner(tmp_path / "net.onnx")({"x": x})["output"]
+    np.testing.assert_allclose(found.numpy(), net(x).numpy(), rtol=1e-6)
+
+
+def test_a_sum_over_a_product_is_one_node():
+    made = export_onnx(lambda x, y: x @ y, [Tensor.ones(3, 4), Tensor.ones(4, 5)])
+    kinds = [node.op_type for node in made.graph.node]
+    assert kinds.count("Einsum") == 1 and not {"Mul", "Expand", "ReduceSum"} & set(kinds)
+
+
+@pytest.mark.parametrize(
+    "model, message",
+    [
+        (lambda x: x + Tensor.rand(2), "of random numbers; realize"),
+        (lambda x: x.argmax(), "takes floats as bits"),
+        (lambda x: x.cast(dtypes.int32) >> 1, "shifts of dtypes.int; legal are unsigned"),
+        (lambda x: 3, "'int' object is not iterable|legal are tensors"),
+    ],
+)
+def test_what_has_no_operator_is_refused(model, message):
+    with pytest.raises((ArgumentError, TypeError), match=message):
+        export_onnx(model, Tensor.ones(2))
