@@ -107,6 +107,99 @@ def test_pooling_other_numbers_of_axes():
     check("adaptive_avg_pool3d", array(2, 3, 4, 5, 6), (2, 3, 4))
 
 
+POOLS = [
+    ("avg_pool1d", (2, 3, 9), [2], {"ceil_mode": True, "padding": 1}),
+    ("avg_pool1d", (3, 9), [(3,)], {"stride": 2}),
+    ("avg_pool2d", (2, 3, 7, 6), [3, 2, 1], {"count_include_pad": False}),
+    ("avg_pool2d", (3, 7, 6), [(3, 2)], {"divisor_override": 4, "padding": 1}),
+    ("avg_pool3d", (1, 2, 4, 5, 6), [2], {"ceil_mode": True}),
+    ("max_pool1d", (2, 3, 9), [3, 2, 1], {}),
+    ("max_pool2d", (2, 3, 7, 6), [2, 1, 1, 2], {}),
+    ("max_pool2d", (3, 7, 6), [2], {"ceil_mode": True}),
+    ("max_pool3d", (1, 2, 4, 5, 6), [(2, 3, 2), 1], {}),
+    ("lp_pool1d", (2, 3, 9), [2, 3], {"stride": 2}),
+    ("lp_pool2d", (2, 3, 6, 7), [4.0, (2, 3)], {"ceil_mode": True}),
+    ("lp_pool3d", (1, 2, 4, 5, 4), [2, 2], {}),
+    ("adaptive_max_pool3d", (1, 2, 4, 5, 6), [(2, 3, 4)], {}),
+]
+
+
+@pytest.mark.parametrize(("name", "shape", "arguments", "options"), POOLS)
+def test_pooling(name, shape, arguments, options):
+    check(name, array(*shape), *arguments, **options)
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_where_the_largest_was_and_back(axes):
+    x = RANDOM.permutation(2 * 6**axes).reshape(1, 2, *(6,) * axes).astype(np.float32)
+    for name, size in (("max_pool", 2), ("adaptive_max_pool", 4)):
+        found = getattr(ours, f"{name}{axes}d")(Tensor(x), size, return_indices=True)
+        wanted = getattr(theirs, f"{name}{axes}d")(torch.tensor(x), size, return_indices=True)
+        for mine, other in zip(found, wanted, strict=True):
+            assert (mine.numpy() == other.numpy()).all()
+    there = ours.max_unpool3d if axes == 3 else getattr(ours, f"max_unpool{axes}d")
+    pooled = getattr(theirs, f"max_pool{axes}d")(torch.tensor(x), 2, return_indices=True)
+    wanted = getattr(theirs, f"max_unpool{axes}d")(*pooled, 2)
+    back = there(*(Tensor(t.numpy()) for t in pooled), 2)
+    assert (back.numpy() == wanted.numpy()).all()
+
+
+RESIZED = [
+    {"mode": mode, "align_corners": corners, "antialias": smooth, "axes": 2}
+    for mode in ("bilinear", "bicubic")
+    for corners in (False, True)
+    for smooth in (False, True)
+] + [
+    *(
+        {"mode": mode, "axes": n}
+        for mode in ("nearest", "nearest-exact", "area")
+        for n in (1, 2, 3)
+    ),
+    *({"mode": "linear", "align_corners": corners, "axes": 1} for corners in (False, True)),
+    *({"mode": "trilinear", "align_corners": corners, "axes": 3} for corners in (False, True)),
+]
+
+
+@pytest.mark.parametrize("options", RESIZED)
+def test_resizing(options):
+    options = dict(options)
+    axes = options.pop("axes")
+    shape = (1, 2, *(5, 7, 4)[:axes])
+    for size in ((3, 9, 4)[:axes], (7, 3, 2)[:axes], (1, 5, 8)[:axes]):
+        check("interpolate", array(*shape), size=size, tolerance=3e-5, **options)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic", "area"])
+def test_resizing_by_a_factor(mode):
+    for factor in (2, 0.6, (1.7, 0.4)):
+        check("interpolate", array(1, 2, 5, 7), scale_factor=factor, mode=mode, tolerance=3e-5)
+        check(
+            "interpolate", array(1, 2, 5, 7), scale_factor=factor, mode=mode,
+            recompute_scale_factor=True, tolerance=3e-5,
+        )  # fmt: skip
+
+
+def test_channels_dealt_out():
+    x = array(2, 6, 3, 2)
+    wanted = torch.channel_shuffle(torch.tensor(x), 3).numpy()
+    assert (ours.channel_shuffle(Tensor(x), 3).numpy() == wanted).all()
+
+
+@pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
+def test_other_sampling(padding_mode, align_corners):
+    options = {"padding_mode": padding_mode, "align_corners": align_corners}
+    image, places = array(1, 2, 5, 7), 1.5 * array(1, 3, 4, 2)
+    check("grid_sample", image, places, mode="bicubic", tolerance=3e-4, **options)
+    image, places = array(1, 2, 3, 4, 5), 1.5 * array(1, 2, 3, 2, 3)
+    for mode in ("bilinear", "nearest"):
+        check("grid_sample", image, places, mode=mode, tolerance=3e-4, **options)
+
+
+def test_affine_grid_of_three_axes():
+    check("affine_grid", array(2, 3, 4), [2, 1, 2, 3, 4], align_corners=False)
+
+
 @pytest.mark.parametrize("align_corners", [False, True])
 @pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("mode", ["bilinear", "nearest"])
@@ -136,6 +229,13 @@ def test_gumbel_softmax_draws_by_probability():
         (lambda x: ours.fold(x, 3, 2), ShapeError, "fold: columns"),
         (lambda x: ours.grid_sample(x, x), ShapeError, "grid_sample"),
         (lambda x: ours.adaptive_avg_pool2d(x, 0), ShapeError, "2 sizes above 0"),
+        (lambda x: ours.avg_pool1d(x, 2), ShapeError, "1 axes"),
+        (lambda x: ours.max_pool2d(x, (1, 2, 3)), ArgumentError, "2 of them"),
+        (lambda x: ours.channel_shuffle(x, 2), ShapeError, "what divides"),
+        (lambda x: ours.interpolate(x), ArgumentError, "give one"),
+        (lambda x: ours.interpolate(x, 2, mode="cosine"), ArgumentError, "legal are nearest"),
+        (lambda x: ours.grid_sample(x, x, mode="cubic"), ArgumentError, "bicubic"),
+        (lambda x: ours.affine_grid(x, (1, 1, 2, 2)), ShapeError, "theta"),
         (lambda x: ours.glu(x), ShapeError, "no halves"),
         (lambda x: ours.gelu(x, "erf"), ArgumentError, "none.* and .*tanh"),
         (lambda x: ours.group_norm(x, 2), ShapeError, "what divides"),

@@ -188,3 +188,9 @@ def test_a_view_of_a_computed_tensor_passes_gradients():
     doubled = (w * 2).realize()
     assert value(doubled[1:].sum().gradient(w)[0]).tolist() == [0.0, 2.0, 2.0]
     assert value(doubled.reshape(1, 3).T.sum().gradient(w)[0]).tolist() == [2.0, 2.0, 2.0]
+    part = w[1:].realize()  # not computed: it is in memory
+    assert value((part * 3).sum().gradient(w)[0]).tolist() == [0.0, 3.0, 3.0]
+    x = Tensor(np.ones((2, 3), np.float32), requires_grad=True)
+    part = x[:, 1:]
+    part.numpy()
+    assert value((part * 3).sum().gradient(x)[0]).tolist() == [[0.0, 3.0, 3.0]] * 2

@@ -10,7 +10,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.engine.holders import holders
 from tinygrad.tensor.core import VIEWS, Core, settled
-from tinygrad.tensor.sets import Sets
+from tinygrad.tensor.resizing import Resizing
 from tinygrad.transforms.gradient import gradient
 from tinygrad.uop.node import UOp
 
@@ -50,7 +50,7 @@ class no_grad(contextlib.ContextDecorator):  # noqa: N801
         Core._recording = self.before.pop()
 
 
-class Autograd(Sets):
+class Autograd(Resizing):
     """Derivatives by the graph."""
 
     __slots__ = ()

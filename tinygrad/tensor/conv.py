@@ -310,52 +310,6 @@ class Conv(Indexing):
         flat = zeros.scatter(-1, indices.flatten(-count), self.flatten(-count))
         return flat.reshape((*lead, *spatial))
 
-    # ---- resizing --------------------------------------------------------------------------------
-
-    def interpolate(
-        self, size: tuple[int, ...], mode: str = "linear", align_corners: bool = False
-    ) -> Self:
-        """The last axes resized to `size`: "linear", "nearest" or "nearest-exact".
-
-        >>> Tensor([[1.0, 2.0]]).interpolate((4,), mode="nearest").tolist()
-        [[1.0, 1.0, 2.0, 2.0]]
-        """
-        if mode not in ("linear", "nearest", "nearest-exact"):
-            raise ArgumentError(
-                f"interpolate: mode {mode!r}; legal are linear, nearest, nearest-exact"
-            )
-        out = self.cast(dtypes.float32) if mode == "linear" and not self._is_float() else self
-        for i, goal in enumerate(size):
-            axis = self.ndim - len(size) + i
-            out = out._resized(axis, goal, mode, align_corners)
-        return out.cast(self.dtype)
-
-    def _is_float(self) -> bool:
-        return dtypes.is_float(self.dtype)
-
-    def _resized(self, axis: int, goal: int, mode: str, corners: bool) -> Self:
-        own = self.shape[axis]
-        place = self._counting(goal, self.device).cast(dtypes.float32)
-        if mode == "nearest":
-            place = (place * (own / goal)).floor()
-        elif mode == "nearest-exact":
-            place = ((place + 0.5) * (own / goal)).floor()
-        elif corners:
-            place = place * ((own - 1) / max(1, goal - 1))
-        else:
-            place = (place + 0.5) * (own / goal) - 0.5
-        place = place.clamp(0, own - 1)
-        low = place.floor()
-        before = self._at(axis, low.int())
-        if mode != "linear":
-            return before
-        after = self._at(axis, (low + 1).clamp(0, own - 1).int())
-        return before.lerp(after, before._along(axis, place - low))
-
-    def _at(self, axis: int, places: Self) -> Self:
-        """Along `axis` the elements at `places`, a vector."""
-        return self[(slice(None),) * axis + (places,)]
-
 
 def _each(value: Any, count: int, name: str) -> tuple[int, ...]:
     """One number for each of `count` axes."""

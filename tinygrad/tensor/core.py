@@ -145,8 +145,8 @@ class Core(Holder):
     def _node(self) -> UOp:
         """The node to build on: an expression while gradients may have to follow it."""
         node = self._uop
-        if self._taped and node.base.known is not None:  # it was computed, or is a view of that
-            return node
+        if self._taped and (node.known is not None or node.base.known is not None):
+            return node  # it was computed, or is a view of what was
         now = settled(node)
         if now is not node:
             self._uop = now

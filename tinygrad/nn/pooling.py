@@ -1,0 +1,350 @@
+"""Pooling with PyTorch's names and order of arguments, over one, two and three axes: windows of a
+size, and shares of an axis for a result of a size. x is (N, C, *axes) or (C, *axes)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.base.helpers import ceildiv
+from tinygrad.tensor import Tensor
+
+Sizes = int | tuple[int, ...]
+Wanted = int | tuple[int | None, ...]
+
+
+def _each(operation: str, x: Tensor, value: Any, axes: int) -> Any:
+    """One number for each of the last `axes`."""
+    if x.ndim not in (axes + 1, axes + 2):
+        raise ShapeError(f"{operation}: x {x.shape}; legal are (N, C, ..) and (C, ..), {axes} axes")
+    if value is None:
+        return None
+    values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    values = values * axes if len(values) == 1 else values
+    if len(values) != axes:
+        raise ArgumentError(f"{operation}: {value}; legal is a number, or {axes} of them")
+    return values
+
+
+# ---- windows -------------------------------------------------------------------------------------
+
+
+def _averages(
+    axes: int,
+    x: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None,
+    padding: Sizes,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None = None,
+) -> Tensor:
+    def each(value: Any) -> Any:
+        return _each(f"avg_pool{axes}d", x, value, axes)
+
+    kernel = each(kernel_size)
+    out = x.avg_pool2d(
+        kernel,
+        each(stride),
+        1,
+        each(padding),
+        ceil_mode,
+        count_include_pad or bool(divisor_override),
+    )
+    if divisor_override is None:
+        return out
+    if ceil_mode:
+        raise ArgumentError("avg_pool: divisor_override with ceil_mode; legal is one of them")
+    return out.mul(math.prod(kernel) / divisor_override)
+
+
+def avg_pool1d(
+    x: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """The mean of each window of the last axis; see `Tensor.avg_pool2d`.
+
+    >>> avg_pool1d(Tensor([[1.0, 3.0, 5.0, 7.0]]), 2).tolist()
+    [[2.0, 6.0]]
+    """
+    return _averages(1, x, kernel_size, stride, padding, ceil_mode, count_include_pad)
+
+
+def avg_pool2d(
+    x: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The mean of each window of the last two axes, or its sum over `divisor_override`.
+
+    >>> avg_pool2d(Tensor([[[1.0, 3.0], [5.0, 7.0]]]), 2).tolist()
+    [[[4.0]]]
+    """
+    more = (padding, ceil_mode, count_include_pad, divisor_override)
+    return _averages(2, x, kernel_size, stride, *more)
+
+
+def avg_pool3d(
+    x: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """`avg_pool2d` over three axes."""
+    more = (padding, ceil_mode, count_include_pad, divisor_override)
+    return _averages(3, x, kernel_size, stride, *more)
+
+
+def _largest(
+    axes: int,
+    x: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None,
+    padding: Sizes,
+    dilation: Sizes,
+    ceil_mode: bool,
+    return_indices: bool,
+) -> Any:
+    def each(value: Any) -> Any:
+        return _each(f"max_pool{axes}d", x, value, axes)
+
+    kernel, step, gap, pad = (each(v) for v in (kernel_size, stride, dilation, padding))
+    return x.max_pool2d(kernel, step, gap, pad, ceil_mode, return_indices)
+
+
+def max_pool1d(
+    x: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest of each window of the last axis; see `Tensor.max_pool2d`.
+
+    >>> max_pool1d(Tensor([[1.0, 3.0, 5.0, 2.0]]), 2).tolist()
+    [[3.0, 5.0]]
+    """
+    more = (padding, dilation, ceil_mode, return_indices)
+    return _largest(1, x, kernel_size, stride, *more)
+
+
+def max_pool2d(
+    x: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """`max_pool1d` over two axes; indices count the two as one."""
+    more = (padding, dilation, ceil_mode, return_indices)
+    return _largest(2, x, kernel_size, stride, *more)
+
+
+def max_pool3d(
+    x: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """`max_pool1d` over three axes; indices count the three as one."""
+    more = (padding, dilation, ceil_mode, return_indices)
+    return _largest(3, x, kernel_size, stride, *more)
+
+
+def _unpooled(
+    axes: int,
+    x: Tensor,
+    indices: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None,
+    padding: Sizes,
+    output_size: Sequence[int] | None,
+) -> Tensor:
+    def each(value: Any) -> Any:
+        return _each(f"max_unpool{axes}d", x, value, axes)
+
+    size = None if output_size is None else tuple(output_size)[-axes:]
+    return x.max_unpool2d(indices, each(kernel_size), each(stride), 1, each(padding), size)
+
+
+def max_unpool1d(
+    x: Tensor,
+    indices: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """Each element back where `max_pool1d` found it, zeros elsewhere.
+
+    >>> max_unpool1d(*max_pool1d(Tensor([[1.0, 3.0]]), 2, return_indices=True), 2).tolist()
+    [[0.0, 3.0]]
+    """
+    return _unpooled(1, x, indices, kernel_size, stride, padding, output_size)
+
+
+def max_unpool2d(
+    x: Tensor,
+    indices: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """`max_unpool1d` over two axes."""
+    return _unpooled(2, x, indices, kernel_size, stride, padding, output_size)
+
+
+def max_unpool3d(
+    x: Tensor,
+    indices: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """`max_unpool1d` over three axes."""
+    return _unpooled(3, x, indices, kernel_size, stride, padding, output_size)
+
+
+def _powers(
+    axes: int, x: Tensor, p: float, kernel_size: Sizes, stride: Sizes | None, ceil_mode: bool
+) -> Tensor:
+    """sign(s)·relu(|s|)^(1/p) of s = Σ xᵖ, as PyTorch has it."""
+    kernel = _each(f"lp_pool{axes}d", x, kernel_size, axes)
+    mean = _averages(axes, x**p, kernel, stride, 0, ceil_mode, True)
+    total = mean * math.prod(kernel)
+    empty = total <= 0
+    root: Tensor = empty.where(0, empty.where(1, total) ** (1 / p))
+    return root
+
+
+def lp_pool1d(
+    x: Tensor,
+    norm_type: float,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """(Σxᵖ)^(1/p) over each window of the last axis; 0 where the sum is negative.
+
+    >>> lp_pool1d(Tensor([[3.0, 4.0]]), 2, 2).tolist()
+    [[5.0]]
+    """
+    return _powers(1, x, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool2d(
+    x: Tensor,
+    norm_type: float,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """`lp_pool1d` over two axes."""
+    return _powers(2, x, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool3d(
+    x: Tensor,
+    norm_type: float,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """`lp_pool1d` over three axes."""
+    return _powers(3, x, norm_type, kernel_size, stride, ceil_mode)
+
+
+# ---- to a given size -----------------------------------------------------------------------------
+
+
+def _goal(operation: str, x: Tensor, size: Wanted, axes: int) -> tuple[int, ...]:
+    wanted = _each(operation, x, size, axes)
+    own = x.shape[-axes:]
+    goal = tuple(n if w is None else w for n, w in zip(own, wanted, strict=True))
+    if any(n < 1 for n in (*goal, *own)):
+        raise ShapeError(f"{operation}: x {x.shape} to {size}; legal are {axes} sizes above 0")
+    return goal
+
+
+def adaptive_avg_pool1d(x: Tensor, output_size: Wanted) -> Tensor:
+    """`adaptive_avg_pool2d` over one axis."""
+    return x.interpolate(_goal("adaptive_avg_pool1d", x, output_size, 1), mode="area")
+
+
+def adaptive_avg_pool2d(x: Tensor, output_size: Wanted) -> Tensor:
+    """x (.., H, W) averaged to (.., *output_size); each place sees its share of an axis, and the
+    shares overlap where sizes don't divide. None keeps an axis.
+
+    >>> adaptive_avg_pool2d(Tensor([[[1.0, 3.0], [5.0, 7.0]]]), 1).tolist()
+    [[[4.0]]]
+    """
+    return x.interpolate(_goal("adaptive_avg_pool2d", x, output_size, 2), mode="area")
+
+
+def adaptive_avg_pool3d(x: Tensor, output_size: Wanted) -> Tensor:
+    """`adaptive_avg_pool2d` over three axes."""
+    return x.interpolate(_goal("adaptive_avg_pool3d", x, output_size, 3), mode="area")
+
+
+def _greatest(axes: int, x: Tensor, size: Wanted, return_indices: bool) -> Any:
+    goal, own = _goal(f"adaptive_max_pool{axes}d", x, size, axes), x.shape[-axes:]
+    flat = np.zeros((1,) * (2 * axes), np.int64)  # (*goal, *taps): places in the flat axes
+    for i, (n, wanted) in enumerate(zip(own, goal, strict=True)):
+        begin = np.arange(wanted) * n // wanted
+        end = np.array([ceildiv((j + 1) * n, wanted) for j in range(wanted)])
+        taps = np.arange((end - begin).max())
+        # a share that is narrower sees its last element again
+        places = np.minimum(begin[:, None] + taps, end[:, None] - 1)
+        shape = [1] * (2 * axes)
+        shape[i], shape[axes + i] = places.shape
+        flat = flat * n + places.reshape(shape)
+    table = Tensor(flat.reshape(*goal, -1).astype(np.int32), device=x.device)
+    seen = x.flatten(-axes)[..., table]  # (.., *goal, taps)
+    if not return_indices:
+        return seen.max(-1)
+    first = seen.argmax(-1, keepdim=True)
+    return seen.max(-1), table.expand(seen.shape).gather(-1, first).squeeze(-1)
+
+
+def adaptive_max_pool1d(x: Tensor, output_size: Wanted, return_indices: bool = False) -> Any:
+    """`adaptive_max_pool2d` over one axis."""
+    return _greatest(1, x, output_size, return_indices)
+
+
+def adaptive_max_pool2d(x: Tensor, output_size: Wanted, return_indices: bool = False) -> Any:
+    """The greatest of what `adaptive_avg_pool2d` takes the mean of; with `return_indices` also
+    where it was, in the flat axes.
+
+    >>> adaptive_max_pool2d(Tensor([[[1.0, 3.0], [5.0, 7.0]]]), 1).tolist()
+    [[[7.0]]]
+    """
+    return _greatest(2, x, output_size, return_indices)
+
+
+def adaptive_max_pool3d(x: Tensor, output_size: Wanted, return_indices: bool = False) -> Any:
+    """`adaptive_max_pool2d` over three axes."""
+    return _greatest(3, x, output_size, return_indices)

@@ -1,0 +1,215 @@
+"""Axes resized: each place of the result is a weighted sum of a few places of the source. Which of
+them, with what weights, depends on sizes alone: a filter, a row of a table, says it for an axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.tensor.elementary import float_kind
+from tinygrad.tensor.sets import Sets
+
+Numbers = NDArray[Any]
+Taps = tuple[Numbers, Numbers]  # places of the source and their weights, (goal, taps) each
+
+
+@dataclass(frozen=True)
+class Resize:
+    """One axis from `own` elements to `goal`; `scale` is a step of the result in the source."""
+
+    own: int
+    goal: int
+    scale: float
+    corners: bool
+
+    def centres(self) -> Numbers:
+        """Where each place of the result lies in the source: pixels have their middles at whole
+        numbers, and either the outer edges or the outermost middles meet."""
+        at: Numbers = np.arange(self.goal)
+        if self.corners:
+            at = at * ((self.own - 1) / max(1, self.goal - 1))
+            return at
+        places: Numbers = (at + 0.5) * self.scale - 0.5
+        return places
+
+    def single(self, half: float) -> Numbers:
+        """The pixel below each place, in float32, as PyTorch rounds it."""
+        at = (np.arange(self.goal, dtype=np.float32) + np.float32(half)) * np.float32(self.scale)
+        below: Numbers = np.minimum(np.floor(at).astype(np.int64), self.own - 1)
+        return below[:, None]
+
+
+def cubic(x: Numbers, a: float) -> Numbers:
+    """The weight of a pixel at distance x. (Keys, "Cubic convolution interpolation", 1981.)"""
+    x = np.abs(x)
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((x - 5) * x + 8) * x * a - 4 * a
+    return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
+
+
+def triangle(x: Numbers) -> Numbers:
+    """The weight of a pixel at distance x in a straight line to the next."""
+    weights: Numbers = np.maximum(0.0, 1 - np.abs(x))
+    return weights
+
+
+def _nearest(resize: Resize) -> Taps:
+    places = resize.single(0.0)
+    return places, np.ones(places.shape)
+
+
+def _nearest_exact(resize: Resize) -> Taps:
+    places = resize.single(0.5)
+    return places, np.ones(places.shape)
+
+
+def _linear(resize: Resize) -> Taps:
+    centre = resize.centres()[:, None].clip(0, resize.own - 1)
+    places = np.floor(centre) + np.arange(2)
+    return places, triangle(centre - places)
+
+
+def _cubic(resize: Resize) -> Taps:
+    centre = resize.centres()[:, None]
+    places = np.floor(centre) + np.arange(-1, 3)
+    return places, cubic(centre - places, -0.75)
+
+
+def _area(resize: Resize) -> Taps:
+    """The mean of each place's share of the source; shares overlap where sizes don't divide."""
+    at = np.arange(resize.goal)
+    begin, end = at * resize.own // resize.goal, -(-(at + 1) * resize.own // resize.goal)
+    places = begin[:, None] + np.arange((end - begin).max())
+    inside = places < end[:, None]
+    return places, inside / inside.sum(1, keepdims=True)
+
+
+def _smooth(reach: int, weight: Callable[[Numbers], Numbers]) -> Callable[[Resize], Taps]:
+    """A filter as wide as a step of the result, so that a smaller picture has no false patterns."""
+
+    def taps(resize: Resize) -> Taps:
+        scale = resize.scale
+        if resize.corners:
+            scale = (resize.own - 1) / (resize.goal - 1) if resize.goal > 1 else 0.0
+        wide = max(1.0, scale)
+        centre = (np.arange(resize.goal) + 0.5) * scale
+        begin = np.maximum(np.trunc(centre - reach * wide + 0.5), 0)
+        end = np.minimum(np.trunc(centre + reach * wide + 0.5), resize.own)
+        places = begin[:, None] + np.arange(int((end - begin).max()))
+        weights = weight((places - centre[:, None] + 0.5) / wide) * (places < end[:, None])
+        return places, weights / weights.sum(1, keepdims=True)
+
+    return taps
+
+
+FILTERS: dict[str, Callable[[Resize], Taps]] = {
+    "nearest": _nearest,
+    "nearest-exact": _nearest_exact,
+    "linear": _linear,
+    "cubic": _cubic,
+    "area": _area,
+}
+SMOOTH: dict[str, Callable[[Resize], Taps]] = {
+    "linear": _smooth(1, triangle),
+    "cubic": _smooth(2, lambda x: cubic(x, -0.5)),
+}
+SYNONYMS = {"bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
+
+
+class Resizing(Sets):
+    """Interpolation."""
+
+    __slots__ = ()
+
+    def interpolate(
+        self,
+        size: Sequence[int],
+        mode: str = "linear",
+        align_corners: bool = False,
+        antialias: bool = False,
+        scales: Sequence[float] | None = None,
+    ) -> Self:
+        """The last axes resized to `size`.
+
+        Args:
+            size: one number an axis.
+            mode: "nearest", "nearest-exact", "linear" (or "bilinear", "trilinear"), "cubic" (or
+                "bicubic"), "area".
+            align_corners: the middles of the outermost pixels stay in place, not their edges.
+            antialias: of a smaller result each pixel is a mean over as much as it stands for;
+                "linear" and "cubic" only.
+            scales: how many times larger each axis becomes, where that isn't the ratio of sizes.
+
+        >>> Tensor([[1.0, 2.0]]).interpolate((4,), mode="nearest").tolist()
+        [[1.0, 1.0, 2.0, 2.0]]
+        """
+        kind = SYNONYMS.get(mode, mode)
+        table = SMOOTH if antialias else FILTERS
+        if kind not in table:
+            names = ", ".join((*table, *(s for s in SYNONYMS if SYNONYMS[s] in table)))
+            smooth = " with antialias" if antialias else ""
+            raise ArgumentError(f"interpolate: mode {mode!r}{smooth}; legal are {names}")
+        if len(size) > self.ndim or any(n < 1 for n in size):
+            raise ShapeError(f"interpolate: {self.shape} to {tuple(size)}; legal are sizes from 1")
+        exact = kind.startswith("nearest")
+        out = self if exact else self.cast(float_kind(self.dtype))
+        for i, goal in enumerate(size):
+            axis = self.ndim - len(size) + i
+            own = self.shape[axis]
+            if own == 0:
+                raise ShapeError(f"interpolate: axis {axis} of {self.shape} has no elements")
+            scale = own / goal if scales is None else 1 / scales[i]
+            resize = Resize(own, goal, scale, align_corners)
+            if kind == "area" and own % goal == 0:
+                out = out.unflatten(axis, (goal, -1)).mean(axis + 1)
+            elif own != goal or scale != 1:
+                out = out._resized(axis, *table[kind](resize))
+        if exact or dtypes.is_float(self.dtype):
+            return out.cast(self.dtype)
+        return out.round().cast(self.dtype)
+
+    def _resized(self, axis: int, places: Numbers, weights: Numbers) -> Self:
+        size = self.shape[axis]
+        at = self._tensor(places.clip(0, size - 1).astype(np.int32))
+        found = self[(slice(None),) * axis + (at,)]  # (.., goal, taps, ..)
+        if places.shape[1] == 1:
+            return found.squeeze(axis + 1)
+        rest = (1,) * (self.ndim - axis - 1)
+        share = self._tensor(weights.astype(np.float64)).cast(self.dtype)
+        return (found * share.reshape((*weights.shape, *rest))).sum(axis + 1)
+
+
+def goal_sizes(
+    shape: Sequence[int], size: Any, scale_factor: Any, recompute: bool | None
+) -> tuple[tuple[int, ...], tuple[float, ...] | None]:
+    """What `size` or `scale_factor` ask for, one number an axis of `shape`, and the scales that
+    count, None for the ratios of sizes.
+
+    >>> goal_sizes((4, 6), None, 1.5, None)
+    ((6, 9), (1.5, 1.5))
+    """
+    count = len(shape)
+    if (size is None) == (scale_factor is None):
+        raise ArgumentError(f"interpolate: size {size} and scale_factor {scale_factor}: give one")
+
+    def each(value: Any) -> tuple[Any, ...]:
+        values = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
+        if len(values) != count:
+            raise ArgumentError(f"interpolate: {value}; legal is a number, or {count} of them")
+        return values
+
+    if size is not None:
+        return each(size), None
+    scales = tuple(float(s) for s in each(scale_factor))
+    goals = tuple(math.floor(n * s) for n, s in zip(shape, scales, strict=True))
+    return goals, None if recompute else scales
+
+
+__all__ = ["Resizing", "goal_sizes"]
