@@ -1,5 +1,8 @@
 """Shapes, order, boxes, repetition against PyTorch, and what each refuses."""
 
+import math
+
+import einops
 import numpy as np
 import pytest
 import torch
@@ -66,6 +69,9 @@ PADS = {
     "reflect": ((1, 2, 0, 1), "reflect", 0),
     "replicate": ((1, 2, 3, 1), "replicate", 0),
     "circular": ((1, 2, 2, 1), "circular", 0),
+    "reflect one": ((3, 2, 0, 0), "reflect", 0),
+    "replicate less": ((-1, 3, 1, -2), "replicate", 0),
+    "circular less": ((-2, 3, 0, 0), "circular", 0),
 }
 
 
@@ -97,23 +103,51 @@ def test_meshgrid():
             assert value(a).tolist() == b.tolist()
 
 
-REARRANGE = [
-    ("b h w -> w b h", {}, (4, 2, 3)),
-    ("b h w -> b (h w)", {}, (2, 12)),
-    ("b (h p) w -> h (b w) p", {"p": 3}, (1, 8, 3)),
-    ("... w -> w ...", {}, (4, 2, 3)),
-    ("b ... -> b (...)", {}, (2, 12)),
-    ("b h w -> b 1 h w", {}, (2, 1, 3, 4)),
+REARRANGE = [  # formula, shape, sizes
+    ("b h w -> w b h", (2, 3, 4), {}),
+    ("b h w -> b (h w)", (2, 3, 4), {}),
+    ("b (h p) w -> h (b w) p", (2, 3, 4), {"p": 3}),
+    ("... w -> w ...", (2, 3, 4), {}),
+    ("b ... -> b (...)", (2, 3, 4), {}),
+    ("b h w -> b 1 h w", (2, 3, 4), {}),
+    ("b () h -> b h ()", (2, 1, 4), {}),
+    ("b (h1 h2) (w1 w2) c -> (b h1 w1) h2 w2 c", (2, 4, 6, 3), {"h2": 2, "w2": 3}),
+    ("b ... c -> (b ...) c", (2, 4, 6, 3), {}),
+    ("(h 1) w -> h w", (2, 3), {}),
+    (" -> 1", (), {}),
+    ("... -> (...)", (2, 3), {}),
+    ("(h p) -> h p", (0,), {"p": 2}),
+    ("(a b) (c d) -> (d a) (b c)", (6, 10), {"a": 2, "d": 5}),
+    ("a b ... -> (b a) ...", (2, 3), {}),
+]
+NOT_REARRANGE = [
+    ("a a -> a", (2, 2), {}),
+    ("a b -> a", (2, 3), {}),
+    ("a b -> a b c", (2, 3), {}),
+    ("(a b) -> a b", (6,), {}),
+    ("(a b) -> a b", (7,), {"a": 2}),
+    ("a b -> b a", (2, 3), {"a": 5}),
+    ("a b -> b a", (2, 3), {"z": 5}),
+    ("a (b -> a b", (2, 3), {}),
+    ("((a) b) -> a b", (6,), {"a": 2}),
+    ("... a ... -> a", (2, 3), {}),
+    ("a b -> ... a b", (2, 3), {}),
+    ("(... a) b -> a b", (2, 3), {}),
 ]
 
 
-@pytest.mark.parametrize(("formula", "sizes", "shape"), REARRANGE)
-def test_rearrange(formula, sizes, shape):
-    x = np.arange(24).reshape(2, 3, 4)
-    found = value(Tensor(x).rearrange(formula, **sizes))
-    assert found.shape == shape
-    if formula == "b (h p) w -> h (b w) p":
-        assert found.tolist() == x.transpose(0, 2, 1).reshape(1, 8, 3).tolist()
+@pytest.mark.parametrize(("formula", "shape", "sizes"), REARRANGE)
+def test_rearrange(formula, shape, sizes):
+    x = np.arange(math.prod(shape)).reshape(shape)
+    close(value(Tensor(x).rearrange(formula, **sizes)), einops.rearrange(x, formula, **sizes))
+
+
+@pytest.mark.parametrize(("formula", "shape", "sizes"), NOT_REARRANGE)
+def test_what_einops_refuses_is_refused(formula, shape, sizes):
+    with pytest.raises(einops.EinopsError):
+        einops.rearrange(np.zeros(shape), formula, **sizes)
+    with pytest.raises((ShapeError, ArgumentError), match="rearrange"):
+        Tensor.zeros(shape).rearrange(formula, **sizes)
 
 
 def test_creation():

@@ -607,15 +607,19 @@ class Elementwise(Movement):
         return self.rshift(x, True)
 
     def __lt__(self, x: Any) -> Self:
+        """Whether less; false with NaN."""
         return self._compare(Ops.CMPLT, x)
 
     def __gt__(self, x: Any) -> Self:
+        """Whether greater; false with NaN."""
         return self._compare(Ops.CMPLT, x, True)
 
     def __le__(self, x: Any) -> Self:
+        """Whether less or equal; false with NaN."""
         return self._compare(Ops.CMPLT, x).bitwise_or(self.eq(x))
 
     def __ge__(self, x: Any) -> Self:
+        """Whether greater or equal; false with NaN."""
         return self._compare(Ops.CMPLT, x, True).bitwise_or(self.eq(x))
 
     def __eq__(self, x: object) -> Self:  # type: ignore[override]

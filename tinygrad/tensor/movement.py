@@ -556,6 +556,7 @@ class Movement(Creation):
         before, after = _groups(left), _groups(right)
         if not arrow:
             raise ArgumentError(f"rearrange: {formula!r} lacks ->")
+        _check_formula(formula, left, right, sizes)
         dots = self.ndim - sum(group is not DOTS for group in before)
         spread = [f"...{i}" for i in range(dots)] if any(group is DOTS for group in before) else []
         before = _without_dots(before, spread)
@@ -617,6 +618,23 @@ def _tensors(first: Any, others: Sequence[Any]) -> tuple[Any, ...]:
     """`cat(a, b)`, `Tensor.cat(a, b)` and `Tensor.cat([a, b])` alike."""
     items = first if isinstance(first, (tuple, list)) else (first,)
     return (*items, *others)
+
+
+def _check_formula(formula: str, left: str, right: str, sizes: dict[str, Sint]) -> None:
+    """ArgumentError for what einops refuses: sizes without an axis, brackets that don't match or
+    stand in each other, and `...` where it has no meaning."""
+    for side in (left, right):
+        depths = [side[:i].count("(") - side[:i].count(")") for i in range(len(side) + 1)]
+        if depths[-1] or not set(depths) <= {0, 1}:
+            raise ArgumentError(f"rearrange: {formula!r}: parentheses of {side.strip()!r}")
+    if any("..." in group for group in _groups(left) if group is not DOTS):
+        raise ArgumentError(f"rearrange: {formula!r}: ... stands in parentheses on the left")
+    if ("..." in left) != ("..." in right) or left.count("...") > 1 or right.count("...") > 1:
+        raise ArgumentError(
+            f"rearrange: {formula!r}: ... must stand once on both sides, or nowhere"
+        )
+    if unused := sorted(set(sizes) - {name for group in _groups(left) for name in group}):
+        raise ArgumentError(f"rearrange: {formula!r} has no axis {', '.join(unused)}")
 
 
 DOTS = ["..."]  # the group that `...` outside parentheses is

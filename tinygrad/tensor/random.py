@@ -238,6 +238,20 @@ class Random(Order):
         drawn = drawn.cast(dtypes.int32)
         return drawn.squeeze(0) if self.ndim == 1 else drawn
 
+    def bernoulli(self, p: float | None = None) -> Self:
+        """1 with the chance that each element is, or with chance `p`; else 0.
+
+        >>> Tensor([0.0, 1.0]).bernoulli().tolist()
+        [0.0, 1.0]
+        """
+        if p is None and not dtypes.is_float(self.dtype):
+            raise DTypeError(f"bernoulli: chances of {self.dtype!r}; legal are floats, or give p")
+        if p is not None and not 0 <= p <= 1:
+            raise ArgumentError(f"bernoulli: p = {p}; legal are numbers from 0 to 1")
+        chance = self.detach().float() if p is None else p
+        drawn = self.rand(*self.shape, dtype=dtypes.float32, device=self.device) < chance
+        return drawn.cast(self.dtype)
+
     def dropout(self, p: float = 0.5) -> Self:
         """While training each element is 0 with chance `p`, the others grow by 1 / (1 - p).
 

@@ -18,9 +18,9 @@ from typing import Any, ClassVar
 
 from tinygrad.base.dtype import ConstType, DType, dtypes
 from tinygrad.uop.bounds import interval_of
-from tinygrad.uop.build import Arithmetic
 from tinygrad.uop.infer import device_of, filled, opened, shape_of
 from tinygrad.uop.op import ROW, GroupOp, Ops, evaluate
+from tinygrad.uop.questions import Questions
 
 _UNSET: Any = object()
 
@@ -32,7 +32,7 @@ class _Entry(weakref.ref["UOp"]):
     key: tuple[Any, ...]
 
 
-class UOp(Arithmetic):
+class UOp(Questions):
     """An operation, the dtype of its result, its sources, and an argument that is plain data."""
 
     __slots__ = (

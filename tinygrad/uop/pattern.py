@@ -71,6 +71,10 @@ class UPat(Arithmetic):
     def cast(self, dtype: DType | None = None, name: str | None = None) -> UPat:
         return UPat(Ops.CAST, dtype, (self,), name=name)
 
+    def store(self, *src: UPat, name: str | None = None) -> UPat:
+        """A STORE of these sources where this one says, for any loops."""
+        return UPat(Ops.STORE, src=(self, *src), name=name, allow_any_len=True)
+
     def named(self, name: str) -> UPat:
         """The same pattern, called `name`."""
         return UPat(self.ops, self.dtypes, self.src, self.arg, name, self.more, self.alternatives)
