@@ -8,13 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad.base.errors import DivisionCheckError, IndexCheckError, RuntimeCheckError
+from tinygrad.base.errors import (
+    DivisionCheckError,
+    IndexCheckError,
+    RuntimeCheckError,
+    ShapeCheckError,
+)
 from tinygrad.engine.devices import OpenDevice
 
 WORDS = 8  # int64: the code (0: none), then the operands
 KINDS: dict[str, type[RuntimeCheckError]] = {
     "index": IndexCheckError,
     "division": DivisionCheckError,
+    "shape": ShapeCheckError,
 }
 
 

@@ -21,6 +21,11 @@ class Holder(ABC):
         """The node that it stands for; a view of storage once that is computed."""
 
     @abstractmethod
+    def copy_out(self, base: UOp) -> None:
+        """Before the version `base` is overwritten: if this is a copy of part of it that was not
+        made yet, it is from now on an expression, which reads the old version."""
+
+    @abstractmethod
     def with_node(self, node: UOp) -> Self:
         """A new one for another node."""
 

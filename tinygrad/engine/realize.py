@@ -26,6 +26,8 @@ from tinygrad.engine.storage import (
     bind,
     buffer_of,
     computed_from,
+    copies_of,
+    inherit,
     is_read,
     latest,
     learn,
@@ -131,7 +133,12 @@ def _old_readers(wanted: Sequence[UOp], nodes: Sequence[UOp], inside: set[UOp]) 
 def before_overwriting(buffers: Iterable[Buffer]) -> None:
     """What a replay must see to before it overwrites these: live tensors get what they still need
     of the old values, and expressions that were computed from them are of an old version now."""
-    nodes = [node for node in map(node_of, buffers) if node is not None and is_read(node)]
+    known = [node for node in map(node_of, buffers) if node is not None]
+    for node in known:
+        if copies_of(node):
+            for holder in holders:
+                holder.copy_out(node)
+    nodes = [node for node in known if is_read(node)]
     if not nodes:
         return
     old = set(nodes)
@@ -192,6 +199,7 @@ def _advance(node: UOp, buffer: Buffer) -> None:
         before = version_below(before.src[0])
     fresh = UOp.new_buffer(buffer.device, before.arg, before.dtype)
     overwritten(before, fresh)
+    inherit(node, fresh)
     learn(node, fresh)
 
 

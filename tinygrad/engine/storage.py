@@ -165,9 +165,15 @@ def as_array(buffer: Buffer, dtype: DType) -> np.ndarray[Any, Any]:
 
 
 class Family:
-    """Tensors that are views of each other."""
+    """Tensors that are views of each other. `root` is what they are views of where that is no
+    storage of its own but a copy yet to be made: a padded or repeated view, a constant. `viewed`:
+    there was more than one; `recorded`: gradients follow one."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("root", "viewed", "recorded", "__weakref__")
+
+    def __init__(self) -> None:
+        self.root: UOp | None = None
+        self.viewed = self.recorded = False
 
 
 _families: weakref.WeakKeyDictionary[UOp, weakref.WeakSet[Family]] = weakref.WeakKeyDictionary()
@@ -175,12 +181,28 @@ _expressions: weakref.WeakKeyDictionary[UOp, weakref.ref[UOp]] = weakref.WeakKey
 
 
 def join(base: UOp, family: Family) -> None:
-    """A member of `family` now reads the BUFFER `base`."""
-    if base.op is Ops.BUFFER:
+    """A member of `family` now reads the version `base`."""
+    if base.op is Ops.BUFFER or base.op is Ops.ASSIGN:
         members = _families.get(base)
         if members is None:
             members = _families.setdefault(base, weakref.WeakSet())
         members.add(family)
+
+
+def inherit(old: UOp, new: UOp) -> None:
+    """Who reads the version `old` reads `new` from now on."""
+    if (families := _families.pop(old, None)) is not None:
+        _families.setdefault(new, weakref.WeakSet()).update(families)
+
+
+def copies_of(base: UOp) -> list[Family]:
+    """Families that read the version `base` now, and are copies of it by their meaning."""
+    return [family for family in _families.get(base, ()) if family.root is not None]
+
+
+def leave(base: UOp, family: Family) -> None:
+    """No member of `family` reads the version `base` any more."""
+    _families[base].discard(family)
 
 
 def computed_from(base: UOp, expression: UOp) -> None:
@@ -189,7 +211,7 @@ def computed_from(base: UOp, expression: UOp) -> None:
 
 
 def is_shared(base: UOp, family: Family) -> bool:
-    """Whether others than `family` read, or may come to read, the BUFFER `base`, or own it."""
+    """Whether others than `family` read, or may come to read, the version `base`, or own it."""
     if is_borrowed(base):
         return True
     expression = _expressions.get(base)
@@ -225,6 +247,7 @@ def _after(version: UOp) -> UOp | None:
 def overwritten(old: UOp, new: UOp) -> None:
     """The storage of `old` now holds version `new` (a fresh BUFFER node)."""
     bind(new, buffer_of(old))
+    inherit(old, new)
     old.storage, old.newer = None, new
 
 

@@ -2,7 +2,8 @@
 
 The files of this folder are a staircase. Each holds one idea as an abstract class, stands on the
 one before and knows nothing of those above: core, creation, movement, elementwise, functions,
-reduction, linalg, indexing, conv, order, random, learning, special, autograd, tensor.
+reduction, linalg, indexing, conv, order, random, learning, special, autograd, writing,
+tensor.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import prod
 from tinygrad.base.settings import TRACEMETA, TRAINING
+from tinygrad.engine.aliases import bottom_of, is_window, on_bottom, repeats, unshaped
 from tinygrad.engine.holders import Holder, holders
-from tinygrad.engine.storage import Family, join, latest
+from tinygrad.engine.storage import Family, join, latest, leave
 from tinygrad.uop.infer import settled as settled_size
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -55,31 +57,44 @@ def axis_of(dim: int, ndim: int, operation: str) -> int:
     return dim % span
 
 
-def _detached(node: UOp) -> bool:
+def is_detached(node: UOp) -> bool:
     """Whether a DETACH stands among the views at the top of `node`."""
     while node.op in GroupOp.Movement:
         node = node.src[0]
     return node.op is Ops.DETACH
 
 
-def _viewed(node: UOp) -> UOp:
-    """What `node` is a view of."""
-    while node.op in GroupOp.Movement or node.op is Ops.DETACH:
-        node = node.src[0]
-    return node
-
-
-def settled(node: UOp) -> UOp:
+def settled(node: UOp, whole: bool = False) -> UOp:
     """What holds the value of `node` now: a view of a buffer if it was computed, else itself.
+    With `whole`, a part that was computed alone, into a buffer of its own, doesn't count.
 
     DETACH stays, because what was computed must not let gradients through afterwards either.
     """
+    if whole and node.op in GroupOp.Movement:
+        below = bottom_of(node)
+        now = settled(below)
+        return node if now is below else on_bottom(node, below, now)
     if node.known is not None:
-        node = node.known.detach() if _detached(node) else node.known
+        node = node.known.detach() if is_detached(node) else node.known
     if node.op is Ops.DETACH:
-        inner = settled(node.src[0])
+        inner = settled(node.src[0], whole)
         return node if inner is node.src[0] else inner.detach()
-    return latest(node) if node.op in VIEWS else node
+    if node.op not in VIEWS:
+        return node
+    below = node.base
+    if below.op is Ops.DETACH:
+        inner = settled(below)
+        return node if inner is below else node.viewed(inner)
+    return latest(node)
+
+
+def root_of(node: UOp) -> UOp | None:
+    """Where a family begins whose first tensor is `node`: at its top, if that is a copy yet to be
+    made (a constant repeated has no storage, and is no view of one element)."""
+    top = unshaped(node)
+    if top.op not in GroupOp.Movement:
+        return None
+    return top if repeats(top, bottom_of(top)) else None
 
 
 class _Training:
@@ -111,6 +126,7 @@ class Core(Holder):
         """A tensor of `node` that has no tensors as sources."""
         made = object.__new__(cls)
         made._set(node, requires_grad)
+        made._family.root = root_of(node)
         return made
 
     def with_node(self, node: UOp) -> Self:
@@ -130,16 +146,66 @@ class Core(Holder):
         for other in others:
             if other.requires_grad is not wants:
                 wants = True if True in (wants, other.requires_grad) else None
-        made = self._wrap(node, wants if Core._recording else False)
+        made = object.__new__(type(self))
+        made._set(node, wants if Core._recording else False)
         made._taped = made.requires_grad is True
-        if node.op in VIEWS or node.op is Ops.DETACH:
+        if node is self._uop or node.op in VIEWS or node.op is Ops.DETACH:
             made._join(self)
         return made
 
     def _join(self, other: Core) -> None:
-        """If this is a view of what `other` is a view of, a write to one is seen by both."""
-        if _viewed(self._uop) is _viewed(other._uop):
-            self._family = other._family
+        """If this is a view of what `other` is a view of, a write to one is seen by both. A copy
+        by its meaning, which still reads the storage, keeps what it reads now."""
+        family, own = other._family, self._family
+        root = other._root
+        bottom = bottom_of(self._uop, root)
+        if bottom is bottom_of(other._uop, root) and is_window(self._uop, bottom):
+            self._family, family.viewed = family, True
+            family.recorded |= self._taped or other._taped
+            return
+        own.root = root_of(self._uop)
+        join(bottom_of(self._uop), own)
+
+    def _become(self, other: Core) -> None:
+        """From now on this is the same as `other`."""
+        self._uop, self._taped, self._family = other._node, other._taped, other._family
+        self._family.viewed = True
+
+    @property
+    def _bottom(self) -> UOp:
+        """What this is a view of: storage, what will be stored, or a copy yet to be made."""
+        return bottom_of(self._node, self._root)
+
+    @property
+    def _root(self) -> UOp | None:
+        """The copy yet to be made that the family begins with, if it does."""
+        family = self._family
+        if family.root is not None and (now := settled(family.root)) is not family.root:
+            family.root = root_of(now)
+        return family.root
+
+    def _members(self) -> list[Self]:
+        """The tensors of the family, this among them."""
+        if not self._family.viewed:
+            return [self]
+        mine = [h for h in holders if isinstance(h, Core) and h._family is self._family]
+        return mine  # type: ignore[return-value]
+
+    def _rebase(self, old: UOp, new: UOp) -> None:
+        """From now on the family views `new`, which has the elements of its bottom `old`."""
+        for member in self._members():
+            if member._bottom is old:
+                member._uop = on_bottom(member._node, old, new)
+        self._family.root = None
+
+    def copy_out(self, base: UOp) -> None:
+        """See `Holder`: a copy of part of the version `base` is made before that is overwritten."""
+        if self._family.root is None or bottom_of(self._node) is not base:
+            return
+        bottom = self._bottom
+        if bottom is not base:
+            self._rebase(bottom, bottom.contiguous())
+            leave(base, self._family)
 
     @property
     def _node(self) -> UOp:
@@ -147,10 +213,14 @@ class Core(Holder):
         node = self._uop
         if self._taped and (node.known is not None or node.base.known is not None):
             return node  # it was computed, or is a view of what was
-        now = settled(node)
+        now = settled(node, self._family.viewed)
+        if now is node and node.known is not None and len(self._members()) == 1:
+            self._family = Family()  # nobody else sees the whole
+            now = settled(node)
         if now is not node:
             self._uop = now
-            join(_viewed(now), self._family)
+            join(bottom_of(now), self._family)
+            _ = self._root
         return now
 
     # ---- facts -----------------------------------------------------------------------------------

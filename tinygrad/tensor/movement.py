@@ -85,7 +85,9 @@ class Movement(Creation):
 
     def detach(self) -> Self:
         """The same value; no gradient passes."""
-        return self._wrap(self._node.detach(), False)
+        made = self._wrap(self._node.detach(), False)
+        made._join(self)
+        return made
 
     def contiguous_backward(self) -> Self:
         """The same value; its gradient is stored."""
@@ -529,6 +531,7 @@ class Movement(Creation):
 
     def diagonal(self, offset: Sint = 0, dim1: Sint = 0, dim2: Sint = 1) -> Self:
         """The diagonal of axes `dim1` and `dim2`, `offset` columns to the right, as a last axis.
+        Of a matrix as it lies in memory it is a view, which can be written.
 
         >>> Tensor([[1, 2], [3, 4]]).diagonal().tolist()
         [1, 4]
@@ -539,12 +542,14 @@ class Movement(Creation):
         rest = tuple(i for i in range(self.ndim) if i not in (first, second))
         x = self.permute((*rest, first, second))
         *lead, rows, columns = x.shape
-        x = x._cut(x.ndim - 2, max(0, -offset), rows)._cut(x.ndim - 1, max(0, offset), columns)
-        n = min(x.shape[-2:])
-        x = x._cut(x.ndim - 2, 0, n)._cut(x.ndim - 1, 0, n)
-        # (.., n, n) → (.., n * n) → (.., n * n + n) → (.., n, n + 1) → its first column
-        x = x.reshape((*lead, n * n)).pad((0, n)).reshape((*lead, n, n + 1))
-        return x._cut(x.ndim - 1, 0, 1).reshape((*lead, n))
+        n = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+        first = max(0, -offset) * columns + max(0, offset)
+        # (.., rows, columns) → (.., rows * columns), of which each columns + 1st
+        flat = x.reshape((*lead, rows * columns))
+        part = flat._cut(
+            flat.ndim - 1, first if n else 0, first + (n - 1) * (columns + 1) + 1 if n else 0
+        )
+        return part._strided(part.ndim - 1, columns + 1)
 
     def rearrange(self, formula: str, **sizes: Sint) -> Self:
         """Axes named, split, merged and reordered, as in einops.

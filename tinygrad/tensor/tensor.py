@@ -14,8 +14,9 @@ from tinygrad.engine.storage import numpy_dtype
 from tinygrad.engine.structure import structure_of
 from tinygrad.schedule.kernels import plan
 from tinygrad.schedule.plan import Step
-from tinygrad.tensor.autograd import Autograd
+from tinygrad.tensor.core import root_of
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, node_of
+from tinygrad.tensor.writing import Writing
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Tensor(Autograd):
+class Tensor(Writing):
     """An array of numbers that is computed when it is needed.
 
     `data` is a number, nested lists of numbers, bytes, an array of NumPy, or a node. Operations
@@ -50,6 +51,7 @@ class Tensor(Autograd):
             data = moved._node
         kind = None if dtype is None else checked_dtype(dtype)
         self._set(node_of(data, kind, Device.canonicalize(device)), requires_grad)
+        self._family.root = root_of(self._uop)
 
     # ---- computing -------------------------------------------------------------------------------
 
@@ -93,89 +95,8 @@ class Tensor(Autograd):
         """Makes this the same as `x`; nothing is written."""
         if self.shape != x.shape and not allow_shape_mismatch:
             raise ShapeError(f"replace: {self.shape} by {x.shape}; legal is the same shape")
-        self._uop, self._taped = x._node, x._taped
+        self._become(x)
         return self
-
-    def assign(self, x: Any) -> Self:
-        """Writes `x` (of this shape, or broadcast to it, and this dtype) in place.
-
-        Views of the same storage see it; expressions built before keep the old value.
-
-        >>> t = Tensor([1, 2]).realize()
-        >>> t.assign(Tensor([3, 4])).tolist()
-        [3, 4]
-        """
-        given = self._tensor(x, self.dtype)
-        if given.dtype is not self.dtype:
-            raise DTypeError(
-                f"assign: {given.dtype!r} to a tensor of {self.dtype!r}; use .cast({self.dtype!r})"
-            )
-        if given.device != self.device:
-            raise ArgumentError(f"assign: from {given.device} to {self.device}; use .to() first")
-        if given.requires_grad is True:
-            raise ArgumentError("assign: the value needs a gradient; use .detach() first")
-        value = given._broadcast_to_view("assign", self.shape)
-        if value._node is self._node:
-            return self
-        stored = self._node.base.op in (Ops.BUFFER, Ops.ASSIGN)
-        if stored and 0 not in self.shape:
-            self._taped = False
-            self._store()
-            self._overwrite(value._node)
-        else:
-            self._uop, self._taped = value._node, False
-        return self
-
-    def _in_place(self, result: Tensor) -> Self:
-        """`t += x`: written in place where that is possible, else a new expression."""
-        if result.shape != self.shape:
-            raise ShapeError(
-                f"in place: the result has {result.shape}, this {self.shape}; legal is this shape"
-            )
-        result = result.cast(self.dtype)
-        if result.requires_grad is True:
-            self._uop, self._taped, self.requires_grad = result._node, True, True
-            return self
-        return self.assign(result)
-
-    def __iadd__(self, x: Any) -> Self:
-        return self._in_place(self.add(x))
-
-    def __isub__(self, x: Any) -> Self:
-        return self._in_place(self.sub(x))
-
-    def __imul__(self, x: Any) -> Self:
-        return self._in_place(self.mul(x))
-
-    def __itruediv__(self, x: Any) -> Self:
-        return self._in_place(self.div(x))
-
-    def __ifloordiv__(self, x: Any) -> Self:
-        return self._in_place(self.idiv(x))
-
-    def __imod__(self, x: Any) -> Self:
-        return self._in_place(self.mod(x))
-
-    def __ipow__(self, x: Any) -> Self:
-        return self._in_place(self.pow(x))
-
-    def __iand__(self, x: Any) -> Self:
-        return self._in_place(self.bitwise_and(x))
-
-    def __ior__(self, x: Any) -> Self:
-        return self._in_place(self.bitwise_or(x))
-
-    def __ixor__(self, x: Any) -> Self:
-        return self._in_place(self.bitwise_xor(x))
-
-    def __ilshift__(self, x: Any) -> Self:
-        return self._in_place(self.lshift(x))
-
-    def __irshift__(self, x: Any) -> Self:
-        return self._in_place(self.rshift(x))
-
-    def __imatmul__(self, x: Any) -> Self:
-        return self._in_place(self.matmul(x))
 
     # ---- devices ---------------------------------------------------------------------------------
 
@@ -194,7 +115,7 @@ class Tensor(Autograd):
         """Moves this and its gradient to another device."""
         moved = self.to(device)
         if moved is not self:
-            self._uop, self._taped = moved._node, moved._taped
+            self._become(moved)
             self.grad = None if self.grad is None else self.grad.to(device)
         return self
 
@@ -206,7 +127,7 @@ class Tensor(Autograd):
 
     def shard_(self, devices: Any, axis: int | None = None) -> Self:
         """`shard`, in place."""
-        self._uop = self.shard(devices, axis)._node
+        self._become(self.shard(devices, axis))
         return self
 
     def shard_like(self, y: Tensor) -> Self:
