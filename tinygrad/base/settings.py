@@ -130,6 +130,9 @@ class Context(contextlib.ContextDecorator):
         if unknown:
             known = ", ".join(sorted(ContextVar._all))
             raise KeyError(f"no setting {', '.join(unknown)}; there are {known}")
+        for name, value in values.items():
+            if isinstance(ContextVar._all[name].value, int) and not isinstance(value, int):
+                raise TypeError(f"Context: {name}={value!r}; legal is a whole number")
         self.values = values
         self.before: list[dict[str, Any]] = []
 

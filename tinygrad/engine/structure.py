@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ArgumentError
 from tinygrad.schedule.plan import variable_name
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops, bit_cast
@@ -149,6 +150,12 @@ def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> St
                 form.append(repr(node.arg))
             form += [at[s] for s in node.src]
             continue
+        if op is Ops.DEFINE_VAR:
+            name, low, high = node.arg
+            raise ArgumentError(
+                f"realize: variable {name} has no value; legal is one with a value from {low} to "
+                f"{high}, as .bind({low}) gives"
+            )
         form += (op, node.dtype, node.arg, node.tag, len(node.src))
         for source in node.src:
             source = source if source.known is None else resolved(source)

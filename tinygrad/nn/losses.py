@@ -169,6 +169,7 @@ def nll_loss(
         )
     counts = target.ne(ignore_index)
     own = x.gather(axis, counts.where(target, 0).unsqueeze(axis)).squeeze(axis)
+    own = target._of_class(own, x.shape[axis], "loss", ignore_index)
     share = _shares(x, target, weight, ignore_index)
     loss = -counts.where(own, 0) * share
     return loss.sum() / share.sum() if reduction == "mean" else reduced(loss, reduction)

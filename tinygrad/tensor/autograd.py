@@ -67,7 +67,9 @@ class Autograd(Resizing):
         return Train(cls, mode)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Says whether a gradient is wanted; returns this."""
+        """Says whether a gradient is wanted; returns this. DTypeError unless of floats."""
+        if requires_grad and not dtypes.is_float(self.dtype):
+            raise DTypeError(f"requires_grad: of {self.dtype!r}; legal are floats")
         self.requires_grad = requires_grad
         return self
 

@@ -314,8 +314,9 @@ class Conv(Indexing):
 def _each(value: Any, count: int, name: str) -> tuple[int, ...]:
     """One number for each of `count` axes."""
     values = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
-    if len(values) != count or any(v < 0 for v in values):
-        raise ArgumentError(f"{name}: {value}; legal is a number, or {count} of them, from 0")
+    least = 1 if name in ("stride", "dilation") else 0
+    if len(values) != count or any(v < least for v in values):
+        raise ArgumentError(f"{name}: {value}; legal is a number, or {count} of them, from {least}")
     return values
 
 

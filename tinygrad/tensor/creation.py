@@ -94,10 +94,11 @@ def from_list(data: Sequence[Any], dtype: DType | None, device: str) -> UOp:
     """Nested lists as a buffer of the host, copied to `device`."""
     shape = nested_shape(data)
     values = _leaves(data, len(shape))
-    wrong = next((v for v in values if not isinstance(v, (bool, int, float))), None)
-    if wrong is not None:
+    _check_range(values)
+    wrong = [v for v in values if not isinstance(v, (bool, int, float))]
+    if wrong:
         raise DTypeError(
-            f"Tensor: {wrong!r} of type {type(wrong).__name__} in a list; "
+            f"Tensor: {wrong[0]!r} of type {type(wrong[0]).__name__} in a list; "
             "legal are bool, int and float"
         )
     own = _least_type(values)
@@ -107,6 +108,15 @@ def from_list(data: Sequence[Any], dtype: DType | None, device: str) -> UOp:
     exact = dtype if dtype.fmt is not None and dtype is not dtypes.half else dtypes.float32
     host = storage.from_host(_packed(values, exact), exact, "PYTHON")
     return host.copy_to(device).cast(dtype).reshape(shape)
+
+
+def _check_range(values: list[Any]) -> None:
+    """DTypeError for a whole number that no dtype holds."""
+    for value in values:
+        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+            raise DTypeError(
+                f"Tensor: {value} is out of range; legal are whole numbers of 64 bits, or a float"
+            )
 
 
 def _least_type(values: list[Any]) -> DType:
@@ -163,6 +173,10 @@ class Creation(Core):
         >>> Tensor.full((2, 2), 7).tolist()
         [[7, 7], [7, 7]]
         """
+        if not isinstance(fill_value, (bool, int, float, UOp)):
+            raise DTypeError(
+                f"full: {fill_value!r} of type {type(fill_value).__name__}; legal is a number"
+            )
         kind = dtypes.from_py(fill_value) if dtype is None else checked_dtype(dtype)
         sizes = checked_shape("full", *(shape if isinstance(shape, (tuple, list)) else (shape,)))
         return cls._wrap(constant(fill_value, kind, cls._place(device), sizes), requires_grad)
@@ -253,6 +267,11 @@ class Creation(Core):
         """
         if stop is None:
             start, stop = 0, start
+        wrong = [v for v in (start, stop, step) if not isinstance(v, (bool, int, float, UOp))]
+        if wrong:
+            raise DTypeError(
+                f"arange: {wrong[0]!r} of type {type(wrong[0]).__name__}; legal are numbers"
+            )
         if step == 0:
             raise ArgumentError(f"arange: step 0 from {start} to {stop}; legal is any other")
         floats = any(isinstance(v, float) for v in (start, stop, step))
@@ -337,6 +356,7 @@ def node_of(data: Any, dtype: DType | None, device: str) -> UOp:
     if data is None:
         return constant(0, dtype or dtypes.default_float, device, (0,))
     if isinstance(data, (bool, int, float)):
+        _check_range([data])
         return constant(data, dtype or _least_type([data]), device)
     if isinstance(data, (bytes, bytearray, memoryview)):
         return from_list(list(data), dtype or dtypes.uint8, device)

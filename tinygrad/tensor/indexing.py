@@ -196,6 +196,8 @@ class Indexing(Linalg):
     def _full_index(self, operation: str, dim: int, index: Self) -> tuple[int, list[UOp]]:
         """Index nodes for all axes: `index` on axis `dim`, a counter on each other one."""
         axis = axis_of(dim, self.ndim, operation)
+        if not dtypes.is_int(index.dtype):
+            raise DTypeError(f"{operation}: an index of {index.dtype!r}; legal are ints")
         if index.ndim != self.ndim:
             raise ShapeError(f"{operation}: index of {index.shape} for {self.shape}: as many axes")
         over = [i for i in range(self.ndim) if i != axis and index.shape[i] > self.shape[i]]
@@ -295,7 +297,20 @@ class Indexing(Linalg):
             raise DTypeError(f"one_hot: of {self.dtype!r}; legal are ints")
         if num_classes == -1:
             num_classes = int(self.max()) + 1
-        return self._one_hot_along(self.ndim, num_classes).where(1, 0)
+        if num_classes < 1:
+            raise ArgumentError(f"one_hot: {num_classes} classes; legal are numbers from 1, or -1")
+        told = self._from(legal_class(self._node, num_classes, "one_hot"))
+        return told._one_hot_along(self.ndim, num_classes).where(1, 0)
+
+    def _of_class(self, own: Self, size: int, operation: str, ignored: int | None = None) -> Self:
+        """`own`, one value for each of these class numbers, with a CHECK that each is below `size`
+        or the one that is `ignored`."""
+        told = self._from(legal_class(self._node, size, operation, ignored))
+        return told.eq(told).where(own, 0)
+
+    def _rows(self, index: Self) -> Self:
+        """The rows that whole numbers (S..) name, as (S.., rest..); none counts from the end."""
+        return self._from(self._node.index(legal_index(index._node, self.shape[0], 0, True)))
 
     def _one_hot_along(self, axis: int, size: int) -> Self:
         """Whether each number is the position along a new axis."""
@@ -312,20 +327,36 @@ class Indexing(Linalg):
         return read(self._node).reshape(-1)[0].item()
 
 
-def legal_index(node: UOp, size: Any, axis: int) -> UOp:
-    """A CHECK that all numbers lie on the axis; negative ones are counted from its end. One that
-    doesn't becomes 0, so that no memory outside is touched until the error is told."""
+def legal_index(node: UOp, size: Any, axis: int, from_zero: bool = False) -> UOp:
+    """A CHECK that all numbers lie on the axis; negative ones are counted from its end, unless it
+    is to be `from_zero`. One that doesn't becomes 0, so that no memory outside is touched until the
+    error is told."""
     kind = node.dtype
     if size == 0 and 0 not in node.shape:
         raise IndexCheckError(f"index: axis {axis} has no elements to take")
     if kind.itemsize < 4 or dtypes.is_unsigned(kind):  # a type that holds -size and size
         node = node.cast(dtypes.int64 if kind.itemsize >= 4 else dtypes.int32)
     low, high = node.vmin, node.vmax
-    if not (isinstance(size, int) and -size <= low and high < size):
-        ok = (node < size) & (node >= -size)
-        legal = f"index {{0}} is out of range on axis {axis}; legal are {-size} to {size - 1}"
+    least = 0 if from_zero else -size
+    if not (isinstance(size, int) and least <= low and high < size):
+        ok = (node < size) & (node >= least)
+        legal = f"index {{0}} is out of range on axis {axis}; legal are {least} to {size - 1}"
         node = ok.where(node.check(ok, "index", legal), node.const_like(0))
-    return (node < 0).where(node + size, node) if low < 0 else node
+    return (node < 0).where(node + size, node) if low < 0 and not from_zero else node
+
+
+def legal_class(node: UOp, size: int, operation: str, ignored: int | None = None) -> UOp:
+    """A CHECK that all numbers are those of classes, or the one that is `ignored`."""
+    if not dtypes.is_int(node.dtype):
+        raise DTypeError(f"{operation}: class numbers of {node.dtype!r}; legal are ints")
+    if node.vmin >= 0 and node.vmax < size:
+        return node
+    wide = node.cast(dtypes.int64) if node.dtype.itemsize < 8 else node
+    ok = wide < size if dtypes.is_unsigned(node.dtype) else (wide < size) & (wide >= 0)
+    if ignored is not None:
+        ok = ok | wide.eq(ignored)
+    legal = f"{operation}: class {{0}} is out of range; legal are 0 to {size - 1}"
+    return node.check(ok, "index", legal)
 
 
 def _sliced(x: Any, axis: int, part: slice) -> Any:

@@ -62,6 +62,7 @@ class Learning(Random):
         counts = Y.ne(ignore_index)
         hit = Y._one_hot_along(Y.ndim, self.shape[-1])
         own = hit.where(logs, 0).sum(-1)
+        own = Y._of_class(own, self.shape[-1], "sparse_categorical_crossentropy", ignore_index)
         if label_smoothing:
             own = own * (1 - label_smoothing) + logs.mean(-1) * label_smoothing
         loss = -counts.where(own, 0)
@@ -87,6 +88,7 @@ class Learning(Random):
         if Y.ndim < self.ndim:
             logs = self.log_softmax(axis)
             own = Y._one_hot_along(axis, classes).where(logs, 0).sum(axis)
+            own = Y._of_class(own, classes, "cross_entropy")
             if label_smoothing:
                 own = own * (1 - label_smoothing) + logs.mean(axis) * label_smoothing
             return (-own)._reduced(reduction)
@@ -109,6 +111,7 @@ class Learning(Random):
         hit = Y._one_hot_along(1 if self.ndim > 1 else 0, self.shape[1 if self.ndim > 1 else 0])
         axis = 1 if self.ndim > 1 else 0
         own = hit.where(self, 0).sum(axis)
+        own = Y._of_class(own, self.shape[axis], "nll_loss", ignore_index)
         factor = Y.ones_like(dtype=self.dtype)
         if weight is not None:
             factor = hit.where(hit._along(axis, weight), 0).sum(axis)

@@ -103,6 +103,7 @@ class Movement(Creation):
         """
         given = argfix(*shape)
         sizes = [self._kept(i, n, given) if n is None else n for i, n in enumerate(given)]
+        _whole("reshape", sizes)
         unknown = [i for i, n in enumerate(sizes) if isinstance(n, int) and n == -1]
         if any(isinstance(n, int) and n < -1 for n in sizes) or len(unknown) > 1:
             raise ShapeError(f"reshape: to {given}; legal are sizes from 0 and one -1")
@@ -143,6 +144,7 @@ class Movement(Creation):
         [[1, 1, 1], [2, 2, 2]]
         """
         given = argfix(*shape)
+        _whole("expand", [-1 if n is None else n for n in given])
         if len(given) < self.ndim:
             raise ShapeError(f"expand: {self.shape} to {given}; legal are {self.ndim} axes or more")
         own = (1,) * (len(given) - self.ndim) + self.shape
@@ -151,7 +153,9 @@ class Movement(Creation):
             for n, want in zip(own, given, strict=True)
         )
         wrong = [
-            i for i, (n, want) in enumerate(zip(own, sizes, strict=True)) if n not in (1, want)
+            i
+            for i, (n, want) in enumerate(zip(own, sizes, strict=True))
+            if n not in (1, want) or (isinstance(want, int) and want < 0)
         ]
         if wrong:
             raise ShapeError(
@@ -297,7 +301,17 @@ class Movement(Creation):
         >>> Tensor([1, 2]).pad((1, 2)).tolist()
         [0, 1, 2, 0, 0]
         """
+        if not isinstance(padding, (tuple, list)):
+            raise ShapeError(
+                f"pad: {padding!r} around {self.shape}; legal are pairs, or a number for each side"
+            )
         pads = self._pads(padding)
+        over = [i for i, (p, n) in enumerate(zip(pads, self.shape, strict=True)) if _cut_off(p, n)]
+        if over:
+            raise ShapeError(
+                f"pad: {pads[over[0]]} cuts more off than axis {over[0]} of {self.shape} has; "
+                f"legal are down to {-self.shape[over[0]]}"
+            )
         if mode != "constant":
             return self._pad_by(mode, pads)
         node = self._node.shrink(
@@ -431,7 +445,7 @@ class Movement(Creation):
         >>> Tensor([1, 2]).cat(Tensor([3])).tolist()
         [1, 2, 3]
         """
-        parts = _tensors(self, others)
+        parts = _tensors("cat", self, others)
         first: Self = parts[0]
         axis = axis_of(dim, first.ndim, "cat")
         like = parts[0].shape[:axis], parts[0].shape[axis + 1 :]
@@ -459,7 +473,7 @@ class Movement(Creation):
         >>> Tensor([1, 2]).stack(Tensor([3, 4])).tolist()
         [[1, 2], [3, 4]]
         """
-        parts = _tensors(self, others)
+        parts = _tensors("stack", self, others)
         if any(part.shape != parts[0].shape for part in parts):
             raise ShapeError(f"stack: shapes {[p.shape for p in parts]}; legal are equal shapes")
         axis = axis_of(dim, parts[0].ndim + 1, "stack")
@@ -614,15 +628,34 @@ def _over(size: Sint) -> Sint:
     return size if size.vmin >= 0 else 0
 
 
+def _cut_off(pair: tuple[Any, Any], size: Sint) -> bool:
+    """Whether negative padding leaves less than nothing of an axis."""
+    numbers = all(isinstance(n, int) for n in (*pair, size))
+    return numbers and size + min(pair[0], 0) + min(pair[1], 0) < 0
+
+
 def _is(size: Sint, number: int) -> bool:
     """Whether a size is this number; a symbolic one never is."""
     return isinstance(size, int) and size == number
 
 
-def _tensors(first: Any, others: Sequence[Any]) -> tuple[Any, ...]:
+def _tensors(operation: str, first: Any, others: Sequence[Any]) -> tuple[Any, ...]:
     """`cat(a, b)`, `Tensor.cat(a, b)` and `Tensor.cat([a, b])` alike."""
-    items = first if isinstance(first, (tuple, list)) else (first,)
-    return (*items, *others)
+    items = (*(first if isinstance(first, (tuple, list)) else (first,)), *others)
+    wrong = [each for each in items if not isinstance(each, Movement)]
+    if wrong or not items:
+        what = f"{wrong[0]!r} of type {type(wrong[0]).__name__}" if wrong else "nothing"
+        raise ArgumentError(f"{operation}: of {what}; legal are one tensor or more")
+    return items
+
+
+def _whole(operation: str, sizes: Sequence[Any]) -> None:
+    wrong = [n for n in sizes if not isinstance(n, (int, UOp))]
+    if wrong:
+        raise ShapeError(
+            f"{operation}: size {wrong[0]!r} of type {type(wrong[0]).__name__} in {tuple(sizes)}; "
+            "legal are whole numbers"
+        )
 
 
 def _check_formula(formula: str, left: str, right: str, sizes: dict[str, Sint]) -> None:

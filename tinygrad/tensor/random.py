@@ -52,6 +52,8 @@ class Random(Order):
         >>> Tensor.manual_seed(7); Tensor.rand(2).tolist() == a
         True
         """
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise ArgumentError(f"manual_seed: {seed!r}; legal is a whole number")
         Random._seed = seed
         _counter.value = 0
 
@@ -215,6 +217,7 @@ class Random(Order):
         >>> sorted(Tensor.randperm(4).tolist())
         [0, 1, 2, 3]
         """
+        checked_shape("randperm", n)
         order = cls.random_bits(n, device).argsort()
         return order.cast(checked_dtype(dtype or dtypes.default_int))
 

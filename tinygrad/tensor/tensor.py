@@ -50,7 +50,9 @@ class Tensor(Writing):
             moved = data.to(device) if device is not None else data
             data = moved._node
         kind = None if dtype is None else checked_dtype(dtype)
-        self._set(node_of(data, kind, Device.canonicalize(device)), requires_grad)
+        self._set(node_of(data, kind, Device.canonicalize(device)), None)
+        if requires_grad is not None:
+            self.requires_grad_(requires_grad)
         self._family.root = root_of(self._uop)
 
     # ---- computing -------------------------------------------------------------------------------

@@ -151,6 +151,8 @@ class UOp(Questions):
 
     @staticmethod
     def variable(name: str, low: int, high: int, dtype: DType = dtypes.int32) -> UOp:
+        if low > high:
+            raise ValueError(f"Variable: {name} from {low} to {high}; legal is low <= high")
         return UOp(Ops.DEFINE_VAR, dtype, arg=(name, low, high))
 
     @staticmethod
