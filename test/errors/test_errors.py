@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from errors.beginners import MISUSES as OF_BEGINNERS
 
 from tinygrad import Context, Device, Tensor, TinyJit, Variable, nn
 from tinygrad.base.errors import (
@@ -389,6 +390,8 @@ MISUSES = {
         ["float[2]", "float[3]", "reset()"],
     ),
 }
+
+MISUSES |= OF_BEGINNERS
 
 OF_PYTHON = {"variable beyond its bounds", "unknown setting", *(n for n in MISUSES if "truth" in n)}
 OF_PYTHON |= {"length of a number", "iteration over a number", "out of memory is a MemoryError"}

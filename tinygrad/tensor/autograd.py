@@ -115,7 +115,9 @@ class Autograd(Resizing):
         root = self._expression
         first = self.ones_like() if seed is None else seed.cast(self.dtype)
         if first.shape != self.shape:
-            raise ShapeError(f"backward: gradient has {first.shape}, this has {self.shape}")
+            raise ShapeError(
+                f"backward: gradient has {first.shape}, this has {self.shape}; legal is this shape"
+            )
         graph = graph or _Graph(root)
         places = [graph.nodes_of(target) for target in targets]
         flat = [node for nodes in places for node in nodes]

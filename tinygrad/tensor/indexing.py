@@ -199,7 +199,9 @@ class Indexing(Linalg):
         if not dtypes.is_int(index.dtype):
             raise DTypeError(f"{operation}: an index of {index.dtype!r}; legal are ints")
         if index.ndim != self.ndim:
-            raise ShapeError(f"{operation}: index of {index.shape} for {self.shape}: as many axes")
+            raise ShapeError(
+                f"{operation}: index of {index.shape} for {self.shape}; legal are as many axes"
+            )
         over = [i for i in range(self.ndim) if i != axis and index.shape[i] > self.shape[i]]
         if over:
             raise ShapeError(

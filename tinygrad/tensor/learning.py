@@ -93,7 +93,10 @@ class Learning(Random):
                 own = own * (1 - label_smoothing) + logs.mean(axis) * label_smoothing
             return (-own)._reduced(reduction)
         if Y.shape != self.shape:
-            raise ShapeError(f"cross_entropy: classes {Y.shape} for logits {self.shape}")
+            raise ShapeError(
+                f"cross_entropy: classes {Y.shape} for logits {self.shape}; legal are a class number "
+                "for each, or probabilities of that shape"
+            )
         goal = Y * (1 - label_smoothing) + label_smoothing / classes if label_smoothing else Y
         return (-(self.log_softmax(axis) * goal).sum(axis))._reduced(reduction)
 

@@ -160,7 +160,7 @@ class Movement(Creation):
         if wrong:
             raise ShapeError(
                 f"expand: {self.shape} to {given}: axis {wrong[0]} has size {own[wrong[0]]}; "
-                "only axes of size 1 expand"
+                "only axes of size 1 expand, legal are sizes from 0"
             )
         return self if sizes == self.shape else self._from(broadcast(self._node, sizes))
 
