@@ -707,7 +707,7 @@ MISUSES = {
         ["an", "'a'", "legal are tensors, numbers and arrays"],
     ),
     "compare none": (
-        lambda: ones(2) == None,
+        lambda: ones(2) == None,  # noqa: E711
         DTypeError,
         ["an", "legal are tensors, numbers and arrays"],
     ),

@@ -65,6 +65,16 @@ def fully_flatten(values: Any) -> list[Any]:
     return [values]
 
 
+def free_memory() -> int:
+    """The bytes that the machine can give now without ending a process; more than there can be
+    where it doesn't say."""
+    try:
+        with open("/proc/meminfo") as lines:
+            return next(int(line.split()[1]) for line in lines if "MemAvailable" in line) * 1024
+    except (OSError, StopIteration):
+        return 1 << 62
+
+
 def strides_for(shape: Sequence[Any]) -> tuple[Any, ...]:
     """Steps of a row-major layout: `strides_for((2, 3)) == (3, 1)`."""
     return tuple(prod(shape[i + 1 :]) for i in range(len(shape)))

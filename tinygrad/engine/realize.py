@@ -246,7 +246,6 @@ def read(node: UOp) -> np.ndarray[Any, Any]:
     if buffer.device != HOST:
         device = Device[buffer.device]
         device.synchronize()
-        if device.unread_faults:
-            raise_faults(device)
+        raise_faults(device)
     values = as_array(buffer, node.dtype).reshape(node.room)
     return values[tuple(slice(n if isinstance(n, int) else n.val) for n in node.shape)]

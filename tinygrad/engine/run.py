@@ -12,7 +12,7 @@ from tinygrad.backends.interface import Launch, Segment
 from tinygrad.base.settings import DEBUG
 from tinygrad.engine.compile import LoadedKernel, kernel_key, load_kernels
 from tinygrad.engine.devices import Device, OpenDevice
-from tinygrad.engine.faults import FaultWords, fault_words
+from tinygrad.engine.faults import FaultWords
 from tinygrad.engine.host import run_host_step
 from tinygrad.engine.profile import GlobalCounters, report_step
 from tinygrad.engine.storage import Buffer
@@ -102,12 +102,13 @@ class Stretch:
     def _own_handles(self) -> list[Any]:
         scratch = Buffer(self.device.name, self.temporaries) if self.temporaries else None
         handles = []
+        unread = self.device.unread_faults
         for entry in self.extra:
             if isinstance(entry, int):
                 assert scratch is not None
                 handles.append(self.device.backend.memory.view(scratch.handle, entry))
             else:
-                self.device.unread_faults[entry] = None
+                unread[entry] = entry.handle
                 handles.append(entry.handle)
         if scratch is not None:
             self.device.synchronize()
@@ -238,7 +239,7 @@ def _item(step: Step, next_key: Callable[[], str]) -> Item:
     device = Device[step.device]
     kernel = device.kernels[next_key()]
     faults = kernel.record.faults
-    return Item(step, kernel, fault_words(device, faults) if faults else None)
+    return Item(step, kernel, FaultWords(device.backend.memory, faults) if faults else None)
 
 
 def _key(step: Step) -> str:

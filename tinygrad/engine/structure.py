@@ -61,6 +61,8 @@ class Structure:
                 made[node] = (here + UOp.variable(variables[node], *bounds, bits)).bitcast(
                     node.dtype
                 )
+            elif node.op is Ops.DEFINE_VAR:
+                raise _without_value(node)
             else:
                 made[node] = node.with_src(tuple(made[resolved(s)] for s in node.src))
                 if made[node].origin is None:
@@ -118,6 +120,14 @@ def add_nodes_below(roots: Sequence[UOp], order: list[UOp], seen: set[UOp]) -> N
                     stack.append(source)
 
 
+def _without_value(variable: UOp) -> ArgumentError:
+    name, low, high = variable.arg
+    return ArgumentError(
+        f"realize: variable {name} has no value; legal is one with a value from {low} to {high}, "
+        f"as .bind({low}) gives"
+    )
+
+
 def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> Structure:
     """The structure of what the roots still need: all of `nodes`, where that is known already."""
     if nodes is None:
@@ -150,12 +160,6 @@ def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> St
                 form.append(repr(node.arg))
             form += [at[s] for s in node.src]
             continue
-        if op is Ops.DEFINE_VAR:
-            name, low, high = node.arg
-            raise ArgumentError(
-                f"realize: variable {name} has no value; legal is one with a value from {low} to "
-                f"{high}, as .bind({low}) gives"
-            )
         form += (op, node.dtype, node.arg, node.tag, len(node.src))
         for source in node.src:
             source = source if source.known is None else resolved(source)

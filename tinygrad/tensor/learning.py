@@ -94,8 +94,8 @@ class Learning(Random):
             return (-own)._reduced(reduction)
         if Y.shape != self.shape:
             raise ShapeError(
-                f"cross_entropy: classes {Y.shape} for logits {self.shape}; legal are a class number "
-                "for each, or probabilities of that shape"
+                f"cross_entropy: classes {Y.shape} for logits {self.shape}; legal are a class "
+                "number for each, or probabilities of that shape"
             )
         goal = Y * (1 - label_smoothing) + label_smoothing / classes if label_smoothing else Y
         return (-(self.log_softmax(axis) * goal).sum(axis))._reduced(reduction)

@@ -11,8 +11,17 @@ from typing import Any
 from tinygrad.backends.interface import Launch
 from tinygrad.backends.interpreter.operations import NAMESPACE
 from tinygrad.base.errors import CompileError, OutOfMemory
+from tinygrad.base.helpers import free_memory
 
 Point = tuple[int, int, int]
+LARGE = 1 << 28  # bytes from which on the machine is asked whether it has them
+
+
+def _out_of_memory(nbytes: int) -> OutOfMemory:
+    return OutOfMemory(
+        f"[allocate] {nbytes:,} bytes on PYTHON: {free_memory():,} are free; free tensors, or use "
+        "smaller ones"
+    )
 
 
 class PythonCompiler:
@@ -35,10 +44,12 @@ class PythonMemory:
     """Blocks are bytearrays; a handle is a memoryview of one, and so is a view of a handle."""
 
     def allocate(self, nbytes: int) -> memoryview:
+        if nbytes >= LARGE and nbytes > free_memory():
+            raise _out_of_memory(nbytes)
         try:
             return memoryview(bytearray(b"\xff") * max(1, nbytes))
         except (MemoryError, OverflowError) as error:
-            raise OutOfMemory(f"[allocate] {nbytes:,} bytes on PYTHON: no room") from error
+            raise _out_of_memory(nbytes) from error
 
     def free(self, handle: memoryview, nbytes: int) -> None:
         """Nothing: Python frees a block when its last view goes."""
