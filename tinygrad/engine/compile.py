@@ -29,7 +29,7 @@ from tinygrad.schedule.plan import variable_number
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-SHORT_TURN = 2e-4
+SHORT_TURN = 1e-3
 """Seconds, in place of Python's 5 ms: compiling a kernel leaves LLVM some ten times."""
 
 

@@ -86,7 +86,7 @@ class UOp(Questions):
         tag: Any = None,
     ) -> UOp:
         key: tuple[Any, ...] = (op, dtype, src, arg, tag)
-        if op is Ops.CONST:
+        if op is Ops.CONST and (dtype is not dtypes.index or type(arg) is not int):
             arg = dtypes.as_const(arg, dtype)
             key = (op, dtype, src, struct.pack("d", arg) if type(arg) is float else arg, tag)
         entry = cls._table.get(key)
