@@ -171,7 +171,10 @@ class UOp(Questions):
         dtype = dtypes.bool if row == "bool" else src[-1].dtype if row == "last" else self.dtype
         if row == "bool" and self.dtype.count > 1:
             dtype = dtypes.bool.vec(self.dtype.count)
-        return UOp(op, dtype, src)
+        made = UOp(op, dtype, src)
+        if made._shape is _UNSET and self._shape is not _UNSET and self._shape:
+            made._shape = self._shape  # all sources have it
+        return made
 
     def const_like(self, value: Any) -> UOp:
         kind = type(value).__name__
@@ -200,7 +203,10 @@ class UOp(Questions):
         """A movement by sizes, of which some may be symbolic."""
         sizes: list[UOp] = []
         arg = opened(arg, sizes)
-        return UOp(op, self.dtype, (self, *sizes), arg)
+        made = UOp(op, self.dtype, (self, *sizes), arg)
+        if not sizes and (op is Ops.RESHAPE or op is Ops.EXPAND):
+            made._shape = arg
+        return made
 
     @property
     def sizes(self) -> Any:
