@@ -25,14 +25,14 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # each folder inside is a driver with a budget of its own.
 BUDGETS: dict[str, int | None] = {
     "base": 620,
-    "uop": 1500,
+    "uop": 1600,
     "simplify": 1100,
     "transforms": 500,
     "schedule": 1500,
     "loops": 3100,
     "codegen": 3300,
-    "backends/*": 1450,
-    "engine": 2400,
+    "backends/*": 1500,
+    "engine": 2450,
     "tensor": 5400,
 }
 CORE_BUDGET = 20_000  # all of the above: the floors that make a Tensor run, with every renderer

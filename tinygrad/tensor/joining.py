@@ -14,7 +14,7 @@ from tinygrad.base.helpers import argfix
 from tinygrad.tensor.core import axis_of, broadcast_shape
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
 from tinygrad.tensor.gamma import Gamma
-from tinygrad.tensor.movement import _tensors
+from tinygrad.tensor.movement import tensors_of
 
 
 class Joining(Gamma):
@@ -134,7 +134,7 @@ class Joining(Gamma):
         >>> Tensor([1, 2]).vstack(Tensor([3, 4])).tolist()
         [[1, 2], [3, 4]]
         """
-        parts: list[Self] = [t.atleast_2d() for t in _tensors(self, others)]
+        parts: list[Self] = [t.atleast_2d() for t in tensors_of("vstack", self, others)]
         return parts[0].cat(*parts[1:], dim=0)
 
     row_stack = vstack
@@ -145,7 +145,7 @@ class Joining(Gamma):
         >>> Tensor.hstack([Tensor([1, 2]), Tensor([3])]).tolist()
         [1, 2, 3]
         """
-        parts: list[Self] = [t.atleast_1d() for t in _tensors(self, others)]
+        parts: list[Self] = [t.atleast_1d() for t in tensors_of("hstack", self, others)]
         return parts[0].cat(*parts[1:], dim=0 if parts[0].ndim == 1 else 1)
 
     def dstack(self, *others: Self) -> Self:
@@ -154,7 +154,7 @@ class Joining(Gamma):
         >>> Tensor([1, 2]).dstack(Tensor([3, 4])).tolist()
         [[[1, 3], [2, 4]]]
         """
-        parts: list[Self] = [t.atleast_3d() for t in _tensors(self, others)]
+        parts: list[Self] = [t.atleast_3d() for t in tensors_of("dstack", self, others)]
         return parts[0].cat(*parts[1:], dim=2)
 
     def column_stack(self, *others: Self) -> Self:
@@ -163,7 +163,9 @@ class Joining(Gamma):
         >>> Tensor([1, 2]).column_stack(Tensor([3, 4])).tolist()
         [[1, 3], [2, 4]]
         """
-        parts: list[Self] = [t.reshape(-1, 1) if t.ndim < 2 else t for t in _tensors(self, others)]
+        parts: list[Self] = [
+            t.reshape(-1, 1) if t.ndim < 2 else t for t in tensors_of("column_stack", self, others)
+        ]
         return parts[0].cat(*parts[1:], dim=1)
 
     def tensor_split(self, indices_or_sections: Any, dim: int = 0) -> tuple[Self, ...]:
@@ -314,7 +316,7 @@ class Joining(Gamma):
         >>> Tensor([[1, 2]]).block_diag(Tensor([[3], [4]])).tolist()
         [[1, 2, 0], [0, 0, 3], [0, 0, 4]]
         """
-        parts: list[Self] = [t.atleast_2d() for t in _tensors(self, others)]
+        parts: list[Self] = [t.atleast_2d() for t in tensors_of("block_diag", self, others)]
         if any(part.ndim != 2 for part in parts):
             raise ShapeError(f"block_diag: {[p.shape for p in parts]}; legal are at most two axes")
         kind = least_upper_dtype(*(p.dtype for p in parts))
@@ -332,7 +334,7 @@ class Joining(Gamma):
         >>> Tensor([1, 2]).cartesian_prod(Tensor([3, 4])).tolist()
         [[1, 3], [1, 4], [2, 3], [2, 4]]
         """
-        parts = _tensors(self, others)
+        parts = tensors_of("cartesian_prod", self, others)
         if any(part.ndim != 1 for part in parts):
             raise ShapeError(f"cartesian_prod: {[p.shape for p in parts]}; legal are vectors")
         if len(parts) == 1:

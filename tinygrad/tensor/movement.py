@@ -445,7 +445,7 @@ class Movement(Creation):
         >>> Tensor([1, 2]).cat(Tensor([3])).tolist()
         [1, 2, 3]
         """
-        parts = _tensors("cat", self, others)
+        parts = tensors_of("cat", self, others)
         first: Self = parts[0]
         axis = axis_of(dim, first.ndim, "cat")
         like = parts[0].shape[:axis], parts[0].shape[axis + 1 :]
@@ -473,7 +473,7 @@ class Movement(Creation):
         >>> Tensor([1, 2]).stack(Tensor([3, 4])).tolist()
         [[1, 2], [3, 4]]
         """
-        parts = _tensors("stack", self, others)
+        parts = tensors_of("stack", self, others)
         if any(part.shape != parts[0].shape for part in parts):
             raise ShapeError(f"stack: shapes {[p.shape for p in parts]}; legal are equal shapes")
         axis = axis_of(dim, parts[0].ndim + 1, "stack")
@@ -639,7 +639,7 @@ def _is(size: Sint, number: int) -> bool:
     return isinstance(size, int) and size == number
 
 
-def _tensors(operation: str, first: Any, others: Sequence[Any]) -> tuple[Any, ...]:
+def tensors_of(operation: str, first: Any, others: Sequence[Any]) -> tuple[Any, ...]:
     """`cat(a, b)`, `Tensor.cat(a, b)` and `Tensor.cat([a, b])` alike."""
     items = (*(first if isinstance(first, (tuple, list)) else (first,)), *others)
     wrong = [each for each in items if not isinstance(each, Movement)]
