@@ -2,8 +2,8 @@
 
 The files of this folder are a staircase. Each holds one idea as an abstract class, stands on the
 one before and knows nothing of those above: core, creation, movement, elementwise, functions,
-reduction, linalg, indexing, conv, order, random, learning, special, autograd, writing,
-tensor.
+reduction, linalg, indexing, conv, order, random, learning, special, elementary, gamma, joining,
+parts, products, statistics, sets, resizing, autograd, writing, tensor.
 """
 
 from __future__ import annotations
