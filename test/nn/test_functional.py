@@ -179,6 +179,16 @@ def test_resizing_by_a_factor(mode):
         )  # fmt: skip
 
 
+def test_arguments_by_their_names():
+    check("softmax", array(3, 4), dim=0)
+    check("log_softmax", array(3, 4), dim=1)
+    check("leaky_relu", array(5), negative_slope=0.3)
+    x = Tensor.ones(2000)
+    Tensor.manual_seed(0)
+    assert 0.6 < (ours.dropout(x, p=0.3, training=True) > 0).mean().item() < 0.8
+    assert ours.dropout(x, p=0.3, training=False) is x
+
+
 def test_channels_dealt_out():
     x = array(2, 6, 3, 2)
     wanted = torch.channel_shuffle(torch.tensor(x), 3).numpy()
