@@ -322,7 +322,8 @@ def _signature(nodes: Sequence[UOp], buffers: Sequence[Buffer]) -> tuple[Any, ..
     for i, (node, buffer) in enumerate(zip(nodes, buffers, strict=True)):
         same = first.setdefault(buffer, i)
         shape = tuple(n if isinstance(n, int) else _without_values(n) for n in node.shape)
-        rows.append((shape, node.dtype.name, node.device, same))
+        kind = node.dtype.name + (" (read-only)" if buffer.fixed else "")
+        rows.append((shape, kind, node.device, same))
     return tuple(rows)
 
 

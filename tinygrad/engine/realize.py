@@ -34,6 +34,7 @@ from tinygrad.engine.storage import (
     node_of,
     numpy_dtype,
     overwritten,
+    renew,
 )
 from tinygrad.engine.structure import (
     Structure,
@@ -77,6 +78,9 @@ def realize(*roots: UOp) -> None:
     for recorder in recorders:
         recorder(runnable, params, variables, buffers)
     _publish(wanted, structure, runnable, buffers)
+    for buffer in params:
+        if buffer.others:
+            renew(buffer)
 
 
 def _origins_of_checks(structure: Structure) -> dict[tuple[str, str], str | None]:
@@ -133,12 +137,12 @@ def _old_readers(wanted: Sequence[UOp], nodes: Sequence[UOp], inside: set[UOp]) 
 def before_overwriting(buffers: Iterable[Buffer]) -> None:
     """What a replay must see to before it overwrites these: live tensors get what they still need
     of the old values, and expressions that were computed from them are of an old version now."""
-    known = [node for node in map(node_of, buffers) if node is not None]
-    for node in known:
+    pairs = [(node, buffer) for buffer in buffers if (node := node_of(buffer)) is not None]
+    for node, _ in pairs:
         if copies_of(node):
             for holder in holders:
                 holder.copy_out(node)
-    nodes = [node for node in known if is_read(node)]
+    nodes = [node for node, buffer in pairs if buffer.others or is_read(node)]
     if not nodes:
         return
     old = set(nodes)

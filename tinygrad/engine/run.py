@@ -15,6 +15,7 @@ from tinygrad.engine.devices import Device, OpenDevice
 from tinygrad.engine.faults import FaultWords
 from tinygrad.engine.host import run_host_step
 from tinygrad.engine.profile import GlobalCounters, report_step
+from tinygrad.engine.sharing import straightened, write_back
 from tinygrad.engine.storage import Buffer
 from tinygrad.schedule.plan import Plan, Step, variable_number
 from tinygrad.uop.op import Ops
@@ -122,11 +123,16 @@ class Chain:
 
     def __init__(self, plans: Sequence[RunnablePlan], counts: Sequence[int]) -> None:
         self.parts: list[Stretch | tuple[Step, tuple[int, ...]]] = []
+        self.written: list[int] = []  # what came with the graphs and is written
         first_storage = first_value = 0
         for plan, count in zip(plans, counts, strict=True):
             for item in plan.items:
                 storages = tuple(first_storage + number for number in item.step.storages)
                 self._add(item, storages, first_value)
+                kept = plan.plan.storages
+                for number in item.step.storages[: item.step.writes]:
+                    if kept[number].kind == "param":
+                        self.written.append(first_storage + number)
             first_storage += len(plan.plan.storages)
             first_value += count
         for part in self.parts:
@@ -144,8 +150,9 @@ class Chain:
             self.parts.append(last)
         last.add(item, storages, first_value)
 
-    def run(self, buffers: Sequence[Buffer], values: Sequence[int]) -> None:
+    def run(self, buffers: list[Buffer], values: Sequence[int]) -> None:
         """Runs all steps on these storages."""
+        elsewhere = straightened(self.written, buffers) if self.written else []
         for part in self.parts:
             if isinstance(part, Stretch):
                 part.run(buffers, values)
@@ -153,6 +160,8 @@ class Chain:
                 step, storages = part
                 GlobalCounters.kernel_count += 1
                 step_runners[step.op](step, [buffers[n] for n in storages])
+        if elsewhere:
+            write_back(elsewhere, buffers)
 
 
 @dataclass(frozen=True)
@@ -219,7 +228,7 @@ class RunnablePlan:
         self.chain.run(buffers, values)
         return buffers
 
-    def run_on(self, buffers: Sequence[Buffer], values: Sequence[int]) -> None:
+    def run_on(self, buffers: list[Buffer], values: Sequence[int]) -> None:
         """Runs all steps on these storages."""
         self.chain.run(buffers, values)
 

@@ -30,14 +30,20 @@ HOST = "NPY"  # arrays of NumPy's that kernels don't touch: sources and targets 
 class Buffer:
     """`nbytes` bytes on a device. Freed with the object."""
 
-    __slots__ = ("device", "nbytes", "handle", "owner", "memory", "version", "__weakref__")
+    __slots__ = (
+        *("device", "nbytes", "handle", "owner", "memory", "version", "others", "fixed"),
+        "__weakref__",
+    )
 
     memory: Memory | None  # what it was allocated from; None for a part, or what is not ours
     version: weakref.ref[UOp] | None  # the BUFFER that it holds now
+    others: int  # how many outside of this library see the bytes, and may write them
+    fixed: bool  # whether others own the bytes, and nothing here may write them
 
     def __init__(self, device: str, nbytes: int, handle: Any = None, owner: Any = None) -> None:
         self.device, self.nbytes, self.owner = device, nbytes, owner
         self.handle, self.memory, self.version = handle, None, None
+        self.others, self.fixed = 0, False
         if handle is None:
             memory = Device[device].backend.memory
             self.handle, self.memory = memory.allocate(nbytes), memory
@@ -130,17 +136,15 @@ def borrowed(data: np.ndarray[Any, Any], dtype: DType, device: str) -> UOp | Non
     handle = Device[device].backend.memory.borrow(raw.data)
     if handle is None:
         return None
-    node = UOp.new_buffer(device, raw.nbytes // dtype.itemsize, dtype)
-    _borrowed.add(node)
-    return bind(node, Buffer(device, raw.nbytes, handle, owner=data))
+    buffer = Buffer(device, raw.nbytes, handle, owner=data)
+    buffer.fixed = True
+    return bind(UOp.new_buffer(device, raw.nbytes // dtype.itemsize, dtype), buffer)
 
 
 def is_borrowed(base: UOp) -> bool:
     """Whether the BUFFER `base` is memory that others own, to be read only."""
-    return base in _borrowed
-
-
-_borrowed: weakref.WeakSet[UOp] = weakref.WeakSet()
+    held: Buffer | None = base.storage
+    return held is not None and held.fixed
 
 
 def numpy_dtype(dtype: DType) -> Any:
@@ -205,6 +209,11 @@ def leave(base: UOp, family: Family) -> None:
     _families[base].discard(family)
 
 
+def family_of(base: UOp) -> Family | None:
+    """Some family that reads the BUFFER `base`."""
+    return next(iter(_families.get(base, ())), None)
+
+
 def computed_from(base: UOp, expression: UOp) -> None:
     """Whoever holds `expression` may come to read the BUFFER `base`."""
     _expressions[base] = weakref.ref(expression)
@@ -251,6 +260,19 @@ def overwritten(old: UOp, new: UOp) -> None:
     old.storage, old.newer = None, new
 
 
+def renew(buffer: Buffer) -> None:
+    """Others may have written these bytes: what is computed from now on must not be taken for what
+    was computed before, so it is computed from a node of its own."""
+    old = node_of(buffer)
+    if old is None or not old.readers or old.newer is not None:
+        return
+    fresh = bind(UOp.new_buffer(buffer.device, old.arg, old.dtype), buffer)
+    inherit(old, fresh)
+    if old in _expressions:
+        _expressions[fresh] = _expressions[old]
+    learn(old, fresh)
+
+
 def is_read(node: UOp) -> bool:
     """Whether an expression that is still alive reads this version."""
     stack = [node]
@@ -280,7 +302,7 @@ def learn(node: UOp, value: UOp) -> None:
 def forgetting() -> Iterator[None]:
     """While it lasts, what was computed before is computed again: a captured step must not take
     for granted what happens to be known. Versions of buffers stay."""
-    before = {n: n.known for n in list(_learned) if n.op is not Ops.ASSIGN}
+    before = {n: n.known for n in list(_learned) if n.op not in (Ops.ASSIGN, Ops.BUFFER)}
     for node in before:
         node.known = None
     try:

@@ -12,6 +12,7 @@ from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import argfix, ceildiv, prod
 from tinygrad.engine import storage
 from tinygrad.engine.devices import Device
+from tinygrad.engine.sharing import is_addressable
 from tinygrad.tensor.core import Core, Shape, Sint
 from tinygrad.uop.infer import settled
 from tinygrad.uop.node import UOp
@@ -132,7 +133,8 @@ def _least_type(values: list[Any]) -> DType:
 
 
 def from_array(data: HasArray, dtype: DType | None, device: str) -> UOp:
-    """A NumPy array as a buffer of the host, copied to `device`."""
+    """A NumPy array as a buffer on `device`: what can't change is copied there when it is needed,
+    anything else now."""
     import numpy as np  # heavy, and only programs that have arrays need it
 
     values = np.ascontiguousarray(data).reshape(np.shape(data))
@@ -142,8 +144,24 @@ def from_array(data: HasArray, dtype: DType | None, device: str) -> UOp:
         raise DTypeError(f"Tensor: an array of {values.dtype}; {error}") from error
     if values.size == 0:
         return constant(0, dtype or own, device, values.shape)
-    host = storage.from_host(values.reshape(-1), own, "NPY")
+    changing = may_change(values)
+    if changing and is_addressable(device):
+        host = storage.from_host(values.reshape(-1), own, device)
+    else:
+        host = storage.from_host((values.copy() if changing else values).reshape(-1), own, "NPY")
     return host.copy_to(device).cast(dtype or own).reshape(values.shape)
+
+
+def may_change(values: NDArray[Any]) -> bool:
+    """Whether somebody may still write an array: it, or what it is a view of."""
+    import numpy as np
+
+    below: Any = values
+    while isinstance(below, np.ndarray):
+        if below.flags.writeable:
+            return True
+        below = below.base
+    return False
 
 
 class Creation(Core):
@@ -329,21 +347,6 @@ class Creation(Core):
         rows = UOp.arange(n, place).reshape((n, 1)).expand((n, m))
         columns = UOp.arange(m, place).reshape((1, m)).expand((n, m))
         return cls._wrap(rows.eq(columns).cast(kind), more.get("requires_grad"))
-
-    # ---- bytes of others -------------------------------------------------------------------------
-
-    @classmethod
-    def from_blob(
-        cls, ptr: int, shape: tuple[int, ...], dtype: DTypeLike | None = None, **more: Any
-    ) -> Self:
-        """A copy of the memory at address `ptr`, which holds `shape` elements of `dtype`."""
-        import ctypes
-
-        kind = checked_dtype(dtype or dtypes.default_float)
-        data = (ctypes.c_char * (prod(shape) * kind.itemsize)).from_address(ptr)
-        host = storage.from_host(memoryview(bytearray(data)), kind, "PYTHON")
-        node = host.copy_to(cls._place(more.get("device"))).reshape(shape)
-        return cls._wrap(node, more.get("requires_grad"))
 
 
 def node_of(data: Any, dtype: DType | None, device: str) -> UOp:

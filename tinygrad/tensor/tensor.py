@@ -5,26 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from tinygrad.base.dtype import DType, dtypes
-from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
+from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.engine.devices import Device
 from tinygrad.engine.kernelize import kernelize
 from tinygrad.engine.realize import in_memory, read, realize
-from tinygrad.engine.storage import numpy_dtype
 from tinygrad.engine.structure import structure_of
 from tinygrad.schedule.kernels import plan
 from tinygrad.schedule.plan import Step
 from tinygrad.tensor.core import root_of
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, node_of
-from tinygrad.tensor.writing import Writing
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.tensor.interop import Interop
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    pass
 
 
-class Tensor(Writing):
+class Tensor(Interop):
     """An array of numbers that is computed when it is needed.
 
     `data` is a number, nested lists of numbers, bytes, an array of NumPy, or a node. Operations
@@ -35,7 +31,6 @@ class Tensor(Writing):
     """
 
     __slots__ = ()
-    __array_priority__ = 1000  # NumPy leaves mixed expressions to this class
 
     def __init__(
         self,
@@ -146,29 +141,6 @@ class Tensor(Writing):
 
     # ---- reading ---------------------------------------------------------------------------------
 
-    def numpy(self) -> NDArray[Any]:
-        """The values as a NumPy array of their own. Raises what CHECKs found wrong.
-
-        >>> Tensor([1, 2]).numpy()
-        array([1, 2], dtype=int32)
-        """
-        return read(self._node).copy()
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        values = self.numpy()
-        return values if dtype is None else values.astype(dtype)
-
-    def data(self) -> memoryview:
-        """The values as a memoryview of this shape.
-
-        >>> Tensor([1, 2]).data().tolist()
-        [1, 2]
-        """
-        if self.dtype.fmt is None:
-            raise DTypeError(f"data: Python has no letter for {self.dtype!r}; use .float() first")
-        values: Any = self.numpy()
-        return memoryview(values)
-
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers; of shape () as one number.
 
@@ -188,21 +160,6 @@ class Tensor(Writing):
         """
         return self._only_item()
 
-    def __float__(self) -> float:
-        return float(self.item())
-
-    def __index__(self) -> int:
-        if not dtypes.is_int(self.dtype):
-            raise DTypeError(f"index: {self.dtype!r} is no whole number")
-        return int(self.item())
-
-    def __bool__(self) -> bool:
-        if self.numel() != 1:
-            raise TypeError(
-                f"the truth of a tensor of shape {self.shape} is not clear; use .any() or .all()"
-            )
-        return bool(self.item())
-
     def __iter__(self) -> Iterator[Self]:
         if not self.shape:
             raise TypeError("iter: a tensor of shape () has no axis to go along")
@@ -210,22 +167,6 @@ class Tensor(Writing):
 
     def __contains__(self, x: Any) -> bool:
         return bool(self.eq(x).any())
-
-    def __repr__(self) -> str:
-        node = self.uop
-        grad = None if self.grad is None else self.grad.uop
-        where = f"on {self.device} with grad {_short(grad)}"
-        if _plain_memory(node) and 0 not in self.shape and self.numel() <= _SHOWN:
-            return f"<Tensor {_values(node)} {node.dtype.name} {self.shape} {where}>"
-        return f"<Tensor {_short(node)} {where}>"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuilt, (self.numpy().tobytes(), self.shape, self.dtype, self.requires_grad))
-
-    def __deepcopy__(self, memo: Any) -> Self:
-        copy = self.detach().clone().realize()
-        copy.requires_grad = self.requires_grad
-        return copy
 
     # ---- a chain of layers -----------------------------------------------------------------------
 
@@ -249,41 +190,3 @@ class Tensor(Writing):
         with urllib.request.urlopen(url) as response:
             raw = response.read()
         return cls(gzip.decompress(raw) if gunzip else raw, **more)
-
-
-_SHOWN = 1000  # elements; larger tensors show what they are, not what they hold
-
-
-def _plain_memory(node: UOp) -> bool:
-    """Whether this is a whole computed buffer, so that looking at it computes nothing."""
-    while node.op in (Ops.RESHAPE, Ops.DETACH):
-        node = node.src[0]
-    return node.op is Ops.BUFFER and node.realized is not None
-
-
-def _short(node: UOp | None) -> str:
-    """A node in one line, as the seeds print it."""
-    if node is None:
-        return "None"
-    inner = f"(<{node.op!r}: {int(node.op)}>, {_short_buffer(node)})"
-    return f"<UOp {node.device} {node.shape} {node.dtype.name} {inner}>"
-
-
-def _short_buffer(node: UOp) -> str:
-    held = node.realized
-    return "None" if held is None else f"<buf {held.nbytes} bytes on {held.device}>"
-
-
-def _values(node: UOp) -> str:
-    import numpy as np
-
-    return np.array2string(read(node), separator=", ", threshold=20).replace("\n", "")
-
-
-def _rebuilt(
-    raw: bytes, shape: tuple[int, ...], dtype: DType, requires_grad: bool | None
-) -> Tensor:
-    import numpy as np
-
-    values = np.frombuffer(raw, numpy_dtype(dtype))
-    return Tensor(values.reshape(shape), requires_grad=requires_grad)

@@ -142,6 +142,9 @@ class CLMemory:
     def borrow(self, data: memoryview) -> None:
         """A card has memory of its own."""
 
+    def address(self, handle: Place) -> None:
+        return None
+
 
 @dataclass(frozen=True)
 class CLFunction:

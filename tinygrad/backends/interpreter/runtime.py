@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from tinygrad.backends.interface import Launch
 from tinygrad.backends.interpreter.operations import NAMESPACE
 from tinygrad.base.errors import CompileError, OutOfMemory
@@ -66,6 +68,9 @@ class PythonMemory:
 
     def borrow(self, data: memoryview) -> memoryview:
         return data
+
+    def address(self, handle: memoryview) -> int:
+        return int(np.frombuffer(handle, np.uint8).ctypes.data)
 
 
 class PythonQueue:
