@@ -465,6 +465,40 @@ def test_functions_of_numpy_take_tensors():
     assert total.tolist() == x.tolist()
 
 
+TWO = np.int64(2)
+SIZES = {  # what is made with NumPy's numbers → its shape
+    "reshape": (lambda x: x.reshape(TWO, 3), (2, 3)),
+    "zeros": (lambda x: Tensor.zeros(TWO, 3), (2, 3)),
+    "full": (lambda x: Tensor.full((TWO,), np.float32(1)), (2,)),
+    "arange": (lambda x: Tensor.arange(TWO), (2,)),
+    "eye": (lambda x: Tensor.eye(TWO), (2, 2)),
+    "linspace": (lambda x: Tensor.linspace(0, 1, TWO), (2,)),
+    "randn": (lambda x: Tensor.randn(TWO, 2), (2, 2)),
+    "randint": (lambda x: Tensor.randint(TWO, low=np.int32(0), high=TWO), (2,)),
+    "expand": (lambda x: x.expand(TWO, 2, 3), (2, 2, 3)),
+    "repeat": (lambda x: x.repeat(TWO, TWO), (4, 6)),
+    "pad": (lambda x: x.pad(((TWO, TWO), None)), (6, 3)),
+    "flat pad": (lambda x: x.pad((TWO, TWO)), (2, 7)),
+    "shrink": (lambda x: x.shrink(((0, np.int8(1)), None)), (1, 3)),
+    "split": (lambda x: x.split(np.int64(1))[1], (1, 3)),
+    "chunk": (lambda x: x.chunk(TWO)[0], (1, 3)),
+    "unfold": (lambda x: x.unfold(np.int64(1), TWO, 1), (2, 2, 2)),
+    "one_hot": (lambda x: x.one_hot(np.int64(7)), (2, 3, 7)),
+    "topk": (lambda x: x.topk(TWO)[0], (2, 2)),
+    "axes": (lambda x: x.sum((np.int64(0), np.int32(-1)), keepdim=True), (1, 1)),
+    "permute": (lambda x: x.permute(np.int64(1), np.int64(0)), (3, 2)),
+    "slices": (lambda x: x[np.int32(0) : TWO, np.int64(1)], (2,)),
+    "dtypes": (lambda x: x.cast(np.int8).cast(np.dtype("float32")), (2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_numbers_of_numpy_are_sizes_and_axes(name):
+    function, shape = SIZES[name]
+    made = function(Tensor.arange(6).reshape(2, 3))
+    assert made.shape == shape and all(type(n) is int for n in made.shape)
+
+
 # ---- numbers and containers of Python ------------------------------------------------------------
 
 CONVERSIONS = [

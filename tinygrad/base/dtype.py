@@ -272,10 +272,12 @@ def sum_acc_dtype(dtype: DType) -> DType:
 
 
 def to_dtype(dtype: DType | str) -> DType:
-    """A dtype by itself or by name: `"float32"`, `"half"`, `"int"`."""
+    """A dtype by itself or by name: `"float32"`, `"half"`, `"int"`; or NumPy's of that name."""
     if isinstance(dtype, DType):
         return dtype
-    if (found := dtypes.fields().get(dtype.lower())) is None:
+    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or dtype
+    name = INVERSE_NAMES.get(name, name)
+    if (found := dtypes.fields().get(name.lower())) is None:
         raise TypeError(f"unknown dtype {dtype!r}; the names are {', '.join(dtypes.fields())}")
     return found
 

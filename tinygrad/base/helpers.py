@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import numbers
 import operator
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,13 +30,20 @@ def all_same(values: Sequence[Any]) -> bool:
     return all(v == values[0] for v in values)
 
 
+def plain(value: Any) -> Any:
+    """Another library's number as one of Python's; anything else as it is."""
+    if type(value) in (int, float, bool) or not isinstance(value, numbers.Real):
+        return value
+    return int(value) if isinstance(value, numbers.Integral) else float(value)
+
+
 def argfix(*values: Any) -> tuple[Any, ...]:
     """`f(1, 2)` and `f((1, 2))` alike as `(1, 2)`."""
     if values and isinstance(values[0], (tuple, list)):
         if len(values) != 1:
             raise ValueError(f"give numbers or one tuple of them, not {values}")
-        return tuple(values[0])
-    return values
+        values = tuple(values[0])
+    return tuple(map(plain, values))
 
 
 def argsort(values: Sequence[Any]) -> tuple[int, ...]:

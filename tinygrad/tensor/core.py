@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
-from tinygrad.base.helpers import prod
+from tinygrad.base.helpers import plain, prod
 from tinygrad.base.settings import TRACEMETA, TRAINING
 from tinygrad.engine.aliases import bottom_of, is_window, on_bottom, repeats, unshaped
 from tinygrad.engine.holders import Holder, holders
@@ -30,6 +30,22 @@ Shape = tuple[Sint, ...]
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _is_inside: dict[str, bool] = {}  # file → whether it is one of the package's
 VIEWS = GroupOp.Movement | {Ops.BUFFER, Ops.ASSIGN}  # what may show a buffer's newest version
+
+
+class Size(int):
+    """A number of elements that can be called for the shape, or for the size of one axis. Of a
+    symbolic shape the number is that of the largest."""
+
+    shape: Shape
+
+    def __new__(cls, shape: Shape) -> Self:  # noqa: D102
+        made = super().__new__(cls, prod(n if isinstance(n, int) else int(n.vmax) for n in shape))
+        made.shape = shape
+        return made
+
+    def __call__(self, dim: int | None = None) -> Any:
+        """The shape; with `dim` the size of that axis."""
+        return self.shape if dim is None else self.shape[axis_of(dim, len(self.shape), "size")]
 
 
 def user_line() -> str | None:
@@ -48,7 +64,7 @@ def user_line() -> str | None:
 
 def axis_of(dim: int, ndim: int, operation: str) -> int:
     """Axis `dim` counted from the front; ArgumentError unless it is one of `ndim`."""
-    span = max(ndim, 1)
+    span, dim = max(ndim, 1), plain(dim)
     if not isinstance(dim, int) or not -span <= dim < span:
         raise ArgumentError(
             f"{operation}: axis {dim!r} of a tensor with {ndim} axes; "
@@ -273,13 +289,15 @@ class Core(Holder):
         """
         return settled_size(prod(self.shape))
 
-    def size(self, dim: int | None = None) -> Any:
-        """The shape, or the size of axis `dim`.
+    @property
+    def size(self) -> Size:
+        """The number of elements, as NumPy and the array API standard have it. Called, as PyTorch
+        has it: the shape, or the size of an axis.
 
-        >>> Tensor.ones(2, 3).size(), Tensor.ones(2, 3).size(-1)
-        ((2, 3), 3)
+        >>> Tensor.ones(2, 3).size, Tensor.ones(2, 3).size(), Tensor.ones(2, 3).size(-1)
+        (6, (2, 3), 3)
         """
-        return self.shape if dim is None else self.shape[axis_of(dim, self.ndim, "size")]
+        return Size(self.shape)
 
     def element_size(self) -> int:
         """Bytes of one element."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 from tinygrad.base.dtype import DType, dtypes, from_numpy_name, round_float, to_dtype
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
-from tinygrad.base.helpers import argfix, ceildiv, prod
+from tinygrad.base.helpers import argfix, ceildiv, plain, prod
 from tinygrad.engine import storage
 from tinygrad.engine.devices import Device
 from tinygrad.engine.sharing import is_addressable
@@ -191,6 +191,7 @@ class Creation(Core):
         >>> Tensor.full((2, 2), 7).tolist()
         [[7, 7], [7, 7]]
         """
+        fill_value = plain(fill_value)
         if not isinstance(fill_value, (bool, int, float, UOp)):
             raise DTypeError(
                 f"full: {fill_value!r} of type {type(fill_value).__name__}; legal is a number"
@@ -283,6 +284,7 @@ class Creation(Core):
         >>> Tensor.arange(3).tolist(), Tensor.arange(5, 0, -2).tolist()
         ([0, 1, 2], [5, 3, 1])
         """
+        start, stop, step = plain(start), plain(stop), plain(step)
         if stop is None:
             start, stop = 0, start
         wrong = [v for v in (start, stop, step) if not isinstance(v, (bool, int, float, UOp))]
@@ -318,6 +320,7 @@ class Creation(Core):
         >>> Tensor.linspace(0, 1, 3).tolist()
         [0.0, 0.5, 1.0]
         """
+        steps = plain(steps)
         if steps < 0:
             raise ArgumentError(f"linspace: {steps} steps; legal are numbers from 0")
         kind = checked_dtype(more.pop("dtype", None) or dtypes.default_float)
@@ -338,8 +341,7 @@ class Creation(Core):
         >>> Tensor.eye(2, dtype="int").tolist()
         [[1, 0], [0, 1]]
         """
-        m = n if m is None else m
-        checked_shape("eye", n, m)
+        n, m = checked_shape("eye", n, n if m is None else m)
         kind = checked_dtype(dtype or dtypes.default_float)
         place = cls._place(more.get("device"))
         if n == 0 or m == 0:

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, ShapeError
+from tinygrad.base.helpers import plain
 from tinygrad.engine.realize import read
 from tinygrad.tensor.core import axis_of, broadcast_shape
 from tinygrad.tensor.creation import HasArray
@@ -299,6 +300,7 @@ class Indexing(Linalg):
             raise DTypeError(f"one_hot: of {self.dtype!r}; legal are ints")
         if num_classes == -1:
             num_classes = int(self.max()) + 1
+        num_classes = plain(num_classes)
         if num_classes < 1:
             raise ArgumentError(f"one_hot: {num_classes} classes; legal are numbers from 1, or -1")
         told = self._from(legal_class(self._node, num_classes, "one_hot"))

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import html
 import pickle
-from typing import TYPE_CHECKING, Any, Self
+from abc import abstractmethod
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError
@@ -289,6 +291,29 @@ class Interop(Writing):
                 f"{array.address:#x} can't be used on {place} as it is; legal is a copy"
             )
         return cls._wrap(_copied(array).copy_to(place).reshape(array.shape))
+
+    # ---- the array API standard ------------------------------------------------------------------
+
+    _namespace: ClassVar[Any]  # gives the module; a floor above sets it
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
+        """The module `tinygrad.array_api`: the functions of the Python array API standard."""
+        module: ModuleType = self._namespace()
+        legal = ("2021.12", "2022.12", "2023.12", module.__array_api_version__)
+        if api_version not in (None, *legal):
+            raise ArgumentError(
+                f"__array_namespace__: version {api_version}; legal are {', '.join(legal)}"
+            )
+        return module
+
+    def to_device(self, device: str, /, *, stream: Any = None) -> Self:
+        """The same value on another device: `to` under the array API standard's name."""
+        if stream is not None:
+            raise ArgumentError(f"to_device: stream {stream!r}; legal is None")
+        return self._moved(device)
+
+    @abstractmethod
+    def _moved(self, device: str) -> Self: ...
 
     # ---- numbers of Python -----------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
-from tinygrad.base.helpers import argfix, argsort, ceildiv, prod
+from tinygrad.base.helpers import argfix, argsort, ceildiv, plain, prod
 from tinygrad.tensor.core import Shape, Sint, axis_of, broadcast_shape
 from tinygrad.tensor.creation import Creation, DTypeLike, checked_dtype
 from tinygrad.transforms.gradient import broadcast, reshaped
@@ -202,6 +202,17 @@ class Movement(Creation):
         """
         return self.permute(tuple(reversed(range(self.ndim))))
 
+    @property
+    def mT(self) -> Self:  # noqa: N802  the array API standard's name
+        """The last two axes exchanged; ShapeError for fewer.
+
+        >>> Tensor.ones(4, 2, 3).mT.shape
+        (4, 3, 2)
+        """
+        if self.ndim < 2:
+            raise ShapeError(f"mT: of shape {self.shape}; legal are two axes or more")
+        return self.transpose(-1, -2)
+
     def movedim(self, source: Any, destination: Any) -> Self:
         """Axes at other places, one or several; the rest keep their order.
 
@@ -268,7 +279,8 @@ class Movement(Creation):
         """
         if len(arg) != self.ndim:
             raise ShapeError(f"shrink: {arg} of {self.shape}; legal is one (begin, end) an axis")
-        box = tuple((0, n) if b is None else tuple(b) for b, n in zip(arg, self.shape, strict=True))
+        pairs = zip(arg, self.shape, strict=True)
+        box = tuple((0, n) if b is None else tuple(map(plain, b)) for b, n in pairs)
         for (begin, end), n in zip(box, self.shape, strict=True):
             numbers = all(isinstance(v, int) for v in (begin, end, n))
             if numbers and not 0 <= begin <= end <= n:
@@ -283,13 +295,14 @@ class Movement(Creation):
         if padding and all(p is None or isinstance(p, (tuple, list)) for p in padding):
             if len(padding) != self.ndim:
                 raise ShapeError(f"pad: {padding} of {self.shape}; legal is one pair an axis")
-            return tuple((0, 0) if p is None else (p[0], p[1]) for p in padding)
+            return tuple((0, 0) if p is None else (plain(p[0]), plain(p[1])) for p in padding)
         if len(padding) % 2 or len(padding) > 2 * self.ndim:
             raise ShapeError(
                 f"pad: {tuple(padding)} of {self.shape}; legal are pairs (before, after), "
                 "the last axis first"
             )
-        pairs = tuple(zip(padding[::2], padding[1::2], strict=True))[::-1]
+        flat = tuple(map(plain, padding))
+        pairs = tuple(zip(flat[::2], flat[1::2], strict=True))[::-1]
         return ((0, 0),) * (self.ndim - len(pairs)) + pairs
 
     def pad(self, padding: Sequence[Any], mode: str = "constant", value: Any = 0) -> Self:
@@ -412,7 +425,7 @@ class Movement(Creation):
         [[1, 2], [3]]
         """
         axis = axis_of(dim, self.ndim, "split")
-        total = self.shape[axis]
+        total, sizes = self.shape[axis], plain(sizes)
         if isinstance(sizes, int):
             if sizes <= 0:
                 raise ArgumentError(f"split: parts of size {sizes}; legal are sizes from 1")
@@ -428,6 +441,7 @@ class Movement(Creation):
         >>> [t.tolist() for t in Tensor([1, 2, 3]).chunk(2)]
         [[1, 2], [3]]
         """
+        chunks = plain(chunks)
         if chunks <= 0:
             raise ArgumentError(f"chunk: {chunks} parts; legal are numbers from 1")
         size = ceildiv(self.shape[axis_of(dim, self.ndim, "chunk")], chunks)
@@ -505,7 +519,7 @@ class Movement(Creation):
         >>> Tensor([1, 2, 3, 4]).unfold(0, 2, 1).tolist()
         [[1, 2], [2, 3], [3, 4]]
         """
-        axis = axis_of(dim, self.ndim, "unfold")
+        axis, size, step = axis_of(dim, self.ndim, "unfold"), plain(size), plain(step)
         if not 0 < size <= self.shape[axis] or step <= 0:
             raise ArgumentError(
                 f"unfold: windows of {size} every {step} of an axis of size {self.shape[axis]}"

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
-from tinygrad.base.helpers import argfix, prod
+from tinygrad.base.helpers import argfix, plain, prod
 from tinygrad.engine.counters import Counter
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, checked_shape
 from tinygrad.tensor.order import Order
@@ -137,6 +137,7 @@ class Random(Order):
         kind = checked_dtype(more.get("dtype") or dtypes.int32)
         if not dtypes.is_int(kind):
             raise DTypeError(f"randint: {kind!r}; legal are ints")
+        low, high = plain(low), plain(high)
         if not isinstance(low, int) or not isinstance(high, int) or low >= high:
             raise ArgumentError(f"randint: from {low} to {high}; legal are ints, low below high")
         sizes, device = checked_shape("randint", *shape), cls._place(more.get("device"))

@@ -117,7 +117,7 @@ class Reduction(Functions):
 
     # ---- spread ----------------------------------------------------------------------------------
 
-    def var(self, axis: Axis = None, keepdim: bool = False, correction: int = 1) -> Self:
+    def var(self, axis: Axis = None, keepdim: bool = False, correction: float = 1) -> Self:
         """The mean of squared distances to the mean; over n - `correction`.
 
         >>> Tensor([1.0, 3.0]).var().item()
@@ -126,7 +126,7 @@ class Reduction(Functions):
         return self.var_mean(axis, keepdim, correction)[0]
 
     def var_mean(
-        self, axis: Axis = None, keepdim: bool = False, correction: int = 1
+        self, axis: Axis = None, keepdim: bool = False, correction: float = 1
     ) -> tuple[Self, Self]:
         """The variance and the mean."""
         kind = least_upper_float(self.dtype)
@@ -138,12 +138,12 @@ class Reduction(Functions):
         centre = mean if keepdim else mean._without(self._axes(axis, "var"))
         return spread.cast(kind), centre.cast(kind)
 
-    def std(self, axis: Axis = None, keepdim: bool = False, correction: int = 1) -> Self:
+    def std(self, axis: Axis = None, keepdim: bool = False, correction: float = 1) -> Self:
         """The square root of the variance."""
         return self.var(axis, keepdim, correction).sqrt()
 
     def std_mean(
-        self, axis: Axis = None, keepdim: bool = False, correction: int = 1
+        self, axis: Axis = None, keepdim: bool = False, correction: float = 1
     ) -> tuple[Self, Self]:
         """The standard deviation and the mean."""
         spread, mean = self.var_mean(axis, keepdim, correction)

@@ -108,6 +108,8 @@ class Tensor(Interop):
         name = Device.canonicalize(device)
         return self if name == self.device else self._from(self._node.copy_to(name))
 
+    _moved = to
+
     def to_(self, device: str | None) -> Self:
         """Moves this and its gradient to another device."""
         moved = self.to(device)
