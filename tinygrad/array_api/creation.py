@@ -75,17 +75,29 @@ def arange(
     dtype: DType | None = None,
     device: str | None = None,
 ) -> Tensor:
-    """Numbers from `start` in steps of `step`, below `stop`; one argument alone is `stop`."""
+    """Numbers from `start` in steps of `step`, below `stop`; one argument alone is `stop`.
+
+    >>> arange(3).tolist()
+    [0, 1, 2]
+    """
     return Tensor.arange(start, stop, step, dtype=dtype, device=device)
 
 
 def empty(shape: Shape, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
-    """An array whose values may be anything."""
+    """An array whose values may be anything.
+
+    >>> empty((2, 3)).shape
+    (2, 3)
+    """
     return Tensor.empty(shape, dtype=dtype, device=device)
 
 
 def empty_like(x: Tensor, /, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
-    """`empty` with the shape, type and device of `x` unless given."""
+    """`empty` with the shape, type and device of `x` unless given.
+
+    >>> empty_like(Tensor.ones(2, 3)).shape
+    (2, 3)
+    """
     return empty(x.shape, dtype=dtype or x.dtype, device=device or x.device)
 
 
@@ -111,7 +123,12 @@ def eye(
 def from_dlpack(
     x: Any, /, *, device: str | None = None, copy: builtins.bool | None = None
 ) -> Tensor:
-    """Another library's array, without a copy where that can be; see `Tensor.from_dlpack`."""
+    """Another library's array, without a copy where that can be; see `Tensor.from_dlpack`.
+
+    >>> import numpy as np
+    >>> from_dlpack(np.arange(3)).tolist()
+    [0, 1, 2]
+    """
     return Tensor.from_dlpack(x, device=device, copy=copy)
 
 
@@ -122,7 +139,11 @@ def full(
     dtype: DType | None = None,
     device: str | None = None,
 ) -> Tensor:
-    """`fill_value` everywhere."""
+    """`fill_value` everywhere.
+
+    >>> full((2,), 7).tolist()
+    [7, 7]
+    """
     return Tensor.full(shape, fill_value, dtype=dtype, device=device)
 
 
@@ -134,7 +155,11 @@ def full_like(
     dtype: DType | None = None,
     device: str | None = None,
 ) -> Tensor:
-    """`full` with the shape, type and device of `x` unless given."""
+    """`full` with the shape, type and device of `x` unless given.
+
+    >>> full_like(Tensor([1, 2]), 7).tolist()
+    [7, 7]
+    """
     return full(x.shape, fill_value, dtype=dtype or x.dtype, device=device or x.device)
 
 
@@ -159,7 +184,11 @@ def linspace(
 
 
 def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
-    """Each of some axes spread over the grid of all of them."""
+    """Each of some axes spread over the grid of all of them.
+
+    >>> [x.tolist() for x in meshgrid(Tensor([1, 2]), Tensor([3]))]
+    [[[1, 2]], [[3, 3]]]
+    """
     if not arrays:
         return []
     checked(*arrays)
@@ -169,30 +198,54 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
 
 
 def ones(shape: Shape, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
-    """Ones."""
+    """Ones.
+
+    >>> ones((2,)).tolist()
+    [1.0, 1.0]
+    """
     return Tensor.ones(shape, dtype=dtype, device=device)
 
 
 def ones_like(x: Tensor, /, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
-    """`ones` with the shape, type and device of `x` unless given."""
+    """`ones` with the shape, type and device of `x` unless given.
+
+    >>> ones_like(Tensor([5, 6])).tolist()
+    [1, 1]
+    """
     return full_like(x, 1, dtype=dtype, device=device)
 
 
 def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """The elements on and below diagonal `k`, zeros above."""
+    """The elements on and below diagonal `k`, zeros above.
+
+    >>> tril(Tensor([[1, 2], [3, 4]])).tolist()
+    [[1, 0], [3, 4]]
+    """
     return x.tril(k)
 
 
 def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """The elements on and above diagonal `k`, zeros below."""
+    """The elements on and above diagonal `k`, zeros below.
+
+    >>> triu(Tensor([[1, 2], [3, 4]])).tolist()
+    [[1, 2], [0, 4]]
+    """
     return x.triu(k)
 
 
 def zeros(shape: Shape, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
-    """Zeros."""
+    """Zeros.
+
+    >>> zeros((2,)).tolist()
+    [0.0, 0.0]
+    """
     return Tensor.zeros(shape, dtype=dtype, device=device)
 
 
 def zeros_like(x: Tensor, /, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
-    """`zeros` with the shape, type and device of `x` unless given."""
+    """`zeros` with the shape, type and device of `x` unless given.
+
+    >>> zeros_like(Tensor([5, 6])).tolist()
+    [0, 0]
+    """
     return full_like(x, 0, dtype=dtype, device=device)

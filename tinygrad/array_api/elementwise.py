@@ -125,7 +125,6 @@ log2 = _unary("log2", Tensor.log2)
 log10 = _unary("log10", Tensor.log10)
 logical_not = _unary("logical_not", Tensor.logical_not)
 negative = _unary("negative", Tensor.neg)
-positive = _unary("positive", Tensor.__pos__)
 reciprocal = _unary("reciprocal", Tensor.reciprocal)
 round = _unary("round", Tensor.round, floats=True)
 sign = _unary("sign", Tensor.sign)
@@ -146,11 +145,7 @@ bitwise_xor = _binary("bitwise_xor", Tensor.bitwise_xor)
 copysign = _binary("copysign", Tensor.copysign)
 divide = _binary("divide", Tensor.div)
 equal = _binary("equal", Tensor.eq)
-floor_divide = _binary("floor_divide", Tensor.__floordiv__)
-greater = _binary("greater", Tensor.__gt__)
-greater_equal = _binary("greater_equal", Tensor.__ge__)
-less = _binary("less", Tensor.__lt__)
-less_equal = _binary("less_equal", Tensor.__le__)
+floor_divide = _binary("floor_divide", Tensor.idiv)
 logaddexp = _binary("logaddexp", Tensor.logaddexp)
 logical_and = _binary("logical_and", Tensor.logical_and)
 logical_or = _binary("logical_or", Tensor.logical_or)
@@ -161,6 +156,14 @@ not_equal = _binary("not_equal", Tensor.ne)
 pow = _binary("pow", Tensor.pow)
 remainder = _binary("remainder", Tensor.mod)
 subtract = _binary("subtract", Tensor.sub)
+
+_greater = _binary("greater", Tensor.__gt__)
+
+_greater_equal = _binary("greater_equal", Tensor.__ge__)
+
+_less = _binary("less", Tensor.__lt__)
+
+_less_equal = _binary("less_equal", Tensor.__le__)
 
 
 def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
@@ -173,3 +176,49 @@ def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
     if min is not None:
         x = x.maximum(min).cast(x.dtype)
     return x if max is None else x.minimum(max).cast(x.dtype)
+
+
+def greater(x1: Tensor | float, x2: Tensor | float, /) -> Tensor:
+    """Whether x1 is greater.
+
+    >>> greater(Tensor([1, 5]), 3).tolist()
+    [False, True]
+    """
+    return _greater(x1, x2)
+
+
+def greater_equal(x1: Tensor | float, x2: Tensor | float, /) -> Tensor:
+    """Whether x1 is greater or equal.
+
+    >>> greater_equal(Tensor([3, 1]), 3).tolist()
+    [True, False]
+    """
+    return _greater_equal(x1, x2)
+
+
+def less(x1: Tensor | float, x2: Tensor | float, /) -> Tensor:
+    """Whether x1 is less.
+
+    >>> less(Tensor([1, 5]), 3).tolist()
+    [True, False]
+    """
+    return _less(x1, x2)
+
+
+def less_equal(x1: Tensor | float, x2: Tensor | float, /) -> Tensor:
+    """Whether x1 is less or equal.
+
+    >>> less_equal(Tensor([3, 5]), 3).tolist()
+    [True, False]
+    """
+    return _less_equal(x1, x2)
+
+
+def positive(x: Tensor, /) -> Tensor:
+    """`x` itself.
+
+    >>> positive(Tensor([-1, 2])).tolist()
+    [-1, 2]
+    """
+    checked(x)
+    return +x

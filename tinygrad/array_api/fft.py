@@ -8,6 +8,8 @@ from tinygrad.base.errors import ArgumentError
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.core import axis_of
 
+__all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
+
 
 def fftfreq(
     n: int, /, *, d: float = 1.0, dtype: DType | None = None, device: str | None = None
@@ -53,7 +55,11 @@ def fftshift(x: Tensor, /, *, axes: int | tuple[int, ...] | None = None) -> Tens
 
 
 def ifftshift(x: Tensor, /, *, axes: int | tuple[int, ...] | None = None) -> Tensor:
-    """The element of frequency 0 at the beginning again."""
+    """The element of frequency 0 at the beginning again.
+
+    >>> ifftshift(Tensor([-2, -1, 0, 1])).tolist()
+    [0, 1, -2, -1]
+    """
     chosen = _axes(x, axes)
     return x.roll(tuple(-(x.shape[a] // 2) for a in chosen), chosen) if chosen else x
 

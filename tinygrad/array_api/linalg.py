@@ -6,23 +6,43 @@ import math
 from collections.abc import Sequence
 
 from tinygrad.array_api.types import checked
-from tinygrad.base.dtype import DType, dtypes, sum_acc_dtype
-from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.base.dtype import DType, sum_acc_dtype
+from tinygrad.base.errors import ShapeError
 from tinygrad.base.helpers import prod
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.core import axis_of
+
+__all__ = [
+    "cross",
+    "diagonal",
+    "matmul",
+    "matrix_transpose",
+    "outer",
+    "tensordot",
+    "trace",
+    "vecdot",
+    "vector_norm",
+]
 
 Axis = int | tuple[int, ...] | None
 
 
 def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """The product of matrices, over leading axes that broadcast."""
+    """The product of matrices, over leading axes that broadcast.
+
+    >>> matmul(Tensor([[1, 2]]), Tensor([[3], [4]])).tolist()
+    [[11]]
+    """
     checked(x1, x2)
     return x1.matmul(x2)
 
 
 def matrix_transpose(x: Tensor, /) -> Tensor:
-    """Rows as columns."""
+    """Rows as columns.
+
+    >>> matrix_transpose(Tensor([[1, 2]])).tolist()
+    [[1], [2]]
+    """
     checked(x)
     if x.ndim < 2:
         raise ShapeError(f"matrix_transpose: of {x.shape}; legal are two axes or more")
@@ -86,18 +106,30 @@ def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
 
 
 def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
-    """The elements of a diagonal of each matrix."""
+    """The elements of a diagonal of each matrix.
+
+    >>> diagonal(Tensor([[1, 2], [3, 4]])).tolist()
+    [1, 4]
+    """
     checked(x)
     return x.diagonal(offset, -2, -1)
 
 
 def trace(x: Tensor, /, *, offset: int = 0, dtype: DType | None = None) -> Tensor:
-    """The sum of a diagonal of each matrix."""
+    """The sum of a diagonal of each matrix.
+
+    >>> trace(Tensor([[1, 2], [3, 4]])).item()
+    5
+    """
     return diagonal(x, offset=offset).sum(-1, dtype=dtype or sum_acc_dtype(x.dtype))
 
 
 def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """Each element of a vector times each of another."""
+    """Each element of a vector times each of another.
+
+    >>> outer(Tensor([1, 2]), Tensor([3, 4])).tolist()
+    [[3, 4], [6, 8]]
+    """
     checked(x1, x2)
     if x1.ndim != 1 or x2.ndim != 1:
         raise ShapeError(f"outer: {x1.shape} and {x2.shape}; legal is one axis each")
@@ -126,12 +158,3 @@ def vector_norm(
     if ord == 2:
         return large.square().sum(axis, keepdims).sqrt()
     return large.pow(ord).sum(axis, keepdims).pow(1 / ord)
-
-
-def _matrices(operation: str, x: Tensor, square: bool = False) -> None:
-    checked(x)
-    if x.ndim < 2 or (square and x.shape[-1] != x.shape[-2]):
-        wanted = "square matrices" if square else "matrices"
-        raise ShapeError(f"{operation}: of {x.shape}; legal are {wanted} in the last two axes")
-    if not dtypes.is_float(x.dtype):
-        raise ArgumentError(f"{operation}: of {x.dtype!r}; legal are floats")

@@ -34,14 +34,22 @@ Arrays = Sequence[Tensor]
 
 
 def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
-    """All arrays under the one shape that they broadcast to."""
+    """All arrays under the one shape that they broadcast to.
+
+    >>> [x.shape for x in broadcast_arrays(Tensor.ones(2, 1), Tensor.ones(3))]
+    [(2, 3), (2, 3)]
+    """
     checked(*arrays)
     shape = broadcast_shape("broadcast_arrays", *(x.shape for x in arrays)) if arrays else ()
     return tuple(x.expand(shape) for x in arrays)
 
 
 def broadcast_to(x: Tensor, /, shape: tuple[int, ...]) -> Tensor:
-    """`x` repeated along axes of size 1 and new axes in front."""
+    """`x` repeated along axes of size 1 and new axes in front.
+
+    >>> broadcast_to(Tensor([1, 2]), (2, 2)).tolist()
+    [[1, 2], [1, 2]]
+    """
     checked(x)
     return x.expand(shape)
 
@@ -65,13 +73,21 @@ def concat(arrays: Arrays, /, *, axis: int | None = 0) -> Tensor:
 
 
 def expand_dims(x: Tensor, /, axis: int = 0) -> Tensor:
-    """A new axis of size 1."""
+    """A new axis of size 1.
+
+    >>> expand_dims(Tensor([1, 2]), axis=1).tolist()
+    [[1], [2]]
+    """
     checked(x)
     return x.unsqueeze(axis)
 
 
 def flip(x: Tensor, /, *, axis: int | tuple[int, ...] | None = None) -> Tensor:
-    """The elements in reverse along some axes, all for None."""
+    """The elements in reverse along some axes, all for None.
+
+    >>> flip(Tensor([1, 2, 3])).tolist()
+    [3, 2, 1]
+    """
     checked(x)
     axes = tuple(range(x.ndim)) if axis is None else axis
     return x.flip(axes) if x.ndim else x
@@ -99,7 +115,11 @@ def moveaxis(
 
 
 def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
-    """The axes in another order."""
+    """The axes in another order.
+
+    >>> permute_dims(Tensor.ones(2, 3, 4), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
     checked(x)
     return x.permute(axes) if axes else x
 
@@ -130,7 +150,11 @@ def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> T
 
 
 def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: builtins.bool | None = None) -> Tensor:
-    """The same elements in row-major order under another shape."""
+    """The same elements in row-major order under another shape.
+
+    >>> reshape(Tensor([1, 2, 3, 4]), (2, 2)).tolist()
+    [[1, 2], [3, 4]]
+    """
     checked(x)
     made = x.reshape(shape)
     return made.clone() if copy else made
@@ -139,13 +163,21 @@ def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: builtins.bool | None 
 def roll(
     x: Tensor, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None
 ) -> Tensor:
-    """The elements moved on along axes; what leaves at the end comes back at the beginning."""
+    """The elements moved on along axes; what leaves at the end comes back at the beginning.
+
+    >>> roll(Tensor([1, 2, 3]), 1).tolist()
+    [3, 1, 2]
+    """
     checked(x)
     return x.roll(shift, axis)
 
 
 def squeeze(x: Tensor, /, axis: int | tuple[int, ...]) -> Tensor:
-    """Without some axes, which must have size 1."""
+    """Without some axes, which must have size 1.
+
+    >>> squeeze(Tensor([[1, 2]]), 0).tolist()
+    [1, 2]
+    """
     checked(x)
     given = axis if isinstance(axis, tuple) else (axis,)
     axes = [axis_of(a, x.ndim, "squeeze") for a in given]
@@ -155,7 +187,11 @@ def squeeze(x: Tensor, /, axis: int | tuple[int, ...]) -> Tensor:
 
 
 def stack(arrays: Arrays, /, *, axis: int = 0) -> Tensor:
-    """Arrays of one shape side by side along a new axis."""
+    """Arrays of one shape side by side along a new axis.
+
+    >>> stack([Tensor([1]), Tensor([2])]).tolist()
+    [[1], [2]]
+    """
     first, *others = _promoted(arrays)
     return first.stack(*others, dim=axis)
 
@@ -176,7 +212,11 @@ def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
 
 
 def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
-    """The parts of an axis, without it."""
+    """The parts of an axis, without it.
+
+    >>> [x.tolist() for x in unstack(Tensor([[1, 2], [3, 4]]))]
+    [[1, 2], [3, 4]]
+    """
     checked(x)
     where = axis_of(axis, x.ndim, "unstack")
     if not x.ndim:

@@ -30,13 +30,21 @@ __all__ = [
 
 
 def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: builtins.bool = False) -> Tensor:
-    """Where the greatest element is: the first of several."""
+    """Where the greatest element is: the first of several.
+
+    >>> argmax(Tensor([1, 5, 3])).item()
+    1
+    """
     checked(x)
     return _kept(x.argmax(axis, keepdims if axis is not None else False), x, axis, keepdims)
 
 
 def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: builtins.bool = False) -> Tensor:
-    """Where the least element is: the first of several."""
+    """Where the least element is: the first of several.
+
+    >>> argmin(Tensor([4, 1, 3])).item()
+    1
+    """
     checked(x)
     return _kept(x.argmin(axis, keepdims if axis is not None else False), x, axis, keepdims)
 
@@ -48,14 +56,22 @@ def _kept(found: Tensor, x: Tensor, axis: int | None, keepdims: builtins.bool) -
 def argsort(
     x: Tensor, /, *, axis: int = -1, descending: builtins.bool = False, stable: builtins.bool = True
 ) -> Tensor:
-    """The places of the elements in order; of equal ones the first comes first."""
+    """The places of the elements in order; of equal ones the first comes first.
+
+    >>> argsort(Tensor([30, 10, 20])).tolist()
+    [1, 2, 0]
+    """
     return _sorted(x, axis, descending)[1]
 
 
 def sort(
     x: Tensor, /, *, axis: int = -1, descending: builtins.bool = False, stable: builtins.bool = True
 ) -> Tensor:
-    """The elements in order; NaN as the greatest."""
+    """The elements in order; NaN as the greatest.
+
+    >>> sort(Tensor([3, 1, 2])).tolist()
+    [1, 2, 3]
+    """
     return _sorted(x, axis, descending)[0]
 
 
@@ -74,13 +90,21 @@ def count_nonzero(
     axis: int | tuple[int, ...] | None = None,
     keepdims: builtins.bool = False,
 ) -> Tensor:
-    """How many elements are not 0."""
+    """How many elements are not 0.
+
+    >>> count_nonzero(Tensor([0, 5, 6])).item()
+    2
+    """
     checked(x)
     return (x != 0).sum(axis, keepdims)
 
 
 def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
-    """For each axis the indices of the elements that are not 0."""
+    """For each axis the indices of the elements that are not 0.
+
+    >>> [x.tolist() for x in nonzero(Tensor([0, 5, 6]))]
+    [[1, 2]]
+    """
     checked(x)
     if not x.ndim:
         raise ShapeError("nonzero: of shape (); legal is one axis or more")
@@ -158,7 +182,11 @@ def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
 
 
 def where(condition: Tensor, x1: Tensor | float, x2: Tensor | float, /) -> Tensor:
-    """`x1` where the condition is true, `x2` elsewhere."""
+    """`x1` where the condition is true, `x2` elsewhere.
+
+    >>> where(Tensor([True, False]), 1, Tensor([5, 6])).tolist()
+    [1, 6]
+    """
     checked(condition)
     return condition.where(x1, x2)
 
@@ -214,17 +242,29 @@ def unique_all(x: Tensor, /) -> Unique:
 
 
 def unique_counts(x: Tensor, /) -> Counts:
-    """The different values of an array, and how often each is there."""
+    """The different values of an array, and how often each is there.
+
+    >>> unique_counts(Tensor([3, 1, 3])).counts.tolist()
+    [1, 2]
+    """
     found = unique_all(x)
     return Counts(found.values, found.counts)
 
 
 def unique_inverse(x: Tensor, /) -> Inverse:
-    """The different values of an array, and which of them each element is."""
+    """The different values of an array, and which of them each element is.
+
+    >>> unique_inverse(Tensor([3, 1, 3])).inverse_indices.tolist()
+    [1, 0, 1]
+    """
     found = unique_all(x)
     return Inverse(found.values, found.inverse_indices)
 
 
 def unique_values(x: Tensor, /) -> Tensor:
-    """The different values of an array, in order."""
+    """The different values of an array, in order.
+
+    >>> unique_values(Tensor([3, 1, 3])).tolist()
+    [1, 3]
+    """
     return unique_all(x).values

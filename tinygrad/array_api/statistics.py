@@ -30,25 +30,41 @@ Axis = int | tuple[int, ...] | None
 
 
 def all(x: Tensor, /, *, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
-    """Whether all elements are true."""
+    """Whether all elements are true.
+
+    >>> all(Tensor([True, False])).item()
+    False
+    """
     checked(x)
     return x.all(axis, keepdims)
 
 
 def any(x: Tensor, /, *, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
-    """Whether some element is true."""
+    """Whether some element is true.
+
+    >>> any(Tensor([True, False])).item()
+    True
+    """
     checked(x)
     return x.any(axis, keepdims)
 
 
 def max(x: Tensor, /, *, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
-    """The greatest element; NaN if there is one."""
+    """The greatest element; NaN if there is one.
+
+    >>> max(Tensor([1, 5, 3])).item()
+    5
+    """
     checked(x)
     return x.max(axis, keepdims)
 
 
 def min(x: Tensor, /, *, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
-    """The least element; NaN if there is one."""
+    """The least element; NaN if there is one.
+
+    >>> min(Tensor([4, 1])).item()
+    1
+    """
     checked(x)
     return x.min(axis, keepdims)
 
@@ -61,7 +77,11 @@ def sum(
     dtype: DType | None = None,
     keepdims: builtins.bool = False,
 ) -> Tensor:
-    """The sum; of small integers in the default integer type."""
+    """The sum; of small integers in the default integer type.
+
+    >>> sum(Tensor([1, 2, 3])).item()
+    6
+    """
     checked(x)
     return x.sum(axis, keepdims, dtype=dtype)
 
@@ -74,7 +94,11 @@ def prod(
     dtype: DType | None = None,
     keepdims: builtins.bool = False,
 ) -> Tensor:
-    """The product; of small integers in the default integer type."""
+    """The product; of small integers in the default integer type.
+
+    >>> prod(Tensor([2, 3])).item()
+    6
+    """
     checked(x)
     wide = dtype or sum_acc_dtype(x.dtype)
     return x.cast(wide).prod(axis, keepdims, dtype=wide)
@@ -87,7 +111,11 @@ def _floats(operation: str, x: Tensor) -> None:
 
 
 def mean(x: Tensor, /, *, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
-    """The arithmetic mean."""
+    """The arithmetic mean.
+
+    >>> mean(Tensor([1.0, 3.0])).item()
+    2.0
+    """
     _floats("mean", x)
     return x.mean(axis, keepdims)
 
@@ -95,7 +123,11 @@ def mean(x: Tensor, /, *, axis: Axis = None, keepdims: builtins.bool = False) ->
 def var(
     x: Tensor, /, *, axis: Axis = None, correction: float = 0.0, keepdims: builtins.bool = False
 ) -> Tensor:
-    """The mean square distance from the mean, over as many as there are less `correction`."""
+    """The mean square distance from the mean, over as many as there are less `correction`.
+
+    >>> var(Tensor([1.0, 3.0])).item()
+    1.0
+    """
     _floats("var", x)
     return x.var(axis, keepdims, correction)
 
@@ -103,7 +135,11 @@ def var(
 def std(
     x: Tensor, /, *, axis: Axis = None, correction: float = 0.0, keepdims: builtins.bool = False
 ) -> Tensor:
-    """The square root of `var`."""
+    """The square root of `var`.
+
+    >>> std(Tensor([1.0, 3.0])).item()
+    1.0
+    """
     _floats("std", x)
     return x.std(axis, keepdims, correction)
 
@@ -132,7 +168,11 @@ def cumulative_prod(
     dtype: DType | None = None,
     include_initial: builtins.bool = False,
 ) -> Tensor:
-    """The products of all elements up to each; first the empty product, if `include_initial`."""
+    """The products of all elements up to each; first the empty product, if `include_initial`.
+
+    >>> cumulative_prod(Tensor([1, 2, 3])).tolist()
+    [1, 2, 6]
+    """
     return _running(Tensor.cumprod, 1, x, axis, dtype, include_initial)
 
 

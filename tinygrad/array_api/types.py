@@ -62,7 +62,11 @@ def checked(*arrays: Any) -> None:
 def astype(
     x: Tensor, dtype: DType, /, *, copy: builtins.bool = True, device: str | None = None
 ) -> Tensor:
-    """`x` as another type; a copy even of the same, unless `copy` is False."""
+    """`x` as another type; a copy even of the same, unless `copy` is False.
+
+    >>> astype(Tensor([1, 2]), float32).tolist()
+    [1.0, 2.0]
+    """
     made = x.cast(dtype).to(device or x.device)
     return made.clone() if copy and made is x else made
 

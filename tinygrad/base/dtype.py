@@ -95,7 +95,11 @@ def _restore(name: str, count: int) -> DType:
 
 
 class dtypes:  # noqa: N801  the seeds spell it so
-    """All element types by name, their ranges, and questions about them."""
+    """All element types by name, their ranges, and questions about them.
+
+    >>> dtypes.max(dtypes.int8), dtypes.is_float(dtypes.bfloat16)
+    (127, True)
+    """
 
     void: Final = DType("void", 0, None, -2)
     index: Final = DType("index", 8, "q", -1)  # addresses and loop counters inside the compiler

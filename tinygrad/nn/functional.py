@@ -263,17 +263,29 @@ def softmin(x: Tensor, dim: int = -1) -> Tensor:
 
 
 def tanhshrink(x: Tensor) -> Tensor:
-    """x - tanh(x)."""
+    """x - tanh(x).
+
+    >>> tanhshrink(Tensor([-1.0, 0.5, 2.0])).numpy().round(4)
+    array([-0.2384,  0.0379,  1.036 ], dtype=float32)
+    """
     return x - x.tanh()
 
 
 def hardshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
-    """x where it is farther than lambd from 0, else 0."""
+    """x where it is farther than lambd from 0, else 0.
+
+    >>> hardshrink(Tensor([-1.0, 0.5, 2.0])).numpy().round(4)
+    array([-1.,  0.,  2.], dtype=float32)
+    """
     return (x.abs() > lambd).where(x, 0)
 
 
 def softshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
-    """x moved by lambd towards 0, and not beyond it."""
+    """x moved by lambd towards 0, and not beyond it.
+
+    >>> softshrink(Tensor([-1.0, 0.5, 2.0])).numpy().round(4)
+    array([-0.5,  0. ,  1.5], dtype=float32)
+    """
     return (x - lambd).maximum(0) + (x + lambd).minimum(0)
 
 

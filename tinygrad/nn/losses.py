@@ -393,7 +393,11 @@ def _rows_of_labels(targets: Tensor, counts: Tensor) -> Tensor:
 
 @dataclass
 class L1Loss:
-    """`l1_loss`."""
+    """`l1_loss`.
+
+    >>> L1Loss()(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
+    2.0
+    """
 
     reduction: str = "mean"
 
@@ -404,7 +408,11 @@ class L1Loss:
 
 @dataclass
 class MSELoss:
-    """`mse_loss`."""
+    """`mse_loss`.
+
+    >>> MSELoss()(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
+    5.0
+    """
 
     reduction: str = "mean"
 
@@ -415,7 +423,11 @@ class MSELoss:
 
 @dataclass
 class HuberLoss:
-    """`huber_loss`."""
+    """`huber_loss`.
+
+    >>> HuberLoss()(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
+    1.5
+    """
 
     reduction: str = "mean"
     delta: float = 1.0
@@ -427,7 +439,11 @@ class HuberLoss:
 
 @dataclass
 class SmoothL1Loss:
-    """`smooth_l1_loss`."""
+    """`smooth_l1_loss`.
+
+    >>> SmoothL1Loss()(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
+    1.5
+    """
 
     reduction: str = "mean"
     beta: float = 1.0
@@ -439,7 +455,11 @@ class SmoothL1Loss:
 
 @dataclass
 class BCELoss:
-    """`binary_cross_entropy`."""
+    """`binary_cross_entropy`.
+
+    >>> BCELoss()(Tensor([0.5, 0.5]), Tensor([0.0, 1.0])).numpy().round(4)
+    np.float32(0.6931)
+    """
 
     weight: Tensor | None = None
     reduction: str = "mean"
@@ -451,7 +471,11 @@ class BCELoss:
 
 @dataclass
 class BCEWithLogitsLoss:
-    """`binary_cross_entropy_with_logits`."""
+    """`binary_cross_entropy_with_logits`.
+
+    >>> BCEWithLogitsLoss()(Tensor([0.0, 0.0]), Tensor([0.0, 1.0])).numpy().round(4)
+    np.float32(0.6931)
+    """
 
     weight: Tensor | None = None
     reduction: str = "mean"
@@ -466,7 +490,11 @@ class BCEWithLogitsLoss:
 
 @dataclass
 class CrossEntropyLoss:
-    """`cross_entropy`."""
+    """`cross_entropy`.
+
+    >>> CrossEntropyLoss()(Tensor([[0.0, 0.0]]), Tensor([1])).numpy().round(4)
+    np.float32(0.6931)
+    """
 
     weight: Tensor | None = None
     ignore_index: int = -100
@@ -482,7 +510,11 @@ class CrossEntropyLoss:
 
 @dataclass
 class NLLLoss:
-    """`nll_loss`."""
+    """`nll_loss`.
+
+    >>> NLLLoss()(Tensor([[-0.5, -1.0]]), Tensor([1])).item()
+    1.0
+    """
 
     weight: Tensor | None = None
     ignore_index: int = -100
@@ -495,7 +527,11 @@ class NLLLoss:
 
 @dataclass
 class KLDivLoss:
-    """`kl_div`."""
+    """`kl_div`.
+
+    >>> KLDivLoss()(Tensor([0.0, 0.0]), Tensor([1.0, 1.0])).item()
+    0.0
+    """
 
     reduction: str = "mean"
     log_target: bool = False
@@ -507,7 +543,12 @@ class KLDivLoss:
 
 @dataclass
 class CTCLoss:
-    """`ctc_loss`."""
+    """`ctc_loss`.
+
+    >>> chances = Tensor.zeros(3, 1, 2).log_softmax(-1)  # (time, batch, letters)
+    >>> CTCLoss()(chances, Tensor([[1]]), Tensor([3]), Tensor([1])).numpy().round(4)
+    np.float32(0.2877)
+    """
 
     blank: int = 0
     reduction: str = "mean"
@@ -529,7 +570,11 @@ class CTCLoss:
 
 @dataclass
 class CosineEmbeddingLoss:
-    """`cosine_embedding_loss`."""
+    """`cosine_embedding_loss`.
+
+    >>> CosineEmbeddingLoss()(Tensor([[1.0, 0.0]]), Tensor([[0.0, 1.0]]), Tensor([1])).item()
+    1.0
+    """
 
     margin: float = 0.0
     reduction: str = "mean"
@@ -541,7 +586,11 @@ class CosineEmbeddingLoss:
 
 @dataclass
 class TripletMarginLoss:
-    """`triplet_margin_loss`."""
+    """`triplet_margin_loss`.
+
+    >>> TripletMarginLoss()(Tensor([[0.0]]), Tensor([[1.0]]), Tensor([[3.0]])).numpy().round(4)
+    np.float32(0.0)
+    """
 
     margin: float = 1.0
     p: float = 2.0

@@ -36,7 +36,12 @@ class Train(contextlib.ContextDecorator):
 
 
 class no_grad(contextlib.ContextDecorator):  # noqa: N801
-    """While it lasts, results need no gradient."""
+    """While it lasts, results need no gradient.
+
+    >>> with Tensor.no_grad():
+    ...     (Tensor([1.0], requires_grad=True) * 2).requires_grad
+    False
+    """
 
     def __init__(self) -> None:
         self.before: list[bool] = []
@@ -67,7 +72,11 @@ class Autograd(Resizing):
         return Train(cls, mode)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Says whether a gradient is wanted; returns this. DTypeError unless of floats."""
+        """Says whether a gradient is wanted; returns this. DTypeError unless of floats.
+
+        >>> Tensor([1.0]).requires_grad_().requires_grad
+        True
+        """
         if requires_grad and not dtypes.is_float(self.dtype):
             raise DTypeError(f"requires_grad: of {self.dtype!r}; legal are floats")
         self.requires_grad = requires_grad

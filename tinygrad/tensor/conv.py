@@ -295,7 +295,12 @@ class Conv(Indexing):
         padding: Sizes = 0,
         output_size: tuple[int, ...] | None = None,
     ) -> Self:
-        """Each element back where `max_pool2d` found it, zeros elsewhere."""
+        """Each element back where `max_pool2d` found it, zeros elsewhere.
+
+        >>> values, places = Tensor([[[[1.0, 2.0], [4.0, 3.0]]]]).max_pool2d(2, return_indices=True)
+        >>> values.max_unpool2d(places, 2).tolist()
+        [[[[0.0, 0.0], [4.0, 0.0]]]]
+        """
         kernel = _kernel(kernel_size)
         count = len(kernel)
         steps = _each(kernel if stride is None else stride, count, "stride")

@@ -114,7 +114,11 @@ def root_of(node: UOp) -> UOp | None:
 
 
 class _Training:
-    """`Tensor.training` while nobody has set it: what `Context(TRAINING=1)` says."""
+    """`Tensor.training` while nobody has set it: what `Context(TRAINING=1)` says.
+
+    >>> Tensor.training
+    False
+    """
 
     def __get__(self, tensor: object, owner: type) -> bool:
         return bool(TRAINING)
@@ -146,7 +150,12 @@ class Core(Holder):
         return made
 
     def with_node(self, node: UOp) -> Self:
-        """Another tensor, of `node`, that has no tensors as sources."""
+        """Another tensor, of `node`, that has no tensors as sources.
+
+        >>> x = Tensor([1, 2])
+        >>> x.with_node((x + 1).uop).tolist()
+        [2, 3]
+        """
         return self._wrap(node)
 
     def _set(self, node: UOp, requires_grad: bool | None) -> None:
@@ -262,23 +271,39 @@ class Core(Holder):
 
     @property
     def dtype(self) -> DType:
-        """The type of the elements."""
+        """The type of the elements.
+
+        >>> Tensor([1.0]).dtype
+        dtypes.float
+        """
         return self._uop.dtype
 
     @property
     def device(self) -> str:
-        """The name of the device that holds, or will hold, the value."""
+        """The name of the device that holds, or will hold, the value.
+
+        >>> Tensor([1], device="CPU").device
+        'CPU'
+        """
         device = self._uop.device
         assert device is not None, "a tensor's graph names its device"
         return device
 
     @property
     def ndim(self) -> int:
-        """The number of axes."""
+        """The number of axes.
+
+        >>> Tensor.ones(2, 3).ndim
+        2
+        """
         return len(self.shape)
 
     def dim(self) -> int:
-        """The number of axes."""
+        """The number of axes.
+
+        >>> Tensor.ones(2, 3).dim()
+        2
+        """
         return len(self.shape)
 
     def numel(self) -> Sint:
@@ -300,15 +325,27 @@ class Core(Holder):
         return Size(self.shape)
 
     def element_size(self) -> int:
-        """Bytes of one element."""
+        """Bytes of one element.
+
+        >>> Tensor([1.0]).element_size()
+        4
+        """
         return self.dtype.itemsize
 
     def nbytes(self) -> Sint:
-        """Bytes of all elements."""
+        """Bytes of all elements.
+
+        >>> Tensor([1.0, 2.0]).nbytes()
+        8
+        """
         return self.numel() * self.dtype.itemsize
 
     def is_floating_point(self) -> bool:
-        """Whether the dtype is a float."""
+        """Whether the dtype is a float.
+
+        >>> Tensor([1.0]).is_floating_point(), Tensor([1]).is_floating_point()
+        (True, False)
+        """
         return dtypes.is_float(self.dtype)
 
     def __len__(self) -> int:

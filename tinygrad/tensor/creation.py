@@ -235,7 +235,11 @@ class Creation(Core):
         return cls._wrap(node, more.get("requires_grad"))
 
     def const_like(self, value: Any) -> Self:
-        """`value` everywhere, with this one's shape, dtype and device."""
+        """`value` everywhere, with this one's shape, dtype and device.
+
+        >>> Tensor([1, 2]).const_like(7).tolist()
+        [7, 7]
+        """
         return self._wrap(self._constant(value, shape=self.shape))
 
     def full_like(self, fill_value: Any, **more: Any) -> Self:
@@ -248,15 +252,27 @@ class Creation(Core):
         return self.full(self.shape, fill_value, dtype=kind, device=device, **more)
 
     def zeros_like(self, **more: Any) -> Self:
-        """Zeros with this one's shape, dtype and device unless given."""
+        """Zeros with this one's shape, dtype and device unless given.
+
+        >>> Tensor([5, 6]).zeros_like().tolist()
+        [0, 0]
+        """
         return self.full_like(0, **more)
 
     def ones_like(self, **more: Any) -> Self:
-        """Ones with this one's shape, dtype and device unless given."""
+        """Ones with this one's shape, dtype and device unless given.
+
+        >>> Tensor([5, 6]).ones_like().tolist()
+        [1, 1]
+        """
         return self.full_like(1, **more)
 
     def empty_like(self, **more: Any) -> Self:
-        """A buffer like this one, whose values may be anything."""
+        """A buffer like this one, whose values may be anything.
+
+        >>> Tensor.ones(2, 3).empty_like().shape
+        (2, 3)
+        """
         kind, device = more.pop("dtype", None) or self.dtype, more.pop("device", self.device)
         return self.empty(self.shape, dtype=kind, device=device, **more)
 

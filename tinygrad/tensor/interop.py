@@ -307,7 +307,11 @@ class Interop(Writing):
         return module
 
     def to_device(self, device: str, /, *, stream: Any = None) -> Self:
-        """The same value on another device: `to` under the array API standard's name."""
+        """The same value on another device: `to` under the array API standard's name.
+
+        >>> Tensor([1]).to_device("CPU").device
+        'CPU'
+        """
         if stream is not None:
             raise ArgumentError(f"to_device: stream {stream!r}; legal is None")
         return self._moved(device)

@@ -26,7 +26,11 @@ class Learning(Random):
     # ---- losses ----------------------------------------------------------------------------------
 
     def binary_crossentropy(self, Y: Self, reduction: str = "mean") -> Self:  # noqa: N803
-        """-y·log p - (1 - y)·log(1 - p), of probabilities."""
+        """-y·log p - (1 - y)·log(1 - p), of probabilities.
+
+        >>> Tensor([0.5, 0.5]).binary_crossentropy(Tensor([0.0, 1.0])).numpy().round(4)
+        np.float32(0.6931)
+        """
         loss = -Y * self.log() - (1 - Y) * (1 - self).log()
         return loss._reduced(reduction)
 
@@ -36,7 +40,11 @@ class Learning(Random):
         reduction: str = "mean",
         pos_weight: Self | None = None,  # noqa: N803
     ) -> Self:
-        """`binary_crossentropy` of the sigmoid of this, without overflow."""
+        """`binary_crossentropy` of the sigmoid of this, without overflow.
+
+        >>> Tensor([0.0, 0.0]).binary_crossentropy_logits(Tensor([0.0, 1.0])).numpy().round(4)
+        np.float32(0.6931)
+        """
         yes = Y if pos_weight is None else Y * pos_weight
         loss = yes * (-self).softplus() + (1 - Y) * self.softplus()
         return loss._reduced(reduction)
@@ -110,6 +118,9 @@ class Learning(Random):
         """Minus the log-probability (this) at the class that Y names; classes are axis 1.
 
         The mean counts each by its class's `weight`.
+
+        >>> Tensor([[-0.5, -1.0]]).nll_loss(Tensor([1])).item()
+        1.0
         """
         hit = Y._one_hot_along(1 if self.ndim > 1 else 0, self.shape[1 if self.ndim > 1 else 0])
         axis = 1 if self.ndim > 1 else 0
@@ -142,7 +153,12 @@ class Learning(Random):
         invstd: Self,
         axis: int | tuple[int, ...] = 1,
     ) -> Self:
-        """(x - mean)·invstd·weight + bias, each a vector along `axis`, or of full shape."""
+        """(x - mean)·invstd·weight + bias, each a vector along `axis`, or of full shape.
+
+        >>> mean, invstd = Tensor([1.0, 1.0]), Tensor([0.5, 1.0])
+        >>> Tensor([[1.0, 2.0]]).batchnorm(None, None, mean, invstd).tolist()
+        [[0.0, 1.0]]
+        """
         axes = axis if isinstance(axis, tuple) else (axis,)
         shape = tuple(n if i in axes else 1 for i, n in enumerate(self.shape))
         x = self - mean.reshape(shape)

@@ -48,49 +48,93 @@ class Movement(Creation):
         return self if kind is self.dtype else self._from(self._node.bitcast(kind))
 
     def float(self) -> Self:
-        """As float32."""
+        """As float32.
+
+        >>> Tensor([1]).float().dtype
+        dtypes.float
+        """
         return self.cast(dtypes.float32)
 
     def double(self) -> Self:
-        """As float64."""
+        """As float64.
+
+        >>> Tensor([1.0]).double().dtype
+        dtypes.double
+        """
         return self.cast(dtypes.float64)
 
     def half(self) -> Self:
-        """As float16."""
+        """As float16.
+
+        >>> Tensor([1.0]).half().dtype
+        dtypes.half
+        """
         return self.cast(dtypes.float16)
 
     def bfloat16(self) -> Self:
-        """As bfloat16."""
+        """As bfloat16.
+
+        >>> Tensor([1.0]).bfloat16().dtype
+        dtypes.bfloat16
+        """
         return self.cast(dtypes.bfloat16)
 
     def int(self) -> Self:
-        """As int32."""
+        """As int32.
+
+        >>> Tensor([1.7, -1.7]).int().tolist()
+        [1, -1]
+        """
         return self.cast(dtypes.int32)
 
     def long(self) -> Self:
-        """As int64."""
+        """As int64.
+
+        >>> Tensor([1]).long().dtype
+        dtypes.long
+        """
         return self.cast(dtypes.int64)
 
     def short(self) -> Self:
-        """As int16."""
+        """As int16.
+
+        >>> Tensor([1]).short().dtype
+        dtypes.short
+        """
         return self.cast(dtypes.int16)
 
     def bool(self) -> Self:
-        """As bool: whether not zero."""
+        """As bool: whether not zero.
+
+        >>> Tensor([0, 2]).bool().tolist()
+        [False, True]
+        """
         return self.cast(dtypes.bool)
 
     def contiguous(self) -> Self:
-        """The same value in a buffer of its own."""
+        """The same value in a buffer of its own.
+
+        >>> Tensor([[1, 2], [3, 4]]).T.contiguous().tolist()
+        [[1, 3], [2, 4]]
+        """
         return self._from(self._node.contiguous())
 
     def detach(self) -> Self:
-        """The same value; no gradient passes."""
+        """The same value; no gradient passes.
+
+        >>> Tensor([1.0], requires_grad=True).detach().requires_grad
+        False
+        """
         made = self._wrap(self._node.detach(), False)
         made._join(self)
         return made
 
     def contiguous_backward(self) -> Self:
-        """The same value; its gradient is stored."""
+        """The same value; its gradient is stored.
+
+        >>> Tensor([1, 2]).contiguous_backward().tolist()
+        [1, 2]
+        """
         return self._from(self._node.contiguous())
 
     # ---- shape -----------------------------------------------------------------------------------
@@ -134,7 +178,11 @@ class Movement(Creation):
         return self.shape[axis]
 
     def view(self, *shape: Any) -> Self:
-        """The same as `reshape`."""
+        """The same as `reshape`.
+
+        >>> Tensor([1, 2, 3, 4]).view(2, 2).tolist()
+        [[1, 2], [3, 4]]
+        """
         return self.reshape(*shape)
 
     def expand(self, *shape: Any) -> Self:
@@ -448,7 +496,11 @@ class Movement(Creation):
         return list(self.split(size if size else [0] * chunks, dim))
 
     def unbind(self, dim: Sint = 0) -> tuple[Self, ...]:
-        """The slices along `dim`, without that axis."""
+        """The slices along `dim`, without that axis.
+
+        >>> [t.tolist() for t in Tensor([[1, 2], [3, 4]]).unbind()]
+        [[1, 2], [3, 4]]
+        """
         axis = axis_of(dim, self.ndim, "unbind")
         kept = self.shape[:axis] + self.shape[axis + 1 :]
         return tuple(self._cut(axis, i, i + 1).reshape(kept) for i in range(self.shape[axis]))

@@ -70,14 +70,22 @@ class Random(Order):
 
     @classmethod
     def random_bits(cls, num: int, device: str | None = None, **_: Any) -> Self:
-        """`num` random uint32."""
+        """`num` random uint32.
+
+        >>> Tensor.random_bits(3).dtype
+        dtypes.uint
+        """
         place = cls._place(device)
         if num == 0:
             return cls.zeros(0, dtype=dtypes.uint32, device=place)
         return cls._wrap(cls._bits64((num,), place).cast(dtypes.uint32))
 
     def threefry(self, seed: Self) -> Self:
-        """64 random bits from each counter (this) and key, both uint64."""
+        """64 random bits from each counter (this) and key, both uint64.
+
+        >>> Tensor([1], dtype="uint64").threefry(Tensor([2], dtype="uint64")).dtype
+        dtypes.ulong
+        """
         a, b = self._meet("threefry", seed, dtype=_uint64)
         return a._from(a._node.alu(Ops.THREEFRY, b._node), b)
 
@@ -152,7 +160,11 @@ class Random(Order):
 
     @classmethod
     def uniform(cls, *shape: Any, low: float = 0.0, high: float = 1.0, **more: Any) -> Self:
-        """Uniform from `low` up to and without `high`."""
+        """Uniform from `low` up to and without `high`.
+
+        >>> Tensor.uniform(2, 3, low=-1.0, high=1.0).shape
+        (2, 3)
+        """
         kind = checked_dtype(more.pop("dtype", None) or dtypes.default_float)
         wants = more.pop("requires_grad", None)
         if not dtypes.is_float(kind):
@@ -164,18 +176,30 @@ class Random(Order):
 
     @classmethod
     def normal(cls, *shape: Any, mean: float = 0.0, std: float = 1.0, **more: Any) -> Self:
-        """Normal with this mean and standard deviation."""
+        """Normal with this mean and standard deviation.
+
+        >>> Tensor.normal(2, 3, mean=1.0, std=0.5).shape
+        (2, 3)
+        """
         wants = more.pop("requires_grad", None)
         made = cls.randn(*shape, **more).mul(std).add(mean)
         made.requires_grad = wants
         return made
 
     def rand_like(self, **more: Any) -> Self:
-        """`rand` with this one's shape, dtype and device."""
+        """`rand` with this one's shape, dtype and device.
+
+        >>> Tensor.zeros(2, 3).rand_like().shape
+        (2, 3)
+        """
         return self.rand(*self.shape, **self._like(more))
 
     def randn_like(self, **more: Any) -> Self:
-        """`randn` with this one's shape, dtype and device."""
+        """`randn` with this one's shape, dtype and device.
+
+        >>> Tensor.zeros(2, 3).randn_like().shape
+        (2, 3)
+        """
         return self.randn(*self.shape, **self._like(more))
 
     def _like(self, more: dict[str, Any]) -> dict[str, Any]:
@@ -186,26 +210,42 @@ class Random(Order):
 
     @classmethod
     def scaled_uniform(cls, *shape: Any, **more: Any) -> Self:
-        """Uniform in ±1/√(number of elements)."""
+        """Uniform in ±1/√(number of elements).
+
+        >>> Tensor.scaled_uniform(2, 3).shape
+        (2, 3)
+        """
         bound = prod(argfix(*shape)) ** -0.5
         return cls.uniform(*shape, low=-bound, high=bound, **more)
 
     @classmethod
     def glorot_uniform(cls, *shape: Any, **more: Any) -> Self:
-        """Uniform in ±√(6 / (inputs + outputs)). (Glorot and Bengio, 2010.)"""
+        """Uniform in ±√(6 / (inputs + outputs)). (Glorot and Bengio, 2010.)
+
+        >>> Tensor.glorot_uniform(2, 3).shape
+        (2, 3)
+        """
         sizes = argfix(*shape)
         bound = (6 / (sizes[0] + prod(sizes[1:]))) ** 0.5
         return cls.uniform(*shape, low=-bound, high=bound, **more)
 
     @classmethod
     def kaiming_uniform(cls, *shape: Any, a: float = 0.01, **more: Any) -> Self:
-        """Uniform in ±√(6 / ((1 + a²)·inputs)), for a leaky relu of slope `a`. (He, 2015.)"""
+        """Uniform in ±√(6 / ((1 + a²)·inputs)), for a leaky relu of slope `a`. (He, 2015.)
+
+        >>> Tensor.kaiming_uniform(2, 3).shape
+        (2, 3)
+        """
         bound = (6 / (1 + a**2) / prod(argfix(*shape)[1:])) ** 0.5
         return cls.uniform(*shape, low=-bound, high=bound, **more)
 
     @classmethod
     def kaiming_normal(cls, *shape: Any, a: float = 0.01, **more: Any) -> Self:
-        """Normal with standard deviation √(2 / ((1 + a²)·inputs)). (He, 2015.)"""
+        """Normal with standard deviation √(2 / ((1 + a²)·inputs)). (He, 2015.)
+
+        >>> Tensor.kaiming_normal(2, 3).shape
+        (2, 3)
+        """
         std = (2 / (1 + a**2) / prod(argfix(*shape)[1:])) ** 0.5
         return cls.normal(*shape, mean=0.0, std=std, **more)
 

@@ -63,7 +63,11 @@ class Tensor(Interop):
         return self
 
     def kernelize(self, *others: Tensor) -> Self:
-        """Groups the graph into kernels, which run later; `uop.src[1].arg.ast` is one."""
+        """Groups the graph into kernels, which run later; `uop.src[1].arg.ast` is one.
+
+        >>> (Tensor([1, 2]) + 1).kernelize().tolist()
+        [2, 3]
+        """
 
         group: tuple[Tensor, ...] = (self, *others)
         kernelize(*(t._node for t in group))
@@ -71,15 +75,27 @@ class Tensor(Interop):
 
     def schedule(self, *others: Tensor) -> list[Step]:
         """The steps (kernels, copies, calls) that computing this and `others` takes, in order.
-        Runs none of them."""
+        Runs none of them.
+
+        >>> [step.op for step in (Tensor([1, 2]).realize() + 1).schedule()]
+        [Ops.KERNEL]
+        """
         return self.schedule_with_vars(*others)[0]
 
     def schedule_linear(self, *others: Tensor) -> list[Step]:
-        """The same as `schedule`."""
+        """The same as `schedule`.
+
+        >>> len((Tensor([1, 2]).realize() + 1).schedule_linear())
+        1
+        """
         return self.schedule(*others)
 
     def schedule_with_vars(self, *others: Tensor) -> tuple[list[Step], dict[str, int]]:
-        """The steps, and the values of the variables bound in them."""
+        """The steps, and the values of the variables bound in them.
+
+        >>> (Tensor([1, 2]).realize() + 1).schedule_with_vars()[1]
+        {}
+        """
         group: tuple[Tensor, ...] = (self, *others)
         nodes = [t.uop for t in group if not in_memory(t.uop)]
         if not nodes:
@@ -89,7 +105,11 @@ class Tensor(Interop):
         return list(plan(structure.sink).steps), bound
 
     def replace(self, x: Tensor, allow_shape_mismatch: bool = False) -> Self:
-        """Makes this the same as `x`; nothing is written."""
+        """Makes this the same as `x`; nothing is written.
+
+        >>> Tensor([1, 2]).replace(Tensor([3, 4])).tolist()
+        [3, 4]
+        """
         if self.shape != x.shape and not allow_shape_mismatch:
             raise ShapeError(f"replace: {self.shape} by {x.shape}; legal is the same shape")
         self._become(x)
@@ -111,7 +131,11 @@ class Tensor(Interop):
     _moved = to
 
     def to_(self, device: str | None) -> Self:
-        """Moves this and its gradient to another device."""
+        """Moves this and its gradient to another device.
+
+        >>> Tensor([1]).to_("CPU").device
+        'CPU'
+        """
         moved = self.to(device)
         if moved is not self:
             self._become(moved)
@@ -119,18 +143,30 @@ class Tensor(Interop):
         return self
 
     def shard(self, devices: Any, axis: int | None = None) -> Self:
-        """The same value on one device; ArgumentError for several, until there is sharding."""
+        """The same value on one device; ArgumentError for several, until there is sharding.
+
+        >>> Tensor([1]).shard(("CPU",)).device
+        'CPU'
+        """
         if len(devices) != 1:
             raise ArgumentError(f"shard: over {devices}; legal is one device: no sharding yet")
         return self.to(devices[0])
 
     def shard_(self, devices: Any, axis: int | None = None) -> Self:
-        """`shard`, in place."""
+        """`shard`, in place.
+
+        >>> Tensor([1]).shard_(("CPU",)).device
+        'CPU'
+        """
         self._become(self.shard(devices, axis))
         return self
 
     def shard_like(self, y: Tensor) -> Self:
-        """The same value where `y` is."""
+        """The same value where `y` is.
+
+        >>> Tensor([1]).shard_like(Tensor([2])).tolist()
+        [1]
+        """
         return self.to(y.device)
 
     def clone(self) -> Self:
@@ -185,7 +221,11 @@ class Tensor(Interop):
 
     @classmethod
     def from_url(cls, url: str, gunzip: bool = False, **more: Any) -> Self:
-        """The bytes at `url` as uint8, unpacked if `gunzip`."""
+        """The bytes at `url` as uint8, unpacked if `gunzip`.
+
+        >>> Tensor.from_url("data:,abc").tolist()
+        [97, 98, 99]
+        """
         import gzip
         import urllib.request
 

@@ -151,6 +151,12 @@ class UOp(Questions):
 
     @staticmethod
     def variable(name: str, low: int, high: int, dtype: DType = dtypes.int32) -> UOp:
+        """A whole number from `low` to `high` that kernels get as an argument; `bind` says which.
+
+        >>> n = UOp.variable("n", 1, 8).bind(3)
+        >>> n.val
+        3
+        """
         if low > high:
             raise ValueError(f"Variable: {name} from {low} to {high}; legal is low <= high")
         return UOp(Ops.DEFINE_VAR, dtype, arg=(name, low, high))

@@ -52,6 +52,11 @@ class Optimizer(Stepper):
 
     Raises:
         ArgumentError: none of them is to be moved.
+
+    >>> layer = nn.Linear(2, 1)
+    >>> optimizer = nn.optim.SGD(nn.state.get_parameters(layer), lr=0.1)
+    >>> isinstance(optimizer, Optimizer), len(optimizer.params)
+    (True, 2)
     """
 
     applies: Tensor | None = None
