@@ -42,7 +42,7 @@ __all__ = [
 
 def get_state_dict(
     obj: Any, prefix: str = "", tensor_type: type[Tensor] = Tensor
-) -> dict[str, Any]:
+) -> dict[str, Tensor]:
     """The tensors in `obj` by name: through dicts, lists, tuples and attributes of objects.
 
     Args:
@@ -69,7 +69,7 @@ def get_parameters(obj: Any) -> list[Tensor]:
 
 def _tensors(
     obj: Any, prefix: str, tensor_type: type[Tensor], above: tuple[int, ...]
-) -> Iterator[tuple[str, Any]]:
+) -> Iterator[tuple[str, Tensor]]:
     """Name and tensor of each in `obj`, which lies in the objects `above`."""
     if isinstance(obj, tensor_type):
         yield prefix.strip("."), obj
