@@ -82,18 +82,24 @@ class Place(NamedTuple):
     offset: int
 
 
+def device_at(address: int) -> str | None:
+    """The device whose buffer, lent or adopted, has the byte at `address`."""
+    for buffer in list(_outside):
+        start = address_of(buffer) or 0
+        if buffer.others and start <= address < start + buffer.nbytes:
+            return buffer.device
+    return None
+
+
 def adopt(device: str, address: int, nbytes: int, owner: Any, fixed: bool) -> Place | None:
     """Memory of others as a part of a buffer on `device`, which keeps `owner`; with `fixed` nothing
     here may write it. None if that device can't use it there, or if the bytes are partly those of
-    another buffer."""
+    another buffer, or another device's."""
     for buffer in list(_outside):
-        start = address_of(buffer)
-        if start is None or buffer.device != device or buffer.others == 0:
-            continue
-        if start <= address and address + nbytes <= start + buffer.nbytes:
-            return Place(buffer, address - start)
-        if start < address + nbytes and address < start + buffer.nbytes:
-            return None
+        start = address_of(buffer) or 0
+        if buffer.others and start < address + nbytes and address < start + buffer.nbytes:
+            inside = start <= address and address + nbytes <= start + buffer.nbytes
+            return Place(buffer, address - start) if inside and buffer.device == device else None
     data = memoryview((ctypes.c_char * nbytes).from_address(address)).cast("B")
     handle = Device[device].backend.memory.borrow(data)
     if handle is None:

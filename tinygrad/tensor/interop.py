@@ -19,7 +19,7 @@ from tinygrad.base.helpers import argsort, prod, strides_for
 from tinygrad.engine import storage
 from tinygrad.engine.devices import Device
 from tinygrad.engine.realize import read, realize
-from tinygrad.engine.sharing import Loan, adopt, is_addressable, lend
+from tinygrad.engine.sharing import Loan, adopt, device_at, is_addressable, lend
 from tinygrad.schedule.movement import view_offset
 from tinygrad.tensor import dlpack
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, checked_shape
@@ -213,7 +213,8 @@ class Interop(Writing):
 
         Args:
             x: what has `__dlpack__`, such as an array of NumPy or PyTorch; or a capsule.
-            device: where the tensor is to be; None, the default device.
+            device: where the tensor is to be; None, the default device, or the one whose memory
+                it is.
             copy: True, always a copy; False, never; None, only where the memory can't be used as
                 it is: on a device that can't address it, between elements of others, or not
                 aligned to its elements. What may only be read is copied when it is first written.
@@ -275,7 +276,7 @@ class Interop(Writing):
         device: str | None,
         copy: bool | None,
     ) -> Self:
-        place = Device.canonicalize(device)
+        place = Device.canonicalize(device or device_at(array.address))
         if 0 in array.shape:
             return cls.zeros(array.shape, dtype=array.dtype, device=place)
         node = None if copy else _adopted(array, owner, fixed, place)
@@ -396,6 +397,7 @@ class Interop(Writing):
         """Another tensor that is a view of this one: a write to either is seen by both."""
         made = self._wrap(self._uop, self.requires_grad)
         made._taped, made._family, made.grad = self._taped, self._family, self.grad
+        made._family.viewed = True
         made._family.viewed = True
         return made
 
