@@ -12,6 +12,7 @@ import weakref
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from tinygrad import Tensor, TinyJit, dtypes, nn
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
@@ -456,6 +457,11 @@ def test_an_array_on_the_left_gives_a_tensor(name):
         assert isinstance(function(array[0], Tensor(other)), Tensor)
 
 
+def test_pillow_takes_tensors():
+    pixels = np.arange(12, dtype=np.uint8).reshape(3, 4)
+    assert np.asarray(Image.fromarray(Tensor(pixels))).tolist() == pixels.tolist()
+
+
 def test_functions_of_numpy_take_tensors():
     x = Tensor([[1.0, 4.0], [9.0, 16.0]])
     assert np.sqrt(x).tolist() == [[1, 2], [3, 4]] and isinstance(np.sqrt(x), np.ndarray)
@@ -512,6 +518,10 @@ CONVERSIONS = [
     (operator.index, 5, 5),
     ("{:.2f}".format, 3.14159, "3.14"),
     ("{:04d}".format, 7, "0007"),
+    (round, 2.5, 2),
+    (lambda t: round(t, 1), 2.25, 2.2),
+    (lambda t: [q.item() for q in divmod(t, 3)], -7, [-3, 2]),
+    (lambda t: [q.item() for q in divmod(7, t)], 2, [3, 1]),
     (lambda t: [10, 20, 30][t], 1, 20),
     (lambda t: list(range(5))[t:], 3, [3, 4]),
 ]

@@ -110,6 +110,14 @@ class Interop(Writing):
         values: Any = self.numpy()
         return memoryview(values)
 
+    def tobytes(self) -> bytes:
+        """The values as bytes, in row-major order.
+
+        >>> Tensor([1, 258], dtype="int16").tobytes()
+        b'\\x01\\x00\\x02\\x01'
+        """
+        return self.numpy().tobytes()
+
     # ---- memory that goes out --------------------------------------------------------------------
 
     def _lend(self, operation: str, copy: bool | None) -> tuple[Loan, Strided]:
@@ -342,6 +350,15 @@ class Interop(Writing):
                 f"the truth of a tensor of shape {self.shape} is not clear; use .any() or .all()"
             )
         return bool(self._only_item())
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return round(self._only_item(), digits)
+
+    def __divmod__(self, x: Any) -> tuple[Self, Self]:
+        return self // x, self % x
+
+    def __rdivmod__(self, x: Any) -> tuple[Self, Self]:
+        return x // self, x % self
 
     def __format__(self, spec: str) -> str:
         """A tensor of one element and no axis as its number; any other only without `spec`."""
