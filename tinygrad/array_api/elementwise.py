@@ -17,6 +17,7 @@ __all__ = [
     "asin",
     "asinh",
     "atan",
+    "atan2",
     "atanh",
     "bitwise_and",
     "bitwise_invert",
@@ -37,6 +38,7 @@ __all__ = [
     "floor_divide",
     "greater",
     "greater_equal",
+    "hypot",
     "isfinite",
     "isinf",
     "isnan",
@@ -50,10 +52,12 @@ __all__ = [
     "logical_and",
     "logical_not",
     "logical_or",
+    "logical_xor",
     "maximum",
     "minimum",
     "multiply",
     "negative",
+    "nextafter",
     "not_equal",
     "positive",
     "pow",
@@ -61,6 +65,7 @@ __all__ = [
     "remainder",
     "round",
     "sign",
+    "signbit",
     "sin",
     "sinh",
     "sqrt",
@@ -128,6 +133,7 @@ negative = _unary("negative", Tensor.neg)
 reciprocal = _unary("reciprocal", Tensor.reciprocal)
 round = _unary("round", Tensor.round, floats=True)
 sign = _unary("sign", Tensor.sign)
+signbit = _unary("signbit", Tensor.signbit)
 sin = _unary("sin", Tensor.sin)
 sinh = _unary("sinh", Tensor.sinh)
 sqrt = _unary("sqrt", Tensor.sqrt)
@@ -142,28 +148,32 @@ bitwise_left_shift = _binary("bitwise_left_shift", Tensor.lshift)
 bitwise_or = _binary("bitwise_or", Tensor.bitwise_or)
 bitwise_right_shift = _binary("bitwise_right_shift", Tensor.rshift)
 bitwise_xor = _binary("bitwise_xor", Tensor.bitwise_xor)
+atan2 = _binary("atan2", Tensor.atan2)
 copysign = _binary("copysign", Tensor.copysign)
 divide = _binary("divide", Tensor.div)
 equal = _binary("equal", Tensor.eq)
 floor_divide = _binary("floor_divide", Tensor.idiv)
 logaddexp = _binary("logaddexp", Tensor.logaddexp)
+hypot = _binary("hypot", Tensor.hypot)
 logical_and = _binary("logical_and", Tensor.logical_and)
 logical_or = _binary("logical_or", Tensor.logical_or)
+logical_xor = _binary("logical_xor", Tensor.logical_xor)
 maximum = _binary("maximum", Tensor.maximum)
 minimum = _binary("minimum", Tensor.minimum)
 multiply = _binary("multiply", Tensor.mul)
+nextafter = _binary("nextafter", Tensor.nextafter)
 not_equal = _binary("not_equal", Tensor.ne)
 pow = _binary("pow", Tensor.pow)
 remainder = _binary("remainder", Tensor.mod)
 subtract = _binary("subtract", Tensor.sub)
 
-_greater = _binary("greater", Tensor.__gt__)
+greater = _binary("greater", Tensor.__gt__)
 
-_greater_equal = _binary("greater_equal", Tensor.__ge__)
+greater_equal = _binary("greater_equal", Tensor.__ge__)
 
-_less = _binary("less", Tensor.__lt__)
+less = _binary("less", Tensor.__lt__)
 
-_less_equal = _binary("less_equal", Tensor.__le__)
+less_equal = _binary("less_equal", Tensor.__le__)
 
 
 def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
@@ -176,42 +186,6 @@ def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
     if min is not None:
         x = x.maximum(min).cast(x.dtype)
     return x if max is None else x.minimum(max).cast(x.dtype)
-
-
-def greater(x1: Tensor | float, x2: Tensor | float, /) -> Tensor:
-    """Whether x1 is greater.
-
-    >>> greater(Tensor([1, 5]), 3).tolist()
-    [False, True]
-    """
-    return _greater(x1, x2)
-
-
-def greater_equal(x1: Tensor | float, x2: Tensor | float, /) -> Tensor:
-    """Whether x1 is greater or equal.
-
-    >>> greater_equal(Tensor([3, 1]), 3).tolist()
-    [True, False]
-    """
-    return _greater_equal(x1, x2)
-
-
-def less(x1: Tensor | float, x2: Tensor | float, /) -> Tensor:
-    """Whether x1 is less.
-
-    >>> less(Tensor([1, 5]), 3).tolist()
-    [True, False]
-    """
-    return _less(x1, x2)
-
-
-def less_equal(x1: Tensor | float, x2: Tensor | float, /) -> Tensor:
-    """Whether x1 is less or equal.
-
-    >>> less_equal(Tensor([3, 5]), 3).tolist()
-    [True, False]
-    """
-    return _less_equal(x1, x2)
 
 
 def positive(x: Tensor, /) -> Tensor:

@@ -257,7 +257,11 @@ class Functions(Elementwise):
 
     @wide
     def atanh(self) -> Self:
-        """The inverse of tanh; NaN outside -1 to 1."""
+        """The inverse of tanh; NaN outside -1 to 1.
+
+        >>> Tensor([-0.5, 0.5]).atanh().numpy().round(4)
+        array([-0.5493,  0.5493], dtype=float32)
+        """
         negative = self < 0
         size = negative.where(-self, self)
         out = (size * 2 / (1 - size)).log1p() * 0.5

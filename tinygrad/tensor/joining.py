@@ -72,7 +72,11 @@ class Joining(Gamma):
         return self[(slice(None),) * axis_of(dim, self.ndim, "select") + (index,)]
 
     def expand_as(self, other: Self) -> Self:
-        """Expanded to the shape of `other`."""
+        """Expanded to the shape of `other`.
+
+        >>> Tensor([1, 2]).expand_as(Tensor.ones(3, 2)).shape
+        (3, 2)
+        """
         return self.expand(other.shape)
 
     def broadcast_to(self, *shape: Any) -> Self:
@@ -85,7 +89,11 @@ class Joining(Gamma):
 
     @classmethod
     def broadcast_tensors(cls, *tensors: Any) -> tuple[Self, ...]:
-        """All expanded to the shape in which they meet."""
+        """All expanded to the shape in which they meet.
+
+        >>> [t.shape for t in Tensor.broadcast_tensors(Tensor.ones(2, 1), Tensor.ones(3))]
+        [(2, 3), (2, 3)]
+        """
         parts = argfix(*tensors)
         shape = broadcast_shape("broadcast_tensors", *(t.shape for t in parts))
         return tuple(t._broadcast_to(shape) for t in parts)
@@ -112,7 +120,11 @@ class Joining(Gamma):
         return self._with_axes(1)
 
     def atleast_2d(self) -> Self:
-        """At least two axes, new ones in front."""
+        """At least two axes, new ones in front.
+
+        >>> Tensor([1, 2]).atleast_2d().shape
+        (1, 2)
+        """
         return self._with_axes(2)
 
     def atleast_3d(self) -> Self:
@@ -212,13 +224,21 @@ class Joining(Gamma):
         return self._split_evenly("hsplit", indices_or_sections, 0 if self.ndim == 1 else 1)
 
     def vsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
-        """`tensor_split` along the first axis of two or more."""
+        """`tensor_split` along the first axis of two or more.
+
+        >>> [t.shape for t in Tensor.ones(4, 2).vsplit(2)]
+        [(2, 2), (2, 2)]
+        """
         if self.ndim < 2:
             raise ShapeError(f"vsplit: {self.shape}; legal are two axes or more")
         return self._split_evenly("vsplit", indices_or_sections, 0)
 
     def dsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
-        """`tensor_split` along the third axis."""
+        """`tensor_split` along the third axis.
+
+        >>> [t.shape for t in Tensor.ones(2, 2, 4).dsplit(2)]
+        [(2, 2, 2), (2, 2, 2)]
+        """
         return self._split_evenly("dsplit", indices_or_sections, 2)
 
     # ---- turned ----------------------------------------------------------------------------------
@@ -234,7 +254,11 @@ class Joining(Gamma):
         return self.flip(1)
 
     def flipud(self) -> Self:
-        """The first axis backwards."""
+        """The first axis backwards.
+
+        >>> Tensor([[1], [2]]).flipud().tolist()
+        [[2], [1]]
+        """
         if self.ndim < 1:
             raise ShapeError("flipud: (); legal is one axis or more")
         return self.flip(0)
