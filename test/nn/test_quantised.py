@@ -1,4 +1,4 @@
-"""Weights of 8 and 4 bits: rounded to the nearest, a fraction of the memory, the same in a model."""
+"""Weights of 8 and 4 bits: rounded to the nearest, a fraction of the memory."""
 
 import numpy as np
 import pytest
