@@ -64,9 +64,10 @@ class Structure:
             elif node.op is Ops.DEFINE_VAR:
                 raise _without_value(node)
             else:
-                made[node] = node.with_src(tuple(made[resolved(s)] for s in node.src))
-                if made[node].origin is None:
-                    made[node].origin = node.origin
+                sources = [made[s if s.known is None else resolved(s)] for s in node.src]
+                same = made[node] = node.with_src(tuple(sources))
+                if same.origin is None:
+                    same.origin = node.origin
         return UOp.sink(*(made[resolved(root)] for root in self.roots))
 
     def variables(self, open_numbers: Collection[UOp] = ()) -> list[tuple[str, int]]:
