@@ -187,10 +187,9 @@ _expressions: weakref.WeakKeyDictionary[UOp, weakref.ref[UOp]] = weakref.WeakKey
 def join(base: UOp, family: Family) -> None:
     """A member of `family` now reads the version `base`."""
     if base.op is Ops.BUFFER or base.op is Ops.ASSIGN:
-        members = _families.get(base)
-        if members is None:
-            members = _families.setdefault(base, weakref.WeakSet())
-        members.add(family)
+        if base not in _families:
+            _families.setdefault(base, weakref.WeakSet())
+        _families[base].add(family)
 
 
 def inherit(old: UOp, new: UOp) -> None:

@@ -8,6 +8,7 @@ parts, products, statistics, sets, resizing, autograd, writing, tensor.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from types import FrameType
@@ -28,7 +29,6 @@ Sint = Any  # a size: a whole number, or a node where it is symbolic
 Shape = tuple[Sint, ...]
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_is_inside: dict[str, bool] = {}  # file → whether it is one of the package's
 VIEWS = GroupOp.Movement | {Ops.BUFFER, Ops.ASSIGN}  # what may show a buffer's newest version
 
 
@@ -51,15 +51,14 @@ class Size(int):
 def user_line() -> str | None:
     """`file:line` of the first caller outside this package."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        inside = _is_inside.get(file)
-        if inside is None:
-            inside = _is_inside[file] = file.startswith(_PACKAGE)
-        if not inside:
-            return f"{file}:{frame.f_lineno}"
+    while frame is not None and _is_inside(frame.f_code.co_filename):
         frame = frame.f_back
-    return None
+    return None if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+@functools.lru_cache(1024)  # asked for every tensor that is made
+def _is_inside(file: str) -> bool:
+    return file.startswith(_PACKAGE)
 
 
 def axis_of(dim: int, ndim: int, operation: str) -> int:
