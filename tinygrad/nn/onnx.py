@@ -32,7 +32,8 @@ def export_onnx(
         path: where to write the model, or None.
 
     Returns:
-        The ModelProto (package `onnx`), in operator set 20, of constant shapes.
+        The ModelProto (package `onnx`), of constant shapes; in operator set 20, or in
+        26 where it takes floats as bits, as argmax does.
 
     Raises:
         ArgumentError: the model computes what ONNX has no operator for, such as random numbers.

@@ -24,7 +24,8 @@ from tinygrad.formats.onnx.values import kind_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
-OPSET = 20
+OPSET, IR = 20, 9  # what is widely run
+NEWER, NEWER_IR = 26, 12  # has BitCast
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -38,6 +39,7 @@ class Exporter:
         self.known: dict[UOp, str] = dict(inputs)
         self.weights = weights
         self._constants: dict[tuple[Any, ...], str] = {}
+        self.newer = False  # whether it takes the newer operator set
 
     # ---- words for the rows ----------------------------------------------------------------------
 
@@ -84,15 +86,15 @@ class Exporter:
         return [self.of(root) for root in roots]
 
     def _made(self, node: UOp) -> str:
-        if any(not isinstance(n, int) for n in node.shape):
-            raise ArgumentError(
-                f"export_onnx: a value of shape {node.shape}; legal are whole sizes"
-            )
         row = ROWS.get(node.op)
         if row is None:
             where = f" (made at {node.origin})" if node.origin else ""
             why = REFUSED.get(node.op, "has no ONNX operator")
             raise ArgumentError(f"export_onnx: {node.op!r}{where} {why}")
+        if any(not isinstance(n, int) for n in node.shape):
+            raise ArgumentError(
+                f"export_onnx: a value of shape {node.shape}; legal are whole sizes"
+            )
         return row(self, node)
 
 
@@ -388,15 +390,26 @@ def _not_equal(made: Exporter, node: UOp, operands: list[str]) -> str:
     return made.emit("Not", made.emit("Equal", *operands))
 
 
-def _shift(direction: str) -> Elementwise:
-    def row(made: Exporter, node: UOp, operands: list[str]) -> str:
-        kind, count = node.dtype, dtypes.uint64
-        a, b = (made.cast(name, count) for name in operands)
-        if not dtypes.is_unsigned(kind):
-            raise ArgumentError(f"export_onnx: shifts of {kind!r}; legal are unsigned numbers")
-        return made.cast(made.emit("BitShift", a, b, direction=direction), kind)
+def _shift_left(made: Exporter, node: UOp, operands: list[str]) -> str:
+    """In 64 bits without a sign, which loses what the narrower type would."""
+    a, b = (made.cast(name, dtypes.uint64) for name in operands)
+    return made.cast(made.emit("BitShift", a, b, direction="LEFT"), node.dtype)
 
-    return row
+
+def _shift_right(made: Exporter, node: UOp, operands: list[str]) -> str:
+    """Of a signed number a division that rounds down."""
+    if dtypes.is_unsigned(node.dtype):
+        a, b = (made.cast(name, dtypes.uint64) for name in operands)
+        return made.cast(made.emit("BitShift", a, b, direction="RIGHT"), node.dtype)
+    one, count = made.constant(1, np.uint64), made.cast(operands[1], dtypes.uint64)
+    power = made.emit("BitShift", one, count, direction="LEFT")
+    wide, by = made.cast(operands[0], dtypes.int64), made.cast(power, dtypes.int64)
+    return made.cast(_idiv(made, node, [wide, by]), node.dtype)
+
+
+def _bits(made: Exporter, node: UOp) -> str:
+    made.newer = True
+    return made.emit("BitCast", made.of(node.src[0]), to=kind_of(numpy_dtype(node.dtype)))
 
 
 def _multiply_add(made: Exporter, node: UOp, operands: list[str]) -> str:
@@ -432,8 +445,8 @@ ELEMENTWISE: Mapping[Ops, Elementwise] = {
     Ops.OR: _operator("BitwiseOr", for_bool="Or"),
     Ops.POW: _operator("Pow"),
     Ops.RECIP: _operator("Reciprocal"),
-    Ops.SHL: _shift("LEFT"),
-    Ops.SHR: _shift("RIGHT"),
+    Ops.SHL: _shift_left,
+    Ops.SHR: _shift_right,
     Ops.SIN: _operator("Sin"),
     Ops.SQRT: _operator("Sqrt"),
     Ops.TRUNC: _trunc,
@@ -449,6 +462,7 @@ def _elementwise(row: Elementwise) -> Callable[[Exporter, UOp], str]:
 ROWS: Mapping[Ops, Callable[[Exporter, UOp], str]] = {
     **{op: _elementwise(row) for op, row in ELEMENTWISE.items()},
     Ops.ARANGE: _counting,
+    Ops.BITCAST: _bits,
     Ops.BUFFER: _buffer,
     Ops.CAST: lambda made, node: made.cast(made.of(node.src[0]), node.dtype),
     Ops.CHECK: _same,
@@ -474,7 +488,6 @@ _RANDOM = "is of random numbers; realize() weights first, and leave dropout to t
 REFUSED: Mapping[Ops, str] = {
     Ops.ASSIGN: "writes in place; legal are models that don't train",
     Ops.BIND: _RANDOM,
-    Ops.BITCAST: "takes floats as bits, as argmax and sort do; legal is to do that outside",
     Ops.CALL: "is a host function",
     Ops.SCAN: "is a loop; legal are loops of Python's",
     Ops.THREEFRY: _RANDOM,
@@ -513,9 +526,11 @@ def model_of_graph(
         [numpy_helper.from_array(a, n) for n, a in made.values.items() if n in used],
     )
     model: ModelProto = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="tinygrad"
+        graph,
+        opset_imports=[helper.make_opsetid("", NEWER if made.newer else OPSET)],
+        producer_name="tinygrad",
     )
-    model.ir_version = 9
+    model.ir_version = NEWER_IR if made.newer else IR
     return model
 
 
