@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import tinygrad.engine.loop  # noqa: F401  knows how to run a SCAN
+from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import garbage_kept
 from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import raise_faults
@@ -55,9 +56,18 @@ recorders: list[Recorder] = []
 """Called for each plan that runs; TinyJit captures through it."""
 
 
+open_inputs: set[UOp] = set()
+"""BUFFERs without storage, of a graph that is only being built (for an export): what depends on
+them is left as it is, and can't be read."""
+
+
+def _is_open(node: UOp) -> bool:
+    return bool(open_inputs) and not open_inputs.isdisjoint(nodes_below([node]))
+
+
 def realize(*roots: UOp) -> None:
     """Computes the roots; afterwards `latest(root)` is a view of storage."""
-    wanted = [root for root in map(latest, roots) if not in_memory(root)]
+    wanted = [root for root in map(latest, roots) if not in_memory(root) and not _is_open(root)]
     if not wanted:
         return
     with garbage_kept():
@@ -245,6 +255,11 @@ def read(node: UOp) -> np.ndarray[Any, Any]:
     the device's memory: copy before writing."""
     if 0 in node.shape:
         return np.zeros(node.shape, numpy_dtype(node.dtype))
+    if _is_open(node):
+        raise ArgumentError(
+            f"a value of shape {node.shape} is read while its graph is only being built, without "
+            "inputs; legal is to return it"
+        )
     base = whole_buffer(node)
     buffer = buffer_of(base)
     if buffer.device != HOST:

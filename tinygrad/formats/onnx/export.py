@@ -38,6 +38,8 @@ class Exporter:
         self.values: dict[str, Array] = {}
         self.known: dict[UOp, str] = dict(inputs)
         self.weights = weights
+        self.results: dict[UOp, list[str]] = {}  # of host functions and loops
+        self.count = 0  # of values with a name, in all graphs
         self._constants: dict[tuple[Any, ...], str] = {}
         self.newer = False  # whether it takes the newer operator set
 
@@ -45,9 +47,16 @@ class Exporter:
 
     def emit(self, operator: str, *inputs: str, **attributes: Any) -> str:
         """The name of an operator's one result."""
-        name = f"v{len(self.nodes)}"
-        self.nodes.append(helper.make_node(operator, list(inputs), [name], **attributes))
-        return name
+        return self.emit_several(operator, inputs, 1, **attributes)[0]
+
+    def emit_several(
+        self, operator: str, inputs: Sequence[str], count: int, **attributes: Any
+    ) -> list[str]:
+        """The names of an operator's results."""
+        names = [f"v{self.count + i}" for i in range(count)]
+        self.count += count
+        self.nodes.append(helper.make_node(operator, list(inputs), names, **attributes))
+        return names
 
     def constant(self, value: Any, dtype: Any = np.int64) -> str:
         """The name of a constant; equal ones are one."""
@@ -91,7 +100,7 @@ class Exporter:
             where = f" (made at {node.origin})" if node.origin else ""
             why = REFUSED.get(node.op, "has no ONNX operator")
             raise ArgumentError(f"export_onnx: {node.op!r}{where} {why}")
-        if any(not isinstance(n, int) for n in node.shape):
+        if node.has_shape and any(not isinstance(n, int) for n in node.shape):
             raise ArgumentError(
                 f"export_onnx: a value of shape {node.shape}; legal are whole sizes"
             )
@@ -348,6 +357,72 @@ def _scatter(made: Exporter, node: UOp) -> str:
     return made.emit("ScatterND", made.of(target), places, made.of(updates), reduction=how)
 
 
+# ---- host functions and loops --------------------------------------------------------------------
+
+
+def _sorted(made: Exporter, node: UOp, count: int, which: int) -> list[str]:
+    """The least `count` of the last axis in order: their values, or where they are."""
+    k = made.constant([count])
+    found = made.emit_several("TopK", [made.of(node.src[0]), k], 2, axis=-1, largest=0, sorted=1)
+    return [found[which]]
+
+
+CALLS: Mapping[str, Callable[..., list[str]]] = {
+    "argsort": lambda made, node: _sorted(made, node, node.src[0].shape[-1], 1),
+    "smallest": lambda made, node, count: _sorted(made, node, count, 0),
+    "sort": lambda made, node: _sorted(made, node, node.src[0].shape[-1], 0),
+}
+
+
+def _call(made: Exporter, node: UOp) -> str:
+    name, *parameters = node.arg
+    if name not in CALLS:
+        raise ArgumentError(
+            f"export_onnx: host function {name!r} has no ONNX operator; legal are {list(CALLS)}"
+        )
+    made.results[node] = CALLS[name](made, node, *parameters)
+    return ""
+
+
+def _scan(made: Exporter, node: UOp) -> str:
+    """A Scan, whose body reads what else it needs from around it."""
+    info, sources = node.arg, [made.of(source) for source in node.src]
+    outer, known, given = made.nodes, dict(made.known), info.states + info.inputs
+    made.nodes, number = [], made.count
+    inputs = []
+    for slot, source in enumerate(node.src[:given]):
+        shape = source.shape if slot < info.states else source.shape[1:]
+        inputs.append(_value_info(f"s{number}_{slot}", source.dtype, shape))
+    for hole in info.body.toposort():
+        if hole.op is Ops.PARAM and hole.tag == "scan":
+            slot, size = hole.arg
+            name = inputs[slot].name if slot < given else sources[slot]
+            made.known[hole] = made.reshaped(name, (size,))
+    results = [made.emit("Identity", name) for name in made.add(info.body.src)]
+    outputs = [
+        _value_info(name, root.dtype, root.shape)
+        for name, root in zip(results, info.body.src, strict=True)
+    ]
+    body = helper.make_graph(made.nodes, "body", inputs, outputs)
+    made.nodes, made.known = outer, known
+    way = int(info.reverse)
+    made.results[node] = made.emit_several(
+        "Scan",
+        sources[:given],
+        len(outputs),
+        body=body,
+        num_scan_inputs=info.inputs,
+        scan_input_directions=[way] * info.inputs,
+        scan_output_directions=[way] * (len(outputs) - info.states),
+    )
+    return ""
+
+
+def _item(made: Exporter, node: UOp) -> str:
+    results = made.results[resolved(node.src[0])]
+    return results[int(node.arg[0])]
+
+
 # ---- elementwise ---------------------------------------------------------------------------------
 
 Elementwise = Callable[[Exporter, UOp, list[str]], str]
@@ -464,6 +539,7 @@ ROWS: Mapping[Ops, Callable[[Exporter, UOp], str]] = {
     Ops.ARANGE: _counting,
     Ops.BITCAST: _bits,
     Ops.BUFFER: _buffer,
+    Ops.CALL: _call,
     Ops.CAST: lambda made, node: made.cast(made.of(node.src[0]), node.dtype),
     Ops.CHECK: _same,
     Ops.CONST: _number,
@@ -474,11 +550,13 @@ ROWS: Mapping[Ops, Callable[[Exporter, UOp], str]] = {
     Ops.FLIP: _flip,
     Ops.FOLD: _fold,
     Ops.INDEX: _index,
+    Ops.ITEM: _item,
     Ops.PAD: _pad,
     Ops.PERMUTE: _permute,
     Ops.REDUCE_AXIS: _reduce,
     Ops.RESHAPE: _reshape,
     Ops.RUNNING: _running,
+    Ops.SCAN: _scan,
     Ops.SCATTER: _scatter,
     Ops.SHRINK: _shrink,
     Ops.WINDOW: _window,
@@ -488,8 +566,6 @@ _RANDOM = "is of random numbers; realize() weights first, and leave dropout to t
 REFUSED: Mapping[Ops, str] = {
     Ops.ASSIGN: "writes in place; legal are models that don't train",
     Ops.BIND: _RANDOM,
-    Ops.CALL: "is a host function",
-    Ops.SCAN: "is a loop; legal are loops of Python's",
     Ops.THREEFRY: _RANDOM,
 }
 """Why some of what has no row is refused."""
@@ -517,12 +593,12 @@ def model_of_graph(
     results = made.add(list(outputs.values()))
     for name, result in zip(outputs, results, strict=True):
         made.nodes.append(helper.make_node("Identity", [result], [name]))
-    used = {name for node in made.nodes for name in node.input}
+    used = _names_in(made.nodes)
     graph = helper.make_graph(
         made.nodes,
         "tinygrad",
-        [_described(name, node) for name, node in inputs.items()],
-        [_described(name, node) for name, node in outputs.items()],
+        [_value_info(name, node.dtype, node.shape) for name, node in inputs.items()],
+        [_value_info(name, node.dtype, node.shape) for name, node in outputs.items()],
         [numpy_helper.from_array(a, n) for n, a in made.values.items() if n in used],
     )
     model: ModelProto = helper.make_model(
@@ -534,6 +610,15 @@ def model_of_graph(
     return model
 
 
-def _described(name: str, node: UOp) -> Any:
-    kind = kind_of(numpy_dtype(node.dtype))
-    return helper.make_tensor_value_info(name, kind, list(_sizes(node.shape)))
+def _value_info(name: str, dtype: DType, shape: Sequence[Any]) -> Any:
+    return helper.make_tensor_value_info(name, kind_of(numpy_dtype(dtype)), list(_sizes(shape)))
+
+
+def _names_in(nodes: Sequence[Any]) -> set[str]:
+    """What nodes read, also inside loops."""
+    found = {name for node in nodes for name in node.input}
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.name == "body":
+                found |= _names_in(attribute.g.node)
+    return found
