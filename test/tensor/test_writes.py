@@ -11,8 +11,11 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 
+from tinygrad import TinyJit
+from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.engine.devices import Device
 from tinygrad.tensor import Tensor
 
@@ -335,3 +338,92 @@ def test_programs_mean_what_they_mean_in_numpy(device, examples):
         check()
     finally:
         Device.DEFAULT = before
+
+
+# ---- gradients, and what is refused --------------------------------------------------------------
+
+
+def test_gradients_pass_through_writes_as_in_pytorch():
+    """To slices with steps, by tensors, by masks, through views, with operators."""
+    x_, v_ = np.arange(1.0, 13.0, dtype=np.float32).reshape(3, 4), np.ones((2, 2), np.float32) * 3
+    rows, mask = [2, 0], x_ % 3 == 0
+
+    def program(x: Any, v: Any, index: Any, where: Any) -> Any:
+        y = x * 2
+        y[::2, 1:3] = v * v
+        y[index] = y[index] * 0.5
+        y[:, 0] += x[:, 1]
+        y[where] = 7.0
+        view = y[1]
+        view *= 3
+        return (y * y).sum() + y[:, -1].sum()
+
+    ours = [Tensor(a, requires_grad=True) for a in (x_, v_)]
+    theirs = [torch.tensor(a, requires_grad=True) for a in (x_, v_)]
+    mine = program(*ours, Tensor(rows), Tensor(mask))
+    wanted = program(*theirs, torch.tensor(rows), torch.tensor(mask))
+    np.testing.assert_allclose(mine.item(), wanted.item(), rtol=1e-5)
+    mine.backward()
+    wanted.backward()
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), rtol=1e-5)
+
+
+def test_a_mask_takes_as_many_values_as_it_selects():
+    x = Tensor([1, 2, 3, 4])
+    x[x > 2] = Tensor([30, 40])
+    assert x.tolist() == [1, 2, 30, 40]
+    x[x < 0] = Tensor([], dtype="int32")
+    with pytest.raises(ValueError, match="3 values for a mask of 2 true elements"):
+        x[x > 2] = Tensor([1, 2, 3])
+        x.tolist()
+    assert (Tensor([1, 2]) + 1).tolist() == [2, 3]
+
+
+def test_methods_that_end_in_an_underscore():
+    base = Tensor([1.0, 4.0, 9.0, 16.0]).realize()
+    view = base[::2]
+    assert view.sqrt_() is view
+    assert base.tolist() == [1.0, 4.0, 3.0, 16.0]
+    base.add_(1).mul_(2).clamp_(5, 20)
+    assert (base.tolist(), view.tolist()) == ([5.0, 10.0, 8.0, 20.0], [5.0, 8.0])
+    view.zero_()
+    base[1:3].fill_(7)
+    assert base.copy_(base.flip(0)).tolist() == [20.0, 7.0, 7.0, 0.0]
+    base.masked_fill_(base > 7, -1)
+    assert base.tolist() == [-1.0, 7.0, 7.0, 0.0]
+
+
+def test_a_diagonal_can_be_written():
+    x = Tensor.zeros(3, 4).contiguous().realize()
+    x.diagonal(1).fill_(2)
+    assert x.tolist() == [[0, 2, 0, 0], [0, 0, 2, 0], [0, 0, 0, 2]]
+
+
+def test_what_would_be_lost_is_refused():
+    x = Tensor([1.0, 2.0]).realize()
+    wide = x.expand(3, 2)
+    with pytest.raises(ArgumentError, match="elements repeat; legal is a copy"):
+        wide += 1
+    assert x.tolist() == [1.0, 2.0]
+    leaf = Tensor([1.0], requires_grad=True)
+    with pytest.raises(ArgumentError, match="needs a gradient.*no_grad"):
+        leaf += 1
+    with Tensor.no_grad():
+        leaf += 1
+    assert leaf.tolist() == [2.0]
+    whole = Tensor([1, 2]).realize()
+    with pytest.raises(DTypeError, match="cut off fractions"):
+        whole += 0.5
+    assert whole.tolist() == [1, 2]
+
+
+def test_a_copy_keeps_its_value_also_when_a_captured_step_writes():
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]]).realize()
+    step = TinyJit(lambda: x.assign(x + 1).realize())
+    for _ in range(3):
+        flat = x.T.reshape(-1)
+        before = x.numpy().T.reshape(-1).tolist()
+        step()
+        assert flat.tolist() == before
+    assert x.tolist() == [[4.0, 5.0], [6.0, 7.0]]

@@ -103,13 +103,17 @@ def settled(node: UOp, whole: bool = False) -> UOp:
     return latest(node)
 
 
+def copied_part(node: UOp) -> UOp | None:
+    """What has the elements of `node`, a copy yet to be made, in their order."""
+    top = unshaped(node)
+    return top if top.op in GroupOp.Movement else None
+
+
 def root_of(node: UOp) -> UOp | None:
     """Where a family begins whose first tensor is `node`: at its top, if that is a copy yet to be
     made (a constant repeated has no storage, and is no view of one element)."""
-    top = unshaped(node)
-    if top.op not in GroupOp.Movement:
-        return None
-    return top if repeats(top, bottom_of(top)) else None
+    top = copied_part(node)
+    return top if top is not None and repeats(top, bottom_of(top)) else None
 
 
 class _Training:
@@ -183,11 +187,12 @@ class Core(Holder):
         family, own = other._family, self._family
         root = other._root
         bottom = bottom_of(self._uop, root)
-        if bottom is bottom_of(other._uop, root) and is_window(self._uop, bottom):
+        same = bottom is bottom_of(other._uop, root)
+        if same and is_window(self._uop, bottom):
             self._family, family.viewed = family, True
             family.recorded |= self._taped or other._taped
             return
-        own.root = root_of(self._uop)
+        own.root = copied_part(self._uop) if same else root_of(self._uop)
         join(bottom_of(self._uop), own)
 
     def _become(self, other: Core) -> None:
@@ -205,7 +210,7 @@ class Core(Holder):
         """The copy yet to be made that the family begins with, if it does."""
         family = self._family
         if family.root is not None and (now := settled(family.root)) is not family.root:
-            family.root = root_of(now)
+            family.root = copied_part(now)
         return family.root
 
     def _members(self) -> list[Self]:
