@@ -38,6 +38,7 @@ NO_EXAMPLE = {
     "cifar": "needs a network",
     "diskcache_clear": "forgets what other programs have compiled",
     "FetchError": "an error",
+    "copy_out": "what the engine asks of a tensor",
     "UOp": "the compiler's; docs/architecture.md",
 }
 """Names that show no example, and why."""
@@ -65,6 +66,11 @@ class Entry:
         """Its first sentence."""
         text = " ".join(self.doc.partition("\n\n")[0].split())
         return text.partition(". ")[0].rstrip(".:") + "."
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether it is another method's twin, `exp_` of `exp`, whose example serves both."""
+        return "` in place: this holds its result" in self.doc
 
     @property
     def examples(self) -> list[doctest.Example]:
