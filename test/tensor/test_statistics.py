@@ -293,6 +293,7 @@ def test_masks(shape):
 
 
 MISUSES = [
+    (IndexCheckError, "no elements", lambda: Tensor.ones(0, 2).index_fill(0, Tensor([0]), 1)),
     (IndexCheckError, "out of range", lambda: Tensor([1, 2]).take(Tensor([2]))),
     (
         IndexCheckError,

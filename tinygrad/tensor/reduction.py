@@ -259,6 +259,8 @@ class Reduction(Functions):
         >>> Tensor([1000.0]).logsumexp().item()
         1000.0
         """
+        if any(self.shape[i] == 0 for i in self._axes(axis, "logsumexp")):
+            return self.sum(axis, keepdim).log()  # -inf
         top = self.max(axis, keepdim=True).detach()
         top = top.isinf().where(0, top)
         out = (self - top).exp().sum(axis, keepdim=True).log() + top
