@@ -83,7 +83,11 @@ def test_memory_follows_the_file_and_not_the_limit(kind):
     assert survives(archives.members, ARCHIVES[kind])
 
 
-@pytest.mark.parametrize("raw", [b"no archive at all", ARCHIVES["tar"][:700], ARCHIVES["zip"][:50]])
+@pytest.mark.parametrize(
+    "raw",
+    [b"no archive at all", ARCHIVES["tar"][:700], ARCHIVES["zip"][:50]],
+    ids=["text", "cut tar", "cut zip"],
+)
 def test_other_files_are_refused(raw):
     with pytest.raises(FileError):
         archives.members(raw)
