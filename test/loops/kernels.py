@@ -232,6 +232,22 @@ def padded(rows, columns):
     return out((rows + 2, columns + 3), at(1, (rows, columns), y, x, gate=gate) + 1.0, i, j)
 
 
+def folded(channels, positions):
+    """Each pixel's sum over the windows of 3 that cover it, with stride 2, padded by 1."""
+    c, i, k = loop(channels, "i0"), loop(2 * positions, "i1"), loop(2, "k0")
+    tap, at_ = (i + 1) % 2 + k * 2, (i + 1) // 2 + k * -1
+    gate = (tap < 3) & (number(-1) < at_) & (at_ < positions)
+    x = at(1, (channels, positions, 3), c, simplify_index(at_), simplify_index(tap), gate=gate)
+    return out((channels, 2 * positions), x.reduce("add", k), c, i)
+
+
+def rests(rows, columns):
+    """Sums of rests of data: no phases."""
+    i, k = loop(rows, "i0"), loop(columns, "k0")
+    x = at(1, (rows, columns), i, k, dtype=dtypes.int32) % 2
+    return out((rows,), x.reduce("add", k), i)
+
+
 def maxpool(channels, size):
     c, h, w, p, q = named(i0=channels, i1=size, i2=size, k0=2, k1=2)
     x = at(1, (channels, 2 * size, 2 * size), c, h * 2 + p, w * 2 + q)

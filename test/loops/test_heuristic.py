@@ -70,6 +70,8 @@ SOME = {
     "in order": kernels.in_order(4, 40),
     "padded": kernels.padded(6, 30),
     "maxpool": kernels.maxpool(3, 9),
+    "sums of rests": kernels.rests(40, 5),
+    "strided windows folded": kernels.folded(3, 37),
     "argmax": kernels.first_index_of_max(5, 40),
     "masked sum": kernels.masked_sum(50),
     "checked": kernels.checked(40),
@@ -123,6 +125,13 @@ def test_vectors_turn_to_the_side_that_is_packed_once():
     small = schedule(kernels.conv(8, 512, 7, 7, 512), kernels.WIDE)[1]
     assert small[0][:1] == ("window",)
     assert ("order", "reduce", ("k1", "k2", "k0b")) in small
+
+
+def test_even_and_odd_pixels_of_strided_windows_are_phases():
+    recipe = schedule(kernels.folded(3, 37), kernels.WIDE)[1]
+    assert ("split", "i1", 2, "i1p", "LOOP", "UNROLL") in recipe
+    few = schedule(kernels.folded(3, 9), kernels.WIDE)[1]  # halves would not fill a vector
+    assert not any(step[:1] == ("split",) and step[3] == "i1p" for step in few)
 
 
 def test_channels_apart_share_the_masks_of_their_windows():

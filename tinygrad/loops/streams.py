@@ -21,6 +21,7 @@ from tinygrad.loops.layout import (
     size_of,
     step,
 )
+from tinygrad.loops.phases import phases_of, split_phases
 from tinygrad.loops.plan import GRAIN, UNROLL_WHOLE, Nest, Plan, names, steps_along
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -58,7 +59,13 @@ def stream(plan: Plan, nest: Nest) -> None:
         for reduction in reductions:
             spread_reduction(plan, reduction, None)
         return
-    across = _across(plan, loads, last)
+    across, phases = _across(plan, loads, last), phases_of(plan, nest)
+    if across is not None and last in phases and not _mostly(loads, last, across):
+        across = None
+    if across is None and phases:
+        nest = split_phases(plan, nest, phases)
+        last, loads = nest.loops[-1], [n for n in plan.inline(nest.values) if n.op is Ops.INDEX]
+        reductions = [n for n in plan.inline(nest.values) if n.op is Ops.REDUCE]
     rows = [r for r in reductions if across in own_ranges(r)]
     outer = names(nest.loops[:-1])
     if across is None or rows:
@@ -69,7 +76,7 @@ def stream(plan: Plan, nest: Nest) -> None:
             return
         if not _reduced_by_vectors(plan.nest(nest.name).values, plan, last):
             plan.vectorise(name_of(last), _copies(plan, nest, last))
-            if reductions and not plan.stages:
+            if reductions and not plan.stages and not phases:
                 _share_masks(plan, nest, loads)
     elif rows:
         _share_rows(plan, rows, last, across)
@@ -147,6 +154,13 @@ def _across(plan: Plan, loads: list[UOp], last: UOp) -> UOp | None:
                 if step(load, loop) == 1 and plan.lanes_within(size_of(loop)) == plan.lanes > 1:
                     return loop
     return None
+
+
+def _mostly(loads: list[UOp], last: UOp, across: UOp) -> bool:
+    """Whether what is contiguous along `across` is at least half of what isn't along the row."""
+    apart = [n for n in loads if last in n.ranges and step(n, last) not in (0, 1)]
+    better = [n for n in apart if step(n, across) in (0, 1)]
+    return 2 * sum(turns(n.ranges) for n in better) >= sum(turns(n.ranges) for n in apart)
 
 
 def _columns(plan: Plan, nest: Nest, reductions: list[UOp]) -> bool:

@@ -1,0 +1,49 @@
+"""Phases: a pixel that strided windows cover is read by some taps if it is even, by others if it is
+odd. Where a sum asks that of every pixel, the loop over pixels becomes one loop for each phase."""
+
+from __future__ import annotations
+
+from math import prod
+
+from tinygrad.loops.layout import is_index, is_plain_loop, name_of, size_of
+from tinygrad.loops.plan import Nest, Plan, names
+from tinygrad.simplify.affine import affine
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+MOST_PHASES = 4
+"""Copies of a nest, one for each phase of its loops."""
+
+
+def phases_of(plan: Plan, nest: Nest) -> dict[UOp, int]:
+    """Loops that a sum's reads see in quotients or rests by a small number, as the taps of a
+    strided window do, and that number. Split by it, each phase is a copy whose reads move evenly
+    and whose gates are known."""
+    if nest.name != "store" or not any(n.op is Ops.REDUCE for n in plan.inline(nest.values)):
+        return {}
+    seen: dict[UOp, set[int]] = {}
+    for node in filter(is_index, plan.nodes):
+        if node.op in (Ops.IDIV, Ops.MOD) and node.src[1].op is Ops.CONST:
+            terms, _ = affine(node.src[0])
+            for loop in filter(is_plain_loop, nest.loops):
+                if abs(terms.get(loop, 0)) == 1:
+                    seen.setdefault(loop, set()).add(int(node.src[1].arg))
+    found: dict[UOp, int] = {}
+    for loop, divisors in seen.items():
+        count, size = max(divisors), size_of(loop)
+        even = size % count == 0 and not any(count % n for n in divisors)
+        is_long = loop is not nest.loops[-1] or size >= plan.lanes * count
+        if even and is_long and count * prod(found.values()) <= MOST_PHASES:
+            found[loop] = count
+    return found
+
+
+def split_phases(plan: Plan, nest: Nest, phases: dict[UOp, int]) -> Nest:
+    """The nest with a copy for each phase."""
+    last = name_of(nest.loops[-1])
+    for loop, count in phases.items():
+        name = name_of(loop)
+        plan.do("split", name, count, plan.unused(name + "p"), "LOOP", "UNROLL")
+    rest = [n for n in names(plan.nest(nest.name).loops) if n != last]
+    plan.do("order", nest.name, (*rest, last))
+    return plan.nest(nest.name)
