@@ -24,7 +24,7 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # The floors, lowest first, with their budgets in code lines. `*`: the files of that folder itself;
 # each folder inside is a driver with a budget of its own.
 BUDGETS: dict[str, int | None] = {
-    "base": 620,
+    "base": 640,
     "uop": 1600,
     "simplify": 1100,
     "transforms": 500,
@@ -33,7 +33,7 @@ BUDGETS: dict[str, int | None] = {
     "codegen": 3300,
     "backends/*": 1500,
     "engine": 2600,
-    "tensor": 5900,
+    "tensor": 7200,
 }
 CORE_BUDGET = 21_000  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350

@@ -179,8 +179,8 @@ def test_reading_maps_the_file_and_arrays_lie_aligned(tmp_path):
 
 def test_a_failed_write_leaves_the_old_file(tmp_path):
     files.write(tmp_path / "x", {"a": np.ones(2)})
-    with pytest.raises(ArgumentError, match="'b' has dtype complex64"):
-        files.write(tmp_path / "x", {"b": np.ones(2, np.complex64)})
+    with pytest.raises(ArgumentError, match="'b' has dtype complex128"):
+        files.write(tmp_path / "x", {"b": np.ones(2, np.complex128)})
     assert files.read(tmp_path / "x")[0]["a"].tolist() == [1, 1]
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
 

@@ -118,13 +118,17 @@ class dtypes:  # noqa: N801  the seeds spell it so
     bfloat16: Final = DType("bfloat16", 2, None, 12)
     float32: Final = DType("float", 4, "f", 13)
     float64: Final = DType("double", 8, "d", 14)
+    complex64: Final = DType("complex64", 8, None, 15)  # of tensors only: below, pairs of floats
+    complex128: Final = DType("complex128", 16, None, 16)
 
     char, uchar, short, ushort = int8, uint8, int16, uint16
     int, uint, long, ulong = int32, uint32, int64, uint64
     half, float, double = float16, float32, float64
+    cfloat, cdouble = complex64, complex128
 
     fp8s = (fp8e4m3, fp8e5m2)
     floats = (fp8e4m3, fp8e5m2, float16, bfloat16, float32, float64)
+    complexes = (complex64, complex128)
     uints = (uint8, uint16, uint32, uint64)
     sints = (int8, int16, int32, int64)
     ints = uints + sints
@@ -140,6 +144,10 @@ class dtypes:  # noqa: N801  the seeds spell it so
     @staticmethod
     def is_float(dtype: DType) -> builtins.bool:
         return dtype.scalar() in _FLOATS
+
+    @staticmethod
+    def is_complex(dtype: DType) -> builtins.bool:
+        return dtype in COMPLEX_PARTS
 
     @staticmethod
     def is_int(dtype: DType) -> builtins.bool:
@@ -192,6 +200,8 @@ class dtypes:  # noqa: N801  the seeds spell it so
             return dtypes.default_int
         if isinstance(value, float):
             return dtypes.default_float
+        if isinstance(value, complex):
+            return complex_of(dtypes.default_float)
         if isinstance(value, (list, tuple)):
             kinds = [dtypes.from_py(v) for v in value]
             return max(kinds, key=lambda d: d.priority) if kinds else dtypes.default_float
@@ -207,6 +217,8 @@ class dtypes:  # noqa: N801  the seeds spell it so
             return wrap_int(saturate(value, dtype), dtype)
         if dtypes.is_float(dtype):
             return round_float(float(value), dtype)
+        if dtype in COMPLEX_PARTS:
+            raise TypeError(f"a constant of {dtype}: below the tensors it is a pair of floats")
         return bool(value)
 
 
@@ -223,6 +235,9 @@ _FLOAT_BITS = {
     dtypes.float64: (11, 52),
 }
 
+COMPLEX_PARTS = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}
+"""What the real and the imaginary part are."""
+
 # Promotion: the least type that is above both. An arrow leads to the next larger types.
 _ABOVE = {
     dtypes.bool: (dtypes.int8, dtypes.uint8),
@@ -238,8 +253,10 @@ _ABOVE = {
     dtypes.fp8e5m2: (dtypes.float16, dtypes.bfloat16),
     dtypes.float16: (dtypes.float32,),
     dtypes.bfloat16: (dtypes.float32,),
-    dtypes.float32: (dtypes.float64,),
-    dtypes.float64: (),
+    dtypes.float32: (dtypes.float64, dtypes.complex64),
+    dtypes.float64: (dtypes.complex128,),
+    dtypes.complex64: (dtypes.complex128,),
+    dtypes.complex128: (),
 }
 
 
@@ -264,6 +281,15 @@ def least_upper_dtype(*kinds: DType) -> DType:
 def least_upper_float(dtype: DType) -> DType:
     """`dtype` if it is a float, else the default float (for division, exp, mean, ...)."""
     return dtype if dtypes.is_float(dtype) else least_upper_dtype(dtype, dtypes.default_float)
+
+
+def complex_of(dtype: DType) -> DType:
+    """The complex type whose parts hold numbers of `dtype`.
+
+    >>> complex_of(dtypes.half), complex_of(dtypes.float64)
+    (dtypes.complex64, dtypes.complex128)
+    """
+    return least_upper_dtype(dtype, dtypes.complex64)
 
 
 def sum_acc_dtype(dtype: DType) -> DType:
@@ -372,4 +398,6 @@ def from_numpy_name(name: str) -> DType:
 
 def to_numpy_name(dtype: DType) -> str:
     """What NumPy (or ml_dtypes, for what NumPy lacks) calls `dtype`."""
+    if dtype in COMPLEX_PARTS:
+        return dtype.name
     return next(numpy_name for numpy_name, own in INVERSE_NAMES.items() if own == dtype.name)

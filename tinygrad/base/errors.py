@@ -66,6 +66,10 @@ class ShapeCheckError(RuntimeCheckError, ValueError):
     """As many values as a mask doesn't select."""
 
 
+class LinalgError(RuntimeCheckError, ArithmeticError):
+    """A matrix that a decomposition has no result for; raised when it is computed."""
+
+
 class JitError(TinygradError, RuntimeError):
     """A captured step used otherwise than it was captured."""
 

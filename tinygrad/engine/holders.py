@@ -20,6 +20,11 @@ class Holder(ABC):
     def uop(self) -> UOp:
         """The node that it stands for; a view of storage once that is computed."""
 
+    @classmethod
+    @abstractmethod
+    def holding(cls, node: UOp) -> Self:
+        """A tensor of this class, of `node`."""
+
     @abstractmethod
     def copy_out(self, base: UOp) -> None:
         """Before the version `base` is overwritten: if this is a copy of part of it that was not

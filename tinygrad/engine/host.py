@@ -13,6 +13,7 @@ from tinygrad.base.settings import DEBUG
 from tinygrad.engine.profile import report_step
 from tinygrad.engine.storage import Buffer, as_array
 from tinygrad.schedule.plan import Step
+from tinygrad.transforms.gradient import CALLS, CallRule
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -21,13 +22,13 @@ from tinygrad.uop.op import Ops
 class HostFunction:
     """A function of NumPy arrays that graphs may CALL. `shapes` gives (shape, dtype) of each
     result from those of the arguments; both also take the numbers that the CALL names. `gradient`
-    builds the arguments' gradients from (arguments, results' gradients) as nodes, or is None: not
-    differentiable."""
+    builds the arguments' gradients from the CALL and {number of a result: its gradient}, or is
+    None: not differentiable."""
 
     name: str
     function: Callable[..., Sequence[np.ndarray[Any, Any]]]
     shapes: Callable[..., Sequence[tuple[tuple[int, ...], DType]]]
-    gradient: Callable[..., Sequence[UOp | None]] | None = None
+    gradient: CallRule | None = None
 
 
 HOST_FUNCTIONS: dict[str, HostFunction] = {}
@@ -36,10 +37,12 @@ HOST_FUNCTIONS: dict[str, HostFunction] = {}
 def register(function: HostFunction) -> HostFunction:
     """Makes `function` known by its name."""
     HOST_FUNCTIONS[function.name] = function
+    if function.gradient is not None:
+        CALLS[function.name] = function.gradient
     return function
 
 
-def call(function: HostFunction, *arguments: UOp, parameters: tuple[int, ...] = ()) -> list[UOp]:
+def call(function: HostFunction, *arguments: UOp, parameters: tuple[float, ...] = ()) -> list[UOp]:
     """The results of a host function as nodes."""
     made = UOp(Ops.CALL, src=arguments, arg=(function.name, *parameters))
     results = function.shapes(*((a.shape, a.dtype) for a in arguments), *parameters)

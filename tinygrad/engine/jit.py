@@ -293,7 +293,7 @@ def _unflatten(shape: Any, leaves: Any, as_results: bool = False) -> Any:
     kind, inner = shape
     if kind is Holder:
         leaf = next(leaves)
-        return inner._wrap(leaf) if as_results else leaf
+        return inner.holding(leaf) if as_results else leaf
     if kind is UOp:
         return inner if as_results else next(leaves)
     if kind in (list, tuple):

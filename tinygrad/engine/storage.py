@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tinygrad.backends.interface import Memory
-from tinygrad.base.dtype import DType, to_numpy_name
+from tinygrad.base.dtype import COMPLEX_PARTS, DType, to_numpy_name
 from tinygrad.base.errors import ArgumentError
 from tinygrad.engine.devices import Device
 from tinygrad.engine.profile import GlobalCounters
@@ -150,7 +150,7 @@ def is_borrowed(base: UOp) -> bool:
 def numpy_dtype(dtype: DType) -> Any:
     """NumPy's dtype object for ours (of ml_dtypes for what NumPy lacks)."""
     name = to_numpy_name(dtype)
-    if dtype.fmt is None:
+    if dtype.fmt is None and dtype not in COMPLEX_PARTS:
         import ml_dtypes
 
         return np.dtype(getattr(ml_dtypes, name))

@@ -56,6 +56,9 @@ def tensor_of(array: NDArray[Any], device: str | None = None) -> Tensor:
     [0, 1, 2]
     """
     place = Device.canonicalize(device)
+    if array.dtype.kind == "c":  # pairs of floats
+        parts = array.view(array.real.dtype).reshape((*array.shape, 2))
+        return tensor_of(parts, device).view_as_complex()  # type: ignore[no-any-return]
     if array.size == 0 or array.dtype.byteorder == ">":
         return Tensor(array.astype(array.dtype.newbyteorder("=")), device=place)
     node = storage.borrowed(array, from_numpy_name(array.dtype.name), place)

@@ -43,6 +43,7 @@ NUMPY_DTYPES: Mapping[str, Any] = {
     "BF16": np.dtype(ml_dtypes.bfloat16),
     "F32": np.dtype("<f4"),
     "F64": np.dtype("<f8"),
+    "C64": np.dtype("<c8"),
     "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
     "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
 }

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.base.helpers import prod
 from tinygrad.engine.jit import TinyJit
 from tinygrad.engine.storage import Buffer, bind, is_borrowed
 from tinygrad.formats import archives, gguf, safetensors, torch_files
@@ -190,9 +191,11 @@ def own_copy(tensor: Tensor) -> Tensor:
     """
     if 0 in tensor.shape:
         return tensor
-    size, device, dtype = tensor.numel(), tensor.device, tensor.dtype
+    like = tensor._held
+    size, device, dtype = prod(like.shape), tensor.device, like.dtype
     node = bind(UOp.new_buffer(device, size, dtype), Buffer(device, size * dtype.itemsize))
-    fresh = Tensor(node.reshape(tensor.shape), requires_grad=tensor.requires_grad)
+    fresh = tensor.with_node(node.reshape(like.shape))
+    fresh.requires_grad = tensor.requires_grad
     return fresh.assign(tensor.detach())
 
 

@@ -6,13 +6,19 @@ import contextlib
 import itertools
 from typing import Any, ClassVar, Self
 
-from tinygrad.base.dtype import dtypes
+from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.engine.holders import holders
 from tinygrad.tensor.core import VIEWS, Core, settled
 from tinygrad.tensor.resizing import Resizing
 from tinygrad.transforms.gradient import gradient
 from tinygrad.uop.node import UOp
+
+
+def is_differentiable(dtype: DType) -> bool:
+    """Whether numbers of this type have gradients: floats, and complex ones, whose gradient holds
+    the derivatives by the real and by the imaginary part (PyTorch's convention)."""
+    return dtypes.is_float(dtype) or dtypes.is_complex(dtype)
 
 
 class Train(contextlib.ContextDecorator):
@@ -103,7 +109,7 @@ class Autograd(Resizing):
                     "materialize_grads=True makes it zeros"
                 )
         made = [
-            target.zeros_like() if node is None else self._wrap(node)
+            target.zeros_like() if node is None else target.with_node(node)
             for target, node in zip(targets, found, strict=True)
         ]
         for each in made:
@@ -119,8 +125,11 @@ class Autograd(Resizing):
                 f"backward: of a tensor of shape {self.shape}; legal is one element, or give "
                 "gradient= with that shape"
             )
-        if not dtypes.is_float(self.dtype):
-            raise DTypeError(f"backward: of {self.dtype!r}; legal are floats")
+        legal = dtypes.is_float if seed is None else is_differentiable
+        if not legal(self.dtype):
+            raise DTypeError(
+                f"backward: of {self.dtype!r}; legal are floats, and with gradient= complex numbers"
+            )
         root = self._expression
         first = self.ones_like() if seed is None else seed.cast(self.dtype)
         if first.shape != self.shape:
@@ -130,22 +139,22 @@ class Autograd(Resizing):
         graph = graph or _Graph(root)
         places = [graph.nodes_of(target) for target in targets]
         flat = [node for nodes in places for node in nodes]
-        parts = iter(gradient(root, flat, first._node, graph.order))
+        parts = iter(gradient(root, flat, first._held, graph.order))
         out: list[UOp | None] = []
         for nodes, target in zip(places, targets, strict=True):
             total: UOp | None = None
             for part in itertools.islice(parts, len(nodes)):
                 if part is not None:
-                    part = part.reshape(target.shape)
+                    part = part.reshape(target.shape + target._element)
                     total = part if total is None else total + part
-            if total is None and nodes and dtypes.is_float(target.dtype):
-                total = target.zeros_like()._node  # it stands in the graph; the derivative is 0
+            if total is None and nodes and is_differentiable(target.dtype):
+                total = target.zeros_like()._held  # it stands in the graph; the derivative is 0
             out.append(total)
         return out
 
     @property
     def _expression(self) -> UOp:
-        return self._uop if self._taped else self._node
+        return self._uop if self._taped else self._held
 
     def backward(self, gradient: Self | None = None, retain_graph: bool = False) -> Self:
         """Adds to `.grad` of each tensor that this depends on the derivative of this by it.
@@ -160,15 +169,18 @@ class Autograd(Resizing):
         """
         graph = _Graph(self._expression)
         alive: list[Any] = [t for t in holders if isinstance(t, Autograd)]
-        floats = [t for t in alive if dtypes.is_float(t.dtype) and graph.nodes_of(t)]
+        floats = [t for t in alive if is_differentiable(t.dtype) and graph.nodes_of(t)]
         wanted = [t for t in floats if t.requires_grad is True]
         if not wanted:
             wanted = [t for t in floats if t.requires_grad is None]
         for tensor, node in zip(wanted, self._gradients(wanted, gradient, graph), strict=True):
             if node is None:
                 continue
-            made = self._wrap(node, False)
-            tensor.grad = made if tensor.grad is None else self._wrap((tensor.grad + made)._node)
+            made = tensor.with_node(node)
+            made.requires_grad = False
+            tensor.grad = (
+                made if tensor.grad is None else tensor.with_node((tensor.grad + made)._held)
+            )
         return self
 
 

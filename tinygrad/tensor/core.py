@@ -2,8 +2,9 @@
 
 The files of this folder are a staircase. Each holds one idea as an abstract class, stands on the
 one before and knows nothing of those above: core, creation, movement, elementwise, functions,
-reduction, linalg, indexing, conv, order, random, learning, special, elementary, gamma, joining,
-parts, products, statistics, sets, resizing, autograd, writing, tensor.
+reduction, linalg, indexing, conv, order, random, learning, pairs, decomposition, special,
+elementary, gamma, joining, parts, products, statistics, sets, resizing, autograd, writing,
+tensor, complex.
 """
 
 from __future__ import annotations
@@ -137,6 +138,11 @@ class Core(Holder):
     __slots__ = ("_uop", "requires_grad", "grad", "_taped", "_family")
     _recording: ClassVar[bool] = True
     training: ClassVar[Any] = _Training()
+    _element: ClassVar[Shape] = ()
+    """The last axes of the node that one element takes: (2,) of a complex number, else none."""
+    _complex: ClassVar[Any]
+    _real: ClassVar[Any]
+    """The classes of tensors of complex and of other numbers, which stand above the staircase."""
 
     _uop: UOp
     requires_grad: bool | None
@@ -152,6 +158,11 @@ class Core(Holder):
         made._family.root = root_of(node)
         return made
 
+    @classmethod
+    def holding(cls, node: UOp) -> Self:
+        """A tensor of `node`, which has the axes of an element, see `_element`."""
+        return cls._wrap(node)
+
     def with_node(self, node: UOp) -> Self:
         """Another tensor, of `node`, that has no tensors as sources.
 
@@ -159,7 +170,7 @@ class Core(Holder):
         >>> x.with_node((x + 1).uop).tolist()
         [2, 3]
         """
-        return self._wrap(node)
+        return self.holding(node)
 
     def _set(self, node: UOp, requires_grad: bool | None) -> None:
         if node.origin is None and TRACEMETA:
@@ -197,13 +208,13 @@ class Core(Holder):
 
     def _become(self, other: Core) -> None:
         """From now on this is the same as `other`."""
-        self._uop, self._taped, self._family = other._node, other._taped, other._family
+        self._uop, self._taped, self._family = other._held, other._taped, other._family
         self._family.viewed = True
 
     @property
     def _bottom(self) -> UOp:
         """What this is a view of: storage, what will be stored, or a copy yet to be made."""
-        return bottom_of(self._node, self._root)
+        return bottom_of(self._held, self._root)
 
     @property
     def _root(self) -> UOp | None:
@@ -224,12 +235,12 @@ class Core(Holder):
         """From now on the family views `new`, which has the elements of its bottom `old`."""
         for member in self._members():
             if member._bottom is old:
-                member._uop = on_bottom(member._node, old, new)
+                member._uop = on_bottom(member._held, old, new)
         self._family.root = None
 
     def copy_out(self, base: UOp) -> None:
         """See `Holder`: a copy of part of the version `base` is made before that is overwritten."""
-        if self._family.root is None or bottom_of(self._node) is not base:
+        if self._family.root is None or bottom_of(self._held) is not base:
             return
         bottom = self._bottom
         if bottom is not base:
@@ -252,6 +263,12 @@ class Core(Holder):
             _ = self._root
         return now
 
+    @property
+    def _held(self) -> UOp:
+        """The node with the axes of an element: for what only moves elements. `_node`, for what
+        computes with numbers, is refused by complex tensors, so what doesn't know them is loud."""
+        return self._node
+
     # ---- facts -----------------------------------------------------------------------------------
 
     @property
@@ -261,7 +278,7 @@ class Core(Holder):
         >>> Tensor([1, 2]).uop.op
         Ops.COPY
         """
-        node = self._node
+        node = self._held
         return settled(node) if self._taped else node
 
     @property

@@ -7,7 +7,14 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
-from tinygrad.base.dtype import DType, dtypes, from_numpy_name, round_float, to_dtype
+from tinygrad.base.dtype import (
+    COMPLEX_PARTS,
+    DType,
+    dtypes,
+    from_numpy_name,
+    round_float,
+    to_dtype,
+)
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import argfix, ceildiv, plain, prod
 from tinygrad.engine import storage
@@ -46,6 +53,14 @@ def checked_shape(operation: str, *shape: Any) -> Shape:
         if isinstance(n, bool) or not isinstance(n, (int, UOp)) or (isinstance(n, int) and n < 0):
             raise ShapeError(f"{operation}: size {n!r} in {sizes}; legal are whole numbers from 0")
     return tuple(map(settled, sizes))
+
+
+NUMBERS = (bool, int, float, complex)
+
+
+def parts_of_number(value: Any) -> tuple[Any, Any]:
+    """The real and the imaginary part of a Python number."""
+    return (value.real, value.imag) if isinstance(value, complex) else (value, 0)
 
 
 def constant(value: Any, dtype: DType, device: str, shape: Shape = ()) -> UOp:
@@ -164,10 +179,24 @@ def may_change(values: NDArray[Any]) -> bool:
     return False
 
 
+def holds_complex(data: Any) -> bool:
+    """Whether a number, nested lists or an array hold complex numbers."""
+    if isinstance(data, (list, tuple)):
+        return any(type(leaf) is not float and holds_complex(leaf) for leaf in data)
+    if isinstance(data, (complex, Core)):
+        return not isinstance(data, Core) or bool(data._element)
+    kind = getattr(getattr(data, "dtype", None), "kind", None)  # of an array
+    return kind == "c"
+
+
 class Creation(Core):
     """Constants, counters, and copies of what the host has."""
 
     __slots__ = ()
+
+    def _to_complex(self, kind: DType) -> Any:
+        """This as complex numbers with imaginary parts of 0."""
+        return self._complex.joined(self, None).cast(kind)
 
     @classmethod
     def _place(cls, device: str | None) -> str:
@@ -192,11 +221,16 @@ class Creation(Core):
         [[7, 7], [7, 7]]
         """
         fill_value = plain(fill_value)
-        if not isinstance(fill_value, (bool, int, float, UOp)):
+        real = dtype is not None and checked_dtype(dtype) not in COMPLEX_PARTS
+        if not isinstance(fill_value, (bool, int, float, UOp) if real else (*NUMBERS, UOp)):
             raise DTypeError(
                 f"full: {fill_value!r} of type {type(fill_value).__name__}; legal is a number"
             )
         kind = dtypes.from_py(fill_value) if dtype is None else checked_dtype(dtype)
+        if kind in COMPLEX_PARTS:
+            more = {"dtype": COMPLEX_PARTS[kind], "device": device, "requires_grad": requires_grad}
+            parts = (cls._real.full(shape, part, **more) for part in parts_of_number(fill_value))
+            return cls._complex.joined(*parts)  # type: ignore[no-any-return]
         sizes = checked_shape("full", *(shape if isinstance(shape, (tuple, list)) else (shape,)))
         return cls._wrap(constant(fill_value, kind, cls._place(device), sizes), requires_grad)
 
@@ -229,7 +263,7 @@ class Creation(Core):
         kind = checked_dtype(dtype or dtypes.default_float)
         device = cls._place(more.get("device"))
         count = prod(sizes)
-        if count == 0:
+        if count == 0 or kind in COMPLEX_PARTS:
             return cls.zeros(sizes, dtype=kind, **more)
         node = storage.empty(device, count, kind).reshape(sizes)
         return cls._wrap(node, more.get("requires_grad"))
@@ -313,6 +347,9 @@ class Creation(Core):
         floats = any(isinstance(v, float) for v in (start, stop, step))
         default = dtypes.default_float if floats else dtypes.default_int
         kind = default if dtype is None else checked_dtype(dtype)
+        if kind in COMPLEX_PARTS:
+            line: Any = cls.arange(start, stop, step, COMPLEX_PARTS[kind], **more)
+            return line._to_complex(kind)  # type: ignore[no-any-return]
         size = max(0, math.ceil((stop - start) / step) if floats else ceildiv(stop - start, step))
         size = settled(size)
         place, wants = cls._place(more.get("device")), more.get("requires_grad")
@@ -340,6 +377,9 @@ class Creation(Core):
         if steps < 0:
             raise ArgumentError(f"linspace: {steps} steps; legal are numbers from 0")
         kind = checked_dtype(more.pop("dtype", None) or dtypes.default_float)
+        if kind in COMPLEX_PARTS:
+            line = cls.linspace(start, stop, steps, dtype=COMPLEX_PARTS[kind], **more)
+            return line._to_complex(kind)  # type: ignore[no-any-return]
         if steps <= 1:
             return cls.full((steps,), start, dtype=kind, **more)
         place = cls._place(more.get("device"))
@@ -360,6 +400,9 @@ class Creation(Core):
         n, m = checked_shape("eye", n, n if m is None else m)
         kind = checked_dtype(dtype or dtypes.default_float)
         place = cls._place(more.get("device"))
+        if kind in COMPLEX_PARTS:
+            real = cls.eye(n, m, COMPLEX_PARTS[kind], **more)
+            return real._to_complex(kind)  # type: ignore[no-any-return]
         if n == 0 or m == 0:
             return cls.zeros(n, m, dtype=kind, **more)
         rows = UOp.arange(n, place).reshape((n, 1)).expand((n, m))

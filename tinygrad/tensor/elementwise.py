@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 from tinygrad.base.dtype import DType, dtypes, least_upper_dtype, least_upper_float
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.tensor.core import Core, broadcast_shape
-from tinygrad.tensor.creation import DTypeLike, HasArray, checked_dtype, node_of
+from tinygrad.tensor.creation import DTypeLike, HasArray, checked_dtype, holds_complex, node_of
 from tinygrad.tensor.movement import Movement
 from tinygrad.transforms.gradient import broadcast
 from tinygrad.uop.node import UOp
@@ -34,6 +34,8 @@ class Elementwise(Movement):
         """`other` as a tensor; a Python number with the dtype that it takes beside this one."""
         if isinstance(other, Elementwise):
             return other  # type: ignore[return-value]
+        if is_complex(other):
+            return self._complex(other, self.device)  # type: ignore[no-any-return]
         if isinstance(other, Number):
             return self._wrap(UOp.const(dtype or self._dtype_of(other), other, self.device))
         if isinstance(other, (UOp, HasArray, list, tuple)):
@@ -98,7 +100,13 @@ class Elementwise(Movement):
         """A tensor of `node`, which was made of this and `other`."""
         return self._from(node, other) if isinstance(other, Elementwise) else self._from(node)
 
+    def _promoted(self, *others: Any) -> Any:
+        """This as complex numbers, beside operands of which one is complex."""
+        return self.cast(least_upper_dtype(self.dtype, *(self._tensor(o).dtype for o in others)))
+
     def _binary(self, op: Ops, other: Any, reverse: bool = False) -> Self:
+        if is_complex(other):
+            return self._promoted(other)._binary(op, other, reverse)  # type: ignore[no-any-return]
         a, b = self._pair(op.name.lower(), other, reverse)
         return self._of_pair(a.alu(op, b), other)
 
@@ -129,6 +137,8 @@ class Elementwise(Movement):
         >>> Tensor([5, 7]).sub(2).tolist()
         [3, 5]
         """
+        if is_complex(x):
+            return self._promoted(x).sub(x, reverse)  # type: ignore[no-any-return]
         a, b = self._pair("sub", x, reverse)
         if a.dtype is dtypes.bool:
             raise DTypeError("sub: bool and bool; legal are numbers; use ^ for 'differs'")
@@ -163,6 +173,8 @@ class Elementwise(Movement):
             raise ArgumentError(
                 f"div: rounding_mode {rounding_mode!r}; legal are None, trunc, floor"
             )
+        if is_complex(x):
+            return self._promoted(x).div(x, reverse, rounding_mode)  # type: ignore[no-any-return]
         if rounding_mode == "floor":
             return self.idiv(x, reverse)
         one, other = self._pair("div", x, reverse)
@@ -293,6 +305,8 @@ class Elementwise(Movement):
         """
         if not reverse and isinstance(x, Number) and not isinstance(x, bool):
             return self._pow_number(x)
+        if is_complex(x):
+            return self._promoted(x).pow(x, reverse)  # type: ignore[no-any-return]
         a, b = self._meet("pow", x)
         if reverse:
             a, b = b, a
@@ -460,6 +474,8 @@ class Elementwise(Movement):
         return self._compare(Ops.CMPNE, x)
 
     def _compare(self, op: Ops, x: Any, reverse: bool = False) -> Self:
+        if is_complex(x):
+            return self._promoted(x)._compare(op, x, reverse)  # type: ignore[no-any-return]
         a, b = self._pair(op.name.lower(), x, reverse)
         return self._wrap(a.alu(op, b), False)
 
@@ -500,6 +516,9 @@ class Elementwise(Movement):
         >>> Tensor([1.0, 2.0]).isclose(Tensor([1.0, 2.1])).tolist()
         [True, False]
         """
+        if is_complex(other):
+            near = self._promoted(other).isclose(other, rtol, atol, equal_nan)
+            return near  # type: ignore[no-any-return]
         a, b = self._meet("isclose", other, dtype=_float_of(self, other))
         near = a.isfinite() & b.isfinite() & ((a - b).abs() <= b.abs() * rtol + atol)
         both = (a.isnan() & b.isnan()) & equal_nan
@@ -593,6 +612,8 @@ class Elementwise(Movement):
         >>> Tensor([True, False]).where(1, Tensor([5, 6])).tolist()
         [1, 6]
         """
+        if is_complex(x) or is_complex(y):
+            return self._complex.chosen(self, x, y)  # type: ignore[no-any-return]
         yes, no = self._choices(x, y)
         mask = self._node.cast(dtypes.bool)
         shape = broadcast_shape("where", mask.shape, yes.shape, no.shape)
@@ -751,6 +772,13 @@ class Elementwise(Movement):
         return self.bitwise_not()
 
 
+def is_complex(x: Any) -> bool:
+    """Whether an operand, a tensor or what becomes one, holds complex numbers."""
+    if isinstance(x, Core):
+        return bool(x._element)
+    return not isinstance(x, Number) and holds_complex(x)
+
+
 def _at_least_int8(dtype: DType) -> DType:
     return dtypes.int8 if dtype is dtypes.bool else dtype
 
@@ -788,4 +816,4 @@ def same_dtype(operation: str, dtype: DTypeLike | None, default: DType) -> DType
     return default if dtype is None else checked_dtype(dtype)
 
 
-__all__ = ["Elementwise", "Number", "ShapeError", "same_dtype"]
+__all__ = ["Elementwise", "Number", "ShapeError", "is_complex", "same_dtype"]

@@ -24,6 +24,8 @@ def wide(function: F) -> F:
 
     @functools.wraps(function)
     def widened(x: Elementwise, *args: Any, **more: Any) -> Any:
+        if x._element and (own := vars(type(x)).get(function.__name__)) is not None:
+            return own(x, *args, **more)  # `Tensor.exp(x)` of complex numbers, which have their own
         kind = least_upper_float(x.dtype)
         inner = dtypes.float32 if kind.itemsize < 4 else kind
         return function(x.cast(inner), *args, **more).cast(kind)

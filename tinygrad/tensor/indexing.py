@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, ShapeError
@@ -20,6 +20,9 @@ from tinygrad.tensor.creation import HasArray
 from tinygrad.tensor.linalg import Linalg
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 MONOID_OF = {
     "sum": "add",
@@ -71,7 +74,7 @@ class Indexing(Linalg):
         rest = [i for i in range(view.ndim) if i not in axes]
         nodes, shape = view._checked(chosen.tensors)
         first = view.permute((*axes, *rest))
-        out = first._from(first._node.index(*nodes))  # (S.., rest..)
+        out = first._from(first._held.index(*nodes))  # (S.., rest..)
         if not side_by_side(chosen.places):
             return out
         before = sum(i < axes[0] for i in rest)
@@ -226,7 +229,7 @@ class Indexing(Linalg):
         if index.numel() == 0:
             return self.zeros(index.shape, dtype=self.dtype, device=self.device)
         _, nodes = self._full_index("gather", dim, index)
-        return self._from(self._node.index(*nodes), index)
+        return self._from(self._held.index(*nodes), index)
 
     def scatter(self, dim: int, index: Self, src: Any, reduce: str | None = None) -> Self:
         """A copy with self[index[i][j]][j] = src[i][j] for dim 0, and so on; of several updates
@@ -252,7 +255,10 @@ class Indexing(Linalg):
             return self
         _, nodes = self._full_index(operation, dim, index)
         updates = src.shrink(tuple((0, n) for n in index.shape))
-        node = UOp(Ops.SCATTER, self.dtype, (self._node, updates._node, *nodes), (how,))
+        target, given = self._held, updates._held
+        if self._element and how not in ("set", "add"):
+            raise DTypeError(f"{operation}: {how!r} of {self.dtype!r}; legal are set and add")
+        node = UOp(Ops.SCATTER, target.dtype, (target, given, *nodes), (how,))
         return self._from(node, updates)
 
     def scatter_reduce(
@@ -328,7 +334,11 @@ class Indexing(Linalg):
 
         if self.numel() != 1:
             raise ShapeError(f"item: a tensor of {self.shape}; legal is one element")
-        return read(self._node).reshape(-1)[0].item()
+        return self._read().reshape(-1)[0].item()
+
+    def _read(self) -> NDArray[Any]:
+        """The values; perhaps in the device's memory, so copy before writing."""
+        return read(self._node)
 
 
 def legal_index(node: UOp, size: Any, axis: int, from_zero: bool = False) -> UOp:

@@ -18,7 +18,7 @@ from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.base.helpers import argsort, prod, strides_for
 from tinygrad.engine import storage
 from tinygrad.engine.devices import Device
-from tinygrad.engine.realize import read, realize
+from tinygrad.engine.realize import realize
 from tinygrad.engine.sharing import Loan, adopt, device_at, is_addressable, lend
 from tinygrad.schedule.movement import view_offset
 from tinygrad.tensor import dlpack
@@ -48,7 +48,7 @@ class Interop(Writing):
         >>> Tensor([1, 2]).numpy()
         array([1, 2], dtype=int32)
         """
-        return read(self._node).copy()
+        return self._read().copy()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """What `numpy.array` and `asarray` ask for. `copy`: True, an array of its own; False, the
@@ -377,7 +377,7 @@ class Interop(Writing):
         grad = None if self.grad is None else self.grad.uop
         where = f"on {self.device} with grad {_short(grad)}"
         if self._is_plain() and 0 not in self.shape and self.numel() <= SHOWN:
-            return f"<Tensor {_values(node, ', ')} {node.dtype.name} {self.shape} {where}>"
+            return f"<Tensor {_values(self._read(), ', ')} {self.dtype.name} {self.shape} {where}>"
         return f"<Tensor {_short(node)} {where}>"
 
     def _repr_html_(self) -> str:
@@ -412,7 +412,8 @@ class Interop(Writing):
 
     def __copy__(self) -> Self:
         """Another tensor that is a view of this one: a write to either is seen by both."""
-        made = self._wrap(self._uop, self.requires_grad)
+        made = self.holding(self._uop)
+        made.requires_grad = self.requires_grad
         made._taped, made._family, made.grad = self._taped, self._family, self.grad
         made._family.viewed = True
         made._family.viewed = True
@@ -421,7 +422,7 @@ class Interop(Writing):
     def __deepcopy__(self, memo: Any) -> Self:
         """A tensor with memory of its own, cut off from what this was made of."""
         made = self.detach().contiguous()
-        realize(made._node)
+        realize(made._held)
         made.requires_grad = self.requires_grad
         made.grad = None if self.grad is None else self.grad.__deepcopy__(memo)
         return made
@@ -544,10 +545,10 @@ def _short(node: UOp | None) -> str:
     return f"<UOp {node.device} {node.shape} {node.dtype.name} {inner}>"
 
 
-def _values(node: UOp, separator: str) -> str:
+def _values(values: NDArray[Any], separator: str) -> str:
     import numpy as np
 
-    return np.array2string(read(node), separator=separator, threshold=20).replace("\n", "")
+    return np.array2string(values, separator=separator, threshold=20).replace("\n", "")
 
 
 def _rebuilt(
@@ -564,5 +565,8 @@ def _rebuilt(
     if 0 in shape:
         return kind.zeros(shape, dtype=dtype, device=device, requires_grad=requires_grad)
     values: Any = np.frombuffer(raw, storage.numpy_dtype(dtype))
+    if dtypes.is_complex(dtype):
+        made: Any = kind
+        return made(values.reshape(shape), device, dtype, requires_grad)  # type: ignore[no-any-return]
     host = storage.from_host(values, dtype)
     return kind._wrap(host.copy_to(Device.canonicalize(device)).reshape(shape), requires_grad)

@@ -9,6 +9,7 @@ from tinygrad.base.dtype import dtypes, least_upper_dtype, sum_acc_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.tensor.core import broadcast_shape
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
+from tinygrad.tensor.elementwise import is_complex
 from tinygrad.tensor.reduction import Reduction
 from tinygrad.uop.op import Ops
 
@@ -24,6 +25,8 @@ class Linalg(Reduction):
         Factors of a narrow type are widened before they are multiplied, so that only the result
         is rounded.
         """
+        if is_complex(other):
+            return self._promoted(other)._inner(other, axes, dtype)  # type: ignore[no-any-return]
         out = least_upper_dtype(self.dtype, other.dtype) if dtype is None else checked_dtype(dtype)
         wide = sum_acc_dtype(out)
         wide = dtypes.float32 if dtypes.is_float(wide) and wide.itemsize < 4 else wide
@@ -51,14 +54,17 @@ class Linalg(Reduction):
                 "legal are equal sizes"
             )
         broadcast_shape("matmul", a.shape[:-2], b.shape[:-2])
-        out = a._rows_by_columns(b, dtype)
+        out: Self = a._rows_by_columns(b, dtype)
         if row:
             out = out.squeeze(-2)
         return out.squeeze(-1) if column else out
 
-    def _rows_by_columns(self, b: Self, dtype: DTypeLike | None) -> Self:
+    def _rows_by_columns(self, b: Any, dtype: DTypeLike | None) -> Any:
         """(.., m, k) times (.., k, n). The products are laid out as the factors lie in memory, so
         that a gradient, which sums over another of their axes, lies there like its factor."""
+        if is_complex(b):  # its rows hold pairs, of which each is multiplied by the same number
+            pairs = self._rows_by_columns(b.view_as_real().flatten(-2), dtype)
+            return pairs.unflatten(-1, (-1, 2)).view_as_complex()
         if b._is_transposed:  # (.., m, 1, k) * (.., 1, n, k)
             left, right, summed = self.unsqueeze(-2), b.transpose(-1, -2).unsqueeze(-3), 1
         elif self._is_transposed:  # (.., k, m, 1) * (.., k, 1, n)

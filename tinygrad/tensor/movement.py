@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
-from tinygrad.base.dtype import dtypes, least_upper_dtype
+from tinygrad.base.dtype import COMPLEX_PARTS, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import argfix, argsort, ceildiv, plain, prod
 from tinygrad.tensor.core import Shape, Sint, axis_of, broadcast_shape
 from tinygrad.tensor.creation import Creation, DTypeLike, checked_dtype
-from tinygrad.transforms.gradient import broadcast, reshaped
+from tinygrad.transforms.gradient import reshaped
 from tinygrad.uop.infer import settled
 from tinygrad.uop.node import UOp
 
@@ -31,7 +31,11 @@ class Movement(Creation):
         [1, -1]
         """
         kind = checked_dtype(dtype)
-        return self if kind is self.dtype else self._from(self._node.cast(kind))
+        if kind is self.dtype:
+            return self
+        if kind in COMPLEX_PARTS:
+            return self.cast(COMPLEX_PARTS[kind])._to_complex(kind)  # type: ignore[no-any-return]
+        return self._from(self._node.cast(kind))
 
     def bitcast(self, dtype: DTypeLike) -> Self:
         """The same bits as another dtype of the same size.
@@ -117,7 +121,7 @@ class Movement(Creation):
         >>> Tensor([[1, 2], [3, 4]]).T.contiguous().tolist()
         [[1, 3], [2, 4]]
         """
-        return self._from(self._node.contiguous())
+        return self._from(self._held.contiguous())
 
     def detach(self) -> Self:
         """The same value; no gradient passes.
@@ -125,7 +129,8 @@ class Movement(Creation):
         >>> Tensor([1.0], requires_grad=True).detach().requires_grad
         False
         """
-        made = self._wrap(self._node.detach(), False)
+        made = self.with_node(self._held.detach())
+        made.requires_grad = False
         made._join(self)
         return made
 
@@ -135,7 +140,7 @@ class Movement(Creation):
         >>> Tensor([1, 2]).contiguous_backward().tolist()
         [1, 2]
         """
-        return self._from(self._node.contiguous())
+        return self._from(self._held.contiguous())
 
     # ---- shape -----------------------------------------------------------------------------------
 
@@ -165,12 +170,13 @@ class Movement(Creation):
                 f"{prod(sizes)}; legal are shapes with as many elements"
             )
         shape = tuple(sizes)
-        return self if shape == self.shape else self._from(reshaped(self._node, shape))
+        if shape == self.shape:
+            return self
+        return self._from(reshaped(self._held, shape + self._element))
 
     def _of_now(self) -> Self:
         """This with the sizes that its symbolic axes have now, as numbers."""
-        box = tuple((0, n if isinstance(n, int) else n.val) for n in self.shape)
-        return self._from(self._node.shrink(box))
+        return self._boxed(tuple((0, n if isinstance(n, int) else n.val) for n in self.shape))
 
     def _kept(self, axis: Sint, size: Any, given: tuple[Any, ...]) -> Sint:
         if axis >= self.ndim:
@@ -210,10 +216,13 @@ class Movement(Creation):
                 f"expand: {self.shape} to {given}: axis {wrong[0]} has size {own[wrong[0]]}; "
                 "only axes of size 1 expand, legal are sizes from 0"
             )
-        return self if sizes == self.shape else self._from(broadcast(self._node, sizes))
+        return self._broadcast_to(sizes)
 
     def _broadcast_to(self, shape: Shape) -> Self:
-        return self if shape == self.shape else self._from(broadcast(self._node, shape))
+        if shape == self.shape:
+            return self
+        lined = (1,) * (len(shape) - self.ndim) + self.shape + self._element
+        return self._from(reshaped(self._held, lined).expand(shape + self._element))
 
     def permute(self, *order: Any) -> Self:
         """The axes in another order.
@@ -227,7 +236,9 @@ class Movement(Creation):
             raise ArgumentError(
                 f"permute: {given} of {self.shape}; legal is each of {self.ndim} axes once"
             )
-        return self._from(self._node.permute(axes)) if axes != tuple(sorted(axes)) else self
+        if axes == tuple(sorted(axes)):
+            return self
+        return self._from(self._held.permute(axes + self._element_axes))
 
     def transpose(self, dim0: Sint = 1, dim1: Sint = 0) -> Self:
         """Two axes exchanged.
@@ -333,7 +344,15 @@ class Movement(Creation):
             numbers = all(isinstance(v, int) for v in (begin, end, n))
             if numbers and not 0 <= begin <= end <= n:
                 raise ShapeError(f"shrink: ({begin}, {end}) of an axis of size {n} in {self.shape}")
-        return self._from(self._node.shrink(box))
+        return self._boxed(box)
+
+    @property
+    def _element_axes(self) -> tuple[Sint, ...]:
+        """The axes of the node that an element takes."""
+        return tuple(range(self.ndim, self.ndim + len(self._element)))
+
+    def _boxed(self, box: Pads) -> Self:
+        return self._from(self._held.shrink(box + tuple((0, n) for n in self._element)))
 
     def _pads(self, padding: Sequence[Any]) -> Pads:
         """Padding in any of its forms as (before, after) an axis.
@@ -375,17 +394,16 @@ class Movement(Creation):
             )
         if mode != "constant":
             return self._pad_by(mode, pads)
-        node = self._node.shrink(
-            tuple((_over(-b), n - _over(-a)) for (b, a), n in zip(pads, self.shape, strict=True))
-        )
-        outer = tuple((_over(b), _over(a)) for b, a in pads)
+        box = tuple((_over(-b), n - _over(-a)) for (b, a), n in zip(pads, self.shape, strict=True))
+        node = self._held.shrink(box + tuple((0, n) for n in self._element))
+        outer = tuple((_over(b), _over(a)) for b, a in pads) + ((0, 0),) * len(self._element)
         padded = node.pad(outer)
         if value != 0 and padded is not node:
             inside = UOp.const(dtypes.bool, True, self.device).broadcast_to(node.shape).pad(outer)
             if isinstance(value, float) and not dtypes.is_float(self.dtype):
                 padded = padded.cast(least_upper_dtype(self.dtype, dtypes.default_float))
             padded = inside.where(padded, padded.const_like(value))
-        return self if padded is self._node else self._from(padded)
+        return self if padded is self._held else self._from(padded)
 
     def _pad_by(self, mode: str, pads: Pads) -> Self:
         """Each axis in turn with pieces of itself."""
@@ -413,8 +431,9 @@ class Movement(Creation):
 
     def _cut(self, axis: Sint, begin: Sint, end: Sint) -> Self:
         """From `begin` to `end` of one axis."""
-        box = tuple((begin, end) if i == axis else (0, n) for i, n in enumerate(self.shape))
-        return self._from(self._node.shrink(box))
+        return self._boxed(
+            tuple((begin, end) if i == axis else (0, n) for i, n in enumerate(self.shape))
+        )
 
     def _grown(self, axis: Sint, size: Sint) -> Self:
         """One axis of size 1 repeated."""
@@ -428,14 +447,14 @@ class Movement(Creation):
         """
         given = argfix(axis, *more)
         axes = self._axes(given, "flip")
-        return self._from(self._node.flip(axes)) if axes else self
+        return self._from(self._held.flip(axes)) if axes else self
 
     def _strided(self, axis: Sint, step: Sint) -> Self:
         """Every `step`-th element of one axis."""
         if step == 1:
             return self
         # (.., size, ..) → (.., ceil(size/step), .., 1): windows of one tap
-        moved = self._node.window(((axis, 1, step, 1, 0, 0),))
+        moved = self._held.window(((axis, 1, step, 1, 0, 0),))
         return self._from(moved.reshape(moved.shape[:-1]))
 
     # ---- repetition and cutting into parts -------------------------------------------------------
@@ -521,17 +540,20 @@ class Movement(Creation):
                 "legal are shapes that are equal on all other axes"
             )
         kind = least_upper_dtype(*(p.dtype for p in parts))
+        if kind in COMPLEX_PARTS:
+            parts = tuple(p.cast(kind) for p in parts)
+            first, kind = parts[0], COMPLEX_PARTS[kind]
         total, at, node = sum(p.shape[axis] for p in parts), 0, None
         for part in parts:
             if not _is(size := part.shape[axis], 0):
                 pads = tuple(
-                    (at, total - at - size) if i == axis else (0, 0) for i in range(part.ndim)
+                    (at, total - at - size) if i == axis else (0, 0) for i in range(part._held.ndim)
                 )
-                here = part._constant(True, dtypes.bool, part.shape).pad(pads)
-                value = part._node.cast(kind).pad(pads)
+                here = part._constant(True, dtypes.bool, part._held.shape).pad(pads)
+                value = part._held.cast(kind).pad(pads)
                 node = value if node is None else here.where(value, node)
                 at += size
-        return first._from(first._node.cast(kind) if node is None else node, *parts)
+        return first._from(first._held.cast(kind) if node is None else node, *parts)
 
     def stack(self, *others: Self, dim: Sint = 0) -> Self:
         """One beside another along a new axis.
@@ -576,7 +598,9 @@ class Movement(Creation):
             raise ArgumentError(
                 f"unfold: windows of {size} every {step} of an axis of size {self.shape[axis]}"
             )
-        return self._from(self._node.window(((axis, size, step, 1, 0, 0),)))
+        node = self._held.window(((axis, size, step, 1, 0, 0),))  # (.., element.., taps)
+        order = (*range(self.ndim), node.ndim - 1, *self._element_axes)
+        return self._from(node.permute(order) if self._element else node)
 
     def meshgrid(self, *others: Self, indexing: str = "ij") -> tuple[Self, ...]:
         """Each vector along an axis of its own, expanded over the others'.

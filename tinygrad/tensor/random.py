@@ -12,7 +12,7 @@ import math
 import time
 from typing import Any, ClassVar, Self
 
-from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.dtype import COMPLEX_PARTS, DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import argfix, plain, prod
 from tinygrad.engine.counters import Counter
@@ -106,12 +106,23 @@ class Random(Order):
         return checked_shape(name, *shape), kind, cls._place(more.get("device"))
 
     @classmethod
+    def _two_draws(cls, draw: Any, shape: Any, more: dict[str, Any]) -> Any:
+        """Complex numbers whose parts are drawn apart, or None if no complex dtype is asked for."""
+        kind = more.get("dtype")
+        if kind is None or (part := COMPLEX_PARTS.get(checked_dtype(kind))) is None:
+            return None
+        more = {**more, "dtype": part}
+        return cls._complex.joined(draw(*shape, **more), draw(*shape, **more))
+
+    @classmethod
     def rand(cls, *shape: Any, **more: Any) -> Self:
-        """Uniform in [0, 1).
+        """Uniform in [0, 1); of complex numbers, each part.
 
         >>> Tensor.rand(2, 3).shape
         (2, 3)
         """
+        if (pairs := cls._two_draws(cls.rand, shape, more)) is not None:
+            return pairs  # type: ignore[no-any-return]
         sizes, kind, device = cls._drawn("rand", shape, more)
         if 0 in sizes:
             return cls.zeros(sizes, dtype=kind, device=device)
@@ -120,11 +131,13 @@ class Random(Order):
 
     @classmethod
     def randn(cls, *shape: Any, **more: Any) -> Self:
-        """Normal with mean 0 and standard deviation 1. (Box and Muller, 1958.)
+        """Normal with mean 0 and variance 1, of complex numbers too. (Box and Muller, 1958.)
 
         >>> Tensor.randn(2, 3).shape
         (2, 3)
         """
+        if (pairs := cls._two_draws(cls.randn, shape, more)) is not None:
+            return pairs * math.sqrt(0.5)  # type: ignore[no-any-return]
         sizes, kind, device = cls._drawn("randn", shape, more)
         if 0 in sizes:
             return cls.zeros(sizes, dtype=kind, device=device)

@@ -1,8 +1,4 @@
-"""The long tail that has names of its own: decompositions by the host's LAPACK, and a hash.
-
-The decompositions are CALLs: they run in NumPy whatever the device, and have no gradient yet:
-asking for one is an error.
-"""
+"""The long tail that has names of its own: a hash."""
 
 from __future__ import annotations
 
@@ -10,31 +6,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from tinygrad.base.dtype import DType, dtypes, least_upper_float
-from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.base.helpers import prod
-from tinygrad.engine.host import HostFunction, call, register
-from tinygrad.tensor.learning import Learning
-
-Described = tuple[tuple[int, ...], DType]
-
-# ---- what the host does --------------------------------------------------------------------------
-
-
-def _qr_shapes(matrix: Described) -> list[Described]:
-    (*lead, rows, columns), kind = matrix
-    return [((*lead, rows, rows), kind), ((*lead, rows, columns), kind)]
-
-
-def _svd_shapes(matrix: Described, full: int) -> list[Described]:
-    (*lead, rows, columns), kind = matrix
-    least = min(rows, columns)
-    outer = ((rows, rows), (columns, columns)) if full else ((rows, least), (least, columns))
-    return [((*lead, *outer[0]), kind), ((*lead, least), kind), ((*lead, *outer[1]), kind)]
-
-
-QR = register(HostFunction("qr", lambda a: np.linalg.qr(a, mode="complete"), _qr_shapes))
-SVD = register(HostFunction("svd", lambda a, full: np.linalg.svd(a, bool(full)), _svd_shapes))
+from tinygrad.tensor.decomposition import Decomposition
 
 # ---- Keccak (FIPS 202): bytes that a block takes, and the byte that ends a message ---------------
 
@@ -68,38 +43,10 @@ def _keccak_tables() -> tuple[list[int], list[int], list[int]]:
     return rotations, sources, constants
 
 
-class Special(Learning):
-    """Decompositions and hashes."""
+class Special(Decomposition):
+    """Hashes."""
 
     __slots__ = ()
-
-    def _matrix(self, operation: str) -> Self:
-        if self.ndim < 2:
-            raise ShapeError(f"{operation}: {self.shape}; legal are two axes or more")
-        kind = least_upper_float(self.dtype)
-        return self.cast(kind if kind.itemsize >= 4 else dtypes.float32)
-
-    def qr(self) -> tuple[Self, Self]:
-        """Q with orthonormal columns, square, and R upper triangular, with self = Q @ R.
-
-        >>> q, r = Tensor([[1.0, 0.0], [0.0, 1.0]]).qr()
-        >>> (q @ r).tolist()
-        [[1.0, 0.0], [0.0, 1.0]]
-        """
-        x = self._matrix("qr")
-        q, r = call(QR, x._node)
-        return x._from(q), x._from(r)
-
-    def svd(self, full_matrices: bool = True) -> tuple[Self, Self, Self]:
-        """U, S and V with self = U @ diag(S) @ V; S falls, U and V are orthogonal, square if
-        `full_matrices`.
-
-        >>> Tensor([[3.0, 0.0], [0.0, 4.0]]).svd()[1].tolist()
-        [4.0, 3.0]
-        """
-        x = self._matrix("svd")
-        u, s, v = call(SVD, x._node, parameters=(int(full_matrices),))
-        return x._from(u), x._from(s), x._from(v)
 
     def keccak(self, cfg: str | tuple[int, int] = "sha3_256") -> Self:
         """The hash of the bytes along the last axis, as uint8. (FIPS 202.)

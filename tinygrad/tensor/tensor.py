@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.base.dtype import COMPLEX_PARTS
+from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.engine.devices import Device
 from tinygrad.engine.kernelize import kernelize
-from tinygrad.engine.realize import in_memory, read, realize
+from tinygrad.engine.realize import in_memory, realize
 from tinygrad.engine.structure import structure_of
 from tinygrad.schedule.kernels import plan
 from tinygrad.schedule.plan import Step
 from tinygrad.tensor.core import root_of
-from tinygrad.tensor.creation import DTypeLike, checked_dtype, node_of
+from tinygrad.tensor.creation import DTypeLike, checked_dtype, holds_complex, node_of
 from tinygrad.tensor.interop import Interop
 
 if TYPE_CHECKING:
@@ -31,6 +32,19 @@ class Tensor(Interop):
     """
 
     __slots__ = ()
+
+    def __new__(
+        cls,
+        data: Any = None,
+        device: Any = None,
+        dtype: DTypeLike | None = None,
+        requires_grad: bool | None = None,
+    ) -> Self:
+        """Of complex numbers, a tensor of their class."""
+        wants = dtype is not None and checked_dtype(dtype) in COMPLEX_PARTS
+        if cls is Tensor and (wants or holds_complex(data)):
+            cls = cls._complex
+        return object.__new__(cls)
 
     def __init__(
         self,
@@ -59,7 +73,7 @@ class Tensor(Interop):
         Ops.BUFFER
         """
         group: tuple[Tensor, ...] = (self, *others)
-        realize(*(t._node for t in group if 0 not in t.shape))
+        realize(*(t._held for t in group if 0 not in t.shape))
         return self
 
     def kernelize(self, *others: Tensor) -> Self:
@@ -70,7 +84,7 @@ class Tensor(Interop):
         """
 
         group: tuple[Tensor, ...] = (self, *others)
-        kernelize(*(t._node for t in group))
+        kernelize(*(t._held for t in group))
         return self
 
     def schedule(self, *others: Tensor) -> list[Step]:
@@ -112,6 +126,10 @@ class Tensor(Interop):
         """
         if self.shape != x.shape and not allow_shape_mismatch:
             raise ShapeError(f"replace: {self.shape} by {x.shape}; legal is the same shape")
+        if self._element != x._element:
+            raise DTypeError(
+                f"replace: {self.dtype!r} by {x.dtype!r}; legal are both complex or none"
+            )
         self._become(x)
         return self
 
@@ -126,7 +144,7 @@ class Tensor(Interop):
         if isinstance(device, (tuple, list)):
             return self.shard(device)
         name = Device.canonicalize(device)
-        return self if name == self.device else self._from(self._node.copy_to(name))
+        return self if name == self.device else self._from(self._held.copy_to(name))
 
     _moved = to
 
@@ -185,8 +203,8 @@ class Tensor(Interop):
         >>> Tensor([[1, 2], [3, 4]]).tolist()
         [[1, 2], [3, 4]]
         """
-        values = read(self._node)
-        if self.dtype.fmt is None:  # NumPy gives numbers of ml_dtypes otherwise
+        values = self._read()
+        if self.dtype.fmt is None and not self._element:  # else NumPy gives numbers of ml_dtypes
             values = values.astype("float32")
         return values.tolist()
 

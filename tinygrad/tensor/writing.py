@@ -68,7 +68,7 @@ class Writing(Autograd):
         if chosen.tensors:
             written: Self = view._scattered(chosen.tensors, chosen.places, given)
             self._put(view, written)
-        elif given._family is not self._family or given._node is not view._node:  # t[i] += v
+        elif given._family is not self._family or given._held is not view._held:  # t[i] += v
             self._put(view, given._broadcast_to_view("setitem", view.shape))
 
     def assign(self, x: Any) -> Self:
@@ -88,7 +88,7 @@ class Writing(Autograd):
         if given.requires_grad is True:
             raise ArgumentError("assign: the value needs a gradient; use .detach() first")
         value = self._given("assign", given)._broadcast_to_view("assign", self.shape)
-        if value._node is not self._node:
+        if value._held is not self._held:
             self._overwrite(self, value)
         return self
 
@@ -193,15 +193,15 @@ class Writing(Autograd):
             return whole.where(value._broadcast_to_view("setitem", rest), self)
         count = value.shape[0]
         values = value._broadcast_to_view("setitem", (count, *rest))
-        ones = mask.reshape(-1).cast(dtypes.int32)._node
+        ones = mask.reshape(-1).cast(dtypes.int32)._held
         hits = ones.reduce_axis("add", (0,))
         message = f"setitem: {count} values for a mask of {{0}} true elements; legal are as many"
         told = hits.check(hits.eq(count), "shape", message)
         legal = ones.cast(dtypes.bool) & told.eq(count).expand(ones.shape)
         at = legal.where(ones.running("add", 0) - 1, ones.const_like(0))
         if not count:
-            values = self._wrap(self._constant(0, shape=(1, *rest)))
-        picked = values._from(values._node.index(at)).reshape(mask.shape + rest)
+            values = self.full((1, *rest), 0, dtype=self.dtype, device=self.device)
+        picked = values._from(values._held.index(at)).reshape(mask.shape + rest)
         wanted = self._wrap(legal).reshape(whole.shape)
         return wanted.where(picked, self)
 
@@ -222,7 +222,8 @@ class Writing(Autograd):
         updates = value._broadcast_to_view("setitem", goal)
         if 0 in goal:
             return self
-        node = UOp(Ops.SCATTER, self.dtype, (first._node, updates._node, *nodes), ("set",))
+        target = first._held
+        node = UOp(Ops.SCATTER, target.dtype, (target, updates._held, *nodes), ("set",))
         return first._from(node, value).permute(argsort(order))
 
     # ---- where it goes ---------------------------------------------------------------------------
@@ -247,16 +248,16 @@ class Writing(Autograd):
             )
         bottom = self._bottom
         self._check_single(view, members)
-        new = value._node
-        if view._node.reshape(bottom.shape) is not bottom:
-            ones = UOp.const(dtypes.bool, True, self.device).broadcast_to(view.shape)
-            here = spread(view._node, bottom, ones)
-            new = here.where(spread(view._node, bottom, new), bottom)
+        new = value._held
+        if view._held.reshape(bottom.shape) is not bottom:
+            ones = UOp.const(dtypes.bool, True, self.device).broadcast_to(view._held.shape)
+            here = spread(view._held, bottom, ones)
+            new = here.where(spread(view._held, bottom, new), bottom)
         elif bottom_of(new).op in STORED:  # that is someone else's
             new = new.contiguous()
         new = new.reshape(bottom.shape)
         for member in members:
-            node = member._node
+            node = member._held
             member._uop = on_bottom(node, member._bottom, new)
             if not is_detached(node):
                 member.requires_grad = member._taped = True
@@ -268,24 +269,24 @@ class Writing(Autograd):
         for member in members:
             member._taped = False
         if view is self and len(members) == 1 and self._bottom.op not in STORED:
-            self._uop = value._node
+            self._uop = value._held
             self._family.root = root_of(self._uop)
             join(bottom_of(self._uop), self._family)
             return
         self._check_single(view, members)
         view._store()
-        target = writable_part(view._node)
+        target = writable_part(view._held)
         assert target.base is view._bottom, "a family has one bottom"
         for step in steps_between(target, target.base):
             step.known = None  # where a part was computed alone is no place to write to
-        changed = target.assign(value._node)
+        changed = target.assign(value._held)
         supersede(target.base, changed.base)
-        if not is_detached(view._node):
+        if not is_detached(view._held):
             view._uop = changed
 
     def _check_single(self, view: Self, members: list[Self]) -> None:
         """Sees to it that no two elements of `view` are one in memory."""
-        if not repeats(view._node, view._bottom):
+        if not repeats(view._held, view._bottom):
             return
         if any(member is not view for member in members):
             raise ArgumentError(
@@ -293,7 +294,7 @@ class Writing(Autograd):
                 "of it: .contiguous()"
             )
         view._family = Family()
-        view._uop = view._node.contiguous()
+        view._uop = view._held.contiguous()
 
     def _store(self) -> None:
         """Sees to it that the family has storage of its own to write into."""

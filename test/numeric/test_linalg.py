@@ -1,0 +1,127 @@
+"""The names of torch.linalg that are made of tensors, as PyTorch's."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from tinygrad import linalg
+from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.tensor import Tensor
+
+T = torch.linalg
+
+
+def draw(*shape, seed=0, complex_=False):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=shape) + (1j * rng.normal(size=shape) if complex_ else 0)
+
+
+def check(ours, theirs, *arrays, grad=True):
+    xs = [Tensor(a, requires_grad=grad) for a in arrays]
+    ts = [torch.tensor(a, requires_grad=grad) for a in arrays]
+    mine, goal = ours(*xs), theirs(*ts)
+    np.testing.assert_allclose(mine.numpy(), goal.detach().numpy(), rtol=1e-8, atol=1e-9)
+    if grad:
+        (goal.abs() ** 2).sum().backward()
+        for x, g, t in zip(xs, (mine.abs() ** 2).sum().gradient(*xs), ts, strict=True):
+            assert g.shape == x.shape
+            np.testing.assert_allclose(g.numpy(), t.grad.numpy(), rtol=1e-7, atol=1e-8)
+
+
+VECTOR = [2, 1, 0, 3, 0.5, -1, math.inf, -math.inf]
+
+
+@pytest.mark.parametrize("order", VECTOR)
+@pytest.mark.parametrize("complex_", [False, True])
+def test_vector_norm(order, complex_):
+    x = draw(3, 4, complex_=complex_)
+    check(lambda t: linalg.vector_norm(t, order, 1), lambda t: T.vector_norm(t, order, 1), x,
+          grad=order != 0)  # fmt: skip
+    check(lambda t: linalg.vector_norm(t, order, keepdim=True),
+          lambda t: T.vector_norm(t, order, keepdim=True), x, grad=False)  # fmt: skip
+
+
+@pytest.mark.parametrize("order", ["fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf])
+def test_matrix_norm(order):
+    check(lambda t: linalg.matrix_norm(t, order), lambda t: T.matrix_norm(t, order), draw(2, 3, 4))
+    check(lambda t: linalg.matrix_norm(t, order, (0, 2), True),
+          lambda t: T.matrix_norm(t, order, (0, 2), True), draw(2, 3, 4), grad=False)  # fmt: skip
+
+
+def test_norms_that_choose():
+    for order, dim in [(None, None), (None, 0), (2, (0, 1)), (3, 1), ("nuc", None), (1, None)]:
+        check(lambda t, o=order, d=dim: linalg.norm(t, o, d),
+              lambda t, o=order, d=dim: T.norm(t, o, d), draw(3, 4), grad=False)  # fmt: skip
+    assert linalg.vector_norm(Tensor([0.0]), 2).item() == 0.0
+    x = Tensor([0.0, 0.0], requires_grad=True)
+    assert linalg.vector_norm(x).gradient(x)[0].tolist() == [0.0, 0.0]
+    assert linalg.vector_norm(Tensor([1e30, 1e30])).item() == pytest.approx(2**0.5 * 1e30)
+    assert linalg.vector_norm(Tensor.zeros(0)).item() == 0.0
+
+
+@pytest.mark.parametrize("order", [None, 2, -2, 1, "fro", "nuc", math.inf])
+def test_cond(order):
+    theirs = T.cond
+    if order not in (None, 2, -2):  # whose backward of PyTorch's fails
+
+        def theirs(t, p):
+            return T.matrix_norm(t, p) * T.matrix_norm(T.inv(t), p)
+
+    check(lambda t: linalg.cond(t, order), lambda t: theirs(t, order), draw(2, 3, 3))
+
+
+def test_products():
+    parts = [draw(*s, seed=i) for i, s in enumerate([(3, 4), (4, 2), (2, 5), (5,)])]
+    check(lambda *t: linalg.multi_dot(list(t)), lambda *t: T.multi_dot(t), *parts)
+    check(lambda t: linalg.vander(t, 4), lambda t: T.vander(t, N=4), draw(2, 3))
+    check(lambda t: linalg.tensorinv(t, 1), lambda t: T.tensorinv(t, 1), draw(4, 2, 2))
+    check(linalg.tensorsolve, T.tensorsolve, draw(2, 3, 6), draw(2, 3))
+    check(lambda a, b: linalg.tensorsolve(a, b, (0,)), lambda a, b: T.tensorsolve(a, b, (0,)),
+          draw(6, 2, 3), draw(2, 3))  # fmt: skip
+
+
+@pytest.mark.parametrize("complex_", [False, True])
+def test_reflections(complex_):
+    a, tau = (t.numpy() for t in torch.geqrf(torch.tensor(draw(2, 4, 3, complex_=complex_))))
+    check(linalg.householder_product, T.householder_product, a, tau)
+    check(linalg.householder_product, T.householder_product, a, tau[..., :2])
+
+
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("adjoint", [True, False])
+def test_lu_solve(left, adjoint):
+    a, b = draw(2, 3, 3, complex_=True), draw(2, 3, 3, seed=1, complex_=True)
+    ours, theirs = linalg.lu_factor(Tensor(a)), T.lu_factor(torch.tensor(a))
+    mine = linalg.lu_solve(*ours, Tensor(b), left, adjoint)
+    goal = T.lu_solve(*theirs, torch.tensor(b), left=left, adjoint=adjoint)
+    np.testing.assert_allclose(mine.numpy(), goal.resolve_conj().numpy(), rtol=1e-8)
+
+
+def test_named_results():
+    a = Tensor(draw(3, 2))
+    assert linalg.svd(a, False).Vh.shape == (2, 2) and linalg.qr(a).Q.shape == (3, 2)
+    assert linalg.qr(a, "r").Q.shape == (0,) and linalg.qr(a, "complete").Q.shape == (3, 3)
+    square = a.mT @ a
+    assert linalg.eigh(square).eigenvalues.shape == linalg.eig(square).eigenvalues.shape == (2,)
+    assert linalg.slogdet(square).sign.item() == 1.0 and linalg.lu(a).P.shape == (3, 3)
+    assert linalg.lstsq(a, a).rank.item() == linalg.matrix_rank(a).item() == 2
+    np.testing.assert_allclose(linalg.solve(square, square).numpy(), np.eye(2), atol=1e-9)
+    assert linalg.diagonal(Tensor.ones(2, 3, 3)).shape == (2, 3)
+
+
+MISUSES = [
+    (ArgumentError, "two or more", lambda: linalg.multi_dot([Tensor.ones(2)])),
+    (ArgumentError, "fro, nuc", lambda: linalg.matrix_norm(Tensor.ones(2, 2), 3)),
+    (ArgumentError, "legal is a matrix", lambda: linalg.norm(Tensor.ones(2), "fro", 0)),
+    (ShapeError, "householder",
+     lambda: linalg.householder_product(Tensor.ones(2, 3), Tensor([1.0]))),
+    (ShapeError, "tensorinv", lambda: linalg.tensorinv(Tensor.ones(2, 3), 1)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("error", "words", "function"), MISUSES)
+def test_misuse(error, words, function):
+    with pytest.raises(error, match=words):
+        function()

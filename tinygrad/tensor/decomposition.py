@@ -1,0 +1,430 @@
+"""Decompositions of matrices, and what solves equations with them.
+
+`self` is a matrix or a batch of them: (.., rows, columns). Whole numbers become the default float,
+narrow floats float32; complex matrices are taken everywhere. The work is LAPACK's, on the host (see
+`lapack`); gradients are graphs (see `matrix_gradients`). A matrix that has no result is a
+LinalgError, with its place in the batch, when the result is computed. The names of `torch.linalg`
+are in `tinygrad.linalg`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from tinygrad.base.dtype import dtypes, least_upper_dtype, least_upper_float
+from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.tensor import lapack
+from tinygrad.tensor import matrix_gradients as gradients
+from tinygrad.tensor.core import broadcast_shape
+from tinygrad.tensor.lapack import COMPLEX, INT, REAL, SAME, Routine, Shape, batched
+from tinygrad.tensor.pairs import Pairs
+
+Shapes = list[tuple[Shape, str]]
+
+
+# ---- shapes of results: (.., m, n) is the argument -----------------------------------------------
+
+
+def _qr(shape: Shape, complete: bool) -> Shapes:
+    *lead, m, n = shape
+    k = m if complete else min(m, n)
+    return [((*lead, m, k), SAME), ((*lead, k, n), SAME)]
+
+
+def _svd(shape: Shape, full: bool) -> Shapes:
+    *lead, m, n = shape
+    k = min(m, n)
+    a, b = (m, n) if full else (k, k)
+    return [((*lead, m, a), SAME), ((*lead, k), REAL), ((*lead, b, n), SAME)]
+
+
+def _lu(shape: Shape) -> Shapes:
+    *lead, m, n = shape
+    k = min(m, n)
+    return [((*lead, m), INT), ((*lead, m, k), SAME), ((*lead, k, n), SAME), ((*lead, k), INT)]
+
+
+# ---- the routines --------------------------------------------------------------------------------
+
+_linalg = np.linalg
+DET = Routine("det", lambda a: [_linalg.det(a)], lambda shape: [(shape[:-2], SAME)], gradients.det)
+SLOGDET = Routine(
+    "slogdet", _linalg.slogdet, lambda s: [(s[:-2], SAME), (s[:-2], REAL)], gradients.slogdet
+)
+ADJUGATE = Routine("adjugate", lapack.adjugate, lambda s: [(s, SAME)], gradients.adjugate)
+INV = Routine(
+    "inv",
+    batched("inv", lambda a: [_linalg.inv(a)], "singular"),
+    lambda s: [(s, SAME)],
+    gradients.inv,
+)
+SOLVE = Routine(
+    "solve",
+    batched("solve", lambda a, b: [_linalg.solve(a, b)], "singular"),
+    lambda a, b: [(b, SAME)],
+    gradients.solve,
+)
+TRIANGULAR = Routine(
+    "solve_triangular",
+    batched("solve_triangular", lambda *given: [lapack.triangular(*given)], "singular"),
+    lambda a, b, *_: [(b, SAME)],
+    gradients.triangular,
+)
+CHOLESKY = Routine(
+    "cholesky",
+    batched("cholesky", lambda a: [_linalg.cholesky(a)], "not positive definite"),
+    lambda s: [(s, SAME)],
+    gradients.cholesky,
+)
+QR = Routine(
+    "qr",
+    lambda a, complete: _linalg.qr(a, "complete" if complete else "reduced"),
+    _qr,
+    gradients.qr,
+)
+SVD = Routine(
+    "svd",
+    batched("svd", lambda a, full: _linalg.svd(a, bool(full)), "not finite, or svd didn't end"),
+    _svd,
+    gradients.svd,
+)
+EIGH = Routine(
+    "eigh",
+    batched("eigh", lambda a, upper: _linalg.eigh(a, "U" if upper else "L"), "not finite"),
+    lambda s, _: [(s[:-1], REAL), (s, SAME)],
+    gradients.eigh,
+)
+EIG = Routine(
+    "eig",
+    batched("eig", _linalg.eig, "not finite"),
+    lambda s: [(s[:-1], COMPLEX), (s, COMPLEX)],
+    gradients.eig,
+)
+LU = Routine("lu", lapack.lu, _lu, gradients.lu)
+EXP = Routine(
+    "matrix_exp",
+    lambda a: [lapack.scipy_linalg("matrix_exp").expm(a)],
+    lambda s: [(s, SAME)],
+    gradients.matrix_exp,
+)
+PINV = Routine(
+    "pinv",
+    batched("pinv", lapack.pinv, "not finite"),
+    lambda s, *_: [((*s[:-2], s[-1], s[-2]), SAME)],
+    gradients.pinv,
+)
+
+
+class Decomposition(Pairs):
+    """Matrices taken apart, and equations solved."""
+
+    __slots__ = ()
+
+    # ---- what is taken ---------------------------------------------------------------------------
+
+    def _matrix(self, operation: str) -> Any:
+        if self.ndim < 2:
+            raise ShapeError(f"{operation}: {self.shape}; legal are two axes or more")
+        kind = least_upper_float(self.dtype)
+        return self.cast(kind if kind.itemsize >= 4 else dtypes.float32)
+
+    def _square(self, operation: str) -> Any:
+        if self.ndim < 2 or self.shape[-1] != self.shape[-2]:
+            raise ShapeError(f"{operation}: {self.shape}; legal are square matrices (.., n, n)")
+        return self._matrix(operation)
+
+    def _beside(self, operation: str, other: Any, left: bool = True) -> tuple[Any, Any]:
+        """A and B of A X = B (X A = B unless `left`) with one dtype and the same batch axes."""
+        a, b = self._matrix(operation), self._tensor(other)._matrix(operation)
+        kind = least_upper_dtype(a.dtype, b.dtype)
+        if a.shape[-2] != b.shape[-2 if left else -1]:
+            raise ShapeError(
+                f"{operation}: {self.shape} and {b.shape}: the first has {a.shape[-2]} rows, axis "
+                f"{-2 if left else -1} of the second {b.shape[-2 if left else -1]}; legal are equal"
+            )
+        lead = broadcast_shape(operation, a.shape[:-2], b.shape[:-2])
+        return tuple(x.cast(kind)._broadcast_to((*lead, *x.shape[-2:])) for x in (a, b))
+
+    # ---- determinants ----------------------------------------------------------------------------
+
+    def det(self) -> Self:
+        """The determinant; its gradient holds where it is 0, too.
+
+        >>> round(Tensor([[1.0, 2.0], [3.0, 4.0]]).det().item(), 4)
+        -2.0
+        """
+        out: Self = DET(self._square("det"))[0]
+        return out
+
+    def _adjugate(self) -> Self:
+        out: Self = ADJUGATE(self._square("adjugate"))[0]
+        return out
+
+    def slogdet(self) -> tuple[Self, Self]:
+        """The sign of the determinant and the logarithm of its size; 0 and -inf if it is 0.
+
+        >>> [round(t.item(), 4) for t in Tensor([[1.0, 2.0], [3.0, 4.0]]).slogdet()]
+        [-1.0, 0.6931]
+        """
+        sign, size = SLOGDET(self._square("slogdet"))
+        return sign, size
+
+    def logdet(self) -> Self:
+        """The logarithm of the determinant; NaN below zero.
+
+        >>> round(Tensor([[1.0, 2.0], [-3.0, 4.0]]).logdet().item(), 4)
+        2.3026
+        """
+        sign, size = self.slogdet()
+        return size + sign.log()
+
+    # ---- equations -------------------------------------------------------------------------------
+
+    def inv(self) -> Self:
+        """The inverse. LinalgError for singular matrices.
+
+        >>> Tensor([[2.0, 0.0], [0.0, 4.0]]).inv().tolist()
+        [[0.5, 0.0], [0.0, 0.25]]
+        """
+        out: Self = INV(self._square("inv"))[0]
+        return out
+
+    def inverse(self) -> Self:
+        """The same as `inv`."""
+        return self.inv()
+
+    def solve(self, b: Any, left: bool = True) -> Self:
+        """X with self @ X = b, or X @ self = b unless `left`. b is (.., n, k), or vectors: (n,), or
+        the batch's axes and n. LinalgError for singular matrices.
+
+        >>> Tensor([[2.0, 0.0], [0.0, 4.0]]).solve(Tensor([2.0, 2.0])).tolist()
+        [1.0, 0.5]
+        """
+        a, b = self._square("solve"), self._tensor(b)
+        if b.ndim == 1 or (self.ndim > 2 and b.shape == self.shape[:-1]):  # vectors
+            return a.solve(b.unsqueeze(-1)).squeeze(-1)  # type: ignore[no-any-return]
+        if not left:
+            return a.mT.solve(b._matrix("solve").mT).mT  # type: ignore[no-any-return]
+        out: Self = SOLVE(*a._beside("solve", b))[0]
+        return out
+
+    def solve_triangular(
+        self, b: Any, *, upper: bool, left: bool = True, unitriangular: bool = False
+    ) -> Self:
+        """As `solve`, reading one triangle of self only, and ones on its diagonal if
+        `unitriangular`.
+
+        >>> Tensor([[2.0, 9.0], [4.0, 1.0]]).solve_triangular(
+        ...     Tensor([[2.0], [5.0]]), upper=False).tolist()
+        [[1.0], [1.0]]
+        """
+        a = self._square("solve_triangular")
+        if not left:
+            flipped = self._tensor(b)._matrix("solve_triangular").mT
+            out = a.mT.solve_triangular(flipped, upper=not upper, unitriangular=unitriangular)
+            return out.mT  # type: ignore[no-any-return]
+        pair = a._beside("solve_triangular", b)
+        solved: Self = TRIANGULAR(*pair, parameters=(upper, unitriangular))[0]
+        return solved
+
+    def pinv(self, rtol: float | None = None, atol: float = 0.0, hermitian: bool = False) -> Self:
+        """The pseudo-inverse (.., n, m) of (.., m, n). Singular values of at most max(`atol`,
+        `rtol` times the largest) count as 0; `rtol` is max(m, n) times the dtype's precision unless
+        given (0 if `atol` is).
+
+        >>> Tensor([[2.0, 0.0], [0.0, 0.0]]).pinv().tolist()
+        [[0.5, 0.0], [0.0, 0.0]]
+        """
+        x = self._square("pinv") if hermitian else self._matrix("pinv")
+        bounds = (float(x._rtol(rtol, atol)), float(atol), bool(hermitian))
+        out: Self = PINV(x, parameters=bounds)[0]
+        return out
+
+    def _rtol(self, rtol: float | None, atol: float) -> float:
+        """What counts as 0 beside the largest singular value."""
+        if rtol is not None:
+            return rtol
+        mantissa = dtypes.finfo(self.real.dtype)[1]
+        return 0.0 if atol else float(max(self.shape[-2:]) * 2.0**-mantissa)
+
+    def lstsq(self, b: Any, rcond: float | None = None) -> tuple[Any, Any, Any, Any]:
+        """The X of least norm that makes the norm of self @ X - b least; squared norms of what is
+        left (empty unless there are more rows than columns and the rank is full in the whole batch,
+        which is read); the ranks; the singular values.
+
+        >>> x, *_ = Tensor([[1.0], [1.0]]).lstsq(Tensor([[1.0], [3.0]]))
+        >>> round(x.item(), 4)
+        2.0
+        """
+        a, b = self._beside("lstsq", b)
+        rows, columns = a.shape[-2:]
+        x = a.pinv(rcond) @ b
+        values = a.svdvals()
+        rank = a.matrix_rank(rtol=rcond)
+        left = b.real.zeros(0, dtype=b.real.dtype, device=b.device)
+        if rows > columns and bool((rank == columns).all()):
+            left = (a @ x - b).abs().square().sum(-2)
+        return x, left, rank, values
+
+    # ---- decompositions --------------------------------------------------------------------------
+
+    def cholesky(self, upper: bool = False) -> Self:
+        """L, lower triangular, with self = L @ L.mH; its conjugate transpose if `upper`. One
+        triangle is read. LinalgError unless self is positive definite.
+
+        >>> Tensor([[4.0, 0.0], [0.0, 9.0]]).cholesky().tolist()
+        [[2.0, 0.0], [0.0, 3.0]]
+        """
+        x = self._square("cholesky")
+        out: Self = CHOLESKY(x.mH if upper else x)[0]
+        return out.mH if upper else out
+
+    def cholesky_solve(self, factor: Any, upper: bool = False) -> Self:
+        """X with A @ X = self, of A's Cholesky factor.
+
+        >>> Tensor([[8.0]]).cholesky_solve(Tensor([[2.0]])).tolist()
+        [[2.0]]
+        """
+        low = self._tensor(factor)
+        low = low.mH if upper else low
+        half = low.solve_triangular(self, upper=False)
+        return low.mH.solve_triangular(half, upper=True)
+
+    def qr(self, mode: str = "complete") -> tuple[Self, Self]:
+        """Q with orthonormal columns and R upper triangular, with self = Q @ R. Q is square, or has
+        as many columns as R has rows, at most the columns of self, with mode "reduced".
+
+        >>> q, r = Tensor([[1.0, 0.0], [0.0, 1.0]]).qr()
+        >>> (q @ r).tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
+        """
+        if mode not in ("complete", "reduced"):
+            raise ArgumentError(f"qr: mode {mode!r}; legal are complete and reduced")
+        q, r = QR(self._matrix("qr"), parameters=(mode == "complete",))
+        return q, r
+
+    def svd(self, full_matrices: bool = True) -> tuple[Self, Self, Self]:
+        """U, S and V with self = U @ diag(S) @ V; S falls, U and V are orthogonal, square if
+        `full_matrices`.
+
+        >>> Tensor([[3.0, 0.0], [0.0, 4.0]]).svd()[1].tolist()
+        [4.0, 3.0]
+        """
+        u, s, v = SVD(self._matrix("svd"), parameters=(bool(full_matrices),))
+        return u, s, v
+
+    def svdvals(self) -> Self:
+        """The singular values, falling.
+
+        >>> Tensor([[3.0, 0.0], [0.0, 4.0]]).svdvals().tolist()
+        [4.0, 3.0]
+        """
+        return self.svd(False)[1]
+
+    def matrix_rank(
+        self, atol: float = 0.0, rtol: float | None = None, hermitian: bool = False
+    ) -> Self:
+        """How many singular values count, see `pinv`.
+
+        >>> Tensor([[2.0, 0.0], [0.0, 0.0]]).matrix_rank().item()
+        1
+        """
+        x = self._matrix("matrix_rank")
+        values = x.eigvalsh().abs() if hermitian else x.svdvals()
+        if 0 in x.shape[-2:]:
+            return x.real.zeros(x.shape[:-2], dtype=dtypes.int32, device=x.device)  # type: ignore[no-any-return]
+        bound = (values.max(-1, keepdim=True) * x._rtol(rtol, atol)).maximum(atol)
+        return (values > bound).sum(-1)  # type: ignore[no-any-return]
+
+    def eigh(self, UPLO: str = "L") -> tuple[Self, Self]:  # noqa: N803
+        """The eigenvalues of a Hermitian matrix, rising, and its eigenvectors as columns. One
+        triangle is read, "L" or "U".
+
+        >>> Tensor([[2.0, 0.0], [0.0, 1.0]]).eigh()[0].tolist()
+        [1.0, 2.0]
+        """
+        if UPLO not in ("L", "U"):
+            raise ArgumentError(f"eigh: UPLO {UPLO!r}; legal are L and U")
+        w, v = EIGH(self._square("eigh"), parameters=(UPLO == "U",))
+        return w, v
+
+    def eigvalsh(self, UPLO: str = "L") -> Self:  # noqa: N803
+        """The eigenvalues of a Hermitian matrix, rising."""
+        return self.eigh(UPLO)[0]
+
+    def eig(self) -> tuple[Any, Any]:
+        """The eigenvalues of a square matrix in no order, and its eigenvectors of norm 1 as
+        columns; both complex.
+
+        >>> Tensor([[0.0, 1.0], [-1.0, 0.0]]).eig()[0].tolist()
+        [1j, -1j]
+        """
+        w, v = EIG(self._square("eig"))
+        return w, v
+
+    def eigvals(self) -> Any:
+        """The eigenvalues of a square matrix, complex, in no order."""
+        return self.eig()[0]
+
+    def lu(self) -> tuple[Self, Self, Self]:
+        """P, L and U with self = P @ L @ U: rows permuted, ones on L's diagonal, U triangular.
+
+        >>> p, l, u = Tensor([[0.0, 1.0], [2.0, 3.0]]).lu()
+        >>> p.tolist(), u.tolist()
+        ([[0.0, 1.0], [1.0, 0.0]], [[2.0, 3.0], [0.0, 1.0]])
+        """
+        order, low, up, _ = LU(self._matrix("lu"))
+        return order._rows_of_order().cast(low.dtype), low, up
+
+    def lu_factor(self) -> tuple[Self, Self]:
+        """L, without its ones, and U in one matrix; and the pivots: the row, from 1, that each row
+        was exchanged with.
+
+        >>> [t.tolist() for t in Tensor([[0.0, 1.0], [2.0, 3.0]]).lu_factor()]
+        [[[2.0, 3.0], [0.0, 1.0]], [2, 2]]
+        """
+        x = self._matrix("lu_factor")
+        _, low, up, pivots = LU(x)
+        rows, columns = x.shape[-2:]
+        least = min(rows, columns)
+        low, up = low.pad((0, columns - least)), up.pad((0, 0, 0, rows - least))
+        return low.tril(-1) + up, pivots
+
+    def _rows_of_order(self) -> Self:
+        """The matrix that puts row i at place order[i]: (.., n) → (.., n, n)."""
+        n = self.shape[-1]
+        return self._counting(n, self.device).unsqueeze(-1).eq(self.unsqueeze(-2))
+
+    # ---- functions of matrices -------------------------------------------------------------------
+
+    def matrix_power(self, n: int) -> Self:
+        """The product of `n` of this; below 0 of its inverse.
+
+        >>> Tensor([[1, 1], [0, 1]]).matrix_power(5).tolist()
+        [[1, 5], [0, 1]]
+        """
+        if self.ndim < 2 or self.shape[-1] != self.shape[-2]:
+            raise ShapeError(f"matrix_power: {self.shape}; legal are square matrices (.., n, n)")
+        if n < 0:
+            return self.inv().matrix_power(-n)
+        size = self.shape[-1]
+        out = None
+        square = self
+        while n:
+            if n & 1:
+                out = square if out is None else out @ square
+            n >>= 1
+            square = square @ square if n else square
+        one = self.eye(size, dtype=self.dtype, device=self.device)
+        return one._broadcast_to(self.shape) if out is None else out
+
+    def matrix_exp(self) -> Self:
+        """The sum of self**k / k! over all k.
+
+        >>> Tensor([[0.0, 1.0], [0.0, 0.0]]).matrix_exp().tolist()
+        [[1.0, 1.0], [0.0, 1.0]]
+        """
+        out: Self = EXP(self._square("matrix_exp"))[0]
+        return out

@@ -1,0 +1,241 @@
+"""Matrices on the host: LAPACK's routines as CALLs, for batches, floats and complex numbers.
+
+Whatever the device, the arguments are copied to the host, worked on by NumPy or SciPy, and copied
+back; under the jit a replay does the same. What a routine gives is a row here: the function of
+arrays, the shapes of its results, and what kind of numbers they hold. Gradients are in
+`matrix_gradients`. Nothing here knows which methods exist.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygrad.base.dtype import DType, complex_of, dtypes
+from tinygrad.base.errors import ArgumentError, LinalgError
+from tinygrad.engine.host import HostFunction, call, register
+from tinygrad.engine.storage import numpy_dtype
+from tinygrad.tensor.core import Core
+from tinygrad.transforms.gradient import Gradients
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+Array = NDArray[Any]
+Shape = tuple[int, ...]
+SAME, REAL, COMPLEX, INT = "same", "real", "complex", "int"  # what a result holds
+GradientOf = Callable[..., Sequence[Any]]
+
+
+@dataclass
+class Routine:
+    """`run(*arrays, *parameters)` gives the results; `shapes(*shapes, *parameters)` their shapes
+    and kinds. `gradient(arguments, results, incoming, *parameters)` gives a tensor or None for each
+    argument, from tensors; incoming gradients that are not there are None."""
+
+    name: str
+    run: Callable[..., Sequence[Any]]
+    shapes: Callable[..., Sequence[tuple[Shape, str]]]
+    gradient: GradientOf
+
+    def __post_init__(self) -> None:
+        gradient = functools.partial(_gradient, self)
+        made = HostFunction(self.name, self._on_host, self._described, gradient)
+        self.registered = register(made)
+
+    def _on_host(self, *given: Any) -> list[Array]:
+        """On arrays as they lie in buffers: complex numbers as pairs."""
+        pairs = given[-1]
+        arrays = [a for a in given if isinstance(a, np.ndarray)]
+        parameters = given[len(arrays) : -1]
+        kind = arrays[0].dtype
+        wide = numpy_dtype(complex_of(_OWN[kind.name]))
+        if pairs:
+            arrays = [np.ascontiguousarray(a).view(wide)[..., 0] for a in arrays]
+        shaped = self._results([a.shape for a in arrays], parameters)
+        out = []
+        with np.errstate(all="ignore"):
+            found = self.run(*arrays, *parameters)
+        for result, (shape, holds) in zip(found, shaped, strict=True):
+            number = {SAME: wide if pairs else kind, REAL: kind, COMPLEX: wide, INT: np.int32}
+            values = np.ascontiguousarray(result, dtype=number[holds]).reshape(shape)
+            out.append(values)
+        return out
+
+    def _results(self, shapes: Sequence[Shape], parameters: Sequence[Any]) -> Any:
+        return self.shapes(*shapes, *parameters)
+
+    def _described(self, *given: Any) -> list[tuple[Shape, DType]]:
+        """Shape and dtype of each result's node, from those of the arguments' nodes."""
+        pairs = given[-1]
+        described = [g for g in given if isinstance(g, tuple)]
+        kind = described[0][1]
+        shapes = [shape[:-1] if pairs else shape for shape, _ in described]
+        out = []
+        for shape, holds in self._results(shapes, given[len(described) : -1]):
+            is_pair = holds == COMPLEX or (holds == SAME and pairs)
+            dtype = dtypes.int32 if holds == INT else kind
+            out.append(((*shape, 2) if is_pair else shape, dtype))
+        return out
+
+    def __call__(self, *tensors: Any, parameters: tuple[Any, ...] = ()) -> list[Any]:
+        """The results as tensors; the arguments are all real or all complex."""
+        pairs = bool(tensors[0]._element)
+        reals = [t.view_as_real() if pairs else t for t in tensors]
+        shapes = self._results([t.shape for t in tensors], parameters)
+        if any(0 in t.shape for t in tensors):
+            return self._of_nothing(tensors, shapes, parameters)
+        nodes = call(self.registered, *(t._node for t in reals), parameters=(*parameters, pairs))
+        out = []
+        for node, (_, holds) in zip(nodes, shapes, strict=True):
+            result = reals[0]._from(node, *reals[1:])
+            paired = holds == COMPLEX or (holds == SAME and pairs)
+            out.append(result.view_as_complex() if paired else result)
+        return out
+
+    def _of_nothing(self, tensors: Any, shapes: Any, parameters: tuple[Any, ...]) -> list[Any]:
+        """Without elements the results depend on shapes alone, so they are constants."""
+        first = tensors[0]
+        dtype = {SAME: first.dtype, REAL: first.real.dtype, INT: dtypes.int32}
+        dtype[COMPLEX] = complex_of(first.real.dtype)
+        kinds = [dtype[holds] for _, holds in shapes]
+        if all(0 in shape for shape, _ in shapes):
+            found: Sequence[Any] = [np.zeros(shape) for shape, _ in shapes]
+        else:
+            arrays = (np.zeros(t.shape, numpy_dtype(first.real.dtype)) for t in tensors)
+            found = self.run(*arrays, *parameters)
+        return [
+            first._tensor(np.asarray(value, np.float64).reshape(shape)).cast(kind)
+            for value, (shape, _), kind in zip(found, shapes, kinds, strict=True)
+        ]
+
+
+_OWN = {"float32": dtypes.float32, "float64": dtypes.float64}
+
+
+def _gradient(routine: Routine, node: UOp, results: dict[int, UOp]) -> Gradients:
+    *parameters, pairs = node.arg[1:]
+    described = [(s.shape, s.dtype) for s in node.src]
+    specified = routine._described(*described, *node.arg[1:])
+    held = routine._results([s[:-1] if pairs else s for s, _ in described], parameters)
+
+    def tensor(source: UOp, paired: bool) -> Any:
+        made = Core._real._wrap(source)
+        return made.view_as_complex() if paired else made
+
+    kinds = [holds == COMPLEX or (holds == SAME and pairs) for _, holds in held]
+    values = [
+        tensor(UOp(Ops.ITEM, dtype, (node,), (i, shape)), kinds[i])
+        for i, (shape, dtype) in enumerate(specified)
+    ]
+    incoming = [tensor(results[i], kinds[i]) if i in results else None for i in range(len(values))]
+    arguments = [tensor(s, pairs) for s in node.src]
+    found = routine.gradient(arguments, values, incoming, *parameters)
+    return tuple(
+        None if g is None else (g if pairs else g.real)._held.cast(s.dtype)
+        for g, s in zip(found, node.src, strict=True)
+    )
+
+
+# ---- batches on the host -------------------------------------------------------------------------
+
+
+def batched(name: str, function: Callable[..., Any], wrong: str) -> Callable[..., Any]:
+    """`function` of stacks of matrices; where it fails, LinalgError names the first that does."""
+
+    @functools.wraps(function)
+    def run(*given: Any) -> Any:
+        try:
+            return function(*given)
+        except np.linalg.LinAlgError as error:
+            arrays = [a for a in given if isinstance(a, np.ndarray)]
+            rest = given[len(arrays) :]
+            for place in np.ndindex(arrays[0].shape[:-2]):
+                try:
+                    function(*(a[place] for a in arrays), *rest)
+                except np.linalg.LinAlgError:
+                    which = f"matrix {list(place)} of the batch" if place else "the matrix"
+                    raise LinalgError(f"{name}: {which} is {wrong}") from error
+            raise LinalgError(f"{name}: {error}") from error
+
+    return run
+
+
+def each(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of one matrix (or several) for stacks of them."""
+
+    @functools.wraps(function)
+    def run(*given: Any) -> Any:
+        arrays = [a for a in given if isinstance(a, np.ndarray)]
+        rest = given[len(arrays) :]
+        lead = arrays[0].shape[:-2]
+        found = [function(*(a[place] for a in arrays), *rest) for place in np.ndindex(lead)]
+        if not isinstance(found[0], tuple):
+            return np.stack(found).reshape((*lead, *found[0].shape))
+        columns = zip(*found, strict=True)
+        return [np.stack(parts).reshape((*lead, *parts[0].shape)) for parts in columns]
+
+    return run
+
+
+def scipy_linalg(name: str) -> Any:
+    """SciPy's linear algebra; ArgumentError if it is not installed."""
+    try:
+        from scipy import linalg
+    except ImportError as error:
+        raise ArgumentError(
+            f"{name}: needs SciPy, which is not installed; pip install 'tinygrad[linalg]'"
+        ) from error
+    return linalg
+
+
+# ---- the routines' functions ---------------------------------------------------------------------
+
+
+@each
+def triangular(a: Array, b: Array, upper: bool, unit: bool) -> Any:
+    """x of a @ x = b, a triangular."""
+    if not unit and (zeros := np.flatnonzero(np.diagonal(a) == 0)).size:
+        raise np.linalg.LinAlgError(f"entry {zeros[0]} of the diagonal is 0")
+    solve = scipy_linalg("solve_triangular").solve_triangular
+    return solve(a, b, lower=not upper, unit_diagonal=unit, check_finite=False)
+
+
+@each
+def lu(a: Array) -> Any:
+    """The rows' order, L and U, and what LAPACK's pivots say: each row's partner, from 1."""
+    packed, pivots = scipy_linalg("lu").lu_factor(a, check_finite=False)
+    rows, columns = a.shape
+    least = min(rows, columns)
+    order = np.arange(rows)
+    for i, j in enumerate(pivots):
+        order[[i, j]] = order[[j, i]]
+    lower = np.tril(packed[:, :least], -1) + np.eye(rows, least, dtype=a.dtype)
+    return order, lower, np.triu(packed[:least]), pivots + 1
+
+
+def adjugate(a: Array) -> list[Array]:
+    """Of each matrix the transposed matrix of cofactors, also of singular ones: by U, S, V, with
+    the product of all other singular values in the place of each."""
+    u, s, v = np.linalg.svd(a)
+    n = s.shape[-1]
+    others = np.stack([np.delete(s, i, -1).prod(-1) for i in range(n)], -1) if n else s
+    turn = np.linalg.det(u) * np.linalg.det(v)
+    inner = v.conj().swapaxes(-1, -2) * others[..., None, :]
+    return [turn[..., None, None] * (inner @ u.conj().swapaxes(-1, -2))]
+
+
+def pinv(a: Array, rtol: float, atol: float, hermitian: bool) -> list[Array]:
+    """The pseudo-inverse: singular values of at most max(atol, rtol · largest) count as 0."""
+    if hermitian:
+        w, u = np.linalg.eigh(a)
+        s, v = np.abs(w), (u * np.where(w < 0, -1, 1)[..., None, :]).conj().swapaxes(-1, -2)
+    else:
+        u, s, v = np.linalg.svd(a, full_matrices=False)
+    bound = np.maximum(atol, rtol * s.max(-1, keepdims=True, initial=0))
+    inverse = np.where(s > bound, 1 / np.where(s > bound, s, 1), 0)
+    return [(v.conj().swapaxes(-1, -2) * inverse[..., None, :]) @ u.conj().swapaxes(-1, -2)]
