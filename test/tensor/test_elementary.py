@@ -207,6 +207,22 @@ def test_numbers_for_none():
     check(lambda x: x.nan_to_num(), None, x, dtype="float64", grad=False)
 
 
+def test_derivatives_at_zero():
+    """Where a function is made of pieces, its first and second derivative."""
+    for name, first, second in (
+        ("asinh", 1, 0), ("atanh", 1, 0), ("erf", 2 / math.sqrt(math.pi), 0),
+        ("erfinv", math.sqrt(math.pi) / 2, 0), ("sinc", 0, -(math.pi**2) / 3), ("i0", 0, 0.5),
+    ):  # fmt: skip
+        x = Tensor(np.zeros(1), requires_grad=True)
+        (once,) = getattr(x, name)().sum().gradient(x)
+        twice = value(once.sum().gradient(x, materialize_grads=True)[0])
+        np.testing.assert_allclose([value(once)[0], twice[0]], [first, second], atol=1e-12)
+    x = Tensor(np.array([0.0, 3.0]), requires_grad=True)
+    (once,) = x.hypot(1.5).sum().gradient(x)
+    twice = value(once.sum().gradient(x)[0])
+    np.testing.assert_allclose(twice, [1 / 1.5, 1.5**2 / 11.25**1.5])
+
+
 def test_the_larger_of_two_zeros_is_positive():
     """In every order, in vectors and at their ends, of two and of many."""
     for size in (1, 19):

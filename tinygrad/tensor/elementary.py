@@ -255,7 +255,8 @@ class Elementary(Special):
         odd = (whole * 0.5).trunc().ne(whole * 0.5)
         wave = ((self - whole.detach()) * math.pi).sin()
         out = odd.where(-wave, wave) / (x * math.pi)
-        return zero.where(1, out)
+        near = 1 - (self * math.pi).square() * (1 / 6)  # which is 1 there, and has its derivatives
+        return zero.where(near, out)
 
     # ---- two sides of a triangle -----------------------------------------------------------------
 
@@ -269,12 +270,15 @@ class Elementary(Special):
         return a._hypot(b)
 
     def _hypot(self, other: Self) -> Self:
-        kind = self.dtype
-        a, b = (t.abs().cast(dtypes.float32 if kind.itemsize < 4 else kind) for t in (self, other))
-        high, low = a.maximum(b), a.minimum(b)
+        kind = float_kind(self.dtype)
+        a, b = self.cast(kind), other.cast(kind)
+        steep = b.abs() > a.abs()
+        high, low = steep.where(b, a), steep.where(a, b)
         infinite = a.isinf() | b.isinf()
         ratio = low / (high.eq(0) | infinite).where(1, high)
-        return infinite.where(math.inf, high * (ratio * ratio + 1).sqrt()).cast(kind)
+        length = high.abs() * (ratio * ratio + 1).sqrt()
+        length = (a.isnan() | b.isnan()).where(math.nan, length)
+        return infinite.where(math.inf, length).cast(self.dtype)
 
     def atan2(self, other: Any) -> Self:
         """The angle of the point (x, y) = (`other`, this), from -π to π, with the sign of this.

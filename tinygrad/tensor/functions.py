@@ -237,12 +237,14 @@ class Functions(Elementwise):
         >>> Tensor([-1.0, 0.5, 2.0]).asinh().numpy().round(4)
         array([-0.8814,  0.4812,  1.4436], dtype=float32)
         """
-        size = self.abs()
+        negative = self < 0
+        size = negative.where(-self, self)
         small = size < 1e6
         x = small.where(size, 0)
         near = (x + x * x / ((x * x + 1).sqrt() + 1)).log1p()
         far = small.where(1, size).log() + math.log(2)
-        return small.where(near, far) * self.sign()
+        out = small.where(near, far)
+        return negative.where(-out, out)
 
     @wide
     def acosh(self) -> Self:
