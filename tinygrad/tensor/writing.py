@@ -34,14 +34,18 @@ from tinygrad.uop.op import Ops
 STORED = (Ops.BUFFER, Ops.ASSIGN)
 
 
-def in_place(operation: str) -> Callable[..., Any]:
+def in_place(operation: str, example: str = "", result: str = "") -> Callable[..., Any]:
     """The method that writes what `operation` gives into the tensor itself."""
 
     def method(self: Writing, *args: Any, **kwargs: Any) -> Writing:
         return self._in_place(operation, getattr(self, operation)(*args, **kwargs))
 
     method.__name__ = f"{operation}_"
-    method.__doc__ = f"`{operation}` in place: this holds its result, and so do views of this."
+    method.__qualname__ = f"Writing.{operation}_"
+    method.__doc__ = (
+        f"`{operation}` in place: this holds its result, and so do views of this.\n\n"
+        f"        >>> {example}\n        {result}\n        "
+    )
     return method
 
 
@@ -116,15 +120,50 @@ class Writing(Autograd):
         """
         return self.fill_(0)
 
-    add_, sub_, mul_, div_ = map(in_place, ("add", "sub", "mul", "div"))
-    pow_, maximum_, minimum_, lerp_ = map(in_place, ("pow", "maximum", "minimum", "lerp"))
-    clamp_, clip_, neg_, abs_ = map(in_place, ("clamp", "clip", "neg", "abs"))
-    exp_, log_, sqrt_, rsqrt_ = map(in_place, ("exp", "log", "sqrt", "rsqrt"))
-    square_, reciprocal_, floor_, ceil_ = map(in_place, ("square", "reciprocal", "floor", "ceil"))
-    round_, trunc_, sign_, sigmoid_ = map(in_place, ("round", "trunc", "sign", "sigmoid"))
-    tanh_, relu_, masked_fill_ = map(in_place, ("tanh", "relu", "masked_fill"))
-    scatter_, scatter_reduce_ = map(in_place, ("scatter", "scatter_reduce"))
-    tril_, triu_, logical_not_ = map(in_place, ("tril", "triu", "logical_not"))
+    add_ = in_place("add", "Tensor([1, 2]).add_(3).tolist()", "[4, 5]")
+    sub_ = in_place("sub", "Tensor([4, 5]).sub_(3).tolist()", "[1, 2]")
+    mul_ = in_place("mul", "Tensor([1, 2]).mul_(3).tolist()", "[3, 6]")
+    div_ = in_place("div", "Tensor([1.0, 3.0]).div_(2).tolist()", "[0.5, 1.5]")
+    pow_ = in_place("pow", "Tensor([2, 3]).pow_(2).tolist()", "[4, 9]")
+    maximum_ = in_place("maximum", "Tensor([1, 5]).maximum_(3).tolist()", "[3, 5]")
+    minimum_ = in_place("minimum", "Tensor([1, 5]).minimum_(3).tolist()", "[1, 3]")
+    lerp_ = in_place(
+        "lerp", "Tensor([0.0, 2.0]).lerp_(Tensor([4.0, 4.0]), 0.5).tolist()", "[2.0, 3.0]"
+    )
+    clamp_ = in_place("clamp", "Tensor([1, 5]).clamp_(2, 4).tolist()", "[2, 4]")
+    clip_ = in_place("clip", "Tensor([1, 5]).clip_(2, 4).tolist()", "[2, 4]")
+    neg_ = in_place("neg", "Tensor([1, -2]).neg_().tolist()", "[-1, 2]")
+    abs_ = in_place("abs", "Tensor([1, -2]).abs_().tolist()", "[1, 2]")
+    exp_ = in_place("exp", "Tensor([0.0]).exp_().tolist()", "[1.0]")
+    log_ = in_place("log", "Tensor([1.0]).log_().tolist()", "[0.0]")
+    sqrt_ = in_place("sqrt", "Tensor([4.0]).sqrt_().tolist()", "[2.0]")
+    rsqrt_ = in_place("rsqrt", "Tensor([4.0]).rsqrt_().tolist()", "[0.5]")
+    square_ = in_place("square", "Tensor([3, -2]).square_().tolist()", "[9, 4]")
+    reciprocal_ = in_place("reciprocal", "Tensor([4.0]).reciprocal_().tolist()", "[0.25]")
+    floor_ = in_place("floor", "Tensor([1.5]).floor_().tolist()", "[1.0]")
+    ceil_ = in_place("ceil", "Tensor([1.5]).ceil_().tolist()", "[2.0]")
+    round_ = in_place("round", "Tensor([1.6]).round_().tolist()", "[2.0]")
+    trunc_ = in_place("trunc", "Tensor([-1.6]).trunc_().tolist()", "[-1.0]")
+    sign_ = in_place("sign", "Tensor([-3, 4]).sign_().tolist()", "[-1, 1]")
+    sigmoid_ = in_place("sigmoid", "Tensor([0.0]).sigmoid_().tolist()", "[0.5]")
+    tanh_ = in_place("tanh", "Tensor([0.0]).tanh_().tolist()", "[0.0]")
+    relu_ = in_place("relu", "Tensor([-1, 2]).relu_().tolist()", "[0, 2]")
+    masked_fill_ = in_place(
+        "masked_fill", "Tensor([1, 2]).masked_fill_(Tensor([True, False]), 9).tolist()", "[9, 2]"
+    )
+    scatter_ = in_place(
+        "scatter", "Tensor([0, 0]).scatter_(0, Tensor([1]), Tensor([5])).tolist()", "[0, 5]"
+    )
+    scatter_reduce_ = in_place(
+        "scatter_reduce",
+        'Tensor([1, 1]).scatter_reduce_(0, Tensor([0]), Tensor([5]), "sum").tolist()',
+        "[6, 1]",
+    )
+    tril_ = in_place("tril", "Tensor([[1, 2], [3, 4]]).tril_().tolist()", "[[1, 0], [3, 4]]")
+    triu_ = in_place("triu", "Tensor([[1, 2], [3, 4]]).triu_().tolist()", "[[1, 2], [0, 4]]")
+    logical_not_ = in_place(
+        "logical_not", "Tensor([True, False]).logical_not_().tolist()", "[False, True]"
+    )
 
     __iadd__, __isub__, __imul__ = map(in_place, ("__add__", "__sub__", "__mul__"))
     __itruediv__, __ifloordiv__ = map(in_place, ("__truediv__", "__floordiv__"))
