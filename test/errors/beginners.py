@@ -762,7 +762,11 @@ MISUSES = {
         ShapeError,
         ["triu", "(3,)", "legal are two axes or more"],
     ),
-    "logsumexp axis": (lambda: ones(3).logsumexp(2), ArgumentError, ["max", "legal are -1 to 0"]),
+    "logsumexp axis": (
+        lambda: ones(3).logsumexp(2),
+        ArgumentError,
+        ["logsumexp", "legal are -1 to 0"],
+    ),
     "binary_crossentropy shape": (
         lambda: ones(2).binary_crossentropy(ones(3)),
         ShapeError,
