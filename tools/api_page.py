@@ -40,7 +40,6 @@ NO_EXAMPLE = {
     "FetchError": "an error",
     "copy_out": "what the engine asks of a tensor",
     "UOp": "the compiler's; docs/architecture.md",
-    "copy_out": "what the engine asks of a tensor before it overwrites a buffer",
 }
 """Names that show no example, and why."""
 
