@@ -184,3 +184,11 @@ def test_a_staged_row_is_filled_as_far_as_unrolled_loops_read_it():
         mine = Tensor(x).conv2d(Tensor(w)).clip(0, 6).pad(((0, 0), (0, 0), (0, 1), (0, 1)))
         found = mine.conv2d(Tensor(v), groups=96, stride=2).clip(0, 6).numpy()
         np.testing.assert_allclose(found, inner.clip(0, 6).numpy(), atol=1e-4)
+
+
+def test_an_image_that_is_one_number_everywhere():
+    one = Tensor([2.0]).realize()
+    weight = Tensor.arange(8 * 8 * 3).reshape(8, 8, 3).float().realize()
+    made = one.expand(160).reshape(1, 8, 20).conv2d(weight, padding=1)
+    wanted = F.conv1d(torch.full((1, 8, 20), 2.0), torch.tensor(weight.numpy()), padding=1)
+    assert made.tolist() == wanted.tolist()

@@ -73,6 +73,8 @@ def test_dead_nodes_leave_the_table():
 def test_copies_are_the_node_itself():
     node = var() + 1
     assert copy.copy(node) is copy.deepcopy(node) is pickle.loads(pickle.dumps(node)) is node
+    place = UOp.range(4, "i") + 1
+    assert pickle.loads(pickle.dumps(place)) is place
 
 
 KEYS = """

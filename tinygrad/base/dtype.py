@@ -91,7 +91,8 @@ class DType:
 
 
 def _restore(name: str, count: int) -> DType:
-    return dtypes.fields()[name].vec(count)
+    made: DType = getattr(dtypes, name)
+    return made.vec(count)
 
 
 class dtypes:  # noqa: N801  the seeds spell it so

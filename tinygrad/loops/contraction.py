@@ -97,16 +97,23 @@ class Tiling:
         return {self.m, self.m_copies, self.n, self.n_in, self.n_copies, self.n_lanes}
 
 
-def product(plan: Plan, nest: Nest, products: list[Product]) -> None:
-    """Tiles the nest, lays out the operands, and orders the loops."""
+def product(plan: Plan, nest: Nest, products: list[Product]) -> bool:
+    """Tiles the nest, lays out the operands, and orders the loops. False if none is left once the
+    loops of masks are outside: columns that are one element are no columns then."""
     tile = fitting_tile(plan, nest, products)
     if tile is not None:
         tile_product(plan, nest, products[0], *tile)
-        return
+        return True
     if len(products) == 1 and runs_along_k(plan, nest, products[0]):
         dots(plan, nest, products[0])
-        return
+        return True
     nest, products = _masks_outside(plan, nest, products)
+    if products:
+        _tiled(plan, nest, products)
+    return bool(products)
+
+
+def _tiled(plan: Plan, nest: Nest, products: list[Product]) -> None:
     tiling = _split_tiles(plan, nest, products)
     if not tiling.stretch:
         products = [tensorised(plan, tiling.n_in, one) for one in products]

@@ -90,10 +90,8 @@ def schedule_scalars(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
 def _nest(plan: Plan, name: str) -> None:
     nest = plan.nest(name)
     found = contractions(plan, nest)
-    if found:
-        product(plan, nest, found)
-    else:
-        stream(plan, nest)
+    if not (found and product(plan, nest, found)):
+        stream(plan, plan.nest(name))
 
 
 def _ordered(plan: Plan) -> None:

@@ -97,7 +97,7 @@ class Block:
 class EfficientNet(Pretrained):
     """Images to the scores of classes.
 
-    >>> stages = (Stage(1, 3, 1, 1, 8, 8), Stage(1, 5, 2, 6, 8, 16))
+    >>> stages = (Stage(1, 3, 1, 1, 32, 8), Stage(1, 5, 2, 6, 8, 16))
     >>> EfficientNet(EfficientNetConfig(stages=stages, classes=5))(Tensor.ones(2, 3, 16, 16)).shape
     (2, 5)
     """

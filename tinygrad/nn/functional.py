@@ -105,7 +105,11 @@ def softmax(x: Tensor, dim: int = -1, dtype: DTypeLike | None = None) -> Tensor:
 
 
 def log_softmax(x: Tensor, dim: int = -1, dtype: DTypeLike | None = None) -> Tensor:
-    """The logarithm of `softmax`."""
+    """The logarithm of `softmax`.
+
+    >>> log_softmax(Tensor([0.0, 0.0])).numpy().round(4)
+    array([-0.6931, -0.6931], dtype=float32)
+    """
     return (x if dtype is None else x.cast(dtype)).log_softmax(dim)
 
 
