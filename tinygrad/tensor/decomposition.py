@@ -192,7 +192,11 @@ class Decomposition(Pairs):
         return out
 
     def inverse(self) -> Self:
-        """The same as `inv`."""
+        """The same as `inv`.
+
+        >>> Tensor([[2.0, 0.0], [0.0, 4.0]]).inverse().numpy().round(3).tolist()
+        [[0.5, 0.0], [0.0, 0.25]]
+        """
         return self.inv()
 
     def solve(self, b: Any, left: bool = True) -> Self:
@@ -351,7 +355,11 @@ class Decomposition(Pairs):
         return w, v
 
     def eigvalsh(self, UPLO: str = "L") -> Self:  # noqa: N803
-        """The eigenvalues of a Hermitian matrix, rising."""
+        """The eigenvalues of a Hermitian matrix, rising.
+
+        >>> Tensor([[2.0, 0.0], [0.0, 3.0]]).eigvalsh().numpy().round(3)
+        array([2., 3.], dtype=float32)
+        """
         return self.eigh(UPLO)[0]
 
     def eig(self) -> tuple[Any, Any]:
@@ -365,7 +373,11 @@ class Decomposition(Pairs):
         return w, v
 
     def eigvals(self) -> Any:
-        """The eigenvalues of a square matrix, complex, in no order."""
+        """The eigenvalues of a square matrix, complex, in no order.
+
+        >>> Tensor([[2.0, 0.0], [0.0, 3.0]]).eigvals().shape
+        (2,)
+        """
         return self.eig()[0]
 
     def lu(self) -> tuple[Self, Self, Self]:

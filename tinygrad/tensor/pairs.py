@@ -125,7 +125,11 @@ class Pairs(Learning):
 
     @property
     def H(self) -> Self:  # noqa: N802
-        """The same as `mH`, of a matrix."""
+        """The same as `mH`, of a matrix.
+
+        >>> Tensor([[1, 2], [3, 4]]).H.tolist()
+        [[1, 3], [2, 4]]
+        """
         if self.ndim not in (0, 2):
             raise ShapeError(f"H: {self.shape}; legal is a matrix; use mH for batches")
         return self.mH if self.ndim else self.conj()
