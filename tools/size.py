@@ -32,10 +32,10 @@ BUDGETS: dict[str, int | None] = {
     "loops": 3100,
     "codegen": 3300,
     "backends/*": 1450,
-    "engine": 2300,
+    "engine": 2800,
     "tensor": 5200,
 }
-CORE_BUDGET = 20_000  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 20_500  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
 # pool that other devices find in theirs.

@@ -17,7 +17,7 @@ from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import prod
 from tinygrad.base.settings import TRACEMETA, TRAINING
 from tinygrad.engine.holders import Holder, holders
-from tinygrad.engine.storage import Family, join, latest
+from tinygrad.engine.storage import Family, join, latest, note_change
 from tinygrad.uop.infer import settled as settled_size
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -113,9 +113,36 @@ class Core(Holder):
         made._set(node, requires_grad)
         return made
 
-    def with_node(self, node: UOp) -> Self:
-        """Another tensor, of `node`, that has no tensors as sources."""
-        return self._wrap(node)
+    @classmethod
+    def of(cls, node: UOp, wants_gradient: bool | None = None) -> Self:
+        """A tensor of `node` that has no tensors as sources."""
+        return cls._wrap(node, wants_gradient)
+
+    def alike(self, node: UOp, wants_gradient: bool | None = None) -> Self:
+        """A tensor of `node`, another view of what this is a view of."""
+        made = self._wrap(node, wants_gradient)
+        made._family = self._family
+        return made
+
+    def hold(self, node: UOp, taped: bool = False) -> None:
+        """From now on this is a tensor of `node`."""
+        self._uop, self._taped = node, taped
+        note_change()
+
+    @property
+    def wants_gradient(self) -> bool | None:
+        """What `requires_grad` says."""
+        return self.requires_grad
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether `grad` is there."""
+        return self.grad is not None
+
+    @property
+    def family(self) -> Family:
+        """What this shares with the views made of it."""
+        return self._family
 
     def _set(self, node: UOp, requires_grad: bool | None) -> None:
         if node.origin is None and TRACEMETA:

@@ -14,8 +14,8 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, ShapeError
 from tinygrad.base.helpers import argsort, prod
 from tinygrad.engine.holders import holders
-from tinygrad.engine.realize import read, realize
-from tinygrad.engine.storage import copy_of, is_shared, join, latest, supersede
+from tinygrad.engine.realize import own_copy, read, realize
+from tinygrad.engine.storage import is_shared, join, latest, supersede
 from tinygrad.tensor.core import Core, axis_of, broadcast_shape
 from tinygrad.tensor.creation import HasArray
 from tinygrad.tensor.linalg import Linalg
@@ -242,25 +242,25 @@ class Indexing(Linalg):
         if not _writable(self._node):
             copy = self._node.contiguous()
             realize(copy)
-            self._uop = latest(copy)
+            self.hold(latest(copy))
         base = self._node.base
         if base.op is Ops.BUFFER and is_shared(base, self._family):
             self._unshare(base)
 
     def _unshare(self, base: UOp) -> None:
         """A buffer of its own for this and the views made of it."""
-        own = copy_of(base)
+        own = own_copy(base)
         for holder in holders:
             if isinstance(holder, Core) and holder._family is self._family:
                 node = holder._node
                 if node.base is base:
-                    holder._uop = node.viewed(own)
+                    holder.hold(node.viewed(own), holder._taped)
         join(own, self._family)
 
     def _write(self, value: Self) -> None:
         """Makes `value` (of this shape and dtype) the value of this."""
         if self._functional():
-            self._uop, self._taped = value._node, True
+            self.hold(value._node, taped=True)
             return
         self._store()
         self._overwrite(value._node)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import argfix, prod
-from tinygrad.engine.counters import Counter
+from tinygrad.engine.counters import Stream
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, checked_shape
 from tinygrad.tensor.order import Order
 from tinygrad.uop.node import UOp
@@ -23,7 +23,7 @@ from tinygrad.uop.op import Ops
 
 COUNTER_LIMIT = 2**62
 SEED_LIMIT = 2**63 - 1
-_counter = Counter("random")
+_stream = Stream("random", int(time.time()))
 _uint64 = dtypes.uint64
 
 # Bits of randomness of a float in [0, 1): one more than its mantissa stores, so that all values
@@ -42,7 +42,6 @@ class Random(Order):
     """Distributions. `dtype`, `device` and `requires_grad` as for `zeros`."""
 
     __slots__ = ()
-    _seed: ClassVar[int] = int(time.time())
 
     @classmethod
     def manual_seed(cls, seed: int = 0) -> None:
@@ -52,17 +51,17 @@ class Random(Order):
         >>> Tensor.manual_seed(7); Tensor.rand(2).tolist() == a
         True
         """
-        Random._seed = seed
-        _counter.value = 0
+        _stream.restart(seed & SEED_LIMIT)
 
     @classmethod
     def _bits64(cls, shape: tuple[Any, ...], device: str) -> UOp:
         """64 fresh random bits for each element, as uint64."""
         size = prod(shape)
-        variable = UOp.variable(_counter.name, 0, COUNTER_LIMIT, dtypes.int64)
-        start = variable.bind(_counter.take(size)).cast(_uint64).broadcast_to((size,))
+        variable = UOp.variable(_stream.name, 0, COUNTER_LIMIT, dtypes.int64)
+        start = variable.bind(_stream.take(size)).cast(_uint64).broadcast_to((size,))
         count = UOp.arange(size, device, _uint64) + start
-        seed = UOp.variable("seed", 0, SEED_LIMIT, dtypes.int64).bind(Random._seed & SEED_LIMIT)
+        seed = UOp.variable(_stream.seed_name, 0, SEED_LIMIT, dtypes.int64)
+        seed = seed.bind(_stream.seed)
         key = seed.cast(_uint64).broadcast_to((size,))
         return count.alu(Ops.THREEFRY, key).reshape(shape)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.engine.devices import Device
+from tinygrad.engine.holders import surroundings
 from tinygrad.engine.kernelize import kernelize
 from tinygrad.engine.realize import in_memory, read, realize
 from tinygrad.engine.storage import numpy_dtype
@@ -93,7 +94,7 @@ class Tensor(Autograd):
         """Makes this the same as `x`; nothing is written."""
         if self.shape != x.shape and not allow_shape_mismatch:
             raise ShapeError(f"replace: {self.shape} by {x.shape}; legal is the same shape")
-        self._uop, self._taped = x._node, x._taped
+        self.hold(x._node, x._taped)
         return self
 
     def assign(self, x: Any) -> Self:
@@ -123,7 +124,7 @@ class Tensor(Autograd):
             self._store()
             self._overwrite(value._node)
         else:
-            self._uop, self._taped = value._node, False
+            self.hold(value._node)
         return self
 
     def _in_place(self, result: Tensor) -> Self:
@@ -134,7 +135,8 @@ class Tensor(Autograd):
             )
         result = result.cast(self.dtype)
         if result.requires_grad is True:
-            self._uop, self._taped, self.requires_grad = result._node, True, True
+            self.requires_grad = True
+            self.hold(result._node, taped=True)
             return self
         return self.assign(result)
 
@@ -194,7 +196,7 @@ class Tensor(Autograd):
         """Moves this and its gradient to another device."""
         moved = self.to(device)
         if moved is not self:
-            self._uop, self._taped = moved._node, moved._taped
+            self.hold(moved._node, moved._taped)
             self.grad = None if self.grad is None else self.grad.to(device)
         return self
 
@@ -206,7 +208,7 @@ class Tensor(Autograd):
 
     def shard_(self, devices: Any, axis: int | None = None) -> Self:
         """`shard`, in place."""
-        self._uop = self.shard(devices, axis)._node
+        self.hold(self.shard(devices, axis)._node, self._taped)
         return self
 
     def shard_like(self, y: Tensor) -> Self:
@@ -328,6 +330,7 @@ class Tensor(Autograd):
         return cls(gzip.decompress(raw) if gunzip else raw, **more)
 
 
+surroundings.append(lambda: (bool(Tensor.training), Tensor._recording))
 _SHOWN = 1000  # elements; larger tensors show what they are, not what they hold
 
 
