@@ -91,35 +91,34 @@ class Captured:
 
 
 class Capture:
-    """One call while it is captured. `given` are the leaves of its arguments, `settled` the same
-    with each tensor computed in a whole buffer."""
+    """One call while it is captured. `given` are the tensors among its arguments, `settled` the
+    same computed, each in a whole buffer."""
 
     def __init__(
         self,
         name: str,
         signature: tuple[Any, ...],
-        given: Sequence[Any],
-        settled: Sequence[Any],
+        given: Sequence[Holder],
+        settled: Sequence[Holder],
         bound: dict[UOp, UOp],
     ) -> None:
         self.name = name
         self.made = Captured(signature)
-        self.arguments = [leaf for leaf in settled if isinstance(leaf, Holder)]
-        tensors = [leaf for leaf in given if isinstance(leaf, Holder)]
-        self.copied = [a is not b for a, b in zip(self.arguments, tensors, strict=True)]
+        self.arguments = list(settled)
+        self.copied = [a is not b for a, b in zip(settled, given, strict=True)]
         self.bound = {variable.arg[0]: bind.val for variable, bind in bound.items()}
         self.originals = [buffer_of(version_below(a.uop)) for a in self.arguments]
         self.places: dict[Buffer, Source] = {}
         self.start = 0  # tensors made later are the step's own
         self.positions = {name: (s.position, s.restarts) for name, s in Stream.all.items()}
 
-    def run(self, function: Callable[..., Any], shape: Any, settled: Sequence[Any]) -> Captured:
-        """Calls the function and records what it does."""
+    def run(self, function: Callable[..., Any], shape: Any, leaves: Sequence[Any]) -> Captured:
+        """Calls the function with arguments of this shape, and records what it does."""
         compute_pending()
         with garbage_kept():  # so that references only vanish where the step drops them
             before = _all_standing()
             self.start = holders.now()
-            self._record(function, shape, settled)
+            self._record(function, shape, leaves)
             standing = self._check_state(before)
         self._forsake()
         self._watch(standing)
@@ -127,10 +126,10 @@ class Capture:
 
     # ---- while the step runs -----------------------------------------------------------------
 
-    def _record(self, function: Callable[..., Any], shape: Any, settled: Sequence[Any]) -> None:
+    def _record(self, function: Callable[..., Any], shape: Any, given: Sequence[Any]) -> None:
         stand_ins = self._stand_ins()
         fill = iter(stand_ins)
-        leaves = [next(fill) if isinstance(leaf, Holder) else leaf for leaf in settled]
+        leaves = [leaf if isinstance(leaf, UOp) else next(fill) for leaf in given]
         recording.recorder = self
         try:
             with forgetting():

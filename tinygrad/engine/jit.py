@@ -106,26 +106,26 @@ class TinyJit(Generic[P, R]):
             return self.function(*args, **kwargs)
         given: list[Any] = []
         shape = flatten((args, kwargs), given, self._name)
-        leaves = [_settled(leaf) if isinstance(leaf, Holder) else leaf for leaf in given]
-        tensors = [leaf for leaf in leaves if isinstance(leaf, Holder)]
-        nodes = [tensor.uop for tensor in tensors]
+        tensors = [leaf for leaf in given if not isinstance(leaf, UOp)]
+        settled = [_settled(tensor) for tensor in tensors]
+        nodes = [tensor.uop for tensor in settled]
         buffers = [buffer_of(version_below(node)) for node in nodes]
-        signature = _signature(tensors, nodes, buffers)
+        signature = _signature(settled, nodes, buffers)
         key = (shape, _surroundings())
         self.cnt += 1
         if key not in self._warm:
             return self._first_call(key, args, kwargs)
         captured = self._captured.get(key)
-        bound = self._bindings(leaves, nodes)
+        bound = self._bindings(given, nodes)
         if captured is None:
             with turns.alone():
                 captured = self._captured.get(key)
                 if captured is None:
-                    capture = Capture(self._name, signature, given, leaves, bound)
-                    captured = capture.run(self.function, shape, leaves)
+                    capture = Capture(self._name, signature, tensors, settled, bound)
+                    captured = capture.run(self.function, shape, given)
                     self._check_result(captured, self._warm[key])
                     self._captured[key] = captured
-                    result = self._results(captured, given, capture.buffer, bound)
+                    result = self._results(captured, tensors, capture.buffer, bound)
                     return result  # type: ignore[no-any-return]
         if captured.signature != signature:
             raise JitError(
@@ -133,7 +133,7 @@ class TinyJit(Generic[P, R]):
                 f"{_describe(signature)}; call reset() to capture again"
             )
         self._check_state(captured, buffers)
-        return self._replay(captured, given, buffers, bound)  # type: ignore[no-any-return]
+        return self._replay(captured, tensors, buffers, bound)  # type: ignore[no-any-return]
 
     @functools.cached_property
     def _name(self) -> str:
@@ -158,9 +158,9 @@ class TinyJit(Generic[P, R]):
                 "for ever"
             )
 
-    def _bindings(self, leaves: Sequence[Any], nodes: Sequence[UOp]) -> dict[UOp, UOp]:
+    def _bindings(self, given: Sequence[Any], nodes: Sequence[UOp]) -> dict[UOp, UOp]:
         """Variables → BINDs with the values that they have in this call."""
-        binds = dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, UOp))
+        binds = dict.fromkeys(leaf for leaf in given if isinstance(leaf, UOp))
         for node in nodes:
             for size in node.shape:
                 if isinstance(size, UOp):
@@ -209,7 +209,7 @@ class TinyJit(Generic[P, R]):
     def _replay(
         self,
         captured: Captured,
-        given: Sequence[Any],
+        tensors: Sequence[Holder],
         inputs: Sequence[Buffer],
         bound: dict[UOp, UOp],
     ) -> Any:
@@ -236,18 +236,17 @@ class TinyJit(Generic[P, R]):
         def find(source: Source) -> Buffer:
             return inputs[source.first] if source.kind == "input" else buffers[replay.place(source)]
 
-        results = self._results(captured, given, find, bound)
+        results = self._results(captured, tensors, find, bound)
         replay.done(buffers)
         return results
 
     def _results(
         self,
         captured: Captured,
-        given: Sequence[Any],
+        tensors: Sequence[Holder],
         find: Callable[[Source], Buffer],
         bound: dict[UOp, UOp],
     ) -> Any:
-        tensors = [leaf for leaf in given if isinstance(leaf, Holder)]
         made: list[Any] = []
         first_of: dict[tuple[int, Source], Holder] = {}  # of each family
         for out in captured.outputs:
