@@ -15,6 +15,7 @@ from tinygrad.engine.profile import GlobalCounters
 from tinygrad.engine.storage import realized_buffer
 from tinygrad.simplify.rules import simplify
 from tinygrad.tensor.function import function
+from tinygrad.tensor.generator import Generator
 from tinygrad.tensor.tensor import Tensor
 from tinygrad.uop.node import UOp, services
 from tinygrad.uop.text import tree
@@ -35,6 +36,7 @@ __all__ = [
     "Context",
     "ContextVar",
     "Device",
+    "Generator",
     "GlobalCounters",
     "Tensor",
     "TinyJit",

@@ -6,7 +6,6 @@ pooling to a given size, and sampling, beside the losses and activations of this
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from tinygrad.base.dtype import dtypes
@@ -252,7 +251,7 @@ def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, dim: in
     >>> gumbel_softmax(Tensor([0.0, 0.0]), hard=True).sum().item()
     1.0
     """
-    noise = -(-(Tensor.rand_like(logits).maximum(math.ldexp(1, -32))).log()).log()
+    noise = Tensor.gumbel(*logits.shape, dtype=logits.dtype, device=logits.device)
     soft = ((logits + noise) / tau).softmax(dim)
     if not hard:
         return soft

@@ -1,5 +1,6 @@
 """Floor 7: the face. `Tensor` and what it is made of, one idea a file."""
 
+from tinygrad.tensor.generator import Generator
 from tinygrad.tensor.tensor import Tensor
 
-__all__ = ["Tensor"]
+__all__ = ["Generator", "Tensor"]
