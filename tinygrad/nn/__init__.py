@@ -36,6 +36,7 @@ from tinygrad.nn.attention import (
     TransformerDecoderLayer,
     TransformerEncoderLayer,
 )
+from tinygrad.nn.checkpoint import Checkpoint
 from tinygrad.nn.layers import (
     Bilinear,
     Conv1d,
@@ -95,6 +96,7 @@ __all__ = [
     "BatchNorm3d",
     "Bilinear",
     "CTCLoss",
+    "Checkpoint",
     "Conv1d",
     "Conv2d",
     "Conv3d",
