@@ -151,6 +151,7 @@ def _masks_outside(plan: Plan, nest: Nest, products: list[Product]) -> tuple[Nes
     for one in products:
         if one.in_place or size_of(one.row_loop) <= MOST_ROWS:
             loops = masks_outside(one.columns, [plan.loops[k] for k in one.loops])
+            loops = sorted(loops, key=is_static)  # the innermost one has a size
             plan.do("order", "reduce", names(loops))
     if plan.kernel is before:
         return nest, products

@@ -402,11 +402,16 @@ def legal_index(node: UOp, size: Any, axis: int) -> UOp:
     if kind.itemsize < 4 or dtypes.is_unsigned(kind):  # a type that holds -size and size
         node = node.cast(dtypes.int64 if kind.itemsize >= 4 else dtypes.int32)
     low, high = node.vmin, node.vmax
+    limit, legal = size, f"{-size} to {size - 1}" if isinstance(size, int) else "those on it"
+    if isinstance(size, UOp):
+        limit = (size.cast(node.dtype) + UOp.const(node.dtype, 0, node.device)).broadcast_to(
+            node.shape
+        )
     if not (isinstance(size, int) and -size <= low and high < size):
-        ok = (node < size) & (node >= -size)
-        legal = f"index {{0}} is out of range on axis {axis}; legal are {-size} to {size - 1}"
-        node = ok.where(node.check(ok, "index", legal), node.const_like(0))
-    return (node < 0).where(node + size, node) if low < 0 else node
+        ok = (node < limit) & (node >= -limit)
+        message = f"index {{0}} is out of range on axis {axis}; legal are {legal}"
+        node = ok.where(node.check(ok, "index", message), node.const_like(0))
+    return (node < 0).where(node + limit, node) if low < 0 else node
 
 
 def _sliced(x: Any, axis: int, part: slice) -> Any:

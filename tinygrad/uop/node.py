@@ -244,7 +244,7 @@ class UOp(Questions):
         return UOp(Ops.WINDOW, self.dtype, (self,), windows)
 
     def fold(self, windows: tuple[tuple[int, ...], ...], shape: tuple[Any, ...]) -> UOp:
-        return UOp(Ops.FOLD, self.dtype, (self,), (windows, shape))
+        return self.moved(Ops.FOLD, (windows, shape))
 
     def reduce_axis(self, monoid: str, axes: tuple[int, ...]) -> UOp:
         """Reduced axes stay, with size 1."""
