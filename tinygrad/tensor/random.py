@@ -269,7 +269,8 @@ class Random(Order):
             ok = ((own >= 0) & (own <= 1))._node
             chance = own._from(own._node.check(ok, "value", "bernoulli: a chance outside 0 to 1"))
         more = {"device": self.device, "dtype": dtypes.float32, **more}
-        return (self.rand(*self.shape, **more) < chance).cast(self.dtype)
+        drawn: Self = self.rand(*self.shape, **more) < chance
+        return drawn.cast(self.dtype)
 
     def multinomial(self, num_samples: int = 1, replacement: bool = False, **more: Any) -> Self:
         """Positions drawn with these weights, from a vector or from each row, as int32.
