@@ -20,6 +20,7 @@ import time
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -34,6 +35,8 @@ from tinygrad.engine.devices import Device
 from tinygrad.tensor import Tensor
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
+
+Variable = UOp.variable
 
 DEVICES = ("CPU", "NOOPT", "PYTHON", "CL")
 """NOOPT: the CPU without recipes."""
@@ -82,6 +85,9 @@ def array_of(seed: int, shape: tuple[int, ...], name: str, kind: str) -> np.ndar
         return draw.integers(0, 2, shape).astype(bool)
     if kind == "small":  # indices, counts, shifts: 1 to 3
         return draw.integers(1, 4, shape).astype(dtype)
+    if kind == "divisor":  # not 0, of either sign
+        low = 0 if dtype.kind == "u" else -4
+        return np.where((d := draw.integers(low, 5, shape)) == 0, 3, d).astype(dtype)
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         if kind == "special":
@@ -98,6 +104,11 @@ def given(seed: int, shape: tuple[int, ...], dtype: str, kind: str = "normal") -
     """An input, realised."""
     array = array_of(seed, shape, dtype, kind)
     return Tensor(array).realize()
+
+
+def bound(size: int, most: int) -> Any:
+    """A size that is a variable, for now `size`."""
+    return Variable("n", 1, most).bind(size)
 
 
 # ---- the oracle ----------------------------------------------------------------------------------
@@ -123,6 +134,8 @@ class Oracle:
                     stack.pop()
                     continue
                 src = node.src if node.known is None else (node.known,)
+                if node.known is None and node.op in GroupOp.Movement:
+                    src = src[:1]  # further ones are sizes
                 todo = [s for s in src if s not in self.done]
                 if todo:
                     stack.extend(todo)
@@ -136,6 +149,10 @@ class Oracle:
             return self.done[node.known]
         if node.op is Ops.ASSIGN:
             return self._assigned(node)
+        if node.op in GroupOp.Movement and len(node.src) > 1:
+            source = self.done[node.src[0]]
+            plain = UOp.const(node.dtype, 0, "CPU").broadcast_to(source.shape)
+            return tensor_reference.RULES[node.op](plain.moved(node.op, _now(node.sizes)), source)
         value = tensor_reference._value(node, self.done)
         if node.op is Ops.CALL:  # the results of a host function, which rounds nothing
             return value
@@ -179,6 +196,13 @@ class Oracle:
         return out
 
 
+def _now(sizes: Any) -> Any:
+    """Sizes as the numbers that they are now."""
+    if isinstance(sizes, tuple):
+        return tuple(map(_now, sizes))
+    return sizes if isinstance(sizes, int) else sizes.val
+
+
 # ---- running -------------------------------------------------------------------------------------
 
 
@@ -189,6 +213,7 @@ def build(program: Program, device: str, realize: bool = True) -> dict:
         "Tensor": Tensor,
         "dtypes": dtypes,
         "given": given,
+        "bound": bound,
         "kept": (lambda x: x if is_view(x) else x.realize()) if realize else (lambda x: x),
     }
     for line in program.lines:

@@ -114,6 +114,9 @@ class Writer:
             (self.product, 3),
             (self.window, 3),
             (self.gather, 3),
+            (self.mixed_index, 3),
+            (self.symbolic, 1),
+            (self.write_part, 3),
             (self.scatter, 2),
             (self.write, 3),
             (self.gradient, 1),
@@ -204,7 +207,12 @@ class Writer:
     def positive_pair(self, name: str, t: Tensor) -> list[str]:
         if t.dtype is dtypes.bool:
             return []
-        divisor = self.input(tuple(t.shape), to_numpy_name(t.dtype), "small")
+        whole = dtypes.is_int(t.dtype) and self.chance(0.5)
+        divisor = self.input(
+            tuple(t.shape), to_numpy_name(t.dtype), "divisor" if whole else "small"
+        )
+        if whole:
+            return [self.new(self.pick(POSITIVE_PAIRS[:2]).format(name, divisor))]
         options = POSITIVE_PAIRS[:2] if t.is_floating_point() else POSITIVE_PAIRS[:4]
         return [self.new(self.pick(options).format(name, divisor))]
 
@@ -231,7 +239,47 @@ class Writer:
             ]
             if t.dtype is not dtypes.bool and not t.is_floating_point() and same:
                 return [self.new(f"{name}.bitcast({self.pick(sorted(same))!r})")]
+        if self.chance(0.15):  # through 8 bits and back
+            back = self.pick(("float32", "float16", "bfloat16", "int32"))
+            small = f"{name}.cast({self.pick(('fp8e4m3', 'fp8e5m2'))!r})"
+            whole = "" if back != "int32" else ".float().nan_to_num(1, 2, 3)"
+            return [self.new(f"{small}{whole}.cast({back!r})")]
         return [self.new(f"{name}.cast({self.pick(DTYPES)!r})")]
+
+    def mixed_index(self, name: str, t: Tensor) -> list[str]:
+        """Tensors, masks, slices and numbers side by side."""
+        if t.ndim < 1 or 0 in t.shape or prod(t.shape) > MOST // 2:
+            return []
+        key = self.key(tuple(t.shape))
+        return [self.new(f"{name}[{key}]")] if key else []
+
+    def key(self, shape: tuple[int, ...]) -> str:
+        parts = []
+        count = self.pick((1, 2, 3))
+        for n in shape:
+            kind = int(self.draw.integers(6))
+            if kind == 0:
+                parts.append(self.index((count,), n))
+            elif kind == 1:
+                parts.append(f"{int(self.draw.integers(-n, n))}")
+            elif kind == 2:
+                parts.append("::-1" if self.chance(0.5) else "::2")
+            elif kind == 3 and not any("bool" in part for part in parts) and self.chance(0.5):
+                parts.append(self.input((n,), "bool", "normal"))
+            else:
+                parts.append(":")
+        if sum("bool" in part for part in parts) and any("int32" in part for part in parts):
+            return ""  # the hits of a mask and the indices rarely broadcast
+        return ", ".join(parts)
+
+    def symbolic(self, name: str, t: Tensor) -> list[str]:
+        """Part of the first axis, as long as a variable says."""
+        if t.ndim < 1 or t.shape[0] < 2 or 0 in t.shape or t.dtype is dtypes.bool:
+            return []
+        most = int(t.shape[0])
+        part = f"{name}[:bound({int(self.draw.integers(1, most + 1))}, {most})]"
+        inner = self.pick((part, f"({part} * 2)", f"({part} + 1)"))
+        return [self.new(f"{inner}.{self.pick(('sum', 'max', 'min'))}(0)")]
 
     def movement(self, name: str, t: Tensor) -> list[str]:
         made = self.pick(MOVEMENTS)(self, t) if t.ndim else self.pick((".reshape(1, 1)", ""))
@@ -373,6 +421,35 @@ class Writer:
             options += [f"{target}.assign({name}.cast({target}.dtype))"] * 3
         line = self.pick(options)
         return [line]
+
+    def write_part(self, name: str, t: Tensor) -> list[str]:
+        """Writes by tensors, by masks, through views and with operators."""
+        stored = [
+            n
+            for n in self.values
+            if re.search(rf"^{n} = given\([^)]*\), '\w+', '\w+'\)$", "\n".join(self.kept), re.M)
+        ]
+        if not stored:
+            return []
+        target = self.pick(stored)
+        own = self.values[target]
+        if not own.ndim or 0 in own.shape or own.dtype is dtypes.bool:
+            return []
+        shape = tuple(own.shape)
+        key, mask = self.key(shape), self.input(shape, "bool", "normal")
+        fresh = self.input(shape, to_numpy_name(own.dtype), "normal")
+        options = [
+            f"{target}[{mask}] = 5",
+            f"{target}[{mask}] = {fresh}[{mask}]",
+            f"{target}[{mask}] += 1",
+        ]
+        if key:
+            options += [f"{target}[{key}] = 7", f"{target}[{key}] += 2"]
+            options += [f"{target}[{key}] = {fresh}[{key}]"]
+        if self.chance(0.3):
+            view = self.new(f"{target}.flip({self.axis(own)})[::2]")
+            return [view, f"{view.partition(' ')[0]} *= 2"]
+        return [self.pick(options)]
 
     def gradient(self, name: str, t: Tensor) -> list[str]:
         """The gradient of a value with respect to an earlier one."""

@@ -66,7 +66,8 @@ def _value(node: UOp, done: dict[UOp, Array]) -> Any:
     rule = RULES[node.op]
     value = rule(node, *(done[s] for s in node.src))
     out = np.asarray(value).astype(numpy_dtype(node.dtype), copy=False)
-    assert out.shape == node.shape, f"{node.op!r}: {out.shape} is not {node.shape}"
+    shape = tuple(n if isinstance(n, int) else n.val for n in node.shape)
+    assert out.shape == shape, f"{node.op!r}: {out.shape} is not {node.shape}"
     return out
 
 

@@ -2,7 +2,10 @@
 
 import doctest
 import importlib
+import importlib.util
 import pkgutil
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,3 +41,36 @@ def test_a_primitive_says_what_it_requires_and_shows_what_it_does(name):
     assert "Requires: " in text, "requires"
     assert " becomes" in text or "s1 += name" in text, "before and after"
     assert f"{name}(" in text.partition(">>>")[2], "an example"
+
+
+# ---- the public API ------------------------------------------------------------------------------
+
+TOOL = Path(__file__).parent.parent / "tools" / "api_page.py"
+
+
+@pytest.fixture(scope="module")
+def api():
+    spec = importlib.util.spec_from_file_location("api_page", TOOL)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["api_page"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_public_name_says_what_it_does(api):
+    entries = [entry for group in api.groups().values() for entry in group]
+    assert len(entries) > 600
+    assert not [e.name for e in entries if not e.doc or not e.doc[0].isprintable()]
+
+
+def test_every_public_name_shows_an_example_that_is_run(api):
+    entries = [entry for group in api.groups().values() for entry in group]
+    silent = {e.short for e in entries if not e.examples and not e.is_in_place}
+    assert silent == set(api.NO_EXAMPLE), "write one, or say in tools/api_page.py why there is none"
+    skipped = [e.name for e in entries if "doctest: +SKIP" in e.doc]
+    assert not skipped
+
+
+def test_the_page_of_the_api_is_up_to_date(api):
+    """After a change: python tools/api_page.py > docs/api.md"""
+    assert api.page() == (TOOL.parent.parent / "docs" / "api.md").read_text()

@@ -4,6 +4,7 @@ This file is the composition root: it puts the floors together and exports what 
 What a program may never need (`nn`, `fetch`, `explain`) is imported when it is first named.
 """
 
+import functools
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 services.render = tree
 services.simplify = simplify
 services.realized = realized_buffer
+Tensor._namespace = staticmethod(functools.partial(importlib.import_module, "tinygrad.array_api"))
 
 Variable = UOp.variable
 

@@ -44,12 +44,21 @@ from tinygrad.engine.profile import GlobalCounters
 
 
 def diskcache_get(table: str, key: str) -> bytes | None:
-    """Bytes kept on disk under a table and a key, else None."""
+    """Bytes kept on disk under a table and a key, else None.
+
+    >>> _ = diskcache_put("examples", "b", b"kept")
+    >>> diskcache_get("examples", "b")
+    b'kept'
+    """
     return disk_cache().get(table, key)
 
 
 def diskcache_put(table: str, key: str, value: bytes) -> bytes:
-    """Keeps bytes on disk under a table and a key; returns them."""
+    """Keeps bytes on disk under a table and a key; returns them.
+
+    >>> diskcache_put("examples", "a", b"kept")
+    b'kept'
+    """
     disk_cache().put(table, key, value)
     return value
 

@@ -25,21 +25,21 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # each folder inside is a driver with a budget of its own.
 BUDGETS: dict[str, int | None] = {
     "base": 620,
-    "uop": 1500,
+    "uop": 1600,
     "simplify": 1100,
     "transforms": 500,
     "schedule": 1500,
     "loops": 3100,
     "codegen": 3300,
-    "backends/*": 1450,
-    "engine": 2800,
-    "tensor": 5200,
+    "backends/*": 1500,
+    "engine": 3150,
+    "tensor": 5900,
 }
-CORE_BUDGET = 20_500  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 21_500  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
 # pool that other devices find in theirs.
-DRIVER_BUDGETS = {"cpu": 1600, "interpreter": 500, "cuda": 600}
+DRIVER_BUDGETS = {"cpu": 1600, "interpreter": 510, "cuda": 600}
 
 NOT_CODE = {
     tokenize.COMMENT,

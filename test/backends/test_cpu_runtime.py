@@ -516,7 +516,7 @@ def test_write_and_read_without_a_copy():
     view = memory.read(memory.view(block, 40), 40)
     assert np.frombuffer(view, np.int32).tolist() == list(range(10))
     memory.write(block, memoryview(b"\x07"), offset=40)
-    assert view[0] == 7 == memory.view_host(block, 41)[40]
+    assert view[0] == 7 == memory.read(memory.address(block), 41)[40]
     memory.write(block, memoryview(b""))
     assert len(memory.read(block, 0)) == 0
     memory.free(block, 1000)

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from errors.beginners import MISUSES as OF_BEGINNERS
 
 from tinygrad import Context, Device, Tensor, TinyJit, Variable, nn
 from tinygrad.base.errors import (
@@ -390,6 +391,8 @@ MISUSES = {
     ),
 }
 
+MISUSES |= OF_BEGINNERS
+
 OF_PYTHON = {"variable beyond its bounds", "unknown setting", *(n for n in MISUSES if "truth" in n)}
 OF_PYTHON |= {"length of a number", "iteration over a number", "out of memory is a MemoryError"}
 
@@ -480,3 +483,16 @@ def test_every_error_is_in_the_tree():
         assert made.__name__ in (errors.__doc__ or "")
         if made not in (TinygradError, RuntimeCheckError):
             assert any(base.__module__ == "builtins" for base in made.__mro__[1:-3])
+
+
+@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
+def test_what_the_machine_cannot_give_is_refused_before_it_is_touched(device, monkeypatch):
+    """More than is free, though less than there is."""
+    import tinygrad.backends.cpu.memory
+    import tinygrad.backends.interpreter.runtime
+
+    for module in (tinygrad.backends.cpu.memory, tinygrad.backends.interpreter.runtime):
+        monkeypatch.setattr(module, "free_memory", lambda: 1 << 20)
+    with pytest.raises(OutOfMemory, match="268,435,456 bytes"):
+        Tensor.empty(1 << 26, device=device).realize()
+    assert (Tensor([1, 2], device=device) + 1).tolist() == [2, 3]

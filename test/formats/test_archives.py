@@ -78,6 +78,11 @@ def test_what_unpacks_to_too_much_is_refused():
             archives.members(raw, most=1 << 16)
 
 
+@pytest.mark.parametrize("kind", ARCHIVES)
+def test_memory_follows_the_file_and_not_the_limit(kind):
+    assert survives(archives.members, ARCHIVES[kind])
+
+
 @pytest.mark.parametrize("raw", [b"no archive at all", ARCHIVES["tar"][:700], ARCHIVES["zip"][:50]])
 def test_other_files_are_refused(raw):
     with pytest.raises(FileError):
@@ -173,13 +178,13 @@ def test_a_broken_npy_is_refused(raw, message):
         numpy_files.load(raw)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(mutants([npy_of(np.arange(6.0).reshape(2, 3)), zip_of({"a.npy": npy_of(np.ones(3))})]))
 def test_mutant_arrays_are_read_or_refused(raw):
     survives(numpy_files.load, raw)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(mutants([ARCHIVES["tar"][:3000], ARCHIVES["deflated zip"], ARCHIVES["tar.gz"]]))
 def test_mutant_archives_are_read_or_refused(raw):
     survives(archives.members, raw)

@@ -12,14 +12,12 @@ from formats.mutants import mutants, survives
 from gguf import quants
 from hypothesis import given, settings
 
-from tinygrad import Device, GlobalCounters, Tensor, dtypes
+from tinygrad import GlobalCounters, Tensor, dtypes
 from tinygrad.base.errors import ArgumentError, FileError
 from tinygrad.formats import gguf as files
 from tinygrad.formats.quants import FORMATS, dequantise
 from tinygrad.nn import Linear
 from tinygrad.nn.state import gguf_load, load_state_dict
-
-IN_PLACE = Device.DEFAULT in ("CPU", "PYTHON")
 
 
 def blocks_of(name, count, seed=0):
@@ -133,10 +131,10 @@ def test_a_kind_that_does_not_fit_is_refused_or_f32(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
-@pytest.mark.skipif(not IN_PLACE, reason=f"{Device.DEFAULT}: has memory of its own")
+@pytest.mark.usefixtures("on_the_cpu")
 @pytest.mark.parametrize("kind", ["Q4_0", "Q8_0"])
 def test_a_product_dequantises_what_it_multiplies(tmp_path, kind):
-    width, height = (1024, 2048) if Device.DEFAULT == "CPU" else (32, 8)
+    width, height = 1024, 2048
     weight = np.random.default_rng(0).normal(size=(height, width)).astype(np.float32)
     files.save(tmp_path / "x", {"weight": Tensor(weight)}, kinds=kind)
     before = GlobalCounters.mem_used
@@ -211,7 +209,7 @@ def test_a_broken_file_is_refused(raw, message):
         files.load(raw)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(mutants([small_file()]))
 def test_mutants_are_read_or_refused(raw):
     survives(files.load, raw)

@@ -105,6 +105,14 @@ def test_a_model_is_captured_as_one_step():
     assert step.captured is not None and len(step.jit_cache) == 1
 
 
+def test_random_numbers_are_fresh_in_a_captured_step():
+    step = OnnxRunner(model_of("r = RandomNormalLike (x) y = Add (r, x)")).captured()
+    x = Tensor.ones(2, 4).contiguous().realize()
+    assert len({step(x).sum().item() for _ in range(5)}) == 5
+    seeded = OnnxRunner(model_of("y = RandomUniformLike <seed = 3.0> (x)"))
+    assert seeded({"x": x})["y"].tolist() == seeded({"x": x})["y"].tolist()
+
+
 def test_gradients_go_through_a_model():
     x = Tensor([[1.0, 2.0, 3.0, 4.0]], requires_grad=True)
     OnnxRunner(model_of(CONSTANTS + MLP))({"x": x})["y"].sum().backward()

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import gguf
 import numpy as np
 import pytest
 import torch
@@ -65,6 +66,54 @@ def test_other_layouts(llama, names):
         for name, value in load_file(folder / "model.safetensors").items()
     }
     save_file(state, folder / "model.safetensors")
+    check(model, folder)
+
+
+@pytest.mark.parametrize("kind", ["F32", "Q8_0"])
+def test_a_gguf_file_says_its_sizes_and_its_weights_stay_quantised(kind, tmp_path):
+    sizes = DECODER | dict(hidden_size=64, intermediate_size=96)
+    model, folder = made("LlamaForCausalLM", transformers.LlamaConfig(**sizes))
+    writer = gguf.GGUFWriter(tmp_path / "model.gguf", "llama")
+    writer.add_block_count(2)
+    writer.add_context_length(256)
+    writer.add_embedding_length(64)
+    writer.add_feed_forward_length(96)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_layer_norm_rms_eps(model.config.rms_norm_eps)
+    back = {ours: theirs for theirs, ours in GGUF.items() if ours}
+    for name, value in load_file(Path(folder) / "model.safetensors").items():
+        number = "".join(c for c in name.partition("layers.")[2].partition(".")[0])
+        row = name.removesuffix(".weight").replace(f"layers.{number}.", "layers.{}.")
+        if "q_proj" in name or "k_proj" in name:
+            value = interleaved(value, 16)
+        values, raw = value.numpy(), None
+        if kind != "F32" and value.ndim == 2:
+            raw = gguf.GGMLQuantizationType[kind]
+            values = gguf.quants.quantize(values, raw)
+            model.state_dict()[name].copy_(
+                torch.tensor(gguf.quants.dequantize(values, raw))
+                if "q_proj" not in name and "k_proj" not in name
+                else together(torch.tensor(gguf.quants.dequantize(values, raw)), 16)
+            )
+        writer.add_tensor(f"{back[row].replace('{}', number)}.weight", values, raw_dtype=raw)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    check(model, tmp_path / "model.gguf")
+
+
+def together(weight, size):
+    """The reverse of `interleaved`."""
+    pairs = weight.reshape(-1, size // 2, 2, *weight.shape[1:])
+    return pairs.transpose(1, 2).reshape(weight.shape).contiguous()
+
+
+def test_pytorch_files_load_too(llama):
+    model, folder = llama
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
     check(model, folder)
 
 

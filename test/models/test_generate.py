@@ -100,6 +100,15 @@ def test_a_prompt_has_a_token(prompts):
         generate(small(), prompts)
 
 
+def test_a_text_may_be_as_long_as_the_model_knows_places():
+    config = transformers.GPT2Config(vocab_size=97, n_positions=30, n_embd=32, n_layer=1, n_head=4)
+    theirs, folder = made("GPT2LMHeadModel", config)
+    model, prompt = GPT2.from_pretrained(folder), tokens(30 - MOST).tolist()
+    assert generate(model, [prompt], most=MOST) == greedy(theirs, [prompt])
+    with pytest.raises(ArgumentError, match="31 tokens, prompt included; .* have at most 30"):
+        generate(model, [prompt], most=MOST + 1)
+
+
 # ---- sampling ------------------------------------------------------------------------------------
 
 FILTERS = {

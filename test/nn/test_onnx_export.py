@@ -5,9 +5,10 @@ import onnx
 import onnxruntime
 import pytest
 
-from tinygrad import Tensor, dtypes, nn
+from tinygrad import Tensor, nn
 from tinygrad.base.errors import ArgumentError
 from tinygrad.nn.onnx import OnnxRunner, export_onnx
+from tinygrad.tensor.scan import scan
 
 OPTIONS = onnxruntime.SessionOptions()
 OPTIONS.log_severity_level = 3
@@ -106,6 +107,28 @@ def test_whole_numbers():
     check(lambda x: (x.sum(1), x.half() * 2), (2, 3), dtype="float64")
 
 
+def test_places_of_the_largest_and_shifts():
+    check(lambda x: (x.argmax(1), x.argmin(0), x.argmax()), (3, 6))
+    shifts = [-7, -1, 0, 5, 1 << 20]
+    check(lambda x: (x >> 1, x << 3, x.cast("long") >> 2, x.cast("uint32") >> 4), shifts)
+    check(lambda x: x.bitcast("int32"), (3,))
+
+
+def test_loops_and_sorting():
+    check(lambda x: x.sort(1, descending=True), (3, 6))
+    check(lambda x: x.topk(2), (3, 6))
+
+    def running(x, w):
+        states, outs = scan(lambda s, row: ([(s + row) @ w], [s * 2]), [x[0]], [x], reverse=True)
+        return *states, *outs
+
+    check(running, (4, 3), (3, 3))
+
+
+def test_a_realize_on_the_way_does_nothing():
+    check(lambda x: ((x + 1).realize() * 2).contiguous().realize() - 1, (3, 4))
+
+
 def test_weights_have_their_names(tmp_path):
     net = nn.Linear(3, 2)
     made = export_onnx(net, {"x": Tensor.ones(1, 3)}, tmp_path / "net.onnx")
@@ -126,8 +149,9 @@ def test_a_sum_over_a_product_is_one_node():
     "model, message",
     [
         (lambda x: x + Tensor.rand(2), "of random numbers; realize"),
-        (lambda x: x.argmax(), "takes floats as bits"),
-        (lambda x: x.cast(dtypes.int32) >> 1, "shifts of dtypes.int; legal are unsigned"),
+        (lambda x: Tensor.zeros(2).contiguous().realize().assign(x), "writes in place"),
+        (lambda x: x.reshape(1, 2).svd()[0], "host function 'svd' has no ONNX operator"),
+        (lambda x: x * x.sum().item(), r"shape \(\) is read while its graph is only being built"),
         (lambda x: 3, "'int' object is not iterable|legal are tensors"),
     ],
 )

@@ -80,6 +80,20 @@ def test_the_input_gradient_of_a_convolution_is_one_sum() -> None:
     assert temporaries(of_input(image, filters, stride=2)) == [2 * 8 * 9 * 11 * 11]
 
 
+def test_a_product_that_is_spread_over_pixels_has_a_kernel_of_its_own() -> None:
+    """Its tiles read both factors once; inside of the pixels' loops each result would be alone."""
+    images, weight = data(32, 64, 24, 24), data(200, 64)
+    check(2, images + (data(32, 200) @ weight).reshape(32, 64, 1, 1))
+
+
+def test_which_pixel_was_the_largest_is_asked_again_not_stored() -> None:
+    """Windows read each pixel several times: what is stored is the pixels, and the maxima."""
+    x = data(4, 8, 30, 30)
+    pixels = (x * data(8, 1, 1) + data(8, 1, 1) * data(8, 1, 1)).relu()
+    (gradient,) = pixels.max_pool2d(3, 2, padding=1).sum().gradient(x)
+    assert max(temporaries(gradient)) <= 4 * 8 * 32 * 32
+
+
 def test_a_sum_that_is_asked_for_several_times_is_stored() -> None:
     image, filters = data(2, 64, 56, 56), data(128, 64, 1, 1)
     assert temporaries(of_input(image, filters, stride=2)) == [2 * 64 * 28 * 28]

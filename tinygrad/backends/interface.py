@@ -14,6 +14,10 @@ from typing import Any, Protocol
 
 from tinygrad.base.target import Target
 
+ALIGNMENT = 64
+"""Bytes to which blocks of memory that hosts can address are aligned. Kernels rely on it where
+they write; what they read may be other libraries' memory, which lies anywhere."""
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -71,8 +75,11 @@ class Memory(Protocol):
         """A handle `offset` bytes into another; the caller keeps the whole alive."""
 
     def borrow(self, data: memoryview) -> Any | None:
-        """A handle to bytes of the host that others own, to be read only (a mapped file), aligned
-        to their elements and no more; None where the device can't address them."""
+        """A handle to bytes of the host that others own and keep (a mapped file, another library's
+        array), aligned to their elements and no more; None where the device can't address them."""
+
+    def address(self, handle: Any) -> int | None:
+        """Where the host finds the bytes; None if it can't address them."""
 
 
 class Segment(Protocol):

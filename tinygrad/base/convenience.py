@@ -22,7 +22,11 @@ CI = os.environ.get("CI", "") != ""
 
 
 def cdiv(a: int, b: int) -> int:
-    """C's integer division: rounded toward zero; 0 by zero."""
+    """C's integer division: rounded toward zero; 0 by zero.
+
+    >>> cdiv(-7, 2)
+    -3
+    """
     if b == 0:
         return 0
     quotient = abs(a) // abs(b)
@@ -30,12 +34,20 @@ def cdiv(a: int, b: int) -> int:
 
 
 def cmod(a: int, b: int) -> int:
-    """C's remainder: signed as the dividend."""
+    """C's remainder: signed as the dividend.
+
+    >>> cmod(-7, 2)
+    -1
+    """
     return a - cdiv(a, b) * b
 
 
 def polyN(x: Any, coefficients: Sequence[Any]) -> Any:  # noqa: N802  the seeds' name
-    """The polynomial with these coefficients, the highest power's first."""
+    """The polynomial with these coefficients, the highest power's first.
+
+    >>> polyN(2, [1, 0, 3])
+    7
+    """
     total: Any = 0
     for c in coefficients:
         total = total * x + c
@@ -43,19 +55,32 @@ def polyN(x: Any, coefficients: Sequence[Any]) -> Any:  # noqa: N802  the seeds'
 
 
 def count(start: int = 0) -> Iterator[int]:
-    """start, start + 1, ..."""
+    """start, start + 1, ...
+
+    >>> counter = count(5)
+    >>> next(counter), next(counter)
+    (5, 6)
+    """
     return itertools.count(start)
 
 
 def get_child(root: Any, path: str) -> Any:
-    """What `path` names below `root`: attributes and positions between dots."""
+    """What `path` names below `root`: attributes and positions between dots.
+
+    >>> get_child([complex(1, 2)], "0.imag")
+    2.0
+    """
     for part in path.split("."):
         root = root[int(part)] if part.isnumeric() else getattr(root, part)
     return root
 
 
 def word_wrap(text: str, width: int = 80) -> str:
-    """Lines cut at `width` characters."""
+    """Lines cut at `width` characters.
+
+    >>> word_wrap("one two three", width=7).splitlines()
+    ['one two', ' three']
+    """
     return "\n".join(
         line[i : i + width]
         for line in text.splitlines() or [""]
@@ -64,25 +89,41 @@ def word_wrap(text: str, width: int = 80) -> str:
 
 
 def temp(name: str, append_user: bool = False) -> str:
-    """A path in the system's folder for temporary files."""
+    """A path in the system's folder for temporary files.
+
+    >>> temp("notes.txt").endswith("notes.txt")
+    True
+    """
     user = f".{os.environ.get('USER', 'user')}" if append_user else ""
     return os.path.join(tempfile.gettempdir(), name + user)
 
 
 def to_mv(address: int, nbytes: int) -> memoryview:
-    """`nbytes` bytes of this process's memory."""
+    """`nbytes` bytes of this process's memory.
+
+    >>> raw = (ctypes.c_char * 2)(b"a", b"b")
+    >>> to_mv(ctypes.addressof(raw), 2).tobytes()
+    b'ab'
+    """
     return memoryview((ctypes.c_uint8 * nbytes).from_address(address)).cast("B")
 
 
 def from_mv(view: memoryview, to_type: Any = ctypes.c_char) -> Any:
-    """A ctypes pointer to the bytes of a writable memoryview."""
-    return ctypes.cast(
-        ctypes.addressof(to_type.from_buffer(view)), ctypes.POINTER(to_type * len(view))
-    ).contents
+    """The bytes of a writable memoryview as an array of ctypes, which keeps them.
+
+    >>> from_mv(memoryview(bytearray(b"ab"))).raw
+    b'ab'
+    """
+    return (to_type * (view.nbytes // ctypes.sizeof(to_type))).from_buffer(view)
 
 
 class Timing(contextlib.ContextDecorator):
-    """`with Timing("load "): ...` prints how long it took."""
+    """`with Timing("load "): ...` prints how long it took.
+
+    >>> with Timing("made in "):
+    ...     _ = sum(range(10))
+    made in ...
+    """
 
     def __init__(
         self,
@@ -104,7 +145,11 @@ class Timing(contextlib.ContextDecorator):
 
 
 class Profiling(contextlib.ContextDecorator):
-    """`with Profiling(): ...` prints where Python spent the time."""
+    """`with Profiling(): ...` prints where Python spent the time; nothing unless `enabled`.
+
+    >>> with Profiling(enabled=False):
+    ...     _ = sum(range(10))
+    """
 
     def __init__(self, enabled: bool = True, sort: str = "cumtime", frac: float = 0.2) -> None:
         self.enabled, self.sort, self.frac = enabled, sort, frac

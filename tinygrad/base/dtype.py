@@ -95,7 +95,11 @@ def _restore(name: str, count: int) -> DType:
 
 
 class dtypes:  # noqa: N801  the seeds spell it so
-    """All element types by name, their ranges, and questions about them."""
+    """All element types by name, their ranges, and questions about them.
+
+    >>> dtypes.max(dtypes.int8), dtypes.is_float(dtypes.bfloat16)
+    (127, True)
+    """
 
     void: Final = DType("void", 0, None, -2)
     index: Final = DType("index", 8, "q", -1)  # addresses and loop counters inside the compiler
@@ -151,8 +155,10 @@ class dtypes:  # noqa: N801  the seeds spell it so
 
     @staticmethod
     def min(dtype: DType) -> ConstType:
-        """The least value: -inf for floats, False for bool."""
+        """The least value: -inf for floats that have it, False for bool."""
         dtype = dtype.scalar()
+        if dtype is dtypes.fp8e4m3:
+            return -448.0
         if dtypes.is_float(dtype):
             return -math.inf
         if dtypes.is_int(dtype):
@@ -161,8 +167,10 @@ class dtypes:  # noqa: N801  the seeds spell it so
 
     @staticmethod
     def max(dtype: DType) -> ConstType:
-        """The greatest value: inf for floats, True for bool."""
+        """The greatest value: inf for floats that have it, True for bool."""
         dtype = dtype.scalar()
+        if dtype is dtypes.fp8e4m3:
+            return 448.0
         if dtypes.is_float(dtype):
             return math.inf
         if dtypes.is_int(dtype):
@@ -268,10 +276,12 @@ def sum_acc_dtype(dtype: DType) -> DType:
 
 
 def to_dtype(dtype: DType | str) -> DType:
-    """A dtype by itself or by name: `"float32"`, `"half"`, `"int"`."""
+    """A dtype by itself or by name: `"float32"`, `"half"`, `"int"`; or NumPy's of that name."""
     if isinstance(dtype, DType):
         return dtype
-    if (found := dtypes.fields().get(dtype.lower())) is None:
+    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or dtype
+    name = INVERSE_NAMES.get(name, name)
+    if (found := dtypes.fields().get(name.lower())) is None:
         raise TypeError(f"unknown dtype {dtype!r}; the names are {', '.join(dtypes.fields())}")
     return found
 
@@ -302,7 +312,7 @@ def round_float(value: float, dtype: DType) -> float:
     fp8e4m3 has no infinity: what is too large there is NaN.
     """
     if dtype is dtypes.float64 or value != value or math.isinf(value):
-        return math.nan if dtype is dtypes.fp8e4m3 and math.isinf(value) else value
+        return _too_large(value, dtype) if math.isinf(value) else value
     if dtype is dtypes.float32:
         try:
             return float(struct.unpack("<f", struct.pack("<f", value))[0])
@@ -330,7 +340,7 @@ def largest_float(dtype: DType) -> float:
 
 
 def _too_large(value: float, dtype: DType) -> float:
-    return math.nan if dtype is dtypes.fp8e4m3 else math.copysign(math.inf, value)
+    return math.copysign(math.nan if dtype is dtypes.fp8e4m3 else math.inf, value)
 
 
 INVERSE_NAMES = {
@@ -361,5 +371,5 @@ def from_numpy_name(name: str) -> DType:
 
 
 def to_numpy_name(dtype: DType) -> str:
-    """What NumPy (or ml_dtypes, for bfloat16) calls `dtype`."""
+    """What NumPy (or ml_dtypes, for what NumPy lacks) calls `dtype`."""
     return next(numpy_name for numpy_name, own in INVERSE_NAMES.items() if own == dtype.name)

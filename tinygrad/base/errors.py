@@ -9,7 +9,8 @@
     │   └── OutOfMemory    (MemoryError)   a buffer that doesn't fit
     ├── RuntimeCheckError  (ArithmeticError, IndexError by kind)  a CHECK that failed on a device
     │   ├── IndexCheckError     (IndexError)
-    │   └── DivisionCheckError  (ZeroDivisionError)
+    │   ├── DivisionCheckError  (ZeroDivisionError)
+    │   └── ShapeCheckError     (ValueError)
     ├── JitError           (RuntimeError)  a captured step used otherwise than captured
     ├── CompileError       (RuntimeError)  generated source that a compiler refused
     └── VerifyError        (AssertionError) a graph that breaks the rules of its stage: our bug
@@ -59,6 +60,10 @@ class IndexCheckError(RuntimeCheckError, IndexError):
 
 class DivisionCheckError(RuntimeCheckError, ZeroDivisionError):
     """An integer divided by zero."""
+
+
+class ShapeCheckError(RuntimeCheckError, ValueError):
+    """As many values as a mask doesn't select."""
 
 
 class JitError(TinygradError, RuntimeError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import numbers
 import operator
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,54 +16,107 @@ U = TypeVar("U")
 
 
 def prod(values: Iterable[Any]) -> Any:
-    """The product of `values`; 1 for none. Works on ints, floats and symbolic sizes."""
+    """The product of `values`; 1 for none. Works on ints, floats and symbolic sizes.
+
+    >>> prod([2, 3, 4])
+    24
+    """
     return functools.reduce(operator.mul, values, 1)
 
 
 def dedup(values: Iterable[T]) -> list[T]:
-    """`values` without repeats, in order."""
+    """`values` without repeats, in order.
+
+    >>> dedup([1, 2, 1])
+    [1, 2]
+    """
     return list(dict.fromkeys(values))
 
 
 def all_same(values: Sequence[Any]) -> bool:
-    """Whether all items are equal; true for none."""
+    """Whether all items are equal; true for none.
+
+    >>> all_same([1, 1]), all_same([1, 2])
+    (True, False)
+    """
     return all(v == values[0] for v in values)
 
 
+def plain(value: Any) -> Any:
+    """Another library's number as one of Python's; anything else as it is."""
+    if type(value) in (int, float, bool) or not isinstance(value, numbers.Real):
+        return value
+    return int(value) if isinstance(value, numbers.Integral) else float(value)
+
+
 def argfix(*values: Any) -> tuple[Any, ...]:
-    """`f(1, 2)` and `f((1, 2))` alike as `(1, 2)`."""
+    """`f(1, 2)` and `f((1, 2))` alike as `(1, 2)`.
+
+    >>> argfix(1, 2), argfix((1, 2))
+    ((1, 2), (1, 2))
+    """
     if values and isinstance(values[0], (tuple, list)):
         if len(values) != 1:
             raise ValueError(f"give numbers or one tuple of them, not {values}")
-        return tuple(values[0])
-    return values
+        values = tuple(values[0])
+    return tuple(map(plain, values))
 
 
 def argsort(values: Sequence[Any]) -> tuple[int, ...]:
-    """The positions of `values` in increasing order; the inverse of a permutation."""
+    """The positions of `values` in increasing order; the inverse of a permutation.
+
+    >>> argsort([30, 10, 20])
+    (1, 2, 0)
+    """
     return tuple(sorted(range(len(values)), key=values.__getitem__))
 
 
 def ceildiv(numerator: Any, denominator: Any) -> Any:
-    """`numerator / denominator`, rounded up."""
+    """`numerator / denominator`, rounded up.
+
+    >>> ceildiv(7, 2)
+    4
+    """
     return -(-numerator // denominator)
 
 
 def round_up(value: int, multiple: int) -> int:
-    """The least multiple of `multiple` that is at least `value`."""
+    """The least multiple of `multiple` that is at least `value`.
+
+    >>> round_up(5, 4)
+    8
+    """
     return -(-value // multiple) * multiple
 
 
 def flatten(lists: Iterable[Iterable[T]]) -> list[T]:
-    """One level of nesting less."""
+    """One level of nesting less.
+
+    >>> flatten([[1, 2], [3]])
+    [1, 2, 3]
+    """
     return [item for items in lists for item in items]
 
 
 def fully_flatten(values: Any) -> list[Any]:
-    """All leaves of nested lists and tuples, in order."""
+    """All leaves of nested lists and tuples, in order.
+
+    >>> fully_flatten([[1, [2]], 3])
+    [1, 2, 3]
+    """
     if isinstance(values, (list, tuple)):
         return [leaf for item in values for leaf in fully_flatten(item)]
     return [values]
+
+
+def free_memory() -> int:
+    """The bytes that the machine can give now without ending a process; more than there can be
+    where it doesn't say."""
+    try:
+        with open("/proc/meminfo") as lines:
+            return next(int(line.split()[1]) for line in lines if "MemAvailable" in line) * 1024
+    except (OSError, StopIteration):
+        return 1 << 62
 
 
 def strides_for(shape: Sequence[Any]) -> tuple[Any, ...]:
@@ -71,13 +125,21 @@ def strides_for(shape: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def unwrap(value: T | None) -> T:
-    """`value`, which is known not to be None."""
+    """`value`, which is known not to be None.
+
+    >>> unwrap(5)
+    5
+    """
     assert value is not None
     return value
 
 
 def merge_dicts(dicts: Iterable[dict[T, U]]) -> dict[T, U]:
-    """One dict of all; the same key with two values is an error."""
+    """One dict of all; the same key with two values is an error.
+
+    >>> merge_dicts([{"a": 1}, {"b": 2}])
+    {'a': 1, 'b': 2}
+    """
     merged: dict[T, U] = {}
     for one in dicts:
         for key, value in one.items():
@@ -109,7 +171,11 @@ def uncolored(text: str) -> str:
 
 
 def colored(text: str, color: str | None, background: bool = False) -> str:
-    """`text` in a terminal colour; capitals mean bright. None leaves it plain."""
+    """`text` in a terminal colour; capitals mean bright. None leaves it plain.
+
+    >>> uncolored(colored("loss", "green")), len(colored("loss", "green"))
+    ('loss', 13)
+    """
     if color is None:
         return text
     code = 10 * background + 60 * (color.upper() == color) + 30 + COLORS.index(color.lower())
@@ -117,7 +183,11 @@ def colored(text: str, color: str | None, background: bool = False) -> str:
 
 
 def time_to_str(seconds: float, width: int = 8) -> str:
-    """A duration in the unit that suits it."""
+    """A duration in the unit that suits it.
+
+    >>> time_to_str(0.0015)
+    '    1.50ms'
+    """
     for scale, unit in ((1, "s "), (1e3, "ms"), (1e6, "us")):
         if seconds * scale >= 1 or unit == "us":
             return f"{seconds * scale:{width}.2f}{unit}"

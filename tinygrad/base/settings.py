@@ -61,7 +61,11 @@ def parse(text: str, default: int | str) -> int | str:
 
 
 class ContextVar:
-    """One setting: compares, adds and tests like its value."""
+    """One setting: compares, adds and tests like its value.
+
+    >>> DEBUG >= 9
+    False
+    """
 
     _all: ClassVar[dict[str, ContextVar]] = {}
     name: str
@@ -123,13 +127,23 @@ TRACEMETA = SETTINGS["TRACEMETA"]
 
 
 class Context(contextlib.ContextDecorator):
-    """`with Context(DEBUG=2): ...` or `@Context(TRAINING=1)`: settings for a while."""
+    """`with Context(DEBUG=2): ...` or `@Context(TRAINING=1)`: settings for a while.
+
+    KeyError, with the settings that there are, for a name that is none.
+
+    >>> with Context(BEAM=2):
+    ...     BEAM.value
+    2
+    """
 
     def __init__(self, **values: int | str) -> None:
         unknown = [name for name in values if name not in ContextVar._all]
         if unknown:
             known = ", ".join(sorted(ContextVar._all))
             raise KeyError(f"no setting {', '.join(unknown)}; there are {known}")
+        for name, value in values.items():
+            if isinstance(ContextVar._all[name].value, int) and not isinstance(value, int):
+                raise TypeError(f"Context: {name}={value!r}; legal is a whole number")
         self.values = values
         self.before: list[dict[str, Any]] = []
 
@@ -145,7 +159,11 @@ class Context(contextlib.ContextDecorator):
 
 
 def getenv(name: str, default: Any = 0) -> Any:
-    """The environment variable `name` in the type of `default`."""
+    """The environment variable `name` in the type of `default`.
+
+    >>> getenv("A_SETTING_OF_NO_ONE", 3)
+    3
+    """
     return type(default)(os.environ.get(name, default))
 
 

@@ -179,7 +179,7 @@ class Access:
         dtype = read.dtype.vec(count)
         aligned = max(read.dtype.itemsize, gcd(alignment, dtype.itemsize))
         if read.src[0].op is Ops.PARAM:
-            aligned = read.dtype.itemsize  # it may be a part of a mapped file
+            aligned = read.dtype.itemsize  # it may be a mapped file's or another library's
         scope = self.program.scope
         if self.ahead and mask is None and read.src[0].op is Ops.PARAM:
             self._prefetch(read, terms, constant, copies, dtype.itemsize)

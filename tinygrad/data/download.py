@@ -42,6 +42,12 @@ def fetch(
 
     Raises:
         FetchError: there is no network, or the content is not what the hash says.
+
+    >>> import os, pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "numbers")
+    >>> _ = path.write_bytes(b"1 2 3")
+    >>> fetch(path.as_uri()).read_bytes()
+    b'1 2 3'
     """
     if url.startswith(("/", ".")):
         return Path(url)

@@ -20,7 +20,11 @@ from tinygrad.tensor import Tensor
 
 
 class Dataset(Protocol):
-    """Samples by number."""
+    """Samples by number: whatever has a length and gives a sample for each number below it.
+
+    >>> [x.tolist() for x in DataLoader([1.0, 2.0, 3.0], batch_size=2)]
+    [[1.0, 2.0], [3.0]]
+    """
 
     def __len__(self) -> int: ...
 
@@ -49,7 +53,16 @@ class ArrayDataset:
 
 
 class TextLines:
-    """The lines of a text file as a dataset; only where they begin is kept in memory."""
+    """The lines of a text file as a dataset; only where they begin is kept in memory.
+
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "lines.txt")
+    >>> with open(path, "w") as file:
+    ...     print("one", "two", sep=chr(10), file=file)
+    >>> lines = TextLines(path)
+    >>> len(lines), lines[1]
+    (2, 'two')
+    """
 
     def __init__(self, path: str | Path, encoding: str = "utf-8") -> None:
         self.path, self.encoding = Path(path), encoding

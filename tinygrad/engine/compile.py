@@ -7,12 +7,11 @@ one kernel after the other while other threads compile those that are lowered.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -29,8 +28,9 @@ from tinygrad.schedule.plan import variable_number
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-SHORT_TURN = 2e-4
-"""Seconds, in place of Python's 5 ms: compiling a kernel leaves LLVM some ten times."""
+SHORT_TURN = 1e-3
+"""Seconds that a thread which comes back from LLVM waits for the one that lowers, in place of
+Python's 5 ms: compiling a kernel leaves LLVM some ten times."""
 
 
 @dataclass(frozen=True)
@@ -130,20 +130,14 @@ def load_kernels(
 
 
 def _compiled_together(missing: dict[str, UOp], device: OpenDevice) -> dict[str, LoadedKernel]:
-    with _turns_of(SHORT_TURN), ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-        futures: dict[str, Future[KernelRecord]] = {}
-        for key, ast in missing.items():
-            futures[key] = pool.submit(compile_lowered, _lowered(ast, device), device)
-        return {key: _finished(key, made.result(), device) for key, made in futures.items()}
-
-
-@contextlib.contextmanager
-def _turns_of(seconds: float) -> Iterator[None]:
-    """A thread that comes back from LLVM waits so long for the one that lowers."""
+    futures: dict[str, Future[KernelRecord]] = {}
     before = sys.getswitchinterval()
-    sys.setswitchinterval(seconds)
+    sys.setswitchinterval(SHORT_TURN)
     try:
-        yield
+        with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+            for key, ast in missing.items():
+                futures[key] = pool.submit(compile_lowered, _lowered(ast, device), device)
+            return {key: _finished(key, made.result(), device) for key, made in futures.items()}
     finally:
         sys.setswitchinterval(before)
 

@@ -49,6 +49,11 @@ class Holder(ABC):
     def family(self) -> Hashable:
         """What it shares with those that are views of the same."""
 
+    @abstractmethod
+    def copy_out(self, base: UOp) -> None:
+        """Before the version `base` is overwritten: if this is a copy of part of it that was not
+        made yet, it is from now on an expression, which reads the old version."""
+
 
 class _Reference(weakref.ref[Holder]):
     """A weak reference that knows its number, so that its entry can go with the holder."""

@@ -68,7 +68,14 @@ class TinyJit(Generic[P, R]):
         functools.update_wrapper(self, function)
 
     def reset(self) -> None:
-        """Forgets what was captured, of all instances if this is a method."""
+        """Forgets what was captured, of all instances if this is a method.
+
+        >>> step = TinyJit(lambda x: (x + 1).realize())
+        >>> _ = [step(Tensor([1]).realize()) for _ in range(3)]
+        >>> step.reset()
+        >>> step.captured is None
+        True
+        """
         self.cnt = 0
         self._captured.clear()
         self._warm.clear()
@@ -77,18 +84,32 @@ class TinyJit(Generic[P, R]):
 
     @property
     def captured(self) -> Captured | None:
-        """The latest captured call."""
+        """The latest captured call; None before there is one.
+
+        >>> TinyJit(lambda x: (x + 1).realize()).captured is None
+        True
+        """
         return next(reversed(self._captured.values()), None)
 
     @property
     def jit_cache(self) -> list[Any]:
-        """The steps of the captured call, in order."""
+        """The steps of the captured call, in order.
+
+        >>> step = TinyJit(lambda x: (x + 1).realize())
+        >>> _ = [step(Tensor([1]).realize()) for _ in range(3)]
+        >>> [each.op for each in step.jit_cache]
+        [Ops.KERNEL]
+        """
         found = self.captured
         return [] if found is None else [s for e in found.executions for s in e.plan.plan.steps]
 
     @property
     def linear(self) -> list[Any]:
-        """Another name of `jit_cache`."""
+        """Another name of `jit_cache`.
+
+        >>> TinyJit(lambda x: (x + 1).realize()).linear
+        []
+        """
         return self.jit_cache
 
     def __get__(self, instance: Any, owner: type) -> TinyJit[..., R]:
@@ -336,7 +357,8 @@ def _signature(
     for i, (node, buffer) in enumerate(zip(nodes, buffers, strict=True)):
         same = first.setdefault(buffer, i)
         shape = tuple(n if isinstance(n, int) else without_values(n) for n in node.shape)
-        rows.append((shape, node.dtype.name, node.device, same, tensors[i].wants_gradient is True))
+        kind = node.dtype.name + (" (read-only)" if buffer.fixed else "")
+        rows.append((shape, kind, node.device, same, tensors[i].wants_gradient is True))
     return tuple(rows)
 
 

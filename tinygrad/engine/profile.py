@@ -11,7 +11,12 @@ from tinygrad.base.helpers import colored, time_to_str, uncolored
 
 
 class GlobalCounters:
-    """Totals of the process. `reset()` sets those of work done to zero, not `mem_used`."""
+    """Totals of the process. `reset()` sets those of work done to zero, not `mem_used`.
+
+    >>> GlobalCounters.reset()
+    >>> GlobalCounters.kernel_count
+    0
+    """
 
     global_ops: ClassVar[int] = 0
     global_mem: ClassVar[int] = 0

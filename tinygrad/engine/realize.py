@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 import tinygrad.engine.loop  # noqa: F401  knows how to run a SCAN
-from tinygrad.base.errors import JitError, TinygradError
+from tinygrad.base.errors import ArgumentError, JitError, TinygradError
 from tinygrad.base.helpers import garbage_kept
 from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import raise_faults
@@ -29,13 +29,16 @@ from tinygrad.engine.storage import (
     bind,
     buffer_of,
     computed_from,
+    copies_of,
     copy_of,
+    inherit,
     is_read,
     latest,
     learn,
     node_of,
     numpy_dtype,
     overwritten,
+    renew,
     written_by,
 )
 from tinygrad.engine.structure import (
@@ -82,12 +85,24 @@ def capturing() -> bool:
     return recording.recorder is not None
 
 
+open_inputs: set[UOp] = set()
+"""BUFFERs without storage, of a graph that is only being built (for an export): what depends on
+them is left as it is, and can't be read."""
+
+
+def _is_open(node: UOp) -> bool:
+    return bool(open_inputs) and not open_inputs.isdisjoint(nodes_below([node]))
+
+
 def realize(*roots: UOp) -> None:
     """Computes the roots; afterwards `latest(root)` is a view of storage."""
-    if all(in_memory(latest(root)) for root in roots):
+    wanted = [root for root in map(latest, roots) if not in_memory(root) and not _is_open(root)]
+    if not wanted:
         return
     with turns.together():
-        _realize([root for root in map(latest, roots) if not in_memory(root)])
+        wanted = [root for root in map(latest, wanted) if not in_memory(root)]
+        if wanted:
+            _realize(wanted)
 
 
 def _realize(wanted: list[UOp]) -> None:
@@ -112,6 +127,9 @@ def _realize(wanted: list[UOp]) -> None:
     if recorder is not None:
         recorder.after(runnable, params, variables, buffers)
     _publish(wanted, structure, runnable, buffers)
+    for buffer in params:
+        if buffer.others:
+            renew(buffer)
 
 
 def _origins_of_checks(structure: Structure) -> dict[tuple[str, str], str | None]:
@@ -168,7 +186,12 @@ def _old_readers(wanted: Sequence[UOp], nodes: Sequence[UOp], inside: set[UOp]) 
 def before_overwriting(buffers: Iterable[Buffer]) -> None:
     """What a replay must see to before it overwrites these: live tensors get what they still need
     of the old values, and expressions that were computed from them are of an old version now."""
-    nodes = [node for node in map(node_of, buffers) if node is not None and is_read(node)]
+    pairs = [(node, buffer) for buffer in buffers if (node := node_of(buffer)) is not None]
+    for node, _ in pairs:
+        if copies_of(node):
+            for holder in holders:
+                holder.copy_out(node)
+    nodes = [node for node, buffer in pairs if buffer.others or is_read(node)]
     if not nodes:
         return
     old = set(nodes)
@@ -251,6 +274,7 @@ def _advance(node: UOp, buffer: Buffer) -> None:
     fresh = UOp.new_buffer(buffer.device, before.arg, before.dtype)
     overwritten(before, fresh)
     written_by(fresh, node)
+    inherit(node, fresh)
     learn(node, fresh)
 
 
@@ -309,12 +333,16 @@ def read(node: UOp) -> np.ndarray[Any, Any]:
             "tolist, numpy, `if tensor`) inside the captured step, and replays would keep the "
             "decision made on this one; return the tensor and read it outside, or use .where()"
         )
+    if _is_open(node):
+        raise ArgumentError(
+            f"a value of shape {node.shape} is read while its graph is only being built, without "
+            "inputs; legal is to return it"
+        )
     base = whole_buffer(node)
     buffer = buffer_of(base)
     if buffer.device != HOST:
         device = Device[buffer.device]
         device.synchronize()
-        if device.unread_faults:
-            raise_faults(device)
+        raise_faults(device)
     values = as_array(buffer, node.dtype).reshape(node.room)
     return values[tuple(slice(n if isinstance(n, int) else n.val) for n in node.shape)]

@@ -12,9 +12,10 @@ from tinygrad.backends.interface import Launch, Segment
 from tinygrad.base.settings import DEBUG
 from tinygrad.engine.compile import LoadedKernel, kernel_key, load_kernels
 from tinygrad.engine.devices import Device, OpenDevice
-from tinygrad.engine.faults import FaultWords, fault_words
+from tinygrad.engine.faults import FaultWords
 from tinygrad.engine.host import run_host_step
 from tinygrad.engine.profile import GlobalCounters, report_step
+from tinygrad.engine.sharing import straightened, write_back
 from tinygrad.engine.storage import Buffer
 from tinygrad.schedule.plan import Plan, Step, variable_number
 from tinygrad.uop.op import Ops
@@ -102,12 +103,13 @@ class Stretch:
     def _own_handles(self) -> list[Any]:
         scratch = Buffer(self.device.name, self.temporaries) if self.temporaries else None
         handles = []
+        unread = self.device.unread_faults
         for entry in self.extra:
             if isinstance(entry, int):
                 assert scratch is not None
                 handles.append(self.device.backend.memory.view(scratch.handle, entry))
             else:
-                self.device.unread_faults[entry] = None
+                unread[entry] = entry.handle
                 handles.append(entry.handle)
         if scratch is not None:
             self.device.synchronize()
@@ -121,11 +123,16 @@ class Chain:
 
     def __init__(self, plans: Sequence[RunnablePlan], counts: Sequence[int]) -> None:
         self.parts: list[Stretch | tuple[Step, tuple[int, ...]]] = []
+        self.written: list[int] = []  # what came with the graphs and is written
         first_storage = first_value = 0
         for plan, count in zip(plans, counts, strict=True):
             for item in plan.items:
                 storages = tuple(first_storage + number for number in item.step.storages)
                 self._add(item, storages, first_value)
+                kept = plan.plan.storages
+                for number in item.step.storages[: item.step.writes]:
+                    if kept[number].kind == "param":
+                        self.written.append(first_storage + number)
             first_storage += len(plan.plan.storages)
             first_value += count
         for part in self.parts:
@@ -143,8 +150,9 @@ class Chain:
             self.parts.append(last)
         last.add(item, storages, first_value)
 
-    def run(self, buffers: Sequence[Buffer], values: Sequence[int]) -> None:
+    def run(self, buffers: list[Buffer], values: Sequence[int]) -> None:
         """Runs all steps on these storages."""
+        elsewhere = straightened(self.written, buffers) if self.written else []
         for part in self.parts:
             if isinstance(part, Stretch):
                 part.run(buffers, values)
@@ -152,6 +160,8 @@ class Chain:
                 step, storages = part
                 GlobalCounters.kernel_count += 1
                 step_runners[step.op](step, [buffers[n] for n in storages])
+        if elsewhere:
+            write_back(elsewhere, buffers)
 
 
 @dataclass(frozen=True)
@@ -218,7 +228,7 @@ class RunnablePlan:
         self.chain.run(buffers, values)
         return buffers
 
-    def run_on(self, buffers: Sequence[Buffer], values: Sequence[int]) -> None:
+    def run_on(self, buffers: list[Buffer], values: Sequence[int]) -> None:
         """Runs all steps on these storages."""
         self.chain.run(buffers, values)
 
@@ -238,7 +248,7 @@ def _item(step: Step, next_key: Callable[[], str]) -> Item:
     device = Device[step.device]
     kernel = device.kernels[next_key()]
     faults = kernel.record.faults
-    return Item(step, kernel, fault_words(device, faults) if faults else None)
+    return Item(step, kernel, FaultWords(device.backend.memory, faults) if faults else None)
 
 
 def _key(step: Step) -> str:

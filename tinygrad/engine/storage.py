@@ -30,14 +30,20 @@ HOST = "NPY"  # arrays of NumPy's that kernels don't touch: sources and targets 
 class Buffer:
     """`nbytes` bytes on a device. Freed with the object."""
 
-    __slots__ = ("device", "nbytes", "handle", "owner", "memory", "version", "__weakref__")
+    __slots__ = (
+        *("device", "nbytes", "handle", "owner", "memory", "version", "others", "fixed"),
+        "__weakref__",
+    )
 
     memory: Memory | None  # what it was allocated from; None for a part, or what is not ours
     version: weakref.ref[UOp] | None  # the BUFFER that it holds now
+    others: int  # how many outside of this library see the bytes, and may write them
+    fixed: bool  # whether others own the bytes, and nothing here may write them
 
     def __init__(self, device: str, nbytes: int, handle: Any = None, owner: Any = None) -> None:
         self.device, self.nbytes, self.owner = device, nbytes, owner
         self.handle, self.memory, self.version = handle, None, None
+        self.others, self.fixed = 0, False
         if handle is None:
             memory = Device[device].backend.memory
             self.handle, self.memory = memory.allocate(nbytes), memory
@@ -142,17 +148,15 @@ def borrowed(data: np.ndarray[Any, Any], dtype: DType, device: str) -> UOp | Non
     handle = Device[device].backend.memory.borrow(raw.data)
     if handle is None:
         return None
-    node = UOp.new_buffer(device, raw.nbytes // dtype.itemsize, dtype)
-    _borrowed.add(node)
-    return bind(node, Buffer(device, raw.nbytes, handle, owner=data))
+    buffer = Buffer(device, raw.nbytes, handle, owner=data)
+    buffer.fixed = True
+    return bind(UOp.new_buffer(device, raw.nbytes // dtype.itemsize, dtype), buffer)
 
 
 def is_borrowed(base: UOp) -> bool:
     """Whether the BUFFER `base` is memory that others own, to be read only."""
-    return base in _borrowed
-
-
-_borrowed: weakref.WeakSet[UOp] = weakref.WeakSet()
+    held: Buffer | None = base.storage
+    return held is not None and held.fixed
 
 
 def numpy_dtype(dtype: DType) -> Any:
@@ -177,9 +181,15 @@ def as_array(buffer: Buffer, dtype: DType) -> np.ndarray[Any, Any]:
 
 
 class Family:
-    """Tensors that are views of each other."""
+    """Tensors that are views of each other. `root` is what they are views of where that is no
+    storage of its own but a copy yet to be made: a padded or repeated view, a constant. `viewed`:
+    there was more than one; `recorded`: gradients follow one."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("root", "viewed", "recorded", "__weakref__")
+
+    def __init__(self) -> None:
+        self.root: UOp | None = None
+        self.viewed = self.recorded = False
 
 
 _families: weakref.WeakKeyDictionary[UOp, weakref.WeakSet[Family]] = weakref.WeakKeyDictionary()
@@ -187,12 +197,32 @@ _expressions: weakref.WeakKeyDictionary[UOp, weakref.ref[UOp]] = weakref.WeakKey
 
 
 def join(base: UOp, family: Family) -> None:
-    """A member of `family` now reads the BUFFER `base`."""
-    if base.op is Ops.BUFFER:
-        members = _families.get(base)
-        if members is None:
-            members = _families.setdefault(base, weakref.WeakSet())
-        members.add(family)
+    """A member of `family` now reads the version `base`."""
+    if base.op is Ops.BUFFER or base.op is Ops.ASSIGN:
+        if base not in _families:
+            _families.setdefault(base, weakref.WeakSet())
+        _families[base].add(family)
+
+
+def inherit(old: UOp, new: UOp) -> None:
+    """Who reads the version `old` reads `new` from now on."""
+    if (families := _families.pop(old, None)) is not None:
+        _families.setdefault(new, weakref.WeakSet()).update(families)
+
+
+def copies_of(base: UOp) -> list[Family]:
+    """Families that read the version `base` now, and are copies of it by their meaning."""
+    return [family for family in _families.get(base, ()) if family.root is not None]
+
+
+def leave(base: UOp, family: Family) -> None:
+    """No member of `family` reads the version `base` any more."""
+    _families[base].discard(family)
+
+
+def family_of(base: UOp) -> Family | None:
+    """Some family that reads the BUFFER `base`."""
+    return next(iter(_families.get(base, ())), None)
 
 
 def computed_from(base: UOp, expression: UOp) -> None:
@@ -201,7 +231,7 @@ def computed_from(base: UOp, expression: UOp) -> None:
 
 
 def is_shared(base: UOp, family: Family) -> bool:
-    """Whether others than `family` read, or may come to read, the BUFFER `base`, or own it."""
+    """Whether others than `family` read, or may come to read, the version `base`, or own it."""
     if is_borrowed(base):
         return True
     expression = _expressions.get(base)
@@ -250,6 +280,7 @@ def _after(version: UOp) -> UOp | None:
 def overwritten(old: UOp, new: UOp) -> None:
     """The storage of `old` now holds version `new` (a fresh BUFFER node)."""
     bind(new, buffer_of(old))
+    inherit(old, new)
     old.storage, old.newer = None, new
 
 
@@ -259,6 +290,19 @@ _writes: weakref.WeakKeyDictionary[UOp, weakref.ref[UOp]] = weakref.WeakKeyDicti
 def written_by(version: UOp, write: UOp) -> None:
     """The BUFFER `version` holds what the ASSIGN `write` made; readers may name either."""
     _writes[version] = weakref.ref(write)
+
+
+def renew(buffer: Buffer) -> None:
+    """Others may have written these bytes: what is computed from now on must not be taken for what
+    was computed before, so it is computed from a node of its own."""
+    old = node_of(buffer)
+    if old is None or not old.readers or old.newer is not None:
+        return
+    fresh = bind(UOp.new_buffer(buffer.device, old.arg, old.dtype), buffer)
+    inherit(old, fresh)
+    if old in _expressions:
+        _expressions[fresh] = _expressions[old]
+    learn(old, fresh)
 
 
 def is_read(node: UOp) -> bool:
@@ -293,7 +337,7 @@ def learn(node: UOp, value: UOp) -> None:
 def forgetting() -> Iterator[None]:
     """While it lasts, what was computed before is computed again: a captured step must not take
     for granted what happens to be known. Versions of buffers stay."""
-    before = {n: n.known for n in list(_learned) if n.op is not Ops.ASSIGN}
+    before = {n: n.known for n in list(_learned) if n.op not in (Ops.ASSIGN, Ops.BUFFER)}
     for node in before:
         node.known = None
     try:

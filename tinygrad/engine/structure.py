@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ArgumentError
 from tinygrad.schedule.plan import variable_name
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops, bit_cast
@@ -60,10 +61,13 @@ class Structure:
                 made[node] = (here + UOp.variable(variables[node], *bounds, bits)).bitcast(
                     node.dtype
                 )
+            elif node.op is Ops.DEFINE_VAR:
+                raise _without_value(node)
             else:
-                made[node] = node.with_src(tuple(made[resolved(s)] for s in node.src))
-                if made[node].origin is None:
-                    made[node].origin = node.origin
+                sources = [made[s if s.known is None else resolved(s)] for s in node.src]
+                same = made[node] = node.with_src(tuple(sources))
+                if same.origin is None:
+                    same.origin = node.origin
         return UOp.sink(*(made[resolved(root)] for root in self.roots))
 
     def variables(self, open_numbers: Collection[UOp] = ()) -> list[tuple[str, int]]:
@@ -115,6 +119,14 @@ def add_nodes_below(roots: Sequence[UOp], order: list[UOp], seen: set[UOp]) -> N
                     source = resolved(source)
                 if source not in seen:
                     stack.append(source)
+
+
+def _without_value(variable: UOp) -> ArgumentError:
+    name, low, high = variable.arg
+    return ArgumentError(
+        f"realize: variable {name} has no value; legal is one with a value from {low} to {high}, "
+        f"as .bind({low}) gives"
+    )
 
 
 def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> Structure:

@@ -55,18 +55,25 @@ class Turn:
     padding: Tensor | None = None
     cache: Cache | None = None
 
-    def positions(self, tokens: Tensor) -> Tensor:
-        """(batch or 1, tokens): the place of each in its sequence, from 0."""
+    def positions(self, tokens: Tensor, most: int | None = None) -> Tensor:
+        """(batch or 1, tokens): the place of each in its sequence, from 0.
+
+        With a cache the last tokens may be padding; their places are below `most`, if it is given.
+        """
         count = tokens.shape[1]
         index = (Tensor.arange(count, device=tokens.device) + self.start).reshape(1, count)
-        return index if self.padding is None else (index - self.padding.reshape(-1, 1)).maximum(0)
+        if self.padding is not None:
+            index = (index - self.padding.reshape(-1, 1)).maximum(0)
+        return index if most is None or self.cache is None else index.minimum(most - 1)
 
     def kept(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values (batch, heads, tokens, size) with those of all tokens before them."""
         if self.cache is None:
             return keys, values
         room, stop = self.cache.layers[layer], self.start + keys.shape[2]
-        room[:, :, :, self.start : stop, :].assign(Tensor.stack(keys, values).cast(room.dtype))
+        room[:, :, :, self.start : stop, :].assign(
+            Tensor.stack(keys, values).detach().cast(room.dtype)
+        )
         seen = room[:, :, :, 0:stop, :].cast(keys.dtype)
         return seen[0], seen[1]
 

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Self
 
 from tinygrad.base.dtype import DType
 from tinygrad.base.errors import ArgumentError
-from tinygrad.nn.state import get_state_dict, load_state_dict, safe_load
+from tinygrad.nn.state import get_state_dict, load_state_dict, safe_load, torch_load
 from tinygrad.tensor import Tensor
 
 Convert = Callable[[Tensor], Tensor]
@@ -97,8 +97,14 @@ def _listed(names: list[str], most: int = 20) -> str:
 # ---- folders -------------------------------------------------------------------------------------
 
 
-# what a folder's weights are called: one file, or several that an index lists
-WEIGHTS = ("model.safetensors", "diffusion_pytorch_model.safetensors")
+# the names that weights have in a folder, and who reads them
+WEIGHTS: Mapping[str, Callable[[Path], dict[str, Tensor]]] = {
+    "model.safetensors": safe_load,
+    "model.safetensors.index.json": safe_load,
+    "diffusion_pytorch_model.safetensors": safe_load,
+    "diffusion_pytorch_model.safetensors.index.json": safe_load,
+    "pytorch_model.bin": torch_load,
+}
 
 
 def read_folder(folder: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -109,17 +115,8 @@ def read_folder(folder: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """
     folder = Path(folder)
     config = json.loads(_existing(folder, "config.json").read_text())
-    name = next((n for n in WEIGHTS if (folder / n).exists()), None)
-    index = next((n for n in WEIGHTS if (folder / f"{n}.index.json").exists()), None)
-    files = [name or WEIGHTS[0]]
-    if index is not None:
-        files = sorted(
-            set(json.loads((folder / f"{index}.index.json").read_text())["weight_map"].values())
-        )
-    state: dict[str, Tensor] = {}
-    for file in files:
-        state |= safe_load(_existing(folder, file))
-    return config, state
+    name = next((name for name in WEIGHTS if (folder / name).exists()), next(iter(WEIGHTS)))
+    return config, WEIGHTS[name](_existing(folder, name))
 
 
 def _existing(folder: Path, name: str) -> Path:
@@ -171,4 +168,4 @@ class Pretrained:
 
 
 def _floats_as(tensor: Tensor, dtype: DType) -> Tensor:
-    return tensor.cast(dtype) if tensor.is_floating_point() else tensor
+    return tensor.cast(dtype).realize() if tensor.is_floating_point() else tensor

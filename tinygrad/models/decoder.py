@@ -220,6 +220,11 @@ class Decoder:
         x = self.norm(x)
         return x.linear(self.embed.weight.T) if self.config.tied else self.head(x)
 
+    @property
+    def longest(self) -> int | None:
+        """Tokens that a text may have: rotary positions have no end."""
+        return None
+
     def new_cache(self, batch: int, length: int) -> Cache:
         """Room for what `batch` sequences of up to `length` tokens leave behind."""
         config, weight = self.config, self.embed.weight

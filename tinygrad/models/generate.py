@@ -32,6 +32,10 @@ class Decodes(Protocol):
     def __call__(self, tokens: Tensor, turn: Turn | None = None) -> Tensor:
         """Tokens (batch, tokens) → scores (batch, tokens, vocab)."""
 
+    @property
+    def longest(self) -> int | None:
+        """Tokens that a text may have; None: any number."""
+
     def new_cache(self, batch: int, length: int) -> Cache:
         """Room for what the sequences leave behind."""
 
@@ -118,6 +122,11 @@ class CacheSteps:
     """
 
     def __init__(self, model: Decodes, batch: int, length: int) -> None:
+        if model.longest is not None and length > model.longest:
+            raise ArgumentError(
+                f"generate: {length} tokens, prompt included; the model's texts have at most "
+                f"{model.longest}"
+            )
         room = length + CHUNKS[-1] - 1  # the last chunk of a prompt may be padded
         self.cache = model.new_cache(batch, room)
         self._model = model

@@ -105,11 +105,17 @@ class GPT2(Pretrained):
     def __call__(self, tokens: Tensor, turn: Turn | None = None) -> Tensor:
         """Tokens (batch, tokens) → scores (batch, tokens, vocab)."""
         turn = turn or Turn()
-        x = self.embed(tokens) + self.places(turn.positions(tokens))  # (batch, tokens, dim)
+        places = turn.positions(tokens, self.config.length)
+        x = self.embed(tokens) + self.places(places)  # (batch, tokens, dim)
         mask = turn.mask(tokens)
         for number, layer in enumerate(self.layers):
             x = layer(x, number, turn, mask)
         return self.norm(x).linear(self.embed.weight.T)
+
+    @property
+    def longest(self) -> int:
+        """Tokens that a text may have."""
+        return self.config.length
 
     def new_cache(self, batch: int, length: int) -> Cache:
         """Room for what `batch` sequences of up to `length` tokens leave behind."""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from tinygrad.base.dtype import DType
+from tinygrad.base.errors import ArgumentError
 from tinygrad.models.checkpoint import Names, Pretrained, translated
 from tinygrad.models.decoder import Decoder, DecoderConfig
+from tinygrad.nn.state import gguf_load
 from tinygrad.tensor import Tensor
 
 HUGGING_FACE: Names = {
@@ -61,7 +65,7 @@ GGUF: Names = {
 
 
 class Llama(Decoder, Pretrained):
-    """LLaMA, from Hugging Face's layout, Meta's, or a GGUF file's.
+    """LLaMA, from Hugging Face's layout, Meta's, or a GGUF file's, whose weights stay quantised.
 
     >>> from tinygrad.models.decoder import DecoderConfig
     >>> Llama(DecoderConfig(vocab=16, dim=8, layers=1, heads=2, hidden=16))(Tensor([[1]])).shape
@@ -74,6 +78,16 @@ class Llama(Decoder, Pretrained):
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """The model that config.json describes."""
         return cls(DecoderConfig(**shared_config(config)))
+
+    @classmethod
+    def from_pretrained(
+        cls, folder: str | Path, strict: bool = True, dtype: DType | None = None
+    ) -> Self:
+        """The model in a folder, see `Pretrained.from_pretrained`, or in a GGUF file."""
+        if not str(folder).endswith(".gguf"):
+            return super().from_pretrained(folder, strict, dtype)
+        facts, state = gguf_load(folder)
+        return cls(gguf_config(facts, state)).load(state, strict)
 
     def names(self) -> Names:
         """With tied weights, a checkpoint's copy of the embedding isn't needed."""
@@ -94,6 +108,32 @@ class Llama(Decoder, Pretrained):
         size = self.config.head_size
         pairs = weight.reshape(-1, size // 2, 2, *weight.shape[1:])
         return pairs.transpose(1, 2).reshape(weight.shape)
+
+
+def gguf_config(facts: Mapping[str, Any], state: Mapping[str, Tensor]) -> DecoderConfig:
+    """What a GGUF file says of a decoder of this family."""
+    family = facts["general.architecture"]
+
+    def fact(name: str, default: Any = None) -> Any:
+        found = facts.get(f"{family}.{name}", default)
+        if found is None:
+            raise ArgumentError(f"GGUF: no {family}.{name}; there are {', '.join(sorted(facts))}")
+        return found
+
+    dim, heads = fact("embedding_length"), fact("attention.head_count")
+    return DecoderConfig(
+        vocab=state["token_embd.weight"].shape[0],
+        dim=dim,
+        layers=fact("block_count"),
+        heads=heads,
+        hidden=fact("feed_forward_length"),
+        kv_heads=fact("attention.head_count_kv", heads),
+        head_dim=fact("attention.key_length", dim // heads),
+        eps=fact("attention.layer_norm_rms_epsilon"),
+        theta=fact("rope.freq_base", 10000.0),
+        length=fact("context_length"),
+        tied="output.weight" not in state,
+    )
 
 
 def shared_config(config: Mapping[str, Any]) -> dict[str, Any]:

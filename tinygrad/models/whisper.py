@@ -119,7 +119,8 @@ class Decoder:
 
     def __call__(self, tokens: Tensor, heard: list[tuple[Tensor, Tensor]], turn: Turn) -> Tensor:
         """(batch, tokens) → (batch, tokens, vocab)."""
-        x = self.embed(tokens) + self.places(turn.positions(tokens))
+        places = turn.positions(tokens, self.places.weight.shape[0])
+        x = self.embed(tokens) + self.places(places)
         mask = turn.mask(tokens)
         for number, (layer, sound) in enumerate(zip(self.layers, heard, strict=True)):
             x = layer.decoded(x, sound, number, turn, mask)
@@ -214,6 +215,11 @@ class Transcription:
     def __call__(self, tokens: Tensor, turn: Turn | None = None) -> Tensor:
         """Tokens (batch, tokens) → scores (batch, tokens, vocab)."""
         return self._model.decoder(tokens, self._heard, turn or Turn())
+
+    @property
+    def longest(self) -> int:
+        """Tokens that a text may have."""
+        return self._model.config.length
 
     def new_cache(self, batch: int, length: int) -> Cache:
         """Room for what `batch` texts of up to `length` tokens leave behind."""

@@ -28,7 +28,16 @@ def _of(name: str, function: Callable[[Tensor], Tensor]) -> type[Activation]:
     return type(name, (Activation,), methods)
 
 
-Identity = _of("Identity", lambda x: x)
+def _same(x: Tensor) -> Tensor:
+    """x itself.
+
+    >>> nn.Identity()(Tensor([1, 2])).tolist()
+    [1, 2]
+    """
+    return x
+
+
+Identity = _of("Identity", _same)
 ReLU = _of("ReLU", Tensor.relu)
 ReLU6 = _of("ReLU6", Tensor.relu6)
 SELU = _of("SELU", Tensor.selu)
@@ -72,7 +81,11 @@ def glu(x: Tensor, dim: int = -1) -> Tensor:
 
 @dataclass
 class GELU(Activation):
-    """`gelu`."""
+    """`gelu`.
+
+    >>> GELU()(Tensor([-1.0, 0.5, 2.0])).numpy().round(4)
+    array([-0.1587,  0.3457,  1.9545], dtype=float32)
+    """
 
     approximate: str = "none"
 
@@ -83,7 +96,11 @@ class GELU(Activation):
 
 @dataclass
 class LeakyReLU(Activation):
-    """x where it is above 0, else a small share of it."""
+    """x where it is above 0, else a small share of it.
+
+    >>> LeakyReLU()(Tensor([-1.0, 0.5, 2.0])).numpy().round(4)
+    array([-0.01,  0.5 ,  2.  ], dtype=float32)
+    """
 
     negative_slope: float = 0.01
 
@@ -94,7 +111,11 @@ class LeakyReLU(Activation):
 
 @dataclass
 class ELU(Activation):
-    """x where it is above 0, else alpha·(exp(x) - 1)."""
+    """x where it is above 0, else alpha·(exp(x) - 1).
+
+    >>> ELU()(Tensor([-1.0, 0.5, 2.0])).numpy().round(4)
+    array([-0.6321,  0.5   ,  2.    ], dtype=float32)
+    """
 
     alpha: float = 1.0
 
@@ -105,7 +126,11 @@ class ELU(Activation):
 
 @dataclass
 class CELU(Activation):
-    """x where it is above 0, else alpha·(exp(x/alpha) - 1)."""
+    """x where it is above 0, else alpha·(exp(x/alpha) - 1).
+
+    >>> CELU()(Tensor([-1.0, 0.5, 2.0])).numpy().round(4)
+    array([-0.6321,  0.5   ,  2.    ], dtype=float32)
+    """
 
     alpha: float = 1.0
 
@@ -116,7 +141,11 @@ class CELU(Activation):
 
 @dataclass
 class Softplus(Activation):
-    """log(1 + exp(beta·x)) / beta."""
+    """log(1 + exp(beta·x)) / beta.
+
+    >>> Softplus()(Tensor([-1.0, 0.5, 2.0])).numpy().round(4)
+    array([0.3133, 0.9741, 2.1269], dtype=float32)
+    """
 
     beta: float = 1.0
 
@@ -127,7 +156,11 @@ class Softplus(Activation):
 
 @dataclass
 class Hardtanh(Activation):
-    """x cut to min_val..max_val."""
+    """x cut to min_val..max_val.
+
+    >>> Hardtanh()(Tensor([-1.0, 0.5, 2.0])).numpy().round(4)
+    array([-1. ,  0.5,  1. ], dtype=float32)
+    """
 
     min_val: float = -1.0
     max_val: float = 1.0
@@ -139,7 +172,11 @@ class Hardtanh(Activation):
 
 @dataclass
 class Softmax(Activation):
-    """exp(x) over its sum along `dim`."""
+    """exp(x) over its sum along `dim`.
+
+    >>> Softmax(-1)(Tensor([0.0, 0.0])).tolist()
+    [0.5, 0.5]
+    """
 
     dim: int = -1
 
@@ -150,7 +187,11 @@ class Softmax(Activation):
 
 @dataclass
 class LogSoftmax(Activation):
-    """The log of `Softmax`."""
+    """The log of `Softmax`.
+
+    >>> LogSoftmax(-1)(Tensor([0.0, 0.0])).numpy().round(4)
+    array([-0.6931, -0.6931], dtype=float32)
+    """
 
     dim: int = -1
 
@@ -161,7 +202,11 @@ class LogSoftmax(Activation):
 
 @dataclass
 class GLU:
-    """`glu`: half as many features come out."""
+    """`glu`: half as many features come out.
+
+    >>> GLU()(Tensor([[1.0, 2.0, 0.0, 0.0]])).tolist()
+    [[0.5, 1.0]]
+    """
 
     dim: int = -1
 

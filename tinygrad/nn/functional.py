@@ -58,6 +58,7 @@ from tinygrad.nn.pooling import (
     max_unpool3d,
 )
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.creation import DTypeLike
 
 Sizes = int | tuple[int, ...]
 
@@ -73,7 +74,6 @@ def _method(name: str) -> Callable[..., Tensor]:
 
 relu = _method("relu")
 relu6 = _method("relu6")
-leaky_relu = _method("leaky_relu")
 elu = _method("elu")
 celu = _method("celu")
 selu = _method("selu")
@@ -87,13 +87,46 @@ hardswish = _method("hardswish")
 hardtanh = _method("hardtanh")
 softplus = _method("softplus")
 softsign = _method("softsign")
-softmax = _method("softmax")
-log_softmax = _method("log_softmax")
 normalize = _method("normalize")
 one_hot = _method("one_hot")
-dropout = _method("dropout")
 pad = _method("pad")
 scaled_dot_product_attention = _method("scaled_dot_product_attention")
+
+
+def softmax(x: Tensor, dim: int = -1, dtype: DTypeLike | None = None) -> Tensor:
+    """e**x over its sum along `dim`.
+
+    >>> softmax(Tensor([[0.0], [0.0]]), dim=0).tolist()
+    [[0.5], [0.5]]
+    """
+    return (x if dtype is None else x.cast(dtype)).softmax(dim)
+
+
+def log_softmax(x: Tensor, dim: int = -1, dtype: DTypeLike | None = None) -> Tensor:
+    """The logarithm of `softmax`."""
+    return (x if dtype is None else x.cast(dtype)).log_softmax(dim)
+
+
+def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """x above 0, `negative_slope` times x below.
+
+    >>> leaky_relu(Tensor([-1.0, 2.0]), 0.5).tolist()
+    [-0.5, 2.0]
+    """
+    return x.leaky_relu(negative_slope)
+
+
+def dropout(x: Tensor, p: float = 0.5, training: bool | None = None) -> Tensor:
+    """Each element 0 with chance `p`, the others larger by 1 / (1 - p); x itself unless `training`,
+    which is `Tensor.training` where it isn't said.
+
+    >>> dropout(Tensor([1.0]), 0.5, training=False).tolist()
+    [1.0]
+    """
+    if training is None:
+        return x.dropout(p)
+    with Tensor.train(training):
+        return x.dropout(p)
 
 
 # ---- what layers do, with the weights given ------------------------------------------------------
@@ -170,17 +203,29 @@ def softmin(x: Tensor, dim: int = -1) -> Tensor:
 
 
 def tanhshrink(x: Tensor) -> Tensor:
-    """x - tanh(x)."""
+    """x - tanh(x).
+
+    >>> tanhshrink(Tensor([-1.0, 0.5, 2.0])).numpy().round(4)
+    array([-0.2384,  0.0379,  1.036 ], dtype=float32)
+    """
     return x - x.tanh()
 
 
 def hardshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
-    """x where it is farther than lambd from 0, else 0."""
+    """x where it is farther than lambd from 0, else 0.
+
+    >>> hardshrink(Tensor([-1.0, 0.5, 2.0])).numpy().round(4)
+    array([-1.,  0.,  2.], dtype=float32)
+    """
     return (x.abs() > lambd).where(x, 0)
 
 
 def softshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
-    """x moved by lambd towards 0, and not beyond it."""
+    """x moved by lambd towards 0, and not beyond it.
+
+    >>> softshrink(Tensor([-1.0, 0.5, 2.0])).numpy().round(4)
+    array([-0.5,  0. ,  1.5], dtype=float32)
+    """
     return (x - lambd).maximum(0) + (x + lambd).minimum(0)
 
 

@@ -47,22 +47,38 @@ def constant_(tensor: Tensor, value: float) -> Tensor:
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Zeros."""
+    """Zeros.
+
+    >>> zeros_(Tensor.empty(2)).tolist()
+    [0.0, 0.0]
+    """
     return constant_(tensor, 0.0)
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Ones."""
+    """Ones.
+
+    >>> ones_(Tensor.empty(2)).tolist()
+    [1.0, 1.0]
+    """
     return constant_(tensor, 1.0)
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
-    """Numbers from a to b."""
+    """Numbers from a to b.
+
+    >>> uniform_(Tensor.empty(3, 2)).shape
+    (3, 2)
+    """
     return _filled(tensor, Tensor.uniform(*tensor.shape, low=a, high=b, device=tensor.device))
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
-    """Normally distributed numbers."""
+    """Normally distributed numbers.
+
+    >>> normal_(Tensor.empty(3, 2)).shape
+    (3, 2)
+    """
     return _filled(tensor, Tensor.normal(*tensor.shape, mean=mean, std=std, device=tensor.device))
 
 
@@ -72,6 +88,9 @@ def trunc_normal_(
     """Normally distributed numbers, as they are between a and b.
 
     By the inverse of the distribution: uniform numbers between its values at a and b.
+
+    >>> trunc_normal_(Tensor.empty(3, 2)).shape
+    (3, 2)
     """
     low, high = (0.5 * (1 + math.erf((x - mean) / std / math.sqrt(2))) for x in (a, b))
     share = Tensor.uniform(*tensor.shape, low=2 * low - 1, high=2 * high - 1, device=tensor.device)
@@ -80,20 +99,32 @@ def trunc_normal_(
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
-    """Uniform, of variance gain²·2 / (inputs + outputs). (Glorot and Bengio, 2010.)"""
+    """Uniform, of variance gain²·2 / (inputs + outputs). (Glorot and Bengio, 2010.)
+
+    >>> xavier_uniform_(Tensor.empty(3, 2)).shape
+    (3, 2)
+    """
     bound = gain * math.sqrt(6 / sum(fans(tensor)))
     return uniform_(tensor, -bound, bound)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
-    """Normal, of variance gain²·2 / (inputs + outputs). (Glorot and Bengio, 2010.)"""
+    """Normal, of variance gain²·2 / (inputs + outputs). (Glorot and Bengio, 2010.)
+
+    >>> xavier_normal_(Tensor.empty(3, 2)).shape
+    (3, 2)
+    """
     return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(fans(tensor))))
 
 
 def kaiming_uniform_(
     tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
 ) -> Tensor:
-    """Uniform, of variance gain² / inputs (or outputs, by `mode`). (He and others, 2015.)"""
+    """Uniform, of variance gain² / inputs (or outputs, by `mode`). (He and others, 2015.)
+
+    >>> kaiming_uniform_(Tensor.empty(3, 2)).shape
+    (3, 2)
+    """
     bound = math.sqrt(3) * calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode))
     return uniform_(tensor, -bound, bound)
 
@@ -101,7 +132,11 @@ def kaiming_uniform_(
 def kaiming_normal_(
     tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
 ) -> Tensor:
-    """Normal, of variance gain² / inputs (or outputs, by `mode`). (He and others, 2015.)"""
+    """Normal, of variance gain² / inputs (or outputs, by `mode`). (He and others, 2015.)
+
+    >>> kaiming_normal_(Tensor.empty(3, 2)).shape
+    (3, 2)
+    """
     std = calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode))
     return normal_(tensor, 0.0, std)
 
@@ -110,6 +145,10 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     """Orthogonal rows, or columns if it is tall; all axes but the first count as columns.
 
     (Saxe, McClelland and Ganguli, "Exact solutions to the nonlinear dynamics of learning", 2013.)
+
+    >>> w = orthogonal_(Tensor.empty(2, 2))
+    >>> (w @ w.T).numpy().round(3).tolist() == [[1.0, 0.0], [0.0, 1.0]]
+    True
     """
     rows, columns = tensor.shape[0], prod(tensor.shape[1:])
     noise = Tensor.randn(max(rows, columns), min(rows, columns), device=tensor.device)
@@ -119,7 +158,11 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
 
 
 def eye_(tensor: Tensor) -> Tensor:
-    """Ones on the diagonal of a matrix."""
+    """Ones on the diagonal of a matrix.
+
+    >>> eye_(Tensor.empty(2, 2)).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
     if tensor.ndim != 2:
         raise ShapeError(f"eye_: a tensor of shape {tensor.shape}; legal are two axes")
     return _filled(tensor, Tensor.eye(*tensor.shape, device=tensor.device))

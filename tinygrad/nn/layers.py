@@ -295,7 +295,7 @@ class Embedding:
         """Whole numbers (..) → vectors (.., embed_size)."""
         if not dtypes.is_int(idx.dtype):
             raise ArgumentError(f"Embedding: numbers of {idx.dtype!r}; legal are ints")
-        return self.weight[idx]
+        return self.weight._rows(idx)
 
 
 class Dropout:

@@ -171,6 +171,7 @@ def nll_loss(
         )
     counts = target.ne(ignore_index)
     own = x.gather(axis, counts.where(target, 0).unsqueeze(axis)).squeeze(axis)
+    own = target._of_class(own, x.shape[axis], "loss", ignore_index)
     share = _shares(x, target, weight, ignore_index)
     loss = -counts.where(own, 0) * share
     return loss.sum() / share.sum() if reduction == "mean" else reduced(loss, reduction)
@@ -409,7 +410,11 @@ class Loss:
 
 @dataclass
 class L1Loss(Loss):
-    """`l1_loss`."""
+    """`l1_loss`.
+
+    >>> L1Loss()(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
+    2.0
+    """
 
     function = staticmethod(l1_loss)
     reduction: str = "mean"
@@ -417,7 +422,11 @@ class L1Loss(Loss):
 
 @dataclass
 class MSELoss(Loss):
-    """`mse_loss`."""
+    """`mse_loss`.
+
+    >>> MSELoss()(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
+    5.0
+    """
 
     function = staticmethod(mse_loss)
     reduction: str = "mean"
@@ -425,7 +434,11 @@ class MSELoss(Loss):
 
 @dataclass
 class HuberLoss(Loss):
-    """`huber_loss`."""
+    """`huber_loss`.
+
+    >>> HuberLoss()(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
+    1.5
+    """
 
     function = staticmethod(huber_loss)
     reduction: str = "mean"
@@ -434,7 +447,11 @@ class HuberLoss(Loss):
 
 @dataclass
 class SmoothL1Loss(Loss):
-    """`smooth_l1_loss`."""
+    """`smooth_l1_loss`.
+
+    >>> SmoothL1Loss()(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
+    1.5
+    """
 
     function = staticmethod(smooth_l1_loss)
     reduction: str = "mean"
@@ -443,7 +460,11 @@ class SmoothL1Loss(Loss):
 
 @dataclass
 class BCELoss(Loss):
-    """`binary_cross_entropy`."""
+    """`binary_cross_entropy`.
+
+    >>> BCELoss()(Tensor([0.5, 0.5]), Tensor([0.0, 1.0])).numpy().round(4)
+    np.float32(0.6931)
+    """
 
     function = staticmethod(binary_cross_entropy)
     weight: Tensor | None = None
@@ -452,7 +473,11 @@ class BCELoss(Loss):
 
 @dataclass
 class BCEWithLogitsLoss(Loss):
-    """`binary_cross_entropy_with_logits`."""
+    """`binary_cross_entropy_with_logits`.
+
+    >>> BCEWithLogitsLoss()(Tensor([0.0, 0.0]), Tensor([0.0, 1.0])).numpy().round(4)
+    np.float32(0.6931)
+    """
 
     function = staticmethod(binary_cross_entropy_with_logits)
     weight: Tensor | None = None
@@ -462,7 +487,11 @@ class BCEWithLogitsLoss(Loss):
 
 @dataclass
 class CrossEntropyLoss(Loss):
-    """`cross_entropy`."""
+    """`cross_entropy`.
+
+    >>> CrossEntropyLoss()(Tensor([[0.0, 0.0]]), Tensor([1])).numpy().round(4)
+    np.float32(0.6931)
+    """
 
     function = staticmethod(cross_entropy)
     weight: Tensor | None = None
@@ -473,7 +502,11 @@ class CrossEntropyLoss(Loss):
 
 @dataclass
 class NLLLoss(Loss):
-    """`nll_loss`."""
+    """`nll_loss`.
+
+    >>> NLLLoss()(Tensor([[-0.5, -1.0]]), Tensor([1])).item()
+    1.0
+    """
 
     function = staticmethod(nll_loss)
     weight: Tensor | None = None
@@ -483,7 +516,11 @@ class NLLLoss(Loss):
 
 @dataclass
 class KLDivLoss(Loss):
-    """`kl_div`."""
+    """`kl_div`.
+
+    >>> KLDivLoss()(Tensor([0.0, 0.0]), Tensor([1.0, 1.0])).item()
+    0.0
+    """
 
     function = staticmethod(kl_div)
     reduction: str = "mean"
@@ -492,7 +529,12 @@ class KLDivLoss(Loss):
 
 @dataclass
 class CTCLoss(Loss):
-    """`ctc_loss`."""
+    """`ctc_loss`.
+
+    >>> chances = Tensor.zeros(3, 1, 2).log_softmax(-1)  # (time, batch, letters)
+    >>> CTCLoss()(chances, Tensor([[1]]), Tensor([3]), Tensor([1])).numpy().round(4)
+    np.float32(0.2877)
+    """
 
     function = staticmethod(ctc_loss)
     blank: int = 0
@@ -502,7 +544,11 @@ class CTCLoss(Loss):
 
 @dataclass
 class CosineEmbeddingLoss(Loss):
-    """`cosine_embedding_loss`."""
+    """`cosine_embedding_loss`.
+
+    >>> CosineEmbeddingLoss()(Tensor([[1.0, 0.0]]), Tensor([[0.0, 1.0]]), Tensor([1])).item()
+    1.0
+    """
 
     function = staticmethod(cosine_embedding_loss)
     margin: float = 0.0
@@ -511,7 +557,11 @@ class CosineEmbeddingLoss(Loss):
 
 @dataclass
 class TripletMarginLoss(Loss):
-    """`triplet_margin_loss`."""
+    """`triplet_margin_loss`.
+
+    >>> TripletMarginLoss()(Tensor([[0.0]]), Tensor([[1.0]]), Tensor([[3.0]])).numpy().round(4)
+    np.float32(0.0)
+    """
 
     function = staticmethod(triplet_margin_loss)
     margin: float = 1.0

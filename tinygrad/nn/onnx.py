@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tinygrad.base.errors import ArgumentError
-from tinygrad.engine.realize import version_below
+from tinygrad.base.helpers import prod
+from tinygrad.engine.realize import open_inputs, version_below
 from tinygrad.formats.mapped import write_whole
 from tinygrad.formats.onnx import OnnxRunner
 from tinygrad.formats.onnx.export import model_of_graph
 from tinygrad.nn.state import get_state_dict
 from tinygrad.tensor import Tensor
+from tinygrad.uop.node import UOp
 
 __all__ = ["OnnxRunner", "export_onnx"]
 
@@ -32,24 +34,35 @@ def export_onnx(
         path: where to write the model, or None.
 
     Returns:
-        The ModelProto (package `onnx`), in operator set 20, of constant shapes.
+        The ModelProto (package `onnx`), of constant shapes; in operator set 20, or in
+        26 where it takes floats as bits, as argmax does.
 
     Raises:
-        ArgumentError: the model computes what ONNX has no operator for, such as random numbers.
+        ArgumentError: the model computes what ONNX has no operator for, such as random numbers,
+            or reads a value on the host (`item`, `numpy`). A `realize` on the way does nothing.
 
     >>> made = export_onnx(lambda x: (x @ x).relu(), Tensor.ones(2, 2))
     >>> OnnxRunner(made)({"input": Tensor([[1.0, 2.0], [3.0, 4.0]])})["output"].tolist()
     [[7.0, 10.0], [15.0, 22.0]]
     """
     given = _named(example_inputs, "input")
-    fresh = {name: Tensor.empty_like(tensor) for name, tensor in given.items()}
+    fresh = {
+        name: Tensor(
+            UOp.new_buffer(tensor.device, prod(tensor.shape), tensor.dtype).reshape(tensor.shape)
+        )
+        for name, tensor in given.items()
+    }
     state = get_state_dict(getattr(model, "__self__", model))
     if state:
         first, *rest = state.values()
         first.realize(*rest)
-    keywords = isinstance(example_inputs, Mapping)
-    results = model(**fresh) if keywords else model(*fresh.values())
-    outputs = _named(results, "output")
+    holes = {tensor.uop.base for tensor in fresh.values()}
+    open_inputs.update(holes)
+    try:
+        named = isinstance(example_inputs, Mapping)
+        outputs = _named(model(**fresh) if named else model(*fresh.values()), "output")
+    finally:
+        open_inputs.difference_update(holes)
     made = model_of_graph(
         {name: tensor.uop for name, tensor in fresh.items()},
         {name: tensor.uop for name, tensor in outputs.items()},

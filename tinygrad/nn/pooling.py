@@ -105,7 +105,11 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """`avg_pool2d` over three axes."""
+    """`avg_pool2d` over three axes.
+
+    >>> avg_pool3d(Tensor.ones(1, 1, 4, 4, 4), 2).shape
+    (1, 1, 2, 2, 2)
+    """
     more = (padding, ceil_mode, count_include_pad, divisor_override)
     return _averages(3, x, kernel_size, stride, *more)
 
@@ -154,7 +158,11 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """`max_pool1d` over two axes; indices count the two as one."""
+    """`max_pool1d` over two axes; indices count the two as one.
+
+    >>> max_pool2d(Tensor([[[[1.0, 2.0], [4.0, 3.0]]]]), 2).tolist()
+    [[[[4.0]]]]
+    """
     more = (padding, dilation, ceil_mode, return_indices)
     return _largest(2, x, kernel_size, stride, *more)
 
@@ -168,7 +176,11 @@ def max_pool3d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """`max_pool1d` over three axes; indices count the three as one."""
+    """`max_pool1d` over three axes; indices count the three as one.
+
+    >>> max_pool3d(Tensor.ones(1, 1, 4, 4, 4), 2).shape
+    (1, 1, 2, 2, 2)
+    """
     more = (padding, dilation, ceil_mode, return_indices)
     return _largest(3, x, kernel_size, stride, *more)
 
@@ -213,7 +225,12 @@ def max_unpool2d(
     padding: Sizes = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """`max_unpool1d` over two axes."""
+    """`max_unpool1d` over two axes.
+
+    >>> values, places = max_pool2d(Tensor([[[[1.0, 2.0], [4.0, 3.0]]]]), 2, return_indices=True)
+    >>> max_unpool2d(values, places, 2).tolist()
+    [[[[0.0, 0.0], [4.0, 0.0]]]]
+    """
     return _unpooled(2, x, indices, kernel_size, stride, padding, output_size)
 
 
@@ -225,7 +242,12 @@ def max_unpool3d(
     padding: Sizes = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """`max_unpool1d` over three axes."""
+    """`max_unpool1d` over three axes.
+
+    >>> values, places = max_pool3d(Tensor.ones(1, 1, 2, 2, 2), 2, return_indices=True)
+    >>> max_unpool3d(values, places, 2).sum().item()
+    1.0
+    """
     return _unpooled(3, x, indices, kernel_size, stride, padding, output_size)
 
 
@@ -263,7 +285,11 @@ def lp_pool2d(
     stride: Sizes | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """`lp_pool1d` over two axes."""
+    """`lp_pool1d` over two axes.
+
+    >>> lp_pool2d(Tensor([[[[3.0, 4.0]]]]), 2.0, (1, 2)).tolist()
+    [[[[5.0]]]]
+    """
     return _powers(2, x, norm_type, kernel_size, stride, ceil_mode)
 
 
@@ -274,7 +300,11 @@ def lp_pool3d(
     stride: Sizes | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """`lp_pool1d` over three axes."""
+    """`lp_pool1d` over three axes.
+
+    >>> lp_pool3d(Tensor.ones(1, 1, 2, 2, 2), 1.0, 2).tolist()
+    [[[[[8.0]]]]]
+    """
     return _powers(3, x, norm_type, kernel_size, stride, ceil_mode)
 
 
@@ -291,7 +321,11 @@ def _goal(operation: str, x: Tensor, size: Wanted, axes: int) -> tuple[int, ...]
 
 
 def adaptive_avg_pool1d(x: Tensor, output_size: Wanted) -> Tensor:
-    """`adaptive_avg_pool2d` over one axis."""
+    """`adaptive_avg_pool2d` over one axis.
+
+    >>> adaptive_avg_pool1d(Tensor([[[1.0, 3.0, 5.0, 7.0]]]), 2).tolist()
+    [[[2.0, 6.0]]]
+    """
     return x.interpolate(_goal("adaptive_avg_pool1d", x, output_size, 1), mode="area")
 
 
@@ -306,7 +340,11 @@ def adaptive_avg_pool2d(x: Tensor, output_size: Wanted) -> Tensor:
 
 
 def adaptive_avg_pool3d(x: Tensor, output_size: Wanted) -> Tensor:
-    """`adaptive_avg_pool2d` over three axes."""
+    """`adaptive_avg_pool2d` over three axes.
+
+    >>> adaptive_avg_pool3d(Tensor.ones(1, 1, 4, 4, 4), 2).shape
+    (1, 1, 2, 2, 2)
+    """
     return x.interpolate(_goal("adaptive_avg_pool3d", x, output_size, 3), mode="area")
 
 
@@ -331,7 +369,11 @@ def _greatest(axes: int, x: Tensor, size: Wanted, return_indices: bool) -> Any:
 
 
 def adaptive_max_pool1d(x: Tensor, output_size: Wanted, return_indices: bool = False) -> Any:
-    """`adaptive_max_pool2d` over one axis."""
+    """`adaptive_max_pool2d` over one axis.
+
+    >>> adaptive_max_pool1d(Tensor([[[1.0, 3.0, 5.0, 7.0]]]), 2).tolist()
+    [[[3.0, 7.0]]]
+    """
     return _greatest(1, x, output_size, return_indices)
 
 
@@ -346,5 +388,9 @@ def adaptive_max_pool2d(x: Tensor, output_size: Wanted, return_indices: bool = F
 
 
 def adaptive_max_pool3d(x: Tensor, output_size: Wanted, return_indices: bool = False) -> Any:
-    """`adaptive_max_pool2d` over three axes."""
+    """`adaptive_max_pool2d` over three axes.
+
+    >>> adaptive_max_pool3d(Tensor.ones(1, 1, 4, 4, 4), 2).shape
+    (1, 1, 2, 2, 2)
+    """
     return _greatest(3, x, output_size, return_indices)

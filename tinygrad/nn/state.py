@@ -42,7 +42,7 @@ __all__ = [
 
 def get_state_dict(
     obj: Any, prefix: str = "", tensor_type: type[Tensor] = Tensor
-) -> dict[str, Any]:
+) -> dict[str, Tensor]:
     """The tensors in `obj` by name: through dicts, lists, tuples and attributes of objects.
 
     Args:
@@ -69,7 +69,7 @@ def get_parameters(obj: Any) -> list[Tensor]:
 
 def _tensors(
     obj: Any, prefix: str, tensor_type: type[Tensor], above: tuple[int, ...]
-) -> Iterator[tuple[str, Any]]:
+) -> Iterator[tuple[str, Tensor]]:
     """Name and tensor of each in `obj`, which lies in the objects `above`."""
     if isinstance(obj, tensor_type):
         yield prefix.strip("."), obj
@@ -184,6 +184,9 @@ def own_copy(tensor: Tensor) -> Tensor:
 
     Equal expressions are one node, and once computed one storage. What is written in place, a
     parameter or the state of an optimizer, must not be there twice.
+
+    >>> own_copy(Tensor([1, 2])).tolist()
+    [1, 2]
     """
     if 0 in tensor.shape:
         return tensor
@@ -222,13 +225,26 @@ def safe_load(fn: Path | Tensor) -> dict[str, Tensor]:
 
     The file is mapped into memory: what is never used is never read, and on a CPU the tensors are
     the file's bytes. A write to one makes a copy first.
+
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "weights.safetensors")
+    >>> safe_save({"w": Tensor([1.0, 2.0])}, path)
+    >>> safe_load(path)["w"].tolist()
+    [1.0, 2.0]
     """
     arrays, _ = safetensors.read(_source(fn))
     return {name: tensor_of(array) for name, array in arrays.items()}
 
 
 def safe_load_metadata(fn: Path | Tensor) -> dict[str, Any]:
-    """The header of a safetensors file: dtype and shape of each tensor, and `__metadata__`."""
+    """The header of a safetensors file: dtype and shape of each tensor, and `__metadata__`.
+
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "weights.safetensors")
+    >>> safe_save({"w": Tensor([1.0, 2.0])}, path, {"step": "7"})
+    >>> safe_load_metadata(path)["__metadata__"]
+    {'step': '7'}
+    """
     return safetensors.read_metadata(_source(fn))
 
 
@@ -241,6 +257,12 @@ def torch_load(fn: Path | Tensor) -> Any:
 
     Nothing in the file is run: a file that names anything but tensors, numbers, strings and
     containers raises FileError. The file is mapped, as by `safe_load`.
+
+    >>> import os, tempfile, torch
+    >>> path = os.path.join(tempfile.mkdtemp(), "weights.pt")
+    >>> torch.save({"w": torch.tensor([1.0, 2.0])}, path)
+    >>> torch_load(path)["w"].tolist()
+    [1.0, 2.0]
     """
     return torch_files.load(_source(fn))
 
@@ -250,15 +272,39 @@ def gguf_load(fn: Path | Tensor) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
     Quantised tensors are expressions over the mapped file, dequantised inside the products that
     use them: `load_state_dict(model, weights, realize=False)` keeps them so.
+
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "weights.gguf")
+    >>> gguf.save(path, {"w": Tensor([[1.0, 2.0]])})
+    >>> gguf_load(path)[1]["w"].tolist()
+    [[1.0, 2.0]]
     """
     return gguf.load(_source(fn))
 
 
 def tar_extract(fn: Path | Tensor) -> dict[str, Tensor]:
-    """The files in a tar file (a path, or its bytes as a tensor) by name, as tensors of bytes."""
+    """The files in a tar file (a path, or its bytes as a tensor) by name, as tensors of bytes.
+
+    >>> import io, os, tarfile, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "texts.tar")
+    >>> with tarfile.open(path, "w") as tar:
+    ...     entry = tarfile.TarInfo("a.txt")
+    ...     entry.size = 2
+    ...     tar.addfile(entry, io.BytesIO(b"hi"))
+    >>> {name: bytes(t.tolist()) for name, t in tar_extract(path).items()}
+    {'a.txt': b'hi'}
+    """
     return archives.extract(fn)
 
 
 def zip_extract(fn: Path | Tensor) -> dict[str, Tensor]:
-    """The files in a zip file (a path, or its bytes as a tensor) by name, as tensors of bytes."""
+    """The files in a zip file (a path, or its bytes as a tensor) by name, as tensors of bytes.
+
+    >>> import os, tempfile, zipfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "texts.zip")
+    >>> with zipfile.ZipFile(path, "w") as archive:
+    ...     archive.writestr("a.txt", "hi")
+    >>> {name: bytes(t.tolist()) for name, t in zip_extract(path).items()}
+    {'a.txt': b'hi'}
+    """
     return archives.extract(fn)

@@ -36,6 +36,7 @@ WEIGHTS = {Ops.EXP2: 12, Ops.LOG2: 16, Ops.SIN: 24, Ops.POW: 40, Ops.THREEFRY: 6
 CHEAP_WEIGHT = 8  # up to so many operations are rather redone than stored
 REDONE_AT_MOST = 1.1  # so often a costly value may be computed by several kernels together
 CHEAP_LEAVES = 2  # ... if they read no more than so many values
+REPEATED = 1.5  # elements that are made of each one in memory: then that is what is stored
 SHARED_WEIGHT = 200  # within one kernel: loops/ keeps a shared row in cache
 FEW_ROWS = 16  # a reduction over fewer rows would leave cores idle if its users joined it
 SMALL_WORK = 1 << 14  # below so many elements the number of kernels is what counts
@@ -387,7 +388,15 @@ class Demands:
             return False
         if all(free.issuperset(context) for context in contexts):
             return True
-        return _size(free) >= FEW_ROWS
+        return _size(free) >= FEW_ROWS and not self._is_product(node)
+
+    @staticmethod
+    def _is_product(node: UOp) -> bool:
+        """Whether a sum's factors are read several times: tiles of its own read them once."""
+        value = node.src[0]
+        if node.arg[0] != "add" or value.op is not Ops.MUL or not _concrete(value):
+            return False
+        return value.size >= 2 * sum(memory_base(factor).size for factor in value.src)
 
     def _rather_folded(self, node: UOp, contexts: Contexts) -> bool:
         """Whether the sums that a FOLD adds up are better computed in its loops, though there it
@@ -571,11 +580,24 @@ def _concrete(node: UOp) -> bool:
 
 
 def _repeats(node: UOp) -> bool:
-    """Whether this is one cheap operation on values that are repeated: these are then stored, if
+    """Whether these are few cheap operations on values that are repeated: those are then stored, if
     anything is."""
-    if node.op not in GroupOp.Elementwise or _weight_of(node) > CHEAP_WEIGHT or not _concrete(node):
+    if not _concrete(node):
         return False
-    return node.size >= 2 * sum(memory_base(s).size for s in node.src if s.has_shape)
+    weight, stored = 0, set[UOp]()
+    stack, seen = [node], {node}
+    while stack:
+        top = stack.pop()
+        if top.op not in GroupOp.Elementwise or top.size < node.size:
+            stored.add(memory_base(top))
+            continue
+        weight += _weight_of(top)
+        if weight > CHEAP_WEIGHT:
+            return False
+        sources = [s for s in top.src if s.has_shape and s not in seen]
+        seen.update(sources)
+        stack += sources
+    return node not in stored and node.size >= REPEATED * sum(base.size for base in stored)
 
 
 def _weight_of(node: UOp) -> int:

@@ -347,12 +347,16 @@ def _renamed(order: list[UOp], changes: dict[UOp, UOp]) -> UOp:
     for node in order:
         if node in done:
             continue
-        src = tuple(done[s] for s in node.src)
+        src = tuple([done[s] for s in node.src])
         if node.dtype is not dtypes.index:
-            src = tuple(simplify_index(s) if _is_arithmetic(s) else s for s in src)
+            for s in src:
+                if s.dtype is dtypes.index:
+                    src = tuple([_canonical(s) for s in src])
+                    break
         done[node] = node.with_src(src)
     return done[order[-1]]
 
 
-def _is_arithmetic(node: UOp) -> bool:
-    return node.dtype is dtypes.index and node.op in GroupOp.ALU
+def _canonical(node: UOp) -> UOp:
+    is_arithmetic = node.dtype is dtypes.index and node.op in GroupOp.ALU
+    return simplify_index(node) if is_arithmetic else node

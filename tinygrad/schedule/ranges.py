@@ -66,7 +66,7 @@ class Expressions:
     def _element(self, node: UOp, demand: Demand) -> UOp:
         op = node.op
         if op in GroupOp.Elementwise:
-            src = tuple(self.value(s, demand) for s in node.src)
+            src = tuple([self.value(s, demand) for s in node.src])
             if op is Ops.CHECK and demand.gate is not None:  # what is not wanted may be anything
                 src = (src[0], demand.gate.where(src[1], src[1].const_like(True)))
             return UOp(op, node.dtype, src, node.arg)

@@ -36,7 +36,12 @@ class Train(contextlib.ContextDecorator):
 
 
 class no_grad(contextlib.ContextDecorator):  # noqa: N801
-    """While it lasts, results need no gradient."""
+    """While it lasts, results need no gradient.
+
+    >>> with Tensor.no_grad():
+    ...     (Tensor([1.0], requires_grad=True) * 2).requires_grad
+    False
+    """
 
     def __init__(self) -> None:
         self.before: list[bool] = []
@@ -67,7 +72,13 @@ class Autograd(Resizing):
         return Train(cls, mode)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Says whether a gradient is wanted; returns this."""
+        """Says whether a gradient is wanted; returns this. DTypeError unless of floats.
+
+        >>> Tensor([1.0]).requires_grad_().requires_grad
+        True
+        """
+        if requires_grad and not dtypes.is_float(self.dtype):
+            raise DTypeError(f"requires_grad: of {self.dtype!r}; legal are floats")
         self.requires_grad = requires_grad
         return self
 
@@ -113,7 +124,9 @@ class Autograd(Resizing):
         root = self._expression
         first = self.ones_like() if seed is None else seed.cast(self.dtype)
         if first.shape != self.shape:
-            raise ShapeError(f"backward: gradient has {first.shape}, this has {self.shape}")
+            raise ShapeError(
+                f"backward: gradient has {first.shape}, this has {self.shape}; legal is this shape"
+            )
         graph = graph or _Graph(root)
         places = [graph.nodes_of(target) for target in targets]
         flat = [node for nodes in places for node in nodes]

@@ -296,7 +296,12 @@ class Conv(Indexing):
         padding: Sizes = 0,
         output_size: tuple[int, ...] | None = None,
     ) -> Self:
-        """Each element back where `max_pool2d` found it, zeros elsewhere."""
+        """Each element back where `max_pool2d` found it, zeros elsewhere.
+
+        >>> values, places = Tensor([[[[1.0, 2.0], [4.0, 3.0]]]]).max_pool2d(2, return_indices=True)
+        >>> values.max_unpool2d(places, 2).tolist()
+        [[[[0.0, 0.0], [4.0, 0.0]]]]
+        """
         kernel = _kernel(kernel_size)
         count = len(kernel)
         steps = _each(kernel if stride is None else stride, count, "stride")
@@ -315,8 +320,9 @@ class Conv(Indexing):
 def _each(value: Any, count: int, name: str) -> tuple[int, ...]:
     """One number for each of `count` axes."""
     values = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
-    if len(values) != count or any(v < 0 for v in values):
-        raise ArgumentError(f"{name}: {value}; legal is a number, or {count} of them, from 0")
+    least = 1 if name in ("stride", "dilation") else 0
+    if len(values) != count or any(v < least for v in values):
+        raise ArgumentError(f"{name}: {value}; legal is a number, or {count} of them, from {least}")
     return values
 
 

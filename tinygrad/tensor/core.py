@@ -2,11 +2,13 @@
 
 The files of this folder are a staircase. Each holds one idea as an abstract class, stands on the
 one before and knows nothing of those above: core, creation, movement, elementwise, functions,
-reduction, linalg, indexing, conv, order, random, learning, special, autograd, tensor.
+reduction, linalg, indexing, conv, order, random, learning, special, elementary, gamma, joining,
+parts, products, statistics, sets, resizing, autograd, writing, tensor.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from types import FrameType
@@ -14,10 +16,11 @@ from typing import Any, ClassVar, Self
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
-from tinygrad.base.helpers import prod
+from tinygrad.base.helpers import plain, prod
 from tinygrad.base.settings import TRACEMETA, TRAINING
+from tinygrad.engine.aliases import bottom_of, is_window, on_bottom, repeats, unshaped
 from tinygrad.engine.holders import Holder, holders
-from tinygrad.engine.storage import Family, join, latest, note_change
+from tinygrad.engine.storage import Family, join, latest, leave, note_change
 from tinygrad.uop.infer import settled as settled_size
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -26,27 +29,41 @@ Sint = Any  # a size: a whole number, or a node where it is symbolic
 Shape = tuple[Sint, ...]
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_is_inside: dict[str, bool] = {}  # file → whether it is one of the package's
 VIEWS = GroupOp.Movement | {Ops.BUFFER, Ops.ASSIGN}  # what may show a buffer's newest version
+
+
+class Size(int):
+    """A number of elements that can be called for the shape, or for the size of one axis. Of a
+    symbolic shape the number is that of the largest."""
+
+    shape: Shape
+
+    def __new__(cls, shape: Shape) -> Self:  # noqa: D102
+        made = super().__new__(cls, prod(n if isinstance(n, int) else int(n.vmax) for n in shape))
+        made.shape = shape
+        return made
+
+    def __call__(self, dim: int | None = None) -> Any:
+        """The shape; with `dim` the size of that axis."""
+        return self.shape if dim is None else self.shape[axis_of(dim, len(self.shape), "size")]
 
 
 def user_line() -> str | None:
     """`file:line` of the first caller outside this package."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        inside = _is_inside.get(file)
-        if inside is None:
-            inside = _is_inside[file] = file.startswith(_PACKAGE)
-        if not inside:
-            return f"{file}:{frame.f_lineno}"
+    while frame is not None and _is_inside(frame.f_code.co_filename):
         frame = frame.f_back
-    return None
+    return None if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+@functools.lru_cache(1024)  # asked for every tensor that is made
+def _is_inside(file: str) -> bool:
+    return file.startswith(_PACKAGE)
 
 
 def axis_of(dim: int, ndim: int, operation: str) -> int:
     """Axis `dim` counted from the front; ArgumentError unless it is one of `ndim`."""
-    span = max(ndim, 1)
+    span, dim = max(ndim, 1), plain(dim)
     if not isinstance(dim, int) or not -span <= dim < span:
         raise ArgumentError(
             f"{operation}: axis {dim!r} of a tensor with {ndim} axes; "
@@ -55,35 +72,56 @@ def axis_of(dim: int, ndim: int, operation: str) -> int:
     return dim % span
 
 
-def _detached(node: UOp) -> bool:
+def is_detached(node: UOp) -> bool:
     """Whether a DETACH stands among the views at the top of `node`."""
     while node.op in GroupOp.Movement:
         node = node.src[0]
     return node.op is Ops.DETACH
 
 
-def _viewed(node: UOp) -> UOp:
-    """What `node` is a view of."""
-    while node.op in GroupOp.Movement or node.op is Ops.DETACH:
-        node = node.src[0]
-    return node
-
-
-def settled(node: UOp) -> UOp:
+def settled(node: UOp, whole: bool = False) -> UOp:
     """What holds the value of `node` now: a view of a buffer if it was computed, else itself.
+    With `whole`, a part that was computed alone, into a buffer of its own, doesn't count.
 
     DETACH stays, because what was computed must not let gradients through afterwards either.
     """
+    if whole and node.op in GroupOp.Movement:
+        below = bottom_of(node)
+        now = settled(below)
+        return node if now is below else on_bottom(node, below, now)
     if node.known is not None:
-        node = node.known.detach() if _detached(node) else node.known
+        node = node.known.detach() if is_detached(node) else node.known
     if node.op is Ops.DETACH:
-        inner = settled(node.src[0])
+        inner = settled(node.src[0], whole)
         return node if inner is node.src[0] else inner.detach()
-    return latest(node) if node.op in VIEWS else node
+    if node.op not in VIEWS:
+        return node
+    below = node.base
+    if below.op is Ops.DETACH:
+        inner = settled(below)
+        return node if inner is below else node.viewed(inner)
+    return latest(node)
+
+
+def copied_part(node: UOp) -> UOp | None:
+    """What has the elements of `node`, a copy yet to be made, in their order."""
+    top = unshaped(node)
+    return top if top.op in GroupOp.Movement else None
+
+
+def root_of(node: UOp) -> UOp | None:
+    """Where a family begins whose first tensor is `node`: at its top, if that is a copy yet to be
+    made (a constant repeated has no storage, and is no view of one element)."""
+    top = copied_part(node)
+    return top if top is not None and repeats(top, bottom_of(top)) else None
 
 
 class _Training:
-    """`Tensor.training` while nobody has set it: what `Context(TRAINING=1)` says."""
+    """`Tensor.training` while nobody has set it: what `Context(TRAINING=1)` says.
+
+    >>> Tensor.training
+    False
+    """
 
     def __get__(self, tensor: object, owner: type) -> bool:
         return bool(TRAINING)
@@ -111,6 +149,7 @@ class Core(Holder):
         """A tensor of `node` that has no tensors as sources."""
         made = object.__new__(cls)
         made._set(node, requires_grad)
+        made._family.root = root_of(node)
         return made
 
     @classmethod
@@ -121,7 +160,7 @@ class Core(Holder):
     def alike(self, node: UOp, wants_gradient: bool | None = None) -> Self:
         """A tensor of `node`, another view of what this is a view of."""
         made = self._wrap(node, wants_gradient)
-        made._family = self._family
+        made._family, self._family.viewed = self._family, True
         return made
 
     def hold(self, node: UOp, taped: bool = False) -> None:
@@ -157,16 +196,69 @@ class Core(Holder):
         for other in others:
             if other.requires_grad is not wants:
                 wants = True if True in (wants, other.requires_grad) else None
-        made = self._wrap(node, wants if Core._recording else False)
+        made = object.__new__(type(self))
+        made._set(node, wants if Core._recording else False)
         made._taped = made.requires_grad is True
-        if node.op in VIEWS or node.op is Ops.DETACH:
+        if node is self._uop or node.op in VIEWS or node.op is Ops.DETACH:
             made._join(self)
         return made
 
     def _join(self, other: Core) -> None:
-        """If this is a view of what `other` is a view of, a write to one is seen by both."""
-        if _viewed(self._uop) is _viewed(other._uop):
-            self._family = other._family
+        """If this is a view of what `other` is a view of, a write to one is seen by both. A copy
+        by its meaning, which still reads the storage, keeps what it reads now."""
+        family, own = other._family, self._family
+        root = other._root
+        bottom = bottom_of(self._uop, root)
+        same = bottom is bottom_of(other._uop, root)
+        if same and is_window(self._uop, bottom):
+            self._family, family.viewed = family, True
+            family.recorded |= self._taped or other._taped
+            return
+        own.root = copied_part(self._uop) if same else root_of(self._uop)
+        join(bottom_of(self._uop), own)
+
+    def _become(self, other: Core) -> None:
+        """From now on this is the same as `other`."""
+        self._uop, self._taped, self._family = other._node, other._taped, other._family
+        self._family.viewed = True
+        note_change()
+
+    @property
+    def _bottom(self) -> UOp:
+        """What this is a view of: storage, what will be stored, or a copy yet to be made."""
+        return bottom_of(self._node, self._root)
+
+    @property
+    def _root(self) -> UOp | None:
+        """The copy yet to be made that the family begins with, if it does."""
+        family = self._family
+        if family.root is not None and (now := settled(family.root)) is not family.root:
+            family.root = copied_part(now)
+        return family.root
+
+    def _members(self) -> list[Self]:
+        """The tensors of the family, this among them."""
+        if not self._family.viewed:
+            return [self]
+        mine = [h for h in holders if isinstance(h, Core) and h._family is self._family]
+        return mine  # type: ignore[return-value]
+
+    def _rebase(self, old: UOp, new: UOp) -> None:
+        """From now on the family views `new`, which has the elements of its bottom `old`."""
+        for member in self._members():
+            if member._bottom is old:
+                member._uop = on_bottom(member._node, old, new)
+        self._family.root = None
+        note_change()
+
+    def copy_out(self, base: UOp) -> None:
+        """See `Holder`: a copy of part of the version `base` is made before that is overwritten."""
+        if self._family.root is None or bottom_of(self._node) is not base:
+            return
+        bottom = self._bottom
+        if bottom is not base:
+            self._rebase(bottom, bottom.contiguous())
+            leave(base, self._family)
 
     @property
     def _node(self) -> UOp:
@@ -174,10 +266,14 @@ class Core(Holder):
         node = self._uop
         if self._taped and (node.known is not None or node.base.known is not None):
             return node  # it was computed, or is a view of what was
-        now = settled(node)
+        now = settled(node, self._family.viewed)
+        if now is node and node.known is not None and len(self._members()) == 1:
+            self._family = Family()  # nobody else sees the whole
+            now = settled(node)
         if now is not node:
             self._uop = now
-            join(_viewed(now), self._family)
+            join(bottom_of(now), self._family)
+            _ = self._root
         return now
 
     # ---- facts -----------------------------------------------------------------------------------
@@ -203,23 +299,39 @@ class Core(Holder):
 
     @property
     def dtype(self) -> DType:
-        """The type of the elements."""
+        """The type of the elements.
+
+        >>> Tensor([1.0]).dtype
+        dtypes.float
+        """
         return self._uop.dtype
 
     @property
     def device(self) -> str:
-        """The name of the device that holds, or will hold, the value."""
+        """The name of the device that holds, or will hold, the value.
+
+        >>> Tensor([1], device="CPU").device
+        'CPU'
+        """
         device = self._uop.device
         assert device is not None, "a tensor's graph names its device"
         return device
 
     @property
     def ndim(self) -> int:
-        """The number of axes."""
+        """The number of axes.
+
+        >>> Tensor.ones(2, 3).ndim
+        2
+        """
         return len(self.shape)
 
     def dim(self) -> int:
-        """The number of axes."""
+        """The number of axes.
+
+        >>> Tensor.ones(2, 3).dim()
+        2
+        """
         return len(self.shape)
 
     def numel(self) -> Sint:
@@ -230,24 +342,38 @@ class Core(Holder):
         """
         return settled_size(prod(self.shape))
 
-    def size(self, dim: int | None = None) -> Any:
-        """The shape, or the size of axis `dim`.
+    @property
+    def size(self) -> Size:
+        """The number of elements, as NumPy and the array API standard have it. Called, as PyTorch
+        has it: the shape, or the size of an axis.
 
-        >>> Tensor.ones(2, 3).size(), Tensor.ones(2, 3).size(-1)
-        ((2, 3), 3)
+        >>> Tensor.ones(2, 3).size, Tensor.ones(2, 3).size(), Tensor.ones(2, 3).size(-1)
+        (6, (2, 3), 3)
         """
-        return self.shape if dim is None else self.shape[axis_of(dim, self.ndim, "size")]
+        return Size(self.shape)
 
     def element_size(self) -> int:
-        """Bytes of one element."""
+        """Bytes of one element.
+
+        >>> Tensor([1.0]).element_size()
+        4
+        """
         return self.dtype.itemsize
 
     def nbytes(self) -> Sint:
-        """Bytes of all elements."""
+        """Bytes of all elements.
+
+        >>> Tensor([1.0, 2.0]).nbytes()
+        8
+        """
         return self.numel() * self.dtype.itemsize
 
     def is_floating_point(self) -> bool:
-        """Whether the dtype is a float."""
+        """Whether the dtype is a float.
+
+        >>> Tensor([1.0]).is_floating_point(), Tensor([1]).is_floating_point()
+        (True, False)
+        """
         return dtypes.is_float(self.dtype)
 
     def __len__(self) -> int:

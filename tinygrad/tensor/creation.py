@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 from tinygrad.base.dtype import DType, dtypes, from_numpy_name, round_float, to_dtype
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
-from tinygrad.base.helpers import argfix, ceildiv, prod
+from tinygrad.base.helpers import argfix, ceildiv, plain, prod
 from tinygrad.engine import storage
 from tinygrad.engine.devices import Device
+from tinygrad.engine.sharing import is_addressable
 from tinygrad.tensor.core import Core, Shape, Sint
 from tinygrad.uop.infer import settled
 from tinygrad.uop.node import UOp
@@ -94,10 +95,11 @@ def from_list(data: Sequence[Any], dtype: DType | None, device: str) -> UOp:
     """Nested lists as a buffer of the host, copied to `device`."""
     shape = nested_shape(data)
     values = _leaves(data, len(shape))
-    wrong = next((v for v in values if not isinstance(v, (bool, int, float))), None)
-    if wrong is not None:
+    _check_range(values)
+    wrong = [v for v in values if not isinstance(v, (bool, int, float))]
+    if wrong:
         raise DTypeError(
-            f"Tensor: {wrong!r} of type {type(wrong).__name__} in a list; "
+            f"Tensor: {wrong[0]!r} of type {type(wrong[0]).__name__} in a list; "
             "legal are bool, int and float"
         )
     own = _least_type(values)
@@ -107,6 +109,15 @@ def from_list(data: Sequence[Any], dtype: DType | None, device: str) -> UOp:
     exact = dtype if dtype.fmt is not None and dtype is not dtypes.half else dtypes.float32
     host = storage.from_host(_packed(values, exact), exact, "PYTHON")
     return host.copy_to(device).cast(dtype).reshape(shape)
+
+
+def _check_range(values: list[Any]) -> None:
+    """DTypeError for a whole number that no dtype holds."""
+    for value in values:
+        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+            raise DTypeError(
+                f"Tensor: {value} is out of range; legal are whole numbers of 64 bits, or a float"
+            )
 
 
 def _least_type(values: list[Any]) -> DType:
@@ -122,7 +133,8 @@ def _least_type(values: list[Any]) -> DType:
 
 
 def from_array(data: HasArray, dtype: DType | None, device: str) -> UOp:
-    """A NumPy array as a buffer of the host, copied to `device`."""
+    """A NumPy array as a buffer on `device`: what can't change is copied there when it is needed,
+    anything else now."""
     import numpy as np  # heavy, and only programs that have arrays need it
 
     values = np.ascontiguousarray(data).reshape(np.shape(data))
@@ -132,8 +144,24 @@ def from_array(data: HasArray, dtype: DType | None, device: str) -> UOp:
         raise DTypeError(f"Tensor: an array of {values.dtype}; {error}") from error
     if values.size == 0:
         return constant(0, dtype or own, device, values.shape)
-    host = storage.from_host(values.reshape(-1), own, "NPY")
+    changing = may_change(values)
+    if changing and is_addressable(device):
+        host = storage.from_host(values.reshape(-1), own, device)
+    else:
+        host = storage.from_host((values.copy() if changing else values).reshape(-1), own, "NPY")
     return host.copy_to(device).cast(dtype or own).reshape(values.shape)
+
+
+def may_change(values: NDArray[Any]) -> bool:
+    """Whether somebody may still write an array: it, or what it is a view of."""
+    import numpy as np
+
+    below: Any = values
+    while isinstance(below, np.ndarray):
+        if below.flags.writeable:
+            return True
+        below = below.base
+    return False
 
 
 class Creation(Core):
@@ -163,6 +191,11 @@ class Creation(Core):
         >>> Tensor.full((2, 2), 7).tolist()
         [[7, 7], [7, 7]]
         """
+        fill_value = plain(fill_value)
+        if not isinstance(fill_value, (bool, int, float, UOp)):
+            raise DTypeError(
+                f"full: {fill_value!r} of type {type(fill_value).__name__}; legal is a number"
+            )
         kind = dtypes.from_py(fill_value) if dtype is None else checked_dtype(dtype)
         sizes = checked_shape("full", *(shape if isinstance(shape, (tuple, list)) else (shape,)))
         return cls._wrap(constant(fill_value, kind, cls._place(device), sizes), requires_grad)
@@ -202,7 +235,11 @@ class Creation(Core):
         return cls._wrap(node, more.get("requires_grad"))
 
     def const_like(self, value: Any) -> Self:
-        """`value` everywhere, with this one's shape, dtype and device."""
+        """`value` everywhere, with this one's shape, dtype and device.
+
+        >>> Tensor([1, 2]).const_like(7).tolist()
+        [7, 7]
+        """
         return self._wrap(self._constant(value, shape=self.shape))
 
     def full_like(self, fill_value: Any, **more: Any) -> Self:
@@ -215,15 +252,27 @@ class Creation(Core):
         return self.full(self.shape, fill_value, dtype=kind, device=device, **more)
 
     def zeros_like(self, **more: Any) -> Self:
-        """Zeros with this one's shape, dtype and device unless given."""
+        """Zeros with this one's shape, dtype and device unless given.
+
+        >>> Tensor([5, 6]).zeros_like().tolist()
+        [0, 0]
+        """
         return self.full_like(0, **more)
 
     def ones_like(self, **more: Any) -> Self:
-        """Ones with this one's shape, dtype and device unless given."""
+        """Ones with this one's shape, dtype and device unless given.
+
+        >>> Tensor([5, 6]).ones_like().tolist()
+        [1, 1]
+        """
         return self.full_like(1, **more)
 
     def empty_like(self, **more: Any) -> Self:
-        """A buffer like this one, whose values may be anything."""
+        """A buffer like this one, whose values may be anything.
+
+        >>> Tensor.ones(2, 3).empty_like().shape
+        (2, 3)
+        """
         kind, device = more.pop("dtype", None) or self.dtype, more.pop("device", self.device)
         return self.empty(self.shape, dtype=kind, device=device, **more)
 
@@ -251,8 +300,14 @@ class Creation(Core):
         >>> Tensor.arange(3).tolist(), Tensor.arange(5, 0, -2).tolist()
         ([0, 1, 2], [5, 3, 1])
         """
+        start, stop, step = plain(start), plain(stop), plain(step)
         if stop is None:
             start, stop = 0, start
+        wrong = [v for v in (start, stop, step) if not isinstance(v, (bool, int, float, UOp))]
+        if wrong:
+            raise DTypeError(
+                f"arange: {wrong[0]!r} of type {type(wrong[0]).__name__}; legal are numbers"
+            )
         if step == 0:
             raise ArgumentError(f"arange: step 0 from {start} to {stop}; legal is any other")
         floats = any(isinstance(v, float) for v in (start, stop, step))
@@ -281,6 +336,7 @@ class Creation(Core):
         >>> Tensor.linspace(0, 1, 3).tolist()
         [0.0, 0.5, 1.0]
         """
+        steps = plain(steps)
         if steps < 0:
             raise ArgumentError(f"linspace: {steps} steps; legal are numbers from 0")
         kind = checked_dtype(more.pop("dtype", None) or dtypes.default_float)
@@ -301,8 +357,7 @@ class Creation(Core):
         >>> Tensor.eye(2, dtype="int").tolist()
         [[1, 0], [0, 1]]
         """
-        m = n if m is None else m
-        checked_shape("eye", n, m)
+        n, m = checked_shape("eye", n, n if m is None else m)
         kind = checked_dtype(dtype or dtypes.default_float)
         place = cls._place(more.get("device"))
         if n == 0 or m == 0:
@@ -310,21 +365,6 @@ class Creation(Core):
         rows = UOp.arange(n, place).reshape((n, 1)).expand((n, m))
         columns = UOp.arange(m, place).reshape((1, m)).expand((n, m))
         return cls._wrap(rows.eq(columns).cast(kind), more.get("requires_grad"))
-
-    # ---- bytes of others -------------------------------------------------------------------------
-
-    @classmethod
-    def from_blob(
-        cls, ptr: int, shape: tuple[int, ...], dtype: DTypeLike | None = None, **more: Any
-    ) -> Self:
-        """A copy of the memory at address `ptr`, which holds `shape` elements of `dtype`."""
-        import ctypes
-
-        kind = checked_dtype(dtype or dtypes.default_float)
-        data = (ctypes.c_char * (prod(shape) * kind.itemsize)).from_address(ptr)
-        host = storage.from_host(memoryview(bytearray(data)), kind, "PYTHON")
-        node = host.copy_to(cls._place(more.get("device"))).reshape(shape)
-        return cls._wrap(node, more.get("requires_grad"))
 
 
 def node_of(data: Any, dtype: DType | None, device: str) -> UOp:
@@ -337,6 +377,7 @@ def node_of(data: Any, dtype: DType | None, device: str) -> UOp:
     if data is None:
         return constant(0, dtype or dtypes.default_float, device, (0,))
     if isinstance(data, (bool, int, float)):
+        _check_range([data])
         return constant(data, dtype or _least_type([data]), device)
     if isinstance(data, (bytes, bytearray, memoryview)):
         return from_list(list(data), dtype or dtypes.uint8, device)

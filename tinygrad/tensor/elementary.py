@@ -70,11 +70,19 @@ class Elementary(Special):
         return self.double().pow(power)
 
     def clamp_min(self, min: Any) -> Self:  # noqa: A002
-        """Not below `min`."""
+        """Not below `min`.
+
+        >>> Tensor([1, 5]).clamp_min(3).tolist()
+        [3, 5]
+        """
         return self.clamp(min, None)
 
     def clamp_max(self, max: Any) -> Self:  # noqa: A002
-        """Not above `max`."""
+        """Not above `max`.
+
+        >>> Tensor([1, 5]).clamp_max(3).tolist()
+        [1, 3]
+        """
         return self.clamp(None, max)
 
     def addcmul(self, tensor1: Self, tensor2: Any, value: Any = 1) -> Self:
@@ -94,17 +102,29 @@ class Elementary(Special):
         return self.add(tensor1 / tensor2 * value)
 
     def frac(self) -> Self:
-        """What `trunc` cuts off, with this one's sign."""
+        """What `trunc` cuts off, with this one's sign.
+
+        >>> Tensor([1.5, -1.5]).frac().tolist()
+        [0.5, -0.5]
+        """
         return self - self.trunc()
 
     @wide
     def deg2rad(self) -> Self:
-        """Degrees as radians."""
+        """Degrees as radians.
+
+        >>> Tensor([180.0]).deg2rad().numpy().round(4)
+        array([3.1416], dtype=float32)
+        """
         return self * (math.pi / 180)
 
     @wide
     def rad2deg(self) -> Self:
-        """Radians as degrees."""
+        """Radians as degrees.
+
+        >>> Tensor([3.1415927]).rad2deg().numpy().round(2)
+        array([180.], dtype=float32)
+        """
         return self * (180 / math.pi)
 
     # ---- comparison ------------------------------------------------------------------------------
@@ -116,11 +136,19 @@ class Elementary(Special):
     not_equal = Special.ne
 
     def logical_xor(self, other: Any) -> Self:
-        """Whether just one of the two is not zero."""
+        """Whether just one of the two is not zero.
+
+        >>> Tensor([True, True]).logical_xor(Tensor([True, False])).tolist()
+        [False, True]
+        """
         return self.bool().ne(self._tensor(other).bool())
 
     def isposinf(self) -> Self:
-        """Whether infinite and positive."""
+        """Whether infinite and positive.
+
+        >>> Tensor([float("inf"), 1.0]).isposinf().tolist()
+        [True, False]
+        """
         return self.isinf(True, False)
 
     def isneginf(self) -> Self:
@@ -177,7 +205,11 @@ class Elementary(Special):
         return ((a >= b) | b.isnan()).where(a, b)
 
     def fmin(self, other: Any) -> Self:
-        """The smaller; the number where just one is NaN."""
+        """The smaller; the number where just one is NaN.
+
+        >>> Tensor([1.0, float("nan")]).fmin(Tensor([3.0, 2.0])).tolist()
+        [1.0, 2.0]
+        """
         a, b = self._meet("fmin", other)
         return ((a <= b) | b.isnan()).where(a, b)
 

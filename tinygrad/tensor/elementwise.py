@@ -124,7 +124,11 @@ class Elementwise(Movement):
         return self._binary(Ops.ADD, x, reverse)
 
     def sub(self, x: Any, reverse: bool = False) -> Self:
-        """The difference. DTypeError between bools, where it has no meaning."""
+        """The difference. DTypeError between bools, where it has no meaning.
+
+        >>> Tensor([5, 7]).sub(2).tolist()
+        [3, 5]
+        """
         a, b = self._pair("sub", x, reverse)
         if a.dtype is dtypes.bool:
             raise DTypeError("sub: bool and bool; legal are numbers; use ^ for 'differs'")
@@ -139,7 +143,11 @@ class Elementwise(Movement):
         return self._binary(Ops.MUL, x, reverse)
 
     def neg(self) -> Self:
-        """Minus this; of a bool, not this. Unsigned numbers wrap."""
+        """Minus this; of a bool, not this. Unsigned numbers wrap.
+
+        >>> Tensor([1, -2]).neg().tolist()
+        [-1, 2]
+        """
         return self.logical_not() if self.dtype is dtypes.bool else self._from(-self._node)
 
     def div(self, x: Any, reverse: bool = False, rounding_mode: str | None = None) -> Self:
@@ -246,11 +254,19 @@ class Elementwise(Movement):
         return negative.where(-rest, rest).cast(a.dtype)
 
     def reciprocal(self) -> Self:
-        """One over this."""
+        """One over this.
+
+        >>> Tensor([2.0, 4.0]).reciprocal().tolist()
+        [0.5, 0.25]
+        """
         return self._unary(Ops.RECIP)
 
     def square(self) -> Self:
-        """This times itself."""
+        """This times itself.
+
+        >>> Tensor([2, -3]).square().tolist()
+        [4, 9]
+        """
         return self * self
 
     def sqrt(self) -> Self:
@@ -262,7 +278,11 @@ class Elementwise(Movement):
         return self._unary(Ops.SQRT)
 
     def rsqrt(self) -> Self:
-        """One over the square root."""
+        """One over the square root.
+
+        >>> Tensor([4.0, 16.0]).rsqrt().tolist()
+        [0.5, 0.25]
+        """
         return self.sqrt().reciprocal()
 
     def pow(self, x: Any, reverse: bool = False) -> Self:
@@ -317,7 +337,11 @@ class Elementwise(Movement):
         return self._binary(Ops.MAX, x)
 
     def minimum(self, x: Any) -> Self:
-        """The smaller; NaN if either is NaN."""
+        """The smaller; NaN if either is NaN.
+
+        >>> Tensor([1, 5]).minimum(Tensor([3, 3])).tolist()
+        [1, 3]
+        """
         a, b = self._pair("minimum", x)
         return self._of_pair(_opposite(_opposite(a).alu(Ops.MAX, _opposite(b))), x)
 
@@ -336,7 +360,11 @@ class Elementwise(Movement):
         return out if high is None else (out > high).where(high, out)
 
     def clip(self, min_: Any = None, max_: Any = None, **more: Any) -> Self:
-        """The same as `clamp`."""
+        """The same as `clamp`.
+
+        >>> Tensor([1, 5, 9]).clip(2, 6).tolist()
+        [2, 5, 6]
+        """
         return self.clamp(min_, max_, **more)
 
     def lerp(self, end: Any, weight: Any) -> Self:
@@ -348,7 +376,11 @@ class Elementwise(Movement):
         return self.add((self._tensor(end) - self) * weight)
 
     def abs(self) -> Self:
-        """The size without the sign."""
+        """The size without the sign.
+
+        >>> Tensor([-2, 3]).abs().tolist()
+        [2, 3]
+        """
         if dtypes.is_unsigned(self.dtype) or self.dtype is dtypes.bool:
             return self
         if dtypes.is_float(self.dtype):
@@ -370,7 +402,11 @@ class Elementwise(Movement):
     # ---- rounding --------------------------------------------------------------------------------
 
     def trunc(self) -> Self:
-        """Rounded toward zero."""
+        """Rounded toward zero.
+
+        >>> Tensor([-1.7, 1.7]).trunc().tolist()
+        [-1.0, 1.0]
+        """
         return self if not dtypes.is_float(self.dtype) else self._unary(Ops.TRUNC)
 
     def floor(self) -> Self:
@@ -383,7 +419,11 @@ class Elementwise(Movement):
         return (self < whole).where(whole - 1, whole) if dtypes.is_float(self.dtype) else self
 
     def ceil(self) -> Self:
-        """Rounded up."""
+        """Rounded up.
+
+        >>> Tensor([-1.5, 1.5]).ceil().tolist()
+        [-1.0, 2.0]
+        """
         whole = self.trunc()
         return (self > whole).where(whole + 1, whole) if dtypes.is_float(self.dtype) else self
 
@@ -412,7 +452,11 @@ class Elementwise(Movement):
         return self._compare(Ops.CMPEQ, x)
 
     def ne(self, x: Any) -> Self:
-        """Whether not equal; true for NaN."""
+        """Whether not equal; true for NaN.
+
+        >>> Tensor([1, 2]).ne(2).tolist()
+        [True, False]
+        """
         return self._compare(Ops.CMPNE, x)
 
     def _compare(self, op: Ops, x: Any, reverse: bool = False) -> Self:
@@ -420,11 +464,19 @@ class Elementwise(Movement):
         return self._wrap(a.alu(op, b), False)
 
     def isnan(self) -> Self:
-        """Whether NaN."""
+        """Whether NaN.
+
+        >>> Tensor([1.0, float("nan")]).isnan().tolist()
+        [False, True]
+        """
         return self.ne(self)
 
     def isinf(self, detect_positive: bool = True, detect_negative: bool = True) -> Self:
-        """Whether infinite, of the signs asked for."""
+        """Whether infinite, of the signs asked for.
+
+        >>> Tensor([1.0, float("-inf")]).isinf().tolist()
+        [False, True]
+        """
         if not dtypes.is_float(self.dtype):
             return self.ne(self)
         high, low = self.eq(math.inf), self.eq(-math.inf)
@@ -433,7 +485,11 @@ class Elementwise(Movement):
         return high if detect_positive else low if detect_negative else self.ne(self) & False
 
     def isfinite(self) -> Self:
-        """Whether neither infinite nor NaN."""
+        """Whether neither infinite nor NaN.
+
+        >>> Tensor([1.0, float("inf"), float("nan")]).isfinite().tolist()
+        [True, False, False]
+        """
         return (self.isinf() | self.isnan()).logical_not()
 
     def isclose(
@@ -452,34 +508,62 @@ class Elementwise(Movement):
     # ---- logic and bits --------------------------------------------------------------------------
 
     def logical_not(self) -> Self:
-        """Whether zero."""
+        """Whether zero.
+
+        >>> Tensor([True, False]).logical_not().tolist()
+        [False, True]
+        """
         return self._wrap(self._node.cast(dtypes.bool).logical_not(), False)
 
     def logical_and(self, x: Any) -> Self:
-        """Whether neither is zero."""
+        """Whether neither is zero.
+
+        >>> Tensor([True, False]).logical_and(True).tolist()
+        [True, False]
+        """
         return self.bool() & self._tensor(x).bool()
 
     def logical_or(self, x: Any) -> Self:
-        """Whether not both are zero."""
+        """Whether not both are zero.
+
+        >>> Tensor([True, False]).logical_or(False).tolist()
+        [True, False]
+        """
         return self.bool() | self._tensor(x).bool()
 
     def bitwise_and(self, x: Any, reverse: bool = False) -> Self:
-        """Bits of both; of bools, and."""
+        """Bits of both; of bools, and.
+
+        >>> Tensor([6, 5]).bitwise_and(3).tolist()
+        [2, 1]
+        """
         self._whole("&", x)
         return self._binary(Ops.AND, x, reverse)
 
     def bitwise_or(self, x: Any, reverse: bool = False) -> Self:
-        """Bits of either; of bools, or."""
+        """Bits of either; of bools, or.
+
+        >>> Tensor([6, 5]).bitwise_or(3).tolist()
+        [7, 7]
+        """
         self._whole("|", x)
         return self._binary(Ops.OR, x, reverse)
 
     def bitwise_xor(self, x: Any, reverse: bool = False) -> Self:
-        """Bits that differ; of bools, whether they differ."""
+        """Bits that differ; of bools, whether they differ.
+
+        >>> Tensor([6, 5]).bitwise_xor(3).tolist()
+        [5, 6]
+        """
         self._whole("^", x)
         return self._binary(Ops.XOR, x, reverse)
 
     def bitwise_not(self) -> Self:
-        """All bits turned; of bools, not."""
+        """All bits turned; of bools, not.
+
+        >>> Tensor([0, 5]).bitwise_not().tolist()
+        [-1, -6]
+        """
         self._whole("~", self)
         return self.logical_not() if self.dtype is dtypes.bool else self._from(~self._node)
 
@@ -493,7 +577,11 @@ class Elementwise(Movement):
         return self._binary(Ops.SHL, x, reverse)
 
     def rshift(self, x: Any, reverse: bool = False) -> Self:
-        """Bits moved down."""
+        """Bits moved down.
+
+        >>> Tensor([8, 5]).rshift(1).tolist()
+        [4, 2]
+        """
         self._whole(">>", x)
         return self._binary(Ops.SHR, x, reverse)
 
@@ -607,18 +695,38 @@ class Elementwise(Movement):
         return self.rshift(x, True)
 
     def __lt__(self, x: Any) -> Self:
+        """Whether each element is less than x.
+
+        >>> (Tensor([1, 2, 3]) < 2).tolist()
+        [True, False, False]
+        """
         """Whether less; false with NaN."""
         return self._compare(Ops.CMPLT, x)
 
     def __gt__(self, x: Any) -> Self:
+        """Whether each element is greater than x.
+
+        >>> (Tensor([1, 2, 3]) > 2).tolist()
+        [False, False, True]
+        """
         """Whether greater; false with NaN."""
         return self._compare(Ops.CMPLT, x, True)
 
     def __le__(self, x: Any) -> Self:
+        """Whether each element is less than or equal to x.
+
+        >>> (Tensor([1, 2, 3]) <= 2).tolist()
+        [True, True, False]
+        """
         """Whether less or equal; false with NaN."""
         return self._compare(Ops.CMPLT, x).bitwise_or(self.eq(x))
 
     def __ge__(self, x: Any) -> Self:
+        """Whether each element is greater than or equal to x.
+
+        >>> (Tensor([1, 2, 3]) >= 2).tolist()
+        [False, True, True]
+        """
         """Whether greater or equal; false with NaN."""
         return self._compare(Ops.CMPLT, x, True).bitwise_or(self.eq(x))
 

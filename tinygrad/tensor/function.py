@@ -15,6 +15,11 @@ def function(wrapped: Callable[P, R]) -> Callable[P, R]:
 
     Nothing is computed by calling it: equal calls on equal tensors are one graph already, because
     nodes are interned, and repeated bodies compile once, because equal kernels are one.
+
+    >>> @function
+    ... def scaled(x, by): return x * by
+    >>> scaled(Tensor([1, 2]), 3).tolist()
+    [3, 6]
     """
 
     @functools.wraps(wrapped)

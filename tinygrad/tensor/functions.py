@@ -54,7 +54,11 @@ class Functions(Elementwise):
 
     @wide
     def exp2(self) -> Self:
-        """2 to this power."""
+        """2 to this power.
+
+        >>> Tensor([0.0, 1.0, 3.0]).exp2().tolist()
+        [1.0, 2.0, 8.0]
+        """
         return self._unary(Ops.EXP2)
 
     @wide
@@ -68,12 +72,20 @@ class Functions(Elementwise):
 
     @wide
     def expm1(self) -> Self:
-        """e to this power, minus 1; exact near 0."""
+        """e to this power, minus 1; exact near 0.
+
+        >>> Tensor([0.0, 1.0]).expm1().numpy().round(4)
+        array([0.    , 1.7183], dtype=float32)
+        """
         return (self * 0.5).tanh() * (self.exp() + 1)
 
     @wide
     def log2(self) -> Self:
-        """The logarithm to base 2; NaN below zero, -inf at zero."""
+        """The logarithm to base 2; NaN below zero, -inf at zero.
+
+        >>> Tensor([1.0, 8.0]).log2().tolist()
+        [0.0, 3.0]
+        """
         return self._unary(Ops.LOG2)
 
     @wide
@@ -87,18 +99,30 @@ class Functions(Elementwise):
 
     @wide
     def log10(self) -> Self:
-        """The logarithm to base 10."""
+        """The logarithm to base 10.
+
+        >>> Tensor([1.0, 100.0]).log10().numpy().round(4)
+        array([0., 2.], dtype=float32)
+        """
         return self._unary(Ops.LOG2) * math.log10(2)
 
     @wide
     def log1p(self) -> Self:
-        """The natural logarithm of 1 + this; exact near 0."""
+        """The natural logarithm of 1 + this; exact near 0.
+
+        >>> Tensor([0.0, 1.0]).log1p().numpy().round(4)
+        array([0.    , 0.6931], dtype=float32)
+        """
         total = self + 1
         lost = (self - (total - 1)).detach()  # what the addition rounded away
         return total.log() + (lost.isfinite() & total.ne(0)).where(lost / total, 0)
 
     def logaddexp(self, other: Any) -> Self:
-        """log(exp(a) + exp(b)) without overflow."""
+        """log(exp(a) + exp(b)) without overflow.
+
+        >>> Tensor([0.0, 1.0]).logaddexp(Tensor([0.0, 2.0])).numpy().round(4)
+        array([0.6931, 2.3133], dtype=float32)
+        """
         high, low = self.maximum(other), self.minimum(other)
         same = high.eq(low)  # also for two infinities
         gap = same.where(0, low - high)
@@ -108,18 +132,30 @@ class Functions(Elementwise):
 
     @wide
     def sin(self) -> Self:
-        """The sine of radians."""
+        """The sine of radians.
+
+        >>> Tensor([-1.0, 0.5, 2.0]).sin().numpy().round(4)
+        array([-0.8415,  0.4794,  0.9093], dtype=float32)
+        """
         return self._unary(Ops.SIN)
 
     @wide
     def cos(self) -> Self:
-        """The cosine of radians: 1 - 2 sin(x/2)², because halving is exact for any size."""
+        """The cosine of radians: 1 - 2 sin(x/2)², because halving is exact for any size.
+
+        >>> Tensor([-1.0, 0.5, 2.0]).cos().numpy().round(4)
+        array([ 0.5403,  0.8776, -0.4161], dtype=float32)
+        """
         half = (self * 0.5).sin()
         return half * half * -2.0 + 1.0
 
     @wide
     def tan(self) -> Self:
-        """The tangent of radians."""
+        """The tangent of radians.
+
+        >>> Tensor([-1.0, 0.5, 2.0]).tan().numpy().round(4)
+        array([-1.5574,  0.5463, -2.185 ], dtype=float32)
+        """
         return self.sin() / self.cos()
 
     @wide
@@ -139,22 +175,38 @@ class Functions(Elementwise):
 
     @wide
     def asin(self) -> Self:
-        """The angle whose sine this is; NaN outside -1 to 1."""
+        """The angle whose sine this is; NaN outside -1 to 1.
+
+        >>> Tensor([-1.0, 0.5]).asin().numpy().round(4)
+        array([-1.5708,  0.5236], dtype=float32)
+        """
         return (self / ((1 - self) * (1 + self)).sqrt()).atan()
 
     @wide
     def acos(self) -> Self:
-        """The angle whose cosine this is; NaN outside -1 to 1."""
+        """The angle whose cosine this is; NaN outside -1 to 1.
+
+        >>> Tensor([-1.0, 0.5]).acos().numpy().round(4)
+        array([3.1416, 1.0472], dtype=float32)
+        """
         return ((1 - self) / (1 + self)).sqrt().atan() * 2
 
     @wide
     def sinh(self) -> Self:
-        """The hyperbolic sine."""
+        """The hyperbolic sine.
+
+        >>> Tensor([-1.0, 0.5, 2.0]).sinh().numpy().round(4)
+        array([-1.1752,  0.5211,  3.6269], dtype=float32)
+        """
         return (self.expm1() - (-self).expm1()) * 0.5
 
     @wide
     def cosh(self) -> Self:
-        """The hyperbolic cosine."""
+        """The hyperbolic cosine.
+
+        >>> Tensor([-1.0, 0.5, 2.0]).cosh().numpy().round(4)
+        array([1.5431, 1.1276, 3.7622], dtype=float32)
+        """
         return (self.exp() + (-self).exp()) * 0.5
 
     @wide
@@ -178,7 +230,11 @@ class Functions(Elementwise):
 
     @wide
     def asinh(self) -> Self:
-        """The inverse of sinh."""
+        """The inverse of sinh.
+
+        >>> Tensor([-1.0, 0.5, 2.0]).asinh().numpy().round(4)
+        array([-0.8814,  0.4812,  1.4436], dtype=float32)
+        """
         size = self.abs()
         small = size < 1e6
         x = small.where(size, 0)
@@ -188,7 +244,11 @@ class Functions(Elementwise):
 
     @wide
     def acosh(self) -> Self:
-        """The inverse of cosh; NaN below 1."""
+        """The inverse of cosh; NaN below 1.
+
+        >>> Tensor([1.0, 2.0]).acosh().numpy().round(4)
+        array([0.   , 1.317], dtype=float32)
+        """
         x = self - 1
         small = self < 1e6
         near = small.where(x, 1)
@@ -197,7 +257,11 @@ class Functions(Elementwise):
 
     @wide
     def atanh(self) -> Self:
-        """The inverse of tanh; NaN outside -1 to 1."""
+        """The inverse of tanh; NaN outside -1 to 1.
+
+        >>> Tensor([-0.5, 0.5]).atanh().numpy().round(4)
+        array([-0.5493,  0.5493], dtype=float32)
+        """
         negative = self < 0
         size = negative.where(-self, self)
         out = (size * 2 / (1 - size)).log1p() * 0.5
@@ -225,78 +289,142 @@ class Functions(Elementwise):
         return negative.where(e, 1) / (e + 1)
 
     def hardsigmoid(self, alpha: float = 1 / 6, beta: float = 0.5) -> Self:
-        """alpha·x + beta, kept between 0 and 1."""
+        """alpha·x + beta, kept between 0 and 1.
+
+        >>> Tensor([-1.0, 0.5, 2.0]).hardsigmoid().numpy().round(4)
+        array([0.3333, 0.5833, 0.8333], dtype=float32)
+        """
         return (self * alpha + beta).clamp(0, 1)
 
     def relu6(self) -> Self:
-        """Kept between 0 and 6."""
+        """Kept between 0 and 6.
+
+        >>> Tensor([-1.0, 3.0, 9.0]).relu6().tolist()
+        [0.0, 3.0, 6.0]
+        """
         return self.clamp(0, 6)
 
     def hardswish(self) -> Self:
-        """x · relu6(x + 3) / 6."""
+        """x · relu6(x + 3) / 6.
+
+        >>> Tensor([-1.0, 0.5, 2.0]).hardswish().numpy().round(4)
+        array([-0.3333,  0.2917,  1.6667], dtype=float32)
+        """
         return self * (self + 3).relu6() * (1 / 6)
 
     def hardtanh(self, min_val: float = -1, max_val: float = 1) -> Self:
-        """Kept between two values."""
+        """Kept between two values.
+
+        >>> Tensor([-1.0, 0.5, 2.0]).hardtanh().numpy().round(4)
+        array([-1. ,  0.5,  1. ], dtype=float32)
+        """
         return self.clamp(min_val, max_val)
 
     @wide
     def silu(self) -> Self:
-        """x · sigmoid(x)."""
+        """x · sigmoid(x).
+
+        >>> Tensor([-1.0, 0.5, 2.0]).silu().numpy().round(4)
+        array([-0.2689,  0.3112,  1.7616], dtype=float32)
+        """
         return self * self.sigmoid()
 
     def swish(self) -> Self:
-        """The same as `silu`."""
+        """The same as `silu`.
+
+        >>> Tensor([-1.0, 0.5, 2.0]).swish().numpy().round(4)
+        array([-0.2689,  0.3112,  1.7616], dtype=float32)
+        """
         return self.silu()
 
     @wide
     def gelu(self) -> Self:
-        """x · sigmoid(1.5957691·(x + 0.044715·x³)): tanh's form without its cancellation."""
+        """x · sigmoid(1.5957691·(x + 0.044715·x³)): tanh's form without its cancellation.
+
+        >>> Tensor([-1.0, 0.5, 2.0]).gelu().numpy().round(4)
+        array([-0.1588,  0.3457,  1.9546], dtype=float32)
+        """
         inner = self * (self * self * 0.044715 + 1) * (2 * math.sqrt(2 / math.pi))
         return self * inner.sigmoid()
 
     @wide
     def quick_gelu(self) -> Self:
-        """x · sigmoid(1.702·x)."""
+        """x · sigmoid(1.702·x).
+
+        >>> Tensor([-1.0, 0.5, 2.0]).quick_gelu().numpy().round(4)
+        array([-0.1542,  0.3504,  1.9357], dtype=float32)
+        """
         return self * (self * 1.702).sigmoid()
 
     def leaky_relu(self, neg_slope: float = 0.01) -> Self:
-        """Itself above 0, `neg_slope` times itself below."""
+        """Itself above 0, `neg_slope` times itself below.
+
+        >>> Tensor([-1.0, 0.5, 2.0]).leaky_relu().numpy().round(4)
+        array([-0.01,  0.5 ,  2.  ], dtype=float32)
+        """
         return (self <= 0).where(self * neg_slope, self)
 
     @wide
     def elu(self, alpha: float = 1.0) -> Self:
-        """Itself above 0, alpha·(e**x - 1) below."""
+        """Itself above 0, alpha·(e**x - 1) below.
+
+        >>> Tensor([-1.0, 0.5, 2.0]).elu().numpy().round(4)
+        array([-0.6321,  0.5   ,  2.    ], dtype=float32)
+        """
         below = self <= 0
         return below.where(below.where(self, 0).expm1() * alpha, self)
 
     @wide
     def celu(self, alpha: float = 1.0) -> Self:
-        """Itself above 0, alpha·(e**(x/alpha) - 1) below."""
+        """Itself above 0, alpha·(e**(x/alpha) - 1) below.
+
+        >>> Tensor([-1.0, 0.5, 2.0]).celu().numpy().round(4)
+        array([-0.6321,  0.5   ,  2.    ], dtype=float32)
+        """
         below = self <= 0
         return below.where((below.where(self, 0) / alpha).expm1() * alpha, self)
 
     @wide
     def selu(self, alpha: float = 1.6732632423543772, gamma: float = 1.0507009873554805) -> Self:
-        """gamma · elu(x, alpha)."""
+        """gamma · elu(x, alpha).
+
+        >>> Tensor([-1.0, 0.5, 2.0]).selu().numpy().round(4)
+        array([-1.1113,  0.5254,  2.1014], dtype=float32)
+        """
         return self.elu(alpha) * gamma
 
     @wide
     def softplus(self, beta: float = 1.0) -> Self:
-        """log(1 + e**(beta·x)) / beta, for any size of x."""
+        """log(1 + e**(beta·x)) / beta, for any size of x.
+
+        >>> Tensor([-1.0, 0.5, 2.0]).softplus().numpy().round(4)
+        array([0.3133, 0.9741, 2.1269], dtype=float32)
+        """
         x = self * beta
         negative = x < 0
         return (negative.where(0, x) + negative.where(x, -x).exp().log1p()) * (1 / beta)
 
     def logsigmoid(self) -> Self:
-        """log(sigmoid(x))."""
+        """log(sigmoid(x)).
+
+        >>> Tensor([-1.0, 0.5, 2.0]).logsigmoid().numpy().round(4)
+        array([-1.3133, -0.4741, -0.1269], dtype=float32)
+        """
         return -(-self).softplus()
 
     @wide
     def mish(self) -> Self:
-        """x · tanh(softplus(x))."""
+        """x · tanh(softplus(x)).
+
+        >>> Tensor([-1.0, 0.5, 2.0]).mish().numpy().round(4)
+        array([-0.3034,  0.3752,  1.944 ], dtype=float32)
+        """
         return self * self.softplus().tanh()
 
     def softsign(self) -> Self:
-        """x / (1 + |x|)."""
+        """x / (1 + |x|).
+
+        >>> Tensor([-1.0, 0.5, 2.0]).softsign().numpy().round(4)
+        array([-0.5   ,  0.3333,  0.6667], dtype=float32)
+        """
         return self / (self.abs() + 1)

@@ -222,8 +222,10 @@ class Gamma(Elementary):
         """
         near = self._within(0.46875)
         x = near.where(self, 0)
-        size = near.where(1, self.abs().minimum(7.0))
-        far = 1 - (size * -size).exp() * size._erfc_ratio()
+        single = self.dtype is dtypes.float32
+        size = near.where(1, self.abs().minimum(4.0 if single else 7.0))  # from there on it is 1
+        ratio = _ratio(size, ERFC_MIDDLE) if single else size._erfc_ratio()
+        far = 1 - (size * -size).exp() * ratio
         return near.where(x * _ratio(x * x, ERF_NEAR), (self < 0).where(-far, far))
 
     @wide

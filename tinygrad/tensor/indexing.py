@@ -1,4 +1,4 @@
-"""Reading and writing parts: `t[...]`, gather, scatter.
+"""Reading parts: `t[...]`, gather, scatter. What writes into parts stands in `writing`.
 
 Numbers and slices are movement: a view. Tensors and lists of numbers are INDEX: a gather, with a
 CHECK that each index is legal. Integers beside tensors count as tensors, as in NumPy: where all
@@ -7,16 +7,15 @@ of these stand side by side the result's axes stand there too, else first.
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, ShapeError
-from tinygrad.base.helpers import argsort, prod
-from tinygrad.engine.holders import holders
-from tinygrad.engine.realize import own_copy, read, realize
-from tinygrad.engine.storage import is_shared, join, latest, supersede
-from tinygrad.tensor.core import Core, axis_of, broadcast_shape
+from tinygrad.base.helpers import plain
+from tinygrad.engine.realize import read
+from tinygrad.tensor.core import axis_of, broadcast_shape
 from tinygrad.tensor.creation import HasArray
 from tinygrad.tensor.linalg import Linalg
 from tinygrad.uop.node import UOp
@@ -40,6 +39,13 @@ class _Selection:
     shape: list[Any] = field(default_factory=list)  # of the view, with None and without integers
     tensors: list[tuple[int, Any]] = field(default_factory=list)  # (axis in shape, indices)
     places: list[int] = field(default_factory=list)  # of tensors and integers in the expression
+
+
+@dataclass
+class _OnNewAxis:
+    """An index tensor for an axis of size 1 that it brings with it."""
+
+    index: Any
 
 
 class Indexing(Linalg):
@@ -66,18 +72,22 @@ class Indexing(Linalg):
         nodes, shape = view._checked(chosen.tensors)
         first = view.permute((*axes, *rest))
         out = first._from(first._node.index(*nodes))  # (S.., rest..)
-        if not _side_by_side(chosen.places):
+        if not side_by_side(chosen.places):
             return out
         before = sum(i < axes[0] for i in rest)
         order = (*range(len(shape), len(shape) + before), *range(len(shape)))
         return out.permute((*order, *range(len(shape) + before, out.ndim)))
 
     def _select(self, indices: Any) -> _Selection:
-        given = self._expanded(indices)
         chosen = _Selection(self)
         axis = 0
-        for place, item in enumerate(given):
+        for place, item in enumerate(self._expanded(indices)):
             if item is None:
+                chosen.shape.append(1)
+                continue
+            if isinstance(item, _OnNewAxis):
+                chosen.tensors.append((len(chosen.shape), item.index))
+                chosen.places.append(place)
                 chosen.shape.append(1)
                 continue
             size = self.shape[axis]
@@ -99,42 +109,62 @@ class Indexing(Linalg):
 
     def _expanded(self, indices: Any) -> list[Any]:
         """One item an axis, and None for new ones: `...` filled in, lists and masks as tensors."""
-        items: list[Any] = []
-        for item in indices if isinstance(indices, tuple) else (indices,):
-            items.extend(self._as_index(item))
+        given = indices if isinstance(indices, tuple) else (indices,)
+        items = [self._as_index(item) for item in given]
         dots = [i for i, item in enumerate(items) if item is Ellipsis]
-        used = sum(item is not None and item is not Ellipsis for item in items)
+        used = sum(map(_axes_used, items))
         if len(dots) > 1 or used > self.ndim:
             raise IndexCheckError(
                 f"index: {used} indices and {len(dots)} '...' for shape {self.shape}; "
                 f"legal are {self.ndim} indices and one '...'"
             )
-        missing = [slice(None)] * (self.ndim - used)
         at = dots[0] if dots else len(items)
-        return items[:at] + missing + items[at + 1 :]
+        items[at : at + len(dots)] = [slice(None)] * (self.ndim - used)
+        out: list[Any] = []
+        axis = 0
+        for item in items:
+            if isinstance(item, Indexing) and item.dtype is dtypes.bool:
+                out += self._where_true(item, axis)
+            else:
+                out.append(item)
+            axis += _axes_used(item)
+        return out
 
-    def _as_index(self, item: Any) -> list[Any]:
+    def _where_true(self, mask: Self, axis: int) -> list[Any]:
+        """A mask on the axes from `axis` on as index tensors, one an axis. Reads the mask."""
+        if not mask.ndim:  # one more axis, of one element or none
+            return [_OnNewAxis(mask.reshape(1).nonzero().reshape(-1))]
+        over = self.shape[axis : axis + mask.ndim]
+        if mask.shape != over:
+            raise IndexCheckError(
+                f"index: a mask of shape {mask.shape} from axis {axis} on of shape {self.shape}; "
+                f"legal is {over}"
+            )
+        where = mask.nonzero()  # (hits, axes)
+        return [where._cut(1, i, i + 1).reshape(-1) for i in range(mask.ndim)]
+
+    def _as_index(self, item: Any) -> Any:
         if item is None or item is Ellipsis or isinstance(item, (slice, UOp)):
-            return [item]
+            return item
         if isinstance(item, bool):
-            item = self._tensor(item).reshape(())
-        elif isinstance(item, int):
-            return [item]
-        elif isinstance(item, (list, tuple, HasArray)) and not isinstance(item, Indexing):
+            return self._tensor(item).reshape(())
+        if not isinstance(item, (Indexing, list, tuple)) and hasattr(item, "__index__"):
+            try:
+                return operator.index(item)
+            except TypeError:  # an array
+                pass
+        if isinstance(item, (list, tuple, HasArray)) and not isinstance(item, Indexing):
             item = self._tensor(item if not isinstance(item, (list, tuple)) else _plain(item))
-            if item.numel() == 0:
+            if item.numel() == 0 and item.dtype is not dtypes.bool:
                 item = item.cast(dtypes.int32)
         if not isinstance(item, Indexing):
             raise ArgumentError(
                 f"index: {item!r} of type {type(item).__name__}; legal are numbers, slices, None, "
                 "..., tensors, lists of numbers, masks"
             )
-        if item.dtype is dtypes.bool:
-            where = item.nonzero()  # (hits, axes)
-            return [where._cut(1, i, i + 1).reshape(-1) for i in range(item.ndim)]
-        if not dtypes.is_int(item.dtype):
+        if item.dtype is not dtypes.bool and not dtypes.is_int(item.dtype):
             raise DTypeError(f"index: a tensor of {item.dtype!r}; legal are ints and bools")
-        return [item]
+        return item
 
     def _checked(self, tensors: list[tuple[int, Any]]) -> tuple[list[UOp], tuple[Any, ...]]:
         """The index nodes of one shape: negatives counted from the end, bounds CHECKed."""
@@ -162,123 +192,17 @@ class Indexing(Linalg):
         x, chosen = self._meet("masked_select", mask, dtype=dtypes.void)
         return x[chosen.bool()]
 
-    # ---- writing ---------------------------------------------------------------------------------
-
-    def __setitem__(self, indices: Any, value: Any) -> None:
-        """`t[...] = value`: what it names holds `value`, broadcast and cast; see `t[...]`.
-
-        What is stored is overwritten in place and views of it see that. A tensor that needs a
-        gradient, or that has no storage of its own, becomes an expression instead.
-        """
-        if isinstance(indices, Indexing) and indices.dtype is dtypes.bool:
-            mask = indices.reshape(indices.shape + (1,) * (self.ndim - indices.ndim))
-            if isinstance(value, (bool, int, float)) or getattr(value, "ndim", 1) == 0:
-                self._write(mask.where(value, self).cast(self.dtype))
-                return
-        if not self._functional():
-            self._store()
-        chosen = self._select(indices)
-        given = self._tensor(value).cast(self.dtype)
-        if chosen.tensors:
-            self._write(self._scattered(chosen, given))
-            return
-        while given.ndim > len(chosen.shape) and given.shape[0] == 1:
-            given = given.squeeze(0)
-        part = given._broadcast_to_view("setitem", tuple(chosen.shape)).reshape(chosen.view.shape)
-        if not self._functional() and _writable(chosen.view._node):
-            chosen.view._overwrite(part._node)
-        elif chosen.view is self:
-            self._write(part)
-        else:
-            ones = part.ones_like(dtype=dtypes.bool)
-            here = self._from(_undone(chosen.view._node, self._node, ones._node))
-            spread = self._from(_undone(chosen.view._node, self._node, part._node), part)
-            self._write(here.where(spread, self))
-
-    def _broadcast_to_view(self, operation: str, shape: tuple[Any, ...]) -> Self:
-        behind = shape[len(shape) - self.ndim :] if self.ndim else ()
-        if self.ndim > len(shape) or any(
-            n not in (1, m) for n, m in zip(self.shape, behind, strict=True)
-        ):
-            raise ShapeError(
-                f"{operation}: a value of shape {self.shape} into a part of shape {shape}; "
-                "legal are shapes that broadcast to it"
-            )
-        return self._broadcast_to(shape)
-
-    def _scattered(self, chosen: _Selection, value: Self) -> Self:
-        """This with `value` written where the tensors say."""
-        if chosen.view is not self and chosen.view._node is not self._node:
-            raise ArgumentError(
-                "setitem: tensors together with slices or numbers; legal are tensors alone, "
-                "followed by whole axes"
-            )
-        view = self.reshape(tuple(chosen.shape))
-        axes = [axis for axis, _ in chosen.tensors]
-        rest = [i for i in range(view.ndim) if i not in axes]
-        nodes, shape = view._checked(chosen.tensors)
-        order = (*axes, *rest)
-        first = view.permute(order)
-        goal = shape + first.shape[len(axes) :]
-        if axes[0] and _side_by_side(chosen.places):  # value: (before.., S.., after..)
-            before = axes[0]
-            lined = goal[len(shape) : len(shape) + before] + shape + goal[len(shape) + before :]
-            moved = value._broadcast_to_view("setitem", lined)
-            turn = (*range(before, before + len(shape)), *range(before))
-            value = moved.permute((*turn, *range(before + len(shape), len(lined))))
-        updates = value._broadcast_to_view("setitem", goal)
-        node = UOp(Ops.SCATTER, self.dtype, (first._node, updates._node, *nodes), ("set",))
-        return first._from(node, value).permute(argsort(order)).reshape(self.shape)
-
-    def _functional(self) -> bool:
-        """Whether a write must make a new expression, for gradients to follow."""
-        return self.requires_grad is True
-
-    def _store(self) -> None:
-        """Sees to it that this has storage to write into."""
-        node = self._node
-        if node.base.op not in (Ops.BUFFER, Ops.ASSIGN):
-            realize(node)
-        if not _writable(self._node):
-            copy = self._node.contiguous()
-            realize(copy)
-            self.hold(latest(copy))
-        base = self._node.base
-        if base.op is Ops.BUFFER and is_shared(base, self._family):
-            self._unshare(base)
-
-    def _unshare(self, base: UOp) -> None:
-        """A buffer of its own for this and the views made of it."""
-        own = own_copy(base)
-        for holder in holders:
-            if isinstance(holder, Core) and holder._family is self._family:
-                node = holder._node
-                if node.base is base:
-                    holder.hold(node.viewed(own), holder._taped)
-        join(own, self._family)
-
-    def _write(self, value: Self) -> None:
-        """Makes `value` (of this shape and dtype) the value of this."""
-        if self._functional():
-            self.hold(value._node, taped=True)
-            return
-        self._store()
-        self._overwrite(value._node)
-
-    def _overwrite(self, value: UOp) -> None:
-        """The next version of the buffer that this is a view of."""
-        target = self._node
-        changed = target.assign(value)
-        supersede(target.base, changed.base)
-        self._uop = changed
-
     # ---- by index tensors ------------------------------------------------------------------------
 
     def _full_index(self, operation: str, dim: int, index: Self) -> tuple[int, list[UOp]]:
         """Index nodes for all axes: `index` on axis `dim`, a counter on each other one."""
         axis = axis_of(dim, self.ndim, operation)
+        if not dtypes.is_int(index.dtype):
+            raise DTypeError(f"{operation}: an index of {index.dtype!r}; legal are ints")
         if index.ndim != self.ndim:
-            raise ShapeError(f"{operation}: index of {index.shape} for {self.shape}: as many axes")
+            raise ShapeError(
+                f"{operation}: index of {index.shape} for {self.shape}; legal are as many axes"
+            )
         over = [i for i in range(self.ndim) if i != axis and index.shape[i] > self.shape[i]]
         if over:
             raise ShapeError(
@@ -376,7 +300,21 @@ class Indexing(Linalg):
             raise DTypeError(f"one_hot: of {self.dtype!r}; legal are ints")
         if num_classes == -1:
             num_classes = int(self.max()) + 1
-        return self._one_hot_along(self.ndim, num_classes).where(1, 0)
+        num_classes = plain(num_classes)
+        if num_classes < 1:
+            raise ArgumentError(f"one_hot: {num_classes} classes; legal are numbers from 1, or -1")
+        told = self._from(legal_class(self._node, num_classes, "one_hot"))
+        return told._one_hot_along(self.ndim, num_classes).where(1, 0)
+
+    def _of_class(self, own: Self, size: int, operation: str, ignored: int | None = None) -> Self:
+        """`own`, one value for each of these class numbers, with a CHECK that each is below `size`
+        or the one that is `ignored`."""
+        told = self._from(legal_class(self._node, size, operation, ignored))
+        return told.eq(told).where(own, 0)
+
+    def _rows(self, index: Self) -> Self:
+        """The rows that whole numbers (S..) name, as (S.., rest..); none counts from the end."""
+        return self._from(self._node.index(legal_index(index._node, self.shape[0], 0, True)))
 
     def _one_hot_along(self, axis: int, size: int) -> Self:
         """Whether each number is the position along a new axis."""
@@ -393,25 +331,43 @@ class Indexing(Linalg):
         return read(self._node).reshape(-1)[0].item()
 
 
-def legal_index(node: UOp, size: Any, axis: int) -> UOp:
-    """A CHECK that all numbers lie on the axis; negative ones are counted from its end. One that
-    doesn't becomes 0, so that no memory outside is touched until the error is told."""
+def legal_index(node: UOp, size: Any, axis: int, from_zero: bool = False) -> UOp:
+    """A CHECK that all numbers lie on the axis; negative ones are counted from its end, unless it
+    is to be `from_zero`. One that doesn't becomes 0, so that no memory outside is touched until the
+    error is told."""
     kind = node.dtype
     if size == 0 and 0 not in node.shape:
         raise IndexCheckError(f"index: axis {axis} has no elements to take")
     if kind.itemsize < 4 or dtypes.is_unsigned(kind):  # a type that holds -size and size
         node = node.cast(dtypes.int64 if kind.itemsize >= 4 else dtypes.int32)
     low, high = node.vmin, node.vmax
-    limit, legal = size, f"{-size} to {size - 1}" if isinstance(size, int) else "those on it"
+    limit, legal = size, "those on it"
     if isinstance(size, UOp):
         limit = (size.cast(node.dtype) + UOp.const(node.dtype, 0, node.device)).broadcast_to(
             node.shape
         )
-    if not (isinstance(size, int) and -size <= low and high < size):
-        ok = (node < limit) & (node >= -limit)
+    else:
+        legal = f"{0 if from_zero else -size} to {size - 1}"
+    least = 0 if from_zero else -limit
+    if not (isinstance(size, int) and least <= low and high < size):
+        ok = (node < limit) & (node >= least)
         message = f"index {{0}} is out of range on axis {axis}; legal are {legal}"
         node = ok.where(node.check(ok, "index", message), node.const_like(0))
-    return (node < 0).where(node + limit, node) if low < 0 else node
+    return (node < 0).where(node + limit, node) if low < 0 and not from_zero else node
+
+
+def legal_class(node: UOp, size: int, operation: str, ignored: int | None = None) -> UOp:
+    """A CHECK that all numbers are those of classes, or the one that is `ignored`."""
+    if not dtypes.is_int(node.dtype):
+        raise DTypeError(f"{operation}: class numbers of {node.dtype!r}; legal are ints")
+    if node.vmin >= 0 and node.vmax < size:
+        return node
+    wide = node.cast(dtypes.int64) if node.dtype.itemsize < 8 else node
+    ok = wide < size if dtypes.is_unsigned(node.dtype) else (wide < size) & (wide >= 0)
+    if ignored is not None:
+        ok = ok | wide.eq(ignored)
+    legal = f"{operation}: class {{0}} is out of range; legal are 0 to {size - 1}"
+    return node.check(ok, "index", legal)
 
 
 def _sliced(x: Any, axis: int, part: slice) -> Any:
@@ -423,7 +379,10 @@ def _sliced(x: Any, axis: int, part: slice) -> Any:
         return x
     if any(isinstance(v, UOp) for v in (size, part.start, part.stop)):
         return _sliced_by_sizes(x, axis, part)
-    begin, end, step = part.indices(size)
+    try:
+        begin, end, step = part.indices(size)
+    except TypeError as error:
+        raise ArgumentError(f"index: {part}; legal are whole numbers and None") from error
     count = len(range(begin, end, step))
     if step < 0:
         x, begin, step = x.flip(axis), size - 1 - begin, -step
@@ -452,7 +411,16 @@ def _position(item: Any, size: Any, axis: int, shape: tuple[Any, ...]) -> Any:
     return item % size
 
 
-def _side_by_side(places: list[int]) -> bool:
+def _axes_used(item: Any) -> int:
+    """How many axes of what is indexed an item is for."""
+    if item is None or item is Ellipsis:
+        return 0
+    is_mask = isinstance(item, Indexing) and item.dtype is dtypes.bool
+    return item.ndim if is_mask else 1
+
+
+def side_by_side(places: list[int]) -> bool:
+    """Whether nothing stands between these places."""
     return places[-1] - places[0] == len(places) - 1
 
 
@@ -461,50 +429,3 @@ def _plain(item: Any) -> Any:
     if isinstance(item, (list, tuple)):
         return [_plain(each) for each in item]
     return int(item) if isinstance(item, Indexing) else item
-
-
-def _writable(node: UOp) -> bool:
-    """Whether each element of this view is one of a buffer's, and no two are the same."""
-    while node.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.SHRINK, Ops.FLIP):
-        node = node.src[0]
-    return node.op in (Ops.BUFFER, Ops.ASSIGN)
-
-
-def _undone(view: UOp, base: UOp, value: UOp) -> UOp:
-    """`value` (of the view's shape) where it stands in `base`, zeros elsewhere."""
-    steps = []
-    while view is not base:
-        steps.append(view)
-        view = view.src[0]
-    for step in steps:
-        below = step.src[0].shape
-        if step.op is Ops.RESHAPE:
-            value = value.reshape(below)
-        elif step.op is Ops.SHRINK:
-            box = zip(step.sizes, below, strict=True)
-            value = value.pad(tuple((begin, n - end) for (begin, end), n in box))
-        elif step.op is Ops.FLIP:
-            value = value.flip(step.arg)
-        else:
-            value = _unstrided(step, value, below)
-    return value
-
-
-def _unstrided(step: UOp, value: UOp, below: tuple[Any, ...]) -> UOp:
-    """The adjoint of windows of one tap: zeros between."""
-    assert step.op is Ops.WINDOW and prod(w[1] for w in step.arg) == 1, step.op
-    for axis, _, stride, *_ in step.arg:
-        *shape, _ = value.shape
-        n = shape[axis]
-        apart = value.reshape((*shape[: axis + 1], 1, *shape[axis + 1 :]))
-        pads = tuple((0, stride - 1) if i == axis + 1 else (0, 0) for i in range(apart.ndim))
-        merged = apart.pad(pads).reshape((*shape[:axis], n * stride, *shape[axis + 1 :]))
-        over = below[axis] - n * stride
-        value = (
-            merged.pad(tuple((0, over) if i == axis else (0, 0) for i in range(merged.ndim)))
-            if over > 0
-            else merged.shrink(
-                tuple((0, below[axis]) if i == axis else (0, m) for i, m in enumerate(merged.shape))
-            )
-        )
-    return value

@@ -14,7 +14,7 @@ from tinygrad.base.helpers import argfix
 from tinygrad.tensor.core import axis_of, broadcast_shape
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
 from tinygrad.tensor.gamma import Gamma
-from tinygrad.tensor.movement import _tensors
+from tinygrad.tensor.movement import tensors_of
 
 
 class Joining(Gamma):
@@ -72,7 +72,11 @@ class Joining(Gamma):
         return self[(slice(None),) * axis_of(dim, self.ndim, "select") + (index,)]
 
     def expand_as(self, other: Self) -> Self:
-        """Expanded to the shape of `other`."""
+        """Expanded to the shape of `other`.
+
+        >>> Tensor([1, 2]).expand_as(Tensor.ones(3, 2)).shape
+        (3, 2)
+        """
         return self.expand(other.shape)
 
     def broadcast_to(self, *shape: Any) -> Self:
@@ -85,7 +89,11 @@ class Joining(Gamma):
 
     @classmethod
     def broadcast_tensors(cls, *tensors: Any) -> tuple[Self, ...]:
-        """All expanded to the shape in which they meet."""
+        """All expanded to the shape in which they meet.
+
+        >>> [t.shape for t in Tensor.broadcast_tensors(Tensor.ones(2, 1), Tensor.ones(3))]
+        [(2, 3), (2, 3)]
+        """
         parts = argfix(*tensors)
         shape = broadcast_shape("broadcast_tensors", *(t.shape for t in parts))
         return tuple(t._broadcast_to(shape) for t in parts)
@@ -112,7 +120,11 @@ class Joining(Gamma):
         return self._with_axes(1)
 
     def atleast_2d(self) -> Self:
-        """At least two axes, new ones in front."""
+        """At least two axes, new ones in front.
+
+        >>> Tensor([1, 2]).atleast_2d().shape
+        (1, 2)
+        """
         return self._with_axes(2)
 
     def atleast_3d(self) -> Self:
@@ -134,7 +146,7 @@ class Joining(Gamma):
         >>> Tensor([1, 2]).vstack(Tensor([3, 4])).tolist()
         [[1, 2], [3, 4]]
         """
-        parts: list[Self] = [t.atleast_2d() for t in _tensors(self, others)]
+        parts: list[Self] = [t.atleast_2d() for t in tensors_of("vstack", self, others)]
         return parts[0].cat(*parts[1:], dim=0)
 
     row_stack = vstack
@@ -145,7 +157,7 @@ class Joining(Gamma):
         >>> Tensor.hstack([Tensor([1, 2]), Tensor([3])]).tolist()
         [1, 2, 3]
         """
-        parts: list[Self] = [t.atleast_1d() for t in _tensors(self, others)]
+        parts: list[Self] = [t.atleast_1d() for t in tensors_of("hstack", self, others)]
         return parts[0].cat(*parts[1:], dim=0 if parts[0].ndim == 1 else 1)
 
     def dstack(self, *others: Self) -> Self:
@@ -154,7 +166,7 @@ class Joining(Gamma):
         >>> Tensor([1, 2]).dstack(Tensor([3, 4])).tolist()
         [[[1, 3], [2, 4]]]
         """
-        parts: list[Self] = [t.atleast_3d() for t in _tensors(self, others)]
+        parts: list[Self] = [t.atleast_3d() for t in tensors_of("dstack", self, others)]
         return parts[0].cat(*parts[1:], dim=2)
 
     def column_stack(self, *others: Self) -> Self:
@@ -163,7 +175,9 @@ class Joining(Gamma):
         >>> Tensor([1, 2]).column_stack(Tensor([3, 4])).tolist()
         [[1, 3], [2, 4]]
         """
-        parts: list[Self] = [t.reshape(-1, 1) if t.ndim < 2 else t for t in _tensors(self, others)]
+        parts: list[Self] = [
+            t.reshape(-1, 1) if t.ndim < 2 else t for t in tensors_of("column_stack", self, others)
+        ]
         return parts[0].cat(*parts[1:], dim=1)
 
     def tensor_split(self, indices_or_sections: Any, dim: int = 0) -> tuple[Self, ...]:
@@ -210,13 +224,21 @@ class Joining(Gamma):
         return self._split_evenly("hsplit", indices_or_sections, 0 if self.ndim == 1 else 1)
 
     def vsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
-        """`tensor_split` along the first axis of two or more."""
+        """`tensor_split` along the first axis of two or more.
+
+        >>> [t.shape for t in Tensor.ones(4, 2).vsplit(2)]
+        [(2, 2), (2, 2)]
+        """
         if self.ndim < 2:
             raise ShapeError(f"vsplit: {self.shape}; legal are two axes or more")
         return self._split_evenly("vsplit", indices_or_sections, 0)
 
     def dsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
-        """`tensor_split` along the third axis."""
+        """`tensor_split` along the third axis.
+
+        >>> [t.shape for t in Tensor.ones(2, 2, 4).dsplit(2)]
+        [(2, 2, 2), (2, 2, 2)]
+        """
         return self._split_evenly("dsplit", indices_or_sections, 2)
 
     # ---- turned ----------------------------------------------------------------------------------
@@ -232,7 +254,11 @@ class Joining(Gamma):
         return self.flip(1)
 
     def flipud(self) -> Self:
-        """The first axis backwards."""
+        """The first axis backwards.
+
+        >>> Tensor([[1], [2]]).flipud().tolist()
+        [[2], [1]]
+        """
         if self.ndim < 1:
             raise ShapeError("flipud: (); legal is one axis or more")
         return self.flip(0)
@@ -314,7 +340,7 @@ class Joining(Gamma):
         >>> Tensor([[1, 2]]).block_diag(Tensor([[3], [4]])).tolist()
         [[1, 2, 0], [0, 0, 3], [0, 0, 4]]
         """
-        parts: list[Self] = [t.atleast_2d() for t in _tensors(self, others)]
+        parts: list[Self] = [t.atleast_2d() for t in tensors_of("block_diag", self, others)]
         if any(part.ndim != 2 for part in parts):
             raise ShapeError(f"block_diag: {[p.shape for p in parts]}; legal are at most two axes")
         kind = least_upper_dtype(*(p.dtype for p in parts))
@@ -332,7 +358,7 @@ class Joining(Gamma):
         >>> Tensor([1, 2]).cartesian_prod(Tensor([3, 4])).tolist()
         [[1, 3], [1, 4], [2, 3], [2, 4]]
         """
-        parts = _tensors(self, others)
+        parts = tensors_of("cartesian_prod", self, others)
         if any(part.ndim != 1 for part in parts):
             raise ShapeError(f"cartesian_prod: {[p.shape for p in parts]}; legal are vectors")
         if len(parts) == 1:

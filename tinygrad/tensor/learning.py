@@ -26,7 +26,11 @@ class Learning(Random):
     # ---- losses ----------------------------------------------------------------------------------
 
     def binary_crossentropy(self, Y: Self, reduction: str = "mean") -> Self:  # noqa: N803
-        """-y·log p - (1 - y)·log(1 - p), of probabilities."""
+        """-y·log p - (1 - y)·log(1 - p), of probabilities.
+
+        >>> Tensor([0.5, 0.5]).binary_crossentropy(Tensor([0.0, 1.0])).numpy().round(4)
+        np.float32(0.6931)
+        """
         loss = -Y * self.log() - (1 - Y) * (1 - self).log()
         return loss._reduced(reduction)
 
@@ -36,7 +40,11 @@ class Learning(Random):
         reduction: str = "mean",
         pos_weight: Self | None = None,  # noqa: N803
     ) -> Self:
-        """`binary_crossentropy` of the sigmoid of this, without overflow."""
+        """`binary_crossentropy` of the sigmoid of this, without overflow.
+
+        >>> Tensor([0.0, 0.0]).binary_crossentropy_logits(Tensor([0.0, 1.0])).numpy().round(4)
+        np.float32(0.6931)
+        """
         yes = Y if pos_weight is None else Y * pos_weight
         loss = yes * (-self).softplus() + (1 - Y) * self.softplus()
         return loss._reduced(reduction)
@@ -62,6 +70,7 @@ class Learning(Random):
         counts = Y.ne(ignore_index)
         hit = Y._one_hot_along(Y.ndim, self.shape[-1])
         own = hit.where(logs, 0).sum(-1)
+        own = Y._of_class(own, self.shape[-1], "sparse_categorical_crossentropy", ignore_index)
         if label_smoothing:
             own = own * (1 - label_smoothing) + logs.mean(-1) * label_smoothing
         loss = -counts.where(own, 0)
@@ -87,11 +96,15 @@ class Learning(Random):
         if Y.ndim < self.ndim:
             logs = self.log_softmax(axis)
             own = Y._one_hot_along(axis, classes).where(logs, 0).sum(axis)
+            own = Y._of_class(own, classes, "cross_entropy")
             if label_smoothing:
                 own = own * (1 - label_smoothing) + logs.mean(axis) * label_smoothing
             return (-own)._reduced(reduction)
         if Y.shape != self.shape:
-            raise ShapeError(f"cross_entropy: classes {Y.shape} for logits {self.shape}")
+            raise ShapeError(
+                f"cross_entropy: classes {Y.shape} for logits {self.shape}; legal are a class "
+                "number for each, or probabilities of that shape"
+            )
         goal = Y * (1 - label_smoothing) + label_smoothing / classes if label_smoothing else Y
         return (-(self.log_softmax(axis) * goal).sum(axis))._reduced(reduction)
 
@@ -105,10 +118,14 @@ class Learning(Random):
         """Minus the log-probability (this) at the class that Y names; classes are axis 1.
 
         The mean counts each by its class's `weight`.
+
+        >>> Tensor([[-0.5, -1.0]]).nll_loss(Tensor([1])).item()
+        1.0
         """
         hit = Y._one_hot_along(1 if self.ndim > 1 else 0, self.shape[1 if self.ndim > 1 else 0])
         axis = 1 if self.ndim > 1 else 0
         own = hit.where(self, 0).sum(axis)
+        own = Y._of_class(own, self.shape[axis], "nll_loss", ignore_index)
         factor = Y.ones_like(dtype=self.dtype)
         if weight is not None:
             factor = hit.where(hit._along(axis, weight), 0).sum(axis)
@@ -136,7 +153,12 @@ class Learning(Random):
         invstd: Self,
         axis: int | tuple[int, ...] = 1,
     ) -> Self:
-        """(x - mean)·invstd·weight + bias, each a vector along `axis`, or of full shape."""
+        """(x - mean)·invstd·weight + bias, each a vector along `axis`, or of full shape.
+
+        >>> mean, invstd = Tensor([1.0, 1.0]), Tensor([0.5, 1.0])
+        >>> Tensor([[1.0, 2.0]]).batchnorm(None, None, mean, invstd).tolist()
+        [[0.0, 1.0]]
+        """
         axes = axis if isinstance(axis, tuple) else (axis,)
         shape = tuple(n if i in axes else 1 for i, n in enumerate(self.shape))
         x = self - mean.reshape(shape)

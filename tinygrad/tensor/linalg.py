@@ -90,7 +90,11 @@ class Linalg(Reduction):
     def linear(
         self, weight: Self, bias: Self | None = None, dtype: DTypeLike | None = None
     ) -> Self:
-        """self @ weight + bias; a weight of one axis multiplies."""
+        """self @ weight + bias; a weight of one axis multiplies.
+
+        >>> Tensor([[1.0, 2.0]]).linear(Tensor([[1.0], [1.0]]), Tensor([0.5])).tolist()
+        [[3.5]]
+        """
         if dtype is not None:
             bias = None if bias is None else bias.cast(dtype)
             return self.cast(dtype).linear(weight.cast(dtype), bias)

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
-from tinygrad.base.helpers import argfix, argsort, ceildiv, prod
+from tinygrad.base.helpers import argfix, argsort, ceildiv, plain, prod
 from tinygrad.tensor.core import Shape, Sint, axis_of, broadcast_shape
 from tinygrad.tensor.creation import Creation, DTypeLike, checked_dtype
 from tinygrad.transforms.gradient import broadcast, reshaped
@@ -48,47 +48,93 @@ class Movement(Creation):
         return self if kind is self.dtype else self._from(self._node.bitcast(kind))
 
     def float(self) -> Self:
-        """As float32."""
+        """As float32.
+
+        >>> Tensor([1]).float().dtype
+        dtypes.float
+        """
         return self.cast(dtypes.float32)
 
     def double(self) -> Self:
-        """As float64."""
+        """As float64.
+
+        >>> Tensor([1.0]).double().dtype
+        dtypes.double
+        """
         return self.cast(dtypes.float64)
 
     def half(self) -> Self:
-        """As float16."""
+        """As float16.
+
+        >>> Tensor([1.0]).half().dtype
+        dtypes.half
+        """
         return self.cast(dtypes.float16)
 
     def bfloat16(self) -> Self:
-        """As bfloat16."""
+        """As bfloat16.
+
+        >>> Tensor([1.0]).bfloat16().dtype
+        dtypes.bfloat16
+        """
         return self.cast(dtypes.bfloat16)
 
     def int(self) -> Self:
-        """As int32."""
+        """As int32.
+
+        >>> Tensor([1.7, -1.7]).int().tolist()
+        [1, -1]
+        """
         return self.cast(dtypes.int32)
 
     def long(self) -> Self:
-        """As int64."""
+        """As int64.
+
+        >>> Tensor([1]).long().dtype
+        dtypes.long
+        """
         return self.cast(dtypes.int64)
 
     def short(self) -> Self:
-        """As int16."""
+        """As int16.
+
+        >>> Tensor([1]).short().dtype
+        dtypes.short
+        """
         return self.cast(dtypes.int16)
 
     def bool(self) -> Self:
-        """As bool: whether not zero."""
+        """As bool: whether not zero.
+
+        >>> Tensor([0, 2]).bool().tolist()
+        [False, True]
+        """
         return self.cast(dtypes.bool)
 
     def contiguous(self) -> Self:
-        """The same value in a buffer of its own."""
+        """The same value in a buffer of its own.
+
+        >>> Tensor([[1, 2], [3, 4]]).T.contiguous().tolist()
+        [[1, 3], [2, 4]]
+        """
         return self._from(self._node.contiguous())
 
     def detach(self) -> Self:
-        """The same value; no gradient passes."""
-        return self._wrap(self._node.detach(), False)
+        """The same value; no gradient passes.
+
+        >>> Tensor([1.0], requires_grad=True).detach().requires_grad
+        False
+        """
+        made = self._wrap(self._node.detach(), False)
+        made._join(self)
+        return made
 
     def contiguous_backward(self) -> Self:
-        """The same value; its gradient is stored."""
+        """The same value; its gradient is stored.
+
+        >>> Tensor([1, 2]).contiguous_backward().tolist()
+        [1, 2]
+        """
         return self._from(self._node.contiguous())
 
     # ---- shape -----------------------------------------------------------------------------------
@@ -101,6 +147,7 @@ class Movement(Creation):
         """
         given = argfix(*shape)
         sizes = [self._kept(i, n, given) if n is None else n for i, n in enumerate(given)]
+        _whole("reshape", sizes)
         unknown = [i for i, n in enumerate(sizes) if isinstance(n, int) and n == -1]
         if any(isinstance(n, int) and n < -1 for n in sizes) or len(unknown) > 1:
             raise ShapeError(f"reshape: to {given}; legal are sizes from 0 and one -1")
@@ -130,7 +177,11 @@ class Movement(Creation):
         return self.shape[axis]
 
     def view(self, *shape: Any) -> Self:
-        """The same as `reshape`."""
+        """The same as `reshape`.
+
+        >>> Tensor([1, 2, 3, 4]).view(2, 2).tolist()
+        [[1, 2], [3, 4]]
+        """
         return self.reshape(*shape)
 
     def expand(self, *shape: Any) -> Self:
@@ -140,6 +191,7 @@ class Movement(Creation):
         [[1, 1, 1], [2, 2, 2]]
         """
         given = argfix(*shape)
+        _whole("expand", [-1 if n is None else n for n in given])
         if len(given) < self.ndim:
             raise ShapeError(f"expand: {self.shape} to {given}; legal are {self.ndim} axes or more")
         own = (1,) * (len(given) - self.ndim) + self.shape
@@ -148,12 +200,14 @@ class Movement(Creation):
             for n, want in zip(own, given, strict=True)
         )
         wrong = [
-            i for i, (n, want) in enumerate(zip(own, sizes, strict=True)) if n not in (1, want)
+            i
+            for i, (n, want) in enumerate(zip(own, sizes, strict=True))
+            if n not in (1, want) or (isinstance(want, int) and want < 0)
         ]
         if wrong:
             raise ShapeError(
                 f"expand: {self.shape} to {given}: axis {wrong[0]} has size {own[wrong[0]]}; "
-                "only axes of size 1 expand"
+                "only axes of size 1 expand, legal are sizes from 0"
             )
         return self if sizes == self.shape else self._from(broadcast(self._node, sizes))
 
@@ -194,6 +248,17 @@ class Movement(Creation):
         (3, 1)
         """
         return self.permute(tuple(reversed(range(self.ndim))))
+
+    @property
+    def mT(self) -> Self:  # noqa: N802  the array API standard's name
+        """The last two axes exchanged; ShapeError for fewer.
+
+        >>> Tensor.ones(4, 2, 3).mT.shape
+        (4, 3, 2)
+        """
+        if self.ndim < 2:
+            raise ShapeError(f"mT: of shape {self.shape}; legal are two axes or more")
+        return self.transpose(-1, -2)
 
     def movedim(self, source: Any, destination: Any) -> Self:
         """Axes at other places, one or several; the rest keep their order.
@@ -261,7 +326,8 @@ class Movement(Creation):
         """
         if len(arg) != self.ndim:
             raise ShapeError(f"shrink: {arg} of {self.shape}; legal is one (begin, end) an axis")
-        box = tuple((0, n) if b is None else tuple(b) for b, n in zip(arg, self.shape, strict=True))
+        pairs = zip(arg, self.shape, strict=True)
+        box = tuple((0, n) if b is None else tuple(map(plain, b)) for b, n in pairs)
         for (begin, end), n in zip(box, self.shape, strict=True):
             numbers = all(isinstance(v, int) for v in (begin, end, n))
             if numbers and not 0 <= begin <= end <= n:
@@ -276,13 +342,14 @@ class Movement(Creation):
         if padding and all(p is None or isinstance(p, (tuple, list)) for p in padding):
             if len(padding) != self.ndim:
                 raise ShapeError(f"pad: {padding} of {self.shape}; legal is one pair an axis")
-            return tuple((0, 0) if p is None else (p[0], p[1]) for p in padding)
+            return tuple((0, 0) if p is None else (plain(p[0]), plain(p[1])) for p in padding)
         if len(padding) % 2 or len(padding) > 2 * self.ndim:
             raise ShapeError(
                 f"pad: {tuple(padding)} of {self.shape}; legal are pairs (before, after), "
                 "the last axis first"
             )
-        pairs = tuple(zip(padding[::2], padding[1::2], strict=True))[::-1]
+        flat = tuple(map(plain, padding))
+        pairs = tuple(zip(flat[::2], flat[1::2], strict=True))[::-1]
         return ((0, 0),) * (self.ndim - len(pairs)) + pairs
 
     def pad(self, padding: Sequence[Any], mode: str = "constant", value: Any = 0) -> Self:
@@ -294,7 +361,17 @@ class Movement(Creation):
         >>> Tensor([1, 2]).pad((1, 2)).tolist()
         [0, 1, 2, 0, 0]
         """
+        if not isinstance(padding, (tuple, list)):
+            raise ShapeError(
+                f"pad: {padding!r} around {self.shape}; legal are pairs, or a number for each side"
+            )
         pads = self._pads(padding)
+        over = [i for i, (p, n) in enumerate(zip(pads, self.shape, strict=True)) if _cut_off(p, n)]
+        if over:
+            raise ShapeError(
+                f"pad: {pads[over[0]]} cuts more off than axis {over[0]} of {self.shape} has; "
+                f"legal are down to {-self.shape[over[0]]}"
+            )
         if mode != "constant":
             return self._pad_by(mode, pads)
         node = self._node.shrink(
@@ -395,7 +472,7 @@ class Movement(Creation):
         [[1, 2], [3]]
         """
         axis = axis_of(dim, self.ndim, "split")
-        total = self.shape[axis]
+        total, sizes = self.shape[axis], plain(sizes)
         if isinstance(sizes, int):
             if sizes <= 0:
                 raise ArgumentError(f"split: parts of size {sizes}; legal are sizes from 1")
@@ -411,13 +488,18 @@ class Movement(Creation):
         >>> [t.tolist() for t in Tensor([1, 2, 3]).chunk(2)]
         [[1, 2], [3]]
         """
+        chunks = plain(chunks)
         if chunks <= 0:
             raise ArgumentError(f"chunk: {chunks} parts; legal are numbers from 1")
         size = ceildiv(self.shape[axis_of(dim, self.ndim, "chunk")], chunks)
         return list(self.split(size if size else [0] * chunks, dim))
 
     def unbind(self, dim: Sint = 0) -> tuple[Self, ...]:
-        """The slices along `dim`, without that axis."""
+        """The slices along `dim`, without that axis.
+
+        >>> [t.tolist() for t in Tensor([[1, 2], [3, 4]]).unbind()]
+        [[1, 2], [3, 4]]
+        """
         axis = axis_of(dim, self.ndim, "unbind")
         kept = self.shape[:axis] + self.shape[axis + 1 :]
         return tuple(self._cut(axis, i, i + 1).reshape(kept) for i in range(self.shape[axis]))
@@ -428,7 +510,7 @@ class Movement(Creation):
         >>> Tensor([1, 2]).cat(Tensor([3])).tolist()
         [1, 2, 3]
         """
-        parts = _tensors(self, others)
+        parts = tensors_of("cat", self, others)
         first: Self = parts[0]
         axis = axis_of(dim, first.ndim, "cat")
         like = parts[0].shape[:axis], parts[0].shape[axis + 1 :]
@@ -456,7 +538,7 @@ class Movement(Creation):
         >>> Tensor([1, 2]).stack(Tensor([3, 4])).tolist()
         [[1, 2], [3, 4]]
         """
-        parts = _tensors(self, others)
+        parts = tensors_of("stack", self, others)
         if any(part.shape != parts[0].shape for part in parts):
             raise ShapeError(f"stack: shapes {[p.shape for p in parts]}; legal are equal shapes")
         axis = axis_of(dim, parts[0].ndim + 1, "stack")
@@ -488,7 +570,7 @@ class Movement(Creation):
         >>> Tensor([1, 2, 3, 4]).unfold(0, 2, 1).tolist()
         [[1, 2], [2, 3], [3, 4]]
         """
-        axis = axis_of(dim, self.ndim, "unfold")
+        axis, size, step = axis_of(dim, self.ndim, "unfold"), plain(size), plain(step)
         if not 0 < size <= self.shape[axis] or step <= 0:
             raise ArgumentError(
                 f"unfold: windows of {size} every {step} of an axis of size {self.shape[axis]}"
@@ -528,6 +610,7 @@ class Movement(Creation):
 
     def diagonal(self, offset: Sint = 0, dim1: Sint = 0, dim2: Sint = 1) -> Self:
         """The diagonal of axes `dim1` and `dim2`, `offset` columns to the right, as a last axis.
+        Of a matrix as it lies in memory it is a view, which can be written.
 
         >>> Tensor([[1, 2], [3, 4]]).diagonal().tolist()
         [1, 4]
@@ -538,12 +621,14 @@ class Movement(Creation):
         rest = tuple(i for i in range(self.ndim) if i not in (first, second))
         x = self.permute((*rest, first, second))
         *lead, rows, columns = x.shape
-        x = x._cut(x.ndim - 2, max(0, -offset), rows)._cut(x.ndim - 1, max(0, offset), columns)
-        n = min(x.shape[-2:])
-        x = x._cut(x.ndim - 2, 0, n)._cut(x.ndim - 1, 0, n)
-        # (.., n, n) → (.., n * n) → (.., n * n + n) → (.., n, n + 1) → its first column
-        x = x.reshape((*lead, n * n)).pad((0, n)).reshape((*lead, n, n + 1))
-        return x._cut(x.ndim - 1, 0, 1).reshape((*lead, n))
+        n = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+        first = max(0, -offset) * columns + max(0, offset)
+        # (.., rows, columns) → (.., rows * columns), of which each columns + 1st
+        flat = x.reshape((*lead, rows * columns))
+        part = flat._cut(
+            flat.ndim - 1, first if n else 0, first + (n - 1) * (columns + 1) + 1 if n else 0
+        )
+        return part._strided(part.ndim - 1, columns + 1)
 
     def rearrange(self, formula: str, **sizes: Sint) -> Self:
         """Axes named, split, merged and reordered, as in einops.
@@ -617,15 +702,34 @@ def _over(size: Sint) -> Sint:
     return size if size.vmin >= 0 else 0
 
 
+def _cut_off(pair: tuple[Any, Any], size: Sint) -> bool:
+    """Whether negative padding leaves less than nothing of an axis."""
+    numbers = all(isinstance(n, int) for n in (*pair, size))
+    return numbers and size + min(pair[0], 0) + min(pair[1], 0) < 0
+
+
 def _is(size: Sint, number: int) -> bool:
     """Whether a size is this number; a symbolic one never is."""
     return isinstance(size, int) and size == number
 
 
-def _tensors(first: Any, others: Sequence[Any]) -> tuple[Any, ...]:
+def tensors_of(operation: str, first: Any, others: Sequence[Any]) -> tuple[Any, ...]:
     """`cat(a, b)`, `Tensor.cat(a, b)` and `Tensor.cat([a, b])` alike."""
-    items = first if isinstance(first, (tuple, list)) else (first,)
-    return (*items, *others)
+    items = (*(first if isinstance(first, (tuple, list)) else (first,)), *others)
+    wrong = [each for each in items if not isinstance(each, Movement)]
+    if wrong or not items:
+        what = f"{wrong[0]!r} of type {type(wrong[0]).__name__}" if wrong else "nothing"
+        raise ArgumentError(f"{operation}: of {what}; legal are one tensor or more")
+    return items
+
+
+def _whole(operation: str, sizes: Sequence[Any]) -> None:
+    wrong = [n for n in sizes if not isinstance(n, (int, UOp))]
+    if wrong:
+        raise ShapeError(
+            f"{operation}: size {wrong[0]!r} of type {type(wrong[0]).__name__} in {tuple(sizes)}; "
+            "legal are whole numbers"
+        )
 
 
 def _check_formula(formula: str, left: str, right: str, sizes: dict[str, Sint]) -> None:

@@ -40,7 +40,11 @@ class Order(Conv):
         return self.cast(sum_acc_dtype(self.dtype))._running("add", axis)
 
     def cumprod(self, axis: int = 0) -> Self:
-        """The product of this and all before along `axis`."""
+        """The product of this and all before along `axis`.
+
+        >>> Tensor([1, 2, 3]).cumprod().tolist()
+        [1, 2, 6]
+        """
         return self.cast(sum_acc_dtype(self.dtype))._running("mul", axis)
 
     def cummax(self, axis: int = 0) -> tuple[Self, Self]:
@@ -60,13 +64,21 @@ class Order(Conv):
         return top, fresh.where(count, 0)._running("max", at)
 
     def cummin(self, axis: int = 0) -> tuple[Self, Self]:
-        """The smallest of this and all before along `axis`, and where it was (the latest)."""
+        """The smallest of this and all before along `axis`, and where it was (the latest).
+
+        >>> [t.tolist() for t in Tensor([3, 1, 2]).cummin()]
+        [[3, 1, 1], [0, 1, 1]]
+        """
         top, places = self._opposite().cummax(axis)
         return top._opposite(), places
 
     @wide
     def logcumsumexp(self, axis: int = 0) -> Self:
-        """log of the running sum of e**x, without overflow."""
+        """log of the running sum of e**x, without overflow.
+
+        >>> Tensor([0.0, 0.0]).logcumsumexp().numpy().round(4)
+        array([0.    , 0.6931], dtype=float32)
+        """
         if self.ndim == 0 or 0 in self.shape:
             return self
         at = axis_of(axis, self.ndim, "logcumsumexp")
@@ -98,7 +110,11 @@ class Order(Conv):
         return x.gather(-1, places).movedim(-1, axis), places.movedim(-1, axis)
 
     def argsort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Self:
-        """Where each element of the sorted tensor was."""
+        """Where each element of the sorted tensor was.
+
+        >>> Tensor([30, 10, 20]).argsort().tolist()
+        [1, 2, 0]
+        """
         return self.sort(dim, descending)[1]
 
     def topk(

@@ -103,10 +103,12 @@ class Parts(Joining):
         if self.ndim == 0:
             return self.reshape(1)._written(dim, index, source.reshape(1), how).reshape(())
         axis = axis_of(dim, self.ndim, "index")
-        if index.numel() == 0 or self.numel() == 0:
+        if index.numel() == 0:
+            return self
+        node = legal_index(index._node, self.shape[axis], axis)
+        if self.numel() == 0:
             return self
         first, updates = self.moveaxis(axis, 0), source.moveaxis(axis, 0)
-        node = legal_index(index._node, self.shape[axis], axis)
         out = UOp(Ops.SCATTER, self.dtype, (first._node, updates._node, node), (how,))
         return self._from(out, source).moveaxis(0, axis)
 

@@ -161,19 +161,35 @@ class Products(Parts):
         return self._plus(mat1.mm(mat2), beta, alpha)
 
     def addmv(self, mat: Self, vec: Self, beta: Any = 1, alpha: Any = 1) -> Self:
-        """beta · this + alpha · mat @ vec."""
+        """beta · this + alpha · mat @ vec.
+
+        >>> Tensor([1.0]).addmv(Tensor([[2.0, 3.0]]), Tensor([1.0, 1.0])).tolist()
+        [6.0]
+        """
         return self._plus(mat.mv(vec), beta, alpha)
 
     def addr(self, vec1: Self, vec2: Self, beta: Any = 1, alpha: Any = 1) -> Self:
-        """beta · this + alpha · the outer product of two vectors."""
+        """beta · this + alpha · the outer product of two vectors.
+
+        >>> Tensor([[1.0]]).addr(Tensor([2.0]), Tensor([3.0])).tolist()
+        [[7.0]]
+        """
         return self._plus(vec1.outer(vec2), beta, alpha)
 
     def baddbmm(self, batch1: Self, batch2: Self, beta: Any = 1, alpha: Any = 1) -> Self:
-        """beta · this + alpha · the products of matrices in batches."""
+        """beta · this + alpha · the products of matrices in batches.
+
+        >>> Tensor([[[1.0]]]).baddbmm(Tensor([[[2.0]]]), Tensor([[[3.0]]])).tolist()
+        [[[7.0]]]
+        """
         return self._plus(batch1.bmm(batch2), beta, alpha)
 
     def addbmm(self, batch1: Self, batch2: Self, beta: Any = 1, alpha: Any = 1) -> Self:
-        """beta · this + alpha · the sum of the products of matrices in batches."""
+        """beta · this + alpha · the sum of the products of matrices in batches.
+
+        >>> Tensor([[1.0]]).addbmm(Tensor([[[2.0]]]), Tensor([[[3.0]]])).tolist()
+        [[7.0]]
+        """
         return self._plus(batch1.bmm(batch2).sum(0), beta, alpha)
 
     # ---- lengths ---------------------------------------------------------------------------------

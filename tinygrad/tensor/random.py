@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
-from tinygrad.base.helpers import argfix, prod
+from tinygrad.base.helpers import argfix, plain, prod
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, checked_shape
 from tinygrad.tensor.generator import Generator, default_generator
 from tinygrad.tensor.order import Order
@@ -59,14 +59,22 @@ class Random(Order):
 
     @classmethod
     def random_bits(cls, num: int, device: str | None = None, **more: Any) -> Self:
-        """`num` random uint32."""
+        """`num` random uint32.
+
+        >>> Tensor.random_bits(3).dtype
+        dtypes.uint
+        """
         place = cls._place(device)
         if num == 0:
             return cls.zeros(0, dtype=dtypes.uint32, device=place)
         return cls._wrap(cls._bits64((num,), place, more).cast(dtypes.uint32))
 
     def threefry(self, seed: Self) -> Self:
-        """64 random bits from each counter (this) and key, both uint64."""
+        """64 random bits from each counter (this) and key, both uint64.
+
+        >>> Tensor([1], dtype="uint64").threefry(Tensor([2], dtype="uint64")).dtype
+        dtypes.ulong
+        """
         a, b = self._meet("threefry", seed, dtype=dtypes.uint64)
         return a._from(a._node.alu(Ops.THREEFRY, b._node), b)
 
@@ -126,6 +134,7 @@ class Random(Order):
         kind = checked_dtype(more.get("dtype") or dtypes.int32)
         if not dtypes.is_int(kind):
             raise DTypeError(f"randint: {kind!r}; legal are ints")
+        low, high = plain(low), plain(high)
         if not isinstance(low, int) or not isinstance(high, int) or low >= high:
             raise ArgumentError(f"randint: from {low} to {high}; legal are ints, low below high")
         if low < dtypes.min(kind) or high - 1 > dtypes.max(kind):
@@ -163,7 +172,11 @@ class Random(Order):
 
     @classmethod
     def normal(cls, *shape: Any, mean: float = 0.0, std: float = 1.0, **more: Any) -> Self:
-        """Normal with this mean and standard deviation."""
+        """Normal with this mean and standard deviation.
+
+        >>> Tensor.normal(2, 3, mean=1.0, std=0.5).shape
+        (2, 3)
+        """
         if not std >= 0:
             raise ArgumentError(f"normal: std = {std}; legal are numbers from 0")
         wants = more.pop("requires_grad", None)
@@ -200,11 +213,19 @@ class Random(Order):
         return made
 
     def rand_like(self, **more: Any) -> Self:
-        """`rand` with this one's shape, dtype and device."""
+        """`rand` with this one's shape, dtype and device.
+
+        >>> Tensor.zeros(2, 3).rand_like().shape
+        (2, 3)
+        """
         return self.rand(*self.shape, **self._like(more))
 
     def randn_like(self, **more: Any) -> Self:
-        """`randn` with this one's shape, dtype and device."""
+        """`randn` with this one's shape, dtype and device.
+
+        >>> Tensor.zeros(2, 3).randn_like().shape
+        (2, 3)
+        """
         return self.randn(*self.shape, **self._like(more))
 
     def _like(self, more: dict[str, Any]) -> dict[str, Any]:
@@ -215,26 +236,42 @@ class Random(Order):
 
     @classmethod
     def scaled_uniform(cls, *shape: Any, **more: Any) -> Self:
-        """Uniform in ±1/√(number of elements)."""
+        """Uniform in ±1/√(number of elements).
+
+        >>> Tensor.scaled_uniform(2, 3).shape
+        (2, 3)
+        """
         bound = prod(argfix(*shape)) ** -0.5
         return cls.uniform(*shape, low=-bound, high=bound, **more)
 
     @classmethod
     def glorot_uniform(cls, *shape: Any, **more: Any) -> Self:
-        """Uniform in ±√(6 / (inputs + outputs)). (Glorot and Bengio, 2010.)"""
+        """Uniform in ±√(6 / (inputs + outputs)). (Glorot and Bengio, 2010.)
+
+        >>> Tensor.glorot_uniform(2, 3).shape
+        (2, 3)
+        """
         sizes = argfix(*shape)
         bound = (6 / (sizes[0] + prod(sizes[1:]))) ** 0.5
         return cls.uniform(*shape, low=-bound, high=bound, **more)
 
     @classmethod
     def kaiming_uniform(cls, *shape: Any, a: float = 0.01, **more: Any) -> Self:
-        """Uniform in ±√(6 / ((1 + a²)·inputs)), for a leaky relu of slope `a`. (He, 2015.)"""
+        """Uniform in ±√(6 / ((1 + a²)·inputs)), for a leaky relu of slope `a`. (He, 2015.)
+
+        >>> Tensor.kaiming_uniform(2, 3).shape
+        (2, 3)
+        """
         bound = (6 / (1 + a**2) / prod(argfix(*shape)[1:])) ** 0.5
         return cls.uniform(*shape, low=-bound, high=bound, **more)
 
     @classmethod
     def kaiming_normal(cls, *shape: Any, a: float = 0.01, **more: Any) -> Self:
-        """Normal with standard deviation √(2 / ((1 + a²)·inputs)). (He, 2015.)"""
+        """Normal with standard deviation √(2 / ((1 + a²)·inputs)). (He, 2015.)
+
+        >>> Tensor.kaiming_normal(2, 3).shape
+        (2, 3)
+        """
         std = (2 / (1 + a**2) / prod(argfix(*shape)[1:])) ** 0.5
         return cls.normal(*shape, mean=0.0, std=std, **more)
 
@@ -249,6 +286,7 @@ class Random(Order):
         >>> sorted(Tensor.randperm(4).tolist())
         [0, 1, 2, 3]
         """
+        checked_shape("randperm", n)
         order = cls.random_bits(n, device, **more).argsort()
         return order.cast(checked_dtype(dtype or dtypes.default_int))
 

@@ -74,7 +74,11 @@ class Reduction(Functions):
         return self._reduce("max", axis, keepdim)
 
     def min(self, axis: Axis = None, keepdim: bool = False) -> Self:
-        """The smallest; NaN if there is one. ArgumentError for an axis without elements."""
+        """The smallest; NaN if there is one. ArgumentError for an axis without elements.
+
+        >>> Tensor([3, 1, 2]).min().item()
+        1
+        """
         self._not_empty("min", axis)
         top = self._from(_opposite(self._node))._reduce("max", axis, keepdim)
         return top._from(_opposite(top._node))
@@ -106,18 +110,26 @@ class Reduction(Functions):
         return self.bool()._reduce("max", axis, keepdim)
 
     def all(self, axis: Axis = None, keepdim: bool = False) -> Self:
-        """Whether none is zero."""
+        """Whether none is zero.
+
+        >>> Tensor([[True, False], [True, True]]).all(axis=1).tolist()
+        [False, True]
+        """
         return self.logical_not()._reduce("max", axis, keepdim).logical_not()
 
     def allclose(
         self, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
     ) -> bool:
-        """Whether all are close; see `isclose`. Reads the result."""
+        """Whether all are close; see `isclose`. Reads the result.
+
+        >>> Tensor([1.0, 2.0]).allclose(Tensor([1.0, 2.0 + 1e-7]))
+        True
+        """
         return bool(self.isclose(other, rtol, atol, equal_nan).all())
 
     # ---- spread ----------------------------------------------------------------------------------
 
-    def var(self, axis: Axis = None, keepdim: bool = False, correction: int = 1) -> Self:
+    def var(self, axis: Axis = None, keepdim: bool = False, correction: float = 1) -> Self:
         """The mean of squared distances to the mean; over n - `correction`.
 
         >>> Tensor([1.0, 3.0]).var().item()
@@ -126,9 +138,13 @@ class Reduction(Functions):
         return self.var_mean(axis, keepdim, correction)[0]
 
     def var_mean(
-        self, axis: Axis = None, keepdim: bool = False, correction: int = 1
+        self, axis: Axis = None, keepdim: bool = False, correction: float = 1
     ) -> tuple[Self, Self]:
-        """The variance and the mean."""
+        """The variance and the mean.
+
+        >>> [t.item() for t in Tensor([1.0, 2.0, 3.0]).var_mean()]
+        [1.0, 2.0]
+        """
         kind = least_upper_float(self.dtype)
         x = self.cast(dtypes.float32 if kind.itemsize < 4 else kind)
         mean = x.mean(axis, keepdim=True)
@@ -138,19 +154,31 @@ class Reduction(Functions):
         centre = mean if keepdim else mean._without(self._axes(axis, "var"))
         return spread.cast(kind), centre.cast(kind)
 
-    def std(self, axis: Axis = None, keepdim: bool = False, correction: int = 1) -> Self:
-        """The square root of the variance."""
+    def std(self, axis: Axis = None, keepdim: bool = False, correction: float = 1) -> Self:
+        """The square root of the variance.
+
+        >>> Tensor([1.0, 2.0, 3.0]).std().item()
+        1.0
+        """
         return self.var(axis, keepdim, correction).sqrt()
 
     def std_mean(
-        self, axis: Axis = None, keepdim: bool = False, correction: int = 1
+        self, axis: Axis = None, keepdim: bool = False, correction: float = 1
     ) -> tuple[Self, Self]:
-        """The standard deviation and the mean."""
+        """The standard deviation and the mean.
+
+        >>> [t.item() for t in Tensor([1.0, 2.0, 3.0]).std_mean()]
+        [1.0, 2.0]
+        """
         spread, mean = self.var_mean(axis, keepdim, correction)
         return spread.sqrt(), mean
 
     def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Self:
-        """Divided by its p-norm along `dim`, which counts as at least `eps`."""
+        """Divided by its p-norm along `dim`, which counts as at least `eps`.
+
+        >>> Tensor([[3.0, 4.0]]).normalize().numpy().round(4)
+        array([[0.6, 0.8]], dtype=float32)
+        """
         norm = (self.abs() ** p).sum(dim, keepdim=True) ** (1 / p)
         return self / norm.maximum(eps)
 
@@ -181,7 +209,11 @@ class Reduction(Functions):
         return found.cast(dtypes.int32) if self.ndim else found.reshape(())
 
     def argmin(self, axis: int | None = None, keepdim: bool = False) -> Self:
-        """The position of the smallest, the first of equals, as int32; NaN is the smallest."""
+        """The position of the smallest, the first of equals, as int32; NaN is the smallest.
+
+        >>> Tensor([3, 1, 2]).argmin().item()
+        1
+        """
         return self._from(_opposite(self._node)).argmax(axis, keepdim)
 
     def _along(self, axis: int, vector: Self) -> Self:
@@ -203,13 +235,21 @@ class Reduction(Functions):
 
     @wide
     def log_softmax(self, axis: int = -1, dtype: DTypeLike | None = None) -> Self:
-        """The logarithm of `softmax`, computed without it."""
+        """The logarithm of `softmax`, computed without it.
+
+        >>> Tensor([-1.0, 0.5, 2.0]).log_softmax().numpy().round(4)
+        array([-3.2413, -1.7413, -0.2413], dtype=float32)
+        """
         x = self - self.max(axis, keepdim=True).detach()
         out = x - x.exp().sum(axis, keepdim=True).log()
         return out if dtype is None else out.cast(dtype)
 
     def softmin(self, axis: int = -1) -> Self:
-        """`softmax` of minus this."""
+        """`softmax` of minus this.
+
+        >>> Tensor([-1.0, 0.5, 2.0]).softmin().numpy().round(4)
+        array([0.7856, 0.1753, 0.0391], dtype=float32)
+        """
         return (-self).softmax(axis)
 
     @wide
@@ -219,6 +259,8 @@ class Reduction(Functions):
         >>> Tensor([1000.0]).logsumexp().item()
         1000.0
         """
+        if any(self.shape[i] == 0 for i in self._axes(axis, "logsumexp")):
+            return self.sum(axis, keepdim).log()  # -inf
         top = self.max(axis, keepdim=True).detach()
         top = top.isinf().where(0, top)
         out = (self - top).exp().sum(axis, keepdim=True).log() + top

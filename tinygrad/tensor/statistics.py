@@ -26,11 +26,19 @@ class Statistics(Products):
     # ---- extremes and counts ---------------------------------------------------------------------
 
     def amax(self, dim: Axis = None, keepdim: bool = False) -> Self:
-        """The largest over one axis or several; see `max`."""
+        """The largest over one axis or several; see `max`.
+
+        >>> Tensor([[1, 5], [3, 2]]).amax(1).tolist()
+        [5, 3]
+        """
         return self.max(dim, keepdim)
 
     def amin(self, dim: Axis = None, keepdim: bool = False) -> Self:
-        """The smallest over one axis or several; see `min`."""
+        """The smallest over one axis or several; see `min`.
+
+        >>> Tensor([[1, 5], [3, 2]]).amin(1).tolist()
+        [1, 2]
+        """
         return self.min(dim, keepdim)
 
     def aminmax(self, dim: Axis = None, keepdim: bool = False) -> tuple[Self, Self]:
@@ -130,7 +138,11 @@ class Statistics(Products):
         return self._at_rank(x, at, dim, keepdim, axis)
 
     def nanmedian(self, dim: int | None = None, keepdim: bool = False) -> Any:
-        """The `median` of what is not NaN."""
+        """The `median` of what is not NaN.
+
+        >>> Tensor([1.0, float("nan"), 3.0]).nanmedian().item()
+        1.0
+        """
         x, axis = self._last(dim, "nanmedian")
         if x.shape[-1] == 0:
             return x._wrap(x._constant(math.nan if dtypes.is_float(x.dtype) else 0))
@@ -190,7 +202,11 @@ class Statistics(Products):
         keepdim: bool = False,
         interpolation: str = "linear",
     ) -> Self:
-        """The `quantile` of what is not NaN; NaN where there is none."""
+        """The `quantile` of what is not NaN; NaN where there is none.
+
+        >>> Tensor([1.0, float("nan"), 3.0]).nanquantile(0.5).item()
+        2.0
+        """
         return self._quantile("nanquantile", q, dim, keepdim, interpolation, True)
 
     def _quantile(

@@ -5,26 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from tinygrad.base.dtype import DType, dtypes
-from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
+from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.engine.devices import Device
 from tinygrad.engine.holders import surroundings
 from tinygrad.engine.kernelize import kernelize
 from tinygrad.engine.realize import in_memory, read, realize
-from tinygrad.engine.storage import numpy_dtype
 from tinygrad.engine.structure import structure_of
 from tinygrad.schedule.kernels import plan
 from tinygrad.schedule.plan import Step
-from tinygrad.tensor.autograd import Autograd
+from tinygrad.tensor.core import root_of
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, node_of
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.tensor.interop import Interop
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    pass
 
 
-class Tensor(Autograd):
+class Tensor(Interop):
     """An array of numbers that is computed when it is needed.
 
     `data` is a number, nested lists of numbers, bytes, an array of NumPy, or a node. Operations
@@ -35,7 +32,6 @@ class Tensor(Autograd):
     """
 
     __slots__ = ()
-    __array_priority__ = 1000  # NumPy leaves mixed expressions to this class
 
     def __init__(
         self,
@@ -50,7 +46,10 @@ class Tensor(Autograd):
             moved = data.to(device) if device is not None else data
             data = moved._node
         kind = None if dtype is None else checked_dtype(dtype)
-        self._set(node_of(data, kind, Device.canonicalize(device)), requires_grad)
+        self._set(node_of(data, kind, Device.canonicalize(device)), None)
+        if requires_grad is not None:
+            self.requires_grad_(requires_grad)
+        self._family.root = root_of(self._uop)
 
     # ---- computing -------------------------------------------------------------------------------
 
@@ -65,7 +64,11 @@ class Tensor(Autograd):
         return self
 
     def kernelize(self, *others: Tensor) -> Self:
-        """Groups the graph into kernels, which run later; `uop.src[1].arg.ast` is one."""
+        """Groups the graph into kernels, which run later; `uop.src[1].arg.ast` is one.
+
+        >>> (Tensor([1, 2]) + 1).kernelize().tolist()
+        [2, 3]
+        """
 
         group: tuple[Tensor, ...] = (self, *others)
         kernelize(*(t._node for t in group))
@@ -73,15 +76,27 @@ class Tensor(Autograd):
 
     def schedule(self, *others: Tensor) -> list[Step]:
         """The steps (kernels, copies, calls) that computing this and `others` takes, in order.
-        Runs none of them."""
+        Runs none of them.
+
+        >>> [step.op for step in (Tensor([1, 2]).realize() + 1).schedule()]
+        [Ops.KERNEL]
+        """
         return self.schedule_with_vars(*others)[0]
 
     def schedule_linear(self, *others: Tensor) -> list[Step]:
-        """The same as `schedule`."""
+        """The same as `schedule`.
+
+        >>> len((Tensor([1, 2]).realize() + 1).schedule_linear())
+        1
+        """
         return self.schedule(*others)
 
     def schedule_with_vars(self, *others: Tensor) -> tuple[list[Step], dict[str, int]]:
-        """The steps, and the values of the variables bound in them."""
+        """The steps, and the values of the variables bound in them.
+
+        >>> (Tensor([1, 2]).realize() + 1).schedule_with_vars()[1]
+        {}
+        """
         group: tuple[Tensor, ...] = (self, *others)
         nodes = [t.uop for t in group if not in_memory(t.uop)]
         if not nodes:
@@ -91,93 +106,15 @@ class Tensor(Autograd):
         return list(plan(structure.sink).steps), bound
 
     def replace(self, x: Tensor, allow_shape_mismatch: bool = False) -> Self:
-        """Makes this the same as `x`; nothing is written."""
-        if self.shape != x.shape and not allow_shape_mismatch:
-            raise ShapeError(f"replace: {self.shape} by {x.shape}; legal is the same shape")
-        self.hold(x._node, x._taped)
-        return self
+        """Makes this the same as `x`; nothing is written.
 
-    def assign(self, x: Any) -> Self:
-        """Writes `x` (of this shape, or broadcast to it, and this dtype) in place.
-
-        Views of the same storage see it; expressions built before keep the old value.
-
-        >>> t = Tensor([1, 2]).realize()
-        >>> t.assign(Tensor([3, 4])).tolist()
+        >>> Tensor([1, 2]).replace(Tensor([3, 4])).tolist()
         [3, 4]
         """
-        given = self._tensor(x, self.dtype)
-        if given.dtype is not self.dtype:
-            raise DTypeError(
-                f"assign: {given.dtype!r} to a tensor of {self.dtype!r}; use .cast({self.dtype!r})"
-            )
-        if given.device != self.device:
-            raise ArgumentError(f"assign: from {given.device} to {self.device}; use .to() first")
-        if given.requires_grad is True:
-            raise ArgumentError("assign: the value needs a gradient; use .detach() first")
-        value = given._broadcast_to_view("assign", self.shape)
-        if value._node is self._node:
-            return self
-        stored = self._node.base.op in (Ops.BUFFER, Ops.ASSIGN)
-        if stored and 0 not in self.shape:
-            self._taped = False
-            self._store()
-            self._overwrite(value._node)
-        else:
-            self.hold(value._node)
+        if self.shape != x.shape and not allow_shape_mismatch:
+            raise ShapeError(f"replace: {self.shape} by {x.shape}; legal is the same shape")
+        self._become(x)
         return self
-
-    def _in_place(self, result: Tensor) -> Self:
-        """`t += x`: written in place where that is possible, else a new expression."""
-        if result.shape != self.shape:
-            raise ShapeError(
-                f"in place: the result has {result.shape}, this {self.shape}; legal is this shape"
-            )
-        result = result.cast(self.dtype)
-        if result.requires_grad is True:
-            self.requires_grad = True
-            self.hold(result._node, taped=True)
-            return self
-        return self.assign(result)
-
-    def __iadd__(self, x: Any) -> Self:
-        return self._in_place(self.add(x))
-
-    def __isub__(self, x: Any) -> Self:
-        return self._in_place(self.sub(x))
-
-    def __imul__(self, x: Any) -> Self:
-        return self._in_place(self.mul(x))
-
-    def __itruediv__(self, x: Any) -> Self:
-        return self._in_place(self.div(x))
-
-    def __ifloordiv__(self, x: Any) -> Self:
-        return self._in_place(self.idiv(x))
-
-    def __imod__(self, x: Any) -> Self:
-        return self._in_place(self.mod(x))
-
-    def __ipow__(self, x: Any) -> Self:
-        return self._in_place(self.pow(x))
-
-    def __iand__(self, x: Any) -> Self:
-        return self._in_place(self.bitwise_and(x))
-
-    def __ior__(self, x: Any) -> Self:
-        return self._in_place(self.bitwise_or(x))
-
-    def __ixor__(self, x: Any) -> Self:
-        return self._in_place(self.bitwise_xor(x))
-
-    def __ilshift__(self, x: Any) -> Self:
-        return self._in_place(self.lshift(x))
-
-    def __irshift__(self, x: Any) -> Self:
-        return self._in_place(self.rshift(x))
-
-    def __imatmul__(self, x: Any) -> Self:
-        return self._in_place(self.matmul(x))
 
     # ---- devices ---------------------------------------------------------------------------------
 
@@ -192,27 +129,45 @@ class Tensor(Autograd):
         name = Device.canonicalize(device)
         return self if name == self.device else self._from(self._node.copy_to(name))
 
+    _moved = to
+
     def to_(self, device: str | None) -> Self:
-        """Moves this and its gradient to another device."""
+        """Moves this and its gradient to another device.
+
+        >>> Tensor([1]).to_("CPU").device
+        'CPU'
+        """
         moved = self.to(device)
         if moved is not self:
-            self.hold(moved._node, moved._taped)
+            self._become(moved)
             self.grad = None if self.grad is None else self.grad.to(device)
         return self
 
     def shard(self, devices: Any, axis: int | None = None) -> Self:
-        """The same value on one device; ArgumentError for several, until there is sharding."""
+        """The same value on one device; ArgumentError for several, until there is sharding.
+
+        >>> Tensor([1]).shard(("CPU",)).device
+        'CPU'
+        """
         if len(devices) != 1:
             raise ArgumentError(f"shard: over {devices}; legal is one device: no sharding yet")
         return self.to(devices[0])
 
     def shard_(self, devices: Any, axis: int | None = None) -> Self:
-        """`shard`, in place."""
-        self.hold(self.shard(devices, axis)._node, self._taped)
+        """`shard`, in place.
+
+        >>> Tensor([1]).shard_(("CPU",)).device
+        'CPU'
+        """
+        self._become(self.shard(devices, axis))
         return self
 
     def shard_like(self, y: Tensor) -> Self:
-        """The same value where `y` is."""
+        """The same value where `y` is.
+
+        >>> Tensor([1]).shard_like(Tensor([2])).tolist()
+        [1]
+        """
         return self.to(y.device)
 
     def clone(self) -> Self:
@@ -224,29 +179,6 @@ class Tensor(Autograd):
         return self.contiguous()
 
     # ---- reading ---------------------------------------------------------------------------------
-
-    def numpy(self) -> NDArray[Any]:
-        """The values as a NumPy array of their own. Raises what CHECKs found wrong.
-
-        >>> Tensor([1, 2]).numpy()
-        array([1, 2], dtype=int32)
-        """
-        return read(self._node).copy()
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        values = self.numpy()
-        return values if dtype is None else values.astype(dtype)
-
-    def data(self) -> memoryview:
-        """The values as a memoryview of this shape.
-
-        >>> Tensor([1, 2]).data().tolist()
-        [1, 2]
-        """
-        if self.dtype.fmt is None:
-            raise DTypeError(f"data: Python has no letter for {self.dtype!r}; use .float() first")
-        values: Any = self.numpy()
-        return memoryview(values)
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers; of shape () as one number.
@@ -267,21 +199,6 @@ class Tensor(Autograd):
         """
         return self._only_item()
 
-    def __float__(self) -> float:
-        return float(self.item())
-
-    def __index__(self) -> int:
-        if not dtypes.is_int(self.dtype):
-            raise DTypeError(f"index: {self.dtype!r} is no whole number")
-        return int(self.item())
-
-    def __bool__(self) -> bool:
-        if self.numel() != 1:
-            raise TypeError(
-                f"the truth of a tensor of shape {self.shape} is not clear; use .any() or .all()"
-            )
-        return bool(self.item())
-
     def __iter__(self) -> Iterator[Self]:
         if not self.shape:
             raise TypeError("iter: a tensor of shape () has no axis to go along")
@@ -289,22 +206,6 @@ class Tensor(Autograd):
 
     def __contains__(self, x: Any) -> bool:
         return bool(self.eq(x).any())
-
-    def __repr__(self) -> str:
-        node = self.uop
-        grad = None if self.grad is None else self.grad.uop
-        where = f"on {self.device} with grad {_short(grad)}"
-        if _plain_memory(node) and 0 not in self.shape and self.numel() <= _SHOWN:
-            return f"<Tensor {_values(node)} {node.dtype.name} {self.shape} {where}>"
-        return f"<Tensor {_short(node)} {where}>"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuilt, (self.numpy().tobytes(), self.shape, self.dtype, self.requires_grad))
-
-    def __deepcopy__(self, memo: Any) -> Self:
-        copy = self.detach().clone().realize()
-        copy.requires_grad = self.requires_grad
-        return copy
 
     # ---- a chain of layers -----------------------------------------------------------------------
 
@@ -321,7 +222,11 @@ class Tensor(Autograd):
 
     @classmethod
     def from_url(cls, url: str, gunzip: bool = False, **more: Any) -> Self:
-        """The bytes at `url` as uint8, unpacked if `gunzip`."""
+        """The bytes at `url` as uint8, unpacked if `gunzip`.
+
+        >>> Tensor.from_url("data:,abc").tolist()
+        [97, 98, 99]
+        """
         import gzip
         import urllib.request
 
@@ -331,39 +236,3 @@ class Tensor(Autograd):
 
 
 surroundings.append(lambda: (bool(Tensor.training), Tensor._recording))
-_SHOWN = 1000  # elements; larger tensors show what they are, not what they hold
-
-
-def _plain_memory(node: UOp) -> bool:
-    """Whether this is a whole computed buffer, so that looking at it computes nothing."""
-    while node.op in (Ops.RESHAPE, Ops.DETACH):
-        node = node.src[0]
-    return node.op is Ops.BUFFER and node.realized is not None
-
-
-def _short(node: UOp | None) -> str:
-    """A node in one line, as the seeds print it."""
-    if node is None:
-        return "None"
-    inner = f"(<{node.op!r}: {int(node.op)}>, {_short_buffer(node)})"
-    return f"<UOp {node.device} {node.shape} {node.dtype.name} {inner}>"
-
-
-def _short_buffer(node: UOp) -> str:
-    held = node.realized
-    return "None" if held is None else f"<buf {held.nbytes} bytes on {held.device}>"
-
-
-def _values(node: UOp) -> str:
-    import numpy as np
-
-    return np.array2string(read(node), separator=", ", threshold=20).replace("\n", "")
-
-
-def _rebuilt(
-    raw: bytes, shape: tuple[int, ...], dtype: DType, requires_grad: bool | None
-) -> Tensor:
-    import numpy as np
-
-    values = np.frombuffer(raw, numpy_dtype(dtype))
-    return Tensor(values.reshape(shape), requires_grad=requires_grad)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from tinygrad.base.helpers import ceildiv
+from tinygrad.base.helpers import ceildiv, plain
 from tinygrad.uop.op import ROW, SIZED, Ops
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def filled(arg: Any, sizes: Iterator[UOp]) -> Any:
 
 def settled(size: Any) -> Any:
     """A size in its one form, so that equal sizes are one node: a number if it is one."""
+    size = plain(size)
     return size if isinstance(size, int) else size.as_size()
 
 

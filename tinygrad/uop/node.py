@@ -87,7 +87,7 @@ class UOp(Questions):
         tag: Any = None,
     ) -> UOp:
         key: tuple[Any, ...] = (op, dtype, src, arg, tag)
-        if op is Ops.CONST:
+        if op is Ops.CONST and (dtype is not dtypes.index or type(arg) is not int):
             arg = dtypes.as_const(arg, dtype)
             key = (op, dtype, src, struct.pack("d", arg) if type(arg) is float else arg, tag)
         entry = cls._table.get(key)
@@ -152,6 +152,14 @@ class UOp(Questions):
 
     @staticmethod
     def variable(name: str, low: int, high: int, dtype: DType = dtypes.int32) -> UOp:
+        """A whole number from `low` to `high` that kernels get as an argument; `bind` says which.
+
+        >>> n = UOp.variable("n", 1, 8).bind(3)
+        >>> n.val
+        3
+        """
+        if low > high:
+            raise ValueError(f"Variable: {name} from {low} to {high}; legal is low <= high")
         return UOp(Ops.DEFINE_VAR, dtype, arg=(name, low, high))
 
     @staticmethod
@@ -170,7 +178,10 @@ class UOp(Questions):
         dtype = dtypes.bool if row == "bool" else src[-1].dtype if row == "last" else self.dtype
         if row == "bool" and self.dtype.count > 1:
             dtype = dtypes.bool.vec(self.dtype.count)
-        return UOp(op, dtype, src)
+        made = UOp(op, dtype, src)
+        if made._shape is _UNSET and self._shape is not _UNSET and self._shape:
+            made._shape = self._shape  # all sources have it
+        return made
 
     def const_like(self, value: Any) -> UOp:
         kind = type(value).__name__
@@ -199,7 +210,10 @@ class UOp(Questions):
         """A movement by sizes, of which some may be symbolic."""
         sizes: list[UOp] = []
         arg = opened(arg, sizes)
-        return UOp(op, self.dtype, (self, *sizes), arg)
+        made = UOp(op, self.dtype, (self, *sizes), arg)
+        if not sizes and (op is Ops.RESHAPE or op is Ops.EXPAND):
+            made._shape = arg
+        return made
 
     @property
     def sizes(self) -> Any:

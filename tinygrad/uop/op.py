@@ -340,7 +340,7 @@ TABLE: tuple[Row, ...] = (
     Row(
         Ops.CAST, 1, "given", "same", "Converted: ints wrap, floats round; float to int saturates."
     ),
-    Row(Ops.EXP2, 1, "first", "same", "2 to the power.", _exp2),
+    Row(Ops.EXP2, 1, "first", "same", "2 to the power; of y·log2(e) it is e to the y.", _exp2),
     Row(Ops.LOG2, 1, "first", "same", "The logarithm to base 2.", _log2),
     Row(Ops.SIN, 1, "first", "same", "The sine of radians.", _sin),
     Row(Ops.SQRT, 1, "first", "same", "The square root, correctly rounded.", _sqrt),
@@ -358,7 +358,16 @@ TABLE: tuple[Row, ...] = (
         "The remainder, signed as the divisor; by 0 the dividend.",
         modulo,
     ),
-    Row(Ops.MAX, 2, "first", "same", "The larger; NaN wins.", maximum, _LATTICE, -math.inf),
+    Row(
+        Ops.MAX,
+        2,
+        "first",
+        "same",
+        "The larger; NaN wins, 0.0 is above -0.0.",
+        maximum,
+        _LATTICE,
+        -math.inf,
+    ),
     Row(Ops.POW, 2, "first", "same", "A float to a float power.", power),
     Row(Ops.CMPLT, 2, "bool", "same", "Less than; false with NaN.", lambda a, b: a < b),
     Row(Ops.CMPNE, 2, "bool", "same", "Not equal; true with NaN.", lambda a, b: a != b, _COMMUTES),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
@@ -24,10 +25,31 @@ class Connection:
 
     cl: ModuleType
     device: Any
-    context: Any
-    queue: Any
+    opened_context: Any
+    opened_queue: Any
     target: Target
     options: tuple[str, ...]  # of its compiler
+    process: int = field(default_factory=os.getpid)
+
+    @property
+    def context(self) -> Any:
+        """The context; DeviceError in a forked child."""
+        self._check_process()
+        return self.opened_context
+
+    @property
+    def queue(self) -> Any:
+        """The queue; DeviceError in a forked child."""
+        self._check_process()
+        return self.opened_queue
+
+    def _check_process(self) -> None:
+        """The driver's threads don't survive a fork: a child would wait for them for ever."""
+        if os.getpid() != self.process:
+            raise DeviceError(
+                "device CL: this process was forked after the device was opened; legal are "
+                "multiprocessing's start method 'spawn', or opening the device in the child only"
+            )
 
 
 def connect(index: int) -> Connection:

@@ -6,6 +6,8 @@ freed. A driver does not keep the buffers that are set as arguments: the segment
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -78,13 +80,14 @@ class CLMemory:
         self.limit = connection.device.global_mem_size // KEPT_FRACTION
         self.kept = 0
         self._freed: OrderedDict[int, list[Any]] = OrderedDict()  # size → buffers
+        self._lock = threading.RLock()  # a buffer may be freed inside, by the garbage collector
 
     def allocate(self, nbytes: int) -> Place:
         size = round_up(max(1, nbytes), BLOCK)
-        freed = self._freed.get(size)
-        if freed:
+        with self._lock, contextlib.suppress(KeyError, IndexError):
+            buffer = self._freed[size].pop()
             self.kept -= size
-            return Place(freed.pop())
+            return Place(buffer)
         cl = self.connection.cl
         try:
             return Place(cl.Buffer(self.connection.context, cl.mem_flags.READ_WRITE, size))
@@ -100,20 +103,22 @@ class CLMemory:
 
     def free(self, handle: Place, nbytes: int) -> None:
         size = handle.buffer.size
-        self._freed.setdefault(size, []).append(handle.buffer)
-        self._freed.move_to_end(size)
-        self.kept += size
-        self.trim(self.limit if SETTINGS["LRU"] else 0)
+        with self._lock:
+            self._freed.setdefault(size, []).append(handle.buffer)
+            self._freed.move_to_end(size)
+            self.kept += size
+            self.trim(self.limit if SETTINGS["LRU"] else 0)
 
     def trim(self, limit: int) -> None:
         """Give freed buffers back until at most `limit` bytes are kept."""
-        while self.kept > limit and self._freed:
-            size, buffers = next(iter(self._freed.items()))
-            if buffers:
-                buffers.pop().release()
-                self.kept -= size
-            else:
-                del self._freed[size]
+        with self._lock:
+            while self.kept > limit and self._freed:
+                size, buffers = next(iter(self._freed.items()))
+                if buffers:
+                    self.kept -= size
+                    buffers.pop().release()
+                else:
+                    del self._freed[size]
 
     def write(self, handle: Place, data: memoryview, offset: int = 0) -> None:
         if data.nbytes:
@@ -136,6 +141,9 @@ class CLMemory:
 
     def borrow(self, data: memoryview) -> None:
         """A card has memory of its own."""
+
+    def address(self, handle: Place) -> None:
+        return None
 
 
 @dataclass(frozen=True)
@@ -169,6 +177,7 @@ class CLSegment:
 
     def __init__(self, connection: Connection, launches: Sequence[Launch]) -> None:
         self.connection = connection
+        self.lock = threading.Lock()  # arguments stay set until the kernel is in the queue
         self.launches = tuple(launches)
         kernel = connection.cl.Kernel
         self.kernels = [kernel(each.function.program, each.function.name) for each in launches]
@@ -184,10 +193,11 @@ class CLSegment:
     ) -> list[float]:
         cl, queue = self.connection.cl, self.connection.queue
         events = []
-        for number, launch in enumerate(self.launches):
-            self._set_arguments(number, buffers, values)
-            kernel, size = self.kernels[number], self.sizes[number]
-            events.append(cl.enqueue_nd_range_kernel(queue, kernel, size, launch.block))
+        with self.lock:
+            for number, launch in enumerate(self.launches):
+                self._set_arguments(number, buffers, values)
+                kernel, size = self.kernels[number], self.sizes[number]
+                events.append(cl.enqueue_nd_range_kernel(queue, kernel, size, launch.block))
         queue.flush()
         if not timed:
             return []

@@ -16,11 +16,11 @@ import numpy as np
 
 from tinygrad.backends.cpu.locks import ForkSafeLock
 from tinygrad.backends.cpu.pages import PAGE, Pages, view_bytes
+from tinygrad.backends.interface import ALIGNMENT
 from tinygrad.base.errors import ArgumentError, OutOfMemory
-from tinygrad.base.helpers import round_up
+from tinygrad.base.helpers import free_memory, round_up
 from tinygrad.base.settings import SETTINGS
 
-ALIGNMENT = 64
 SLAB = 1 << 20  # small blocks are cut from slabs of this size, which are never given back
 SMALL = 32 << 10  # the largest block that is cut from a slab
 CLASSES_PER_OCTAVE = 8  # so that rounding up wastes at most an eighth
@@ -53,6 +53,9 @@ def _sysconf_memory() -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
         return 1 << 46  # not told (Windows): the system itself will say no
+
+
+LARGE = 1 << 28  # bytes from which on the machine is asked whether it has them
 
 
 class HostMemory:
@@ -113,9 +116,8 @@ class HostMemory:
     def borrow(self, data: memoryview) -> int:
         return int(np.frombuffer(data, np.uint8).ctypes.data)
 
-    def view_host(self, handle: int, nbytes: int) -> memoryview:
-        """`read` under the name that only memories the host can address have."""
-        return view_bytes(handle, nbytes)
+    def address(self, handle: int) -> int:
+        return handle
 
     def _take_small(self, size: int) -> int:
         freed = self._small.get(size)
@@ -137,7 +139,9 @@ class HostMemory:
             return handle
         if self.live + self.kept + size > self.capacity:
             self._give_back(max(0, self.capacity - self.live - size))
-        if self.live + size > self.capacity:
+        if size >= LARGE and size > free_memory():
+            self._give_back(0)
+        if self.live + size > self.capacity or (size >= LARGE and size > free_memory()):
             raise self._out_of_memory(nbytes)
         pages = self._map(nbytes, size)
         self._pages[pages.address] = pages

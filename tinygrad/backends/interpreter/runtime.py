@@ -8,11 +8,22 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from tinygrad.backends.interface import Launch
 from tinygrad.backends.interpreter.operations import NAMESPACE
 from tinygrad.base.errors import CompileError, OutOfMemory
+from tinygrad.base.helpers import free_memory
 
 Point = tuple[int, int, int]
+LARGE = 1 << 28  # bytes from which on the machine is asked whether it has them
+
+
+def _out_of_memory(nbytes: int) -> OutOfMemory:
+    return OutOfMemory(
+        f"[allocate] {nbytes:,} bytes on PYTHON: {free_memory():,} are free; free tensors, or use "
+        "smaller ones"
+    )
 
 
 class PythonCompiler:
@@ -35,10 +46,12 @@ class PythonMemory:
     """Blocks are bytearrays; a handle is a memoryview of one, and so is a view of a handle."""
 
     def allocate(self, nbytes: int) -> memoryview:
+        if nbytes >= LARGE and nbytes > free_memory():
+            raise _out_of_memory(nbytes)
         try:
             return memoryview(bytearray(b"\xff") * max(1, nbytes))
         except (MemoryError, OverflowError) as error:
-            raise OutOfMemory(f"[allocate] {nbytes:,} bytes on PYTHON: no room") from error
+            raise _out_of_memory(nbytes) from error
 
     def free(self, handle: memoryview, nbytes: int) -> None:
         """Nothing: Python frees a block when its last view goes."""
@@ -55,6 +68,9 @@ class PythonMemory:
 
     def borrow(self, data: memoryview) -> memoryview:
         return data
+
+    def address(self, handle: memoryview) -> int:
+        return int(np.frombuffer(handle, np.uint8).ctypes.data)
 
 
 class PythonQueue:

@@ -57,6 +57,9 @@ class NullMemory:
     def borrow(self, data: memoryview) -> int:
         return data.nbytes
 
+    def address(self, handle: int) -> None:
+        return None
+
 
 class NullQueue:
     """Runs nothing."""

@@ -24,7 +24,8 @@ from tinygrad.formats.onnx.values import kind_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
-OPSET = 20
+OPSET, IR = 20, 9  # what is widely run
+NEWER, NEWER_IR = 26, 12  # has BitCast
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -37,15 +38,25 @@ class Exporter:
         self.values: dict[str, Array] = {}
         self.known: dict[UOp, str] = dict(inputs)
         self.weights = weights
+        self.results: dict[UOp, list[str]] = {}  # of host functions and loops
+        self.count = 0  # of values with a name, in all graphs
         self._constants: dict[tuple[Any, ...], str] = {}
+        self.newer = False  # whether it takes the newer operator set
 
     # ---- words for the rows ----------------------------------------------------------------------
 
     def emit(self, operator: str, *inputs: str, **attributes: Any) -> str:
         """The name of an operator's one result."""
-        name = f"v{len(self.nodes)}"
-        self.nodes.append(helper.make_node(operator, list(inputs), [name], **attributes))
-        return name
+        return self.emit_several(operator, inputs, 1, **attributes)[0]
+
+    def emit_several(
+        self, operator: str, inputs: Sequence[str], count: int, **attributes: Any
+    ) -> list[str]:
+        """The names of an operator's results."""
+        names = [f"v{self.count + i}" for i in range(count)]
+        self.count += count
+        self.nodes.append(helper.make_node(operator, list(inputs), names, **attributes))
+        return names
 
     def constant(self, value: Any, dtype: Any = np.int64) -> str:
         """The name of a constant; equal ones are one."""
@@ -84,15 +95,15 @@ class Exporter:
         return [self.of(root) for root in roots]
 
     def _made(self, node: UOp) -> str:
-        if any(not isinstance(n, int) for n in node.shape):
-            raise ArgumentError(
-                f"export_onnx: a value of shape {node.shape}; legal are whole sizes"
-            )
         row = ROWS.get(node.op)
         if row is None:
             where = f" (made at {node.origin})" if node.origin else ""
             why = REFUSED.get(node.op, "has no ONNX operator")
             raise ArgumentError(f"export_onnx: {node.op!r}{where} {why}")
+        if node.has_shape and any(not isinstance(n, int) for n in node.shape):
+            raise ArgumentError(
+                f"export_onnx: a value of shape {node.shape}; legal are whole sizes"
+            )
         return row(self, node)
 
 
@@ -346,6 +357,72 @@ def _scatter(made: Exporter, node: UOp) -> str:
     return made.emit("ScatterND", made.of(target), places, made.of(updates), reduction=how)
 
 
+# ---- host functions and loops --------------------------------------------------------------------
+
+
+def _sorted(made: Exporter, node: UOp, count: int, which: int) -> list[str]:
+    """The least `count` of the last axis in order: their values, or where they are."""
+    k = made.constant([count])
+    found = made.emit_several("TopK", [made.of(node.src[0]), k], 2, axis=-1, largest=0, sorted=1)
+    return [found[which]]
+
+
+CALLS: Mapping[str, Callable[..., list[str]]] = {
+    "argsort": lambda made, node: _sorted(made, node, node.src[0].shape[-1], 1),
+    "smallest": lambda made, node, count: _sorted(made, node, count, 0),
+    "sort": lambda made, node: _sorted(made, node, node.src[0].shape[-1], 0),
+}
+
+
+def _call(made: Exporter, node: UOp) -> str:
+    name, *parameters = node.arg
+    if name not in CALLS:
+        raise ArgumentError(
+            f"export_onnx: host function {name!r} has no ONNX operator; legal are {list(CALLS)}"
+        )
+    made.results[node] = CALLS[name](made, node, *parameters)
+    return ""
+
+
+def _scan(made: Exporter, node: UOp) -> str:
+    """A Scan, whose body reads what else it needs from around it."""
+    info, sources = node.arg, [made.of(source) for source in node.src]
+    outer, known, given = made.nodes, dict(made.known), info.states + info.inputs
+    made.nodes, number = [], made.count
+    inputs = []
+    for slot, source in enumerate(node.src[:given]):
+        shape = source.shape if slot < info.states else source.shape[1:]
+        inputs.append(_value_info(f"s{number}_{slot}", source.dtype, shape))
+    for hole in info.body.toposort():
+        if hole.op is Ops.PARAM and hole.tag == "scan":
+            slot, size = hole.arg
+            name = inputs[slot].name if slot < given else sources[slot]
+            made.known[hole] = made.reshaped(name, (size,))
+    results = [made.emit("Identity", name) for name in made.add(info.body.src)]
+    outputs = [
+        _value_info(name, root.dtype, root.shape)
+        for name, root in zip(results, info.body.src, strict=True)
+    ]
+    body = helper.make_graph(made.nodes, "body", inputs, outputs)
+    made.nodes, made.known = outer, known
+    way = int(info.reverse)
+    made.results[node] = made.emit_several(
+        "Scan",
+        sources[:given],
+        len(outputs),
+        body=body,
+        num_scan_inputs=info.inputs,
+        scan_input_directions=[way] * info.inputs,
+        scan_output_directions=[way] * (len(outputs) - info.states),
+    )
+    return ""
+
+
+def _item(made: Exporter, node: UOp) -> str:
+    results = made.results[resolved(node.src[0])]
+    return results[int(node.arg[0])]
+
+
 # ---- elementwise ---------------------------------------------------------------------------------
 
 Elementwise = Callable[[Exporter, UOp, list[str]], str]
@@ -388,15 +465,26 @@ def _not_equal(made: Exporter, node: UOp, operands: list[str]) -> str:
     return made.emit("Not", made.emit("Equal", *operands))
 
 
-def _shift(direction: str) -> Elementwise:
-    def row(made: Exporter, node: UOp, operands: list[str]) -> str:
-        kind, count = node.dtype, dtypes.uint64
-        a, b = (made.cast(name, count) for name in operands)
-        if not dtypes.is_unsigned(kind):
-            raise ArgumentError(f"export_onnx: shifts of {kind!r}; legal are unsigned numbers")
-        return made.cast(made.emit("BitShift", a, b, direction=direction), kind)
+def _shift_left(made: Exporter, node: UOp, operands: list[str]) -> str:
+    """In 64 bits without a sign, which loses what the narrower type would."""
+    a, b = (made.cast(name, dtypes.uint64) for name in operands)
+    return made.cast(made.emit("BitShift", a, b, direction="LEFT"), node.dtype)
 
-    return row
+
+def _shift_right(made: Exporter, node: UOp, operands: list[str]) -> str:
+    """Of a signed number a division that rounds down."""
+    if dtypes.is_unsigned(node.dtype):
+        a, b = (made.cast(name, dtypes.uint64) for name in operands)
+        return made.cast(made.emit("BitShift", a, b, direction="RIGHT"), node.dtype)
+    one, count = made.constant(1, np.uint64), made.cast(operands[1], dtypes.uint64)
+    power = made.emit("BitShift", one, count, direction="LEFT")
+    wide, by = made.cast(operands[0], dtypes.int64), made.cast(power, dtypes.int64)
+    return made.cast(_idiv(made, node, [wide, by]), node.dtype)
+
+
+def _bits(made: Exporter, node: UOp) -> str:
+    made.newer = True
+    return made.emit("BitCast", made.of(node.src[0]), to=kind_of(numpy_dtype(node.dtype)))
 
 
 def _multiply_add(made: Exporter, node: UOp, operands: list[str]) -> str:
@@ -432,8 +520,8 @@ ELEMENTWISE: Mapping[Ops, Elementwise] = {
     Ops.OR: _operator("BitwiseOr", for_bool="Or"),
     Ops.POW: _operator("Pow"),
     Ops.RECIP: _operator("Reciprocal"),
-    Ops.SHL: _shift("LEFT"),
-    Ops.SHR: _shift("RIGHT"),
+    Ops.SHL: _shift_left,
+    Ops.SHR: _shift_right,
     Ops.SIN: _operator("Sin"),
     Ops.SQRT: _operator("Sqrt"),
     Ops.TRUNC: _trunc,
@@ -449,7 +537,9 @@ def _elementwise(row: Elementwise) -> Callable[[Exporter, UOp], str]:
 ROWS: Mapping[Ops, Callable[[Exporter, UOp], str]] = {
     **{op: _elementwise(row) for op, row in ELEMENTWISE.items()},
     Ops.ARANGE: _counting,
+    Ops.BITCAST: _bits,
     Ops.BUFFER: _buffer,
+    Ops.CALL: _call,
     Ops.CAST: lambda made, node: made.cast(made.of(node.src[0]), node.dtype),
     Ops.CHECK: _same,
     Ops.CONST: _number,
@@ -460,11 +550,13 @@ ROWS: Mapping[Ops, Callable[[Exporter, UOp], str]] = {
     Ops.FLIP: _flip,
     Ops.FOLD: _fold,
     Ops.INDEX: _index,
+    Ops.ITEM: _item,
     Ops.PAD: _pad,
     Ops.PERMUTE: _permute,
     Ops.REDUCE_AXIS: _reduce,
     Ops.RESHAPE: _reshape,
     Ops.RUNNING: _running,
+    Ops.SCAN: _scan,
     Ops.SCATTER: _scatter,
     Ops.SHRINK: _shrink,
     Ops.WINDOW: _window,
@@ -474,9 +566,6 @@ _RANDOM = "is of random numbers; realize() weights first, and leave dropout to t
 REFUSED: Mapping[Ops, str] = {
     Ops.ASSIGN: "writes in place; legal are models that don't train",
     Ops.BIND: _RANDOM,
-    Ops.BITCAST: "takes floats as bits, as argmax and sort do; legal is to do that outside",
-    Ops.CALL: "is a host function",
-    Ops.SCAN: "is a loop; legal are loops of Python's",
     Ops.THREEFRY: _RANDOM,
 }
 """Why some of what has no row is refused."""
@@ -504,21 +593,32 @@ def model_of_graph(
     results = made.add(list(outputs.values()))
     for name, result in zip(outputs, results, strict=True):
         made.nodes.append(helper.make_node("Identity", [result], [name]))
-    used = {name for node in made.nodes for name in node.input}
+    used = _names_in(made.nodes)
     graph = helper.make_graph(
         made.nodes,
         "tinygrad",
-        [_described(name, node) for name, node in inputs.items()],
-        [_described(name, node) for name, node in outputs.items()],
+        [_value_info(name, node.dtype, node.shape) for name, node in inputs.items()],
+        [_value_info(name, node.dtype, node.shape) for name, node in outputs.items()],
         [numpy_helper.from_array(a, n) for n, a in made.values.items() if n in used],
     )
     model: ModelProto = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="tinygrad"
+        graph,
+        opset_imports=[helper.make_opsetid("", NEWER if made.newer else OPSET)],
+        producer_name="tinygrad",
     )
-    model.ir_version = 9
+    model.ir_version = NEWER_IR if made.newer else IR
     return model
 
 
-def _described(name: str, node: UOp) -> Any:
-    kind = kind_of(numpy_dtype(node.dtype))
-    return helper.make_tensor_value_info(name, kind, list(_sizes(node.shape)))
+def _value_info(name: str, dtype: DType, shape: Sequence[Any]) -> Any:
+    return helper.make_tensor_value_info(name, kind_of(numpy_dtype(dtype)), list(_sizes(shape)))
+
+
+def _names_in(nodes: Sequence[Any]) -> set[str]:
+    """What nodes read, also inside loops."""
+    found = {name for node in nodes for name in node.input}
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.name == "body":
+                found |= _names_in(attribute.g.node)
+    return found

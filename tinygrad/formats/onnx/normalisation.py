@@ -8,7 +8,7 @@ import numpy as np
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.formats.onnx.casts import wide_enough
-from tinygrad.formats.onnx.registry import Row, Table, on_host, tensors
+from tinygrad.formats.onnx.registry import Row, Table, tensors
 from tinygrad.formats.onnx.values import dtype_of
 from tinygrad.tensor import Tensor
 
@@ -122,6 +122,19 @@ def _mean_variance(x: Tensor, axes: list[int] | None = None) -> Tensor:
 
 
 # ---- random --------------------------------------------------------------------------------------
+# With a seed the numbers are NumPy's and always the same. Without one they are the tensor's own, so
+# that a captured step has fresh ones each time.
+
+
+def _drawn(shape: Any, seed: Any, how: str, device: str | None = None) -> Tensor:
+    """Numbers uniform in 0..1, or normal."""
+    sizes = tuple(int(n) for n in shape)
+    if seed is None:
+        draw = Tensor.rand if how == "uniform" else Tensor.randn
+        return draw(*sizes, device=device)
+    state = np.random.RandomState(int(seed) & 0xFFFFFFFF)
+    numbers = state.uniform(size=sizes) if how == "uniform" else state.normal(size=sizes)
+    return Tensor(numbers, device=device, dtype=dtypes.float64)
 
 
 def _dropout(
@@ -136,7 +149,7 @@ def _dropout(
     active = training is not None and bool(np.asarray(training).reshape(-1)[0])
     if not active or share == 0:
         return x, Tensor.full(x.shape, True, dtype=dtypes.bool, device=x.device)
-    kept = Tensor(np.random.RandomState(seed).uniform(0, 1, x.shape) >= share, device=x.device)
+    kept = _drawn(x.shape, seed, "uniform", x.device) >= share
     return kept.where(x / (1 - share), 0.0).cast(x.dtype), kept
 
 
@@ -149,19 +162,13 @@ def _kind(x: Tensor | None, dtype: int | None) -> DType:
 def _uniform(
     shape: Any, high: float = 1.0, low: float = 0.0, dtype: int | None = None, seed: Any = None
 ) -> Tensor:
-    drawn = _generator(seed).uniform(low, high, tuple(int(n) for n in shape))
-    return Tensor(drawn).cast(_kind(None, dtype))
+    return (_drawn(shape, seed, "uniform") * (high - low) + low).cast(_kind(None, dtype))
 
 
 def _normal(
     shape: Any, mean: float = 0.0, scale: float = 1.0, dtype: int | None = None, seed: Any = None
 ) -> Tensor:
-    drawn = _generator(seed).normal(mean, scale, tuple(int(n) for n in shape))
-    return Tensor(drawn).cast(_kind(None, dtype))
-
-
-def _generator(seed: Any) -> np.random.Generator:
-    return np.random.default_rng(None if seed is None else int(abs(seed) * 1000))
+    return (_drawn(shape, seed, "normal") * scale + mean).cast(_kind(None, dtype))
 
 
 def _uniform_like(x: Tensor, dtype: int | None = None, **more: Any) -> Tensor:
@@ -177,14 +184,13 @@ def _multinomial(
 ) -> Tensor:
     """Numbers of classes drawn by their log probabilities."""
     wide = x.cast(wide_enough(x.dtype)).softmax(-1).cumsum(-1)
-    drawn = _generator(seed).random((x.shape[0], sample_size, 1)).astype(np.float32)
-    places = (wide.unsqueeze(1) < Tensor(drawn, device=x.device)).sum(-1)
+    drawn = _drawn((x.shape[0], sample_size, 1), seed, "uniform", x.device)
+    places = (wide.unsqueeze(1) < drawn).sum(-1)
     return places.clamp(0, x.shape[-1] - 1).cast(dtype_of(dtype) or dtypes.int32)
 
 
 def _bernoulli(x: Tensor, dtype: int | None = None, seed: float | None = None) -> Tensor:
-    drawn = _generator(seed).random(x.shape).astype(np.float32)
-    return (Tensor(drawn, device=x.device) < x).cast(_kind(x, dtype))
+    return (_drawn(x.shape, seed, "uniform", x.device) < x).cast(_kind(x, dtype))
 
 
 ROWS: Table = {
@@ -199,8 +205,8 @@ ROWS: Table = {
     "MeanVarianceNormalization": tensors(_mean_variance),
     "Multinomial": tensors(_multinomial),
     "RMSNormalization": tensors(_rms_norm),
-    "RandomNormal": on_host(_normal),
+    "RandomNormal": tensors(_normal),
     "RandomNormalLike": tensors(_normal_like),
-    "RandomUniform": on_host(_uniform),
+    "RandomUniform": tensors(_uniform),
     "RandomUniformLike": tensors(_uniform_like),
 }

@@ -34,6 +34,7 @@ from tinygrad.formats.onnx.values import (
 from tinygrad.tensor import Tensor
 
 SMALL = 1 << 12  # elements that are worth NumPy's time on the host
+MOST_BODIES = 1 << 10  # definitions that are remembered; they depend on shapes
 Scope = dict[str, Value]
 
 
@@ -258,6 +259,8 @@ class OnnxRunner:
             schema = None
         types = [_type_of(value) for value in values]
         key = node.SerializeToString() + b"|".join(types) + str(version).encode()
+        if len(self._bodies) >= MOST_BODIES:
+            self._bodies.clear()
         if key not in self._bodies and schema is not None:
             self._bodies[key] = _definition(schema, node, version, types)
         body = self._bodies.get(key)

@@ -65,6 +65,13 @@ class Adadelta(Optimizer):
         rho: what both averages keep each step.
         eps: added to them below the roots.
         weight_decay: this much of the parameter is added to its gradient.
+
+    >>> x = Tensor([1.0], requires_grad=True)
+    >>> with Tensor.train():
+    ...     _ = (x * x).sum().backward()
+    ...     Adadelta([x], lr=0.25).step()
+    >>> x.numpy().round(4)
+    array([0.9992], dtype=float32)
     """
 
     def __init__(
@@ -101,6 +108,13 @@ class RMSprop(Optimizer):
         weight_decay: this much of the parameter is added to its gradient.
         momentum: how much of the last step's direction is kept.
         centered: divide by the standard deviation instead: subtract the square of the mean.
+
+    >>> x = Tensor([1.0], requires_grad=True)
+    >>> with Tensor.train():
+    ...     _ = (x * x).sum().backward()
+    ...     RMSprop([x], lr=0.25).step()
+    >>> x.numpy().round(4)
+    array([-1.5], dtype=float32)
     """
 
     def __init__(

@@ -89,6 +89,13 @@ class AdamW(Moments):
         b2: what v, the average of their squares, keeps each step.
         eps: added to √v.
         weight_decay: parameters shrink by lr times this.
+
+    >>> x = Tensor([1.0], requires_grad=True)
+    >>> with Tensor.train():
+    ...     _ = (x * x).sum().backward()
+    ...     AdamW([x], lr=0.25).step()
+    >>> x.numpy().round(4)
+    array([0.7475], dtype=float32)
     """
 
     def __init__(
@@ -120,6 +127,13 @@ class LAMB(Moments):
         eps: added to √v.
         weight_decay: this much of the parameter is added to its direction.
         adam: don't scale.
+
+    >>> x = Tensor([1.0], requires_grad=True)
+    >>> with Tensor.train():
+    ...     _ = (x * x).sum().backward()
+    ...     LAMB([x], lr=0.25).step()
+    >>> x.numpy().round(4)
+    array([0.75], dtype=float32)
     """
 
     def __init__(
@@ -158,6 +172,13 @@ class NAdam(Moments):
         eps: added to √v.
         weight_decay: this much of the parameter is added to its gradient.
         momentum_decay: how fast the momentum comes up to b1.
+
+    >>> x = Tensor([1.0], requires_grad=True)
+    >>> with Tensor.train():
+    ...     _ = (x * x).sum().backward()
+    ...     NAdam([x], lr=0.25).step()
+    >>> x.numpy().round(4)
+    array([0.7359], dtype=float32)
     """
 
     def __init__(
@@ -206,6 +227,13 @@ class RAdam(Moments):
         b2: what v, the average of their squares, keeps each step.
         eps: added to √v.
         weight_decay: this much of the parameter is added to its gradient.
+
+    >>> x = Tensor([1.0], requires_grad=True)
+    >>> with Tensor.train():
+    ...     _ = (x * x).sum().backward()
+    ...     RAdam([x], lr=0.25).step()
+    >>> x.numpy().round(4)
+    array([0.5], dtype=float32)
     """
 
     def __init__(

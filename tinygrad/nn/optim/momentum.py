@@ -140,6 +140,13 @@ class Muon(Momentum):
     Raises:
         ArgumentError: a parameter with fewer axes; give those to another optimizer, and both to
             OptimizerGroup.
+
+    >>> w = Tensor([[3.0, 0.0], [0.0, 4.0]], requires_grad=True)
+    >>> with Tensor.train():
+    ...     _ = w.square().sum().backward()
+    ...     Muon([w], lr=0.5).step()
+    >>> w.shape
+    (2, 2)
     """
 
     def __init__(

@@ -52,12 +52,25 @@ class Optimizer(Stepper):
 
     Raises:
         ArgumentError: none of them is to be moved.
+
+    >>> layer = nn.Linear(2, 1)
+    >>> optimizer = nn.optim.SGD(nn.state.get_parameters(layer), lr=0.1)
+    >>> isinstance(optimizer, Optimizer), len(optimizer.params)
+    (True, 2)
     """
 
     applies: Tensor | None = None
     """A bool: whether a step counts. None is yes; loss scaling says no after an overflow."""
 
     def __init__(self, params: list[Tensor], lr: float) -> None:
+        wrong = [param for param in params if not isinstance(param, Tensor)]
+        if wrong:
+            raise ArgumentError(
+                f"{self._name}: {wrong[0]!r} of type {type(wrong[0]).__name__} among the "
+                "parameters; legal are tensors"
+            )
+        if not lr >= 0:
+            raise ArgumentError(f"{self._name}: lr {lr}; legal are numbers from 0")
         for param in params:
             if param.requires_grad is None:
                 param.requires_grad = dtypes.is_float(param.dtype)

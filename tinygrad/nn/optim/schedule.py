@@ -23,6 +23,13 @@ class Scheduler(ABC):
 
     Args:
         optimizer: whose rate to set; of a group, each optimizer's by its own first rate.
+
+    >>> from tinygrad.nn.optim import SGD
+    >>> class Halves(Scheduler):
+    ...     def rate(self, base, turn): return base * 0.5**turn.float()
+    >>> schedule = Halves(SGD([Tensor([1.0])], lr=1.0))
+    >>> schedule.step(); schedule.get_last_lr()
+    [0.5]
     """
 
     def __init__(self, optimizer: Stepper) -> None:
@@ -77,7 +84,15 @@ class LambdaLR(Scheduler):
 
 
 class ConstantLR(Scheduler):
-    """The first rate times `factor` for `total_iters` steps, then the first rate."""
+    """The first rate times `factor` for `total_iters` steps, then the first rate.
+
+    >>> from tinygrad.nn.optim import SGD
+    >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
+    >>> schedule = ConstantLR(optimizer, factor=0.5, total_iters=1)
+    >>> schedule.step()
+    >>> optimizer.lr.numpy().round(4)
+    array([0.5], dtype=float32)
+    """
 
     def __init__(self, optimizer: Stepper, factor: float = 1 / 3, total_iters: int = 5) -> None:
         self.factor = factor
@@ -122,7 +137,15 @@ class LinearLR(Scheduler):
 
 
 class StepLR(Scheduler):
-    """Times `gamma` every `step_size` steps."""
+    """Times `gamma` every `step_size` steps.
+
+    >>> from tinygrad.nn.optim import SGD
+    >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
+    >>> schedule = StepLR(optimizer, step_size=1, gamma=0.5)
+    >>> schedule.step()
+    >>> optimizer.lr.numpy().round(4)
+    array([0.25], dtype=float32)
+    """
 
     def __init__(self, optimizer: Stepper, step_size: int, gamma: float = 0.1) -> None:
         _above_zero("StepLR", step_size=step_size)
@@ -136,7 +159,15 @@ class StepLR(Scheduler):
 
 
 class MultiStepLR(Scheduler):
-    """Times `gamma` at each of the `milestones`."""
+    """Times `gamma` at each of the `milestones`.
+
+    >>> from tinygrad.nn.optim import SGD
+    >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
+    >>> schedule = MultiStepLR(optimizer, milestones=[1, 3], gamma=0.5)
+    >>> schedule.step()
+    >>> optimizer.lr.numpy().round(4)
+    array([0.25], dtype=float32)
+    """
 
     def __init__(self, optimizer: Stepper, milestones: Sequence[int], gamma: float = 0.1) -> None:
         self.milestones = tuple(milestones)
@@ -154,7 +185,15 @@ class MultiStepLR(Scheduler):
 
 
 class ExponentialLR(Scheduler):
-    """Times `gamma` every step."""
+    """Times `gamma` every step.
+
+    >>> from tinygrad.nn.optim import SGD
+    >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
+    >>> schedule = ExponentialLR(optimizer, gamma=0.5)
+    >>> schedule.step()
+    >>> optimizer.lr.numpy().round(4)
+    array([0.25], dtype=float32)
+    """
 
     def __init__(self, optimizer: Stepper, gamma: float) -> None:
         self.gamma = gamma
@@ -166,7 +205,15 @@ class ExponentialLR(Scheduler):
 
 
 class PolynomialLR(Scheduler):
-    """Down to 0 in `total_iters` steps, along (1 - share)^power."""
+    """Down to 0 in `total_iters` steps, along (1 - share)^power.
+
+    >>> from tinygrad.nn.optim import SGD
+    >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
+    >>> schedule = PolynomialLR(optimizer, total_iters=4)
+    >>> schedule.step()
+    >>> optimizer.lr.numpy().round(4)
+    array([0.375], dtype=float32)
+    """
 
     def __init__(self, optimizer: Stepper, total_iters: int = 5, power: float = 1.0) -> None:
         _above_zero("PolynomialLR", total_iters=total_iters)
@@ -184,6 +231,13 @@ class CosineAnnealingLR(Scheduler):
     """Down to `eta_min` in `T_max` steps along half a cosine, and up again.
 
     (Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts", 2016.)
+
+    >>> from tinygrad.nn.optim import SGD
+    >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
+    >>> schedule = CosineAnnealingLR(optimizer, T_max=2)
+    >>> schedule.step()
+    >>> optimizer.lr.numpy().round(4)
+    array([0.25], dtype=float32)
     """
 
     def __init__(
@@ -214,6 +268,13 @@ class OneCycleLR(Scheduler):
         pct_start: the share of the steps that go up.
         div_factor: max_lr over the first rate.
         final_div_factor: the first rate over the last.
+
+    >>> from tinygrad.nn.optim import SGD
+    >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
+    >>> schedule = OneCycleLR(optimizer, max_lr=1.0, total_steps=10)
+    >>> schedule.step()
+    >>> optimizer.lr.numpy().round(4)
+    array([0.52], dtype=float32)
     """
 
     def __init__(

@@ -1,0 +1,181 @@
+"""Tensors in several threads, in forked processes, and after Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import textwrap
+import threading
+import traceback
+
+import numpy as np
+import pytest
+
+from tinygrad import Tensor
+from tinygrad.engine.devices import Device
+
+
+@pytest.fixture
+def on(request):
+    before = Device.DEFAULT
+    yield lambda name: setattr(Device, "DEFAULT", name)
+    Device.DEFAULT = before
+
+
+@pytest.mark.parametrize(("device", "turns"), [("CPU", 12), ("PYTHON", 6), ("CL", 4)])
+def test_threads_disturb_each_other_nowhere(device, turns, on):
+    """Shared expressions, writes, gradients, and errors that each thread hears of alone."""
+    on(device)
+    numbers = np.arange(64, dtype=np.float32)
+    shared = Tensor(numbers).realize()
+    lazy = [(shared * k).sin() for k in range(4)]
+    failures: list[str] = []
+
+    def work(n: int) -> None:
+        draw = random.Random(n)
+        for i in range(turns):
+            k = draw.randrange(4)
+            np.testing.assert_allclose(lazy[k].numpy(), np.sin(numbers * k), atol=1e-5)
+            x, wanted = Tensor.full((8, 8), float(n)).contiguous().realize(), np.full((8, 8), n)
+            part = x[::2]
+            part += i
+            x[:, 1] = 7
+            wanted[::2] += i
+            wanted[:, 1] = 7
+            assert x.tolist() == wanted.tolist()
+            total = (x @ x + shared[:8]).relu().sum(0).numpy()
+            np.testing.assert_allclose(total, (wanted @ wanted + np.arange(8)).sum(0), rtol=1e-4)
+            z = Tensor([1.0, 2.0], requires_grad=True)
+            (z * z * n).sum().backward()
+            assert z.grad.tolist() == [2 * n, 4 * n]
+            with pytest.raises(IndexError, match=f"index {n + 5} "):
+                Tensor([1, 2, 3])[Tensor([n + 5])].tolist()
+
+    def told(n: int) -> None:
+        try:
+            work(n)
+        except BaseException:
+            failures.append(traceback.format_exc())
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=told, args=(n,)) for n in range(1, 6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=120)
+    finally:
+        sys.setswitchinterval(interval)
+    assert failures == []
+
+
+def test_what_a_thread_left_is_told_when_it_has_ended():
+    made = []
+    wrong = threading.Thread(
+        target=lambda: made.append(Tensor([1, 2, 3])[Tensor([9])].contiguous().realize())
+    )
+    wrong.start()
+    wrong.join()
+    with pytest.raises(IndexError, match="index 9 is out of range"):
+        made[0].tolist()
+    assert Tensor([1, 2]).tolist() == [1, 2]
+
+
+def run(program: str, **environment: str) -> str:
+    """What a program prints in a process of its own."""
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
+    return result.stdout.strip()
+
+
+FORK = """
+    import multiprocessing
+    from tinygrad import Tensor
+    x = Tensor([1.0, 2.0, 3.0]).realize()
+    (x * 2).tolist()
+
+    def work(n):
+        try:
+            return (x * n).tolist() + (x.reshape(1, 3) @ x.reshape(3, 1)).tolist()
+        except Exception as error:
+            return type(error).__name__ + ": " + str(error)
+
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        print(pool.map_async(work, [3]).get(timeout=60))
+    print((x * 5).tolist())
+"""
+
+
+@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
+def test_forked_workers_compute(device):
+    assert run(FORK, DEV=device) == "[[3.0, 6.0, 9.0, [14.0]]]\n[5.0, 10.0, 15.0]"
+
+
+def test_forked_workers_may_not_use_an_open_opencl_device():
+    """Its driver's threads are not there; waiting for them would never end."""
+    told, after = run(FORK, DEV="CL").split("\n")
+    assert "DeviceError: device CL" in told
+    assert "'spawn'" in told
+    assert after == "[5.0, 10.0, 15.0]"
+
+
+INTERRUPTED = """
+    import os, random, signal, threading, time
+    from tinygrad import Tensor, TinyJit
+    draw = random.Random(0)
+    x = Tensor([1.0, 2.0]).realize()
+    step = TinyJit(lambda a: (a * 2 + 1).sum().realize())
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    hits, end = 0, time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        size = draw.randrange(2, 60)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, draw.random() * 0.08 + 0.0005)
+            a = Tensor.rand(size, size + hits % 7)
+            b = (a @ a.T).relu().softmax().sum(0).realize()
+            w = Tensor([1.0, 2.0, 3.0]).realize()
+            w += 1
+            w[0] = size
+            ((a * draw.random()).exp() + b.sum()).mean().item()
+            step(Tensor([1.0, 2.0]).realize())
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except KeyboardInterrupt:
+            hits += 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        assert (x * 2 + hits).tolist() == [2.0 + hits, 4.0 + hits]
+        assert (Tensor.ones(size, 3) @ Tensor.ones(3, size)).sum().item() == 3 * size * size
+        assert step(Tensor([1.0, 2.0]).realize()).item() == 8
+    print("interrupted" if hits > 3 else hits)
+"""
+
+
+def test_interrupts_anywhere_leave_a_working_interpreter():
+    """While building, planning, compiling and running."""
+    program = INTERRUPTED.replace("SECONDS", "5")
+    assert run(program, CACHELEVEL="0") == "interrupted"
+
+
+def test_control_c_in_a_long_kernel():
+    program = """
+        import os, signal, threading, time
+        from tinygrad import Tensor
+        x = Tensor.ones(700, 700).contiguous().realize()
+        threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        try:
+            for _ in range(10000):
+                x = (x @ x * 1e-3).realize()
+            print("not interrupted")
+        except KeyboardInterrupt:
+            print("interrupted", (Tensor([1, 2]) + 1).tolist(), Tensor.ones(3, 3).sum().item())
+    """
+    assert run(program) == "interrupted [2, 3] 9.0"

@@ -1,0 +1,429 @@
+"""Programs of views, writes and reads mean what they mean in NumPy: whoever shares memory there
+sees a write here, and who doesn't keeps what was there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+
+from tinygrad import TinyJit
+from tinygrad.base.errors import ArgumentError, DTypeError
+from tinygrad.engine.devices import Device
+from tinygrad.tensor import Tensor
+
+SHAPES = ((4,), (5,), (2, 3), (3, 3), (4, 3), (2, 2, 3), (1, 4), ())
+
+
+class Draw:
+    """Choices, one number each, so that hypothesis can make a program smaller."""
+
+    def __init__(self, numbers: list[int]) -> None:
+        self.numbers = numbers
+        self.at = 0
+
+    def __call__(self, count: int) -> int:
+        number = self.numbers[self.at % len(self.numbers)] + self.at // len(self.numbers)
+        self.at += 1
+        return number % count
+
+    def pick(self, options: Any) -> Any:
+        return options[self(len(options))]
+
+
+class Program:
+    """Pairs of ours and NumPy's, and the lines so far."""
+
+    def __init__(self, draw: Draw) -> None:
+        self.draw = draw
+        self.pairs: list[tuple[Tensor, np.ndarray]] = []
+        self.log: list[str] = []
+        self.fresh = 0
+
+    def run(self, steps: int) -> None:
+        self.new()
+        for _ in range(steps):
+            self.draw.pick(STEPS)(self)
+        for i in self.draw.pick((range, reversed_range))(len(self.pairs)):
+            self.compare(i)
+
+    # ---- what the steps use ----------------------------------------------------------------------
+
+    def any(self) -> int:
+        recent = self.draw(3)
+        return len(self.pairs) - 1 if recent == 0 else self.draw(len(self.pairs))
+
+    def add(self, text: str, ours: Tensor, theirs: np.ndarray) -> None:
+        assert ours.shape == theirs.shape, self.told(f"{text}: {ours.shape} {theirs.shape}")
+        self.log.append(f"v{len(self.pairs)} = {text}")
+        self.pairs.append((ours, theirs))
+
+    def told(self, what: str) -> str:
+        return "\n".join([*self.log, what])
+
+    def compare(self, i: int) -> None:
+        ours, theirs = self.pairs[i]
+        got = ours.numpy()
+        assert got.tolist() == theirs.tolist(), self.told(f"v{i}: {got.tolist()}, {theirs}")
+
+    def numbers(self, shape: tuple[int, ...]) -> np.ndarray:
+        self.fresh += 10
+        count = int(np.prod(shape))
+        return (np.arange(count, dtype=np.int32) + self.fresh).reshape(shape)
+
+    def key(self, theirs: np.ndarray) -> tuple[Any, ...]:
+        """Numbers, slices, None."""
+        parts: list[Any] = []
+        for n in theirs.shape:
+            kind = self.draw(6)
+            begin, end = self.draw(n + 1), self.draw(n + 2)
+            if kind == 0 and n:
+                parts.append(self.draw(2 * n) - n)
+            elif kind == 1:
+                parts.append(slice(begin, max(begin + 1, end)))
+            elif kind == 2:
+                parts.append(slice(None, None, self.draw.pick((2, 3, -1, -2))))
+            elif kind == 3:
+                parts += [None, slice(begin % max(n, 1), None)]
+            else:
+                parts.append(slice(None))
+        while self.draw(3) == 0 and parts and parts[-1] == slice(None):
+            parts.pop()
+        return (*parts, ...)
+
+    def indices(self, theirs: np.ndarray) -> Any:
+        """Arrays and masks, alone or between others."""
+        n = theirs.shape[0]
+        kind = self.draw(7)
+        some = np.array([self.draw(2 * n) - n for _ in range(1 + self.draw(3))])
+        mask = np.array([self.draw(2) == 1 for _ in range(n)])
+        if kind == 0 or theirs.ndim < 2:
+            return self.draw.pick((some, mask, some.tolist(), some.reshape(-1, 1)))
+        m = theirs.shape[1]
+        column = np.array([self.draw(m) for _ in some])
+        return self.draw.pick(
+            (
+                (some, column),
+                (slice(None), column),
+                (slice(None, None, -1), column),
+                (mask, slice(0, 2)),
+                (..., np.array([self.draw(theirs.shape[-1]) for _ in range(2)])),
+                (None, some, 0),
+                (mask, self.draw(m)),
+                self.numbers(theirs.shape) % 3 == self.draw(3),
+            )
+        )
+
+    def value(self, shape: tuple[int, ...]) -> tuple[str, Any, np.ndarray]:
+        """Something that broadcasts to `shape`: a number, an array, or one of the tensors."""
+        for i in range(len(self.pairs)):
+            ours, theirs = self.pairs[(i + self.draw(5)) % len(self.pairs)]
+            if self.draw(2) and _broadcasts(theirs.shape, shape):
+                return f"v{self._number(ours)}", ours, theirs
+        kind = self.draw(3)
+        if kind == 0:
+            number = self.draw(9)
+            return str(number), number, np.asarray(number, np.int32)
+        keep = self.draw(len(shape) + 1) if kind == 1 else len(shape)
+        array = self.numbers(shape[len(shape) - keep :])
+        return repr(array.tolist()), self.draw.pick((Tensor, np.asarray))(array), array
+
+    def _number(self, ours: Tensor) -> int:
+        return next(i for i, (t, _) in enumerate(self.pairs) if t is ours)
+
+    # ---- steps -----------------------------------------------------------------------------------
+
+    def new(self) -> None:
+        shape, kind = self.draw.pick(SHAPES), self.draw(5)
+        array = self.numbers(shape)
+        if kind == 0:
+            zeros = Tensor.zeros(*shape, dtype="int32")
+            return self.add(f"Tensor.zeros({shape}, dtype='int32')", zeros, np.zeros_like(array))
+        made, text = Tensor(array.copy()), f"Tensor({array.tolist()})"
+        if kind == 1:
+            return self.add(f"{text} * 2", made * 2, np.array(array * 2))
+        if kind == 2:
+            return self.add(text, made, array)
+        return self.add(f"{text}.realize()", made.realize(), array)
+
+    def view(self) -> None:
+        i = self.any()
+        ours, theirs = self.pairs[i]
+        name, ours_of, theirs_of = self.draw.pick(VIEWS)
+        if name == "key":
+            key = self.key(theirs)
+            self.add(f"v{i}[{_text(key)}]", ours[key], theirs[key])
+        elif theirs.ndim >= 2 or name in ("reshape(-1)", "detach()"):
+            self.add(f"v{i}.{name}", ours_of(ours), theirs_of(theirs))
+
+    def copy(self) -> None:
+        i = self.any()
+        ours, theirs = self.pairs[i]
+        name, function = self.draw.pick(COPIES)
+        self.add(f"v{i}{name}", function(ours), np.array(function(theirs)))
+
+    def pick(self) -> None:
+        i = self.any()
+        ours, theirs = self.pairs[i]
+        if theirs.ndim and theirs.size:
+            key = self.indices(theirs)
+            self.add(f"v{i}[{_text(key)}]", ours[_ours(key)], theirs[key].copy())
+
+    def write(self) -> None:
+        i = self.any()
+        ours, theirs = self.pairs[i]
+        if not theirs.flags.writeable:
+            return
+        fancy = theirs.ndim > 0 and theirs.size > 0 and self.draw(2) == 1
+        key = self.indices(theirs) if fancy else self.key(theirs)
+        text, mine, value = self.value(theirs[key].shape)
+        self.log.append(f"v{i}[{_text(key)}] = {text}")
+        ours[_ours(key)] = mine
+        theirs[key] = value.copy()
+
+    def change(self) -> None:
+        """`a[...] += b`."""
+        i = self.any()
+        ours, theirs = self.pairs[i]
+        if not theirs.flags.writeable or not theirs.ndim or not theirs.size:
+            return
+        key = self.indices(theirs) if self.draw(2) else self.key(theirs)
+        text, mine, value = self.value(theirs[key].shape)
+        self.log.append(f"v{i}[{_text(key)}] += {text}")
+        ours[_ours(key)] += mine
+        theirs[key] += value.copy()
+
+    def operate(self) -> None:
+        i = self.any()
+        ours, theirs = self.pairs[i]
+        if not theirs.flags.writeable:
+            return
+        text, mine, value = self.value(theirs.shape)
+        name, function = self.draw.pick(OPERATORS)
+        if isinstance(mine, np.ndarray):
+            mine = Tensor(mine)
+        self.log.append(f"v{i} {name} {text}")
+        with np.errstate(all="ignore"):
+            function(ours, mine)
+            function(theirs, value.copy())
+
+    def assign(self) -> None:
+        i = self.any()
+        ours, theirs = self.pairs[i]
+        if theirs.flags.writeable:
+            text, mine, value = self.value(theirs.shape)
+            self.log.append(f"v{i}.assign({text})")
+            ours.assign(mine if isinstance(mine, Tensor) else Tensor(value))
+            theirs[...] = value.copy()
+
+    def realize(self) -> None:
+        i = self.any()
+        self.log.append(f"v{i}.realize()")
+        self.pairs[i][0].realize()
+
+    def read(self) -> None:
+        i = self.any()
+        self.log.append(f"v{i}.numpy()")
+        self.compare(i)
+
+    def forget(self) -> None:
+        i = self.draw(len(self.pairs))
+        if len(self.pairs) > 1:
+            self.log.append(f"# v{i} dies; those behind move up")
+            del self.pairs[i]
+
+
+def reversed_range(n: int) -> Any:
+    return range(n - 1, -1, -1)
+
+
+def _broadcasts(shape: tuple[int, ...], goal: tuple[int, ...]) -> bool:
+    with contextlib.suppress(ValueError):
+        return np.broadcast_shapes(shape, goal) == goal
+    return False
+
+
+def _ours(key: Any) -> Any:
+    if isinstance(key, tuple):
+        return tuple(map(_ours, key))
+    return Tensor(key) if isinstance(key, np.ndarray) else key
+
+
+def _text(key: Any) -> str:
+    return repr(key).replace("\n", "")
+
+
+def add_in_place(a: Any, b: Any) -> None:
+    a += b
+
+
+def subtract_in_place(a: Any, b: Any) -> None:
+    a -= b
+
+
+def multiply_in_place(a: Any, b: Any) -> None:
+    a *= b
+
+
+def xor_in_place(a: Any, b: Any) -> None:
+    a ^= b
+
+
+OPERATORS = (
+    ("+=", add_in_place),
+    ("-=", subtract_in_place),
+    ("*=", multiply_in_place),
+    ("^=", xor_in_place),
+)
+VIEWS: tuple[tuple[str, Any, Any], ...] = (
+    ("key", None, None),
+    ("key", None, None),
+    ("T", lambda t: t.transpose(0, -1), lambda a: a.swapaxes(0, -1)),
+    ("reshape(-1)", lambda t: t.reshape(-1), lambda a: a.reshape(-1)),
+    ("flip(0)", lambda t: t.flip(0), lambda a: a[::-1]),
+    ("detach()", lambda t: t.detach(), lambda a: a[...]),
+    ("unsqueeze(0)", lambda t: t.unsqueeze(0), lambda a: a[None]),
+    ("squeeze()", lambda t: t.squeeze(), lambda a: a.squeeze()),
+    (
+        "expand",
+        lambda t: t.unsqueeze(0).expand(2, *t.shape),
+        lambda a: np.broadcast_to(a, (2, *a.shape)),
+    ),
+)
+COPIES: tuple[tuple[str, Callable[[Any], Any]], ...] = (
+    (" + 1", lambda x: x + 1),
+    (" * 3", lambda x: x * 3),
+    (" - itself[...]", lambda x: x - x[...]),
+)
+STEPS: tuple[Callable[[Program], None], ...] = (
+    Program.new,
+    Program.view,
+    Program.view,
+    Program.view,
+    Program.copy,
+    Program.copy,
+    Program.pick,
+    Program.write,
+    Program.write,
+    Program.write,
+    Program.change,
+    Program.operate,
+    Program.operate,
+    Program.assign,
+    Program.realize,
+    Program.read,
+    Program.forget,
+)
+
+
+@pytest.mark.parametrize(("device", "examples"), [("CPU", 60), ("PYTHON", 40), ("CL", 8)])
+def test_programs_mean_what_they_mean_in_numpy(device, examples):
+    examples = int(os.environ.get("EXAMPLES", examples))
+
+    @settings(max_examples=examples, suppress_health_check=list(HealthCheck), database=None)
+    @given(st.lists(st.integers(0, 1 << 16), min_size=20, max_size=60))
+    def check(numbers: list[int]) -> None:
+        Program(Draw(numbers)).run(3 + numbers[0] % 12)
+
+    before = Device.DEFAULT
+    Device.DEFAULT = device
+    try:
+        check()
+    finally:
+        Device.DEFAULT = before
+
+
+# ---- gradients, and what is refused --------------------------------------------------------------
+
+
+def test_gradients_pass_through_writes_as_in_pytorch():
+    """To slices with steps, by tensors, by masks, through views, with operators."""
+    x_, v_ = np.arange(1.0, 13.0, dtype=np.float32).reshape(3, 4), np.ones((2, 2), np.float32) * 3
+    rows, mask = [2, 0], x_ % 3 == 0
+
+    def program(x: Any, v: Any, index: Any, where: Any) -> Any:
+        y = x * 2
+        y[::2, 1:3] = v * v
+        y[index] = y[index] * 0.5
+        y[:, 0] += x[:, 1]
+        y[where] = 7.0
+        view = y[1]
+        view *= 3
+        return (y * y).sum() + y[:, -1].sum()
+
+    ours = [Tensor(a, requires_grad=True) for a in (x_, v_)]
+    theirs = [torch.tensor(a, requires_grad=True) for a in (x_, v_)]
+    mine = program(*ours, Tensor(rows), Tensor(mask))
+    wanted = program(*theirs, torch.tensor(rows), torch.tensor(mask))
+    np.testing.assert_allclose(mine.item(), wanted.item(), rtol=1e-5)
+    mine.backward()
+    wanted.backward()
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), rtol=1e-5)
+
+
+def test_a_mask_takes_as_many_values_as_it_selects():
+    x = Tensor([1, 2, 3, 4])
+    x[x > 2] = Tensor([30, 40])
+    assert x.tolist() == [1, 2, 30, 40]
+    x[x < 0] = Tensor([], dtype="int32")
+    with pytest.raises(ValueError, match="3 values for a mask of 2 true elements"):
+        x[x > 2] = Tensor([1, 2, 3])
+        x.tolist()
+    assert (Tensor([1, 2]) + 1).tolist() == [2, 3]
+
+
+def test_methods_that_end_in_an_underscore():
+    base = Tensor([1.0, 4.0, 9.0, 16.0]).realize()
+    view = base[::2]
+    assert view.sqrt_() is view
+    assert base.tolist() == [1.0, 4.0, 3.0, 16.0]
+    base.add_(1).mul_(2).clamp_(5, 20)
+    assert (base.tolist(), view.tolist()) == ([5.0, 10.0, 8.0, 20.0], [5.0, 8.0])
+    view.zero_()
+    base[1:3].fill_(7)
+    assert base.copy_(base.flip(0)).tolist() == [20.0, 7.0, 7.0, 0.0]
+    base.masked_fill_(base > 7, -1)
+    assert base.tolist() == [-1.0, 7.0, 7.0, 0.0]
+
+
+def test_a_diagonal_can_be_written():
+    x = Tensor.zeros(3, 4).contiguous().realize()
+    x.diagonal(1).fill_(2)
+    assert x.tolist() == [[0, 2, 0, 0], [0, 0, 2, 0], [0, 0, 0, 2]]
+
+
+def test_what_would_be_lost_is_refused():
+    x = Tensor([1.0, 2.0]).realize()
+    wide = x.expand(3, 2)
+    with pytest.raises(ArgumentError, match="elements repeat; legal is a copy"):
+        wide += 1
+    assert x.tolist() == [1.0, 2.0]
+    leaf = Tensor([1.0], requires_grad=True)
+    with pytest.raises(ArgumentError, match="needs a gradient.*no_grad"):
+        leaf += 1
+    with Tensor.no_grad():
+        leaf += 1
+    assert leaf.tolist() == [2.0]
+    whole = Tensor([1, 2]).realize()
+    with pytest.raises(DTypeError, match="cut off fractions"):
+        whole += 0.5
+    assert whole.tolist() == [1, 2]
+
+
+def test_a_copy_keeps_its_value_also_when_a_captured_step_writes():
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]]).realize()
+    step = TinyJit(lambda: x.assign(x + 1).realize())
+    for _ in range(3):
+        flat = x.T.reshape(-1)
+        before = x.numpy().T.reshape(-1).tolist()
+        step()
+        assert flat.tolist() == before
+    assert x.tolist() == [[4.0, 5.0], [6.0, 7.0]]

@@ -1,0 +1,30 @@
+"""The guide is run: each example of a page, in order, in one program. After a change:
+python tools/guide.py"""
+
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parent.parent / "docs"
+FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+PAGES = ("tensor", "training", "kernels")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_what_a_page_shows_is_what_happens(name):
+    path = DOCS / "guide" / f"{name}.md"
+    text = re.sub(r"^```.*$", "", path.read_text(), flags=re.MULTILINE)  # fences are no output
+    page = doctest.DocTestParser().get_doctest(text, {}, name, str(path), 0)
+    assert len(page.examples) > 10
+    report: list[str] = []
+    doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(page, out=report.append)
+    assert not report, "".join(report)
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
+    lost = [link for link in links if ":" not in link and not (page.parent / link).exists()]
+    assert not lost

@@ -1,0 +1,210 @@
+"""Which views are windows on what they are made of, as NumPy and PyTorch have it: a write to one is
+seen by the other. Others (padded, reshaped across a transposition) are copies there, and here too:
+they keep the value of the moment.
+
+A view is a chain of movement over a *bottom*: storage, or what will get some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tinygrad.base.helpers import prod, strides_for
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops
+
+Strides = tuple[int, ...]
+PASSED = GroupOp.Movement | {Ops.DETACH}
+
+
+def bottom_of(node: UOp, root: UOp | None = None) -> UOp:
+    """What `node` is a view of: `root` if that is on the way, else what is below all movement."""
+    while node is not root and node.op in PASSED:
+        node = node.src[0]
+    return node
+
+
+def unshaped(node: UOp) -> UOp:
+    """`node` without RESHAPEs at its top, which a further one would replace."""
+    while node.op is Ops.RESHAPE:
+        node = node.src[0]
+    return node
+
+
+def steps_between(node: UOp, bottom: UOp) -> list[UOp]:
+    """The movement from `bottom` up to `node`, in that order."""
+    steps = []
+    while node is not bottom:
+        steps.append(node)
+        node = node.src[0]
+    return steps[::-1]
+
+
+def on_bottom(node: UOp, bottom: UOp, new: UOp) -> UOp:
+    """The same view of another bottom with the same elements in the same order."""
+    new = new.reshape(bottom.shape)
+    for step in steps_between(node, bottom):
+        new = UOp(step.op, new.dtype, (new, *step.src[1:]), step.arg)
+    return new
+
+
+def writable_part(node: UOp) -> UOp:
+    """The same view without DETACH, which says nothing of storage."""
+    steps = []
+    while node.op in PASSED:
+        steps.append(node)
+        node = node.src[0]
+    for step in reversed(steps):
+        if step.op is not Ops.DETACH:
+            node = UOp(step.op, node.dtype, (node, *step.src[1:]), step.arg)
+    return node
+
+
+# ---- strides -------------------------------------------------------------------------------------
+
+
+def strides_of(node: UOp, bottom: UOp) -> Strides | None:
+    """For each axis how far apart its elements are in the bottom; None where there is no such
+    number, so that this is a copy."""
+    strides: Strides | None = strides_for(bottom.room)
+    for step in steps_between(node, bottom):
+        strides = _RULES[step.op](step, strides)
+        if strides is None:
+            return None
+    return strides
+
+
+def is_window(node: UOp, bottom: UOp) -> bool:
+    """Whether NumPy would have `node` be a view of `bottom`."""
+    plain = node
+    while plain is not bottom and plain.op in (Ops.RESHAPE, Ops.DETACH):
+        plain = plain.src[0]
+    return plain is bottom or strides_of(node, bottom) is not None
+
+
+def repeats(node: UOp, bottom: UOp) -> bool:
+    """Whether several elements of the view may be one of the bottom's."""
+    strides = strides_of(node, bottom)
+    if strides is None:
+        return True
+    reach = 0
+    for stride, size in sorted((abs(s), n) for s, n in zip(strides, node.room, strict=True)):
+        if size > 1:
+            if stride <= reach:
+                return True
+            reach += stride * (size - 1)
+    return False
+
+
+def _reshaped(node: UOp, strides: Strides) -> Strides | None:
+    """Axes are split, and merged where each steps over the whole of the next."""
+    old = [(n, s) for n, s in zip(node.src[0].room, strides, strict=True) if n != 1]
+    new, out, taken = node.room, [], 0
+    if 0 in new:
+        return strides_for(new)
+    for position, size in enumerate(new):
+        if size == 1:
+            out.append(0)
+            continue
+        if prod(new[:position]) == prod(n for n, _ in old[:taken]):  # a group begins
+            taken = _group(old, taken, new, position)
+            if taken < 0:
+                return None
+        inner = prod(new[: position + 1])
+        out.append(old[taken - 1][1] * (prod(n for n, _ in old[:taken]) // inner))
+    return tuple(out)
+
+
+def _group(old: list[tuple[int, int]], first: int, new: tuple[int, ...], position: int) -> int:
+    """Where the old axes end that the new ones from `position` on are made of; -1 if these don't
+    lie in a row."""
+    stop, size = first + 1, old[first][0]
+    goal, at = new[position], position + 1
+    while size != goal:
+        if goal < size:
+            goal *= new[at]
+            at += 1
+        else:
+            if old[stop - 1][1] != old[stop][0] * old[stop][1]:
+                return -1
+            size *= old[stop][0]
+            stop += 1
+    return stop
+
+
+def _expanded(node: UOp, strides: Strides) -> Strides:
+    sizes = zip(node.src[0].room, node.room, strides, strict=True)
+    return tuple(s if n == m else 0 for n, m, s in sizes)
+
+
+def _windowed(node: UOp, strides: Strides) -> Strides | None:
+    out, taps = list(strides), []
+    for axis, _, stride, dilation, before, after in node.arg:
+        if (before, after) != (0, 0):
+            return None
+        taps.append(strides[axis] * dilation)
+        out[axis] *= stride
+    return (*out, *taps)
+
+
+_RULES: dict[Ops, Callable[[UOp, Any], Strides | None]] = {
+    Ops.RESHAPE: _reshaped,
+    Ops.EXPAND: _expanded,
+    Ops.PERMUTE: lambda node, strides: tuple(strides[axis] for axis in node.arg),
+    Ops.SHRINK: lambda node, strides: strides,
+    Ops.FLIP: lambda node, strides: tuple(
+        -s if axis in node.arg else s for axis, s in enumerate(strides)
+    ),
+    Ops.PAD: lambda node, strides: None,
+    Ops.WINDOW: _windowed,
+    Ops.DETACH: lambda node, strides: strides,
+}
+
+
+# ---- writes as expressions -----------------------------------------------------------------------
+
+
+def spread(view: UOp, bottom: UOp, value: UOp) -> UOp:
+    """`value` (of the view's shape) where it stands in `bottom`, zeros elsewhere."""
+    for step in reversed(steps_between(view, bottom)):
+        if step.op is not Ops.DETACH:
+            value = _SPREAD[step.op](step, value, step.src[0].shape)
+    return value
+
+
+def _spread_window(step: UOp, value: UOp, below: tuple[Any, ...]) -> UOp:
+    """Windows of one tap: zeros between."""
+    value = value.reshape(value.shape[: len(below)])
+    for axis, _, stride, *_ in step.arg:
+        shape = value.shape
+        n = shape[axis]
+        apart = value.reshape((*shape[: axis + 1], 1, *shape[axis + 1 :]))
+        gap = tuple((0, stride - 1) if i == axis + 1 else (0, 0) for i in range(len(shape) + 1))
+        merged = apart.pad(gap).reshape((*shape[:axis], n * stride, *shape[axis + 1 :]))
+        over = below[axis] - n * stride
+        if over > 0:
+            value = merged.pad(tuple((0, over if i == axis else 0) for i in range(len(shape))))
+        else:
+            box = ((0, below[axis] if i == axis else m) for i, m in enumerate(merged.shape))
+            value = merged.shrink(tuple(box))
+    return value
+
+
+def _spread_part(step: UOp, value: UOp, below: tuple[Any, ...]) -> UOp:
+    box = zip(step.sizes, below, strict=True)
+    return value.pad(tuple((begin, n - end) for (begin, end), n in box))
+
+
+def _spread_permuted(step: UOp, value: UOp, below: tuple[Any, ...]) -> UOp:
+    return value.permute(tuple(step.arg.index(axis) for axis in range(len(step.arg))))
+
+
+_SPREAD: dict[Ops, Callable[[UOp, UOp, tuple[Any, ...]], UOp]] = {
+    Ops.RESHAPE: lambda step, value, below: value.reshape(below),
+    Ops.EXPAND: lambda step, value, below: value.reshape(below),  # of nothing: see `repeats`
+    Ops.PERMUTE: _spread_permuted,
+    Ops.SHRINK: _spread_part,
+    Ops.FLIP: lambda step, value, below: value.flip(step.arg),
+    Ops.WINDOW: _spread_window,
+}

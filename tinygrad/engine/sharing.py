@@ -1,0 +1,140 @@
+"""Memory that this library and another one use at the same time, without a copy.
+
+What is lent stays in place for as long as the borrower holds the `Loan`, and counts as possibly
+written by others (`Buffer.others`): a value computed from it is never taken again for what would
+be computed now. What is adopted is another library's memory: its owner is kept alive by the buffer,
+and it counts as possibly written for good. The same bytes are one Buffer, however often they go out
+and come back, so that the order of reads and writes of a program stays what it says.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from typing import Any, NamedTuple
+
+from tinygrad.backends.interface import ALIGNMENT
+from tinygrad.engine.devices import Device
+from tinygrad.engine.faults import raise_faults
+from tinygrad.engine.storage import HOST, Buffer, renew
+
+_outside: weakref.WeakSet[Buffer] = weakref.WeakSet()  # lent, or adopted
+_crooked: weakref.WeakSet[Buffer] = weakref.WeakSet()  # adopted, and not aligned as kernels write
+
+
+class Loan:
+    """A buffer that somebody outside uses. It is given back with the object, or by `close`."""
+
+    __slots__ = ("buffer", "address")
+
+    def __init__(self, buffer: Buffer, address: int) -> None:
+        self.buffer: Buffer | None = buffer
+        self.address = address
+        buffer.others += 1
+        _outside.add(buffer)
+        renew(buffer)
+
+    def close(self) -> None:
+        """Nobody outside uses it any more."""
+        buffer, self.buffer = self.buffer, None
+        if buffer is not None:
+            buffer.others -= 1
+
+    def __del__(self) -> None:
+        self.close()
+
+    def memory(self) -> ctypes.Array[ctypes.c_char]:
+        """The bytes as an object with the buffer protocol, which keeps the loan."""
+        assert self.buffer is not None
+        made = (ctypes.c_char * self.buffer.nbytes).from_address(self.address)
+        made.loan = self  # type: ignore[attr-defined]
+        return made
+
+
+def address_of(buffer: Buffer) -> int | None:
+    """Where the host finds the bytes of a buffer, None if it can't address them."""
+    if buffer.device == HOST:
+        return None
+    return Device[buffer.device].backend.memory.address(buffer.handle)
+
+
+def is_addressable(device: str) -> bool:
+    """Whether the host can use the memory of a device where it is, and the device the host's."""
+    return Device[device].backend.memory.borrow(memoryview(bytearray(1))) is not None
+
+
+def lend(buffer: Buffer) -> Loan | None:
+    """The buffer for somebody outside; None if the host can't address its bytes."""
+    address = address_of(buffer)
+    if address is None:
+        return None
+    device = Device[buffer.device]
+    device.synchronize()
+    if device.unread_faults:
+        raise_faults(device)
+    return Loan(buffer, address)
+
+
+class Place(NamedTuple):
+    """Bytes of a buffer, from `offset` on."""
+
+    buffer: Buffer
+    offset: int
+
+
+def device_at(address: int) -> str | None:
+    """The device whose buffer, lent or adopted, has the byte at `address`."""
+    for buffer in list(_outside):
+        start = address_of(buffer) or 0
+        if buffer.others and start <= address < start + buffer.nbytes:
+            return buffer.device
+    return None
+
+
+def adopt(device: str, address: int, nbytes: int, owner: Any, fixed: bool) -> Place | None:
+    """Memory of others as a part of a buffer on `device`, which keeps `owner`; with `fixed` nothing
+    here may write it. None if that device can't use it there, or if the bytes are partly those of
+    another buffer, or another device's."""
+    for buffer in list(_outside):
+        start = address_of(buffer) or 0
+        if buffer.others and start < address + nbytes and address < start + buffer.nbytes:
+            inside = start <= address and address + nbytes <= start + buffer.nbytes
+            return Place(buffer, address - start) if inside and buffer.device == device else None
+    data = memoryview((ctypes.c_char * nbytes).from_address(address)).cast("B")
+    handle = Device[device].backend.memory.borrow(data)
+    if handle is None:
+        return None
+    buffer = Buffer(device, nbytes, handle, owner)
+    buffer.others, buffer.fixed = 1, fixed
+    _outside.add(buffer)
+    if address % ALIGNMENT:
+        _crooked.add(buffer)
+    return Place(buffer, 0)
+
+
+Pairs = list[tuple[Buffer, Buffer]]
+
+
+def straightened(written: list[int], buffers: list[Buffer]) -> Pairs:
+    """Puts aligned copies in the places of what a run writes where kernels can't write: pairs of
+    each with its copy."""
+    if not _crooked:
+        return []
+    copies: dict[Buffer, Buffer] = {}
+    for place in written:
+        buffer = buffers[place]
+        if buffer in _crooked and buffer not in copies:
+            copies[buffer] = Buffer(buffer.device, buffer.nbytes)
+            copies[buffer].write(buffer.read())
+    if copies:
+        buffers[:] = [copies.get(buffer, buffer) for buffer in buffers]
+    return list(copies.items())
+
+
+def write_back(pairs: Pairs, buffers: list[Buffer]) -> None:
+    """Undoes `straightened` after the run."""
+    own = {copy: buffer for buffer, copy in pairs}
+    for copy, buffer in own.items():
+        buffer.write(copy.read())
+    if own:
+        buffers[:] = [own.get(buffer, buffer) for buffer in buffers]

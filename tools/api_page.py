@@ -1,0 +1,154 @@
+"""Write the page of the public API: the names in groups, a line for each, and its first example.
+
+    python tools/api_page.py > docs/api.md
+
+What is public is decided here, once: `test/test_docstrings.py` takes the same list to see that each
+name says what it does and shows it.
+"""
+
+from __future__ import annotations
+
+import doctest
+import functools
+import importlib
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+# Title → module. Of a module with `__all__` these are the names, else those of its own package.
+MODULES = {
+    "The package": "tinygrad",
+    "Layers and losses": "tinygrad.nn",
+    "Functions of layers": "tinygrad.nn.functional",
+    "Initial values": "tinygrad.nn.init",
+    "Optimizers and schedules": "tinygrad.nn.optim",
+    "State": "tinygrad.nn.state",
+    "Data sets": "tinygrad.nn.datasets",
+    "Data": "tinygrad.data",
+    "Helpers": "tinygrad.helpers",
+    "The array API standard": "tinygrad.array_api",
+    "The array API standard: linear algebra": "tinygrad.array_api.linalg",
+    "The array API standard: Fourier transforms": "tinygrad.array_api.fft",
+}
+CLASSES = {"TinyJit": "tinygrad"}  # whose methods the page has too; Tensor's are in groups
+
+NO_EXAMPLE = {
+    "mnist": "needs a network",
+    "cifar": "needs a network",
+    "diskcache_clear": "forgets what other programs have compiled",
+    "FetchError": "an error",
+    "copy_out": "what the engine asks of a tensor",
+    "UOp": "the compiler's; docs/architecture.md",
+}
+"""Names that show no example, and why."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One public name, as a program writes it."""
+
+    name: str
+    value: Any
+
+    @property
+    def short(self) -> str:
+        """The name without what it belongs to."""
+        return self.name.rpartition(".")[2]
+
+    @property
+    def doc(self) -> str:
+        """The docstring, without indentation."""
+        return inspect.getdoc(self.value) or ""
+
+    @property
+    def line(self) -> str:
+        """Its first sentence."""
+        text = " ".join(self.doc.partition("\n\n")[0].split())
+        return text.partition(". ")[0].rstrip(".:") + "."
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether it is another method's twin, `exp_` of `exp`, whose example serves both."""
+        return "` in place: this holds its result" in self.doc
+
+    @property
+    def examples(self) -> list[doctest.Example]:
+        """What the docstring shows."""
+        return doctest.DocTestParser().get_examples(self.doc)
+
+
+def _callable(value: Any) -> bool:
+    return inspect.isroutine(value) or inspect.isclass(value)
+
+
+def of_module(path: str) -> Iterator[Entry]:
+    """The functions and classes that a module offers."""
+    module = importlib.import_module(path)
+    package = path if hasattr(module, "__path__") else path.rpartition(".")[0]
+    for name in sorted(getattr(module, "__all__", None) or vars(module)):
+        value = getattr(module, name)
+        home = getattr(value, "__module__", None) or ""
+        own = home.startswith(package) or (hasattr(module, "__all__") and home[:8] == "tinygrad")
+        if not name.startswith("_") and _callable(value) and own:
+            yield Entry(f"{path}.{name}", value)
+
+
+def of_class(cls: type, name: str) -> Iterator[Entry]:
+    """The public methods and properties that a class defines itself."""
+    for each, value in sorted(vars(cls).items()):
+        plain = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
+        if not each.startswith("_") and (isinstance(plain, property) or _callable(plain)):
+            yield Entry(f"{name}.{each}", plain)
+
+
+@functools.cache
+def groups() -> dict[str, list[Entry]]:
+    """All public names by the title of their group; each name once."""
+    found: dict[str, list[Entry]] = {}
+    tensor = importlib.import_module("tinygrad").Tensor
+    seen: set[str] = set()
+    for cls in tensor.__mro__:
+        if cls.__module__.startswith("tinygrad.tensor"):
+            own = [e for e in of_class(cls, "Tensor") if e.name not in seen]
+            seen.update(e.name for e in own)
+            head = (inspect.getdoc(cls) or "").partition("\n")[0].rstrip(".")
+            found[f"Tensor: {head[0].lower()}{head[1:]}"] = own
+    for title, path in MODULES.items():
+        found[title] = list(of_module(path))
+    for name, path in CLASSES.items():
+        found[name] = list(of_class(getattr(importlib.import_module(path), name), name))
+    return {title: entries for title, entries in found.items() if entries}
+
+
+def rendered(entry: Entry) -> list[str]:
+    """One name on the page."""
+    lines = [f"- **`{entry.name}`**: {entry.line}"]
+    shown = entry.examples[:1] if len(entry.examples) == 1 else entry.examples[:4]
+    if shown:
+        lines += ["", "  ```python"]
+        for example in shown:
+            first, *more = example.source.rstrip("\n").split("\n")
+            lines += [f"  >>> {first}", *(f"  ... {line}" for line in more)]
+            lines += [f"  {line}" for line in example.want.rstrip("\n").split("\n") if line]
+        lines += ["  ```", ""]
+    return lines
+
+
+def page() -> str:
+    """The whole page."""
+    lines = ["# The public API", ""]
+    lines += [
+        "Made by `python tools/api_page.py > docs/api.md`; a test sees that it is up to date.",
+        "",
+    ]
+    for title, entries in groups().items():
+        lines += [f"## {title}", ""]
+        for entry in entries:
+            lines += rendered(entry)
+        lines.append("")
+    return "\n".join(lines).replace("\n\n\n", "\n\n").rstrip("\n") + "\n"
+
+
+if __name__ == "__main__":
+    print(page(), end="")
