@@ -16,6 +16,7 @@ from tinygrad.engine.profile import GlobalCounters
 from tinygrad.engine.storage import realized_buffer
 from tinygrad.simplify.rules import simplify
 from tinygrad.tensor.function import function
+from tinygrad.tensor.generator import Generator
 from tinygrad.tensor.tensor import Tensor
 from tinygrad.uop.node import UOp, services
 from tinygrad.uop.text import tree
@@ -37,6 +38,7 @@ __all__ = [
     "Context",
     "ContextVar",
     "Device",
+    "Generator",
     "GlobalCounters",
     "Tensor",
     "TinyJit",

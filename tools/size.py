@@ -32,10 +32,10 @@ BUDGETS: dict[str, int | None] = {
     "loops": 3200,
     "codegen": 3300,
     "backends/*": 1500,
-    "engine": 2600,
+    "engine": 3150,
     "tensor": 7200,
 }
-CORE_BUDGET = 21_000  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 23_000  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
 # pool that other devices find in theirs.

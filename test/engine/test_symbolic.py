@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
+import torch.nn.functional as F
 
-from tinygrad import GlobalCounters, Tensor, TinyJit, Variable
+from tinygrad import GlobalCounters, Tensor, TinyJit, Variable, nn
 from tinygrad.base.errors import ShapeError
 
 MOST = 40
@@ -104,6 +106,122 @@ def test_one_plan_for_all_sizes(name, device):
     assert len(set(made)) == 1
 
 
+IMAGES = random.standard_normal((7, 3, 9, 9)).astype(np.float32)
+KERNELS = random.standard_normal((4, 3, 3, 3)).astype(np.float32)
+
+
+def classified(x, w, flat):
+    """A variable batch through a small net: convolution, pooling, a layer, a loss by class."""
+    x = x.conv2d(w, padding=1).relu().max_pool2d(2)
+    scores = x.reshape(x.shape[0], -1) @ flat
+    return scores.sparse_categorical_crossentropy(
+        Tensor.arange(7, device=x.device)[: x.shape[0]] % 3
+    )
+
+
+def classified_by_torch(x, w, flat):
+    scores = F.max_pool2d(F.conv2d(x, w, padding=1).relu(), 2).flatten(1) @ flat
+    return F.cross_entropy(scores, torch.arange(len(x)) % 3)
+
+
+def weight_gradient(x, w, flat, loss):
+    w = Tensor(w, requires_grad=True) if isinstance(x, Tensor) else w.clone().requires_grad_()
+    value = loss(x, w, flat)
+    return value.gradient(w)[0] if isinstance(x, Tensor) else torch.autograd.grad(value, w)[0]
+
+
+PICTURES = {
+    "batch": (
+        lambda x, w, n: x[:n].conv2d(w, stride=2),
+        lambda x, w, n: F.conv2d(x[:n], w, stride=2),
+    ),
+    "gradient of a size": (
+        lambda x, w, n: (x[:2, :, :n].conv2d(w, padding=1) ** 2).sum().gradient(x)[0],
+        lambda x, w, n: torch.autograd.grad(
+            (F.conv2d(x.requires_grad_()[:2, :, :n], w, padding=1) ** 2).sum(), x
+        )[0],
+    ),
+    "transposed": (
+        lambda x, w, n: x[:2, :, :n, :n].conv_transpose2d(w[:3], stride=2, padding=1),
+        lambda x, w, n: F.conv_transpose2d(x[:2, :, :n, :n], w[:3], stride=2, padding=1),
+    ),
+    "loss of a batch": (
+        lambda x, w, n: classified(x[:n], w, Tensor.ones(64, 3, device=x.device)),
+        lambda x, w, n: classified_by_torch(x[:n], w, torch.ones(64, 3)),
+    ),
+    "gradient of a batch": (
+        lambda x, w, n: weight_gradient(x[:n], w, Tensor(FLAT, device=x.device), classified),
+        lambda x, w, n: weight_gradient(x[:n], w, torch.tensor(FLAT), classified_by_torch),
+    ),
+    "size": (
+        lambda x, w, n: x[:2, :, :n, :n].conv2d(w, padding=1),
+        lambda x, w, n: F.conv2d(x[:2, :, :n, :n], w, padding=1),
+    ),
+    "size with steps": (
+        lambda x, w, n: x[:2, :, :, :n].conv2d(w, padding=1, stride=2).relu().mean((2, 3)),
+        lambda x, w, n: F.conv2d(x[:2, :, :, :n], w, padding=1, stride=2).relu().mean((2, 3)),
+    ),
+    "pools": (
+        lambda x, w, n: x[:2, :, :n, :n].max_pool2d(2) + x[:2, :, :n, :n].avg_pool2d(2),
+        lambda x, w, n: F.max_pool2d(x[:2, :, :n, :n], 2) + F.avg_pool2d(x[:2, :, :n, :n], 2),
+    ),
+    "gathered": (
+        lambda x, w, n: x[0, 0, 0, :n].gather(0, Tensor([2, 0, 1], device=x.device)),
+        lambda x, w, n: x[0, 0, 0, [2, 0, 1]],
+    ),
+}  # fmt: skip
+FLAT = random.standard_normal((64, 3)).astype(np.float32)
+
+
+@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
+@pytest.mark.parametrize("name", PICTURES)
+def test_pictures_of_any_size_and_number(name, device):
+    ours, theirs = PICTURES[name]
+    x, w = Tensor(IMAGES, device=device).realize(), Tensor(KERNELS, device=device).realize()
+    size, made = Variable("size", 3, 7), []
+    for n in (3, 4, 6, 7) if device == "CPU" else (3, 4):
+        found = ours(x, w, size.bind(n)).numpy()
+        expected = theirs(torch.tensor(IMAGES), torch.tensor(KERNELS), n).detach().numpy()
+        assert found.shape == expected.shape
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-5)
+        made.append((GlobalCounters.plans_made, GlobalCounters.kernels_lowered))
+    assert len(set(made)) == 1
+
+
+def test_an_index_beyond_a_symbolic_size_is_told():
+    n = Variable("n", 1, MOST)
+    for k in (7, 5):
+        with pytest.raises(IndexError, match="index 9 is out of range on axis 0"):
+            Tensor(A)[: n.bind(k)][Tensor([0, 9])].tolist()
+        assert Tensor(A)[: n.bind(k)][Tensor([-1, 2])].tolist() == A[[k - 1, 2]].tolist()
+
+
+def test_a_captured_step_trains_on_batches_of_any_size():
+    """Each batch has another size; the steps are those of plain calls."""
+    n, pictures = Variable("n", 1, 7), Tensor(IMAGES).realize()
+
+    def trained(jit):
+        weight = Tensor(KERNELS, requires_grad=True).realize()
+        flat = Tensor(FLAT).realize()
+        optimizer = nn.optim.SGD([weight], lr=0.05)
+
+        def step(x):
+            with Tensor.train():
+                optimizer.zero_grad()
+                loss = classified(x, weight, flat).backward()
+                return loss.realize(*optimizer.schedule_step())
+
+        run, made = jit(step), []
+        losses = []
+        for k in (4, 2, 5, 7, 1, 3):
+            losses.append(run(pictures[: n.bind(k)]).item())
+            made.append(GlobalCounters.kernels_lowered)
+        assert len(set(made[2:])) == 1
+        return losses
+
+    np.testing.assert_allclose(trained(TinyJit), trained(lambda step: step), rtol=1e-5)
+
+
 def test_sizes_of_two_variables():
     n, m = Variable("n", 1, MOST), Variable("m", 1, 24)
     a = Tensor(A).realize()
@@ -136,6 +254,10 @@ def test_a_symbolic_shape_becomes_the_numbers_of_now():
         lambda a, n, m: a[:n] + a[:m],
         lambda a, n, m: a[:n].T @ a[:m],
         lambda a, n, m: a[:n].reshape(m, 24),
+        lambda a, n, m: a[:n].reshape(m, -1),
+        lambda a, n, m: a[:, :n].sort(1),
+        lambda a, n, m: a[:, :n].topk(1),
+        lambda a, n, m: a[None, None, :n].conv2d(Tensor.ones(1, 1, 2, 2)),  # n may be 1
     ],
 )
 def test_sizes_that_may_differ_dont_meet(wrong):

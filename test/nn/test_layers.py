@@ -230,7 +230,8 @@ def test_initial_weights_are_spread_as_in_pytorch():
     "misuse, error, message",
     [
         (lambda: BatchNorm(3)(Tensor.ones(2, 4, 5)), ShapeError, r"\(2, 4, 5\).*\(N, 3, "),
-        (lambda: LayerNorm(3)(Tensor.ones(2, 4)), ShapeError, r"LayerNorm: x has shape \(2, 4\)"),
+        (lambda: InstanceNorm(3)(Tensor.ones(2, 6, 4)), ShapeError, r"InstanceNorm: x has shape"),
+        (lambda: LayerNorm(3)(Tensor.ones(2, 4)), ShapeError, r"layer_norm: x has shape \(2, 4\)"),
         (lambda: LayerNorm2d(3)(Tensor.ones(2, 4, 1, 1)), ShapeError, r"legal is \(N, 3"),
         (lambda: GroupNorm(2, 3), ArgumentError, "2 groups of 3 channels"),
         (lambda: Conv2d(3, 4, 3, groups=2), ArgumentError, "groups=2 for 3 → 4 channels"),

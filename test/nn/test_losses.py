@@ -146,6 +146,14 @@ def test_objects_are_the_functions():
     weights, spread = Tensor(WEIGHTS), Tensor(SOFT)
     pairs = [
         (losses.L1Loss("sum")(x, y), losses.l1_loss(x, y, "sum")),
+        (
+            losses.MarginRankingLoss(0.5)(x, y, y.sign()),
+            losses.margin_ranking_loss(x, y, y.sign(), 0.5),
+        ),
+        (
+            losses.HingeEmbeddingLoss(reduction="sum")(x, y.sign()),
+            losses.hinge_embedding_loss(x, y.sign(), reduction="sum"),
+        ),
         (losses.MSELoss()(x, y), losses.mse_loss(x, y)),
         (losses.HuberLoss(delta=2.0)(x, y), losses.huber_loss(x, y, delta=2.0)),
         (losses.SmoothL1Loss(beta=2.0)(x, y), losses.smooth_l1_loss(x, y, beta=2.0)),

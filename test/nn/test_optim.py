@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from tinygrad.backends.cpu.queue import CPUSegment
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.engine.devices import Device
@@ -326,3 +327,33 @@ def steps(optimizer, w, count):
 def test_misuse(misuse, message):
     with pytest.raises(ArgumentError, match=message):
         misuse()
+
+
+# ---- what a step costs ---------------------------------------------------------------------------
+
+KERNELS = {"SGD": 1, "Adam": 1, "AdamW": 1, "NAdam": 1, "RAdam": 1, "Adagrad": 1, "RMSprop": 1}
+KERNELS |= {"Lion": 2, "Adadelta": 2, "LARS": 2, "LAMB": 4}
+OF_ALL = 4  # kernels for numbers that all parameters share
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_step_is_one_native_call_whatever_the_number_of_parameters(name, monkeypatch):
+    """And so many kernels a parameter: they have sizes of their own, and so loops of their own."""
+    calls = []
+    plain = CPUSegment.run
+
+    def run(segment, *rest):
+        calls.append(len(segment.launches))
+        return plain(segment, *rest)
+
+    monkeypatch.setattr(CPUSegment, "run", run)
+    for count in (2, 9):
+        params = [Tensor.ones(3, 4, device="CPU").contiguous().realize() for _ in range(count)]
+        optimizer = getattr(optim, name)(params, lr=0.1)
+        with Tensor.train():
+            sum((p * (i + 1)).square().sum() for i, p in enumerate(params)).backward()
+            Tensor.realize(*(p.grad for p in params))
+            calls.clear()
+            optimizer.step()
+        assert len(calls) == 1
+        assert calls[0] <= KERNELS[name] * count + OF_ALL

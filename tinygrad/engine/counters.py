@@ -1,22 +1,34 @@
-"""Numbers that advance with each use: the positions of random streams. A value is taken when a
-tensor is created; a captured step takes as many again on each replay."""
+"""Random streams, as far as the engine cares: a seed, and a position that advances with each draw.
+Both enter graphs as bound variables, the position when a tensor is created. A captured step draws
+from where its streams are when it is replayed, as many again as when it was captured."""
 
 from __future__ import annotations
 
+import threading
+import weakref
 from typing import ClassVar
 
 
-class Counter:
-    """A named count. The name is also that of the variable that carries its values in graphs."""
+class Stream:
+    """A seed and a position. The name is that of the variable that carries positions in graphs;
+    the seed's has `.seed` behind it."""
 
-    all: ClassVar[dict[str, Counter]] = {}
+    all: ClassVar[weakref.WeakValueDictionary[str, Stream]] = weakref.WeakValueDictionary()
+    _lock: ClassVar[threading.Lock] = threading.Lock()
 
-    def __init__(self, name: str, value: int = 0) -> None:
-        self.name, self.value = name, value
-        Counter.all[name] = self
+    def __init__(self, name: str, seed: int) -> None:
+        self.name, self.seed_name = name, name + ".seed"
+        self.seed, self.position = seed, 0
+        self.restarts = 0  # a captured step must not
+        Stream.all[name] = self
+
+    def restart(self, seed: int, position: int = 0) -> None:
+        """Goes on as if it had been made with this seed and drawn this much."""
+        self.seed, self.position, self.restarts = seed, position, self.restarts + 1
 
     def take(self, amount: int) -> int:
-        """The value before it advances by `amount`."""
-        before = self.value
-        self.value += amount
+        """The position before it advances by `amount`."""
+        with Stream._lock:
+            before = self.position
+            self.position += amount
         return before

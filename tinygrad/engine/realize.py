@@ -6,14 +6,16 @@ everything else that shares the node sees it.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 import tinygrad.engine.loop  # noqa: F401  knows how to run a SCAN
-from tinygrad.base.errors import ArgumentError
+from tinygrad.base.errors import ArgumentError, JitError, TinygradError
 from tinygrad.base.helpers import garbage_kept
 from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import raise_faults
@@ -28,6 +30,7 @@ from tinygrad.engine.storage import (
     buffer_of,
     computed_from,
     copies_of,
+    copy_of,
     inherit,
     is_read,
     latest,
@@ -36,6 +39,7 @@ from tinygrad.engine.storage import (
     numpy_dtype,
     overwritten,
     renew,
+    written_by,
 )
 from tinygrad.engine.structure import (
     Structure,
@@ -44,16 +48,41 @@ from tinygrad.engine.structure import (
     resolved,
     structure_of,
 )
+from tinygrad.engine.turns import turns
 from tinygrad.schedule.demand import is_kernelized, stored_base
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
-Variables = list[tuple[str, int]]
-Recorder = Callable[[RunnablePlan, list[Buffer], Variables, list[Buffer]], None]
+
+class Recorder(Protocol):
+    """What looks on while a thread computes: TinyJit captures through it."""
+
+    name: str
+
+    def before(self, runnable: RunnablePlan, params: list[Buffer]) -> None:
+        """A plan is about to run on these buffers."""
+
+    def after(
+        self,
+        runnable: RunnablePlan,
+        params: list[Buffer],
+        variables: list[tuple[str, int]],
+        buffers: list[Buffer],
+    ) -> None:
+        """A plan has run; `buffers` are those of all its storages."""
 
 
-recorders: list[Recorder] = []
-"""Called for each plan that runs; TinyJit captures through it."""
+class _Recording(threading.local):
+    recorder: Recorder | None = None
+
+
+recording = _Recording()
+"""Of each thread, what looks on."""
+
+
+def capturing() -> bool:
+    """Whether this thread captures a step."""
+    return recording.recorder is not None
 
 
 open_inputs: set[UOp] = set()
@@ -70,6 +99,13 @@ def realize(*roots: UOp) -> None:
     wanted = [root for root in map(latest, roots) if not in_memory(root) and not _is_open(root)]
     if not wanted:
         return
+    with turns.together():
+        wanted = [root for root in map(latest, wanted) if not in_memory(root)]
+        if wanted:
+            _realize(wanted)
+
+
+def _realize(wanted: list[UOp]) -> None:
     with garbage_kept():
         nodes: list[UOp] = []
         seen: set[UOp] = set()
@@ -80,13 +116,16 @@ def realize(*roots: UOp) -> None:
         structure = structure_of(wanted, nodes)
         runnable, variables = plan_for(structure)
     params = [buffer_of(node) for node in structure.params]
+    recorder = recording.recorder
+    if recorder is not None:
+        recorder.before(runnable, params)
     buffers = runnable.run(params, [value for _, value in variables])
     if runnable.faults:
         origins = _origins_of_checks(structure)
         for words in runnable.faults:
             words.origins = origins
-    for recorder in recorders:
-        recorder(runnable, params, variables, buffers)
+    if recorder is not None:
+        recorder.after(runnable, params, variables, buffers)
     _publish(wanted, structure, runnable, buffers)
     for buffer in params:
         if buffer.others:
@@ -162,6 +201,27 @@ def before_overwriting(buffers: Iterable[Buffer]) -> None:
         overwritten(node, UOp.new_buffer(buffer_of(node).device, node.arg, node.dtype))
 
 
+def pending_writes() -> list[UOp]:
+    """Versions of buffers that tensors stand for and nobody has computed."""
+    held = dict.fromkeys(h.uop for h in holders)
+    return [n for n in held if _version_of(n) is not None and not in_memory(n)]
+
+
+def compute_pending() -> None:
+    """Computes what live tensors are waiting for, but for what is made of constants alone: from
+    then on they are state, whatever a step does that reads them."""
+    held = dict.fromkeys(h.uop for h in holders)
+    pending = [n for n in held if not in_memory(n) and 0 not in n.shape]
+    stored: set[UOp] = set()  # what depends on storage, or on a number that was drawn
+    for node in nodes_below(pending):
+        if node.op in (Ops.BUFFER, Ops.BIND) or not stored.isdisjoint(map(resolved, node.src)):
+            stored.add(node)
+    for node in pending:
+        if resolved(node) in stored:
+            with contextlib.suppress(TinygradError):  # not now; who reads it will hear of it
+                realize(node)
+
+
 def _version_of(node: UOp) -> UOp | None:
     """The assigned version that `node` is a view of, if it is one."""
     base = version_below(node)
@@ -213,6 +273,7 @@ def _advance(node: UOp, buffer: Buffer) -> None:
         before = version_below(before.src[0])
     fresh = UOp.new_buffer(buffer.device, before.arg, before.dtype)
     overwritten(before, fresh)
+    written_by(fresh, node)
     inherit(node, fresh)
     learn(node, fresh)
 
@@ -250,11 +311,28 @@ def whole_buffer(node: UOp) -> UOp:
     return latest(copy).base
 
 
+def own_copy(base: UOp) -> UOp:
+    """A BUFFER of its own with a copy of this one's bytes."""
+    if recording.recorder is None:
+        return copy_of(base)
+    copy = base.contiguous()  # a kernel, so that replays copy too
+    realize(copy)
+    found = latest(copy).base
+    copy.known = None  # nobody else gets it
+    return found
+
+
 def read(node: UOp) -> np.ndarray[Any, Any]:
     """The value as a NumPy array of its shape; raises what CHECKs found wrong. May be a view of
     the device's memory: copy before writing."""
     if 0 in node.shape:
         return np.zeros(node.shape, numpy_dtype(node.dtype))
+    if recording.recorder is not None:
+        raise JitError(
+            f"{recording.recorder.name}: a value of shape {node.shape} is read on the host (item, "
+            "tolist, numpy, `if tensor`) inside the captured step, and replays would keep the "
+            "decision made on this one; return the tensor and read it outside, or use .where()"
+        )
     if _is_open(node):
         raise ArgumentError(
             f"a value of shape {node.shape} is read while its graph is only being built, without "

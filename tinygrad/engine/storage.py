@@ -12,7 +12,7 @@ import contextlib
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -76,16 +76,28 @@ class Buffer:
             Device[self.device].backend.memory.write(self.handle, data)
 
 
+_gone: weakref.WeakKeyDictionary[UOp, str] = weakref.WeakKeyDictionary()
+
+
 def buffer_of(node: UOp) -> Buffer:
     """The storage of a BUFFER node. ArgumentError if a later version overwrote it."""
     found: Buffer | None = node.storage
     if found is None:
         where = f" (made at {node.origin})" if node.origin else ""
-        raise ArgumentError(
-            f"this tensor reads a version of a buffer of {node.arg} {node.dtype.name}{where} that "
-            "an assign has since overwritten; realize it before the assign, or clone it"
+        reason = _gone.get(
+            node,
+            "reads a version of a buffer that an assign has since overwritten; realize it before "
+            "the assign, or clone it",
         )
+        raise ArgumentError(f"this tensor of {node.arg} {node.dtype.name}{where} {reason}")
     return found
+
+
+def nothing(device: str, size: int, dtype: DType, reason: str) -> UOp:
+    """A BUFFER without storage. Reading it is an ArgumentError that gives the reason."""
+    node = UOp.new_buffer(device, size, dtype)
+    _gone[node] = reason
+    return node
 
 
 def bind(node: UOp, buffer: Buffer) -> UOp:
@@ -228,12 +240,25 @@ def is_shared(base: UOp, family: Family) -> bool:
     return any(other is not family for other in _families.get(base, ()))
 
 
+class Changes:
+    """How often a tensor came to stand for something else, or a buffer for a newer version: while
+    this stays the same, what was computed lies where it lay."""
+
+    count: ClassVar[int] = 0
+
+
+def note_change() -> None:
+    """A tensor stands for something else now."""
+    Changes.count += 1
+
+
 # ---- versions ------------------------------------------------------------------------------------
 
 
 def supersede(old: UOp, new: UOp) -> None:
     """`new` is the next version of the buffer that `old` is a version of."""
     old.newer = new
+    note_change()
 
 
 def latest(node: UOp) -> UOp:
@@ -259,6 +284,14 @@ def overwritten(old: UOp, new: UOp) -> None:
     old.storage, old.newer = None, new
 
 
+_writes: weakref.WeakKeyDictionary[UOp, weakref.ref[UOp]] = weakref.WeakKeyDictionary()
+
+
+def written_by(version: UOp, write: UOp) -> None:
+    """The BUFFER `version` holds what the ASSIGN `write` made; readers may name either."""
+    _writes[version] = weakref.ref(write)
+
+
 def renew(buffer: Buffer) -> None:
     """Others may have written these bytes: what is computed from now on must not be taken for what
     was computed before, so it is computed from a node of its own."""
@@ -275,6 +308,9 @@ def renew(buffer: Buffer) -> None:
 def is_read(node: UOp) -> bool:
     """Whether an expression that is still alive reads this version."""
     stack = [node]
+    entry = _writes.get(node)
+    if entry is not None and (write := entry()) is not None:
+        stack.append(write)
     while stack:
         for entry in list(stack.pop().readers or ()):
             reader = entry()

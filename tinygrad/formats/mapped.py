@@ -99,11 +99,22 @@ class BytesFile(io.RawIOBase):
         return len(data)
 
 
-def write_whole(path: str | os.PathLike[str], parts: Iterable[Any]) -> None:
+def write_whole(
+    path: str | os.PathLike[str], parts: Iterable[Any], name: str | None = None
+) -> None:
     """Writes bytes, or arrays as little-endian bytes, to a file beside `path` that then takes its
-    place: whole or not at all. A killed process leaves the old file."""
+    place: whole or not at all. A killed process leaves the old file, and so does a machine that
+    loses its power.
+
+    `name`: that of the file beside, if not one of its own each time: then there is only one,
+    however often processes are killed, and only one process may write.
+    """
     target = Path(path)
-    handle, part = tempfile.mkstemp(dir=target.parent, prefix=target.name)
+    if name is None:
+        handle, part = tempfile.mkstemp(dir=target.parent, prefix=target.name)
+    else:
+        part = str(target.parent / name)
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             for data in parts:
@@ -119,6 +130,17 @@ def write_whole(path: str | os.PathLike[str], parts: Iterable[Any]) -> None:
         with suppress(OSError):
             os.unlink(part)
         raise
+    _sync_folder(target.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes a rename last, where folders can be opened (not on Windows)."""
+    if hasattr(os, "O_DIRECTORY"):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _umask() -> int:

@@ -176,14 +176,20 @@ def _check_places(header: dict[str, Any], total: int, where: str) -> None:
 
 
 def write(
-    path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]], metadata: Any = None
+    path: str | os.PathLike[str],
+    arrays: Mapping[str, NDArray[Any]],
+    metadata: Any = None,
+    part: str | None = None,
 ) -> None:
-    """Writes the file whole or not at all: a killed process leaves the old one.
+    """Writes the file whole or not at all: a killed process leaves the old one, and so does a
+    machine that loses its power.
 
     Args:
         path: where to.
         arrays: by name. The larger element types come first in the file, so that all are aligned.
         metadata: strings by name, or None.
+        part: the name, in the same folder, of the file that is written first; one of its own each
+            time unless given. A given one is there only once, however often processes are killed.
 
     Raises:
         ArgumentError: a dtype that the format lacks, or metadata that is not strings by name.
@@ -205,7 +211,7 @@ def write(
         place = end
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-(8 + len(text)) % ALIGNMENT)
-    write_whole(path, [struct.pack("<Q", len(text)), text, *(a for _, a in ordered)])
+    write_whole(path, [struct.pack("<Q", len(text)), text, *(a for _, a in ordered)], part)
 
 
 def write_sharded(

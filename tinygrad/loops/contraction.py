@@ -154,15 +154,19 @@ def _tiled(plan: Plan, nest: Nest, products: list[Product]) -> None:
 
 def _masks_outside(plan: Plan, nest: Nest, products: list[Product]) -> tuple[Nest, list[Product]]:
     """Columns under a mask that stay where they are: its loops go outside of the others."""
-    before = plan.kernel
+    before, steps = plan.kernel, len(plan.steps)
     for one in products:
         if one.in_place or size_of(one.row_loop) <= MOST_ROWS:
             loops = masks_outside(one.columns, [plan.loops[k] for k in one.loops])
+            loops = sorted(loops, key=is_static)  # the innermost one has a size
             plan.do("order", "reduce", names(loops))
     if plan.kernel is before:
         return nest, products
-    nest = plan.nest(nest.name)
-    return nest, contractions(plan, nest)
+    moved = plan.nest(nest.name)
+    if found := contractions(plan, moved):
+        return moved, found
+    plan.back_to(before, steps)  # in that order its sums are no products
+    return nest, products
 
 
 def _is_long_epilogue(plan: Plan, tiling: Tiling, products: list[Product]) -> bool:

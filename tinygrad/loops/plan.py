@@ -83,6 +83,12 @@ class Plan:
             self.steps.append((primitive, *args))
             self._facts = {}
 
+    def back_to(self, kernel: UOp, steps: int) -> None:
+        """The kernel as it was after so many steps."""
+        self.kernel = kernel
+        del self.steps[steps:]
+        self._facts = {}
+
     # ---- names -----------------------------------------------------------------------------------
 
     def unused(self, base: str) -> str:

@@ -36,6 +36,7 @@ from tinygrad.nn.attention import (
     TransformerDecoderLayer,
     TransformerEncoderLayer,
 )
+from tinygrad.nn.checkpoint import Checkpoint
 from tinygrad.nn.layers import (
     Bilinear,
     Conv1d,
@@ -54,9 +55,11 @@ from tinygrad.nn.losses import (
     CosineEmbeddingLoss,
     CrossEntropyLoss,
     CTCLoss,
+    HingeEmbeddingLoss,
     HuberLoss,
     KLDivLoss,
     L1Loss,
+    MarginRankingLoss,
     MSELoss,
     NLLLoss,
     SmoothL1Loss,
@@ -95,6 +98,7 @@ __all__ = [
     "BatchNorm3d",
     "Bilinear",
     "CTCLoss",
+    "Checkpoint",
     "Conv1d",
     "Conv2d",
     "Conv3d",
@@ -111,6 +115,7 @@ __all__ = [
     "Hardsigmoid",
     "Hardswish",
     "Hardtanh",
+    "HingeEmbeddingLoss",
     "HuberLoss",
     "Identity",
     "InstanceNorm",
@@ -127,6 +132,7 @@ __all__ = [
     "LogSigmoid",
     "LogSoftmax",
     "MSELoss",
+    "MarginRankingLoss",
     "Mish",
     "MultiheadAttention",
     "NLLLoss",

@@ -6,11 +6,8 @@ pooling to a given size, and sampling, beside the losses and activations of this
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
-from tinygrad.base.dtype import dtypes
-from tinygrad.base.errors import ShapeError
 from tinygrad.nn.activations import gelu, glu
 from tinygrad.nn.images import (
     affine_grid,
@@ -39,6 +36,7 @@ from tinygrad.nn.losses import (
     smooth_l1_loss,
     triplet_margin_loss,
 )
+from tinygrad.nn.norms import group_norm, layer_norm, rms_norm
 from tinygrad.nn.pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -195,64 +193,6 @@ conv1d = conv3d = conv2d
 conv_transpose1d = conv_transpose3d = conv_transpose2d
 
 
-def layer_norm(
-    x: Tensor,
-    normalized_shape: tuple[int, ...],
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> Tensor:
-    """Mean 0 and variance 1 over the last axes, then scaled and shifted.
-
-    >>> layer_norm(Tensor([1.0, 3.0]), (2,), eps=0.0).tolist()
-    [-1.0, 1.0]
-    """
-    if x.shape[-len(normalized_shape) :] != tuple(normalized_shape):
-        raise ShapeError(
-            f"layer_norm: x has shape {x.shape}; legal is (.., *{tuple(normalized_shape)})"
-        )
-    out = x.layernorm(tuple(range(-len(normalized_shape), 0)), eps)
-    out = out if weight is None else out * weight
-    return out if bias is None else out + bias
-
-
-def group_norm(
-    x: Tensor,
-    num_groups: int,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> Tensor:
-    """Mean 0 and variance 1 in each group of channels of x (N, channels, *any).
-
-    >>> group_norm(Tensor.ones(1, 6, 4), 2).shape
-    (1, 6, 4)
-    """
-    if num_groups < 1 or x.ndim < 2 or x.shape[1] % num_groups:
-        raise ShapeError(f"group_norm: {num_groups} groups of x {x.shape}; legal is what divides")
-    out = x.reshape(x.shape[0], num_groups, -1).layernorm(-1, eps).reshape(x.shape)
-    shape = (1, -1, *(1,) * (x.ndim - 2))
-    out = out if weight is None else out * weight.reshape(shape)
-    return out if bias is None else out + bias.reshape(shape)
-
-
-def rms_norm(
-    x: Tensor,
-    normalized_shape: tuple[int, ...],
-    weight: Tensor | None = None,
-    eps: float | None = None,
-) -> Tensor:
-    """Divided by the root of the mean square over the last axes, then scaled.
-
-    >>> rms_norm(Tensor([3.0, 3.0]), (2,)).round().tolist()
-    [1.0, 1.0]
-    """
-    small = 2.0 ** -dtypes.finfo(x.dtype)[1] if eps is None else eps
-    axes = tuple(range(-len(normalized_shape), 0))
-    out = x * (x.square().mean(axes, keepdim=True) + small).rsqrt()
-    return out if weight is None else out * weight
-
-
 unfold = _method("im2col")
 fold = _method("fold")
 
@@ -301,7 +241,7 @@ def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, dim: in
     >>> gumbel_softmax(Tensor([0.0, 0.0]), hard=True).sum().item()
     1.0
     """
-    noise = -(-(Tensor.rand_like(logits).maximum(math.ldexp(1, -32))).log()).log()
+    noise = Tensor.gumbel(*logits.shape, dtype=logits.dtype, device=logits.device)
     soft = ((logits + noise) / tau).softmax(dim)
     if not hard:
         return soft

@@ -5,7 +5,9 @@ A loss is a number an element, put together by `reduction`: "mean", "sum" or "no
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
@@ -391,158 +393,142 @@ def _rows_of_labels(targets: Tensor, counts: Tensor) -> Tensor:
 # ---- as objects ----------------------------------------------------------------------------------
 
 
+class Loss:
+    """A loss with its options, for programs that hold one. Its fields are the options of
+    `function`; called with tensors it is that function of them.
+
+    >>> L1Loss("sum")(Tensor([1.0, 2.0]), Tensor([0.0, 0.0])).item()
+    3.0
+    """
+
+    function: ClassVar[Callable[..., Tensor]]
+
+    def __call__(self, *tensors: Any, **more: Any) -> Tensor:
+        """The tensors that the function takes before its options → the loss."""
+        return type(self).function(*tensors, **more, **vars(self))
+
+
 @dataclass
-class L1Loss:
+class L1Loss(Loss):
     """`l1_loss`.
 
     >>> L1Loss()(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
     2.0
     """
 
+    function = staticmethod(l1_loss)
     reduction: str = "mean"
-
-    def __call__(self, x: Tensor, target: Tensor) -> Tensor:
-        """Two tensors of one shape → the loss."""
-        return l1_loss(x, target, self.reduction)
 
 
 @dataclass
-class MSELoss:
+class MSELoss(Loss):
     """`mse_loss`.
 
     >>> MSELoss()(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
     5.0
     """
 
+    function = staticmethod(mse_loss)
     reduction: str = "mean"
-
-    def __call__(self, x: Tensor, target: Tensor) -> Tensor:
-        """Two tensors of one shape → the loss."""
-        return mse_loss(x, target, self.reduction)
 
 
 @dataclass
-class HuberLoss:
+class HuberLoss(Loss):
     """`huber_loss`.
 
     >>> HuberLoss()(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
     1.5
     """
 
+    function = staticmethod(huber_loss)
     reduction: str = "mean"
     delta: float = 1.0
 
-    def __call__(self, x: Tensor, target: Tensor) -> Tensor:
-        """Two tensors of one shape → the loss."""
-        return huber_loss(x, target, self.reduction, self.delta)
-
 
 @dataclass
-class SmoothL1Loss:
+class SmoothL1Loss(Loss):
     """`smooth_l1_loss`.
 
     >>> SmoothL1Loss()(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
     1.5
     """
 
+    function = staticmethod(smooth_l1_loss)
     reduction: str = "mean"
     beta: float = 1.0
 
-    def __call__(self, x: Tensor, target: Tensor) -> Tensor:
-        """Two tensors of one shape → the loss."""
-        return smooth_l1_loss(x, target, self.reduction, self.beta)
-
 
 @dataclass
-class BCELoss:
+class BCELoss(Loss):
     """`binary_cross_entropy`.
 
     >>> BCELoss()(Tensor([0.5, 0.5]), Tensor([0.0, 1.0])).numpy().round(4)
     np.float32(0.6931)
     """
 
+    function = staticmethod(binary_cross_entropy)
     weight: Tensor | None = None
     reduction: str = "mean"
 
-    def __call__(self, x: Tensor, target: Tensor) -> Tensor:
-        """Probabilities and targets of one shape → the loss."""
-        return binary_cross_entropy(x, target, self.weight, self.reduction)
-
 
 @dataclass
-class BCEWithLogitsLoss:
+class BCEWithLogitsLoss(Loss):
     """`binary_cross_entropy_with_logits`.
 
     >>> BCEWithLogitsLoss()(Tensor([0.0, 0.0]), Tensor([0.0, 1.0])).numpy().round(4)
     np.float32(0.6931)
     """
 
+    function = staticmethod(binary_cross_entropy_with_logits)
     weight: Tensor | None = None
     reduction: str = "mean"
     pos_weight: Tensor | None = None
 
-    def __call__(self, x: Tensor, target: Tensor) -> Tensor:
-        """Logits and targets of one shape → the loss."""
-        return binary_cross_entropy_with_logits(
-            x, target, self.weight, self.reduction, self.pos_weight
-        )
-
 
 @dataclass
-class CrossEntropyLoss:
+class CrossEntropyLoss(Loss):
     """`cross_entropy`.
 
     >>> CrossEntropyLoss()(Tensor([[0.0, 0.0]]), Tensor([1])).numpy().round(4)
     np.float32(0.6931)
     """
 
+    function = staticmethod(cross_entropy)
     weight: Tensor | None = None
     ignore_index: int = -100
     reduction: str = "mean"
     label_smoothing: float = 0.0
 
-    def __call__(self, x: Tensor, target: Tensor) -> Tensor:
-        """Logits (N, classes, *any) and targets → the loss."""
-        return cross_entropy(
-            x, target, self.weight, self.ignore_index, self.reduction, self.label_smoothing
-        )
-
 
 @dataclass
-class NLLLoss:
+class NLLLoss(Loss):
     """`nll_loss`.
 
     >>> NLLLoss()(Tensor([[-0.5, -1.0]]), Tensor([1])).item()
     1.0
     """
 
+    function = staticmethod(nll_loss)
     weight: Tensor | None = None
     ignore_index: int = -100
     reduction: str = "mean"
 
-    def __call__(self, x: Tensor, target: Tensor) -> Tensor:
-        """Logs of probabilities (N, classes, *any) and class numbers → the loss."""
-        return nll_loss(x, target, self.weight, self.ignore_index, self.reduction)
-
 
 @dataclass
-class KLDivLoss:
+class KLDivLoss(Loss):
     """`kl_div`.
 
     >>> KLDivLoss()(Tensor([0.0, 0.0]), Tensor([1.0, 1.0])).item()
     0.0
     """
 
+    function = staticmethod(kl_div)
     reduction: str = "mean"
     log_target: bool = False
 
-    def __call__(self, x: Tensor, target: Tensor) -> Tensor:
-        """Logs of probabilities and targets of one shape → the loss."""
-        return kl_div(x, target, self.reduction, self.log_target)
-
 
 @dataclass
-class CTCLoss:
+class CTCLoss(Loss):
     """`ctc_loss`.
 
     >>> chances = Tensor.zeros(3, 1, 2).log_softmax(-1)  # (time, batch, letters)
@@ -550,55 +536,54 @@ class CTCLoss:
     np.float32(0.2877)
     """
 
+    function = staticmethod(ctc_loss)
     blank: int = 0
     reduction: str = "mean"
     zero_infinity: bool = False
 
-    def __call__(
-        self,
-        log_probs: Tensor,
-        targets: Tensor,
-        input_lengths: Tensor | list[int],
-        target_lengths: Tensor | list[int],
-    ) -> Tensor:
-        """Logs of probabilities (length, N, classes) and labels → the loss."""
-        lengths = (input_lengths, target_lengths)
-        return ctc_loss(
-            log_probs, targets, *lengths, self.blank, self.reduction, self.zero_infinity
-        )
-
 
 @dataclass
-class CosineEmbeddingLoss:
+class CosineEmbeddingLoss(Loss):
     """`cosine_embedding_loss`.
 
     >>> CosineEmbeddingLoss()(Tensor([[1.0, 0.0]]), Tensor([[0.0, 1.0]]), Tensor([1])).item()
     1.0
     """
 
+    function = staticmethod(cosine_embedding_loss)
     margin: float = 0.0
     reduction: str = "mean"
 
-    def __call__(self, x: Tensor, y: Tensor, target: Tensor) -> Tensor:
-        """Two tensors (N, features) and 1 or -1 a pair → the loss."""
-        return cosine_embedding_loss(x, y, target, self.margin, self.reduction)
-
 
 @dataclass
-class TripletMarginLoss:
+class TripletMarginLoss(Loss):
     """`triplet_margin_loss`.
 
     >>> TripletMarginLoss()(Tensor([[0.0]]), Tensor([[1.0]]), Tensor([[3.0]])).numpy().round(4)
     np.float32(0.0)
     """
 
+    function = staticmethod(triplet_margin_loss)
     margin: float = 1.0
     p: float = 2.0
     eps: float = 1e-6
     swap: bool = False
     reduction: str = "mean"
 
-    def __call__(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        """Three tensors (N, features) → the loss."""
-        options = (self.margin, self.p, self.eps, self.swap, self.reduction)
-        return triplet_margin_loss(anchor, positive, negative, *options)
+
+@dataclass
+class MarginRankingLoss(Loss):
+    """`margin_ranking_loss`."""
+
+    function = staticmethod(margin_ranking_loss)
+    margin: float = 0.0
+    reduction: str = "mean"
+
+
+@dataclass
+class HingeEmbeddingLoss(Loss):
+    """`hinge_embedding_loss`."""
+
+    function = staticmethod(hinge_embedding_loss)
+    margin: float = 1.0
+    reduction: str = "mean"

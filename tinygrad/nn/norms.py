@@ -48,10 +48,7 @@ class BatchNorm:
 
     def __call__(self, x: Tensor) -> Tensor:
         """(N, sz, *any) → the same shape."""
-        if x.ndim < 2 or x.shape[1] != self._channels:
-            raise ShapeError(
-                f"BatchNorm: x has shape {x.shape}; legal is (N, {self._channels}, *any)"
-            )
+        _check_channels("BatchNorm", x, self._channels)
         mean, variance = self.calc_stats(x)  # (sz,) each
         scale = (variance + self.eps).rsqrt()
         return x.batchnorm(self.weight, self.bias, mean, scale).cast(x.dtype)
@@ -112,9 +109,8 @@ class GroupNorm:
 
     def __call__(self, x: Tensor) -> Tensor:
         """(N, num_channels, *any) → the same shape."""
-        grouped = x.reshape(x.shape[0], self.num_groups, -1)  # (N, groups, values)
-        out = grouped.layernorm(-1, self.eps).reshape(x.shape)
-        return _scaled_by_channel(out, self.weight, self.bias)
+        _check_channels("GroupNorm", x, self.num_channels)
+        return group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
 
 class InstanceNorm:
@@ -138,9 +134,8 @@ class InstanceNorm:
 
     def __call__(self, x: Tensor) -> Tensor:
         """(N, num_features, *any) → the same shape."""
-        values = x.reshape(x.shape[0], self.num_features, -1)
-        out = values.layernorm(-1, self.eps).reshape(x.shape)
-        return _scaled_by_channel(out, self.weight, self.bias)
+        _check_channels("InstanceNorm", x, self.num_features)
+        return group_norm(x, self.num_features, self.weight, self.bias, self.eps)
 
 
 InstanceNorm1d = InstanceNorm2d = InstanceNorm3d = InstanceNorm
@@ -174,7 +169,6 @@ class LayerNorm:
         sizes = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
         self.normalized_shape = tuple(sizes)
         self.eps = eps
-        self.axis = tuple(range(-len(self.normalized_shape), 0))
         self.elementwise_affine = elementwise_affine
         self.weight, self.bias = _scale_and_shift(self.normalized_shape, elementwise_affine)
         if not bias:
@@ -182,11 +176,7 @@ class LayerNorm:
 
     def __call__(self, x: Tensor) -> Tensor:
         """(.., *normalized_shape) → the same shape."""
-        if x.shape[-len(self.axis) :] != self.normalized_shape:
-            raise ShapeError(
-                f"LayerNorm: x has shape {x.shape}; legal is (.., *{self.normalized_shape})"
-            )
-        return _scaled(x.layernorm(self.axis, self.eps), self.weight, self.bias)
+        return layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
 
 
 class LayerNorm2d:
@@ -215,7 +205,9 @@ class LayerNorm2d:
                 f"LayerNorm2d: x has shape {x.shape}; legal is (N, {self.normalized_shape}, "
                 "height, width)"
             )
-        return _scaled_by_channel(x.layernorm(1, self.eps), self.weight, self.bias)
+        channels = x.permute(0, 2, 3, 1)
+        out = layer_norm(channels, (self.normalized_shape,), self.weight, self.bias, self.eps)
+        return out.permute(0, 3, 1, 2)
 
 
 class RMSNorm:
@@ -238,10 +230,12 @@ class RMSNorm:
 
     def __call__(self, x: Tensor) -> Tensor:
         """(.., dim) → the same shape and dtype (computed in float32 at least)."""
-        wide = x.cast(least_upper_dtype(x.dtype, dtypes.float32))
-        out = wide * (wide.square().mean(-1, keepdim=True) + self.eps).rsqrt()
-        out = out.cast(x.dtype)
-        return out if self.weight is None else out * self.weight
+        return rms_norm(x, x.shape[-1:], self.weight, self.eps)
+
+
+def _check_channels(layer: str, x: Tensor, channels: int) -> None:
+    if x.ndim < 2 or x.shape[1] != channels:
+        raise ShapeError(f"{layer}: x has shape {x.shape}; legal is (N, {channels}, *any)")
 
 
 def _scale_and_shift(shape: tuple[int, ...], wanted: bool) -> tuple[Tensor | None, Tensor | None]:
@@ -249,15 +243,68 @@ def _scale_and_shift(shape: tuple[int, ...], wanted: bool) -> tuple[Tensor | Non
     return (Tensor.ones(*shape), Tensor.zeros(*shape)) if wanted else (None, None)
 
 
+# ---- as functions --------------------------------------------------------------------------------
+
+
+def layer_norm(
+    x: Tensor,
+    normalized_shape: tuple[int, ...],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Mean 0 and variance 1 over the last axes, then scaled and shifted.
+
+    >>> layer_norm(Tensor([1.0, 3.0]), (2,), eps=0.0).tolist()
+    [-1.0, 1.0]
+    """
+    if x.shape[-len(normalized_shape) :] != tuple(normalized_shape):
+        raise ShapeError(
+            f"layer_norm: x has shape {x.shape}; legal is (.., *{tuple(normalized_shape)})"
+        )
+    return _scaled(x.layernorm(tuple(range(-len(normalized_shape), 0)), eps), weight, bias)
+
+
+def group_norm(
+    x: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Mean 0 and variance 1 in each group of channels of x (N, channels, *any).
+
+    >>> group_norm(Tensor.ones(1, 6, 4), 2).shape
+    (1, 6, 4)
+    """
+    if num_groups < 1 or x.ndim < 2 or x.shape[1] % num_groups:
+        raise ShapeError(f"group_norm: {num_groups} groups of x {x.shape}; legal is what divides")
+    out = x.reshape(x.shape[0], num_groups, -1).layernorm(-1, eps).reshape(x.shape)
+    shape = (-1, *(1,) * (x.ndim - 2))
+    parts = (None if each is None else each.reshape(shape) for each in (weight, bias))
+    return _scaled(out, *parts)
+
+
+def rms_norm(
+    x: Tensor,
+    normalized_shape: tuple[int, ...],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> Tensor:
+    """Divided by the root of the mean square over the last axes, in float32 at least, then scaled.
+    `eps` None is the distance from 1 to the next number.
+
+    >>> rms_norm(Tensor([3.0, 3.0]), (2,)).round().tolist()
+    [1.0, 1.0]
+    """
+    small = 2.0 ** -dtypes.finfo(x.dtype)[1] if eps is None else eps
+    wide = x.cast(least_upper_dtype(x.dtype, dtypes.float32))
+    axes = tuple(range(-len(normalized_shape), 0))
+    out = wide * (wide.square().mean(axes, keepdim=True) + small).rsqrt()
+    return _scaled(out.cast(x.dtype), weight, None)
+
+
 def _scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    """x (.., *sizes) times and plus one number for each place of the last axes."""
+    """x times `weight` plus `bias`, if there are any; they broadcast."""
     out = x if weight is None else x * weight
     return out if bias is None else out + bias
-
-
-def _scaled_by_channel(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    """x (N, channels, *any) times and plus one number a channel."""
-    if weight is None or bias is None:
-        return x
-    shape = (1, -1) + (1,) * (x.ndim - 2)
-    return x * weight.reshape(shape) + bias.reshape(shape)

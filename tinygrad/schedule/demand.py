@@ -432,13 +432,14 @@ def fold_axis(
     if tap_of is not None and dilation == 1:
         position = shifted // stride - loop  # (x - x % s) // s is x // s
     position, tap = simplify_index(position), simplify_index(tap)
-    limit = UOp.const(dtypes.index, positions[axis])
+    most = positions[axis]
+    limit = UOp.const(dtypes.index, most) if isinstance(most, int) else most
     conditions = [] if tap_of is None or taps % stride == 0 else [tap < taps]
     if stride > 1 and tap_of is None:
         conditions.append(simplify_index(moved % stride).eq(0))
     if position.vmin < 0:
         conditions.append(UOp.const(dtypes.index, -1) < position)
-    if position.vmax >= positions[axis]:
+    if not isinstance(most, int) or position.vmax >= most:
         conditions.append(position < limit)
     return position, tap, conditions, [] if loop is ZERO else [loop]
 

@@ -167,6 +167,11 @@ class Autograd(Resizing):
         >>> x.grad.tolist()
         [4.0]
         """
+        if self.requires_grad is False:
+            raise ArgumentError(
+                "backward: of a tensor that says requires_grad=False: made under no_grad, or the "
+                "result of a captured step, whose expression stayed inside; call backward there"
+            )
         graph = _Graph(self._expression)
         alive: list[Any] = [t for t in holders if isinstance(t, Autograd)]
         floats = [t for t in alive if is_differentiable(t.dtype) and graph.nodes_of(t)]

@@ -92,8 +92,8 @@ class Complex(Tensor):
         return Tensor._wrap(node, requires_grad)  # what doesn't say otherwise is no complex number
 
     @classmethod
-    def holding(cls, node: UOp) -> Self:
-        return super()._wrap(node)
+    def of(cls, node: UOp, wants_gradient: bool | None = None) -> Self:
+        return super()._wrap(node, wants_gradient)
 
     def _from(self, node: UOp, *others: Core) -> Any:
         return self.view_as_real()._from(node, *others).view_as_complex()

@@ -14,6 +14,7 @@ from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import ceildiv, prod
 from tinygrad.tensor.creation import DTypeLike
 from tinygrad.tensor.indexing import Indexing
+from tinygrad.uop.infer import settled
 
 Sizes = int | Sequence[int]
 
@@ -33,8 +34,8 @@ class Conv(Indexing):
         gaps = _each(dilation, count, "dilation")
         windows = tuple((first + i, kernel[i], steps[i], gaps[i], *pads[i]) for i in range(count))
         for axis, taps, _, gap, before, after in windows:
-            size, reach = self.shape[axis] + before + after, gap * (taps - 1) + 1
-            if size < reach:
+            size, reach = settled(self.shape[axis] + before + after), gap * (taps - 1) + 1
+            if (size if isinstance(size, int) else size.vmin) < reach:
                 raise ShapeError(
                     f"window: {reach} wide over axis {axis} of {self.shape}, padded to {size}; "
                     "legal are kernels that fit"
@@ -135,9 +136,9 @@ class Conv(Indexing):
         for i, n in enumerate(spatial):
             before, after = pads[i]
             size = (n - 1) * steps[i] - before - after + gaps[i] * (kernel[i] - 1) + 1 + extra[i]
-            sizes.append(size)
+            sizes.append(settled(size))
             windows.append((2 + i, kernel[i], steps[i], gaps[i], before, max(0, after - extra[i])))
-        if any(size <= 0 for size in sizes) or any(
+        if any((n if isinstance(n, int) else n.vmin) <= 0 for n in sizes) or any(
             e >= s for e, s in zip(extra, steps, strict=True)
         ):
             raise ShapeError(

@@ -21,7 +21,7 @@ from tinygrad.base.helpers import plain, prod
 from tinygrad.base.settings import TRACEMETA, TRAINING
 from tinygrad.engine.aliases import bottom_of, is_window, on_bottom, repeats, unshaped
 from tinygrad.engine.holders import Holder, holders
-from tinygrad.engine.storage import Family, join, latest, leave
+from tinygrad.engine.storage import Family, join, latest, leave, note_change
 from tinygrad.uop.infer import settled as settled_size
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -159,9 +159,9 @@ class Core(Holder):
         return made
 
     @classmethod
-    def holding(cls, node: UOp) -> Self:
+    def of(cls, node: UOp, wants_gradient: bool | None = None) -> Self:
         """A tensor of `node`, which has the axes of an element, see `_element`."""
-        return cls._wrap(node)
+        return cls._wrap(node, wants_gradient)
 
     def with_node(self, node: UOp) -> Self:
         """Another tensor, of `node`, that has no tensors as sources.
@@ -170,7 +170,33 @@ class Core(Holder):
         >>> x.with_node((x + 1).uop).tolist()
         [2, 3]
         """
-        return self.holding(node)
+        return self.of(node)
+
+    def alike(self, node: UOp, wants_gradient: bool | None = None) -> Self:
+        """A tensor of `node`, another view of what this is a view of."""
+        made = self.of(node, wants_gradient)
+        made._family, self._family.viewed = self._family, True
+        return made
+
+    def hold(self, node: UOp, taped: bool = False) -> None:
+        """From now on this is a tensor of `node`."""
+        self._uop, self._taped = node, taped
+        note_change()
+
+    @property
+    def wants_gradient(self) -> bool | None:
+        """What `requires_grad` says."""
+        return self.requires_grad
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether `grad` is there."""
+        return self.grad is not None
+
+    @property
+    def family(self) -> Family:
+        """What this shares with the views made of it."""
+        return self._family
 
     def _set(self, node: UOp, requires_grad: bool | None) -> None:
         if node.origin is None and TRACEMETA:
@@ -210,6 +236,7 @@ class Core(Holder):
         """From now on this is the same as `other`."""
         self._uop, self._taped, self._family = other._held, other._taped, other._family
         self._family.viewed = True
+        note_change()
 
     @property
     def _bottom(self) -> UOp:
@@ -237,6 +264,7 @@ class Core(Holder):
             if member._bottom is old:
                 member._uop = on_bottom(member._held, old, new)
         self._family.root = None
+        note_change()
 
     def copy_out(self, base: UOp) -> None:
         """See `Holder`: a copy of part of the version `base` is made before that is overwritten."""

@@ -351,12 +351,19 @@ def legal_index(node: UOp, size: Any, axis: int, from_zero: bool = False) -> UOp
     if kind.itemsize < 4 or dtypes.is_unsigned(kind):  # a type that holds -size and size
         node = node.cast(dtypes.int64 if kind.itemsize >= 4 else dtypes.int32)
     low, high = node.vmin, node.vmax
-    least = 0 if from_zero else -size
+    limit, legal = size, "those on it"
+    if isinstance(size, UOp):
+        limit = (size.cast(node.dtype) + UOp.const(node.dtype, 0, node.device)).broadcast_to(
+            node.shape
+        )
+    else:
+        legal = f"{0 if from_zero else -size} to {size - 1}"
+    least = 0 if from_zero else -limit
     if not (isinstance(size, int) and least <= low and high < size):
-        ok = (node < size) & (node >= least)
-        legal = f"index {{0}} is out of range on axis {axis}; legal are {least} to {size - 1}"
-        node = ok.where(node.check(ok, "index", legal), node.const_like(0))
-    return (node < 0).where(node + size, node) if low < 0 and not from_zero else node
+        ok = (node < limit) & (node >= least)
+        message = f"index {{0}} is out of range on axis {axis}; legal are {legal}"
+        node = ok.where(node.check(ok, "index", message), node.const_like(0))
+    return (node < 0).where(node + limit, node) if low < 0 and not from_zero else node
 
 
 def legal_class(node: UOp, size: int, operation: str, ignored: int | None = None) -> UOp:

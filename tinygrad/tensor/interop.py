@@ -412,7 +412,7 @@ class Interop(Writing):
 
     def __copy__(self) -> Self:
         """Another tensor that is a view of this one: a write to either is seen by both."""
-        made = self.holding(self._uop)
+        made = self.of(self._uop)
         made.requires_grad = self.requires_grad
         made._taped, made._family, made.grad = self._taped, self._family, self.grad
         made._family.viewed = True

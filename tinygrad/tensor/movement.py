@@ -158,8 +158,7 @@ class Movement(Creation):
             raise ShapeError(f"reshape: to {given}; legal are sizes from 0 and one -1")
         own = self.numel()
         if unknown:
-            rest = prod(n for i, n in enumerate(sizes) if i != unknown[0])
-            sizes[unknown[0]] = settled(own // rest) if rest != 0 else 0
+            sizes[unknown[0]] = _quotient(own, [n for n in sizes if not _is(n, -1)])
         sizes = [settled(n) for n in sizes]
         total = settled(prod(sizes))
         if total != own and isinstance(own, UOp) and total == own.val:
@@ -707,6 +706,15 @@ def symbolic_axes_lead(shape: Sequence[Sint], other: Sequence[Sint]) -> bool:
                 return False
             group[short] = settled(group[short] * rests[short].pop(0))
     return True
+
+
+def _quotient(total: Sint, sizes: Sequence[Sint]) -> Sint:
+    """What -1 stands for beside `sizes`; where one of them is symbolic, by the values of now: that
+    the product is `total` for all others is for the caller to check."""
+    rest = settled(prod(sizes))
+    if isinstance(rest, UOp):
+        return (total if isinstance(total, int) else total.val) // rest.val
+    return settled(total // rest) if rest != 0 else 0
 
 
 def _over(size: Sint) -> Sint:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes, sum_acc_dtype
-from tinygrad.base.errors import ArgumentError
+from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.tensor.conv import Conv
 from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.functions import wide
 from tinygrad.tensor.ranking import fits, in_order, leaders, places_of, ranks, words
+from tinygrad.uop.node import UOp
 
 RUNNING = {"add": "cumsum", "mul": "cumprod", "max": "cummax"}
 
@@ -103,6 +104,7 @@ class Order(Conv):
         if self.ndim == 0:
             return self, self.zeros_like(dtype=dtypes.int32)
         axis = axis_of(dim, self.ndim, "sort")
+        _check_size("sort", self.shape[axis])
         x = self.movedim(axis, -1)
         places = in_order(x, descending)
         return x.gather(-1, places).movedim(-1, axis), places.movedim(-1, axis)
@@ -125,6 +127,7 @@ class Order(Conv):
         """
         axis = axis_of(dim, self.ndim, "topk")
         size = self.shape[axis] if self.ndim else 1
+        _check_size("topk", size)
         if not 0 <= k <= size:
             raise ArgumentError(f"topk: {k} of an axis of size {size}; legal are 0 to {size}")
         if self.ndim == 0:
@@ -132,3 +135,11 @@ class Order(Conv):
         x = self.movedim(axis, -1)
         places = leaders(x, k, largest)
         return x.gather(-1, places).movedim(-1, axis), places.movedim(-1, axis)
+
+
+def _check_size(operation: str, size: Any) -> None:
+    if isinstance(size, UOp):
+        raise ShapeError(
+            f"{operation}: an axis of symbolic size, at most {size.vmax}; legal are axes of a "
+            "fixed size: pad to the largest, or reshape to the size of now"
+        )

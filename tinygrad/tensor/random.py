@@ -3,28 +3,24 @@
 The counter is taken when the tensor is created, and it and the seed enter the graph as bound
 variables: neither the order of computing nor the device changes a value, and another counter or
 seed makes no other program.
-Element i of a tensor whose counter is c is made of threefry(c + i, seed) alone.
+Element i of a tensor whose counter is c is made of threefry(c + i, seed) alone. Programs that want
+streams of their own hold a `Generator` and give it as `generator=`.
 """
 
 from __future__ import annotations
 
 import math
-import time
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from tinygrad.base.dtype import COMPLEX_PARTS, DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import argfix, plain, prod
-from tinygrad.engine.counters import Counter
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, checked_shape
+from tinygrad.tensor.generator import Generator, default_generator
 from tinygrad.tensor.order import Order
+from tinygrad.uop.infer import settled
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
-
-COUNTER_LIMIT = 2**62
-SEED_LIMIT = 2**63 - 1
-_counter = Counter("random")
-_uint64 = dtypes.uint64
 
 # Bits of randomness of a float in [0, 1): one more than its mantissa stores, so that all values
 # are exact multiples of the same step.
@@ -39,10 +35,10 @@ _BITS = {
 
 
 class Random(Order):
-    """Distributions. `dtype`, `device` and `requires_grad` as for `zeros`."""
+    """Distributions. `dtype`, `device` and `requires_grad` as for `zeros`; `generator`: what to
+    draw from, if not from the one that all share."""
 
     __slots__ = ()
-    _seed: ClassVar[int] = int(time.time())
 
     @classmethod
     def manual_seed(cls, seed: int = 0) -> None:
@@ -52,24 +48,17 @@ class Random(Order):
         >>> Tensor.manual_seed(7); Tensor.rand(2).tolist() == a
         True
         """
-        if isinstance(seed, bool) or not isinstance(seed, int):
-            raise ArgumentError(f"manual_seed: {seed!r}; legal is a whole number")
-        Random._seed = seed
-        _counter.value = 0
+        default_generator.manual_seed(seed)
 
     @classmethod
-    def _bits64(cls, shape: tuple[Any, ...], device: str) -> UOp:
+    def _bits64(cls, shape: tuple[Any, ...], device: str, more: dict[str, Any]) -> UOp:
         """64 fresh random bits for each element, as uint64."""
-        size = prod(shape)
-        variable = UOp.variable(_counter.name, 0, COUNTER_LIMIT, dtypes.int64)
-        start = variable.bind(_counter.take(size)).cast(_uint64).broadcast_to((size,))
-        count = UOp.arange(size, device, _uint64) + start
-        seed = UOp.variable("seed", 0, SEED_LIMIT, dtypes.int64).bind(Random._seed & SEED_LIMIT)
-        key = seed.cast(_uint64).broadcast_to((size,))
-        return count.alu(Ops.THREEFRY, key).reshape(shape)
+        generator = more.get("generator") or default_generator
+        room = prod(n if isinstance(n, int) else int(n.vmax) for n in shape)
+        return generator.bits(settled(prod(shape)), room, device).reshape(shape)
 
     @classmethod
-    def random_bits(cls, num: int, device: str | None = None, **_: Any) -> Self:
+    def random_bits(cls, num: int, device: str | None = None, **more: Any) -> Self:
         """`num` random uint32.
 
         >>> Tensor.random_bits(3).dtype
@@ -78,7 +67,7 @@ class Random(Order):
         place = cls._place(device)
         if num == 0:
             return cls.zeros(0, dtype=dtypes.uint32, device=place)
-        return cls._wrap(cls._bits64((num,), place).cast(dtypes.uint32))
+        return cls._wrap(cls._bits64((num,), place, more).cast(dtypes.uint32))
 
     def threefry(self, seed: Self) -> Self:
         """64 random bits from each counter (this) and key, both uint64.
@@ -86,7 +75,7 @@ class Random(Order):
         >>> Tensor([1], dtype="uint64").threefry(Tensor([2], dtype="uint64")).dtype
         dtypes.ulong
         """
-        a, b = self._meet("threefry", seed, dtype=_uint64)
+        a, b = self._meet("threefry", seed, dtype=dtypes.uint64)
         return a._from(a._node.alu(Ops.THREEFRY, b._node), b)
 
     @classmethod
@@ -126,7 +115,7 @@ class Random(Order):
         sizes, kind, device = cls._drawn("rand", shape, more)
         if 0 in sizes:
             return cls.zeros(sizes, dtype=kind, device=device)
-        bits = cls._bits64(sizes, device)
+        bits = cls._bits64(sizes, device, more)
         return cls._wrap(cls._unit(bits, kind), more.get("requires_grad"))
 
     @classmethod
@@ -142,7 +131,7 @@ class Random(Order):
         if 0 in sizes:
             return cls.zeros(sizes, dtype=kind, device=device)
         wide = dtypes.float64 if kind is dtypes.float64 else dtypes.float32
-        bits = cls._bits64(sizes, device)
+        bits = cls._bits64(sizes, device, more)
         angle = cls._unit(bits & (2**32 - 1), wide, 32) * (2 * math.pi)
         chance = 1 - cls._unit(bits, dtypes.float32).cast(wide)  # in (0, 1], of the high half
         radius = (chance.log2() * (-2 * math.log(2))).sqrt()
@@ -161,10 +150,15 @@ class Random(Order):
         low, high = plain(low), plain(high)
         if not isinstance(low, int) or not isinstance(high, int) or low >= high:
             raise ArgumentError(f"randint: from {low} to {high}; legal are ints, low below high")
+        if low < dtypes.min(kind) or high - 1 > dtypes.max(kind):
+            raise ArgumentError(
+                f"randint: from {low} to {high} as {kind!r}, which holds {dtypes.min(kind)} to "
+                f"{dtypes.max(kind)}; give dtype= for more"
+            )
         sizes, device = checked_shape("randint", *shape), cls._place(more.get("device"))
         if 0 in sizes:
             return cls.zeros(sizes, dtype=kind, device=device)
-        bits, span = cls._bits64(sizes, device), high - low
+        bits, span = cls._bits64(sizes, device, more), high - low
         if span <= 2**32:  # scaled, not divided: the bias is below span / 2**32
             scaled = ((bits >> 32) * span) >> 32
         else:
@@ -173,11 +167,13 @@ class Random(Order):
 
     @classmethod
     def uniform(cls, *shape: Any, low: float = 0.0, high: float = 1.0, **more: Any) -> Self:
-        """Uniform from `low` up to and without `high`.
+        """Uniform from `low` up to `high`; of floats rounding may give `high` itself.
 
-        >>> Tensor.uniform(2, 3, low=-1.0, high=1.0).shape
-        (2, 3)
+        >>> Tensor.uniform(2, low=3, high=3).tolist()
+        [3.0, 3.0]
         """
+        if not low <= high:
+            raise ArgumentError(f"uniform: from {low} to {high}; legal is low up to high")
         kind = checked_dtype(more.pop("dtype", None) or dtypes.default_float)
         wants = more.pop("requires_grad", None)
         if not dtypes.is_float(kind):
@@ -194,8 +190,38 @@ class Random(Order):
         >>> Tensor.normal(2, 3, mean=1.0, std=0.5).shape
         (2, 3)
         """
+        if not std >= 0:
+            raise ArgumentError(f"normal: std = {std}; legal are numbers from 0")
         wants = more.pop("requires_grad", None)
         made = cls.randn(*shape, **more).mul(std).add(mean)
+        made.requires_grad = wants
+        return made
+
+    @classmethod
+    def exponential(cls, *shape: Any, rate: float = 1.0, **more: Any) -> Self:
+        """Exponential: times between events of which `rate` happen in a unit of time.
+
+        >>> bool((Tensor.exponential(8) >= 0).all())
+        True
+        """
+        if not rate > 0:
+            raise ArgumentError(f"exponential: rate = {rate}; legal are numbers above 0")
+        wants = more.pop("requires_grad", None)
+        made = (1 - cls.rand(*shape, **more)).log() * (-1 / rate)  # of numbers in (0, 1]
+        made.requires_grad = wants
+        return made
+
+    @classmethod
+    def gumbel(cls, *shape: Any, loc: float = 0.0, scale: float = 1.0, **more: Any) -> Self:
+        """Gumbel: where the largest of many lies. With it added to logits, argmax draws by them.
+
+        >>> Tensor.gumbel(2, 3).shape
+        (2, 3)
+        """
+        if not scale >= 0:
+            raise ArgumentError(f"gumbel: scale = {scale}; legal are numbers from 0")
+        wants = more.pop("requires_grad", None)
+        made = cls.exponential(*shape, **more).maximum(1e-30).log() * -scale + loc
         made.requires_grad = wants
         return made
 
@@ -265,38 +291,21 @@ class Random(Order):
     # ---- choices ---------------------------------------------------------------------------------
 
     @classmethod
-    def randperm(cls, n: int, device: str | None = None, dtype: DTypeLike | None = None) -> Self:
+    def randperm(
+        cls, n: int, device: str | None = None, dtype: DTypeLike | None = None, **more: Any
+    ) -> Self:
         """The numbers below `n` in random order.
 
         >>> sorted(Tensor.randperm(4).tolist())
         [0, 1, 2, 3]
         """
         checked_shape("randperm", n)
-        order = cls.random_bits(n, device).argsort()
+        order = cls.random_bits(n, device, **more).argsort()
         return order.cast(checked_dtype(dtype or dtypes.default_int))
 
-    def multinomial(self, num_samples: int = 1, replacement: bool = False) -> Self:
-        """Positions drawn with these weights, from a vector or from each row, as int32.
-
-        >>> Tensor([0.0, 1.0]).multinomial(2, replacement=True).tolist()
-        [1, 1]
-        """
-        if self.ndim not in (1, 2) or num_samples < 1:
-            raise ShapeError(f"multinomial: {num_samples} of {self.shape}; legal are 1 or 2 axes")
-        rows = self.unsqueeze(0) if self.ndim == 1 else self
-        if not replacement:  # the largest of weight-scaled exponentials. (Efraimidis, 2006.)
-            keys = rows / -(1 - rows.float().rand_like()).log().minimum(-1e-30)
-            drawn = keys.topk(num_samples, dim=1)[1]
-        else:
-            sums = rows.float().cumsum(1)
-            dart = self.rand(rows.shape[0], num_samples, device=self.device).unsqueeze(-1)
-            total = sums._cut(1, rows.shape[1] - 1, rows.shape[1]).unsqueeze(1)
-            drawn = (sums.unsqueeze(1) <= dart * total).sum(-1)
-        drawn = drawn.cast(dtypes.int32)
-        return drawn.squeeze(0) if self.ndim == 1 else drawn
-
-    def bernoulli(self, p: float | None = None) -> Self:
-        """1 with the chance that each element is, or with chance `p`; else 0.
+    def bernoulli(self, p: float | None = None, **more: Any) -> Self:
+        """1 with the chance that each element is, or with chance `p`; else 0, in this dtype. A
+        read of the result raises RuntimeCheckError if an element is no chance.
 
         >>> Tensor([0.0, 1.0]).bernoulli().tolist()
         [0.0, 1.0]
@@ -305,11 +314,58 @@ class Random(Order):
             raise DTypeError(f"bernoulli: chances of {self.dtype!r}; legal are floats, or give p")
         if p is not None and not 0 <= p <= 1:
             raise ArgumentError(f"bernoulli: p = {p}; legal are numbers from 0 to 1")
-        chance = self.detach().float() if p is None else p
-        drawn = self.rand(*self.shape, dtype=dtypes.float32, device=self.device) < chance
+        chance: Any = p
+        if p is None:
+            own = self.detach().float()
+            ok = ((own >= 0) & (own <= 1))._node
+            chance = own._from(own._node.check(ok, "value", "bernoulli: a chance outside 0 to 1"))
+        more = {"device": self.device, "dtype": dtypes.float32, **more}
+        drawn: Self = self.rand(*self.shape, **more) < chance
         return drawn.cast(self.dtype)
 
-    def dropout(self, p: float = 0.5) -> Self:
+    def multinomial(self, num_samples: int = 1, replacement: bool = False, **more: Any) -> Self:
+        """Positions drawn with these weights, from a vector or from each row, as int32.
+
+        Weights need not add up to 1. A read of the result raises RuntimeCheckError if one is
+        negative or not finite, if all are 0, or if fewer are above 0 than are drawn without
+        replacement.
+
+        >>> Tensor([0.0, 1.0]).multinomial(2, replacement=True).tolist()
+        [1, 1]
+        """
+        if self.ndim not in (1, 2) or num_samples < 1:
+            raise ShapeError(f"multinomial: {num_samples} of {self.shape}; legal are 1 or 2 axes")
+        if not replacement and num_samples > self.shape[-1]:
+            raise ShapeError(
+                f"multinomial: {num_samples} of {self.shape} without replacement; legal are up to "
+                f"{self.shape[-1]}, or replacement=True"
+            )
+        rows = (self.unsqueeze(0) if self.ndim == 1 else self).float()
+        rows = rows._weights(1 if replacement else num_samples)
+        more = {"device": self.device, **more}
+        if not replacement:  # the largest of weight-scaled exponentials. (Efraimidis, 2006.)
+            keys = rows / rows.exponential(*rows.shape, **more).maximum(1e-30)
+            drawn = keys.topk(num_samples, dim=1)[1]
+        else:
+            sums = rows.cumsum(1)
+            dart = self.rand(rows.shape[0], num_samples, **more).unsqueeze(-1)
+            total = sums._cut(1, rows.shape[1] - 1, rows.shape[1]).unsqueeze(1)
+            sums = sums.unsqueeze(1)
+            last = (sums < total).sum(-1)  # above 0: rounding must not go beyond it
+            drawn = (sums <= dart * total).sum(-1).minimum(last)
+        drawn = drawn.cast(dtypes.int32)
+        return drawn.squeeze(0) if self.ndim == 1 else drawn
+
+    def _weights(self, least: int) -> Self:
+        """Rows of weights, with CHECKs that they are some."""
+        node = self._node
+        ok = ((self >= 0) & (self < math.inf))._node
+        node = node.check(ok, "value", "multinomial: a weight that is negative or not finite")
+        many = ((self > 0).sum(1, keepdim=True) >= least).expand(self.shape)._node
+        message = f"multinomial: fewer weights above 0 than the {least} that are drawn"
+        return self._from(node.check(many, "value", message))
+
+    def dropout(self, p: float = 0.5, generator: Generator | None = None) -> Self:
         """While training each element is 0 with chance `p`, the others grow by 1 / (1 - p).
 
         >>> Tensor([1.0]).dropout(0.5).tolist()
@@ -321,5 +377,6 @@ class Random(Order):
             return self
         if p == 1:
             return self * 0
-        kept = self.rand(*self.shape, dtype=dtypes.float32, device=self.device) >= p
+        more = {"dtype": dtypes.float32, "device": self.device, "generator": generator}
+        kept = self.rand(*self.shape, **more) >= p
         return kept.where(self * (1 / (1 - p)), 0)

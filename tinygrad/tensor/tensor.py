@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tinygrad.base.dtype import COMPLEX_PARTS
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.engine.devices import Device
+from tinygrad.engine.holders import surroundings
 from tinygrad.engine.kernelize import kernelize
 from tinygrad.engine.realize import in_memory, realize
 from tinygrad.engine.structure import structure_of
@@ -250,3 +251,6 @@ class Tensor(Interop):
         with urllib.request.urlopen(url) as response:
             raw = response.read()
         return cls(gzip.decompress(raw) if gunzip else raw, **more)
+
+
+surroundings.append(lambda: (bool(Tensor.training), Tensor._recording))

@@ -23,8 +23,8 @@ from tinygrad.engine.aliases import (
     writable_part,
 )
 from tinygrad.engine.holders import holders
-from tinygrad.engine.realize import realize
-from tinygrad.engine.storage import Family, copies_of, copy_of, is_shared, join, supersede
+from tinygrad.engine.realize import own_copy, realize
+from tinygrad.engine.storage import Family, copies_of, is_shared, join, note_change, supersede
 from tinygrad.tensor.autograd import Autograd
 from tinygrad.tensor.core import Core, is_detached, root_of
 from tinygrad.tensor.indexing import side_by_side
@@ -302,13 +302,14 @@ class Writing(Autograd):
                 member.requires_grad = member._taped = True
         self._family.recorded = True
         self._family.root = root_of(new)
+        note_change()
 
     def _overwrite(self, view: Self, value: Self) -> None:
         members = self._members()
         for member in members:
             member._taped = False
         if view is self and len(members) == 1 and self._bottom.op not in STORED:
-            self._uop = value._held
+            self.hold(value._held)
             self._family.root = root_of(self._uop)
             join(bottom_of(self._uop), self._family)
             return
@@ -333,7 +334,7 @@ class Writing(Autograd):
                 "of it: .contiguous()"
             )
         view._family = Family()
-        view._uop = view._held.contiguous()
+        view.hold(view._held.contiguous(), view._taped)
 
     def _store(self) -> None:
         """Sees to it that the family has storage of its own to write into."""
@@ -355,6 +356,6 @@ class Writing(Autograd):
 
     def _unshare(self, base: UOp) -> None:
         """A buffer of its own for this and the views made of it."""
-        own = copy_of(base)
+        own = own_copy(base)
         self._rebase(base, own)
         join(own, self._family)

@@ -50,7 +50,7 @@ def settled(size: Any) -> Any:
 def window_positions(size: Any, window: tuple[int, ...]) -> Any:
     """How many positions a window (axis, size, stride, dilation, before, after) takes."""
     _, taps, stride, dilation, before, after = window
-    return ceildiv(size + before + after - dilation * (taps - 1), stride)
+    return settled(ceildiv(size + before + after - dilation * (taps - 1), stride))
 
 
 def _same(node: UOp) -> Shape | None:
@@ -100,7 +100,7 @@ SHAPE_RULES: dict[str, Callable[[UOp], Shape | None]] = {
     "shrink": lambda node: tuple(settled(end - begin) for begin, end in node.sizes),
     "window": _window,
     "assign": lambda node: node.src[0].base.shape,
-    "fold": lambda node: node.arg[1],
+    "fold": lambda node: node.sizes[1],
     "item": lambda node: node.arg[1],
     "reduce_axis": _reduce_axis,
     "index": _index,

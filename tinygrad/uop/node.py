@@ -75,7 +75,8 @@ class UOp(Questions):
     _key: Any
     _ranges: Any
     readers: set[_Entry] | None
-    """Of a buffer or a view of one: the nodes that read it, so that assign can keep them right."""
+    """Of a version of a buffer or a view of one: the nodes that read it, so that assign can keep
+    them right."""
 
     def __new__(
         cls,
@@ -97,7 +98,7 @@ class UOp(Questions):
         node.known = node.newer = node.storage = node.origin = node.readers = None
         node._shape = node._interval = node._key = node._ranges = _UNSET
         node.device = device_of(op, src, arg)
-        if op is Ops.BUFFER or (op in GroupOp.Movement and src[0].readers is not None):
+        if op in _VERSIONS or (op in GroupOp.Movement and src[0].readers is not None):
             node.readers = set()
         return _intern(cls._table, key, node)
 
@@ -257,7 +258,7 @@ class UOp(Questions):
         return UOp(Ops.WINDOW, self.dtype, (self,), windows)
 
     def fold(self, windows: tuple[tuple[int, ...], ...], shape: tuple[Any, ...]) -> UOp:
-        return UOp(Ops.FOLD, self.dtype, (self,), (windows, shape))
+        return self.moved(Ops.FOLD, (windows, shape))
 
     def reduce_axis(self, monoid: str, axes: tuple[int, ...]) -> UOp:
         """Reduced axes stay, with size 1."""
@@ -517,6 +518,7 @@ def _content_key(node: UOp) -> bytes:
     return digest.digest()
 
 
+_VERSIONS = (Ops.BUFFER, Ops.ASSIGN)
 _CLOSERS = {Ops.REDUCE: 1, Ops.STAGE: 1, Ops.STORE: 2}
 
 

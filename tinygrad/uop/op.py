@@ -432,7 +432,7 @@ class GroupOp:
     View = Movement - {Ops.PAD, Ops.WINDOW}
 
 
-SIZED = frozenset((Ops.RESHAPE, Ops.EXPAND, Ops.PAD, Ops.SHRINK))
+SIZED = frozenset((Ops.RESHAPE, Ops.EXPAND, Ops.PAD, Ops.SHRINK, Ops.FOLD))
 """Movement by sizes, which may be symbolic: those are further sources."""
 
 

@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 
 from tinygrad.base.dtype import DType, from_numpy_name
 from tinygrad.base.errors import FileError, JitError
-from tinygrad.engine.jit import capturing
+from tinygrad.engine.realize import capturing
 from tinygrad.formats.mapped import bytes_of, tensor_of
 from tinygrad.formats.onnx.registry import Array, Value
 from tinygrad.tensor import Tensor

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
@@ -73,6 +74,22 @@ class LBFGS:
         self.direction: Tensor | None = None
         self.last_gradient: Tensor | None = None
         self.length = lr
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the next step depends on besides the parameters."""
+        return {
+            "moves": self.moves,
+            "turns": self.turns,
+            "direction": self.direction,
+            "last_gradient": self.last_gradient,
+            "length": self.length,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on where `state` was taken."""
+        self.moves, self.turns = list(state["moves"]), list(state["turns"])
+        self.direction, self.last_gradient = state["direction"], state["last_gradient"]
+        self.length = state["length"]
 
     def zero_grad(self) -> None:
         """Forgets the gradients."""

@@ -1,0 +1,694 @@
+"""A captured step does what its plain calls do, for every kind of program; what it couldn't do is
+an error that says so. One program or misuse a line."""
+
+import threading
+from collections import OrderedDict, namedtuple
+from dataclasses import dataclass
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+
+from tinygrad import Context, Tensor, TinyJit, Variable, dtypes, nn
+from tinygrad.base.errors import ArgumentError, JitError, ShapeError
+
+CALLS = 5
+
+
+def vec(*values):
+    return Tensor([float(v) for v in values]).realize()
+
+
+Pair = namedtuple("Pair", "left right")
+
+
+@dataclass
+class Batch:
+    x: Tensor
+    scale: float = 2.0
+
+
+@dataclass(frozen=True)
+class Result:
+    loss: Tensor
+    count: int = 3
+
+
+class Counter:
+    """A step with state of its own."""
+
+    def __init__(self):
+        self.total = vec(0, 0)
+        self.seen = Tensor.zeros(1, dtype="int").contiguous().realize()
+
+    def add(self, x):
+        self.total.assign(self.total + x)  # not realized: the end of the step does it
+        self.seen += 1
+        return (self.total * 2).realize()
+
+
+def counter(jit):
+    me = Counter()
+    add = jit(me.add)
+    return [*[add(vec(n, 1)) for n in range(CALLS)], me.total, me.seen]
+
+
+def training(jit):
+    Tensor.manual_seed(1)
+    net = nn.Linear(3, 2)
+    optimizer = nn.optim.Adam(nn.state.get_parameters(net), lr=0.1)
+
+    def step(x, y):
+        with Tensor.train():
+            optimizer.zero_grad()
+            loss = (net(x).dropout(0.3) - y).square().mean()
+            loss.backward()
+            optimizer.step()
+        return loss.realize()
+
+    run = jit(step)
+    x, y = Tensor.rand(4, 3).realize(), Tensor.rand(4, 2).realize()
+    losses = [run(x + n, y) for n in range(CALLS)]
+    return [*losses, net.weight, net.bias]
+
+
+def accumulated(jit):
+    """Each call writes one row of a cache, and reads those up to there."""
+    cache = Tensor.zeros(8, 2).contiguous().realize()
+    place = Variable("place", 0, 7)
+
+    def step(x, at):
+        cache[at : at + 1].assign(x.reshape(1, 2)).realize()
+        return cache[: at + 1].sum(0).realize()
+
+    run = jit(step)
+    return [*[run(vec(n, 1), place.bind(n)) for n in range(CALLS)], cache]
+
+
+def drawn(jit, generator=None):
+    Tensor.manual_seed(5)
+    run = jit(lambda x: (x + Tensor.rand(2) + Tensor.randn(2).realize()).realize())
+    first = [run(vec(0, n)) for n in range(CALLS)]
+    between = Tensor.rand(2).realize()
+    Tensor.manual_seed(6)  # replays draw by the seed of now
+    return [*first, between, *[run(vec(0, n)) for n in range(2)]]
+
+
+def from_before(jit):
+    """What was pending before the step reads it is the same in each call."""
+    Tensor.manual_seed(2)
+    noise, weight = Tensor.rand(2), vec(1, 2)
+    twice = weight * 2
+    run = jit(lambda x: (x + noise + twice).realize())
+    out = [run(vec(n, n)) for n in range(3)]
+    weight.assign(vec(50, 60)).realize()
+    return [*out, *[run(vec(n, n)) for n in range(2)]]
+
+
+def pending_write(jit):
+    """Writes to the state from outside, before and after the capture, realized by nobody."""
+    weight = vec(1)
+    run = jit(lambda x: (x * weight).realize())
+    out = []
+    for n in range(CALLS):
+        out.append(run(vec(n)))
+        weight.assign(weight * 2 + n)
+    return [*out, run(vec(1)), weight]
+
+
+def in_place_argument(jit):
+    def step(x, y):
+        x += y
+        return (x * 2).realize()
+
+    run = jit(step)
+    a, b = vec(1, 2), vec(5, 5)
+    before = []
+    for n in range(CALLS):
+        x = b if n == 2 else a
+        before.append(x * 10)  # computed by nobody: it means the old value
+        before.append(run(x, vec(n, n)))
+    return [*before, a, b]
+
+
+def aliases(jit):
+    run = jit(lambda a, b: (a + b * 2).realize())
+    x = vec(1, 2)
+    return [run(x, x.detach()) for _ in range(CALLS)]
+
+
+def closure_is_argument(jit):
+    """The captured argument is a tensor that the step also knows from outside."""
+    weight, other = vec(3), vec(5)
+    run = jit(lambda x: (x * weight).realize())
+    return [run(weight), run(weight), run(other), run(weight)]
+
+
+def returned(jit):
+    """Results that are views of each other, the argument, or state, and written to afterwards."""
+    state = vec(7, 8)
+
+    def step(x):
+        y = (x * 2).realize()
+        return y, y[:1], x, state, state[1:], [y + 1, {"three": 3}]
+
+    run = jit(step)
+    out = []
+    for n in range(CALLS):
+        x = vec(n, n + 1)
+        y, first, same, whole, part, (more, rest) = run(x)
+        later = first * 3
+        y.assign(vec(100, 200))
+        x.assign(vec(-1, -2))
+        whole.assign(whole + 1)
+        out += [y, first, same, whole, part, more, later]
+        assert rest == {"three": 3} and same is x and whole is state
+    return [*out, state]
+
+
+def containers(jit):
+    def step(batch, *rest, pair, more=None):
+        out = batch.x * batch.scale + pair.left - pair.right
+        for tensor in more["list"]:
+            out = out + tensor
+        if batch.scale > 2:
+            return Result(out.realize())  # early
+        return {"a": Result((out + rest[0]).realize(), 4), "b": Pair(out.realize(), None)}
+
+    run = jit(step)
+    found = []
+    for n in range(CALLS + 3):
+        batch, pair = Batch(vec(n), 3.0 if n % 2 else 2.0), Pair(vec(1), vec(n))
+        more = OrderedDict(list=(vec(1), vec(n)), what=slice(1, 2), names={"x", "y"})
+        result = run(batch, vec(2), pair=pair, more=more)
+        if n % 2:
+            assert isinstance(result, Result) and result.count == 3
+            found.append(result.loss)
+        else:
+            assert list(result) == ["a", "b"] and result["a"].count == 4
+            assert isinstance(result["b"], Pair) and result["b"].right is None
+            found += [result["a"].loss, result["b"].left]
+    return found
+
+
+def numbers_are_keys(jit):
+    x = Tensor([3, 4]).realize()
+    run = jit(lambda x, k: (x * k).realize())
+    return [run(x, k) for k in (1, 1, 1, True, True, True, 1.0, 1.0, 1.0, 2, 0.0, -0.0, -0.0)]
+
+
+def modes_are_keys(jit):
+    Tensor.manual_seed(4)
+    run = jit(lambda x: x.dropout(0.5).realize())
+    x = Tensor.ones(8).contiguous().realize()
+    out = []
+    for n in range(8):
+        with Tensor.train(n in (0, 1, 2, 5)):
+            out.append(run(x))
+    with Tensor.no_grad():
+        return [*out, run(x)]
+
+
+def nested(jit):
+    inner = jit(lambda x: (x * 2).realize())
+
+    def step(x):
+        for _ in range(3):
+            x = inner(x)
+        return (x + 1).realize()
+
+    outer = jit(step)
+    return [*[outer(vec(n)) for n in range(CALLS)], inner(vec(9)), inner(vec(8))]
+
+
+def made_inside(jit):
+    def step(x, n):
+        table = Tensor([[1.0, 2.0], [3.0, 4.0]])
+        fresh = Tensor.zeros(2, 2).contiguous().realize()
+        fresh[0] = x
+        fresh += table
+        drawn = Tensor.arange(2) + n
+        return fresh.realize(), (fresh @ table + drawn).realize(), Tensor.full((2,), 7.0)
+
+    run, n = jit(step), Variable("n", 0, 20)
+    return [t for i in range(CALLS) for t in run(vec(i, 1), n.bind(i))]
+
+
+def unshared_inside(jit):
+    """Equal expressions share a buffer until one is written to."""
+
+    def step(x):
+        a, b = (x * 2).realize(), (x * 2).realize()
+        a += 1
+        return a.realize(), b
+
+    run = jit(step)
+    return [t for n in range(CALLS) for t in run(vec(n, n))]
+
+
+def sizes(jit):
+    n, rows = Variable("n", 1, 6), Tensor.arange(12).reshape(6, 2).float().realize()
+    run = jit(lambda x, k, m: ((x[:k] * 2).sum(0).realize(), (x + 1).realize(), m))
+    out = []
+    for i in range(1, 6):
+        total, more, m = run(rows[: n.bind(i)], n.bind(i), n.bind(i) + 1)
+        assert m.val == i + 1
+        out += [total, more[:1], more.sum()]
+    return out
+
+
+def empty(jit):
+    run = jit(lambda x: ((x * 2).realize(), x.sum().realize(), x))
+    return [t for _ in range(CALLS) for t in run(Tensor(np.zeros((0, 3), np.float32)))]
+
+
+def views_and_constants(jit):
+    run = jit(lambda x: (x.T @ x + 1).realize())
+    whole = Tensor.arange(24).reshape(4, 3, 2).float().realize()
+    inputs = [
+        whole[0],
+        whole[1].flip(0),
+        whole[:, 1][:3],
+        Tensor.ones(3, 2),
+        whole[3],
+        whole[2] * 2,
+    ]
+    return [run(x) for x in inputs]
+
+
+def kept_gradient(jit):
+    """Gradients of the inside, returned."""
+    weight = Tensor([2.0, 3.0], requires_grad=True)
+
+    def step(x):
+        (gradient,) = (x * weight).square().sum().gradient(weight)
+        return gradient.realize()
+
+    run = jit(step)
+    return [run(vec(n, 1)) for n in range(CALLS)]
+
+
+PROGRAMS = [
+    counter, training, accumulated, drawn, from_before, pending_write, in_place_argument, aliases,
+    closure_is_argument, returned, containers, numbers_are_keys, modes_are_keys, nested,
+    made_inside, unshared_inside, sizes, empty, views_and_constants, kept_gradient,
+]  # fmt: skip
+
+
+def values(tensors):
+    return [(t.dtype, t.numpy().tolist()) for t in tensors]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_program(program):
+    assert values(program(TinyJit)) == values(program(lambda step: step))
+
+
+@pytest.mark.parametrize("device", ["CL", "PYTHON"])
+@pytest.mark.parametrize("program", [returned, drawn, in_place_argument], ids=lambda p: p.__name__)
+def test_program_elsewhere(program, device):
+    with Context(DEV=device):
+        found = values(program(TinyJit))
+    assert found == values(program(lambda step: step))
+
+
+# ---- misuses -------------------------------------------------------------------------------------
+
+
+def three(step, *arguments):
+    for _ in range(3):
+        step(*arguments)
+
+
+def calls(function, *arguments):
+    return lambda: three(TinyJit(function), *[a() if callable(a) else a for a in arguments])
+
+
+def rebinds():
+    class Recurrent:
+        hidden = vec(0)
+
+        def __call__(self, x):
+            self.hidden = (self.hidden + x).realize()
+            return self.hidden
+
+    me = Recurrent()
+    me.hidden = vec(0)
+    kept = [TinyJit(me)]
+    kept += [kept[0](vec(1)) for _ in range(3)]
+
+
+def state_is_read():
+    weight = vec(1)
+    three(TinyJit(lambda x: (x * weight.item()).realize()), vec(1))
+
+
+def state_is_replaced():
+    weight = vec(1)
+    step = TinyJit(lambda x: (x * weight).realize())
+    three(step, vec(1))
+    weight.replace(vec(2))
+    step(vec(1))
+
+
+def state_is_gone():
+    held = [vec(1)]
+    step = TinyJit(lambda x: (x * held[0]).realize())
+    three(step, vec(1))
+    held[0] = vec(2)
+    step(vec(1))
+
+
+def argument_is_state():
+    weight = vec(1)
+    step = TinyJit(lambda x: weight.assign(weight + x).realize())
+    three(step, vec(1))
+    step(weight)
+
+
+def argument_was_state():
+    weight = vec(1)
+    three(TinyJit(lambda x: weight.assign(weight + x).realize()), weight)
+
+
+def changes_a_container():
+    def step(d):
+        d["y"] = (d["x"] * 2).realize()
+
+    run = TinyJit(step)
+    for _ in range(3):
+        run({"x": vec(1)})
+
+
+def counts():
+    seen = []
+
+    def step(x):
+        seen.append(1)
+        return (x * 2).realize(), len(seen)
+
+    three(TinyJit(step), vec(1))
+
+
+def seeds():
+    def step(x):
+        Tensor.manual_seed(3)
+        return (x + Tensor.rand(1)).realize()
+
+    three(TinyJit(step), vec(1))
+
+
+def two_values():
+    n, x = Variable("n", 1, 4), vec(1, 2, 3, 4)
+    step = TinyJit(lambda a, b: (a.sum() + b.sum()).realize())
+    for i in (1, 2, 3):
+        step(x[: n.bind(i)], x[: n.bind(i + 1)])
+
+
+def binds_inside():
+    n, x = Variable("n", 1, 4), vec(1, 2, 3, 4)
+    step = TinyJit(lambda m: (x[: n.bind(2)].sum() + x[:m].sum()).realize())
+    for i in (1, 3, 3):
+        step(n.bind(i))
+
+
+def other_dtype():
+    step = TinyJit(lambda x: (x + 1).realize())
+    three(step, vec(1))
+    step(Tensor([1]).realize())
+
+
+def other_device():
+    step = TinyJit(lambda x: (x + 1).realize())
+    three(step, vec(1))
+    step(vec(1).to("PYTHON"))
+
+
+def result_backward():
+    weight = Tensor([2.0], requires_grad=True)
+    step = TinyJit(lambda x: (x * weight).sum().realize())
+    for _ in range(3):
+        step(vec(1)).backward()
+
+
+def argument_gradient():
+    def step(x):
+        (x * x).sum().backward()
+        return (x * 2).realize()
+
+    three(TinyJit(step), Tensor([2.0], requires_grad=True))
+
+
+MISUSES = {
+    "item": (calls(lambda x: (x * x.sum().item()).realize(), vec(1)), JitError, "read on the host"),
+    "tolist": (calls(lambda x: x.tolist(), vec(1)), JitError, "return the tensor"),
+    "numpy": (calls(lambda x: (x + Tensor(x.numpy())).realize(), vec(1)), JitError, "numpy"),
+    "if": (calls(lambda x: (x if x > 0 else -x).realize(), vec(1)), JitError, "if tensor"),
+    "state read": (state_is_read, JitError, "inside the captured step"),
+    "rebound state": (rebinds, JitError, r"test_jit\.py:\d+\) and puts another in its place"),
+    "replaced state": (state_is_replaced, JitError, r"is another now.*reset\(\)"),
+    "state that is gone": (state_is_gone, JitError, r"is gone.*reset\(\)"),
+    "argument that is state": (argument_is_state, JitError, "argument 0 lies in a buffer"),
+    "state as captured argument": (argument_was_state, JitError, "argument 0 is also read"),
+    "changed container": (changes_a_container, JitError, "changes a container"),
+    "counting": (counts, JitError, r"differs from call to call: tuple\(a tensor, 1\), then"),
+    "seeding": (seeds, JitError, "seeds a random stream"),
+    "two values of a variable": (two_values, JitError, "n = 2, n = 3"),
+    "a variable bound inside": (binds_inside, JitError, "binds n to 2 inside"),
+    "write into a part": (
+        calls(lambda x: x.assign(x + 1).realize(), vec(1, 2, 3)[:2]), JitError, "writes into arg"
+    ),
+    "array": (calls(lambda x, a: (x + 1).realize(), vec(1), np.ones(1)), JitError, "ndarray"),
+    "replaced argument": (
+        calls(lambda x: x.replace(x + 1).realize(), vec(1)), JitError, "in the place of argument 0"
+    ),
+    "another dtype": (other_dtype, JitError, r"\(float\[1\] on CPU\), called with \(int\[1\]"),
+    "another device": (other_device, JitError, r"on CPU\), called with \(float\[1\] on PYTHON"),
+    "backward of a result": (result_backward, ArgumentError, "backward: .*captured step"),
+    "gradient of an argument": (argument_gradient, JitError, "gradient reached argument 0"),
+    "nothing computed": (calls(lambda x: 3, vec(1)), JitError, "nothing was computed"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISUSES)
+def test_misuse(name):
+    misuse, error, words = MISUSES[name]
+    with pytest.raises(error, match=words):
+        misuse()
+    step = TinyJit(lambda x: (x + 1).realize())  # and the next one works
+    assert [step(vec(n)).item() for n in range(4)] == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_what_a_step_keeps_to_itself_can_not_be_read():
+    kept = []
+
+    def step(x):
+        kept.append(x * 2)
+        kept.append((x * 3).realize())
+        return (x + 1).realize()
+
+    run = TinyJit(step)
+    run(vec(1))
+    assert [t.item() for t in kept] == [2.0, 3.0]
+    run(vec(1))
+    for tensor in kept[2:]:
+        with pytest.raises(ArgumentError, match=r"test_jit\.py:\d+.*inside a captured step"):
+            tensor.item()
+
+
+def test_many_keys_are_warned_of():
+    step = TinyJit(lambda x, k: (x + k).realize())
+    with pytest.warns(UserWarning, match="64 calls.*bound variables"):
+        for k in range(70):
+            step(vec(1), k)
+
+
+def test_an_exception_inside_leaves_everything_as_plain_calls_do():
+    total, fail = vec(0), [False]
+
+    def step(x):
+        total.assign(total + x).realize()
+        if fail[0]:
+            raise ShapeError("of the user")
+        return (total * 2).realize()
+
+    run = TinyJit(step)
+    assert run(vec(1)).item() == 2.0
+    fail[0] = True
+    for _ in range(2):  # while it captures
+        with pytest.raises(ShapeError, match="of the user"):
+            run(vec(1))
+    fail[0] = False
+    assert [run(vec(1)).item() for _ in range(3)] == [8.0, 10.0, 12.0]
+    assert total.item() == 6.0
+
+
+def test_what_it_shows():
+    run = TinyJit(lambda x: ((x.sum() + 1).realize(), (x * 2).realize()))
+    assert (run.cnt, run.captured, run.jit_cache) == (0, None, [])
+    three(run, vec(1, 2))
+    assert run.cnt == 3 and run.captured is not None
+    assert len(run.jit_cache) == 2 and run.linear == run.jit_cache
+    run.reset()
+    assert (run.cnt, run.captured, run.jit_cache) == (0, None, [])
+
+
+def test_methods_capture_for_each_instance():
+    @dataclass(eq=True)
+    class Scale:
+        factor: Tensor
+
+        @TinyJit
+        def __call__(self, x):
+            return (x * self.factor).realize()
+
+    two, three_ = Scale(vec(2)), Scale(vec(3))
+    for n in range(4):
+        assert (two(vec(n)).item(), three_(vec(n)).item()) == (2 * n, 3 * n)
+    Scale.__call__.reset()
+    assert type(two).__call__.captured is None
+
+
+def test_threads_capture_and_compute_beside_each_other():
+    """One captures again and again while others compute, replay and draw."""
+    wrong, done = [], threading.Event()
+    weight = Tensor.arange(16).reshape(4, 4).float().realize()
+    shared = TinyJit(lambda x: (x @ weight + Tensor.rand(1) * 0).realize())
+
+    def captures():
+        for n in range(25):
+            step = TinyJit(lambda x: ((x @ weight).realize() * 2).realize())
+            for _ in range(3):
+                if step(Tensor.full((4, 4), float(n)).contiguous()).sum().item() != 8 * n * 120:
+                    wrong.append("captures")
+        done.set()
+
+    def computes():
+        while not done.is_set():
+            if ((weight * 2).contiguous() + weight).sum().item() != 3 * 120:
+                wrong.append("computes")
+
+    def replays():
+        while not done.is_set():
+            if shared(Tensor.ones(4, 4).contiguous()).sum().item() != 4 * 120:
+                wrong.append("replays")
+
+    threads = [threading.Thread(target=f) for f in (captures, computes, replays, replays)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+    assert not wrong and done.is_set()
+
+
+def test_threads_draw_different_numbers():
+    step = TinyJit(lambda x: (x + Tensor.rand(1)).realize())
+    seen = []
+    x = vec(0)
+    three(step, x)
+    threads = [
+        threading.Thread(target=lambda: seen.extend([step(x).item() for _ in range(50)]))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert len(seen) == len(set(seen)) == 200
+
+
+# ---- random steps --------------------------------------------------------------------------------
+
+ACTIONS = {
+    "add": lambda m: m.push(m.top() + m.below()),
+    "multiply": lambda m: m.push(m.top() * m.below()),
+    "scale": lambda m: m.push(m.top() * 3 - 1),
+    "realize": lambda m: m.push(m.top().realize()),
+    "roll": lambda m: m.push(m.top().roll(1, 0)),
+    "flip": lambda m: m.push(m.top().flip(0)),
+    "sum": lambda m: m.push(m.top().sum() + m.below()),
+    "state": lambda m: m.push(m.state * 1),
+    "write": lambda m: m.state.assign(m.state * 0.5 + m.top().detach()),
+    "write part": lambda m: m.state.__setitem__(slice(0, 2), m.top()[1:3]),
+    "write and realize": lambda m: m.state.assign(m.top().detach() - m.state).realize(),
+    "argument": lambda m: m.push(m.argument),
+    "write argument": lambda m: m.argument.assign(m.top() * 0.25),
+    "draw": lambda m: m.push(Tensor.rand(4)),
+    "new": lambda m: m.push(Tensor([1.0, 2.0, 3.0, 4.0])),
+    "in place": lambda m: m.fresh().__iadd__(m.below()),
+    "earlier": lambda m: m.push(m.outside),
+}
+
+
+class Machine:
+    """A stack of tensors that random actions work on."""
+
+    def __init__(self, argument, state, outside):
+        self.argument, self.state, self.outside = argument, state, outside
+        self.stack = [argument * 1, argument + 1]
+
+    def push(self, tensor):
+        self.stack.append(tensor)
+
+    def top(self):
+        return self.stack[-1]
+
+    def below(self):
+        return self.stack[-2]
+
+    def fresh(self):
+        self.push((self.top() + 2).contiguous().realize())
+        return self.top()
+
+
+@hypothesis.given(
+    st.lists(st.sampled_from(sorted(ACTIONS)), min_size=1, max_size=6),
+    st.lists(st.sampled_from(["call", "write state", "read", "draw", "keep"]), max_size=6),
+)
+@hypothesis.settings(max_examples=25)
+def test_random_steps(actions, between):
+    def run(jit):
+        Tensor.manual_seed(9)
+        state, outside = vec(1, 2, 3, 4), vec(4, 3, 2, 1) * 2
+        arguments = [vec(n, 1, n, 2) for n in range(3)]
+        seen = []
+
+        def step(x):
+            machine = Machine(x, state, outside)
+            for action in actions:
+                ACTIONS[action](machine)
+            return machine.top().realize(), (machine.below() + 1).realize()
+
+        captured = jit(step)
+        for n, action in enumerate(["call", "call", "call", *between, "call"]):
+            x = arguments[n % 3]
+            if action == "call":
+                seen += captured(x)
+            elif action == "write state":
+                state.assign(state + n)
+            elif action == "read":
+                seen.append((state * 1).realize())
+            elif action == "draw":
+                seen.append(Tensor.rand(2))
+            else:
+                seen += [state * 2, x + 1]
+        return [t.numpy().tolist() for t in [*seen, state, *arguments]]
+
+    plain = run(lambda step: step)
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(
+            np.concatenate([np.ravel(v) for v in run(TinyJit)]),
+            np.concatenate([np.ravel(v) for v in plain]),
+            rtol=1e-6,
+        )
+
+
+def test_default_dtypes_are_part_of_the_key():
+    step = TinyJit(lambda x: (x + Tensor.ones(1)).realize())
+    three(step, Tensor([1]).realize())
+    try:
+        dtypes.default_float = dtypes.float16
+        assert step(Tensor([1]).realize()).dtype is dtypes.float16
+    finally:
+        dtypes.default_float = dtypes.float32

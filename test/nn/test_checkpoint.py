@@ -1,0 +1,235 @@
+"""A run that is saved and resumed goes on bit for bit as if it had never stopped; also one that was
+killed while it saved."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tinygrad import Generator, Tensor, TinyJit, nn
+from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.data.loader import ArrayDataset, DataLoader
+from tinygrad.formats import safetensors
+from tinygrad.nn.checkpoint import Checkpoint
+from tinygrad.nn.optim import EMA, LBFGS, Adam, CosineAnnealingLR, GradScaler, ReduceLROnPlateau
+from tinygrad.nn.state import get_state_dict
+
+STEPS = 11
+random = np.random.default_rng(0)
+X, Y = (random.standard_normal((10, n)).astype(np.float32) for n in (3, 2))
+
+
+class Run:
+    """All that there is, from a seed."""
+
+    def __init__(self, path, capture=True):
+        Tensor.manual_seed(3)
+        self.net = {"first": nn.Linear(3, 4), "norm": nn.BatchNorm(4), "last": nn.Linear(4, 2)}
+        self.optimizer = Adam(nn.state.get_parameters(self.net), lr=0.05)
+        self.schedules = [CosineAnnealingLR(self.optimizer, 20), ReduceLROnPlateau(self.optimizer)]
+        self.average, self.scaler = EMA(self.net, 0.9), GradScaler(8.0, growth_interval=3)
+        self.noise = Generator(5)
+        self.loader = DataLoader(ArrayDataset(X, Y), batch_size=2, shuffle=True, seed=1)
+        self.saved = Checkpoint(
+            path,
+            net=self.net,
+            optimizer=self.optimizer,
+            schedules=self.schedules,
+            average=self.average,
+            scaler=self.scaler,
+            noise=self.noise,
+            loader=self.loader,
+        )
+        self.step = TinyJit(self._step) if capture else self._step
+
+    def _step(self, x, y):
+        with Tensor.train():
+            self.optimizer.zero_grad()
+            hidden = self.net["norm"](self.net["first"](x)).relu().dropout(0.2)
+            hidden = hidden + Tensor.randn(2, 4, generator=self.noise) * 0.1
+            loss = (self.net["last"](hidden) - y).square().mean()
+            self.scaler.scale(loss).backward()
+            changed = self.scaler.schedule_step(self.optimizer)
+            changed += self.schedules[0].schedule_step() + self.average.schedule_update()
+        return loss.realize(*changed)
+
+    def go(self, until, each=lambda step: None):
+        """On from the file, if it is there, up to step `until`."""
+        found = self.saved.load()
+        step = found["step"] if found else 0
+        while step < until:
+            for x, y in self.loader:
+                self.step(x, y)
+                step += 1
+                self.saved.save(step=step)
+                each(step)
+                if step >= until:
+                    break
+        return self
+
+    def state(self):
+        held = [self.net, self.optimizer, self.schedules, self.average, self.scaler]
+        tensors = get_state_dict(held)
+        return {name: t.numpy().tobytes() for name, t in tensors.items()} | {
+            "noise": self.noise.state_dict(),
+            "loader": self.loader.state_dict(),
+        }
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    return Run(tmp_path_factory.mktemp("run") / "whole").go(STEPS).state()
+
+
+@pytest.mark.parametrize("stops", [(1, 4, 7), (5,)])
+def test_resumed_runs_are_the_same_to_the_bit(tmp_path, uninterrupted, stops):
+    """Also in the middle of an epoch, of five batches, and at its end."""
+    for until in (*stops, STEPS):
+        Tensor.rand(3)  # another process draws otherwise before it loads
+        run = Run(tmp_path / "run").go(until)
+    assert run.state() == uninterrupted
+
+
+PROGRAM = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from nn.test_checkpoint import STEPS, Run
+Run(sys.argv[2]).go(STEPS, lambda step: print(step, flush=True))
+"""
+
+
+def test_a_killed_run_goes_on_from_its_last_save(tmp_path, uninterrupted):
+    """SIGKILL in the middle of the loop, which saves after each step, again and again."""
+    path, pause = tmp_path / "run", np.random.default_rng(1)
+    command = [sys.executable, "-c", PROGRAM, str(Path(__file__).parent.parent), str(path)]
+    told = 0
+    for kill_at in (2, 4, 8):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            for line in process.stdout:
+                assert int(line) > told  # nothing that was told as saved was lost
+                told = int(line)
+                if told >= kill_at:
+                    time.sleep(pause.random() * 0.02)
+                    os.kill(process.pid, signal.SIGKILL)
+                    told += sum(1 for _ in process.stdout)  # what it did meanwhile
+                    break
+        assert process.returncode == -signal.SIGKILL
+    run = Run(path).go(STEPS)
+    assert run.state() == uninterrupted
+    assert {p.name for p in tmp_path.iterdir()} <= {"run", "run.part"}
+
+
+def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    net = {"w": Tensor([1.0, 2.0]).realize()}
+    run = Checkpoint(tmp_path / "run", net=net)
+    run.save(step=1)
+
+    def fails(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, "fsync", fails)
+    net["w"].assign(Tensor([5.0, 5.0])).realize()
+    with pytest.raises(OSError, match="no space"):
+        run.save(step=2)
+    assert run.load() == {"step": 1} and net["w"].tolist() == [1.0, 2.0]
+    assert [p.name for p in tmp_path.iterdir()] == ["run"]
+
+
+def test_tensors_are_written_once_and_other_programs_can_read_them(tmp_path):
+    net = nn.Linear(2, 3)
+    optimizer = Adam([net.weight, net.bias])
+    Checkpoint(tmp_path / "run", net=net, optimizer=optimizer).save(note=[1, None, "a"])
+    arrays, metadata = safetensors.read(tmp_path / "run")
+    assert sum(array.shape == (3, 2) for array in arrays.values()) == 3  # weight, two moments
+    assert arrays["net.weight"].tolist() == net.weight.tolist()
+    assert json.loads(metadata["tinygrad.run"])["notes"] == {"note": [1, None, "a"]}
+
+
+def test_parts_that_speak_for_themselves_may_hold_tensors(tmp_path):
+    def run():
+        at = Tensor([3.0, -2.0], requires_grad=True)
+        optimizer = LBFGS([at], max_iter=2)
+
+        def closure():
+            optimizer.zero_grad()
+            loss = ((at - 1).square() * Tensor([1.0, 10.0])).sum() + at.pow(4).sum()
+            loss.backward()
+            return loss
+
+        return at, optimizer, closure, Checkpoint(tmp_path / "run", at=at, optimizer=optimizer)
+
+    at, optimizer, closure, saved = run()
+    optimizer.step(closure)
+    saved.save()
+    optimizer.step(closure)
+    other, optimizer, closure, saved = run()
+    assert saved.load() == {}
+    optimizer.step(closure)
+    assert other.tolist() == at.tolist()
+
+
+def test_loaded_values_reach_captured_steps(tmp_path):
+    net = {"w": Tensor([2.0]).realize()}
+    run = Checkpoint(tmp_path / "run", net=net)
+    run.save()
+    step = TinyJit(lambda x: net["w"].assign(net["w"] * x).realize())
+    for _ in range(4):
+        step(Tensor([3.0]).realize())
+    run.load()
+    assert step(Tensor([3.0]).realize()).item() == 6.0
+
+
+def misuse(change):
+    def act(path):
+        Checkpoint(path, net={"w": Tensor([1.0]), "v": Tensor([1.0])}).save()
+        change(path)
+
+    return act
+
+
+MISUSES = {
+    "other names": (
+        lambda p: Checkpoint(p, net={"w": Tensor([1.0]), "u": Tensor([1.0])}).load(),
+        ArgumentError,
+        r"lacks \['net.u'\] and has \['net.v'\]",
+    ),
+    "other parts": (
+        lambda p: Checkpoint(p, model={"w": Tensor([1.0])}).load(),
+        ArgumentError,
+        r"lacks \['model.w'\] and has \['net.v', 'net.w'\]",
+    ),
+    "another shape": (
+        lambda p: Checkpoint(p, net={"w": Tensor([1.0]), "v": Tensor([1.0, 2.0])}).load(),
+        ShapeError,
+        r"net.v has shape \(2,\) in the model and \(1,\)",
+    ),
+    "no run": (
+        lambda p: [safetensors.write(p, {"a": np.ones(2)}), Checkpoint(p).load()],
+        ArgumentError,
+        "holds no run",
+    ),
+    "notes that are no JSON": (
+        lambda p: Checkpoint(p).save(step=np.ones(2)),
+        ArgumentError,
+        "ndarray is not JSON serializable; legal are",
+    ),
+    "a part named random": (
+        lambda p: Checkpoint(p, random=Generator()), ArgumentError, "'random' is there already"
+    ),
+    "a broken file": (
+        lambda p: [p.write_bytes(b"broken file"), Checkpoint(p).load()], ArgumentError, "no safe"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISUSES)
+def test_misuse(tmp_path, name):
+    change, error, words = MISUSES[name]
+    with pytest.raises(error, match=words):
+        misuse(change)(tmp_path / "run")

@@ -1,0 +1,396 @@
+"""Capturing one call of a step: which plans ran, and where their buffers came from (an argument, an
+earlier plan of the step, or *state*: what lies in memory whoever calls).
+
+So that the three can't be mistaken for each other, arguments get nodes of their own while the step
+runs, what was pending is computed before it starts, and what was computed before is computed again.
+What a replay could not do as the call does is a JitError: a value read on the host, a state that is
+rebound instead of overwritten, an argument that is changed from the inside. A tensor that the step
+makes and keeps to itself can't be read afterwards, since no replay will make it again.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tinygrad.base.errors import JitError
+from tinygrad.base.helpers import garbage_kept
+from tinygrad.engine.containers import flatten, unflatten
+from tinygrad.engine.counters import Stream
+from tinygrad.engine.holders import Holder, holders
+from tinygrad.engine.realize import (
+    before_overwriting,
+    compute_pending,
+    in_memory,
+    pending_writes,
+    realize,
+    recording,
+    version_below,
+)
+from tinygrad.engine.replay import Execution, Replay, Source
+from tinygrad.engine.run import RunnablePlan
+from tinygrad.engine.storage import (
+    Buffer,
+    Changes,
+    bind,
+    buffer_of,
+    forgetting,
+    nothing,
+    realized_buffer,
+)
+from tinygrad.engine.structure import nodes_below, resolved
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops
+
+ESCAPED = (
+    "was made inside a captured step that didn't return it, so no replay makes it again; return it"
+)
+
+
+@dataclass(frozen=True)
+class Output:
+    """A tensor that the step returned: `view` of a flat buffer that comes from `source`. `itself`:
+    the very tensor that is the argument or the state. Outputs with equal `family` are views of
+    each other."""
+
+    source: Source
+    view: UOp
+    kind: type[Holder]
+    family: int
+    itself: bool
+    state: Holder | weakref.ref[Holder] | None
+    wanted_gradient: bool
+
+
+@dataclass
+class Captured:
+    """A captured call: what it ran, on what, and what it returned."""
+
+    signature: tuple[Any, ...]
+    executions: list[Execution] = field(default_factory=list)
+    replay: Replay | None = None  # made when first needed
+    state: list[Buffer] = field(default_factory=list)
+    written: set[Buffer] = field(default_factory=set)  # of the state
+    written_inputs: set[int] = field(default_factory=set)
+    streams: dict[str, tuple[int, int]] = field(default_factory=dict)  # positions before, after
+    result: Any = None  # its shape
+    outputs: list[Output | UOp] = field(default_factory=list)
+    homes: list[tuple[weakref.ref[Holder], Buffer]] = field(default_factory=list)
+    lost: str | None = None  # a state that no tensor stands for any more
+    changes: int = 0  # when the homes were last looked at
+
+    @functools.cached_property
+    def states(self) -> frozenset[Buffer]:
+        """All of the state."""
+        return frozenset(self.state)
+
+
+class Capture:
+    """One call while it is captured. `given` are the tensors among its arguments, `settled` the
+    same computed, each in a whole buffer."""
+
+    def __init__(
+        self,
+        name: str,
+        signature: tuple[Any, ...],
+        given: Sequence[Holder],
+        settled: Sequence[Holder],
+        bound: dict[UOp, UOp],
+    ) -> None:
+        self.name = name
+        self.made = Captured(signature)
+        self.arguments = list(settled)
+        self.copied = [a is not b for a, b in zip(settled, given, strict=True)]
+        self.bound = {variable.arg[0]: bind.val for variable, bind in bound.items()}
+        self.originals = [buffer_of(version_below(a.uop)) for a in self.arguments]
+        self.places: dict[Buffer, Source] = {}
+        self.start = 0  # tensors made later are the step's own
+        self.positions = {name: (s.position, s.restarts) for name, s in Stream.all.items()}
+
+    def run(self, function: Callable[..., Any], shape: Any, leaves: Sequence[Any]) -> Captured:
+        """Calls the function with arguments of this shape, and records what it does."""
+        compute_pending()
+        with garbage_kept():  # so that references only vanish where the step drops them
+            before = _all_standing()
+            self.start = holders.now()
+            self._record(function, shape, leaves)
+            standing = self._check_state(before)
+        self._forsake()
+        self._watch(standing)
+        return self.made
+
+    # ---- while the step runs -----------------------------------------------------------------
+
+    def _record(self, function: Callable[..., Any], shape: Any, given: Sequence[Any]) -> None:
+        stand_ins = self._stand_ins()
+        fill = iter(stand_ins)
+        leaves = [leaf if isinstance(leaf, UOp) else next(fill) for leaf in given]
+        recording.recorder = self
+        try:
+            with forgetting():
+                args, kwargs = unflatten(shape, iter(leaves))
+                result = function(*args, **kwargs)
+                found: list[Any] = []
+                self.made.result = flatten(result, found)
+                tensors = [leaf for leaf in found if isinstance(leaf, Holder)]
+                realize(*(tensor.uop for tensor in tensors), *pending_writes())
+        finally:
+            recording.recorder = None
+        if not self.made.executions and not tensors:
+            raise JitError(f"{self.name}: nothing was computed, so there is nothing to capture")
+        self._check_arguments(shape, (args, kwargs), leaves, stand_ins)
+        self._check_streams()
+        families: dict[Any, int] = {}
+        for leaf in found:
+            if isinstance(leaf, Holder):
+                number = families.setdefault(leaf.family, len(families))
+                self.made.outputs.append(self._output(leaf, number, stand_ins))
+            else:
+                self.made.outputs.append(leaf)
+
+    def _stand_ins(self) -> list[Holder]:
+        """For each argument a tensor on a node of its own that shares the memory."""
+        nodes: dict[Buffer, UOp] = {}
+        made = []
+        for number, (tensor, buffer) in enumerate(zip(self.arguments, self.originals, strict=True)):
+            base = version_below(tensor.uop)
+            if buffer not in nodes:
+                shared = Buffer(buffer.device, buffer.nbytes, buffer.handle, owner=buffer)
+                node = UOp.new_buffer(buffer.device, base.arg, base.dtype)
+                nodes[buffer] = bind(node, shared)
+                self.places[shared] = Source("input", number)
+            node = over(tensor.uop, nodes[buffer])
+            made.append(type(tensor).of(node, tensor.wants_gradient))
+        return made
+
+    def before(self, runnable: RunnablePlan, params: list[Buffer]) -> None:
+        """What needs the old values of arguments that are about to be overwritten is computed."""
+        for buffer in _written(runnable, params):
+            source = self.places.get(buffer)
+            if source is None or source.kind != "input" or source.first in self.made.written_inputs:
+                continue
+            if self.copied[source.first]:
+                raise JitError(
+                    f"{self.name}: writes into argument {source.first}, a part of a larger tensor "
+                    "or one in another order, of which a replay gets a copy; legal are writes into "
+                    "whole tensors, or into the larger one"
+                )
+            self.made.written_inputs.add(source.first)
+            recording.recorder = None
+            try:
+                before_overwriting([self.originals[source.first]])
+            finally:
+                recording.recorder = self
+
+    def after(
+        self,
+        runnable: RunnablePlan,
+        params: list[Buffer],
+        variables: list[tuple[str, int]],
+        buffers: list[Buffer],
+    ) -> None:
+        """Records a plan that ran."""
+        made = self.made
+        for name, value in variables:
+            bound = self.bound.get(name, value)
+            if bound != value:
+                raise JitError(
+                    f"{self.name}: binds {name} to {value} inside, an argument binds it to {bound};"
+                    " legal is one value of a variable in a step"
+                )
+        sources = [self._source(buffer) for buffer in params]
+        made.written.update(b for b in _written(runnable, params) if b in made.state)
+        made.executions.append(Execution(runnable, sources, variables))
+        for number, kept in enumerate(runnable.plan.storages):
+            if kept.kind == "out":
+                self.places[buffers[number]] = Source("made", len(made.executions) - 1, number)
+
+    def buffer(self, source: Source) -> Buffer:
+        """Where the bytes of a source were in the call that was captured."""
+        if source.kind == "input":
+            return self.originals[source.first]
+        return next(b for b, place in self.places.items() if place == source)
+
+    def _source(self, buffer: Buffer) -> Source:
+        if buffer not in self.places:
+            self.places[buffer] = Source("state", len(self.made.state))
+            self.made.state.append(buffer)
+        return self.places[buffer]
+
+    # ---- what it did --------------------------------------------------------------------------
+
+    def _check_arguments(
+        self, shape: Any, arguments: Any, leaves: Sequence[Any], stand_ins: Sequence[Holder]
+    ) -> None:
+        """The step may write into its arguments, but not make them something else."""
+        after: list[Any] = []
+        same = flatten(arguments, after, self.name) == shape and len(after) == len(leaves)
+        if not same or any(a is not b for a, b in zip(after, leaves, strict=True)):
+            raise JitError(
+                f"{self.name}: changes a container among its arguments, which replays don't do; "
+                "return the new value instead"
+            )
+        for number, tensor in enumerate(stand_ins):
+            if tensor.has_gradient:
+                raise JitError(
+                    f"{self.name}: a gradient reached argument {number}, whose .grad replays don't "
+                    "set; return it instead (`loss.gradient(x)`), or give x.detach()"
+                )
+            buffer = realized_buffer(tensor.uop)
+            source = None if buffer is None else self.places.get(buffer)
+            if source is None or source.kind != "input":
+                raise JitError(
+                    f"{self.name}: puts another tensor in the place of argument {number}, which "
+                    "replays don't do; return it, or .assign() to the argument"
+                )
+        made = self.made
+        for number, buffer in enumerate(self.originals):
+            first = self.originals.index(buffer)
+            if buffer in made.state and (buffer in made.written or first in made.written_inputs):
+                raise JitError(
+                    f"{self.name}: argument {number} is also read or written as a tensor from "
+                    "outside, and one of the two is overwritten; legal is one way to it"
+                )
+
+    def _check_streams(self) -> None:
+        for name, (before, restarts) in self.positions.items():
+            stream = Stream.all.get(name)
+            if stream is None:
+                continue
+            if stream.restarts != restarts:
+                raise JitError(
+                    f"{self.name}: seeds a random stream inside, which replays don't do; seed it "
+                    "outside, or draw from a generator that is made inside"
+                )
+            self.made.streams[name] = (before, stream.position)
+
+    def _output(self, tensor: Holder, family: int, stand_ins: Sequence[Holder]) -> Output:
+        node = tensor.uop
+        kind = type(tensor)
+        if not in_memory(node):  # a constant, or nothing at all
+            return Output(Source("constant", 0), node, kind, family, False, None, False)
+        base = version_below(node)
+        source = self._source(buffer_of(base))
+        wants = tensor.wants_gradient is True
+        itself = any(tensor is s for s in stand_ins)
+        if itself:
+            number = next(i for i, s in enumerate(stand_ins) if tensor is s)
+            return Output(Source("input", number), node, kind, family, True, None, wants)
+        if source.kind == "input" and self.copied[source.first]:
+            raise JitError(
+                f"{self.name}: returns a view of argument {source.first}, which is a part of a "
+                "larger tensor or in another order; return its .clone()"
+            )
+        if source.kind == "state":
+            old = holders.serial(tensor) < self.start
+            kept = weakref.ref(tensor) if old else tensor.alike(node)
+            return Output(source, node, kind, family, old, kept, wants)
+        hole = UOp.new_buffer(str(base.device), base.arg, base.dtype)
+        return Output(source, over(node, hole), kind, family, False, None, wants)
+
+    def _check_state(self, before: Sequence[_Standing]) -> list[_Standing]:
+        """Of the tensors that were there before, those that stand for state. One that the step
+        rebinds (`self.h = ...`) is state that replays would never see change: what stood for it
+        has fewer references now, or is gone."""
+        state = self.made.states
+        found = [s for s in before if s.buffer() in state]
+        for standing in found:
+            if _references(standing.holder) < standing.references:
+                raise JitError(
+                    f"{self.name}: reads a tensor{standing.origin} and puts another in its place, "
+                    "which replays don't do; .assign() to it instead"
+                )
+        return found
+
+    def _forsake(self) -> None:
+        """What the step made and did not return can't be read any more."""
+        for holder in holders.since(self.start):
+            node = holder.uop
+            if any(self._is_of_this_call(n) for n in _storage_below(node)):
+                gone = nothing(str(node.device), node.size, node.dtype, ESCAPED)
+                gone.origin = node.origin
+                holder.hold(gone.in_room(node.shape))
+
+    def _is_of_this_call(self, node: UOp) -> bool:
+        buffer = realized_buffer(node)
+        source = None if buffer is None else self.places.get(buffer)
+        return source is not None and source.kind != "state"
+
+    def _watch(self, standing: Sequence[_Standing]) -> None:
+        """Remembers which tensors stand for the state, so that a replay notices when they don't."""
+        made, alive = self.made, collections.Counter(s.buffer() for s in standing)
+
+        def died(buffer: Buffer, origin: str, _: Any) -> None:
+            alive[buffer] -= 1
+            if not alive[buffer]:
+                made.lost = origin
+
+        for each in standing:
+            holder, buffer = each.holder(), each.buffer()
+            if holder is not None and buffer is not None:
+                tell = functools.partial(died, buffer, each.origin)
+                made.homes.append((weakref.ref(holder, tell), buffer))
+        made.changes = Changes.count
+
+
+# ---- tensors that stand for state ----------------------------------------------------------------
+
+
+class _Standing(NamedTuple):
+    """A tensor that stood for a buffer before the step ran, and how many referred to it."""
+
+    holder: weakref.ref[Holder]
+    buffer: Callable[[], Buffer | None]
+    references: int
+    origin: str
+
+
+def _references(reference: weakref.ref[Holder]) -> int:
+    holder = reference()
+    return 0 if holder is None else sys.getrefcount(holder)
+
+
+def _all_standing() -> list[_Standing]:
+    found = []
+    for reference in holders.references():
+        count = _references(reference)
+        holder = reference()
+        if holder is not None and (buffer := realized_buffer(holder.uop)) is not None:
+            origin = holder.uop.base.origin
+            made_at = f" (made at {origin})" if origin else ""
+            found.append(_Standing(reference, weakref.ref(buffer), count, made_at))
+    return found
+
+
+# ---- nodes ---------------------------------------------------------------------------------------
+
+
+def over(node: UOp, base: UOp) -> UOp:
+    """The view that `node` is of a flat buffer, of another flat buffer."""
+    movement = []
+    node = resolved(node)
+    while node.op in GroupOp.Movement or node.op is Ops.DETACH:
+        if node.op is not Ops.DETACH:
+            movement.append(node)
+        node = resolved(node.src[0])
+    for step in reversed(movement):
+        base = UOp(step.op, base.dtype, (base, *step.src[1:]), step.arg)
+    return base
+
+
+def _storage_below(node: UOp) -> list[UOp]:
+    if in_memory(node):
+        return [version_below(node)]
+    return [n for n in nodes_below([node]) if n.op is Ops.BUFFER]
+
+
+def _written(runnable: RunnablePlan, params: Sequence[Buffer]) -> set[Buffer]:
+    """Those of a plan's parameters that it overwrites."""
+    storages = runnable.plan.storages
+    written = {n for step in runnable.plan.steps for n in step.storages[: step.writes]}
+    return {params[storages[n].place] for n in written if storages[n].kind == "param"}

@@ -1,0 +1,67 @@
+"""Who may compute at the same time: any number of threads, or one that captures a step, alone. A
+capture makes known values unknown for a while, which no other thread may come to see."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+
+
+class Turns:
+    """Any number of threads together, or one alone; a thread may enter again inside."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Forgets who is inside: in a forked child those threads are not there."""
+        self._free = threading.Condition()
+        self._together = self._waiting = 0
+        self._alone: int | None = None
+        self._mine = threading.local()
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Inside, no other thread is alone."""
+        depth = getattr(self._mine, "depth", 0)
+        if depth == 0 and self._alone != threading.get_ident():
+            with self._free:
+                while self._alone is not None or self._waiting:  # who waits to be alone goes first
+                    self._free.wait()
+                self._together += 1
+            self._mine.depth = 1
+            try:
+                yield
+            finally:
+                self._mine.depth = 0
+                with self._free:
+                    self._together -= 1
+                    self._free.notify_all()
+            return
+        yield
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Inside, no other thread is. Not to be entered from within `together`."""
+        with self._free:
+            self._waiting += 1
+            try:
+                while self._alone is not None or self._together:
+                    self._free.wait()
+                self._alone = threading.get_ident()
+            finally:
+                self._waiting -= 1
+                self._free.notify_all()
+        try:
+            yield
+        finally:
+            with self._free:
+                self._alone = None
+                self._free.notify_all()
+
+
+turns = Turns()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=turns.renew)

@@ -1,0 +1,161 @@
+"""A training run in one file: weights, optimizer, schedules, averages, loss scale, random streams
+and the place in the data. A killed process loses what it did since the last save, nothing else.
+
+The file is a safetensors file: tensors by the way to them (`model.layers.0.weight`), and in its
+metadata what is no tensor, as JSON. So other programs can read the weights out of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from tinygrad.base.errors import ArgumentError
+from tinygrad.formats import safetensors
+from tinygrad.nn.state import get_state_dict, load_state_dict
+from tinygrad.tensor import Tensor
+from tinygrad.tensor.generator import default_generator
+
+_KEY = "tinygrad.run"
+_VERSION = 1
+_RANDOM = "random"
+
+
+class Checkpoint:
+    """What a run consists of, and the file that keeps it.
+
+    Args:
+        path: the file. One process writes it; `path` with `.part` behind is used while it does.
+        parts: by name. Of an object with `state_dict` and `load_state_dict` (a data loader, a
+            generator, LBFGS) what these give and take: numbers, strings and tensors in dicts and
+            lists. Of any other its tensors (`get_state_dict`). The stream that `Tensor.rand` draws
+            from is always a part.
+
+    >>> import os, tempfile
+    >>> net = {"w": Tensor([1.0, 2.0])}
+    >>> run = Checkpoint(os.path.join(tempfile.mkdtemp(), "run.safetensors"), model=net)
+    >>> run.load() is None
+    True
+    >>> run.save(step=3)
+    >>> _ = net["w"].assign(Tensor([0.0, 0.0])).realize()
+    >>> run.load(), net["w"].tolist()
+    ({'step': 3}, [1.0, 2.0])
+    """
+
+    def __init__(self, path: str | os.PathLike[str], **parts: Any) -> None:
+        if _RANDOM in parts:
+            raise ArgumentError(f"Checkpoint: a part named {_RANDOM!r} is there already; rename it")
+        self.path = Path(path)
+        self.parts = {_RANDOM: default_generator, **parts}
+
+    def save(self, **notes: Any) -> None:
+        """Writes the file, whole or not at all, so that it outlives the process and the power.
+
+        Args:
+            notes: what else to keep: numbers, strings, None, and lists and dicts of them.
+
+        Raises:
+            ArgumentError: a part holds something that is neither a tensor nor of JSON.
+        """
+        tensors: dict[str, Tensor] = {}
+        plain: dict[str, Any] = {}
+        for name, part in self.parts.items():
+            if _speaks(part):
+                plain[name] = _taken_apart(part.state_dict(), name, tensors)
+            else:
+                tensors |= get_state_dict(part, f"{name}.")
+        first: dict[int, str] = {}  # a tensor that several parts hold is written once
+        same = {n: first[id(t)] for n, t in tensors.items() if first.setdefault(id(t), n) != n}
+        kept = {name: tensor for name, tensor in tensors.items() if name not in same}
+        try:
+            header = {"version": _VERSION, "plain": plain, "same": same, "notes": notes}
+            text = json.dumps(header, allow_nan=True)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(
+                f"Checkpoint.save: {error}; legal are tensors, numbers, strings, None, and lists "
+                "and dicts of them"
+            ) from error
+        values = list(kept.values())
+        if values:
+            values[0].realize(*values[1:])
+        arrays = {name: tensor.numpy() for name, tensor in kept.items()}
+        safetensors.write(self.path, arrays, {_KEY: text}, self.path.name + ".part")
+
+    def load(self) -> dict[str, Any] | None:
+        """Puts everything back where it was when `save` was called.
+
+        Returns:
+            The notes given to `save`, or None if there is no file: a run that begins.
+
+        Raises:
+            ArgumentError: the file is of other parts, or of none: a name is missing or too many.
+            ShapeError: a tensor has another shape now.
+        """
+        if not self.path.exists():
+            return None
+        arrays, metadata = safetensors.read(self.path)
+        if _KEY not in metadata:
+            raise ArgumentError(f"Checkpoint.load: {self.path} holds no run, only tensors")
+        header = json.loads(metadata[_KEY])
+        if header["version"] != _VERSION:
+            raise ArgumentError(
+                f"Checkpoint.load: {self.path} is of version {header['version']}; this reads "
+                f"{_VERSION}"
+            )
+        places = self._places(header, arrays)
+        for name, part in self.parts.items():
+            if _speaks(part):
+                part.load_state_dict(_put_together(header["plain"][name], arrays))
+        if places:
+            load_state_dict(places, {name: Tensor(arrays[name]) for name in places})
+        notes: dict[str, Any] = header["notes"]
+        return notes
+
+    def _places(self, header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Tensor]:
+        """The tensors to put values into, each by the one name under which it was written."""
+        speaks = {name for name, part in self.parts.items() if _speaks(part)}
+        places = get_state_dict({n: part for n, part in self.parts.items() if n not in speaks})
+        written = {name for name in arrays if name.partition(".")[0] not in header["plain"]}
+        known = written | header["same"].keys()
+        if places.keys() != known or speaks != header["plain"].keys():
+            missing = sorted((places.keys() | speaks) - known - header["plain"].keys())
+            extra = sorted((known | header["plain"].keys()) - places.keys() - speaks)
+            raise ArgumentError(
+                f"Checkpoint.load: {self.path} lacks {missing[:5]} and has {extra[:5]} besides; "
+                "legal is the run that was saved"
+            )
+        return {name: places[name] for name in written}
+
+
+def _speaks(part: Any) -> bool:
+    """Whether a part says itself what its state is."""
+    return callable(getattr(part, "state_dict", None)) and callable(
+        getattr(part, "load_state_dict", None)
+    )
+
+
+_TENSOR = "tensor of the file"
+
+
+def _taken_apart(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    """A nested state with its tensors put into `tensors`, and their names where they were."""
+    if isinstance(value, Tensor):
+        tensors[name] = value
+        return {_TENSOR: name}
+    if isinstance(value, dict):
+        return {str(k): _taken_apart(v, f"{name}.{k}", tensors) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_taken_apart(v, f"{name}.{i}", tensors) for i, v in enumerate(value)]
+    return value
+
+
+def _put_together(value: Any, arrays: dict[str, Any]) -> Any:
+    if isinstance(value, dict):
+        if _TENSOR in value:
+            return Tensor(arrays[value[_TENSOR]]).realize()
+        return {name: _put_together(part, arrays) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_put_together(part, arrays) for part in value]
+    return value

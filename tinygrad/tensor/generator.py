@@ -1,0 +1,108 @@
+"""Random streams that programs hold: a seed, and how far one has drawn from it."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import Any, Self
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ArgumentError, JitError
+from tinygrad.engine.counters import Stream
+from tinygrad.engine.realize import recording
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import threefry
+
+POSITION_LIMIT = 2**62
+SEED_LIMIT = 2**63 - 1
+_uint64 = dtypes.uint64
+
+
+class Generator:
+    """A stream of random numbers of its own: what others draw changes nothing in it.
+
+    Give it to `rand`, `randn`, `randint` and the like as `generator=`. Its numbers follow from its
+    seed and from how many were drawn, on every device, also in captured steps.
+
+    Args:
+        seed: whole; a new one each time unless given.
+
+    >>> g = Generator(7)
+    >>> first = Tensor.rand(2, generator=g).tolist()
+    >>> _ = Tensor.rand(100)
+    >>> g.manual_seed(7) is g and Tensor.rand(2, generator=g).tolist() == first
+    True
+    """
+
+    _numbers = itertools.count()
+
+    def __init__(self, seed: int | None = None) -> None:
+        start = time.time_ns() if seed is None else seed
+        self._stream = Stream(f"random{next(Generator._numbers)}", _checked(start))
+
+    def __repr__(self) -> str:
+        return f"Generator(seed={self._stream.seed}, position={self._stream.position})"
+
+    def initial_seed(self) -> int:
+        """The seed that it draws from."""
+        return self._stream.seed
+
+    def manual_seed(self, seed: int) -> Self:
+        """Starts anew from `seed`; returns this."""
+        self._stream.restart(_checked(seed))
+        return self
+
+    def state_dict(self) -> dict[str, int]:
+        """The seed and how far it has drawn: all that its next numbers depend on.
+
+        >>> g = Generator(7)
+        >>> state, number = g.state_dict(), Tensor.rand(1, generator=g).item()
+        >>> g.load_state_dict(state)
+        >>> Tensor.rand(1, generator=g).item() == number
+        True
+        """
+        return {"seed": self._stream.seed, "position": self._stream.position}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Goes on where `state` was taken."""
+        self._stream.restart(_checked(state["seed"]), int(state["position"]))
+
+    def fork(self) -> Generator:
+        """A generator whose stream has nothing to do with this one, seeded by this one's next
+        number."""
+        return self.split(1)[0]
+
+    def split(self, count: int) -> list[Generator]:
+        """`count` forks.
+
+        >>> a, b = Generator(7).split(2)
+        >>> a.initial_seed() == b.initial_seed()
+        False
+        """
+        if recording.recorder is not None:
+            raise JitError(
+                f"{recording.recorder.name}: forks a generator inside, whose seed replays would "
+                "keep; fork it outside"
+            )
+        first, key = self._stream.take(count), self._stream.seed
+        return [Generator(threefry(first + i, key) & SEED_LIMIT) for i in range(count)]
+
+    def bits(self, size: Any, room: int, device: str) -> UOp:
+        """64 fresh bits for each of `size` elements, as uint64; `room` is the most that size can
+        be."""
+        variable = UOp.variable(self._stream.name, 0, POSITION_LIMIT, dtypes.int64)
+        start = variable.bind(self._stream.take(room)).cast(_uint64).broadcast_to((size,))
+        count = UOp.arange(size, device, _uint64) + start
+        seed = UOp.variable(self._stream.seed_name, 0, SEED_LIMIT, dtypes.int64)
+        key = seed.bind(self._stream.seed).cast(_uint64).broadcast_to((size,))
+        return count.threefry(key)
+
+
+def _checked(seed: Any) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise ArgumentError(f"seed: {seed!r}; legal are whole numbers")
+    return seed & SEED_LIMIT
+
+
+default_generator = Generator(int(time.time()))
+"""What `Tensor.rand` and the like draw from when they are given none."""
