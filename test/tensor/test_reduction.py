@@ -147,6 +147,9 @@ def test_matmul_of_other_types():
     ints = [[1, 2], [3, 4]]
     check(lambda a, b: a @ b, None, ints, ints, dtype="int32")
     check(lambda a, b: a @ b, None, [[100, 100]], [[100], [100]], dtype="int8")
+    for shapes in (((16, 4), (4, 17)), ((17, 3), (3, 16)), ((40, 4), (4, 70))):
+        values = [np.arange(m * n).reshape(m, n) % 7 - 3 for m, n in shapes]  # one instruction deep
+        check(lambda a, b: a @ b, None, *values, dtype="int8")
 
 
 EINSUM = [

@@ -307,7 +307,8 @@ def _lay_out_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
         layout = those_in(value, (*outer, tiling.m, tiling.m_copies, *one.loops, *one.depth))
         plan.do("stage", plan.path(value), layout, name, memory)
         in_one_word(plan, name, one)
-        plan.vectorise(f"{name}.{one.loops[-1]}", 1 if one.depth else 4)
+        if f"{name}.{one.loops[-1]}" in plan.loops:  # one of a single turn is not
+            plan.vectorise(f"{name}.{one.loops[-1]}", 1 if one.depth else 4)
     else:
         layout = those_in(value, (*outer, tiling.m, *one.loops, tiling.m_copies, *one.depth))
         plan.do("stage", plan.path(value), layout, name, memory)

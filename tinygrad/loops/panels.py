@@ -3,7 +3,6 @@ read in vectors, in whatever order the product wants it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import ceil
 
 from tinygrad.loops.cost import turns
@@ -27,12 +26,12 @@ from tinygrad.uop.op import Ops
 def fill_nest(plan: Plan, one: Product, name: str, column: str, stretch: int) -> None:
     """A panel filled by loops of its own: the widest vector that memory allows; loops that masks
     depend on go outside."""
-    one = _as_memory_runs(plan, one, name)
-    lanes, inner, across = plan.lanes, f"{name}.{one.loops[-1]}", f"{name}.{column}"
+    filled = _as_memory_runs(plan, one, name)
+    lanes, inner, across = plan.lanes, filled[-1] if filled else "", f"{name}.{column}"
     loads = [n for n in plan.stages[name].src[0].toposort() if n.op is Ops.INDEX]
     word = turns(plan.loops[k] for k in one.depth)  # neighbours along k that stay together
-    along_k = word in steps_along(loads, plan.loops[inner])
-    both = [n for n in loads if plan.loops[inner] in n.ranges]
+    along_k = bool(filled) and word in steps_along(loads, plan.loops[inner])
+    both = [n for n in loads if not filled or plan.loops[inner] in n.ranges]
     along_n = 1 in steps_along(both, plan.loops[across])
     if stretch:
         columns: tuple[str, ...] = fill_stretches(plan, name, across, stretch)
@@ -54,7 +53,6 @@ def fill_nest(plan: Plan, one: Product, name: str, column: str, stretch: int) ->
         if n.op is Ops.INDEX and not is_plain(n)
         for r in n.src[1 + n.arg].ranges
     }
-    filled = [f"{name}.{k}" for k in one.loops]
     words = [f"{name}.{k}" for k in one.depth]
     layout = [n for n in names(own_ranges(plan.stages[name])) if n not in (*filled, *words)]
     outer = [n for n in layout if n not in (*columns, across)]
@@ -64,17 +62,17 @@ def fill_nest(plan: Plan, one: Product, name: str, column: str, stretch: int) ->
     plan.do("order", name, (*outer, *masked, *across_outside, *free, *columns, *words))
 
 
-def _as_memory_runs(plan: Plan, one: Product, name: str) -> Product:
-    """Neighbours among the loops of a fill that memory steps through as through one become one."""
-    *outside, inner = [k for k in one.loops if f"{name}.{k}" in plan.loops]
-    while outside:
-        first, second = plan.loops[f"{name}.{outside[-1]}"], plan.loops[f"{name}.{inner}"]
+def _as_memory_runs(plan: Plan, one: Product, name: str) -> list[str]:
+    """The loops of a fill that the product sums over: neighbours that memory steps through as
+    through one become one. One of a single turn is none."""
+    filled = [f"{name}.{k}" for k in one.loops if f"{name}.{k}" in plan.loops]
+    while len(filled) > 1:
+        first, second = plan.loops[filled[-2]], plan.loops[filled[-1]]
         if not goes_as_one(plan.stages[name].src[0], first, second):
             break
-        outside.pop()
-        inner = plan.unused(f"{name}.{inner}m").removeprefix(f"{name}.")
-        plan.do("merge", name_of(first), name_of(second), f"{name}.{inner}")
-    return replace(one, loops=(*outside, inner))
+        filled[-2:] = [plan.unused(filled[-1] + "m")]
+        plan.do("merge", name_of(first), name_of(second), filled[-1])
+    return filled
 
 
 def _widest(plan: Plan, name: str, across: str) -> int:
