@@ -86,7 +86,7 @@ OTHERS = {
     "ResNet-8": (ResNet8, floats(2, 3, 32, 32)),
     "anomalies": (AnomalyAutoencoder, floats(2, 640)),
 }
-QUICK = ("GPT-2", "RWKV", "ResNet, two", "BERT")
+QUICK = ("GPT-2", "RWKV", "ResNet, two")
 
 
 def rows(names):
