@@ -39,7 +39,7 @@ NO_EXAMPLE = {
     "diskcache_clear": "forgets what other programs have compiled",
     "FetchError": "an error",
     "copy_out": "what the engine asks of a tensor",
-    "holding": "what the engine asks of a tensor",
+    "of": "what the engine asks of a tensor",
     "UOp": "the compiler's; docs/architecture.md",
 }
 """Names that show no example, and why."""

@@ -36,7 +36,7 @@ class Pairs(Learning):
             raise DTypeError(f"view_as_complex: {self.dtype!r}; legal are float32 and float64")
         if not self.ndim or self.shape[-1] != 2:
             raise ShapeError(f"view_as_complex: {self.shape}; legal is a last axis of size 2")
-        made = self._complex.holding(self._node)
+        made = self._complex.of(self._node)
         made.requires_grad, made._taped = self.requires_grad, self._taped
         made._join(self)
         return made
