@@ -692,3 +692,29 @@ def test_default_dtypes_are_part_of_the_key():
         assert step(Tensor([1]).realize()).dtype is dtypes.float16
     finally:
         dtypes.default_float = dtypes.float32
+
+
+@pytest.mark.parametrize("capture", [False, True])
+def test_results_that_are_still_held_are_no_readers_of_what_the_next_call_overwrites(capture):
+    """Two nets against each other: each loss reads weights that the other's step overwrote."""
+    a, b = (Tensor(np.ones(3, np.float32)).realize().requires_grad_() for _ in range(2))
+    first, second = nn.optim.SGD([a], lr=0.1), nn.optim.SGD([b], lr=0.1)
+
+    def step():
+        second.zero_grad()
+        against = ((a * 3).detach() * b).sum() + (b * 2).sum()
+        against.backward()
+        second.step()
+        first.zero_grad()
+        second.zero_grad()
+        loss = (a * 3 * b).sum()
+        loss.backward()
+        first.step()
+        return against.realize(), loss.realize()
+
+    run, found = TinyJit(step) if capture else step, []
+    with Tensor.train():
+        for _ in range(4):
+            results = run()
+            found.append([round(t.item(), 3) for t in results])
+    assert found == [[15.0, 4.5], [6.825, 0.344], [0.609, -3.056], [-5.937, -7.705]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,7 +19,7 @@ from tinygrad.base.errors import ArgumentError, JitError, TinygradError
 from tinygrad.base.helpers import garbage_kept
 from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import raise_faults
-from tinygrad.engine.holders import holders
+from tinygrad.engine.holders import Holder, holders
 from tinygrad.engine.plans import plan_for
 from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.storage import (
@@ -31,6 +31,7 @@ from tinygrad.engine.storage import (
     computed_from,
     copies_of,
     copy_of,
+    forgotten,
     inherit,
     is_read,
     latest,
@@ -58,6 +59,7 @@ class Recorder(Protocol):
     """What looks on while a thread computes: TinyJit captures through it."""
 
     name: str
+    start: int  # of the numbers of the tensors that are made while it looks on
 
     def before(self, runnable: RunnablePlan, params: list[Buffer]) -> None:
         """A plan is about to run on these buffers."""
@@ -165,7 +167,7 @@ def _old_readers(wanted: Sequence[UOp], nodes: Sequence[UOp], inside: set[UOp]) 
     if not assigns:
         return []
     old = {version_below(n.src[0]) for n in assigns}
-    held = dict.fromkeys(h.uop for h in holders)
+    held = dict.fromkeys(h.uop for h in _waiting())
     pending = [n for n in held if not in_memory(n) and _version_of(n) not in inside]
     if not pending:
         return []
@@ -181,6 +183,19 @@ def _old_readers(wanted: Sequence[UOp], nodes: Sequence[UOp], inside: set[UOp]) 
                 break
     reading.difference_update(map(resolved, wanted))
     return [node for node in pending if resolved(node) in reading]
+
+
+def _waiting() -> Iterator[Holder]:
+    """The tensors that may wait for their values. What was computed before a step that is being
+    captured is only forgotten: it has its value again afterwards."""
+    recorder = recording.recorder
+    for holder in holders:
+        if (
+            recorder is None
+            or holder.uop not in forgotten
+            or holders.serial(holder) >= recorder.start
+        ):
+            yield holder
 
 
 def before_overwriting(buffers: Iterable[Buffer]) -> None:

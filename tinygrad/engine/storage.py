@@ -333,19 +333,24 @@ def learn(node: UOp, value: UOp) -> None:
     _learned.add(node)
 
 
+forgotten: dict[UOp, UOp | None] = {}
+"""What was computed before the step that is being captured, and where it is."""
+
+
 @contextlib.contextmanager
 def forgetting() -> Iterator[None]:
     """While it lasts, what was computed before is computed again: a captured step must not take
     for granted what happens to be known. Versions of buffers stay."""
-    before = {n: n.known for n in list(_learned) if n.op not in (Ops.ASSIGN, Ops.BUFFER)}
-    for node in before:
+    forgotten.update((n, n.known) for n in _learned if n.op not in (Ops.ASSIGN, Ops.BUFFER))
+    for node in forgotten:
         node.known = None
     try:
         yield
     finally:
-        for node, value in before.items():
+        for node, value in forgotten.items():
             if node.known is None:
                 node.known = value
+        forgotten.clear()
 
 
 def realized_buffer(node: UOp) -> Buffer | None:
