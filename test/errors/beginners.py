@@ -325,7 +325,7 @@ MISUSES = {
     "setitem complex": (
         lambda: write(three(), 0, 1j),
         DTypeError,
-        ["an", "legal are tensors, numbers and arrays"],
+        ["__setitem__", "complex64 to dtypes.float", "legal are complex dtypes and bool"],
     ),
     "iadd shape": (
         lambda: three().__iadd__(ones(2, 3)),
@@ -460,7 +460,7 @@ MISUSES = {
     "ln": (
         lambda: nn.LayerNorm(3)(ones(2, 4)),
         ShapeError,
-        ["LayerNorm", "(2, 4)", "(3,)", "legal is (.., *(3,))"],
+        ["layer_norm", "(2, 4)", "(3,)", "legal is (.., *(3,))"],
     ),
     "gn": (lambda: nn.GroupNorm(3, 4), ArgumentError, ["GroupNorm", "legal is what divides"]),
     "rms": (
@@ -550,8 +550,8 @@ MISUSES = {
     ),
     "multinomial many": (
         lambda: Tensor([1.0, 2.0]).multinomial(5, replacement=False).tolist(),
-        ArgumentError,
-        ["topk", "legal are 0 to 2"],
+        ShapeError,
+        ["multinomial", "5 of (2,)", "legal are up to 2, or replacement=True"],
     ),
     "normal int": (
         lambda: Tensor.normal(2, dtype="int32"),
@@ -561,7 +561,7 @@ MISUSES = {
     "manual_seed str": (
         lambda: Tensor.manual_seed("a"),
         ArgumentError,
-        ["manual_seed", "'a'", "legal is a whole number"],
+        ["seed", "'a'", "legal are whole numbers"],
     ),
     "rand dtype": (lambda: Tensor.rand(2, dtype="int32"), DTypeError, ["rand", "legal are floats"]),
     "where str": (
@@ -578,7 +578,7 @@ MISUSES = {
     "cast str": (
         lambda: ones(2).cast("flot"),
         DTypeError,
-        ["unknown", "'flot'", "legal are bfloat16, bool, char, default_float, de"],
+        ["unknown", "'flot'", "legal are bfloat16, bool, cdouble"],
     ),
     "bitcast": (
         lambda: ones(3).bitcast("int64"),
@@ -617,7 +617,7 @@ MISUSES = {
     ),
     "jit nothing": (
         lambda: calls(
-            lambda x: x, (ones(2).contiguous().realize(),), (ones(2).contiguous().realize(),)
+            lambda x: 3, (ones(2).contiguous().realize(),), (ones(2).contiguous().realize(),)
         ),
         JitError,
         ["TinyJit", "nothing was computed, so there"],
@@ -726,7 +726,7 @@ MISUSES = {
         DTypeError,
         ["Tensor", "legal are bool, int and float"],
     ),
-    "complex": (lambda: Tensor([1j]), DTypeError, ["Tensor", "legal are bool, int and float"]),
+    "order of complex": (lambda: Tensor([1j]).max(), DTypeError, ["max", "complex64"]),
     "huge int": (
         lambda: Tensor([1 << 70]).tolist(),
         DTypeError,

@@ -10,7 +10,8 @@
     ├── RuntimeCheckError  (ArithmeticError, IndexError by kind)  a CHECK that failed on a device
     │   ├── IndexCheckError     (IndexError)
     │   ├── DivisionCheckError  (ZeroDivisionError)
-    │   └── ShapeCheckError     (ValueError)
+    │   ├── ShapeCheckError     (ValueError)
+    │   └── LinalgError         (ArithmeticError)  a matrix that a decomposition has no result for
     ├── JitError           (RuntimeError)  a captured step used otherwise than captured
     ├── CompileError       (RuntimeError)  generated source that a compiler refused
     └── VerifyError        (AssertionError) a graph that breaks the rules of its stage: our bug
