@@ -208,7 +208,7 @@ def _now(sizes: Any) -> Any:
 
 def build(program: Program, device: str, realize: bool = True) -> dict:
     """The names after the lines ran on `device`; `kept(x)` realises in between."""
-    Device.DEFAULT = "CPU" if device == "NOOPT" else device
+    before, Device.DEFAULT = Device.DEFAULT, "CPU" if device == "NOOPT" else device
     names = {
         "Tensor": Tensor,
         "dtypes": dtypes,
@@ -216,8 +216,11 @@ def build(program: Program, device: str, realize: bool = True) -> dict:
         "bound": bound,
         "kept": (lambda x: x if is_view(x) else x.realize()) if realize else (lambda x: x),
     }
-    for line in program.lines:
-        exec(line, names)
+    try:
+        for line in program.lines:
+            exec(line, names)
+    finally:
+        Device.DEFAULT = before
     return names
 
 

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from tinygrad.engine.devices import Device
+
 DOCS = Path(__file__).parent.parent / "docs"
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 PAGES = ("tensor", "training", "kernels")
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_what_a_page_shows_is_what_happens(name):
+def test_what_a_page_shows_is_what_happens(name, monkeypatch):
+    monkeypatch.setattr(Device, "_default", "CPU")
     path = DOCS / "guide" / f"{name}.md"
     text = re.sub(r"^```.*$", "", path.read_text(), flags=re.MULTILINE)  # fences are no output
     page = doctest.DocTestParser().get_doctest(text, {}, name, str(path), 0)

@@ -40,6 +40,11 @@ NO_EXAMPLE = {
     "FetchError": "an error",
     "copy_out": "what the engine asks of a tensor",
     "of": "what the engine asks of a tensor",
+    "alike": "what the engine asks of a tensor",
+    "family": "what the engine asks of a tensor",
+    "has_gradient": "what the engine asks of a tensor",
+    "hold": "what the engine asks of a tensor",
+    "wants_gradient": "what the engine asks of a tensor",
     "UOp": "the compiler's; docs/architecture.md",
 }
 """Names that show no example, and why."""

@@ -144,6 +144,8 @@ def full(
     >>> full((2,), 7).tolist()
     [7, 7]
     """
+    if isinstance(fill_value, Tensor):  # SciPy gives arrays of shape ()
+        fill_value = fill_value.item()
     return Tensor.full(shape, fill_value, dtype=dtype, device=device)
 
 

@@ -28,7 +28,7 @@ TABLE = (
     Row("BEAM", 0, "n: search each kernel's recipe, n kept a round; for the last tenth"),
     Row("IGNORE_BEAM_CACHE", 0, "1: search again"),
     Row("RECIPES", "", "folder of pinned recipes: <kernel id>.recipe, see docs/recipes.md"),
-    Row("SPEC", 0, "1: verify every graph against the rules of its stage"),
+    Row("SPEC", 0, "1: verify every graph; scratch memory begins as NaNs, so a stray read shows"),
     Row("JIT", 1, "0: TinyJit calls its function each time"),
     Row("CACHELEVEL", 2, "0: no disk cache · 1: compiled code · 2: plans too"),
     Row("TINYGRAD_CACHE", "", "folder of the disk cache; empty: the user's cache folder"),

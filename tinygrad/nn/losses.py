@@ -573,7 +573,11 @@ class TripletMarginLoss(Loss):
 
 @dataclass
 class MarginRankingLoss(Loss):
-    """`margin_ranking_loss`."""
+    """`margin_ranking_loss`.
+
+    >>> MarginRankingLoss()(Tensor([1.0]), Tensor([3.0]), Tensor([1.0])).item()
+    2.0
+    """
 
     function = staticmethod(margin_ranking_loss)
     margin: float = 0.0
@@ -582,7 +586,11 @@ class MarginRankingLoss(Loss):
 
 @dataclass
 class HingeEmbeddingLoss(Loss):
-    """`hinge_embedding_loss`."""
+    """`hinge_embedding_loss`.
+
+    >>> HingeEmbeddingLoss()(Tensor([2.0]), Tensor([1.0])).item()
+    2.0
+    """
 
     function = staticmethod(hinge_embedding_loss)
     margin: float = 1.0

@@ -23,6 +23,7 @@ from tinygrad.backends.cpu.runner import RECORD
 from tinygrad.backends.interface import Launch
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import ceildiv
+from tinygrad.base.settings import SPEC
 
 CHUNKS_PER_THREAD = 8  # how finely a kernel's tasks are dealt out, for balance
 SHARED_WORK = 2_000  # nanoseconds on one core: below this a kernel stays with the caller
@@ -69,6 +70,8 @@ class CPUQueue:
             return 0
         if self.scratch is None or self.scratch.nbytes < nbytes:
             self.scratch = Pages(nbytes, huge=True)
+        if SPEC:  # whoever reads what it has not written gets NaNs
+            ctypes.memset(self.scratch.address, 0xFF, nbytes)
         return self.scratch.address
 
 
