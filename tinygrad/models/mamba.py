@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.models.checkpoint import Names, Pretrained
-from tinygrad.models.states import States, empty_states
+from tinygrad.models.checkpoint import Names
+from tinygrad.models.states import Recurrent, States
 from tinygrad.nn import Conv1d, Embedding, Linear, RMSNorm
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.scan import scan
@@ -103,7 +103,7 @@ class Layer:
         return x + mixed, after
 
 
-class Mamba(Pretrained):
+class Mamba(Recurrent):
     """Tokens to the scores of what comes next.
 
     >>> model = Mamba(MambaConfig(vocab=16, dim=8, layers=1, state=4))
@@ -158,21 +158,13 @@ class Mamba(Pretrained):
         """With tied weights, a checkpoint's copy of the embedding isn't needed."""
         return {**self.NAMES, "lm_head": None} if self.config.tied else self.NAMES
 
-    def __call__(self, tokens: Tensor) -> Tensor:
-        """Tokens (batch, tokens) → scores (batch, tokens, vocab)."""
-        return self.advanced(tokens, self.new_states(tokens.shape[0]))[0]
-
-    def advanced(self, tokens: Tensor, before: list[States]) -> tuple[Tensor, list[States]]:
-        """Tokens, and the states of what came before them → scores, and the states after them."""
-        x, after = self.embed(tokens), []
-        for layer, states in zip(self.layers, before, strict=True):
-            x, made = layer(x, states)
-            after.append(made)
+    def scores(self, x: Tensor) -> Tensor:
+        """What the last layer gives (batch, tokens, dim) → (batch, tokens, vocab)."""
         x = self.norm(x)
-        return x.linear(self.embed.weight.T) if self.config.tied else self.head(x), after
+        return x.linear(self.embed.weight.T) if self.config.tied else self.head(x)
 
     def new_states(self, batch: int) -> list[States]:
         """The states of `batch` sequences before their first token."""
         config = self.config
         shapes = ((batch, config.inner, config.kernel - 1), (batch, config.inner, config.state))
-        return [empty_states(shapes) for _ in self.layers]
+        return [tuple(Tensor.zeros(*shape) for shape in shapes) for _ in self.layers]

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from tinygrad.models.checkpoint import Names, Pretrained
-from tinygrad.models.states import States
+from tinygrad.models.checkpoint import Names
+from tinygrad.models.states import Recurrent, States
 from tinygrad.nn import Embedding, LayerNorm, Linear
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.scan import scan
@@ -118,7 +118,7 @@ class Layer:
         return x + out, (last, *time)
 
 
-class RWKV(Pretrained):
+class RWKV(Recurrent):
     """Tokens to the scores of what comes next.
 
     >>> model = RWKV(RWKVConfig(vocab=16, dim=8, layers=1, inner=8, hidden=16))
@@ -183,18 +183,14 @@ class RWKV(Pretrained):
         """With tied weights, a checkpoint's copy of the embedding isn't needed."""
         return {**self.NAMES, "head": None} if self.config.tied else self.NAMES
 
-    def __call__(self, tokens: Tensor) -> Tensor:
-        """Tokens (batch, tokens) → scores (batch, tokens, vocab)."""
-        return self.advanced(tokens, self.new_states(tokens.shape[0]))[0]
+    def embedded(self, tokens: Tensor) -> Tensor:
+        """(batch, tokens) → (batch, tokens, dim)."""
+        return self.norm_before(self.embed(tokens))
 
-    def advanced(self, tokens: Tensor, before: list[States]) -> tuple[Tensor, list[States]]:
-        """Tokens, and the states of what came before them → scores, and the states after them."""
-        x, after = self.norm_before(self.embed(tokens)), []
-        for layer, states in zip(self.layers, before, strict=True):
-            x, made = layer(x, states)
-            after.append(made)
+    def scores(self, x: Tensor) -> Tensor:
+        """What the last layer gives (batch, tokens, dim) → (batch, tokens, vocab)."""
         x = self.norm(x)
-        return x.linear(self.embed.weight.T) if self.config.tied else self.head(x), after
+        return x.linear(self.embed.weight.T) if self.config.tied else self.head(x)
 
     def new_states(self, batch: int) -> list[States]:
         """The states of `batch` sequences before their first token."""

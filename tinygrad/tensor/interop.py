@@ -416,7 +416,6 @@ class Interop(Writing):
         made.requires_grad = self.requires_grad
         made._taped, made._family, made.grad = self._taped, self._family, self.grad
         made._family.viewed = True
-        made._family.viewed = True
         return made
 
     def __deepcopy__(self, memo: Any) -> Self:
