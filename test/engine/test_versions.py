@@ -244,3 +244,19 @@ def test_a_constant_that_somebody_computed_is_still_a_constant():
     assert held[0].item() == 5
     assert held[1].tolist() == [1, 2, 3, 4]
     assert (Tensor(3) + Tensor.full((4,), 4)).tolist() == [7] * 4
+
+
+def test_a_view_costs_the_same_however_many_tensors_live(monkeypatch):
+    """A family knows its members; nobody looks through all tensors for them."""
+    from tinygrad.engine.holders import Holders
+
+    value = vector(1.0, 2.0)
+    monkeypatch.setattr(Holders, "__iter__", lambda self: pytest.fail("all tensors were looked at"))
+    views = [value.reshape(2, 1) for _ in range(100)]
+    assert (views[0] + views[99]).shape == (2, 1)
+    assert len(value._members()) == 101
+    for _ in range(500):
+        value.reshape(1, 2)
+    del views
+    assert len(value._members()) == 1
+    assert len(value.family._references) < 210

@@ -55,7 +55,7 @@ class Holder(ABC):
         made yet, it is from now on an expression, which reads the old version."""
 
 
-class _Reference(weakref.ref[Holder]):
+class Reference(weakref.ref[Holder]):
     """A weak reference that knows its number, so that its entry can go with the holder."""
 
     __slots__ = ("number", "serial")
@@ -67,16 +67,21 @@ class Holders:
     """All holders that are alive, in order of creation: equal programs see equal orders."""
 
     def __init__(self) -> None:
-        self._references: dict[int, _Reference] = {}
+        self._references: dict[int, Reference] = {}
         self._serials = itertools.count()
 
-    def add(self, holder: Holder) -> None:
+    def add(self, holder: Holder) -> Reference:
         """Remembers `holder` while it lives."""
-        reference = _Reference(holder, self._forget)
+        reference = Reference(holder, self._forget)
         reference.number, reference.serial = id(holder), next(self._serials)
         self._references[reference.number] = reference
+        return reference
 
-    def _forget(self, reference: _Reference) -> None:
+    def reference(self, holder: Holder) -> Reference:
+        """The weak reference to one that is alive."""
+        return self._references[id(holder)]
+
+    def _forget(self, reference: Reference) -> None:
         self._references.pop(reference.number, None)
 
     def __iter__(self) -> Iterator[Holder]:

@@ -20,6 +20,7 @@ from tinygrad.backends.interface import Memory
 from tinygrad.base.dtype import COMPLEX_PARTS, DType, to_numpy_name
 from tinygrad.base.errors import ArgumentError
 from tinygrad.engine.devices import Device
+from tinygrad.engine.holders import Holder, Reference
 from tinygrad.engine.profile import GlobalCounters
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -180,16 +181,38 @@ def as_array(buffer: Buffer, dtype: DType) -> np.ndarray[Any, Any]:
 # before a member writes, its family gets a buffer of its own.
 
 
+LEAST_ROOM = 8  # members of a family that are remembered before the dead are looked for
+
+
 class Family:
     """Tensors that are views of each other. `root` is what they are views of where that is no
-    storage of its own but a copy yet to be made: a padded or repeated view, a constant. `viewed`:
-    there was more than one; `recorded`: gradients follow one."""
+    storage of its own but a copy yet to be made: a padded or repeated view, a constant.
+    `recorded`: gradients follow one."""
 
-    __slots__ = ("root", "viewed", "recorded", "__weakref__")
+    __slots__ = ("root", "recorded", "_references", "_room", "__weakref__")
 
-    def __init__(self) -> None:
+    def __init__(self, first: Reference) -> None:
         self.root: UOp | None = None
-        self.viewed = self.recorded = False
+        self.recorded = False
+        self._references = {first.number: first}
+        self._room = LEAST_ROOM
+
+    @property
+    def viewed(self) -> bool:
+        """Whether there was more than one."""
+        return len(self._references) > 1
+
+    def admit(self, reference: Reference) -> None:
+        """A tensor is a member from now on, until it is admitted to another."""
+        self._references[reference.number] = reference
+        if len(self._references) > self._room:
+            alive = {number: r for number, r in self._references.items() if r() is not None}
+            self._references, self._room = alive, max(LEAST_ROOM, 2 * len(alive))
+
+    def admitted(self) -> Iterator[Holder]:
+        """Those alive of all that were ever admitted."""
+        found = (reference() for reference in list(self._references.values()))
+        return (holder for holder in found if holder is not None)
 
 
 _families: weakref.WeakKeyDictionary[UOp, weakref.WeakSet[Family]] = weakref.WeakKeyDictionary()

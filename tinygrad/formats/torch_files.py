@@ -290,7 +290,7 @@ def tensor_on(storage: Any, offset: Any, sizes: Any, strides: Any, dtype: Any = 
     if last >= flat.shape[0]:
         raise ValueError(f"a tensor that ends at element {last} of a storage of {flat.shape[0]}")
     made = _strided(flat, offset, sizes, strides)
-    made._family = flat._family  # a write to one is seen by all, also where bytes must be copied
+    made._enter(flat._family)  # a write to one is seen by all, also where bytes must be copied
     return made
 
 

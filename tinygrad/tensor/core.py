@@ -175,7 +175,7 @@ class Core(Holder):
     def alike(self, node: UOp, wants_gradient: bool | None = None) -> Self:
         """A tensor of `node`, another view of what this is a view of."""
         made = self.of(node, wants_gradient)
-        made._family, self._family.viewed = self._family, True
+        made._enter(self._family)
         return made
 
     def hold(self, node: UOp, taped: bool = False) -> None:
@@ -202,8 +202,7 @@ class Core(Holder):
         if node.origin is None and TRACEMETA:
             node.origin = user_line()
         self._uop, self.requires_grad, self.grad, self._taped = node, requires_grad, None, False
-        self._family = Family()
-        holders.add(self)
+        self._family = Family(holders.add(self))
 
     def _from(self, node: UOp, *others: Core) -> Self:
         """A tensor of `node`, which was made of this one and `others`."""
@@ -226,7 +225,7 @@ class Core(Holder):
         bottom = bottom_of(self._uop, root)
         same = bottom is bottom_of(other._uop, root)
         if same and is_window(self._uop, bottom):
-            self._family, family.viewed = family, True
+            self._enter(family)
             family.recorded |= self._taped or other._taped
             return
         own.root = copied_part(self._uop) if same else root_of(self._uop)
@@ -234,9 +233,18 @@ class Core(Holder):
 
     def _become(self, other: Core) -> None:
         """From now on this is the same as `other`."""
-        self._uop, self._taped, self._family = other._held, other._taped, other._family
-        self._family.viewed = True
+        self._uop, self._taped = other._held, other._taped
+        self._enter(other._family)
         note_change()
+
+    def _enter(self, family: Family) -> None:
+        """From now on this is a member of `family`."""
+        self._family = family
+        family.admit(holders.reference(self))
+
+    def _leave(self) -> None:
+        """From now on this shares with nobody."""
+        self._family = Family(holders.reference(self))
 
     @property
     def _bottom(self) -> UOp:
@@ -255,7 +263,7 @@ class Core(Holder):
         """The tensors of the family, this among them."""
         if not self._family.viewed:
             return [self]
-        mine = [h for h in holders if isinstance(h, Core) and h._family is self._family]
+        mine = [h for h in self._family.admitted() if h.family is self._family]
         return mine  # type: ignore[return-value]
 
     def _rebase(self, old: UOp, new: UOp) -> None:
@@ -283,7 +291,7 @@ class Core(Holder):
             return node  # it was computed, or is a view of what was
         now = settled(node, self._family.viewed)
         if now is node and node.known is not None and len(self._members()) == 1:
-            self._family = Family()  # nobody else sees the whole
+            self._leave()  # nobody else sees the whole
             now = settled(node)
         if now is not node:
             self._uop = now

@@ -291,7 +291,7 @@ class Interop(Writing):
         if node is not None:
             made = cls._wrap(node)
             if (family := storage.family_of(node.base)) is not None:
-                made._family, family.viewed = family, True
+                made._enter(family)
             storage.join(node.base, made._family)
             return made
         if copy is False:
@@ -414,8 +414,8 @@ class Interop(Writing):
         """Another tensor that is a view of this one: a write to either is seen by both."""
         made = self.of(self._uop)
         made.requires_grad = self.requires_grad
-        made._taped, made._family, made.grad = self._taped, self._family, self.grad
-        made._family.viewed = True
+        made._taped, made.grad = self._taped, self.grad
+        made._enter(self._family)
         return made
 
     def __deepcopy__(self, memo: Any) -> Self:

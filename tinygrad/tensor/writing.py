@@ -24,7 +24,7 @@ from tinygrad.engine.aliases import (
 )
 from tinygrad.engine.holders import holders
 from tinygrad.engine.realize import own_copy, realize
-from tinygrad.engine.storage import Family, copies_of, is_shared, join, note_change, supersede
+from tinygrad.engine.storage import copies_of, is_shared, join, note_change, supersede
 from tinygrad.tensor.autograd import Autograd
 from tinygrad.tensor.core import Core, is_detached, root_of
 from tinygrad.tensor.indexing import side_by_side
@@ -333,7 +333,7 @@ class Writing(Autograd):
                 f"in place: a view of shape {view.shape} in which elements repeat; legal is a copy "
                 "of it: .contiguous()"
             )
-        view._family = Family()
+        view._leave()
         view.hold(view._held.contiguous(), view._taped)
 
     def _store(self) -> None:
