@@ -25,7 +25,7 @@ def test_doctor_tells_of_every_part(tmp_path):
         "versions",
         "LLVM",
         "CPU: ",
-        "no backend yet: CUDA",
+        "CUDA: ",
         "from CPU=1",
         f"{tmp_path}/kept",
         "writable",

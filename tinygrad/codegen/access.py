@@ -147,11 +147,17 @@ class Access:
         return self._gathered(read, terms, constant, copies, loop, mask)
 
     def _within(self, read: UOp, copies: Copies) -> UOp | None:
-        """The lanes and copies that are within their limits. A staged array has room for what is
-        cut off for sure, so that needs no mask."""
+        """The lanes and copies that are within their limits. What is beyond is computed for nobody,
+        so a mask is needed only where it would not be memory of the array; a staged one has room
+        for what is cut off for sure."""
         mask = self.integers.valid(self._limited(read), copies)
-        if mask is None or read.src[0].op is Ops.PARAM:
-            return mask
+        memory = read.src[0]
+        if mask is not None and memory.op is Ops.PARAM:
+            low, high = self.integers.interval(flat_offset(read), copies)
+            is_there = low >= 0 and high < memory.arg[1]
+            return None if is_there and mask.op is not Ops.CONST else mask
+        if mask is None:
+            return None
         sources = mask.src if mask.op is Ops.VECTORIZE else (mask,)
         return None if all(s.op is Ops.CONST for s in sources) else mask
 

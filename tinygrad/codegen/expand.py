@@ -238,6 +238,21 @@ class Expansion:
         """The whole nest; `body` at its leaves."""
         self._walk(nest.root.items, [], body)
 
+    def none_negative(self, numbers: Sequence[UOp]) -> UOp | None:
+        """Whether no expression of the tasks' counters is negative; None if there is none."""
+        program, found = self.program, None
+        tasks = [r for r in self.given if role_of(r) == "PARALLEL"]
+        for loop in tasks:
+            binding = Binding(program.scope, self.given[loop], 0, size_of(loop) - 1, True)
+            self.integers.bind(loop, binding)
+        for each in numbers:
+            margin = as_node(self.integers.scalar(each, {}))
+            fine = program.add(Ops.CMPLT, dtypes.bool, (as_node(-1), margin))
+            found = program.both(found, fine)
+        for loop in tasks:
+            self.integers.unbind(loop, None)
+        return found
+
     def _walk(self, items: Sequence[Item], values: Values, body: Body) -> Values:
         running = self.running
         if running is not None and any(running.carries_through(item) for item in items):
@@ -312,7 +327,7 @@ class Expansion:
         assert loop is not None
         value: Number = item.low if isinstance(item, Copy) else self.given[loop]
         scope = self.program.open()
-        guarded = isinstance(item, Given)
+        guarded = isinstance(item, Given) or item.guarded
         high = max(item.high, self.integers.lanes_of.get(loop, 0) - 1)
         outer = self.integers.bind(loop, Binding(scope, value, item.low, high, guarded))
         values = self._walk(item.items, values, body)

@@ -178,8 +178,8 @@ class NestBuilder:
             return
         low, high, start = 0, trip.most - 1, self._start(loop)
         counted = not trip.ends and start is None  # the number of turns is known
-        if counted and self._first_turn_fills(loop, values):
-            self._copy(loops, 0, values, into, kind)
+        if start is None and self._first_turn_fills(loop, values):
+            self._copy(loops, 0, values, into, kind, trip.guarded)
             low = 1
         peeled = counted and low < high and self._last_turn_is_clipped(loop, low, high, values)
         turns = high - low + (not peeled)
@@ -226,9 +226,15 @@ class NestBuilder:
             into.append(Branch(rest, last))
 
     def _copy(
-        self, loops: Sequence[UOp], turn: int, values: Sequence[UOp], into: list[Item], kind: str
+        self,
+        loops: Sequence[UOp],
+        turn: int,
+        values: Sequence[UOp],
+        into: list[Item],
+        kind: str,
+        guarded: bool = False,
     ) -> None:
-        scope = Copy(self.here, loops[0], turn, turn)
+        scope = Copy(self.here, loops[0], turn, turn, guarded=guarded)
         self.copies += 1
         self._inside(scope, loops, values, kind)
         into.append(scope)

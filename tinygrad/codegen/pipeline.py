@@ -9,6 +9,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import ceildiv, colored, prod
 from tinygrad.base.target import Target
 from tinygrad.codegen.access import SLACK
+from tinygrad.codegen.clipping import Arms, arms_of
 from tinygrad.codegen.decompose import decompose
 from tinygrad.codegen.expand import Expansion
 from tinygrad.codegen.groups import Block
@@ -19,7 +20,6 @@ from tinygrad.loops.layout import (
     elements,
     fact,
     flat_offset,
-    is_static,
     name_of,
     overlaps,
     own_ranges,
@@ -131,16 +131,13 @@ class _Lowering:
     def _phase(
         self, suffix: str, own: list[UOp], stores: list[tuple[UOp, UOp, UOp]], stream: bool
     ) -> Phase:
-        builder = NestBuilder(self.kernel)
-        values = [v for _, offset, value in stores for v in (offset, value)]
-        nest = builder.build(own, values)
-        expansion = Expansion(
-            self.target, self.slots, self.block, self.fault, self.faults, _written(stores)
-        )
-        expansion.access.ahead = dict(fact(self.kernel, "prefetch"))
-        program = expansion.program
         tasks = [r for r in own if role_of(r) == "PARALLEL"]
         count = prod(size_of(r) for r in tasks)
+        arms = arms_of(own, stores) if count > 1 and not self.target.has_groups else None
+        written = _written([*stores, *(arms.stores if arms else ())])
+        expansion = Expansion(self.target, self.slots, self.block, self.fault, self.faults, written)
+        expansion.access.ahead = dict(fact(self.kernel, "prefetch"))
+        program = expansion.program
         grid = _grid(count, self.target) if self.target.has_groups else (count, 1, 1)
         if count > 1:
             task = _group(program, grid) if self.target.has_groups else program.open_tasks(count)
@@ -151,7 +148,14 @@ class _Lowering:
             inside = (as_node(task), as_node(count))
             program.open_branch(program.add(Ops.CMPLT, dtypes.bool, inside))
         padded = stores[0][0].op is Ops.STAGE and not overlaps(stores[0][0])
-        expansion.run(nest, expansion.put(stores, own, padded=padded, nontemporal=stream))
+
+        def run(own: list[UOp], stores: list[tuple[UOp, UOp, UOp]]) -> str:
+            values = [v for _, offset, value in stores for v in (offset, value)]
+            nest = NestBuilder(self.kernel).build(own, values)
+            expansion.run(nest, expansion.put(stores, own, padded=padded, nontemporal=stream))
+            return text(nest)
+
+        lines = run(own, stores) if arms is None else _in_arms(expansion, arms, run, own, stores)
         while program.scope is not program.root:
             program.close()
         listed = program.layout()
@@ -163,8 +167,33 @@ class _Lowering:
             self.block.shape,
             _scratch(listed),
             buffers,
-            f"{'fill' if padded else 'store'} over {axes(own)}\n{text(nest)}",
+            f"{'fill' if padded else 'store'} over {axes(own)}\n{lines}",
         )
+
+
+def _in_arms(
+    expansion: Expansion,
+    arms: Arms,
+    run: Callable[[list[UOp], list[tuple[UOp, UOp, UOp]]], str],
+    own: list[UOp],
+    stores: list[tuple[UOp, UOp, UOp]],
+) -> str:
+    """Tasks within a variable's limit without masks, those that it cuts with them."""
+    program = expansion.program
+    expansion.given.update({new: expansion.given[old] for old, new in arms.renamed.items()})
+    inside, whole = (expansion.none_negative(each) for each in (arms.inside, arms.margins))
+    if inside is not None:
+        program.open_branch(inside)
+    if whole is None:
+        return run(arms.own, arms.stores)
+    program.open_branch(whole)
+    lines = run(arms.own, arms.stores)
+    program.close()
+    program.open_branch(program.add(Ops.CMPEQ, dtypes.bool, (whole, FALSE)))
+    return f"{lines}\na task that a variable cuts:\n{run(own, stores)}"
+
+
+FALSE = UOp.const(dtypes.bool, False)
 
 
 def _grid(count: int, target: Target) -> tuple[int, int, int]:
@@ -236,7 +265,7 @@ def kernel_name(kernel: UOp) -> tuple[str, str]:
     reduced = [r for n in kernel.toposort() if n.op is Ops.REDUCE for r in own_ranges(n)]
     axes = [(r, False) for r in own] + [(r, True) for r in dict.fromkeys(reduced)]
     axes.sort(key=lambda axis: (ORDER.index(role_of(axis[0])), axis[1]))
-    several = [axis for axis in axes if not is_static(axis[0]) or size_of(axis[0]) > 1] or axes[:1]
+    several = [axis for axis in axes if size_of(axis[0]) > 1] or axes[:1]
     sizes = [(str(size_of(r)), _color(r, is_reduced)) for r, is_reduced in several]
     head = "r" if reduced else "E"
     plain = "_".join([head, *(size for size, _ in sizes)])

@@ -14,7 +14,7 @@ from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
 from tinygrad.codegen.linear import Program
-from tinygrad.loops.layout import is_static, name_of, option, own_ranges, role_of, size_of
+from tinygrad.loops.layout import name_of, option, own_ranges, role_of, size_of
 from tinygrad.loops.primitives import split
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, Ops
@@ -170,7 +170,7 @@ def _blocked(kernel: UOp, node: UOp) -> UOp:
     if 2 * turns > block or not loops:
         return _nested(kernel, node, inner)
     loop, factor = loops[-1], block // turns
-    factor = _factor(size_of(loop), factor) if is_static(loop) else factor
+    factor = _factor(size_of(loop), factor)
     return split(kernel, name_of(loop), factor, f"{name_of(loop)}.block")
 
 

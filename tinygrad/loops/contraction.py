@@ -14,7 +14,6 @@ from tinygrad.loops.dots import dots, runs_along_k
 from tinygrad.loops.in_place import STRIDED_ROWS, is_window, masks_outside, steps_apart
 from tinygrad.loops.layout import (
     fact,
-    is_static,
     name_of,
     own_ranges,
     role_of,
@@ -158,7 +157,7 @@ def _masks_outside(plan: Plan, nest: Nest, products: list[Product]) -> tuple[Nes
     for one in products:
         if one.in_place or size_of(one.row_loop) <= MOST_ROWS:
             loops = masks_outside(one.columns, [plan.loops[k] for k in one.loops])
-            loops = sorted(loops, key=is_static)  # the innermost one has a size
+            loops = sorted(loops, key=lambda r: len(r.src) == 1)  # the innermost one has no limit
             plan.do("order", "reduce", names(loops))
     if plan.kernel is before:
         return nest, products
@@ -225,7 +224,7 @@ def _block_panel(plan: Plan, tiling: Tiling, one: Product) -> Product:
     reduction = reduction_of(plan, tiling.nest.name, one)
     if one.in_place or whole_sum(plan, reduction) is not reduction:
         return one
-    if not tiling.nest.is_top or plan.kept or not all(map(is_static, loops)):
+    if not tiling.nest.is_top or plan.kept:
         return one
     if turns(loops) * line <= LONG_PANEL * cache or tiling.rows * line > SUMS * cache:
         return one

@@ -5,7 +5,7 @@ The lanes of a group run along memory, so that neighbours read neighbouring elem
 from __future__ import annotations
 
 from tinygrad.loops.cost import turns
-from tinygrad.loops.layout import is_static, name_of, own_ranges, role_of, size_of, step
+from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of, step
 from tinygrad.loops.plan import Nest, Plan
 from tinygrad.loops.products import contractions
 from tinygrad.uop.node import UOp
@@ -23,7 +23,7 @@ BUSY = 1 << 16  # lanes that keep a device busy
 def schedule_groups(plan: Plan) -> None:
     """Roles for a device with groups."""
     nest = plan.nest("store")
-    if not nest.loops or any(role_of(r) == "ORDERED" or not is_static(r) for r in nest.loops):
+    if not nest.loops or any(role_of(r) == "ORDERED" for r in nest.loops):
         _serial(plan, nest)
         return
     shared = _shared_reductions(plan, nest)
@@ -48,7 +48,7 @@ def _block(plan: Plan) -> int:
 def _serial(plan: Plan, nest: Nest) -> None:
     """Loops in order, or of unknown length: what stands outside of them may be groups."""
     for loop in nest.loops:
-        if role_of(loop) != "LOOP" or not is_static(loop):
+        if role_of(loop) != "LOOP":
             return
         plan.do("role", name_of(loop), "PARALLEL")
 
@@ -63,7 +63,7 @@ def _shared_reductions(plan: Plan, nest: Nest) -> list[UOp]:
     long = []
     for node in reductions:
         last = own_ranges(node)[-1]
-        if not is_static(last) or role_of(last) != "LOOP" or node.ranges - set(rows):
+        if role_of(last) != "LOOP" or node.ranges - set(rows):
             return []  # a reduction inside another one, or for each column
         if size_of(last) >= 4 * LEAST_BLOCK:
             long.append(node)

@@ -14,7 +14,6 @@ from tinygrad.loops.layout import (
     flat_offset,
     is_index,
     is_plain_loop,
-    is_static,
     linear,
     name_of,
     option,
@@ -104,7 +103,7 @@ def _ordered(plan: Plan) -> None:
     outer = [name_of(loop) for loop in loops[:first]]
     last = loops[-1]
     writes = plan.nest("store").writes
-    if role_of(last) == "LOOP" and is_static(last) and all(step(w, last) == 1 for w in writes):
+    if role_of(last) == "LOOP" and all(step(w, last) == 1 for w in writes):
         plan.vectorise(name_of(last), 1)
     parallelise(plan, [n for n in outer if n in plan.loops])
 
@@ -118,7 +117,7 @@ def _running(plan: Plan) -> None:
     along = next((loop for loop in outer if step(write, loop) == 1), in_order)
     if along is not in_order:
         plan.vectorise(name_of(along), COPIES)
-    elif is_static(in_order) and (lanes := plan.lanes_within(size_of(in_order) - 1)) > 1:
+    elif (lanes := plan.lanes_within(size_of(in_order) - 1)) > 1:
         name = name_of(in_order)
         plan.do("split", name, lanes, plan.unused(name + "v"), "ORDERED", "VECTOR")
     parallelise(plan, [name_of(loop) for loop in outer])

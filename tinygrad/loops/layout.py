@@ -43,14 +43,9 @@ def size_of(loop: UOp) -> int:
     return int(loop.src[0].vmax)
 
 
-def is_static(loop: UOp) -> bool:
-    """Whether the size is a number, not an expression of variables."""
-    return loop.src[0].op is Ops.CONST
-
-
 def is_plain_loop(loop: UOp) -> bool:
     """Whether it is a LOOP of fixed size without limits."""
-    return role_of(loop) == "LOOP" and is_static(loop) and len(loop.src) == 1
+    return role_of(loop) == "LOOP" and len(loop.src) == 1
 
 
 def own_ranges(node: UOp) -> tuple[UOp, ...]:

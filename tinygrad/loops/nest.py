@@ -55,7 +55,10 @@ class Loop(Scope):
 
 @dataclass(eq=False)
 class Copy(Scope):
-    """One turn, whose number is known: low == high."""
+    """One turn, whose number is known: low == high. `guarded`: it may be beyond the last, and must
+    have no effect then."""
+
+    guarded: bool = False
 
 
 @dataclass(eq=False)

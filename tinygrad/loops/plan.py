@@ -12,7 +12,6 @@ from tinygrad.base.target import Target
 from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import (
     gate_of,
-    is_static,
     name_of,
     nodes_of,
     option,
@@ -164,7 +163,7 @@ class Plan:
     def vectorise(self, loop: str, copies: int, role: str = "UNROLL") -> None:
         """`loop` becomes turns of `copies` vectors each; a short one is written out instead."""
         size, role_now = size_of(self.loops[loop]), role_of(self.loops[loop])
-        if role_now not in ("LOOP", "PARALLEL") or not is_static(self.loops[loop]):
+        if role_now not in ("LOOP", "PARALLEL"):
             return
         lanes = self.lanes_within(size)
         if lanes == 1:

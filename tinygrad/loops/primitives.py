@@ -18,7 +18,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.loops.layout import (
     fact,
-    is_static,
+    is_plain_loop,
     name_of,
     nodes_of,
     own_ranges,
@@ -93,7 +93,7 @@ def split(
     outer_size = _divided_up(size, factor)
     outer_limits = tuple(_divided_up(limit, factor) for limit in limits)
     outer = UOp(Ops.RANGE, loop.dtype, (outer_size, *outer_limits), (name, outer_role))
-    whole = is_static(loop) and size_of(loop) % factor == 0
+    whole = size_of(loop) % factor == 0
     clips = limits if whole else (*limits, size)
     start = scale(outer, factor)
     inner_limits = tuple(add(clip, start, -1) for clip in clips)
@@ -163,7 +163,7 @@ def merge(kernel: UOp, first: str, second: str, name: str) -> UOp:
     outer, inner = loop_named(kernel, first), loop_named(kernel, second)
     check_unused(kernel, name)
     for loop in (outer, inner):
-        if role_of(loop) != "LOOP" or len(loop.src) > 1 or not is_static(loop):
+        if not is_plain_loop(loop):
             raise ArgumentError(
                 f"merge {name_of(loop)!r}: only a LOOP of fixed size without limits can be merged"
             )
@@ -228,8 +228,6 @@ def _check_role(kernel: UOp, loop: UOp, made: UOp, new: str) -> None:
             raise ArgumentError(f"role of {name!r}: {owner.op!r} can't have {new}; legal: {legal}")
         if new == "PARALLEL" and owner.op is Ops.STAGE and owner.arg[1] != "GLOBAL":
             raise ArgumentError(f"role of {name!r}: only a GLOBAL stage has tasks of its own")
-    if new in ("VECTOR", "UNROLL", "SPREAD", "TILE") and not is_static(made):
-        raise ArgumentError(f"role of {name!r}: {new} needs a fixed size; legal: LOOP")
     if new == "VECTOR" and size > LARGEST_VECTOR:
         raise ArgumentError(
             f"role of {name!r}: a VECTOR has 1 to {LARGEST_VECTOR} lanes, not {size}; split it"
@@ -310,7 +308,7 @@ def drop_single(kernel: UOp) -> UOp:
     gone = {
         loop: Replacement(zero, ())
         for loop in loops_of(kernel).values()
-        if role_of(loop) != "ORDERED" and is_static(loop)
+        if role_of(loop) != "ORDERED"
         if size_of(loop) == 1 and len(loop.src) == 1
         if not any(owner.op is Ops.STAGE for owner in owners_of(kernel, loop))
     }

@@ -10,7 +10,7 @@ from math import ceil
 
 from tinygrad.base.target import Target
 from tinygrad.loops.in_place import is_in_place, laying_out
-from tinygrad.loops.layout import is_static, name_of, own_ranges, role_of, size_of
+from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of
 from tinygrad.loops.matrix_units import MatrixUnit, matrix_units
 from tinygrad.loops.operands import owners_of
 from tinygrad.loops.plan import Nest, Plan, names, steps_along
@@ -132,12 +132,7 @@ def _cycles(target: Target, height: int, width: int) -> float:
 def contractions(plan: Plan, nest: Nest) -> list[Product]:
     """The products in this nest that share its row loop; empty if it has none."""
     last = nest.loops[-1] if nest.loops else None
-    if (
-        last is None
-        or not is_static(last)
-        or role_of(last) != "LOOP"
-        or 2 * size_of(last) < plan.lanes
-    ):
+    if last is None or role_of(last) != "LOOP" or 2 * size_of(last) < plan.lanes:
         return []
     if plan.lanes < 2:
         return []
@@ -157,12 +152,12 @@ def _contraction(nest: Nest, reduction: UOp, last: UOp) -> Product | None:
         return None
     loops = own_ranges(reduction)
     inner = loops[-1]
-    if not is_static(inner) or any(role_of(r) != "LOOP" for r in loops):
+    if any(role_of(r) != "LOOP" for r in loops):
         return None
     if inner not in rows.ranges or inner not in columns.ranges:
         return None
     row_loops = [r for r in nest.loops if r in rows.ranges and r not in columns.ranges]
-    row_loops = [r for r in row_loops if is_static(r) and role_of(r) == "LOOP"]
+    row_loops = [r for r in row_loops if role_of(r) == "LOOP"]
     if not row_loops or size_of(row_loops[-1]) == 1:
         return None
     return Product(

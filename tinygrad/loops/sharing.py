@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.loops.layout import is_static, name_of, own_ranges, role_of, row_padding, size_of
+from tinygrad.loops.layout import name_of, own_ranges, role_of, row_padding, size_of
 from tinygrad.loops.plan import Plan, names
 from tinygrad.loops.products import factors_of, register_tile
 from tinygrad.loops.rebuild import replaced
@@ -51,7 +51,7 @@ def _contexts(plan: Plan) -> list[tuple[UOp, UOp]]:
     ]
     top = plan.nest("store")
     found += [(value, loop) for value in top.values for loop in top.loops]
-    return [(value, loop) for value, loop in found if is_static(loop) and len(loop.src) == 1]
+    return [(value, loop) for value, loop in found if len(loop.src) == 1]
 
 
 def _shared(plan: Plan) -> Candidate | None:
@@ -88,7 +88,7 @@ def _made_for_reduction(plan: Plan) -> Candidate | None:
         loop = own_ranges(node)[-1]
         for value in factors_of(node) or node.src[:1]:
             made = (n for n in plan.below((value,)) if n.op is Ops.REDUCE and loop in n.ranges)
-            if not is_static(loop) or not any(factors_of(n) for n in made):
+            if not any(factors_of(n) for n in made):
                 continue
             found = Candidate(value, loop, ())
             if _fits(plan, value, loop) and _row_loop(plan, found) is not None:
@@ -182,7 +182,6 @@ def _row_loop(plan: Plan, found: Candidate) -> UOp | None:
         and q is not loop
         and q not in found.twins
         and size_of(q) > 1
-        and is_static(q)
         and role_of(q) == "LOOP"
         if not all(q in side.ranges for pair in products for side in pair)
     ]

@@ -13,7 +13,6 @@ from tinygrad.loops.cost import WEIGHT, turns, work
 from tinygrad.loops.layout import (
     LONGEST_STEP,
     gate_of,
-    is_static,
     name_of,
     option,
     own_ranges,
@@ -135,7 +134,7 @@ def _share_masks(plan: Plan, nest: Nest, loads: list[UOp]) -> None:
     if 3 * most * written_out > WINDOW:  # a mask, a read and an operation each
         most //= 2
     for loop in reversed(nest.loops[:-1]):
-        if not is_static(loop) or role_of(loop) != "LOOP":
+        if role_of(loop) != "LOOP":
             continue
         copies = next((c for c in range(most, 1, -1) if size_of(loop) % c == 0), 1)
         if copies > 1 and any(loop in n.ranges and loop not in g.ranges for n, g in gated):
@@ -149,7 +148,7 @@ def _across(plan: Plan, loads: list[UOp], last: UOp) -> UOp | None:
     for load in loads:
         if last in load.ranges and step(load, last) not in (0, 1):
             for loop in sorted(load.ranges, key=name_of):
-                if loop is last or not is_static(loop) or role_of(loop) != "LOOP":
+                if loop is last or role_of(loop) != "LOOP":
                     continue
                 if step(load, loop) == 1 and plan.lanes_within(size_of(loop)) == plan.lanes > 1:
                     return loop
@@ -174,7 +173,7 @@ def _columns(plan: Plan, nest: Nest, reductions: list[UOp]) -> bool:
     if last not in reduction.ranges or len(own_ranges(reduction)) != 1:
         return False
     down = own_ranges(reduction)[0]
-    if size_of(last) < COPIES * lanes or not (is_static(last) and is_static(down)):
+    if size_of(last) < COPIES * lanes:
         return False
     if role_of(last) != "LOOP" or plan.loops.get(name_of(down)) is not down:
         return False
@@ -212,7 +211,7 @@ def _share_rows(plan: Plan, rows: list[UOp], last: UOp, across: UOp) -> None:
         for row in rows
         for n in row.src[0].toposort()
     )
-    if shared and size_of(last) >= COPIES and is_static(last):
+    if shared and size_of(last) >= COPIES:
         name = name_of(last)
         plan.do("split", name, COPIES, plan.unused(name + "u"), "LOOP", "UNROLL")
 
@@ -240,8 +239,6 @@ def spread_reduction(
     loop = own_ranges(reduction)[-1]
     if plan.loops.get(name_of(loop)) is not loop or role_of(loop) != "LOOP":
         return  # done before, for another reader
-    if not is_static(loop):
-        return
     # as it is now: loops of reductions inside may have become vectors
     reduction = next(n for n in plan.nodes if n.op is Ops.REDUCE and loop in own_ranges(n))
     reduced = reduction.src[0].toposort()
@@ -251,7 +248,7 @@ def spread_reduction(
             plan.vectorise(name_of(loop), copies, "SPREAD")
     elif turns(own_ranges(reduction)) <= UNROLL_WHOLE:
         for each in own_ranges(reduction):
-            if is_static(each) and role_of(each) == "LOOP":
+            if role_of(each) == "LOOP":
                 plan.do("role", name_of(each), "UNROLL")
 
 
@@ -284,7 +281,7 @@ def _reduced_by_vectors(values: Iterable[UOp], plan: Plan, last: UOp) -> bool:
 
 
 def _vectorised(plan: Plan, last: UOp) -> bool:
-    return is_static(last) and plan.lanes_within(size_of(last)) > 1
+    return plan.lanes_within(size_of(last)) > 1
 
 
 def _ordered_names(plan: Plan, wanted: list[str]) -> list[str]:
@@ -308,7 +305,7 @@ def parallelise(plan: Plan, candidates: list[str], least: int = GRAIN) -> None:
     """Makes tasks of the outermost of these loops, so that each has at least `least` operations;
     a kernel too small for two tasks stays one."""
     loops = [plan.loops[n] for n in candidates]
-    loops = [r for r in loops if is_static(r) and role_of(r) == "LOOP"]
+    loops = [r for r in loops if role_of(r) == "LOOP"]
     total = work(plan.kernel)
     if total < 2 * least or not loops:
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError
-from tinygrad.loops.layout import gate_of, is_static, own_ranges, role_of, size_of
+from tinygrad.loops.layout import gate_of, is_plain_loop, own_ranges, role_of, size_of
 from tinygrad.loops.matrix_units import SHIFTED, UNITS, MatrixUnit
 from tinygrad.loops.operands import loop_named, owners_of
 from tinygrad.loops.rebuild import rebuild, replaced
@@ -29,7 +29,7 @@ def extend(kernel: UOp, name: str, multiple: int) -> UOp:
     store: m:4, n:8
     """
     loop, reduce = _only_owner(kernel, name, "extend")
-    if role_of(loop) != "LOOP" or not is_static(loop) or len(loop.src) > 1 or reduce.arg != "add":
+    if not is_plain_loop(loop) or reduce.arg != "add":
         raise ArgumentError(f"extend {name!r}: only a sum's LOOP of fixed size can be longer")
     size = size_of(loop)
     if size % multiple == 0:

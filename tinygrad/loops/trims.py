@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.loops.layout import indices, is_static, name_of, nodes_of, own_ranges, size_of
+from tinygrad.loops.layout import indices, name_of, nodes_of, own_ranges, size_of
 from tinygrad.loops.rebuild import replaced
 from tinygrad.simplify.affine import add, affine, build, simplify_index
 from tinygrad.uop.bounds import bounds
@@ -106,7 +106,7 @@ def unbounded(
 def _stop(guard: UOp, loop: UOp, outer: frozenset[str]) -> Stop | None:
     """The bound that `loop + rest < 0` gives; None if it gives none that is ever below its size."""
     terms, constant = affine(guard)
-    if terms.get(loop) != 1 or not is_static(loop):
+    if terms.get(loop) != 1:
         return None
     if any(loop in t.ranges for t in terms if t is not loop):
         return None
@@ -122,7 +122,7 @@ def _stop(guard: UOp, loop: UOp, outer: frozenset[str]) -> Stop | None:
 def _start(guard: UOp, loop: UOp, outer: frozenset[str]) -> Stop | None:
     """The bound that `rest - loop < 0` gives; None if it gives none that is ever above 0."""
     terms, constant = affine(guard)
-    if terms.get(loop) != -1 or not is_static(loop):
+    if terms.get(loop) != -1:
         return None
     if any(loop in t.ranges for t in terms if t is not loop):
         return None

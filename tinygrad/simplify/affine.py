@@ -168,10 +168,10 @@ class Algebra:
         return low, high
 
     def _largest(self, form: Form) -> Form:
-        """A form that is never below this one: loops whose size is no number at their last turn."""
+        """A form that is never below this one: loops with a limit at their last turn."""
         for term, coefficient in form[0].items():
-            if term.op is Ops.RANGE and coefficient > 0 and term.src[0].op is not Ops.CONST:
-                last = combine(self.affine(term.src[0]), ({}, 1), -1)
+            if term.op is Ops.RANGE and coefficient > 0 and len(term.src) > 1:
+                last = combine(self.affine(term.src[1]), ({}, 1), -1)
                 form = combine(combine(form, ({term: 1}, 0), -coefficient), last, coefficient)
         return form
 

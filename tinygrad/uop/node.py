@@ -164,9 +164,13 @@ class UOp(Questions):
 
     @staticmethod
     def range(size: UOp | int, name: str, role: str = "LOOP", limits: tuple[UOp, ...] = ()) -> UOp:
-        """A loop counter from 0 to min(size, *limits), a scalar of dtype index."""
-        end = UOp.const(dtypes.index, size) if isinstance(size, int) else size
-        return UOp(Ops.RANGE, dtypes.index, (end, *limits), (name, role))
+        """A loop counter from 0 to min(size, *limits), a scalar of dtype index. A symbolic size is
+        a limit, and the largest it can be is the size."""
+        if isinstance(size, int):
+            size = UOp.const(dtypes.index, size)
+        elif size.op is not Ops.CONST:
+            size, limits = UOp.const(dtypes.index, size.vmax), (size, *limits)
+        return UOp(Ops.RANGE, dtypes.index, (size, *limits), (name, role))
 
     @staticmethod
     def sink(*roots: UOp) -> UOp:

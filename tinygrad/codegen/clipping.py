@@ -1,0 +1,86 @@
+"""Symbolic sizes: most tasks end before the limit that a variable sets, and run without a mask; the
+one that it cuts runs with masks, and those beyond it not at all.
+
+A loop of symbolic size has the largest size as its size, and a limit. Pieces that it was split into
+have the limit less what the outer pieces counted. So what a task leaves of each limit at least, its
+*margin*, is an expression of the task's counters: where no margin is negative, no limit matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tinygrad.loops.layout import role_of, size_of
+from tinygrad.loops.rebuild import replaced
+from tinygrad.simplify.affine import add, affine
+from tinygrad.simplify.forms import number
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+Store = tuple[UOp, UOp, UOp]
+"""(memory, offset, value)"""
+
+
+@dataclass(frozen=True)
+class Arms:
+    """A task does nothing unless no `inside` is negative; and if no `margins` are negative either,
+    it does `whole` over `own`, which knows nothing of the limits. Loops of tasks that had a limit
+    are other nodes there: `renamed` says which."""
+
+    inside: tuple[UOp, ...]
+    margins: tuple[UOp, ...]
+    own: list[UOp]
+    stores: list[Store]
+    renamed: dict[UOp, UOp]
+
+
+def arms_of(own: Sequence[UOp], stores: Sequence[Store]) -> Arms | None:
+    """How tasks of a nest differ by the limits that variables set; None if they don't."""
+    tasks = {r for r in own if role_of(r) == "PARALLEL"}
+    inside: list[UOp] = []
+    margins: list[UOp] = []
+    free: dict[UOp, UOp] = {}
+    stop = {n for n in _nodes(own, stores, ()) if n.op is Ops.STAGE and n.arg[1] == "GLOBAL"}
+    for loop in _nodes(own, stores, stop):
+        if loop.op is not Ops.RANGE:
+            continue
+        kept: list[UOp] = []
+        for limit in loop.src[1:]:
+            margin = _margin(loop, limit, tasks)
+            if margin is None:
+                kept.append(limit)
+            else:
+                (inside if loop in tasks else margins).append(margin)
+        if len(kept) + 1 < len(loop.src):
+            free[loop] = UOp(Ops.RANGE, loop.dtype, (loop.src[0], *kept), loop.arg)
+    if not free:
+        return None
+    changes = {**{stage: stage for stage in stop}, **free}
+    return Arms(
+        tuple(inside),
+        tuple(margins),
+        [free.get(r, r) for r in own],
+        [(memory, replaced(at, changes), replaced(value, changes)) for memory, at, value in stores],
+        {loop: free[loop] for loop in free.keys() & tasks},
+    )
+
+
+def _nodes(own: Sequence[UOp], stores: Sequence[Store], stop: Iterable[UOp]) -> list[UOp]:
+    values = [v for _, offset, value in stores for v in (offset, value)]
+    return UOp.sink(*own, *values).toposort(stop=frozenset(stop))
+
+
+def _margin(loop: UOp, limit: UOp, tasks: set[UOp]) -> UOp | None:
+    """What is left at least between the end of `loop` and a limit by variables, as an expression of
+    the tasks' counters; None where the limit is no such one."""
+    if not any(n.op is Ops.DEFINE_VAR for n in limit.toposort()):
+        return None
+    if loop in tasks:
+        return add(add(limit, loop, -1), number(-1)) if limit.ranges <= tasks else None
+    inner = limit.ranges - tasks
+    by_inner = [(term, k) for term, k in affine(limit)[0].items() if term.ranges & inner]
+    if not limit.ranges & tasks or any(k > 0 or term not in inner for term, k in by_inner):
+        return None
+    least = replaced(limit, {r: number(size_of(r) - 1) for r in inner})
+    return add(least, number(-size_of(loop)))
