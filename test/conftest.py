@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 # CPU, PYTHON, NULL and CL are not here: they run on every machine that tests, CL through PoCL.
-MAY_BE_ABSENT = {"CUDA", "NV", "AMD", "HIP", "METAL", "WEBGPU", "QCOM", "DSP"}
+MAY_BE_ABSENT = {"CUDA", "NV", "AMD", "HIP", "METAL", "WEBGPU", "CLANG", "QCOM", "DSP"}
 
 IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 

@@ -33,7 +33,9 @@ def run_op_tests(device: str, every: int, files: tuple[str, ...] = ("tensor",)) 
     return ran.stdout
 
 
-@pytest.mark.parametrize(("device", "every", "least"), [("PYTHON", 4, 100), ("CL", 20, 40)])
+@pytest.mark.parametrize(
+    ("device", "every", "least"), [("PYTHON", 4, 100), ("CL", 20, 40), ("CLANG", 40, 40)]
+)
 def test_op_tests_pass(device, every, least):
     files = tuple(f"tensor/test_{name}.py" for name in CORE)
     passed = re.search(r"(\d+) passed", run_op_tests(device, every, files))

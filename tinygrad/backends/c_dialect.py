@@ -86,6 +86,7 @@ class Dialect:
     take: str  # true once: writes `code` where a 0 stood
     barrier: str
     specials: Mapping[str, str]
+    longs: str = "l"  # what whole numbers of 64 bits end with
     single: str = ""  # what the names of functions of one float end with
     typedef: str = ""  # makes a vector type
     helpers: tuple[tuple[str, str], ...] = ()  # a word that shows its use, a line above
@@ -103,7 +104,7 @@ C = Dialect(
     begin="",
     local="{type}* {name} = ({type}*)(scratch+{offset});",
     literal="(({type}){{{lanes}}})",
-    splat="(({type})(({element})({value})-({type}){{0}}))",
+    splat="all({type}, {value})",
     lane="{value}[{lane}]",
     lanewise="lanewise{count}({type}, {name}, {sources})",
     convert="__builtin_convertvector({value}, {type})",
@@ -114,6 +115,7 @@ C = Dialect(
     take="__sync_bool_compare_and_swap({pointer}, 0, {code})",
     barrier="",
     specials={"task": "task"},
+    longs="ll",  # Windows' long has 32 bits
     single="f",
     typedef="typedef {element} {type} __attribute__((vector_size({bytes}), aligned({align}), "
     "may_alias));",
@@ -123,6 +125,7 @@ C = Dialect(
             (f"lanewise{count}", lanewise(names))
             for count, names in enumerate(["a", "ab", "abc"], 1)
         ),
+        ("all", "#define all(T, x) ((T)((__typeof__((T){0}[0]))(x) - (T){0}))"),
         (
             "choose",
             "#define choose(c, a, b, T, M) ((T)(((M)(a) & __builtin_convertvector(c, M)) | "
@@ -134,6 +137,15 @@ C = Dialect(
             "({ __typeof__(x) from = (x); T to; __builtin_memcpy(&to, &from, sizeof to); to; })",
         ),
     ),
+)
+
+# For compilers that have no _Float16: half is a whole number of 16 bits, as bfloat16 is.
+C_BITS = replace(
+    C,
+    name="C without half",
+    types=C_TYPES | {dtypes.float16: "unsigned short"},
+    vector_words=VECTOR_WORDS | {dtypes.float16: "ushort"},
+    half_bits=True,
 )
 
 OPENCL = Dialect(

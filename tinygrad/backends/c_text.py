@@ -15,13 +15,7 @@ from tinygrad.uop.op import Ops
 
 LONGEST = 100  # letters of an expression that is still written where it is used
 
-SUFFIXES = {
-    dtypes.uint32: "u",
-    dtypes.int64: "l",
-    dtypes.index: "l",
-    dtypes.uint64: "ul",
-    dtypes.float32: "f",
-}
+SUFFIXES = {dtypes.uint32: "u", dtypes.uint64: "u", dtypes.float32: "f"}  # before a long's
 PREFIXES = {Ops.LOAD: "val", Ops.RANGE: "ridx", Ops.CARRY: "acc"}
 
 
@@ -37,7 +31,7 @@ class Writer:
         self.typedefs: dict[str, str] = {}
         self.once = inlined(program)
         self.types = {**dialect.types, dtypes.index: dialect.types[index_type(program)]}
-        self.index_suffix = SUFFIXES.get(index_type(program), "")
+        self.index_type = index_type(program)
 
     def line(self, text: str) -> None:
         self.lines.append(self.indent + text)
@@ -79,7 +73,10 @@ class Writer:
         return self.splat(node.dtype, lane)
 
     def number(self, value: ConstType, dtype: DType) -> str:
-        suffix = self.index_suffix if dtype is dtypes.index else SUFFIXES.get(dtype, "")
+        kind = self.index_type if dtype is dtypes.index else dtype
+        suffix = SUFFIXES.get(kind, "")
+        if dtypes.is_int(kind) and kind.itemsize == 8:
+            suffix += self.dialect.longs
         if dtype is dtypes.bool:
             return "1" if value else "0"
         if dtypes.is_int(dtype):

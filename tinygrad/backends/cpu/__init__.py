@@ -9,17 +9,26 @@ the only file that needs LLVM); `relocations`, `loader` (object code → callabl
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 from tinygrad.backends.cpu.compiler import LLVMCompiler
 from tinygrad.backends.cpu.memory import HostMemory
 from tinygrad.backends.cpu.pool import Pool
 from tinygrad.backends.cpu.queue import CPUQueue
-from tinygrad.backends.cpu.runner import ObjectCache, load_runner
+from tinygrad.backends.cpu.runner import ObjectCache, Runner, load_runner
 from tinygrad.backends.cpu.target import core_count, host_target
 from tinygrad.backends.interface import Backend, Compiler
 from tinygrad.backends.llvm_ir import LLVMRenderer
 
-__all__ = ["ObjectCache", "host_memory", "host_target", "open_device", "open_queue"]
+__all__ = [
+    "ObjectCache",
+    "core_count",
+    "host_memory",
+    "host_target",
+    "open_device",
+    "open_queue",
+    "pool_of",
+]
 
 
 def open_device(index: int = 0, cache: ObjectCache | None = None) -> Backend:
@@ -35,7 +44,9 @@ def open_queue(
     compiler: Compiler, cache: ObjectCache | None = None, threads: int | None = None
 ) -> CPUQueue:
     """A queue on `threads` threads, the caller among them; None: one a core (see CPU_COUNT)."""
-    return CPUQueue(_pool(compiler, cache, threads or core_count()))
+    triple = host_target().triple
+    pool = pool_of(threads or core_count(), lambda: load_runner(compiler, triple, cache))
+    return CPUQueue(pool)
 
 
 @functools.cache
@@ -47,8 +58,9 @@ def host_memory() -> HostMemory:
 _pools: dict[int, Pool] = {}
 
 
-def _pool(compiler: Compiler, cache: ObjectCache | None, threads: int) -> Pool:
-    """The process's pool of so many threads; made once, whichever device asks first."""
+def pool_of(threads: int, runner: Callable[[], Runner]) -> Pool:
+    """The process's pool of so many threads; made once, with the `runner` of whichever device asks
+    first."""
     if threads not in _pools:
-        _pools[threads] = Pool(load_runner(compiler, host_target().triple, cache), threads)
+        _pools[threads] = Pool(runner(), threads)
     return _pools[threads]

@@ -66,7 +66,7 @@ class LLVMCompiler:
         source = self._sources.get(binary)
         if source is not None:
             return self.assembly(source)
-        return _objdump(binary)
+        return objdump(binary)
 
     def _emit(self, source: str, as_object: bool) -> bytes:
         llvm = _llvm()
@@ -180,7 +180,8 @@ def _emit_to_memory(machine: Any, module: Any, as_object: bool) -> bytes:
         ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
 
 
-def _objdump(binary: bytes) -> str:
+def objdump(binary: bytes) -> str:
+    """The assembly of an object or a shared object, if this machine has a disassembler."""
     program = shutil.which("llvm-objdump") or shutil.which("objdump")
     if program is None:
         return "(no listing: the object comes from the cache, and there is no objdump here)"

@@ -12,7 +12,7 @@ import itertools
 import struct
 import time
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tinygrad.backends.cpu.loader import LoadedObject, load_object
@@ -29,6 +29,8 @@ CHUNKS_PER_THREAD = 8  # how finely a kernel's tasks are dealt out, for balance
 SHARED_WORK = 2_000  # nanoseconds on one core: below this a kernel stays with the caller
 WAKING_WORK = 60_000  # nanoseconds of shared kernels in a segment: below this nobody is woken
 
+Place = Callable[[bytes, Sequence[str]], LoadedObject]
+
 
 @dataclass(frozen=True)
 class CPUFunction:
@@ -40,10 +42,11 @@ class CPUFunction:
 
 
 class CPUQueue:
-    """The cores of this machine, as one queue."""
+    """The cores of this machine, as one queue. `place` makes binaries callable."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, place: Place = load_object) -> None:
         self.pool = pool
+        self.place = place
         self.lock = ForkSafeLock()
         self.scratch: Pages | None = None
         self._loaded: weakref.WeakValueDictionary[tuple[bytes, str], LoadedObject]
@@ -53,7 +56,7 @@ class CPUQueue:
         """The function `name` of an object file; the same object is placed once."""
         code = self._loaded.get((binary, name))
         if code is None:
-            code = load_object(binary, (name,))
+            code = self.place(binary, (name,))
             for known in code.addresses:
                 self._loaded[binary, known] = code
         return CPUFunction(name, code.address(name), code)

@@ -80,13 +80,21 @@ def load_runner(compiler: Compiler, triple: str, cache: ObjectCache | None = Non
     """The runner for this machine, from the cache if it is there."""
     machine = triple.partition("-")[0].replace("arm64", "aarch64")
     source = runner_source(system_name(), machine)
-    key = hashlib.sha256(f"{source}\n{compiler.version}\n{triple}".encode()).digest()
+    binary = cached_object(compiler, source, triple, cache)
+    return Runner(load_object(binary, FUNCTIONS), machine)
+
+
+def cached_object(
+    compiler: Compiler, source: str, machine: str, cache: ObjectCache | None
+) -> bytes:
+    """The object code of `source` for `machine`: compiled once."""
+    key = hashlib.sha256(f"{source}\n{compiler.version}\n{machine}".encode()).digest()
     binary = None if cache is None else cache.get(key)
     if binary is None:
         binary = compiler.compile(source)
         if cache is not None:
             cache.put(key, binary)
-    return Runner(load_object(binary, FUNCTIONS), machine)
+    return binary
 
 
 def wait_functions(machine: str) -> tuple[int, int]:

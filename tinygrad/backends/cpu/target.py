@@ -83,16 +83,20 @@ def host_triple(machine: str) -> str:
     """LLVM's name of machine, system and object format."""
     if sys.platform.startswith("linux"):
         return f"{machine}-unknown-linux-gnu"
-    import llvmlite.binding as llvm
-
+    try:
+        import llvmlite.binding as llvm
+    except ImportError:  # a device that compiles C still wants to know the machine
+        return f"{machine}-{sys.platform}"
     return str(llvm.get_process_triple())
 
 
 def host_features(machine: str) -> tuple[str, set[str]]:
     """The maker's name and the LLVM features that this process may use."""
     if not sys.platform.startswith("linux"):
-        import llvmlite.binding as llvm
-
+        try:
+            import llvmlite.binding as llvm
+        except ImportError:
+            return "", set()
         return "", {name for name, have in llvm.get_host_cpu_features().items() if have}
     facts = cpu_facts()
     names = feature_names(machine)
