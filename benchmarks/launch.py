@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable
 
 from tinygrad.backends.cpu import host_memory, host_target, open_queue
-from tinygrad.backends.cpu.compiler import LLVMCompiler
 from tinygrad.backends.cpu.loader import load_object
 from tinygrad.backends.cpu.queue import CPUQueue
 from tinygrad.backends.interface import Launch
+from tinygrad.backends.llvm_compiler import LLVMCompiler
 
 KERNELS = """
 define void @empty(ptr %args, i64 %low, i64 %high, ptr %scratch) {

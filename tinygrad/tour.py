@@ -12,9 +12,9 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from tinygrad.backends.cpu.compiler import LLVMCompiler
 from tinygrad.backends.cpu.features import DTYPES, STORAGE_DTYPES
 from tinygrad.backends.cpu.target import host_target
+from tinygrad.backends.llvm_compiler import LLVMCompiler
 from tinygrad.backends.llvm_ir import LLVMRenderer
 from tinygrad.base.settings import Context
 from tinygrad.base.target import Target

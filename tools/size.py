@@ -31,15 +31,15 @@ BUDGETS: dict[str, int | None] = {
     "schedule": 1500,
     "loops": 3200,
     "codegen": 3500,
-    "backends/*": 1500,
+    "backends/*": 1900,
     "engine": 3150,
     "tensor": 7200,
 }
-CORE_BUDGET = 23_000  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 23_600  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
 # pool that other devices find in theirs.
-DRIVER_BUDGETS = {"cpu": 1600, "interpreter": 510, "cuda": 600}
+DRIVER_BUDGETS = {"cpu": 1450, "interpreter": 510, "cuda": 600}
 
 NOT_CODE = {
     tokenize.COMMENT,

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from tinygrad.backends.cpu import host_memory, host_target, open_queue
-from tinygrad.backends.cpu.compiler import LLVMCompiler, compile_in_child
 from tinygrad.backends.cpu.features import X86_FEATURES
 from tinygrad.backends.cpu.loader import ElfObject, link_with_llvm, load_object
 from tinygrad.backends.cpu.memory import SMALL, HostMemory, size_class
@@ -28,6 +27,7 @@ from tinygrad.backends.cpu.runner import load_runner
 from tinygrad.backends.cpu.runner_ir import WAITS, runner_source
 from tinygrad.backends.cpu.target import choose_core, feature_string, permitted
 from tinygrad.backends.interface import Launch
+from tinygrad.backends.llvm_compiler import LLVMCompiler, compile_in_child
 from tinygrad.base.errors import ArgumentError, CompileError, DeviceError, OutOfMemory
 from tinygrad.base.settings import SETTINGS
 from tinygrad.base.target import Target
@@ -374,7 +374,7 @@ def test_a_warm_process_runs_kernels_without_llvm(tmp_path):
     import ctypes, sys
     from pathlib import Path
     from tinygrad.backends.cpu import LLVMCompiler, host_target, open_queue
-    from tinygrad.backends.cpu.compiler import llvm_loaded
+    from tinygrad.backends.llvm_compiler import llvm_loaded
     from tinygrad.backends.interface import Launch
     folder = Path({folder!r})
     class Cache:

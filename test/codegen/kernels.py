@@ -7,12 +7,12 @@ import math
 
 import numpy as np
 
-from tinygrad.backends.cpu.compiler import LLVMCompiler
 from tinygrad.backends.cpu.loader import load_object
 from tinygrad.backends.cpu.target import host_target
 from tinygrad.backends.interface import Launch
 from tinygrad.backends.interpreter import PythonRenderer
 from tinygrad.backends.interpreter.runtime import PythonCompiler, PythonQueue
+from tinygrad.backends.llvm_compiler import LLVMCompiler
 from tinygrad.backends.llvm_ir import LLVMRenderer
 from tinygrad.base.dtype import dtypes
 from tinygrad.codegen.pipeline import Lowered, lower

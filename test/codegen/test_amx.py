@@ -14,7 +14,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from tinygrad.backends.cpu.compiler import LLVMCompiler
+from tinygrad.backends.llvm_compiler import LLVMCompiler
 from tinygrad.backends.llvm_ir import LLVMRenderer
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target

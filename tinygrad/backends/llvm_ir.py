@@ -1,4 +1,4 @@
-"""Linear program → LLVM IR, as text, for a CPU.
+"""Linear program → LLVM IR, as text: for processors, and for the GPUs that `llvm_dialect.py` names.
 
 No pass of LLVM runs on this text, only its code generator, so it must come as good code: loops
 turn at the bottom, what a loop carries is a phi, vectors are explicit, constants are literals. It
@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tinygrad.backends.llvm_dialect import Dialect, dialect_of
+from tinygrad.backends.llvm_frame import Frame, LaneFrame, TaskFrame
 from tinygrad.backends.llvm_matrix import TILE_CONFIG, TileRegisters, multiply_vectors
 from tinygrad.backends.llvm_text import (
     BOOL,
@@ -26,7 +28,7 @@ from tinygrad.backends.llvm_text import (
     is_number,
     kind_of,
 )
-from tinygrad.backends.program import carries, local_layout, params, variables, zeros_may_meet
+from tinygrad.backends.program import carries, index_type, zeros_may_meet
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.target import Target
 from tinygrad.uop.node import UOp
@@ -60,87 +62,61 @@ CASTS = {
     (BOOL, UNSIGNED): "zext",
 }
 
-ATTRIBUTES = 'attributes #0 = { nounwind "frame-pointer"="none" }'
 ZERO = "@zero = private unnamed_addr constant [16 x i8] zeroinitializer, align 16"
 METADATA = '!0 = !{}\n!1 = !{i32 1}\n!2 = !{!"branch_weights", i32 1, i32 1000000}'
 
 
 class LLVMRenderer:
-    """Functions `void name(ptr args, i64 lo, i64 hi, ptr scratch)` for one Target."""
+    """Functions for one Target, called as its dialect says."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self.types = dict(TYPES)
+        self.dialect = dialect_of(target)
+        types = dict(TYPES)
         if "bfloat16" in target.dtypes:
-            self.types[dtypes.bfloat16] = "bfloat"
+            types[dtypes.bfloat16] = "bfloat"
+        self.types = {
+            dtypes.int64: types,
+            dtypes.int32: types | {dtypes.index: "i32"},
+        }
 
     def render(self, name: str, program: Sequence[UOp]) -> str:
-        return _Function(program, self.types).render(name)
+        index = index_type(program) if self.dialect.short_index else dtypes.int64
+        return _Function(program, self.types[index], self.dialect).render(name)
 
 
 class _Function(Writer):
     """One function while it is written."""
 
-    def __init__(self, program: Sequence[UOp], types: dict[DType, str]) -> None:
+    def __init__(self, program: Sequence[UOp], types: dict[DType, str], dialect: Dialect) -> None:
         super().__init__(types)
-        self.program = program
+        self.program, self.dialect = program, dialect
+        self.frame: Frame = (TaskFrame if dialect.tasks else LaneFrame)(self, program, dialect)
         self.carried = carries(program)
         self.tiles = TileRegisters(self, program, self.carried)
         self.open_loops: dict[UOp, tuple[int, str]] = {}  # RANGE → line of its phis, block before
-        self.task: tuple[int, str, str] | None = None  # line of the phi, block before, counter
         self.constants = {TILE_CONFIG} if self.tiles.values else set()
         self.binaries: dict[tuple[Ops, DType], str] = {}  # the first words of an instruction
         self.streams = False  # whether a store is nontemporal
 
     def render(self, name: str) -> str:
-        self._arguments()
+        self.frame.begin()
         self.lines += self.tiles.begin()
         for node in self.program:
             if not self.tiles.write(node):
                 RULES[node.op](self, node)
-        self._close_task()
+        self.frame.finish()
         self.lines += self.tiles.end()
         if self.streams:
             self.lines.append("  fence seq_cst")
-        head = f"define void @{name}(ptr noalias %args, i64 %lo, i64 %hi, ptr noalias %scratch) #0"
-        parts = [*sorted(self.constants), head + " {", "entry:", *self.lines, "  ret void", "}"]
-        return "\n".join([*parts, *self.declared.values(), ATTRIBUTES, METADATA, ""])
-
-    # ---- arguments, tasks ------------------------------------------------------------------------
-
-    def _arguments(self) -> None:
-        slots = (*params(self.program), *variables(self.program))
-        for position, node in enumerate(slots):
-            kind = "ptr" if node.op is Ops.PARAM else "i64"
-            where = self.emit(f"getelementptr ptr, ptr %args, i64 {position}")
-            value = self.emit(f"load {kind}, ptr {where}, align 8, !invariant.load !0")
-            if node.op is Ops.DEFINE_VAR and self.type(node.dtype) != "i64":
-                value = self.emit(f"trunc i64 {value} to {self.type(node.dtype)}")
-            self.names[node] = value
-        for node, offset in local_layout(self.program)[0].items():
-            self.names[node] = self.emit(f"getelementptr i8, ptr %scratch, i64 {offset}")
+        above = sorted(self.constants | self.frame.constants)
+        parts = [*above, self.frame.head(name), "entry:", *self.lines, "  ret void", "}"]
+        attributes = f"attributes #0 = {{ {self.frame.attributes()} }}"
+        return "\n".join([*parts, *self.declared.values(), attributes, METADATA, ""])
 
     def special(self, node: UOp) -> None:
-        """The loop over tasks opens where the number of the task is first named."""
-        assert node.arg[0] == "task" and not self.open_loops, f"{node.arg[0]} on a CPU"
-        before = self.label
-        self.lines.append("  br label %tasks")
-        self.start_block("tasks")
-        self.names[node] = "%task"
-        self.task = (len(self.lines), before, "%task")
-        self.lines.append("")
-
-    def _close_task(self) -> None:
-        if self.task is None:
-            return
-        at, before, counter = self.task
-        self.lines[at] = f"  {counter} = phi i64 [ %lo, %{before} ], [ %next_task, %{self.label} ]"
-        self.lines += [
-            f"  %next_task = add nsw i64 {counter}, 1",
-            "  %more_tasks = icmp slt i64 %next_task, %hi",
-            "  br i1 %more_tasks, label %tasks, label %done",
-        ]
-        self.start_block("done")
+        assert not self.open_loops, "a SPECIAL stands outside of loops"
+        self.frame.special(node)
 
     # ---- loops and branches ----------------------------------------------------------------------
 
@@ -161,11 +137,12 @@ class _Function(Writer):
         counter = node.src[0]
         begin, end = counter.src
         name = self.ref(counter)
-        step = self.emit(f"add nsw i64 {name}, 1")
-        more = self.emit(f"icmp slt i64 {step}, {self.ref(end)}")
+        kind = self.type(counter.dtype)
+        step = self.emit(f"add nsw {kind} {name}, 1")
+        more = self.emit(f"icmp slt {kind} {step}, {self.ref(end)}")
         at, before = self.open_loops.pop(counter)
         back = self.label
-        phis = [f"  {name} = phi i64 [ {self.ref(begin)}, %{before} ], [ {step}, %{back} ]"]
+        phis = [f"  {name} = phi {kind} [ {self.ref(begin)}, %{before} ], [ {step}, %{back} ]"]
         last: dict[UOp, str] = {}
         for carry, following in self.carried[counter]:
             first, last[carry] = self.ref(carry.src[0]), self.ref(following)
@@ -193,38 +170,53 @@ class _Function(Writer):
         self.start_block(label)
 
     def nothing(self, node: UOp) -> None:
-        """CONST is written where it is used, arguments stand at the top, a CPU task is alone."""
+        """CONST is written where it is used; the frame names arguments and LOCAL memory."""
 
     # ---- memory ----------------------------------------------------------------------------------
 
     def index(self, node: UOp) -> None:
         pointer, offset = node.src
         element = self.memory_type(node.dtype.scalar())
-        text = f"getelementptr {element}, ptr {self.ref(pointer)}, i64 {self.ref(offset)}"
+        text = f"getelementptr {element}, {self.pointer(pointer)}, {self.typed(offset)}"
         self.names[node] = self.emit(text)
+        if pointer in self.spaces:
+            self.spaces[node] = self.spaces[pointer]
 
     def load(self, node: UOp) -> None:
-        pointer, kind = self.ref(node.src[0]), self.memory_type(node.dtype)
+        pointer, kind = self.pointer(node.src[0]), self.memory_type(node.dtype)
+        plain = f"load {kind}, {pointer}, align {node.arg[0]}"
         if len(node.src) == 1:
-            value = self.emit(f"load {kind}, ptr {pointer}, align {node.arg[0]}")
+            value = self.emit(plain)
+        elif self._is_guard(node.src[1]):
+            value = self._guarded(plain, kind, self.ref(node.src[1]))
         elif node.dtype.count == 1:  # where the mask is false, a zero of ours is read
             self.constants.add(ZERO)
-            choose = f"select i1 {self.ref(node.src[1])}, ptr {pointer}, ptr @zero"
+            choose = f"select i1 {self.ref(node.src[1])}, {pointer}, ptr @zero"
             aligned = min(node.arg[0], node.dtype.itemsize)
             value = self.emit(f"load {kind}, ptr {self.emit(choose)}, align {aligned}")
         else:
-            value = self.emit(self._masked_load(node, pointer, kind))
+            value = self.emit(self._masked_load(node, kind))
         if kind_of(node.dtype) == BOOL:
             value = self.emit(f"icmp ne {kind} {value}, zeroinitializer")
         self.names[node] = value
 
-    def _masked_load(self, node: UOp, pointer: str, kind: str) -> str:
+    def _guarded(self, instruction: str, kind: str, condition: str) -> str:
+        """The instruction's value behind a branch; zero where the condition is false."""
+        self.count += 1
+        before, inside, after = self.label, f"inside{self.count}", f"after{self.count}"
+        self._branch(condition, inside, after)
+        value = self.emit(instruction)
+        self._join(after)
+        return self.emit(f"phi {kind} [ {value}, %{inside} ], [ zeroinitializer, %{before} ]")
+
+    def _masked_load(self, node: UOp, kind: str) -> str:
         mask = self._mask(node.src[1], node.dtype.count)
-        types = f"ptr, <{node.dtype.count} x i1>, {kind}"
+        space, value = self.pointer(node.src[0]).rsplit(" ", 1)
+        types = f"{space}, <{node.dtype.count} x i1>, {kind}"
         return self.call(
-            f"llvm.masked.load.{self._memory_suffix(node.dtype)}.p0",
+            f"llvm.masked.load.{self._memory_suffix(node.dtype)}.{_space(space)}",
             kind,
-            f"ptr align {node.arg[0]} {pointer}",
+            f"{space} align {node.arg[0]} {value}",
             f"<{node.dtype.count} x i1> {mask}",
             f"{kind} zeroinitializer",
             types=types,
@@ -238,18 +230,18 @@ class _Function(Writer):
         return self.ref(node) if node.dtype.count > 1 else self.splat("i1", self.ref(node), count)
 
     def store(self, node: UOp) -> None:
-        pointer, value = self.ref(node.src[0]), self.ref(node.src[1])
+        pointer, value = self.pointer(node.src[0]), self.ref(node.src[1])
         dtype = node.src[1].dtype
         kind = self.memory_type(dtype)
         if kind_of(dtype) == BOOL:
             value = self.emit(f"zext {self.type(dtype)} {value} to {kind}")
         stream = ""
-        if node.arg[1] == "nontemporal":
+        if node.arg[1] == "nontemporal" and self.dialect.streams:
             stream, self.streams = ", !nontemporal !1", True
-        plain = f"  store {kind} {value}, ptr {pointer}, align {node.arg[0]}{stream}"
+        plain = f"  store {kind} {value}, {pointer}, align {node.arg[0]}{stream}"
         if len(node.src) == 2:
             self.lines.append(plain)
-        elif dtype.count == 1:
+        elif dtype.count == 1 or self._is_guard(node.src[2]):
             self.count += 1
             labels = (f"store{self.count}", f"stored{self.count}")
             self._branch(self.ref(node.src[2]), *labels)
@@ -257,16 +249,28 @@ class _Function(Writer):
             self._join(labels[1])
         else:
             mask = f"<{dtype.count} x i1> {self._mask(node.src[2], dtype.count)}"
-            name = f"llvm.masked.store.{self._memory_suffix(dtype)}.p0"
-            arguments = (f"{kind} {value}", f"ptr align {node.arg[0]} {pointer}", mask)
-            types = f"{kind}, ptr, <{dtype.count} x i1>"
+            space, where = pointer.rsplit(" ", 1)
+            name = f"llvm.masked.store.{self._memory_suffix(dtype)}.{_space(space)}"
+            arguments = (f"{kind} {value}", f"{space} align {node.arg[0]} {where}", mask)
+            types = f"{kind}, {space}, <{dtype.count} x i1>"
             self.lines.append("  " + self.call(name, "void", *arguments, types=types))
 
+    def _is_guard(self, mask: UOp) -> bool:
+        """Whether this mask becomes a branch around the whole access."""
+        return mask.dtype.count == 1 and not self.dialect.masked_vectors
+
     def prefetch(self, node: UOp) -> None:
+        if not self.dialect.prefetch:
+            return
         how = ("i32 0", "i32 3", "i32 1")  # to read, often, data
         types = "ptr, i32 immarg, i32 immarg, i32 immarg"
-        pointer = f"ptr {self.ref(node.src[0])}"
+        pointer = self.pointer(node.src[0])
         self.lines.append("  " + self.call("llvm.prefetch.p0", "void", pointer, *how, types=types))
+
+    def barrier(self, node: UOp) -> None:
+        if self.dialect.barrier:
+            call = self.call(self.dialect.barrier, "void", "i32 0", types="i32")
+            self.lines.append("  " + call)
 
     def fault(self, node: UOp) -> None:
         """One test; off the way, the first failing lane is reported unless another one was."""
@@ -280,7 +284,7 @@ class _Function(Writer):
             bits = self.emit(f"bitcast {self._as_bytes(failed)} to {lanes}")
             any_bit = self.emit(f"icmp ne {lanes} {bits}, 0")
         self._branch(any_bit, fault, fine, ", !prof !2")
-        taken = f"cmpxchg ptr {self.ref(words)}, i64 0, i64 {node.arg} monotonic monotonic"
+        taken = f"cmpxchg {self.pointer(words)}, i64 0, i64 {node.arg} monotonic monotonic"
         ours = self.emit(f"extractvalue {{ i64, i1 }} {self.emit(taken)}, 1")
         self._branch(ours, report, fine)
         lane = ""
@@ -292,8 +296,9 @@ class _Function(Writer):
             value = self.ref(operand)
             if operand.dtype.count > 1:
                 value = self.emit(f"extractelement {self.typed(operand)}, {lanes} {lane}")
-            where = self.emit(f"getelementptr i64, ptr {self.ref(words)}, i64 {number}")
-            self.lines.append(f"  store i64 {value}, ptr {where}, align 8")
+            where = self.emit(f"getelementptr i64, {self.pointer(words)}, i64 {number}")
+            space = self.spaces.get(words, "ptr")
+            self.lines.append(f"  store i64 {value}, {space} {where}, align 8")
         self._join(fine)
 
     # ---- vectors ---------------------------------------------------------------------------------
@@ -346,7 +351,7 @@ class _Function(Writer):
         value, amount = node.src
         kind, count = self.type(value.dtype), self.ref(amount)
         if self.type(amount.dtype) != kind:
-            wider = amount.dtype.itemsize < value.dtype.itemsize
+            wider = self.width(amount.dtype) < self.width(value.dtype)
             word = "zext" if wider else "trunc"
             count = self.emit(f"{word} {self.typed(amount)} to {kind}")
         word = SHIFTS[node.op][kind_of(value.dtype)]
@@ -431,7 +436,7 @@ class _Function(Writer):
 
     def _resize(self, old: DType, new: DType) -> str:
         """The word between two floats, or two integers."""
-        wider = new.itemsize >= old.itemsize
+        wider = self.width(new) >= self.width(old)
         if kind_of(new) == FLOAT:
             return "fpext" if wider else "fptrunc"
         if not wider:
@@ -452,12 +457,17 @@ class _Function(Writer):
         self.names[node] = value
 
 
+def _space(pointer: str) -> str:
+    """What names of intrinsics say of the type of a pointer."""
+    return "p" + (pointer.rpartition("(")[2].rstrip(")") if "(" in pointer else "0")
+
+
 RULES: dict[Ops, Callable[[_Function, UOp], Any]] = {
     **dict.fromkeys((Ops.CONST, Ops.PARAM, Ops.DEFINE_VAR, Ops.LOCAL), _Function.nothing),
     **dict.fromkeys(BINARY, _Function.binary),
     **dict.fromkeys(SHIFTS, _Function.shift),
     **dict.fromkeys(UNARY, _Function.unary),
-    Ops.BARRIER: _Function.nothing,
+    Ops.BARRIER: _Function.barrier,
     Ops.SPECIAL: _Function.special,
     Ops.RANGE: _Function.range,
     Ops.CARRY: _Function.carry,

@@ -51,6 +51,7 @@ class Writer:
 
     def __init__(self, types: dict[DType, str]) -> None:
         self.types = types  # grows by the vectors and memory forms that are met
+        self.spaces: dict[UOp, str] = {}  # types of pointers, where there are several
         self.names: dict[UOp, str] = {}
         self.lines: list[str] = []
         self.declared: dict[str, str] = {}
@@ -80,6 +81,15 @@ class Writer:
 
     def typed(self, node: UOp) -> str:
         return f"{self.type(node.dtype)} {self.ref(node)}"
+
+    def pointer(self, node: UOp) -> str:
+        """A pointer with its type, which says where it points to."""
+        return f"{self.spaces.get(node, 'ptr')} {self.ref(node)}"
+
+    def width(self, dtype: DType) -> int:
+        """Bits of an element: those of an index depend on the program."""
+        kind = self.types[dtype.scalar()]
+        return int(kind[1:]) if kind.startswith("i") else dtype.scalar().bitsize
 
     def _immediate(self, node: UOp) -> str:
         element = self.types[node.dtype.scalar()]

@@ -11,13 +11,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from tinygrad.backends.cpu.compiler import LLVMCompiler
 from tinygrad.backends.cpu.memory import HostMemory
 from tinygrad.backends.cpu.pool import Pool
 from tinygrad.backends.cpu.queue import CPUQueue
 from tinygrad.backends.cpu.runner import ObjectCache, Runner, load_runner
 from tinygrad.backends.cpu.target import core_count, host_target
 from tinygrad.backends.interface import Backend, Compiler
+from tinygrad.backends.llvm_compiler import LLVMCompiler
 from tinygrad.backends.llvm_ir import LLVMRenderer
 
 __all__ = [

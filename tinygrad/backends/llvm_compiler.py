@@ -113,7 +113,7 @@ def llvmlite_version() -> str:
     `importlib.metadata`, which is asked only where there is no such folder."""
     spec = importlib.util.find_spec("llvmlite")
     if spec is None or spec.origin is None:
-        raise CompileError("the CPU device compiles with llvmlite: pip install llvmlite")
+        raise CompileError("LLVM comes with llvmlite: pip install llvmlite")
     installed = list(Path(spec.origin).parent.parent.glob("llvmlite-*.dist-info"))
     if len(installed) == 1:
         return installed[0].name.removeprefix("llvmlite-").removesuffix(".dist-info")
@@ -128,7 +128,7 @@ def _llvm() -> Any:
     try:
         import llvmlite.binding as llvm
     except ImportError as error:
-        raise CompileError(f"the CPU device compiles with llvmlite: {error}") from error
+        raise CompileError(f"LLVM comes with llvmlite: {error}") from error
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     llvm.initialize_native_asmparser()  # for inline assembly
@@ -195,7 +195,7 @@ def objdump(binary: bytes) -> str:
 
 CHILD = """
 import sys
-from tinygrad.backends.cpu.compiler import LLVMCompiler
+from tinygrad.backends.llvm_compiler import LLVMCompiler
 from tinygrad.base.target import Target
 target = Target("CPU", triple=sys.argv[1], cpu=sys.argv[2], features=sys.argv[3])
 sys.stdout.buffer.write(LLVMCompiler(target).compile(sys.stdin.buffer.read().decode()))

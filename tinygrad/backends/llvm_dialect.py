@@ -1,0 +1,69 @@
+"""What differs between LLVM's targets: one row for processors, one for each kind of GPU.
+
+The renderer in `llvm_ir.py` knows instructions; how a function is entered, where memory lies, what
+tells lanes apart and what the code generator can't do stands here. A target takes the row whose
+name its triple begins with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tinygrad.base.target import Target
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One kind of target. Templates are filled by `str.format` with the names in their braces."""
+
+    triple: str  # what triples of it begin with
+    head: str  # the line that opens a function; `arguments` are listed where it has them
+    attributes: str  # of the function; `lanes` of a group at most
+    buffer: str = "ptr"  # a pointer to a buffer
+    local: str = "ptr"  # a pointer to LOCAL memory
+    specials: Mapping[str, str] = field(default_factory=dict)  # an intrinsic, by SPECIAL
+    barrier: str = ""  # a call
+    tasks: bool = False  # a function runs many tasks, and is given tables; else one lane
+    static_local: int = 0  # bytes of LOCAL memory that a function may declare; beyond, it is lent
+    masked_vectors: bool = False  # a masked vector is one instruction
+    streams: bool = False  # stores past the cache, which a fence orders
+    prefetch: bool = False
+    short_index: bool = False  # 32-bit index arithmetic is cheaper, where it suffices
+
+
+PROCESSOR = Dialect(
+    triple="",
+    head="define void @{name}(ptr noalias %args, i64 %lo, i64 %hi, ptr noalias %scratch) #0 {{",
+    attributes='nounwind "frame-pointer"="none"',
+    tasks=True,
+    masked_vectors=True,
+    streams=True,
+    prefetch=True,
+)
+
+AXES = dict(enumerate("xyz"))
+SREG = "llvm.nvvm.read.ptx.sreg"
+PTX = Dialect(
+    triple="nvptx64",
+    head="define ptx_kernel void @{name}({arguments}) #0 {{",
+    attributes='nounwind "nvvm.maxntid"="{lanes}"',
+    buffer="ptr addrspace(1)",
+    local="ptr addrspace(3)",
+    specials={f"gid{axis}": f"{SREG}.ctaid.{word}" for axis, word in AXES.items()}
+    | {f"lid{axis}": f"{SREG}.tid.{word}" for axis, word in AXES.items()},
+    barrier="llvm.nvvm.barrier.cta.sync.aligned.all",
+    static_local=48 << 10,
+    short_index=True,
+)
+
+DIALECTS = (PTX, PROCESSOR)
+
+
+def dialect_of(target: Target) -> Dialect:
+    """The row of a target.
+
+    >>> dialect_of(Target("CPU", triple="x86_64-unknown-linux-gnu")).tasks
+    True
+    """
+    return next(row for row in DIALECTS if target.triple.startswith(row.triple))
