@@ -1,15 +1,27 @@
-"""The CUDA device: PTX from LLVM, run through the driver's library alone (no toolkit)."""
+"""The CUDA device: PTX from LLVM, run through the driver's library alone (no toolkit).
+
+Read in this order: `target` (NVIDIA's chips, as data); `compiler` (LLVM IR → PTX); `driver` (the
+library's functions); `device` (a card, its failures); `memory` (its blocks, copies); `queue`
+(kernels, graphs of them).
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from tinygrad.backends.cuda.compiler import PTXCompiler
+from tinygrad.backends.cuda.device import connect
+from tinygrad.backends.cuda.memory import CUDAMemory
+from tinygrad.backends.cuda.queue import CUDAQueue
 from tinygrad.backends.interface import Backend
-from tinygrad.base.errors import DeviceError
+from tinygrad.backends.llvm_ir import LLVMRenderer
 
 __all__ = ["open_device"]
 
 
 def open_device(index: int = 0, cache: Any = None) -> Backend:
-    """CUDA device number `index`. Raises `DeviceError` if there is none."""
-    raise DeviceError(f"device CUDA:{index}: kernels are compiled, but nothing runs them yet")
+    """CUDA card number `index`. Raises `DeviceError` if there is none, or no driver for it."""
+    connection = connect(index)
+    target = connection.target
+    memory, queue = CUDAMemory(connection), CUDAQueue(connection)
+    return Backend(target, LLVMRenderer(target), PTXCompiler(target), memory, queue)

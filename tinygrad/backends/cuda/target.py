@@ -50,8 +50,9 @@ CHIPS = (
 OLDEST = CHIPS[0].capability
 
 
-def chip_of(capability: tuple[int, int]) -> Chip | None:
-    """The row whose code this chip runs best; None if it is older than all.
+def chip_of(capability: tuple[int, int], ptx: int = 80) -> Chip | None:
+    """The row whose code this chip runs best, for a driver that compiles that version of PTX; None
+    if one of the two is older than all rows.
 
     >>> chip_of((9, 0)).name, chip_of((10, 0)).name, chip_of((8, 7)).name, chip_of((7, 0))
     ('sm_90a', 'sm_90', 'sm_86', None)
@@ -59,7 +60,8 @@ def chip_of(capability: tuple[int, int]) -> Chip | None:
     fits = [
         chip
         for chip in CHIPS
-        if chip.capability == capability or (chip.capability < capability and not chip.only)
+        if chip.ptx <= ptx
+        and (chip.capability == capability or (chip.capability < capability and not chip.only))
     ]
     return fits[-1] if fits else None
 

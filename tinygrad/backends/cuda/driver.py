@@ -1,0 +1,155 @@
+"""NVIDIA's driver library through ctypes: the functions that are used, and what their results mean.
+
+Nothing else of NVIDIA's is needed. A function is looked up under the name that has the behaviour
+we rely on (`_v2` and so on), which later drivers keep.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Any
+
+from tinygrad.base.errors import DeviceError
+
+LIBRARIES = {"win32": ("nvcuda.dll",)}
+LINUX = ("libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1")
+OLDEST = 11_040
+"""Of CUDA 11.4, whose drivers instantiate graphs as we do."""
+
+Pointer, Address, Size = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t
+Int, Uint, Float, Text = ctypes.c_int, ctypes.c_uint, ctypes.c_float, ctypes.c_char_p
+
+
+class KernelNode(ctypes.Structure):
+    """CUDA_KERNEL_NODE_PARAMS_v1: a kernel of a graph."""
+
+    _fields_ = (
+        ("function", Pointer),
+        ("grid", Uint * 3),
+        ("block", Uint * 3),
+        ("shared", Uint),
+        ("arguments", Pointer),
+        ("extra", Pointer),
+    )
+
+
+_Out = ctypes.POINTER(Pointer)
+_Kernel = ctypes.POINTER(KernelNode)
+FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "cuInit": (Uint,),
+    "cuDriverGetVersion": (ctypes.POINTER(Int),),
+    "cuGetErrorName": (Int, ctypes.POINTER(Text)),
+    "cuGetErrorString": (Int, ctypes.POINTER(Text)),
+    "cuDeviceGetCount": (ctypes.POINTER(Int),),
+    "cuDeviceGet": (ctypes.POINTER(Int), Int),
+    "cuDeviceGetName": (Text, Int, Int),
+    "cuDeviceGetAttribute": (ctypes.POINTER(Int), Int, Int),
+    "cuDeviceTotalMem_v2": (ctypes.POINTER(Size), Int),
+    "cuDevicePrimaryCtxRetain": (_Out, Int),
+    "cuCtxSetCurrent": (Pointer,),
+    "cuStreamCreate": (_Out, Uint),
+    "cuStreamSynchronize": (Pointer,),
+    "cuStreamWaitEvent": (Pointer, Pointer, Uint),
+    "cuEventCreate": (_Out, Uint),
+    "cuEventRecord": (Pointer, Pointer),
+    "cuEventSynchronize": (Pointer,),
+    "cuEventDestroy_v2": (Pointer,),
+    "cuEventElapsedTime": (ctypes.POINTER(Float), Pointer, Pointer),
+    "cuMemAlloc_v2": (ctypes.POINTER(Address), Size),
+    "cuMemFree_v2": (Address,),
+    "cuMemHostAlloc": (_Out, Size, Uint),
+    "cuMemcpyHtoDAsync_v2": (Address, Pointer, Size, Pointer),
+    "cuMemcpyDtoHAsync_v2": (Pointer, Address, Size, Pointer),
+    "cuMemcpyPeerAsync": (Address, Pointer, Address, Pointer, Size, Pointer),
+    "cuModuleLoadDataEx": (_Out, Text, Uint, Pointer, Pointer),
+    "cuModuleUnload": (Pointer,),
+    "cuModuleGetFunction": (_Out, Pointer, Text),
+    "cuFuncSetAttribute": (Pointer, Int, Int),
+    "cuLaunchKernel": (Pointer, *(Uint,) * 7, Pointer, Pointer, Pointer),
+    "cuGraphCreate": (_Out, Uint),
+    "cuGraphAddKernelNode": (_Out, Pointer, Pointer, Size, _Kernel),
+    "cuGraphInstantiateWithFlags": (_Out, Pointer, ctypes.c_uint64),
+    "cuGraphExecKernelNodeSetParams": (Pointer, Pointer, _Kernel),
+    "cuGraphLaunch": (Pointer, Pointer),
+    "cuGraphExecDestroy": (Pointer,),
+    "cuGraphDestroy": (Pointer,),
+}
+
+OUT_OF_MEMORY = 2
+REFUSED = {200, 209, 218, 220, 221, 222, 223}
+"""What a module that can't be compiled gives."""
+
+LOST = {46, 214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 999}
+"""Results after which a context can't be used again: an access outside of memory, a kernel that ran
+too long, an instruction that isn't one, memory that is broken, and the like."""
+
+ADVICE = {
+    700: "a kernel touched memory that is not its own",
+    702: "a kernel ran longer than the system allows",
+    716: "a kernel read or wrote at an address that its size doesn't divide",
+}
+
+
+def open_library() -> Any:
+    """The driver's library. Raises `DeviceError` if there is none."""
+    reasons = []
+    for name in LIBRARIES.get(sys.platform, LINUX):
+        try:
+            return ctypes.CDLL(name)
+        except OSError as error:
+            reasons.append(str(error))
+    raise DeviceError(
+        f"device CUDA: no NVIDIA driver here ({reasons[0]}); it comes with NVIDIA's driver for the "
+        "card, in a container with --gpus all. DEV=CPU needs none"
+    )
+
+
+class Driver:
+    """The library, its functions declared, and initialised."""
+
+    def __init__(self, library: Any) -> None:
+        self.functions: dict[str, Any] = {}
+        for name, types in FUNCTIONS.items():
+            try:
+                function = getattr(library, name)
+            except AttributeError as error:
+                raise DeviceError(_too_old(f"it lacks {name}")) from error
+            function.argtypes, function.restype = types, Int
+            self.functions[name] = function
+        code = self.functions["cuInit"](0)
+        if code:
+            raise DeviceError(f"device CUDA: the driver doesn't start: {self.words(code)}")
+        self.version = self.number("cuDriverGetVersion", Int)
+        if self.version < OLDEST:
+            raise DeviceError(_too_old(f"it knows CUDA {version_text(self.version)}"))
+
+    def number(self, name: str, kind: Any, *arguments: Any) -> Any:
+        """What a function writes where its first argument points to."""
+        found = kind()
+        code = self.functions[name](ctypes.byref(found), *arguments)
+        if code:
+            raise DeviceError(f"device CUDA: {name} fails: {self.words(code)}")
+        return found.value
+
+    def words(self, code: int) -> str:
+        """A result as the driver calls it; its number, where this driver doesn't know it."""
+        found = []
+        for function in ("cuGetErrorName", "cuGetErrorString"):
+            text = Text()
+            self.functions[function](code, ctypes.byref(text))
+            found.append((text.value or b"").decode())
+        name, meaning = found
+        return f"{name or 'error'} {code} ({meaning or 'unknown to this driver'})"
+
+
+def version_text(version: int) -> str:
+    """12040 → "12.4"."""
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
+def _too_old(why: str) -> str:
+    return (
+        f"device CUDA: this machine's NVIDIA driver is too old: {why}; needed is one for CUDA "
+        f"{version_text(OLDEST)} or later (driver 470), for sm_90a CUDA 12.0 (driver 525)"
+    )

@@ -1,0 +1,240 @@
+"""A card's memory. A handle is an address of the card, an int.
+
+All commands of a card go through one stream and run in order, so a block may be given out again as
+soon as it is freed: whoever gets it comes later in the stream. Freed blocks are kept by size,
+bounded, and given back oldest first. Bytes between host and card pass through two pinned blocks in
+turn: while one is on its way the other is filled or emptied, and the caller's bytes are free when
+`write` returns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinygrad.backends.cuda.device import Connection
+from tinygrad.backends.cuda.driver import Address
+from tinygrad.base.errors import ArgumentError, OutOfMemory
+from tinygrad.base.helpers import round_up
+from tinygrad.base.settings import SETTINGS
+
+BLOCK = 512  # blocks are multiples of this
+CLASSES_PER_OCTAVE = 8  # so that rounding up wastes at most an eighth
+KEPT_FRACTION = 2  # of the card's memory at most half lies in freed blocks
+PINNED = 4 << 20  # bytes of each of the two blocks
+
+
+def size_class(nbytes: int) -> int:
+    """The size of the block that serves `nbytes`.
+
+    >>> size_class(1), size_class(1_000_000)
+    (512, 1048576)
+    """
+    octave = 1 << (max(nbytes, 1).bit_length() - 1)
+    return round_up(max(nbytes, 1), max(BLOCK, octave // CLASSES_PER_OCTAVE))
+
+
+class CUDAMemory:
+    """The blocks of one card."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.limit = connection.memory // KEPT_FRACTION
+        self.live = self.kept = 0
+        self.pins = Pins(connection)
+        self._sizes: dict[int, int] = {}  # handle in use → size
+        self._freed: OrderedDict[int, list[int]] = OrderedDict()  # size → handles
+        self._returned: deque[int] = deque()  # freed, not yet sorted into the lists
+        self._lock = threading.Lock()
+
+    def allocate(self, nbytes: int) -> int:
+        size = size_class(nbytes)
+        with self._lock:
+            self._sort_returned()
+            handle = self._take(size)
+            if not handle:
+                try:
+                    handle = self._new(size)
+                except OutOfMemory:
+                    self._give_back(0)
+                    handle = self._last_try(size, nbytes)
+            self._sizes[handle] = size
+            self.live += size
+        return handle
+
+    def free(self, handle: int, nbytes: int) -> None:
+        """Take back a block. May be called by a finalizer at any moment, so it never waits."""
+        self._returned.append(handle)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._sort_returned()
+            finally:
+                self._lock.release()
+
+    def trim(self, limit: int = 0) -> None:
+        """Give freed blocks back to the driver until at most `limit` bytes are kept."""
+        with self._lock:
+            self._sort_returned()
+            self._give_back(limit)
+
+    def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
+        self.pins.write(handle + offset, memoryview(data).cast("B"))
+
+    def read(self, handle: int, nbytes: int, offset: int = 0) -> bytearray:
+        return self.pins.read(handle + offset, nbytes)
+
+    def view(self, handle: int, offset: int) -> int:
+        return handle + offset
+
+    def borrow(self, data: memoryview) -> None:
+        """A card has memory of its own."""
+
+    def address(self, handle: int) -> None:
+        return None
+
+    def copy_from(self, handle: int, other: CUDAMemory, source: int, nbytes: int) -> None:
+        """Bytes of another card's memory, by the shortest way that the two have, without the host.
+        Returns at once; later commands of both cards wait for the copy."""
+        mine, theirs = self.connection, other.connection
+        theirs.enter()
+        ready = theirs.event()
+        theirs.call("cuEventRecord", ready, theirs.stream)
+        mine.enter()
+        done = mine.event()
+        mine.call("cuStreamWaitEvent", mine.stream, ready, 0)
+        what = f"copy of {nbytes:,} bytes from {theirs.name} to {mine.name}"
+        places = handle, mine.context, source, theirs.context
+        mine.call("cuMemcpyPeerAsync", *places, nbytes, mine.stream, what=what)
+        mine.call("cuEventRecord", done, mine.stream)
+        theirs.enter()
+        theirs.call("cuStreamWaitEvent", theirs.stream, done, 0)
+        for event in (ready, done):
+            theirs.call("cuEventDestroy_v2", event)
+
+    # ---- blocks ----------------------------------------------------------------------------------
+
+    def _take(self, size: int) -> int:
+        """A freed block of that size; 0 if there is none."""
+        with contextlib.suppress(KeyError, IndexError):
+            handle = self._freed[size].pop()
+            self.kept -= size
+            return handle
+        return 0
+
+    def _new(self, size: int) -> int:
+        self.connection.enter()
+        what = f"allocate {size:,} bytes"
+        return self.connection.made("cuMemAlloc_v2", size, what=what, kind=Address)
+
+    def _last_try(self, size: int, nbytes: int) -> int:
+        """After every freed block was given back."""
+        try:
+            return self._new(size)
+        except OutOfMemory as error:
+            raise OutOfMemory(
+                f"[allocate] {nbytes:,} bytes on {self.connection.name}: {self.live:,} bytes are "
+                f"in use here and the card has {self.connection.memory:,}; free tensors, or use "
+                "smaller ones"
+            ) from error
+
+    def _sort_returned(self) -> None:
+        """Put returned blocks into the lists; the lock is held."""
+        while self._returned:
+            handle = self._returned.popleft()
+            size = self._sizes.pop(handle, 0)
+            if not size:
+                raise ArgumentError(f"[free] {handle:#x} is not a block in use: freed twice?")
+            self.live -= size
+            self._freed.setdefault(size, []).append(handle)
+            self._freed.move_to_end(size)
+            self.kept += size
+        if self.kept and not self.connection.lost:
+            self._give_back(self.limit if SETTINGS["LRU"] else 0)
+
+    def _give_back(self, limit: int) -> None:
+        if self.kept > limit:
+            self.connection.enter()
+        while self.kept > limit and self._freed:
+            size, handles = next(iter(self._freed.items()))
+            if handles:
+                self.kept -= size
+                self.connection.call("cuMemFree_v2", handles.pop())
+            else:
+                del self._freed[size]
+
+
+@dataclass(frozen=True, eq=False)
+class Pin:
+    """A pinned block of the host, which the card reads and writes by itself."""
+
+    address: int
+    event: int  # after its last use
+    contents: np.ndarray[Any, Any]
+
+
+class Pins:
+    """Two of them, made when they are first needed."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.both: list[Pin] = []
+        self.lock = threading.Lock()
+
+    def write(self, target: int, data: memoryview) -> None:
+        """Bytes to the card. The last ones may still be on their way when this returns."""
+        connection = self.connection
+        source = np.frombuffer(data, np.uint8)
+        with self.lock:
+            for pin, start, count in self._parts(source.size):
+                connection.call("cuEventSynchronize", pin.event, what="copy to the card")
+                pin.contents[:count] = source[start : start + count]
+                where = target + start, pin.address, count, connection.stream
+                what = f"copy {source.size:,} bytes to the card"
+                connection.call("cuMemcpyHtoDAsync_v2", *where, what=what)
+                connection.call("cuEventRecord", pin.event, connection.stream)
+
+    def read(self, source: int, nbytes: int) -> bytearray:
+        """Bytes of the card, after all that was asked of it before."""
+        connection, received = self.connection, bytearray(nbytes)
+        target = np.frombuffer(received, np.uint8)
+        what = f"copy {nbytes:,} bytes from the card"
+        under_way: deque[tuple[Pin, int, int]] = deque()
+
+        def arrive() -> None:
+            pin, start, count = under_way.popleft()
+            connection.call("cuEventSynchronize", pin.event, what=what)
+            target[start : start + count] = pin.contents[:count]
+
+        with self.lock:
+            for pin, start, count in self._parts(nbytes):
+                if len(under_way) == len(self.both):
+                    arrive()
+                where = pin.address, source + start, count, connection.stream
+                connection.call("cuMemcpyDtoHAsync_v2", *where, what=what)
+                connection.call("cuEventRecord", pin.event, connection.stream)
+                under_way.append((pin, start, count))
+            while under_way:
+                arrive()
+        return received
+
+    def _parts(self, nbytes: int) -> Iterator[tuple[Pin, int, int]]:
+        """The blocks in turn, each with the bytes that it takes."""
+        if nbytes:
+            self.connection.enter()
+        while nbytes and len(self.both) < 2:
+            self.both.append(self._pin())
+        for number, start in enumerate(range(0, nbytes, PINNED)):
+            yield self.both[number % 2], start, min(PINNED, nbytes - start)
+
+    def _pin(self) -> Pin:
+        connection = self.connection
+        address = connection.made("cuMemHostAlloc", PINNED, 0, what=f"pin {PINNED:,} bytes")
+        contents = np.ctypeslib.as_array((ctypes.c_uint8 * PINNED).from_address(address))
+        return Pin(address, connection.event(), contents)
