@@ -28,6 +28,8 @@ if not IS_WORKER:
 os.environ["SPEC"] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch is the oracle, not a rival for the cores
 
+import devices  # noqa: E402, F401  registers the tests' own; after the settings
+
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("repeatable")
 

@@ -17,7 +17,7 @@ from tinygrad.backends.cpu.target import host_target
 from tinygrad.backends.llvm_compiler import LLVMCompiler
 from tinygrad.backends.llvm_ir import LLVMRenderer
 from tinygrad.base.settings import Context
-from tinygrad.base.target import Target
+from tinygrad.base.target import ORDINARY, Target
 from tinygrad.codegen.pipeline import Lowered, lower
 from tinygrad.engine.explain import plan_text
 from tinygrad.engine.show import c_view, listing, plain_assembly
@@ -38,7 +38,7 @@ EXAMPLE = Target(
     registers=16,
     dtypes=DTYPES,
     storage_dtypes=STORAGE_DTYPES,
-    native=frozenset(("MULACC", "TRUNC", "MAX", "SQRT", "RECIP", "FDIV", "CMPEQ", "SHL", "SHR")),
+    native=ORDINARY | {"MULACC", "TRUNC", "RECIP", "PREFETCH"},
 )
 
 ASSEMBLY_LINES = 40

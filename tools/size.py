@@ -25,12 +25,12 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # each folder inside is a driver with a budget of its own.
 BUDGETS: dict[str, int | None] = {
     "base": 640,
-    "uop": 1600,
+    "uop": 1700,
     "simplify": 1100,
     "transforms": 500,
     "schedule": 1500,
     "loops": 3200,
-    "codegen": 3500,
+    "codegen": 3700,
     "backends/*": 1900,
     "engine": 3150,
     "tensor": 7200,

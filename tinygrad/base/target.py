@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+ORDINARY = frozenset(("MAX", "MOD", "CMPEQ", "OR", "SHL", "SHR", "FAULT"))
+"""Ops beyond the core that nearly every machine or language has: for `Target.native`."""
+
 
 @dataclass(frozen=True)
 class Numerics:

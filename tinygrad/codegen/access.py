@@ -195,6 +195,8 @@ class Access:
         self, read: UOp, terms: Terms, constant: int, copies: Copies, nbytes: int
     ) -> None:
         """The line that this load wants some turns later; once for loads that share a line."""
+        if Ops.PREFETCH in self.program.lacking:
+            return
         for loop, step in terms.items():
             turns = self.ahead.get(name_of(loop), 0) if loop.op is Ops.RANGE else 0
             start = constant + sum(k * copies.get(term, 0) for term, k in terms.items())

@@ -59,7 +59,7 @@ class Expansion:
         faults: dict[tuple[str, str], int],
         written: frozenset[UOp],
     ) -> None:
-        self.program = Program()
+        self.program = Program(target.native)
         self.target = target
         self.integers = Integers(self.program, self.evaluate)
         self.access = Access(self.integers, self.evaluate, dict(slots))
@@ -215,8 +215,34 @@ class Expansion:
             operands.append(value if same else program.add(Ops.CAST, wide, (value,)))
         pointer = program.argument(Ops.PARAM, self.fault.dtype, self.fault.arg)
         src = (pointer, *program.joined(failed_here, *operands))
-        program.effect(Ops.FAULT, dtypes.void, src, code, program.scope)
+        if Ops.FAULT in program.lacking:
+            self._fault(*src, code=code)
+        else:
+            program.effect(Ops.FAULT, dtypes.void, src, code, program.scope)
         return value
+
+    def _fault(self, pointer: UOp, failed: UOp, *operands: UOp, code: int) -> None:
+        """A FAULT by branches and stores, lane by lane. Two tasks that fail at once may mix their
+        operands; the code comes last, and any of theirs is right."""
+        program = self.program
+
+        def word(number: int) -> UOp:
+            place = (pointer, as_node(number))
+            return program.add(Ops.INDEX, pointer.dtype, place) if number else pointer
+
+        size = pointer.dtype.itemsize
+        for lane in range(failed.dtype.count):
+            program.open_branch(program.lane(failed, lane))
+            arg = (size, program.serial())
+            first = program.effect(Ops.LOAD, pointer.dtype, (pointer,), arg, program.scope)
+            none = program.add(Ops.CMPNE, dtypes.bool, (first, UOp.const(pointer.dtype, 0)))
+            program.open_branch(program.add(Ops.XOR, none.dtype, (none, UOp.const(none.dtype, 1))))
+            values = [program.lane(value, lane) for value in operands]
+            for number, value in reversed([*enumerate((UOp.const(dtypes.int64, code), *values))]):
+                stored = (word(number), value)
+                program.effect(Ops.STORE, dtypes.void, stored, (size, ""), program.scope)
+            program.close()
+            program.close()
 
     # ---- copies ----------------------------------------------------------------------------------
 

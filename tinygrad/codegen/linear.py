@@ -12,6 +12,8 @@ import functools
 from collections.abc import Sequence
 
 from tinygrad.base.dtype import DType, dtypes
+from tinygrad.codegen.derived import RULES
+from tinygrad.uop.instructions import NATIVE
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops, evaluate
 
@@ -37,9 +39,11 @@ class Scope:
 
 
 class Program:
-    """Instructions of one function, and where each is placed."""
+    """Instructions of one function, and where each is placed. What the target does not name in
+    `native` is written with what every target has (`derived`)."""
 
-    def __init__(self) -> None:
+    def __init__(self, native: frozenset[str]) -> None:
+        self.lacking = frozenset(op for op in NATIVE if op.name not in native)
         self.root = Scope(None)
         self.scope = self.root
         self.base = self.root  # where values live that depend on no loop: within a task
@@ -82,6 +86,8 @@ class Program:
 
     def add(self, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: object = None) -> UOp:
         """An instruction without effect, placed where its sources live."""
+        if op in self.lacking:
+            return RULES[op](self, *src)
         node = UOp(op, dtype, src, arg)
         scope = self.places.get(node)
         if scope is None or not (scope.is_open or self.is_at_hand(node)):
@@ -118,7 +124,7 @@ class Program:
         def by(number: int, kind: DType) -> UOp:
             return self.widen(UOp.const(kind, number), count)
 
-        if divisor & (divisor - 1) == 0:
+        if divisor & (divisor - 1) == 0 and (op is Ops.MOD or Ops.SHR not in self.lacking):
             if op is Ops.MOD:
                 return self.add(Ops.AND, dtype, (value, by(divisor - 1, kind)))
             shift = divisor.bit_length() - 1

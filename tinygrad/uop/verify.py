@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import VerifyError
+from tinygrad.uop.instructions import INSTRUCTIONS
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import ROW, SIZED, GroupOp, Ops
 
@@ -37,15 +38,7 @@ STAGES: dict[str, frozenset[Ops]] = {
         | {Ops.RANGE, Ops.REDUCE, Ops.RUNNING, Ops.INDEX, Ops.STAGE, Ops.STORE, Ops.WMMA}
     ),
     # instructions in order
-    "linear": frozenset(
-        (_LEAVES - {Ops.SINK})
-        | _ELEMENTWISE
-        | {Ops.SPECIAL, Ops.LOCAL, Ops.RANGE, Ops.LOAD, Ops.STORE, Ops.CARRY, Ops.END, Ops.IF}
-        | {Ops.PREFETCH}
-        | {Ops.ENDIF, Ops.BARRIER, Ops.FAULT, Ops.VECTORIZE, Ops.GEP, Ops.SHUFFLE, Ops.WMMA}
-        | {Ops.INDEX}
-    )
-    - {Ops.CHECK},
+    "linear": frozenset(INSTRUCTIONS),
 }
 
 

@@ -8,13 +8,13 @@ from types import ModuleType
 from typing import Any
 
 from tinygrad.base.errors import DeviceError
-from tinygrad.base.target import Numerics, Target
+from tinygrad.base.target import ORDINARY, Numerics, Target
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 STORAGE = ("float16", "bfloat16", "fp8e4m3", "fp8e5m2")
 # OpenCL promises 3 ulp for exp2 and the like, which is less than ours give: they are not here.
 # half is converted by vload_half and vstore_half, which every device has.
-NATIVE = frozenset(("TRUNC", "MAX", "SQRT", "RECIP", "FDIV", "CMPEQ", "SHL", "SHR", "CAST_HALF"))
+NATIVE = ORDINARY | {"TRUNC", "RECIP", "CAST_HALF"}
 EXACT_DIVISION = "-cl-fp32-correctly-rounded-divide-sqrt"
 NO_WARNINGS = "-w"
 

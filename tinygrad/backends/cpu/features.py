@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tinygrad.base.target import ORDINARY
+
 # name in /proc/cpuinfo → LLVM feature
 X86_FEATURES = {
     "cx16": "cx16",
@@ -154,11 +156,7 @@ NATIVE_OPS = {
     "CAST_BFLOAT": ("avx512bf16",),
     "CAST_HALF": ("f16c", "avx512fp16", "neon"),
     "TRUNC": ("sse4.1", "neon"),
-    "MAX": ("",),
-    "SQRT": ("",),
     "RECIP": ("",),
-    "FDIV": ("",),
-    "CMPEQ": ("",),
-    "SHL": ("",),
-    "SHR": ("",),
+    "PREFETCH": ("",),
+    **dict.fromkeys(ORDINARY, ("",)),
 }

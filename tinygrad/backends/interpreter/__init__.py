@@ -20,7 +20,7 @@ from tinygrad.backends.interface import Backend
 from tinygrad.backends.interpreter.renderer import PythonRenderer
 from tinygrad.backends.interpreter.runtime import PythonCompiler, PythonMemory, PythonQueue
 from tinygrad.base.dtype import INVERSE_NAMES
-from tinygrad.base.target import Target
+from tinygrad.base.target import ORDINARY, Target
 from tinygrad.uop.op import GroupOp
 
 __all__ = ["TARGET", "open_device"]
@@ -31,7 +31,7 @@ TARGET = Target(
     vector=0,
     dtypes=DTYPES,
     storage_dtypes=DTYPES,
-    native=frozenset(("CAST_HALF", *(op.name for op in GroupOp.ALU))),
+    native=ORDINARY | {"CAST_HALF", *(op.name for op in GroupOp.ALU)},
 )
 
 

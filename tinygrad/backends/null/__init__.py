@@ -8,13 +8,11 @@ from typing import Any
 
 from tinygrad.backends.c_family import CRenderer
 from tinygrad.backends.interface import Backend, Launch
-from tinygrad.base.target import Target
+from tinygrad.base.target import ORDINARY, Target
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 DTYPES = frozenset(("bool", *INTEGERS, "float32", "float64"))
-NATIVE = frozenset(
-    ("MULACC", "TRUNC", "MAX", "SQRT", "RECIP", "FDIV", "CMPEQ", "SHL", "SHR", "CAST_HALF")
-)
+NATIVE = ORDINARY | {"MULACC", "TRUNC", "RECIP", "CAST_HALF"}
 TARGET = Target(
     device="NULL",
     vector=16,

@@ -1,0 +1,120 @@
+"""Instructions that a target lacks, made of those that every target has (`uop/instructions`).
+
+A kernel's values pass here as they become instructions, and so do the addresses, masks and loop
+ends that codegen adds itself; a row an op. Divisors are not 0 and shifts are in range already
+(`decompose`), so nothing here asks. All of it works lane by lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from tinygrad.base.dtype import ConstType, DType, dtypes
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+
+class Writer(Protocol):
+    """Places instructions."""
+
+    def add(self, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: object = None) -> UOp: ...
+    def widen(self, value: UOp, count: int) -> UOp: ...
+
+
+Rule = Callable[[Writer, UOp, UOp], UOp]
+
+
+def _const(to: Writer, dtype: DType, value: ConstType) -> UOp:
+    return to.widen(UOp.const(dtype.scalar(), value), dtype.count)
+
+
+def _same(to: Writer, op: Ops, *src: UOp) -> UOp:
+    return to.add(op, src[-1].dtype, src)
+
+
+def _test(to: Writer, op: Ops, *src: UOp) -> UOp:
+    return to.add(op, dtypes.bool.vec(src[0].dtype.count), src)
+
+
+def bits_of(dtype: DType) -> DType:
+    """The unsigned integer of a dtype's size, as wide."""
+    size = dtype.scalar().itemsize
+    return next(d for d in dtypes.uints if d.itemsize == size).vec(dtype.count)
+
+
+def _known(value: UOp) -> ConstType | None:
+    """The number in every lane, if it is one."""
+    if value.op is Ops.VECTORIZE and len(value.src) == 1:
+        value = value.src[0]
+    return value.arg if value.op is Ops.CONST else None
+
+
+def _equal(to: Writer, a: UOp, b: UOp) -> UOp:
+    differs = _test(to, Ops.CMPNE, a, b)
+    return _same(to, Ops.XOR, differs, _const(to, differs.dtype, True))
+
+
+def _or(to: Writer, a: UOp, b: UOp) -> UOp:
+    return _same(to, Ops.XOR, _same(to, Ops.XOR, a, b), _same(to, Ops.AND, a, b))
+
+
+def _remainder(to: Writer, a: UOp, b: UOp) -> UOp:
+    whole = _same(to, Ops.MUL, _same(to, Ops.IDIV, a, b), b)
+    return _same(to, Ops.ADD, a, _same(to, Ops.MUL, whole, _const(to, a.dtype, -1)))
+
+
+def _larger(to: Writer, a: UOp, b: UOp) -> UOp:
+    """Comparing chooses, but for a NaN in b, and for zeros, of whose signs both must be set."""
+    found = _same(to, Ops.WHERE, _test(to, Ops.CMPLT, a, b), b, a)
+    if not dtypes.is_float(a.dtype.scalar()):
+        return found
+    known = [value for value in map(_known, (a, b)) if value is not None]
+    if not any(known):  # a number that is not 0 makes no two zeros meet
+        bits = bits_of(a.dtype)
+        pair = (to.add(Ops.BITCAST, bits, (s,)) for s in (a, b))
+        both = to.add(Ops.BITCAST, a.dtype, (_same(to, Ops.AND, *pair),))
+        found = _same(to, Ops.WHERE, _test(to, Ops.CMPNE, a, b), found, both)
+    return _same(to, Ops.WHERE, _test(to, Ops.CMPNE, b, b), b, found)
+
+
+def _power_of_two(to: Writer, n: UOp, dtype: DType) -> UOp:
+    """2**n in a dtype: of each bit of n that is set, the factor that it stands for."""
+    known = _known(n)
+    if known is not None:
+        return _const(to, dtype, 1 << int(known))
+    total = _const(to, dtype, 1)
+    for bit in range((dtype.bitsize // dtype.count - 1).bit_length()):
+        mask = _same(to, Ops.AND, n, _const(to, n.dtype, 1 << bit))
+        is_set = _test(to, Ops.CMPNE, mask, _const(to, n.dtype, 0))
+        factor = _const(to, dtype, 1 << (1 << bit))
+        factor = _same(to, Ops.WHERE, is_set, factor, _const(to, dtype, 1))
+        total = _same(to, Ops.MUL, total, factor)
+    return total
+
+
+def _shift_left(to: Writer, a: UOp, n: UOp) -> UOp:
+    return _same(to, Ops.MUL, a, _power_of_two(to, n, a.dtype))
+
+
+def _shift_right(to: Writer, a: UOp, n: UOp) -> UOp:
+    """Divided as an unsigned number; of a negative a, ~(~a >> n)."""
+    bits = bits_of(a.dtype)
+    power = _power_of_two(to, n, bits)
+    if dtypes.is_unsigned(a.dtype.scalar()):
+        return _same(to, Ops.IDIV, a, power)
+    zero, ones = _const(to, a.dtype, 0), _const(to, a.dtype, -1)
+    sign = _same(to, Ops.WHERE, _test(to, Ops.CMPLT, a, zero), ones, zero)
+    size = to.add(Ops.CAST, bits, (_same(to, Ops.XOR, a, sign),))
+    moved = to.add(Ops.CAST, a.dtype, (_same(to, Ops.IDIV, size, power),))
+    return _same(to, Ops.XOR, moved, sign)
+
+
+RULES: dict[Ops, Rule] = {
+    Ops.MAX: _larger,
+    Ops.MOD: _remainder,
+    Ops.CMPEQ: _equal,
+    Ops.OR: _or,
+    Ops.SHL: _shift_left,
+    Ops.SHR: _shift_right,
+}

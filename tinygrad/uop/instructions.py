@@ -1,0 +1,110 @@
+"""What a backend must know: the ops of a linear program, each with its sources and its value.
+
+CORE is all that a renderer has to write. The others come where a Target brings them: an op that it
+names in `native`, vectors, groups of lanes, a matrix unit. Codegen never emits what a Target lacks:
+functions are made of arithmetic by `codegen/decompose`, the rest by `codegen/derived`.
+
+    python -m tinygrad.uop.instructions
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinygrad.uop.op import Ops
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One op. `brought` by: "" every backend · "native" a name in Target.native · "vector"
+    Target.vector · "groups" Target.has_groups · "unit" a row of `loops/matrix_units`."""
+
+    op: Ops
+    sources: str
+    meaning: str
+    brought: str = ""
+
+
+TABLE: tuple[Instruction, ...] = (
+    # what a function is given
+    Instruction(Ops.PARAM, "", "argument arg[0]: a pointer to elements of its dtype"),
+    Instruction(Ops.DEFINE_VAR, "", "a whole number of the call, int64; in order of name"),
+    Instruction(Ops.LOCAL, "", "arg[1] elements of scratch memory, 64-byte aligned"),
+    Instruction(Ops.SPECIAL, "", "the number of this task (of this group or lane)"),
+    Instruction(Ops.CONST, "", "the number arg"),
+    # memory
+    Instruction(Ops.INDEX, "pointer, index", "the pointer, moved by so many elements"),
+    Instruction(Ops.LOAD, "pointer, mask?", "what lies there; 0, and no access, if mask is false"),
+    Instruction(Ops.STORE, "pointer, value, mask?", "puts it there"),
+    # the way through
+    Instruction(Ops.RANGE, "begin, end", "opens a loop; the counter. At least one turn"),
+    Instruction(Ops.CARRY, "initial, RANGE", "in the loop the value so far; after it the last"),
+    Instruction(Ops.END, "RANGE, (CARRY, next)..", "next turn: CARRYs take theirs all at once"),
+    Instruction(Ops.IF, "bool", "opens a branch"),
+    Instruction(Ops.ENDIF, "IF", "closes it"),
+    # numbers, lane by lane
+    Instruction(Ops.CAST, "a", "a in another dtype; a float to an integer only in range"),
+    Instruction(Ops.BITCAST, "a", "the same bits"),
+    Instruction(Ops.ADD, "a, b", "the sum; integers wrap"),
+    Instruction(Ops.MUL, "a, b", "the product; integers wrap"),
+    Instruction(Ops.FDIV, "a, b", "the float quotient"),
+    Instruction(Ops.IDIV, "a, b", "the whole quotient toward zero; b is not 0, nothing overflows"),
+    Instruction(Ops.SQRT, "a", "the square root"),
+    Instruction(Ops.CMPLT, "a, b", "bool: less than; false with NaN"),
+    Instruction(Ops.CMPNE, "a, b", "bool: not equal; true with NaN"),
+    Instruction(Ops.AND, "a, b", "bits of both"),
+    Instruction(Ops.XOR, "a, b", "bits that differ"),
+    Instruction(Ops.WHERE, "bool, a, b", "a where it is true, else b"),
+    # ops that most machines have, and that are made of the core for those that don't
+    Instruction(Ops.MAX, "a, b", "the larger; NaN wins, 0.0 is above -0.0", "native"),
+    Instruction(Ops.MOD, "a, b", "what IDIV leaves", "native"),
+    Instruction(Ops.CMPEQ, "a, b", "bool: equal; false with NaN", "native"),
+    Instruction(Ops.OR, "a, b", "bits of either", "native"),
+    Instruction(Ops.SHL, "a, b", "bits moved up, by less than the width", "native"),
+    Instruction(Ops.SHR, "a, b", "bits moved down, of a signed a with its sign", "native"),
+    Instruction(Ops.FAULT, "fault words, bool, operand..", "once: arg and the operands", "native"),
+    Instruction(Ops.MULACC, "a, b, c", "a*b + c, rounded once", "native"),
+    Instruction(Ops.RECIP, "a", "one over a", "native"),
+    Instruction(Ops.TRUNC, "a", "a without its fraction", "native"),
+    Instruction(Ops.EXP2, "a", "2 to the power", "native"),
+    Instruction(Ops.LOG2, "a", "the logarithm to base 2", "native"),
+    Instruction(Ops.SIN, "a", "the sine", "native"),
+    Instruction(Ops.POW, "a, b", "a to the power b", "native"),
+    Instruction(Ops.THREEFRY, "counter, key", "random bits, uint64", "native"),
+    Instruction(Ops.PREFETCH, "pointer", "asks for its cache line; changes nothing", "native"),
+    # machines with more than scalars
+    Instruction(Ops.VECTORIZE, "a, ..", "a vector of its sources, or one repeated", "vector"),
+    Instruction(Ops.GEP, "vector", "lane arg", "vector"),
+    Instruction(Ops.SHUFFLE, "vector, vector", "lanes arg of the two side by side", "vector"),
+    Instruction(Ops.BARRIER, "", "all lanes of a group arrive before any goes on", "groups"),
+    Instruction(Ops.WMMA, "a, b, c", "c + a·b: matrices, row-major, of the unit arg", "unit"),
+)
+
+INSTRUCTIONS: dict[Ops, Instruction] = {row.op: row for row in TABLE}
+CORE: frozenset[Ops] = frozenset(row.op for row in TABLE if not row.brought)
+"""What every backend writes."""
+
+NATIVE: frozenset[Ops] = frozenset(row.op for row in TABLE if row.brought == "native")
+"""What codegen emits only where `Target.native` names it."""
+
+TITLES = {
+    "": "every backend",
+    "native": "where `Target.native` names it",
+    "vector": "where `Target.vector` is not 0",
+    "groups": "where `Target.has_groups`",
+    "unit": "where a matrix unit is registered",
+}
+
+
+def listing() -> str:
+    """The table as text, the core first; docs/new_backend.md shows it."""
+    lines = []
+    for brought, title in TITLES.items():
+        rows = [row for row in TABLE if row.brought == brought]
+        lines.append(f"{title}: {len(rows)}")
+        lines += [f"    {row.op.name:<11}{row.sources:<30}{row.meaning}".rstrip() for row in rows]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(listing())
