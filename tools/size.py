@@ -29,7 +29,7 @@ BUDGETS: dict[str, int | None] = {
     "simplify": 1100,
     "transforms": 500,
     "schedule": 1500,
-    "loops": 3200,
+    "loops": 3300,
     "codegen": 3700,
     "backends/*": 1900,
     "engine": 3150,

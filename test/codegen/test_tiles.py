@@ -99,6 +99,41 @@ def test_products_by_units_are_exact(kind, at, bt):
         check(target, unit, sizes, at, bt, *kinds, ways=("llvm",))
 
 
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind[1]}-{kind[2]!r}")
+@pytest.mark.parametrize("size", [300, 64])
+def test_one_row_by_units_along_memory_is_exact(kind, size):
+    target, unit, *kinds = kind
+    check(target, unit, (1, 21, size), False, True, *kinds)
+
+
+@pytest.mark.parametrize("target", [WIDE, AVX2], ids=["512 bits", "256 bits"])
+def test_words_of_several_groups_make_a_vector(target):
+    """Sums of 8 numbers of a group, 4 a word, are scaled and added: lanes are groups."""
+    rows, blocks, words, lanes = 9, 3, 2, target.vector // 4
+    i, b, g, w, p = (
+        K.loop(name, size)
+        for name, size in zip("ibgwp", (rows, blocks, lanes, words, 4), strict=True)
+    )
+    shape = (blocks, words, lanes, 4)
+    a = K.read(1, (rows, *shape), i, b, w, g, p, dtype=U8)
+    x = K.read(2, shape, b, w, g, p, dtype=I8)
+    scales = K.read(3, (rows, blocks, lanes), i, b, g)
+    sums = (a.cast(I32) * x.cast(I32)).reduce("add", w, p)
+    kernel = K.out((rows,), (sums.cast(F) * scales).reduce("add", b, g), i)
+    kernel, recipe = schedule(kernel, target)
+    assert [step[0] for step in recipe].count("tensorise") == 1
+    draw = np.random.default_rng(0).integers
+    numbers, given = draw(0, 256, (rows, *shape)), draw(-128, 128, shape)
+    factors = draw(-2, 3, (rows, blocks, lanes))
+    wanted = ((numbers * given).sum((2, 4)) * factors).sum((1, 2))
+    inputs = [stored(numbers, U8), stored(given, I8), factors.astype(np.float32)]
+    for how in ("python", "llvm"):
+        if how == "llvm" and target is AVX2 and "+avxvnni" not in HOST.features.split(","):
+            continue
+        found = K.compute(kernel, (rows,), inputs, how, target=target)
+        np.testing.assert_array_equal(found, wanted)
+
+
 def test_what_is_added_to_a_short_sum_is_no_number_of_its_neighbours():
     """A sum of 5 is padded to 6: the NaN behind it, and infinities beside it, don't matter."""
     kernel, _ = schedule(product(3, 16, 5, False, False, BF, BF, F), WIDE)

@@ -6,7 +6,7 @@ import pytest
 from tinygrad import Tensor
 from tinygrad.base.errors import ArgumentError
 from tinygrad.nn import Linear
-from tinygrad.nn.quantised import QuantisedLinear, quantise
+from tinygrad.nn.quantised import IntegerLinear, QuantisedLinear, quantise
 
 RANDOM = np.random.default_rng(0)
 
@@ -36,7 +36,42 @@ def test_the_product_is_that_with_the_rounded_weight(bits):
     np.testing.assert_allclose(made(Tensor(x)).numpy(), wanted, atol=1e-4)
 
 
+def rounded(x, group):
+    """The inputs as 8 bits a number hold them."""
+    groups = x.reshape(len(x), -1, group)
+    step = np.abs(groups).max(-1, keepdims=True) / np.float32(127)
+    return (np.round(groups / np.where(step == 0, 1, step)) * step).reshape(x.shape)
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize(
+    ("rows", "inputs", "group"), [(1, 512, 32), (3, 96, 32), (1, 64, 64), (5, 80, 8)]
+)
+def test_whole_numbers_give_the_product_of_what_was_rounded(bits, rows, inputs, group):
+    linear, x = layer(inputs), RANDOM.standard_normal((rows, inputs)).astype(np.float32)
+    weight = QuantisedLinear(linear, bits, group).weight.numpy()
+    wanted = rounded(x, group) @ weight.T + linear.bias.numpy()
+    found = IntegerLinear(linear, bits, group)(Tensor(x)).numpy()
+    np.testing.assert_allclose(found, wanted, atol=1e-4)
+    exact = x @ weight.T + linear.bias.numpy()
+    assert np.abs(found - exact).mean() < 0.02 * np.abs(exact).mean()
+
+
+def test_whole_numbers_of_zeros_and_of_more_axes():
+    x = np.zeros((2, 3, 64), np.float32)
+    x[1, 2] = RANDOM.standard_normal(64)
+    linear = layer(bias=False)
+    found = IntegerLinear(linear, 4)(Tensor(x)).numpy()
+    assert found.shape == (2, 3, 24) and not found[0].any() and found[1, 2].any()
+
+
 def test_memory():
+    linear = layer(1024, 8)
+    assert IntegerLinear(linear, 4, 64).nbytes() == 8 * 1024 // 2 + 4 * 8 * 16
+    assert IntegerLinear(linear, 8, 64).nbytes() == 8 * 1024 + 4 * 8 * 16
+
+
+def test_memory_of_rounded_weights():
     linear = layer(1024, 8)
     assert QuantisedLinear(linear, 8, 64).nbytes() == 8 * 1024 + 4 * 8 * 16
     assert QuantisedLinear(linear, 4, 64).nbytes() == 8 * 1024 // 2 + 4 * 8 * 16
@@ -67,3 +102,16 @@ def test_all_layers_of_a_model_that_are_meant():
 def test_what_is_not_legal_is_refused(bits, group):
     with pytest.raises(ArgumentError, match="legal are 4 or 8 bits, and an even group"):
         QuantisedLinear(layer(), bits, group)
+
+
+@pytest.mark.parametrize(("bits", "group"), [(3, 32), (8, 6), (4, 4), (8, 48)])
+def test_what_whole_numbers_cannot_be_is_refused(bits, group):
+    with pytest.raises(ArgumentError, match="legal are 4 or 8 bits, and a group that divides"):
+        IntegerLinear(layer(), bits, group)
+
+
+def test_inputs_are_rounded_where_that_is_asked_for():
+    net = {"first": layer()}
+    assert quantise(net, 4, inputs=8) == ["first"] and type(net["first"]) is IntegerLinear
+    with pytest.raises(ArgumentError, match="legal are 8, or None"):
+        quantise(net, 4, inputs=4)

@@ -186,6 +186,15 @@ def tensorised(plan: Plan, column: str, one: Product) -> Product:
 def take_unit(plan: Plan, one: Product, unit: MatrixUnit, rows: int) -> Product:
     """The product by this unit, whose first operand is factor number `rows`."""
     name = name_of(one.inner)
+    depth = fit(plan, name, unit, rows)
+    pack = depth[-1]
+    products = (n for n in plan.nodes if n.op is Ops.WMMA and plan.loops[pack] in n.ranges)
+    first, second = map(_memory_of, next(products).src)
+    return replace(one, inner=plan.loops[name], rows=first, columns=second, depth=depth)
+
+
+def fit(plan: Plan, name: str, unit: MatrixUnit, rows: int) -> tuple[str, ...]:
+    """Makes the products along loop `name` the unit's. Returns the loops inside an instruction."""
     pack = plan.unused(name + "p")
     plan.do("extend", name, unit.depth)
     if unit.depth == unit.pack:
@@ -196,9 +205,7 @@ def take_unit(plan: Plan, one: Product, unit: MatrixUnit, rows: int) -> Product:
         plan.do("split", name, unit.depth, depth[0])
         plan.do("split", depth[0], unit.pack, pack, "TILE", "TILE")
     plan.do("tensorise", pack, rows, unit.name)
-    products = (n for n in plan.nodes if n.op is Ops.WMMA and plan.loops[pack] in n.ranges)
-    first, second = map(_memory_of, next(products).src)
-    return replace(one, inner=plan.loops[name], rows=first, columns=second, depth=depth)
+    return depth
 
 
 def _memory_of(bits: UOp) -> UOp:
@@ -208,20 +215,50 @@ def _memory_of(bits: UOp) -> UOp:
 def unit_of(plan: Plan, column: str, one: Product, is_tile: bool) -> tuple[MatrixUnit, int] | None:
     """The unit that computes this product, and which factor is its first operand. Short sums that
     the unit would mostly pad stay as they are."""
-    owners = owners_of(plan.kernel, one.inner)
-    if len(owners) != 1 or len(one.inner.src) > 1 or owners[0].src[0].op is not Ops.MUL:
-        return None
-    factors = owners[0].src[0].src
-    if any(f.op is not Ops.CAST for f in factors):
+    factors = _converted(plan, one.inner)
+    if factors is None:
         return None
     rows = next(i for i, f in enumerate(factors) if column not in names(f.ranges))
+    unit = _unit(plan, one.inner, factors, rows, is_tile)
+    return None if unit is None else (unit, rows)
+
+
+def vector_unit(plan: Plan, loop: UOp) -> tuple[MatrixUnit, int] | None:
+    """The vector unit for a sum of products along `loop`, whichever factor is its first operand;
+    rather one that takes the factors as they are."""
+    factors = _converted(plan, loop)
+    if factors is None:
+        return None
+    found = [
+        (unit, rows)
+        for rows in (0, 1)
+        if (unit := _unit(plan, loop, factors, rows, is_tile=False)) is not None
+    ]
+    exact = (f for f in found if f[0].a is factors[f[1]].src[0].dtype)
+    return next(exact, next(iter(found), None))
+
+
+def _converted(plan: Plan, loop: UOp) -> tuple[UOp, ...] | None:
+    """The factors of what is summed along `loop`, if that is a product of two CASTs."""
+    owners = owners_of(plan.kernel, loop)
+    if len(owners) != 1 or len(loop.src) > 1 or owners[0].op is not Ops.REDUCE:
+        return None
+    value = owners[0].src[0]
+    if value.op is not Ops.MUL or any(f.op is not Ops.CAST for f in value.src):
+        return None
+    return value.src
+
+
+def _unit(
+    plan: Plan, loop: UOp, factors: tuple[UOp, ...], rows: int, is_tile: bool
+) -> MatrixUnit | None:
     a, b = (factors[i].src[0].dtype for i in (rows, 1 - rows))
-    size = size_of(one.inner)
-    for unit in matrix_units(plan.target, a, b, owners[0].dtype):
+    size, out = size_of(loop), factors[0].dtype
+    for unit in matrix_units(plan.target, a, b, out):
         padded = ceil(size / unit.depth) * unit.depth
         most = size * (4.0 if is_tile else 1.25)  # tiles are that much faster
         if unit.columns == plan.lanes and unit.is_tile == is_tile and padded <= most:
-            return unit, rows
+            return unit
     return None
 
 

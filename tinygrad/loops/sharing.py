@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import name_of, own_ranges, role_of, row_padding, size_of
 from tinygrad.loops.plan import Plan, names
 from tinygrad.loops.products import factors_of, register_tile
@@ -21,6 +22,9 @@ LARGEST_BLOCK = 64
 """Rows of a block, at most."""
 
 MOST_STAGES = 8
+
+FEW_TERMS = 64
+"""So short a sum of products is no better off in a tile than in the loops that take it in."""
 
 
 @dataclass(frozen=True)
@@ -87,13 +91,20 @@ def _made_for_reduction(plan: Plan) -> Candidate | None:
             continue
         loop = own_ranges(node)[-1]
         for value in factors_of(node) or node.src[:1]:
-            made = (n for n in plan.below((value,)) if n.op is Ops.REDUCE and loop in n.ranges)
-            if not any(factors_of(n) for n in made):
+            made = [n for n in plan.below((value,)) if n.op is Ops.REDUCE and loop in n.ranges]
+            made = [n for n in made if factors_of(n) and not _is_short(plan, n)]
+            if not made:
                 continue
             found = Candidate(value, loop, ())
             if _fits(plan, value, loop) and _row_loop(plan, found) is not None:
                 return found
     return None
+
+
+def _is_short(plan: Plan, product: UOp) -> bool:
+    """Whether each of these sums is wanted once and has so few terms that a tile would not pay."""
+    once = product.ranges.issuperset(plan.nest("store").loops)
+    return once and turns(own_ranges(product)) <= FEW_TERMS
 
 
 def _is_value(node: UOp) -> bool:

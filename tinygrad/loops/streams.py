@@ -13,6 +13,7 @@ from tinygrad.loops.cost import WEIGHT, turns, work
 from tinygrad.loops.layout import (
     LONGEST_STEP,
     gate_of,
+    is_plain_loop,
     name_of,
     option,
     own_ranges,
@@ -20,8 +21,10 @@ from tinygrad.loops.layout import (
     size_of,
     step,
 )
+from tinygrad.loops.operands import owners_of
 from tinygrad.loops.phases import phases_of, split_phases
 from tinygrad.loops.plan import GRAIN, UNROLL_WHOLE, Nest, Plan, names, steps_along
+from tinygrad.loops.products import fit, vector_unit
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -68,8 +71,9 @@ def stream(plan: Plan, nest: Nest) -> None:
     rows = [r for r in reductions if across in own_ranges(r)]
     outer = names(nest.loops[:-1])
     if across is None or rows:
-        for reduction in reductions:
-            spread_reduction(plan, reduction, last, always=bool(rows))
+        copies = 2 * COPIES if _from_memory(plan, rows, last) else COPIES
+        for reduction in sorted(reductions, key=lambda r: _is_word(plan, r)):
+            spread_reduction(plan, reduction, last, copies, always=bool(rows))
     if across is None:
         if nest.is_top and _columns(plan, nest, reductions):
             return
@@ -98,7 +102,7 @@ def _make_tasks(plan: Plan, nest: Nest, outer: list[str], rows: list[UOp]) -> No
     alone = [n for n in candidates if _all_reductions_depend_on(plan, n)]
     enough = turns(plan.loops[n] for n in alone) >= TASKS_WITH_BLOCKS
     parallelise(plan, alone if enough else candidates)
-    if rows:
+    if rows and not _from_memory(plan, rows, nest.loops[-1]):
         ask_ahead(plan, nest.name)
 
 
@@ -204,8 +208,19 @@ def _columns(plan: Plan, nest: Nest, reductions: list[UOp]) -> bool:
     return True
 
 
+def _from_memory(plan: Plan, rows: list[UOp], last: UOp) -> bool:
+    """Whether what differs from row to row of these sums comes from beyond the cache. Then it is
+    read row after row, in one run: a core asks ahead for that as for nothing else, and vectors in
+    flight are what counts. What all rows share stays in the nearest cache."""
+    reads = [n for row in rows for n in row.src[0].toposort() if n.op is Ops.INDEX]
+    apart = (n for n in dict.fromkeys(reads) if last in n.ranges and n.src[0].op is Ops.PARAM)
+    return sum(turns(n.ranges) * n.dtype.itemsize for n in apart) > plan.target.cache_l2
+
+
 def _share_rows(plan: Plan, rows: list[UOp], last: UOp, across: UOp) -> None:
     """The vector runs along the reduced row; rows that share the other operand go together."""
+    if _from_memory(plan, rows, last):
+        return
     shared = any(
         n.op is Ops.INDEX and last not in n.ranges and across in n.ranges
         for row in rows
@@ -243,13 +258,44 @@ def spread_reduction(
     reduction = next(n for n in plan.nodes if n.op is Ops.REDUCE and loop in own_ranges(n))
     reduced = reduction.src[0].toposort()
     fills_vectors = size_of(loop) > UNROLL_WHOLE or size_of(loop) >= plan.lanes > 1
+    if _is_word(plan, reduction):
+        _words_of_lanes(plan, loop)
+        return
     if fills_vectors and 1 in steps_along(reduced, loop):
         if not _meets_a_vector(plan, reduction, reduced, None if always else last):
+            unit = vector_unit(plan, loop)
+            if unit is not None and size_of(loop) >= plan.lanes * unit[0].depth:
+                fit(plan, name_of(loop), *unit)
             plan.vectorise(name_of(loop), copies, "SPREAD")
     elif turns(own_ranges(reduction)) <= UNROLL_WHOLE:
         for each in own_ranges(reduction):
             if role_of(each) == "LOOP":
                 plan.do("role", name_of(each), "UNROLL")
+
+
+def _is_word(plan: Plan, reduction: UOp) -> bool:
+    """Whether a unit takes in the whole innermost loop of a sum at once, a lane's share: its
+    vectors run along another loop."""
+    loop = own_ranges(reduction)[-1]
+    unit = vector_unit(plan, loop) if is_plain_loop(loop) else None
+    return unit is not None and size_of(loop) == unit[0].depth
+
+
+def _words_of_lanes(plan: Plan, loop: UOp) -> None:
+    """The products of `loop` by a unit, if there is a loop of vectors whose lanes lie as the unit
+    wants them; the sum's other loops are written out."""
+    unit = vector_unit(plan, loop)
+    reduction = owners_of(plan.kernel, loop)[0]
+    reads = [n for n in reduction.src[0].toposort() if n.op is Ops.INDEX and loop in n.ranges]
+    lanes = [r for r in reduction.ranges if role_of(r) == "VECTOR" and size_of(r) == plan.lanes]
+    beside = [r for r in lanes if {*steps_along(reads, r)} == {size_of(loop)}]
+    outer = own_ranges(reduction)[:-1]
+    if unit is not None and beside and {*steps_along(reads, loop)} == {1}:
+        fit(plan, name_of(loop), *unit)
+        plan.do("drop_single")
+    if turns(outer) <= UNROLL_WHOLE:
+        for each in outer:
+            plan.do("role", name_of(each), "UNROLL")
 
 
 def _meets_a_vector(plan: Plan, reduction: UOp, reduced: list[UOp], last: UOp | None) -> bool:

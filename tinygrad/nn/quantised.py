@@ -1,9 +1,11 @@
-"""Linear layers whose weights are whole numbers of 8 or 4 bits, made floats inside the product.
+"""Linear layers whose weights are whole numbers of 8 or 4 bits.
 
-    quantise(model, bits=4)        # every Linear in it, in place
+    quantise(model, bits=4)                 # every Linear in it, in place
+    quantise(model, bits=4, inputs=8)       # and inputs are rounded too: faster, less exact
 
 A row of a weight falls into groups; each has one float scale, so that the largest number in it is
 the largest that the bits hold. (Gholami and others, "A Survey of Quantization Methods", 2021.)
+The weight becomes floats inside the product, or the product is one of whole numbers.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tinygrad.base.dtype import dtypes
+from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.nn.layers import Linear
 from tinygrad.tensor import Tensor
@@ -43,11 +45,9 @@ class QuantisedLinear:
             )
         self.bias = linear.bias
         self._bits, self._shape = bits, (out, inputs)
-        groups = linear.weight.detach().cast(dtypes.float32).reshape(out, inputs // group, group)
-        most = 2 ** (bits - 1) - 1
-        scales = groups.abs().max(-1, keepdim=True) / most  # (out, groups, 1)
-        whole = (groups / (scales == 0).where(1, scales)).round().reshape(out, inputs)
-        self.scales = scales.squeeze(-1).cast(linear.weight.dtype).contiguous()
+        whole, scales = _rounded(linear.weight.detach(), bits, group)
+        whole = whole.reshape(out, inputs)
+        self.scales = scales.cast(linear.weight.dtype).contiguous()
         if bits == 8:
             self.numbers = whole.cast(dtypes.int8).contiguous()
         else:  # two numbers a byte, each 8 more than it is: from 1 to 15
@@ -77,8 +77,98 @@ class QuantisedLinear:
         return int(self.numbers.nbytes() + self.scales.nbytes())
 
 
+class IntegerLinear:
+    """What a `Linear` does, with its weight rounded to 8 or 4 bits and its inputs to 8.
+
+    Each group of inputs gets a scale of its own when they arrive. Sums within a group are exact;
+    they are scaled and added as float32. A result is off by about 1/250 of what the largest
+    products of each group may add up to, in the worst case, beside what rounding the weight does.
+
+    Numbers of a weight lie as vectors of whole numbers are multiplied: four neighbours of one
+    group, then four of the next, for up to `LANES` groups.
+
+    Args:
+        linear: the layer to stand for.
+        bits: 8 or 4, of a number of the weight.
+        group: numbers that share a scale; must divide the inputs; a multiple of 4, of 8 for 4 bits.
+
+    Raises:
+        ArgumentError: other bits, or another group.
+
+    >>> layer = Linear(64, 4)
+    >>> error = (IntegerLinear(layer)(Tensor.ones(1, 64)) - layer(Tensor.ones(1, 64))).abs().max()
+    >>> error.item() < 0.05
+    True
+    """
+
+    def __init__(self, linear: Linear, bits: int = 8, group: int = 32) -> None:
+        out, inputs = linear.weight.shape
+        if bits not in (4, 8) or group < 4 or inputs % group or group % (32 // bits):
+            raise ArgumentError(
+                f"IntegerLinear: {bits} bits in groups of {group} of {inputs} inputs; legal are 4 "
+                "or 8 bits, and a group that divides the inputs and is a multiple of 8 or 4"
+            )
+        self.bias = linear.bias
+        self._bits, self._group = bits, group
+        lanes = next(n for n in (LANES, 8, 4, 2, 1) if inputs // group % n == 0)
+        self._blocks, self._lanes = inputs // group // lanes, lanes
+        whole, scales = _rounded(linear.weight.detach(), bits, group)
+        words = self._words(whole + (1 << bits - 1), dtypes.uint8)
+        if bits == 4:  # two numbers a byte: of the first half of a group, and of the second
+            first, second = words.chunk(2, dim=2)
+            words = first + second * 16
+        self.numbers = words.contiguous()  # (out, blocks, words of a group, lanes, 4)
+        scales = scales.reshape(out, self._blocks, lanes)
+        self.scales = scales.cast(linear.weight.dtype).contiguous()
+        for tensor in (self.numbers, self.scales):
+            tensor.requires_grad_(False)
+        self.numbers.realize(self.scales)
+
+    def _words(self, whole: Tensor, dtype: DType) -> Tensor:
+        """(rows, groups, group) → (rows, blocks, words of a group, lanes, 4)."""
+        shape = (whole.shape[0], self._blocks, self._lanes, self._group // 4, 4)
+        return whole.cast(dtype).reshape(*shape).transpose(2, 3)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(.., inputs) → (.., out)."""
+        *before, inputs = x.shape
+        whole, scales = _rounded(x.reshape(-1, inputs), 8, self._group)  # (rows, groups, ..)
+        given = self._words(whole, dtypes.int8).contiguous().unsqueeze(1)
+        scales = scales.reshape(-1, 1, self._blocks, self._lanes).contiguous()
+        numbers = self.numbers
+        if self._bits == 4:
+            numbers = (numbers & 15).cat(numbers >> 4, dim=2)
+        products = given.cast(dtypes.int32) * numbers.cast(dtypes.int32)
+        sums = products.sum((3, 5))  # (rows, out, blocks, lanes)
+        above = (given.cast(dtypes.int32).sum((3, 5)) * (1 << self._bits - 1)).contiguous()
+        parts = (sums - above).cast(dtypes.float32) * (self.scales * scales)
+        y: Tensor = parts.sum((2, 3)).cast(x.dtype).reshape(*before, -1)
+        return y if self.bias is None else y + self.bias
+
+    def nbytes(self) -> int:
+        """Memory of the weight."""
+        return int(self.numbers.nbytes() + self.scales.nbytes())
+
+
+LANES = 16
+"""Groups whose sums are made side by side: 32-bit numbers of a vector of 64 bytes."""
+
+
+def _rounded(x: Tensor, bits: int, group: int) -> tuple[Tensor, Tensor]:
+    """Rows (rows, n) as whole numbers (rows, groups, group), in float32, and scales (rows,
+    groups)."""
+    groups = x.cast(dtypes.float32).reshape(x.shape[0], -1, group)
+    scales = groups.abs().max(-1, keepdim=True) / (2 ** (bits - 1) - 1)
+    whole: Tensor = (groups / (scales == 0).where(1, scales)).round()
+    return whole, scales.squeeze(-1)
+
+
 def quantise(
-    model: Any, bits: int = 8, group: int = 32, which: Callable[[str], bool] | None = None
+    model: Any,
+    bits: int = 8,
+    group: int = 32,
+    which: Callable[[str], bool] | None = None,
+    inputs: int | None = None,
 ) -> list[str]:
     """Puts a `QuantisedLinear` in the place of each `Linear` in `model`.
 
@@ -87,6 +177,7 @@ def quantise(
         bits: 8 or 4, of a number.
         group: numbers that share a scale; layers whose inputs it doesn't divide stay as they are.
         which: whether the layer of this name is meant; None: all.
+        inputs: 8: inputs are rounded to so many bits too (`IntegerLinear`); None: they are not.
 
     Returns:
         The names of the layers that were replaced.
@@ -95,6 +186,9 @@ def quantise(
     >>> quantise(net, bits=4)
     ['first']
     """
+    if inputs not in (None, 8):
+        raise ArgumentError(f"quantise: inputs of {inputs} bits; legal are 8, or None")
+    kind = QuantisedLinear if inputs is None else IntegerLinear
     names: list[str] = []
 
     def visit(holder: Any, prefix: str, above: tuple[Any, ...]) -> None:
@@ -106,7 +200,7 @@ def quantise(
             if not isinstance(part, Linear):
                 visit(part, f"{name}.", (*above, holder))
             elif part.weight.shape[1] % group == 0 and (which is None or which(name)):
-                places[key] = QuantisedLinear(part, bits, group)
+                places[key] = kind(part, bits, group)
                 names.append(name)
 
     visit(model, "", ())

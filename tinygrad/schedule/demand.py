@@ -40,6 +40,7 @@ REPEATED = 1.5  # elements that are made of each one in memory: then that is wha
 SHARED_WEIGHT = 200  # within one kernel: loops/ keeps a shared row in cache
 FEW_ROWS = 16  # a reduction over fewer rows would leave cores idle if its users joined it
 SMALL_WORK = 1 << 14  # below so many elements the number of kernels is what counts
+SHORT_SUM = 64  # terms of a sum that gains nothing from a tile of its own
 STORE_WORTH = 24  # multiply-adds that take as long as writing a value and reading it again
 WEIGHT_LIMIT = 1 << 20
 
@@ -371,7 +372,8 @@ class Demands:
         """Whether a reduction may live in its user's kernel: computed once an element there.
 
         Loops that it does not depend on must be inside those it depends on (a softmax's row), and
-        there must be rows enough to keep cores busy. Inside another reduction only if it is small.
+        there must be rows enough to keep cores busy. Inside another reduction only if it is small,
+        or if each sum is asked for once and is short: the sums of a quantised weight's groups.
         """
         ((demand, contexts),) = demands.items()
         free = _loops_of(demand)
@@ -383,7 +385,9 @@ class Demands:
         if any(_redone(demand, context) for context in contexts):
             return False
         if any(r not in demand.kernel.ranges for r in free):
-            return False
+            rows = _size(demand.kernel.ranges)
+            once = _concrete(node) and all(_size(c) == node.size for c in contexts)
+            return once and rows >= FEW_ROWS and inner <= SHORT_SUM * node.size
         if _concrete(node) and _size(free) > node.size:  # several elements ask for the same sum
             return False
         if all(free.issuperset(context) for context in contexts):
