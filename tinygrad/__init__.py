@@ -14,6 +14,7 @@ from tinygrad.engine.devices import Device
 from tinygrad.engine.jit import TinyJit
 from tinygrad.engine.profile import GlobalCounters
 from tinygrad.engine.storage import realized_buffer
+from tinygrad.schedule.shard_rules import axis_of
 from tinygrad.simplify.rules import simplify
 from tinygrad.tensor.function import function
 from tinygrad.tensor.generator import Generator
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 services.render = tree
 services.simplify = simplify
 services.realized = realized_buffer
+services.axis = axis_of
 Tensor._namespace = staticmethod(functools.partial(importlib.import_module, "tinygrad.array_api"))
 
 Variable = UOp.variable

@@ -217,9 +217,9 @@ MISUSES = {
         ["gradient", "(1,)", "materialize_grads=True"],
     ),
     "several devices": (
-        lambda: ones(2).shard(("CPU", "CPU:1")),
+        lambda: ones(2).shard(("CPU", "CPU:1"), 0) + ones(2),
         ArgumentError,
-        ["shard", "('CPU', 'CPU:1')", "legal is one device"],
+        ["add", "('CPU', 'CPU:1')", "or the same several", ".shard(devices)"],
     ),
     "variable beyond its bounds": (
         lambda: Variable("n", 1, 8).bind(9),

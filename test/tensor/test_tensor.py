@@ -173,7 +173,7 @@ MISUSES = [
     (TypeError, "no axis", lambda: len(Tensor(1.0))),
     (TypeError, "no axis", lambda: list(Tensor(1.0))),
     (TypeError, "any", lambda: bool(Tensor([True, False]))),
-    (ArgumentError, "sharding", lambda: Tensor([1], device=("CPU", "CPU"))),
+    (ArgumentError, "each once", lambda: Tensor([1], device=("CPU", "CPU"))),
 ]
 
 

@@ -37,6 +37,9 @@ TABLE = (
     Row("CPU_WITHOUT", "", "processor features not to use, by prefix: avx512 · avx512,vaes · avx"),
     Row("TRAINING", 0, "1: dropout drops and batch norm learns; also Tensor.train()"),
     Row("FUSE_OPS", 400, "a kernel holds at most about this many operations"),
+    Row(
+        "RING_BYTES", 1 << 18, "sums over three devices or more go around a ring from this size on"
+    ),
     Row("DEFAULT_FLOAT", "float32", "dtype of float literals and random numbers"),
     Row("DEFAULT_INT", "int32", "dtype of int literals"),
     Row("LRU", 1, "0: freed buffers go back to the system at once"),
@@ -123,6 +126,7 @@ CACHE_FOLDER = SETTINGS["TINYGRAD_CACHE"]
 CACHE_LIMIT_MB = SETTINGS["CACHE_LIMIT_MB"]
 TRAINING = SETTINGS["TRAINING"]
 FUSE_OPS = SETTINGS["FUSE_OPS"]
+RING_BYTES = SETTINGS["RING_BYTES"]
 TRACEMETA = SETTINGS["TRACEMETA"]
 
 

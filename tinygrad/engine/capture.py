@@ -160,7 +160,7 @@ class Capture:
         for number, (tensor, buffer) in enumerate(zip(self.arguments, self.originals, strict=True)):
             base = version_below(tensor.uop)
             if buffer not in nodes:
-                shared = Buffer(buffer.device, buffer.nbytes, buffer.handle, owner=buffer)
+                shared = buffer.alias()
                 node = UOp.new_buffer(buffer.device, base.arg, base.dtype)
                 nodes[buffer] = bind(node, shared)
                 self.places[shared] = Source("input", number)
@@ -290,7 +290,7 @@ class Capture:
             old = holders.serial(tensor) < self.start
             kept = weakref.ref(tensor) if old else tensor.alike(node)
             return Output(source, node, kind, family, old, kept, wants)
-        hole = UOp.new_buffer(str(base.device), base.arg, base.dtype)
+        hole = UOp.new_buffer(base.src[1].arg, base.arg, base.dtype)
         return Output(source, over(node, hole), kind, family, False, None, wants)
 
     def _check_state(self, before: Sequence[_Standing]) -> list[_Standing]:
@@ -312,7 +312,7 @@ class Capture:
         for holder in holders.since(self.start):
             node = holder.uop
             if any(self._is_of_this_call(n) for n in _storage_below(node)):
-                gone = nothing(str(node.device), node.size, node.dtype, ESCAPED)
+                gone = nothing(node.device, node.size, node.dtype, ESCAPED)
                 gone.origin = node.origin
                 holder.hold(gone.in_room(node.shape))
 
@@ -392,5 +392,7 @@ def _storage_below(node: UOp) -> list[UOp]:
 def _written(runnable: RunnablePlan, params: Sequence[Buffer]) -> set[Buffer]:
     """Those of a plan's parameters that it overwrites."""
     storages = runnable.plan.storages
-    written = {n for step in runnable.plan.steps for n in step.storages[: step.writes]}
+    steps = runnable.plan.steps
+    numbers = {n for step in steps for n in step.storages[: step.writes]}
+    written = {storages[n].whole if storages[n].kind == "part" else n for n in numbers}
     return {params[storages[n].place] for n in written if storages[n].kind == "param"}

@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 
 from tinygrad.backends import canonicalize, default_device, known, open_device
 from tinygrad.backends.interface import Backend
+from tinygrad.base.errors import ArgumentError
 from tinygrad.engine.cache import KindCache, disk_cache
 from tinygrad.engine.show import show_device
 
@@ -83,10 +84,16 @@ class Devices:
         """The open default device."""
         return self[self.DEFAULT]
 
-    def canonicalize(self, name: str | None) -> str:
-        """The one spelling of a device's name: `cpu:0` is `CPU`; None is the default.
-        DeviceError, with the devices that there are, for one without a backend."""
-        return self.DEFAULT if name is None else known(name)
+    def canonicalize(self, name: Any) -> Any:
+        """The one spelling of a device's name: `cpu:0` is `CPU`; None is the default. Of several
+        names those of each. DeviceError, with the devices that there are, for one without a
+        backend; ArgumentError for a device that stands twice."""
+        if not isinstance(name, (tuple, list)):
+            return self.DEFAULT if name is None else known(name)
+        names = tuple(known(each) for each in name)
+        if len(set(names)) < len(names) or not names:
+            raise ArgumentError(f"device {names}; legal are one or more devices, each once")
+        return names
 
     def __getitem__(self, name: str) -> OpenDevice:
         device = self._open.get(name)

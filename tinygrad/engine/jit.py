@@ -358,7 +358,7 @@ def _signature(
         same = first.setdefault(buffer, i)
         shape = tuple(n if isinstance(n, int) else without_values(n) for n in node.shape)
         kind = node.dtype.name + (" (read-only)" if buffer.fixed else "")
-        rows.append((shape, kind, node.device, same, tensors[i].wants_gradient is True))
+        rows.append((shape, kind, buffer.device, same, tensors[i].wants_gradient is True))
     return tuple(rows)
 
 

@@ -9,6 +9,7 @@ from tinygrad.engine.realize import in_memory, same_view
 from tinygrad.engine.storage import Buffer, bind, latest, learn
 from tinygrad.engine.structure import structure_of
 from tinygrad.schedule.demand import stored_base
+from tinygrad.schedule.shard import is_sharded
 from tinygrad.schedule.plan import KernelInfo, Plan, Step
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -20,6 +21,8 @@ def kernelize(*roots: UOp) -> None:
     if not wanted:
         return
     structure = structure_of(wanted)
+    if is_sharded(structure.sink):
+        return  # each device has kernels of its own
     made = plan_of(structure.sink)
     if any(step.op not in (Ops.KERNEL, Ops.COPY) for step in made.steps) or structure.binds:
         return  # host functions and bound variables stay as they are until they run

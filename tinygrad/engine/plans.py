@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.settings import CACHELEVEL, DEBUG, FUSE_OPS, NOOPT, SPEC
+from tinygrad.base.settings import CACHELEVEL, DEBUG, FUSE_OPS, NOOPT, RING_BYTES, SPEC
 from tinygrad.engine.cache import code_stamp, disk_cache
 from tinygrad.engine.devices import Device
 from tinygrad.engine.profile import GlobalCounters
@@ -27,6 +27,7 @@ from tinygrad.schedule.kernels import plan
 from tinygrad.schedule.plan import Plan, Step, Storage
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
+from tinygrad.uop.placement import Cut, Place, Placement, names_of
 from tinygrad.uop.verify import verify
 
 MOST_PLANS = 4096  # kept in the process; the least recently used goes first
@@ -47,7 +48,7 @@ _plans: OrderedDict[tuple[Any, ...], _Shared] = OrderedDict()
 def plan_for(structure: Structure) -> tuple[RunnablePlan, list[tuple[str, int]]]:
     """The plan of a structure, its kernels compiled and loaded; and its variables' names and
     values."""
-    key = (structure.form, recipe_settings(), FUSE_OPS.value)
+    key = (structure.form, recipe_settings(), FUSE_OPS.value, RING_BYTES.value)
     found = _plans.get(key)
     if found is None or not (found.numbers == structure.numbers or _fits(found, structure)):
         _plans[key] = found = _shared(structure, found)
@@ -90,7 +91,8 @@ def plan_of(sink: UOp, devices: Sequence[str] = ()) -> Plan:
 
 def _devices_of(sink: UOp) -> list[str]:
     """The devices that kernels of this structure may run on."""
-    return sorted({n.arg for n in sink.toposort() if n.op is Ops.DEVICE} - {"NPY"})
+    places = [n.arg for n in sink.toposort() if n.op is Ops.DEVICE]
+    return sorted({name for place in places for name in names_of(place)} - {"NPY"})
 
 
 def _make(sink: UOp, disk_key: str, devices: Sequence[str]) -> RunnablePlan:
@@ -121,7 +123,7 @@ def _from_disk(disk_key: str) -> RunnablePlan | None:
 
 def _disk_key(sink: UOp, devices: Sequence[str]) -> str:
     facts = [Device[d].target.key() for d in devices]
-    text = repr((facts, devices, code_stamp(), recipe_settings(), FUSE_OPS.value))
+    text = repr((facts, devices, code_stamp(), recipe_settings(), FUSE_OPS.value, RING_BYTES.value))
     return hashlib.sha256(sink.key + text.encode()).hexdigest()
 
 
@@ -132,7 +134,7 @@ def _storable(made: Plan) -> bool:
 
 def _pack(runnable: RunnablePlan) -> bytes:
     made = runnable.plan
-    storages = [(s.kind, s.device, s.dtype.name, s.size, s.place) for s in made.storages]
+    storages = [(s.kind, s.device, s.dtype.name, s.size, s.place, s.whole) for s in made.storages]
     steps = [(s.op.name, s.device, s.storages, s.writes, s.origin, s.variables) for s in made.steps]
     rest = (made.results, made.arenas, runnable.keys)
     return json.dumps((storages, steps, *rest)).encode()
@@ -142,7 +144,9 @@ def _unpack(raw: bytes) -> RunnablePlan:
     storages, steps, results, arenas, keys = json.loads(raw)
     kinds = dtypes.fields()
     made = Plan(
-        tuple(Storage(kind, dev, kinds[dtype], *rest) for kind, dev, dtype, *rest in storages),
+        tuple(
+            Storage(kind, _place(dev), kinds[dtype], *rest) for kind, dev, dtype, *rest in storages
+        ),
         tuple(
             Step(Ops[op], dev, tuple(numbers), writes, origin=origin, variables=tuple(names))
             for op, dev, numbers, writes, origin, names in steps
@@ -151,3 +155,11 @@ def _unpack(raw: bytes) -> RunnablePlan:
         arenas,
     )
     return RunnablePlan(made, keys)
+
+
+def _place(packed: Any) -> Place:
+    """A device as JSON gives it back."""
+    if isinstance(packed, str):
+        return packed
+    names, cut = packed
+    return Placement(tuple(names), None if cut is None else Cut(cut[0], tuple(cut[1])))

@@ -53,6 +53,7 @@ from tinygrad.engine.turns import turns
 from tinygrad.schedule.demand import is_kernelized, stored_base
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop.placement import names_of
 
 
 class Recorder(Protocol):
@@ -355,9 +356,10 @@ def read(node: UOp) -> np.ndarray[Any, Any]:
         )
     base = whole_buffer(node)
     buffer = buffer_of(base)
-    if buffer.device != HOST:
-        device = Device[buffer.device]
-        device.synchronize()
-        raise_faults(device)
+    for name in names_of(buffer.device):
+        if name != HOST:
+            device = Device[name]
+            device.synchronize()
+            raise_faults(device)
     values = as_array(buffer, node.dtype).reshape(node.room)
     return values[tuple(slice(n if isinstance(n, int) else n.val) for n in node.shape)]

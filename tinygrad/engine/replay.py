@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tinygrad.engine.run import Chain, RunnablePlan, arenas_for
-from tinygrad.engine.storage import Buffer
+from tinygrad.engine.storage import NOTHING, Buffer
 
 
 class Source(NamedTuple):
@@ -47,9 +47,10 @@ class Replay:
         self.chain = Chain([e.plan for e in executions], [len(e.variables) for e in executions])
         self.firsts: list[int] = []
         self.inputs: list[tuple[int, int]] = []  # (storage, number of the input)
-        self.fresh: list[tuple[int, str, int]] = []  # (storage, device, bytes) of what is seen
+        self.fresh: list[tuple[int, Any, int]] = []  # (storage, device, bytes) of what is seen
         self.again: list[tuple[int, int]] = []  # (storage, the storage that it is)
-        self.filled: list[int] = []  # the places of these three
+        self.parts: list[tuple[int, int, int]] = []  # (storage, the whole, number of the part)
+        self.filled: list[int] = []  # the places of these
         self._idle: list[list[Buffer]] = []
         total = 0
         for number, execution in enumerate(self.executions):
@@ -58,6 +59,9 @@ class Replay:
             total += len(execution.plan.plan.storages)
         self.filled += [place for place, _ in self.inputs + self.again]
         self.filled += [place for place, _, _ in self.fresh]
+        changing = set(self.filled)
+        self.parts = [part for part in self.parts if part[1] in changing]
+        self.filled += [place for place, _, _ in self.parts]
 
     def _lay_out(self, number: int, execution: Execution, seen: Collection[Source]) -> None:
         for place, kept in enumerate(execution.plan.plan.storages, self.firsts[-1]):
@@ -69,6 +73,8 @@ class Replay:
                     self.again.append((place, self.place(source)))
             elif kept.kind == "out" and Source("made", number, place - self.firsts[-1]) in seen:
                 self.fresh.append((place, kept.device, kept.nbytes))
+            elif kept.kind == "part":
+                self.parts.append((place, self.firsts[-1] + kept.whole, kept.place))
 
     def place(self, source: Source) -> int:
         """The number of a storage that a plan made."""
@@ -83,13 +89,15 @@ class Replay:
             buffers[place] = Buffer(device, nbytes)
         for place, made in self.again:
             buffers[place] = buffers[made]
+        for place, whole, part in self.parts:
+            buffers[place] = buffers[whole].part(part)
         self.chain.run(buffers, values)
         return buffers
 
     def done(self, buffers: list[Buffer]) -> None:
         """Gives a frame back; what was seen or came in is not kept with it."""
         for place in self.filled:
-            buffers[place] = _NOTHING
+            buffers[place] = NOTHING
         self._idle.append(buffers)
 
     def _frame(self) -> list[Buffer]:
@@ -99,12 +107,9 @@ class Replay:
         for execution in self.executions:
             first = len(buffers)
             storages = execution.plan.plan.storages
-            given = {n: _NOTHING for n in range(len(storages)) if first + n in seen}
+            given = {n: NOTHING for n in range(len(storages)) if first + n in seen}
             params = [
-                self.state[s.first] if s.kind == "state" else _NOTHING for s in execution.params
+                self.state[s.first] if s.kind == "state" else NOTHING for s in execution.params
             ]
             buffers += execution.plan.storages(params, given, arenas)
         return buffers
-
-
-_NOTHING = Buffer("", 0, handle=0)

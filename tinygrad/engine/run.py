@@ -16,7 +16,7 @@ from tinygrad.engine.faults import FaultWords
 from tinygrad.engine.host import run_host_step
 from tinygrad.engine.profile import GlobalCounters, report_step
 from tinygrad.engine.sharing import straightened, write_back
-from tinygrad.engine.storage import Buffer
+from tinygrad.engine.storage import NOTHING, Buffer
 from tinygrad.schedule.plan import Plan, Step, variable_number
 from tinygrad.uop.op import Ops
 
@@ -205,7 +205,9 @@ class RunnablePlan:
         """The buffers of all storages: what is `given`, temporaries in the `arenas`, new ones."""
         buffers = []
         for number, kept in enumerate(self.plan.storages):
-            if number in given:
+            if kept.kind == "part":
+                buffers.append(NOTHING)
+            elif number in given:
                 buffers.append(given[number])
             elif kept.kind == "param":
                 buffers.append(params[kept.place])
@@ -214,7 +216,10 @@ class RunnablePlan:
             elif kept.device in arenas:
                 buffers.append(arenas[kept.device].view(kept.place, kept.nbytes))
             else:  # no step uses it
-                buffers.append(Buffer(kept.device, 0, handle=0))
+                buffers.append(NOTHING)
+        for number, kept in enumerate(self.plan.storages):
+            if kept.kind == "part":
+                buffers[number] = buffers[kept.whole].part(kept.place)
         return buffers
 
     def run(

@@ -53,14 +53,17 @@ class Loan:
 
 def address_of(buffer: Buffer) -> int | None:
     """Where the host finds the bytes of a buffer, None if it can't address them."""
-    if buffer.device == HOST:
+    if buffer.device == HOST or buffer.parts:
         return None
     return Device[buffer.device].backend.memory.address(buffer.handle)
 
 
-def is_addressable(device: str) -> bool:
+def is_addressable(device: Any) -> bool:
     """Whether the host can use the memory of a device where it is, and the device the host's."""
-    return Device[device].backend.memory.borrow(memoryview(bytearray(1))) is not None
+    return (
+        isinstance(device, str)
+        and Device[device].backend.memory.borrow(memoryview(bytearray(1))) is not None
+    )
 
 
 def lend(buffer: Buffer) -> Loan | None:
@@ -87,7 +90,7 @@ def device_at(address: int) -> str | None:
     for buffer in list(_outside):
         start = address_of(buffer) or 0
         if buffer.others and start <= address < start + buffer.nbytes:
-            return buffer.device
+            return str(buffer.device)
     return None
 
 

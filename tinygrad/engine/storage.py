@@ -9,6 +9,7 @@ a wrong answer. `latest` leads from an old version to the newest.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -24,15 +25,17 @@ from tinygrad.engine.holders import Holder, Reference
 from tinygrad.engine.profile import GlobalCounters
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop.placement import Placement, placed
 
 HOST = "NPY"  # arrays of NumPy's that kernels don't touch: sources and targets of copies
 
 
 class Buffer:
-    """`nbytes` bytes on a device. Freed with the object."""
+    """`nbytes` bytes on a device. Freed with the object. Of several devices it has no bytes of its
+    own but `parts`, a buffer on each, laid out as its Placement says."""
 
     __slots__ = (
-        *("device", "nbytes", "handle", "owner", "memory", "version", "others", "fixed"),
+        *("device", "nbytes", "handle", "owner", "memory", "version", "others", "fixed", "parts"),
         "__weakref__",
     )
 
@@ -41,11 +44,18 @@ class Buffer:
     others: int  # how many outside of this library see the bytes, and may write them
     fixed: bool  # whether others own the bytes, and nothing here may write them
 
-    def __init__(self, device: str, nbytes: int, handle: Any = None, owner: Any = None) -> None:
-        self.device, self.nbytes, self.owner = device, nbytes, owner
+    device: Any  # a name, or a Placement
+    parts: tuple[Buffer, ...]
+
+    def __init__(self, device: Any, nbytes: int, handle: Any = None, owner: Any = None) -> None:
+        self.device, self.nbytes, self.owner = placed(device), nbytes, owner
         self.handle, self.memory, self.version = handle, None, None
-        self.others, self.fixed = 0, False
-        if handle is None:
+        self.others, self.fixed, self.parts = 0, False, ()
+        if isinstance(self.device, Placement):
+            if handle is None:
+                sizes = zip(self.device.names, self.device.sizes(nbytes), strict=True)
+                self.parts = tuple(Buffer(name, size) for name, size in sizes)
+        elif handle is None:
             memory = Device[device].backend.memory
             self.handle, self.memory = memory.allocate(nbytes), memory
             GlobalCounters.count_memory(device, nbytes)
@@ -61,8 +71,22 @@ class Buffer:
         handle = Device[self.device].backend.memory.view(self.handle, offset)
         return Buffer(self.device, nbytes, handle, owner=self)
 
+    def part(self, number: int) -> Buffer:
+        """What is on one of several devices; of nothing, nothing."""
+        return self.parts[number] if self.parts else self
+
+    def alias(self) -> Buffer:
+        """The same bytes as a buffer that is another."""
+        if not self.parts:
+            return Buffer(self.device, self.nbytes, self.handle, owner=self)
+        made = Buffer(self.device, self.nbytes, (), owner=self)
+        made.parts = tuple(part.alias() for part in self.parts)
+        return made
+
     def read(self) -> memoryview:
         """The bytes, on the host; without a copy where the device's memory is the host's."""
+        if self.parts:
+            return self._assembled()
         if self.device == HOST:
             return memoryview(self.handle).cast("B")
         device = Device[self.device]
@@ -71,11 +95,35 @@ class Buffer:
 
     def write(self, data: memoryview) -> None:
         """Overwrites the bytes from the host."""
+        if self.parts:
+            pieces = self._pieces(np.frombuffer(data, np.uint8))
+            for part, piece in zip(self.parts, pieces, strict=True):
+                part.write(np.ascontiguousarray(piece).data.cast("B"))
+            return
         if self.device == HOST:
             memoryview(self.handle).cast("B")[:] = data
         else:
             Device[self.device].backend.memory.write(self.handle, data)
 
+    def _pieces(self, data: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+        """Of the bytes of all those of each part."""
+        if self.device.cut is None:
+            return [data] * len(self.parts)
+        outer, bounds = self.device.cut
+        apart = data.reshape(outer, bounds[-1], -1)
+        return [apart[:, a:b] for a, b in itertools.pairwise(bounds)]
+
+    def _assembled(self) -> memoryview:
+        if self.device.cut is None:
+            return self.parts[0].read()
+        whole = np.empty(self.nbytes, np.uint8)
+        for part, piece in zip(self.parts, self._pieces(whole), strict=True):
+            piece[...] = np.frombuffer(part.read(), np.uint8).reshape(piece.shape)
+        return whole.data
+
+
+NOTHING = Buffer("", 0, handle=0)
+"""Stands where a storage has no buffer yet, or needs none."""
 
 _gone: weakref.WeakKeyDictionary[UOp, str] = weakref.WeakKeyDictionary()
 
@@ -94,7 +142,7 @@ def buffer_of(node: UOp) -> Buffer:
     return found
 
 
-def nothing(device: str, size: int, dtype: DType, reason: str) -> UOp:
+def nothing(device: Any, size: int, dtype: DType, reason: str) -> UOp:
     """A BUFFER without storage. Reading it is an ArgumentError that gives the reason."""
     node = UOp.new_buffer(device, size, dtype)
     _gone[node] = reason
@@ -113,7 +161,7 @@ def node_of(buffer: Buffer) -> UOp | None:
     return None if buffer.version is None else buffer.version()
 
 
-def empty(device: str, size: int, dtype: DType) -> UOp:
+def empty(device: Any, size: int, dtype: DType) -> UOp:
     """A BUFFER with storage whose bytes are whatever they were."""
     return bind(UOp.new_buffer(device, size, dtype), Buffer(device, size * dtype.itemsize))
 

@@ -17,6 +17,7 @@ from tinygrad.engine.storage import Buffer, bind, is_borrowed
 from tinygrad.formats import archives, gguf, safetensors, torch_files
 from tinygrad.formats.archives import TensorIO
 from tinygrad.formats.mapped import tensor_of
+from tinygrad.schedule.shard_rules import placement_of
 from tinygrad.tensor import Tensor
 from tinygrad.uop.node import UOp
 
@@ -168,7 +169,7 @@ def _fitting(name: str, place: Tensor, value: Tensor) -> Tensor:
                 "in the values; legal is the same"
             )
         value = value.reshape(place.shape)
-    return (value.detach() if value.requires_grad else value).to(place.device)
+    return (value.detach() if value.requires_grad else value).shard_like(place)
 
 
 def _put(place: Tensor, value: Tensor, realize: bool) -> None:
@@ -193,6 +194,8 @@ def own_copy(tensor: Tensor) -> Tensor:
         return tensor
     like = tensor._held
     size, device, dtype = prod(like.shape), tensor.device, like.dtype
+    if isinstance(device, tuple):
+        device = placement_of(like)
     node = bind(UOp.new_buffer(device, size, dtype), Buffer(device, size * dtype.itemsize))
     fresh = tensor.with_node(node.reshape(like.shape))
     fresh.requires_grad = tensor.requires_grad

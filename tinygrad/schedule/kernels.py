@@ -27,6 +27,8 @@ from tinygrad.schedule.movement import offset_of
 from tinygrad.schedule.order import Ready, Unit
 from tinygrad.schedule.plan import Plan, Step, Storage, variable_name
 from tinygrad.schedule.ranges import Expressions
+from tinygrad.schedule.shard import is_sharded, shard
+from tinygrad.schedule.shard_rules import RULES
 from tinygrad.schedule.split import split_reductions
 from tinygrad.simplify.affine import simplify_index
 from tinygrad.simplify.rules import simplify
@@ -37,7 +39,10 @@ from tinygrad.uop.op import GroupOp, Ops
 def plan(sink: UOp, keeps_rows: bool = True) -> Plan:
     """The plan of a graph at stage "tensor" whose leaves are PARAMs or BUFFERs. `keeps_rows`: its
     devices' recipes keep values in rows (`schedule/rows`)."""
-    return _Planner(sink, keeps_rows).finish()
+    if not is_sharded(sink):
+        return _Planner(sink, keeps_rows).finish()
+    sharded = shard(sink, RULES)
+    return sharded.regrouped(_Planner(sharded.sink, keeps_rows).finish())
 
 
 class _Planner:

@@ -14,13 +14,16 @@ from tinygrad.uop.op import Ops
 @dataclass(frozen=True)
 class Storage:
     """One numbered storage. `kind`: "param" came with the graph (its `place`th PARAM), "out" is
-    where a result will live, "temp" lies at byte `place` of its device's arena."""
+    where a result will live, "temp" lies at byte `place` of its device's arena. A param or result
+    of several devices has a Placement; what a step uses of it is a "part", number `place` of
+    storage `whole`."""
 
     kind: str
-    device: str
+    device: Any
     dtype: DType
     size: int
     place: int = 0
+    whole: int = -1
 
     @property
     def nbytes(self) -> int:

@@ -336,8 +336,8 @@ class Core(Holder):
         return self._uop.dtype
 
     @property
-    def device(self) -> str:
-        """The name of the device that holds, or will hold, the value.
+    def device(self) -> Any:
+        """The name of the device that holds, or will hold, the value; a tuple of several.
 
         >>> Tensor([1], device="CPU").device
         'CPU'
@@ -431,6 +431,17 @@ class Core(Holder):
         """A constant on this tensor's device."""
         node = UOp.const(dtype or self.dtype, value, self.device)
         return node.broadcast_to(shape) if shape else node
+
+
+def check_devices(operation: str, *tensors: Core) -> None:
+    """ArgumentError unless all are on one device, or on the same several."""
+    first = tensors[0].device
+    for tensor in tensors:
+        if tensor.device != first:
+            raise ArgumentError(
+                f"{operation}: operands are on {first} and {tensor.device}; legal is one device, "
+                "or the same several: use .to(device) or .shard(devices)"
+            )
 
 
 def broadcast_shape(operation: str, *shapes: Shape) -> Shape:

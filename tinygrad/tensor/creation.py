@@ -19,6 +19,7 @@ from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import argfix, ceildiv, plain, prod
 from tinygrad.engine import storage
 from tinygrad.engine.devices import Device
+from tinygrad.schedule.shard_rules import placement_of
 from tinygrad.engine.sharing import is_addressable
 from tinygrad.tensor.core import Core, Shape, Sint
 from tinygrad.uop.infer import settled
@@ -199,7 +200,7 @@ class Creation(Core):
         return self._complex.joined(self, None).cast(kind)
 
     @classmethod
-    def _place(cls, device: str | None) -> str:
+    def _place(cls, device: Any) -> Any:
         return Device.canonicalize(device)
 
     # ---- constants -------------------------------------------------------------------------------
@@ -283,7 +284,14 @@ class Creation(Core):
         [5, 5]
         """
         kind, device = more.pop("dtype", None) or self.dtype, more.pop("device", self.device)
-        return self.full(self.shape, fill_value, dtype=kind, device=device, **more)
+        return self._cut_alike(self.full(self.shape, fill_value, dtype=kind, device=device, **more))
+
+    def _cut_alike(self, made: Self) -> Self:
+        """`made`, of this shape, cut over several devices as this is, if it is on the same."""
+        if not isinstance(self.device, tuple) or made.device != self.device:
+            return made
+        place = placement_of(self._held)
+        return made if place.cut is None else made._from(made._held.copy_to(place))
 
     def zeros_like(self, **more: Any) -> Self:
         """Zeros with this one's shape, dtype and device unless given.
@@ -308,7 +316,7 @@ class Creation(Core):
         (2, 3)
         """
         kind, device = more.pop("dtype", None) or self.dtype, more.pop("device", self.device)
-        return self.empty(self.shape, dtype=kind, device=device, **more)
+        return self._cut_alike(self.empty(self.shape, dtype=kind, device=device, **more))
 
     # ---- counters --------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 
 from tinygrad.base.dtype import DType, dtypes, least_upper_dtype, least_upper_float
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
-from tinygrad.tensor.core import Core, broadcast_shape
+from tinygrad.tensor.core import Core, broadcast_shape, check_devices
 from tinygrad.tensor.creation import DTypeLike, HasArray, checked_dtype, holds_complex, node_of
 from tinygrad.tensor.movement import Movement
 from tinygrad.transforms.gradient import broadcast
@@ -62,12 +62,7 @@ class Elementwise(Movement):
     def _meet(self, operation: str, *others: Any, dtype: DType | None = None) -> list[Self]:
         """This and `others` with one shape, and one dtype unless `dtype` is void."""
         all_: list[Self] = [self, *(self._tensor(other) for other in others)]
-        devices = {t.device for t in all_}
-        if len(devices) > 1:
-            raise ArgumentError(
-                f"{operation}: operands are on {' and '.join(sorted(devices))}; "
-                "legal is one device: use .to(device)"
-            )
+        check_devices(operation, *all_)
         shape = broadcast_shape(operation, *(t.shape for t in all_))
         if dtype is dtypes.void:
             return [t._broadcast_to(shape) for t in all_]
@@ -87,7 +82,7 @@ class Elementwise(Movement):
             if a.device != b.device:
                 raise ArgumentError(
                     f"{operation}: operands are on {a.device} and {b.device}; "
-                    "legal is one device: use .to(device)"
+                    "legal is one device, or the same several: use .to(device) or .shard(devices)"
                 )
         if a.shape != b.shape:
             shape = broadcast_shape(operation, a.shape, b.shape)
@@ -614,6 +609,7 @@ class Elementwise(Movement):
         """
         if is_complex(x) or is_complex(y):
             return self._complex.chosen(self, x, y)  # type: ignore[no-any-return]
+        check_devices("where", self, *(t for t in (x, y) if isinstance(t, Elementwise)))
         yes, no = self._choices(x, y)
         mask = self._node.cast(dtypes.bool)
         shape = broadcast_shape("where", mask.shape, yes.shape, no.shape)

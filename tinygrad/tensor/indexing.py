@@ -15,7 +15,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, ShapeError
 from tinygrad.base.helpers import plain
 from tinygrad.engine.realize import read
-from tinygrad.tensor.core import axis_of, broadcast_shape
+from tinygrad.tensor.core import axis_of, broadcast_shape, check_devices
 from tinygrad.tensor.creation import HasArray
 from tinygrad.tensor.linalg import Linalg
 from tinygrad.uop.node import UOp
@@ -171,6 +171,7 @@ class Indexing(Linalg):
 
     def _checked(self, tensors: list[tuple[int, Any]]) -> tuple[list[UOp], tuple[Any, ...]]:
         """The index nodes of one shape: negatives counted from the end, bounds CHECKed."""
+        check_devices("index", self, *(t for _, t in tensors))
         shape = broadcast_shape("index", *(t.shape for _, t in tensors))
         nodes = [legal_index(t._broadcast_to(shape)._node, self.shape[a], a) for a, t in tensors]
         return nodes, shape

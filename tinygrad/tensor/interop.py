@@ -168,9 +168,11 @@ class Interop(Writing):
         """The device in DLPack's numbers: (1, 0) is the host's memory."""
         if is_addressable(self.device):
             return dlpack.CPU
-        name, _, number = self.device.partition(":")
+        name, _, number = str(self.device).partition(":")
         if name not in dlpack.DEVICES:
-            raise BufferError(f"__dlpack_device__: {name} has no number in DLPack; use .to('CPU')")
+            raise BufferError(
+                f"__dlpack_device__: {self.device} has no number in DLPack; use .to('CPU')"
+            )
         return dlpack.DEVICES[name], int(number or 0)
 
     def __dlpack__(

@@ -8,7 +8,7 @@ from typing import Any, Self
 from tinygrad.base.dtype import COMPLEX_PARTS, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import argfix, argsort, ceildiv, plain, prod
-from tinygrad.tensor.core import Shape, Sint, axis_of, broadcast_shape
+from tinygrad.tensor.core import Shape, Sint, axis_of, broadcast_shape, check_devices
 from tinygrad.tensor.creation import Creation, DTypeLike, checked_dtype
 from tinygrad.transforms.gradient import reshaped
 from tinygrad.uop.infer import settled
@@ -744,6 +744,7 @@ def tensors_of(operation: str, first: Any, others: Sequence[Any]) -> tuple[Any, 
     if wrong or not items:
         what = f"{wrong[0]!r} of type {type(wrong[0]).__name__}" if wrong else "nothing"
         raise ArgumentError(f"{operation}: of {what}; legal are one tensor or more")
+    check_devices(operation, *items)
     return items
 
 

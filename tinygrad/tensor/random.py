@@ -231,7 +231,7 @@ class Random(Order):
         >>> Tensor.zeros(2, 3).rand_like().shape
         (2, 3)
         """
-        return self.rand(*self.shape, **self._like(more))
+        return self._cut_alike(self.rand(*self.shape, **self._like(more)))
 
     def randn_like(self, **more: Any) -> Self:
         """`randn` with this one's shape, dtype and device.
@@ -239,7 +239,7 @@ class Random(Order):
         >>> Tensor.zeros(2, 3).randn_like().shape
         (2, 3)
         """
-        return self.randn(*self.shape, **self._like(more))
+        return self._cut_alike(self.randn(*self.shape, **self._like(more)))
 
     def _like(self, more: dict[str, Any]) -> dict[str, Any]:
         kind = more.pop("dtype", None) or self.dtype

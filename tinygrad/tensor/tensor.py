@@ -14,9 +14,11 @@ from tinygrad.engine.realize import in_memory, realize
 from tinygrad.engine.structure import structure_of
 from tinygrad.schedule.kernels import plan
 from tinygrad.schedule.plan import Step
-from tinygrad.tensor.core import root_of
+from tinygrad.schedule.shard_rules import placement_of
+from tinygrad.tensor.core import axis_of, root_of
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, holds_complex, node_of
 from tinygrad.tensor.interop import Interop
+from tinygrad.uop.placement import Placement, cut_at, even_bounds
 
 if TYPE_CHECKING:
     pass
@@ -54,8 +56,6 @@ class Tensor(Interop):
         dtype: DTypeLike | None = None,
         requires_grad: bool | None = None,
     ) -> None:
-        if isinstance(device, (tuple, list)):
-            raise ArgumentError(f"Tensor: device {device}; legal is one name: there is no sharding")
         if isinstance(data, Tensor):
             moved = data.to(device) if device is not None else data
             data = moved._node
@@ -137,10 +137,12 @@ class Tensor(Interop):
     # ---- devices ---------------------------------------------------------------------------------
 
     def to(self, device: str | tuple[str, ...] | None) -> Self:
-        """The same value on another device; itself if it is there.
+        """The same value on another device; on each of several, of a tuple; itself if it is there.
 
         >>> Tensor([1]).to("CPU").device
         'CPU'
+        >>> Tensor([1]).to(("CPU", "CPU:1")).device
+        ('CPU', 'CPU:1')
         """
         if isinstance(device, (tuple, list)):
             return self.shard(device)
@@ -149,44 +151,90 @@ class Tensor(Interop):
 
     _moved = to
 
-    def to_(self, device: str | None) -> Self:
+    def to_(self, device: str | tuple[str, ...] | None) -> Self:
         """Moves this and its gradient to another device.
 
         >>> Tensor([1]).to_("CPU").device
         'CPU'
         """
-        moved = self.to(device)
-        if moved is not self:
+        moved = self._untaped().to(device)
+        if moved.device != self.device:
             self._become(moved)
             self.grad = None if self.grad is None else self.grad.to(device)
         return self
 
-    def shard(self, devices: Any, axis: int | None = None) -> Self:
-        """The same value on one device; ArgumentError for several, until there is sharding.
+    def _untaped(self) -> Self:
+        """This; of what was made from nothing, without the way back that gradients would take to
+        where it was before it moved."""
+        return self if self._taped else self.detach()
 
-        >>> Tensor([1]).shard(("CPU",)).device
-        'CPU'
+    def shard(
+        self,
+        devices: Sequence[str],
+        axis: int | None = None,
+        splits: Sequence[int] | None = None,
+    ) -> Self:
+        """The same value on several devices: all of it on each, or with `axis` cut along that into
+        parts, one a device, of the sizes `splits` or as even as can be.
+
+        Operations work on it as on any tensor, each device on its part; results are cut where their
+        operands are. What devices need of each other is copied: the sum over an axis that is cut
+        is summed up over the devices, an operand that is cut along another axis is brought.
+        ArgumentError for an axis with fewer elements than there are devices.
+
+        >>> x = Tensor.arange(6).shard(("CPU", "CPU:1"), axis=0)
+        >>> x.device, x.uop.axis, (x * 2).sum().item()
+        (('CPU', 'CPU:1'), 0, 30)
         """
-        if len(devices) != 1:
-            raise ArgumentError(f"shard: over {devices}; legal is one device: no sharding yet")
-        return self.to(devices[0])
+        if isinstance(devices, str):
+            raise ArgumentError(f"shard: devices {devices!r}; legal is a tuple of names")
+        names = Device.canonicalize(tuple(devices))
+        if axis is None:
+            if splits is not None:
+                raise ArgumentError(f"shard: splits {tuple(splits)} of no axis; give axis=")
+            return self._from(self._held.copy_to(names))
+        where = axis_of(axis, self.ndim, "shard")
+        if not self.ndim:
+            raise ArgumentError("shard: a tensor of shape () has no axis to cut; legal is None")
+        size = self.shape[where]
+        cut = cut_at(self.shape, where, even_bounds(size, len(names), splits))
+        if cut is None:
+            raise ArgumentError(
+                f"shard: axis {axis} of {self.shape}; legal is one with no symbolic size before it"
+            )
+        return self._from(self._held.copy_to(Placement(names, cut)))
 
-    def shard_(self, devices: Any, axis: int | None = None) -> Self:
-        """`shard`, in place.
+    def shard_(
+        self,
+        devices: Sequence[str],
+        axis: int | None = None,
+        splits: Sequence[int] | None = None,
+    ) -> Self:
+        """`shard`, in place; its gradient too.
 
-        >>> Tensor([1]).shard_(("CPU",)).device
-        'CPU'
+        >>> Tensor([1, 2]).shard_(("CPU", "CPU:1"), axis=0).device
+        ('CPU', 'CPU:1')
         """
-        self._become(self.shard(devices, axis))
+        self.grad = None if self.grad is None else self.grad.shard(devices, axis, splits)
+        self._become(self._untaped().shard(devices, axis, splits))
         return self
 
     def shard_like(self, y: Tensor) -> Self:
-        """The same value where `y` is.
+        """The same value where `y` is; cut as `y` is, if they have one shape.
 
-        >>> Tensor([1]).shard_like(Tensor([2])).tolist()
-        [1]
+        >>> y = Tensor([2, 3]).shard(("CPU", "CPU:1"), axis=0)
+        >>> Tensor([1, 4]).shard_like(y).uop.axis
+        0
         """
-        return self.to(y.device)
+        if isinstance(y.device, str):
+            return self.to(y.device)
+        place = placement_of(y._held)
+        if self.shape != y.shape and place.cut is not None:
+            raise ShapeError(
+                f"shard_like: {self.shape} like {y.shape}, which is cut along axis "
+                f"{y.uop.axis}; legal is the same shape"
+            )
+        return self._from(self._held.copy_to(place))
 
     def clone(self) -> Self:
         """A copy in storage of its own; gradients pass.

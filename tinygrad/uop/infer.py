@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tinygrad.base.helpers import ceildiv, plain
 from tinygrad.uop.op import ROW, SIZED, Ops
+from tinygrad.uop.placement import Placement
 
 if TYPE_CHECKING:
     from tinygrad.uop.node import UOp
@@ -116,10 +117,10 @@ def shape_of(node: UOp) -> Shape | None:
     return _RULE_OF[node.op](node)
 
 
-def device_of(op: Ops, src: tuple[UOp, ...], arg: Any) -> str | None:
-    """The device of a node; None if it has none of its own."""
+def device_of(op: Ops, src: tuple[UOp, ...], arg: Any) -> Any:
+    """The device of a node, a tuple of several; None if it has none of its own."""
     if op is Ops.DEVICE:
-        return arg  # type: ignore[no-any-return]
+        return arg.names if isinstance(arg, Placement) else arg
     for source in src[1:] if op is Ops.COPY else src:
         if source.device is not None:
             return source.device

@@ -20,6 +20,7 @@ from tinygrad.base.dtype import ConstType, DType, dtypes
 from tinygrad.uop.bounds import interval_of
 from tinygrad.uop.infer import device_of, filled, opened, shape_of
 from tinygrad.uop.op import ROW, GroupOp, Ops, evaluate
+from tinygrad.uop.placement import placed
 from tinygrad.uop.questions import Questions
 
 _UNSET: Any = object()
@@ -61,7 +62,8 @@ class UOp(Questions):
     src: tuple[UOp, ...]
     arg: Any
     tag: Any
-    device: str | None
+    device: Any
+    """A name, or a tuple of names; None for what has no place of its own."""
     known: UOp | None
     """The buffer view that holds this node's value, once the engine has computed it."""
     newer: UOp | None
@@ -130,23 +132,24 @@ class UOp(Questions):
     # ---- building --------------------------------------------------------------------------------
 
     @staticmethod
-    def const(dtype: DType, value: ConstType, device: str | None = None) -> UOp:
+    def const(dtype: DType, value: ConstType, device: Any = None) -> UOp:
         return UOp(Ops.CONST, dtype, () if device is None else (UOp.on(device),), value)
 
     @staticmethod
-    def arange(size: Any, device: str | None = None, dtype: DType = dtypes.int32) -> UOp:
+    def arange(size: Any, device: Any = None, dtype: DType = dtypes.int32) -> UOp:
         """0, 1, .. size - 1, shape (size,)."""
         if isinstance(size, UOp):
             return UOp.arange(size.vmax, device, dtype).shrink(((0, size),))
         return UOp(Ops.ARANGE, dtype, () if device is None else (UOp.on(device),), size)
 
     @staticmethod
-    def on(device: str) -> UOp:
-        return UOp(Ops.DEVICE, arg=device)
+    def on(device: Any) -> UOp:
+        """The DEVICE of a name, of a tuple of names, or of a Placement."""
+        return UOp(Ops.DEVICE, arg=placed(device))
 
     @staticmethod
-    def new_buffer(device: str, size: int, dtype: DType) -> UOp:
-        """A buffer unlike any other."""
+    def new_buffer(device: Any, size: int, dtype: DType) -> UOp:
+        """A buffer unlike any other; of several devices, of `size` elements in all."""
         unique = UOp(Ops.UNIQUE, arg=next(UOp._unique))
         return UOp(Ops.BUFFER, dtype, (unique, UOp.on(device)), size)
 
@@ -289,7 +292,7 @@ class UOp(Questions):
         """This value; where `ok` is false, the next host read raises `kind` with `message`."""
         return UOp(Ops.CHECK, self.dtype, (self, ok), (kind, message))
 
-    def copy_to(self, device: str) -> UOp:
+    def copy_to(self, device: Any) -> UOp:
         return UOp(Ops.COPY, self.dtype, (self, UOp.on(device)))
 
     def contiguous(self) -> UOp:
@@ -464,11 +467,14 @@ class UOp(Questions):
         """The storage that holds the value, None before it is computed."""
         return services.realized(self)
 
+    @property
+    def axis(self) -> int | None:
+        """The axis along which a value of several devices is cut; None if each has all of it."""
+        return services.axis(self)
+
 
 @functools.lru_cache(1024)  # a deep graph asks for the same few again and again
-def _constant(
-    dtype: DType, value: Any, kind: str, device: str | None, shape: tuple[Any, ...]
-) -> UOp:
+def _constant(dtype: DType, value: Any, kind: str, device: Any, shape: tuple[Any, ...]) -> UOp:
     """The number `value` of Python's type `kind`, everywhere in `shape`."""
     scalar = UOp.const(dtype, value, device)
     return scalar.broadcast_to(shape) if shape else scalar
@@ -481,6 +487,7 @@ class _Services:
     size: Callable[[UOp], UOp] = staticmethod(lambda node: node)
     render: Callable[[UOp], str] = staticmethod(lambda node: f"UOp({node.op!r})")
     realized: Callable[[UOp], Any] = staticmethod(lambda node: None)
+    axis: Callable[[UOp], int | None] = staticmethod(lambda node: None)
 
 
 services = _Services()

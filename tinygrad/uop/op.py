@@ -236,7 +236,7 @@ _COMMUTES = frozenset(("commutative",))
 TABLE: tuple[Row, ...] = (
     Row(Ops.SINK, None, "void", "none", "Gathers roots, so that a pass sees one graph."),
     Row(Ops.UNIQUE, 0, "void", "none", "A number that makes a buffer differ from all others."),
-    Row(Ops.DEVICE, 0, "void", "none", "A device, by name."),
+    Row(Ops.DEVICE, 0, "void", "none", "A device, by name; or several, and how a value is cut."),
     Row(Ops.BUFFER, 2, "given", "buffer", "`arg` elements of storage: (UNIQUE, DEVICE)."),
     Row(
         Ops.PARAM,
@@ -258,7 +258,11 @@ TABLE: tuple[Row, ...] = (
     ),
     Row(Ops.BIND, 2, "first", "scalar", "A variable and the value that it has this time."),
     Row(
-        Ops.COPY, 2, "first", "like_first", "The first source's value, on the DEVICE named second."
+        Ops.COPY,
+        2,
+        "first",
+        "like_first",
+        "The first source's value, where the DEVICE second says.",
     ),
     Row(Ops.CONTIGUOUS, 1, "first", "like_first", "The same value, stored in a buffer of its own."),
     Row(Ops.DETACH, 1, "first", "like_first", "The same value; no gradient passes."),

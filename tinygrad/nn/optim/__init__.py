@@ -22,6 +22,7 @@ from tinygrad.nn.optim.schedule import (
     SequentialLR,
     StepLR,
 )
+from tinygrad.nn.optim.zero import zero
 
 __all__ = [
     "EMA",
@@ -56,4 +57,5 @@ __all__ = [
     "clip_grad_norm_",
     "clip_grad_value_",
     "orthogonalized",
+    "zero",
 ]

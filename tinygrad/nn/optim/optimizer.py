@@ -62,6 +62,12 @@ class Optimizer(Stepper):
     applies: Tensor | None = None
     """A bool: whether a step counts. None is yes; loss scaling says no after an overflow."""
 
+    cuts: Sequence[int | None] = ()
+    """Of each parameter the axis along which devices share its steps; see `zero`."""
+
+    keeps_gradients: bool = True
+    """Whether a gradient stays on each device as a whole after a step."""
+
     def __init__(self, params: list[Tensor], lr: float) -> None:
         wrong = [param for param in params if not isinstance(param, Tensor)]
         if wrong:
@@ -106,10 +112,7 @@ class Optimizer(Stepper):
 
     def _zeros(self) -> list[Tensor]:
         """Zeros in the shape of each parameter, in float32 at least."""
-        return [
-            Tensor.zeros(*p.shape, dtype=wide(p.dtype), device=p.device, requires_grad=False)
-            for p in self.params
-        ]
+        return [p.zeros_like(dtype=wide(p.dtype), requires_grad=False) for p in self.params]
 
     def _own(self, state: list[Tensor]) -> None:
         """Computes all that steps write to, each in storage of its own: equal values may share
@@ -141,10 +144,21 @@ class Optimizer(Stepper):
             param, grad = self.params[i], self.params[i].grad
             assert grad is not None, "filtered above"
             kind = wide(param.dtype)
-            new, state = self._moved(i, param.detach().cast(kind), grad.detach().cast(kind))
-            changed += [self._put(param, new.cast(param.dtype)), *state]
+            here, slope = self._shared(i, param.detach(), grad.detach())
+            if not self.keeps_gradients:
+                param.grad = slope
+            new, state = self._moved(i, here.cast(kind), slope.cast(kind))
+            value = new.cast(param.dtype).shard_like(param)
+            changed += [self._put(param, value), *state]
         still = [param for param in self.params if param.grad is None]
         return [*still, *self.buffers, *changed]
+
+    def _shared(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+        """A parameter and its gradient as a step sees them: of several devices each its part."""
+        axis = self.cuts[i] if self.cuts else None
+        if axis is None:
+            return param, grad.shard_like(param)
+        return param.shard(param.device, axis), grad.shard(param.device, axis)
 
     def _put(self, tensor: Tensor, value: Tensor) -> Tensor:
         """Writes a parameter or a piece of state, if this step counts."""

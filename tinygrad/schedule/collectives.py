@@ -1,0 +1,104 @@
+"""What devices do together, as graphs of copies and arithmetic that the scheduler treats like any
+other: sums of what each has (a tree, or a ring of chunks), and parts brought to where they are
+wanted. A sum is added up in one order, so all devices get the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.settings import RING_BYTES
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import MONOIDS
+from tinygrad.uop.placement import even_bounds
+
+Nodes = tuple[UOp, ...]
+
+
+def sent(node: UOp, device: str) -> UOp:
+    """The value on `device`: itself where it is there."""
+    return node if node.device == device or node.device is None else node.copy_to(device)
+
+
+def sliced(node: UOp, axis: int, begin: int, end: int) -> UOp:
+    """Part of one axis."""
+    return node.shrink(
+        tuple((begin, end) if i == axis else (0, n) for i, n in enumerate(node.shape))
+    )
+
+
+def joined(parts: Sequence[UOp], axis: int) -> UOp:
+    """Parts on one device side by side along `axis`, stored."""
+    if len(parts) == 1:
+        return parts[0]
+    total, at, whole = sum(part.shape[axis] for part in parts), 0, None
+    for part in parts:
+        size = part.shape[axis]
+        room = [(0, 0)] * part.ndim
+        room[axis] = (at, total - at - size)
+        value, pads = part.pad(tuple(room)), tuple(room)
+        if whole is None:
+            whole = value
+        else:
+            one = UOp.const(dtypes.bool, True, part.device).broadcast_to(part.shape)
+            whole = one.pad(pads).where(value, whole)
+        at += size
+    assert whole is not None, "at least one part"
+    return whole.contiguous()
+
+
+def all_reduce(parts: Nodes, names: Sequence[str], monoid: str) -> Nodes:
+    """On each device the reduction of what all have: in a tree where that is small, which takes few
+    steps, or around a ring in chunks, which keeps all links busy."""
+    nbytes = parts[0].size * parts[0].dtype.itemsize
+    whole = all(isinstance(n, int) for n in parts[0].shape)
+    if len(names) > 2 and whole and nbytes >= RING_BYTES.value and parts[0].size >= len(names):
+        return _around_a_ring(parts, names, monoid)
+    return _in_a_tree(parts, names, monoid)
+
+
+def _in_a_tree(parts: Nodes, names: Sequence[str], monoid: str) -> Nodes:
+    """Pairs, pairs of pairs, ..., and the same way back."""
+    combine, held, count = MONOIDS[monoid].combine, list(parts), len(parts)
+    step = 1
+    while step < count:
+        for i in range(0, count - step, 2 * step):
+            held[i] = held[i].alu(combine, sent(held[i + step], names[i]))
+        step *= 2
+    while step > 1:
+        step //= 2
+        for i in range(0, count - step, 2 * step):
+            held[i + step] = sent(held[i], names[i + step])
+    return tuple(held)
+
+
+def _around_a_ring(parts: Nodes, names: Sequence[str], monoid: str) -> Nodes:
+    """Chunk c starts at device c + 1, gains what each device has, and is whole when it comes to
+    device c; then each whole chunk goes around once more. All devices send and receive at once."""
+    count, size, shape = len(parts), parts[0].size, parts[0].shape
+    bounds = even_bounds(size, count)
+    flat = [part.reshape((size,)) for part in parts]
+    got: list[list[UOp]] = [[] for _ in names]  # of each device, its chunks in order
+    for chunk in range(count):
+        box = bounds[chunk], bounds[chunk + 1]
+        pieces = [sliced(part, 0, *box) for part in flat]
+        held = reduced_to(chunk, pieces, names, monoid)
+        at = {chunk: held}
+        for turn in range(1, count):
+            device = (chunk + turn) % count
+            held = at[device] = sent(held, names[device])
+        for device, chunks in enumerate(got):
+            chunks.append(at[device])
+    return tuple(joined(chunks, 0).reshape(shape) for chunks in got)
+
+
+def reduced_to(target: int, pieces: Sequence[UOp], names: Sequence[str], monoid: str) -> UOp:
+    """The reduction of the devices' pieces, on device number `target`: it begins at the next one
+    and goes around."""
+    combine, count = MONOIDS[monoid].combine, len(names)
+    held = pieces[(target + 1) % count]
+    for turn in range(2, count + 1):
+        device = (target + turn) % count
+        held = sent(held, names[device]).alu(combine, pieces[device])
+    return held

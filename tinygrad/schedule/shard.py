@@ -1,0 +1,327 @@
+"""From one graph over several devices to a graph for each: the only pass that knows of both.
+
+Above, a value on several devices is one node with one shape; where it lies is a fact of the storage
+that it comes from. Here each such node becomes its *parts*, a node on each device. A value is
+
+- on each device in full (a constant, what was copied to several devices);
+- *cut* along an axis, see `uop/placement`;
+- a *partial* result: what the devices have is yet to be reduced over them. That is done when the
+  value is used, in full (an all-reduce), or only for the part that a device wants.
+
+How an operation treats cuts is a row of `schedule/shard_rules`. A row only asks for its sources as
+it can use them; bringing them there is done here, and is the only thing that makes copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from tinygrad.base.errors import ArgumentError
+from tinygrad.schedule.collectives import all_reduce, joined, reduced_to, sent, sliced
+from tinygrad.schedule.demand import is_memory, memory_base, stored_base
+from tinygrad.schedule.plan import Plan, Storage
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop.placement import Cut, Placement, cut_at
+
+Nodes = tuple[UOp, ...]
+
+
+class Parts(NamedTuple):
+    """A value's node on each device; `partial` names the monoid that is yet to reduce them."""
+
+    nodes: Nodes
+    cut: Cut | None = None
+    partial: str | None = None
+
+
+class Along(NamedTuple):
+    """A cut of a shape: the axis, and where."""
+
+    axis: int
+    bounds: tuple[int, ...]
+
+    def box(self, part: int) -> tuple[int, int]:
+        """From where to where a part goes."""
+        return self.bounds[part], self.bounds[part + 1]
+
+    def size(self, part: int) -> int:
+        """How much of the axis a part has."""
+        return self.bounds[part + 1] - self.bounds[part]
+
+
+Rule = Callable[["Sharding", UOp], Parts]
+
+
+class Sharding:
+    """The walk: `parts` of each node of several devices, `single` of the others, as they become."""
+
+    def __init__(self, rules: dict[Ops, Rule]) -> None:
+        self.rules = rules
+        self.parts: dict[UOp, Parts] = {}
+        self.single: dict[UOp, UOp] = {}
+        self.params: list[tuple[UOp, int]] = []  # PARAM and part, of each slot of the new graph
+        self._settled: dict[UOp, Nodes] = {}
+        self._whole: dict[UOp, Nodes] = {}
+
+    def add(self, roots: Sequence[UOp]) -> None:
+        """Takes all below the roots apart."""
+        for node in UOp.sink(*roots).toposort()[:-1]:
+            if node.op is Ops.DEVICE or node in self.parts or node in self.single:
+                continue
+            if not isinstance(node.device, tuple):
+                self.single[node] = self._rebuilt(node)
+                continue
+            self._check(node)
+            if node.has_shape and 0 in node.shape:
+                made = Parts(self.constant(node, 0))
+            else:
+                made = self.rules[node.op](self, node)
+            for part in made.nodes:
+                if part.origin is None:
+                    part.origin = node.origin
+            self.parts[node] = made
+
+    def _rebuilt(self, node: UOp) -> UOp:
+        """A node of one device, or of none: only a COPY's source may be of several."""
+        if node.op is Ops.PARAM and node.tag != "scan":
+            return self.slot(node, 0, node.device, node.arg[1])
+        if node.op is Ops.COPY and isinstance(node.src[0].device, tuple):
+            return self.fetched(node.src[0], node.device).contiguous()
+        return node.with_src(tuple(self.single.get(s, s) for s in node.src))
+
+    @staticmethod
+    def _check(node: UOp) -> None:
+        for source in node.src:
+            if node.op is Ops.COPY or source.device is None or source.op is Ops.DEVICE:
+                continue
+            if source.device != node.device:
+                raise ArgumentError(
+                    f"{node.op!r}: operands are on {node.device} and {source.device}; legal are "
+                    "the same devices in the same order: use .to() or .shard()"
+                )
+
+    def slot(self, param: UOp, part: int, device: str, size: int) -> UOp:
+        """The next PARAM of the new graph: this part of one of the old."""
+        self.params.append((param, part))
+        return UOp(Ops.PARAM, param.dtype, (UOp.on(device),), (len(self.params) - 1, size))
+
+    # ---- what rules ask for ----------------------------------------------------------------------
+
+    def names(self, node: UOp) -> tuple[str, ...]:
+        """The devices of a node."""
+        return node.device  # type: ignore[no-any-return]
+
+    def constant(self, like: UOp, value: Any) -> Nodes:
+        """`value` in the shape of `like`, on each of its devices."""
+        names = self.names(like)
+        return tuple(UOp.const(like.dtype, value, name).broadcast_to(like.shape) for name in names)
+
+    def along(self, node: UOp) -> Along | None:
+        """The axis along which a value is cut; None if it is whole everywhere, or cut in a way that
+        its shape doesn't show."""
+        found = self.parts.get(node)
+        if found is None or found.cut is None:
+            return None
+        where = found.cut.on(node.shape)
+        return None if where is None else Along(*where)
+
+    def nodes(self, node: UOp, along: Along | None, count: int) -> Nodes:
+        """The value on each device: of each its part `along`, or all of it."""
+        if node not in self.parts:  # a size, or a variable: known everywhere
+            return (self.single.get(node, node),) * count
+        if along is None:
+            return self.whole(node)
+        own = self.parts[node]
+        if own.cut is not None and self.along(node) == along:
+            return own.nodes
+        if own.cut is None and own.partial is None:
+            return self._cut(own.nodes, along)
+        if own.cut is not None and _keeps_elements(node):  # what repeats is brought before it does
+            return self._cut(self.whole(node), along)
+        names = self.names(node)
+        return tuple(
+            self.fetched(node, name, along.axis, along.box(i)) for i, name in enumerate(names)
+        )
+
+    def whole(self, node: UOp) -> Nodes:
+        """All of the value on each device."""
+        found = self._whole.get(node)
+        if found is None:
+            own = self.parts[node]
+            if own.partial is not None:
+                found = self.settled(node)
+            elif own.cut is None:
+                found = own.nodes
+            elif _keeps_elements(node):
+                sources = self.whole(node.src[0])
+                found = tuple(node.with_src((s, *node.src[1:])) for s in sources)
+            else:
+                found = tuple(self.fetched(node, name) for name in self.names(node))
+            self._whole[node] = found
+        return found
+
+    def settled(self, node: UOp) -> Nodes:
+        """A partial value reduced, on each device."""
+        if node not in self._settled:
+            own = self.parts[node]
+            assert own.partial is not None, "only a partial value is to be reduced"
+            self._settled[node] = all_reduce(own.nodes, self.names(node), own.partial)
+        return self._settled[node]
+
+    def fetched(
+        self, node: UOp, device: str, axis: int = 0, box: tuple[int, int] | None = None
+    ) -> UOp:
+        """The value on `device`; with `box` only what lies there along `axis`."""
+        own = self.parts.get(node)
+        if own is None:
+            single = self.single[node]
+            return sent(single if box is None else sliced(single, axis, *box), device)
+        names = self.names(node)
+        if own.partial is not None and (box is None or device not in names):
+            own = Parts(self.settled(node))
+        if own.partial is not None:
+            assert box is not None, "else it was settled"
+            pieces = [sliced(part, axis, *box) for part in own.nodes]
+            return reduced_to(names.index(device), pieces, names, own.partial)
+        if own.cut is None:
+            part = own.nodes[names.index(device) if device in names else 0]
+            return sent(part if box is None else sliced(part, axis, *box), device)
+        return self._gathered(node, own, device, axis, box)
+
+    def _gathered(
+        self, node: UOp, own: Parts, device: str, axis: int, box: tuple[int, int] | None
+    ) -> UOp:
+        """What the devices have of a cut value, side by side on one."""
+        along = self.along(node)
+        if along is None:
+            assert own.cut is not None, "whole values are not gathered"
+            outer, size = own.cut.outer, own.cut.bounds[-1]
+            inner = node.size // (outer * size)
+            shapes = [(outer, own.cut.share(i, size), inner) for i in range(len(own.nodes))]
+            parts = [part.reshape(n) for part, n in zip(own.nodes, shapes, strict=True)]
+            lined = joined([sent(part, device) for part in parts], 1).reshape(node.shape)
+            return lined if box is None else sliced(lined, axis, *box)
+        pieces = []
+        for i, part in enumerate(own.nodes):
+            if box is not None and axis == along.axis:
+                first, end = along.box(i)
+                begin, stop = max(first, box[0]), min(end, box[1])
+                if begin >= stop:
+                    continue
+                part = sliced(part, axis, begin - first, stop - first)
+            elif box is not None:
+                part = sliced(part, axis, *box)
+            pieces.append(sent(part, device))
+        return joined(pieces, along.axis)
+
+    @staticmethod
+    def _cut(nodes: Nodes, along: Along) -> Nodes:
+        return tuple(sliced(node, along.axis, *along.box(i)) for i, node in enumerate(nodes))
+
+    def best(self, sources: Sequence[UOp]) -> Along | None:
+        """The cut that sources of one shape take together. Of several that of the largest: the
+        others are moved."""
+        found = [
+            (memory_base(source).size, -number, along)
+            for number, source in enumerate(sources)
+            if (along := self.along(source)) is not None
+        ]
+        return max(found)[2] if found else None
+
+    def made(self, node: UOp, nodes: Sequence[UOp], along: Along | None) -> Parts:
+        """A result that is cut so; whole where that can't be said of its shape."""
+        if along is None:
+            return Parts(tuple(nodes))
+        return Parts(tuple(nodes), cut_at(node.shape, *along))
+
+
+def _keeps_elements(node: UOp) -> bool:
+    """Whether it is movement that reads all of its source: then that is brought, not the result."""
+    return node.op in GroupOp.Movement - {Ops.SHRINK} or node.op is Ops.DETACH
+
+
+# ---- the graph and its plan ----------------------------------------------------------------------
+
+
+@dataclass
+class Sharded:
+    """The graph for each device (`sink`), and what its slots and roots were before."""
+
+    sink: UOp
+    params: list[tuple[UOp, int]]
+    roots: list[tuple[UOp, Placement | str]] = field(default_factory=list)
+
+    def regrouped(self, made: Plan) -> Plan:
+        """The plan in terms of the graph before: storages of several devices, and as "part" what
+        steps use of them."""
+        storages = list(made.storages)
+        wholes: dict[UOp, int] = {}  # PARAM → its storage
+        for number, kept in enumerate(made.storages):
+            if kept.kind != "param":
+                continue
+            param, part = self.params[kept.place]
+            if isinstance(param.device, str):
+                storages[number] = replace(kept, place=param.arg[0])
+                continue
+            if param not in wholes:
+                wholes[param] = len(storages)
+                place, (slot, size) = param.src[0].arg, param.arg
+                storages.append(Storage("param", place, param.dtype, size, slot))
+            storages[number] = replace(kept, kind="part", place=part, whole=wholes[param])
+        numbers = iter(made.results)
+        results = []
+        for base, place in self.roots:
+            if isinstance(place, str):
+                results.append(next(numbers))
+                continue
+            parts = [next(numbers) for _ in place.names]
+            first = storages[parts[0]]
+            if first.kind != "part":
+                storages.append(Storage("out", place, base.dtype, base.size))
+                for part, number in enumerate(parts):
+                    storages[number] = replace(
+                        storages[number], kind="part", place=part, whole=len(storages) - 1
+                    )
+                results.append(len(storages) - 1)
+            else:
+                results.append(first.whole)
+        return Plan(tuple(storages), made.steps, tuple(results), made.arenas)
+
+
+def is_sharded(sink: UOp) -> bool:
+    """Whether any node of the graph is of several devices."""
+    return any(isinstance(n.device, tuple) for n in sink.toposort())
+
+
+def shard(sink: UOp, rules: dict[Ops, Rule]) -> Sharded:
+    """The graph for each device."""
+    walk = Sharding(rules)
+    bases = [stored_base(root) if isinstance(root.device, tuple) else root for root in sink.src]
+    walk.add(bases)
+    made = Sharded(UOp.sink(), walk.params)
+    roots: list[UOp] = []
+    taken: dict[UOp, UOp] = {}
+    for number, base in enumerate(bases):
+        if not isinstance(base.device, tuple):
+            roots.append(walk.single[base])
+            made.roots.append((base, base.device))
+            continue
+        own = walk.parts[base]
+        nodes = walk.settled(base) if own.partial is not None else own.nodes
+        if base.op is not Ops.ASSIGN and not is_memory(base):
+            nodes = tuple(_stored(n, base, taken, (number, i)) for i, n in enumerate(nodes))
+        roots += nodes
+        made.roots.append((base, Placement(walk.names(base), own.cut)))
+    made.sink = UOp.sink(*roots)
+    return made
+
+
+def _stored(node: UOp, base: UOp, taken: dict[UOp, UOp], tag: Any) -> UOp:
+    """The node if it will be stored just so, and for this root only; else a copy that is."""
+    stored = stored_base(node)
+    if stored is node and not is_memory(node) and taken.setdefault(node, base) is base:
+        return node
+    return UOp(Ops.CONTIGUOUS, node.dtype, (node,), tag=("part", *tag))

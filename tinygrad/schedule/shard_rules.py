@@ -1,0 +1,393 @@
+"""How each operation treats values that are cut over devices: a row an op.
+
+A row says which cut of its sources it can use and what then holds of the result. Most operations
+keep a cut where it is, or move it as they move axes; what they can't do part by part they do on
+whole values, on every device alike. A reduction over the axis that is cut leaves partial results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from tinygrad.schedule.collectives import sent, sliced
+from tinygrad.schedule.shard import Along, Nodes, Parts, Rule, Sharding
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import MONOIDS, GroupOp, Ops
+from tinygrad.uop.placement import Cut, Placement
+
+# ---- leaves --------------------------------------------------------------------------------------
+
+
+def _memory(walk: Sharding, node: UOp) -> Parts:
+    place: Placement = node.src[-1].arg
+    sizes = place.sizes(node.size)
+    pairs = enumerate(zip(place.names, sizes, strict=True))
+    return Parts(tuple(walk.slot(node, i, name, n) for i, (name, n) in pairs), place.cut)
+
+
+def _leaf(walk: Sharding, node: UOp) -> Parts:
+    return Parts(tuple(node.with_src((UOp.on(name),)) for name in walk.names(node)))
+
+
+def _copy(walk: Sharding, node: UOp) -> Parts:
+    source, place = node.src[0], node.src[1].arg
+    where = None if place.cut is None else place.cut.on(node.shape)
+    own = walk.parts.get(source)
+    if own is not None and source.device == place.names:
+        if where is None:
+            return own if own.partial is not None else Parts(walk.whole(source))
+        along = Along(*where)
+        return walk.made(node, walk.nodes(source, along, len(place.names)), along)
+    if where is None:
+        return Parts(tuple(walk.fetched(source, name) for name in place.names))
+    along = Along(*where)
+    if source.device == "NPY":  # where no kernel can take a part
+        walk.single[source] = sent(walk.single[source], place.names[0])
+    pieces = [
+        walk.fetched(source, name, along.axis, along.box(i)) for i, name in enumerate(place.names)
+    ]
+    return walk.made(node, pieces, along)
+
+
+# ---- one element in, one element out -------------------------------------------------------------
+
+
+def _elementwise(walk: Sharding, node: UOp) -> Parts:
+    if node.op is Ops.ADD and (added := _partial_sum(walk, node)) is not None:
+        return added
+    along = walk.best(node.src)
+    count = len(walk.names(node))
+    sources = [walk.nodes(s, along, count) for s in node.src]
+    return walk.made(node, _each(node, sources), along)
+
+
+def _partial_sum(walk: Sharding, node: UOp) -> Parts | None:
+    """Two partial sums, added on each device before they are added over devices."""
+    parts = [walk.parts.get(s) for s in node.src]
+    if any(p is None or p.partial != "add" for p in parts):
+        return None
+    return Parts(_each(node, [p.nodes for p in parts if p is not None]), None, "add")
+
+
+def _each(node: UOp, sources: Sequence[Nodes]) -> Nodes:
+    return tuple(node.with_src(src) for src in zip(*sources, strict=True))
+
+
+# ---- movement ------------------------------------------------------------------------------------
+
+
+def _local(shape: Sequence[Any], along: Along, part: int) -> tuple[Any, ...]:
+    return tuple(along.size(part) if i == along.axis else n for i, n in enumerate(shape))
+
+
+def _on_whole(walk: Sharding, node: UOp) -> Parts:
+    return Parts(tuple(node.with_src((s, *node.src[1:])) for s in walk.whole(node.src[0])))
+
+
+def _reshape(walk: Sharding, node: UOp) -> Parts:
+    own = walk.parts[node.src[0]]
+    if own.cut is None:
+        return Parts(tuple(n.reshape(node.shape) for n in own.nodes), None, own.partial)
+    where = own.cut.on(node.shape)
+    if where is None:
+        return _on_whole(walk, node)
+    along = Along(*where)
+    nodes = [n.reshape(_local(node.shape, along, i)) for i, n in enumerate(own.nodes)]
+    return walk.made(node, nodes, along)
+
+
+def _expand(walk: Sharding, node: UOp) -> Parts:
+    source = node.src[0]
+    along = walk.along(source)
+    if along is None or source.shape[along.axis] != node.shape[along.axis]:
+        return _on_whole(walk, node)
+    nodes = walk.nodes(source, along, 0)
+    return walk.made(
+        node, [n.expand(_local(node.shape, along, i)) for i, n in enumerate(nodes)], along
+    )
+
+
+def _permute(walk: Sharding, node: UOp) -> Parts:
+    along = walk.along(node.src[0])
+    if along is None:
+        return _moved_whole(walk, node)
+    nodes = [n.permute(node.arg) for n in walk.nodes(node.src[0], along, 0)]
+    return walk.made(node, nodes, Along(node.arg.index(along.axis), along.bounds))
+
+
+def _moved_whole(walk: Sharding, node: UOp) -> Parts:
+    """Of a source that isn't cut along an axis; what is partial stays so."""
+    own = walk.parts[node.src[0]]
+    if own.cut is not None:
+        return _on_whole(walk, node)
+    nodes = tuple(node.with_src((n, *node.src[1:])) for n in own.nodes)
+    return Parts(nodes, None, own.partial)
+
+
+def _flip(walk: Sharding, node: UOp) -> Parts:
+    along = walk.along(node.src[0])
+    if along is None or along.axis in node.arg:
+        return _on_whole(walk, node)
+    return walk.made(node, [n.flip(node.arg) for n in walk.nodes(node.src[0], along, 0)], along)
+
+
+def _pad(walk: Sharding, node: UOp) -> Parts:
+    """The first device takes what comes before, the last what comes after."""
+    along, pads = walk.along(node.src[0]), list(node.sizes)
+    if along is None or not all(isinstance(n, int) for n in pads[along.axis]):
+        return _on_whole(walk, node)
+    (before, after), last = pads[along.axis], len(along.bounds) - 2
+    nodes = []
+    for i, part in enumerate(walk.nodes(node.src[0], along, 0)):
+        pads[along.axis] = (before if i == 0 else 0, after if i == last else 0)
+        nodes.append(part.pad(tuple(pads)))
+    inner = [b + before for b in along.bounds[1:-1]]
+    bounds = (0, *inner, along.bounds[-1] + before + after)
+    return walk.made(node, nodes, Along(along.axis, bounds))
+
+
+def _shrink(walk: Sharding, node: UOp) -> Parts:
+    """Each device keeps what it has of the box; where some have nothing, all get all of it."""
+    source, box = node.src[0], list(node.sizes)
+    along = walk.along(source)
+    if along is None:
+        return _moved_whole(walk, node)
+    begin, end = box[along.axis]
+    if not isinstance(begin, int) or not isinstance(end, int):
+        return _on_whole(walk, node)
+    clipped = [min(max(b, begin), end) - begin for b in along.bounds]
+    names = walk.names(node)
+    if len(set(clipped)) < len(clipped):
+        box[along.axis] = (0, end - begin)
+        wholes = [walk.fetched(source, name, along.axis, (begin, end)) for name in names]
+        return Parts(tuple(n.shrink(tuple(box)) for n in wholes))
+    nodes = []
+    for i, part in enumerate(walk.nodes(source, along, 0)):
+        first = along.bounds[i]
+        box[along.axis] = (clipped[i] + begin - first, clipped[i + 1] + begin - first)
+        nodes.append(part.shrink(tuple(box)))
+    return walk.made(node, nodes, Along(along.axis, tuple(clipped)))
+
+
+def _window(walk: Sharding, node: UOp) -> Parts:
+    along = walk.along(node.src[0])
+    if along is None or any(along.axis == window[0] for window in node.arg):
+        return _on_whole(walk, node)
+    return walk.made(node, [n.window(node.arg) for n in walk.nodes(node.src[0], along, 0)], along)
+
+
+def _fold(walk: Sharding, node: UOp) -> Parts:
+    along, (windows, shape) = walk.along(node.src[0]), node.sizes
+    own = (window[0] for window in windows)
+    if along is None or along.axis in own or along.axis >= len(shape):
+        return _on_whole(walk, node)
+    nodes = walk.nodes(node.src[0], along, 0)
+    return walk.made(
+        node, [n.fold(windows, _local(shape, along, i)) for i, n in enumerate(nodes)], along
+    )
+
+
+def _unary(walk: Sharding, node: UOp) -> Parts:
+    along = walk.along(node.src[0])
+    own = walk.parts[node.src[0]]
+    if along is None and own.cut is not None:  # a flat view of what is cut
+        return Parts(_each(node, [own.nodes]), own.cut)
+    nodes = walk.nodes(node.src[0], along, 0)
+    return walk.made(node, _each(node, [nodes]), along)
+
+
+# ---- many values to one, one to many -------------------------------------------------------------
+
+
+def _reduce(walk: Sharding, node: UOp) -> Parts:
+    (source,), (monoid, axes) = node.src, node.arg
+    own, along = walk.parts[source], walk.along(source)
+    if own.partial is not None and own.partial == monoid == "add":
+        return Parts(_each(node, [own.nodes]), None, monoid)
+    if along is None:
+        return _on_whole(walk, node)
+    nodes = _each(node, [own.nodes])
+    return Parts(nodes, None, monoid) if along.axis in axes else walk.made(node, nodes, along)
+
+
+def _running(walk: Sharding, node: UOp) -> Parts:
+    along = walk.along(node.src[0])
+    if along is None or along.axis == node.arg[1]:
+        return _on_whole(walk, node)
+    return walk.made(node, _each(node, [walk.nodes(node.src[0], along, 0)]), along)
+
+
+def _index(walk: Sharding, node: UOp) -> Parts:
+    """Rows of a whole table by indices that are cut; whole rows of a table whose rows are cut; or,
+    of a table whose first axes are cut, what each device has, zeros for the rest."""
+    table, count = node.src[0], len(walk.names(node))
+    indices = node.src[1:]  # and a gate
+    lead = len(indices[0].shape) if indices else 0
+    along = walk.along(table)
+    if along is None:
+        along = walk.best(indices)
+        sources = [walk.nodes(table, None, count), *(walk.nodes(i, along, count) for i in indices)]
+        return walk.made(node, _each(node, sources), along)
+    whole = [walk.nodes(i, None, count) for i in indices]
+    nodes = _each(node, [walk.nodes(table, along, count), *whole])
+    if along.axis >= node.arg:
+        return walk.made(node, nodes, Along(along.axis - node.arg + lead, along.bounds))
+    found = []
+    for part, local in enumerate(nodes):
+        at = list(local.src[1:])
+        inside, moved = _inside(at[along.axis], along, part, 0)
+        gate = inside if len(at) == node.arg else inside & at.pop()
+        at[along.axis] = moved
+        found.append(local.with_src((local.src[0], *at, gate)))
+    return Parts(tuple(found), None, "add")
+
+
+def _inside(at: UOp, along: Along, part: int, elsewhere: int) -> tuple[UOp, UOp]:
+    """Whether an index falls into a part, and where in it; `elsewhere` if not."""
+    begin, end = along.box(part)
+    inside = (at < end) & (at >= begin)
+    return inside, inside.where(at - begin, at.const_like(elsewhere))
+
+
+def _scatter(walk: Sharding, node: UOp) -> Parts:
+    target, updates, *indices = node.src
+    monoid, count, names = node.arg[0], len(walk.names(node)), walk.names(node)
+    lead, first = len(indices[0].shape), len(indices)
+    along, of_updates = walk.along(target), walk.best([updates])
+    if along is not None and along.axis < first:
+        return _into_rows(walk, node, along)
+    if along is None and of_updates is not None and of_updates.axis >= lead:
+        along = Along(of_updates.axis - lead + first, of_updates.bounds)
+    if along is not None:
+        inner = Along(along.axis - first + lead, along.bounds)
+        sources = [walk.nodes(target, along, count), walk.nodes(updates, inner, count)]
+        sources += [walk.nodes(i, None, count) for i in indices]
+        return walk.made(node, _each(node, sources), along)
+    cut = of_updates or walk.best(indices)
+    if cut is None or monoid not in MONOIDS:
+        return Parts(_each(node, [walk.nodes(s, None, count) for s in node.src]))
+    nothing = MONOIDS[monoid].identity(node.dtype)
+    targets = list(walk.whole(target))
+    for i, name in enumerate(names[1:], 1):
+        targets[i] = UOp.const(node.dtype, nothing, name).broadcast_to(node.shape)
+    sources = [tuple(targets), *(walk.nodes(s, cut, count) for s in node.src[1:])]
+    return Parts(_each(node, sources), None, monoid)
+
+
+def _into_rows(walk: Sharding, node: UOp, along: Along) -> Parts:
+    """Updates of a target whose indexed axis is cut: what is for others goes to a row that is then
+    thrown away."""
+    count, axis = len(walk.names(node)), along.axis
+    sources = [walk.nodes(node.src[0], along, count)]
+    sources += [walk.nodes(s, None, count) for s in node.src[1:]]
+    made = []
+    for part, (target, updates, *at) in enumerate(zip(*sources, strict=True)):
+        room = tuple((0, int(i == axis)) for i in range(node.ndim))
+        _, at[axis] = _inside(at[axis], along, part, along.size(part))
+        wide = node.with_src((target.pad(room), updates, *at))
+        made.append(sliced(wide, axis, 0, along.size(part)))
+    return walk.made(node, made, along)
+
+
+# ---- loops, functions of the host, storage -------------------------------------------------------
+
+
+def _scan(walk: Sharding, node: UOp) -> Parts:
+    """The whole loop on each device."""
+    names = walk.names(node)
+    sources = [walk.nodes(s, None, len(names)) for s in node.src]
+    made = []
+    for name, src in zip(names, zip(*sources, strict=True), strict=True):
+        places = {n: UOp.on(name) for n in node.arg.body.toposort() if n.op is Ops.DEVICE}
+        info = replace(node.arg, body=node.arg.body.substitute(places))
+        made.append(UOp(Ops.SCAN, node.dtype, src, info))
+    return Parts(tuple(made))
+
+
+def _call(walk: Sharding, node: UOp) -> Parts:
+    """A function of the host is called once, by the first device."""
+    names = walk.names(node)
+    once = node.with_src(tuple(walk.nodes(s, None, len(names))[0] for s in node.src))
+    return Parts((once,) * len(names))
+
+
+def _item(walk: Sharding, node: UOp) -> Parts:
+    nodes = _each(node, [walk.parts[node.src[0]].nodes])
+    return Parts(tuple(sent(n, name) for n, name in zip(nodes, walk.names(node), strict=True)))
+
+
+def _assign(walk: Sharding, node: UOp) -> Parts:
+    target, value = node.src
+    base, count = target.base, len(walk.names(node))
+    own, views, along = walk.parts[base], walk.parts[target].nodes, walk.along(target)
+    hidden = along is None and own.cut is not None
+    if not hidden and all(v.base is b for v, b in zip(views, own.nodes, strict=True)):
+        values = walk.nodes(value, along, count)
+        pairs = zip(views, values, strict=True)
+        return Parts(tuple(UOp(Ops.ASSIGN, node.dtype, pair) for pair in pairs), own.cut)
+    made = []
+    new = zip(own.nodes, walk.whole(base), walk.whole(value), strict=True)
+    for part, (place, old, one) in enumerate(new):  # written whole, in a copy; then each its part
+        copy = UOp(Ops.CONTIGUOUS, node.dtype, (old,), tag=("written", node.key))
+        view = target.viewed(copy)
+        written = UOp(Ops.ASSIGN, node.dtype, (view, one))
+        made.append(UOp(Ops.ASSIGN, node.dtype, (place, _flat_part(written, own.cut, part))))
+    return Parts(tuple(made), own.cut)
+
+
+def _flat_part(node: UOp, cut: Cut | None, part: int) -> UOp:
+    if cut is None:
+        return node
+    apart = node.reshape((cut.outer, cut.bounds[-1], node.size // (cut.outer * cut.bounds[-1])))
+    mine = sliced(apart, 1, *cut.bounds[part : part + 2])
+    return mine.reshape((mine.size,))
+
+
+RULES: dict[Ops, Rule] = {
+    **dict.fromkeys(GroupOp.Elementwise, _elementwise),
+    Ops.PARAM: _memory,
+    Ops.BUFFER: _memory,
+    Ops.CONST: _leaf,
+    Ops.ARANGE: _leaf,
+    Ops.COPY: _copy,
+    Ops.CONTIGUOUS: _unary,
+    Ops.DETACH: _unary,
+    Ops.RESHAPE: _reshape,
+    Ops.EXPAND: _expand,
+    Ops.PERMUTE: _permute,
+    Ops.PAD: _pad,
+    Ops.SHRINK: _shrink,
+    Ops.FLIP: _flip,
+    Ops.WINDOW: _window,
+    Ops.FOLD: _fold,
+    Ops.REDUCE_AXIS: _reduce,
+    Ops.RUNNING: _running,
+    Ops.INDEX: _index,
+    Ops.SCATTER: _scatter,
+    Ops.SCAN: _scan,
+    Ops.CALL: _call,
+    Ops.ITEM: _item,
+    Ops.ASSIGN: _assign,
+}
+
+
+# ---- questions -----------------------------------------------------------------------------------
+
+
+def placement_of(node: UOp) -> Placement:
+    """Where a value of several devices lies, or will lie once it is computed."""
+    node = node if node.known is None else node.known
+    walk = Sharding(RULES)
+    walk.add([node])
+    return Placement(walk.names(node), walk.parts[node].cut)
+
+
+def axis_of(node: UOp) -> int | None:
+    """The axis along which a value is cut; None if each device has all of it."""
+    if not isinstance(node.device, tuple):
+        return None
+    cut = placement_of(node).cut
+    where = None if cut is None else cut.on(node.shape)
+    return None if where is None else where[0]
