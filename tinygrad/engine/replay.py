@@ -9,7 +9,7 @@ replay the same capture at the same time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -44,7 +44,6 @@ class Replay:
     ) -> None:
         self.executions = list(executions)
         self.state = list(state)
-        self.chain = Chain([e.plan for e in executions], [len(e.variables) for e in executions])
         self.firsts: list[int] = []
         self.inputs: list[tuple[int, int]] = []  # (storage, number of the input)
         self.fresh: list[tuple[int, Any, int]] = []  # (storage, device, bytes) of what is seen
@@ -57,6 +56,8 @@ class Replay:
             self.firsts.append(total)
             self._lay_out(number, execution, seen)
             total += len(execution.plan.plan.storages)
+        plans, counts = [e.plan for e in executions], [len(e.variables) for e in executions]
+        self.chain = Chain(plans, counts, self._homes())
         self.filled += [place for place, _ in self.inputs + self.again]
         self.filled += [place for place, _, _ in self.fresh]
         changing = set(self.filled)
@@ -75,6 +76,22 @@ class Replay:
                 self.fresh.append((place, kept.device, kept.nbytes))
             elif kept.kind == "part":
                 self.parts.append((place, self.firsts[-1] + kept.whole, kept.place))
+
+    def _homes(self) -> list[Hashable]:
+        """For each storage what it is: the same for storages that are the same."""
+        homes: list[Hashable] = []
+        for execution in self.executions:
+            first = len(homes)
+            kept = execution.plan.plan.storages
+            homes += range(first, first + len(kept))
+            for place, each in enumerate(kept, first):
+                if each.kind == "param":
+                    source = execution.params[each.place]
+                    homes[place] = homes[self.place(source)] if source.kind == "made" else source
+            for place, each in enumerate(kept, first):
+                if each.kind == "part":
+                    homes[place] = (homes[first + each.whole], each.place)
+        return homes
 
     def place(self, source: Source) -> int:
         """The number of a storage that a plan made."""

@@ -4,9 +4,9 @@ stretch of kernels on one device. Running again costs filling the tables."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tinygrad.backends.interface import Launch, Segment
 from tinygrad.base.settings import DEBUG
@@ -14,10 +14,11 @@ from tinygrad.engine.compile import LoadedKernel, kernel_key, load_kernels
 from tinygrad.engine.devices import Device, OpenDevice
 from tinygrad.engine.faults import FaultWords
 from tinygrad.engine.host import run_host_step
+from tinygrad.engine.lanes import ENOUGH_WORK, Touch, run_lanes, segments_of
 from tinygrad.engine.profile import GlobalCounters, report_step
 from tinygrad.engine.sharing import straightened, write_back
 from tinygrad.engine.storage import NOTHING, Buffer
-from tinygrad.schedule.plan import Plan, Step, variable_number
+from tinygrad.schedule.plan import Plan, Step, Storage, variable_number
 from tinygrad.uop.op import Ops
 
 step_runners: dict[Ops, Callable[[Step, Sequence[Buffer]], None]] = {
@@ -38,6 +39,7 @@ class Stretch:
         self.extra: list[Any] = []
         self.temporaries = 0  # bytes of the kernels' temporaries, which share one place
         self.operations = self.nbytes = 0
+        self.work = 0  # nanoseconds on one core, about
         self.segment: Segment | None = None
 
     def add(self, item: Item, storages: tuple[int, ...], first_value: int) -> None:
@@ -63,6 +65,7 @@ class Stretch:
             self.temporaries = max(self.temporaries, sum(map(_aligned, record.temporaries)))
             self.operations += record.operations
             self.nbytes += record.nbytes
+            self.work += sum(phase.work for phase in record.phases)
             for function, phase in zip(item.kernel.functions, record.phases, strict=True):
                 launches.append(
                     Launch(
@@ -80,16 +83,12 @@ class Stretch:
     def run(self, buffers: Sequence[Buffer], values: Sequence[int]) -> None:
         """Runs the kernels on these storages."""
         assert self.segment is not None
-        handles = [buffers[number].handle for number in self.positions]
-        if self.extra:
-            handles += self._own_handles()
         timed = DEBUG >= 2
-        times = self.segment.run(handles, values, timed)
-        GlobalCounters.global_ops += self.operations
-        GlobalCounters.global_mem += self.nbytes
+        times = self.segment.run(self.handles(buffers), values, timed)
         if not timed:
-            GlobalCounters.kernel_count += len(self.items)
+            self.count()
             return
+        self.count_work()
         seconds = iter(times)
         for item, _, _ in self.items:
             assert item.kernel is not None
@@ -99,6 +98,21 @@ class Stretch:
             report_step(
                 step.device, record.colored, took, record.operations, record.nbytes, step.origin
             )
+
+    def handles(self, buffers: Sequence[Buffer]) -> list[Any]:
+        """The segment's table of buffers."""
+        handles = [buffers[number].handle for number in self.positions]
+        return handles + self._own_handles() if self.extra else handles
+
+    def count(self) -> None:
+        """Counts the kernels, which run or have run."""
+        GlobalCounters.kernel_count += len(self.items)
+        self.count_work()
+
+    def count_work(self) -> None:
+        """Counts what the kernels do."""
+        GlobalCounters.global_ops += self.operations
+        GlobalCounters.global_mem += self.nbytes
 
     def _own_handles(self) -> list[Any]:
         scratch = Buffer(self.device.name, self.temporaries) if self.temporaries else None
@@ -116,52 +130,122 @@ class Stretch:
         return handles
 
 
+class HostStep(NamedTuple):
+    """A step that is no kernel, and its storages."""
+
+    step: Step
+    storages: tuple[int, ...]
+
+    def run(self, buffers: Sequence[Buffer], values: Sequence[int]) -> None:
+        """Runs it, now."""
+        step_runners[self.step.op](self.step, [buffers[n] for n in self.storages])
+
+
 class Chain:
     """Plans that run one after the other as if they were one: kernels of a device are one native
     call also where one plan ends and the next begins. Storages and values are numbered through;
-    `counts` says how many values each plan takes."""
+    `counts` says how many values each plan takes, `homes` which storages are the same."""
 
-    def __init__(self, plans: Sequence[RunnablePlan], counts: Sequence[int]) -> None:
-        self.parts: list[Stretch | tuple[Step, tuple[int, ...]]] = []
+    def __init__(
+        self,
+        plans: Sequence[RunnablePlan],
+        counts: Sequence[int],
+        homes: Sequence[Hashable] | None = None,
+    ) -> None:
         self.written: list[int] = []  # what came with the graphs and is written
-        first_storage = first_value = 0
+        placed: list[tuple[Item, tuple[int, ...], int]] = []
+        storages: list[Storage] = []
+        first_value = 0
         for plan, count in zip(plans, counts, strict=True):
+            first, kept = len(storages), plan.plan.storages
             for item in plan.items:
-                storages = tuple(first_storage + number for number in item.step.storages)
-                self._add(item, storages, first_value)
-                kept = plan.plan.storages
+                numbers = tuple(first + number for number in item.step.storages)
+                placed.append((item, numbers, first_value))
                 for number in item.step.storages[: item.step.writes]:
                     if kept[number].kind == "param":
-                        self.written.append(first_storage + number)
-            first_storage += len(plan.plan.storages)
+                        self.written.append(first + number)
+            storages += kept
             first_value += count
-        for part in self.parts:
-            if isinstance(part, Stretch):
-                part.bind()
+        lanes = [_lane(item.step) for item, _, _ in placed]
+        touches = [_touches(item.step, numbers, storages, homes) for item, numbers, _ in placed]
+        alone = [item.kernel is None for item, _, _ in placed]
+        several = len({item.step.device for item, _, _ in placed if item.kernel is not None}) > 1
+        if not several:
+            lanes = [()] * len(placed)
+        self.segments = segments_of(lanes, touches, alone)
+        self.parts = [self._part([placed[n] for n in s.steps]) for s in self.segments]
+        work = sum(part.work for part in self.parts if isinstance(part, Stretch))
+        copies = all(p.step.op is Ops.COPY for p in self.parts if isinstance(p, HostStep))
+        self.side_by_side = several and copies and work >= ENOUGH_WORK
 
-    def _add(self, item: Item, storages: tuple[int, ...], first_value: int) -> None:
+    @staticmethod
+    def _part(items: Sequence[tuple[Item, tuple[int, ...], int]]) -> Stretch | HostStep:
+        item, numbers, _ = items[0]
         if item.kernel is None:
-            self.parts.append((item.step, storages))
-            return
-        device = Device[item.step.device]
-        last = self.parts[-1] if self.parts else None
-        if not isinstance(last, Stretch) or last.device is not device:
-            last = Stretch(device)
-            self.parts.append(last)
-        last.add(item, storages, first_value)
+            return HostStep(item.step, numbers)
+        made = Stretch(Device[item.step.device])
+        for each in items:
+            made.add(*each)
+        made.bind()
+        return made
 
     def run(self, buffers: list[Buffer], values: Sequence[int]) -> None:
         """Runs all steps on these storages."""
         elsewhere = straightened(self.written, buffers) if self.written else []
-        for part in self.parts:
-            if isinstance(part, Stretch):
+        if self.side_by_side and DEBUG < 2:
+            self._run_side_by_side(buffers, values)
+        else:
+            for part in self.parts:
+                if isinstance(part, HostStep):
+                    GlobalCounters.kernel_count += 1
                 part.run(buffers, values)
-            else:
-                step, storages = part
-                GlobalCounters.kernel_count += 1
-                step_runners[step.op](step, [buffers[n] for n in storages])
         if elsewhere:
             write_back(elsewhere, buffers)
+
+    def _run_side_by_side(self, buffers: list[Buffer], values: Sequence[int]) -> None:
+        parts = self.parts
+        tables = [part.handles(buffers) if isinstance(part, Stretch) else [] for part in parts]
+
+        def launch(number: int) -> None:
+            part = parts[number]
+            if isinstance(part, HostStep):
+                part.run(buffers, values)
+            else:
+                assert part.segment is not None, "bound when it was made"
+                part.segment.run(tables[number], values)
+
+        def finish(number: int) -> None:
+            part = parts[number]
+            if isinstance(part, Stretch):
+                part.device.synchronize()
+
+        run_lanes(self.segments, launch, finish)
+        for part in parts:
+            if isinstance(part, Stretch):
+                part.count()
+            else:
+                GlobalCounters.kernel_count += 1
+
+
+def _lane(step: Step) -> Hashable:
+    """What goes through its steps in order: a device, or what copies to it."""
+    return (step.device, step.op is Ops.COPY)
+
+
+def _touches(
+    step: Step,
+    numbers: Sequence[int],
+    storages: Sequence[Storage],
+    homes: Sequence[Hashable] | None,
+) -> list[Touch]:
+    found = []
+    for place, number in enumerate(numbers):
+        kept = storages[number]
+        end = kept.place + kept.nbytes
+        span = (kept.device, kept.place, end) if kept.kind == "temp" else None
+        home = number if homes is None else homes[number]
+        found.append(Touch(home, place < step.writes, span))
+    return found
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,139 @@
+"""Steps on several devices as segments joined by events: each device goes through its own steps in
+order, and so does what copies to it; one waits for another only where a step needs what another
+made, or overwrites what another still reads. So devices work at the same time, and copies lie
+beside computation.
+
+`segments_of` decides, once; `run_lanes` runs, a thread for each lane.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+ENOUGH_WORK = 2_000_000
+"""Nanoseconds of work from which on threads are worth their start."""
+
+
+class Touch(NamedTuple):
+    """What a step does to a piece of memory: `home` names it. Temporaries that take turns in one
+    arena say where: `span` is (arena, first byte, end)."""
+
+    home: Hashable
+    writes: bool
+    span: tuple[Hashable, int, int] | None = None
+
+
+@dataclass
+class Segment:
+    """Steps of one lane in a row. `waits` are the segments to wait for before the first of them;
+    `awaited`: some segment waits for this one."""
+
+    lane: Hashable
+    steps: list[int] = field(default_factory=list)
+    waits: list[int] = field(default_factory=list)
+    awaited: bool = False
+
+
+def segments_of(
+    lanes: Sequence[Hashable], touches: Sequence[Sequence[Touch]], alone: Sequence[bool]
+) -> list[Segment]:
+    """The segments of a list of steps, in an order in which they may also run one by one. A step
+    that is `alone` shares no segment."""
+    waits = _waits(lanes, touches)
+    awaited = {step for found in waits for step in found}
+    segments: list[Segment] = []
+    number_of: dict[int, int] = {}  # step → its segment
+    open_one: dict[Hashable, int] = {}  # lane → the segment that may grow
+    for step, lane in enumerate(lanes):
+        if waits[step] or alone[step] or lane not in open_one:
+            open_one[lane] = len(segments)
+            segments.append(Segment(lane, waits=sorted({number_of[w] for w in waits[step]})))
+        number = number_of[step] = open_one[lane]
+        segments[number].steps.append(step)
+        if step in awaited:
+            segments[number].awaited = True
+        if step in awaited or alone[step]:
+            del open_one[lane]
+    return segments
+
+
+def _waits(lanes: Sequence[Hashable], touches: Sequence[Sequence[Touch]]) -> list[list[int]]:
+    """For each step the steps of other lanes to wait for: of each lane the last."""
+    writer: dict[Hashable, int] = {}
+    readers: defaultdict[Hashable, list[int]] = defaultdict(list)
+    spans: defaultdict[Hashable, dict[Hashable, tuple[int, int]]] = defaultdict(dict)
+    seen: defaultdict[tuple[Hashable, Hashable], int] = defaultdict(lambda: -1)
+    found = []
+    for step, lane in enumerate(lanes):
+        needed: set[int] = set()
+        for home, writes, span in touches[step]:
+            homes = [home]
+            if span is not None and home not in spans[span[0]]:  # who was here before?
+                arena, first, end = span
+                homes += [h for h, (a, b) in spans[arena].items() if a < end and first < b]
+                spans[arena][home] = (first, end)
+            for each in homes:
+                if each in writer:
+                    needed.add(writer[each])
+                if writes:
+                    needed.update(readers[each])
+        latest: dict[Hashable, int] = {}
+        for other in sorted(needed):
+            if lanes[other] != lane:
+                latest[lanes[other]] = other
+        found.append([s for at, s in latest.items() if s > seen[lane, at]])
+        for at, other in latest.items():
+            seen[lane, at] = max(other, seen[lane, at])
+        for home, writes, _ in touches[step]:
+            if writes:
+                writer[home] = step
+                readers[home].clear()
+            else:
+                readers[home].append(step)
+    return found
+
+
+def run_lanes(
+    segments: Sequence[Segment],
+    launch: Callable[[int], Any],
+    finish: Callable[[int], Any],
+) -> None:
+    """Runs all segments, lanes side by side. `launch` starts one by its number, `finish` sees to it
+    that it is over. The first error is raised when all lanes have stopped."""
+    events = {n: threading.Event() for n, segment in enumerate(segments) if segment.awaited}
+    lanes: defaultdict[Hashable, list[int]] = defaultdict(list)
+    for number, segment in enumerate(segments):
+        lanes[segment.lane].append(number)
+    failed: list[BaseException] = []
+
+    def go(numbers: list[int]) -> None:
+        try:
+            for number in numbers:
+                for other in segments[number].waits:
+                    events[other].wait()
+                if failed:
+                    return
+                launch(number)
+                if number in events:
+                    finish(number)
+                    events[number].set()
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            for number in numbers:  # nobody waits for ever
+                if number in events:
+                    events[number].set()
+
+    first, *others = lanes.values()
+    threads = [threading.Thread(target=go, args=(numbers,), daemon=True) for numbers in others]
+    for thread in threads:
+        thread.start()
+    go(first)
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
