@@ -19,8 +19,8 @@ from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import argfix, ceildiv, plain, prod
 from tinygrad.engine import storage
 from tinygrad.engine.devices import Device
-from tinygrad.schedule.shard_rules import placement_of
 from tinygrad.engine.sharing import is_addressable
+from tinygrad.schedule.shard_rules import placement_of
 from tinygrad.tensor.core import Core, Shape, Sint
 from tinygrad.uop.infer import settled
 from tinygrad.uop.node import UOp

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tinygrad.backends.cpu.compiler import objdump
 from tinygrad.backends.cpu.loader import LoadedObject, function_address
+from tinygrad.backends.llvm_compiler import objdump
 from tinygrad.base.errors import CompileError, DeviceError
 
 COMPILERS = ("clang", "gcc", "cc")
