@@ -17,6 +17,7 @@ class Numerics:
     exact_division: bool = True  # float division and square root are correctly rounded
     subnormals: bool = True  # subnormal results are kept, not flushed to zero
     fused_multiply_add: bool = True  # MULACC rounds once
+    values: bool = True  # kernels run; where not, what is read back are zeros
 
 
 @dataclass(frozen=True)

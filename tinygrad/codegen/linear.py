@@ -120,6 +120,8 @@ class Program:
         or a mask, or the machine's division without a sign, which takes fewer instructions."""
         dtype, count = value.dtype, value.dtype.count
         kind = dtype.scalar()
+        if divisor == 1:
+            return value if op is Ops.IDIV else self.widen(UOp.const(kind, 0), count)
 
         def by(number: int, kind: DType) -> UOp:
             return self.widen(UOp.const(kind, number), count)
@@ -127,8 +129,7 @@ class Program:
         if divisor & (divisor - 1) == 0 and (op is Ops.MOD or Ops.SHR not in self.lacking):
             if op is Ops.MOD:
                 return self.add(Ops.AND, dtype, (value, by(divisor - 1, kind)))
-            shift = divisor.bit_length() - 1
-            return self.add(Ops.SHR, dtype, (value, by(shift, kind))) if shift else value
+            return self.add(Ops.SHR, dtype, (value, by(divisor.bit_length() - 1, kind)))
         plain = _UNSIGNED[kind]
         source = self.add(Ops.CAST, plain.vec(count), (value,))
         found = self.add(op, plain.vec(count), (source, by(divisor, plain)))

@@ -18,6 +18,7 @@ from tinygrad.codegen.index import INT32, Copies, Integers
 from tinygrad.codegen.linear import Program, Scope
 from tinygrad.codegen.nesting import fills_itself, stays_in_registers, value_at
 from tinygrad.loops.layout import flat_offset, gate_of, own_ranges, role_of, size_of
+from tinygrad.loops.matrix_units import UNITS
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops, evaluate
 
@@ -55,7 +56,8 @@ class Tiles:
         depth = tuple(r for r in own_ranges(reduce) if role_of(r) == "TILE")
         rows, columns = (_free(x, (*depth, *copies)) for x in (first, second))
         a = self.vector(first, copies, (*rows, *depth))
-        b = self.vector(second, copies, (*depth[:-1], *columns, *depth[-1:]))
+        words = len(depth) - (UNITS[product_.arg].pack > 1)
+        b = self.vector(second, copies, (*depth[:words], *columns, *depth[words:]))
         return self.program.add(Ops.WMMA, total.dtype, (a, b, total), product_.arg)
 
     def width(self, reduce: UOp) -> int:

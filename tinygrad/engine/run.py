@@ -84,7 +84,9 @@ class Stretch:
         """Runs the kernels on these storages."""
         assert self.segment is not None
         timed = DEBUG >= 2
-        times = self.segment.run(self.handles(buffers), values, timed)
+        handles, scratch = self.handles(buffers)
+        times = self.segment.run(handles, values, timed)
+        del scratch  # and not before: another thread would get the same memory
         if not timed:
             self.count()
             return
@@ -99,10 +101,11 @@ class Stretch:
                 step.device, record.colored, took, record.operations, record.nbytes, step.origin
             )
 
-    def handles(self, buffers: Sequence[Buffer]) -> list[Any]:
-        """The segment's table of buffers."""
+    def handles(self, buffers: Sequence[Buffer]) -> tuple[list[Any], Buffer | None]:
+        """The segment's table of buffers; and what of it must live until the kernels have run."""
         handles = [buffers[number].handle for number in self.positions]
-        return handles + self._own_handles() if self.extra else handles
+        scratch = Buffer(self.device.name, self.temporaries) if self.temporaries else None
+        return handles + self._own_handles(scratch) if self.extra else handles, scratch
 
     def count(self) -> None:
         """Counts the kernels, which run or have run."""
@@ -114,8 +117,7 @@ class Stretch:
         GlobalCounters.global_ops += self.operations
         GlobalCounters.global_mem += self.nbytes
 
-    def _own_handles(self) -> list[Any]:
-        scratch = Buffer(self.device.name, self.temporaries) if self.temporaries else None
+    def _own_handles(self, scratch: Buffer | None) -> list[Any]:
         handles = []
         unread = self.device.unread_faults
         for entry in self.extra:
@@ -204,7 +206,7 @@ class Chain:
 
     def _run_side_by_side(self, buffers: list[Buffer], values: Sequence[int]) -> None:
         parts = self.parts
-        tables = [part.handles(buffers) if isinstance(part, Stretch) else [] for part in parts]
+        tables = {i: p.handles(buffers) for i, p in enumerate(parts) if isinstance(p, Stretch)}
 
         def launch(number: int) -> None:
             part = parts[number]
@@ -212,7 +214,7 @@ class Chain:
                 part.run(buffers, values)
             else:
                 assert part.segment is not None, "bound when it was made"
-                part.segment.run(tables[number], values)
+                part.segment.run(tables[number][0], values)
 
         def finish(number: int) -> None:
             part = parts[number]

@@ -2,6 +2,9 @@
 a row that fits a nest (`contraction`), codegen lays the operands out as the row says, the renderer
 knows the instruction by the row's name; nothing else knows these machines.
 
+A Target has the rows whose feature it names. Those of processors stand here; another backend
+registers its own when its device is opened (`register`).
+
 Operands of floats are given as their bits: an unsigned integer of the same size.
 """
 
@@ -10,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.errors import ArgumentError
 from tinygrad.base.target import Target
 
 
@@ -31,6 +35,12 @@ class MatrixUnit:
     columns: int
     depth: int
     pack: int
+
+    @property
+    def inside(self) -> list[int]:
+        """The sizes of the loops along the sum that run inside one instruction: words, and what
+        lies in a word; those of one turn are left out."""
+        return [size for size in (self.depth // self.pack, self.pack) if size > 1]
 
     @property
     def is_tile(self) -> bool:
@@ -62,10 +72,21 @@ SHIFTED = {dtypes.int8: dtypes.uint8}
 """What a row that wants the unsigned type of a can do with the signed one: see `tensorise`."""
 
 
+def register(unit: MatrixUnit) -> None:
+    """Adds a row; its name is then known to recipes, codegen and the interpreter. ArgumentError if
+    another unit has the name, or if words don't divide its depth."""
+    if unit.depth % unit.pack or min(unit.rows, unit.columns, unit.depth) < 1:
+        raise ArgumentError(f"matrix unit {unit}: legal is a depth that `pack` divides")
+    known = UNITS.setdefault(unit.name, unit)
+    if known != unit:
+        raise ArgumentError(f"matrix unit {unit.name!r} is there already: {known}")
+
+
 def matrix_units(target: Target, a: DType, b: DType, out: DType) -> list[MatrixUnit]:
     """The rows that the target has for these operands, the largest first; those that take `a` as
     it is before those that take it shifted."""
     has = {part.removeprefix("+") for part in target.features.split(",")}
-    present = [row for row in ROWS if row.feature in has and (row.b, row.out) == (b, out)]
+    present = [row for row in UNITS.values() if row.feature in has]
+    present = [row for row in present if (row.b, row.out) == (b, out)]
     exact = [row for row in present if row.a is a]
     return exact + [row for row in present if row.a is SHIFTED.get(a)]

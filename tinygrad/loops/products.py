@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil
 
+from tinygrad.base.dtype import DType
 from tinygrad.base.target import Target
 from tinygrad.loops.in_place import is_in_place, laying_out
 from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of
@@ -195,16 +196,15 @@ def take_unit(plan: Plan, one: Product, unit: MatrixUnit, rows: int) -> Product:
 
 def fit(plan: Plan, name: str, unit: MatrixUnit, rows: int) -> tuple[str, ...]:
     """Makes the products along loop `name` the unit's. Returns the loops inside an instruction."""
-    pack = plan.unused(name + "p")
     plan.do("extend", name, unit.depth)
-    if unit.depth == unit.pack:
-        depth: tuple[str, ...] = (pack,)
-        plan.do("split", name, unit.depth, pack, "LOOP", "TILE")
+    depth: tuple[str, ...] = (plan.unused(name + ("d" if unit.depth > unit.pack else "p")),)
+    if len(unit.inside) == 1:
+        plan.do("split", name, unit.depth, depth[0], "LOOP", "TILE")
     else:
-        depth = (plan.unused(name + "d"), pack)
         plan.do("split", name, unit.depth, depth[0])
-        plan.do("split", depth[0], unit.pack, pack, "TILE", "TILE")
-    plan.do("tensorise", pack, rows, unit.name)
+        depth = (*depth, plan.unused(name + "p"))
+        plan.do("split", depth[0], unit.pack, depth[1], "TILE", "TILE")
+    plan.do("tensorise", depth[-1], rows, unit.name)
     return depth
 
 
@@ -215,7 +215,7 @@ def _memory_of(bits: UOp) -> UOp:
 def unit_of(plan: Plan, column: str, one: Product, is_tile: bool) -> tuple[MatrixUnit, int] | None:
     """The unit that computes this product, and which factor is its first operand. Short sums that
     the unit would mostly pad stay as they are."""
-    factors = _converted(plan, one.inner)
+    factors = _factors(plan, one.inner)
     if factors is None:
         return None
     rows = next(i for i, f in enumerate(factors) if column not in names(f.ranges))
@@ -226,7 +226,7 @@ def unit_of(plan: Plan, column: str, one: Product, is_tile: bool) -> tuple[Matri
 def vector_unit(plan: Plan, loop: UOp) -> tuple[MatrixUnit, int] | None:
     """The vector unit for a sum of products along `loop`, whichever factor is its first operand;
     rather one that takes the factors as they are."""
-    factors = _converted(plan, loop)
+    factors = _factors(plan, loop)
     if factors is None:
         return None
     found = [
@@ -234,27 +234,31 @@ def vector_unit(plan: Plan, loop: UOp) -> tuple[MatrixUnit, int] | None:
         for rows in (0, 1)
         if (unit := _unit(plan, loop, factors, rows, is_tile=False)) is not None
     ]
-    exact = (f for f in found if f[0].a is factors[f[1]].src[0].dtype)
+    exact = (f for f in found if f[0].a in _dtypes_of(factors[f[1]]))
     return next(exact, next(iter(found), None))
 
 
-def _converted(plan: Plan, loop: UOp) -> tuple[UOp, ...] | None:
-    """The factors of what is summed along `loop`, if that is a product of two CASTs."""
+def _factors(plan: Plan, loop: UOp) -> tuple[UOp, ...] | None:
+    """The factors of what is summed along `loop`, if that is a product."""
     owners = owners_of(plan.kernel, loop)
     if len(owners) != 1 or len(loop.src) > 1 or owners[0].op is not Ops.REDUCE:
         return None
     value = owners[0].src[0]
-    if value.op is not Ops.MUL or any(f.op is not Ops.CAST for f in value.src):
-        return None
-    return value.src
+    return value.src if value.op is Ops.MUL else None
+
+
+def _dtypes_of(factor: UOp) -> tuple[DType, ...]:
+    """What a unit may take a factor for: what it is CAST from, or itself."""
+    below = factor.src[0].dtype if factor.op is Ops.CAST else factor.dtype
+    return (below, factor.dtype)
 
 
 def _unit(
     plan: Plan, loop: UOp, factors: tuple[UOp, ...], rows: int, is_tile: bool
 ) -> MatrixUnit | None:
-    a, b = (factors[i].src[0].dtype for i in (rows, 1 - rows))
     size, out = size_of(loop), factors[0].dtype
-    for unit in matrix_units(plan.target, a, b, out):
+    pairs = dict.fromkeys(zip(*(_dtypes_of(factors[i]) for i in (rows, 1 - rows)), strict=True))
+    for unit in (u for a, b in pairs for u in matrix_units(plan.target, a, b, out)):
         padded = ceil(size / unit.depth) * unit.depth
         most = size * (4.0 if is_tile else 1.25)  # tiles are that much faster
         if unit.columns == plan.lanes and unit.is_tile == is_tile and padded <= most:

@@ -77,9 +77,9 @@ def _zero_unless(inside: UOp, value: UOp) -> UOp:
 def tensorise(kernel: UOp, name: str, rows: int, unit: str) -> UOp:
     """A sum's products become those of a matrix unit: a WMMA of the factors' bits.
 
-    Requires: `name` is the innermost TILE loop of a REDUCE of a product of two CASTs, from the
-    dtypes that the unit takes to the one that it gives; source number `rows` of the product is the
-    unit's first operand. A signed first operand is moved into the range of a unit that takes it
+    Requires: `name` is the innermost TILE loop of a REDUCE of a product of two values of the dtypes
+    that the unit takes, or CASTs from them; source number `rows` of the product is the unit's first
+    operand. A signed first operand is moved into the range of a unit that takes it
     unsigned: a*b = (a + 128)*b - 128*b, exactly, since sums wrap.
 
         s += cast(a(m, k, kp)) * cast(b(k, n, kp))   becomes   s += wmma(bits(a), bits(b))
@@ -96,21 +96,28 @@ def tensorise(kernel: UOp, name: str, rows: int, unit: str) -> UOp:
         raise ArgumentError(f"tensorise {name!r}: no unit {unit!r}; there are {', '.join(UNITS)}")
     product, own = reduce.src[0], own_ranges(reduce)
     tiles = [size_of(r) for r in own if role_of(r) == "TILE"]
-    legal = [s for s in (row.depth // row.pack, row.pack) if s > 1]
-    if tiles != legal or product.op is not Ops.MUL:
-        raise ArgumentError(f"tensorise {name!r}: {unit} takes TILE loops of {legal}, not {tiles}")
-    a, b = (product.src[i] for i in (rows, 1 - rows))
-    given = tuple(s.src[0].dtype if s.op is Ops.CAST else None for s in (a, b))
-    wanted = (row.a, SHIFTED.get(given[0], row.a) if given[0] else None)
-    if row.a not in (given[0], wanted[1]) or (given[1], reduce.dtype) != (row.b, row.out):
+    if tiles != row.inside or product.op is not Ops.MUL:
+        raise ArgumentError(
+            f"tensorise {name!r}: {unit} takes TILE loops of {row.inside}, not {tiles}"
+        )
+    a, b = operand(product.src[rows], row.a), operand(product.src[1 - rows], row.b)
+    given = a.dtype, b.dtype
+    if row.a not in (a.dtype, SHIFTED.get(a.dtype)) or (b.dtype, reduce.dtype) != (row.b, row.out):
         raise ArgumentError(f"tensorise {name!r}: {unit} does not take {given} to {reduce.dtype!r}")
-    first, second = _bits(a.src[0]), _bits(b.src[0])
-    if given[0] is row.a:
+    first, second = _bits(a), _bits(b)
+    if a.dtype is row.a:
         return replaced(kernel, {reduce: _sum_of(reduce, row, first, second)})
     shift = UOp.const(row.a, 1 << row.a.bitsize - 1)
     moved = _sum_of(reduce, row, first.bitcast(row.a) ^ shift, second)
     beyond = _sum_of(reduce, row, shift, second)
     return replaced(kernel, {reduce: moved + beyond * UOp.const(row.out, -1)})
+
+
+def operand(factor: UOp, dtype: DType) -> UOp:
+    """What a unit that takes `dtype` multiplies of a product's factor: it, or what it is CAST
+    from."""
+    is_cast = factor.op is Ops.CAST and factor.dtype is not dtype
+    return factor.src[0] if is_cast else factor
 
 
 def _sum_of(reduce: UOp, row: MatrixUnit, first: UOp, second: UOp) -> UOp:

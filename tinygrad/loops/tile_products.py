@@ -64,11 +64,12 @@ def _stage_rows(
     value, name = _side(plan, one, column, is_column=False), plan.numbered("pa")
     layout = those_in(value, (*outer, *loops, *one.depth))
     plan.do("stage", plan.path(value), layout, name, "GLOBAL")
-    depth, pack, row = (f"{name}.{loop}" for loop in (*one.depth, loops[-1]))
-    plan.do("role", pack, "TILE")
-    plan.do("role", depth, "VECTOR")
+    depth, *packs = one.depth
+    for pack in packs:
+        plan.do("role", f"{name}.{pack}", "TILE")
+    plan.do("role", f"{name}.{depth}", "VECTOR")
     if any(s != 1 for s in one.row_steps):
-        plan.do("role", row, "UNROLL")
+        plan.do("role", f"{name}.{loops[-1]}", "UNROLL")
     plan.do("role", f"{name}.{layout[0]}", "PARALLEL")
 
 
@@ -76,10 +77,12 @@ def _stage_columns(plan: Plan, one: Product, loops: tuple[str, ...]) -> None:
     """[k][column tile][depth][column][pack]: a panel in the cache."""
     *outside, column = loops
     value, name = _side(plan, one, column, is_column=True), plan.numbered("pb")
-    layout = those_in(value, (*outside, one.depth[0], column, one.depth[1]))
+    depth, *packs = one.depth
+    layout = those_in(value, (*outside, depth, column, *packs))
     plan.do("stage", plan.path(value), layout, name, "LOCAL")
-    plan.do("role", f"{name}.{one.depth[1]}", "TILE")
+    for pack in packs:
+        plan.do("role", f"{name}.{pack}", "TILE")
     plan.do("role", f"{name}.{column}", "VECTOR")
     loads = plan.stages[name].src[0].toposort()
-    if 1 in steps_along(loads, plan.loops[f"{name}.{one.depth[1]}"]):
-        plan.do("role", f"{name}.{one.depth[0]}", "UNROLL")
+    if any(1 in steps_along(loads, plan.loops[f"{name}.{pack}"]) for pack in packs):
+        plan.do("role", f"{name}.{depth}", "UNROLL")

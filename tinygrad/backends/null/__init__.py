@@ -8,7 +8,7 @@ from typing import Any
 
 from tinygrad.backends.c_family import CRenderer
 from tinygrad.backends.interface import Backend, Launch
-from tinygrad.base.target import ORDINARY, Target
+from tinygrad.base.target import ORDINARY, Numerics, Target
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 DTYPES = frozenset(("bool", *INTEGERS, "float32", "float64"))
@@ -19,6 +19,7 @@ TARGET = Target(
     dtypes=DTYPES,
     storage_dtypes=DTYPES | {"float16", "bfloat16"},
     native=NATIVE,
+    numerics=Numerics(values=False),
 )
 
 
