@@ -3,7 +3,7 @@ PYTHON ?= python3
 PY := .venv/bin/python
 STAMP := .venv/.installed
 
-.PHONY: setup demo accuracy test test-all tour bench check clean
+.PHONY: setup demo accuracy test test-all tour bench replay check clean
 
 setup: $(STAMP)
 
@@ -32,6 +32,10 @@ tour: setup
 
 bench: setup
 	@$(PY) benchmarks/run.py $(BENCH)
+
+# what a change did to the kernels that the tests made at BASE: make replay BASE=main~3 TESTS=test/nn
+replay: setup
+	@$(PY) tools/replay.py $(BASE) $(TESTS)
 
 check: setup
 	@./check

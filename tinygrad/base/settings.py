@@ -28,6 +28,9 @@ TABLE = (
     Row("BEAM", 0, "n: search each kernel's recipe, n kept a round; for the last tenth"),
     Row("IGNORE_BEAM_CACHE", 0, "1: search again"),
     Row("RECIPES", "", "folder of pinned recipes: <kernel id>.recipe, see docs/recipes.md"),
+    Row(
+        "CAPTURE_KERNELS", "", "folder: kernels as they are made, with source; see tools/replay.py"
+    ),
     Row("SPEC", 0, "1: verify every graph; scratch memory begins as NaNs, so a stray read shows"),
     Row("JIT", 1, "0: TinyJit calls its function each time"),
     Row("CACHELEVEL", 2, "0: no disk cache · 1: compiled code · 2: plans too"),
@@ -119,6 +122,7 @@ NOOPT = SETTINGS["NOOPT"]
 BEAM = SETTINGS["BEAM"]
 IGNORE_BEAM_CACHE = SETTINGS["IGNORE_BEAM_CACHE"]
 RECIPES = SETTINGS["RECIPES"]
+CAPTURE_KERNELS = SETTINGS["CAPTURE_KERNELS"]
 SPEC = SETTINGS["SPEC"]
 JIT = SETTINGS["JIT"]
 CACHELEVEL = SETTINGS["CACHELEVEL"]

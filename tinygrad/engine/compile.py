@@ -14,12 +14,14 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
-from tinygrad.base.settings import BEAM, DEBUG, IGNORE_BEAM_CACHE
+from tinygrad.base.settings import BEAM, CAPTURE_KERNELS, DEBUG, IGNORE_BEAM_CACHE, RECIPES
 from tinygrad.codegen.pipeline import Lowered
 from tinygrad.engine.cache import code_stamp, disk_cache
 from tinygrad.engine.devices import OpenDevice
+from tinygrad.engine.gallery import capture_kernel
 from tinygrad.engine.profile import GlobalCounters
 from tinygrad.engine.recipes import kernel_id, lower_kernel, recipe_facts
 from tinygrad.engine.show import show_assembly, show_lowered, show_phase
@@ -146,6 +148,8 @@ def _lowered(ast: UOp, device: OpenDevice) -> tuple[Lowered, Cost]:
     GlobalCounters.kernels_lowered += 1
     lowered, recipe = lower_kernel(ast, device)
     show_lowered(lowered, recipe, kernel_id(ast))
+    if CAPTURE_KERNELS and not (BEAM or RECIPES):
+        capture_kernel(ast, lowered, device, Path(CAPTURE_KERNELS.value))
     return lowered, estimate(ast)
 
 
