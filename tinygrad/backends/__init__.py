@@ -4,6 +4,7 @@ driver or a library that is absent costs nothing until it is asked for."""
 from __future__ import annotations
 
 import importlib
+import os
 from importlib.util import find_spec
 from typing import Any
 
@@ -11,7 +12,15 @@ from tinygrad.backends.interface import Backend
 from tinygrad.base.errors import DeviceError, TinygradError
 from tinygrad.base.settings import requested_device
 
-__all__ = ["DEVICES", "canonicalize", "default_device", "known", "open_device", "why_absent"]
+__all__ = [
+    "DEVICES",
+    "canonicalize",
+    "default_device",
+    "keeps",
+    "known",
+    "open_device",
+    "why_absent",
+]
 
 # name → module with `open_device(index, cache) -> Backend`
 DEVICES = {
@@ -29,20 +38,28 @@ DEVICES = {
     "DISK": "tinygrad.backends.disk",
 }
 ALIASES = {"GPU": "CL", "OPENCL": "CL", "LLVM": "CPU", "NV": "CUDA", "HIP": "AMD"}
+KEEPING = frozenset(("NPY", "DISK"))  # they hold bytes and run no kernels
 NOT_BUILT = tuple(name for name, module in DEVICES.items() if find_spec(module) is None)
 
 
 def canonicalize(name: str) -> str:
-    """One spelling of each device: upper case, no alias, no `:0`.
+    """One spelling of each device: upper case, no alias, no `:0`; after DISK an absolute path.
 
     >>> canonicalize("cpu:0"), canonicalize("llvm"), canonicalize("gpu:1")
     ('CPU', 'CPU', 'CL:1')
     """
-    kind, _, index = name.upper().partition(":")
-    kind = ALIASES.get(kind, kind)
+    kind, _, index = name.partition(":")
+    kind = ALIASES.get(kind.upper(), kind.upper())
+    if kind == "DISK":
+        return f"{kind}:{os.path.abspath(index)}" if index else kind
     if index and not index.isdecimal():
         raise DeviceError(f"device {name!r}: after the colon stands a number, as in {kind}:1")
     return f"{kind}:{int(index)}" if index and int(index) else kind
+
+
+def keeps(name: object) -> bool:
+    """Whether a device, by its one spelling, holds bytes and runs no kernels."""
+    return isinstance(name, str) and (name in KEEPING or name.startswith("DISK:"))
 
 
 def known(name: str) -> str:
@@ -59,7 +76,8 @@ def known(name: str) -> str:
 def open_device(name: str, cache: Any = None) -> Backend:
     """The device called `name`. Raises `DeviceError`, which says why, if it can't be had."""
     kind, _, index = known(name).partition(":")
-    backend = importlib.import_module(DEVICES[kind]).open_device(int(index or 0), cache)
+    which = index if kind == "DISK" else int(index or 0)
+    backend = importlib.import_module(DEVICES[kind]).open_device(which, cache)
     assert isinstance(backend, Backend)
     return backend
 

@@ -99,6 +99,8 @@ class Devices:
         device = self._open.get(name)
         if device is None:
             name = canonicalize(name)
+            if name.startswith("DISK:"):  # as many as there are files: none is remembered
+                return OpenDevice(name, open_device(name))
             device = self._open.get(name) or self._start(name)
         return device
 

@@ -17,6 +17,8 @@ from tinygrad.transforms.gradient import CALLS, CallRule
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
+PIECE = 64 << 20  # bytes of a copy that lie on the host at a time, where they must
+
 
 @dataclass(frozen=True)
 class HostFunction:
@@ -53,7 +55,8 @@ def run_host_step(step: Step, buffers: Sequence[Buffer]) -> None:
     """Runs a COPY or CALL on its storages, results first."""
     if step.op is Ops.COPY:
         target, source = buffers
-        target.write(source.read())
+        for start in range(0, source.nbytes, PIECE):
+            target.write(source.read(start, min(PIECE, source.nbytes - start)), start)
         if DEBUG >= 2:
             name = f"copy {source.nbytes:10d}, {target.device} <- {source.device}"
             report_step(step.device, name, 0.0, 0, source.nbytes, step.origin)

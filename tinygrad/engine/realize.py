@@ -15,15 +15,16 @@ from typing import Any, Protocol
 import numpy as np
 
 import tinygrad.engine.loop  # noqa: F401  knows how to run a SCAN
+from tinygrad.backends import keeps
 from tinygrad.base.errors import ArgumentError, JitError, TinygradError
 from tinygrad.base.helpers import garbage_kept
+from tinygrad.engine.aliases import bottom_of
 from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import raise_faults
 from tinygrad.engine.holders import Holder, holders
 from tinygrad.engine.plans import plan_for
 from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.storage import (
-    HOST,
     Buffer,
     as_array,
     bind,
@@ -50,6 +51,7 @@ from tinygrad.engine.structure import (
     structure_of,
 )
 from tinygrad.engine.turns import turns
+from tinygrad.engine.views import shown
 from tinygrad.schedule.demand import is_kernelized, stored_base
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -154,9 +156,10 @@ def _origins_of_checks(structure: Structure) -> dict[tuple[str, str], str | None
 
 
 def in_memory(node: UOp) -> bool:
-    """Whether `node` is a view of storage that holds its value already."""
-    below = node
-    while below.op in GroupOp.View or below.op is Ops.DETACH:
+    """Whether `node` is a view of storage that holds its value already. Where no kernels run all
+    movement is a view."""
+    below, views = node, GroupOp.Movement if keeps(node.device) else GroupOp.View
+    while below.op in views or below.op is Ops.DETACH:
         below = resolved(below.src[0])
     return below.op is Ops.BUFFER
 
@@ -354,12 +357,14 @@ def read(node: UOp) -> np.ndarray[Any, Any]:
             f"a value of shape {node.shape} is read while its graph is only being built, without "
             "inputs; legal is to return it"
         )
+    if keeps(node.device):
+        realize(bottom_of(latest(node)))
+        return shown(latest(node), bottom_of(latest(node)))
     base = whole_buffer(node)
     buffer = buffer_of(base)
     for name in names_of(buffer.device):
-        if name != HOST:
-            device = Device[name]
-            device.synchronize()
-            raise_faults(device)
+        device = Device[name]
+        device.synchronize()
+        raise_faults(device)
     values = as_array(buffer, node.dtype).reshape(node.room)
     return values[tuple(slice(n if isinstance(n, int) else n.val) for n in node.shape)]

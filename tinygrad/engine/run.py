@@ -8,7 +8,10 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from tinygrad.backends import keeps
 from tinygrad.backends.interface import Launch, Segment
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import DeviceError
 from tinygrad.base.settings import DEBUG
 from tinygrad.engine.compile import LoadedKernel, kernel_key, load_kernels
 from tinygrad.engine.devices import Device, OpenDevice
@@ -19,7 +22,7 @@ from tinygrad.engine.profile import GlobalCounters, report_step
 from tinygrad.engine.sharing import straightened, write_back
 from tinygrad.engine.storage import NOTHING, Buffer
 from tinygrad.schedule.plan import Plan, Step, Storage, variable_number
-from tinygrad.uop.op import Ops
+from tinygrad.uop.op import GroupOp, Ops
 
 step_runners: dict[Ops, Callable[[Step, Sequence[Buffer]], None]] = {
     Ops.COPY: run_host_step,
@@ -266,6 +269,7 @@ class RunnablePlan:
         self.plan = plan
         self.items: list[Item] = []
         kernels = [step for step in plan.steps if step.op is Ops.KERNEL]
+        _refuse_kernels([step for step in kernels if keeps(step.device)])
         self.keys = list(keys) if keys is not None else [_key(step) for step in kernels]
         wanted: dict[str, list[Any]] = {}
         for step, key in zip(kernels, self.keys, strict=True):
@@ -340,6 +344,21 @@ def _item(step: Step, next_key: Callable[[], str]) -> Item:
     kernel = device.kernels[next_key()]
     faults = kernel.record.faults
     return Item(step, kernel, FaultWords(device.backend.memory, faults) if faults else None)
+
+
+def _refuse_kernels(steps: Sequence[Step]) -> None:
+    """DeviceError for kernels on devices that hold bytes only."""
+    for step in steps:
+        assert step.ast is not None
+        computed = GroupOp.ALU | {Ops.REDUCE, Ops.RUNNING, Ops.CAST, Ops.BITCAST}
+        nodes = [n for n in step.ast.toposort() if n.op in computed and n.dtype is not dtypes.index]
+        found = {node.op.name for node in nodes}
+        what = ", ".join(sorted(found)) or "a copy"
+        where = f" at {step.origin}" if step.origin else ""
+        raise DeviceError(
+            f"device {step.device} holds bytes and runs no kernels ({what}{where}); legal is "
+            ".to('CPU') or another device first, and computing there"
+        )
 
 
 def _key(step: Step) -> str:

@@ -27,7 +27,7 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 from tinygrad.uop.placement import Placement, placed
 
-HOST = "NPY"  # arrays of NumPy's that kernels don't touch: sources and targets of copies
+HOST = "NPY"  # arrays of NumPy's: where what comes from the host is copied from
 
 
 class Buffer:
@@ -83,27 +83,26 @@ class Buffer:
         made.parts = tuple(part.alias() for part in self.parts)
         return made
 
-    def read(self) -> memoryview:
-        """The bytes, on the host; without a copy where the device's memory is the host's."""
+    def read(self, start: int = 0, nbytes: int | None = None) -> memoryview:
+        """The bytes, on the host, or `nbytes` of them from `start` on; without a copy where the
+        device's memory is the host's."""
         if self.parts:
-            return self._assembled()
-        if self.device == HOST:
-            return memoryview(self.handle).cast("B")
+            whole = self._assembled()
+            return whole[start:] if nbytes is None else whole[start : start + nbytes]
         device = Device[self.device]
         device.synchronize()
-        return memoryview(device.backend.memory.read(self.handle, self.nbytes))
+        count = self.nbytes - start if nbytes is None else nbytes
+        return memoryview(device.backend.memory.read(self.handle, count, start))
 
-    def write(self, data: memoryview) -> None:
-        """Overwrites the bytes from the host."""
+    def write(self, data: memoryview, start: int = 0) -> None:
+        """Overwrites the bytes from `start` on from the host."""
         if self.parts:
+            assert not start, "buffers of several devices are written whole"
             pieces = self._pieces(np.frombuffer(data, np.uint8))
             for part, piece in zip(self.parts, pieces, strict=True):
                 part.write(np.ascontiguousarray(piece).data.cast("B"))
             return
-        if self.device == HOST:
-            memoryview(self.handle).cast("B")[:] = data
-        else:
-            Device[self.device].backend.memory.write(self.handle, data)
+        Device[self.device].backend.memory.write(self.handle, data, start)
 
     def _pieces(self, data: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
         """Of the bytes of all those of each part."""

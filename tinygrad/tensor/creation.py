@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
+from tinygrad.backends import keeps
 from tinygrad.base.dtype import (
     COMPLEX_PARTS,
     DType,
@@ -19,6 +20,7 @@ from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import argfix, ceildiv, plain, prod
 from tinygrad.engine import storage
 from tinygrad.engine.devices import Device
+from tinygrad.engine.keeping import tensor_of_file, workplace
 from tinygrad.engine.sharing import is_addressable
 from tinygrad.schedule.shard_rules import placement_of
 from tinygrad.tensor.core import Core, Shape, Sint
@@ -161,11 +163,12 @@ def from_array(data: HasArray, dtype: DType | None, device: str) -> UOp:
     if values.size == 0:
         return constant(0, dtype or own, device, values.shape)
     changing = may_change(values)
-    if changing and is_addressable(device):
+    if changing and device != storage.HOST and is_addressable(device):
         host = storage.from_host(values.reshape(-1), own, device)
     else:
         host = storage.from_host((values.copy() if changing else values).reshape(-1), own, "NPY")
-    return host.copy_to(device).cast(dtype or own).reshape(values.shape)
+    there = host if device == storage.HOST else host.copy_to(device)
+    return there.cast(dtype or own).reshape(values.shape)
 
 
 def may_change(values: NDArray[Any]) -> bool:
@@ -233,7 +236,11 @@ class Creation(Core):
             parts = (cls._real.full(shape, part, **more) for part in parts_of_number(fill_value))
             return cls._complex.joined(*parts)  # type: ignore[no-any-return]
         sizes = checked_shape("full", *(shape if isinstance(shape, (tuple, list)) else (shape,)))
-        return cls._wrap(constant(fill_value, kind, cls._place(device), sizes), requires_grad)
+        place = cls._place(device)
+        node = constant(fill_value, kind, workplace(place), sizes)
+        if keeps(place) and 0 not in sizes:
+            node = node.copy_to(place)
+        return cls._wrap(node, requires_grad)
 
     @classmethod
     def zeros(cls, *shape: Any, dtype: DTypeLike | None = None, **more: Any) -> Self:
@@ -255,7 +262,8 @@ class Creation(Core):
 
     @classmethod
     def empty(cls, *shape: Any, dtype: DTypeLike | None = None, **more: Any) -> Self:
-        """A buffer of its own whose values may be anything.
+        """A buffer of its own whose values may be anything. With `device="disk:/path"`, what that
+        file begins with; it is made if it is not there.
 
         >>> Tensor.empty(2, 3).shape
         (2, 3)
@@ -266,7 +274,11 @@ class Creation(Core):
         count = prod(sizes)
         if count == 0 or kind in COMPLEX_PARTS:
             return cls.zeros(sizes, dtype=kind, **more)
-        node = storage.empty(device, count, kind).reshape(sizes)
+        if device.startswith("DISK:"):
+            made = tensor_of_file(device.removeprefix("DISK:"), count, kind)
+        else:
+            made = storage.empty(device, count, kind)
+        node = made.reshape(sizes)
         return cls._wrap(node, more.get("requires_grad"))
 
     def const_like(self, value: Any) -> Self:
@@ -425,6 +437,8 @@ def node_of(data: Any, dtype: DType | None, device: str) -> UOp:
         if node.device is None:
             node = node + UOp.const(node.dtype, 0, device)
         return node if dtype is None else node.cast(dtype)
+    if keeps(device) and (dtype is not None or not isinstance(data, HasArray)):
+        return node_of(data, dtype, workplace(device)).copy_to(device)
     if data is None:
         return constant(0, dtype or dtypes.default_float, device, (0,))
     if isinstance(data, (bool, int, float)):

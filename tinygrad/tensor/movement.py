@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
+from tinygrad.backends import keeps
 from tinygrad.base.dtype import COMPLEX_PARTS, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import argfix, argsort, ceildiv, plain, prod
+from tinygrad.engine.keeping import recast
+from tinygrad.tensor.bits import joined_bits, split_bits
 from tinygrad.tensor.core import Shape, Sint, axis_of, broadcast_shape, check_devices
 from tinygrad.tensor.creation import Creation, DTypeLike, checked_dtype
 from tinygrad.transforms.gradient import reshaped
@@ -38,18 +41,33 @@ class Movement(Creation):
         return self._from(self._node.cast(kind))
 
     def bitcast(self, dtype: DTypeLike) -> Self:
-        """The same bits as another dtype of the same size.
+        """The same bits as another dtype. If its size is another, so is the last axis' size. On
+        DISK and NPY nothing is copied.
 
         >>> Tensor([1.0]).bitcast("int").tolist()
         [1065353216]
+        >>> Tensor([[0, 0, 128, 63]], dtype="uint8").bitcast("float").tolist()
+        [[1.0]]
         """
-        kind = checked_dtype(dtype)
-        if kind.itemsize != self.dtype.itemsize:
-            raise DTypeError(
-                f"bitcast: {self.dtype!r} has {self.dtype.itemsize} bytes, {kind!r} has "
-                f"{kind.itemsize}; legal are dtypes of the same size"
-            )
-        return self if kind is self.dtype else self._from(self._node.bitcast(kind))
+        kind, old = checked_dtype(dtype), self.dtype
+        if kind is old:
+            return self
+        shape = self.shape
+        if kind.itemsize != old.itemsize:
+            nbytes = shape[-1] * old.itemsize if shape else old.itemsize
+            if not shape or nbytes % kind.itemsize:
+                raise DTypeError(
+                    f"bitcast: {old!r} has {old.itemsize} bytes, {kind!r} has {kind.itemsize}, the "
+                    f"last axis of {shape} {nbytes}; legal are dtypes whose size divides that"
+                )
+            shape = (*shape[:-1], nbytes // kind.itemsize)
+        if keeps(self.device):
+            return self._from(recast(self._node, kind, shape))
+        if kind.itemsize > old.itemsize:
+            return self._from(joined_bits(self._node, kind))
+        if kind.itemsize < old.itemsize:
+            return self._from(split_bits(self._node, kind))
+        return self._from(self._node.bitcast(kind))
 
     def float(self) -> Self:
         """As float32.

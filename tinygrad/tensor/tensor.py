@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from tinygrad.base.dtype import COMPLEX_PARTS
+from tinygrad.base.dtype import COMPLEX_PARTS, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.engine.devices import Device
 from tinygrad.engine.holders import surroundings
+from tinygrad.engine.keeping import moved as moved_to
+from tinygrad.engine.keeping import whole_file
 from tinygrad.engine.kernelize import kernelize
 from tinygrad.engine.realize import in_memory, realize
 from tinygrad.engine.structure import structure_of
@@ -27,8 +30,9 @@ if TYPE_CHECKING:
 class Tensor(Interop):
     """An array of numbers that is computed when it is needed.
 
-    `data` is a number, nested lists of numbers, bytes, an array of NumPy, or a node. Operations
-    build a graph; `realize`, `numpy`, `tolist`, `item` and the like compute it.
+    `data` is a number, nested lists of numbers, bytes, an array of NumPy, a node, or the path
+    (`pathlib.Path`) of a file, whose bytes stay on the device DISK until they are wanted.
+    Operations build a graph; `realize`, `numpy`, `tolist`, `item` and the like compute it.
 
     >>> (Tensor([1.0, 2.0]) * 2).tolist()
     [2.0, 4.0]
@@ -60,6 +64,9 @@ class Tensor(Interop):
             moved = data.to(device) if device is not None else data
             data = moved._node
         kind = None if dtype is None else checked_dtype(dtype)
+        if isinstance(data, os.PathLike):
+            data = whole_file(data, kind or dtypes.uint8)
+            data = data if device is None else moved_to(data, Device.canonicalize(device))
         self._set(node_of(data, kind, Device.canonicalize(device)), None)
         if requires_grad is not None:
             self.requires_grad_(requires_grad)
@@ -147,7 +154,7 @@ class Tensor(Interop):
         if isinstance(device, (tuple, list)):
             return self.shard(device)
         name = Device.canonicalize(device)
-        return self if name == self.device else self._from(self._held.copy_to(name))
+        return self if name == self.device else self._from(moved_to(self._held, name))
 
     _moved = to
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Self
 
+from tinygrad.backends import keeps
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import argsort
@@ -23,10 +24,12 @@ from tinygrad.engine.aliases import (
     writable_part,
 )
 from tinygrad.engine.holders import holders
+from tinygrad.engine.keeping import moved, workplace, write
 from tinygrad.engine.realize import own_copy, realize
 from tinygrad.engine.storage import copies_of, is_shared, join, note_change, supersede
 from tinygrad.tensor.autograd import Autograd
 from tinygrad.tensor.core import Core, is_detached, root_of
+from tinygrad.tensor.creation import node_of
 from tinygrad.tensor.indexing import side_by_side
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -49,6 +52,19 @@ def in_place(operation: str, example: str = "", result: str = "") -> Callable[..
     return method
 
 
+def _by_tensors(indices: Any) -> bool:
+    """Whether an array, a list or a tensor is among the indices."""
+    parts = indices if isinstance(indices, tuple) else (indices,)
+    return any(isinstance(part, list) or hasattr(part, "dtype") for part in parts)
+
+
+def _repeated(view: Core) -> ArgumentError:
+    return ArgumentError(
+        f"in place: a view of shape {view.shape} in which elements repeat; legal is a copy of it: "
+        ".contiguous()"
+    )
+
+
 class Writing(Autograd):
     """Changes of value."""
 
@@ -64,6 +80,10 @@ class Writing(Autograd):
         if it has others.
         """
         given: Any = self._given("setitem", value)
+        if keeps(self.device) and _by_tensors(indices):
+            raise ArgumentError(
+                f"setitem: on {self.device} by a tensor or a mask; legal are numbers and slices"
+            )
         if self._is_mask(indices):
             self._put(self, self._masked(self._tensor(indices), given))
             return
@@ -84,7 +104,7 @@ class Writing(Autograd):
         >>> t.assign(Tensor([3, 4])).tolist()
         [3, 4]
         """
-        given = self._tensor(x, self.dtype)
+        given = self._value_for_write(x)
         if given.dtype is not self.dtype:
             raise DTypeError(
                 f"assign: {given.dtype!r} to a tensor of {self.dtype!r}; use .cast({self.dtype!r})"
@@ -175,12 +195,22 @@ class Writing(Autograd):
 
     def _given(self, operation: str, value: Any) -> Self:
         """What is to be written, as a tensor of this dtype."""
-        given = self._tensor(value, self.dtype)
-        if given.device != self.device:
+        given = self._value_for_write(value)
+        if given.device != self.device and not keeps(self.device):
             raise ArgumentError(
                 f"{operation}: from {given.device} to {self.device}; use .to() first"
             )
         return given.cast(self.dtype)
+
+    def _value_for_write(self, value: Any) -> Self:
+        """`value` as a tensor that can be computed with. A write to a device that only keeps bytes
+        is done at once, from anywhere."""
+        if not keeps(self.device):
+            return self._tensor(value, self.dtype)
+        place = workplace(self.device)
+        if not isinstance(value, Writing):
+            return self._wrap(node_of(value, self.dtype, place))
+        return self._wrap(moved(value._held, place)) if keeps(value.device) else value  # type: ignore[return-value]
 
     def _in_place(self, operation: str, result: Self) -> Self:
         if not isinstance(result, Writing):
@@ -305,6 +335,11 @@ class Writing(Autograd):
         note_change()
 
     def _overwrite(self, view: Self, value: Self) -> None:
+        if keeps(self.device):
+            if repeats(view._held, view._bottom):
+                raise _repeated(view)
+            write(view._held, value._held)
+            return
         members = self._members()
         for member in members:
             member._taped = False
@@ -329,10 +364,7 @@ class Writing(Autograd):
         if not repeats(view._held, view._bottom):
             return
         if any(member is not view for member in members):
-            raise ArgumentError(
-                f"in place: a view of shape {view.shape} in which elements repeat; legal is a copy "
-                "of it: .contiguous()"
-            )
+            raise _repeated(view)
         view._leave()
         view.hold(view._held.contiguous(), view._taped)
 

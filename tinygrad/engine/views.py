@@ -1,0 +1,66 @@
+"""Views of storage as NumPy's views of its bytes: what movement shows, without a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygrad.backends.disk import Region
+from tinygrad.base.errors import ShapeError
+from tinygrad.engine.aliases import steps_between
+from tinygrad.engine.storage import as_array, buffer_of, numpy_dtype
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+Array = NDArray[Any]
+
+
+def shown(node: UOp, bottom: UOp) -> Array:
+    """What `node`, a view of the BUFFER `bottom`, shows: NumPy's view of it where that can be."""
+    array = whole_array(bottom)
+    for step in steps_between(node, bottom):
+        if not all(isinstance(n, int) for n in step.shape):
+            raise ShapeError(f"a view of shape {step.shape} on {bottom.device}; legal are numbers")
+        array = _VIEWS[step.op](step, array)
+    return array
+
+
+def whole_array(bottom: UOp) -> Array:
+    """All elements of a BUFFER; of a file, mapped, so that nothing is read yet."""
+    buffer = buffer_of(bottom)
+    if isinstance(buffer.handle, Region):
+        raw = buffer.handle.file.mapped(buffer.handle.offset, buffer.nbytes)
+        return raw.view(numpy_dtype(bottom.dtype))
+    return as_array(buffer, bottom.dtype)
+
+
+def _padded(step: UOp, array: Array) -> Array:
+    return np.pad(array, step.sizes)
+
+
+def _windowed(step: UOp, array: Array) -> Array:
+    room = [(0, 0)] * array.ndim
+    for axis, *_, before, after in step.arg:
+        room[axis] = before, after
+    if any(room_of != (0, 0) for room_of in room):
+        array = np.pad(array, room)
+    strides, taps = list(array.strides), []
+    for axis, _, stride, dilation, *_ in step.arg:
+        taps.append(strides[axis] * dilation)
+        strides[axis] *= stride
+    return np.lib.stride_tricks.as_strided(array, step.shape, (*strides, *taps))
+
+
+_VIEWS: dict[Ops, Callable[[UOp, Array], Array]] = {
+    Ops.RESHAPE: lambda step, array: array.reshape(step.shape),
+    Ops.EXPAND: lambda step, array: np.broadcast_to(array, step.shape),
+    Ops.PERMUTE: lambda step, array: array.transpose(step.arg),
+    Ops.SHRINK: lambda step, array: array[tuple(slice(*box) for box in step.sizes)],
+    Ops.FLIP: lambda step, array: np.flip(array, step.arg),
+    Ops.PAD: _padded,
+    Ops.WINDOW: _windowed,
+    Ops.DETACH: lambda step, array: array,
+}
