@@ -84,7 +84,7 @@ def stream(plan: Plan, nest: Nest) -> None:
     elif rows:
         _share_rows(plan, rows, last, across)
     else:
-        _transpose(plan, nest, last, across)
+        _transpose(plan, nest, last, across, loads)
     if nest.is_top:
         _make_tasks(plan, nest, outer, rows)
 
@@ -231,8 +231,10 @@ def _share_rows(plan: Plan, rows: list[UOp], last: UOp, across: UOp) -> None:
         plan.do("split", name, COPIES, plan.unused(name + "u"), "LOOP", "UNROLL")
 
 
-def _transpose(plan: Plan, nest: Nest, last: UOp, across: UOp) -> None:
-    """Blocks of 4 x 4 vectors' squares, walked in the order of the reads: writes are posted."""
+def _transpose(plan: Plan, nest: Nest, last: UOp, across: UOp, loads: list[UOp]) -> None:
+    """Blocks of 4 x 4 vectors' squares, walked in the order of the reads: writes are posted. Reads
+    that don't go along the stored row in steps can't be turned: there the vector runs along the
+    reads, and the writes go lane by lane."""
     lanes, n, c = plan.lanes_within(size_of(last)), name_of(last), name_of(across)
     if across not in nest.loops or lanes != plan.lanes:
         plan.vectorise(n, 1)
@@ -240,6 +242,12 @@ def _transpose(plan: Plan, nest: Nest, last: UOp, across: UOp) -> None:
     outer = [x for x in names(nest.loops) if x not in (n, c)]
     block, vector = plan.unused(n + "i"), plan.unused(n + "v")
     other, square = plan.unused(c + "i"), plan.unused(c + "u")
+    apart = [r for r in loads if last in r.ranges and step(r, across) == 1]
+    if all(step(r, last) is None for r in apart):
+        plan.do("split", n, lanes, block)
+        plan.do("split", c, lanes, vector, "LOOP", "VECTOR")
+        plan.do("order", nest.name, (*outer, n, c, block, vector))
+        return
     plan.do("split", n, COPIES * lanes, block)
     plan.do("split", block, lanes, vector, "LOOP", "VECTOR")
     plan.do("split", c, COPIES * lanes, other)
