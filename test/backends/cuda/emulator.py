@@ -1,0 +1,628 @@
+"""Runs PTX on the host: a kernel becomes C, the system's compiler makes it code, and a small loop
+runs its lanes warp by warp, in step where they meet. So what LLVM made for a card can be judged
+without one. Each access of memory is checked: inside of what was allocated, and aligned.
+
+Only what the renderer makes is known; anything else is an error that shows the line. Registers are
+64-bit words of a lane; each instruction reads and writes as much of them as its type says. Lanes
+meet at barriers, shuffles and matrix instructions by returning the number of the place.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HEAD = r"""
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+typedef uint64_t W;
+typedef unsigned char u8; typedef signed char s8; typedef u8 b8;
+typedef uint16_t u16; typedef int16_t s16; typedef u16 b16;
+typedef uint32_t u32; typedef int32_t s32; typedef u32 b32;
+typedef uint64_t u64; typedef int64_t s64; typedef u64 b64;
+typedef _Float16 f16; typedef float f32; typedef double f64;
+enum { OUTSIDE = 700, MISALIGNED = 716, APART = 719 };
+#define BITS(T, U) \
+  static inline T as_##T(W x) { U u = (U)x; T y; memcpy(&y, &u, sizeof y); return y; } \
+  static inline W of_##T(T x) { U u; memcpy(&u, &x, sizeof u); return u; }
+BITS(f16, u16) BITS(f32, u32) BITS(f64, u64)
+#define INTS(T) static inline T as_##T(W x) { return (T)x; }
+INTS(u8) INTS(s8) INTS(u16) INTS(s16) INTS(u32) INTS(s32) INTS(u64) INTS(s64)
+INTS(b8) INTS(b16) INTS(b32) INTS(b64)
+#define UNSIGNED(T, U) static inline W of_##T(T x) { return (U)x; }
+UNSIGNED(u8, u8) UNSIGNED(s8, u64) UNSIGNED(u16, u16) UNSIGNED(s16, u16)
+UNSIGNED(u32, u32) UNSIGNED(s32, u32) UNSIGNED(u64, u64) UNSIGNED(s64, u64)
+#define of_b8 of_u8
+#define of_b16 of_u16
+#define of_b32 of_u32
+#define of_b64 of_u64
+static inline f32 bf(W x) { return as_f32((W)(u16)x << 16); }
+static inline W to_bf(f32 x) {
+  u32 u = of_f32(x);
+  return x != x ? 0x7fff : (u16)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+#define TO(T, LOW, HIGH) static inline T to_##T(f64 x) \
+  { return x != x ? 0 : x <= (f64)(LOW) ? (LOW) : x >= (f64)(HIGH) ? (HIGH) : (T)x; }
+TO(s8, INT8_MIN, INT8_MAX) TO(u8, 0, UINT8_MAX) TO(s16, INT16_MIN, INT16_MAX) TO(u16, 0, UINT16_MAX)
+TO(s32, INT32_MIN, INT32_MAX) TO(u32, 0, UINT32_MAX) TO(s64, INT64_MIN, INT64_MAX)
+TO(u64, 0, UINT64_MAX)
+static inline f64 larger(f64 a, f64 b) {
+  return a != a ? b : b != b ? a : a > b || (a == b && !signbit(a)) ? a : b;
+}
+static inline f64 smaller(f64 a, f64 b) {
+  return a != a ? b : b != b ? a : a < b || (a == b && signbit(a)) ? a : b;
+}
+#define NANS(f, a, b) ((a) != (a) || (b) != (b) ? NAN : f(a, b))
+#define SHL(a, n, w) ((u32)(n) >= w ? 0 : (a) << (n))
+#define SHR(a, n, w) ((u32)(n) >= w ? ((a) < 0 ? -1 : 0) : (a) >> (n))
+static inline s64 field(s64 x, u32 at, u32 count, int width, int is_signed) {
+  u64 u = (u64)x & (width == 64 ? ~0ull : (1ull << width) - 1);
+  at &= 255; count &= 255;
+  u64 bits = at >= 64 ? 0 : u >> at;
+  u64 kept = count >= 64 ? bits : bits & ((1ull << count) - 1);
+  if (!is_signed || !count) return kept;
+  u32 top = at + count - 1; if (top >= (u32)width) top = width - 1;
+  if (at + count > (u32)width) count = at > (u32)width ? 0 : width - at;
+  return (u >> top & 1) && count < 64 ? (s64)(kept | ~0ull << count) : (s64)kept;
+}
+static inline u32 permute(u32 a, u32 b, u32 how) {
+  u64 both = (u64)b << 32 | a; u32 out = 0;
+  for (int i = 0; i < 4; i++) {
+    u32 n = how >> 4 * i & 15, byte = both >> 8 * (n & 7) & 255;
+    out |= (n & 8 ? (byte & 128 ? 255 : 0) : byte) << 8 * i;
+  }
+  return out;
+}
+typedef struct { const u8 *map; W base, size; u8 *shared; u32 lent; int error; W at; } Place;
+static u8 nothing[64];
+static inline u8 *global(Place *p, W at, u32 n) {
+  W from = at - p->base;
+  if (from + n > p->size || !p->map[from >> 9] || !p->map[(from + n - 1) >> 9]) {
+    if (!p->error) { p->error = OUTSIDE; p->at = at; } return nothing; }
+  if (at % n) { if (!p->error) { p->error = MISALIGNED; p->at = at; } return nothing; }
+  return (u8 *)at;
+}
+static inline u8 *shared(Place *p, W at, u32 n) {
+  at = (u32)at;
+  if (at + n > p->lent) { if (!p->error) { p->error = OUTSIDE; p->at = at; } return nothing; }
+  if (at % n) { if (!p->error) { p->error = MISALIGNED; p->at = at; } return nothing; }
+  return p->shared + at;
+}
+static inline u8 *local(Place *p, W at, u32 n) { return (u8 *)at; }
+"""
+
+TAIL = r"""
+static int warp(Lane *lanes, int count, const W *args, Place *place) {
+  for (;;) {
+    int met = -1, apart = 0, running = 0;
+    for (int i = 0; i < count; i++) {
+      Lane *lane = lanes + i;
+      if (lane->place < 0) continue;
+      lane->place = step(lane, args, place);
+      if (place->error) return -1;
+      if (lane->place < 0) continue;
+      running++;
+      if (met >= 0 && lane->place != met) apart = 1;
+      met = lane->place;
+    }
+    if (!running) return 0;
+    if (apart) { place->error = APART; return -1; }
+    if (met & BLOCK_WIDE) return met;
+    for (int i = 0; i < count; i++) memcpy(lanes[i].seen, lanes[i].told, sizeof lanes[i].told);
+    for (int i = 0; i < count; i++) lanes[i].warp = lanes;
+  }
+}
+int run(const W *args, const u32 *grid, const u32 *block, Place *place) {
+  u32 count = block[0] * block[1] * block[2];
+  Lane *lanes = __builtin_malloc(sizeof(Lane) * count);
+  for (W group = 0; group < (W)grid[0] * grid[1] * grid[2] && !place->error; group++) {
+    memset(place->shared, 0xff, place->lent);
+    memset(lanes, 0, sizeof(Lane) * count);
+    for (u32 i = 0; i < count; i++) {
+      Lane *lane = lanes + i;
+      u32 id[] = {i % block[0], i / block[0] % block[1], i / block[0] / block[1]};
+      u32 at[] = {group % grid[0], group / grid[0] % grid[1], group / grid[0] / grid[1]};
+      memcpy(lane->tid, id, sizeof id); memcpy(lane->ctaid, at, sizeof at);
+      memcpy(lane->ntid, block, sizeof id); memcpy(lane->nctaid, grid, sizeof at);
+      lane->id = i & 31;
+    }
+    int going = 1;
+    while (going && !place->error) {
+      going = 0;
+      int met = 0;
+      for (u32 first = 0; first < count; first += 32) {
+        int found = warp(lanes + first, count - first < 32 ? count - first : 32, args, place);
+        if (place->error) break;
+        if (!found) continue;
+        if (met && found != met) place->error = APART;
+        met = found; going = 1;
+      }
+    }
+  }
+  __builtin_free(lanes);
+  return place->error;
+}
+"""
+
+FLOATS = {"f16", "f32", "f64"}
+BINARY = {"add": "+", "sub": "-", "mul": "*", "div": "/", "rem": "%", "and": "&", "or": "|"} | {
+    "xor": "^"
+}
+COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="} | {
+    "lo": "<",
+    "ls": "<=",
+    "hi": ">",
+    "hs": ">=",
+}
+SPECIAL = {
+    f"%{name}.{axis}": f"lane->{name}[{number}]"
+    for name in ("tid", "ctaid", "ntid", "nctaid")
+    for number, axis in enumerate("xyz")
+} | {"%laneid": "lane->id"}
+
+
+@dataclass
+class Kernel:
+    """One entry of a module, as text of C and what a launch must agree with."""
+
+    name: str
+    parameters: int
+    lanes: int  # of a group at most
+    static: int  # bytes of shared memory that it declares
+    source: str = field(repr=False)
+
+
+class Translation:
+    """One kernel while it is translated."""
+
+    def __init__(self, head: str, body: str) -> None:
+        match = re.search(r"\.entry\s+([\w$]+)", head)
+        assert match, head
+        self.name = match[1]
+        self.parameters = re.findall(r"\.param[^,()]*?([\w$]+)(?=\s*[,)\n])", head)
+        lanes = re.search(r"\.maxntid\s+(\d+)", head)
+        self.lanes = int(lanes[1]) if lanes else 1024
+        self.registers: dict[str, None] = {}
+        self.places: dict[str, int] = {}
+        self.shared, self.depot = 0, 0
+        self.meetings = 0
+        self.lines: list[str] = []
+        self._declare(body)
+
+    def _declare(self, text: str) -> None:
+        for align, name, size in re.findall(
+            r"\.shared \.align (\d+) \.b8 ([\w$]+)\[(\d+)\];", text
+        ):
+            self.shared = -(-self.shared // int(align)) * int(align)
+            self.places[name] = self.shared
+            self.shared += int(size)
+        for name in re.findall(r"\.extern \.shared \.align \d+ \.b8 ([\w$]+)\[\];", text):
+            self.places[name] = 0
+        for _align, size in re.findall(r"\.local \.align (\d+) \.b8 [\w$]+\[(\d+)\];", text):
+            self.depot += int(size)
+
+    # ---- operands --------------------------------------------------------------------------------
+
+    def register(self, name: str) -> str:
+        found = "r" + re.sub(r"\W", "_", name[1:])
+        self.registers.setdefault(found)
+        return f"lane->{found}"
+
+    def word(self, text: str) -> str:
+        """An operand as 64 bits."""
+        if text in SPECIAL:
+            return SPECIAL[text]
+        if text.startswith("%"):
+            return self.register(text)
+        if text.startswith(("0f", "0d")):
+            return f"0x{text[2:]}ull"
+        if text.startswith("__local_depot"):
+            return "(W)lane->depot"
+        if text in self.places:
+            return f"{self.places[text]}ull"
+        if text in self.parameters:
+            return f"{self.parameters.index(text)}ull"
+        assert re.fullmatch(r"-?(0x[0-9A-Fa-f]+|\d+)", text), f"operand {text}"
+        return f"(W)({text}ll)" if not text.startswith("0x") else f"{text}ull"
+
+    def value(self, text: str, kind: str) -> str:
+        if kind == "bf16":
+            return f"bf({self.word(text)})"
+        if kind == "pred":
+            return f"(({self.word(text)}) & 1)"
+        return f"as_{kind}({self.word(text)})"
+
+    def put(self, target: str, kind: str, value: str) -> str:
+        """Writes a value of that kind into a register."""
+        if target == "_":
+            return ";"
+        if kind == "pred":
+            return f"{self.register(target)} = ({value}) ? 1 : 0;"
+        if kind == "bf16":
+            return f"{self.register(target)} = to_bf({value});"
+        return f"{self.register(target)} = of_{kind}(({kind})({value}));"
+
+    def address(self, text: str) -> str:
+        base, sign, offset = re.fullmatch(r"\[([%\w$.]+?)(?:([+-])(-?\d+))?\]", text).groups()
+        moved = f" {sign} ({offset})" if sign else ""
+        return f"({self.word(base)}{moved})"
+
+    # ---- instructions ----------------------------------------------------------------------------
+
+    def translate(self, body: str) -> str:
+        for line in body.splitlines():
+            line = line.split("//")[0].strip()
+            if not line or line.startswith("."):
+                continue
+            if label := re.fullmatch(r"(\$?[\w$]+):", line):
+                self.lines.append(f"{_label(label[1])}:;")
+                continue
+            match = re.fullmatch(r"(?:@(!?)(%\w+)\s+)?([a-z][\w.:]*)\s*(.*?);", line)
+            assert match, f"PTX: {line}"
+            negated, predicate, name, rest = match.groups()
+            text = self.instruction(name, _operands(rest), line)
+            if predicate:
+                condition = f"{negated}({self.register(predicate)} & 1)"
+                text = f"if ({condition}) {{ {text} }}"
+            self.lines.append(text)
+        return "\n".join(f"  {line}" for line in self.lines)
+
+    def instruction(self, name: str, operands: list[str], line: str) -> str:
+        word, *rest = name.split(".")
+        rule = getattr(self, f"_{word}", None)
+        if rule is not None:
+            return rule(rest, operands)
+        if word in BINARY:
+            return self._binary(word, rest, operands)
+        raise AssertionError(f"PTX that the emulator doesn't know: {line}")
+
+    def _binary(self, word: str, how: list[str], operands: list[str]) -> str:
+        kind = how[-1]
+        if kind.endswith("x2"):
+            return self._halves(word, how, operands)
+        target, a, b = operands[0], *(self.value(o, kind) for o in operands[1:])
+        if "wide" in how:
+            wide = kind[0] + str(2 * int(kind[1:]))
+            return self.put(target, wide, f"({wide}){a} * ({wide}){b}")
+        if "hi" in how:
+            wide = {"u32": "u64", "s32": "s64", "u64": "unsigned __int128", "s64": "__int128"}[kind]
+            return self.put(target, kind, f"({wide}){a} * ({wide}){b} >> {kind[1:]}")
+        if word in ("div", "rem") and kind not in FLOATS:
+            return f"if ({b}) " + self.put(target, kind, f"{a} {BINARY[word]} {b}")
+        if kind == "s64" and word in ("add", "sub", "mul"):
+            a, b = f"(u64){a}", f"(u64){b}"
+        return self.put(target, kind, f"{a} {BINARY[word]} {b}")
+
+    def _halves(self, word: str, how: list[str], operands: list[str]) -> str:
+        """Two 16-bit values in a word."""
+        kind, halves = how[-1].removesuffix("x2"), []
+        for shift in (0, 16):
+            parts = [f"({self.word(o)} >> {shift})" for o in operands[1:]]
+            values = [f"bf({p})" if kind == "bf16" else f"as_{kind}({p})" for p in parts]
+            made = self._arithmetic(word, how, values)
+            made = f"to_bf({made})" if kind == "bf16" else f"of_{kind}({made})"
+            halves.append(f"({made} << {shift})")
+        return f"{self.register(operands[0])} = {' | '.join(halves)};"
+
+    def _arithmetic(self, word: str, how: list[str], values: list[str]) -> str:
+        if word == "fma":
+            return f"fma({', '.join(values)})"
+        if word in ("max", "min"):
+            function = {"max": "larger", "min": "smaller"}[word]
+            plain = f"{function}({', '.join(values)})"
+            return f"NANS({function}, {', '.join(values)})" if "NaN" in how else plain
+        if word == "neg":
+            return f"-{values[0]}"
+        return f"{values[0]} {BINARY[word]} {values[1]}"
+
+    def _max(self, how: list[str], operands: list[str], word: str = "max") -> str:
+        kind = how[-1]
+        if kind.endswith("x2"):
+            return self._halves(word, how, operands)
+        values = [self.value(o, kind) for o in operands[1:]]
+        if kind in FLOATS or kind == "bf16":
+            return self.put(operands[0], kind, self._arithmetic(word, how, values))
+        a, b = values
+        sign = ">" if word == "max" else "<"
+        return self.put(operands[0], kind, f"{a} {sign} {b} ? {a} : {b}")
+
+    def _min(self, how: list[str], operands: list[str]) -> str:
+        return self._max(how, operands, "min")
+
+    def _fma(self, how: list[str], operands: list[str]) -> str:
+        kind = how[-1]
+        if kind.endswith("x2"):
+            return self._halves("fma", how, operands)
+        values = ", ".join(self.value(o, kind) for o in operands[1:])
+        function = "fmaf" if kind == "f32" else "fma"
+        return self.put(operands[0], kind, f"{function}({values})")
+
+    def _mad(self, how: list[str], operands: list[str]) -> str:
+        kind = how[-1]
+        a, b, c = (f"({_unsigned(kind)}){self.value(o, kind)}" for o in operands[1:])
+        if "wide" in how:
+            a, b = (self.value(o, kind) for o in operands[1:3])
+            kind = kind[0] + str(2 * int(kind[1:]))
+            c = self.value(operands[3], kind)
+            return self.put(operands[0], kind, f"({kind}){a} * ({kind}){b} + {c}")
+        return self.put(operands[0], kind, f"{a} * {b} + {c}")
+
+    def _neg(self, how: list[str], operands: list[str]) -> str:
+        kind = how[-1]
+        if kind.endswith("x2"):
+            return self._halves("neg", how, operands)
+        sign = "-" if kind in FLOATS or kind == "bf16" else f"0 - ({_unsigned(kind)})"
+        return self.put(operands[0], kind, f"{sign}{self.value(operands[1], kind)}")
+
+    def _abs(self, how: list[str], operands: list[str]) -> str:
+        kind = how[-1]
+        a = self.value(operands[1], kind)
+        return self.put(operands[0], kind, f"fabs({a})" if kind in FLOATS else f"{a}<0 ? 0-{a}:{a}")
+
+    def _sqrt(self, how: list[str], operands: list[str]) -> str:
+        kind = how[-1]
+        name = "sqrtf" if kind == "f32" else "sqrt"
+        return self.put(operands[0], kind, f"{name}({self.value(operands[1], kind)})")
+
+    def _rcp(self, how: list[str], operands: list[str]) -> str:
+        return self.put(operands[0], how[-1], f"1 / {self.value(operands[1], how[-1])}")
+
+    def _not(self, how: list[str], operands: list[str]) -> str:
+        sign = "!" if how[-1] == "pred" else "~"
+        return self.put(operands[0], how[-1], f"{sign}{self.value(operands[1], how[-1])}")
+
+    def _shl(self, how: list[str], operands: list[str], word: str = "SHL") -> str:
+        kind = how[-1]
+        a, n = self.value(operands[1], kind), self.value(operands[2], "u32")
+        return self.put(operands[0], kind, f"{word}({a}, {n}, {kind[1:]})")
+
+    def _shr(self, how: list[str], operands: list[str]) -> str:
+        return self._shl(how, operands, "SHR")
+
+    def _shf(self, how: list[str], operands: list[str]) -> str:
+        low, high, n = (self.value(o, "u32") for o in operands[1:])
+        n = f"({n} & 31)" if "wrap" in how else f"({n} > 32 ? 32 : {n})"
+        both = f"((u64){high} << 32 | {low})"
+        made = f"{both} << {n} >> 32" if how[0] == "l" else f"{both} >> {n}"
+        return self.put(operands[0], "u32", made)
+
+    def _bfe(self, how: list[str], operands: list[str]) -> str:
+        kind = how[-1]
+        numbers = ", ".join(self.value(o, "u32") for o in operands[2:])
+        signed = int(kind[0] == "s")
+        value = f"field({self.value(operands[1], kind)}, {numbers}, {kind[1:]}, {signed})"
+        return self.put(operands[0], kind, value)
+
+    def _prmt(self, how: list[str], operands: list[str]) -> str:
+        values = ", ".join(self.value(o, "u32") for o in operands[1:])
+        return self.put(operands[0], "u32", f"permute({values})")
+
+    def _clz(self, how: list[str], operands: list[str]) -> str:
+        kind, word = how[-1], {"b32": "clz", "b64": "clzll"}[how[-1]]
+        a = self.value(operands[1], kind)
+        return self.put(operands[0], "u32", f"{a} ? __builtin_{word}({a}) : {kind[1:]}")
+
+    def _brev(self, how: list[str], operands: list[str]) -> str:
+        kind, target = how[-1], self.register(operands[0])
+        a = self.value(operands[1], kind)
+        loop = f"for (int i = 0; i < {kind[1:]}; i++) y = y << 1 | (x >> i & 1);"
+        return f"{{ W x = {a}, y = 0; {loop} {target} = y; }}"
+
+    def _popc(self, how: list[str], operands: list[str]) -> str:
+        return self.put(
+            operands[0], "u32", f"__builtin_popcountll({self.value(operands[1], how[-1])})"
+        )
+
+    def _setp(self, how: list[str], operands: list[str]) -> str:
+        test, kind = how[0], how[-1]
+        a, b = (self.value(o, kind) for o in operands[1:])
+        unordered = f"({a} != {a} || {b} != {b})"
+        if test == "nan":
+            made = unordered
+        elif test == "num":
+            made = f"!{unordered}"
+        elif test in COMPARE and kind in (*FLOATS, "bf16"):
+            made = f"!{unordered} && {a} {COMPARE[test]} {b}"
+        elif test in COMPARE:
+            made = f"{a} {COMPARE[test]} {b}"
+        else:  # unordered, or the comparison
+            made = f"{unordered} || {a} {COMPARE[test[:-1]]} {b}"
+        return self.put(operands[0], "pred", made)
+
+    def _selp(self, how: list[str], operands: list[str]) -> str:
+        a, b = (self.value(o, how[-1]) for o in operands[1:3])
+        return self.put(operands[0], how[-1], f"({self.word(operands[3])} & 1) ? {a} : {b}")
+
+    def _cvt(self, how: list[str], operands: list[str]) -> str:
+        *mode, new, old = how
+        if new.endswith("x2"):  # the first source is the upper half
+            high, low = (self.value(o, old) for o in operands[1:])
+            pack = "to_bf" if new == "bf16x2" else "of_f16"
+            return f"{self.register(operands[0])} = (W){pack}({high}) << 16 | {pack}({low});"
+        a = self.value(operands[1], old)
+        is_float = old in FLOATS or old == "bf16"
+        rounding = {"rzi": "trunc", "rni": "rint", "rmi": "floor", "rpi": "ceil"}
+        for word, function in rounding.items():
+            if word in mode:
+                a = f"{function}({a})"
+        if new in FLOATS or new == "bf16":
+            return self.put(operands[0], new, a)
+        return self.put(operands[0], new, f"to_{new}({a})" if is_float else a)
+
+    def _cvta(self, how: list[str], operands: list[str]) -> str:
+        assert "shared" not in how, "generic addresses of shared memory"
+        return f"{self.register(operands[0])} = {self.word(operands[1])};"
+
+    def _mov(self, how: list[str], operands: list[str]) -> str:
+        target, source = operands
+        size = int(how[-1][1:]) if how[-1] != "pred" else 1
+        if target.startswith("{"):
+            names = _parts(target)
+            each = size // len(names)
+            moves = [
+                self.put(n, f"b{each}", f"{self.word(source)} >> {i * each}")
+                for i, n in enumerate(names)
+                if n != "_"
+            ]
+            return f"{{ {' '.join(moves)} }}"
+        if source.startswith("{"):
+            names = _parts(source)
+            each = size // len(names)
+            lanes = [
+                f"(W){self.value(n, f'b{each}')} << {i * each}" for i, n in enumerate(names)
+            ]
+            return f"{self.register(target)} = {' | '.join(lanes)};"
+        return f"{self.register(target)} = {self.word(source)};"
+
+    # ---- memory ----------------------------------------------------------------------------------
+
+    def _ld(self, how: list[str], operands: list[str]) -> str:
+        space, kind = how[0], how[-1]
+        if space == "param":
+            match = re.fullmatch(r"\[([\w$]+)\]", operands[1])
+            assert match, operands
+            number = self.parameters.index(match[1])
+            return f"{self.register(operands[0])} = args[{number}];"
+        names = _parts(operands[0])
+        size, where = int(kind[1:]) // 8, self.address(operands[1])
+        loads = [f"u8 *m = {space}(place, {where}, {size * len(names)});"]
+        for i, name in enumerate(names):
+            loads.append(f"{{ {kind} x; memcpy(&x, m + {i * size}, {size}); ")
+            loads.append(f"{self.put(name, kind, 'x')} }}")
+        return f"{{ {' '.join(loads)} }}"
+
+    def _st(self, how: list[str], operands: list[str]) -> str:
+        space, kind = how[0], how[-1]
+        names = _parts(operands[1])
+        size, where = int(kind[1:]) // 8, self.address(operands[0])
+        stores = [f"u8 *m = {space}(place, {where}, {size * len(names)});"]
+        for i, name in enumerate(names):
+            stores.append(
+                f"{{ {kind} x = {self.value(name, kind)}; memcpy(m + {i * size}, &x, {size}); }}"
+            )
+        return f"{{ {' '.join(stores)} }}"
+
+    def _atom(self, how: list[str], operands: list[str]) -> str:
+        assert "cas" in how and "global" in how, how
+        kind, size = how[-1], int(how[-1][1:]) // 8
+        old, new = (self.value(o, kind) for o in operands[2:])
+        body = f"{kind} *m = ({kind} *)global(place, {self.address(operands[1])}, {size}), x = *m;"
+        return f"{{ {body} if (x == {old}) *m = {new}; {self.put(operands[0], kind, 'x')} }}"
+
+    def _cp(self, how: list[str], operands: list[str]) -> str:
+        """Asynchronous copies arrive at once: a program that doesn't wait is not found out."""
+        assert how[0] == "async" and "bulk" not in how, how
+        if how[1] not in ("ca", "cg"):
+            return ";"
+        target, source, size = self.address(operands[0]), self.address(operands[1]), operands[2]
+        taken = self.value(operands[3], "u32") if len(operands) > 3 else size
+        return (
+            f"{{ u8 *to = shared(place, {target}, {size}); memset(to, 0, {size}); "
+            f"if ({taken}) memcpy(to, global(place, {source}, {size}), {taken}); }}"
+        )
+
+    # ---- the way, and meetings -------------------------------------------------------------------
+
+    def _bra(self, how: list[str], operands: list[str]) -> str:
+        return f"goto {_label(operands[0])};"
+
+    def _ret(self, how: list[str], operands: list[str]) -> str:
+        return "return -1;"
+
+    def _bar(self, how: list[str], operands: list[str]) -> str:
+        return self._meet("BLOCK_WIDE | ", "" if "warp" not in how else "warp")
+
+    def _barrier(self, how: list[str], operands: list[str]) -> str:
+        return self._meet("BLOCK_WIDE | ")
+
+    def _meet(self, wide: str, scope: str = "") -> str:
+        self.meetings += 1
+        where = "" if scope else wide
+        return f"lane->at = {self.meetings}; return {where}{self.meetings}; M{self.meetings}:;"
+
+    def _shfl(self, how: list[str], operands: list[str]) -> str:
+        target, source, number = operands[:3]
+        clamp = self.value(operands[3], "u32")
+        other = {
+            "bfly": "lane->id ^ n",
+            "down": "lane->id + n",
+            "up": "lane->id - n",
+            "idx": "(lane->id & s) | (n & ~s & 31)",
+        }[how[1]]
+        inside = "i >= (s32)m" if how[1] == "up" else "i <= (s32)m"
+        names = target.split("|")
+        told = f"lane->told[0] = {self.word(source)};"
+        edge = f"u32 n = {self.value(number, 'u32')}, c = {clamp}, s = c >> 8 & 31, m = "
+        edge += "lane->id & s;" if how[1] == "up" else "(lane->id & s) | (c & 31 & ~s);"
+        get = f"s32 i = {other}; int ok = {inside}; if (!ok) i = lane->id;"
+        made = self.put(names[0], "b32", "lane->warp[i].seen[0]")
+        ok = self.put(names[1], "pred", "ok") if len(names) > 1 else ""
+        return f"{told} {self._meet('')} {{ {edge} {get} {made} {ok} }}"
+
+    def kernel(self, body: str) -> Kernel:
+        """The whole kernel, after its body was translated."""
+        text = self.translate(body)
+        fields = " ".join(f"W {name};" for name in self.registers)
+        depot = f"u8 depot[{max(16, self.depot)}] __attribute__((aligned(16)));"
+        lane = f"""
+enum {{ BLOCK_WIDE = 1 << 20 }};
+typedef struct Lane {{ int place, at; u32 id, tid[3], ctaid[3], ntid[3], nctaid[3];
+  W told[8], seen[8]; struct Lane *warp; {fields} {depot} }} Lane;
+static int step(Lane *lane, const W *args, Place *place) {{
+  switch (lane->at) {{ {" ".join(f"case {i}: goto M{i};" for i in range(1, self.meetings + 1))} }}
+{text}
+  return -1;
+}}
+"""
+        return Kernel(
+            self.name, len(self.parameters), self.lanes, self.shared, HEAD + lane + TAIL
+        )
+
+
+def _unsigned(kind: str) -> str:
+    return "u" + kind[1:]
+
+
+def _label(name: str) -> str:
+    return "L" + re.sub(r"\W", "_", name)
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.strip("{}").split(",")]
+
+
+def _operands(text: str) -> list[str]:
+    """Operands, where a list in braces is one."""
+    return [part.strip() for part in re.findall(r"\{[^}]*\}|\[[^\]]*\]|[^,\s]+", text)]
+
+
+def translate(ptx: str) -> list[Kernel]:
+    """The kernels of a module."""
+    ptx = re.sub(r"\t", " ", ptx)
+    entries = re.split(r"(?=\.visible \.entry)", ptx)
+    found = []
+    for entry in entries[1:]:
+        head, _, body = entry.partition("\n{")
+        made = Translation(head, entries[0] + body)
+        found.append(made.kernel(body.rpartition("}")[0]))
+    return found
+
+
+def build(kernel: Kernel, folder: Path | None = None):
+    """The kernel as a function of the host."""
+    folder = folder or Path(tempfile.mkdtemp())
+    source, made = folder / f"{kernel.name}.c", folder / f"{kernel.name}.so"
+    source.write_text(kernel.source)
+    flags = ["-O1", "-shared", "-fPIC", "-fwrapv", "-ffp-contract=off", "-fno-strict-aliasing"]
+    command = ["cc", *flags, "-march=native", "-w", "-o", str(made), str(source), "-lm"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, f"{ran.stderr}\n{kernel.source}"
+    function = ctypes.CDLL(str(made)).run
+    function.restype = ctypes.c_int
+    function.argtypes = (ctypes.c_void_p,) * 4
+    return function
