@@ -21,6 +21,7 @@ class Dialect:
     head: str  # the line that opens a function; `arguments` are listed where it has them
     attributes: str  # of the function; `lanes` of a group at most
     buffer: str = "ptr"  # a pointer to a buffer
+    promise: str = ""  # what is known of buffers
     local: str = "ptr"  # a pointer to LOCAL memory
     specials: Mapping[str, str] = field(default_factory=dict)  # an intrinsic, by SPECIAL
     barrier: str = ""  # a call
@@ -49,6 +50,7 @@ PTX = Dialect(
     head="define ptx_kernel void @{name}({arguments}) #0 {{",
     attributes='nounwind "nvvm.maxntid"="{lanes}"',
     buffer="ptr addrspace(1)",
+    promise="noalias align 64",
     local="ptr addrspace(3)",
     specials={f"gid{axis}": f"{SREG}.ctaid.{word}" for axis, word in AXES.items()}
     | {f"lid{axis}": f"{SREG}.tid.{word}" for axis, word in AXES.items()},

@@ -100,9 +100,9 @@ class LaneFrame:
         self.constants: set[str] = set()
 
     def head(self, name: str) -> str:
-        buffer = self.dialect.buffer
+        buffer = f"{self.dialect.buffer} {self.dialect.promise}"
         given = [
-            *(f"{buffer} noalias %buffer{i}" for i in range(len(params(self.program)))),
+            *(f"{buffer} %buffer{i}" for i in range(len(params(self.program)))),
             *(f"i64 %value{i}" for i in range(len(variables(self.program)))),
         ]
         return self.dialect.head.format(name=name, arguments=", ".join(given))

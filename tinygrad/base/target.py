@@ -40,6 +40,7 @@ class Target:
     has_groups: bool = False  # work-groups with shared LOCAL memory and barriers (a GPU)
     group_limit: int = 1  # work-items in a group
     local_memory: int = 0
+    aligned: bool = False  # buffers that are only read lie on 64 bytes too: none is borrowed
     grid_limit: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
     dtypes: frozenset[str] = field(default_factory=frozenset)  # names with native arithmetic
     storage_dtypes: frozenset[str] = field(default_factory=frozenset)  # names it can load and store

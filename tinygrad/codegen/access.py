@@ -47,6 +47,7 @@ class Access:
         self.program: Program = integers.program
         self.evaluate = evaluate
         self.slots = slots
+        self.aligned = False  # whether buffers that are only read begin at a multiple of ALIGNMENT
         self.ahead: dict[str, int] = {}  # loop → turns that its loads are asked for in advance
 
     # ---- addresses -------------------------------------------------------------------------------
@@ -184,7 +185,7 @@ class Access:
             source = (pointer, self.program.widen(mask, count) if count > 1 else mask)
         dtype = read.dtype.vec(count)
         aligned = max(read.dtype.itemsize, gcd(alignment, dtype.itemsize))
-        if read.src[0].op is Ops.PARAM:
+        if read.src[0].op is Ops.PARAM and not self.aligned:
             aligned = read.dtype.itemsize  # it may be a mapped file's or another library's
         scope = self.program.scope
         if self.ahead and mask is None and read.src[0].op is Ops.PARAM:

@@ -136,6 +136,7 @@ class _Lowering:
         arms = arms_of(own, stores) if count > 1 and not self.target.has_groups else None
         written = _written([*stores, *(arms.stores if arms else ())])
         expansion = Expansion(self.target, self.slots, self.block, self.fault, self.faults, written)
+        expansion.access.aligned = self.target.aligned
         expansion.access.ahead = dict(fact(self.kernel, "prefetch"))
         program = expansion.program
         grid = _grid(count, self.target) if self.target.has_groups else (count, 1, 1)

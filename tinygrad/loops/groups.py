@@ -15,7 +15,6 @@ BLOCK = 256  # lanes of a group for plain loops; fewer where there is little to 
 LEAST_BLOCK = 32
 TILE_LANES = 16  # lanes along each side of a product's block
 TILE_COPIES = 4  # rows and columns that a lane computes
-COPIES = 4  # neighbouring elements that a lane of a plain loop computes
 FEW_OUTPUTS = 4096  # with fewer, a group shares the reduction of one
 BUSY = 1 << 16  # lanes that keep a device busy
 
@@ -129,9 +128,10 @@ def _flat(plan: Plan, nest: Nest) -> None:
         plan.do("split", outer, block // size, plan.unused(outer + "l"), "PARALLEL", "LANE")
         plan.do("role", name, "LANE")
     else:
-        if _wide(plan, nest) and total >= BUSY * COPIES and size >= block * COPIES:
-            copies = plan.unused(name + "u")
-            plan.do("split", name, COPIES, copies, "LOOP", "UNROLL")
+        count = _neighbours(plan, nest)
+        if count > 1 and total >= BUSY * count and size >= block * count:
+            copies = plan.unused(name + "v")
+            plan.do("split", name, count, copies, "LOOP", "VECTOR")
         lanes = min(block, size)
         plan.do("split", name, lanes, plan.unused(name + "l"), "PARALLEL", "LANE")
     for loop in nest.loops:
@@ -139,8 +139,12 @@ def _flat(plan: Plan, nest: Nest) -> None:
             plan.do("role", name_of(loop), "PARALLEL")
 
 
-def _wide(plan: Plan, nest: Nest) -> bool:
-    """Whether every access steps by 0 or 1 along the last loop, so that neighbours load as one."""
+def _neighbours(plan: Plan, nest: Nest) -> int:
+    """Elements side by side that a lane loads and stores as one vector: as many of the widest dtype
+    as fill a register, if every access steps by 0 or 1 along the last loop; else 1."""
     last = nest.loops[-1]
     accesses = [n for n in plan.nodes if n.op is Ops.INDEX and last in n.ranges]
-    return all(step(n, last) in (0, 1) for n in accesses)
+    if not all(step(n, last) in (0, 1) for n in accesses):
+        return 1
+    widest = max((n.dtype.itemsize for n in accesses), default=4)
+    return plan.target.vector // widest

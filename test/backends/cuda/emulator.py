@@ -227,6 +227,7 @@ class Translation:
             return f"{self.places[text]}ull"
         if text in self.parameters:
             return f"{self.parameters.index(text)}ull"
+        text = text.removesuffix("U")
         assert re.fullmatch(r"-?(0x[0-9A-Fa-f]+|\d+)", text), f"operand {text}"
         return f"(W)({text}ll)" if not text.startswith("0x") else f"{text}ull"
 
@@ -398,6 +399,14 @@ class Translation:
         value = f"field({self.value(operands[1], kind)}, {numbers}, {kind[1:]}, {signed})"
         return self.put(operands[0], kind, value)
 
+    def _bfi(self, how: list[str], operands: list[str]) -> str:
+        """Some bits of the first into the second."""
+        kind = how[-1]
+        a, b = (self.value(o, kind) for o in operands[1:3])
+        at, count = (f"({self.value(o, 'u32')} & 255)" for o in operands[3:])
+        mask = f"(({count} > 63 ? ~0ull : (1ull << {count}) - 1) << {at})"
+        return self.put(operands[0], kind, f"({b} & ~{mask}) | (((u64){a} << {at}) & {mask})")
+
     def _prmt(self, how: list[str], operands: list[str]) -> str:
         values = ", ".join(self.value(o, "u32") for o in operands[1:])
         return self.put(operands[0], "u32", f"permute({values})")
@@ -473,9 +482,7 @@ class Translation:
         if source.startswith("{"):
             names = _parts(source)
             each = size // len(names)
-            lanes = [
-                f"(W){self.value(n, f'b{each}')} << {i * each}" for i, n in enumerate(names)
-            ]
+            lanes = [f"(W){self.value(n, f'b{each}')} << {i * each}" for i, n in enumerate(names)]
             return f"{self.register(target)} = {' | '.join(lanes)};"
         return f"{self.register(target)} = {self.word(source)};"
 
@@ -579,9 +586,7 @@ static int step(Lane *lane, const W *args, Place *place) {{
   return -1;
 }}
 """
-        return Kernel(
-            self.name, len(self.parameters), self.lanes, self.shared, HEAD + lane + TAIL
-        )
+        return Kernel(self.name, len(self.parameters), self.lanes, self.shared, HEAD + lane + TAIL)
 
 
 def _unsigned(kind: str) -> str:

@@ -12,6 +12,7 @@ import ctypes
 import mmap
 import struct
 import tempfile
+import traceback
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,7 +64,7 @@ SIGNATURES = {
 }
 
 INVALID_VALUE, OUT_OF_MEMORY, NO_DEVICE, NO_CONTEXT = 1, 2, 100, 201
-INVALID_PTX, INVALID_HANDLE, NOT_FOUND = 218, 400, 500
+INVALID_PTX, INVALID_HANDLE, NOT_FOUND, UNKNOWN = 218, 400, 500, 999
 NAMES = {
     1: ("CUDA_ERROR_INVALID_VALUE", "invalid argument"),
     2: ("CUDA_ERROR_OUT_OF_MEMORY", "out of memory"),
@@ -158,8 +159,9 @@ class FakeLibrary:
     """The library. `fails[name] = [codes]` makes the next calls of a function give these; `calls`
     counts; `launched` lists kernels in order, `updates` counts changed nodes of graphs."""
 
-    def __init__(self, cards=(Card(),), version=12_080, start=0, lacks=()):
-        self.cards, self.version, self.start = list(cards), version, start
+    def __init__(self, cards=None, version=12_080, start=0, lacks=()):
+        self.cards = [Card()] if cards is None else list(cards)
+        self.version, self.start = version, start
         self.calls: Counter[str] = Counter()
         self.fails: dict[str, list[int]] = {}
         self.launched: list[str] = []
@@ -189,7 +191,11 @@ class FakeLibrary:
                 return self.broken
             if name[2:5] in ("Mem", "Str", "Eve", "Mod", "Lau", "Gra") and self.current is None:
                 return NO_CONTEXT
-            return method(*arguments) or 0
+            try:
+                return method(*arguments) or 0
+            except Exception:  # a callback can't raise: it ends up as "unknown error"
+                traceback.print_exc()
+                return UNKNOWN
 
         return entry
 
@@ -235,7 +241,9 @@ class FakeLibrary:
         self.put(where, number, ctypes.c_int)
 
     def do_cuDeviceGetName(self, where, length, number):
-        ctypes.memmove(where, self.cards[number].name.encode() + b"\0", 1 + len(self.cards[number].name))
+        ctypes.memmove(
+            where, self.cards[number].name.encode() + b"\0", 1 + len(self.cards[number].name)
+        )
 
     def do_cuDeviceGetAttribute(self, where, attribute, number):
         card = self.cards[number]
@@ -349,9 +357,7 @@ class FakeLibrary:
         kernels = [k for k in translate(module.text) if k.name == name]
         if not kernels:
             return NOT_FOUND
-        run = None
-        if kernels[0].name not in ("",):
-            run = build(kernels[0], Path(tempfile.mkdtemp(dir=self.folder)))
+        run = build(kernels[0], Path(tempfile.mkdtemp(dir=self.folder)))
         self.make(where, Function(kernels[0], run))
 
     def do_cuFuncSetAttribute(self, handle, attribute, value):
@@ -403,7 +409,9 @@ class FakeLibrary:
 
     def _parameters(self, at):
         """CUDA_KERNEL_NODE_PARAMS_v1."""
-        function, *shape, shared, arguments, extra = struct.unpack("P7IPP", ctypes.string_at(at, 56))
+        function, *shape, shared, arguments, extra = struct.unpack(
+            "P7IPP", ctypes.string_at(at, 56)
+        )
         return self._node(function, tuple(shape[:3]), tuple(shape[3:]), shared, arguments)
 
     def do_cuGraphAddKernelNode(self, where, graph, before, count, parameters):

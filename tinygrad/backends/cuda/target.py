@@ -82,6 +82,7 @@ def chip_target(chip: Chip) -> Target:
         has_groups=True,
         group_limit=1024,
         local_memory=chip.local_memory,
+        aligned=True,
         grid_limit=(2**31 - 1, 65535, 65535),
         dtypes=DTYPES,
         storage_dtypes=STORAGE,
