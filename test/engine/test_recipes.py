@@ -1,6 +1,7 @@
 """Where a kernel's recipe comes from: pins, the search in a process of its own, its cache."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -207,3 +208,18 @@ def test_a_search_is_done_once(tmp_path):
     assert plain.stdout == first.stdout == second.stdout == third.stdout
     assert "BEAM" in first.stderr and "recipes timed in" in first.stderr
     assert "BEAM" not in plain.stderr + second.stderr + third.stderr
+
+
+@pytest.mark.slow
+def test_recipes_for_groups_are_searched():
+    code = (
+        "import numpy as np; from tinygrad import Tensor\n"
+        "x = Tensor(np.ones((256, 2048), np.float32), device='CL')\n"
+        "assert ((x.exp() + x).numpy() == (x.exp() + x).numpy()).all()"
+    )
+    environment = os.environ | {"BEAM": "1", "DEBUG": "2"}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert re.search(r"[1-9]\d+ recipes timed in|[2-9] recipes timed in", ran.stderr), ran.stderr

@@ -4,6 +4,7 @@ import pytest
 from loops import kernels
 
 from tinygrad.base.errors import ArgumentError
+from tinygrad.base.target import Target
 from tinygrad.loops.heuristic import schedule
 from tinygrad.loops.recipe import apply
 from tinygrad.loops.search import STREAM, elsewhere, neighbours, search
@@ -82,3 +83,23 @@ def test_streaming_is_not_searched():
     recipe = (*schedule(KERNELS["transpose"], kernels.WIDE)[1], STREAM)
     assert all(STREAM in one for one in neighbours(recipe))
     assert all(STREAM not in one for one in elsewhere(KERNELS["transpose"], kernels.SMALL))
+
+
+GROUPS = Target("GPU", has_groups=True, group_limit=1024, local_memory=48 << 10, vector=16)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_devices_with_groups_have_much_to_choose_from(name):
+    kernel = KERNELS[name]
+    recipe = schedule(kernel, GROUPS)[1]
+    others = {found for found in elsewhere(kernel, GROUPS) if found != recipe}
+    near = set(neighbours(recipe))
+    assert len(others | near) >= 3
+    assert sum(_is_legal(kernel, found) for found in others | near) >= 3
+
+
+def _is_legal(kernel, recipe):
+    try:
+        return apply(kernel, recipe) is not None
+    except ArgumentError:
+        return False

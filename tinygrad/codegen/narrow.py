@@ -6,8 +6,8 @@ nothing depends on what was fused with what. For +, *, / and the square root the
 what one would, since float32 has more than twice the digits (Figueroa, 1995); among bfloat16's
 subnormal numbers, and for MULACC, the last bit may differ.
 
-Conversions are integer arithmetic, but for float16 where the target has "CAST_HALF", and for what a
-matrix unit gives to bfloat16 where it has "CAST_BFLOAT".
+Conversions are integer arithmetic, but for those that the target has an instruction for (CONVERTS),
+and for what a matrix unit gives to bfloat16 where it has "CAST_BFLOAT", which may lose subnormals.
 """
 
 from __future__ import annotations
@@ -62,6 +62,9 @@ NARROW: dict[DType, Narrow] = {
         Narrow("fp8e5m2", dtypes.fp8e5m2, dtypes.uint8, 2, 15, 0x7C, 0x7E),
     )
 }
+
+CONVERTS = {dtypes.float16: "CAST_HALF", dtypes.bfloat16: "CAST_BFLOAT16"}
+"""What a target names that converts to and from float32 as IEEE says, subnormal numbers too."""
 
 EXACT = frozenset((Ops.WHERE, Ops.MAX, Ops.TRUNC, Ops.CHECK, Ops.STAGE, Ops.CONST))
 """Ops that give one of their sources' values, or a value that the narrow type has if they do."""
@@ -162,7 +165,7 @@ class _Walk:
     # ---- conversions, by instruction or by arithmetic --------------------------------------------
 
     def native(self, dtype: DType) -> bool:
-        return dtype is dtypes.float16 and "CAST_HALF" in self.target.native
+        return CONVERTS.get(dtype) in self.target.native
 
     def is_normal(self, value: UOp) -> bool:
         """Whether the target's conversion to bfloat16 is right for this float32: it takes subnormal

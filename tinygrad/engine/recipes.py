@@ -62,7 +62,7 @@ def lower_kernel(ast: UOp, device: OpenDevice) -> tuple[Lowered, Recipe]:
         lowered = lower(kernel, target)
         if lowered.instructions <= MOST_INSTRUCTIONS:
             break
-    if BEAM and recipe and target.vector and not target.has_groups:
+    if BEAM and recipe and target.vector:
         found = _searched(ast, device, recipe)
         if found != recipe:
             return lower(apply(ast, found), target), found

@@ -77,9 +77,18 @@ def alternate(lists: Iterable[Iterator[Recipe]]) -> Iterator[Recipe]:
 
 
 def elsewhere(kernel: UOp, target: Target) -> Iterator[Recipe]:
-    """What the heuristic would do if the machine had other vectors, registers, ports or caches;
-    without `stream`."""
-    for changed in (
+    """What the heuristic would do if the machine had other vectors, registers, ports or caches, or
+    smaller groups; without `stream`."""
+    for changed in _other_groups(target) if target.has_groups else _other_cores(target):
+        try:
+            found = schedule(kernel, replace(target, **changed))[1]  # type: ignore[arg-type]
+        except TinygradError:
+            continue
+        yield tuple(step for step in found if step != STREAM)
+
+
+def _other_cores(target: Target) -> tuple[dict[str, int], ...]:
+    return (
         {"registers": 3 * target.registers // 4},
         {"registers": target.registers // 2},
         {"fma_ports": 3 - min(2, target.fma_ports)},
@@ -91,12 +100,17 @@ def elsewhere(kernel: UOp, target: Target) -> Iterator[Recipe]:
         {"cache_l1": target.cache_l1 * 4},
         {"cache_l2": target.cache_l2 // 4},
         {"cache_l2": target.cache_l2 * 4},
-    ):
-        try:
-            found = schedule(kernel, replace(target, **changed))[1]  # type: ignore[arg-type]
-        except TinygradError:
-            continue
-        yield tuple(step for step in found if step != STREAM)
+    )
+
+
+def _other_groups(target: Target) -> tuple[dict[str, int], ...]:
+    return (
+        *({"group_limit": lanes} for lanes in (128, 64, 32) if lanes < target.group_limit),
+        {"vector": target.vector // 2},
+        {"vector": 1},
+        {"registers": target.registers // 2},
+        {"local_memory": target.local_memory // 2},
+    )
 
 
 # ---- changes of one step -------------------------------------------------------------------------
@@ -124,7 +138,7 @@ def _other_sizes(step: Step) -> Iterator[tuple[Step, ...]]:
     if roles[-1:] == ["TILE"]:  # the matrix unit says how large
         return
     sizes = [2 * factor, factor // 2, factor + 1, factor - 1, 3 * factor // 2, 3 * factor // 4]
-    if roles[-1:] == ["VECTOR"]:
+    if roles[-1:] in (["VECTOR"], ["LANE"], ["GROUP"]):
         sizes = sizes[:2]
     for size in dict.fromkeys(s for s in sizes if s > 1 and s != factor):
         yield ((name, loop, size, inner, *roles),)

@@ -38,7 +38,7 @@ class Chip:
     only: bool = False  # this capability alone, not later ones
 
 
-BFLOAT = frozenset(("CAST_BFLOAT",))
+BFLOAT = frozenset(("CAST_BFLOAT", "CAST_BFLOAT16"))
 CHIPS = (
     Chip("sm_75", (7, 5), 70, 64 << 10, 4 << 20, 40),
     Chip("sm_80", (8, 0), 70, 163 << 10, 40 << 20, 108, BFLOAT),

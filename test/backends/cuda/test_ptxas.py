@@ -1,0 +1,151 @@
+"""Kernels for NVIDIA's chips, generated anew, are accepted by NVIDIA's assembler and become the
+instructions that are meant. Nothing runs here. A tenth of the cases each time, all in test-all."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from backends.cuda.cases import CASES, ones
+from backends.cuda.compiled import DEVICES, kernels_of
+
+from tinygrad import Tensor, dtypes
+from tinygrad.backends.cuda.compiler import assemble
+from tinygrad.base.errors import CompileError
+
+CHIPS = ("sm_80", "sm_89", "sm_90a")
+
+
+def tool(name: str) -> str:
+    """A program of NVIDIA's toolkit: on PATH, or in the wheel of `triton`."""
+    found = shutil.which(name)
+    if found is None and (spec := importlib.util.find_spec("triton")) is not None:
+        wheel = Path(spec.origin).parent / "backends" / "nvidia" / "bin" / name
+        found = str(wheel) if wheel.exists() else None
+    if found is None:
+        pytest.skip(f"CUDA: no {name} on PATH")
+    return found
+
+
+def check_cases(cases, chip, folder):
+    """Each case's kernels go through the assembler; the number of kernels."""
+    tool("ptxas")
+    made = [(name, ptx) for name, build in cases for ptx in kernels_of(chip, build)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for number, result in enumerate(
+            [pool.submit(accepted, ptx, chip, folder / str(i)) for i, (_, ptx) in enumerate(made)]
+        ):
+            assert result.result() == "", f"{chip}, {made[number][0]}: {result.result()}"
+    assert len(made) >= len(cases)
+    return len(made)
+
+
+def accepted(ptx, chip, folder):
+    folder.mkdir()
+    try:
+        assemble(ptx, chip, folder)
+    except CompileError as error:
+        return str(error)
+    return ""
+
+
+def test_there_are_about_200_cases():
+    assert len(CASES) >= 190
+    assert len({name for name, _ in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_the_assembler_accepts_a_tenth_of_the_kernels(chip, tmp_path):
+    check_cases(CASES[CHIPS.index(chip) :: 10], chip, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chip", ("sm_75", *CHIPS))
+def test_the_assembler_accepts_all_kernels(chip, tmp_path):
+    check_cases(CASES, chip, tmp_path)
+
+
+# ---- what the chip executes ----------------------------------------------------------------------
+
+
+def large(device, dtype=dtypes.float32):
+    return ones(device, 1024, 1024, dtype=dtype)
+
+
+def checked(device):
+    return ones(device, 50, 20)[Tensor(np.zeros(7, np.int32), device=device)]
+
+
+def long_row(device):
+    return ones(device, 8, 6000).softmax()
+
+
+# what → chips, tensors of a device, instructions that are there, instructions that aren't
+EXPECTED = {
+    "16 bytes a load and store": (CHIPS, lambda d: large(d) * 2, ("LDG.E.128", "STG.E.128"), ()),
+    "8 halves a load": (
+        CHIPS,
+        lambda d: large(d, dtypes.float16) * 2,
+        ("LDG.E.128", "STG.E.128", "HMUL2|HADD2|HFMA2"),
+        (),
+    ),
+    "products and sums of elements are rounded apart": (
+        CHIPS,
+        lambda d: large(d) * large(d) + 1,
+        ("FMUL", "FADD"),
+        ("FFMA",),
+    ),
+    "products of matrices are fused multiply-adds": (
+        CHIPS,
+        lambda d: ones(d, 130, 70) @ ones(d, 70, 90),
+        ("FFMA",),
+        (),
+    ),
+    "a row is shared by the lanes of a group": (CHIPS, long_row, ("BAR.SYNC", "LDS", "STS"), ()),
+    "a check writes its fault words once": (CHIPS, checked, ("ATOM.*CAS",), ()),
+    "bfloat16 is rounded by the chip": (
+        CHIPS,
+        lambda d: large(d).cast(dtypes.bfloat16),
+        ("F2F.*BF16|F2FP.BF16", "STG.E.64"),
+        (),
+    ),
+    "division is the correctly rounded one": (
+        CHIPS,
+        lambda d: large(d) / large(d),
+        ("MUFU.RCP", "FFMA"),
+        (),
+    ),
+    "no lane spills": (CHIPS, lambda d: ones(d, 256, 256) @ ones(d, 256, 256), ("FFMA",), ("STL",)),
+}
+
+
+def instructions(ptx, chip, folder):
+    made = assemble(ptx, chip, folder)
+    ran = subprocess.run(
+        [tool("nvdisasm"), "--print-code", str(made)], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+@pytest.mark.parametrize("what", EXPECTED)
+def test_the_chip_executes_what_is_meant(what, tmp_path):
+    chips, build, present, absent = EXPECTED[what]
+    for chip in chips:
+        tool("ptxas")
+        texts = [instructions(ptx, chip, tmp_path) for ptx in kernels_of(chip, build)]
+        for word in present:
+            assert any(re.search(word, text) for text in texts), f"{chip}: no {word}\n{texts[-1]}"
+        for word in absent:
+            assert not any(re.search(word, text) for text in texts), f"{chip}: {word}"
+
+
+def test_each_chip_has_a_device():
+    assert set(CHIPS) <= set(DEVICES)

@@ -1,0 +1,386 @@
+"""The CUDA runtime over a driver that isn't there: memory, copies, kernels, graphs and bad days.
+Kernels are the PTX that a card would get, run by the emulator."""
+
+import gc
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from backends.cuda import fake_driver
+from backends.cuda.fake_driver import Card, FakeLibrary
+
+from tinygrad import Context, Tensor, TinyJit
+from tinygrad.backends import canonicalize, open_device, why_absent
+from tinygrad.backends.cuda import driver
+from tinygrad.backends.cuda.memory import PINNED, size_class
+from tinygrad.backends.interface import Launch
+from tinygrad.base.errors import CompileError, DeviceError, OutOfMemory
+from tinygrad.engine.devices import Device
+
+TEST = Path(__file__).parents[2]
+
+
+LIBRARY = FakeLibrary([Card(size=128 << 20) for _ in range(4)])
+
+
+@pytest.fixture
+def library(monkeypatch):
+    """A driver with some cards, the same for all tests: plans stay with the device that they were
+    made for. What a test counts begins at 0."""
+    assert shutil.which("cc"), "the emulator makes C"
+    monkeypatch.setattr(driver, "open_library", lambda: LIBRARY)
+    LIBRARY.calls.clear()
+    LIBRARY.fails.clear()
+    LIBRARY.broken = 0
+    return LIBRARY
+
+
+def opened(library, monkeypatch, index=0):
+    monkeypatch.setattr(driver, "open_library", lambda: library)
+    return open_device(f"CUDA:{index}")
+
+
+def numbers(*shape):
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+# ---- kernels -------------------------------------------------------------------------------------
+
+
+def test_tensors_are_computed(library):
+    a, b = numbers(33, 20), numbers(20, 17)
+    x, y = Tensor(a, device="CUDA"), Tensor(b, device="NV")
+    np.testing.assert_allclose((x @ y).numpy(), a @ b, rtol=1e-4, atol=1e-5)
+    exps = np.exp(a - a.max(1, keepdims=True))
+    wanted = exps / exps.sum(1, keepdims=True)
+    np.testing.assert_allclose(x.softmax().numpy(), wanted, rtol=1e-5, atol=1e-7)
+    assert library.launched and library.calls["cuLaunchKernel"]
+
+
+def test_op_tests_pass():
+    """A sample of what every device must do, in a process of its own."""
+    files = [f"tensor/test_{name}.py" for name in ("elementwise", "reduction")]
+    command = [sys.executable, "-m", "pytest", *files, "-q", "-x", "-p", "no:cacheprovider"]
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    facts = {"DEV": "CUDA", "EVERY": os.environ.get("CUDA_EVERY", "400")}
+    ran = subprocess.run(
+        [*command, "-p", "backends.cuda.emulated"],
+        cwd=TEST,
+        env=inherited | facts,
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-2000:]
+    assert int(re.search(r"(\d+) passed", ran.stdout)[1]) >= 3
+
+
+@pytest.mark.slow
+def test_more_op_tests_pass(monkeypatch):
+    monkeypatch.setenv("CUDA_EVERY", "5")
+    test_op_tests_pass()
+
+
+def test_memory_that_a_function_may_not_declare_is_lent(library, monkeypatch):
+    device = opened(FakeLibrary(), monkeypatch)
+    source = """
+//
+.version 7.0
+.target sm_80
+.address_size 64
+.extern .shared .align 1024 .b8 lent[];
+.visible .entry k(
+	.param .u64 k_param_0
+)
+{
+	.reg .b32 	%r<4>;
+	.reg .b64 	%rd<4>;
+	ld.param.b64 	%rd1, [k_param_0];
+	mov.b64 	%rd2, lent;
+	mov.u32 	%r1, %tid.x;
+	st.shared.b32 	[%rd2+61440], %r1;
+	bar.sync 	0;
+	ld.shared.b32 	%r2, [%rd2+61440];
+	st.global.b32 	[%rd1], %r2;
+	ret;
+}
+"""
+    function = device.queue.load(source.encode() + b"\0", "k")
+    handle = device.memory.allocate(64)
+    launch = Launch(function, (0,), (), (1, 1, 1), (4, 1, 1), 60 << 10)
+    segment = device.queue.segment([launch])
+    segment.run([handle], [])  # 61440 is where its 60 KiB end
+    with pytest.raises(DeviceError, match="lost: .*ILLEGAL_ADDRESS"):
+        device.queue.synchronize()
+    assert device.memory.connection.lost
+
+
+# ---- graphs --------------------------------------------------------------------------------------
+
+
+def step(x, w):
+    hidden = (x @ w).relu().contiguous()
+    return (hidden.sum(1) + 1).realize()
+
+
+def test_a_captured_step_is_a_graph_whose_arguments_change(library):
+    w = Tensor(numbers(20, 9), device="CUDA").realize()
+    jitted = TinyJit(step)
+    for seed in range(6):
+        a = np.random.default_rng(seed).standard_normal((6, 20)).astype(np.float32)
+        x = Tensor(a, device="CUDA").realize()
+        wanted = np.maximum(a @ w.numpy(), 0).sum(1) + 1
+        np.testing.assert_allclose(jitted(x, w).numpy(), wanted, rtol=1e-4)
+    assert library.calls["cuGraphInstantiateWithFlags"] <= 2  # of the plan, of the captured step
+    assert library.calls["cuGraphLaunch"] >= 2
+    assert library.calls["cuGraphExecKernelNodeSetParams"] >= 1
+
+
+def test_a_timed_run_between_two_graphs_leaves_nothing_stale(library):
+    w = Tensor(numbers(20, 9), device="CUDA").realize()
+    jitted = TinyJit(step)
+    for seed in range(8):
+        x = Tensor(np.full((6, 20), seed, np.float32), device="CUDA").realize()
+        with Context(DEBUG=2 if seed in (4, 6) else 0):
+            found = jitted(x, w).numpy()
+        wanted = np.maximum(np.full((6, 20), seed) @ w.numpy(), 0).sum(1) + 1
+        np.testing.assert_allclose(found, wanted, rtol=1e-4)
+
+
+def test_timed_runs_give_seconds_of_each_kernel(library, monkeypatch):
+    x = Tensor(numbers(30, 30), device="CUDA").realize()
+    with Context(DEBUG=2):
+        (x.contiguous() + 1).realize()
+    assert library.calls["cuEventElapsedTime"] >= 1
+
+
+def test_what_nobody_holds_is_given_back(library, monkeypatch):
+    made = FakeLibrary()
+    device = opened(made, monkeypatch)
+    function = device.queue.load(empty_kernel("E_1"), "E_1")
+    segment = device.queue.segment([Launch(function, ())] * 2)
+    for _ in range(3):
+        segment.run([], [])
+    assert (made.kinds["Module"], made.kinds["Executable"], made.kinds["Graph"]) == (1, 1, 0)
+    assert made.launched == ["E_1"] * 6
+    del function, segment
+    gc.collect()
+    assert made.kinds["Module"] == made.kinds["Executable"] == 1  # they may still be running
+    device.queue.synchronize()
+    assert made.kinds["Module"] == made.kinds["Executable"] == 0
+
+
+def empty_kernel(name):
+    head = "//\n.version 7.0\n.target sm_80\n.address_size 64\n"
+    return f"{head}.visible .entry {name}()\n{{\n\tret;\n}}\n".encode() + b"\0"
+
+
+# ---- memory --------------------------------------------------------------------------------------
+
+
+def test_copies_pass_in_parts(library, monkeypatch):
+    device = opened(library, monkeypatch)
+    data = np.random.default_rng(0).integers(0, 255, 2 * PINNED + 1234).astype(np.uint8)
+    handle = device.memory.allocate(data.nbytes)
+    device.memory.write(handle, memoryview(data))
+    assert device.memory.read(handle, data.nbytes) == data.tobytes()
+    assert device.memory.read(handle, 100, 5) == data[5:105].tobytes()
+    assert device.memory.read(handle, 0) == b""
+    assert library.calls["cuMemcpyHtoDAsync_v2"] == 3
+
+
+def test_freed_blocks_serve_again_and_are_bounded(library, monkeypatch):
+    library = FakeLibrary()
+    memory = opened(library, monkeypatch).memory
+    first = memory.allocate(1 << 20)
+    memory.free(first, 1 << 20)
+    assert memory.allocate(1 << 20) == first
+    assert library.calls["cuMemAlloc_v2"] == 1
+    many = [memory.allocate(16 << 20) for _ in range(10)]
+    for handle in many:
+        memory.free(handle, 16 << 20)
+    assert memory.kept <= memory.limit
+    memory.trim()
+    assert memory.kept == 0
+    with Context(LRU=0):
+        memory.free(first, 1 << 20)
+    assert not library.cards[0].blocks
+
+
+def test_a_block_is_an_eighth_larger_at_most():
+    for nbytes in (1, 511, 513, 5000, 10**6, 10**9 + 7):
+        assert nbytes <= size_class(nbytes) <= max(512, nbytes + nbytes // 8 + 512)
+
+
+def test_out_of_memory_says_how_much_and_goes_on(library):
+    with pytest.raises(OutOfMemory, match=r"1,073,741,824 bytes on CUDA:0.*134,217,728"):
+        Tensor.empty(1 << 28, device="CUDA").realize()
+    assert (Tensor([1.0, 2.0], device="CUDA") + 1).tolist() == [2, 3]
+
+
+def test_freed_blocks_are_given_back_when_memory_is_short(library, monkeypatch):
+    memory = opened(FakeLibrary(), monkeypatch).memory
+    held = [memory.allocate(20 << 20) for _ in range(6)]
+    for handle in held:
+        memory.free(handle, 20 << 20)
+    assert memory.kept > 100 << 20
+    assert memory.allocate(200 << 20)
+
+
+def test_bytes_go_from_card_to_card(monkeypatch):
+    library = FakeLibrary([Card(size=8 << 20), Card(size=8 << 20)])
+    first, second = (opened(library, monkeypatch, i) for i in (0, 1))
+    one, other = first.memory.allocate(4096), second.memory.allocate(4096)
+    first.memory.write(one, memoryview(bytes(range(256)) * 16))
+    second.memory.copy_from(other, first.memory, one, 4096)
+    assert second.memory.read(other, 4096) == bytes(range(256)) * 16
+    assert library.kinds["Event"] == 4  # those of the pinned blocks
+
+
+# ---- bad days ------------------------------------------------------------------------------------
+
+
+def test_no_driver_is_one_sentence(monkeypatch):
+    monkeypatch.setattr(driver, "LINUX", ("libcuda-that-is-not-there.so.1",))
+    assert re.match("device CUDA: no NVIDIA driver here .*DEV=CPU needs none$", why_absent("CUDA"))
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    (
+        ({"cards": []}, "CUDA_ERROR_NO_DEVICE 100"),
+        ({"version": 11_020}, "too old: it knows CUDA 11.2; needed is one for CUDA 11.4"),
+        ({"lacks": ("cuGraphInstantiateWithFlags",)}, "too old: it lacks cuGraphInstantiate"),
+        ({"cards": [Card((7, 0))]}, r"compute capability 7\.0 .* needed are 7\.5"),
+        ({"start": 999}, "doesn't start: error 999"),
+    ),
+)
+def test_what_is_wrong_with_a_driver_is_said(facts, words, monkeypatch):
+    with pytest.raises(DeviceError, match=words):
+        opened(FakeLibrary(**facts), monkeypatch)
+
+
+def test_a_card_that_there_is_not(library, monkeypatch):
+    with pytest.raises(DeviceError, match=r"CUDA:7: there is no such card.*CUDA:0 \(Fake H200\)"):
+        opened(library, monkeypatch, 7)
+
+
+@pytest.mark.parametrize(
+    ("capability", "version", "chip"),
+    (
+        ((9, 0), 12_080, "sm_90a"),
+        ((9, 0), 11_080, "sm_90"),
+        ((12, 0), 12_080, "sm_90"),
+        ((8, 9), 11_080, "sm_89"),
+        ((8, 9), 11_060, "sm_86"),
+        ((8, 0), 11_040, "sm_80"),
+        ((7, 5), 12_080, "sm_75"),
+    ),
+)
+def test_a_card_takes_the_newest_row_that_it_and_its_driver_know(
+    capability, version, chip, monkeypatch
+):
+    device = opened(FakeLibrary([Card(capability)], version), monkeypatch)
+    assert device.target.cpu == chip
+
+
+def test_a_lost_card_says_so_each_time_and_others_go_on(library):
+    x = Tensor(numbers(5, 5), device="CUDA:2").realize()
+    library.fails["cuStreamSynchronize"] = [700]
+    with pytest.raises(DeviceError, match="CUDA:2 is lost: waiting for kernels: .*ILLEGAL_ADDRESS"):
+        Device["CUDA:2"].synchronize()
+    for _ in range(2):
+        with pytest.raises(DeviceError, match="was lost, .*ILLEGAL_ADDRESS.*not its own"):
+            (x + 1).numpy()
+    library.broken = 0
+    for other in ("CPU", "CUDA"):
+        assert (Tensor([1.0], device=other) + 1).item() == 2
+    del x
+    gc.collect()
+
+
+def test_a_kernel_that_runs_too_long_is_told_as_that(library):
+    x = Tensor(numbers(5, 5), device="CUDA:3").realize()
+    library.fails["cuEventSynchronize"] = [702]
+    with pytest.raises(DeviceError, match="LAUNCH_TIMEOUT.*ran longer than the system allows"):
+        (x + 1).numpy()
+
+
+def test_a_launch_that_fails_names_kernel_and_shape(library):
+    x = Tensor(numbers(5, 5), device="CUDA").realize()
+    library.fails["cuLaunchKernel"] = [1]
+    with pytest.raises(DeviceError, match=r"launch E_\S+ with grid \(\d+, 1, 1\), block .*INVALID"):
+        (x * 3).realize()
+    assert (x * 3).tolist() == (x.numpy() * 3).tolist()
+
+
+def test_what_the_driver_can_not_compile_comes_with_its_words(library, monkeypatch):
+    device = opened(library, monkeypatch)
+    with pytest.raises(CompileError, match=r"(?s)load k.*INVALID_PTX.*Missing .version.*nonsense"):
+        device.queue.load(b"nonsense\0", "k")
+
+
+def test_a_fork_is_refused(library, monkeypatch):
+    device = opened(library, monkeypatch)
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    with pytest.raises(DeviceError, match="CUDA:0: this process was forked.*'spawn'"):
+        device.memory.allocate(64)
+
+
+def test_checks_reach_the_host(library):
+    table = Tensor(numbers(4, 3), device="CUDA")
+    with pytest.raises(IndexError):
+        table[Tensor(np.array([1, 7], np.int32), device="CUDA")].numpy()
+
+
+def test_names():
+    assert (canonicalize("nv"), canonicalize("cuda:0"), canonicalize("NV:1")) == (
+        "CUDA",
+        "CUDA",
+        "CUDA:1",
+    )
+
+
+# ---- signatures ----------------------------------------------------------------------------------
+
+LETTERS = {"i": "int", "u": "unsigned int", "z": "size_t", "q": "unsigned long long"}
+
+
+def test_functions_are_declared_as_in_the_drivers_header():
+    found = [p for p in map(Path, HEADERS) if p.exists()]
+    if not found:
+        pytest.skip("CUDA: no cuda.h")
+    text = found[0].read_text()
+    for name, types in driver.FUNCTIONS.items():
+        plain = RENAMED.get(name, name.removesuffix("_v2"))
+        declared = re.findall(rf"CUDAAPI {plain}(?:_v2)?\(([^)]*)\);", text)
+        assert declared, name
+        sizes = [[_size(a) for a in _arguments(one)] for one in declared]
+        ours = [driver.ctypes.sizeof(kind) for kind in types]
+        theirs = [driver.ctypes.sizeof(fake_driver.KINDS[x]) for x in fake_driver.SIGNATURES[name]]
+        assert ours in sizes and ours == theirs, (name, ours, sizes)
+
+
+HEADERS = (
+    "/usr/local/cuda/include/cuda.h",
+    *map(str, Path("/usr/local").glob("cuda*/include/cuda.h")),
+)
+RENAMED = {"cuGraphInstantiateWithFlags": "cuGraphInstantiate"}
+
+
+def _arguments(text):
+    return [part.strip() for part in text.split(",") if part.strip() not in ("", "void")]
+
+
+def _size(argument):
+    """Bytes of an argument of C."""
+    if "*" in argument or "[" in argument:
+        return 8
+    word = argument.replace("const ", "").rsplit(" ", 1)[0]
+    small = {"int": 4, "unsigned int": 4, "CUdevice": 4, "CUresult": 4, "CUdevice_attribute": 4}
+    return small.get(word, 4 if word.endswith("_attribute") else 8)
