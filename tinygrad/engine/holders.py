@@ -70,12 +70,15 @@ class Holders:
         self._references: dict[int, Reference] = {}
         self._serials = itertools.count()
 
-    def add(self, holder: Holder) -> Reference:
-        """Remembers `holder` while it lives."""
+    def refer(self, holder: Holder) -> Reference:
+        """A weak reference to a new holder, which nobody finds before `add`."""
         reference = Reference(holder, self._forget)
         reference.number, reference.serial = id(holder), next(self._serials)
-        self._references[reference.number] = reference
         return reference
+
+    def add(self, reference: Reference) -> None:
+        """Remembers a holder that is complete, while it lives: other threads look at all."""
+        self._references[reference.number] = reference
 
     def reference(self, holder: Holder) -> Reference:
         """The weak reference to one that is alive."""

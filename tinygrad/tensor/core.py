@@ -202,7 +202,9 @@ class Core(Holder):
         if node.origin is None and TRACEMETA:
             node.origin = user_line()
         self._uop, self.requires_grad, self.grad, self._taped = node, requires_grad, None, False
-        self._family = Family(holders.add(self))
+        reference = holders.refer(self)
+        self._family = Family(reference)
+        holders.add(reference)
 
     def _from(self, node: UOp, *others: Core) -> Self:
         """A tensor of `node`, which was made of this one and `others`."""
