@@ -14,7 +14,7 @@ DEVICES["TOY"] = "backends.toy_device"
 # name → `make test` takes the first case of each op test, and then one of so many
 SUITE = {
     "CPU": 1,
-    "CLANG": 40,
+    "CLANG": 150,
     "PYTHON": 4,
     "CL": 20,
     "WEBGPU": 20,

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from tinygrad.backends import DEVICES, canonicalize, default_device, why_absent
+from tinygrad.backends import ALIASES, DEVICES, default_device, why_absent
+from tinygrad.backends.outside import offers, sources
 from tinygrad.base.errors import TinygradError
 from tinygrad.base.helpers import plural
 from tinygrad.base.settings import DEVICE_NAMES, TABLE
@@ -55,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def doctor() -> int:
     """Prints what this installation is. 1 if the default device can't be used, else 0."""
-    default = _default()
+    default, problem = _default()
     sections = {
         "versions": version_lines(),
         "devices": device_lines(),
@@ -68,9 +69,9 @@ def doctor() -> int:
         print(title)
         for line in lines:
             print("  " + line)
-    problem = why_absent(default) if default else "its name is not a device's"
     if problem is not None:
-        print(f"problem: the default device {default or ''} can't be used: {problem}")
+        which = f"device {default}" if default else "device"
+        print(f"problem: the default {which} can't be used: {problem}")
     return 0 if problem is None else 1
 
 
@@ -101,6 +102,15 @@ def device_lines() -> Iterator[str]:
         problem = why_absent(name)
         if problem is None:
             yield describe_target(name, Device[name].target)
+        else:
+            yield f"{name}: absent: {problem}"
+    for name, points in offers().items():
+        problem = why_absent(name)
+        if name in DEVICES or name in ALIASES:
+            yield f"{name} of {sources(points)}: ignored: the name is one of ours"
+        elif problem is None:
+            described = describe_target(name, Device[name].target)
+            yield f"{described}, from {sources(points)}"
         else:
             yield f"{name}: absent: {problem}"
 
@@ -160,11 +170,13 @@ def _asks(name: str) -> bool:
     return os.environ.get(name, "0") == "1"
 
 
-def _default() -> str | None:
+def _default() -> tuple[str | None, str | None]:
+    """The default device, and why it can't be used."""
     try:
-        return canonicalize(default_device())
-    except TinygradError:
-        return None
+        name = default_device()
+    except TinygradError as error:
+        return None, str(error)
+    return name, why_absent(name)
 
 
 def _where_from() -> list[str]:

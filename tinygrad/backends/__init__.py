@@ -1,5 +1,6 @@
 """The devices by name. A backend's module is imported when its device is first opened, so a
-driver or a library that is absent costs nothing until it is asked for."""
+driver or a library that is absent costs nothing until it is asked for. Other distributions may add
+devices, see `outside`."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from tinygrad.backends.interface import Backend
+from tinygrad.backends.outside import offers, open_outside
 from tinygrad.base.errors import DeviceError, TinygradError
 from tinygrad.base.settings import requested_device
 
@@ -18,6 +20,7 @@ __all__ = [
     "default_device",
     "keeps",
     "known",
+    "names",
     "open_device",
     "why_absent",
 ]
@@ -66,16 +69,23 @@ def known(name: str) -> str:
     """The one spelling of a device that has a backend; DeviceError with those that there are."""
     canonical = canonicalize(name)
     kind = canonical.partition(":")[0]
-    if kind not in DEVICES or kind in NOT_BUILT:
+    if kind in NOT_BUILT or (kind not in DEVICES and kind not in offers()):
         absent = "has no backend yet" if kind in NOT_BUILT else "is not known"
-        built = ", ".join(name for name in DEVICES if name not in NOT_BUILT)
-        raise DeviceError(f"device {name!r} {absent}; there are {built}")
+        raise DeviceError(f"device {name!r} {absent}; there are {', '.join(names())}")
     return canonical
+
+
+def names() -> list[str]:
+    """All devices that have a backend: ours, then those of other distributions."""
+    ours = [name for name in DEVICES if name not in NOT_BUILT]
+    return ours + [name for name in offers() if name not in DEVICES and name not in ALIASES]
 
 
 def open_device(name: str, cache: Any = None) -> Backend:
     """The device called `name`. Raises `DeviceError`, which says why, if it can't be had."""
     kind, _, index = known(name).partition(":")
+    if kind not in DEVICES:
+        return open_outside(kind, int(index or 0), cache)
     which = index if kind == "DISK" else int(index or 0)
     backend = importlib.import_module(DEVICES[kind]).open_device(which, cache)
     assert isinstance(backend, Backend)

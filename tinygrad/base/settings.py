@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tinygrad.base.errors import DeviceError
+
 
 @dataclass(frozen=True)
 class Row:
@@ -22,8 +24,8 @@ class Row:
 
 TABLE = (
     Row("DEBUG", 0, "1 devices · 2 each kernel · 3 recipe · 4 source · 5 graph · 6 linear · 7 asm"),
-    Row("DEV", "", "the default device: CPU, CL, PYTHON, NULL, ..."),
-    Row("BACKEND", "", "another name of DEV"),
+    Row("DEV", "", "the default device: CPU, CL, PYTHON, ... (also CL=1); wins over BACKEND"),
+    Row("BACKEND", "", "another name of DEV; wins over CL=1 and the like"),
     Row("NOOPT", 0, "1: no recipe, the plain loops"),
     Row("BEAM", 0, "n: search each kernel's recipe, n kept a round; for the last tenth"),
     Row("IGNORE_BEAM_CACHE", 0, "1: search again"),
@@ -176,14 +178,19 @@ def getenv(name: str, default: Any = 0) -> Any:
 
 
 def requested_device() -> str:
-    """The device that the environment asks for, upper case; empty if it doesn't.
+    """The device that the environment asks for; empty if it doesn't.
 
-    `DEV=CL`, `BACKEND=CL` and `CL=1` all ask; DEV wins over the others.
+    `DEV=CL`, `BACKEND=CL` and `CL=1` all ask; DEV wins over BACKEND, and BACKEND over the others.
+    DeviceError if several of the others ask, for who wins would be a guess.
     """
     for name in ("DEV", "BACKEND"):
         if SETTINGS[name].value:
-            return str(SETTINGS[name].value).upper()
-    return next((name for name in DEVICE_NAMES if os.environ.get(name, "0") == "1"), "")
+            return str(SETTINGS[name].value)
+    asked = [name for name in DEVICE_NAMES if os.environ.get(name, "0") == "1"]
+    if len(asked) > 1:
+        both = " and ".join(f"{name}=1" for name in asked)
+        raise DeviceError(f"the environment says {both}; legal is one of them, or DEV={asked[0]}")
+    return asked[0] if asked else ""
 
 
 DEVICE_NAMES = (
@@ -201,4 +208,5 @@ DEVICE_NAMES = (
     "LLVM",
     "PYTHON",
     "NULL",
+    "NPY",
 )
