@@ -11,7 +11,7 @@ from tinygrad.engine.devices import Device
 
 DOCS = Path(__file__).parent.parent / "docs"
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
-PAGES = ("tensor", "training", "kernels")
+PAGES = ("tensor", "training", "kernels", "devices")
 
 
 @pytest.mark.parametrize("name", PAGES)

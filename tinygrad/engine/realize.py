@@ -362,9 +362,10 @@ def read(node: UOp) -> np.ndarray[Any, Any]:
         return shown(latest(node), bottom_of(latest(node)))
     base = whole_buffer(node)
     buffer = buffer_of(base)
-    for name in names_of(buffer.device):
-        device = Device[name]
-        device.synchronize()
-        raise_faults(device)
+    names = names_of(buffer.device)
+    for device in Device.opened():  # also those that values came from
+        if device.name in names or device.unread_faults:
+            device.synchronize()
+            raise_faults(device)
     values = as_array(buffer, node.dtype).reshape(node.room)
     return values[tuple(slice(n if isinstance(n, int) else n.val) for n in node.shape)]

@@ -63,6 +63,8 @@ class Sharding:
         self.parts: dict[UOp, Parts] = {}
         self.single: dict[UOp, UOp] = {}
         self.params: list[tuple[UOp, int]] = []  # PARAM and part, of each slot of the new graph
+        self.inside: list[tuple[Cut | None, str | None]] = []  # of a loop's body: its sources
+        self.loops: dict[UOp, Any] = {}  # how the results of a SCAN lie, see `shard_loops`
         self._settled: dict[UOp, Nodes] = {}
         self._whole: dict[UOp, Nodes] = {}
 

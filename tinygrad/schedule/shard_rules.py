@@ -8,11 +8,11 @@ whole values, on every device alike. A reduction over the axis that is cut leave
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from tinygrad.schedule.collectives import sent, sliced
 from tinygrad.schedule.shard import Along, Nodes, Parts, Rule, Sharding
+from tinygrad.schedule.shard_loops import item, scan
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, GroupOp, Ops
 from tinygrad.uop.placement import Cut, Placement
@@ -21,10 +21,21 @@ from tinygrad.uop.placement import Cut, Placement
 
 
 def _memory(walk: Sharding, node: UOp) -> Parts:
+    if node.tag == "scan":
+        return _placeholder(walk, node)
     place: Placement = node.src[-1].arg
     sizes = place.sizes(node.size)
     pairs = enumerate(zip(place.names, sizes, strict=True))
     return Parts(tuple(walk.slot(node, i, name, n) for i, (name, n) in pairs), place.cut)
+
+
+def _placeholder(walk: Sharding, node: UOp) -> Parts:
+    """What stands for a source inside a loop: its slot stays."""
+    slot, size = node.arg
+    (cut, partial), names = walk.inside[slot], walk.names(node)
+    pairs = zip(names, Placement(names, cut).sizes(size), strict=True)
+    nodes = (UOp(node.op, node.dtype, (UOp.on(name),), (slot, n), "scan") for name, n in pairs)
+    return Parts(tuple(nodes), cut, partial)
 
 
 def _leaf(walk: Sharding, node: UOp) -> Parts:
@@ -294,28 +305,11 @@ def _into_rows(walk: Sharding, node: UOp, along: Along) -> Parts:
 # ---- loops, functions of the host, storage -------------------------------------------------------
 
 
-def _scan(walk: Sharding, node: UOp) -> Parts:
-    """The whole loop on each device."""
-    names = walk.names(node)
-    sources = [walk.nodes(s, None, len(names)) for s in node.src]
-    made = []
-    for name, src in zip(names, zip(*sources, strict=True), strict=True):
-        places = {n: UOp.on(name) for n in node.arg.body.toposort() if n.op is Ops.DEVICE}
-        info = replace(node.arg, body=node.arg.body.substitute(places))
-        made.append(UOp(Ops.SCAN, node.dtype, src, info))
-    return Parts(tuple(made))
-
-
 def _call(walk: Sharding, node: UOp) -> Parts:
     """A function of the host is called once, by the first device."""
     names = walk.names(node)
     once = node.with_src(tuple(walk.nodes(s, None, len(names))[0] for s in node.src))
     return Parts((once,) * len(names))
-
-
-def _item(walk: Sharding, node: UOp) -> Parts:
-    nodes = _each(node, [walk.parts[node.src[0]].nodes])
-    return Parts(tuple(sent(n, name) for n, name in zip(nodes, walk.names(node), strict=True)))
 
 
 def _assign(walk: Sharding, node: UOp) -> Parts:
@@ -366,9 +360,9 @@ RULES: dict[Ops, Rule] = {
     Ops.RUNNING: _running,
     Ops.INDEX: _index,
     Ops.SCATTER: _scatter,
-    Ops.SCAN: _scan,
+    Ops.SCAN: scan,
     Ops.CALL: _call,
-    Ops.ITEM: _item,
+    Ops.ITEM: item,
     Ops.ASSIGN: _assign,
 }
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes, least_upper_dtype, sum_acc_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
-from tinygrad.tensor.core import broadcast_shape
+from tinygrad.tensor.core import broadcast_shape, check_devices
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
 from tinygrad.tensor.elementwise import is_complex
 from tinygrad.tensor.reduction import Reduction
@@ -53,6 +53,7 @@ class Linalg(Reduction):
                 f"{a.shape[-1]}, axis {0 if column else -2} of the second has {b.shape[-2]}; "
                 "legal are equal sizes"
             )
+        check_devices("matmul", a, b)
         broadcast_shape("matmul", a.shape[:-2], b.shape[:-2])
         out: Self = a._rows_by_columns(b, dtype)
         if row:

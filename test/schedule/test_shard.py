@@ -1,0 +1,258 @@
+"""Values on several devices mean what they mean on one: each operation at each way to lie, with its
+gradients; and which copies that takes."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from tinygrad import Tensor, dtypes
+from tinygrad.base.errors import ArgumentError
+from tinygrad.base.settings import Context
+from tinygrad.schedule.shard_rules import RULES
+from tinygrad.uop.op import ROW, Ops
+from tinygrad.uop.placement import Cut
+from tinygrad.uop.verify import STAGES
+
+D = ("PYTHON", "PYTHON:1", "PYTHON:2")
+rng = np.random.default_rng(0)
+X, Y = (rng.standard_normal((6, 5, 4)).astype(np.float32) for _ in range(2))
+
+
+def whole(like: Tensor, size: int) -> Tensor:
+    """Whole numbers below `size` in the shape of `like`."""
+    return (like.detach().abs() * 2).cast(dtypes.int32).clamp(0, size - 1)
+
+
+def image(x: Tensor) -> Tensor:
+    return x.reshape(6, 1, 5, 4)
+
+
+def taps(y: Tensor, *shape: int) -> Tensor:
+    return y.reshape(-1)[:18].reshape(*shape)
+
+
+def at(x: Tensor, *index: int) -> Tensor:
+    return Tensor(list(index), device=x.device)
+
+
+OPERATIONS = {
+    "reshape, axes merged": lambda x, y: x.reshape(30, 4) * 2,
+    "reshape, an axis split": lambda x, y: x.reshape(3, 2, 5, 4) + 1,
+    "reshape to a line": lambda x, y: x.reshape(-1) * 2,
+    "permute": lambda x, y: x.permute(2, 0, 1) + 1,
+    "expand": lambda x, y: x.unsqueeze(1).expand(6, 3, 5, 4) + 1,
+    "a part of all": lambda x, y: x[1:6, 1:5] * 2,
+    "a part of some": lambda x, y: x[2:4, :, 1:2] + 1,
+    "one row": lambda x, y: x[3] * x[-1],
+    "every second": lambda x, y: x[::2],
+    "pad": lambda x, y: x.pad(((1, 2), (0, 1), (2, 0))) + 1,
+    "flip": lambda x, y: x.flip((0, 1)) + y,
+    "cat": lambda x, y: x.cat(y, dim=0).sum(0) + x.cat(y, dim=1)[0, 5:],
+    "two cuts": lambda x, y: x[:4, :4] + y[:4, :4].transpose(0, 1),
+    "sums": lambda x, y: x.sum(0) + y.sum(1)[:5] * x.mean(),
+    "max": lambda x, y: x.max(0) * y.max(1)[:5],
+    "prod": lambda x, y: x.prod(0),
+    "variance": lambda x, y: x.var(0),
+    "argmax": lambda x, y: x.argmax(0) + y.argmax(2)[0].reshape(5, 1),
+    "softmax": lambda x, y: x.softmax(0) + y.softmax(1) + x.softmax(2),
+    "cumsum": lambda x, y: x.cumsum(0) + x.cumsum(1),
+    "batched product": lambda x, y: x @ y.transpose(1, 2),
+    "product over the cut": lambda x, y: x.reshape(6, 20).T @ y.reshape(6, 20),
+    "product to the cut": lambda x, y: x.reshape(6, 20) @ y.reshape(20, 6),
+    "sort": lambda x, y: x.sort(0)[0] + x.sort(1)[0],
+    "rows by index": lambda x, y: x[at(x, 0, 2, 5, 1)] * y[whole(x, 6)[:4, 0, 0]],
+    "columns by index": lambda x, y: x[:, at(x, 0, 2, 4)],
+    "elements by index": lambda x, y: x[at(x, 0, 2, 5), at(x, 0, 2, 4)],
+    "gather": lambda x, y: x.gather(0, whole(y, 6)),
+    "scatter": lambda x, y: x.scatter(0, (whole(y, 1) + 1)[:2], y[:2]),
+    "scatter sum": lambda x, y: x.scatter_reduce(0, whole(y, 6), y, "sum"),
+    "scatter sum aside": lambda x, y: x.scatter_reduce(1, whole(y, 5), y, "sum"),
+    "scatter product": lambda x, y: x.scatter_reduce(0, whole(y, 6), y, "prod"),
+    "scatter max": lambda x, y: x.scatter_reduce(1, whole(y, 5), y, "amax"),
+    "where": lambda x, y: (x > 0).where(x, y),
+    "convolution": lambda x, y: image(x).conv2d(taps(y, 2, 1, 3, 3), padding=1),
+    "strides": lambda x, y: image(x).conv2d(taps(y, 2, 1, 3, 3), stride=2),
+    "transposed": lambda x, y: image(x).conv_transpose2d(taps(y, 1, 2, 3, 3), stride=2),
+    "pooling": lambda x, y: image(x).max_pool2d(2) + image(y).avg_pool2d(2),
+    "attention": lambda x, y: x.scaled_dot_product_attention(y, y),
+    "cross entropy": lambda x, y: x.reshape(30, 4).sparse_categorical_crossentropy(
+        whole(y, 4)[..., 0].reshape(30)
+    ),
+    "half": lambda x, y: (x.half() @ y.half().transpose(1, 2)).sum().float(),
+    "by the host": lambda x, y: (x[0, :4, :4] + Tensor.eye(4, device=x.device) * 9).inverse(),
+}
+WAYS = [(0, 1), (1, 1), (2, None), (None, 0)]
+
+
+def results(operation, place):
+    """The value and both gradients."""
+    x, y = (place(Tensor(v, device="PYTHON"), n).realize() for n, v in enumerate((X, Y)))
+    x.requires_grad_()
+    y.requires_grad_()
+    out = operation(x, y)
+    found = [out.numpy()]
+    if dtypes.is_float(out.dtype):
+        weight = np.random.default_rng(1).standard_normal(out.shape).astype(np.float32)
+        (out * Tensor(weight, device=x.device)).sum().backward()
+        found += [t.grad.numpy() for t in (x, y) if t.grad is not None]
+    return found
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_means_the_same_on_several_devices(name):
+    wanted = results(OPERATIONS[name], lambda tensor, n: tensor)
+    for way in WAYS:
+        found = results(OPERATIONS[name], lambda tensor, n, way=way: tensor.shard(D, way[n]))
+        for ours, theirs in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5, err_msg=str(way))
+
+
+def test_every_operation_of_a_tensor_has_a_rule():
+    none = {Ops.SINK, Ops.UNIQUE, Ops.DEVICE, Ops.KERNEL, Ops.DEFINE_VAR, Ops.BIND}
+    assert {op for op in STAGES["tensor"] if op in ROW} - none == set(RULES)
+
+
+# ---- where results lie ---------------------------------------------------------------------------
+
+
+def axis(tensor: Tensor) -> int | None:
+    return tensor.uop.axis
+
+
+@pytest.fixture
+def x():
+    return Tensor(X, device="PYTHON").shard(D, 0).realize()
+
+
+@pytest.fixture
+def y():
+    return Tensor(Y, device="PYTHON").shard(D, 1).realize()
+
+
+LIES = [
+    (0, lambda x, y: x + 1),
+    (0, lambda x, y: x.sum(1)),
+    (1, lambda x, y: x.permute(1, 0, 2)),
+    (0, lambda x, y: x.reshape(30, 4)),
+    (None, lambda x, y: x.reshape(2, 15, 4)),
+    (None, lambda x, y: x.sum(0)),
+    (0, lambda x, y: x[1:]),
+    (None, lambda x, y: x[:1]),
+    (2, lambda x, y: y.unsqueeze(0)),
+    (0, lambda x, y: x @ Tensor.ones(4, 7, device=D)),
+    (1, lambda x, y: Tensor.ones(2, 4, device=D) @ x.reshape(30, 4).T),
+    (0, lambda x, y: x.zeros_like()),
+    (1, lambda x, y: y.rand_like()),
+    (0, lambda x, y: y.shard_like(x)),
+    (0, lambda x, y: x.contiguous()),
+]
+
+
+@pytest.mark.parametrize("number", range(len(LIES)))
+def test_a_result_is_cut_where_its_operands_are(number, x, y):
+    wanted, operation = LIES[number]
+    found = operation(x, y)
+    assert axis(found) == wanted and axis(found.realize()) == wanted
+
+
+@pytest.mark.parametrize("rows", [3, 4, 7, 10])
+@pytest.mark.parametrize("where", [0, 1])
+def test_uneven_parts_are_right(rows, where):
+    values = np.arange(rows * 5, dtype=np.float32).reshape(rows, 5)
+    x = Tensor(values, device="PYTHON").shard(D, where)
+    np.testing.assert_equal((x + 1).numpy(), values + 1)
+    np.testing.assert_equal(x.sum(0).numpy(), values.sum(0))
+    assert max(p.nbytes for p in x.realize().uop.base.storage.parts) <= 4 * 5 * -(-rows // 3) * 2
+
+
+def test_parts_of_given_sizes():
+    x = Tensor(X, device="PYTHON").shard(D, 0, splits=(1, 4, 1)).realize()
+    assert [part.nbytes for part in x.uop.base.storage.parts] == [80, 320, 80]
+    np.testing.assert_equal(x.numpy(), X)
+
+
+def test_a_cut_is_a_fact_of_the_order_of_elements():
+    assert Cut(1, (0, 4, 12)).on((6, 2)) == (0, (0, 2, 6))
+    assert Cut(1, (0, 4, 12)).on((2, 6)) is None
+    assert Cut(3, (0, 1, 4)).on((3, 4)) == (1, (0, 1, 4))
+
+
+# ---- what it takes -------------------------------------------------------------------------------
+
+
+def copies(tensor: Tensor) -> int:
+    return Counter(step.op for step in tensor.schedule())[Ops.COPY]
+
+
+def test_columns_of_a_product_take_no_copy():
+    x = Tensor.ones(2, 4, device=D).contiguous().realize()
+    w = Tensor.ones(4, 6, device="PYTHON").shard(D, 1).realize()
+    assert copies(x @ w) == 0 and axis(x @ w) == 1
+
+
+def test_rows_of_a_product_are_summed_once_over_the_devices():
+    x = Tensor.ones(2, 6, device=D).contiguous().realize()
+    w = Tensor.ones(6, 4, device="PYTHON").shard(D, 0).realize()
+    assert copies(x @ w) == 4 and axis(x @ w) is None  # two up, two down
+
+
+def test_a_sum_that_is_wanted_in_parts_is_not_made_whole(x):
+    total = x.sum(0)  # (5, 4)
+    whole, parts = copies(total), copies(total.shard(D, 0))
+    assert whole == 4 and parts == 6
+    moved = [s for s in total.shard(D, 0).schedule() if s.op is Ops.COPY]
+    assert len(moved) == 6  # each of 3 parts goes by the 2 others
+    np.testing.assert_allclose(total.shard(D, 0).numpy(), X.sum(0), rtol=1e-5)
+
+
+def test_a_large_sum_goes_around_a_ring():
+    values = np.random.default_rng(2).standard_normal((3, 40)).astype(np.float32)
+    x = Tensor(values, device="PYTHON").shard(D, 0).realize()
+    with Context(RING_BYTES=64):
+        total = x.sum(0)
+        assert copies(total) == 12  # 3 chunks go to 2 others, twice
+        np.testing.assert_allclose(total.numpy(), values.sum(0), rtol=1e-5)
+        np.testing.assert_allclose(x.max(0).numpy(), values.max(0))
+
+
+def test_all_devices_get_the_same_bits():
+    values = np.random.default_rng(3).standard_normal((9, 50)).astype(np.float32)
+    for size in (1 << 18, 16):
+        with Context(RING_BYTES=size):
+            total = Tensor(values, device="PYTHON").shard(D, 0).sum(0).realize()
+            parts = [bytes(part.read()) for part in total.uop.base.storage.parts]
+            assert parts[0] == parts[1] == parts[2]
+
+
+# ---- misuse --------------------------------------------------------------------------------------
+
+MISUSES = [
+    ("each once", lambda x: x.shard(("CPU", "CPU"))),
+    ("a tuple of names", lambda x: x.shard("CPU")),
+    ("axis 3 of a tensor", lambda x: x.shard(D, 3)),
+    ("one element or more for each device", lambda x: x[:2].shard(D, 0)),
+    ("parts (1, 2)", lambda x: x.shard(D, 0, splits=(1, 2))),
+    ("of no axis", lambda x: x.shard(D, splits=(1, 2, 3))),
+    ("shape ()", lambda x: x.sum().shard(D, 0)),
+    ("add: operands are on ('PYTHON', 'PYTHON:1', 'PYTHON:2') and PYTHON", lambda x: cut(x) + x),
+    ("matmul: operands", lambda x: cut(x) @ x.transpose(1, 2)),
+    ("('PYTHON', 'PYTHON:1')", lambda x: cut(x) * x.shard(D[:2], 0)),
+    ("cat: operands", lambda x: x.cat(cut(x))),
+    ("where: operands", lambda x: (x > 0).where(cut(x), 1)),
+    ("index: operands", lambda x: cut(x)[Tensor([0], device="PYTHON")]),
+    ("assign: from PYTHON", lambda x: cut(x).assign(x)),
+    ("shard_like: (6, 5) like (6, 5, 4)", lambda x: x.sum(2).shard_like(cut(x))),
+]
+
+
+def cut(x: Tensor) -> Tensor:
+    return x.shard(D, 0)
+
+
+@pytest.mark.parametrize("number", range(len(MISUSES)))
+def test_a_misuse_says_what_would_be_legal(number):
+    words, misuse = MISUSES[number]
+    with pytest.raises((ArgumentError, ValueError)) as caught:
+        misuse(Tensor(X, device="PYTHON"))
+    assert words in str(caught.value), str(caught.value)
