@@ -286,6 +286,25 @@ def growing_rows(most, width):
     return UOp.sink(place.store(buffer(1, most * width).index(i * width + j) * 2, i, j))
 
 
+def growing_softmax(rows, most):
+    """Rows as long as a variable says."""
+    n = UOp.variable("n", 1, most).cast(dtypes.index)
+    i, j, k = loop(rows, "i0"), loop(n, "i1"), loop(n, "k0")
+    x = buffer(1, rows * most)
+    total = x.index(i * most + k).reduce("add", k)
+    place = buffer(0, rows * most).index(i * most + j)
+    return UOp.sink(place.store(x.index(i * most + j) + total, i, j))
+
+
+def gated_matvec(rows, columns):
+    """Two matrices by one vector, one result times the other."""
+    i, k, j = loop(rows, "i0"), loop(columns, "k0"), loop(columns, "k1")
+    shape = (rows, columns)
+    first = (at(1, shape, i, k) * at(3, (columns,), k)).reduce("add", k)
+    second = (at(2, shape, i, j) * at(3, (columns,), j)).reduce("add", j)
+    return out((rows,), first * second, i)
+
+
 # ---- loops as text -------------------------------------------------------------------------------
 
 

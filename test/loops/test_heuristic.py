@@ -13,7 +13,7 @@ from tinygrad.base.target import Target
 from tinygrad.codegen.pipeline import lower
 from tinygrad.loops.cost import estimate
 from tinygrad.loops.heuristic import schedule
-from tinygrad.loops.layout import role_of
+from tinygrad.loops.layout import name_of, role_of
 from tinygrad.loops.matrix_units import matrix_units
 from tinygrad.loops.recipe import apply, from_text, to_text
 from tinygrad.uop.op import Ops
@@ -77,6 +77,8 @@ SOME = {
     "checked": kernels.checked(40),
     "as many rows as n": kernels.growing_sum(12, 20),
     "n rows": kernels.growing_rows(12, 20),
+    "rows of n": kernels.growing_softmax(3, 40),
+    "two matrices by a vector": kernels.gated_matvec(37, 100),
 }
 
 MACHINES = {
@@ -102,6 +104,24 @@ def test_a_recipe_keeps_the_meaning(name, machine):
     got = evaluate_kernel(scheduled, buffers, {"n": 12})
     for slot in want:
         np.testing.assert_allclose(got[slot], want[slot], rtol=1e-9, atol=1e-9)
+
+
+def test_rows_from_memory_are_read_in_one_run():
+    """A matrix that leaves the cache: row after row, and of two matrices one after the other. What
+    stays in it is read four rows at a time, which share each load of the vector."""
+    recipe = schedule(kernels.matvec(1024, 2048), kernels.WIDE)[1]
+    assert [step[0] for step in recipe] == ["split"] * 3
+    assert recipe[0] == ("split", "k0", 128, "k0i", "LOOP", "LOOP")
+    recipe = schedule(kernels.gated_matvec(1024, 2048), kernels.WIDE)[1]
+    assert [step[2] for step in recipe if step[0] == "stage"] == [("i0c",), ("i0c",)]
+    small = schedule(kernels.matvec(64, 2048), kernels.WIDE)[1]
+    assert ("split", "i0", 4, "i0u", "LOOP", "UNROLL") in small
+
+
+def test_rows_as_long_as_a_variable_are_vectors():
+    kernel = schedule(kernels.growing_softmax(4, 4096), kernels.WIDE)[0]
+    loops = [n for n in kernel.toposort() if n.op is Ops.RANGE]
+    assert {name_of(r) for r in loops if role_of(r) == "VECTOR"} == {"k0v", "i1v"}
 
 
 def test_a_group_of_channels_is_a_loop():

@@ -227,3 +227,14 @@ def test_a_backward_pass_uses_up_what_it_needs_as_it_goes():
     made = plan(structure_of([g.uop for g in gradients]).sink)
     activation = 4096 * 256 * 4
     assert sum(made.arenas.values()) <= (2 * len(layers) + 4) * activation
+
+
+def test_of_a_number_that_gets_more_bytes_the_fewer_are_stored() -> None:
+    x, left, right = (data(*s).cast("bfloat16").contiguous() for s in ((1, 64), (96, 64), (32, 96)))
+    storages = plan_of(x.linear(left.T).linear(right.T)).storages
+    assert "float" not in [repr(s.dtype) for s in storages if s.kind == "temp"]
+
+
+def test_short_sums_that_a_sum_takes_in_once_stay_in_its_loops() -> None:
+    groups = data(32, 16, 8) * data(16, 8)
+    check(1, (groups.sum(-1) * data(32, 16)).sum(-1))

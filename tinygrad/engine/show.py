@@ -89,10 +89,8 @@ def painted(text: str, colors: Mapping[str, str]) -> str:
 def c_view(phase: Phase) -> str | None:
     """The function as plain C; None for one of groups and lanes, whose source is C-like itself, and
     where a matrix unit multiplies, for which C has no words."""
-    if any(node.op is Ops.WMMA for node in phase.program):
-        return None
     specials = {node.arg[0] for node in phase.program if node.op is Ops.SPECIAL}
-    if specials - {"task"}:
+    if specials - {"task"} or any(node.op is Ops.WMMA for node in phase.program):
         return None
     return CRenderer().render(phase.name, phase.program).strip()
 

@@ -104,6 +104,20 @@ def _make_tasks(plan: Plan, nest: Nest, outer: list[str], rows: list[UOp]) -> No
     parallelise(plan, alone if enough else candidates)
     if rows and not _from_memory(plan, rows, nest.loops[-1]):
         ask_ahead(plan, nest.name)
+    elif rows:
+        _one_by_one(plan)
+
+
+def _one_by_one(plan: Plan) -> None:
+    """Sums over rows of several matrices: each of them for all rows of a task, as one run."""
+    rows = plan.nest("store").loops[-1]
+    sums = [n for n in plan.below(plan.nest("store").values) if n.op is Ops.REDUCE]
+    sums = [n for n in sums if n.ranges == frozenset(plan.nest("store").loops)]
+    if role_of(rows) != "LOOP" or plan.stages or len(sums) < 2:
+        return
+    for first in [name_of(own_ranges(n)[0]) for n in sums]:
+        (one,) = owners_of(plan.kernel, plan.loops[first])
+        plan.do("stage", plan.path(one), (name_of(rows),), plan.numbered("sums"), "LOCAL")
 
 
 def ask_ahead(plan: Plan, nest: str) -> None:

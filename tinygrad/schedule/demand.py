@@ -335,6 +335,8 @@ class Demands:
     def _may_inline(self, node: UOp, demands: dict[Demand, Contexts]) -> bool:
         if node.op in FREE_LEAVES or node.op in GroupOp.Movement or node.op in PASS_THROUGH:
             return True
+        if _widens(node):
+            return True
         kernels = {d.kernel for d in demands}
         if any(k.weight + _weight_of(node) > FUSE_OPS.value for k in kernels):
             return False
@@ -602,6 +604,14 @@ def _repeats(node: UOp) -> bool:
         seen.update(sources)
         stack += sources
     return node not in stored and node.size >= REPEATED * sum(base.size for base in stored)
+
+
+def _widens(node: UOp) -> bool:
+    """Whether this only gives numbers more bytes: what is stored, if anything, are the fewer."""
+    if node.op is not Ops.CAST:
+        return False
+    given, kind = node.src[0].dtype, node.dtype
+    return not dtypes.is_bool(given) and given.itemsize < kind.itemsize
 
 
 def _weight_of(node: UOp) -> int:

