@@ -36,6 +36,16 @@ def test_the_product_is_that_with_the_rounded_weight(bits):
     np.testing.assert_allclose(made(Tensor(x)).numpy(), wanted, atol=1e-4)
 
 
+def test_few_rows_of_a_narrow_type_are_computed_in_float32():
+    linear = layer(bias=False)
+    linear.weight = linear.weight.cast("bfloat16")
+    made = QuantisedLinear(linear, 8)
+    x = Tensor(RANDOM.standard_normal((6, 64)).astype(np.float32)).cast("bfloat16")
+    one, many = made(x[2:3]), made(x)[2:3]
+    assert one.dtype == many.dtype == x.dtype
+    np.testing.assert_allclose(one.float().numpy(), many.float().numpy(), rtol=0.03, atol=0.1)
+
+
 def rounded(x, group):
     """The inputs as 8 bits a number hold them."""
     groups = x.reshape(len(x), -1, group)

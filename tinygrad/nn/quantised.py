@@ -15,8 +15,13 @@ from typing import Any
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError
+from tinygrad.base.helpers import prod
 from tinygrad.nn.layers import Linear
 from tinygrad.tensor import Tensor
+
+
+FEW_ROWS = 4
+"""Inputs at once that hardly share the work of making a weight."""
 
 
 class QuantisedLinear:
@@ -60,16 +65,24 @@ class QuantisedLinear:
     @property
     def weight(self) -> Tensor:
         """(out, inputs): the rounded weight, as an expression."""
+        return self._weight_as(self.scales.dtype)
+
+    def _weight_as(self, dtype: DType) -> Tensor:
         numbers, (out, inputs) = self.numbers, self._shape
         if self._bits == 4:
             pairs: Tensor = Tensor.stack(numbers & 15, numbers >> 4, dim=-1).cast(dtypes.int8) - 8
             numbers = pairs.reshape(out, inputs)
-        groups = numbers.cast(self.scales.dtype).reshape(out, self.scales.shape[1], -1)
-        weight: Tensor = (groups * self.scales.unsqueeze(-1)).reshape(out, inputs)
+        groups = numbers.cast(dtype).reshape(out, self.scales.shape[1], -1)
+        weight: Tensor = (groups * self.scales.cast(dtype).unsqueeze(-1)).reshape(out, inputs)
         return weight
 
     def __call__(self, x: Tensor) -> Tensor:
-        """(.., inputs) → (.., out)."""
+        """(.., inputs) → (.., out). For few rows in float32: rounding each weight to a narrower
+        type would take longer than reading it."""
+        if dtypes.is_float(x.dtype) and x.dtype.itemsize < 4 and prod(x.shape[:-1]) <= FEW_ROWS:
+            wide = x.cast(dtypes.float32).contiguous()
+            y: Tensor = wide.linear(self._weight_as(dtypes.float32).T).cast(x.dtype)
+            return y if self.bias is None else y + self.bias
         return x.linear(self.weight.T, self.bias)
 
     def nbytes(self) -> int:
