@@ -19,7 +19,6 @@ from tinygrad.base.helpers import prod
 from tinygrad.nn.layers import Linear
 from tinygrad.tensor import Tensor
 
-
 FEW_ROWS = 4
 """Inputs at once that hardly share the work of making a weight."""
 
