@@ -8,7 +8,7 @@ The engine calls these and nothing else, so a new backend is a folder with these
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -113,3 +113,6 @@ class Backend:
     compiler: Compiler
     memory: Memory
     queue: Queue
+    copy_from: Callable[[Any, Memory, Any, int], None] | None = None
+    """Bytes of another device of this kind, without the host: a handle here, the other's memory, a
+    handle there, how many. It may return before they are here; commands of both come after."""

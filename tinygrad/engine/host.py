@@ -10,6 +10,7 @@ import numpy as np
 
 from tinygrad.base.dtype import DType
 from tinygrad.base.settings import DEBUG
+from tinygrad.engine.devices import Device
 from tinygrad.engine.profile import report_step
 from tinygrad.engine.storage import Buffer, as_array
 from tinygrad.schedule.plan import Step
@@ -51,12 +52,22 @@ def call(function: HostFunction, *arguments: UOp, parameters: tuple[float, ...] 
     return [UOp(Ops.ITEM, dtype, (made,), (i, shape)) for i, (shape, dtype) in enumerate(results)]
 
 
+def copy(target: Buffer, source: Buffer) -> None:
+    """The bytes of one buffer into another, by the devices' own way if they have one."""
+    kinds = {buffer.device.partition(":")[0] for buffer in (target, source)}
+    direct = Device[target.device].backend.copy_from if len(kinds) == 1 else None
+    if direct is not None:
+        memory = Device[source.device].backend.memory
+        return direct(target.handle, memory, source.handle, target.nbytes)
+    for start in range(0, source.nbytes, PIECE):
+        target.write(source.read(start, min(PIECE, source.nbytes - start)), start)
+
+
 def run_host_step(step: Step, buffers: Sequence[Buffer]) -> None:
     """Runs a COPY or CALL on its storages, results first."""
     if step.op is Ops.COPY:
         target, source = buffers
-        for start in range(0, source.nbytes, PIECE):
-            target.write(source.read(start, min(PIECE, source.nbytes - start)), start)
+        copy(target, source)
         if DEBUG >= 2:
             name = f"copy {source.nbytes:10d}, {target.device} <- {source.device}"
             report_step(step.device, name, 0.0, 0, source.nbytes, step.origin)

@@ -30,7 +30,6 @@ SIGNATURES = {
     "cuGetErrorString": "ip",
     "cuDeviceGetCount": "p",
     "cuDeviceGet": "pi",
-    "cuDeviceGetName": "pii",
     "cuDeviceGetAttribute": "pii",
     "cuDeviceTotalMem_v2": "pi",
     "cuDevicePrimaryCtxRetain": "pi",
@@ -89,7 +88,6 @@ class Card:
 
     capability: tuple[int, int] = (9, 0)
     size: int = 256 << 20
-    name: str = "Fake H200"
 
     def __post_init__(self):
         self.arena = mmap.mmap(-1, self.size)
@@ -239,11 +237,6 @@ class FakeLibrary:
 
     def do_cuDeviceGet(self, where, number):
         self.put(where, number, ctypes.c_int)
-
-    def do_cuDeviceGetName(self, where, length, number):
-        ctypes.memmove(
-            where, self.cards[number].name.encode() + b"\0", 1 + len(self.cards[number].name)
-        )
 
     def do_cuDeviceGetAttribute(self, where, attribute, number):
         card = self.cards[number]

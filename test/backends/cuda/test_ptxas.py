@@ -3,35 +3,19 @@ instructions that are meant. Nothing runs here. A tenth of the cases each time, 
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
-import shutil
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
 from backends.cuda.cases import CASES, ones
 from backends.cuda.compiled import DEVICES, kernels_of
+from backends.cuda.toolkit import assemble, instructions, tool
 
 from tinygrad import Tensor, dtypes
-from tinygrad.backends.cuda.compiler import assemble
-from tinygrad.base.errors import CompileError
 
 CHIPS = ("sm_80", "sm_89", "sm_90a")
-
-
-def tool(name: str) -> str:
-    """A program of NVIDIA's toolkit: on PATH, or in the wheel of `triton`."""
-    found = shutil.which(name)
-    if found is None and (spec := importlib.util.find_spec("triton")) is not None:
-        wheel = Path(spec.origin).parent / "backends" / "nvidia" / "bin" / name
-        found = str(wheel) if wheel.exists() else None
-    if found is None:
-        pytest.skip(f"CUDA: no {name} on PATH")
-    return found
 
 
 def check_cases(cases, chip, folder):
@@ -49,11 +33,7 @@ def check_cases(cases, chip, folder):
 
 def accepted(ptx, chip, folder):
     folder.mkdir()
-    try:
-        assemble(ptx, chip, folder)
-    except CompileError as error:
-        return str(error)
-    return ""
+    return assemble(ptx, chip, folder)[1]
 
 
 def test_there_are_about_200_cases():
@@ -124,15 +104,6 @@ EXPECTED = {
     ),
     "no lane spills": (CHIPS, lambda d: ones(d, 256, 256) @ ones(d, 256, 256), ("FFMA",), ("STL",)),
 }
-
-
-def instructions(ptx, chip, folder):
-    made = assemble(ptx, chip, folder)
-    ran = subprocess.run(
-        [tool("nvdisasm"), "--print-code", str(made)], capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
 
 
 @pytest.mark.parametrize("what", EXPECTED)

@@ -24,4 +24,5 @@ def open_device(index: int = 0, cache: Any = None) -> Backend:
     connection = connect(index)
     target = connection.target
     memory, queue = CUDAMemory(connection), CUDAQueue(connection)
-    return Backend(target, LLVMRenderer(target), PTXCompiler(target), memory, queue)
+    made = LLVMRenderer(target), PTXCompiler(target), memory, queue
+    return Backend(target, *made, copy_from=memory.copy_from)

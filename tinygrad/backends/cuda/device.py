@@ -11,25 +11,18 @@ import ctypes
 import os
 import weakref
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tinygrad.backends.cuda import driver as cuda
 from tinygrad.backends.cuda.driver import Driver, Pointer, version_text
-from tinygrad.backends.cuda.target import CHIPS, OLDEST, WARP, Chip, card_target, chip_of
+from tinygrad.backends.cuda.target import WARP, chip_of, chip_target
 from tinygrad.base.errors import CompileError, DeviceError, OutOfMemory
 from tinygrad.base.target import Target
 
-# our names of what a card is asked, and the driver's numbers of them
-ATTRIBUTES = {
-    "group_limit": 1,
-    "warp": 10,
-    "processors": 16,
-    "cache_l2": 38,
-    "major": 75,
-    "minor": 76,
-    "local_memory": 97,
-}
+# facts of a Target, and the driver's numbers of what a card is asked for them
+ATTRIBUTES = {"group_limit": 1, "cores": 16, "cache_l2": 38, "local_memory": 97}
+MAJOR, MINOR, WARP_SIZE = 75, 76, 10
 NON_BLOCKING = 1  # our stream waits for no other library's
 NO_TIMING = 2  # events that only order
 
@@ -40,7 +33,6 @@ class Connection:
 
     driver: Driver
     name: str  # "CUDA:0"
-    title: str  # "NVIDIA H200"
     target: Target
     context: int
     memory: int  # bytes in all
@@ -48,6 +40,11 @@ class Connection:
     lost: str = ""  # why nothing can be asked any more
     process: int = field(default_factory=os.getpid)
     retired: deque[tuple[str, int]] = field(default_factory=deque)  # what nobody holds any more
+
+    @property
+    def usable(self) -> bool:
+        """Whether the card can be asked anything, from this process."""
+        return not self.lost and os.getpid() == self.process
 
     def enter(self) -> None:
         """Makes the card's context this thread's. DeviceError if the card is lost, or this process
@@ -102,6 +99,15 @@ class Connection:
         """`name` gives a handle back, after `holder` is gone and the stream has been waited for."""
         weakref.finalize(holder, self.retired.append, (name, handle)).atexit = False
 
+    def follow(self, other: Connection) -> None:
+        """What is asked of this card from now on waits for what the other was asked so far."""
+        other.enter()
+        event = other.event()
+        other.call("cuEventRecord", event, other.stream)
+        self.enter()
+        self.call("cuStreamWaitEvent", self.stream, event, 0)
+        self.call("cuEventDestroy_v2", event)
+
     def event(self, timing: bool = False) -> int:
         """A mark that can be put into a stream."""
         return self.made("cuEventCreate", 0 if timing else NO_TIMING)
@@ -112,58 +118,31 @@ def connect(index: int) -> Connection:
     driver = Driver(cuda.open_library())
     count = driver.number("cuDeviceGetCount", ctypes.c_int)
     if index >= count:
-        names = ", ".join(f"CUDA:{i} ({title(driver, i)})" for i in range(count)) or "none"
+        names = ", ".join(f"CUDA:{i}" for i in range(count))
         raise DeviceError(f"device CUDA:{index}: there is no such card; there are: {names}")
-    number = driver.number("cuDeviceGet", ctypes.c_int, index)
-    facts = {
-        name: driver.number("cuDeviceGetAttribute", ctypes.c_int, code, number)
-        for name, code in ATTRIBUTES.items()
-    }
-    chip = usable_chip(driver, facts, f"CUDA:{index} ({title(driver, index)})")
-    target = card_target(
-        chip,
-        group_limit=facts["group_limit"],
-        local_memory=facts["local_memory"] or chip.local_memory,
-        cache_l2=facts["cache_l2"] or chip.cache_l2,
-        cores=facts["processors"],
-    )
-    connection = Connection(
-        driver,
-        f"CUDA:{index}",
-        title(driver, index),
-        target,
-        driver.number("cuDevicePrimaryCtxRetain", Pointer, number),
-        driver.number("cuDeviceTotalMem_v2", ctypes.c_size_t, number),
-    )
+    card = driver.number("cuDeviceGet", ctypes.c_int, index)
+    context = driver.number("cuDevicePrimaryCtxRetain", Pointer, card)
+    memory = driver.number("cuDeviceTotalMem_v2", ctypes.c_size_t, card)
+    target = describe(driver, card, f"CUDA:{index}")
+    connection = Connection(driver, f"CUDA:{index}", target, context, memory)
     connection.enter()
     connection.stream = connection.made("cuStreamCreate", NON_BLOCKING)
     return connection
 
 
-def usable_chip(driver: Driver, facts: dict[str, int], card: str) -> Chip:
-    """The newest row that card and driver both know."""
-    capability = facts["major"], facts["minor"]
-    chip = chip_of(capability, ptx_of(driver.version))
-    if chip is None:
-        least = min(row.ptx for row in CHIPS)
+def describe(driver: Driver, card: int, name: str) -> Target:
+    """The newest row that card and driver both know, with what the driver says of this card."""
+    major, minor, warp, *facts = (
+        driver.number("cuDeviceGetAttribute", ctypes.c_int, code, card)
+        for code in (MAJOR, MINOR, WARP_SIZE, *ATTRIBUTES.values())
+    )
+    # PTX 7.x came with CUDA 11.x, 8.0 with 12.0
+    ptx = 80 if driver.version >= 12_000 else 70 + driver.version % 1000 // 10
+    chip = chip_of((major, minor), ptx)
+    if chip is None or warp != WARP:
         raise DeviceError(
-            f"device {card}: compute capability {capability[0]}.{capability[1]} with a driver for "
-            f"CUDA {version_text(driver.version)}; needed are {OLDEST[0]}.{OLDEST[1]} or later and "
-            f"PTX {least / 10}"
+            f"device {name}: compute capability {major}.{minor} with warps of {warp} lanes, and a "
+            f"driver for CUDA {version_text(driver.version)}; needed are 7.5 or later and {WARP}"
         )
-    if facts["warp"] != WARP:
-        raise DeviceError(f"device {card}: warps of {facts['warp']} lanes; code is made for {WARP}")
-    return chip
-
-
-def ptx_of(version: int) -> int:
-    """The newest PTX that a driver surely compiles: 7.x came with CUDA 11.x, 8.0 with 12.0."""
-    return 80 if version >= 12_000 else 70 + version % 1000 // 10
-
-
-def title(driver: Driver, index: int) -> str:
-    """What the maker calls a card."""
-    text = ctypes.create_string_buffer(256)
-    number = driver.number("cuDeviceGet", ctypes.c_int, index)
-    driver.functions["cuDeviceGetName"](text, len(text), number)
-    return text.value.decode(errors="replace")
+    found: dict[str, Any] = {n: v for n, v in zip(ATTRIBUTES, facts, strict=True) if v}
+    return replace(chip_target(chip), **found)

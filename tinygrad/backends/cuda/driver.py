@@ -12,8 +12,8 @@ from typing import Any
 
 from tinygrad.base.errors import DeviceError
 
-LIBRARIES = {"win32": ("nvcuda.dll",)}
 LINUX = ("libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1")
+NAMES = ("nvcuda.dll",) if sys.platform == "win32" else LINUX
 OLDEST = 11_040
 """Of CUDA 11.4, whose drivers instantiate graphs as we do."""
 
@@ -36,25 +36,26 @@ class KernelNode(ctypes.Structure):
 
 _Out = ctypes.POINTER(Pointer)
 _Kernel = ctypes.POINTER(KernelNode)
+_Int = ctypes.POINTER(Int)
+_HANDLE = (  # functions of one handle
+    "cuCtxSetCurrent cuStreamSynchronize cuEventSynchronize cuEventDestroy_v2 cuModuleUnload "
+    "cuGraphDestroy cuGraphExecDestroy"
+)
 FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(_HANDLE.split(), (Pointer,)),
     "cuInit": (Uint,),
-    "cuDriverGetVersion": (ctypes.POINTER(Int),),
+    "cuDriverGetVersion": (_Int,),
     "cuGetErrorName": (Int, ctypes.POINTER(Text)),
     "cuGetErrorString": (Int, ctypes.POINTER(Text)),
-    "cuDeviceGetCount": (ctypes.POINTER(Int),),
-    "cuDeviceGet": (ctypes.POINTER(Int), Int),
-    "cuDeviceGetName": (Pointer, Int, Int),
-    "cuDeviceGetAttribute": (ctypes.POINTER(Int), Int, Int),
+    "cuDeviceGetCount": (_Int,),
+    "cuDeviceGet": (_Int, Int),
+    "cuDeviceGetAttribute": (_Int, Int, Int),
     "cuDeviceTotalMem_v2": (ctypes.POINTER(Size), Int),
     "cuDevicePrimaryCtxRetain": (_Out, Int),
-    "cuCtxSetCurrent": (Pointer,),
     "cuStreamCreate": (_Out, Uint),
-    "cuStreamSynchronize": (Pointer,),
     "cuStreamWaitEvent": (Pointer, Pointer, Uint),
     "cuEventCreate": (_Out, Uint),
     "cuEventRecord": (Pointer, Pointer),
-    "cuEventSynchronize": (Pointer,),
-    "cuEventDestroy_v2": (Pointer,),
     "cuEventElapsedTime": (ctypes.POINTER(Float), Pointer, Pointer),
     "cuMemAlloc_v2": (ctypes.POINTER(Address), Size),
     "cuMemFree_v2": (Address,),
@@ -63,7 +64,6 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuMemcpyDtoHAsync_v2": (Pointer, Address, Size, Pointer),
     "cuMemcpyPeerAsync": (Address, Pointer, Address, Pointer, Size, Pointer),
     "cuModuleLoadDataEx": (_Out, Pointer, Uint, Pointer, Pointer),
-    "cuModuleUnload": (Pointer,),
     "cuModuleGetFunction": (_Out, Pointer, Text),
     "cuFuncSetAttribute": (Pointer, Int, Int),
     "cuLaunchKernel": (Pointer, *(Uint,) * 7, Pointer, Pointer, Pointer),
@@ -72,8 +72,6 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuGraphInstantiateWithFlags": (_Out, Pointer, ctypes.c_uint64),
     "cuGraphExecKernelNodeSetParams": (Pointer, Pointer, _Kernel),
     "cuGraphLaunch": (Pointer, Pointer),
-    "cuGraphExecDestroy": (Pointer,),
-    "cuGraphDestroy": (Pointer,),
 }
 
 OUT_OF_MEMORY = 2
@@ -94,7 +92,7 @@ ADVICE = {
 def open_library() -> Any:
     """The driver's library. Raises `DeviceError` if there is none."""
     reasons = []
-    for name in LIBRARIES.get(sys.platform, LINUX):
+    for name in NAMES:
         try:
             return ctypes.CDLL(name)
         except OSError as error:
@@ -134,13 +132,11 @@ class Driver:
 
     def words(self, code: int) -> str:
         """A result as the driver calls it; its number, where this driver doesn't know it."""
-        found = []
-        for function in ("cuGetErrorName", "cuGetErrorString"):
-            text = Text()
-            self.functions[function](code, ctypes.byref(text))
-            found.append((text.value or b"").decode())
-        name, meaning = found
-        return f"{name or 'error'} {code} ({meaning or 'unknown to this driver'})"
+        name, meaning = Text(), Text()
+        self.functions["cuGetErrorName"](code, ctypes.byref(name))
+        self.functions["cuGetErrorString"](code, ctypes.byref(meaning))
+        known = (name.value or b"error").decode(), (meaning.value or b"unknown").decode()
+        return f"{known[0]} {code} ({known[1]})"
 
 
 def version_text(version: int) -> str:

@@ -9,7 +9,6 @@ turn: while one is on its way the other is filled or emptied, and the caller's b
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import threading
 from collections import OrderedDict, deque
@@ -21,13 +20,13 @@ import numpy as np
 
 from tinygrad.backends.cuda.device import Connection
 from tinygrad.backends.cuda.driver import Address
+from tinygrad.backends.interface import Memory
 from tinygrad.base.errors import ArgumentError, OutOfMemory
 from tinygrad.base.helpers import round_up
 from tinygrad.base.settings import SETTINGS
 
 BLOCK = 512  # blocks are multiples of this
 CLASSES_PER_OCTAVE = 8  # so that rounding up wastes at most an eighth
-KEPT_FRACTION = 2  # of the card's memory at most half lies in freed blocks
 PINNED = 4 << 20  # bytes of each of the two blocks
 
 
@@ -46,7 +45,7 @@ class CUDAMemory:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.limit = connection.memory // KEPT_FRACTION
+        self.limit = connection.memory // 2  # what lies in freed blocks at most
         self.live = self.kept = 0
         self.pins = Pins(connection)
         self._sizes: dict[int, int] = {}  # handle in use → size
@@ -58,13 +57,7 @@ class CUDAMemory:
         size = size_class(nbytes)
         with self._lock:
             self._sort_returned()
-            handle = self._take(size)
-            if not handle:
-                try:
-                    handle = self._new(size)
-                except OutOfMemory:
-                    self._give_back(0)
-                    handle = self._last_try(size, nbytes)
+            handle = self._take(size) or self._new(size, nbytes)
             self._sizes[handle] = size
             self.live += size
         return handle
@@ -77,12 +70,6 @@ class CUDAMemory:
                 self._sort_returned()
             finally:
                 self._lock.release()
-
-    def trim(self, limit: int = 0) -> None:
-        """Give freed blocks back to the driver until at most `limit` bytes are kept."""
-        with self._lock:
-            self._sort_returned()
-            self._give_back(limit)
 
     def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
         self.pins.write(handle + offset, memoryview(data).cast("B"))
@@ -99,49 +86,36 @@ class CUDAMemory:
     def address(self, handle: int) -> None:
         return None
 
-    def copy_from(self, handle: int, other: CUDAMemory, source: int, nbytes: int) -> None:
-        """Bytes of another card's memory, by the shortest way that the two have, without the host.
-        Returns at once; later commands of both cards wait for the copy."""
+    def copy_from(self, handle: int, other: Memory, source: int, nbytes: int) -> None:
+        """Bytes of another card's memory, by the shortest way that the two have."""
+        assert isinstance(other, CUDAMemory)
         mine, theirs = self.connection, other.connection
-        theirs.enter()
-        ready = theirs.event()
-        theirs.call("cuEventRecord", ready, theirs.stream)
-        mine.enter()
-        done = mine.event()
-        mine.call("cuStreamWaitEvent", mine.stream, ready, 0)
-        what = f"copy of {nbytes:,} bytes from {theirs.name} to {mine.name}"
+        mine.follow(theirs)
         places = handle, mine.context, source, theirs.context
-        mine.call("cuMemcpyPeerAsync", *places, nbytes, mine.stream, what=what)
-        mine.call("cuEventRecord", done, mine.stream)
-        theirs.enter()
-        theirs.call("cuStreamWaitEvent", theirs.stream, done, 0)
-        for event in (ready, done):
-            theirs.call("cuEventDestroy_v2", event)
+        mine.call("cuMemcpyPeerAsync", *places, nbytes, mine.stream, what=f"copy {nbytes:,} bytes")
+        theirs.follow(mine)
 
     # ---- blocks ----------------------------------------------------------------------------------
 
     def _take(self, size: int) -> int:
         """A freed block of that size; 0 if there is none."""
-        with contextlib.suppress(KeyError, IndexError):
-            handle = self._freed[size].pop()
-            self.kept -= size
-            return handle
-        return 0
+        freed = self._freed.get(size)
+        self.kept -= size if freed else 0
+        return freed.pop() if freed else 0
 
-    def _new(self, size: int) -> int:
+    def _new(self, size: int, nbytes: int) -> int:
+        """A new block; if there is no room, one more try after all freed ones were given back."""
         self.connection.enter()
-        what = f"allocate {size:,} bytes"
-        return self.connection.made("cuMemAlloc_v2", size, what=what, kind=Address)
-
-    def _last_try(self, size: int, nbytes: int) -> int:
-        """After every freed block was given back."""
         try:
-            return self._new(size)
+            return self.connection.made("cuMemAlloc_v2", size, what="allocate", kind=Address)
         except OutOfMemory as error:
+            if self.kept:
+                self._give_back(0)
+                return self._new(size, nbytes)
+            have = f"{self.live:,} bytes are in use here, the card has {self.connection.memory:,}"
             raise OutOfMemory(
-                f"[allocate] {nbytes:,} bytes on {self.connection.name}: {self.live:,} bytes are "
-                f"in use here and the card has {self.connection.memory:,}; free tensors, or use "
-                "smaller ones"
+                f"[allocate] {nbytes:,} bytes on {self.connection.name}: {have}; free tensors, or "
+                "use smaller ones"
             ) from error
 
     def _sort_returned(self) -> None:
@@ -155,7 +129,7 @@ class CUDAMemory:
             self._freed.setdefault(size, []).append(handle)
             self._freed.move_to_end(size)
             self.kept += size
-        if self.kept and not self.connection.lost:
+        if self.connection.usable:
             self._give_back(self.limit if SETTINGS["LRU"] else 0)
 
     def _give_back(self, limit: int) -> None:
@@ -193,7 +167,7 @@ class Pins:
         source = np.frombuffer(data, np.uint8)
         with self.lock:
             for pin, start, count in self._parts(source.size):
-                connection.call("cuEventSynchronize", pin.event, what="copy to the card")
+                connection.call("cuEventSynchronize", pin.event)
                 pin.contents[:count] = source[start : start + count]
                 where = target + start, pin.address, count, connection.stream
                 what = f"copy {source.size:,} bytes to the card"
@@ -226,8 +200,7 @@ class Pins:
 
     def _parts(self, nbytes: int) -> Iterator[tuple[Pin, int, int]]:
         """The blocks in turn, each with the bytes that it takes."""
-        if nbytes:
-            self.connection.enter()
+        self.connection.enter()
         while nbytes and len(self.both) < 2:
             self.both.append(self._pin())
         for number, start in enumerate(range(0, nbytes, PINNED)):
@@ -236,5 +209,5 @@ class Pins:
     def _pin(self) -> Pin:
         connection = self.connection
         address = connection.made("cuMemHostAlloc", PINNED, 0, what=f"pin {PINNED:,} bytes")
-        contents = np.ctypeslib.as_array((ctypes.c_uint8 * PINNED).from_address(address))
-        return Pin(address, connection.event(), contents)
+        block = (ctypes.c_uint8 * PINNED).from_address(address)
+        return Pin(address, connection.event(), np.ctypeslib.as_array(block))

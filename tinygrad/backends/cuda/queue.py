@@ -15,13 +15,12 @@ from dataclasses import dataclass
 
 from tinygrad.backends.cuda.device import Connection
 from tinygrad.backends.cuda.driver import KernelNode, Pointer
-from tinygrad.backends.interface import Launch
+from tinygrad.backends.interface import ALIGNMENT, Launch
 from tinygrad.backends.llvm_dialect import PTX
-from tinygrad.base.errors import CompileError
+from tinygrad.base.errors import ArgumentError, CompileError
 
-LEAST_GRAPH = 2  # kernels that are worth a graph
 LOG = 16 << 10  # bytes of the driver's words on a module
-INFO_LOG, INFO_SIZE, ERROR_LOG, ERROR_SIZE = 3, 4, 5, 6  # options of a module
+ERROR_LOG, ERROR_SIZE = 5, 6  # options of a module
 MOST_SHARED = 8  # attribute of a function: bytes of memory that a launch may lend
 
 
@@ -50,17 +49,15 @@ class CUDAQueue:
         return function
 
     def _module(self, binary: bytes, name: str) -> int:
-        info, error = ctypes.create_string_buffer(LOG), ctypes.create_string_buffer(LOG)
-        options = (ctypes.c_int * 4)(INFO_LOG, INFO_SIZE, ERROR_LOG, ERROR_SIZE)
-        places = ctypes.addressof(info), LOG, ctypes.addressof(error), LOG
-        values = (Pointer * 4)(*places)
+        log = ctypes.create_string_buffer(LOG)
+        options = (ctypes.c_int * 2)(ERROR_LOG, ERROR_SIZE)
+        values = (Pointer * 2)(ctypes.addressof(log), LOG)
         try:
             where = binary, len(options), options, values
             return self.connection.made("cuModuleLoadDataEx", *where, what=f"load {name}")
         except CompileError as failed:
-            log = b"\n".join((error.value, info.value)).decode(errors="replace").strip()
-            text = binary.rstrip(b"\0").decode(errors="replace")
-            raise CompileError(f"{failed}\n{log}\n{text}") from failed
+            words = f"{failed}\n{log.value.decode(errors='replace')}"
+            raise CompileError(f"{words}\n{binary.decode(errors='replace')}") from failed
 
     def segment(self, launches: Sequence[Launch]) -> CUDASegment:
         return CUDASegment(self.connection, launches)
@@ -69,103 +66,99 @@ class CUDAQueue:
         self.connection.synchronize()
 
 
+class Prepared:
+    """A launch, with the table of what its kernel is given."""
+
+    def __init__(self, connection: Connection, launch: Launch) -> None:
+        self.connection, self.launch = connection, launch
+        count = max(1, len(launch.buffers) + len(launch.values))
+        self.table = (ctypes.c_int64 * count)()
+        first = ctypes.addressof(self.table)
+        self.pointers = (Pointer * count)(*(first + 8 * i for i in range(count)))
+        self.given: list[int] = []
+        shared = self._lend()
+        places = shared, ctypes.addressof(self.pointers)
+        self.node = KernelNode(launch.function.handle, launch.grid, launch.block, *places)
+
+    def _lend(self) -> int:
+        """Bytes of shared memory that come with the launch: all, where there are more than a
+        function may declare."""
+        function, size = self.launch.function, self.launch.scratch
+        if size <= PTX.static_local:
+            return 0
+        what = f"lend {size:,} bytes of shared memory to {function.name}"
+        self.connection.enter()
+        self.connection.call("cuFuncSetAttribute", function.handle, MOST_SHARED, size, what=what)
+        return size
+
+    def fill(self, buffers: Sequence[int], values: Sequence[int]) -> bool:
+        """Writes the table; whether anything is another than last time."""
+        found = [buffers[position] for position in self.launch.buffers]
+        if any(address % ALIGNMENT for address in found):
+            raise ArgumentError(f"[run] buffers at {found}; they must lie on {ALIGNMENT} bytes")
+        found += [values[position] for position in self.launch.values]
+        changed = found != self.given
+        if changed:
+            self.given, self.table[: len(found)] = found, [*found]
+        return changed
+
+    def start(self) -> None:
+        """Puts the kernel into the stream."""
+        node, launch = self.node, self.launch
+        what = f"launch {launch.function.name} with grid {launch.grid}, block {launch.block}"
+        shape = *node.grid, *node.block, node.shared
+        where = self.connection.stream, node.arguments, None
+        self.connection.call("cuLaunchKernel", node.function, *shape, *where, what=what)
+
+
 class CUDASegment:
-    """A list of kernels, with one table of what they are given."""
+    """A list of kernels."""
 
     def __init__(self, connection: Connection, launches: Sequence[Launch]) -> None:
         self.connection = connection
-        self.launches = tuple(launches)
-        self.lock = threading.Lock()  # the table stays until the kernels are in the stream
-        self.positions = [(*each.buffers, *each.values) for each in launches]
-        counts = [len(positions) for positions in self.positions]
-        self.starts = list(itertools.accumulate(counts, initial=0))
-        total = max(1, self.starts[-1])
-        self.table = (ctypes.c_int64 * total)()
-        first = ctypes.addressof(self.table)
-        self.pointers = (Pointer * total)(*(first + 8 * i for i in range(total)))
-        self.given: list[tuple[int, ...]] = [()] * len(self.launches)
-        self.stale: set[int] = set()  # launches that the graph knows with other arguments
+        self.lock = threading.Lock()  # tables stay until the kernels are in the stream
+        self.kernels = [Prepared(connection, launch) for launch in launches]
+        self.stale: set[int] = set()  # those that the graph knows with other arguments
         self.runs = 0
         self.graph: Graph | None = None
         self.events: list[int] = []
-        self.lent = [self._lent(launch) for launch in launches]
 
     def run(
         self, buffers: Sequence[int], values: Sequence[int], timed: bool = False
     ) -> list[float]:
         with self.lock:
             self.connection.enter()
-            self._fill(buffers, values)
+            for number, kernel in enumerate(self.kernels):
+                if kernel.fill(buffers, values):
+                    self.stale.add(number)
             if timed:
                 return self._run_timed()
             self.runs += 1
-            if self.runs == 1 or len(self.launches) < LEAST_GRAPH:
-                for number in range(len(self.launches)):
-                    self._launch(number)
-                return []
-            if self.graph is None:
-                self.graph = Graph(self.connection, [*map(self.node, range(len(self.launches)))])
-                self.stale.clear()
-            while self.stale:
-                number = self.stale.pop()
-                self.graph.update(number, self.node(number))
-            self.graph.launch(f"{len(self.launches)} kernels")
+            if self.runs == 1 or len(self.kernels) == 1:
+                for kernel in self.kernels:
+                    kernel.start()
+            else:
+                self._run_graph()
         return []
 
-    def node(self, number: int) -> KernelNode:
-        """A launch as a node of a graph; its arguments are read when it is given to the driver."""
-        launch = self.launches[number]
-        return KernelNode(
-            launch.function.handle,
-            launch.grid,
-            launch.block,
-            self.lent[number],
-            ctypes.addressof(self.pointers) + 8 * self.starts[number],
-        )
-
-    def _fill(self, buffers: Sequence[int], values: Sequence[int]) -> None:
-        """Writes the table; launches that are given something else than last time are stale."""
-        for number, launch in enumerate(self.launches):
-            found = (
-                *[buffers[position] for position in launch.buffers],
-                *[values[position] for position in launch.values],
-            )
-            if found != self.given[number]:
-                self.given[number] = found
-                start = self.starts[number]
-                self.table[start : start + len(found)] = list(found)
-                self.stale.add(number)
-
-    def _launch(self, number: int) -> None:
-        launch = self.launches[number]
-        arguments = ctypes.addressof(self.pointers) + 8 * self.starts[number]
-        shape = *launch.grid, *launch.block, self.lent[number]
-        self.connection.call(
-            "cuLaunchKernel",
-            *(launch.function.handle, *shape, self.connection.stream, arguments, None),
-            what=f"launch {launch.function.name} with grid {launch.grid}, block {launch.block}",
-        )
-
-    def _lent(self, launch: Launch) -> int:
-        """Bytes of shared memory that come with the launch: all, where there are more than a
-        function may declare."""
-        if launch.scratch <= PTX.static_local:
-            return 0
-        self.connection.enter()
-        what = f"lend {launch.scratch:,} bytes of shared memory to {launch.function.name}"
-        where = launch.function.handle, MOST_SHARED, launch.scratch
-        self.connection.call("cuFuncSetAttribute", *where, what=what)
-        return launch.scratch
+    def _run_graph(self) -> None:
+        if self.graph is None:
+            self.graph = Graph(self.connection, [kernel.node for kernel in self.kernels])
+            self.stale.clear()
+        while self.stale:
+            number = self.stale.pop()
+            self.graph.update(number, self.kernels[number].node)
+        self.graph.launch()
 
     def _run_timed(self) -> list[float]:
         """One after the other, with marks between them; the seconds from mark to mark."""
         connection, stream = self.connection, self.connection.stream
-        while len(self.events) <= len(self.launches):
+        while len(self.events) <= len(self.kernels):
             self.events.append(connection.event(timing=True))
         connection.call("cuEventRecord", self.events[0], stream)
-        for number in range(len(self.launches)):
-            self._launch(number)
-            connection.call("cuEventRecord", self.events[number + 1], stream)
+        for kernel, event in zip(self.kernels, self.events[1:], strict=True):
+            kernel.start()
+            connection.call("cuEventRecord", event, stream)
         connection.call("cuEventSynchronize", self.events[-1], what="waiting for timed kernels")
         seconds = []
         for start, end in itertools.pairwise(self.events):
@@ -186,8 +179,7 @@ class Graph:
             before = (Pointer * 1)(*self.nodes[-1:])
             where = graph, before, len(self.nodes[-1:]), ctypes.byref(node)
             self.nodes.append(connection.made("cuGraphAddKernelNode", *where))
-        what = f"a graph of {len(nodes)} kernels"
-        self.handle = connection.made("cuGraphInstantiateWithFlags", graph, 0, what=what)
+        self.handle = connection.made("cuGraphInstantiateWithFlags", graph, 0)
         connection.call("cuGraphDestroy", graph)
         connection.retire(self, "cuGraphExecDestroy", self.handle)
 
@@ -196,7 +188,7 @@ class Graph:
         where = self.handle, self.nodes[number], ctypes.byref(node)
         self.connection.call("cuGraphExecKernelNodeSetParams", *where)
 
-    def launch(self, what: str) -> None:
+    def launch(self) -> None:
         """Puts all kernels into the stream."""
-        stream = self.connection.stream
-        self.connection.call("cuGraphLaunch", self.handle, stream, what=f"launch {what}")
+        what = f"launch {len(self.nodes)} kernels"
+        self.connection.call("cuGraphLaunch", self.handle, self.connection.stream, what=what)

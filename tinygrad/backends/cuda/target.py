@@ -8,9 +8,9 @@ driver and replaces a row's numbers, which are those of the data-centre card of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from tinygrad.base.target import Numerics, Target
+from tinygrad.base.target import Target
 
 TRIPLE = "nvptx64-nvidia-cuda"
 WARP = 32
@@ -33,21 +33,19 @@ class Chip:
     ptx: int
     local_memory: int  # bytes a group may ask for
     cache_l2: int
-    cores: int  # multiprocessors
     native: frozenset[str] = frozenset()  # beyond NATIVE
     only: bool = False  # this capability alone, not later ones
 
 
 BFLOAT = frozenset(("CAST_BFLOAT", "CAST_BFLOAT16"))
 CHIPS = (
-    Chip("sm_75", (7, 5), 70, 64 << 10, 4 << 20, 40),
-    Chip("sm_80", (8, 0), 70, 163 << 10, 40 << 20, 108, BFLOAT),
-    Chip("sm_86", (8, 6), 71, 99 << 10, 6 << 20, 84, BFLOAT),
-    Chip("sm_89", (8, 9), 78, 99 << 10, 72 << 20, 128, BFLOAT),
-    Chip("sm_90", (9, 0), 78, 227 << 10, 50 << 20, 132, BFLOAT),
-    Chip("sm_90a", (9, 0), 80, 227 << 10, 50 << 20, 132, BFLOAT, only=True),
+    Chip("sm_75", (7, 5), 70, 64 << 10, 4 << 20),
+    Chip("sm_80", (8, 0), 70, 163 << 10, 40 << 20, BFLOAT),
+    Chip("sm_86", (8, 6), 71, 99 << 10, 6 << 20, BFLOAT),
+    Chip("sm_89", (8, 9), 78, 99 << 10, 72 << 20, BFLOAT),
+    Chip("sm_90", (9, 0), 78, 227 << 10, 50 << 20, BFLOAT),
+    Chip("sm_90a", (9, 0), 80, 227 << 10, 50 << 20, BFLOAT, only=True),
 )
-OLDEST = CHIPS[0].capability
 
 
 def chip_of(capability: tuple[int, int], ptx: int = 80) -> Chip | None:
@@ -73,29 +71,20 @@ def chip_target(chip: Chip) -> Target:
         triple=TRIPLE,
         cpu=chip.name,
         features=f"+ptx{chip.ptx}",
-        vector=16,
         registers=255,
         cache_l1=128 << 10,
         cache_l2=chip.cache_l2,
         cache_line=128,
-        cores=chip.cores,
         has_groups=True,
         group_limit=1024,
         local_memory=chip.local_memory,
         aligned=True,
-        grid_limit=(2**31 - 1, 65535, 65535),
         dtypes=DTYPES,
         storage_dtypes=STORAGE,
         native=NATIVE | chip.native,
-        numerics=Numerics(),
     )
 
 
 def named_target(name: str) -> Target:
     """The Target of a generation by its name, `sm_80` for one."""
     return chip_target(next(chip for chip in CHIPS if chip.name == name))
-
-
-def card_target(chip: Chip, **facts: int) -> Target:
-    """A generation's Target with what the driver says of this card."""
-    return replace(chip_target(chip), **facts)  # type: ignore[arg-type]
