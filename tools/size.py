@@ -29,13 +29,13 @@ BUDGETS: dict[str, int | None] = {
     "simplify": 1100,
     "transforms": 500,
     "schedule": 1500,
-    "loops": 3300,
-    "codegen": 3700,
-    "backends/*": 1900,
+    "loops": 4000,
+    "codegen": 4100,
+    "backends/*": 2000,
     "engine": 3700,
     "tensor": 7200,
 }
-CORE_BUDGET = 26_000  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 27_200  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
 # pool that other devices find in theirs.

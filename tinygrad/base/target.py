@@ -29,7 +29,7 @@ class Target:
     cpu: str = ""
     features: str = ""  # flattened LLVM feature string; part of every cache key
     vector: int = 16  # widest vector register; 0: scalars only
-    registers: int = 16  # vector registers
+    registers: int = 16  # vector registers; words that a lane of a group has
     fma_ports: int = 2
     load_ports: int = 2
     fma_latency: int = 4
@@ -41,6 +41,7 @@ class Target:
     group_limit: int = 1  # work-items in a group
     local_memory: int = 0
     aligned: bool = False  # buffers that are only read lie on 64 bytes too: none is borrowed
+    warp: int = 0  # lanes of a group that run in step and see each other's registers; 0: none
     grid_limit: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
     dtypes: frozenset[str] = field(default_factory=frozenset)  # names with native arithmetic
     storage_dtypes: frozenset[str] = field(default_factory=frozenset)  # names it can load and store

@@ -23,6 +23,7 @@ from tinygrad.loops.layout import (
     flat_offset,
     gate_of,
     name_of,
+    option,
     role_of,
     size_of,
 )
@@ -151,8 +152,10 @@ class Access:
         """The lanes and copies that are within their limits. What is beyond is computed for nobody,
         so a mask is needed only where it would not be memory of the array; a staged one has room
         for what is cut off for sure."""
-        mask = self.integers.valid(self._limited(read), copies)
-        memory = read.src[0]
+        memory, limited = read.src[0], self._limited(read)
+        if memory.op is Ops.STAGE and option(memory, "whole"):  # but for lanes that are too many
+            limited = tuple(r for r in limited if self.integers.lanes_of.get(r, 0) > size_of(r))
+        mask = self.integers.valid(limited, copies)
         if mask is not None and memory.op is Ops.PARAM:
             low, high = self.integers.interval(flat_offset(read), copies)
             is_there = low >= 0 and high < memory.arg[1]
@@ -182,7 +185,7 @@ class Access:
         pointer, alignment = self.pointer(read.src[0], terms, constant, copies)
         source: tuple[UOp, ...] = (pointer,)
         if mask is not None:
-            source = (pointer, self.program.widen(mask, count) if count > 1 else mask)
+            source = (pointer, mask)
         dtype = read.dtype.vec(count)
         aligned = max(read.dtype.itemsize, gcd(alignment, dtype.itemsize))
         if read.src[0].op is Ops.PARAM and not self.aligned:
@@ -389,8 +392,6 @@ class Access:
                 item = program.lane(value, only_lane)
                 self._put(pointer, item, memory.dtype, memory.dtype.itemsize, None)
                 return
-            if mask is not None:
-                mask = program.widen(mask, size)
             whole = value.dtype.itemsize
             aligned = max(memory.dtype.itemsize, gcd(alignment, whole))
             stream = nontemporal and mask is None and aligned >= min(whole, ALIGNMENT)

@@ -285,7 +285,11 @@ class Expansion:
             outer, values = values, running.start(self.copies_of(running.others, {}))
         else:
             running = None
+        filled: set[UOp] = set()  # stages that other lanes may still be at
         for item in items:
+            if self._meets(item, filled):
+                self.lanes.barrier()
+                filled.clear()
             if isinstance(item, Leaf):
                 before, self.filling = self.filling, item.filling
                 values = body(values)
@@ -301,7 +305,20 @@ class Expansion:
             else:
                 assert isinstance(item, Fill)
                 self._fill(item)
+                if self.lanes.share(item.stage):
+                    filled.add(item.stage)
+        if filled:
+            self.lanes.barrier()
         return values if running is None else outer
+
+    def _meets(self, item: Item, filled: set[UOp]) -> bool:
+        """Whether lanes must arrive before this item: to read what others filled, or to fill again
+        what others may still read. Stages that don't read each other are filled together."""
+        if not isinstance(item, Fill) or option(item.stage, "acc"):
+            return bool(filled)
+        if not filled:
+            return self.lanes.share(item.stage)
+        return any(node in filled for node in item.stage.src[0].toposort())
 
     def _loop(self, item: Loop, values: Values, body: Body) -> Values:
         loop = item.loop
@@ -466,18 +483,23 @@ class Expansion:
         if node is not None:
             self.running = Running(node, self.program, self.combiner)
         running = self.running if node is not None else None
+        apart = (*own, *around(stores[0][0]))
+        is_shared = stores[0][0].op is Ops.STAGE and self.lanes.share(stores[0][0])
 
         def body(values: Values) -> Values:
             if running is not None:
                 running.state = list(values)
-            for copies in self.copies_of((*own, *around(stores[0][0])), {}):
+            if is_shared:  # what comes from afar is asked for before the first is waited for
+                for copies in self.copies_of(apart, {}):
+                    self.evaluate(stores[0][2], copies)
+            for copies in self.copies_of(apart, {}):
                 if self.integers.is_out(_copied(own), copies):
                     continue
                 if any(role_of(r) == "TILE" for r in own):
                     self._put_tile(*stores[0], copies, own)
                     continue
                 made = [self.evaluate(value, copies) for _, _, value in stores]
-                only = self.lanes.first_of(own)
+                only = self.lanes.first_of(apart)
                 for (memory, offset, _), value, part in zip(stores, made, parts, strict=True):
                     if not any(copies.get(r) for r in own if r not in part):
                         self.access.store(memory, offset, value, copies, part, only=only, **how)
@@ -500,9 +522,7 @@ class Expansion:
         offset = flat_offset(UOp(Ops.INDEX, stage.dtype, (stage, *own), len(own)))
         if not option(stage, "acc"):
             body = self.put([(stage, offset, stage.src[0])], own, padded=not overlaps(stage))
-            self.lanes.barrier()
             self._walk(item.items, [], body)
-            self.lanes.barrier()
             return
         empty = identity(stage.src[0].arg, stage.dtype)
         held = [stage]

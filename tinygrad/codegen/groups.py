@@ -1,66 +1,92 @@
-"""Groups of lanes (a GPU's work-groups): which loop is counted by which lane number, and how lanes
-combine what each of them reduced.
+"""Groups of lanes (a GPU's work-groups): which loop is counted by which digit of the lane's number,
+and how lanes combine what each of them reduced.
 
-A group has up to three numbers, lid0 the fastest. The LANE ranges of a node take them from the
-innermost outward; a GROUP range takes one that no LANE range of its value uses. Where a range is
-shorter than its number, the lanes beyond it are masked.
+A group's lanes are numbered in one row. The LANE ranges of a node are digits of that number, the
+innermost the lowest; a GROUP range takes the lowest digit that no LANE range of its value uses. So
+each stage may deal its work out to the lanes in its own way. Where a range is shorter than its
+digit, the lanes beyond it are masked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import VerifyError
-from tinygrad.base.helpers import prod
+from tinygrad.base.helpers import ceildiv
 from tinygrad.base.target import Target
-from tinygrad.codegen.linear import Number, Program, as_node
+from tinygrad.codegen.linear import Number, Program, Scope, as_node
+from tinygrad.codegen.nesting import fill_order
 from tinygrad.codegen.reduce import Combiner
-from tinygrad.loops.layout import OWN, name_of, own_ranges, role_of, size_of
+from tinygrad.loops.layout import OWN, own_ranges, role_of, size_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-MOST_NUMBERS = 3
+COUNTED = frozenset(("LANE", "GROUP"))
+"""Roles that a lane's number counts."""
+
+
+@dataclass(frozen=True)
+class Digit:
+    """lane // stride % size; the highest digit of a value is open: size 0, and no remainder."""
+
+    stride: int
+    size: int
 
 
 class Block:
-    """The shape of a kernel's groups, and the number that counts each LANE and GROUP range."""
+    """How many lanes a kernel's groups have, and the digit that counts each LANE and GROUP."""
 
     def __init__(self, kernel: UOp, target: Target) -> None:
-        self.sizes: list[int] = []
-        self.number: dict[UOp, int] = {}
+        self.digits: dict[UOp, Digit] = {}
+        self.size = 1
         closers = [node for node in kernel.toposort() if node.op in OWN]
-        for node in closers:
-            lanes = [r for r in own_ranges(node) if role_of(r) == "LANE"]
-            for number, loop in enumerate(reversed(lanes)):
-                self._assign(loop, number)
-        for node in closers:
-            taken = {self.number[r] for r in node.ranges if r in self.number}
-            for loop in own_ranges(node):
-                if role_of(loop) == "GROUP" and loop not in self.number:
-                    self._assign(loop, self._free_number(loop, taken))
-                    taken.add(self.number[loop])
-        if prod(self.sizes) > max(1, target.group_limit):
-            raise VerifyError(f"a group of {self.sizes} lanes; the device has {target.group_limit}")
+        for node in reversed(closers):  # from the stores down: readers come before what they read
+            outer = [r for r in node.ranges if r in self.digits]
+            loops = fill_order(node) if node.op is Ops.STAGE else own_ranges(node)
+            own = [r for r in reversed(loops) if role_of(r) in COUNTED]
+            if any(r not in self.digits for r in own):
+                self._place(own, outer)
+        if self.size > max(1, target.group_limit):
+            raise VerifyError(f"a group of {self.size} lanes; the device has {target.group_limit}")
 
-    def _free_number(self, loop: UOp, taken: set[int]) -> int:
-        """One that is as long as the loop if there is one, else the first."""
-        free = [n for n in range(MOST_NUMBERS) if n not in taken]
-        sizes = dict(enumerate(self.sizes))
-        fits = [n for n in free if sizes.get(n) == size_of(loop)]
-        return (fits or free or [MOST_NUMBERS])[0]
+    def _place(self, own: Sequence[UOp], outer: Sequence[UOp]) -> None:
+        """Digits for loops that have none, the lowest that `outer` leaves free."""
+        for loop in own:
+            if size_of(loop) == 1:  # takes no place among the others
+                self.digits.setdefault(loop, Digit(1, 1))
+        known = [r for r in (*outer, *own) if r in self.digits and size_of(r) > 1]
+        taken = sorted((self.digits[r].stride, self._end(r)) for r in known)
+        for loop in own:
+            if loop in self.digits:
+                continue
+            size = size_of(loop)
+            starts = [1, *(end for _, end in taken)]
+            free = (s for s in starts if all(s * size <= low or end <= s for low, end in taken))
+            stride = next(free)
+            above = [low for low, _ in taken if low > stride]
+            self.digits[loop] = Digit(stride, min(above) // stride if above else 0)
+            taken = sorted([*taken, (stride, stride * size)])
+            self.size = max(self.size, stride * size)
+        for loop in (*known, *own):  # what came to stand below another one is open no longer
+            stride = self.digits[loop].stride
+            above = [low for low, _ in taken if low > stride]
+            if above and self.digits[loop].size == 0:
+                self.digits[loop] = Digit(stride, min(above) // stride)
 
-    def _assign(self, loop: UOp, number: int) -> None:
-        if number >= MOST_NUMBERS:
-            raise VerifyError(f"no lane number is left for {name_of(loop)!r}; there are 3")
-        self.sizes += [1] * (number + 1 - len(self.sizes))
-        self.sizes[number] = max(self.sizes[number], size_of(loop))
-        self.number[loop] = number
+    def _end(self, loop: UOp) -> int:
+        digit = self.digits[loop]
+        return digit.stride * max(digit.size, size_of(loop))
+
+    def lanes_of(self, loop: UOp) -> int:
+        """How many values this range's digit has."""
+        digit = self.digits[loop]
+        return digit.size or ceildiv(self.size, digit.stride)
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        x, y, z = (*self.sizes, 1, 1, 1)[:MOST_NUMBERS]
-        return x, y, z
+        return self.size, 1, 1
 
 
 class Lanes:
@@ -69,69 +95,86 @@ class Lanes:
     def __init__(self, program: Program, combiner: Combiner, block: Block) -> None:
         self.program, self.combiner, self.block = program, combiner, block
 
-    def lane(self, number: int) -> Number:
+    def flat(self) -> Number:
         """This lane's number."""
-        size = self.block.sizes[number]
-        if size == 1:
+        if self.block.size == 1:
             return 0
-        return self.program.argument(Ops.SPECIAL, dtypes.index, (f"lid{number}", size))
+        return self.program.argument(Ops.SPECIAL, dtypes.index, ("lid0", self.block.size))
+
+    def part(self, stride: int, size: int) -> Number:
+        """lane // stride % size; all that is left, if size is 0."""
+        value = 0 if size == 1 else self.flat()
+        if not isinstance(value, int) and stride > 1:
+            value = self.program.divided(Ops.IDIV, value, stride)
+        if not isinstance(value, int) and 0 < size < ceildiv(self.block.size, stride):
+            value = self.program.divided(Ops.MOD, value, size)
+        return value
 
     def counters(self) -> dict[UOp, Number]:
         """What counts each LANE and GROUP range."""
-        return {loop: self.lane(number) for loop, number in self.block.number.items()}
+        return {loop: self.part(d.stride, d.size) for loop, d in self.block.digits.items()}
 
     def limits(self) -> dict[UOp, int]:
         """How many lanes there are for each range, which may need fewer."""
-        return {loop: self.block.sizes[number] for loop, number in self.block.number.items()}
+        return {loop: self.block.lanes_of(loop) for loop in self.block.digits}
 
     def first_of(self, own: Iterable[UOp]) -> UOp | None:
         """Whether this lane is the one that stores: the first of those that `own` doesn't tell
         apart. None if it tells all apart."""
-        told = {self.block.number[r] for r in own if r in self.block.number}
+        told = sorted((d.stride, d.size) for d in map(self.block.digits.get, own) if d is not None)
         mask: UOp | None = None
-        for number, size in enumerate(self.block.sizes):
-            if number not in told and size > 1:
-                lane = as_node(self.lane(number))
-                is_first = self.program.add(Ops.CMPEQ, dtypes.bool, (lane, as_node(0)))
+        below = 1
+        for stride, size in (*told, (self.block.size, 1)):
+            if below < stride:
+                digit = as_node(self.part(below, stride // below))
+                is_first = self.program.add(Ops.CMPEQ, dtypes.bool, (digit, as_node(0)))
                 mask = self.program.both(mask, is_first)
+            below = max(below, stride * size or self.block.size)
         return mask
+
+    def share(self, stage: UOp) -> bool:
+        """Whether a stage in LOCAL memory is filled by some lanes and read by others."""
+        if stage.arg[1] != "LOCAL" or self.block.size == 1:
+            return False
+        told = (self.block.digits[r] for r in stage.ranges if r in self.block.digits)
+        each = sorted((d.stride, d.size or ceildiv(self.block.size, d.stride)) for d in told)
+        below = 1
+        for stride, size in each:
+            if stride > below:
+                return True
+            below = max(below, stride * size)
+        return below < self.block.size
 
     def barrier(self) -> None:
         """All lanes arrive before any goes on."""
-        if prod(self.block.sizes) > 1:
-            self.program.effect(Ops.BARRIER, dtypes.void, (), None, self.program.scope)
+        scope = self.program.scope
+        if self.block.size > 1 and not _has_just_arrived(scope):
+            self.program.effect(Ops.BARRIER, dtypes.void, (), None, scope)
 
     def across(self, monoid: str, value: UOp, ranges: Sequence[UOp]) -> UOp:
         """The values of all lanes along GROUP `ranges`, combined in a tree; every lane gets it."""
-        program, sizes = self.program, self.block.sizes
-        width = value.dtype.count
-        name = f"lanes{program.serial()}"
-        count = prod(sizes) * width
-        memory = program.argument(Ops.LOCAL, value.dtype.scalar(), (name, count))
-        flat: Number = 0
-        for number in range(len(sizes)):
-            step = program.integer(Ops.MUL, self.lane(number), prod(sizes[:number]) * width)
-            flat = program.integer(Ops.ADD, flat, step)
+        program, width = self.program, value.dtype.count
+        arg = (f"lanes{program.serial()}", self.block.size * width)
+        memory = program.argument(Ops.LOCAL, value.dtype.scalar(), arg)
+        flat = program.integer(Ops.MUL, self.flat(), width)
         own = self._at(memory, flat)
         self.barrier()
         self._store(own, value)
         self.barrier()
         for loop in ranges:
-            number, size = self.block.number[loop], size_of(loop)
-            stride = prod(sizes[:number]) * width
+            digit, size = self.block.digits[loop], size_of(loop)
+            lane, stride = self.part(digit.stride, digit.size), digit.stride * width
             distance = 1 << (size - 1).bit_length() >> 1
             while distance:
-                lane = as_node(self.lane(number))
                 last = as_node(min(distance, size - distance))
-                program.open_branch(program.add(Ops.CMPLT, dtypes.bool, (lane, last)))
+                program.open_branch(program.add(Ops.CMPLT, dtypes.bool, (as_node(lane), last)))
                 other = self._at(memory, program.integer(Ops.ADD, flat, distance * stride))
                 pair = self._load(own, value), self._load(other, value)
                 self._store(own, self.combiner.combine(monoid, *pair))
                 program.close()
                 self.barrier()
                 distance //= 2
-            back = program.integer(Ops.MUL, self.lane(number), -stride)
-            flat = program.integer(Ops.ADD, flat, back)
+            flat = program.integer(Ops.ADD, flat, program.integer(Ops.MUL, lane, -stride))
             own = self._at(memory, flat)
         return self._load(own, value)
 
@@ -146,3 +189,13 @@ class Lanes:
         arg = (value.dtype.scalar().itemsize, "")
         scope = self.program.scope
         self.program.effect(Ops.STORE, dtypes.void, (pointer, value), arg, scope)
+
+
+def _has_just_arrived(scope: Scope) -> bool:
+    """Whether nothing has touched memory since the last barrier of this scope."""
+    for item in reversed(scope.items):
+        if isinstance(item, Scope) or item.op in (Ops.LOAD, Ops.STORE, Ops.FAULT):
+            return False
+        if item.op is Ops.BARRIER:
+            return True
+    return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from math import gcd
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.codegen.linear import Number, Program, Scope, as_node
@@ -337,6 +338,8 @@ class Integers:
             return UOp.const(dtypes.bool, known)
         difference = self.difference(comparison)
         loop = self.vector_of(difference, copies)
+        if loop is not None and self._is_uniform(comparison.op, difference, loop):
+            copies, loop = {**copies, loop: 0}, None
         if loop is None:
             value = as_node(self.scalar(difference, copies))
             return self.program.add(comparison.op, dtypes.bool, (value, as_node(0)))
@@ -348,6 +351,16 @@ class Integers:
                 return self.program.vector(known_lanes)
         zero = self.program.widen(UOp.const(lanes.dtype.scalar(), 0), lanes.dtype.count)
         return self.program.add(comparison.op, dtypes.bool.vec(zero.dtype.count), (lanes, zero))
+
+    def _is_uniform(self, op: Ops, difference: UOp, loop: UOp) -> bool:
+        """Whether difference < 0 holds for all lanes of `loop` or for none: what the lanes add
+        reaches no multiple of what all else is a multiple of."""
+        terms, constant = self.form(difference)
+        if op is not Ops.CMPLT or any(loop in t.ranges for t in terms if t is not loop):
+            return False
+        step = gcd(*(factor for term, factor in terms.items() if term is not loop))
+        last = constant + terms.get(loop, 0) * (size_of(loop) - 1)
+        return step > 0 and constant // step == last // step
 
     def ends(self, loop: UOp) -> tuple[UOp, ...]:
         """Comparisons that hold while `loop` is within its size, if that is no number, and its

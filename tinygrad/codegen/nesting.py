@@ -212,7 +212,11 @@ class NestBuilder:
         loop, high = loops[0], size_of(loops[0]) - 1
         if role_of(loop) == "PARALLEL" and not trip.ends and high == 0:
             self._copy(loops, 0, values, into, kind)
-        elif role_of(loop) != "PARALLEL" or not self._last_turn_is_clipped(loop, 0, high, values):
+        elif (
+            role_of(loop) != "PARALLEL"
+            or self._masks_stores_only(values)
+            or not self._last_turn_is_clipped(loop, 0, high, values)
+        ):
             scope = Given(self.here, loop, 0, high)
             self._inside(scope, loops, values, kind)
             into.append(scope)
@@ -311,6 +315,15 @@ class NestBuilder:
                 if bounds(limit, known)[0] >= size_of(range_):
                     return True
         return False
+
+    def _masks_stores_only(self, values: Sequence[UOp]) -> bool:
+        """Whether all the work is on pieces that are whole: a copy for the last turn is not worth
+        its text."""
+        return any(
+            node.op is Ops.STAGE and option(node, "whole")
+            for value in values
+            for node in self.needed(value)
+        )
 
     def _limits(self, loop: UOp, values: Sequence[UOp]) -> Iterable[tuple[UOp, UOp]]:
         for value in values:

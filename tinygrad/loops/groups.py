@@ -5,6 +5,7 @@ The lanes of a group run along memory, so that neighbours read neighbouring elem
 from __future__ import annotations
 
 from tinygrad.loops.cost import turns
+from tinygrad.loops.group_products import group_product
 from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of, step
 from tinygrad.loops.plan import Nest, Plan
 from tinygrad.loops.products import contractions
@@ -30,6 +31,8 @@ def schedule_groups(plan: Plan) -> None:
         _rows(plan, nest, shared)
         return
     found = contractions(plan, nest)
+    if found and group_product(plan, nest, found):
+        return
     if found and _block(plan) >= LEAST_BLOCK:
         _tiles(plan, found[0].row_loop, nest.loops[-1])
         return

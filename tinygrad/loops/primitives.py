@@ -35,7 +35,7 @@ from tinygrad.loops.operands import (
     stage_named,
 )
 from tinygrad.loops.rebuild import Replacement, rebuild, replaced
-from tinygrad.loops.tensorise import extend, tensorise
+from tinygrad.loops.tensorise import complete, extend, tensorise
 from tinygrad.loops.trims import covering, permitted_starts, permitted_stops, unbounded
 from tinygrad.loops.windows import window
 from tinygrad.simplify.affine import add, build, divide, modulo, scale
@@ -608,6 +608,7 @@ PRIMITIVES: dict[str, Callable[..., UOp]] = {
     "trim": trim,
     "stream": stream,
     "extend": extend,
+    "complete": complete,
     "tensorise": tensorise,
 }
 """Every primitive by the name that recipes use."""

@@ -7,7 +7,7 @@ from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.loops.layout import gate_of, is_plain_loop, own_ranges, role_of, size_of
 from tinygrad.loops.matrix_units import SHIFTED, UNITS, MatrixUnit
-from tinygrad.loops.operands import loop_named, owners_of
+from tinygrad.loops.operands import loop_named, owners_of, stage_named
 from tinygrad.loops.rebuild import rebuild, replaced
 from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
@@ -42,6 +42,45 @@ def extend(kernel: UOp, name: str, multiple: int) -> UOp:
     sums = value.with_src(tuple(moved)) if value.op is Ops.MUL else moved[0]
     own = tuple(longer if r is loop else r for r in own_ranges(reduce))
     return replaced(kernel, {reduce: reduce.with_src((sums, *own))})
+
+
+def complete(kernel: UOp, name: str) -> UOp:
+    """A stage is filled whole: its loops lose their limits, what they cut off is 0 there, and who
+    reads it needs no mask.
+
+    Requires: the stage is LOCAL.
+
+        for name.i:min(16, n - 16*b): name[name.i] = x(16*b + name.i)
+    becomes
+        for name.i:16: name[name.i] = where(16*b + name.i < n, x(16*b + name.i), 0)
+
+    >>> from tinygrad.loops.drawing import draw, product
+    >>> from tinygrad.loops.primitives import stage
+    >>> cut = split(product(4, 20, 32), "n", 16, "ni")
+    >>> draw(complete(stage(cut, (0, 1, 0, 1), ("k", "ni"), "pb"), "pb"))
+    pb LOCAL whole=True: pb.k:32, pb.ni:16
+    reduce add: k:32
+    store: m:4, n:2, ni:16<((n*-16) + 20)
+    """
+    found = stage_named(kernel, name)
+    stage, memory, options = found.arg
+    if memory != "LOCAL":
+        raise ArgumentError(f"complete {name!r}: it is {memory}; legal: LOCAL")
+    value, changes = found.src[0], dict[UOp, UOp]()
+    for loop in own_ranges(found):
+        changes[loop] = loop.with_src(tuple(replaced(s, changes) for s in loop.src[:1]))
+    value = replaced(value, changes)
+    for loop in own_ranges(found):
+        for limit in loop.src[1:]:
+            inside = UOp(Ops.CMPLT, dtypes.bool, (changes[loop], replaced(limit, changes)))
+            value = _inside(value, changes[loop], inside)
+    made = UOp(
+        Ops.STAGE,
+        found.dtype,
+        (value, *changes.values()),
+        (stage, memory, (*options, ("whole", True))),
+    )
+    return replaced(kernel, {found: made})
 
 
 def _only_owner(kernel: UOp, name: str, primitive: str) -> tuple[UOp, UOp]:

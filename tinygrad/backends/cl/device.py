@@ -107,6 +107,7 @@ def describe(cl: ModuleType, device: Any) -> Target:
         cpu=device.name.strip(),
         features=f"{device.platform.version} {device.driver_version}".strip(),
         vector=16,
+        registers=64,
         cache_line=device.global_mem_cacheline_size or 64,
         cores=device.max_compute_units,
         has_groups=True,

@@ -1,0 +1,320 @@
+"""Products on devices with groups of lanes: a group computes a block of the result. It goes along
+the sum in steps; for each, all its lanes together bring a piece of both operands into the memory
+that they share, whatever the operands are made of, and every lane multiplies what its own small
+tile needs from there. What lies beyond the edges is 0 in the pieces, so that only what is stored
+needs masks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tinygrad.base.helpers import ceildiv, prod
+from tinygrad.base.target import Target
+from tinygrad.loops.layout import (
+    is_plain_loop,
+    own_ranges,
+    role_of,
+    size_of,
+    step,
+)
+from tinygrad.loops.operands import owners_of
+from tinygrad.loops.plan import Nest, Plan, names
+from tinygrad.loops.products import Product, factors_of, reduction_of
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+WORD = 4  # bytes of a register of a lane
+VECTOR = 16  # bytes that a lane moves at once
+LANES = 256  # of a group: enough for the group's own latencies, few enough for many groups
+LONGEST_TILE = 8  # elements along a side of a lane's tile
+DEEPEST_STEP = 16  # of the sum: what a piece holds
+FILLED = 0.75  # of a lane's registers, for sums and the operands of one step
+SHARED = 2  # groups that a processor should have room for
+BUSY_GROUPS = 128  # fewer leave processors idle
+LEAST = 16  # along a side of a product that is worth a block
+PAIR = 2  # turns of the innermost loop that are written out
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Elements along rows and columns: of a group's block, of a lane's tile; and its steps."""
+
+    lanes: tuple[int, int]
+    tile: tuple[int, int]
+    depth: int
+
+    @property
+    def block(self) -> tuple[int, int]:
+        return self.lanes[0] * self.tile[0], self.lanes[1] * self.tile[1]
+
+
+def group_product(plan: Plan, nest: Nest, products: list[Product]) -> bool:
+    """Blocks, pieces and tiles for the products of the stores' nest; False if there is no room or
+    not enough of them, and the plan is as before."""
+    kernel, steps = plan.kernel, len(plan.steps)
+    sides = _sides(nest, products)
+    if sides is None:
+        return False
+    done = _joined(plan, sides, products)
+    if done is None:
+        plan.back_to(kernel, steps)
+        return False
+    (m, n, outer), products = done
+    shape = block_shape(
+        plan.target,
+        size_of(plan.loops[m]),
+        size_of(plan.loops[n]),
+        max(size_of(plan.loops[p.loops[-1]]) for p in products),
+        prod(size_of(plan.loops[x]) for x in outer),
+        sum(max(1, p.rows.dtype.itemsize // WORD) for p in products),
+    )
+    if shape is None:
+        plan.back_to(kernel, steps)
+        return False
+    _Blocks(plan, shape, m, n, outer).run(products)
+    return True
+
+
+# ---- loops ---------------------------------------------------------------------------------------
+
+
+def _sides(nest: Nest, products: list[Product]) -> tuple[list[str], list[str]] | None:
+    """The output's loops of the rows alone and of the columns alone, the same for all products."""
+    found = set()
+    for one in products:
+        only_rows = [r for r in nest.loops if r in one.rows.ranges - one.columns.ranges]
+        only_columns = [r for r in nest.loops if r in one.columns.ranges - one.rows.ranges]
+        found.add((tuple(names(only_rows)), tuple(names(only_columns))))
+    if len(found) != 1 or not all(map(is_plain_loop, nest.loops)):
+        return None
+    ((rows, columns),) = found
+    return list(rows), list(columns)
+
+
+def _joined(
+    plan: Plan, sides: tuple[list[str], list[str]], products: list[Product]
+) -> tuple[tuple[str, str, list[str]], list[Product]] | None:
+    """One loop for the rows, one for the columns, one for each sum; and the loops around."""
+    rows, columns = sides
+    outer = [x for x in names(plan.nest("store").loops) if x not in (*rows, *columns)]
+    plan.do("order", "store", (*outer, *rows, *columns))
+    m, n = _as_one(plan, rows), _as_one(plan, columns)
+    made = []
+    for one in products:
+        reduction = reduction_of(plan, "store", one)
+        if not all(map(is_plain_loop, own_ranges(reduction))) or _sums_in_indices(reduction):
+            return None
+        if any(len(owners_of(plan.kernel, plan.loops[x])) > 1 for x in one.loops):
+            return None
+        k = _as_one(plan, list(one.loops))
+        sums, *others = owners_of(plan.kernel, plan.loops[k])
+        factors = factors_of(sums) if sums.op is Ops.REDUCE and not others else None
+        if factors is None or sums.src[0].op is not Ops.MUL:
+            return None
+        first, second = factors if plan.loops[n] in factors[1].ranges else factors[::-1]
+        made.append(
+            Product(k, (k,), plan.loops[k], first, second, plan.loops[m], (), (), False, 0.0)
+        )
+    return (m, n, outer), made
+
+
+def _sums_in_indices(reduction: UOp) -> bool:
+    """Whether what is summed is read from where another sum says."""
+    reads = (x for x in reduction.src[0].toposort() if x.op is Ops.INDEX)
+    return any(x.op is Ops.REDUCE for read in reads for s in read.src[1:] for x in s.toposort())
+
+
+def _as_one(plan: Plan, loops: list[str]) -> str:
+    """Loops side by side become one; its name."""
+    whole = loops[0]
+    for following in loops[1:]:
+        merged = plan.numbered("g")
+        plan.do("merge", whole, following, merged)
+        whole = merged
+    return whole
+
+
+# ---- sizes ---------------------------------------------------------------------------------------
+
+
+def block_shape(
+    target: Target, rows: int, columns: int, depth: int, batch: int, words: int
+) -> Shape | None:
+    """The largest tiles that the registers hold, if that leaves blocks enough for a busy device;
+    `words`: registers that an element of the result takes."""
+    if min(rows, columns) < LEAST or target.local_memory == 0:
+        return None
+    lanes = _power_below(max(1, min(LANES, target.group_limit)))
+    side = _power_below(int(lanes**0.5))
+    if side < 2:
+        return None
+    across = lanes // side
+    tile = [LONGEST_TILE, LONGEST_TILE]
+    room = target.registers * FILLED / words
+
+    def blocks() -> int:
+        blocks: int = batch * ceildiv(rows, side * tile[0]) * ceildiv(columns, across * tile[1])
+        return blocks
+
+    while max(tile) > 1 and (tile[0] * tile[1] + sum(tile) > room or blocks() < BUSY_GROUPS):
+        if tile[0] * tile[1] + sum(tile) <= room and max(tile) <= 2:
+            break
+        tile[tile[0] < tile[1]] //= 2  # rows first: columns lie side by side in memory
+    for axis, size in enumerate((rows, columns)):
+        reach = (side, across)[axis]
+        while tile[axis] > 1 and reach * tile[axis] >= 2 * size:
+            tile[axis] //= 2
+    steps = DEEPEST_STEP
+    while steps > 1 and steps >= 2 * depth:
+        steps //= 2
+    shape = Shape((side, across), (tile[0], tile[1]), steps)
+    taken = words * WORD * steps * (sum(shape.block) + 2 * VECTOR // WORD)
+    return shape if taken * SHARED <= target.local_memory else None
+
+
+def _power_below(number: int) -> int:
+    """The largest power of two that is not larger."""
+    return int(2 ** max(0, number.bit_length() - 1))
+
+
+# ---- the nest ------------------------------------------------------------------------------------
+
+
+class _Blocks:
+    """The steps of the recipe. m and n count rows and columns: blocks of them once split."""
+
+    def __init__(self, plan: Plan, shape: Shape, m: str, n: str, outer: list[str]) -> None:
+        self.plan, self.shape, self.outer = plan, shape, outer
+        self.sides = m, n
+        self.inner = plan.unused(m + "i"), plan.unused(n + "i")
+
+    def run(self, products: list[Product]) -> None:
+        plan, shape = self.plan, self.shape
+        for side, inner, size in zip(self.sides, self.inner, shape.block, strict=True):
+            plan.do("split", side, size, inner, "PARALLEL", "LOOP")
+        for one in products:
+            k, ki = one.first_loop, plan.unused(one.first_loop + "i")
+            plan.do("extend", k, shape.depth)
+            plan.do("split", k, shape.depth, ki)
+            for axis in range(2):
+                self._piece(k, ki, axis)
+            if shape.depth % PAIR == 0:
+                plan.do("split", ki, PAIR, plan.unused(ki + "u"), "LOOP", "UNROLL")
+        self._tile(products)
+
+    def _operand(self, k: str, axis: int) -> UOp:
+        """A factor of the sum over `k` as it is now: of rows (0) or columns (1)."""
+        loop, inner = self.plan.loops[k], self.plan.loops[self.inner[axis]]
+        sums = (x for x in self.plan.nodes if x.op is Ops.REDUCE and loop in own_ranges(x))
+        factors = factors_of(next(sums))
+        assert factors is not None
+        return next(x for x in factors if inner in x.ranges)
+
+    def _piece(self, k: str, ki: str, axis: int) -> None:
+        """An operand's piece: [step][element], neighbours of a row 16 bytes beyond a whole one."""
+        plan, name = self.plan, self.plan.numbered("p" + "ab"[axis])
+        value, inner = self._operand(k, axis), self.inner[axis]
+        for part in _sums_within(value, {plan.loops[k], plan.loops[ki]}):
+            self._apart(part, inner)
+            value = self._operand(k, axis)
+        plan.do("stage", plan.path(value), (ki, inner), name)
+        plan.do("complete", name)
+        plan.do("pad", name, f"{name}.{ki}", max(1, VECTOR // value.dtype.itemsize))
+        fill(plan, name, prod(self.shape.lanes))
+
+    def _apart(self, part: UOp, inner: str) -> None:
+        """What an operand sums on its own is summed once, before the product."""
+        plan, name = self.plan, self.plan.numbered("ps")
+        if plan.loops[inner] not in part.ranges:
+            return
+        plan.do("stage", plan.path(part), (inner,), name)
+        plan.do("complete", name)
+        fill(plan, name, prod(self.shape.lanes))
+
+    def _tile(self, products: list[Product]) -> None:
+        """A block's elements go to the lanes, several neighbours to each."""
+        plan, lanes, copies = self.plan, [], []
+        largest = max(p.rows.dtype.itemsize for p in products)
+        vector = max(1, min(VECTOR, plan.target.vector) // largest)
+        for axis, (inner, size) in enumerate(zip(self.inner, self.shape.tile, strict=True)):
+            together, lane = min(vector, size), plan.unused(inner + "l")
+            copies.append(inner)
+            plan.do("split", inner, self.shape.lanes[axis] * together, lane, "UNROLL")
+            if together > 1:
+                neighbours = plan.unused(inner + "v")
+                role = "VECTOR" if axis else "UNROLL"
+                plan.do("split", lane, together, neighbours, "LANE", role)
+                copies.append(neighbours)
+            else:
+                plan.do("role", lane, "LANE")
+            lanes.append(lane)
+        plan.do("order", "store", (*self.outer, *self.sides, *lanes, *copies))
+        for loop in self.outer:
+            plan.do("role", loop, "PARALLEL")
+
+
+def _sums_within(value: UOp, along: set[UOp]) -> list[UOp]:
+    """The largest parts of an operand that contain a REDUCE and don't change along the product's
+    own loops."""
+    with_sums: set[UOp] = set()
+    for node in value.toposort():
+        if node.op is Ops.REDUCE or any(s in with_sums for s in node.src):
+            with_sums.add(node)
+    fixed = {node for node in with_sums if node.ranges.isdisjoint(along)}
+    inside = {s for node in with_sums if node in fixed for s in node.src}
+    return [node for node in value.toposort() if node in fixed and node not in inside]
+
+
+def fill(plan: Plan, name: str, lanes: int) -> None:
+    """A stage is filled by all lanes of a group together: neighbours along what memory has side by
+    side, in vectors where it can be."""
+    own = names(own_ranges(plan.stages[name]))
+    loads = [x for x in plan.below(plan.nest(name).values) if x.op is Ops.INDEX]
+    fast = min(own, key=lambda x: (_reach(loads, plan.loops[x]), -own.index(x)))
+    others = [x for x in own if x != fast]
+    order = list(own)
+    elements = prod(size_of(plan.loops[x]) for x in own)
+    width = max(1, min(VECTOR, plan.target.vector) // plan.stages[name].dtype.itemsize)
+    while width > 1 and elements < lanes * width:
+        width //= 2
+    tail: list[str] = []
+    if width > 1 and all(_is_row(x, plan.loops[fast]) for x in loads):
+        tail = [plan.unused(fast + "v")]
+        plan.do("split", fast, width, tail[0], "LOOP", "VECTOR")
+    left, given = lanes, list[str]()
+    for loop in (fast, *reversed(others)):
+        size = size_of(plan.loops[loop])
+        if left == 1:
+            break
+        if size <= left:
+            plan.do("role", loop, "LANE")
+            given.insert(0, loop)
+            left //= _power_above(size)
+        else:
+            lane = plan.unused(loop + "l")
+            plan.do("split", loop, left, lane, "LOOP", "LANE")
+            given.insert(0, lane)
+            left = 1
+    for loop in own:
+        if role_of(plan.loops[loop]) == "LOOP" and size_of(plan.loops[loop]) <= LONGEST_TILE:
+            plan.do("role", loop, "UNROLL")
+    turns = [x for x in order if x not in given]
+    plan.do("order", name, (*turns, *given, *tail))
+
+
+def _power_above(number: int) -> int:
+    """The smallest power of two that is not smaller."""
+    return int(2 ** (number - 1).bit_length())
+
+
+def _reach(loads: Iterable[UOp], loop: UOp) -> int:
+    """How far apart neighbours along the loop are read; those that are not know no distance."""
+    steps = [step(x, loop) for x in loads if loop in x.ranges]
+    return sum((1 << 20) if s is None else abs(s) for s in steps) if steps else 1 << 30
+
+
+def _is_row(load: UOp, loop: UOp) -> bool:
+    """Whether a vector along the loop reads neighbours, or one element."""
+    return step(load, loop) in (0, 1)
