@@ -141,3 +141,89 @@ def test_each_stage_deals_its_work_out_in_its_own_way():
     kernel = apply(K.matmul(11, 10, 37), recipe)
     found = K.compute(kernel, (11, 10), [a, b], "python", target=GPU)
     np.testing.assert_allclose(found, a @ b, rtol=0, atol=1e-5)
+
+
+# ---- warps ---------------------------------------------------------------------------------------
+
+WARPS = dataclasses.replace(GPU, warp=4, group_limit=32)
+UNITS = dataclasses.replace(
+    GPU, registers=255, warp=32, group_limit=64, native=frozenset(("MULACC", "mma"))
+)
+
+
+def wmma(shape, dtype, total, at=False, bt=False):
+    m, n, k = (K.loop(name, size) for name, size in zip("mnk", shape, strict=True))
+    m_, n_, k_ = shape
+    a = K.read(1, (k_, m_), k, m, dtype=dtype) if at else K.read(1, (m_, k_), m, k, dtype=dtype)
+    b = K.read(2, (n_, k_), n, k, dtype=dtype) if bt else K.read(2, (k_, n_), k, n, dtype=dtype)
+    return K.out((m_, n_), (a.cast(total) * b.cast(total)).reduce("add", k), m, n)
+
+
+def operands(dtype, *shapes):
+    """Numbers that the dtype has, and their bits."""
+    if dtypes.is_int(dtype):
+        low, high = dtypes.min(dtype), dtypes.max(dtype)
+        values = [np.random.randint(low, high + 1, s).astype(K.NUMPY[dtype]) for s in shapes]
+        return values, values
+    values = [np.random.randint(-64, 65, s) / np.float32(32) for s in shapes]
+    if dtype is dtypes.bfloat16:
+        return values, [
+            (v.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16) for v in values
+        ]
+    if dtype is dtypes.float16:
+        return values, [v.astype(np.float16).view(np.uint16) for v in values]
+    return values, [v.astype(np.float32) for v in values]
+
+
+@pytest.mark.parametrize("size", [(16, 8, 32), (35, 27, 45)])
+@pytest.mark.parametrize(("at", "bt"), [(False, False), (True, True)])
+@pytest.mark.parametrize(
+    ("dtype", "total"),
+    [
+        (dtypes.bfloat16, dtypes.float32),
+        (dtypes.float16, dtypes.float32),
+        (dtypes.int8, dtypes.int32),
+        (dtypes.uint8, dtypes.int32),
+        (dtypes.float32, dtypes.float32),
+    ],
+)
+def test_a_unit_of_a_warp_computes_products(size, at, bt, dtype, total):
+    m, n, k = size
+    (a, b), bits = operands(dtype, (m, k), (k, n))
+    bits = [np.ascontiguousarray(x.T) if t else x for x, t in zip(bits, (at, bt), strict=True)]
+    target = UNITS
+    if dtype is dtypes.float32:  # whose shorter mantissa somebody has to ask for
+        target = dataclasses.replace(UNITS, native=UNITS.native | {"tf32"})
+    expected = a.astype(np.float64) @ b.astype(np.float64)
+    kind = K.NUMPY[total]
+    recipe = check(wmma(size, dtype, total, at, bt), bits, expected, 0.0, target, dtype=kind)
+    assert any(step[0] == "distribute" for step in recipe)
+
+
+def test_a_unit_takes_what_operands_are_made_of():
+    m, n, k = K.loop("m", 20), K.loop("n", 12), K.loop("k", 24)
+    (a, b), bits = operands(dtypes.float16, (20, 24), (12, 24))
+    left = K.read(1, (20, 24), m, k, dtype=dtypes.float16).maximum(0).cast(dtypes.float32)
+    right = K.read(2, (12, 24), n, k, dtype=dtypes.float16).cast(dtypes.float32)
+    kernel = K.out((20, 12), (left * right).reduce("add", k) * 2 + 1, m, n)
+    recipe = check(kernel, bits, np.maximum(a, 0) @ b.T * 2 + 1, 0.0, UNITS)
+    assert any(step[0] == "distribute" for step in recipe)
+
+
+def ops_of(kernel, target):
+    lowered = lower(schedule(kernel, target)[0], target)
+    return [node.op for phase in lowered.phases for node in phase.program]
+
+
+@pytest.mark.parametrize("columns", [130, 257, 700])
+def test_lanes_of_a_warp_exchange_what_they_reduced(columns):
+    x = K.normal(3, columns)
+    check(K.softmax(3, columns), [x], K.softmax_ref(x), 1e-6, dataclasses.replace(WARPS))
+    check(K.total(3, columns, 1), [x], x.sum(1, dtype=np.float64), 1e-4, WARPS)
+
+
+def test_warps_meet_twice_however_many_they_are():
+    found = ops_of(K.total(3, 1000, 1), WARPS)
+    assert found.count(Ops.BARRIER) == 2 and found.count(Ops.EXCHANGE) == 2
+    one = ops_of(K.total(3, 1000, 1), dataclasses.replace(WARPS, warp=32))
+    assert one.count(Ops.BARRIER) == 0 and one.count(Ops.EXCHANGE) == 5

@@ -16,7 +16,7 @@ from typing import Any
 
 from tinygrad.backends.llvm_dialect import Dialect, dialect_of
 from tinygrad.backends.llvm_frame import Frame, LaneFrame, TaskFrame
-from tinygrad.backends.llvm_matrix import TILE_CONFIG, TileRegisters, multiply_vectors
+from tinygrad.backends.llvm_matrix import TILE_CONFIG, TileRegisters, multiply
 from tinygrad.backends.llvm_text import (
     BOOL,
     FLOAT,
@@ -28,6 +28,7 @@ from tinygrad.backends.llvm_text import (
     is_number,
     kind_of,
 )
+from tinygrad.backends.llvm_warp import exchange
 from tinygrad.backends.program import carries, index_type, zeros_may_meet
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.target import Target
@@ -488,5 +489,6 @@ RULES: dict[Ops, Callable[[_Function, UOp], Any]] = {
     Ops.WHERE: _Function.where,
     Ops.CAST: _Function.cast,
     Ops.BITCAST: _Function.bitcast,
-    Ops.WMMA: multiply_vectors,
+    Ops.EXCHANGE: exchange,
+    Ops.WMMA: multiply,
 }

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tinygrad.backends.llvm_text import Writer, is_number
+from tinygrad.backends.llvm_warp import multiply_in_warp
 from tinygrad.loops.matrix_units import UNITS
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -19,6 +20,14 @@ VECTOR_UNITS = {
     "vpdpbusd.256": ("llvm.x86.avx512.vpdpbusd.256", "i8"),
     "vpdpwssd.256": ("llvm.x86.avx512.vpdpwssd.256", "i16"),
 }
+
+
+def multiply(writer: Writer, node: UOp) -> None:
+    """One instruction of a unit that has no registers of its own."""
+    if UNITS[node.arg].held is None:
+        multiply_vectors(writer, node)
+    else:
+        multiply_in_warp(writer, node)
 
 
 def multiply_vectors(writer: Writer, node: UOp) -> None:

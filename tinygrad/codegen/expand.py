@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
 from tinygrad.codegen.access import Access, around
+from tinygrad.codegen.fragments import Sums
 from tinygrad.codegen.groups import Block, Lanes
 from tinygrad.codegen.index import COPIED, Binding, Copies, Integers
 from tinygrad.codegen.linear import Number, Program, Scope, as_node
@@ -25,6 +26,7 @@ from tinygrad.loops.layout import (
     role_of,
     size_of,
 )
+from tinygrad.loops.matrix_units import UNITS
 from tinygrad.loops.nest import (
     Branch,
     Copy,
@@ -396,6 +398,10 @@ class Expansion:
     def _reduce(self, item: Reduce) -> None:
         node = item.node
         value, own, monoid = node.src[0], own_ranges(node), node.arg
+        if value.op is Ops.WMMA and UNITS[value.arg].held is not None:
+            sums = Sums(self, node)
+            sums.keep(self._walk(item.items, sums.start(), sums.take))
+            return
         outs = self.copies_of(node.ranges, {})
         spread = self.copies_of([r for r in own if role_of(r) == "SPREAD"], {})
         loop = next((r for r in own if role_of(r) == "VECTOR"), None)

@@ -40,7 +40,7 @@ class Block:
 
     def __init__(self, kernel: UOp, target: Target) -> None:
         self.digits: dict[UOp, Digit] = {}
-        self.size = 1
+        self.size, self.warp = 1, target.warp
         closers = [node for node in kernel.toposort() if node.op in OWN]
         for node in reversed(closers):  # from the stores down: readers come before what they read
             outer = [r for r in node.ranges if r in self.digits]
@@ -152,7 +152,53 @@ class Lanes:
             self.program.effect(Ops.BARRIER, dtypes.void, (), None, scope)
 
     def across(self, monoid: str, value: UOp, ranges: Sequence[UOp]) -> UOp:
-        """The values of all lanes along GROUP `ranges`, combined in a tree; every lane gets it."""
+        """The values of all lanes along GROUP `ranges`, combined; every lane gets it."""
+        rest = []
+        for loop in ranges:
+            if self._exchanges(loop):
+                value = self._in_warps(monoid, value, loop)
+            else:
+                rest.append(loop)
+        return self._in_tree(monoid, value, rest) if rest else value
+
+    def _exchanges(self, loop: UOp) -> bool:
+        """Whether lanes of a warp may exchange what they have along this range: it has all of its
+        digit's lanes, a power of two, and so many warps are whole."""
+        digit, size, warp = self.block.digits[loop], size_of(loop), self.block.warp
+        if warp == 0 or self.block.lanes_of(loop) != size or self.block.size % warp:
+            return False
+        return (size & (size - 1)) == (digit.stride & (digit.stride - 1)) == 0
+
+    def _in_warps(self, monoid: str, value: UOp, loop: UOp) -> UOp:
+        """Neighbours exchange what they have, then those twice as far, and so on within a warp;
+        what several warps have goes through LOCAL memory, and all lanes take all of it."""
+        program, width = self.program, value.dtype.count
+        stride, size = self.block.digits[loop].stride, size_of(loop)
+        inside = max(1, min(size, self.block.warp // stride))
+        distance = 1
+        while distance < inside:
+            other = program.add(Ops.EXCHANGE, value.dtype, (value,), distance * stride)
+            value = self.combiner.combine(monoid, value, other)
+            distance *= 2
+        if inside == size:
+            return value
+        arg = (f"lanes{program.serial()}", self.block.size * width)
+        memory = program.argument(Ops.LOCAL, value.dtype.scalar(), arg)
+        flat = program.integer(Ops.MUL, self.flat(), width)
+        self.barrier()
+        self._store(self._at(memory, flat), value)
+        self.barrier()
+        counter = self.part(stride, self.block.digits[loop].size)
+        back = program.integer(Ops.MUL, counter, -stride * width)
+        first = program.integer(Ops.ADD, flat, back)
+        places = (j * inside * stride * width for j in range(size // inside))
+        found = [
+            self._load(self._at(memory, program.integer(Ops.ADD, first, p)), value) for p in places
+        ]
+        return self.combiner.pairwise(monoid, found)
+
+    def _in_tree(self, monoid: str, value: UOp, ranges: Sequence[UOp]) -> UOp:
+        """The same by LOCAL memory alone, half of the lanes at a time."""
         program, width = self.program, value.dtype.count
         arg = (f"lanes{program.serial()}", self.block.size * width)
         memory = program.argument(Ops.LOCAL, value.dtype.scalar(), arg)

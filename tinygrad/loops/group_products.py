@@ -7,7 +7,6 @@ needs masks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tinygrad.base.helpers import ceildiv, prod
@@ -15,18 +14,16 @@ from tinygrad.base.target import Target
 from tinygrad.loops.layout import (
     is_plain_loop,
     own_ranges,
-    role_of,
     size_of,
-    step,
 )
 from tinygrad.loops.operands import owners_of
+from tinygrad.loops.pieces import VECTOR, WORD, fill, power_below
 from tinygrad.loops.plan import Nest, Plan, names
 from tinygrad.loops.products import Product, factors_of, reduction_of
+from tinygrad.loops.warp_products import warp_product
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-WORD = 4  # bytes of a register of a lane
-VECTOR = 16  # bytes that a lane moves at once
 LANES = 256  # of a group: enough for the group's own latencies, few enough for many groups
 LONGEST_TILE = 8  # elements along a side of a lane's tile
 DEEPEST_STEP = 16  # of the sum: what a piece holds
@@ -62,6 +59,8 @@ def group_product(plan: Plan, nest: Nest, products: list[Product]) -> bool:
         plan.back_to(kernel, steps)
         return False
     (m, n, outer), products = done
+    if warp_product(plan, m, n, outer, products):
+        return True
     shape = block_shape(
         plan.target,
         size_of(plan.loops[m]),
@@ -146,8 +145,8 @@ def block_shape(
     `words`: registers that an element of the result takes."""
     if min(rows, columns) < LEAST or target.local_memory == 0:
         return None
-    lanes = _power_below(max(1, min(LANES, target.group_limit)))
-    side = _power_below(int(lanes**0.5))
+    lanes = power_below(max(1, min(LANES, target.group_limit)))
+    side = power_below(int(lanes**0.5))
     if side < 2:
         return None
     across = lanes // side
@@ -172,11 +171,6 @@ def block_shape(
     shape = Shape((side, across), (tile[0], tile[1]), steps)
     taken = words * WORD * steps * (sum(shape.block) + 2 * VECTOR // WORD)
     return shape if taken * SHARED <= target.local_memory else None
-
-
-def _power_below(number: int) -> int:
-    """The largest power of two that is not larger."""
-    return int(2 ** max(0, number.bit_length() - 1))
 
 
 # ---- the nest ------------------------------------------------------------------------------------
@@ -265,56 +259,3 @@ def _sums_within(value: UOp, along: set[UOp]) -> list[UOp]:
     fixed = {node for node in with_sums if node.ranges.isdisjoint(along)}
     inside = {s for node in with_sums if node in fixed for s in node.src}
     return [node for node in value.toposort() if node in fixed and node not in inside]
-
-
-def fill(plan: Plan, name: str, lanes: int) -> None:
-    """A stage is filled by all lanes of a group together: neighbours along what memory has side by
-    side, in vectors where it can be."""
-    own = names(own_ranges(plan.stages[name]))
-    loads = [x for x in plan.below(plan.nest(name).values) if x.op is Ops.INDEX]
-    fast = min(own, key=lambda x: (_reach(loads, plan.loops[x]), -own.index(x)))
-    others = [x for x in own if x != fast]
-    order = list(own)
-    elements = prod(size_of(plan.loops[x]) for x in own)
-    width = max(1, min(VECTOR, plan.target.vector) // plan.stages[name].dtype.itemsize)
-    while width > 1 and elements < lanes * width:
-        width //= 2
-    tail: list[str] = []
-    if width > 1 and all(_is_row(x, plan.loops[fast]) for x in loads):
-        tail = [plan.unused(fast + "v")]
-        plan.do("split", fast, width, tail[0], "LOOP", "VECTOR")
-    left, given = lanes, list[str]()
-    for loop in (fast, *reversed(others)):
-        size = size_of(plan.loops[loop])
-        if left == 1:
-            break
-        if size <= left:
-            plan.do("role", loop, "LANE")
-            given.insert(0, loop)
-            left //= _power_above(size)
-        else:
-            lane = plan.unused(loop + "l")
-            plan.do("split", loop, left, lane, "LOOP", "LANE")
-            given.insert(0, lane)
-            left = 1
-    for loop in own:
-        if role_of(plan.loops[loop]) == "LOOP" and size_of(plan.loops[loop]) <= LONGEST_TILE:
-            plan.do("role", loop, "UNROLL")
-    turns = [x for x in order if x not in given]
-    plan.do("order", name, (*turns, *given, *tail))
-
-
-def _power_above(number: int) -> int:
-    """The smallest power of two that is not smaller."""
-    return int(2 ** (number - 1).bit_length())
-
-
-def _reach(loads: Iterable[UOp], loop: UOp) -> int:
-    """How far apart neighbours along the loop are read; those that are not know no distance."""
-    steps = [step(x, loop) for x in loads if loop in x.ranges]
-    return sum((1 << 20) if s is None else abs(s) for s in steps) if steps else 1 << 30
-
-
-def _is_row(load: UOp, loop: UOp) -> bool:
-    """Whether a vector along the loop reads neighbours, or one element."""
-    return step(load, loop) in (0, 1)

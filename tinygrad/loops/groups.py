@@ -7,6 +7,7 @@ from __future__ import annotations
 from tinygrad.loops.cost import turns
 from tinygrad.loops.group_products import group_product
 from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of, step
+from tinygrad.loops.operands import owners_of
 from tinygrad.loops.plan import Nest, Plan
 from tinygrad.loops.products import contractions
 from tinygrad.uop.node import UOp
@@ -85,6 +86,9 @@ def _rows(plan: Plan, nest: Nest, shared: list[UOp]) -> None:
     while block > LEAST_BLOCK and block * 2 > shortest:
         block //= 2
     for name in dict.fromkeys(name_of(own_ranges(n)[-1]) for n in shared):
+        owners = owners_of(plan.kernel, plan.loops[name])
+        if len(owners) == 1 and owners[0].arg == "add" and not plan.loops[name].src[1:]:
+            plan.do("extend", name, block)  # lanes that a limit cuts off would meet in every block
         plan.do("split", name, block, plan.unused(name + "g"), "LOOP", "GROUP")
     for loop in nest.loops:
         if loop in rows:

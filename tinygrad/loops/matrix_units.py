@@ -16,12 +16,43 @@ from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.target import Target
 
+Part = tuple[str, int, int]
+"""(name, size, stride): a digit of an index. stride 0: elements that a lane holds; else a digit of
+the lane's number in its warp."""
+
+
+@dataclass(frozen=True)
+class Fragments:
+    """How the lanes of a warp hold the matrices of a unit that all of them execute together.
+
+    An index along an axis is made of its parts, slowest first. `rows` and `columns` are those of
+    the result, `depth` that of both operands; `a` and `b` are the axes that operands have beside
+    it. The names in `a_items`, `b_items` and `out_items` are a lane's elements in their order.
+    Operands are given as words of 32 bits.
+    """
+
+    rows: tuple[Part, ...]
+    columns: tuple[Part, ...]
+    depth: tuple[Part, ...]
+    a: tuple[Part, ...]
+    b: tuple[Part, ...]
+    a_items: tuple[str, ...]
+    b_items: tuple[str, ...]
+    out_items: tuple[str, ...]
+
+    @property
+    def items(self) -> tuple[str, ...]:
+        """All loops over what a lane holds: of the result, then along the depth."""
+        inside = (name for name, _, stride in self.depth if not stride)
+        return (*self.out_items, *inside)
+
 
 @dataclass(frozen=True)
 class MatrixUnit:
     """out[rows, columns] += a[rows, depth] * b[depth, columns].
 
-    `feature` must be in the target's features. Memory order: a is [rows][depth]; b is
+    `feature` must be among the target's features or native facts. Memory order, where no lanes hold
+    them together: a is [rows][depth]; b is
     [depth / pack][columns][pack], so that `pack` neighbours along depth lie together (VNNI order);
     out is [rows][columns]. With one row, a may also be given for each column: [columns][depth].
     """
@@ -35,21 +66,45 @@ class MatrixUnit:
     columns: int
     depth: int
     pack: int
+    lanes: int = 1  # of the warp that executes it
+    held: Fragments | None = None  # by those lanes
 
     @property
     def inside(self) -> list[int]:
         """The sizes of the loops along the sum that run inside one instruction: words, and what
-        lies in a word; those of one turn are left out."""
+        lies in a word; those of one turn are left out. None where lanes hold them."""
+        if self.held is not None:
+            return []
         return [size for size in (self.depth // self.pack, self.pack) if size > 1]
 
     @property
     def is_tile(self) -> bool:
         """Whether operands and result live in tile registers, which only load and store whole."""
-        return self.rows > 1
+        return self.rows > 1 and self.lanes == 1
 
 
 _BF, _HF, _F = dtypes.bfloat16, dtypes.float16, dtypes.float32
 _I8, _U8, _I16, _I = dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.int32
+
+
+def _mma(depth: int, words: int, pack: int) -> Fragments:
+    """NVIDIA's layout (PTX ISA, "Matrix Fragments for mma.m16n8k16"): a lane is 4*g + t, and along
+    the depth has `pack` neighbours in each of `words` words."""
+    neighbours: tuple[Part, ...] = (("p", pack, 0),) if pack > 1 else ()
+    last = tuple(name for name, _, _ in neighbours)
+    rows: tuple[Part, ...] = (("i", 2, 0), ("g", 8, 4))
+    assert depth == words * 4 * pack
+    return Fragments(
+        rows=rows,
+        columns=(("t", 4, 1), ("e", 2, 0)),
+        depth=(("j", words, 0), ("t", 4, 1), *neighbours),
+        a=rows,
+        b=(("g", 8, 4),),
+        a_items=("j", "i", *last),
+        b_items=("j", *last),
+        out_items=("i", "e"),
+    )
+
 
 ROWS: tuple[MatrixUnit, ...] = (
     # x86 tiles: 16 rows of 64 bytes
@@ -65,6 +120,12 @@ ROWS: tuple[MatrixUnit, ...] = (
     MatrixUnit("vpdpwssd", "avx512vnni", _I16, _I16, _I, 1, 16, 2, 2),
     MatrixUnit("vpdpbusd.256", "avxvnni", _U8, _I8, _I, 1, 8, 4, 4),
     MatrixUnit("vpdpwssd.256", "avxvnni", _I16, _I16, _I, 1, 8, 2, 2),
+    # a warp of 32 lanes
+    MatrixUnit("mma.bf16", "mma", _BF, _BF, _F, 16, 8, 16, 2, 32, _mma(16, 2, 2)),
+    MatrixUnit("mma.f16", "mma", _HF, _HF, _F, 16, 8, 16, 2, 32, _mma(16, 2, 2)),
+    MatrixUnit("mma.s8", "mma", _I8, _I8, _I, 16, 8, 32, 4, 32, _mma(32, 2, 4)),
+    MatrixUnit("mma.u8", "mma", _U8, _U8, _I, 16, 8, 32, 4, 32, _mma(32, 2, 4)),
+    MatrixUnit("mma.tf32", "tf32", _F, _F, _F, 16, 8, 8, 1, 32, _mma(8, 2, 1)),
 )
 UNITS: dict[str, MatrixUnit] = {row.name: row for row in ROWS}
 
@@ -85,8 +146,9 @@ def register(unit: MatrixUnit) -> None:
 def matrix_units(target: Target, a: DType, b: DType, out: DType) -> list[MatrixUnit]:
     """The rows that the target has for these operands, the largest first; those that take `a` as
     it is before those that take it shifted."""
-    has = {part.removeprefix("+") for part in target.features.split(",")}
+    has = {part.removeprefix("+") for part in target.features.split(",")} | target.native
     present = [row for row in UNITS.values() if row.feature in has]
+    present = [row for row in present if row.lanes in (1, target.warp)]
     present = [row for row in present if (row.b, row.out) == (b, out)]
     exact = [row for row in present if row.a is a]
     return exact + [row for row in present if row.a is SHIFTED.get(a)]

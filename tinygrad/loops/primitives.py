@@ -37,6 +37,7 @@ from tinygrad.loops.operands import (
 from tinygrad.loops.rebuild import Replacement, rebuild, replaced
 from tinygrad.loops.tensorise import complete, extend, tensorise
 from tinygrad.loops.trims import covering, permitted_starts, permitted_stops, unbounded
+from tinygrad.loops.warps import distribute
 from tinygrad.loops.windows import window
 from tinygrad.simplify.affine import add, build, divide, modulo, scale
 from tinygrad.simplify.forms import number
@@ -610,5 +611,6 @@ PRIMITIVES: dict[str, Callable[..., UOp]] = {
     "extend": extend,
     "complete": complete,
     "tensorise": tensorise,
+    "distribute": distribute,
 }
 """Every primitive by the name that recipes use."""

@@ -116,7 +116,8 @@ def _zero_unless(inside: UOp, value: UOp) -> UOp:
 def tensorise(kernel: UOp, name: str, rows: int, unit: str) -> UOp:
     """A sum's products become those of a matrix unit: a WMMA of the factors' bits.
 
-    Requires: `name` is the innermost TILE loop of a REDUCE of a product of two values of the dtypes
+    Requires: `name` is the innermost TILE loop of a REDUCE (any loop, for a unit of
+    a warp: see `distribute`) of a product of two values of the dtypes
     that the unit takes, or CASTs from them; source number `rows` of the product is the unit's first
     operand. A signed first operand is moved into the range of a unit that takes it
     unsigned: a*b = (a + 128)*b - 128*b, exactly, since sums wrap.
@@ -143,7 +144,7 @@ def tensorise(kernel: UOp, name: str, rows: int, unit: str) -> UOp:
     given = a.dtype, b.dtype
     if row.a not in (a.dtype, SHIFTED.get(a.dtype)) or (b.dtype, reduce.dtype) != (row.b, row.out):
         raise ArgumentError(f"tensorise {name!r}: {unit} does not take {given} to {reduce.dtype!r}")
-    first, second = _bits(a), _bits(b)
+    first, second = bits_of(a), bits_of(b)
     if a.dtype is row.a:
         return replaced(kernel, {reduce: _sum_of(reduce, row, first, second)})
     shift = UOp.const(row.a, 1 << row.a.bitsize - 1)
@@ -164,7 +165,7 @@ def _sum_of(reduce: UOp, row: MatrixUnit, first: UOp, second: UOp) -> UOp:
     return reduce.with_src((product, *own_ranges(reduce)))
 
 
-def _bits(value: UOp) -> UOp:
+def bits_of(value: UOp) -> UOp:
     """A float as the unsigned integer of its size, an integer as it is."""
     dtype: DType = value.dtype
     if not dtypes.is_float(dtype):

@@ -224,6 +224,7 @@ _REFUSED = (
         Ops.IF,
         Ops.ENDIF,
         Ops.BARRIER,
+        Ops.EXCHANGE,
         Ops.FAULT,
         Ops.VECTORIZE,
     )

@@ -17,7 +17,8 @@ from tinygrad.uop.op import Ops
 @dataclass(frozen=True)
 class Instruction:
     """One op. `brought` by: "" every backend · "native" a name in Target.native · "vector"
-    Target.vector · "groups" Target.has_groups · "unit" a row of `loops/matrix_units`."""
+    Target.vector · "groups" Target.has_groups · "warp"
+    Target.warp · "unit" a row of `loops/matrix_units`."""
 
     op: Ops
     sources: str
@@ -77,6 +78,7 @@ TABLE: tuple[Instruction, ...] = (
     Instruction(Ops.GEP, "vector", "lane arg", "vector"),
     Instruction(Ops.SHUFFLE, "vector, vector", "lanes arg of the two side by side", "vector"),
     Instruction(Ops.BARRIER, "", "all lanes of a group arrive before any goes on", "groups"),
+    Instruction(Ops.EXCHANGE, "a", "a of the warp's lane whose number differs in arg", "warp"),
     Instruction(Ops.WMMA, "a, b, c", "c + a·b: matrices, row-major, of the unit arg", "unit"),
 )
 

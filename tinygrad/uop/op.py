@@ -97,6 +97,7 @@ class Ops(IntEnum):
     IF = auto()
     ENDIF = auto()
     BARRIER = auto()
+    EXCHANGE = auto()
     FAULT = auto()
     VECTORIZE = auto()
     GEP = auto()
@@ -401,6 +402,13 @@ TABLE: tuple[Row, ...] = (
     Row(Ops.IF, None, "void", "none", "Opens a branch: see codegen/linear."),
     Row(Ops.ENDIF, None, "void", "none", "Closes a branch."),
     Row(Ops.BARRIER, 0, "void", "none", "All lanes of a group arrive before any goes on."),
+    Row(
+        Ops.EXCHANGE,
+        1,
+        "first",
+        "scalar",
+        "What the lane of the warp has whose number differs in the bits of arg; all take part.",
+    ),
     Row(Ops.FAULT, None, "void", "none", "Writes the fault word once where a bool is true."),
     Row(Ops.VECTORIZE, None, "given", "scalar", "A vector of its sources, or one repeated."),
     Row(Ops.GEP, 1, "given", "scalar", "Lane arg of a vector."),

@@ -37,14 +37,14 @@ class Chip:
     only: bool = False  # this capability alone, not later ones
 
 
-BFLOAT = frozenset(("CAST_BFLOAT", "CAST_BFLOAT16"))
+AMPERE = frozenset(("CAST_BFLOAT", "CAST_BFLOAT16", "mma"))
 CHIPS = (
     Chip("sm_75", (7, 5), 70, 64 << 10, 4 << 20),
-    Chip("sm_80", (8, 0), 70, 163 << 10, 40 << 20, BFLOAT),
-    Chip("sm_86", (8, 6), 71, 99 << 10, 6 << 20, BFLOAT),
-    Chip("sm_89", (8, 9), 78, 99 << 10, 72 << 20, BFLOAT),
-    Chip("sm_90", (9, 0), 78, 227 << 10, 50 << 20, BFLOAT),
-    Chip("sm_90a", (9, 0), 80, 227 << 10, 50 << 20, BFLOAT, only=True),
+    Chip("sm_80", (8, 0), 70, 163 << 10, 40 << 20, AMPERE),
+    Chip("sm_86", (8, 6), 71, 99 << 10, 6 << 20, AMPERE),
+    Chip("sm_89", (8, 9), 78, 99 << 10, 72 << 20, AMPERE),
+    Chip("sm_90", (9, 0), 78, 227 << 10, 50 << 20, AMPERE),
+    Chip("sm_90a", (9, 0), 80, 227 << 10, 50 << 20, AMPERE, only=True),
 )
 
 
@@ -76,6 +76,7 @@ def chip_target(chip: Chip) -> Target:
         cache_l2=chip.cache_l2,
         cache_line=128,
         has_groups=True,
+        warp=WARP,
         group_limit=1024,
         local_memory=chip.local_memory,
         aligned=True,

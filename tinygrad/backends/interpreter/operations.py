@@ -6,6 +6,7 @@ Speed matters a little, because tests run on this: each function here is made on
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import struct
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 
 from tinygrad.backends.bits import decode, encode
 from tinygrad.base.dtype import ConstType, DType, dtypes, round_float, saturate
-from tinygrad.loops.matrix_units import UNITS
+from tinygrad.loops.matrix_units import UNITS, MatrixUnit, Part
 from tinygrad.uop.op import ROW, Ops
 
 Number = Callable[[Any], Any]
@@ -272,12 +273,82 @@ def matrix_unit(name: str) -> Callable[..., tuple[Any, ...]]:
     return multiply
 
 
+@functools.cache
+def warp_unit(name: str) -> Callable[..., tuple[Any, ...]]:
+    """What a lane gets of the product that its warp computes by that row of `loops/matrix_units`:
+    `said` has the words of both operands of every lane."""
+    unit = UNITS[name]
+    held = unit.held
+    assert held is not None
+    add = operation("MULACC", unit.out.name)
+    first = _placed(unit, held.a, held.depth, held.a_items)
+    second = _placed(unit, held.b, held.depth, held.b_items)
+    out = {
+        spot: place
+        for place, spot in _placed(unit, held.rows, held.columns, held.out_items).items()
+    }
+
+    def multiply(said: Any, lane: int, total: Sequence[Any]) -> tuple[Any, ...]:
+        start, own = lane - lane % unit.lanes, lane % unit.lanes
+        results = list(total)
+        for i in range(len(results)):
+            row, column = out[own, i]
+            for k in range(unit.depth):
+                values = []
+                for side, places, at, dtype in (
+                    (0, first, row, unit.a),
+                    (1, second, column, unit.b),
+                ):
+                    holder, item = places[at, k]
+                    values.append(_element(said[start + holder][side], item, dtype))
+                results[i] = add(*values, results[i])
+        return tuple(results)
+
+    return multiply
+
+
+def _placed(
+    unit: MatrixUnit, rows: Sequence[Part], columns: Sequence[Part], items: Sequence[str]
+) -> dict[tuple[int, int], tuple[int, int]]:
+    """Where the element at a row and column is: the lane, and its number among the lane's."""
+    sizes = {name: size for name, size, _ in (*rows, *columns)}
+    found = {}
+    for lane in range(unit.lanes):
+        turns = itertools.product(*(range(sizes[name]) for name in items))
+        for number, turn in enumerate(turns):
+            digits = dict(zip(items, turn, strict=True))
+            place = []
+            for parts in (rows, columns):
+                at = 0
+                for name, size, stride in parts:
+                    at = at * size + (lane // stride % size if stride else digits[name])
+                place.append(at)
+            found[place[0], place[1]] = lane, number
+    return found
+
+
+def _element(words: Sequence[int], item: int, dtype: DType) -> Any:
+    """An element of a row of words of 32 bits."""
+    word, place = divmod(item, 4 // dtype.itemsize)
+    return decode(words[word] >> place * dtype.bitsize & (1 << dtype.bitsize) - 1, dtype)
+
+
 NAMESPACE = {
     "inf": math.inf,
     "nan": math.nan,
     **{
         function.__name__: function
-        for function in (fit, meaning, operation, cast, bitcast, view, local, matrix_unit)
+        for function in (
+            fit,
+            meaning,
+            operation,
+            cast,
+            bitcast,
+            view,
+            local,
+            matrix_unit,
+            warp_unit,
+        )
     },
     **{function.__name__: function for function in (load, store, load_lanes, store_lanes, fault)},
 }

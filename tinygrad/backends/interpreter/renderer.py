@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 
 from tinygrad.backends.program import carries, params, variables
 from tinygrad.base.dtype import DType, dtypes
+from tinygrad.loops.matrix_units import UNITS
 from tinygrad.uop.natural import natural_exponent
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -237,6 +238,28 @@ class _Function:
     def end_branch(self, node: UOp) -> None:
         self.indent = self.indent[:-4]
 
+    def exchange(self, node: UOp) -> None:
+        """All lanes say what they have, and hear it when all have."""
+        self._together(self.ref(node.src[0]))
+        self.assign(node, f"said[lane[0] ^ {node.arg}]")
+        self.line("yield")
+
+    def multiply(self, node: UOp) -> None:
+        """Products of matrices: of this lane's, or of those that a warp's lanes hold together."""
+        unit = UNITS[node.arg]
+        if unit.held is None:
+            self.assign(node, self.multiply_tiles(node))
+            return
+        self._together(f"({self.ref(node.src[0])}, {self.ref(node.src[1])})")
+        function, total = self.made("warp_unit", node.arg), self.ref(node.src[2])
+        self.assign(node, f"{function}(said, lane[0], {total})")
+        self.line("yield")
+
+    def _together(self, value: str) -> None:
+        self.line("said = memories.setdefault('said', {})")
+        self.line(f"said[lane[0]] = {value}")
+        self.line("yield")
+
     def store(self, node: UOp) -> None:
         memory, at = self.pointers[node.src[0]]
         value, count = self.ref(node.src[1]), node.src[1].dtype.count
@@ -268,7 +291,6 @@ EXPRESSIONS: dict[Ops, Callable[[_Function, UOp], str]] = {
     Ops.GEP: _Function.gep,
     Ops.SHUFFLE: _Function.shuffle,
     Ops.LOAD: _Function.load,
-    Ops.WMMA: _Function.multiply_tiles,
 }
 RULES: dict[Ops, Callable[[_Function, UOp], None]] = {
     **dict.fromkeys((Ops.CONST, Ops.PARAM, Ops.DEFINE_VAR, Ops.CARRY), _Function.nothing),
@@ -283,4 +305,6 @@ RULES: dict[Ops, Callable[[_Function, UOp], None]] = {
     Ops.FAULT: _Function.fault,
     Ops.PREFETCH: _Function.nothing,
     Ops.BARRIER: _Function.barrier,
+    Ops.EXCHANGE: _Function.exchange,
+    Ops.WMMA: _Function.multiply,
 }

@@ -1,0 +1,87 @@
+"""What the lanes of a warp do together, in LLVM's words for NVIDIA's chips: values that lanes
+exchange, and matrix units whose operands all lanes hold."""
+
+from __future__ import annotations
+
+from tinygrad.backends.llvm_text import Writer
+from tinygrad.uop.node import UOp
+
+ALL_LANES = -1  # a mask of 32 lanes
+WITHIN_WARP = 31
+
+# unit → intrinsic, LLVM's type of a word of both operands
+WARP_UNITS = {
+    "mma.bf16": ("llvm.nvvm.mma.m16n8k16.row.col.bf16", "i32"),
+    "mma.f16": ("llvm.nvvm.mma.m16n8k16.row.col.f32.f32", "<2 x half>"),
+    "mma.s8": ("llvm.nvvm.mma.m16n8k32.row.col.s8", "i32"),
+    "mma.u8": ("llvm.nvvm.mma.m16n8k32.row.col.u8", "i32"),
+    "mma.tf32": ("llvm.nvvm.mma.m16n8k8.row.col.tf32", "i32"),
+}
+
+
+def multiply_in_warp(writer: Writer, node: UOp) -> None:
+    """One instruction; its operands are words, its result as many numbers as a lane holds."""
+    first, second, total = node.src
+    name, word = WARP_UNITS[node.arg]
+    kind = writer.type(node.dtype.scalar())
+    operands = [(word, value) for side in (first, second) for value in _words(writer, side, word)]
+    operands += [(kind, value) for value in _lanes(writer, total)]
+    count = node.dtype.count
+    made = f"{{ {', '.join([kind] * count)} }}"
+    arguments = (f"{k} {value}" for k, value in operands)
+    text = writer.call(name, made, *arguments, types=", ".join(k for k, _ in operands))
+    found = writer.emit(text)
+    vector, result = writer.type(node.dtype), "poison"
+    for i in range(count):
+        part = writer.emit(f"extractvalue {made} {found}, {i}")
+        result = writer.emit(f"insertelement {vector} {result}, {kind} {part}, i32 {i}")
+    writer.names[node] = result
+
+
+def _lanes(writer: Writer, node: UOp) -> list[str]:
+    vector = writer.typed(node)
+    return [writer.emit(f"extractelement {vector}, i32 {i}") for i in range(node.dtype.count)]
+
+
+def _words(writer: Writer, node: UOp, word: str) -> list[str]:
+    found = _lanes(writer, node)
+    if word == writer.type(node.dtype.scalar()):
+        return found
+    return [writer.emit(f"bitcast {writer.type(node.dtype.scalar())} {x} to {word}") for x in found]
+
+
+def exchange(writer: Writer, node: UOp) -> None:
+    """Words of 32 bits, lane for lane: shorter values go in one, longer ones in several."""
+    kind, bits = writer.type(node.dtype), writer.width(node.dtype) * node.dtype.count
+    value = writer.ref(node.src[0])
+    whole = f"i{bits}"
+    if kind != whole:
+        value = writer.emit(f"bitcast {kind} {value} to {whole}")
+    count = max(1, bits // 32)
+    words = writer.vector("i32", count)
+    if bits < 32:
+        value = writer.emit(f"zext {whole} {value} to i32")
+    elif count > 1:
+        value = writer.emit(f"bitcast {whole} {value} to {words}")
+    result = "poison"
+    for i in range(count):
+        one = value if count == 1 else writer.emit(f"extractelement {words} {value}, i32 {i}")
+        arguments = (ALL_LANES, one, node.arg, WITHIN_WARP)
+        text = writer.call(
+            "llvm.nvvm.shfl.sync.bfly.i32",
+            "i32",
+            *(f"i32 {x}" for x in arguments),
+            types="i32, i32, i32, i32",
+        )
+        got = writer.emit(text)
+        if count == 1:
+            result = got
+        else:
+            result = writer.emit(f"insertelement {words} {result}, i32 {got}, i32 {i}")
+    if bits < 32:
+        result = writer.emit(f"trunc i32 {result} to {whole}")
+    elif count > 1:
+        result = writer.emit(f"bitcast {words} {result} to {whole}")
+    if kind != whole:
+        result = writer.emit(f"bitcast {whole} {result} to {kind}")
+    writer.names[node] = result

@@ -1,0 +1,73 @@
+"""Pieces of operands in the memory that a group's lanes share: how all lanes together fill one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tinygrad.base.helpers import prod
+from tinygrad.loops.layout import own_ranges, role_of, size_of, step
+from tinygrad.loops.plan import Plan, names
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+WORD = 4  # bytes of a register of a lane
+VECTOR = 16  # bytes that a lane moves at once
+SHORT = 8  # a loop of so few turns is written out
+
+
+def fill(plan: Plan, name: str, lanes: int) -> None:
+    """A stage is filled by all lanes of a group together: neighbours along what memory has side by
+    side, in vectors where it can be."""
+    own = names(own_ranges(plan.stages[name]))
+    loads = [x for x in plan.below(plan.nest(name).values) if x.op is Ops.INDEX]
+    fast = min(own, key=lambda x: (_reach(loads, plan.loops[x]), -own.index(x)))
+    others = [x for x in own if x != fast]
+    order = list(own)
+    elements = prod(size_of(plan.loops[x]) for x in own)
+    width = max(1, min(VECTOR, plan.target.vector) // plan.stages[name].dtype.itemsize)
+    while width > 1 and elements < lanes * width:
+        width //= 2
+    tail: list[str] = []
+    if width > 1 and all(_is_row(x, plan.loops[fast]) for x in loads):
+        tail = [plan.unused(fast + "v")]
+        plan.do("split", fast, width, tail[0], "LOOP", "VECTOR")
+    left, given = lanes, list[str]()
+    for loop in (fast, *reversed(others)):
+        size = size_of(plan.loops[loop])
+        if left == 1:
+            break
+        if size <= left:
+            plan.do("role", loop, "LANE")
+            given.insert(0, loop)
+            left //= power_above(size)
+        else:
+            lane = plan.unused(loop + "l")
+            plan.do("split", loop, left, lane, "LOOP", "LANE")
+            given.insert(0, lane)
+            left = 1
+    for loop in own:
+        if role_of(plan.loops[loop]) == "LOOP" and size_of(plan.loops[loop]) <= SHORT:
+            plan.do("role", loop, "UNROLL")
+    turns = [x for x in order if x not in given]
+    plan.do("order", name, (*turns, *given, *tail))
+
+
+def power_below(number: int) -> int:
+    """The largest power of two that is not larger."""
+    return int(2 ** (number.bit_length() - 1))
+
+
+def power_above(number: int) -> int:
+    """The smallest power of two that is not smaller."""
+    return int(2 ** (number - 1).bit_length())
+
+
+def _reach(loads: Iterable[UOp], loop: UOp) -> int:
+    """How far apart neighbours along the loop are read; those that are not know no distance."""
+    steps = [step(x, loop) for x in loads if loop in x.ranges]
+    return sum((1 << 20) if s is None else abs(s) for s in steps) if steps else 1 << 30
+
+
+def _is_row(load: UOp, loop: UOp) -> bool:
+    """Whether a vector along the loop reads neighbours, or one element."""
+    return step(load, loop) in (0, 1)

@@ -1,0 +1,210 @@
+"""Products by a unit that all lanes of a warp execute together: a group's block is a grid of warps,
+a warp's part of it a grid of the unit's matrices, whose sums stay in the lanes' registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinygrad.base.helpers import ceildiv, prod
+from tinygrad.base.target import Target
+from tinygrad.loops.layout import own_ranges, size_of
+from tinygrad.loops.matrix_units import MatrixUnit, Part, matrix_units
+from tinygrad.loops.pieces import VECTOR, WORD, fill
+from tinygrad.loops.plan import Plan
+from tinygrad.loops.products import Product
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+LARGEST_PART = (64, 64)  # of a warp: more registers than this leave no room for operands
+LARGEST_GRID = (2, 4)  # warps along rows and columns
+STEP = 64  # bytes of a row of a piece: half of what memory brings at once, and few barriers
+FILLED = 0.75  # of a lane's registers, for sums and operands
+SHARED = 2  # groups that a processor should have room for
+BUSY_GROUPS = 128  # fewer leave processors idle
+
+
+@dataclass(frozen=True)
+class WarpShape:
+    """Warps of a group, and the unit's matrices of a warp, along rows and columns."""
+
+    unit: MatrixUnit
+    grid: tuple[int, int]
+    part: tuple[int, int]
+    depth: int
+
+    @property
+    def block(self) -> tuple[int, int]:
+        rows, columns = self.unit.rows, self.unit.columns
+        return self.grid[0] * self.part[0] * rows, self.grid[1] * self.part[1] * columns
+
+
+def warp_product(plan: Plan, m: str, n: str, outer: list[str], products: list[Product]) -> bool:
+    """Gives the products to a unit of a warp, if the target has one for all of them. m, n: the
+    loops of rows and columns."""
+    units = [_unit_of(plan, m, one) for one in products]
+    unit = units[0]
+    if unit is None or any(other is not unit for other in units):
+        return False
+    rows, columns = (size_of(plan.loops[x]) for x in (m, n))
+    batch = prod(size_of(plan.loops[x]) for x in outer)
+    depth = max(size_of(one.inner) for one in products)
+    if 2 * rows < unit.rows or 2 * columns < unit.columns or 2 * depth < unit.depth:
+        return False
+    shape = warp_shape(plan.target, unit, rows, columns, depth, batch * 1, len(products))
+    if shape is None:
+        return False
+    _Warps(plan, shape, m, n, outer).run(products)
+    return True
+
+
+def _unit_of(plan: Plan, m: str, one: Product) -> MatrixUnit | None:
+    """The unit of a warp for this sum of products of two CASTs, or of two values as they are."""
+    value = _sum_over(plan, one.first_loop).src[0]
+    if value.op is not Ops.MUL:
+        return None
+    a, b = sorted(value.src, key=lambda x: plan.loops[m] not in x.ranges)
+    kinds = [x.src[0].dtype if x.op is Ops.CAST else x.dtype for x in (a, b)]
+    for unit in matrix_units(plan.target, kinds[0], kinds[1], value.dtype):
+        if unit.held is not None and unit.a is kinds[0]:
+            return unit
+    return None
+
+
+def _sum_over(plan: Plan, k: str) -> UOp:
+    """The sum that the loop `k` belongs to."""
+    loop = plan.loops[k]
+    return next(x for x in plan.nodes if x.op is Ops.REDUCE and loop in own_ranges(x))
+
+
+def warp_shape(
+    target: Target,
+    unit: MatrixUnit,
+    rows: int,
+    columns: int,
+    depth: int,
+    batch: int,
+    products: int,
+) -> WarpShape | None:
+    """The largest parts that registers and shared memory hold, if that leaves blocks enough for a
+    busy device; None if not even one warp has room."""
+    part = [
+        most // size for most, size in zip(LARGEST_PART, (unit.rows, unit.columns), strict=True)
+    ]
+    grid = list(LARGEST_GRID)
+    item = unit.a.itemsize
+    steps = max(unit.depth, STEP // item)
+    while steps > unit.depth and steps >= 2 * depth:
+        steps //= 2
+
+    def shape() -> WarpShape:
+        return WarpShape(unit, (grid[0], grid[1]), (part[0], part[1]), steps)
+
+    def fits() -> bool:
+        sums = part[0] * part[1] * unit.rows * unit.columns
+        operands = (part[0] * unit.rows + part[1] * unit.columns) * unit.depth * item // WORD
+        words = products * (sums + operands) / unit.lanes
+        shared = products * sum(shape().block) * (steps * item + VECTOR)
+        return (
+            prod(grid) * unit.lanes <= target.group_limit
+            and words <= target.registers * FILLED
+            and shared * SHARED <= target.local_memory
+        )
+
+    def is_busy() -> bool:
+        block = shape().block
+        count: int = batch * ceildiv(rows, block[0]) * ceildiv(columns, block[1])
+        return count >= BUSY_GROUPS
+
+    while not (fits() and is_busy()):
+        if prod(grid) > 4 or (prod(part) <= 4 and prod(grid) > 1):
+            grid[grid[0] < grid[1]] //= 2
+        elif prod(part) > 4 or (prod(part) > 1 and not fits()):
+            part[part[0] * unit.rows < part[1] * unit.columns] //= 2
+        else:
+            break
+        if min(*grid, *part) == 0:
+            return None
+    return shape() if fits() else None
+
+
+class _Warps:
+    """The steps of the recipe."""
+
+    def __init__(self, plan: Plan, shape: WarpShape, m: str, n: str, outer: list[str]) -> None:
+        assert shape.unit.held is not None
+        self.plan, self.shape, self.unit, self.held = plan, shape, shape.unit, shape.unit.held
+        self.sides, self.outer = (m, n), outer
+        self.inner = plan.unused(m + "i"), plan.unused(n + "i")
+
+    def run(self, products: list[Product]) -> None:
+        plan, unit = self.plan, self.unit
+        for side, inner, size in zip(self.sides, self.inner, self.shape.block, strict=True):
+            plan.do("split", side, size, inner, "PARALLEL", "LOOP")
+        depths = []
+        for one in products:
+            k, ki, kd = (one.first_loop, *(plan.unused(one.first_loop + x) for x in "id"))
+            plan.do("extend", k, self.shape.depth)
+            factors = _sum_over(plan, k).src[0].src
+            rows = next(i for i, x in enumerate(factors) if plan.loops[self.inner[0]] in x.ranges)
+            plan.do("tensorise", k, rows, unit.name)
+            plan.do("split", k, self.shape.depth, ki)
+            for axis in range(2):
+                self._piece(k, ki, axis)
+            plan.do("split", ki, unit.depth, kd)
+            if self.shape.depth <= 2 * unit.depth:
+                plan.do("role", ki, "UNROLL")
+            depths.append(self._parts(kd, self.held.depth, ("LOOP", "TILE", "VECTOR")))
+        row_parts, column_parts = self._output()
+        for depth in depths:
+            plan.do("distribute", row_parts, column_parts, depth, unit.name)
+
+    def _piece(self, k: str, ki: str, axis: int) -> None:
+        """An operand's piece, [element][step]: what the unit wants from a row is side by side."""
+        plan, name, inner = self.plan, self.plan.numbered("p" + "ab"[axis]), self.inner[axis]
+        factors = _sum_over(plan, k).src[0].src
+        value = next(x for x in factors if plan.loops[inner] in x.ranges)
+        plan.do("stage", plan.path(value), (inner, ki), name)
+        plan.do("complete", name)
+        plan.do("pad", name, f"{name}.{inner}", VECTOR // value.dtype.itemsize)
+        fill(plan, name, prod(self.shape.grid) * self.unit.lanes)
+
+    def _parts(self, loop: str, parts: tuple[Part, ...], roles: tuple[str, str, str]) -> list[str]:
+        """A loop as its parts. Roles: of lanes, of what a lane holds, of neighbours it holds."""
+        plan, found, rest = self.plan, [], loop
+        for i, (name, _, stride) in enumerate(parts):
+            inside = prod(size for _, size, _ in parts[i + 1 :])
+            role = roles[0] if stride else roles[1 + (i + 1 == len(parts))]
+            found.append(rest)
+            if inside > 1:
+                following = plan.unused(f"{loop}{parts[i + 1][0]}")
+                plan.do("split", rest, inside, following, role, "LOOP")
+                rest = following
+            elif role != "LOOP":
+                plan.do("role", rest, role)
+            del name
+        return found
+
+    def _output(self) -> tuple[list[str], list[str]]:
+        """The output's loops: blocks, warps, the unit's matrices, and their parts."""
+        plan, unit = self.plan, self.unit
+        warps, copies, parts = [], [], []
+        sizes = (unit.rows, unit.columns)
+        for axis, (inner, size) in enumerate(zip(self.inner, sizes, strict=True)):
+            matrix, single = plan.unused(inner + "f"), plan.unused(inner + "m")
+            plan.do("split", inner, self.shape.part[axis] * size, matrix, "LANE", "LOOP")
+            plan.do("split", matrix, size, single, "UNROLL", "LOOP")
+            warps.append(inner)
+            copies.append(matrix)
+            axis_parts = self.held.columns if axis else self.held.rows
+            parts.append(self._parts(single, axis_parts, ("LANE", "UNROLL", "VECTOR")))
+        strides = {
+            name: part[2]
+            for names, axis_parts in zip(parts, (self.held.rows, self.held.columns), strict=True)
+            for name, part in zip(names, axis_parts, strict=True)
+        }
+        lanes = sorted((x for x in strides if strides[x]), key=lambda x: -strides[x])
+        items = [x for x in strides if not strides[x]]
+        plan.do("order", "store", (*self.outer, *self.sides, *warps, *lanes, *copies, *items))
+        for loop in self.outer:
+            plan.do("role", loop, "PARALLEL")
+        return parts[0], parts[1]

@@ -1,0 +1,119 @@
+"""The primitive that gives a product to a unit which all lanes of a warp execute together: which
+lane holds what of each operand stands in the unit's row, and becomes index arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tinygrad.base.errors import ArgumentError
+from tinygrad.loops.layout import own_ranges, role_of, size_of
+from tinygrad.loops.matrix_units import UNITS, Part
+from tinygrad.loops.operands import loop_named, owners_of
+from tinygrad.loops.rebuild import replaced
+from tinygrad.simplify.affine import add, divide, modulo, scale
+from tinygrad.simplify.forms import number
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+
+def distribute(
+    kernel: UOp,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    depth: Sequence[str],
+    unit: str,
+) -> UOp:
+    """A sum of a unit's products is dealt out to the lanes of a warp: each reads the elements that
+    the unit wants from it, and has those of the result that the unit leaves to it.
+
+    Requires: `rows` and `columns` are loops of the output, and `depth` of one REDUCE that
+    `tensorise` gave to the unit, as the unit's row has the parts of these axes; lanes' parts of the
+    output are LANEs.
+
+        s += wmma(a(m, k), b(k, n))   becomes   s += wmma(a(m, mine), b(mine, other))
+
+    where the part of k that lanes tell apart is no loop any more: a lane has its own.
+    """
+    row = UNITS.get(unit)
+    if row is None or row.held is None:
+        known = ", ".join(u.name for u in UNITS.values() if u.held)
+        raise ArgumentError(f"distribute: no unit {unit!r} of a warp; there are {known}")
+    held = row.held
+    found: list[list[UOp]] = []
+    for names, parts in ((rows, held.rows), (columns, held.columns), (depth, held.depth)):
+        loops = [loop_named(kernel, name) for name in names]
+        if [size_of(r) for r in loops] != [size for _, size, _ in parts]:
+            raise ArgumentError(f"distribute: {unit} takes loops of {parts}, not {tuple(names)}")
+        found.append(loops)
+    digits = _digits(found[0], held.rows) | _digits(found[1], held.columns)
+    if any(role_of(loop) != "LANE" for loop in digits.values()):
+        raise ArgumentError(f"distribute: {unit}'s lanes are LANEs of the output")
+    owners = owners_of(kernel, found[2][0])
+    product = owners[0].src[0]
+    if len(owners) != 1 or product.op is not Ops.WMMA or product.arg != unit:
+        raise ArgumentError(f"distribute: {tuple(depth)} are not the loops of one sum by {unit}")
+    lane = _lane(digits)
+    along = _changes(found[2], held.depth, lane)
+    own_items = {
+        name: loop
+        for loops, parts in ((found[0], held.rows), (found[1], held.columns))
+        for loop, (name, _, stride) in zip(loops, parts, strict=True)
+        if not stride
+    }
+    sides = []
+    for factor, loops, axis, parts in (
+        (product.src[0], found[0], held.rows, held.a),
+        (product.src[1], found[1], held.columns, held.b),
+    ):
+        changes = dict(along)
+        if axis != parts:
+            place = _place(parts, lane, own_items)
+            changes |= _split_up(loops, axis, place)
+        sides.append(replaced(factor, changes))
+    items = own_items | {
+        name: loop
+        for loop, (name, _, stride) in zip(found[2], held.depth, strict=True)
+        if not stride
+    }
+    made = UOp(Ops.WMMA, row.out, (*sides, *(items[name] for name in held.items)), unit)
+    gone = {loop for loop in found[2] if loop not in items.values()}
+    own = tuple(r for r in own_ranges(owners[0]) if r not in gone)
+    return replaced(kernel, {owners[0]: owners[0].with_src((made, *own))})
+
+
+def _digits(loops: Sequence[UOp], parts: Sequence[Part]) -> dict[int, UOp]:
+    """The loops that are digits of the lane's number, by stride."""
+    pairs = zip(loops, parts, strict=True)
+    return {stride: loop for loop, (_, _, stride) in pairs if stride}
+
+
+def _lane(digits: dict[int, UOp]) -> UOp:
+    """The number of the lane in its warp."""
+    total = number(0)
+    for stride, loop in digits.items():
+        total = add(total, loop, stride)
+    return total
+
+
+def _changes(loops: Sequence[UOp], parts: Sequence[Part], lane: UOp) -> dict[UOp, UOp]:
+    """Loops over lanes' parts, and what this lane has in their place."""
+    pairs = zip(loops, parts, strict=True)
+    return {loop: modulo(divide(lane, stride), size) for loop, (_, size, stride) in pairs if stride}
+
+
+def _place(parts: Sequence[Part], lane: UOp, items: dict[str, UOp]) -> UOp:
+    """The index along an axis of what this lane has."""
+    total = number(0)
+    for name, size, stride in parts:
+        digit = modulo(divide(lane, stride), size) if stride else items[name]
+        total = add(scale(total, size), digit)
+    return total
+
+
+def _split_up(loops: Sequence[UOp], parts: Sequence[Part], place: UOp) -> dict[UOp, UOp]:
+    """The loops of an axis, and what they are at a place along it."""
+    changes, inside = {}, 1
+    for loop, (_, size, _) in reversed(list(zip(loops, parts, strict=True))):
+        changes[loop] = modulo(divide(place, inside), size)
+        inside *= size
+    return changes
