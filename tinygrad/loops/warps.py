@@ -33,6 +33,18 @@ def distribute(
         s += wmma(a(m, k), b(k, n))   becomes   s += wmma(a(m, mine), b(mine, other))
 
     where the part of k that lanes tell apart is no loop any more: a lane has its own.
+
+    >>> from tinygrad.base.dtype import dtypes
+    >>> from tinygrad.loops.drawing import draw, product
+    >>> from tinygrad.loops.primitives import role, split
+    >>> from tinygrad.loops.tensorise import tensorise
+    >>> cut = tensorise(product(16, 8, 16, dtypes.bfloat16), "k", 0, "mma.bf16")
+    >>> cut = split(split(cut, "m", 8, "g", "UNROLL", "LANE"), "n", 2, "e", "LANE", "VECTOR")
+    >>> cut = split(split(cut, "k", 8, "t", "TILE"), "t", 2, "p", "LOOP", "VECTOR")
+    >>> draw(distribute(cut, ("m", "g"), ("n", "e"), ("k", "t", "p"), "mma.bf16"))
+    wmma mma.bf16
+    reduce add: k:2 TILE, p:2 VECTOR
+    store: m:2 UNROLL, g:8 LANE, n:4 LANE, e:2 VECTOR
     """
     row = UNITS.get(unit)
     if row is None or row.held is None:
