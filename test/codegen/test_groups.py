@@ -227,3 +227,50 @@ def test_warps_meet_twice_however_many_they_are():
     assert found.count(Ops.BARRIER) == 2 and found.count(Ops.EXCHANGE) == 2
     one = ops_of(K.total(3, 1000, 1), dataclasses.replace(WARPS, warp=32))
     assert one.count(Ops.BARRIER) == 0 and one.count(Ops.EXCHANGE) == 5
+
+
+# ---- pipelines -----------------------------------------------------------------------------------
+
+FETCHES = dataclasses.replace(
+    UNITS, native=UNITS.native | {"async_copy"}, aligned=True, local_memory=32 << 10
+)
+
+
+@pytest.mark.parametrize("size", [(20, 11, 120), (33, 26, 99), (16, 24, 32)])
+@pytest.mark.parametrize("bt", [False, True])
+def test_pieces_are_fetched_while_others_are_used(size, bt):
+    m, n, k = size
+    (a, b), bits = operands(dtypes.bfloat16, (m, k), (k, n))
+    bits = [bits[0], np.ascontiguousarray(bits[1].T) if bt else bits[1]]
+    kernel = wmma(size, dtypes.bfloat16, dtypes.float32, False, bt)
+    recipe = check(kernel, bits, a.astype(float) @ b, 0.0, FETCHES)
+    deep = [step[5] for step in recipe if step[0] == "stage"]
+    assert all(dict(options).get("depth", 1) == min(4, -(-k // 32)) for options in deep)
+    found = ops_of(kernel, FETCHES)
+    assert (Ops.FETCH in found) == (k % 8 == 0 and k > 32)
+    assert found.count(Ops.BARRIER) == 2  # before the first is filled, and once a turn
+
+
+@pytest.mark.parametrize("bt", [False, True])
+def test_a_product_of_lanes_is_fetched_too(bt):
+    a, b = K.normal(33, 84), K.normal(84, 36)
+    inputs = [a, np.ascontiguousarray(b.T) if bt else b]
+    target = dataclasses.replace(FETCHES, native=FETCHES.native - {"mma"})
+    check(K.matmul(33, 36, 84, False, bt), inputs, a @ b, 1e-4, target)
+    assert (Ops.FETCH in ops_of(K.matmul(33, 36, 84, False, bt), target)) == (not bt)
+
+
+def test_two_turns_on_their_way_without_copies_of_their_own():
+    recipe = [
+        ("role", "m", "PARALLEL"),
+        ("split", "n", 8, "nl", "PARALLEL", "LANE"),
+        ("split", "k", 5, "ki"),
+        ("stage", (0, 1, 0, 1), ("ki", "nl"), "pb", "LOCAL", (("depth", 3),)),
+        ("complete", "pb"),
+        ("role", "pb.nl", "LANE"),
+    ]
+    for length in (3, 5, 11, 37):
+        a, b = K.normal(2, length), K.normal(length, 21)
+        kernel = apply(K.matmul(2, 21, length), recipe)
+        found = K.compute(kernel, (2, 21), [a, b], "python", target=GPU)
+        np.testing.assert_allclose(found, a @ b, rtol=0, atol=1e-5)

@@ -50,6 +50,30 @@ def _words(writer: Writer, node: UOp, word: str) -> list[str]:
     return [writer.emit(f"bitcast {writer.type(node.dtype.scalar())} {x} to {word}") for x in found]
 
 
+def fetch(writer: Writer, node: UOp) -> None:
+    """Past the first cache; a mask leaves no byte of the source to copy, and the rest is 0."""
+    ends = [writer.pointer(end) for end in node.src[:2]]
+    spaces = [end.rsplit(" ", 1)[0] for end in ends]
+    name = f"llvm.nvvm.cp.async.cg.shared.global.{node.arg}"
+    if len(node.src) == 3:
+        count = writer.emit(f"select i1 {writer.ref(node.src[2])}, i32 {node.arg}, i32 0")
+        ends.append(f"i32 {count}")
+        spaces.append("i32")
+        name += ".s"
+    writer.lines.append("  " + writer.call(name, "void", *ends, types=", ".join(spaces)))
+
+
+def commit(writer: Writer, node: UOp) -> None:
+    """A lane's fetches so far are a group."""
+    writer.lines.append("  " + writer.call("llvm.nvvm.cp.async.commit.group", "void", types=""))
+
+
+def wait(writer: Writer, node: UOp) -> None:
+    """All groups are there but the last ones."""
+    text = writer.call("llvm.nvvm.cp.async.wait.group", "void", f"i32 {node.arg}", types="i32")
+    writer.lines.append("  " + text)
+
+
 def exchange(writer: Writer, node: UOp) -> None:
     """Words of 32 bits, lane for lane: shorter values go in one, longer ones in several."""
     kind, bits = writer.type(node.dtype), writer.width(node.dtype) * node.dtype.count

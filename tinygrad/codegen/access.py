@@ -36,6 +36,9 @@ ALIGNMENT = 64
 SLACK = 64
 """Elements behind a staged array, so that a whole vector at its end may be read or written."""
 
+FETCHED = 16
+"""Bytes that are copied to LOCAL memory while a lane does something else."""
+
 Evaluate = Callable[[UOp, Copies], UOp]
 Loops = tuple[UOp, ...]
 
@@ -60,13 +63,16 @@ class Access:
         if memory in self.slots:
             slot = self.slots[memory]
             return self.program.argument(Ops.PARAM, slot.dtype, slot.arg)
-        size = elements(memory) * prod(size_of(r) for r in around(memory)) + SLACK
+        copies = prod(size_of(r) for r in around(memory))
+        size = elements(memory) * copies * size_of(slot_of(memory)) + SLACK
         return self.program.argument(Ops.LOCAL, memory.dtype, (memory.arg[0], size))
 
     def place(self, memory: UOp, offset: UOp) -> tuple[Terms, int]:
         """The element of `memory` at `offset`. A staged array has each element once for every
         copy and lane around it, side by side."""
         terms, constant = self.integers.form(offset)
+        if is_deep(memory) and (slot := slot_of(memory)) in self.integers.bound:
+            terms = {**terms, slot: elements(memory)}
         copied = around(memory)
         if not copied:
             return terms, constant
@@ -407,6 +413,34 @@ class Access:
             item = program.lane(value, lane)
             self._put(pointer, item, memory.dtype, memory.dtype.itemsize, own)
 
+    def fetch(self, stage: UOp, offset: UOp, read: UOp, copies: Copies, own: Loops) -> bool:
+        """Begins to copy 16 bytes that memory has side by side, and a stage too; False, and nothing
+        done, where that can't be said of them."""
+        loop = next((r for r in own if role_of(r) == "VECTOR" and r not in copies), None)
+        if loop is None or size_of(loop) * stage.dtype.itemsize != FETCHED:
+            return False
+        gate = gate_of(read)
+        mask = None if gate is None else self.evaluate(gate, copies)
+        if mask is not None and (mask.op is Ops.CONST or mask.dtype.count > 1):
+            if mask.op is not Ops.CONST or not mask.arg:
+                return False
+            mask = None
+        if self.integers.valid(own, copies) is not None or self._within(read, copies) is not None:
+            return False
+        ends = []
+        for memory, at in ((stage, offset), (read.src[0], read.src[1])):
+            terms, constant = self.place(memory, at)
+            if _step(terms, loop) != 1:
+                return False
+            start = {t: k for t, k in terms.items() if t is not loop}
+            pointer, alignment = self.pointer(memory, start, constant, copies)
+            if alignment % FETCHED or not self.aligned:
+                return False
+            ends.append(pointer)
+        source = (*ends, *(() if mask is None else (mask,)))
+        self.program.effect(Ops.FETCH, dtypes.void, source, FETCHED, self.program.scope)
+        return True
+
     # ---- several loops at once -------------------------------------------------------------------
 
     def is_row_major(self, read: UOp, tiles: Loops) -> bool:
@@ -488,6 +522,16 @@ def single_lane(mask: UOp | None) -> int | None:
         return None
     on = [i for i, lane in enumerate(mask.src) if lane.arg]
     return on[0] if len(on) == 1 and len(mask.src) > 1 else None
+
+
+def is_deep(memory: UOp) -> bool:
+    """Whether a staged array holds the values of several turns."""
+    return memory.op is Ops.STAGE and bool(option(memory, "depth", 1) > 1)
+
+
+def slot_of(stage: UOp) -> UOp:
+    """What counts the places of such an array."""
+    return UOp.range(option(stage, "depth", 1), f"{stage.arg[0]}.slot")
 
 
 def around(memory: UOp) -> list[UOp]:

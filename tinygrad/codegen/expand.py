@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
-from tinygrad.codegen.access import Access, around
+from tinygrad.codegen.access import Access, around, slot_of
 from tinygrad.codegen.fragments import Sums
 from tinygrad.codegen.groups import Block, Lanes
 from tinygrad.codegen.index import COPIED, Binding, Copies, Integers
@@ -335,6 +335,9 @@ class Expansion:
             begin = self._larger(item.low, self.integers.scalar(item.start, {}))
             begin = self._smaller(begin, item.high)
             end = self._larger(end, self.program.integer(Ops.ADD, begin, 1))
+        ahead = _filled_ahead(item)
+        if ahead and item.start is None:
+            return self._pipeline(item, ahead, end, values, body)
         counter, carries = self.program.open_loop(begin, end, name_of(loop), values)
         binding = Binding(self.program.scope, counter, item.low, item.high, item.guarded)
         outer = self.integers.bind(loop, binding)
@@ -342,6 +345,66 @@ class Expansion:
         self.integers.unbind(loop, outer)
         self.program.close(following)
         return carries
+
+    def _pipeline(
+        self, item: Loop, ahead: list[Fill], end: Number, values: Values, body: Body
+    ) -> Values:
+        """A loop whose stages are filled some turns before they are read, each turn in the next
+        place of the array: lanes meet once a turn, to see what was filled and to be done with the
+        place that is filled next."""
+        loop, program, integers = item.loop, self.program, self.integers
+        assert loop is not None
+        depth = min(int(option(fill.stage, "depth")) for fill in ahead)
+        self.lanes.barrier()
+        for turn in range(depth - 1):
+            self._fill_ahead(item, ahead, item.low + turn, end, turn)
+        counter, carries = program.open_loop(item.low, end, name_of(loop), values)
+        outer = integers.bind(
+            loop, Binding(program.scope, counter, item.low, item.high, item.guarded)
+        )
+        program.effect(Ops.WAIT, dtypes.void, (), depth - 2, program.scope)
+        self.lanes.barrier()
+        done = as_node(program.integer(Ops.ADD, counter, -item.low))
+        following = program.integer(Ops.ADD, counter, depth - 1)
+        place = program.integer(Ops.ADD, done, depth - 1)
+        slot = place if isinstance(place, int) else program.divided(Ops.MOD, place, depth)
+        self._fill_ahead(item, ahead, following, end, slot)
+        read = program.divided(Ops.MOD, done, depth)
+        slots = [slot_of(fill.stage) for fill in ahead]
+        for each in slots:
+            integers.bind(each, Binding(program.scope, read, 0, depth - 1))
+        rest = [each for each in item.items if each not in ahead]
+        found = self._walk(rest, carries, body)
+        for each in slots:
+            integers.unbind(each, None)
+        integers.unbind(loop, outer)
+        program.close(found)
+        return carries
+
+    def _fill_ahead(
+        self, item: Loop, ahead: list[Fill], turn: Number, end: Number, slot: Number
+    ) -> None:
+        """Stages are filled for a turn, if there is such a turn."""
+        program, integers, loop = self.program, self.integers, item.loop
+        assert loop is not None
+        known = isinstance(turn, int) and isinstance(end, int)
+        if not known or int(str(turn)) < int(str(end)):
+            if known:
+                program.open()
+            else:
+                program.open_branch(
+                    program.add(Ops.CMPLT, dtypes.bool, (as_node(turn), as_node(end)))
+                )
+            scope = program.scope
+            outer = integers.bind(loop, Binding(scope, turn, item.low, item.high))
+            for fill in ahead:
+                place = slot_of(fill.stage)
+                integers.bind(place, Binding(scope, slot, 0, size_of(place) - 1))
+                self._fill(fill)
+                integers.unbind(place, None)
+            integers.unbind(loop, outer)
+            program.close()
+        program.effect(Ops.COMMIT, dtypes.void, (), None, program.scope)
 
     def _smaller(self, a: Number, b: Number) -> Number:
         if isinstance(a, int) and isinstance(b, int):
@@ -495,12 +558,19 @@ class Expansion:
         def body(values: Values) -> Values:
             if running is not None:
                 running.state = list(values)
-            if is_shared:  # what comes from afar is asked for before the first is waited for
+            fetched = _fetched(*stores[0][::2])
+            if (
+                is_shared and fetched is None
+            ):  # what comes from afar is asked for before the first is waited for
                 for copies in self.copies_of(apart, {}):
                     self.evaluate(stores[0][2], copies)
             for copies in self.copies_of(apart, {}):
                 if self.integers.is_out(_copied(own), copies):
                     continue
+                if fetched is not None and self.lanes.first_of(apart) is None:
+                    memory, offset, _ = stores[0]
+                    if self.access.fetch(memory, offset, fetched, copies, tuple(own)):
+                        continue
                 if any(role_of(r) == "TILE" for r in own):
                     self._put_tile(*stores[0], copies, own)
                     continue
@@ -573,6 +643,25 @@ class Expansion:
                 item = self.program.add(Ops.WHERE, joined[1].dtype, joined)
             items.append(item)
         return self.combiner.pairwise(reduce.arg, items) if items else None
+
+
+def _filled_ahead(item: Loop) -> list[Fill]:
+    """The stages in this loop that are filled some turns ahead: those that ask for it, unless one
+    of them reads what is filled beside it."""
+    fills = [each for each in item.items if isinstance(each, Fill)]
+    deep = [fill for fill in fills if option(fill.stage, "depth", 1) > 1]
+    inside = {fill.stage for fill in fills}
+    alone = all(inside.isdisjoint(fill.stage.src[0].toposort()) for fill in deep)
+    return deep if alone else []
+
+
+def _fetched(memory: UOp, value: UOp) -> UOp | None:
+    """The read that a stage is a copy of, bit for bit, if the stage is to be copied to."""
+    if memory.op is not Ops.STAGE or option(memory, "via") != "async":
+        return None
+    while value.op is Ops.BITCAST and value.dtype.itemsize == value.src[0].dtype.itemsize:
+        value = value.src[0]
+    return value if value.op is Ops.INDEX and value.src[0].op is Ops.PARAM else None
 
 
 def _compares_indices(node: UOp) -> bool:

@@ -240,7 +240,13 @@ class Lanes:
 def _has_just_arrived(scope: Scope) -> bool:
     """Whether nothing has touched memory since the last barrier of this scope."""
     for item in reversed(scope.items):
-        if isinstance(item, Scope) or item.op in (Ops.LOAD, Ops.STORE, Ops.FAULT):
+        if isinstance(item, Scope) or item.op in (
+            Ops.LOAD,
+            Ops.STORE,
+            Ops.FAULT,
+            Ops.FETCH,
+            Ops.WAIT,
+        ):
             return False
         if item.op is Ops.BARRIER:
             return True

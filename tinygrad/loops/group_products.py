@@ -17,7 +17,7 @@ from tinygrad.loops.layout import (
     size_of,
 )
 from tinygrad.loops.operands import owners_of
-from tinygrad.loops.pieces import VECTOR, WORD, fill, power_below
+from tinygrad.loops.pieces import VECTOR, WORD, fill, pipeline, power_below
 from tinygrad.loops.plan import Nest, Plan, names
 from tinygrad.loops.products import Product, factors_of, reduction_of
 from tinygrad.loops.warp_products import warp_product
@@ -213,7 +213,10 @@ class _Blocks:
         for part in _sums_within(value, {plan.loops[k], plan.loops[ki]}):
             self._apart(part, inner)
             value = self._operand(k, axis)
-        plan.do("stage", plan.path(value), (ki, inner), name)
+        item, turns = value.dtype.itemsize, size_of(plan.loops[k])
+        shared = SHARED * sum(self.shape.block) * (self.shape.depth * item + VECTOR)
+        options = pipeline(plan.target, shared, turns)
+        plan.do("stage", plan.path(value), (ki, inner), name, "LOCAL", options)
         plan.do("complete", name)
         plan.do("pad", name, f"{name}.{ki}", max(1, VECTOR // value.dtype.itemsize))
         fill(plan, name, prod(self.shape.lanes))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tinygrad.base.helpers import prod
+from tinygrad.base.target import Target
 from tinygrad.loops.layout import own_ranges, role_of, size_of, step
 from tinygrad.loops.plan import Plan, names
 from tinygrad.uop.node import UOp
@@ -12,7 +13,17 @@ from tinygrad.uop.op import Ops
 
 WORD = 4  # bytes of a register of a lane
 VECTOR = 16  # bytes that a lane moves at once
+DEEPEST = 4  # pieces of a pipeline: of three on their way the first is there in time
 SHORT = 8  # a loop of so few turns is written out
+
+
+def pipeline(target: Target, shared: int, most: int) -> tuple[tuple[str, object], ...]:
+    """A stage's options for a piece that is fetched while others are used, as many as there is
+    room for; `shared`: bytes of one turn's pieces, `most`: turns that there are."""
+    depth = min(DEEPEST, target.local_memory // shared, most)
+    if "async_copy" not in target.native or depth < 2:
+        return ()
+    return (("depth", depth), ("via", "async"))
 
 
 def fill(plan: Plan, name: str, lanes: int) -> None:

@@ -3,13 +3,13 @@ a warp's part of it a grid of the unit's matrices, whose sums stay in the lanes'
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tinygrad.base.helpers import ceildiv, prod
 from tinygrad.base.target import Target
 from tinygrad.loops.layout import own_ranges, size_of
 from tinygrad.loops.matrix_units import MatrixUnit, Part, matrix_units
-from tinygrad.loops.pieces import VECTOR, WORD, fill
+from tinygrad.loops.pieces import VECTOR, WORD, fill, pipeline
 from tinygrad.loops.plan import Plan
 from tinygrad.loops.products import Product
 from tinygrad.uop.node import UOp
@@ -31,6 +31,7 @@ class WarpShape:
     grid: tuple[int, int]
     part: tuple[int, int]
     depth: int
+    shared: int  # bytes of the pieces of one turn
 
     @property
     def block(self) -> tuple[int, int]:
@@ -97,17 +98,17 @@ def warp_shape(
         steps //= 2
 
     def shape() -> WarpShape:
-        return WarpShape(unit, (grid[0], grid[1]), (part[0], part[1]), steps)
+        made = WarpShape(unit, (grid[0], grid[1]), (part[0], part[1]), steps, 0)
+        return replace(made, shared=products * sum(made.block) * (steps * item + VECTOR))
 
     def fits() -> bool:
         sums = part[0] * part[1] * unit.rows * unit.columns
         operands = (part[0] * unit.rows + part[1] * unit.columns) * unit.depth * item // WORD
         words = products * (sums + operands) / unit.lanes
-        shared = products * sum(shape().block) * (steps * item + VECTOR)
         return (
             prod(grid) * unit.lanes <= target.group_limit
             and words <= target.registers * FILLED
-            and shared * SHARED <= target.local_memory
+            and SHARED * shape().shared <= target.local_memory
         )
 
     def is_busy() -> bool:
@@ -163,7 +164,9 @@ class _Warps:
         plan, name, inner = self.plan, self.plan.numbered("p" + "ab"[axis]), self.inner[axis]
         factors = _sum_over(plan, k).src[0].src
         value = next(x for x in factors if plan.loops[inner] in x.ranges)
-        plan.do("stage", plan.path(value), (inner, ki), name)
+        turns = size_of(plan.loops[k])
+        options = pipeline(plan.target, self.shape.shared, turns)
+        plan.do("stage", plan.path(value), (inner, ki), name, "LOCAL", options)
         plan.do("complete", name)
         plan.do("pad", name, f"{name}.{inner}", VECTOR // value.dtype.itemsize)
         fill(plan, name, prod(self.shape.grid) * self.unit.lanes)

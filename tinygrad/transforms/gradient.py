@@ -225,6 +225,9 @@ _REFUSED = (
         Ops.ENDIF,
         Ops.BARRIER,
         Ops.EXCHANGE,
+        Ops.FETCH,
+        Ops.COMMIT,
+        Ops.WAIT,
         Ops.FAULT,
         Ops.VECTORIZE,
     )

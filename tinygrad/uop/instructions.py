@@ -18,7 +18,7 @@ from tinygrad.uop.op import Ops
 class Instruction:
     """One op. `brought` by: "" every backend · "native" a name in Target.native · "vector"
     Target.vector · "groups" Target.has_groups · "warp"
-    Target.warp · "unit" a row of `loops/matrix_units`."""
+    Target.warp · "async_copy" and "matrix_load" that name in Target.native · "unit" a row of `loops/matrix_units`."""
 
     op: Ops
     sources: str
@@ -79,6 +79,9 @@ TABLE: tuple[Instruction, ...] = (
     Instruction(Ops.SHUFFLE, "vector, vector", "lanes arg of the two side by side", "vector"),
     Instruction(Ops.BARRIER, "", "all lanes of a group arrive before any goes on", "groups"),
     Instruction(Ops.EXCHANGE, "a", "a of the warp's lane whose number differs in arg", "warp"),
+    Instruction(Ops.FETCH, "pointer, pointer, mask?", "begins to copy arg bytes", "async_copy"),
+    Instruction(Ops.COMMIT, "", "a lane's FETCHes since the last one are a group", "async_copy"),
+    Instruction(Ops.WAIT, "", "at most the last arg groups are on their way", "async_copy"),
     Instruction(Ops.WMMA, "a, b, c", "c + a·b: matrices, row-major, of the unit arg", "unit"),
 )
 

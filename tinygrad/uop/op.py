@@ -98,6 +98,9 @@ class Ops(IntEnum):
     ENDIF = auto()
     BARRIER = auto()
     EXCHANGE = auto()
+    FETCH = auto()
+    COMMIT = auto()
+    WAIT = auto()
     FAULT = auto()
     VECTORIZE = auto()
     GEP = auto()
@@ -409,6 +412,15 @@ TABLE: tuple[Row, ...] = (
         "scalar",
         "What the lane of the warp has whose number differs in the bits of arg; all take part.",
     ),
+    Row(
+        Ops.FETCH,
+        None,
+        "void",
+        "none",
+        "Begins to copy arg bytes to LOCAL memory from another; zeros where a mask is false.",
+    ),
+    Row(Ops.COMMIT, 0, "void", "none", "The lane's FETCHes since the last one are a group."),
+    Row(Ops.WAIT, 0, "void", "none", "At most the last arg groups are still on their way."),
     Row(Ops.FAULT, None, "void", "none", "Writes the fault word once where a bool is true."),
     Row(Ops.VECTORIZE, None, "given", "scalar", "A vector of its sources, or one repeated."),
     Row(Ops.GEP, 1, "given", "scalar", "Lane arg of a vector."),

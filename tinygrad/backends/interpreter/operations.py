@@ -237,6 +237,13 @@ def store_lanes(memory: Any, at: int, mask: Iterable[bool], values: Iterable[Any
             store(memory, i, value)
 
 
+def arrive(coming: list[list[tuple[Any, int, Sequence[Any]]]], most: int) -> None:
+    """What was fetched is stored, but for the last `most` groups."""
+    while len(coming) > most:
+        for memory, at, values in coming.pop(0):
+            store_lanes(memory, at, (True,) * len(values), values)
+
+
 def fault(memory: Any, at: int, code: int, failed: Any, *operands: Any) -> None:
     """Words 0: the code, and then the operands of the first lane that failed, unless one did."""
     lanes = failed if isinstance(failed, tuple) else (failed,)
@@ -350,5 +357,8 @@ NAMESPACE = {
             warp_unit,
         )
     },
-    **{function.__name__: function for function in (load, store, load_lanes, store_lanes, fault)},
+    **{
+        function.__name__: function
+        for function in (load, store, load_lanes, store_lanes, arrive, fault)
+    },
 }

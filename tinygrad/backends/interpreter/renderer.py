@@ -75,6 +75,8 @@ class _Function:
         for i, node in enumerate(variables(self.program)):
             self.names[node] = f"var{i}"
             self.line(f"var{i} = values[{i}]  # {node.arg[0]}")
+        if any(node.op is Ops.COMMIT for node in self.program):
+            self.line("coming, fetches = [], []")
         for node in self.program:
             rule = RULES.get(node.op)
             if rule is not None:
@@ -255,6 +257,25 @@ class _Function:
         self.assign(node, f"{function}(said, lane[0], {total})")
         self.line("yield")
 
+    def fetch(self, node: UOp) -> None:
+        """What is on its way is there when the lane has waited for it."""
+        (target, at), (memory, start) = (self.pointers[p] for p in node.src[:2])
+        names = [p.dtype.name for p in node.src[:2]]
+        count = node.arg // node.src[0].dtype.itemsize
+        mask = self.mask(node, 2, count)
+        zero = _zero(node.src[1].dtype)
+        values = f"load_lanes({memory}, {start}, {mask}, {zero})"
+        if names[0] != names[1]:
+            values = f"bitcast({values}, {names[1]!r}, {names[0]!r})"
+        self.line(f"fetches.append(({target}, {at}, {values}))")
+
+    def commit(self, node: UOp) -> None:
+        self.line("coming.append(fetches)")
+        self.line("fetches = []")
+
+    def wait(self, node: UOp) -> None:
+        self.line(f"arrive(coming, {node.arg})")
+
     def _together(self, value: str) -> None:
         self.line("said = memories.setdefault('said', {})")
         self.line(f"said[lane[0]] = {value}")
@@ -306,5 +327,8 @@ RULES: dict[Ops, Callable[[_Function, UOp], None]] = {
     Ops.PREFETCH: _Function.nothing,
     Ops.BARRIER: _Function.barrier,
     Ops.EXCHANGE: _Function.exchange,
+    Ops.FETCH: _Function.fetch,
+    Ops.COMMIT: _Function.commit,
+    Ops.WAIT: _Function.wait,
     Ops.WMMA: _Function.multiply,
 }
