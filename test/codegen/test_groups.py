@@ -236,28 +236,33 @@ FETCHES = dataclasses.replace(
 )
 
 
-@pytest.mark.parametrize("size", [(20, 11, 120), (33, 26, 99), (16, 24, 32)])
+@pytest.mark.parametrize("size", [(24, 16, 120), (33, 26, 99), (16, 24, 32)])
 @pytest.mark.parametrize("bt", [False, True])
-def test_pieces_are_fetched_while_others_are_used(size, bt):
+@pytest.mark.parametrize("gathers", [False, True])
+def test_pieces_are_fetched_while_others_are_used(size, bt, gathers):
     m, n, k = size
+    target = FETCHES
+    if gathers:
+        target = dataclasses.replace(FETCHES, native=FETCHES.native | {"matrix_load"})
     (a, b), bits = operands(dtypes.bfloat16, (m, k), (k, n))
     bits = [bits[0], np.ascontiguousarray(bits[1].T) if bt else bits[1]]
     kernel = wmma(size, dtypes.bfloat16, dtypes.float32, False, bt)
-    recipe = check(kernel, bits, a.astype(float) @ b, 0.0, FETCHES)
-    deep = [step[5] for step in recipe if step[0] == "stage"]
-    assert all(dict(options).get("depth", 1) == min(4, -(-k // 32)) for options in deep)
-    found = ops_of(kernel, FETCHES)
-    assert (Ops.FETCH in found) == (k % 8 == 0 and k > 32)
-    assert found.count(Ops.BARRIER) == 2  # before the first is filled, and once a turn
+    recipe = check(kernel, bits, a.astype(float) @ b, 0.0, target)
+    deep = [dict(step[5]).get("depth", 1) for step in recipe if step[0] == "stage"]
+    assert deep == [min(4, -(-k // 32)) if bt or gathers else 1] * 2
+    found = ops_of(kernel, target)
+    assert (Ops.FETCH in found) == ((k % 8 == 0 and bt or gathers and k == 120) and k > 32)
+    assert (Ops.GATHER in found) == gathers
+    assert found.count(Ops.BARRIER) == 2  # before pieces are filled, and before they are read
 
 
-@pytest.mark.parametrize("bt", [False, True])
-def test_a_product_of_lanes_is_fetched_too(bt):
-    a, b = K.normal(33, 84), K.normal(84, 36)
-    inputs = [a, np.ascontiguousarray(b.T) if bt else b]
+@pytest.mark.parametrize("at", [False, True])
+def test_a_product_of_lanes_is_fetched_too(at):
+    a, b = K.normal(36, 84), K.normal(84, 36)
+    inputs = [np.ascontiguousarray(a.T) if at else a, b]
     target = dataclasses.replace(FETCHES, native=FETCHES.native - {"mma"})
-    check(K.matmul(33, 36, 84, False, bt), inputs, a @ b, 1e-4, target)
-    assert (Ops.FETCH in ops_of(K.matmul(33, 36, 84, False, bt), target)) == (not bt)
+    check(K.matmul(36, 36, 84, at), inputs, a @ b, 1e-4, target)
+    assert (Ops.FETCH in ops_of(K.matmul(36, 36, 84, at), target)) == at
 
 
 def test_two_turns_on_their_way_without_copies_of_their_own():

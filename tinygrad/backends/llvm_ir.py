@@ -28,7 +28,7 @@ from tinygrad.backends.llvm_text import (
     is_number,
     kind_of,
 )
-from tinygrad.backends.llvm_warp import commit, exchange, fetch, wait
+from tinygrad.backends.llvm_warp import commit, exchange, fetch, gather, wait
 from tinygrad.backends.program import carries, index_type, zeros_may_meet
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.target import Target
@@ -490,6 +490,7 @@ RULES: dict[Ops, Callable[[_Function, UOp], Any]] = {
     Ops.CAST: _Function.cast,
     Ops.BITCAST: _Function.bitcast,
     Ops.EXCHANGE: exchange,
+    Ops.GATHER: gather,
     Ops.FETCH: fetch,
     Ops.COMMIT: commit,
     Ops.WAIT: wait,

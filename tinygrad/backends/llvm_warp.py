@@ -50,6 +50,20 @@ def _words(writer: Writer, node: UOp, word: str) -> list[str]:
     return [writer.emit(f"bitcast {writer.type(node.dtype.scalar())} {x} to {word}") for x in found]
 
 
+def gather(writer: Writer, node: UOp) -> None:
+    """Up to four matrices by one instruction; its words as a vector."""
+    pointer, count = writer.pointer(node.src[0]), node.dtype.count
+    flip = ".trans" if node.arg[0] else ""
+    made = f"{{ {', '.join(['i32'] * count)} }}"
+    name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{count}{flip}.b16.p3"
+    found = writer.emit(writer.call(name, made, pointer, types=pointer.rsplit(" ", 1)[0]))
+    vector, result = writer.type(node.dtype), "poison"
+    for i in range(count):
+        part = writer.emit(f"extractvalue {made} {found}, {i}")
+        result = writer.emit(f"insertelement {vector} {result}, i32 {part}, i32 {i}")
+    writer.names[node] = result
+
+
 def fetch(writer: Writer, node: UOp) -> None:
     """Past the first cache; a mask leaves no byte of the source to copy, and the rest is 0."""
     ends = [writer.pointer(end) for end in node.src[:2]]

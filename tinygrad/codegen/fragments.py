@@ -9,16 +9,22 @@ from typing import Protocol
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
+from tinygrad.base.target import Target
+from tinygrad.codegen.access import Access
+from tinygrad.codegen.groups import Lanes
 from tinygrad.codegen.index import Copies, Integers
 from tinygrad.codegen.linear import Program, Scope
 from tinygrad.codegen.reduce import identity
-from tinygrad.loops.layout import own_ranges, role_of, size_of
+from tinygrad.loops.layout import flat_offset, option, own_ranges, role_of, size_of
 from tinygrad.loops.matrix_units import UNITS, Fragments, MatrixUnit
+from tinygrad.simplify.affine import add, divide, modulo, scale
+from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 Values = list[UOp]
 WORD = dtypes.uint32
+ROWS, ROW_BYTES, ROW_STRIDE = 8, 16, 4  # of a matrix that a warp gathers; lanes that have a row
 
 
 class Owner(Protocol):
@@ -26,6 +32,9 @@ class Owner(Protocol):
 
     program: Program
     integers: Integers
+    target: Target
+    access: Access
+    lanes: Lanes
 
     def evaluate(self, node: UOp, copies: Copies) -> UOp: ...
     def home_of(self, node: UOp) -> Scope: ...
@@ -84,9 +93,64 @@ class Sums:
             for place, lanes in groups.items():
                 home.memo[place] = program.vector(lanes)
 
-    def _words(self, value: UOp, items: Sequence[str], copies: Copies) -> UOp:
-        """An operand's words: one load each, where a word's elements lie side by side."""
+    def _gathered(self, value: UOp, items: Sequence[str], copies: Copies) -> UOp | None:
+        """Matrices of 8 rows of 16 bytes, one for each word of a lane. Lane 8*w + r says where row
+        r of matrix w lies; lane 4*g + t gets word t of row g. If memory runs along the other axis
+        (`flip`), matrices of 8x8 elements of two bytes are turned: the lane gets element g of rows
+        2*t and 2*t + 1. None where memory has neither order."""
+        while value.op is Ops.BITCAST and value.dtype.itemsize == value.src[0].dtype.itemsize:
+            value = value.src[0]
+        stage = value.src[0] if value.op is Ops.INDEX else value
+        if stage.op is not Ops.STAGE or stage.arg[1] != "LOCAL" or not option(stage, "whole"):
+            return None
+        terms, constant = self.owner.integers.form(flat_offset(value))
+        digits = self.owner.lanes.block.digits
+        lanes = {digits[r].stride: r for r in value.ranges if r in digits}
+        g, t = lanes.get(ROW_STRIDE), lanes.get(1)
+        loops = [self.loops[name] for name in items]
+        inside = [r for r in loops if role_of(r) == "VECTOR"]
+        outside = [r for r in loops if r not in inside]
+        if g is None or t is None or any(r in x.ranges for x in terms if x is not g for r in (g,)):
+            return None
+        pack = prod(size_of(r) for r in inside)
+        steps = [terms.get(r, 0) for r in inside] or [1]
+        flip = terms.get(g) == 1 and pack == 2 and terms.get(t) == 2 * steps[0]
+        if not flip and (steps[0] != 1 or terms.get(t) != pack):
+            return None
+        row_step = steps[0] if flip else terms.get(g, 0)
+        lane = add(scale(g, ROW_STRIDE), t)
+        place = add(number(constant), modulo(lane, ROWS), row_step)
+        matrix, each = divide(lane, ROWS), 1
+        for loop in reversed(outside):
+            digit = modulo(divide(matrix, each), size_of(loop))
+            place = add(place, digit, terms.get(loop, 0))
+            each *= size_of(loop)
+        for term, factor in terms.items():
+            if term not in (g, t, *loops):
+                place = add(place, term, factor)
+        pointer, alignment = self.owner.access.pointer(
+            stage, *self.owner.access.place(stage, place), copies
+        )
+        if alignment % ROW_BYTES:
+            return None
         program = self.owner.program
+        arg = (flip, program.serial())
+        return program.effect(Ops.GATHER, WORD.vec(each), (pointer,), arg, program.scope)
+
+    def _words(self, value: UOp, items: Sequence[str], copies: Copies) -> UOp:
+        """An operand's words: one load each, where a word's elements lie side by side, or all of
+        them by one instruction of the warp."""
+        program = self.owner.program
+        if "matrix_load" in self.owner.target.native:
+            home, key = self.owner.home_of(value), ("words", self.owner.integers.key(value, copies))
+            if key not in home.memo:
+                outer, program.scope = program.scope, home
+                gathered = self._gathered(value, items, copies)
+                program.scope = outer
+                if gathered is not None:
+                    home.memo[key] = gathered
+            if key in home.memo:
+                return home.memo[key]
         loops = [self.loops[name] for name in items]
         inside = [r for r in loops if role_of(r) == "VECTOR"]
         outside = [r for r in loops if r not in inside]

@@ -23,6 +23,9 @@ from tinygrad.loops.layout import OWN, own_ranges, role_of, size_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
+MEMORY = frozenset((Ops.LOAD, Ops.STORE, Ops.FAULT, Ops.FETCH, Ops.WAIT, Ops.GATHER))
+"""What touches memory, or waits for it."""
+
 COUNTED = frozenset(("LANE", "GROUP"))
 """Roles that a lane's number counts."""
 
@@ -240,13 +243,7 @@ class Lanes:
 def _has_just_arrived(scope: Scope) -> bool:
     """Whether nothing has touched memory since the last barrier of this scope."""
     for item in reversed(scope.items):
-        if isinstance(item, Scope) or item.op in (
-            Ops.LOAD,
-            Ops.STORE,
-            Ops.FAULT,
-            Ops.FETCH,
-            Ops.WAIT,
-        ):
+        if isinstance(item, Scope) or item.op in MEMORY:
             return False
         if item.op is Ops.BARRIER:
             return True

@@ -17,7 +17,7 @@ from tinygrad.loops.layout import (
     size_of,
 )
 from tinygrad.loops.operands import owners_of
-from tinygrad.loops.pieces import VECTOR, WORD, fill, pipeline, power_below
+from tinygrad.loops.pieces import VECTOR, WORD, Options, fill, is_copy, pipeline, power_below
 from tinygrad.loops.plan import Nest, Plan, names
 from tinygrad.loops.products import Product, factors_of, reduction_of
 from tinygrad.loops.warp_products import warp_product
@@ -192,8 +192,9 @@ class _Blocks:
             k, ki = one.first_loop, plan.unused(one.first_loop + "i")
             plan.do("extend", k, shape.depth)
             plan.do("split", k, shape.depth, ki)
+            options = self._options(k)
             for axis in range(2):
-                self._piece(k, ki, axis)
+                self._piece(k, ki, axis, options)
             if shape.depth % PAIR == 0:
                 plan.do("split", ki, PAIR, plan.unused(ki + "u"), "LOOP", "UNROLL")
         self._tile(products)
@@ -206,16 +207,23 @@ class _Blocks:
         assert factors is not None
         return next(x for x in factors if inner in x.ranges)
 
-    def _piece(self, k: str, ki: str, axis: int) -> None:
+    def _options(self, k: str) -> Options:
+        """Those of both pieces, which are fetched ahead if they are copies."""
+        sides = [self._operand(k, axis) for axis in range(2)]
+        along = [self.plan.loops[x] for x in self.inner]
+        if not all(map(is_copy, sides, along)):
+            return ()
+        row = self.shape.depth * max(x.dtype.itemsize for x in sides) + VECTOR
+        shared = SHARED * sum(self.shape.block) * row
+        return pipeline(self.plan.target, shared, size_of(self.plan.loops[k]))
+
+    def _piece(self, k: str, ki: str, axis: int, options: Options) -> None:
         """An operand's piece: [step][element], neighbours of a row 16 bytes beyond a whole one."""
         plan, name = self.plan, self.plan.numbered("p" + "ab"[axis])
         value, inner = self._operand(k, axis), self.inner[axis]
         for part in _sums_within(value, {plan.loops[k], plan.loops[ki]}):
             self._apart(part, inner)
             value = self._operand(k, axis)
-        item, turns = value.dtype.itemsize, size_of(plan.loops[k])
-        shared = SHARED * sum(self.shape.block) * (self.shape.depth * item + VECTOR)
-        options = pipeline(plan.target, shared, turns)
         plan.do("stage", plan.path(value), (ki, inner), name, "LOCAL", options)
         plan.do("complete", name)
         plan.do("pad", name, f"{name}.{ki}", max(1, VECTOR // value.dtype.itemsize))

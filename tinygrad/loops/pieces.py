@@ -13,11 +13,12 @@ from tinygrad.uop.op import Ops
 
 WORD = 4  # bytes of a register of a lane
 VECTOR = 16  # bytes that a lane moves at once
+Options = tuple[tuple[str, object], ...]
 DEEPEST = 4  # pieces of a pipeline: of three on their way the first is there in time
 SHORT = 8  # a loop of so few turns is written out
 
 
-def pipeline(target: Target, shared: int, most: int) -> tuple[tuple[str, object], ...]:
+def pipeline(target: Target, shared: int, most: int) -> Options:
     """A stage's options for a piece that is fetched while others are used, as many as there is
     room for; `shared`: bytes of one turn's pieces, `most`: turns that there are."""
     depth = min(DEEPEST, target.local_memory // shared, most)
@@ -26,12 +27,19 @@ def pipeline(target: Target, shared: int, most: int) -> tuple[tuple[str, object]
     return (("depth", depth), ("via", "async"))
 
 
+def is_copy(value: UOp, along: UOp) -> bool:
+    """Whether a piece is what memory holds, bit for bit, and has neighbours along its rows."""
+    while value.op is Ops.BITCAST and value.dtype.itemsize == value.src[0].dtype.itemsize:
+        value = value.src[0]
+    return value.op is Ops.INDEX and value.src[0].op is Ops.PARAM and step(value, along) == 1
+
+
 def fill(plan: Plan, name: str, lanes: int) -> None:
     """A stage is filled by all lanes of a group together: neighbours along what memory has side by
     side, in vectors where it can be."""
     own = names(own_ranges(plan.stages[name]))
     loads = [x for x in plan.below(plan.nest(name).values) if x.op is Ops.INDEX]
-    fast = min(own, key=lambda x: (_reach(loads, plan.loops[x]), -own.index(x)))
+    fast = min(own, key=lambda x: (reach(loads, plan.loops[x]), -own.index(x)))
     others = [x for x in own if x != fast]
     order = list(own)
     elements = prod(size_of(plan.loops[x]) for x in own)
@@ -73,7 +81,7 @@ def power_above(number: int) -> int:
     return int(2 ** (number - 1).bit_length())
 
 
-def _reach(loads: Iterable[UOp], loop: UOp) -> int:
+def reach(loads: Iterable[UOp], loop: UOp) -> int:
     """How far apart neighbours along the loop are read; those that are not know no distance."""
     steps = [step(x, loop) for x in loads if loop in x.ranges]
     return sum((1 << 20) if s is None else abs(s) for s in steps) if steps else 1 << 30

@@ -9,7 +9,7 @@ from tinygrad.base.helpers import ceildiv, prod
 from tinygrad.base.target import Target
 from tinygrad.loops.layout import own_ranges, size_of
 from tinygrad.loops.matrix_units import MatrixUnit, Part, matrix_units
-from tinygrad.loops.pieces import VECTOR, WORD, fill, pipeline
+from tinygrad.loops.pieces import VECTOR, WORD, Options, fill, is_copy, pipeline, reach
 from tinygrad.loops.plan import Plan
 from tinygrad.loops.products import Product
 from tinygrad.uop.node import UOp
@@ -20,6 +20,7 @@ LARGEST_GRID = (2, 4)  # warps along rows and columns
 STEP = 64  # bytes of a row of a piece: half of what memory brings at once, and few barriers
 FILLED = 0.75  # of a lane's registers, for sums and operands
 SHARED = 2  # groups that a processor should have room for
+TURNED = 2  # bytes of elements whose matrices can be turned as they are read
 BUSY_GROUPS = 128  # fewer leave processors idle
 
 
@@ -149,8 +150,12 @@ class _Warps:
             rows = next(i for i, x in enumerate(factors) if plan.loops[self.inner[0]] in x.ranges)
             plan.do("tensorise", k, rows, unit.name)
             plan.do("split", k, self.shape.depth, ki)
-            for axis in range(2):
-                self._piece(k, ki, axis)
+            layouts = [self._layout(k, ki, axis) for axis in range(2)]
+            options: Options = ()
+            if all(is_copy(self._side(k, i), plan.loops[x[-1]]) for i, x in enumerate(layouts)):
+                options = pipeline(plan.target, self.shape.shared, size_of(plan.loops[k]))
+            for axis, layout in enumerate(layouts):
+                self._piece(k, axis, layout, options)
             plan.do("split", ki, unit.depth, kd)
             if self.shape.depth <= 2 * unit.depth:
                 plan.do("role", ki, "UNROLL")
@@ -159,16 +164,27 @@ class _Warps:
         for depth in depths:
             plan.do("distribute", row_parts, column_parts, depth, unit.name)
 
-    def _piece(self, k: str, ki: str, axis: int) -> None:
-        """An operand's piece, [element][step]: what the unit wants from a row is side by side."""
-        plan, name, inner = self.plan, self.plan.numbered("p" + "ab"[axis]), self.inner[axis]
-        factors = _sum_over(plan, k).src[0].src
-        value = next(x for x in factors if plan.loops[inner] in x.ranges)
-        turns = size_of(plan.loops[k])
-        options = pipeline(plan.target, self.shape.shared, turns)
-        plan.do("stage", plan.path(value), (inner, ki), name, "LOCAL", options)
+    def _side(self, k: str, axis: int) -> UOp:
+        """A factor of the sum over `k` as it is now: of rows (0) or columns (1)."""
+        factors, inner = _sum_over(self.plan, k).src[0].src, self.plan.loops[self.inner[axis]]
+        return next(x for x in factors if inner in x.ranges)
+
+    def _layout(self, k: str, ki: str, axis: int) -> tuple[str, str]:
+        """A piece's loops, [element][step]: what the unit wants from a row is side by side; or,
+        where memory is the other way and the target can turn it, [step][element]."""
+        plan, value, inner = self.plan, self._side(k, axis), self.inner[axis]
+        if "matrix_load" in plan.target.native and value.dtype.itemsize == TURNED:
+            loads = [x for x in plan.below((value,)) if x.op is Ops.INDEX]
+            if reach(loads, plan.loops[inner]) < reach(loads, plan.loops[ki]):
+                return ki, inner
+        return inner, ki
+
+    def _piece(self, k: str, axis: int, layout: tuple[str, str], options: Options) -> None:
+        """An operand's piece, its rows 16 bytes beyond whole ones."""
+        plan, name, value = self.plan, self.plan.numbered("p" + "ab"[axis]), self._side(k, axis)
+        plan.do("stage", plan.path(value), layout, name, "LOCAL", options)
         plan.do("complete", name)
-        plan.do("pad", name, f"{name}.{inner}", VECTOR // value.dtype.itemsize)
+        plan.do("pad", name, f"{name}.{layout[0]}", VECTOR // value.dtype.itemsize)
         fill(plan, name, prod(self.shape.grid) * self.unit.lanes)
 
     def _parts(self, loop: str, parts: tuple[Part, ...], roles: tuple[str, str, str]) -> list[str]:

@@ -225,6 +225,7 @@ _REFUSED = (
         Ops.ENDIF,
         Ops.BARRIER,
         Ops.EXCHANGE,
+        Ops.GATHER,
         Ops.FETCH,
         Ops.COMMIT,
         Ops.WAIT,

@@ -82,6 +82,7 @@ TABLE: tuple[Instruction, ...] = (
     Instruction(Ops.FETCH, "pointer, pointer, mask?", "begins to copy arg bytes", "async_copy"),
     Instruction(Ops.COMMIT, "", "a lane's FETCHes since the last one are a group", "async_copy"),
     Instruction(Ops.WAIT, "", "at most the last arg groups are on their way", "async_copy"),
+    Instruction(Ops.GATHER, "pointer", "words of matrices in LOCAL, to a warp", "matrix_load"),
     Instruction(Ops.WMMA, "a, b, c", "c + a·b: matrices, row-major, of the unit arg", "unit"),
 )
 

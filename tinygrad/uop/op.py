@@ -98,6 +98,7 @@ class Ops(IntEnum):
     ENDIF = auto()
     BARRIER = auto()
     EXCHANGE = auto()
+    GATHER = auto()
     FETCH = auto()
     COMMIT = auto()
     WAIT = auto()
@@ -411,6 +412,13 @@ TABLE: tuple[Row, ...] = (
         "first",
         "scalar",
         "What the lane of the warp has whose number differs in the bits of arg; all take part.",
+    ),
+    Row(
+        Ops.GATHER,
+        1,
+        "given",
+        "scalar",
+        "Words of 8x8 matrices in LOCAL memory, dealt out to a warp: see codegen/fragments.",
     ),
     Row(
         Ops.FETCH,

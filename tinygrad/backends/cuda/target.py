@@ -37,7 +37,7 @@ class Chip:
     only: bool = False  # this capability alone, not later ones
 
 
-AMPERE = frozenset(("CAST_BFLOAT", "CAST_BFLOAT16", "async_copy", "mma"))
+AMPERE = frozenset(("CAST_BFLOAT", "CAST_BFLOAT16", "async_copy", "matrix_load", "mma"))
 CHIPS = (
     Chip("sm_75", (7, 5), 70, 64 << 10, 4 << 20),
     Chip("sm_80", (8, 0), 70, 163 << 10, 40 << 20, AMPERE),

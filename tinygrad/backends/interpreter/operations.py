@@ -244,6 +244,24 @@ def arrive(coming: list[list[tuple[Any, int, Sequence[Any]]]], most: int) -> Non
             store_lanes(memory, at, (True,) * len(values), values)
 
 
+def gather(said: Any, lane: int, count: int, itemsize: int, flip: bool) -> tuple[int, ...]:
+    """A lane's words of `count` matrices of 8 rows of 16 bytes; turned, elements are two bytes."""
+    start, (row, word), pack = lane - lane % 32, divmod(lane % 32, 4), 4 // itemsize
+    words = []
+    for matrix in range(start, start + 8 * count, 8):
+        if flip:
+            spots = [(matrix + pack * word + part, row) for part in range(pack)]
+        else:
+            spots = [(matrix + row, pack * word + part) for part in range(pack)]
+        found = 0
+        for part, (teller, at) in enumerate(spots):
+            memory, begin = said[teller]
+            code = load(memory, begin + at) & (1 << 8 * itemsize) - 1
+            found |= code << 8 * itemsize * part
+        words.append(found)
+    return tuple(words)
+
+
 def fault(memory: Any, at: int, code: int, failed: Any, *operands: Any) -> None:
     """Words 0: the code, and then the operands of the first lane that failed, unless one did."""
     lanes = failed if isinstance(failed, tuple) else (failed,)
@@ -359,6 +377,6 @@ NAMESPACE = {
     },
     **{
         function.__name__: function
-        for function in (load, store, load_lanes, store_lanes, arrive, fault)
+        for function in (load, store, load_lanes, store_lanes, arrive, gather, fault)
     },
 }

@@ -276,6 +276,14 @@ class _Function:
     def wait(self, node: UOp) -> None:
         self.line(f"arrive(coming, {node.arg})")
 
+    def gather(self, node: UOp) -> None:
+        """Every lane says where a row lies, and takes its words of all rows."""
+        memory, at = self.pointers[node.src[0]]
+        self._together(f"({memory}, {at})")
+        words = f"gather(said, lane[0], {node.dtype.count}, {node.src[0].dtype.itemsize}"
+        self.assign(node, f"{words}, {node.arg[0]})")
+        self.line("yield")
+
     def _together(self, value: str) -> None:
         self.line("said = memories.setdefault('said', {})")
         self.line(f"said[lane[0]] = {value}")
@@ -327,6 +335,7 @@ RULES: dict[Ops, Callable[[_Function, UOp], None]] = {
     Ops.PREFETCH: _Function.nothing,
     Ops.BARRIER: _Function.barrier,
     Ops.EXCHANGE: _Function.exchange,
+    Ops.GATHER: _Function.gather,
     Ops.FETCH: _Function.fetch,
     Ops.COMMIT: _Function.commit,
     Ops.WAIT: _Function.wait,
