@@ -10,9 +10,29 @@ from weakref import WeakValueDictionary
 
 from tinygrad.backends import canonicalize, default_device, known, open_device
 from tinygrad.backends.interface import Backend
-from tinygrad.base.errors import ArgumentError
+from tinygrad.base.errors import ArgumentError, DeviceError, OutOfMemory, TinygradError
 from tinygrad.engine.cache import KindCache, disk_cache
 from tinygrad.engine.show import show_device
+
+
+@dataclass(frozen=True)
+class Telling:
+    """`with` it, what a driver raises in its own words becomes a DeviceError that names the device
+    and what was being done. Other devices go on."""
+
+    device: str
+    doing: str
+
+    def __enter__(self) -> None:
+        """Nothing: it costs a tenth of a microsecond where all goes well."""
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, Exception) and not isinstance(error, TinygradError):
+            name = type(error).__name__  # of any library: pyopencl has a MemoryError of its own
+            raise (OutOfMemory if name == "MemoryError" else DeviceError)(
+                f"device {self.device}: {self.doing}: {error or name}; what it holds may be lost, "
+                "other devices go on"
+            ) from error
 
 
 @dataclass(eq=False)
@@ -46,7 +66,8 @@ class OpenDevice:
 
     def synchronize(self) -> None:
         """Waits until everything that was started has finished."""
-        self.backend.queue.synchronize()
+        with Telling(self.name, "waiting for its kernels"):
+            self.backend.queue.synchronize()
 
     @property
     def target(self) -> Any:

@@ -14,7 +14,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import DeviceError
 from tinygrad.base.settings import DEBUG
 from tinygrad.engine.compile import LoadedKernel, kernel_key, load_kernels
-from tinygrad.engine.devices import Device, OpenDevice
+from tinygrad.engine.devices import Device, OpenDevice, Telling
 from tinygrad.engine.faults import FaultWords
 from tinygrad.engine.host import run_host_step
 from tinygrad.engine.lanes import ENOUGH_WORK, Touch, run_lanes, segments_of
@@ -44,6 +44,7 @@ class Stretch:
         self.operations = self.nbytes = 0
         self.work = 0  # nanoseconds on one core, about
         self.segment: Segment | None = None
+        self.telling = Telling(device.name, "running kernels")
 
     def add(self, item: Item, storages: tuple[int, ...], first_value: int) -> None:
         """One more kernel, which uses these storages and the values from `first_value` on."""
@@ -81,14 +82,19 @@ class Stretch:
                         phase.work,
                     )
                 )
-        self.segment = self.device.backend.queue.segment(launches)
+        kernels = [item.kernel.record.name for item, _, _ in self.items if item.kernel is not None]
+        more = f" and {len(kernels) - 3} more" if len(kernels) > 3 else ""
+        self.telling = Telling(self.device.name, f"running {', '.join(kernels[:3])}{more}")
+        with self.telling:
+            self.segment = self.device.backend.queue.segment(launches)
 
     def run(self, buffers: Sequence[Buffer], values: Sequence[int]) -> None:
         """Runs the kernels on these storages."""
         assert self.segment is not None
         timed = DEBUG >= 2
         handles, scratch = self.handles(buffers)
-        times = self.segment.run(handles, values, timed)
+        with self.telling:
+            times = self.segment.run(handles, values, timed)
         del scratch  # and not before: another thread would get the same memory
         if not timed:
             self.count()
@@ -217,7 +223,8 @@ class Chain:
                 part.run(buffers, values)
             else:
                 assert part.segment is not None, "bound when it was made"
-                part.segment.run(tables[number][0], values)
+                with part.telling:
+                    part.segment.run(tables[number][0], values)
 
         def finish(number: int) -> None:
             part = parts[number]

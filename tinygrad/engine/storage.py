@@ -20,7 +20,7 @@ import numpy as np
 from tinygrad.backends.interface import Memory
 from tinygrad.base.dtype import COMPLEX_PARTS, DType, to_numpy_name
 from tinygrad.base.errors import ArgumentError
-from tinygrad.engine.devices import Device
+from tinygrad.engine.devices import Device, Telling
 from tinygrad.engine.holders import Holder, Reference
 from tinygrad.engine.profile import GlobalCounters
 from tinygrad.uop.node import UOp
@@ -57,7 +57,8 @@ class Buffer:
                 self.parts = tuple(Buffer(name, size) for name, size in sizes)
         elif handle is None:
             memory = Device[device].backend.memory
-            self.handle, self.memory = memory.allocate(nbytes), memory
+            with Telling(device, f"allocating {nbytes:,} bytes"):
+                self.handle, self.memory = memory.allocate(nbytes), memory
             GlobalCounters.count_memory(device, nbytes)
 
     def __del__(self, at_the_end: Callable[[], bool] = sys.is_finalizing) -> None:
@@ -92,7 +93,8 @@ class Buffer:
         device = Device[self.device]
         device.synchronize()
         count = self.nbytes - start if nbytes is None else nbytes
-        return memoryview(device.backend.memory.read(self.handle, count, start))
+        with Telling(device.name, f"reading {count:,} bytes"):
+            return memoryview(device.backend.memory.read(self.handle, count, start))
 
     def write(self, data: memoryview, start: int = 0) -> None:
         """Overwrites the bytes from `start` on from the host."""
@@ -102,7 +104,9 @@ class Buffer:
             for part, piece in zip(self.parts, pieces, strict=True):
                 part.write(np.ascontiguousarray(piece).data.cast("B"))
             return
-        Device[self.device].backend.memory.write(self.handle, data, start)
+        device = Device[self.device]
+        with Telling(device.name, f"writing {len(data):,} bytes"):
+            device.backend.memory.write(self.handle, data, start)
 
     def _pieces(self, data: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
         """Of the bytes of all those of each part."""

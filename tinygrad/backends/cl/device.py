@@ -17,6 +17,7 @@ STORAGE = ("float16", "bfloat16", "fp8e4m3", "fp8e5m2")
 NATIVE = ORDINARY | {"TRUNC", "RECIP", "CAST_HALF"}
 EXACT_DIVISION = "-cl-fp32-correctly-rounded-divide-sqrt"
 NO_WARNINGS = "-w"
+OLDEST = (1, 2)
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,23 @@ def connect(index: int) -> Connection:
         names = ", ".join(f"CL:{i} ({device.name})" for i, device in enumerate(found))
         raise DeviceError(f"device CL:{index}: there are {names}")
     device = found[index]
+    check_version(device)
     context = cl.Context([device])
     queue = cl.CommandQueue(context, device, cl.command_queue_properties.PROFILING_ENABLE)
     exact = _has(device.single_fp_config, cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT)
     options = (NO_WARNINGS, EXACT_DIVISION) if exact else (NO_WARNINGS,)
     return Connection(cl, device, context, queue, describe(cl, device), options)
+
+
+def check_version(device: Any) -> None:
+    """DeviceError if the driver is older than what kernels are written in."""
+    words = device.version.split()  # "OpenCL 3.0 PoCL ..."
+    version = tuple(int(part) for part in words[1].split(".")[:2])
+    if version < OLDEST:
+        raise DeviceError(
+            f"device CL: the driver of {device.name.strip()} speaks {' '.join(words[:2])}; needed "
+            f"is {OLDEST[0]}.{OLDEST[1]}, which a newer driver may have"
+        )
 
 
 def find_devices() -> tuple[ModuleType, list[Any]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ import numpy as np
 
 from tinygrad.backends.cl.device import Connection
 from tinygrad.backends.interface import Launch
-from tinygrad.base.errors import CompileError, OutOfMemory
+from tinygrad.base.errors import CompileError, DeviceError, OutOfMemory
 from tinygrad.base.helpers import round_up
 from tinygrad.base.settings import SETTINGS
 
@@ -134,6 +135,7 @@ class CLMemory:
 
     def _copy(self, target: Any, source: Any, **where: int) -> None:
         queue = self.connection.queue
+        wait(self.connection)  # a copy that blocks would not hear Ctrl-C
         self.connection.cl.enqueue_copy(queue, target, source, is_blocking=True, **where)
 
     def view(self, handle: Place, offset: int) -> Place:
@@ -144,6 +146,32 @@ class CLMemory:
 
     def address(self, handle: Place) -> None:
         return None
+
+
+LOOKS = 50  # before a wait sleeps
+SHORTEST, LONGEST = 20e-6, 5e-3  # seconds of a sleep
+
+
+def wait(connection: Connection) -> None:
+    """Waits until all commands are done. Looks instead of blocking, so that Ctrl-C is heard while a
+    kernel runs. DeviceError if one takes longer than DEVICE_TIMEOUT, or failed."""
+    cl, queue = connection.cl, connection.queue
+    marker = cl.enqueue_marker(queue)
+    queue.flush()
+    limit, start = SETTINGS["DEVICE_TIMEOUT"].value, time.monotonic()
+    looks, pause = 0, SHORTEST
+    while (status := marker.command_execution_status) > cl.command_execution_status.COMPLETE:
+        looks += 1
+        if looks > LOOKS:
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST)
+        if limit and time.monotonic() - start > limit:
+            raise DeviceError(
+                f"device CL: its kernels have run for {limit} s (DEVICE_TIMEOUT) and are not done; "
+                "it can't be used before they are, other devices can"
+            )
+    if status < 0:
+        raise DeviceError(f"device CL: a command failed with code {status}; what it wrote is lost")
 
 
 @dataclass(frozen=True)
@@ -169,7 +197,7 @@ class CLQueue:
         return CLSegment(self.connection, launches)
 
     def synchronize(self) -> None:
-        self.connection.queue.finish()
+        wait(self.connection)
 
 
 class CLSegment:
