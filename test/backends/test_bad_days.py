@@ -56,6 +56,11 @@ def name(request):
     return request.param
 
 
+def segment_of(name):
+    """The class of a device's segments, which several may share."""
+    return type(Device[name].backend.queue.segment([]))
+
+
 def patched(monkeypatch, thing, method, error):
     """Objects of `thing`'s class fail from now on."""
     monkeypatch.setattr(type(thing), method, raising(error))
@@ -63,7 +68,7 @@ def patched(monkeypatch, thing, method, error):
 
 def test_a_kernel_that_fails_names_the_device_and_the_kernel(name, monkeypatch):
     x = Tensor(A, device=name).realize()
-    segment = open_device(name).queue.segment([])
+    segment = Device[name].backend.queue.segment([])
     with monkeypatch.context() as patch:
         patched(patch, segment, "run", Lost("device lost, code -59"))
         with pytest.raises(DeviceError) as error:
