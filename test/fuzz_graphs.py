@@ -1,4 +1,6 @@
-"""Random programs of tensors, run on several devices and compared with NumPy's evaluator of graphs.
+"""Random programs of tensors, run on several devices and compared with NumPy's evaluator of graphs:
+with one judge, and so with each other. Any device will do, those of the tests too (`devices`); what
+is asked of its numbers is what its Target.numerics promises.
 
 A program is a list of lines of Python, so what fails prints as something to paste. `given` makes an
 input from its arguments alone, so a line means the same whatever stands around it.
@@ -8,6 +10,7 @@ disturbed at random. What then moves may differ by a few times as much; what jum
 the edge, the integer part of a whole number) is not compared.
 
     python test/fuzz_graphs.py --minutes 10 --seed 1 --devices CPU,NOOPT,PYTHON,CL
+    python test/fuzz_graphs.py --devices all
 """
 
 from __future__ import annotations
@@ -25,12 +28,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import tensor_reference
+from devices import BUILT, present
 from fuzz_lines import Writer
 from tensor_reference import numpy_dtype
 
 from tinygrad.base.dtype import dtypes, to_numpy_name
 from tinygrad.base.errors import TinygradError
 from tinygrad.base.settings import Context
+from tinygrad.base.target import Numerics
 from tinygrad.engine.devices import Device
 from tinygrad.tensor import Tensor
 from tinygrad.uop.node import UOp
@@ -38,11 +43,15 @@ from tinygrad.uop.op import GroupOp, Ops
 
 Variable = UOp.variable
 
-DEVICES = ("CPU", "NOOPT", "PYTHON", "CL")
+INTERPRETED = ("PYTHON", "CORE", "TOY")
+"""They start at once; those that compile take long for each kernel."""
+
+DEVICES = ("CPU", "NOOPT", *(name for name in BUILT if name not in ("CPU", "NULL")))
 """NOOPT: the CPU without recipes."""
 
 SAMPLES = 3  # disturbed evaluations
 SLACK = 24  # times what the disturbance moved
+INEXACT_DIVISION = 4  # times that where quotients and square roots are not correctly rounded
 
 
 @dataclass(frozen=True)
@@ -273,10 +282,21 @@ def run(program: Program, device: str) -> dict[str, np.ndarray]:
         return {name: t.numpy() for name, t in zip(program.outputs, outputs, strict=True)}
 
 
-def differs(got: np.ndarray, value: np.ndarray, room: np.ndarray) -> str:
+def numerics_of(device: str) -> Numerics:
+    """What its numbers promise."""
+    found = Device["CPU" if device == "NOOPT" else device].target.numerics
+    assert isinstance(found, Numerics)
+    return found
+
+
+def differs(got: np.ndarray, value: np.ndarray, room: np.ndarray, promised: Numerics) -> str:
     """What is wrong with an output; empty if nothing."""
     if got.shape != value.shape or got.dtype != value.dtype:
         return f"{got.shape} {got.dtype}, should be {value.shape} {value.dtype}"
+    if not promised.values:
+        return ""
+    if not promised.exact_division:
+        room = room * INEXACT_DIVISION
     if value.dtype.kind in "biu":
         wrong = (got != value) & np.isfinite(room)
     else:
@@ -287,6 +307,8 @@ def differs(got: np.ndarray, value: np.ndarray, room: np.ndarray) -> str:
         with np.errstate(all="ignore"):
             far = np.abs(a - b) > SLACK * room + 4 * ulp * np.abs(b) + tiny
         is_same = (a == b) | (np.isnan(a) & np.isnan(b))
+        if not promised.nan:
+            is_same |= ~np.isfinite(b)
         wrong = ~is_same & (far | ~np.isfinite(a) | ~np.isfinite(b)) & np.isfinite(room)
     if not wrong.any():
         return ""
@@ -306,7 +328,7 @@ def check(program: Program, devices: Iterable[str] = DEVICES) -> None:
             what = f"{type(error).__name__} in {place}: {str(error)[:300]}"
             raise Failure(program, device, what) from error
         for name in program.outputs:
-            wrong = differs(got[name], *wanted[name])
+            wrong = differs(got[name], *wanted[name], numerics_of(device))
             if wrong:
                 raise Failure(program, device, f"{name}: {wrong}")
 
@@ -402,12 +424,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=1)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--devices", default=",".join(DEVICES))
+    parser.add_argument("--devices", default="CPU,NOOPT,PYTHON,CL", help="names, or all")
     options = parser.parse_args()
+    names = options.devices.split(",")
+    chosen = ["NOOPT", *present()] if names == ["all"] else names
     until = time.monotonic() + options.minutes * 60
     seeds = range(options.seed, sys.maxsize)
-    tally = fuzz(seeds, options.devices.split(","), until)
-    print(f"{tally.graphs} graphs from seed {options.seed}, {len(tally.failures)} failures")
+    tally = fuzz(seeds, chosen, until)
+    where = ", ".join(chosen)
+    print(f"{tally.graphs} graphs on {where} from seed {options.seed}: {len(tally.failures)} finds")
     return 1 if tally.failures else 0
 
 

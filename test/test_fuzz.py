@@ -5,10 +5,12 @@
 
 import numpy as np
 import pytest
-from fuzz_graphs import Program, check, fuzz
+from devices import present
+from fuzz_graphs import DEVICES, INTERPRETED, Program, check, fuzz
 from fuzz_lines import derivative_program
 from tensor_reference import evaluate
 
+from tinygrad.backends import why_absent
 from tinygrad.tensor import Tensor
 
 FOUND = [  # lines; the last names the outputs
@@ -45,6 +47,8 @@ FOUND = [  # lines; the last names the outputs
     "a = given(1, (1, 1, 17, 1), 'uint64').conv2d(given(2, (1, 1, 2, 1), 'uint64'), padding=2)\na",
     # a mask of one known lane, where a narrower value is stored
     "a = given(1, (2, 2, 2), 'int8').flip(0) @ given(217, (2, 33), 'int8')\na",
+    # a value that is made in a loop, and again behind it
+    "a = given(2, (70,), 'bool').cumsum(-1)\na",
     # no elements
     "a = given(1, (4, 33, 0), 'float32').sin().pad(((1, 0), (1, 2), (0, 2)))\na",
     "a = given(1, (1, 1, 0, 5), 'uint8').conv2d(given(2, (2, 1, 1, 1), 'uint8'), padding=2)\na",
@@ -56,6 +60,17 @@ def program(text: str, together: bool) -> Program:
     return Program(tuple(lines), tuple(outputs.split()), together)
 
 
+COMPILED = [name for name in DEVICES if name not in ("CPU", "NOOPT", *INTERPRETED)]
+
+
+@pytest.fixture(params=COMPILED)
+def compiled(request):
+    reason = why_absent(request.param)
+    if reason:
+        pytest.skip(f"{request.param}: {reason}")
+    return request.param
+
+
 @pytest.mark.parametrize("text", FOUND)
 @pytest.mark.parametrize("device", ["CPU", "NOOPT", "PYTHON"])
 def test_found(text, device):
@@ -63,22 +78,42 @@ def test_found(text, device):
     check(program(text, False), (device,))
 
 
-def test_found_on_opencl():
+@pytest.mark.parametrize("text", FOUND)
+def test_found_on_the_accelerator_of_the_tests(text):
+    check(program(text, True), ("TOY",))
+
+
+def share(what, name):
+    """What a device takes of these, so that all take no longer the more there are."""
+    return what[COMPILED.index(name) :: len(COMPILED)]
+
+
+def test_found_where_a_compiler_is_slow(compiled):
+    for text in share(FOUND, compiled):
+        check(program(text, True), (compiled,))
+
+
+@pytest.mark.slow
+def test_all_found_where_a_compiler_is_slow(compiled):
     for text in FOUND:
-        check(program(text, True), ("CL",))
+        check(program(text, True), (compiled,))
 
 
 def test_fresh_graphs_on_the_cpu_and_the_interpreter():
     assert fuzz(range(40), ("CPU", "NOOPT", "PYTHON")).failures == []
 
 
-def test_fresh_graphs_on_opencl():
-    assert fuzz(range(40, 46), ("CL",)).failures == []
+def test_fresh_graphs_on_the_devices_of_the_tests():
+    assert fuzz(range(50, 60), ("CORE", "TOY")).failures == []
+
+
+def test_fresh_graphs_where_a_compiler_is_slow(compiled):
+    assert fuzz(share(range(40, 49), compiled), (compiled,)).failures == []
 
 
 @pytest.mark.slow
 def test_many_fresh_graphs():
-    assert fuzz(range(1000, 1300)).failures == []
+    assert fuzz(range(1000, 1300), ("NOOPT", *present())).failures == []
 
 
 def slope(function, arrays, directions, step):
