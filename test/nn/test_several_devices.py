@@ -1,7 +1,9 @@
 """Training on several devices: the same parameters after a step as on one, in data and in tensor
 parallel, with optimizers that share their state; versions and captured steps over devices."""
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -10,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tinygrad import GlobalCounters, Tensor, TinyJit, nn
+from tinygrad import GlobalCounters, Tensor, TinyJit, Variable, nn
 from tinygrad.base.errors import ArgumentError, IndexCheckError, JitError
 from tinygrad.engine import run
 
@@ -281,6 +283,25 @@ def test_a_loop_runs_on_several_devices(axis):
     gradients = [[p.grad.numpy() for p in nn.state.get_parameters(n)] for n in (several, one)]
     for ours, theirs in zip(*gradients, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_a_copy_and_a_pickle_lie_as_the_original():
+    for axis in (None, 1):
+        x = Tensor(VALUES).shard(D, axis)
+        for other in (copy.deepcopy(x), pickle.loads(pickle.dumps(x)), x.clone()):
+            assert (other.device, other.uop.axis) == (x.device, axis)
+            np.testing.assert_equal(other.numpy(), VALUES)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_symbolic_sizes_beside_a_cut(axis):
+    x = Tensor(VALUES).shard(D, axis).realize()
+    for rows in (2, 7):
+        part = x[: Variable("rows", 1, 10).bind(rows)]
+        np.testing.assert_equal((part * 2).sum(0).numpy(), VALUES[:rows].sum(0) * 2)
+        np.testing.assert_equal((part + 1).numpy(), VALUES[:rows] + 1)
+    columns = x[:, : Variable("columns", 1, 4).bind(3)]
+    np.testing.assert_equal((columns * 2).sum(1).numpy(), VALUES[:, :3].sum(1) * 2)
 
 
 OPENCL = """

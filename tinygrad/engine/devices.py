@@ -107,14 +107,14 @@ class Devices:
 
     def canonicalize(self, name: Any) -> Any:
         """The one spelling of a device's name: `cpu:0` is `CPU`; None is the default. Of several
-        names those of each. DeviceError, with the devices that there are, for one without a
-        backend; ArgumentError for a device that stands twice."""
+        names those of each, of a tuple of one that one. DeviceError, with the devices that there
+        are, for one without a backend; ArgumentError for a device that stands twice."""
         if not isinstance(name, (tuple, list)):
             return self.DEFAULT if name is None else known(name)
         names = tuple(known(each) for each in name)
         if len(set(names)) < len(names) or not names:
             raise ArgumentError(f"device {names}; legal are one or more devices, each once")
-        return names
+        return names if len(names) > 1 else names[0]
 
     def __getitem__(self, name: str) -> OpenDevice:
         device = self._open.get(name)

@@ -48,10 +48,11 @@ class FaultWords:
         return self._handles[thread]
 
 
-def raise_faults(device: OpenDevice) -> None:
-    """Raises the first error that kernels left since the last call; then all is forgotten."""
+def raise_faults(*devices: OpenDevice) -> None:
+    """Raises an error that kernels of these devices left since the last call; then all is
+    forgotten."""
     found: RuntimeCheckError | None = None
-    for unread in (device.unread_faults, *device.left_faults()):
+    for unread in (u for each in devices for u in (each.unread_faults, *each.left_faults())):
         for words, handle in list(unread.items()):
             found = _failed(words, handle) or found
         unread.clear()

@@ -363,9 +363,9 @@ def read(node: UOp) -> np.ndarray[Any, Any]:
     base = whole_buffer(node)
     buffer = buffer_of(base)
     names = names_of(buffer.device)
-    for device in Device.opened():  # also those that values came from
-        if device.name in names or device.unread_faults:
-            device.synchronize()
-            raise_faults(device)
+    asked = [d for d in Device.opened() if d.name in names or d.unread_faults]
+    for device in asked:  # also those that values came from
+        device.synchronize()
+    raise_faults(*asked)
     values = as_array(buffer, node.dtype).reshape(node.room)
     return values[tuple(slice(n if isinstance(n, int) else n.val) for n in node.shape)]

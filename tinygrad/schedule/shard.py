@@ -234,10 +234,15 @@ class Sharding:
         return max(found)[2] if found else None
 
     def made(self, node: UOp, nodes: Sequence[UOp], along: Along | None) -> Parts:
-        """A result that is cut so; whole where that can't be said of its shape."""
+        """A result that is cut so; brought together behind an axis of symbolic size, where that
+        can't be said."""
         if along is None:
             return Parts(tuple(nodes))
-        return Parts(tuple(nodes), cut_at(node.shape, *along))
+        cut = cut_at(node.shape, *along)
+        if cut is not None:
+            return Parts(tuple(nodes), cut)
+        lined = ([sent(part, name) for part in nodes] for name in self.names(node))
+        return Parts(tuple(joined(parts, along.axis) for parts in lined))
 
 
 def _keeps_elements(node: UOp) -> bool:

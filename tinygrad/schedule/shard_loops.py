@@ -61,9 +61,12 @@ def _sources(walk: Sharding, node: UOp) -> list[Lies]:
     info: ScanInfo = node.arg
     found = []
     for i, source in enumerate(node.src):
-        along = walk.along(source)
+        along, shape = walk.along(source), source.shape
         if along is not None and _is_input(info, i):
             along = Along(along.axis - 1, along.bounds) if along.axis else None
+            shape = shape[1:]
+        if along is not None and cut_at(shape, *along) is None:
+            along = None
         found.append(Lies(along))
     return found
 
@@ -133,4 +136,4 @@ def item(walk: Sharding, node: UOp) -> Parts:
     for part, each in enumerate(made.nodes):
         sizes = tuple(along.size(part) if i == along.axis else n for i, n in enumerate(shape))
         nodes.append(UOp(Ops.ITEM, node.dtype, (each,), (number, sizes)))
-    return Parts(tuple(nodes), cut_at(shape, *along))
+    return walk.made(node, nodes, along)

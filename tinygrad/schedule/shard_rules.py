@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tinygrad.schedule.collectives import sent, sliced
+from tinygrad.schedule.collectives import sliced
 from tinygrad.schedule.shard import Along, Nodes, Parts, Rule, Sharding
 from tinygrad.schedule.shard_loops import item, scan
 from tinygrad.uop.node import UOp
@@ -54,8 +54,6 @@ def _copy(walk: Sharding, node: UOp) -> Parts:
     if where is None:
         return Parts(tuple(walk.fetched(source, name) for name in place.names))
     along = Along(*where)
-    if source.device == "NPY":  # where no kernel can take a part
-        walk.single[source] = sent(walk.single[source], place.names[0])
     pieces = [
         walk.fetched(source, name, along.axis, along.box(i)) for i, name in enumerate(place.names)
     ]

@@ -21,12 +21,14 @@ from tinygrad.engine.devices import Device
 from tinygrad.engine.realize import realize
 from tinygrad.engine.sharing import Loan, adopt, device_at, is_addressable, lend
 from tinygrad.schedule.movement import view_offset
+from tinygrad.schedule.shard_rules import placement_of
 from tinygrad.tensor import dlpack
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, checked_shape
 from tinygrad.tensor.dlpack import Borrowed, Strided
 from tinygrad.tensor.writing import Writing
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
+from tinygrad.uop.placement import Placement
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -409,7 +411,9 @@ class Interop(Writing):
         """The values, shape, dtype and device; from protocol 5 on the bytes may go apart."""
         values: Any = self.numpy().reshape(-1).view("uint8")
         raw = pickle.PickleBuffer(values) if protocol >= 5 else values.tobytes()
-        facts = (self.shape, self.dtype, self.device, self.requires_grad)
+        several = isinstance(self.device, tuple)
+        place = placement_of(self._held) if several else self.device
+        facts = (self.shape, self.dtype, place, self.requires_grad)
         return (_rebuilt, (type(self), raw, *facts))
 
     def __copy__(self) -> Self:
@@ -557,17 +561,20 @@ def _rebuilt(
     raw: Any,
     shape: tuple[int, ...],
     dtype: DType,
-    device: str,
+    device: Any,
     requires_grad: bool | None,
 ) -> Interop:
     """A tensor as it was pickled."""
     import numpy as np
 
+    if isinstance(device, Placement):
+        made = _rebuilt(kind, raw, shape, dtype, device.names[0], requires_grad)
+        return kind._wrap(made._held.copy_to(device), requires_grad)
     if 0 in shape:
         return kind.zeros(shape, dtype=dtype, device=device, requires_grad=requires_grad)
     values: Any = np.frombuffer(raw, storage.numpy_dtype(dtype))
     if dtypes.is_complex(dtype):
-        made: Any = kind
-        return made(values.reshape(shape), device, dtype, requires_grad)  # type: ignore[no-any-return]
+        build: Any = kind
+        return build(values.reshape(shape), device, dtype, requires_grad)  # type: ignore[no-any-return]
     host = storage.from_host(values, dtype)
     return kind._wrap(host.copy_to(Device.canonicalize(device)).reshape(shape), requires_grad)

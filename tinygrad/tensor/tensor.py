@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from tinygrad.backends import keeps
 from tinygrad.base.dtype import COMPLEX_PARTS, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.engine.devices import Device
@@ -154,6 +155,8 @@ class Tensor(Interop):
         if isinstance(device, (tuple, list)):
             return self.shard(device)
         name = Device.canonicalize(device)
+        if keeps(name) and isinstance(self.device, tuple):  # parts are put together by a kernel
+            return self.to(self.device[0]).to(name)
         return self if name == self.device else self._from(moved_to(self._held, name))
 
     _moved = to
@@ -196,10 +199,13 @@ class Tensor(Interop):
         if isinstance(devices, str):
             raise ArgumentError(f"shard: devices {devices!r}; legal is a tuple of names")
         names = Device.canonicalize(tuple(devices))
+        if isinstance(names, str):
+            return self.to(names)
+        start = self.to(names[0]) if keeps(self.device) else self  # no kernel could take parts
         if axis is None:
             if splits is not None:
                 raise ArgumentError(f"shard: splits {tuple(splits)} of no axis; give axis=")
-            return self._from(self._held.copy_to(names))
+            return self._from(start._held.copy_to(names))
         where = axis_of(axis, self.ndim, "shard")
         if not self.ndim:
             raise ArgumentError("shard: a tensor of shape () has no axis to cut; legal is None")
@@ -209,7 +215,7 @@ class Tensor(Interop):
             raise ArgumentError(
                 f"shard: axis {axis} of {self.shape}; legal is one with no symbolic size before it"
             )
-        return self._from(self._held.copy_to(Placement(names, cut)))
+        return self._from(start._held.copy_to(Placement(names, cut)))
 
     def shard_(
         self,
@@ -241,7 +247,8 @@ class Tensor(Interop):
                 f"shard_like: {self.shape} like {y.shape}, which is cut along axis "
                 f"{y.uop.axis}; legal is the same shape"
             )
-        return self._from(self._held.copy_to(place))
+        start = self.to(place.names[0]) if keeps(self.device) else self
+        return self._from(start._held.copy_to(place))
 
     def clone(self) -> Self:
         """A copy in storage of its own; gradients pass.

@@ -1,0 +1,103 @@
+"""Which steps of several devices wait for which, and that the others run at the same time."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from tinygrad import Tensor
+from tinygrad.engine import run
+from tinygrad.engine.lanes import Segment, Touch, run_lanes, segments_of
+from tinygrad.engine.plans import plan_for
+from tinygrad.engine.structure import structure_of
+
+
+def reads(*homes):
+    return [Touch(home, False) for home in homes]
+
+
+def writes(*homes):
+    return [Touch(home, True) for home in homes]
+
+
+def found(steps, alone=()):
+    """(lane, steps, waits) of each segment; a step is (lane, touches)."""
+    lanes, touches = [s[0] for s in steps], [s[1] for s in steps]
+    made = segments_of(lanes, touches, [i in alone for i in range(len(steps))])
+    return [(s.lane, s.steps, s.waits) for s in made]
+
+
+def test_lanes_that_share_nothing_are_one_segment_each():
+    steps = [("a", writes(1)), ("b", writes(2)), ("a", reads(1)), ("b", reads(2))]
+    assert found(steps) == [("a", [0, 2], []), ("b", [1, 3], [])]
+
+
+def test_who_reads_waits_for_who_wrote():
+    steps = [("a", writes(1)), ("b", writes(2)), ("b", reads(1)), ("a", writes(3))]
+    assert found(steps) == [("a", [0], []), ("b", [1], []), ("b", [2], [0]), ("a", [3], [])]
+
+
+def test_who_overwrites_waits_for_who_read():
+    steps = [("a", writes(1)), ("b", reads(1)), ("a", writes(1))]
+    assert found(steps) == [("a", [0], []), ("b", [1], [0]), ("a", [2], [1])]
+
+
+def test_one_lane_waits_once():
+    steps = [("a", writes(1)), ("a", writes(2)), ("b", reads(2)), ("b", reads(1))]
+    assert found(steps) == [("a", [0, 1], []), ("b", [2, 3], [0])]
+
+
+def test_temporaries_that_take_turns_in_a_place_wait():
+    def place(home, first, end, write=True):
+        return [Touch(home, write, ("arena", first, end))]
+
+    apart = [("a", place(1, 0, 8)), ("b", place(1, 0, 8, False)), ("a", place(2, 8, 16))]
+    assert found(apart)[-1] == ("a", [2], [])
+    over = [("a", place(1, 0, 8)), ("b", place(1, 0, 8, False)), ("a", place(2, 4, 12))]
+    assert found(over)[-1] == ("a", [2], [1])
+
+
+def test_lanes_run_at_the_same_time():
+    meeting = threading.Barrier(3, timeout=30)
+    segments = [Segment(lane, [n]) for n, lane in enumerate("abc")]
+    run_lanes(segments, lambda number: meeting.wait(), lambda number: None)
+
+
+def test_a_segment_runs_after_those_that_it_waits_for():
+    order = []
+    segments = [Segment("a", [0], [], True), Segment("b", [1], [0], True), Segment("a", [2], [1])]
+    run_lanes(segments, order.append, lambda number: order.append(-number))
+    assert order == [0, 0, 1, -1, 2]
+
+
+def test_an_error_in_one_lane_stops_all_and_is_raised():
+    def launch(number):
+        if number == 0:
+            raise ValueError("lost")
+
+    segments = [Segment("a", [0], [], True), Segment("b", [1], [0], True), Segment("a", [2], [1])]
+    with pytest.raises(ValueError, match="lost"):
+        run_lanes(segments, launch, lambda number: None)
+
+
+def test_a_copy_lies_beside_the_next_kernel_of_its_source():
+    """While the sum over devices is on its way, its source goes on with what doesn't need it."""
+    names = ("PYTHON", "PYTHON:1")
+    x = Tensor(np.ones((4, 3), np.float32), device="PYTHON").shard(names, 0).realize()
+    y = Tensor(np.ones((4, 3), np.float32), device="PYTHON").shard(names, 0).realize()
+    nodes = [x.sum(0).uop, (y * 3).contiguous().uop]
+    segments = plan_for(structure_of(nodes))[0].chain.segments
+    copies = [n for n, s in enumerate(segments) if s.lane[1]]
+    free = [s for s in segments if not s.lane[1] and not set(copies) & set(s.waits)]
+    assert len(copies) == 2 and {s.lane[0] for s in free} == set(names)
+
+
+def test_fault_words_and_scratch_are_each_lane_s_own(monkeypatch):
+    monkeypatch.setattr(run, "ENOUGH_WORK", -1)
+    names = ("CPU", "CPU:1", "CPU:2")
+    values = np.arange(18, dtype=np.float32).reshape(6, 3)
+    x = Tensor(values).shard(names, 0)
+    at = Tensor(np.full((6, 1), 7, np.int32)).shard(names, 0)
+    with pytest.raises(IndexError, match="index 7"):
+        x.gather(1, at).numpy()
+    np.testing.assert_allclose((x @ x.T).numpy(), values @ values.T)
