@@ -74,8 +74,12 @@ def _waits(lanes: Sequence[Hashable], touches: Sequence[Sequence[Touch]]) -> lis
             homes = [home]
             if span is not None and home not in spans[span[0]]:  # who was here before?
                 arena, first, end = span
-                homes += [h for h, (a, b) in spans[arena].items() if a < end and first < b]
-                spans[arena][home] = (first, end)
+                kept = spans[arena]
+                over = [h for h, (a, b) in kept.items() if a < end and first < b]
+                for covered in [h for h in over if first <= kept[h][0] and kept[h][1] <= end]:
+                    del kept[covered]  # who comes next waits for this one
+                homes += over
+                kept[home] = (first, end)
             for each in homes:
                 if each in writer:
                     needed.add(writer[each])

@@ -177,12 +177,13 @@ class Chain:
                         self.written.append(first + number)
             storages += kept
             first_value += count
-        lanes = [_lane(item.step) for item, _, _ in placed]
-        touches = [_touches(item.step, numbers, storages, homes) for item, numbers, _ in placed]
         alone = [item.kernel is None for item, _, _ in placed]
         several = len({item.step.device for item, _, _ in placed if item.kernel is not None}) > 1
-        if not several:
-            lanes = [()] * len(placed)
+        lanes: Sequence[Hashable] = [()] * len(placed)
+        touches: Sequence[Sequence[Touch]] = [()] * len(placed)
+        if several:
+            lanes = [_lane(item.step) for item, _, _ in placed]
+            touches = [_touches(item.step, numbers, storages, homes) for item, numbers, _ in placed]
         self.segments = segments_of(lanes, touches, alone)
         self.parts = [self._part([placed[n] for n in s.steps]) for s in self.segments]
         work = sum(part.work for part in self.parts if isinstance(part, Stretch))
