@@ -7,6 +7,7 @@ from typing import Any
 
 from tinygrad.array_api.types import checked
 from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import DTypeError
 from tinygrad.tensor import Tensor
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "bitwise_xor",
     "ceil",
     "clip",
+    "conj",
     "copysign",
     "cos",
     "cosh",
@@ -39,6 +41,7 @@ __all__ = [
     "greater",
     "greater_equal",
     "hypot",
+    "imag",
     "isfinite",
     "isinf",
     "isnan",
@@ -61,6 +64,7 @@ __all__ = [
     "not_equal",
     "positive",
     "pow",
+    "real",
     "reciprocal",
     "remainder",
     "round",
@@ -82,11 +86,12 @@ Binary = Callable[[Tensor | float, Tensor | float], Tensor]
 
 
 def _unary(name: str, method: Callable[[Any], Any], floats: bool = False) -> Unary:
-    """A function of one array; with `floats` it leaves all others as they are."""
+    """A function of one array; with `floats` it leaves integers and bools as they are."""
 
     def function(x: Tensor, /) -> Tensor:
         checked(x)
-        made: Tensor = x if floats and not dtypes.is_float(x.dtype) else method(x)
+        whole = dtypes.is_int(x.dtype) or dtypes.is_bool(x.dtype)
+        made: Tensor = x if floats and whole else getattr(x, method.__name__)()
         return made
 
     function.__name__, function.__doc__ = name, f"{method.__doc__}"
@@ -100,7 +105,7 @@ def _binary(name: str, method: Callable[[Any, Any], Any]) -> Binary:
         if not isinstance(x1, Tensor):
             checked(x2)
             x1 = x2._tensor(x1)  # type: ignore[union-attr]
-        made: Tensor = method(x1, x2)
+        made: Tensor = getattr(x1, method.__name__)(x2)
         return made
 
     function.__name__, function.__doc__ = name, f"{method.__doc__}"
@@ -116,6 +121,7 @@ atan = _unary("atan", Tensor.atan)
 atanh = _unary("atanh", Tensor.atanh)
 bitwise_invert = _unary("bitwise_invert", Tensor.bitwise_not)
 ceil = _unary("ceil", Tensor.ceil, floats=True)
+conj = _unary("conj", Tensor.conj)
 cos = _unary("cos", Tensor.cos)
 cosh = _unary("cosh", Tensor.cosh)
 exp = _unary("exp", Tensor.exp)
@@ -132,7 +138,7 @@ logical_not = _unary("logical_not", Tensor.logical_not)
 negative = _unary("negative", Tensor.neg)
 reciprocal = _unary("reciprocal", Tensor.reciprocal)
 round = _unary("round", Tensor.round, floats=True)
-sign = _unary("sign", Tensor.sign)
+sign = _unary("sign", Tensor.sgn)
 signbit = _unary("signbit", Tensor.signbit)
 sin = _unary("sin", Tensor.sin)
 sinh = _unary("sinh", Tensor.sinh)
@@ -196,3 +202,27 @@ def positive(x: Tensor, /) -> Tensor:
     """
     checked(x)
     return +x
+
+
+def real(x: Tensor, /) -> Tensor:
+    """The real parts.
+
+    >>> real(Tensor([1 + 2j])).tolist()
+    [1.0]
+    """
+    checked(x)
+    made: Tensor = x.real
+    return made
+
+
+def imag(x: Tensor, /) -> Tensor:
+    """The imaginary parts of complex numbers.
+
+    >>> imag(Tensor([1 + 2j])).tolist()
+    [2.0]
+    """
+    checked(x)
+    if not x.is_complex():
+        raise DTypeError(f"imag: of {x.dtype!r}; legal are complex numbers")
+    made: Tensor = x.imag
+    return made

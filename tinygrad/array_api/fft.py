@@ -2,13 +2,76 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from tinygrad.array_api.types import checked
 from tinygrad.base.dtype import DType
 from tinygrad.base.errors import ArgumentError
+from tinygrad.numeric import fft as transforms
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.core import axis_of
 
-__all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
+__all__ = [
+    "fft",
+    "fftfreq",
+    "fftn",
+    "fftshift",
+    "hfft",
+    "ifft",
+    "ifftn",
+    "ifftshift",
+    "ihfft",
+    "irfft",
+    "irfftn",
+    "rfft",
+    "rfftfreq",
+    "rfftn",
+]
+
+One = Callable[..., Tensor]
+
+
+def _along_one(method: One) -> One:
+    """A transform along one axis, under the standard's names of its arguments."""
+
+    def function(
+        x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward"
+    ) -> Tensor:
+        checked(x)
+        return method(x, n, axis, norm)
+
+    function.__name__, function.__doc__ = method.__name__, method.__doc__
+    return function
+
+
+def _along_several(method: One) -> One:
+    """A transform along several axes, under the standard's names of its arguments."""
+
+    def function(
+        x: Tensor,
+        /,
+        *,
+        s: Sequence[int] | None = None,
+        axes: Sequence[int] | None = None,
+        norm: str = "backward",
+    ) -> Tensor:
+        checked(x)
+        return method(x, s, axes, norm)
+
+    function.__name__, function.__doc__ = method.__name__, method.__doc__
+    return function
+
+
+fft = _along_one(transforms.fft)
+ifft = _along_one(transforms.ifft)
+rfft = _along_one(transforms.rfft)
+irfft = _along_one(transforms.irfft)
+hfft = _along_one(transforms.hfft)
+ihfft = _along_one(transforms.ihfft)
+fftn = _along_several(transforms.fftn)
+ifftn = _along_several(transforms.ifftn)
+rfftn = _along_several(transforms.rfftn)
+irfftn = _along_several(transforms.irfftn)
 
 
 def fftfreq(

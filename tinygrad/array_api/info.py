@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tinygrad.array_api.types import KINDS, NAMES
-from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.dtype import DType, complex_of, dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.engine.devices import Device
 
@@ -25,7 +25,7 @@ class Info:
         """The types of numbers that name none."""
         return {
             "real floating": dtypes.default_float,
-            "complex floating": dtypes.default_float,
+            "complex floating": complex_of(dtypes.default_float),
             "integral": dtypes.default_int,
             "indexing": dtypes.default_int,
         }

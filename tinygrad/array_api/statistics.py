@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-from typing import Any
 
 from tinygrad.array_api.types import checked
 from tinygrad.base.dtype import DType, dtypes, sum_acc_dtype
@@ -116,7 +115,8 @@ def mean(x: Tensor, /, *, axis: Axis = None, keepdims: builtins.bool = False) ->
     >>> mean(Tensor([1.0, 3.0])).item()
     2.0
     """
-    _floats("mean", x)
+    if not x.is_complex():
+        _floats("mean", x)
     return x.mean(axis, keepdims)
 
 
@@ -157,7 +157,7 @@ def cumulative_sum(
     >>> cumulative_sum(Tensor([1, 2, 3]), include_initial=True).tolist()
     [0, 1, 3, 6]
     """
-    return _running(Tensor.cumsum, 0, x, axis, dtype, include_initial)
+    return _running("cumsum", 0, x, axis, dtype, include_initial)
 
 
 def cumulative_prod(
@@ -173,11 +173,11 @@ def cumulative_prod(
     >>> cumulative_prod(Tensor([1, 2, 3])).tolist()
     [1, 2, 6]
     """
-    return _running(Tensor.cumprod, 1, x, axis, dtype, include_initial)
+    return _running("cumprod", 1, x, axis, dtype, include_initial)
 
 
 def _running(
-    method: Any,
+    method: str,
     start: int,
     x: Tensor,
     axis: int | None,
@@ -189,7 +189,7 @@ def _running(
         raise ArgumentError(f"cumulative: axis None of {x.shape}; legal is that with one axis")
     x = x if x.ndim else x.reshape(1)
     where = axis_of(-1 if axis is None else axis, x.ndim, "cumulative")
-    made: Tensor = method(x.cast(dtype or sum_acc_dtype(x.dtype)), where)
+    made: Tensor = getattr(x.cast(dtype or sum_acc_dtype(x.dtype)), method)(where)
     if not include_initial:
         return made
     shape = tuple(1 if i == where else n for i, n in enumerate(x.shape))

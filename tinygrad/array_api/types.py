@@ -6,7 +6,7 @@ import builtins
 from dataclasses import dataclass
 from typing import Any
 
-from tinygrad.base.dtype import DType, dtypes, largest_float, least_upper_dtype
+from tinygrad.base.dtype import COMPLEX_PARTS, DType, dtypes, largest_float, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.tensor import Tensor
 
@@ -14,6 +14,8 @@ __all__ = [
     "astype",
     "bool",
     "can_cast",
+    "complex64",
+    "complex128",
     "finfo",
     "float32",
     "float64",
@@ -34,6 +36,7 @@ bool = dtypes.bool
 int8, int16, int32, int64 = dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64
 uint8, uint16, uint32, uint64 = dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64
 float32, float64 = dtypes.float32, dtypes.float64
+complex64, complex128 = dtypes.complex64, dtypes.complex128
 
 KINDS: dict[str, tuple[DType, ...]] = {
     "bool": (bool,),
@@ -41,13 +44,14 @@ KINDS: dict[str, tuple[DType, ...]] = {
     "unsigned integer": (uint8, uint16, uint32, uint64),
     "integral": (int8, int16, int32, int64, uint8, uint16, uint32, uint64),
     "real floating": (float32, float64),
-    "complex floating": (),
-    "numeric": (int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64),
+    "complex floating": (complex64, complex128),
 }
+KINDS["numeric"] = KINDS["integral"] + KINDS["real floating"] + KINDS["complex floating"]
 NAMES: dict[str, DType] = {
     **{f"int{8 * kind.itemsize}": kind for kind in KINDS["signed integer"]},
     **{f"uint{8 * kind.itemsize}": kind for kind in KINDS["unsigned integer"]},
     **{f"float{8 * kind.itemsize}": kind for kind in KINDS["real floating"]},
+    **{f"complex{8 * kind.itemsize}": kind for kind in KINDS["complex floating"]},
     "bool": bool,
 }
 
@@ -67,6 +71,9 @@ def astype(
     >>> astype(Tensor([1, 2]), float32).tolist()
     [1.0, 2.0]
     """
+    checked(x)
+    if x.is_complex() and dtype not in KINDS["complex floating"]:
+        raise DTypeError(f"astype: {x.dtype!r} to {dtype!r}; legal are real(x), imag(x) and abs(x)")
     made = x.cast(dtype).to(device or x.device)
     return made.clone() if copy and made is x else made
 
@@ -81,7 +88,7 @@ def can_cast(from_: DType | Tensor, to: DType, /) -> builtins.bool:
     return least_upper_dtype(kind, to) is to
 
 
-def result_type(*arrays_and_dtypes: Tensor | DType | float) -> DType:
+def result_type(*arrays_and_dtypes: Tensor | DType | complex) -> DType:
     """The type in which all of these meet; numbers of Python take that of the arrays.
 
     >>> result_type(int8, uint8), result_type(float32, 1)
@@ -93,7 +100,9 @@ def result_type(*arrays_and_dtypes: Tensor | DType | float) -> DType:
         raise ArgumentError(f"result_type: {arrays_and_dtypes}; legal is one array or type or more")
     found = least_upper_dtype(*own)
     for number in (kind for kind in kinds if not isinstance(kind, DType)):
-        if isinstance(number, float) and not dtypes.is_float(found):
+        if isinstance(number, complex):
+            found = least_upper_dtype(found, complex64)
+        elif isinstance(number, float) and found not in KINDS["numeric"][8:]:
             found = dtypes.default_float
         elif not isinstance(number, builtins.bool) and found is bool:
             found = dtypes.default_int
@@ -138,14 +147,15 @@ class IntegerInfo:
 
 
 def finfo(type: DType | Tensor, /) -> FloatInfo:
-    """The limits of a float type.
+    """The limits of a float type; of a complex one those of its parts.
 
     >>> finfo(float32).eps == 2.0**-23, finfo(float32).bits
     (True, 32)
     """
     kind = type.dtype if isinstance(type, Tensor) else type
+    kind = COMPLEX_PARTS.get(kind, kind)
     if not dtypes.is_float(kind):
-        raise DTypeError(f"finfo: {kind!r}; legal are floats")
+        raise DTypeError(f"finfo: {kind!r}; legal are floats and complex numbers")
     exponent, mantissa = dtypes.finfo(kind)
     normal = 2.0 ** (2 - (1 << (exponent - 1)))
     largest = largest_float(kind)
