@@ -371,6 +371,8 @@ class FakeLibrary:
     def _run(self, node):
         function = node.function
         lanes = node.block[0] * node.block[1] * node.block[2]
+        if any(n > most for n, most in zip(node.block, (1024, 1024, 64), strict=True)):
+            return INVALID_VALUE
         limits = (2**31 - 1, 65535, 65535)
         if lanes > function.kernel.lanes or not all(node.grid) or not lanes:
             return INVALID_VALUE
@@ -416,11 +418,11 @@ class FakeLibrary:
         self.objects[graph].nodes[ctypes.c_void_p.from_address(where).value] = node
 
     def do_cuGraphInstantiateWithFlags(self, where, graph, flags):
-        self.make(where, Executable(dict(self.objects[graph].nodes)))
+        self.make(where, Executable(dict(self.objects[graph].nodes), graph))
 
     def do_cuGraphExecKernelNodeSetParams(self, executable, node, parameters):
         nodes = self.objects[executable].nodes
-        if node not in nodes:
+        if node not in nodes or self.objects[self.objects[executable].graph] is None:
             return INVALID_HANDLE
         changed = self._parameters(parameters)
         if changed is None or changed.function is not nodes[node].function:
@@ -468,6 +470,7 @@ class Graph:
 @dataclass
 class Executable:
     nodes: dict
+    graph: int  # nodes are named by the graph, which must still be there
 
 
 def install(library: FakeLibrary | None = None) -> FakeLibrary:

@@ -166,13 +166,13 @@ def test_what_nobody_holds_is_given_back(library, monkeypatch):
     segment = device.queue.segment([Launch(function, ())] * 2)
     for _ in range(3):
         segment.run([], [])
-    assert (made.kinds["Module"], made.kinds["Executable"], made.kinds["Graph"]) == (1, 1, 0)
+    assert (made.kinds["Module"], made.kinds["Executable"], made.kinds["Graph"]) == (1, 1, 1)
     assert made.launched == ["E_1"] * 6
     del function, segment
     gc.collect()
     assert made.kinds["Module"] == made.kinds["Executable"] == 1  # they may still be running
     device.queue.synchronize()
-    assert made.kinds["Module"] == made.kinds["Executable"] == 0
+    assert made.kinds["Module"] == made.kinds["Executable"] == made.kinds["Graph"] == 0
 
 
 def empty_kernel(name):

@@ -134,7 +134,7 @@ class CUDAMemory:
 
     def _give_back(self, limit: int) -> None:
         if self.kept > limit:
-            self.connection.enter()
+            self.connection.synchronize()  # the stream may still need them
         while self.kept > limit and self._freed:
             size, handles = next(iter(self._freed.items()))
             if handles:

@@ -40,12 +40,11 @@ class CUDAQueue:
 
     def load(self, binary: bytes, name: str) -> CUDAFunction:
         """The driver compiles PTX here, and keeps what it made on the disk."""
-        connection = self.connection
-        connection.enter()
-        module = self._module(binary, name)
-        handle = connection.made("cuModuleGetFunction", module, name.encode(), what=f"load {name}")
+        self.connection.enter()
+        module, entry = self._module(binary, name), name.encode()
+        handle = self.connection.made("cuModuleGetFunction", module, entry, what=f"load {name}")
         function = CUDAFunction(name, handle)
-        connection.retire(function, "cuModuleUnload", module)
+        self.connection.retire(function, "cuModuleUnload", module)
         return function
 
     def _module(self, binary: bytes, name: str) -> int:
@@ -76,8 +75,7 @@ class Prepared:
         first = ctypes.addressof(self.table)
         self.pointers = (Pointer * count)(*(first + 8 * i for i in range(count)))
         self.given: list[int] = []
-        shared = self._lend()
-        places = shared, ctypes.addressof(self.pointers)
+        places = self._lend(), ctypes.addressof(self.pointers)
         self.node = KernelNode(launch.function.handle, launch.grid, launch.block, *places)
 
     def _lend(self) -> int:
@@ -119,6 +117,7 @@ class CUDASegment:
         self.lock = threading.Lock()  # tables stay until the kernels are in the stream
         self.kernels = [Prepared(connection, launch) for launch in launches]
         self.stale: set[int] = set()  # those that the graph knows with other arguments
+        self.table: list[int] = []
         self.runs = 0
         self.graph: Graph | None = None
         self.events: list[int] = []
@@ -128,9 +127,10 @@ class CUDASegment:
     ) -> list[float]:
         with self.lock:
             self.connection.enter()
-            for number, kernel in enumerate(self.kernels):
-                if kernel.fill(buffers, values):
-                    self.stale.add(number)
+            if (table := [*buffers, *values]) != self.table:
+                kernels = enumerate(self.kernels)
+                self.stale |= {number for number, k in kernels if k.fill(buffers, values)}
+                self.table = table
             if timed:
                 return self._run_timed()
             self.runs += 1
@@ -173,15 +173,15 @@ class Graph:
 
     def __init__(self, connection: Connection, nodes: Sequence[KernelNode]) -> None:
         self.connection = connection
-        graph = connection.made("cuGraphCreate", 0)
+        graph = connection.made("cuGraphCreate", 0)  # it stays, since its nodes are named later
         self.nodes: list[int] = []
         for node in nodes:
             before = (Pointer * 1)(*self.nodes[-1:])
             where = graph, before, len(self.nodes[-1:]), ctypes.byref(node)
             self.nodes.append(connection.made("cuGraphAddKernelNode", *where))
         self.handle = connection.made("cuGraphInstantiateWithFlags", graph, 0)
-        connection.call("cuGraphDestroy", graph)
         connection.retire(self, "cuGraphExecDestroy", self.handle)
+        connection.retire(self, "cuGraphDestroy", graph)
 
     def update(self, number: int, node: KernelNode) -> None:
         """Other arguments for one of the kernels, from the next launch on."""
