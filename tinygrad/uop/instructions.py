@@ -17,8 +17,8 @@ from tinygrad.uop.op import Ops
 @dataclass(frozen=True)
 class Instruction:
     """One op. `brought` by: "" every backend · "native" a name in Target.native · "vector"
-    Target.vector · "groups" Target.has_groups · "warp"
-    Target.warp · "async_copy" and "matrix_load" that name in Target.native · "unit" a row of `loops/matrix_units`."""
+    Target.vector · "groups" Target.has_groups · "warp" Target.warp · "async_copy" and "matrix_load"
+    names of these in Target.native · "unit" a row of `loops/matrix_units`."""
 
     op: Ops
     sources: str
@@ -98,6 +98,9 @@ TITLES = {
     "native": "where `Target.native` names it",
     "vector": "where `Target.vector` is not 0",
     "groups": "where `Target.has_groups`",
+    "warp": "where `Target.warp` is not 0",
+    "async_copy": "where `Target.native` has async_copy",
+    "matrix_load": "where `Target.native` has matrix_load",
     "unit": "where a matrix unit is registered",
 }
 
