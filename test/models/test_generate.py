@@ -13,6 +13,7 @@ from tinygrad.models.llama import Llama
 from tinygrad.models.mamba import Mamba
 from tinygrad.models.mistral import Mistral
 from tinygrad.models.sampling import Sampler
+from tinygrad.models.t5 import T5
 from tinygrad.models.whisper import Whisper
 
 MOST = 8
@@ -60,6 +61,25 @@ def test_greedy_text_of_prompts_of_all_lengths(name):
     for lengths in ((1,), (70,), (3, 20, 9)):
         prompts = [tokens(length).tolist() for length in lengths]
         assert generate(model, prompts, most=MOST) == greedy(theirs, prompts)
+
+
+def test_an_answer_to_texts_of_two_lengths():
+    config = transformers.T5Config(
+        vocab_size=97, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4,
+        relative_attention_num_buckets=8, relative_attention_max_distance=12,
+    )  # fmt: skip
+    theirs, folder = made("T5ForConditionalGeneration", config)
+    given, mask = tokens(2, 20), np.ones((2, 20), np.int32)
+    mask[1, 6:] = 0
+    read = T5.from_pretrained(folder).read(Tensor(given), Tensor(mask))
+    found = generate(read, [[0], [0]], most=20)
+    text = torch.tensor([[0], [0]])
+    names = {"input_ids": torch.tensor(given).long(), "attention_mask": torch.tensor(mask)}
+    with torch.no_grad():
+        for _ in range(20):
+            scores = theirs(**names, decoder_input_ids=text).logits
+            text = torch.cat([text, scores[:, -1:].argmax(-1)], 1)
+    assert found == text[:, 1:].tolist()
 
 
 def test_text_of_a_sound():

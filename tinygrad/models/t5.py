@@ -13,9 +13,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from tinygrad.models.attention import Attention, visible
+from tinygrad.models.cache import Cache, Turn
 from tinygrad.models.checkpoint import Names, Pretrained
 from tinygrad.nn import Embedding, Linear, RMSNorm
 from tinygrad.tensor import Tensor
+
+
+Pair = tuple[Tensor, Tensor]  # keys and values
 
 
 @dataclass(frozen=True)
@@ -66,16 +70,25 @@ class Layer:
         self.feed = Feed(config)
 
     def __call__(
-        self, x: Tensor, scores: Tensor, seen: Tensor | None = None, mask: Tensor | None = None
+        self,
+        x: Tensor,
+        scores: Tensor,
+        number: int,
+        turn: Turn,
+        seen: Pair | None = None,
+        mask: Tensor | None = None,
     ) -> Tensor:
         """x (batch, tokens, dim) → the same.
 
-        `scores` are added to those of x with itself; `seen` is the encoder's result and `mask`
-        says what of it counts.
+        `scores` are added to those of x with itself and, in the decoder, with what the cache of
+        layer `number` keeps; `seen` are keys and values of the encoder's result, and `mask` says
+        what of it counts.
         """
-        x = x + self.attention(self.norm1(x), mask=scores)
+        own, given = self.attention, self.norm1(x)
+        key, value = turn.kept(number, own.split(own.key(given)), own.split(own.value(given)))
+        x = x + own.mixed(given, key, value, scores)
         if seen is not None:
-            x = x + self.across(self.norm2(x), seen, mask)
+            x = x + self.across.mixed(self.norm2(x), *seen, mask)
         return x + self.feed(self.norm3(x))
 
 
@@ -94,30 +107,39 @@ class Stack:
         self.layers = [Layer(config, decodes) for _ in range(layers)]
         self.distances = Embedding(config.buckets, config.heads)
         self.norm = RMSNorm(config.dim, config.eps)
-        self._config, self._decodes = config, decodes
+        self._config = config
 
-    def __call__(
-        self,
-        x: Tensor,
-        own: Tensor | None = None,
-        seen: Tensor | None = None,
-        mask: Tensor | None = None,
-    ) -> Tensor:
-        """x (batch, tokens, dim) → the same; masks as `visible` makes them, for x and for seen."""
-        scores = self._scores(x.shape[1], str(x.device))
-        if own is not None:
-            scores = own.where(scores, -math.inf)
-        for layer in self.layers:
-            x = layer(x, scores, seen, mask)
+    def encoded(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """x (batch, tokens, dim) → the same; the mask as `visible` makes it."""
+        buckets = distance_buckets(x.shape[1], self._config, both_ways=True)
+        scores = self._scores(Tensor(buckets, device=x.device))
+        if mask is not None:
+            scores = mask.where(scores, -math.inf)
+        for number, layer in enumerate(self.layers):
+            x = layer(x, scores, number, Turn())
         return self.norm(x)
 
-    def _scores(self, count: int, device: str) -> Tensor:
-        """(1, heads, queries, keys): a number for each distance, -inf where may not be looked."""
-        buckets = distance_buckets(count, self._config, not self._decodes)
-        scores = self.distances(Tensor(buckets, device=device)).permute(2, 0, 1).unsqueeze(0)
-        if not self._decodes:
-            return scores
-        return Tensor.ones(count, count, device=device).tril().where(scores, -math.inf)
+    def decoded(self, x: Tensor, seen: list[Pair], mask: Tensor | None, turn: Turn) -> Tensor:
+        """x (batch, tokens, dim) → the same, after the tokens that `turn` knows; `seen` has keys
+        and values of the encoder's result for each layer, the mask is of it."""
+        count = x.shape[1]
+        most = count if turn.cache is None else turn.cache.length
+        by_distance = distance_buckets(most, self._config, both_ways=False)[-1, ::-1].copy()
+        index = (Tensor.arange(count, device=x.device) + turn.start).reshape(count, 1)
+        back = (index - Tensor.arange(most, device=x.device).reshape(1, most)).maximum(0)
+        scores = self._scores(Tensor(by_distance, device=x.device)[back])
+        if turn.cache is not None:
+            scores = scores[:, :, :, 0 : turn.start + count]
+        allowed = turn.mask(x)
+        if allowed is not None:
+            scores = allowed.where(scores, -math.inf)
+        for number, (layer, pair) in enumerate(zip(self.layers, seen, strict=True)):
+            x = layer(x, scores, number, turn, pair, mask)
+        return self.norm(x)
+
+    def _scores(self, buckets: Tensor) -> Tensor:
+        """(queries, keys) → (1, heads, queries, keys): a number for each distance."""
+        return self.distances(buckets).permute(2, 0, 1).unsqueeze(0)
 
 
 def distance_buckets(count: int, config: T5Config, both_ways: bool) -> np.ndarray[Any, Any]:
@@ -217,15 +239,51 @@ class T5(Pretrained):
 
     def encode(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """Tokens (batch, tokens) → a vector each (batch, tokens, dim); mask: 1 where one counts."""
-        return self.encoder(self.embed(tokens), visible(mask))
-
-    def decode(self, tokens: Tensor, seen: Tensor, mask: Tensor | None = None) -> Tensor:
-        """What was written so far (batch, tokens), the encoded text → (batch, tokens, vocab)."""
-        x = self.decoder(self.embed(tokens), None, seen, visible(mask))
-        if self.config.scaled:
-            x = x * self.config.dim**-0.5
-        return x.linear(self.embed.weight.T) if self.config.tied else self.head(x)
+        return self.encoder.encoded(self.embed(tokens), visible(mask))
 
     def __call__(self, tokens: Tensor, written: Tensor, mask: Tensor | None = None) -> Tensor:
         """A text, and what was written so far → scores (batch, written, vocab)."""
-        return self.decode(written, self.encode(tokens, mask), mask)
+        return Reading(self, self.encode(tokens, mask), mask)(written)
+
+    def read(self, tokens: Tensor, mask: Tensor | None = None) -> Reading:
+        """What an answer is made from with `generate`: a text (batch, tokens), encoded once; the
+        mask is 1 where a token counts."""
+        reading = Reading(self, self.encode(tokens, mask), mask)
+        reading.realize()
+        return reading
+
+
+class Reading:
+    """A text that was read: `generate(model.read(tokens), [[config.start]])`."""
+
+    def __init__(self, model: T5, seen: Tensor, mask: Tensor | None) -> None:
+        self._model, self._mask = model, visible(mask)
+        looks = [layer.across for layer in model.decoder.layers]
+        self._seen = [(look.split(look.key(seen)), look.split(look.value(seen))) for look in looks]
+
+    def realize(self) -> None:
+        """Computes what every token will look at."""
+        self._seen = [(key.contiguous(), value.contiguous()) for key, value in self._seen]
+        first, *rest = (tensor for pair in self._seen for tensor in pair)
+        first.realize(*rest, *([] if self._mask is None else [self._mask]))
+
+    def __call__(self, tokens: Tensor, turn: Turn | None = None) -> Tensor:
+        """Tokens (batch, tokens) → scores (batch, tokens, vocab)."""
+        model, config = self._model, self._model.config
+        x = model.decoder.decoded(model.embed(tokens), self._seen, self._mask, turn or Turn())
+        if config.scaled:
+            x = x * config.dim**-0.5
+        return x.linear(model.embed.weight.T) if config.tied else model.head(x)
+
+    @property
+    def longest(self) -> int | None:
+        """Tokens that a text may have: distances have no end."""
+        return None
+
+    def new_cache(self, batch: int, length: int) -> Cache:
+        """Room for what `batch` texts of up to `length` tokens leave behind."""
+        config, weight = self._model.config, self._model.embed.weight
+        return Cache(
+            config.decoder_layers, batch, config.heads, length, config.head_dim,
+            weight.dtype, str(weight.device),
+        )  # fmt: skip
