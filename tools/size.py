@@ -31,7 +31,7 @@ BUDGETS: dict[str, int | None] = {
     "schedule": 1500,
     "loops": 4000,
     "codegen": 4100,
-    "backends/*": 2000,
+    "backends/*": 2500,
     "engine": 3700,
     "tensor": 7200,
 }

@@ -191,7 +191,8 @@ def converting():
 
 
 WIDTHS = (1, 4)
-NUMBERS = (*dtypes.ints, dtypes.float32, dtypes.float64)
+FLOATS = (dtypes.float32, dtypes.float64)
+NUMBERS = (*dtypes.ints, *FLOATS)
 STORED = (*NUMBERS, dtypes.bool, dtypes.float16, dtypes.bfloat16)
 
 # ---- arithmetic ----------------------------------------------------------------------------------
@@ -258,7 +259,7 @@ def test_float_functions(width):
         Ops.TRUNC: np.trunc,
         Ops.RECIP: lambda x: np.array(1, x.dtype) / x,
     }
-    for dtype in (dtypes.float32, dtypes.float64):
+    for dtype in FLOATS:
         a = samples(dtype)
         for op, function in rows.items():
             with np.errstate(all="ignore"):
@@ -275,7 +276,7 @@ def test_multiply_add_rounds_once(width):
     exact = a.astype(np.float64) * b + c  # the product has 48 bits, and little of it is left
     sources = (dtypes.float32,) * 3
     table.add(lambda *s: s[0].alu(Ops.MULACC, *s[1:]), sources, sources[0], (a, b, c), exact)
-    for dtype in (dtypes.float32, dtypes.float64):
+    for dtype in FLOATS:
         far, x = const(-math.inf, dtype.vec(width)), a.astype(numpy_dtype(dtype))
         kinds = (dtype,), dtype
         table.add(lambda x, far=far: x.alu(Ops.MULACC, far, x), *kinds, (x,), x * -math.inf)
@@ -395,7 +396,7 @@ def test_bitcasts_keep_the_bits(width):
     pairs = (
         (dtypes.float32, dtypes.int32),
         (dtypes.uint32, dtypes.float32),
-        (dtypes.int64, dtypes.float64),
+        (dtypes.int64, FLOATS[-1] if FLOATS[-1].itemsize == 8 else dtypes.uint64),
         (dtypes.float16, dtypes.uint16),
         (dtypes.bfloat16, dtypes.uint16),
         (dtypes.uint16, dtypes.bfloat16),

@@ -301,11 +301,6 @@ MISUSES = {
         DeviceError,
         ["'TPU'", "not known", "there are CPU, "],
     ),
-    "device without a backend": (
-        lambda: Tensor([1]).to("METAL"),
-        DeviceError,
-        ["'METAL'", "no backend", "there are CPU, "],
-    ),
     "device without a number": (
         lambda: Tensor([1], device="CPU:x"),
         DeviceError,

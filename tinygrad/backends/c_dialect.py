@@ -91,7 +91,12 @@ class Dialect:
     typedef: str = ""  # makes a vector type
     helpers: tuple[tuple[str, str], ...] = ()  # a word that shows its use, a line above
     wraps: bool = True  # signed integers wrap; else they are computed as unsigned ones
-    half_bits: bool = False  # half is stored as whole numbers, and converted by helpers
+    variable: str = "const {type} {name}"  # a parameter that is a bound variable
+    compared: str = ""  # a vector of bools from a comparison of vectors; empty: `convert`
+    spaces: tuple[str, str] = ("", "")  # words before a type: in a buffer, in scratch memory
+    widest: int = 16  # lanes of the longest vector
+    as_bits: frozenset[DType] = frozenset((dtypes.bfloat16, *dtypes.fp8s))
+    """Floats that are held as the whole numbers of their bits; half is converted by helpers."""
 
 
 C = Dialect(
@@ -145,7 +150,7 @@ C_BITS = replace(
     name="C without half",
     types=C_TYPES | {dtypes.float16: "unsigned short"},
     vector_words=VECTOR_WORDS | {dtypes.float16: "ushort"},
-    half_bits=True,
+    as_bits=C.as_bits | {dtypes.float16},
 )
 
 OPENCL = Dialect(
@@ -190,7 +195,7 @@ OPENCL = Dialect(
         ),
     ),
     wraps=False,
-    half_bits=True,
+    as_bits=C.as_bits | {dtypes.float16},
 )
 
 OPENCL_HALF = replace(
@@ -199,5 +204,64 @@ OPENCL_HALF = replace(
     types=OPENCL.types | {dtypes.float16: "half"},  # type: ignore[operator]
     vector_words=VECTOR_WORDS,
     helpers=(("half", "#pragma OPENCL EXTENSION cl_khr_fp16 : enable"), *OPENCL.helpers),
-    half_bits=False,
+    as_bits=C.as_bits,
+)
+
+# A vector in memory that may lie at any element has a `packed` type. The compiler is told how many
+# lanes a group has, so that it takes no more registers than so many can have. A comparison of
+# vectors gives bools, which are 0 and 1 as numbers.
+METAL = Dialect(
+    name="Metal",
+    types=VECTOR_WORDS | {dtypes.bool: "bool"},
+    vector_words=VECTOR_WORDS,
+    bool_memory="bool",
+    head="[[kernel, max_total_threads_per_threadgroup({lanes})]] void {name}({parameters}, "
+    "uint3 group [[threadgroup_position_in_grid]], uint3 lane "
+    "[[thread_position_in_threadgroup]]) {{",
+    pointer="device {type}* {name} [[buffer({slot})]]",
+    begin="",
+    local="alignas(16) threadgroup {type} {name}[{size}];",
+    literal="{type}({lanes})",
+    splat="{type}({value})",
+    lane="{value}[{lane}]",
+    lanewise="{name}({sources})",
+    convert="{type}({value})",
+    choose="select({no}, {yes}, bool{count}({condition}))",
+    bits="as_type<{type}>({value})",
+    load="{type}(*({space} {packed}{type}*)({pointer}))",
+    store="*({space} {packed}{type}*)({pointer}) = {packed}{type}({value});",
+    take="first_fault({pointer}, {code})",
+    barrier="threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);",
+    specials={"task": "group.x"}
+    | {f"gid{axis}": f"group.{letter}" for axis, letter in enumerate("xyz")}
+    | {f"lid{axis}": f"lane.{letter}" for axis, letter in enumerate("xyz")},
+    helpers=(
+        ("kernel", "#include <metal_stdlib>"),
+        ("kernel", "using namespace metal;"),
+        ("float", "#pragma METAL fp contract(off)"),
+        (
+            "first_fault",
+            "bool first_fault(device long* words, int code) {\n"
+            "  int found = 0;\n"
+            "  while (found == 0) {\n"
+            "    if (atomic_compare_exchange_weak_explicit((device atomic_int*)words, &found, code,"
+            " memory_order_relaxed, memory_order_relaxed)) return true;\n"
+            "  }\n"
+            "  return false;\n"
+            "}",
+        ),
+    ),
+    wraps=False,
+    variable="constant {type}& {name} [[buffer({slot})]]",
+    compared="(-{type}({value}))",
+    spaces=("device", "threadgroup"),
+    widest=4,
+)
+
+METAL_BFLOAT = replace(
+    METAL,
+    name="Metal with bfloat",
+    types=METAL.types | {dtypes.bfloat16: "bfloat"},  # type: ignore[operator]
+    vector_words=VECTOR_WORDS | {dtypes.bfloat16: "bfloat"},
+    as_bits=frozenset(dtypes.fp8s),
 )

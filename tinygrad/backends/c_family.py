@@ -15,6 +15,8 @@ same as the program. Integers of C are promoted to int, so shorter results are c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
 
 from tinygrad.backends.c_dialect import C, Dialect
 from tinygrad.backends.c_text import Writer
@@ -22,6 +24,7 @@ from tinygrad.backends.program import (
     carries,
     local_layout,
     params,
+    special_sizes,
     variables,
     zeros_may_meet,
 )
@@ -96,7 +99,8 @@ class _Function(Writer):
             else:
                 self.define(node, EXPRESSIONS[node.op](self, node))
         parameters = ", ".join(self.parameters)
-        head = self.dialect.head.format(name=name, parameters=parameters)
+        lanes = prod(size for key, size in special_sizes(self.program).items() if "lid" in key)
+        head = self.dialect.head.format(name=name, parameters=parameters, lanes=lanes)
         body = "\n".join([head, *self.lines, "}"])
         helpers = dict.fromkeys(line for word, line in self.dialect.helpers if word in body)
         return "\n".join([*helpers, *self.typedefs.values(), body, ""])
@@ -115,7 +119,7 @@ class _Function(Writer):
     def _arguments(self) -> None:
         for i, node in enumerate(params(self.program)):
             self.texts[node] = f"data{i}"
-            facts = {"type": self.memory_type(node.dtype), "name": f"data{i}"}
+            facts = {"type": self.memory_type(node.dtype), "name": f"data{i}", "slot": i}
             self.parameters.append(self.dialect.pointer.format(**facts))
             if self.dialect.begin:
                 self.line(self.dialect.begin.format(**facts))
@@ -123,7 +127,8 @@ class _Function(Writer):
         for i, node in enumerate(variables(self.program)):
             word = f"var_{node.arg[0]}" if node.arg[0].isidentifier() else f"var{i}"
             self.texts[node] = f"({self.type(node.dtype)}){word}"
-            self.parameters.append(f"const {whole} {word}")
+            facts = {"type": whole, "name": word, "slot": len(self.parameters)}
+            self.parameters.append(self.dialect.variable.format(**facts))
         offsets, total = local_layout(self.program)
         if total and "scratch" in self.dialect.local:
             self.parameters.append("char* restrict scratch")
@@ -151,7 +156,7 @@ class _Function(Writer):
         if b.startswith("-") and operator == "+":
             operator = ""
         if node.op in COMPARES and count > 1:
-            return self.convert(node.dtype, f"({a}{operator}{b})")
+            return self.compared(node.dtype, f"({a}{operator}{b})")
         negated = operator == "*" and right.op is Ops.CONST and right.arg == -1
         if negated and not dtypes.is_unsigned(scalar):
             plain = f"-({a})" if a.startswith("-") else f"-{self.ref(left)}"
@@ -232,7 +237,7 @@ class _Function(Writer):
 
     def choose(self, dtype: DType, condition: str, yes: str, no: str) -> str:
         mask = self.type(MASKS[dtype.scalar().itemsize].vec(dtype.count))
-        facts = {"condition": condition, "yes": yes, "no": no, "mask": mask}
+        facts = {"condition": condition, "yes": yes, "no": no, "mask": mask, "count": dtype.count}
         return self.dialect.choose.format(type=self.type(dtype), **facts)
 
     def cast(self, node: UOp) -> str:
@@ -297,8 +302,7 @@ class _Function(Writer):
             return self.lanes(dtype, lambda lane: self._element(pointer, dtype, mask, lane))
         if dtype.count == 1:
             return self._element(pointer, dtype, mask, 0)
-        facts = {"type": self.type(dtype), "pointer": pointer, "count": dtype.count}
-        text = self.dialect.load.format(**facts)
+        text = self.dialect.load.format(**self.vector_facts(node, dtype))
         if dtype.scalar() is dtypes.bool:
             text = self.truth(dtype, text, dtypes.int8)
         if mask is None:
@@ -383,8 +387,18 @@ class _Function(Writer):
         text = self.ref(value)
         if dtype.scalar() is dtypes.bool:
             text = f"-{text}"
-        facts = {"type": self.type(dtype), "pointer": pointer, "count": dtype.count}
+        facts = self.vector_facts(node, dtype)
         self.line(condition + self.dialect.store.format(value=text, **facts))
+
+    def vector_facts(self, node: UOp, dtype: DType) -> dict[str, Any]:
+        """What the templates of a load and a store of a vector need. It is packed where it may lie
+        at any element."""
+        pointer, aligned = node.src[0], node.arg[0]
+        facts = {"type": self.type(dtype), "pointer": self.ref(pointer), "count": dtype.count}
+        while pointer.op is Ops.INDEX:
+            pointer = pointer.src[0]
+        packed = "packed_" if aligned < dtype.itemsize else ""
+        return facts | {"space": self.dialect.spaces[pointer.op is Ops.LOCAL], "packed": packed}
 
     def fault(self, node: UOp) -> None:
         """Lane after lane; who finds the first word 0 writes."""

@@ -10,12 +10,17 @@ from tinygrad.backends.bits import encode
 from tinygrad.backends.c_dialect import Dialect
 from tinygrad.backends.program import index_type, inlined
 from tinygrad.base.dtype import ConstType, DType, dtypes
+from tinygrad.base.errors import CompileError
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 LONGEST = 100  # letters of an expression that is still written where it is used
 
-SUFFIXES = {dtypes.uint32: "u", dtypes.uint64: "u", dtypes.float32: "f"}  # before a long's
+SUFFIXES = {  # before a long's
+    **dict.fromkeys((dtypes.uint32, dtypes.uint64), "u"),
+    **dict.fromkeys((dtypes.float32, dtypes.float16, dtypes.bfloat16), "f"),
+}
+BY_FLOAT = (dtypes.float16, dtypes.bfloat16)  # written as a float, which is converted
 PREFIXES = {Ops.LOAD: "val", Ops.RANGE: "ridx", Ops.CARRY: "acc"}
 
 
@@ -86,18 +91,22 @@ class Writer:
             return str(encode(value, dtype))
         if math.isfinite(value):
             text = f"{float(value)!r}{suffix}"
-            return text if dtype is not dtypes.float16 else f"({self.type(dtype)})({text})"
+            return f"({self.type(dtype)})({text})" if dtype in BY_FLOAT else text
         text = "NAN" if value != value else "INFINITY" if value > 0 else "-INFINITY"
         return text if dtype is dtypes.float32 else f"({self.type(dtype)})({text})"
 
     def is_bits(self, dtype: DType) -> bool:
         """Whether this float type is held as the whole number of its bits."""
-        unlike_c = (dtypes.bfloat16, *dtypes.fp8s)
-        return dtype in unlike_c or (dtype is dtypes.float16 and self.dialect.half_bits)
+        return dtype in self.dialect.as_bits
 
     def type(self, dtype: DType) -> str:
         if dtype.count == 1:
             return self.types[dtype]
+        if dtype.count > self.dialect.widest:
+            raise CompileError(
+                f"[render] {dtype!r}: a vector of {self.dialect.name} has at most "
+                f"{self.dialect.widest} lanes; let the recipe split its loop"
+            )
         scalar = dtype.scalar()
         if scalar is dtypes.index:
             scalar = dtypes.int64
@@ -141,6 +150,11 @@ class Writer:
     def convert(self, dtype: DType, text: str) -> str:
         return self.dialect.convert.format(type=self.type(dtype), value=text)
 
+    def compared(self, dtype: DType, text: str) -> str:
+        """A vector of bools, whose lanes are 0 or -1, from a comparison of vectors."""
+        template = self.dialect.compared or self.dialect.convert
+        return template.format(type=self.type(dtype), value=text)
+
     def truth(self, dtype: DType, text: str, old: DType) -> str:
         """A vector of bools from one of `old` numbers."""
-        return self.convert(dtype, f"({text}!=({self.types[old]})0)")
+        return self.compared(dtype, f"({text}!=({self.types[old]})0)")

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from tinygrad.base.target import Target
 
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 ALIGNMENT = 64
 """Bytes to which blocks of memory that hosts can address are aligned. Kernels rely on it where
 they write; what they read may be other libraries' memory, which lies anywhere."""

@@ -29,6 +29,7 @@ class Target:
     cpu: str = ""
     features: str = ""  # flattened LLVM feature string; part of every cache key
     vector: int = 16  # widest vector register; 0: scalars only
+    most_lanes: int = 64  # of a vector, where the device's language has such a bound
     registers: int = 16  # vector registers; words that a lane of a group has
     fma_ports: int = 2
     load_ports: int = 2

@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable
 
 from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.errors import DTypeError
 from tinygrad.base.target import Target
 from tinygrad.codegen.coefficients import FORMATS
 from tinygrad.codegen.narrow import narrow
@@ -42,11 +43,23 @@ def decompose(sink: UOp, target: Target) -> UOp:
 
     Requires stage "kernel"; gives stage "kernel" with the same loops, parameters and stores.
     """
+    _check_doubles(sink, target)
     sink = graph_rewrite(narrow(sink, target), MATCHER, ctx=target, name="decompose")
     for stage in sink.toposort():
         if stage.op is Ops.STAGE and option(stage, "acc") and stage.src[0].op is not Ops.REDUCE:
             return decompose(_accumulators(sink, stage), target)
     return sink
+
+
+def _check_doubles(sink: UOp, target: Target) -> None:
+    """float64 can't be made of narrower numbers, as narrower numbers can of wider ones."""
+    if not target.dtypes or "float64" in target.dtypes:
+        return
+    if any(node.dtype.scalar() is dtypes.float64 for node in sink.toposort()):
+        raise DTypeError(
+            f"[compile] float64: device {target.device} ({target.cpu}) has no such numbers; legal "
+            f"are {', '.join(sorted(target.storage_dtypes))}: cast before, or use another device"
+        )
 
 
 def _accumulators(sink: UOp, stage: UOp) -> UOp:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from tinygrad.backends.interface import INTEGERS
+from tinygrad.backends.presence import Presence
 from tinygrad.base.errors import DeviceError
 from tinygrad.base.target import ORDINARY, Numerics, Target
 
-INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 STORAGE = ("float16", "bfloat16", "fp8e4m3", "fp8e5m2")
 # OpenCL promises 3 ulp for exp2 and the like, which is less than ours give: they are not here.
 # half is converted by vload_half and vstore_half, which every device has.
@@ -30,77 +31,79 @@ class Connection:
     opened_queue: Any
     target: Target
     options: tuple[str, ...]  # of its compiler
-    process: int = field(default_factory=os.getpid)
+    presence: Presence
 
     @property
     def context(self) -> Any:
         """The context; DeviceError in a forked child."""
-        self._check_process()
+        self.presence.check()
         return self.opened_context
 
     @property
     def queue(self) -> Any:
         """The queue; DeviceError in a forked child."""
-        self._check_process()
+        self.presence.check()
         return self.opened_queue
 
-    def _check_process(self) -> None:
-        """The driver's threads don't survive a fork: a child would wait for them for ever."""
-        if os.getpid() != self.process:
-            raise DeviceError(
-                "device CL: this process was forked after the device was opened; legal are "
-                "multiprocessing's start method 'spawn', or opening the device in the child only"
-            )
 
-
-def connect(index: int) -> Connection:
-    """Device number `index` of this machine."""
-    cl, found = find_devices()
-    if index >= len(found):
-        names = ", ".join(f"CL:{i} ({device.name})" for i, device in enumerate(found))
-        raise DeviceError(f"device CL:{index}: there are {names}")
-    device = found[index]
-    check_version(device)
+def connect(index: int, name: str = "CL", makers: Sequence[str] = ("",)) -> Connection:
+    """Number `index` of this machine's devices that are of one of these makers: of what says one of
+    these words of its vendor, its platform or itself. `name` is what users call such devices."""
+    cl, found = find_devices(name)
+    mine = [device for device in found if any(maker in who(device) for maker in makers)]
+    if index >= len(mine):
+        names = ", ".join(f"{name}:{i} ({device.name})" for i, device in enumerate(mine))
+        others = ", ".join(device.name for device in found)
+        there = names or f"no OpenCL drivers of {makers[0].title()}'s, but {others}"
+        raise DeviceError(f"device {name}:{index}: there are {there}")
+    device = mine[index]
+    check_version(name, device)
     context = cl.Context([device])
     queue = cl.CommandQueue(context, device, cl.command_queue_properties.PROFILING_ENABLE)
     exact = _has(device.single_fp_config, cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT)
     options = (NO_WARNINGS, EXACT_DIVISION) if exact else (NO_WARNINGS,)
-    return Connection(cl, device, context, queue, describe(cl, device), options)
+    target = describe(cl, device)
+    return Connection(cl, device, context, queue, target, options, Presence(name))
 
 
-def check_version(device: Any) -> None:
+def check_version(name: str, device: Any) -> None:
     """DeviceError if the driver is older than what kernels are written in."""
     words = device.version.split()  # "OpenCL 3.0 PoCL ..."
     version = tuple(int(part) for part in words[1].split(".")[:2])
     if version < OLDEST:
         raise DeviceError(
-            f"device CL: the driver of {device.name.strip()} speaks {' '.join(words[:2])}; needed "
-            f"is {OLDEST[0]}.{OLDEST[1]}, which a newer driver may have"
+            f"device {name}: the driver of {device.name.strip()} speaks {' '.join(words[:2])}; "
+            f"needed is {OLDEST[0]}.{OLDEST[1]}, which a newer driver may have"
         )
 
 
-def find_devices() -> tuple[ModuleType, list[Any]]:
+def who(device: Any) -> str:
+    """A device's names, in small letters."""
+    return f"{device.vendor} {device.platform.name} {device.name}".lower()
+
+
+def find_devices(name: str = "CL") -> tuple[ModuleType, list[Any]]:
     """pyopencl, and all devices: those that are not this machine's processor first."""
     try:
         import pyopencl as cl
     except ImportError as error:
         raise DeviceError(
-            f"device CL needs pyopencl: pip install 'tinygrad[cl]' ({error})"
+            f"device {name} needs pyopencl: pip install 'tinygrad[cl]' ({error})"
         ) from error
     try:
         platforms = cl.get_platforms()
         found = [device for platform in platforms for device in platform.get_devices()]
     except cl.Error as error:
-        raise DeviceError(_no_driver(str(error))) from error
+        raise DeviceError(_no_driver(name, str(error))) from error
     if not found:
-        raise DeviceError(_no_driver("no platform has a device"))
+        raise DeviceError(_no_driver(name, "no platform has a device"))
     return cl, sorted(found, key=lambda device: _has(device.type, cl.device_type.CPU))
 
 
-def _no_driver(reason: str) -> str:
+def _no_driver(name: str, reason: str) -> str:
     return (
-        f"device CL: no OpenCL driver answers ({reason}); install the vendor's, or PoCL for the "
-        "processor (Debian: apt-get install pocl-opencl-icd ocl-icd-libopencl1)"
+        f"device {name}: no OpenCL driver answers ({reason}); install the vendor's, or PoCL for "
+        "the processor (Debian: apt-get install pocl-opencl-icd ocl-icd-libopencl1)"
     )
 
 

@@ -6,7 +6,6 @@ freed. A driver does not keep the buffers that are set as arguments: the segment
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 import warnings
@@ -17,13 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from tinygrad.backends.blocks import Blocks
 from tinygrad.backends.cl.device import Connection
 from tinygrad.backends.interface import Launch
 from tinygrad.base.errors import CompileError, DeviceError, OutOfMemory
-from tinygrad.base.helpers import round_up
 from tinygrad.base.settings import SETTINGS
 
-BLOCK = 256  # blocks are multiples of this, so that freed ones fit again
 KEPT_FRACTION = 4  # of the device's memory at most a quarter lies in freed blocks
 SOURCES = 64  # remembered for `disassemble`
 
@@ -74,52 +72,32 @@ class Place:
 
 
 class CLMemory:
-    """Buffers of one device. Freed ones are kept, bounded, and given back oldest first."""
+    """Buffers of one device."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.limit = connection.device.global_mem_size // KEPT_FRACTION
-        self.kept = 0
-        self._freed: OrderedDict[int, list[Any]] = OrderedDict()  # size → buffers
-        self._lock = threading.RLock()  # a buffer may be freed inside, by the garbage collector
+        limit = connection.device.global_mem_size // KEPT_FRACTION
+        self.blocks: Blocks[Any] = Blocks(self._make, self._release, connection.cl.Error, limit)
+
+    def _make(self, size: int) -> Any:
+        cl = self.connection.cl
+        return cl.Buffer(self.connection.context, cl.mem_flags.READ_WRITE, size)
+
+    def _release(self, buffer: Any) -> None:
+        buffer.release()
 
     def allocate(self, nbytes: int) -> Place:
-        size = round_up(max(1, nbytes), BLOCK)
-        with self._lock, contextlib.suppress(KeyError, IndexError):
-            buffer = self._freed[size].pop()
-            self.kept -= size
-            return Place(buffer)
-        cl = self.connection.cl
         try:
-            return Place(cl.Buffer(self.connection.context, cl.mem_flags.READ_WRITE, size))
-        except cl.Error:
-            self.trim(0)
-        try:
-            return Place(cl.Buffer(self.connection.context, cl.mem_flags.READ_WRITE, size))
-        except cl.Error as error:
+            return Place(self.blocks.take(nbytes)[0])
+        except self.connection.cl.Error as error:
             most = self.connection.device.max_mem_alloc_size
             raise OutOfMemory(
-                f"[allocate] {nbytes:,} bytes on CL ({error}); a buffer takes at most {most:,}"
+                f"[allocate] {nbytes:,} bytes on {self.connection.presence.label} ({error}); a "
+                f"buffer takes at most {most:,}"
             ) from error
 
     def free(self, handle: Place, nbytes: int) -> None:
-        size = handle.buffer.size
-        with self._lock:
-            self._freed.setdefault(size, []).append(handle.buffer)
-            self._freed.move_to_end(size)
-            self.kept += size
-            self.trim(self.limit if SETTINGS["LRU"] else 0)
-
-    def trim(self, limit: int) -> None:
-        """Give freed buffers back until at most `limit` bytes are kept."""
-        with self._lock:
-            while self.kept > limit and self._freed:
-                size, buffers = next(iter(self._freed.items()))
-                if buffers:
-                    self.kept -= size
-                    buffers.pop().release()
-                else:
-                    del self._freed[size]
+        self.blocks.keep(handle.buffer, handle.buffer.size)
 
     def write(self, handle: Place, data: memoryview, offset: int = 0) -> None:
         if data.nbytes:

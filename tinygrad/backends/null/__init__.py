@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tinygrad.backends.c_family import CRenderer
-from tinygrad.backends.interface import Backend, Launch
+from tinygrad.backends.interface import INTEGERS, Backend, Launch
 from tinygrad.base.target import ORDINARY, Numerics, Target
 
-INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 DTYPES = frozenset(("bool", *INTEGERS, "float32", "float64"))
 NATIVE = ORDINARY | {"MULACC", "TRUNC", "RECIP", "CAST_HALF"}
 TARGET = Target(
