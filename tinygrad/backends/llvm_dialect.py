@@ -24,7 +24,9 @@ class Dialect:
     promise: str = ""  # what is known of buffers
     local: str = "ptr"  # a pointer to LOCAL memory
     specials: Mapping[str, str] = field(default_factory=dict)  # an intrinsic, by SPECIAL
-    barrier: str = ""  # a call
+    barrier: tuple[str, ...] = ()  # instructions
+    declared: tuple[str, ...] = ()  # what they call
+    flags: str = ""  # of the module, as metadata from number 3 on
     tasks: bool = False  # a function runs many tasks, and is given tables; else one lane
     static_local: int = 0  # bytes of LOCAL memory that a function may declare; beyond, it is lent
     masked_vectors: bool = False  # a masked vector is one instruction
@@ -54,12 +56,40 @@ PTX = Dialect(
     local="ptr addrspace(3)",
     specials={f"gid{axis}": f"{SREG}.ctaid.{word}" for axis, word in AXES.items()}
     | {f"lid{axis}": f"{SREG}.tid.{word}" for axis, word in AXES.items()},
-    barrier="llvm.nvvm.barrier.cta.sync.aligned.all",
+    barrier=("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)",),
+    declared=("declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32)",),
     static_local=48 << 10,
     short_index=True,
 )
 
-DIALECTS = (PTX, PROCESSOR)
+# What the runtime would hand to kernels in hidden arguments, and these never ask for.
+UNUSED = (
+    *("implicitarg-ptr", "dispatch-ptr", "queue-ptr", "dispatch-id", "heap-ptr", "hostcall-ptr"),
+    *("default-queue", "completion-action", "multigrid-sync-arg", "lds-kernel-id"),
+)
+AMDGPU = Dialect(
+    triple="amdgcn",
+    head="define amdgpu_kernel void @{name}({arguments}) #0 {{",
+    attributes='nounwind "amdgpu-flat-work-group-size"="{lanes},{lanes}" '
+    + " ".join(f'"amdgpu-no-{word}"' for word in UNUSED),
+    buffer="ptr addrspace(1)",
+    promise="noalias align 64",
+    local="ptr addrspace(3)",
+    specials={f"gid{axis}": f"llvm.amdgcn.workgroup.id.{word}" for axis, word in AXES.items()}
+    | {f"lid{axis}": f"llvm.amdgcn.workitem.id.{word}" for axis, word in AXES.items()},
+    # lanes of a group wait for each other, and for what they wrote
+    barrier=(
+        'fence syncscope("workgroup") release',
+        "call void @llvm.amdgcn.s.barrier()",
+        'fence syncscope("workgroup") acquire',
+    ),
+    declared=("declare void @llvm.amdgcn.s.barrier()",),
+    flags='!llvm.module.flags = !{!3}\n!3 = !{i32 1, !"amdhsa_code_object_version", i32 500}',
+    static_local=64 << 10,
+    short_index=True,
+)
+
+DIALECTS = (PTX, AMDGPU, PROCESSOR)
 
 
 def dialect_of(target: Target) -> Dialect:

@@ -113,7 +113,9 @@ class _Function(Writer):
         above = sorted(self.constants | self.frame.constants)
         parts = [*above, self.frame.head(name), "entry:", *self.lines, "  ret void", "}"]
         attributes = f"attributes #0 = {{ {self.frame.attributes()} }}"
-        return "\n".join([*parts, *self.declared.values(), attributes, METADATA, ""])
+        return "\n".join(
+            [*parts, *self.declared.values(), attributes, METADATA, self.dialect.flags]
+        )
 
     def special(self, node: UOp) -> None:
         assert not self.open_loops, "a SPECIAL stands outside of loops"
@@ -269,9 +271,8 @@ class _Function(Writer):
         self.lines.append("  " + self.call("llvm.prefetch.p0", "void", pointer, *how, types=types))
 
     def barrier(self, node: UOp) -> None:
-        if self.dialect.barrier:
-            call = self.call(self.dialect.barrier, "void", "i32 0", types="i32")
-            self.lines.append("  " + call)
+        self.lines += (f"  {line}" for line in self.dialect.barrier)
+        self.declared.update((line, line) for line in self.dialect.declared)
 
     def fault(self, node: UOp) -> None:
         """One test; off the way, the first failing lane is reported unless another one was."""

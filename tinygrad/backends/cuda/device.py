@@ -40,6 +40,7 @@ class Connection:
     lost: str = ""  # why nothing can be asked any more
     process: int = field(default_factory=os.getpid)
     retired: deque[tuple[str, int]] = field(default_factory=deque)  # what nobody holds any more
+    graphs: bool = True  # whether kernels that run again are launched as a graph
 
     @property
     def usable(self) -> bool:

@@ -74,6 +74,8 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuGraphLaunch": (Pointer, Pointer),
 }
 
+OWN = {name: name for name in FUNCTIONS}
+
 OUT_OF_MEMORY = 2
 REFUSED = {200, 209, 218, 220, 221, 222, 223}
 """What a module that can't be compiled gives."""
@@ -104,30 +106,34 @@ def open_library() -> Any:
 
 
 class Driver:
-    """The library, its functions declared, and initialised."""
+    """The library, its functions declared, and initialised. Another maker's library may have them
+    by other `names`; what it is for is `device` then."""
 
-    def __init__(self, library: Any) -> None:
+    def __init__(self, library: Any, device: str = "CUDA", names: dict[str, str] = OWN) -> None:
+        self.device = device
         self.functions: dict[str, Any] = {}
-        for name, types in FUNCTIONS.items():
-            try:
-                function = getattr(library, name)
-            except AttributeError as error:
-                raise DeviceError(_too_old(f"it lacks {name}")) from error
-            function.argtypes, function.restype = types, Int
+        for name, own in names.items():
+            function = getattr(library, own, None)
+            if function is None:
+                raise DeviceError(f"device {device}: its driver is too old: it lacks {own}")
+            function.argtypes, function.restype = FUNCTIONS[name], Int
             self.functions[name] = function
         code = self.functions["cuInit"](0)
         if code:
-            raise DeviceError(f"device CUDA: the driver doesn't start: {self.words(code)}")
+            raise DeviceError(f"device {device}: the driver doesn't start: {self.words(code)}")
         self.version = self.number("cuDriverGetVersion", Int)
         if self.version < OLDEST:
-            raise DeviceError(_too_old(f"it knows CUDA {version_text(self.version)}"))
+            raise DeviceError(
+                f"device {device}: its driver is too old: it knows CUDA {version_text(self.version)};"
+                f" needed is one for CUDA {version_text(OLDEST)} or later (driver 470)"
+            )
 
     def number(self, name: str, kind: Any, *arguments: Any) -> Any:
         """What a function writes where its first argument points to."""
         found = kind()
         code = self.functions[name](ctypes.byref(found), *arguments)
         if code:
-            raise DeviceError(f"device CUDA: {name} fails: {self.words(code)}")
+            raise DeviceError(f"device {self.device}: {name} fails: {self.words(code)}")
         return found.value
 
     def words(self, code: int) -> str:
@@ -142,10 +148,3 @@ class Driver:
 def version_text(version: int) -> str:
     """12040 → "12.4"."""
     return f"{version // 1000}.{version % 1000 // 10}"
-
-
-def _too_old(why: str) -> str:
-    return (
-        f"device CUDA: this machine's NVIDIA driver is too old: {why}; needed is one for CUDA "
-        f"{version_text(OLDEST)} or later (driver 470), for sm_90a CUDA 12.0 (driver 525)"
-    )

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from tinygrad.backends.cuda.device import Connection
 from tinygrad.backends.cuda.driver import KernelNode, Pointer
 from tinygrad.backends.interface import ALIGNMENT, Launch
-from tinygrad.backends.llvm_dialect import PTX
+from tinygrad.backends.llvm_dialect import dialect_of
 from tinygrad.base.errors import ArgumentError, CompileError
 
 LOG = 16 << 10  # bytes of the driver's words on a module
@@ -82,7 +82,7 @@ class Prepared:
         """Bytes of shared memory that come with the launch: all, where there are more than a
         function may declare."""
         function, size = self.launch.function, self.launch.scratch
-        if size <= PTX.static_local:
+        if size <= dialect_of(self.connection.target).static_local:
             return 0
         what = f"lend {size:,} bytes of shared memory to {function.name}"
         self.connection.enter()
@@ -134,7 +134,7 @@ class CUDASegment:
             if timed:
                 return self._run_timed()
             self.runs += 1
-            if self.runs == 1 or len(self.kernels) == 1:
+            if self.runs == 1 or len(self.kernels) == 1 or not self.connection.graphs:
                 for kernel in self.kernels:
                     kernel.start()
             else:

@@ -1,0 +1,262 @@
+"""The AMD device without one: code objects against lld and the chips' assembly, the runtime on a
+library that is not there."""
+
+import functools
+import importlib.util
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from backends import fake_hip, golden
+from backends import test_renderers as programs
+
+from tinygrad import Tensor, TinyJit
+from tinygrad.backends import open_device, why_absent
+from tinygrad.backends.amd import linker
+from tinygrad.backends.amd.compiler import AMDCompiler
+from tinygrad.backends.amd.driver import NAMES, SAME
+from tinygrad.backends.amd.target import CHIPS, chip_of, chip_target
+from tinygrad.backends.interface import Launch
+from tinygrad.backends.llvm_compiler import LLVMCompiler
+from tinygrad.backends.llvm_ir import LLVMRenderer
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import CompileError, DeviceError, IndexCheckError, OutOfMemory
+
+NAMED = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
+
+
+@functools.cache
+def target(chip):
+    return chip_target(chip_of(chip), chip)
+
+
+@functools.cache
+def objects(chip):
+    """Name → (IR, object) of the golden kernels."""
+    made = {}
+    renderer, compiler = LLVMRenderer(target(chip)), LLVMCompiler(target(chip))
+    for name, expression in golden.expressions().items():
+        for phase in golden.phases(expression, target(chip)):
+            source = renderer.render(phase.name, phase.program)
+            made[name] = source, compiler.compile(source)
+    return made
+
+
+@functools.cache
+def assembly(chip):
+    compiler = LLVMCompiler(target(chip))
+    return {name: compiler.assembly(source) for name, (source, _) in objects(chip).items()}
+
+
+# ---- code ----------------------------------------------------------------------------------------
+
+# For each kernel what its assembly must have: the chips spell some of it differently.
+WANTED = {
+    "vectors": (r"global_load_(dwordx4|b128)", r"global_store_(dwordx4|b128)"),
+    "product": (r"global_load_(dword|b32)", r"v_(fma|fmac|pk_fma)_f32", r"s_load"),
+    "softmax": (r"ds_(write|store)", r"ds_(read|load)", r"s_barrier", r"v_max(_num|imum)?_f32"),
+    "half": (r"v_cvt_f32_f16", r"v_cvt_f16_f32", r"global_store_(short|b16)"),
+    "whole_numbers": (r"v_(mul_hi_u32|mad_(co_)?u64_u32|mul_hi)", r"global_store_(dwordx2|b64)"),
+    "check": (r"global_atomic_cmpswap_(x2|b64)",),
+}
+
+
+@pytest.mark.parametrize("chip", NAMED)
+@pytest.mark.parametrize("name", WANTED)
+def test_a_chip_gets_the_instructions_that_are_meant(chip, name):
+    text = assembly(chip)[name]
+    missing = [pattern for pattern in WANTED[name] if not re.search(pattern, text)]
+    assert not missing, text
+
+
+@pytest.mark.parametrize("chip", NAMED)
+def test_the_note_says_how_a_kernel_is_launched(chip):
+    text = assembly(chip)["softmax"]
+    assert f".wavefront_size: {chip_of(chip).wave}" in text
+    assert ".max_flat_workgroup_size: 256" in text
+    assert re.search(r"\.kernarg_segment_size: 16\b", text)  # two buffers, nothing hidden
+    assert ".private_segment_fixed_size: 0" in text  # nothing spilled
+
+
+# ---- linker --------------------------------------------------------------------------------------
+
+
+@functools.cache
+def lld(binary):
+    """The same by LLVM's linker."""
+    if importlib.util.find_spec("ziglang") is None:
+        pytest.skip("AMD: no ziglang here, whose linker is the judge of ours")
+    folder = Path(tempfile.mkdtemp())
+    (folder / "kernel.o").write_bytes(binary)
+    command = [sys.executable, "-m", "ziglang", "ld.lld", "-shared", "kernel.o", "-o", "kernel.so"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return (folder / "kernel.so").read_bytes()
+
+
+@pytest.mark.parametrize("chip", NAMED)
+def test_the_linker_agrees_with_llds_byte_for_byte(chip, monkeypatch):
+    for _, binary in objects(chip).values():
+        expected = lld(binary)
+        comment = re.search(rb"Linker: LLD [^\0]*\0", expected)
+        monkeypatch.setattr(linker, "COMMENT", comment[0])
+        assert linker.link(binary) == expected
+
+
+def test_what_needs_a_real_linker_is_refused():
+    source = objects("gfx1100")["vectors"][0]
+    data = source.replace("define amd", "@x = addrspace(1) global i32 7\ndefine amd", 1)
+    with pytest.raises(CompileError, match=r"\[link\] .data: kernels have .text"):
+        AMDCompiler(target("gfx1100")).compile(data)
+
+
+def test_every_chip_has_a_row_or_is_refused():
+    assert {chip_of(name).name for name in ("gfx1036", "gfx1151", "gfx1200")} == {
+        "gfx10",
+        "gfx11",
+        "gfx12",
+    }
+    assert chip_of("gfx906") is None
+    assert all(LLVMCompiler(target(chip)) for chip in NAMED) and len(CHIPS) == 6
+
+
+# ---- the runtime ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hip(monkeypatch):
+    """A card of the test's own."""
+    return fake_hip.install(monkeypatch, fake_hip.FakeHIP())
+
+
+SHARED = fake_hip.FakeHIP()  # of the tensors: plans keep their device
+
+
+@pytest.fixture
+def tensors(monkeypatch):
+    return fake_hip.install(monkeypatch, SHARED)
+
+
+def on_amd(*arrays):
+    return [Tensor(array, device="AMD") for array in arrays]
+
+
+def test_tensors_compute_by_way_of_code_objects(tensors):
+    a, b = np.random.rand(9, 5).astype(np.float32), np.random.rand(5, 7).astype(np.float32)
+    x, y = on_amd(a, b)
+    np.testing.assert_allclose((x @ y + 1).relu().numpy(), a @ b + 1, rtol=1e-6)
+    np.testing.assert_allclose(x.softmax().numpy(), Tensor(a).softmax().numpy(), rtol=1e-6)
+    (n,) = on_amd(np.array([-7, 2**60, 5], np.int64))
+    np.testing.assert_array_equal((n // 3 * 2).numpy(), [-6, 2**60 // 3 * 2, 2])
+    half = x.half() * 3
+    np.testing.assert_array_equal(half.numpy(), a.astype(np.float16) * np.float16(3))
+    with pytest.raises(IndexCheckError, match="index 12 is out of range"):
+        x[Tensor([12], device="AMD")].numpy()
+
+
+def test_a_captured_step_runs_again(tensors):
+    step = TinyJit(lambda x: ((x + 1).contiguous() * 2).realize())
+    for number in range(4):
+        (x,) = on_amd(np.full(6, number, np.float32))
+        made = step(x)
+    np.testing.assert_array_equal(made.numpy(), np.full(6, 8))
+
+
+def added_seven(device):
+    out, source = programs.param(0, dtypes.float32), programs.param(1, dtypes.float32)
+    lane = programs.special("lid0", 8)
+    steps = programs.program(lane, programs.store(out, lane, programs.load(source, lane) + 7.0))
+    code = device.compiler.compile(device.renderer.render("added", steps))
+    return device.queue.load(code, "added")
+
+
+def written(device, values):
+    raw = np.asarray(values, np.float32)
+    place = device.memory.allocate(raw.nbytes)
+    device.memory.write(place, memoryview(raw.view(np.uint8)))
+    return place
+
+
+def read(device, place):
+    return np.frombuffer(device.memory.read(place, 32), np.float32)
+
+
+def test_kernels_run_in_order_and_are_timed(hip):
+    device = open_device("AMD")
+    function = added_seven(device)
+    a, b = written(device, range(8)), device.memory.allocate(32)
+    launches = [Launch(function, pair, block=(8, 1, 1)) for pair in ((1, 0), (0, 1), (1, 0))]
+    segment = device.queue.segment(launches)
+    segment.run([a, b], [])
+    np.testing.assert_array_equal(read(device, b), np.arange(8) + 21)
+    segment.run([a, b], [])  # a graph, where graphs are used
+    np.testing.assert_array_equal(read(device, b), np.arange(8) + 14 + 21)
+    assert len(segment.run([a, b], [], timed=True)) == 3
+    assert hip.launched == ["added"] * 9
+
+
+def test_two_cards_copy_without_the_host(monkeypatch):
+    fake_hip.install(monkeypatch, fake_hip.FakeHIP(("gfx942", "gfx90a")))
+    first, second = open_device("AMD"), open_device("AMD:1")
+    assert (first.target.cpu, second.target.cpu) == ("gfx942", "gfx90a")
+    a, b = written(first, range(8)), second.memory.allocate(32)
+    second.memory.copy_from(b, first.memory, a, 32)
+    np.testing.assert_array_equal(read(second, b), np.arange(8))
+
+
+# ---- bad days ------------------------------------------------------------------------------------
+
+
+def test_a_machine_without_the_library_says_so():
+    assert "no HIP library here" in why_absent("AMD") and "ROCm" in why_absent("HIP")
+
+
+def test_a_machine_without_a_card(monkeypatch):
+    fake_hip.install(monkeypatch, fake_hip.FakeHIP((), start=100))
+    assert "device AMD: the driver doesn't start" in why_absent("AMD")
+
+
+def test_a_number_that_no_card_has(hip):
+    assert why_absent("AMD:1").endswith("there are: AMD:0 (gfx1100)")
+
+
+def test_a_chip_that_no_code_is_made_for(monkeypatch):
+    fake_hip.install(monkeypatch, fake_hip.FakeHIP(("gfx803",)))
+    assert "its chip is gfx803; legal are gfx90a*" in why_absent("AMD")
+
+
+def test_an_older_library_lacks_a_function(hip, monkeypatch):
+    library = hip.library()
+    del library.hipDrvGetErrorName
+    monkeypatch.setattr(fake_hip.driver, "open_library", lambda: library)
+    assert "too old: it lacks hipDrvGetErrorName" in why_absent("AMD")
+
+
+def test_memory_that_is_not_there(hip):
+    with pytest.raises(OutOfMemory, match=r"1,073,741,824 bytes on AMD:0"):
+        open_device("AMD").memory.allocate(1 << 30)
+
+
+def test_a_binary_that_is_no_code_object(hip):
+    with pytest.raises(CompileError, match="load nothing"):
+        open_device("AMD").queue.load(b"\0" * 64, "nothing")
+
+
+def test_a_card_that_is_lost_stays_lost_and_others_go_on(hip):
+    device = open_device("AMD")
+    place = written(device, range(8))
+    segment = device.queue.segment([Launch(added_seven(device), (0, 0), block=(8, 1, 1))])
+    hip.fails["cuStreamSynchronize"] = [700]
+    segment.run([place], [])
+    with pytest.raises(DeviceError, match="device AMD:0 is lost"):
+        device.queue.synchronize()
+    with pytest.raises(DeviceError, match="AMD:0 was lost"):
+        segment.run([place], [])
+    assert (Tensor([1, 2], device="CPU") + 1).tolist() == [2, 3]
+
+
+def test_the_names_are_those_of_hips_header():
+    assert set(NAMES.values()) == set(fake_hip.HEADER) and len(SAME) == len(set(SAME))
