@@ -124,8 +124,8 @@ class Driver:
         self.version = self.number("cuDriverGetVersion", Int)
         if self.version < OLDEST:
             raise DeviceError(
-                f"device {device}: its driver is too old: it knows CUDA {version_text(self.version)};"
-                f" needed is one for CUDA {version_text(OLDEST)} or later (driver 470)"
+                f"device {device}: its driver is too old: it knows CUDA "
+                f"{version_text(self.version)}; needed is one for CUDA {version_text(OLDEST)} or later"
             )
 
     def number(self, name: str, kind: Any, *arguments: Any) -> Any:
