@@ -18,7 +18,6 @@ from tinygrad.models.checkpoint import Names, Pretrained
 from tinygrad.nn import Embedding, Linear, RMSNorm
 from tinygrad.tensor import Tensor
 
-
 Pair = tuple[Tensor, Tensor]  # keys and values
 
 
