@@ -125,7 +125,7 @@ class Driver:
         if self.version < OLDEST:
             raise DeviceError(
                 f"device {device}: its driver is too old: it knows CUDA "
-                f"{version_text(self.version)}; needed is one for CUDA {version_text(OLDEST)} or later"
+                f"{version_text(self.version)}; needed is {version_text(OLDEST)} or later"
             )
 
     def number(self, name: str, kind: Any, *arguments: Any) -> Any:
