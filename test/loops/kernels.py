@@ -89,6 +89,14 @@ def half_matmul(m, n, k):
     return out((m, n), (a * b).cast(dtypes.float32).reduce("add", r).cast(dtypes.half), i, j)
 
 
+def wide_matmul(m, n, k, dtype=dtypes.bfloat16):
+    """Narrow operands, products and sums in float32."""
+    i, j, r = loop(m, "i0"), loop(n, "i1"), loop(k, "k0")
+    a, b = at(1, (m, k), i, r, dtype=dtype), at(2, (k, n), r, j, dtype=dtype)
+    product = a.cast(dtypes.float32) * b.cast(dtypes.float32)
+    return out((m, n), product.reduce("add", r).cast(dtype), i, j)
+
+
 def matvec(rows, columns):
     i, k = loop(rows, "i0"), loop(columns, "k0")
     value = at(1, (rows, columns), i, k) * at(2, (columns,), k)

@@ -67,6 +67,10 @@ def long_row(device):
     return ones(device, 8, 6000).softmax()
 
 
+def square(device, dtype):
+    return ones(device, 512, 512, dtype=dtype)
+
+
 # what → chips, tensors of a device, instructions that are there, instructions that aren't
 EXPECTED = {
     "16 bytes a load and store": (CHIPS, lambda d: large(d) * 2, ("LDG.E.128", "STG.E.128"), ()),
@@ -89,6 +93,25 @@ EXPECTED = {
         (),
     ),
     "a row is shared by the lanes of a group": (CHIPS, long_row, ("BAR.SYNC", "LDS", "STS"), ()),
+    "lanes of a warp exchange what they reduced": (
+        CHIPS,
+        lambda d: ones(d, 8, 5000).sum(1),
+        ("SHFL.BFLY",),
+        (),
+    ),
+    "pieces of operands are shared": (CHIPS, lambda d: large(d) @ large(d), ("LDS.128",), ("STL",)),
+    "a warp multiplies what it fetched and gathered": (
+        CHIPS,
+        lambda d: square(d, dtypes.bfloat16) @ square(d, dtypes.bfloat16),
+        ("HMMA.16816.F32.BF16", "LDGSTS.*128", "LDSM.16.M88.4", "LDSM.16.MT88", "LDGDEPBAR"),
+        ("STL", "LDG.E.U16"),
+    ),
+    "a warp multiplies bytes": (
+        CHIPS,
+        lambda d: square(d, dtypes.int8).matmul(square(d, dtypes.int8).T, dtype=dtypes.int32),
+        ("IMMA.16832.S8.S8", "LDGSTS.*128", "LDSM"),
+        ("STL",),
+    ),
     "a check writes its fault words once": (CHIPS, checked, ("ATOM.*CAS",), ()),
     "bfloat16 is rounded by the chip": (
         CHIPS,
