@@ -25,7 +25,7 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # each folder inside is a driver with a budget of its own.
 BUDGETS: dict[str, int | None] = {
     "base": 660,
-    "uop": 1700,
+    "uop": 1750,
     "simplify": 1100,
     "transforms": 500,
     "schedule": 1500,
@@ -37,9 +37,10 @@ BUDGETS: dict[str, int | None] = {
 }
 CORE_BUDGET = 27_200  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350
+# The interpreter judges what a warp's lanes do together, too.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
 # pool that other devices find in theirs.
-DRIVER_BUDGETS = {"cpu": 1450, "interpreter": 510, "cuda": 600}
+DRIVER_BUDGETS = {"cpu": 1450, "interpreter": 640, "cuda": 600}
 
 NOT_CODE = {
     tokenize.COMMENT,

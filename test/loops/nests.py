@@ -1,6 +1,6 @@
 """The recipes and loop nests of a few kernels, for a machine with large vectors, one with small
-ones, and one with groups of lanes. `test_nests` compares them with `nests.txt`; what the heuristic does is changed on purpose or
-not at all. After a change on purpose:
+ones, and one with groups of lanes. `test_nests` compares them with `nests.txt`; what the heuristic
+does is changed on purpose or not at all. After a change on purpose:
 
     python test/loops/nests.py > test/loops/nests.txt
 """
@@ -18,6 +18,7 @@ from tinygrad.base.target import Target
 from tinygrad.codegen.pipeline import lower
 from tinygrad.loops.heuristic import schedule
 from tinygrad.loops.recipe import to_text
+from tinygrad.uop.node import UOp
 
 NATIVE = frozenset(("MULACC", "MAX", "SQRT", "RECIP", "FDIV", "CMPEQ", "SHL", "SHR", "TRUNC"))
 DTYPES = frozenset(("bool", "int32", "int64", "uint32", "uint64", "float32", "float64"))
@@ -65,7 +66,7 @@ def sections() -> Iterator[str]:
         yield section(title, kernel, "groups of lanes", GROUPS)
 
 
-def section(title, kernel, machine: str, target: Target) -> str:
+def section(title: str, kernel: UOp, machine: str, target: Target) -> str:
     """Recipe and nests of one kernel."""
     scheduled, recipe = schedule(kernel, target)
     phases = lower(scheduled, target).phases
