@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 from errors.beginners import MISUSES as OF_BEGINNERS
+from errors.silent import MISUSES as ONCE_SILENT
 
 from tinygrad import Context, Device, Tensor, TinyJit, Variable, nn
 from tinygrad.base.errors import (
@@ -386,7 +387,7 @@ MISUSES = {
     ),
 }
 
-MISUSES |= OF_BEGINNERS
+MISUSES |= OF_BEGINNERS | ONCE_SILENT
 
 OF_PYTHON = {"variable beyond its bounds", "unknown setting", *(n for n in MISUSES if "truth" in n)}
 OF_PYTHON |= {"length of a number", "iteration over a number", "out of memory is a MemoryError"}

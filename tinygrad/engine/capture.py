@@ -16,6 +16,7 @@ import sys
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any, NamedTuple
 
 from tinygrad.base.errors import JitError
@@ -88,6 +89,26 @@ class Captured:
     def states(self) -> frozenset[Buffer]:
         """All of the state."""
         return frozenset(self.state)
+
+
+def refuse_to_tell(bind: UOp) -> None:
+    """JitError if the user's code reads the value of a variable that the captured step is given:
+    replays would keep the first."""
+    recorder = recording.recorder
+    if not isinstance(recorder, Capture) or bind.src[0].arg[0] not in recorder.bound:
+        return
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__") in LOOKING:
+        frame = frame.f_back
+    if frame is not None and not frame.f_globals.get("__name__", "").startswith("tinygrad."):
+        raise JitError(
+            f"{recorder.name}: the value of the variable {bind.src[0].arg[0]!r} is read inside the "
+            "captured step, and replays would keep this one; legal is to compute with the variable "
+            "itself, or a whole number as the argument"
+        )
+
+
+LOOKING = (__name__, UOp.__module__)
 
 
 class Capture:

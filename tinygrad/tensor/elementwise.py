@@ -116,6 +116,18 @@ class Elementwise(Movement):
                 f"{operation}: {kinds[0]!r} and {kinds[1]!r}; legal are ints and bools"
             )
 
+    def _shifted(self, op: Ops, sign: str, x: Any, reverse: bool) -> Self:
+        """Shifts whole numbers; a CHECK that no number of places is negative."""
+        self._whole(sign, x)
+        value, places = (self._tensor(x), self) if reverse else (self, self._tensor(x))
+        node = places._node
+        legal = f"{sign}: by {{0}} places; legal are numbers from 0"
+        if node.vmax < 0:
+            raise ArgumentError(legal.format(node.vmax if isinstance(x, UOp) else x))
+        if node.vmin < 0:
+            places = places._from(node.check(node >= 0, "shift", legal))
+        return value._binary(op, places)
+
     # ---- arithmetic ------------------------------------------------------------------------------
 
     def add(self, x: Any, reverse: bool = False) -> Self:
@@ -587,8 +599,7 @@ class Elementwise(Movement):
         >>> (Tensor([1, 2]) << 3).tolist()
         [8, 16]
         """
-        self._whole("<<", x)
-        return self._binary(Ops.SHL, x, reverse)
+        return self._shifted(Ops.SHL, "<<", x, reverse)
 
     def rshift(self, x: Any, reverse: bool = False) -> Self:
         """Bits moved down.
@@ -596,8 +607,7 @@ class Elementwise(Movement):
         >>> Tensor([8, 5]).rshift(1).tolist()
         [4, 2]
         """
-        self._whole(">>", x)
-        return self._binary(Ops.SHR, x, reverse)
+        return self._shifted(Ops.SHR, ">>", x, reverse)
 
     # ---- choice ----------------------------------------------------------------------------------
 

@@ -8,12 +8,14 @@ of these stand side by side the result's axes stand there too, else first.
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, ShapeError
 from tinygrad.base.helpers import plain
+from tinygrad.engine.aliases import bottom_of
 from tinygrad.engine.realize import read
 from tinygrad.tensor.core import axis_of, broadcast_shape, check_devices
 from tinygrad.tensor.creation import HasArray
@@ -74,7 +76,7 @@ class Indexing(Linalg):
         rest = [i for i in range(view.ndim) if i not in axes]
         nodes, shape = view._checked(chosen.tensors)
         first = view.permute((*axes, *rest))
-        out = first._from(first._held.index(*nodes))  # (S.., rest..)
+        out = first._from(taken(first._held, nodes))  # (S.., rest..)
         if not side_by_side(chosen.places):
             return out
         before = sum(i < axes[0] for i in rest)
@@ -230,7 +232,7 @@ class Indexing(Linalg):
         if index.numel() == 0:
             return self.zeros(index.shape, dtype=self.dtype, device=self.device)
         _, nodes = self._full_index("gather", dim, index)
-        return self._from(self._held.index(*nodes), index)
+        return self._from(taken(self._held, nodes), index)
 
     def scatter(self, dim: int, index: Self, src: Any, reduce: str | None = None) -> Self:
         """A copy with self[index[i][j]][j] = src[i][j] for dim 0, and so on; of several updates
@@ -321,7 +323,8 @@ class Indexing(Linalg):
 
     def _rows(self, index: Self) -> Self:
         """The rows that whole numbers (S..) name, as (S.., rest..); none counts from the end."""
-        return self._from(self._node.index(legal_index(index._node, self.shape[0], 0, True)))
+        node = legal_index(index._node, self.shape[0], 0, True)
+        return self._from(taken(self._node, [node]))
 
     def _one_hot_along(self, axis: int, size: int) -> Self:
         """Whether each number is the position along a new axis."""
@@ -365,6 +368,17 @@ def legal_index(node: UOp, size: Any, axis: int, from_zero: bool = False) -> UOp
         message = f"index {{0}} is out of range on axis {axis}; legal are {legal}"
         node = ok.where(node.check(ok, "index", message), node.const_like(0))
     return (node < 0).where(node + limit, node) if low < 0 and not from_zero else node
+
+
+def taken(table: UOp, indices: Sequence[UOp]) -> UOp:
+    """What lies at the indices. A table that is one constant need not be read, but the CHECKs of
+    its indices must be asked."""
+    out = table.index(*indices)
+    if bottom_of(table).op is Ops.CONST:
+        for index in indices:
+            asked = (index >= 0).reshape((*index.shape, *(1,) * (out.ndim - index.ndim)))
+            out = asked.broadcast_to(out.shape).where(out, out.const_like(0))
+    return out
 
 
 def legal_class(node: UOp, size: int, operation: str, ignored: int | None = None) -> UOp:

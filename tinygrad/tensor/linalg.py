@@ -164,10 +164,19 @@ class Linalg(Reduction):
         return self if 0 in self.shape else self._lower(diagonal - 1).where(self.zeros_like(), self)
 
 
+LETTERS = frozenset(string.ascii_letters)
+
+
 def _letters(formula: str, xs: list[Any]) -> tuple[list[str], str]:
     """The letters of each operand and of the result, with those that `...` stands for."""
     left, arrow, right = formula.replace(" ", "").partition("->")
     inputs = left.split(",")
+    wrong = [c for c in (left + right).replace("...", "").replace(",", "") if c not in LETTERS]
+    if wrong or "," in right:
+        raise ArgumentError(
+            f"einsum: {formula!r}: {wrong[0] if wrong else ','!r} names no axis; legal are "
+            "letters, ... and , between operands"
+        )
     if len(inputs) != len(xs):
         raise ArgumentError(f"einsum: {formula!r} names {len(inputs)} operands, {len(xs)} given")
     spare = [c for c in string.ascii_letters if c not in formula]

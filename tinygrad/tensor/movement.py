@@ -509,7 +509,7 @@ class Movement(Creation):
         [[1, 2], [3]]
         """
         axis = axis_of(dim, self.ndim, "split")
-        total, sizes = self.shape[axis], plain(sizes)
+        total, sizes = known_size("split", self.shape, axis), plain(sizes)
         if isinstance(sizes, int):
             if sizes <= 0:
                 raise ArgumentError(f"split: parts of size {sizes}; legal are sizes from 1")
@@ -528,7 +528,8 @@ class Movement(Creation):
         chunks = plain(chunks)
         if chunks <= 0:
             raise ArgumentError(f"chunk: {chunks} parts; legal are numbers from 1")
-        size = ceildiv(self.shape[axis_of(dim, self.ndim, "chunk")], chunks)
+        axis = axis_of(dim, self.ndim, "chunk")
+        size = ceildiv(known_size("chunk", self.shape, axis), chunks)
         return list(self.split(size if size else [0] * chunks, dim))
 
     def unbind(self, dim: Sint = 0) -> tuple[Self, ...]:
@@ -539,7 +540,8 @@ class Movement(Creation):
         """
         axis = axis_of(dim, self.ndim, "unbind")
         kept = self.shape[:axis] + self.shape[axis + 1 :]
-        return tuple(self._cut(axis, i, i + 1).reshape(kept) for i in range(self.shape[axis]))
+        count = known_size("unbind", self.shape, axis)
+        return tuple(self._cut(axis, i, i + 1).reshape(kept) for i in range(count))
 
     def cat(self, *others: Self, dim: Sint = 0) -> Self:
         """One after another along `dim`.
@@ -599,7 +601,7 @@ class Movement(Creation):
         out = self
         for step, dim in zip(steps, axes, strict=True):
             axis = axis_of(dim, self.ndim, "roll")
-            size = self.shape[axis]
+            size = known_size("roll", self.shape, axis)
             if size and (cut := -step % size):
                 out = out._cut(axis, cut, size).cat(out._cut(axis, 0, cut), dim=axis)
         return out
@@ -707,6 +709,17 @@ class Movement(Creation):
         order = tuple(names.index(name) for group in after for name in group)
         final = tuple(prod(size[name] for name in group) for group in after)
         return self.reshape(tuple(apart)).permute(order).reshape(final)
+
+
+def known_size(operation: str, shape: Shape, axis: int) -> int:
+    """The size of an axis; ShapeError if it is symbolic, where the result's form depends on it."""
+    size = shape[axis]
+    if not isinstance(size, int):
+        raise ShapeError(
+            f"{operation}: axis {axis} of {len(shape)} has a symbolic size, of {size.vmin} to "
+            f"{size.vmax}; legal are axes whose size is a number, or slices by sizes: t[:n]"
+        )
+    return size
 
 
 def symbolic_axes_lead(shape: Sequence[Sint], other: Sequence[Sint]) -> bool:

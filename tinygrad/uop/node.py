@@ -420,6 +420,8 @@ class UOp(Questions):
         """The value of a bound variable, a constant, or whole-number arithmetic on them."""
         if self.op is Ops.CONST:
             return int(self.arg)
+        if self.op is Ops.BIND:
+            services.looked(self)
         if self.op is Ops.BIND or self.op is Ops.CAST:
             return self.src[-1].val
         return int(evaluate(self.op, self.dtype, *(s.val for s in self.src)))
@@ -488,6 +490,8 @@ class _Services:
     render: Callable[[UOp], str] = staticmethod(lambda node: f"UOp({node.op!r})")
     realized: Callable[[UOp], Any] = staticmethod(lambda node: None)
     axis: Callable[[UOp], int | None] = staticmethod(lambda node: None)
+    looked: Callable[[UOp], None] = staticmethod(lambda bind: None)
+    """Told when the value of a bound variable is read."""
 
 
 services = _Services()

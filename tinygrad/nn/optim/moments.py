@@ -18,6 +18,7 @@ class Moments(Optimizer):
         self, params: list[Tensor], lr: float, b1: float, b2: float, eps: float, weight_decay: float
     ) -> None:
         super().__init__(params, lr)
+        self._check(b1=b1, b2=b2, eps=eps, weight_decay=weight_decay)
         self.b1 = b1
         self.b2 = b2
         self.eps = eps

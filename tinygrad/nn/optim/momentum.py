@@ -19,6 +19,7 @@ class Momentum(Optimizer):
         nesterov: bool,
     ) -> None:
         super().__init__(params, lr)
+        self._check(momentum=momentum, weight_decay=weight_decay)
         self.momentum = momentum
         self.weight_decay = weight_decay
         self.nesterov = nesterov
@@ -225,6 +226,7 @@ class Lion(Optimizer):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(params, lr)
+        self._check(b1=b1, b2=b2, weight_decay=weight_decay)
         self.b1 = b1
         self.b2 = b2
         self.weight_decay = weight_decay

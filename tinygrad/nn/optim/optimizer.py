@@ -41,6 +41,9 @@ class Stepper(ABC):
         """Moves the parameters; returns all tensors that change. Realize them together."""
 
 
+PARTS = ("b1", "b2", "rho", "alpha")
+
+
 class Optimizer(Stepper):
     """The base of optimizers: the parameters, the learning rate, and one step of all.
 
@@ -75,8 +78,7 @@ class Optimizer(Stepper):
                 f"{self._name}: {wrong[0]!r} of type {type(wrong[0]).__name__} among the "
                 "parameters; legal are tensors"
             )
-        if not lr >= 0:
-            raise ArgumentError(f"{self._name}: lr {lr}; legal are numbers from 0")
+        self._check(lr=lr)
         for param in params:
             if param.requires_grad is None:
                 param.requires_grad = dtypes.is_float(param.dtype)
@@ -88,6 +90,14 @@ class Optimizer(Stepper):
         self.device = self.params[0].device
         self.base_lr = lr
         self.__dict__["lr"] = self._number(lr)
+
+    def _check(self, **numbers: float) -> None:
+        """ArgumentError for a setting that makes no sense: of what averages keep a part below 1,
+        of all else less than nothing."""
+        for name, value in numbers.items():
+            if not value >= 0 or (name in PARTS and not value < 1):
+                legal = "numbers from 0 to below 1" if name in PARTS else "numbers from 0"
+                raise ArgumentError(f"{self._name}: {name} {value}; legal are {legal}")
 
     @property
     def lr(self) -> Tensor:

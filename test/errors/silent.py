@@ -1,0 +1,141 @@
+"""Misuses that were once silent: they gave some number, or died in the words of Python."""
+
+from tinygrad import Tensor, TinyJit, Variable, nn
+from tinygrad.base.errors import (
+    ArgumentError,
+    IndexCheckError,
+    JitError,
+    RuntimeCheckError,
+    ShapeError,
+)
+
+
+def with_symbolic_axis():
+    return Tensor.ones(8).contiguous().realize()[: Variable("n", 1, 8).bind(3)]
+
+
+def wanting():
+    return [Tensor([1.0], requires_grad=True)]
+
+
+def jit_that_looks_at_a_variable():
+    step = TinyJit(lambda x, n: (x + n.val).realize())
+    for k in (1, 2, 3):
+        step(Tensor([1.0]).realize(), Variable("n", 1, 8).bind(k))
+
+
+def jit_with_negative_weights():
+    step = TinyJit(lambda w: w.multinomial(2, replacement=True).realize())
+    for first in (1.0, 1.0, 1.0, -1.0):
+        chosen = step(Tensor([first, 2.0]).realize())
+    chosen.tolist()
+
+
+# name → (what is done, the error, parts of its message)
+MISUSES = {
+    "shift by a negative number": (
+        lambda: Tensor([1, 2]) << -1,
+        ArgumentError,
+        ["<<", "-1 places", "legal are numbers from 0"],
+    ),
+    "shift back by a negative number": (
+        lambda: Tensor([1, 2]) >> -3,
+        ArgumentError,
+        [">>", "-3 places", "legal"],
+    ),
+    "shift by numbers of which one is negative": (
+        lambda: (Tensor([1, 2]) << Tensor([1, -1])).tolist(),
+        RuntimeCheckError,
+        ["<<", "-1 places", "legal are numbers from 0"],
+    ),
+    "shift of a number by negative ones": (
+        lambda: (1 << Tensor([3, -2])).tolist(),
+        RuntimeCheckError,
+        ["<<", "-2 places", "legal"],
+    ),
+    "optimizer whose average grows": (
+        lambda: nn.optim.Adam(wanting(), b1=1.5),
+        ArgumentError,
+        ["Adam", "b1 1.5", "legal are numbers from 0 to below 1"],
+    ),
+    "optimizer whose average is no number": (
+        lambda: nn.optim.AdamW(wanting(), b2=float("nan")),
+        ArgumentError,
+        ["AdamW", "b2 nan", "legal"],
+    ),
+    "optimizer with a negative rate": (
+        lambda: nn.optim.SGD(wanting(), lr=-0.1),
+        ArgumentError,
+        ["SGD", "lr -0.1", "legal are numbers from 0"],
+    ),
+    "optimizer with negative momentum": (
+        lambda: nn.optim.SGD(wanting(), lr=0.1, momentum=-1.0),
+        ArgumentError,
+        ["SGD", "momentum -1.0", "legal"],
+    ),
+    "optimizer with negative weight decay": (
+        lambda: nn.optim.Lion(wanting(), weight_decay=-1.0),
+        ArgumentError,
+        ["Lion", "weight_decay -1.0", "legal"],
+    ),
+    "einsum with a sign that is no letter": (
+        lambda: Tensor.einsum("i?->i", Tensor.ones(2, 3)),
+        ArgumentError,
+        ["einsum", "'i?->i'", "'?' names no axis", "legal are letters"],
+    ),
+    "einsum with a digit": (
+        lambda: Tensor.einsum("i1->i", Tensor.ones(2, 3)),
+        ArgumentError,
+        ["einsum", "'1' names no axis"],
+    ),
+    "einsum with two arrows": (
+        lambda: Tensor.einsum("ij->i->j", Tensor.ones(2, 3)),
+        ArgumentError,
+        ["einsum", "'-' names no axis"],
+    ),
+    "gather beyond the end of a constant": (
+        lambda: Tensor.full((4,), 7.0).gather(0, Tensor([9])).tolist(),
+        IndexCheckError,
+        ["index 9", "axis 0", "legal are -4 to 3"],
+    ),
+    "index beyond the end of a constant": (
+        lambda: Tensor.ones(4, 2)[Tensor([0, 4])].tolist(),
+        IndexCheckError,
+        ["index 4", "axis 0", "legal"],
+    ),
+    "index beyond the end of what is counted": (
+        lambda: Tensor.arange(4)[Tensor([9])].tolist(),
+        IndexCheckError,
+        ["index 9", "legal are -4 to 3"],
+    ),
+    "a variable's value read in a captured step": (
+        jit_that_looks_at_a_variable,
+        JitError,
+        ["variable 'n'", "inside the captured step", "legal is to compute with the variable"],
+    ),
+    "negative weights in a captured step": (
+        jit_with_negative_weights,
+        RuntimeCheckError,
+        ["multinomial", "negative"],
+    ),
+    "roll of a symbolic axis": (
+        lambda: with_symbolic_axis().roll(1),
+        ShapeError,
+        ["roll", "axis 0", "symbolic size, of 1 to 8", "legal"],
+    ),
+    "split of a symbolic axis": (
+        lambda: with_symbolic_axis().split(2),
+        ShapeError,
+        ["split", "axis 0", "symbolic size", "legal"],
+    ),
+    "chunk of a symbolic axis": (
+        lambda: with_symbolic_axis().chunk(2),
+        ShapeError,
+        ["chunk", "axis 0", "symbolic size", "legal"],
+    ),
+    "unbind of a symbolic axis": (
+        lambda: with_symbolic_axis().unbind(),
+        ShapeError,
+        ["unbind", "axis 0", "symbolic size", "legal"],
+    ),
+}
