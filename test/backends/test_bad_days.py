@@ -257,7 +257,7 @@ class Old:
 
 def test_a_driver_that_is_too_old_says_what_is_needed():
     with pytest.raises(DeviceError, match="Old Card speaks OpenCL 1.0; needed is 1.2"):
-        cl_device.check_version(Old)
+        cl_device.check_version("CL", Old)
 
 
 def test_llvm_that_is_not_there_is_named():

@@ -20,6 +20,7 @@ from tinygrad.base.errors import (
     OutOfMemory,
     ShapeError,
 )
+from tinygrad.nn.state import safe_load, safe_save
 
 A = np.arange(24, dtype=np.float32).reshape(4, 6)
 COMPUTING = ("CPU", "PYTHON", "CL")
@@ -123,6 +124,16 @@ def test_bitcast_to_another_size_is_the_same_everywhere(device):
             t.bitcast(name).numpy().view(np.uint8), a.view(kind).view(np.uint8)
         )
         check(t.bitcast(name).bitcast("int"), a)
+
+
+def test_checkpoints_are_read_from_tensors_of_files(tmp_path):
+    safe_save({"w": Tensor(A)}, tmp_path / "x.safetensors")
+    raw = Tensor(tmp_path / "x.safetensors")
+    before = Device["CPU"].backend.memory.live
+    found = safe_load(raw)["w"]
+    assert Device["CPU"].backend.memory.live == before
+    check(found, A)
+    check(safe_load(raw.to("CL"))["w"], A)
 
 
 def test_names_of_the_device_mean_one_file(path, monkeypatch):

@@ -420,12 +420,12 @@ MISUSES = {
     "matmul device": (
         lambda: ones(2, 2) @ ones(2, 2, device="PYTHON"),
         ArgumentError,
-        ["mul", "legal is one device: use .to(device)"],
+        ["mul", "legal is one device"],
     ),
     "add device": (
         lambda: ones(2) + ones(2, device="PYTHON"),
         ArgumentError,
-        ["add", "legal is one device: use .to(device)"],
+        ["add", "legal is one device"],
     ),
     "conv bias": (
         lambda: ones(1, 3, 8, 8).conv2d(ones(4, 3, 3, 3), bias=ones(5)),
@@ -583,7 +583,7 @@ MISUSES = {
     "bitcast": (
         lambda: ones(3).bitcast("int64"),
         DTypeError,
-        ["bitcast", "legal are dtypes of the same size"],
+        ["bitcast", "(3,) 12", "legal are dtypes whose size divides that"],
     ),
     "to dev": (
         lambda: ones(2).to("FOO"),

@@ -10,9 +10,11 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+from tinygrad.backends import keeps
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import prod
 from tinygrad.engine.jit import TinyJit
+from tinygrad.engine.realize import read
 from tinygrad.engine.storage import Buffer, bind, is_borrowed
 from tinygrad.formats import archives, gguf, safetensors, torch_files
 from tinygrad.formats.archives import TensorIO
@@ -254,8 +256,12 @@ def safe_load_metadata(fn: Path | Tensor) -> dict[str, Any]:
     return safetensors.read_metadata(_source(fn))
 
 
-def _source(fn: Path | Tensor) -> Path | bytes:
-    return fn.numpy().tobytes() if isinstance(fn, Tensor) else fn
+def _source(fn: Path | Tensor) -> Path | bytes | memoryview:
+    if not isinstance(fn, Tensor):
+        return fn
+    if keeps(fn.device):  # a file's bytes stay where they are
+        return read(fn.uop).reshape(-1).data
+    return fn.tobytes()
 
 
 def torch_load(fn: Path | Tensor) -> Any:
