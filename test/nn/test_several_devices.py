@@ -220,6 +220,15 @@ def test_writes_are_seen_by_views_and_old_values_stay(axis):
     assert x.uop.axis == axis
 
 
+def test_a_write_is_done_on_all_devices_though_only_one_is_read():
+    x = Tensor(VALUES).shard(D, 0).realize()
+    x.assign(x + 1)
+    first, last = x[:1], x[9:]
+    np.testing.assert_equal(first.numpy(), VALUES[:1] + 1)
+    np.testing.assert_equal(last.numpy(), VALUES[9:] + 1)
+    np.testing.assert_equal(x.numpy(), VALUES + 1)
+
+
 def test_copies_to_and_from_several_devices_are_apart():
     x = Tensor(VALUES).realize()
     several = x.to(D).realize()

@@ -322,6 +322,9 @@ def shard(sink: UOp, rules: dict[Ops, Rule]) -> Sharded:
             nodes = tuple(_stored(n, base, taken, (number, i)) for i, n in enumerate(nodes))
         roots += nodes
         made.roots.append((base, Placement(walk.names(base), own.cut)))
+    for node, own in walk.parts.items():  # a version is made as a whole, whatever is read of it
+        if node.op is Ops.ASSIGN:
+            roots += own.nodes
     made.sink = UOp.sink(*roots)
     return made
 
