@@ -110,3 +110,31 @@ def test_more_convolutions(seed):
     try_conv(seed)
     try_gradients(seed, *draw(seed))
     try_block(seed)
+
+
+def test_a_panel_that_is_no_whole_number_of_tiles_is_filled_to_its_end_and_no_further():
+    """Two products in one kernel, as a residual block ends: 196 pixels in panels of 112, each of a
+    tile of 64 and one that is cut off. What was cut off stood in the next row of the panel, which
+    the first rows of results fill and the others read."""
+    x, w = numbers(0, 1, 16, 14, 14), numbers(1, 140, 16, 1, 1)
+    y, v = numbers(2, 1, 32, 28, 28), numbers(3, 140, 32, 1, 1)
+    scale, shift = numbers(4, 140), numbers(5, 140)
+    norms = [numbers(6, 140), numbers(7, 140) ** 2 + 0.1]
+
+    def block(kind, norm, *given):
+        x, w, y, v, *rest = map(kind, given)
+        return (norm(x, w, 1, rest) + norm(y, v, 2, rest)).relu()
+
+    def theirs(x, w, stride, rest):
+        scale, shift, mean, spread = rest
+        return F.batch_norm(F.conv2d(x, w, stride=stride), mean, spread, scale, shift)
+
+    def ours(x, w, stride, rest):
+        scale, shift, mean, spread = rest
+        made = x.conv2d(w, stride=stride)
+        return made.batchnorm(scale, shift, mean, (spread + 1e-5).rsqrt())
+
+    given = (x, w, y, v, scale, shift, *norms)
+    wanted = block(torch.from_numpy, theirs, *given).numpy()
+    found = block(lambda a: Tensor(a.astype(np.float32)), ours, *given).numpy()
+    np.testing.assert_allclose(found, wanted, atol=1e-3)

@@ -19,6 +19,7 @@ from tinygrad.codegen.running import Running, running_of
 from tinygrad.codegen.tiles import MERGED, Tiles
 from tinygrad.loops.layout import (
     flat_offset,
+    indices,
     name_of,
     option,
     overlaps,
@@ -182,9 +183,18 @@ class Expansion:
             return self.evaluate(value_at(node), copies)
         if stage in self.filling and fills_itself(stage):
             value = self.filled(node, lambda value: self.evaluate(value, copies))
-            self.access.store(stage, flat_offset(node), value, copies, (), padded=True)
+            limited = self._beyond(node, copies)
+            self.access.store(stage, flat_offset(node), value, copies, limited)
             return value
         return self.access.load(node, copies)
+
+    def _beyond(self, read: UOp, copies: Copies) -> tuple[UOp, ...]:
+        """The limited loops of a read that could leave a row of its stage: what is cut off there
+        would be written into the next row."""
+        rows = zip(indices(read), own_ranges(read.src[0]), strict=True)
+        if all(self.integers.interval(at, copies)[1] < size_of(row) for at, row in rows):
+            return ()
+        return tuple(r for r in read.ranges if self.integers.ends(r))
 
     def filled(self, read: UOp, evaluate: Callable[[UOp], UOp]) -> UOp:
         """The value of a stage that this read fills; its loads are asked for some turns ahead."""
