@@ -178,7 +178,7 @@ def test_debug_4_shows_four_unrolled_additions():
     assert "define void @E_" in shown
 
 
-@pytest.mark.parametrize("device", ["CPU", "CL", "PYTHON", "NULL"])
+@pytest.mark.parametrize("device", ["CPU", "CL", "WEBGPU", "PYTHON", "NULL"])
 def test_debug_7_shows_every_stage_on_every_device(device):
     shown = run_python(ADD_SEVEN, DEBUG="7", DEV=device).stderr
     for part in (

@@ -305,7 +305,7 @@ def test_program(program):
     assert values(program(TinyJit)) == values(program(lambda step: step))
 
 
-@pytest.mark.parametrize("device", ["CL", "PYTHON"])
+@pytest.mark.parametrize("device", ["CL", "WEBGPU", "PYTHON"])
 @pytest.mark.parametrize("program", [returned, drawn, in_place_argument], ids=lambda p: p.__name__)
 def test_program_elsewhere(program, device):
     with Context(DEV=device):

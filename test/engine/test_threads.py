@@ -24,7 +24,9 @@ def on(request):
     Device.DEFAULT = before
 
 
-@pytest.mark.parametrize(("device", "turns"), [("CPU", 12), ("PYTHON", 6), ("CL", 4)])
+@pytest.mark.parametrize(
+    ("device", "turns"), [("CPU", 12), ("PYTHON", 6), ("CL", 4), ("WEBGPU", 4)]
+)
 def test_threads_disturb_each_other_nowhere(device, turns, on):
     """Shared expressions, writes, gradients, and errors that each thread hears of alone."""
     on(device)

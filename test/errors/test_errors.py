@@ -418,7 +418,7 @@ def test_a_check_that_holds_costs_no_error():
     assert picked.tolist() == [3, 3, 1]
 
 
-@pytest.mark.parametrize("device", ["CPU", "CL", "PYTHON"])
+@pytest.mark.parametrize("device", ["CPU", "CL", "WEBGPU", "PYTHON"])
 def test_checks_are_told_on_every_device(device):
     a, b = Tensor([1, 2], device=device), Tensor([1, 0], device=device)
     with pytest.raises(ZeroDivisionError, match="by zero"):

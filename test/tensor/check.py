@@ -11,9 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 import tensor_reference
 import torch
 
+from tinygrad.base.errors import DTypeError
 from tinygrad.base.target import Numerics
 from tinygrad.engine.devices import Device
 from tinygrad.tensor import Tensor
@@ -66,6 +68,17 @@ def has_large_sizes() -> bool:
     return bool(target.vector and not target.has_groups and target.numerics.values)
 
 
+def lacks(dtype: str) -> bool:
+    """Whether the device has no such numbers, and can't make them of others."""
+    return dtype == "float64" and not ORACLE and dtype not in Device.default.target.dtypes
+
+
+def refused(function: Callable[[], Any]) -> None:
+    """The device says that it lacks float64, and what is legal."""
+    with pytest.raises(DTypeError, match=r"of float64: .*legal are .*float32"):
+        function()
+
+
 def close(ours: Any, theirs: Any, rtol: float | None = None, atol: float | None = None) -> None:
     """Same shape, kind of dtype, and values within the tolerance of the dtype, as far as the device
     promises any."""
@@ -107,12 +120,16 @@ def check(
     same_dtype: bool = True,
 ) -> None:
     """`ours(*tensors)` is `theirs(*tensors)` (`ours` too unless given), and so are the gradients
-    of its sum, weighted so that no two elements count the same."""
+    of its sum, weighted so that no two elements count the same. A device without such numbers
+    must say so."""
     theirs = theirs or ours
     arrays = inputs(shapes, low, high, dtype)
     floats = grad and all(a.dtype.kind == "f" for a in arrays)
     xs = [Tensor(a, requires_grad=floats) for a in arrays]
     ts = [torch.tensor(a, requires_grad=floats) for a in arrays]
+    if lacks(dtype):
+        refused(lambda: value(ours(*xs)))
+        return
     mine, wanted = ours(*xs), theirs(*ts)
     several = isinstance(mine, (tuple, list))
     for one, other in zip(mine, wanted, strict=True) if several else [(mine, wanted)]:

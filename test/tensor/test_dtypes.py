@@ -16,7 +16,8 @@ from tinygrad.engine.devices import Device
 from tinygrad.engine.storage import numpy_dtype
 from tinygrad.tensor import Tensor
 
-DEVICES = ("CPU", "PYTHON", "CL")
+DEVICES = ("CPU", "PYTHON", "CL", "WEBGPU")
+LACKING = {("WEBGPU", dtypes.float64)}  # it moves and converts these, and says so if asked for more
 ALL = (dtypes.bool, *dtypes.ints, *dtypes.floats)
 FLOATS = dtypes.floats
 
@@ -177,6 +178,7 @@ EACH = [
     pytest.param(name, dtype, id=f"{name}-{dtype.name}", marks=[] if quick else [pytest.mark.slow])
     for name in DEVICES
     for dtype in ALL
+    if (name, dtype) not in LACKING
     for quick in [name == "CPU" or dtype in FEW[: None if name == "PYTHON" else 3]]
 ]
 

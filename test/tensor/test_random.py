@@ -112,11 +112,11 @@ def test_devices_and_captured_steps_draw_the_same(name):
 
     plain = drawn("CPU", lambda f: f)
     assert len({str(v) for v in plain}) == 4
-    for device in ("CPU", "PYTHON", "CL"):
+    for device in ("CPU", "PYTHON", "CL", "WEBGPU"):
         assert drawn(device, TinyJit) == plain
 
 
-@pytest.mark.parametrize("device", ["PYTHON", "CL"])
+@pytest.mark.parametrize("device", ["PYTHON", "CL", "WEBGPU"])
 def test_normal_numbers_differ_by_rounding_only(device):
     on = [Tensor.randn(50, device=d, **seeded()).numpy() for d in ("CPU", device)]
     np.testing.assert_allclose(*on, rtol=1e-5, atol=1e-6)

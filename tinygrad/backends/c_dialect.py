@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from tinygrad.backends.statements import Words
 from tinygrad.base.dtype import DType, dtypes
 
 # What vectors are called: this word and the number of lanes, in every dialect.
@@ -62,11 +63,10 @@ def lanewise(names: str) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Dialect:
+@dataclass(frozen=True, kw_only=True)
+class Dialect(Words):
     """One language. Templates are filled by `str.format` with the names in their braces."""
 
-    name: str
     types: Mapping[DType, str]
     vector_words: Mapping[DType, str]
     bool_memory: str  # what a bool is where it is stored
@@ -84,12 +84,10 @@ class Dialect:
     load: str  # of a vector
     store: str
     take: str  # true once: writes `code` where a 0 stood
-    barrier: str
     specials: Mapping[str, str]
     longs: str = "l"  # what whole numbers of 64 bits end with
     single: str = ""  # what the names of functions of one float end with
     typedef: str = ""  # makes a vector type
-    helpers: tuple[tuple[str, str], ...] = ()  # a word that shows its use, a line above
     wraps: bool = True  # signed integers wrap; else they are computed as unsigned ones
     variable: str = "const {type} {name}"  # a parameter that is a bound variable
     compared: str = ""  # a vector of bools from a comparison of vectors; empty: `convert`

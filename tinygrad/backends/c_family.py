@@ -7,9 +7,8 @@
       }
     }
 
-A value that is used once, in the block where it is computed, is written where it is used; loads
-are `val`, accumulators `acc`, other values `alu`. A loop turns at least once, so `for` says the
-same as the program. Integers of C are promoted to int, so shorter results are cast back.
+Integers of C are promoted to int, so shorter results are cast back. Scopes and names are those of
+`statements`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from typing import Any
 from tinygrad.backends.c_dialect import C, Dialect
 from tinygrad.backends.c_text import Writer
 from tinygrad.backends.program import (
-    carries,
     local_layout,
     params,
     special_sizes,
@@ -86,9 +84,7 @@ class _Function(Writer):
 
     def __init__(self, program: Sequence[UOp], dialect: Dialect) -> None:
         super().__init__(program, dialect)
-        self.program = program
         self.parameters: list[str] = []
-        self.carried = carries(program)
 
     def render(self, name: str) -> str:
         self._arguments()
@@ -102,8 +98,7 @@ class _Function(Writer):
         lanes = prod(size for key, size in special_sizes(self.program).items() if "lid" in key)
         head = self.dialect.head.format(name=name, parameters=parameters, lanes=lanes)
         body = "\n".join([head, *self.lines, "}"])
-        helpers = dict.fromkeys(line for word, line in self.dialect.helpers if word in body)
-        return "\n".join([*helpers, *self.typedefs.values(), body, ""])
+        return "\n".join([*self.helpers_of(body), *self.typedefs.values(), body, ""])
 
     def render_entry(self, name: str) -> str:
         """A second function, with the calling convention of a CPU."""
@@ -320,9 +315,6 @@ class _Function(Writer):
 
     # ---- statements ------------------------------------------------------------------------------
 
-    def nothing(self, node: UOp) -> None:
-        """Constants are written where they are used; what is declared above has its name."""
-
     def special(self, node: UOp) -> None:
         word = self.texts[node] = node.arg[0]
         value = self.dialect.specials[word]
@@ -336,40 +328,6 @@ class _Function(Writer):
         if offset.op is not Ops.CONST and node not in self.once:
             self.atom(offset)
         self.texts[node] = f"{self.ref(pointer)}+{self.ref(offset)}"
-
-    def range(self, node: UOp) -> None:
-        for carry, _ in self.carried[node]:
-            name = self.texts[carry] = self.fresh(carry)
-            self.line(f"{self.type(carry.dtype)} {name} = {self.ref(carry.src[0])};")
-        begin, end = (self.ref(source) for source in node.src)
-        name = self.texts[node] = self.fresh(node)
-        kind = self.type(node.dtype)
-        self.line(f"for ({kind} {name} = {begin}; {name} < {end}; {name}++) {{")
-        self.indent += "  "
-
-    def end(self, node: UOp) -> None:
-        pairs = self.carried[node.src[0]]
-        names = [self.ref(carry) for carry, _ in pairs]
-        values = [self.ref(following) for _, following in pairs]
-        if any(name in value for name in names[:-1] for value in values[1:]):
-            for i, (carry, _) in enumerate(pairs):  # all of them take their next values at once
-                self.line(f"{self.type(carry.dtype)} next_{names[i]} = {values[i]};")
-                values[i] = f"next_{names[i]}"
-        for name, value in zip(names, values, strict=True):
-            self.line(f"{name} = {value};")
-        self.close(node)
-
-    def branch(self, node: UOp) -> None:
-        self.line(f"if ({self.ref(node.src[0])}) {{")
-        self.indent += "  "
-
-    def close(self, node: UOp) -> None:
-        self.indent = self.indent[:-2]
-        self.line("}")
-
-    def barrier(self, node: UOp) -> None:
-        if self.dialect.barrier:
-            self.line(self.dialect.barrier)
 
     def store(self, node: UOp) -> None:
         target, value = node.src[:2]

@@ -8,72 +8,32 @@ from collections.abc import Callable, Sequence
 
 from tinygrad.backends.bits import encode
 from tinygrad.backends.c_dialect import Dialect
-from tinygrad.backends.program import index_type, inlined
+from tinygrad.backends.program import index_type
+from tinygrad.backends.statements import Statements
 from tinygrad.base.dtype import ConstType, DType, dtypes
 from tinygrad.base.errors import CompileError
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
-
-LONGEST = 100  # letters of an expression that is still written where it is used
 
 SUFFIXES = {  # before a long's
     **dict.fromkeys((dtypes.uint32, dtypes.uint64), "u"),
     **dict.fromkeys((dtypes.float32, dtypes.float16, dtypes.bfloat16), "f"),
 }
 BY_FLOAT = (dtypes.float16, dtypes.bfloat16)  # written as a float, which is converted
-PREFIXES = {Ops.LOAD: "val", Ops.RANGE: "ridx", Ops.CARRY: "acc"}
 
 
-class Writer:
-    """Lines, and the text that stands for each node in them."""
+class Writer(Statements):
+    """Statements whose values are those of a dialect."""
 
     def __init__(self, program: Sequence[UOp], dialect: Dialect) -> None:
+        super().__init__(program, dialect)
         self.dialect = dialect
-        self.texts: dict[UOp, str] = {}
-        self.lines: list[str] = []
-        self.indent = "  "
-        self.counts: dict[str, int] = {}
         self.typedefs: dict[str, str] = {}
-        self.once = inlined(program)
         self.types = {**dialect.types, dtypes.index: dialect.types[index_type(program)]}
         self.index_type = index_type(program)
 
-    def line(self, text: str) -> None:
-        self.lines.append(self.indent + text)
-
-    def fresh(self, node: UOp) -> str:
-        prefix = PREFIXES.get(node.op, "alu")
-        number = self.counts.get(prefix, 0)
-        self.counts[prefix] = number + 1
-        return f"{prefix}{number}"
-
-    def define(self, node: UOp, text: str) -> None:
-        """`text` stands for the node: as it is if that is short and used once, else by a name."""
-        self.texts[node] = text
-        if node not in self.once or len(text) > LONGEST or node.op is Ops.LOAD:
-            self.name(node)
-
-    def name(self, node: UOp) -> str:
-        name = self.fresh(node)
-        self.line(f"{self.type(node.dtype)} {name} = {self.ref(node)};")
-        self.texts[node] = name
-        return name
-
-    def atom(self, node: UOp) -> str:
-        """The node by a name, so that it may be written several times."""
-        text = self.ref(node)
-        return text if text.isidentifier() else self.name(node)
-
-    def ref(self, node: UOp) -> str:
-        found = self.texts.get(node)
-        if found is None:
-            found = self.texts[node] = self._constant(node)
-        return found
-
-    def _constant(self, node: UOp) -> str:
-        if node.op is Ops.CONST and node.dtype.count == 1:
+    def constant(self, node: UOp) -> str:
+        if node.dtype.count == 1:
             return self.number(node.arg, node.dtype)
-        assert node.op is Ops.CONST, f"{node.op!r} is used before it is in the program"
         lane = self.number(node.arg, node.dtype.scalar())
         return self.splat(node.dtype, lane)
 

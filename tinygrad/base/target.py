@@ -43,9 +43,11 @@ class Target:
     local_memory: int = 0
     aligned: bool = False  # buffers that are only read lie on 64 bytes too: none is borrowed
     warp: int = 0  # lanes of a group that run in step and see each other's registers; 0: none
+    buffer_limit: int = 0  # buffers that a kernel may take; 0: any number
     grid_limit: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
     dtypes: frozenset[str] = field(default_factory=frozenset)  # names with native arithmetic
     storage_dtypes: frozenset[str] = field(default_factory=frozenset)  # names it can load and store
+    widest_integer: int = 64  # bits; wider ones, and indices that may not fit, become words of 32
     native: frozenset[str] = field(default_factory=frozenset)  # op names beyond the required core
     numerics: Numerics = field(default_factory=Numerics)
 

@@ -52,8 +52,9 @@ def decompose(sink: UOp, target: Target) -> UOp:
 
 
 def _check_doubles(sink: UOp, target: Target) -> None:
-    """float64 can't be made of narrower numbers, as narrower numbers can of wider ones."""
-    if not target.dtypes or "float64" in target.dtypes:
+    """float64 can't be made of narrower numbers, as narrower numbers can of wider ones. A target
+    that stores them moves and converts them (`words`)."""
+    if not target.dtypes or "float64" in target.dtypes | target.storage_dtypes:
         return
     if any(node.dtype.scalar() is dtypes.float64 for node in sink.toposort()):
         raise DTypeError(

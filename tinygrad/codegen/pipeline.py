@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tinygrad.base.dtype import dtypes
@@ -16,6 +16,7 @@ from tinygrad.codegen.groups import Block
 from tinygrad.codegen.linear import Number, Program, as_node
 from tinygrad.codegen.nesting import NestBuilder, fill_order
 from tinygrad.codegen.reduce import block_sums
+from tinygrad.codegen.words import in_words
 from tinygrad.loops.layout import (
     elements,
     fact,
@@ -37,6 +38,15 @@ PASSES: tuple[Pass, ...] = (
     ("block sums", block_sums, "Long float sums are summed in blocks, so that they stay accurate."),
 )
 """Kernel to kernel. Then each phase becomes a loop tree (`loops/nest`) and a linear program."""
+
+LinearPass = tuple[
+    str, Callable[[Target], bool], Callable[[Sequence[UOp]], list[UOp]], str
+]  # name, who needs it, what it does
+
+LINEAR_PASSES: tuple[LinearPass, ...] = (
+    ("words", lambda target: target.widest_integer < 64, in_words, "64-bit numbers are pairs."),
+)
+"""Linear program to linear program, for targets that need it."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +169,7 @@ class _Lowering:
         lines = run(own, stores) if arms is None else _in_arms(expansion, arms, run, own, stores)
         while program.scope is not program.root:
             program.close()
-        listed = program.layout()
+        listed = _for_target(program.layout(), self.target)
         buffers = tuple(n.arg[0] for n in listed if n.op is Ops.PARAM)
         return Phase(
             self.name + suffix,
@@ -195,6 +205,14 @@ def _in_arms(
 
 
 FALSE = UOp.const(dtypes.bool, False)
+
+
+def _for_target(program: list[UOp], target: Target) -> list[UOp]:
+    """The program after every pass that its target needs."""
+    for _, needed, function, _ in LINEAR_PASSES:
+        if needed(target):
+            program = function(program)
+    return program
 
 
 def _grid(count: int, target: Target) -> tuple[int, int, int]:

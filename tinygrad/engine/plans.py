@@ -86,7 +86,9 @@ def runnable_plan(sink: UOp) -> RunnablePlan:
 def plan_of(sink: UOp, devices: Sequence[str] = ()) -> Plan:
     """The plan of a structure, as its devices want it."""
     targets = [Device[name].target for name in devices or _devices_of(sink)]
-    return plan(sink, keeps_rows=not NOOPT and not any(t.has_groups for t in targets))
+    limits = [target.buffer_limit for target in targets if target.buffer_limit]
+    keeps_rows = not NOOPT and not any(target.has_groups for target in targets)
+    return plan(sink, keeps_rows, min(limits, default=0))
 
 
 def _devices_of(sink: UOp) -> list[str]:

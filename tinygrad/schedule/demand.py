@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.settings import FUSE_OPS
+from tinygrad.schedule.limits import beyond
 from tinygrad.schedule.movement import (
     ZERO,
     Index,
@@ -78,10 +79,29 @@ class Kernel:
 Contexts = set[tuple[UOp, ...]]  # the loops around a demand, outermost first
 
 
+def demands_within(sink: UOp, keeps_rows: bool, buffers: int) -> Demands:
+    """The demands of a graph whose kernels take at most so many buffers (0: any number)."""
+    stored: set[UOp] = set()
+    apart: set[UOp] = set()
+    while True:
+        found = Demands(sink, keeps_rows, stored, apart)
+        more = beyond(found, buffers) if buffers else (set(), set())
+        if more[0] <= stored and more[1] <= apart:
+            return found
+        stored |= more[0]
+        apart |= more[1]
+
+
 class Demands:
     """The outcome: kernels, and for each inlined (node, demand) the demands on its sources."""
 
-    def __init__(self, sink: UOp, keeps_rows: bool = True) -> None:
+    def __init__(
+        self,
+        sink: UOp,
+        keeps_rows: bool = True,
+        stored: Iterable[UOp] = (),
+        apart: Iterable[UOp] = (),
+    ) -> None:
         self.order = sink.toposort()
         self.position = {node: i for i, node in enumerate(self.order)}
         self.kernels: list[Kernel] = []
@@ -98,7 +118,8 @@ class Demands:
         self._counters: dict[tuple[UOp, int], str] = {}  # names of reductions' loops
         self._products = products_below(self.order) if keeps_rows else {}
         self._weight, self._leaves = _weights(self.order)
-        self._stored = set(self._forced(sink))
+        self._stored = {*self._forced(sink), *stored}
+        self._apart = set(apart)  # what shares no kernel with what else is stored
         for node in reversed(self.order):
             self._visit(node)
 
@@ -191,11 +212,8 @@ class Demands:
         Sources come before users in the graph's order, so a kernel whose stores all come after
         those of another can't be one of its sources.
         """
-        if node.op in (
-            Ops.SCATTER,
-            Ops.RUNNING,
-            Ops.CONTIGUOUS,
-        ):  # what a user asks to store ends a kernel
+        # what a user asks to store ends a kernel
+        if node.op in (Ops.SCATTER, Ops.RUNNING, Ops.CONTIGUOUS) or node in self._apart:
             return None
         readers = self._readers.get(node, [])
         users = {d.kernel for d in demands} | {k for k in readers if isinstance(k, Kernel)}

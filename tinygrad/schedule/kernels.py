@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
 from tinygrad.schedule.demand import (
-    Demands,
     Kernel,
     contiguous_base,
+    demands_within,
     is_kernelized,
     is_memory,
     memory_base,
@@ -36,19 +36,20 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
 
-def plan(sink: UOp, keeps_rows: bool = True) -> Plan:
+def plan(sink: UOp, keeps_rows: bool = True, buffers: int = 0) -> Plan:
     """The plan of a graph at stage "tensor" whose leaves are PARAMs or BUFFERs. `keeps_rows`: its
-    devices' recipes keep values in rows (`schedule/rows`)."""
+    devices' recipes keep values in rows (`schedule/rows`). `buffers`: so many a kernel takes; 0:
+    any number."""
     if not is_sharded(sink):
-        return _Planner(sink, keeps_rows).finish()
+        return _Planner(sink, keeps_rows, buffers).finish()
     sharded = shard(sink, RULES)
-    return sharded.regrouped(_Planner(sharded.sink, keeps_rows).finish())
+    return sharded.regrouped(_Planner(sharded.sink, keeps_rows, buffers).finish())
 
 
 class _Planner:
-    def __init__(self, sink: UOp, keeps_rows: bool) -> None:
+    def __init__(self, sink: UOp, keeps_rows: bool, buffers: int) -> None:
         self.sink = split_reductions(_own_targets(sink))
-        self.demands = Demands(self.sink, keeps_rows)
+        self.demands = demands_within(self.sink, keeps_rows, buffers)
         self.storages: list[Storage] = []
         self.number: dict[UOp, int] = {}  # version → storage
         self.results = {storage_home(stored_base(root)) for root in self.sink.src}

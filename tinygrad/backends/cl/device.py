@@ -129,6 +129,7 @@ def describe(cl: ModuleType, device: Any) -> Target:
         has_groups=True,
         group_limit=min(device.max_work_group_size, *sizes[:1]),
         local_memory=device.local_mem_size,
+        buffer_limit=device.max_parameter_size // 16,  # a pointer, and where the buffer begins
         grid_limit=(2**31 - 1, 2**31 - 1, 2**31 - 1),
         dtypes=frozenset(dtypes),
         storage_dtypes=frozenset((*dtypes, *STORAGE)),

@@ -1,0 +1,206 @@
+"""What is WebGPU's own: how shaders read, elements that share words, views, limits, errors. That
+operations are right there is what the op tests and the fuzzer say."""
+
+import functools
+import operator
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tinygrad import Tensor, TinyJit, nn
+from tinygrad.backends import open_device, why_absent
+from tinygrad.backends.interface import Launch
+from tinygrad.backends.wgsl import WGSLRenderer
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import CompileError, DeviceError, DTypeError, OutOfMemory
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+
+@functools.cache
+def backend():
+    return open_device("WEBGPU")
+
+
+def param(slot, dtype, size):
+    return UOp(Ops.PARAM, dtype, (), (slot, size))
+
+
+def at(pointer, offset):
+    return UOp(Ops.INDEX, pointer.dtype, (pointer, offset), 1)
+
+
+def added_seven(dtype=dtypes.int32, size=4):
+    """data0[i] = data1[i] + 7, a lane an element."""
+    out, source, lane = param(0, dtype, size), param(1, dtype, size), lanes(size)
+    there, here = at(source, lane), at(out, lane)
+    value = UOp(Ops.LOAD, dtype, (there,), (dtype.itemsize, 0))
+    total = value + UOp.const(dtype, 7)
+    put = UOp(Ops.STORE, dtypes.void, (here, total), (dtype.itemsize, ""))
+    return [out, source, lane, there, value, total, here, put]
+
+
+def lanes(size):
+    return UOp(Ops.SPECIAL, dtypes.index, (), ("lid0", size))
+
+
+def loaded(source, name="k"):
+    return backend().queue.load(backend().compiler.compile(source), name)
+
+
+def ran(function, handles):
+    backend().queue.segment([Launch(function, tuple(range(len(handles))))]).run(handles, [])
+
+
+def test_a_shader_reads_as_documented():
+    assert WGSLRenderer().render("E_4", added_seven()) == (
+        '// {"buffers": [[4, 16], [4, 16]], "variables": 0}\n'
+        "struct Given { at0: i32, at1: i32, nothing: u32 }\n"
+        "@group(0) @binding(0) var<storage, read_write> data0: array<i32>;\n"
+        "@group(0) @binding(1) var<storage, read_write> data1: array<i32>;\n"
+        "@group(0) @binding(2) var<uniform> given: Given;\n"
+        "@compute @workgroup_size(4, 1, 1) fn E_4(@builtin(workgroup_id) group: vec3<u32>, "
+        "@builtin(local_invocation_id) lane: vec3<u32>) {\n"
+        "  let lid0: i32 = i32(lane.x);\n"
+        "  let val0: i32 = data1[given.at1+lid0];\n"
+        "  data0[given.at0+lid0] = (val0+7);\n"
+        "}\n"
+    )
+
+
+@pytest.mark.parametrize("dtype", [dtypes.uint8, dtypes.int16, dtypes.int32], ids=lambda d: d.name)
+def test_a_view_begins_at_any_element_and_leaves_its_neighbours(dtype):
+    """Lanes that store bytes of one word don't lose each other's."""
+    kind, memory = np.dtype(dtype.fmt), backend().memory
+    function = loaded(WGSLRenderer().render("k", added_seven(dtype, 50)))
+    source, before = np.arange(100, dtype=kind), np.full(200, 9, kind)
+    given, out = memory.allocate(source.nbytes), memory.allocate(before.nbytes)
+    for first, second in ((0, 0), (1, 3), (33, 70), (49, 149)):
+        memory.write(given, memoryview(source).cast("B"))
+        memory.write(out, memoryview(before).cast("B"))
+        size = kind.itemsize
+        ran(function, [memory.view(out, second * size), memory.view(given, first * size)])
+        wanted = before.copy()
+        wanted[second : second + 50] = source[first : first + 50] + 7
+        found = np.frombuffer(bytes(memory.read(out, before.nbytes)), kind)
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_bytes_are_read_and_written_at_any_place():
+    memory, held = backend().memory, bytearray(range(64))
+    place = memory.allocate(64)
+    memory.write(place, memoryview(held))
+    for begin, size in ((0, 1), (1, 2), (3, 5), (7, 1), (8, 9), (63, 1), (4, 8), (5, 0)):
+        data = bytes([200 + begin % 50]) * size
+        memory.write(memory.view(place, begin), memoryview(data))
+        held[begin : begin + size] = data
+        assert bytes(memory.read(place, 64)) == held, (begin, size)
+        assert bytes(memory.read(place, size, begin)) == data
+
+
+def test_more_inputs_than_the_device_binds():
+    xs = [Tensor(np.full(5, i, np.float32), device="WEBGPU") for i in range(70)]
+    assert functools.reduce(operator.add, xs).tolist() == [69 * 35] * 5
+
+
+def test_more_groups_than_a_dimension_takes():
+    x = Tensor(np.arange(70001, dtype=np.int32), device="WEBGPU").reshape(70001, 1, 1)
+    rows = x.expand(70001, 1, 32).contiguous() + 1
+    assert rows.sum((1, 2)).tolist() == (32 * np.arange(1, 70002)).tolist()
+
+
+def test_random_numbers_and_long_integers_are_those_of_the_cpu():
+    for make in (
+        lambda device: Tensor.rand(100, device=device),
+        lambda device: Tensor.randint(50, low=-(2**40), high=2**45, dtype="int64", device=device),
+        lambda device: Tensor([2**40 + 7, -(2**62), 5], device=device, dtype="int64") // 13,
+        lambda device: Tensor([0.5, 1e18, -3e9], device=device).cast("int64") * 3,
+    ):
+        Tensor.manual_seed(7)
+        wanted = make("CPU").numpy()
+        Tensor.manual_seed(7)
+        np.testing.assert_array_equal(make("WEBGPU").numpy(), wanted)
+
+
+def test_float64_is_stored_and_converted_and_nothing_else():
+    x = Tensor(np.array([[1.5, -2.25], [1e300, 0.1]]), device="WEBGPU")
+    assert x.T.contiguous().tolist() == [[1.5, 1e300], [-2.25, 0.1]]
+    np.testing.assert_array_equal(x.float().numpy()[1], np.float32([np.inf, 0.1]))
+    assert (Tensor([3, 2**60 + 1], device="WEBGPU").cast("float64")).tolist() == [3.0, 2.0**60]
+    with pytest.raises(DTypeError, match=r"add of float64: .*legal are .*float32"):
+        (x + 1).tolist()
+
+
+def test_a_training_step_is_that_of_the_cpu():
+    """A convolution, batch norm, max pool, a captured Adam step, three times."""
+    images = np.random.default_rng(0).random((8, 1, 12, 12), np.float32)
+    labels = np.arange(8) % 5
+
+    def trained(device):
+        Tensor.manual_seed(1)
+        layers = nn.Conv2d(1, 4, 3, bias=False), nn.BatchNorm(4), nn.Linear(100, 5)
+        parameters = [p.to_(device) for p in nn.state.get_parameters(layers)]
+        x, y = Tensor(images, device=device), Tensor(labels, device=device)
+        optimizer = nn.optim.Adam([p for p in parameters if p.requires_grad is not False], lr=0.01)
+
+        @TinyJit
+        @Tensor.train()
+        def step():
+            optimizer.zero_grad()
+            out = layers[1](layers[0](x)).relu().max_pool2d().flatten(1)
+            loss = layers[2](out).sparse_categorical_crossentropy(y).backward()
+            return loss.realize(*optimizer.schedule_step())
+
+        losses = [step().item() for _ in range(3)]
+        return losses, [p.numpy() for p in parameters]
+
+    (ours, found), (theirs, wanted) = trained("WEBGPU"), trained("CPU")
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=2e-5)
+
+
+def test_kernels_are_timed_by_the_device():
+    memory, function = backend().memory, loaded(WGSLRenderer().render("k", added_seven()))
+    handles = [memory.allocate(16), memory.allocate(16)]
+    segment = backend().queue.segment([Launch(function, (0, 1))] * 3)
+    times = segment.run(handles, [], timed=True)
+    assert len(times) == 3 and all(0 <= time < 1 for time in times)
+
+
+# ---- errors --------------------------------------------------------------------------------------
+
+
+def test_a_refused_shader_names_its_kernel_and_shows_the_line():
+    source = WGSLRenderer().render("E_4", added_seven()).replace("+7", "+7.5f")
+    with pytest.raises(CompileError, match=r"(?s)WGSL, kernel E_4: .*val0\+7\.5f.*data0: array"):
+        backend().compiler.compile(source)
+
+
+def test_a_buffer_beyond_what_a_kernel_sees():
+    largest = 1 << 40
+    with pytest.raises(OutOfMemory, match=r"\[allocate\] 1,099,511,627,776 bytes on WEBGPU"):
+        backend().memory.allocate(largest)
+    source = WGSLRenderer().render("E_9", added_seven(size=1 << 38))
+    with pytest.raises(OutOfMemory, match="kernel E_9 .* buffer 0 has .* sees at most"):
+        backend().compiler.compile(source)
+
+
+def test_an_adapter_that_is_not_there():
+    with pytest.raises(DeviceError, match="WEBGPU:9: there are WEBGPU:0 "):
+        open_device("WEBGPU:9")
+    assert why_absent("WEBGPU") is None
+
+
+NO_DRIVER = "from tinygrad.backends import why_absent; print(why_absent('WEBGPU'))"
+
+
+def test_a_machine_without_a_driver_is_told_what_to_install():
+    facts = {"VK_ICD_FILENAMES": "/nowhere", "VK_DRIVER_FILES": "/nowhere"}
+    ran = subprocess.run(
+        [sys.executable, "-c", NO_DRIVER], env=os.environ | facts, capture_output=True, text=True
+    )
+    assert "no driver answers" in ran.stdout and "mesa-vulkan-drivers" in ran.stdout, ran.stderr

@@ -1,0 +1,136 @@
+"""What languages of statements and scopes have in common, whatever a number is called in them:
+lines, names, loops that carry values, branches.
+
+A value that is used once, in the block where it is computed, is written where it is used; loads
+are `val`, accumulators `acc`, other values `alu`. A loop turns at least once, so `for` says the
+same as the program.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tinygrad.backends.program import carries, inlined
+from tinygrad.base.dtype import DType
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+LONGEST = 100  # letters of an expression that is still written where it is used
+PREFIXES = {Ops.LOAD: "val", Ops.RANGE: "ridx", Ops.CARRY: "acc"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """How a language spells statements. Templates are filled by `str.format`."""
+
+    name: str
+    declare: str = "{type} {name} = {value};"
+    variable: str = "{type} {name} = {value};"  # may be assigned again
+    loop: str = "for ({type} {name} = {begin}; {name} < {end}; {name}++) {{"
+    barrier: str
+    helpers: tuple[tuple[str, str], ...] = ()  # a word that shows its use, a line above
+
+
+class Statements(ABC):
+    """Lines, and the text that stands for each node in them."""
+
+    def __init__(self, program: Sequence[UOp], words: Words) -> None:
+        self.words = words
+        self.program = program
+        self.texts: dict[UOp, str] = {}
+        self.lines: list[str] = []
+        self.indent = "  "
+        self.counts: dict[str, int] = {}
+        self.once = inlined(program)
+        self.carried = carries(program)
+
+    @abstractmethod
+    def type(self, dtype: DType) -> str:
+        """What a value of `dtype` is."""
+
+    @abstractmethod
+    def constant(self, node: UOp) -> str:
+        """A CONST."""
+
+    def line(self, text: str) -> None:
+        self.lines.append(self.indent + text)
+
+    def helpers_of(self, body: str) -> list[str]:
+        """The lines above that `body` needs."""
+        return list(dict.fromkeys(line for word, line in self.words.helpers if word in body))
+
+    # ---- names -----------------------------------------------------------------------------------
+
+    def fresh(self, node: UOp) -> str:
+        prefix = PREFIXES.get(node.op, "alu")
+        number = self.counts.get(prefix, 0)
+        self.counts[prefix] = number + 1
+        return f"{prefix}{number}"
+
+    def define(self, node: UOp, text: str) -> None:
+        """`text` stands for the node: as it is if that is short and used once, else by a name."""
+        self.texts[node] = text
+        if node not in self.once or len(text) > LONGEST or node.op is Ops.LOAD:
+            self.name(node)
+
+    def name(self, node: UOp) -> str:
+        name = self.fresh(node)
+        self.declare(self.words.declare, node.dtype, name, self.ref(node))
+        self.texts[node] = name
+        return name
+
+    def declare(self, template: str, dtype: DType, name: str, value: str) -> None:
+        self.line(template.format(type=self.type(dtype), name=name, value=value))
+
+    def atom(self, node: UOp) -> str:
+        """The node by a name, so that it may be written several times."""
+        text = self.ref(node)
+        return text if text.isidentifier() else self.name(node)
+
+    def ref(self, node: UOp) -> str:
+        found = self.texts.get(node)
+        if found is None:
+            assert node.op is Ops.CONST, f"{node.op!r} is used before it is in the program"
+            found = self.texts[node] = self.constant(node)
+        return found
+
+    # ---- statements ------------------------------------------------------------------------------
+
+    def nothing(self, node: UOp) -> None:  # noqa: B027  a row of the table below
+        """Constants are written where they are used; what is declared above has its name."""
+
+    def range(self, node: UOp) -> None:
+        for carry, _ in self.carried[node]:
+            name = self.texts[carry] = self.fresh(carry)
+            self.declare(self.words.variable, carry.dtype, name, self.ref(carry.src[0]))
+        begin, end = (self.ref(source) for source in node.src)
+        name = self.texts[node] = self.fresh(node)
+        facts = {"type": self.type(node.dtype), "begin": begin, "end": end}
+        self.line(self.words.loop.format(name=name, **facts))
+        self.indent += "  "
+
+    def end(self, node: UOp) -> None:
+        pairs = self.carried[node.src[0]]
+        names = [self.ref(carry) for carry, _ in pairs]
+        values = [self.ref(following) for _, following in pairs]
+        if any(name in value for name in names[:-1] for value in values[1:]):
+            for i, (carry, _) in enumerate(pairs):  # all of them take their next values at once
+                self.declare(self.words.declare, carry.dtype, f"next_{names[i]}", values[i])
+                values[i] = f"next_{names[i]}"
+        for name, value in zip(names, values, strict=True):
+            self.line(f"{name} = {value};")
+        self.close(node)
+
+    def branch(self, node: UOp) -> None:
+        self.line(f"if ({self.ref(node.src[0])}) {{")
+        self.indent += "  "
+
+    def close(self, node: UOp) -> None:
+        self.indent = self.indent[:-2]
+        self.line("}")
+
+    def barrier(self, node: UOp) -> None:
+        if self.words.barrier:
+            self.line(self.words.barrier)

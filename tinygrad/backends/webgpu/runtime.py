@@ -1,0 +1,306 @@
+"""WebGPU's compiler, memory and queue.
+
+What is submitted runs in order, and kernels of one pass see each other's writes, so a segment is
+one pass and one submission. Numbers that kernels take besides buffers lie in one uniform buffer a
+segment, which is written when they change.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tinygrad.backends.blocks import Blocks
+from tinygrad.backends.interface import Launch
+from tinygrad.backends.webgpu.device import Connection
+from tinygrad.base.errors import CompileError, OutOfMemory
+from tinygrad.base.helpers import round_up
+
+KEPT = 1 << 30  # bytes of freed buffers
+PIPELINES = 256  # that were compiled and are not loaded yet
+WORD = 4  # bytes; buffers are read and written in these
+
+
+@dataclass(frozen=True, eq=False)
+class WebGPUFunction:
+    """A pipeline, and what its first line says: bytes of an element and of all, a buffer; and how
+    many variables."""
+
+    name: str
+    pipeline: Any
+    layout: Any
+    buffers: list[tuple[int, int]]
+    variables: int
+
+    @property
+    def given(self) -> int:
+        """Bytes that it is given besides buffers."""
+        return round_up(8 * self.variables + 4 * len(self.buffers) + 4, 16)
+
+
+class WebGPUCompiler:
+    """The driver compiles; the binary is the source, which is checked here."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._made: OrderedDict[bytes, WebGPUFunction] = OrderedDict()
+        self._layouts: dict[int, Any] = {}
+
+    @property
+    def version(self) -> str:
+        return f"wgpu {self.connection.wgpu.__version__} {self.connection.target.features}"
+
+    def compile(self, source: str) -> bytes:
+        binary = source.encode()
+        self._made[binary] = self.build(source)
+        if len(self._made) > PIPELINES:
+            self._made.popitem(last=False)
+        return binary
+
+    def function(self, binary: bytes) -> WebGPUFunction:
+        made = self._made.pop(binary, None)
+        return made if made is not None else self.build(binary.decode())
+
+    def build(self, source: str) -> WebGPUFunction:
+        """Raises `CompileError` with the driver's words and the source."""
+        device, wgpu = self.connection.device, self.connection.wgpu
+        facts = json.loads(source.partition("\n")[0].removeprefix("// "))
+        name = source.partition(") fn ")[2].partition("(")[0]
+        self._check_sizes(name, facts["buffers"])
+        with self.connection.lock:
+            layout = self._layout(len(facts["buffers"]))
+            whole = device.create_pipeline_layout(bind_group_layouts=[layout])
+            try:
+                shader = {"module": device.create_shader_module(code=source), "entry_point": name}
+                pipeline = device.create_compute_pipeline(layout=whole, compute=shader)
+            except wgpu.GPUError as error:
+                raise CompileError(f"[compile] WGSL, kernel {name}: {error}\n{source}") from error
+        return WebGPUFunction(name, pipeline, layout, facts["buffers"], facts["variables"])
+
+    def _check_sizes(self, name: str, buffers: list[tuple[int, int]]) -> None:
+        largest = self.connection.limits["max-storage-buffer-binding-size"]
+        for number, (_, nbytes) in enumerate(buffers):
+            if nbytes > largest:
+                raise OutOfMemory(
+                    f"kernel {name} on WEBGPU: buffer {number} has {nbytes:,} bytes; a kernel of "
+                    f"this device sees at most {largest:,} of one: compute in parts"
+                )
+
+    def _layout(self, buffers: int) -> Any:
+        if buffers not in self._layouts:
+            visible = self.connection.wgpu.ShaderStage.COMPUTE
+            entries = [
+                {"binding": i, "visibility": visible, "buffer": {"type": kind}}
+                for i, kind in enumerate(["storage"] * buffers + ["uniform"])
+            ]
+            create = self.connection.device.create_bind_group_layout
+            self._layouts[buffers] = create(entries=entries)
+        return self._layouts[buffers]
+
+    def disassemble(self, binary: bytes) -> str:
+        """What the driver makes of it is its own: the source."""
+        return binary.decode()
+
+
+class Place(NamedTuple):
+    """A handle: a buffer and the byte in it where the handle begins."""
+
+    buffer: Any
+    offset: int = 0
+
+
+class WebGPUMemory:
+    """Buffers of one device, read and written in whole words. All are held here: else the garbage
+    collector would finalize a buffer together with the object that frees it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        refusal = connection.wgpu.GPUError
+        self.blocks: Blocks[Any] = Blocks(self._make, self._release, refusal, KEPT)
+        self._held: dict[int, Any] = {}
+
+    def _make(self, size: int) -> Any:
+        usage = self.connection.wgpu.BufferUsage
+        kinds = usage.STORAGE | usage.COPY_SRC | usage.COPY_DST
+        made = self.connection.device.create_buffer(size=size, usage=kinds)
+        self._held[id(made)] = made
+        return made
+
+    def _release(self, buffer: Any) -> None:
+        self._held.pop(id(buffer)).destroy()
+
+    def allocate(self, nbytes: int) -> Place:
+        most = self.connection.limits["max-buffer-size"]
+        what = f"[allocate] {nbytes:,} bytes"
+        if nbytes > most:
+            raise OutOfMemory(f"{what} on WEBGPU; a buffer takes {most:,}")
+        with self.connection.told(what):
+            return Place(self.blocks.take(nbytes)[0])
+
+    def free(self, handle: Place, nbytes: int) -> None:
+        self.blocks.keep(handle.buffer, handle.buffer.size)
+
+    def write(self, handle: Place, data: memoryview, offset: int = 0) -> None:
+        begin, raw = handle.offset + offset, data.cast("B")
+        first, last = begin // WORD * WORD, round_up(begin + len(raw), WORD)
+        if last - first != len(raw):  # words that it shares keep their other bytes
+            held = bytearray(self._words(handle.buffer, first, last))
+            held[begin - first : begin - first + len(raw)] = raw
+            begin, raw = first, memoryview(held)
+        if raw:
+            with self.connection.told("[write]"):
+                self.connection.device.queue.write_buffer(handle.buffer, begin, raw)
+
+    def read(self, handle: Place, nbytes: int, offset: int = 0) -> memoryview:
+        begin = handle.offset + offset
+        first, last = begin // WORD * WORD, round_up(begin + nbytes, WORD)
+        if not nbytes:
+            return memoryview(b"")
+        return self._words(handle.buffer, first, last)[begin - first :][:nbytes]
+
+    def _words(self, buffer: Any, first: int, last: int) -> memoryview:
+        with self.connection.told("[read]"):
+            queue = self.connection.device.queue
+            return memoryview(queue.read_buffer(buffer, first, last - first)).cast("B")
+
+    def view(self, handle: Place, offset: int) -> Place:
+        return Place(handle.buffer, handle.offset + offset)
+
+    def borrow(self, data: memoryview) -> None:
+        """Buffers are the driver's own."""
+
+    def address(self, handle: Place) -> None:
+        return None
+
+
+class WebGPUQueue:
+    """Runs kernels in order."""
+
+    def __init__(self, connection: Connection, compiler: WebGPUCompiler) -> None:
+        self.connection, self.compiler = connection, compiler
+        self.is_busy = False  # whether something was submitted since the last wait
+        source = connection.wgpu.BufferUsage.COPY_SRC
+        self.mark = connection.device.create_buffer(size=WORD, usage=source)
+
+    def load(self, binary: bytes, name: str) -> WebGPUFunction:
+        return self.compiler.function(binary)
+
+    def segment(self, launches: Sequence[Launch]) -> WebGPUSegment:
+        return WebGPUSegment(self, launches)
+
+    def synchronize(self) -> None:
+        """Reads a word: what was submitted before has run then."""
+        if self.is_busy:
+            self.is_busy = False
+            with self.connection.told("[synchronize]"):
+                self.connection.device.queue.read_buffer(self.mark)
+
+
+class WebGPUSegment:
+    """A list of kernels. What each is bound to stays until a run binds other buffers."""
+
+    def __init__(self, queue: WebGPUQueue, launches: Sequence[Launch]) -> None:
+        self.queue, self.launches = queue, tuple(launches)
+        self.connection = connection = queue.connection
+        step = connection.limits["min-uniform-buffer-offset-alignment"]
+        self.starts: list[int] = []
+        total = 0
+        for launch in launches:
+            self.starts.append(total)
+            total += round_up(launch.function.given, step)
+        self.numbers = np.zeros(max(total, 16), np.uint8)
+        usage = connection.wgpu.BufferUsage
+        kinds = usage.UNIFORM | usage.COPY_DST
+        with connection.told("[prepare kernels]"):
+            self.given = connection.device.create_buffer(size=self.numbers.nbytes, usage=kinds)
+        self.places: list[list[Place]] = [[] for _ in launches]
+        self.values: list[int] | None = None
+        self.groups: list[Any] = [None] * len(launches)
+
+    def run(
+        self, buffers: Sequence[Place], values: Sequence[int], timed: bool = False
+    ) -> list[float]:
+        device, self.queue.is_busy = self.connection.device, True
+        with self.connection.told("[run kernels]"):
+            if self._bind(buffers, list(values)):
+                device.queue.write_buffer(self.given, 0, self.numbers)
+            if timed:
+                return self._timed()
+            encoder = device.create_command_encoder()
+            compute = encoder.begin_compute_pass()
+            for number in range(len(self.launches)):
+                self._dispatch(compute, number)
+            compute.end()
+            device.queue.submit([encoder.finish()])
+        return []
+
+    def _dispatch(self, compute: Any, number: int) -> None:
+        launch = self.launches[number]
+        compute.set_pipeline(launch.function.pipeline)
+        compute.set_bind_group(0, self.groups[number])
+        compute.dispatch_workgroups(*launch.grid)
+
+    # ---- binding ---------------------------------------------------------------------------------
+
+    def _bind(self, buffers: Sequence[Place], values: list[int]) -> bool:
+        """Whether the numbers changed; kernels are bound anew whose buffers did."""
+        changed = values != self.values
+        for number, launch in enumerate(self.launches):
+            places = [buffers[position] for position in launch.buffers]
+            if places != self.places[number]:
+                self._bind_buffers(number, places)
+                self.places[number], changed = places, True
+            if values != self.values and launch.values:
+                own = np.array([values[position] for position in launch.values], np.int64)
+                start = self.starts[number]
+                self.numbers[start : start + own.nbytes] = own.view(np.uint8)
+        self.values = values
+        return changed
+
+    def _bind_buffers(self, number: int, places: Sequence[Place]) -> None:
+        """A buffer is bound from where the alignment lets it, and no further than is used."""
+        launch, limits = self.launches[number], self.connection.limits
+        function, step = launch.function, limits["min-storage-buffer-offset-alignment"]
+        entries, steps = [], []
+        for place, (itemsize, nbytes) in zip(places, function.buffers, strict=True):
+            start = place.offset // step * step
+            before = place.offset - start
+            size = min(round_up(before + nbytes, WORD), place.buffer.size - start)
+            entries.append({"buffer": place.buffer, "offset": start, "size": size})
+            steps.append(before // itemsize)
+        own = {"buffer": self.given, "offset": self.starts[number], "size": function.given}
+        self.groups[number] = self.connection.device.create_bind_group(
+            layout=function.layout,
+            entries=[{"binding": i, "resource": e} for i, e in enumerate([*entries, own])],
+        )
+        first = self.starts[number] + 8 * function.variables
+        self.numbers[first : first + 4 * len(steps)] = np.array(steps, np.int32).view(np.uint8)
+
+    # ---- time ------------------------------------------------------------------------------------
+
+    def _timed(self) -> list[float]:
+        """Seconds of each kernel, by the device's clock where it has one: a pass a kernel."""
+        device, count = self.connection.device, len(self.launches)
+        usage = self.connection.wgpu.BufferUsage
+        queries = device.create_query_set(type="timestamp", count=2 * count)
+        encoder = device.create_command_encoder()
+        for number in range(count):
+            writes = {
+                "query_set": queries,
+                "beginning_of_pass_write_index": 2 * number,
+                "end_of_pass_write_index": 2 * number + 1,
+            }
+            compute = encoder.begin_compute_pass(timestamp_writes=writes)
+            self._dispatch(compute, number)
+            compute.end()
+        kinds = usage.QUERY_RESOLVE | usage.COPY_SRC
+        resolved = device.create_buffer(size=16 * count, usage=kinds)
+        encoder.resolve_query_set(queries, 0, 2 * count, resolved, 0)
+        device.queue.submit([encoder.finish()])
+        times = np.frombuffer(device.queue.read_buffer(resolved), np.uint64).astype(np.int64)
+        return [int(after - before) * 1e-9 for before, after in times.reshape(-1, 2)]

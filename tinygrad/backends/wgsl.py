@@ -1,0 +1,433 @@
+"""Linear program → WGSL, the language of WebGPU, for a target of words (`codegen/words`).
+
+    // {"buffers": [[4, 16], [4, 16]], "variables": 0}
+    struct Given { at0: i32, at1: i32, nothing: u32 }
+    @group(0) @binding(0) var<storage, read_write> data0: array<i32>;
+    @group(0) @binding(1) var<storage, read_write> data1: array<i32>;
+    @group(0) @binding(2) var<uniform> given: Given;
+    @compute @workgroup_size(1, 1, 1) fn E_4(@builtin(workgroup_id) group: vec3<u32>, ...) {
+      for (var ridx0: i32 = 0; ridx0 < 4; ridx0++) {
+        let val0: i32 = data1[given.at1+ridx0];
+        data0[given.at0+ridx0] = (val0+7);
+      }
+    }
+
+There are no pointers, and a buffer is bound where the device's alignment lets it: `at` says how
+many elements further it begins. Values have 32 bits (bool and half apart); integers with fewer are
+cut to their size after what may overflow. Elements with fewer share words of memory: a store clears
+its own bits and sets them, two atomic operations that touch no other lane's.
+
+The language lets a compiler assume that there are no NaNs. What is written here asks only whether
+numbers are equal or less, never whether they differ, so it is right wherever NaNs are kept. It may
+also take floats for real numbers: what it would cancel, as (a+b)-a, goes through `kept`, which
+looks as if it could change it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+
+from tinygrad.backends.program import params, special_sizes, variables, zeros_may_meet
+from tinygrad.backends.statements import Statements, Words
+from tinygrad.base.dtype import ConstType, DType, dtypes
+from tinygrad.base.errors import CompileError, DTypeError
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops, bit_cast
+
+TYPES = {
+    dtypes.bool: "bool",
+    dtypes.index: "i32",
+    dtypes.float16: "f16",
+    dtypes.float32: "f32",
+    dtypes.uint32.vec(2): "vec2<u32>",  # a variable of 64 bits
+    **dict.fromkeys((dtypes.int8, dtypes.int16, dtypes.int32), "i32"),
+    **dict.fromkeys((dtypes.uint8, dtypes.uint16, dtypes.uint32), "u32"),
+}
+NAMES = ", ".join(dtype.name for dtype in TYPES if dtype.count == 1)
+SUFFIXES = {"u32": "u", "f32": "f", "f16": "h", "i32": ""}
+OPERATORS = {
+    Ops.ADD: "+",
+    Ops.MUL: "*",
+    Ops.FDIV: "/",
+    Ops.IDIV: "/",
+    Ops.MOD: "%",
+    Ops.AND: "&",
+    Ops.OR: "|",
+    Ops.XOR: "^",
+    Ops.CMPLT: "<",
+    Ops.CMPNE: "!=",
+    Ops.CMPEQ: "==",
+}
+ON_BOOLS = {
+    Ops.ADD: "({0}|{1})",
+    Ops.MUL: "({0}&{1})",
+    Ops.MAX: "({0}|{1})",
+    Ops.AND: "({0}&{1})",
+    Ops.OR: "({0}|{1})",
+    Ops.XOR: "({0}!={1})",
+    Ops.CMPNE: "({0}!={1})",
+    Ops.CMPEQ: "({0}=={1})",
+    Ops.CMPLT: "(!{0}&{1})",
+}
+FUNCTIONS = {Ops.SQRT: "sqrt", Ops.TRUNC: "trunc", Ops.MULACC: "fma"}
+WRAPPING = frozenset((Ops.ADD, Ops.MUL, Ops.SHL, Ops.MULACC))
+INFINITY, NAN = 0x7F800000, 0x7FC00000
+
+WGSL = Words(
+    name="WGSL",
+    declare="let {name}: {type} = {value};",
+    variable="var {name}: {type} = {value};",
+    loop="for (var {name}: {type} = {begin}; {name} < {end}; {name}++) {{",
+    barrier="storageBarrier(); workgroupBarrier();",
+    helpers=(
+        ("f16", "enable f16;"),
+        # a constant expression must be finite
+        ("inf_bits", f"var<private> inf_bits: u32 = {INFINITY:#x}u;"),
+        ("nan_bits", f"var<private> nan_bits: u32 = {NAN:#x}u;"),
+        (
+            "kept(",
+            "fn kept(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x)^given.nothing); }",
+        ),
+    ),
+)
+SPECIALS = {
+    "task": "group.x",
+    **{f"gid{axis}": f"group.{name}" for axis, name in enumerate("xyz")},
+    **{f"lid{axis}": f"lane.{name}" for axis, name in enumerate("xyz")},
+}
+
+
+class WGSLRenderer:
+    """Compute shaders. The first line tells the queue what they bind, as JSON."""
+
+    def render(self, name: str, program: Sequence[UOp]) -> str:
+        return _Shader(program).render(name)
+
+
+class _Shader(Statements):
+    """One shader while it is written. `places` has the memory that a pointer is in."""
+
+    def __init__(self, program: Sequence[UOp]) -> None:
+        super().__init__(program, WGSL)
+        self.places: dict[UOp, UOp] = {}
+        self.words_of: dict[UOp, str] = {}  # the names of memory
+        self.globals: list[str] = []
+        self.known: set[UOp] = set()
+        for node in program:
+            if node.op in GroupOp.Elementwise and all(map(self.is_known, node.src)):
+                self.known.add(node)
+        written = (node.src[0] for node in program if node.op in (Ops.STORE, Ops.FAULT))
+        self.written = {_root(pointer) for pointer in written}
+        faults = (node.src[0] for node in program if node.op is Ops.FAULT)
+        self.faults = {_root(pointer) for pointer in faults}
+
+    def render(self, name: str) -> str:
+        facts = self._arguments()
+        for node in self.program:
+            statement = STATEMENTS.get(node.op)
+            if statement is not None:
+                statement(self, node)
+            elif node.op in EXPRESSIONS:
+                self.define(node, EXPRESSIONS[node.op](self, node))
+            else:
+                raise CompileError(f"[render] WGSL: no way to write {node.op!r}")
+        sizes = special_sizes(self.program)
+        block = ", ".join(str(sizes.get(f"lid{axis}", 1)) for axis in range(3))
+        inputs = "@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) lane"
+        head = f"@compute @workgroup_size({block}) fn {name}({inputs}: vec3<u32>) {{"
+        body = "\n".join([*self.globals, head, *self.lines, "}"])
+        return "\n".join([f"// {json.dumps(facts)}", *self.helpers_of(body), body, ""])
+
+    def _arguments(self) -> dict[str, object]:
+        """Declares what the host gives: buffers, and in one struct 64 bits of each variable and
+        where each buffer begins."""
+        buffers, given = params(self.program), variables(self.program)
+        members = [f"var{i}: vec2<u32>" for i in range(len(given))]
+        members += [*(f"at{i}: i32" for i in range(len(buffers))), "nothing: u32"]
+        self.globals.append(f"struct Given {{ {', '.join(members)} }}")
+        for i, node in enumerate(buffers):
+            self.words_of[node], self.places[node] = f"data{i}", node
+            self.texts[node] = f"given.at{i}"
+            kind = f"var<storage, read_write> data{i}: array<{self.element(node)}>"
+            self.globals.append(f"@group(0) @binding({i}) {kind};")
+        self.globals.append(f"@group(0) @binding({len(buffers)}) var<uniform> given: Given;")
+        for i, node in enumerate(given):
+            self.texts[node] = self._variable(node.dtype, f"given.var{i}")
+        sizes = [[node.dtype.itemsize, node.arg[1] * node.dtype.itemsize] for node in buffers]
+        return {"buffers": sizes, "variables": len(given)}
+
+    def _variable(self, dtype: DType, words: str) -> str:
+        if dtype in (dtypes.int64, dtypes.uint64):
+            return words
+        return self._cut(dtype, f"bitcast<i32>({words}.x)" if self.type(dtype) == "i32" else words)
+
+    # ---- types -----------------------------------------------------------------------------------
+
+    def type(self, dtype: DType) -> str:
+        found = TYPES.get(dtype)
+        if found is None:
+            raise DTypeError(
+                f"{dtype.name}: WGSL computes with {NAMES}, one number at a time; legal are casts "
+                "to those, and recipes without vectors"
+            )
+        return found
+
+    def element(self, memory: UOp) -> str:
+        """What an array in storage consists of: numbers that share words are words."""
+        if memory.dtype.itemsize < 4 and memory.dtype is not dtypes.float16:
+            return "atomic<u32>" if memory in self.written else "u32"
+        return "atomic<u32>" if memory in self.faults else self.type(memory.dtype)
+
+    def constant(self, node: UOp) -> str:
+        return self.number(node.arg, node.dtype)
+
+    def number(self, value: ConstType, dtype: DType) -> str:
+        kind = self.type(dtype)
+        if dtype is dtypes.bool:
+            return "true" if value else "false"
+        if dtypes.is_int(dtype):
+            return f"{int(value)}{SUFFIXES[kind]}"
+        if math.isfinite(value):
+            return f"{float(value)!r}{SUFFIXES[kind]}"
+        found = f"bitcast<f32>({'nan_bits' if value != value else 'inf_bits'})"
+        found = f"(-{found})" if value < 0 else found
+        return found if kind == "f32" else f"{kind}({found})"
+
+    # ---- arithmetic ------------------------------------------------------------------------------
+
+    def binary(self, node: UOp) -> str:
+        left, right = node.src
+        a, b = self.ref(left), self.ref(right)
+        if left.dtype is dtypes.bool:
+            return ON_BOOLS[node.op].format(a, b)
+        if node.op is Ops.CMPNE and dtypes.is_float(left.dtype):
+            return f"(!({a}=={b}))"
+        if node.dtype is dtypes.float32 and node.op in (Ops.ADD, Ops.MUL, Ops.FDIV):
+            a, b = (
+                f"kept({text})" if self.is_undone(node.op, this, other) else text
+                for text, this, other in ((a, left, right), (b, right, left))
+            )
+        return self.cut(node, f"({a}{OPERATORS[node.op]}{b})")
+
+    def is_undone(self, op: Ops, node: UOp, other: UOp) -> bool:
+        """Whether a compiler that takes floats for real numbers would cancel `node` with `other`,
+        or add up their constants, or take a product with 0 for 0."""
+        if op is not Ops.ADD:  # nothing is 0 * x, if x is finite
+            return node.op is Ops.CONST and node.arg == 0
+        inner, opposite = _plain(node), _plain(other)
+        if inner.op is not Ops.ADD:
+            return inner is opposite and node is not other
+        parts = [_plain(part) for part in inner.src]
+        is_folded = self.is_known(opposite) and any(map(self.is_known, parts))
+        return is_folded or opposite in parts
+
+    def is_known(self, node: UOp) -> bool:
+        """Whether a compiler can compute the value."""
+        return node.op is Ops.CONST or node in self.known
+
+    def shift(self, node: UOp) -> str:
+        value, amount = node.src
+        by = f"{amount.arg}u" if amount.op is Ops.CONST else f"u32({self.ref(amount)})"
+        operator = "<<" if node.op is Ops.SHL else ">>"
+        return self.cut(node, f"({self.ref(value)}{operator}{by})")
+
+    def cut(self, node: UOp, text: str) -> str:
+        return self._cut(node.dtype, text) if node.op in WRAPPING else text
+
+    def _cut(self, dtype: DType, text: str) -> str:
+        """32 bits as the number that its lowest bits are."""
+        if not dtypes.is_int(dtype) or dtype.itemsize >= 4 or dtype is dtypes.index:
+            return text
+        if dtypes.is_unsigned(dtype):
+            return f"({text}&{(1 << dtype.bitsize) - 1:#x}u)"
+        return f"(({text}<<{32 - dtype.bitsize}u)>>{32 - dtype.bitsize}u)"
+
+    def function(self, node: UOp) -> str:
+        sources = [self.ref(source) for source in node.src]
+        if node.op is Ops.MULACC and not dtypes.is_float(node.dtype):
+            return self.cut(node, "({}*{}+{})".format(*sources))
+        return f"{FUNCTIONS[node.op]}({', '.join(sources)})"
+
+    def reciprocal(self, node: UOp) -> str:
+        return f"({self.number(1.0, node.dtype)}/{self.ref(node.src[0])})"
+
+    def maximum(self, node: UOp) -> str:
+        """NaN if either is: the first is chosen if it is larger or NaN. Zeros are added: that is
+        0.0 unless both are -0.0."""
+        first, second = node.src
+        if first.dtype is dtypes.bool:
+            return self.binary(node)
+        a, b = (s.op is Ops.CONST and self.ref(s) or self.atom(s) for s in node.src)
+        if not dtypes.is_float(first.dtype):
+            return f"max({a}, {b})"
+        other = f"select({b}, {a}+{b}, ({a}==0)&({b}==0))" if zeros_may_meet(node) else b
+        return f"select({other}, {a}, ({a}>{b})|!({a}=={a}))"
+
+    def where(self, node: UOp) -> str:
+        condition, yes, no = (self.ref(source) for source in node.src)
+        return f"select({no}, {yes}, {condition})"
+
+    def cast(self, node: UOp) -> str:
+        (source,) = node.src
+        old, new = source.dtype, node.dtype
+        if source.op is Ops.CONST and dtypes.is_int(new) and not dtypes.is_float(old):
+            return self.number(dtypes.as_const(source.arg, new), new)
+        value = self.ref(source)
+        if new is dtypes.bool and old is not new:
+            return f"(!({value}=={self.number(0, old)}))"
+        found = value if self.type(old) == self.type(new) else f"{self.type(new)}({value})"
+        holds = old is dtypes.bool or dtypes.is_float(old)
+        holds = holds or dtypes.min(new) <= dtypes.min(old) and dtypes.max(old) <= dtypes.max(new)
+        return found if holds else self._cut(new, found)
+
+    def bitcast(self, node: UOp) -> str:
+        (source,) = node.src
+        old, new = source.dtype, node.dtype
+        if source.dtype in (dtypes.int64, dtypes.uint64, dtypes.index):
+            return self.ref(source)  # a variable's words
+        if source.op is Ops.CONST and dtypes.bool not in (old, new):
+            return self.number(bit_cast(source.arg, old, new), new)
+        value, kind = self.ref(source), self.type(new)
+        if dtypes.bool in (old, new):
+            return self.cast(node)
+        if old is new:
+            return value
+        if old is dtypes.float16:
+            bits = f"(bitcast<u32>(vec2<f16>({value}, 0h))&0xffffu)"
+            return self._cut(new, bits if kind == "u32" else f"bitcast<{kind}>({bits})")
+        if new is dtypes.float16:
+            bits = value if self.type(old) == "u32" else f"bitcast<u32>({value})"
+            return f"bitcast<vec2<f16>>({bits}).x"
+        return value if self.type(old) == kind else self._cut(new, f"bitcast<{kind}>({value})")
+
+    def word(self, node: UOp) -> str:
+        """A half of a 64-bit variable."""
+        return f"{self.ref(node.src[0])}.{'xy'[node.arg]}"
+
+    # ---- memory ----------------------------------------------------------------------------------
+
+    def local(self, node: UOp) -> None:
+        name = self.words_of[node] = f"local{len(self.words_of)}"
+        self.texts[node], self.places[node] = "", node
+        kind = f"array<{self.type(node.dtype)}, {node.arg[1]}>"
+        self.globals.append(f"var<workgroup> {name}: {kind};")
+
+    def special(self, node: UOp) -> None:
+        word = self.texts[node] = node.arg[0]
+        value = f"i32({SPECIALS[word]})"
+        self.declare(self.words.declare, node.dtype, word, value)
+
+    def index(self, node: UOp) -> None:
+        pointer, offset = node.src
+        self.places[node] = self.places[pointer]
+        if offset.op is not Ops.CONST and node not in self.once:
+            self.atom(offset)
+        before = self.texts[pointer]
+        self.texts[node] = f"{before}+{self.ref(offset)}" if before else self.ref(offset)
+
+    def load(self, node: UOp) -> None:
+        pointer, *mask = node.src
+        text = self._read(pointer)
+        if not mask:
+            self.define(node, text)
+            return
+        name = self.texts[node] = self.fresh(node)
+        self.declare(self.words.variable, node.dtype, name, self.number(0, node.dtype))
+        self.line(f"if ({self.ref(mask[0])}) {{ {name} = {text}; }}")
+
+    def _read(self, pointer: UOp) -> str:
+        memory, offset = self.places[pointer], self.texts[pointer] or "0"
+        name, dtype = self.words_of[memory], memory.dtype
+        if memory.op is Ops.LOCAL or not self._shares(dtype):
+            return f"{name}[{offset}]"
+        place, shift = self._within(dtype, offset)
+        word = f"{name}[{place}]"
+        word = f"atomicLoad(&{word})" if memory in self.written else word
+        if dtype is dtypes.bool:
+            return f"((({word}>>{shift})&0xffu)!=0u)"
+        bits = f"({word}>>{shift})"
+        return self._cut(dtype, bits if self.type(dtype) == "u32" else f"bitcast<i32>{bits}")
+
+    def _shares(self, dtype: DType) -> bool:
+        return dtype.itemsize < 4 and dtype is not dtypes.float16
+
+    def _within(self, dtype: DType, offset: str) -> tuple[str, str]:
+        """The word of an element, and by how many bits it lies in it."""
+        each = 4 // dtype.itemsize
+        shift = f"((u32({offset})&{each - 1}u)*{dtype.bitsize if each == 2 else 8}u)"
+        return f"({offset})>>{each.bit_length() - 1}u", shift
+
+    def store(self, node: UOp) -> None:
+        pointer, value, *mask = node.src
+        memory, offset = self.places[pointer], self.texts[pointer] or "0"
+        name, dtype, text = self.words_of[memory], memory.dtype, self.ref(value)
+        if mask:
+            self.line(f"if ({self.ref(mask[0])}) {{")
+            self.indent += "  "
+        if memory.op is Ops.LOCAL or not self._shares(dtype):
+            self.line(f"{name}[{offset}] = {text};")
+        else:
+            place, shift = self._within(dtype, offset)
+            ones = (1 << 8 * dtype.itemsize) - 1
+            bits = text if self.type(dtype) == "u32" else f"u32({text})"
+            self.line(f"atomicAnd(&{name}[{place}], ~({ones:#x}u<<{shift}));")
+            self.line(f"atomicOr(&{name}[{place}], ({bits}&{ones:#x}u)<<{shift});")
+        if mask:
+            self.close(node)
+
+    def fault(self, node: UOp) -> None:
+        """Who finds the first word 0 writes; an exchange may also fail for no reason."""
+        pointer, failed, *operands = node.src
+        name, offset = self.words_of[self.places[pointer]], self.texts[pointer]
+        self.line(f"if ({self.ref(failed)}) {{ loop {{")
+        take = f"atomicCompareExchangeWeak(&{name}[{offset}], 0u, {node.arg}u)"
+        self.line(f"  let found = {take};")
+        self.line("  if (found.exchanged) {")
+        for i, value in enumerate(operands, 1):
+            self.line(f"    atomicStore(&{name}[{offset}+{i}], {self.ref(value)});")
+        self.line("  }")
+        self.line("  if (found.exchanged || found.old_value != 0u) { break; }")
+        self.line("} }")
+
+
+def _plain(node: UOp) -> UOp:
+    """What is added or, times -1, taken away."""
+    is_negated = node.op is Ops.MUL and node.src[1].op is Ops.CONST and node.src[1].arg == -1
+    return node.src[0] if is_negated else node
+
+
+def _root(pointer: UOp) -> UOp:
+    """The memory that a pointer is in."""
+    while pointer.op is Ops.INDEX:
+        pointer = pointer.src[0]
+    return pointer
+
+
+EXPRESSIONS: dict[Ops, Callable[[_Shader, UOp], str]] = {
+    **dict.fromkeys(OPERATORS, _Shader.binary),
+    **dict.fromkeys((Ops.SHL, Ops.SHR), _Shader.shift),
+    **dict.fromkeys(FUNCTIONS, _Shader.function),
+    Ops.RECIP: _Shader.reciprocal,
+    Ops.MAX: _Shader.maximum,
+    Ops.WHERE: _Shader.where,
+    Ops.CAST: _Shader.cast,
+    Ops.BITCAST: _Shader.bitcast,
+    Ops.GEP: _Shader.word,
+}
+STATEMENTS: dict[Ops, Callable[[_Shader, UOp], None]] = {
+    **dict.fromkeys((Ops.CONST, Ops.PARAM, Ops.DEFINE_VAR), _Shader.nothing),
+    **dict.fromkeys((Ops.CARRY, Ops.PREFETCH), _Shader.nothing),
+    Ops.LOCAL: _Shader.local,
+    Ops.SPECIAL: _Shader.special,
+    Ops.INDEX: _Shader.index,
+    Ops.RANGE: _Shader.range,
+    Ops.END: _Shader.end,
+    Ops.IF: _Shader.branch,
+    Ops.ENDIF: _Shader.close,
+    Ops.BARRIER: _Shader.barrier,
+    Ops.LOAD: _Shader.load,
+    Ops.STORE: _Shader.store,
+    Ops.FAULT: _Shader.fault,
+}
