@@ -30,12 +30,12 @@ BUDGETS: dict[str, int | None] = {
     "transforms": 500,
     "schedule": 1500,
     "loops": 4000,
-    "codegen": 4100,
+    "codegen": 4500,
     "backends/*": 2500,
     "engine": 3700,
     "tensor": 7200,
 }
-CORE_BUDGET = 27_200  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 27_600  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350
 # The interpreter judges what a warp's lanes do together, too.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

@@ -18,6 +18,7 @@ from tinygrad.base.target import ORDINARY, Numerics, Target
 DRIVERS = ("Vulkan", "Metal", "DX12")  # of wgpu's; OpenGL's lacks what we need
 NARROW = ("bool", "int8", "int16", "int32", "uint8", "uint16", "uint32", "float32")
 NATIVE = ORDINARY | {"TRUNC", "RECIP"}
+NUMERICS = Numerics(nan=False, exact_division=False, subnormals=False, fused_multiply_add=False)
 FEATURES = ("shader-f16", "timestamp-query")
 LANES = tuple(f"max-compute-{what}" for what in ("invocations-per-workgroup", "workgroup-size-x"))
 LIMITS = (
@@ -91,9 +92,8 @@ def find_adapters() -> tuple[ModuleType, list[Any]]:
         import wgpu
         from wgpu.backends.wgpu_native import extras
     except ImportError as error:
-        raise DeviceError(
-            f"device WEBGPU needs wgpu: pip install 'tinygrad[webgpu]' ({error})"
-        ) from error
+        needed = f"device WEBGPU needs wgpu: pip install 'tinygrad[webgpu]' ({error})"
+        raise DeviceError(needed) from error
     with contextlib.suppress(RuntimeError):  # somebody else was first: then all drivers are there
         extras.set_instance_extras(backends=DRIVERS)
     found, reason = [], "there is no adapter"
@@ -131,7 +131,5 @@ def describe(adapter: Any) -> Target:
         storage_dtypes=frozenset((*dtypes, "int64", "uint64", "float64")),
         widest_integer=32,
         native=NATIVE,
-        numerics=Numerics(
-            nan=False, exact_division=False, subnormals=False, fused_multiply_add=False
-        ),
+        numerics=NUMERICS,
     )

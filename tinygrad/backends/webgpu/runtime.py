@@ -7,6 +7,7 @@ segment, which is written when they change.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -208,11 +209,8 @@ class WebGPUSegment:
         self.queue, self.launches = queue, tuple(launches)
         self.connection = connection = queue.connection
         step = connection.limits["min-uniform-buffer-offset-alignment"]
-        self.starts: list[int] = []
-        total = 0
-        for launch in launches:
-            self.starts.append(total)
-            total += round_up(launch.function.given, step)
+        sizes = (round_up(launch.function.given, step) for launch in launches)
+        *self.starts, total = itertools.accumulate(sizes, initial=0)
         self.numbers = np.zeros(max(total, 16), np.uint8)
         usage = connection.wgpu.BufferUsage
         kinds = usage.UNIFORM | usage.COPY_DST
