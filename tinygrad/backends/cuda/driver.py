@@ -115,17 +115,17 @@ class Driver:
         for name, own in names.items():
             function = getattr(library, own, None)
             if function is None:
-                raise DeviceError(f"device {device}: its driver is too old: it lacks {own}")
+                raise DeviceError(f"device {device}: driver too old: it lacks {own}")
             function.argtypes, function.restype = FUNCTIONS[name], Int
             self.functions[name] = function
-        code = self.functions["cuInit"](0)
-        if code:
+        if code := self.functions["cuInit"](0):
             raise DeviceError(f"device {device}: the driver doesn't start: {self.words(code)}")
         self.version = self.number("cuDriverGetVersion", Int)
         if self.version < OLDEST:
+            known = version_text(self.version)
             raise DeviceError(
-                f"device {device}: its driver is too old: it knows CUDA "
-                f"{version_text(self.version)}; needed is {version_text(OLDEST)} or later"
+                f"device {device}: driver too old: it knows CUDA {known}; needed is one for CUDA "
+                f"{version_text(OLDEST)}"
             )
 
     def number(self, name: str, kind: Any, *arguments: Any) -> Any:
