@@ -1,5 +1,6 @@
-"""EVERY=3: of the cases of each test only the first and then every third, for devices whose
-compiler is slow. On a device without values (Target.numerics) a test only must come to its end."""
+"""EVERY=3: of the cases of each test only the first and then every third, TESTS=2: only every other
+test, for devices that are slow. On a device without values (Target.numerics) a test only must come
+to its end."""
 
 import os
 from collections import Counter
@@ -10,15 +11,17 @@ from tinygrad.engine.devices import Device
 
 
 def pytest_collection_modifyitems(config, items):
-    every = int(os.environ.get("EVERY", "1"))
+    tests, every = (int(os.environ.get(name, "1")) for name in ("TESTS", "EVERY"))
     seen: Counter[str] = Counter()
-    dropped = []
-    for item in list(items):
+    numbers: dict[str, int] = {}
+    kept, dropped = [], []
+    for item in items:
         name = item.nodeid.partition("[")[0]
-        if "/tensor/" in name and seen[name] % every:
-            items.remove(item)
-            dropped.append(item)
+        number = numbers.setdefault(name, len(numbers))
+        is_left_out = "/tensor/" in name and (number % tests or seen[name] % every)
+        (dropped if is_left_out else kept).append(item)
         seen[name] += 1
+    items[:] = kept
     config.hook.pytest_deselected(items=dropped)
 
 
