@@ -420,12 +420,12 @@ MISUSES = {
     "matmul device": (
         lambda: ones(2, 2) @ ones(2, 2, device="PYTHON"),
         ArgumentError,
-        ["mul", "legal is one device"],
+        ["mul", "or the same several: use .to(device)"],
     ),
     "add device": (
         lambda: ones(2) + ones(2, device="PYTHON"),
         ArgumentError,
-        ["add", "legal is one device"],
+        ["add", "or the same several: use .to(device)"],
     ),
     "conv bias": (
         lambda: ones(1, 3, 8, 8).conv2d(ones(4, 3, 3, 3), bias=ones(5)),
