@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tinygrad import GlobalCounters, Tensor, TinyJit, Variable, nn
+from tinygrad import GlobalCounters, Tensor, TinyJit, Variable, explain, nn
 from tinygrad.base.errors import ArgumentError, IndexCheckError, JitError
 from tinygrad.engine import run
 
@@ -239,6 +239,12 @@ def test_copies_to_and_from_several_devices_are_apart():
     for tensor, more in ((x, 2), (several, 1), (one, 0), (again, 0)):
         np.testing.assert_equal(tensor.numpy(), VALUES + more)
     np.testing.assert_equal(again.shard(("CPU:5", "CPU:2"), 1).numpy(), VALUES)
+
+
+def test_a_plan_over_devices_is_told():
+    x = Tensor(VALUES).shard(("CPU", "CPU:1"), 0).realize()
+    told = explain(x + 1)
+    assert "on (CPU, CPU:1; cut at [0, 5, 10]): a result" in told and "part 1 of storage" in told
 
 
 def test_random_numbers_don_t_depend_on_the_devices():

@@ -166,6 +166,14 @@ def test_uneven_parts_are_right(rows, where):
     assert max(p.nbytes for p in x.realize().uop.base.storage.parts) <= 4 * 5 * -(-rows // 3) * 2
 
 
+def test_tensors_are_made_on_several_devices():
+    for made in (Tensor.zeros, Tensor.ones, Tensor.empty, Tensor.rand, Tensor.eye):
+        assert made(3, 3, device=D).realize().device == D
+    assert Tensor.arange(4, device=D).tolist() == Tensor([0, 1, 2, 3], device=D).tolist()
+    assert Tensor.zeros(0, 4, device=D).sum().item() == 0
+    assert Tensor.ones(3, device=("PYTHON:1",)).device == "PYTHON:1"  # one is no several
+
+
 def test_parts_of_given_sizes():
     x = Tensor(X, device="PYTHON").shard(D, 0, splits=(1, 4, 1)).realize()
     assert [part.nbytes for part in x.uop.base.storage.parts] == [80, 320, 80]

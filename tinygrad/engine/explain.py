@@ -71,7 +71,8 @@ def _storage_line(number: int, made: Plan) -> str:
     """What a storage holds, and why: it was given, is a result, or is read by other kernels."""
     kept = made.storages[number]
     readers = [str(i) for i, s in enumerate(made.steps) if number in s.storages[s.writes :]]
-    why = {"param": "given", "out": "a result", "temp": "between kernels"}[kept.kind]
+    reasons = {"param": "given", "out": "a result", "temp": "between kernels"}
+    why = reasons.get(kept.kind, f"part {kept.place} of storage {kept.whole}")
     where = f", at byte {kept.place} of the arena" if kept.kind == "temp" else ""
     by = f", read by {'step' if len(readers) == 1 else 'steps'} {', '.join(readers)}"
     what = f"{kept.dtype.name}[{kept.size}] on {kept.device}"

@@ -274,7 +274,7 @@ class Creation(Core):
         count = prod(sizes)
         if count == 0 or kind in COMPLEX_PARTS:
             return cls.zeros(sizes, dtype=kind, **more)
-        if device.startswith("DISK:"):
+        if str(device).startswith("DISK:"):
             made = tensor_of_file(device.removeprefix("DISK:"), count, kind)
         else:
             made = storage.empty(device, count, kind)
