@@ -13,7 +13,7 @@ import pytest
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
-from tinygrad.codegen.pipeline import lower
+from tinygrad.codegen.pipeline import lower, rewrite
 from tinygrad.loops.heuristic import schedule
 from tinygrad.loops.recipe import apply
 from tinygrad.uop.op import Ops
@@ -108,6 +108,11 @@ def test_products_of_other_dtypes(dtype):
     a = np.random.randint(0, 5, (17, 20)).astype(kind)
     b = np.random.randint(0, 5, (20, 21)).astype(kind)
     check(K.matmul(17, 21, 20, dtype=dtype), [a, b], a @ b, dtype=kind)
+
+
+def test_a_long_product_is_summed_in_blocks():
+    kernel = schedule(K.matmul(80, 80, 5000), GPU)[0]
+    assert "block" in str(rewrite(kernel, GPU)), "one accumulator takes at most 4096 products"
 
 
 # ---- lanes ---------------------------------------------------------------------------------------

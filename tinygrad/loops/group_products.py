@@ -31,7 +31,6 @@ FILLED = 0.75  # of a lane's registers, for sums and the operands of one step
 SHARED = 2  # groups that a processor should have room for
 BUSY_GROUPS = 128  # fewer leave processors idle
 LEAST = 16  # along a side of a product that is worth a block
-PAIR = 2  # turns of the innermost loop that are written out
 
 
 @dataclass(frozen=True)
@@ -195,8 +194,6 @@ class _Blocks:
             options = self._options(k)
             for axis in range(2):
                 self._piece(k, ki, axis, options)
-            if shape.depth % PAIR == 0:
-                plan.do("split", ki, PAIR, plan.unused(ki + "u"), "LOOP", "UNROLL")
         self._tile(products)
 
     def _operand(self, k: str, axis: int) -> UOp:
