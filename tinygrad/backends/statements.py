@@ -27,7 +27,7 @@ class Words:
 
     name: str
     declare: str = "{type} {name} = {value};"
-    variable: str = "{type} {name} = {value};"  # may be assigned again
+    mutable: str = "{type} {name} = {value};"  # may be assigned again
     loop: str = "for ({type} {name} = {begin}; {name} < {end}; {name}++) {{"
     barrier: str
     helpers: tuple[tuple[str, str], ...] = ()  # a word that shows its use, a line above
@@ -104,7 +104,7 @@ class Statements(ABC):
     def range(self, node: UOp) -> None:
         for carry, _ in self.carried[node]:
             name = self.texts[carry] = self.fresh(carry)
-            self.declare(self.words.variable, carry.dtype, name, self.ref(carry.src[0]))
+            self.declare(self.words.mutable, carry.dtype, name, self.ref(carry.src[0]))
         begin, end = (self.ref(source) for source in node.src)
         name = self.texts[node] = self.fresh(node)
         facts = {"type": self.type(node.dtype), "begin": begin, "end": end}

@@ -78,7 +78,7 @@ INFINITY, NAN = 0x7F800000, 0x7FC00000
 WGSL = Words(
     name="WGSL",
     declare="let {name}: {type} = {value};",
-    variable="var {name}: {type} = {value};",
+    mutable="var {name}: {type} = {value};",
     loop="for (var {name}: {type} = {begin}; {name} < {end}; {name}++) {{",
     barrier="storageBarrier(); workgroupBarrier();",
     helpers=(
@@ -334,7 +334,7 @@ class _Shader(Statements):
             self.define(node, text)
             return
         name = self.texts[node] = self.fresh(node)
-        self.declare(self.words.variable, node.dtype, name, self.number(0, node.dtype))
+        self.declare(self.words.mutable, node.dtype, name, self.number(0, node.dtype))
         self.line(f"if ({self.ref(mask[0])}) {{ {name} = {text}; }}")
 
     def _read(self, pointer: UOp) -> str:
