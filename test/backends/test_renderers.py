@@ -220,6 +220,14 @@ def test_binary_operations_on_every_dtype(width):
     table.check()
 
 
+def test_a_vector_of_c_is_as_long_as_the_machines():
+    a = np.arange(64, dtype=np.uint8)
+    steps = program(
+        *elementwise(lambda x: x + x, (dtypes.uint8,), dtypes.uint8, count=64, width=64)
+    )
+    check(steps, [np.zeros(64, np.uint8), a], a + a, names=("PYTHON", "CPU", *TASKS[3:]))
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_bits_of_integers_and_bools(width):
     table = Table(width)

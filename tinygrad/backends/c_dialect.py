@@ -111,6 +111,7 @@ C = Dialect(
     lane="{value}[{lane}]",
     lanewise="lanewise{count}({type}, {name}, {sources})",
     convert="__builtin_convertvector({value}, {type})",
+    widest=1024,  # C's own are of any length
     choose="choose({condition}, {yes}, {no}, {type}, {mask})",
     bits="bitcast({type}, {value})",
     load="*({type}*)({pointer})",
