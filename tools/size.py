@@ -28,7 +28,7 @@ BUDGETS: dict[str, int | None] = {
     "uop": 1750,
     "simplify": 1100,
     "transforms": 500,
-    "schedule": 1500,
+    "schedule": 2250,
     "loops": 4000,
     "codegen": 4500,
     "backends/*": 2500,
