@@ -15,6 +15,7 @@ METAL_TARGET = Target(
     "METAL",
     vector=16,
     most_lanes=4,
+    warp=32,
     has_groups=True,
     aligned=True,
     group_limit=MOST_LANES,

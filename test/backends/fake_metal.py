@@ -52,10 +52,15 @@ FLAGS = (
 )
 
 
+def for_shim(source):
+    """`threadgroup` is `static` in a declaration, and nothing in a cast."""
+    return source.replace("(threadgroup ", "(")
+
+
 def check_syntax(source):
     """The compiler's words about a source of Metal's language; empty if it is right."""
     command = [*compiler(), *FLAGS, "-I", str(SHIM), "-fsyntax-only", "-x", "c++", "-"]
-    ran = subprocess.run(command, input=source, capture_output=True, text=True)
+    ran = subprocess.run(command, input=for_shim(source), capture_output=True, text=True)
     return ran.stderr if ran.returncode else ""
 
 
@@ -93,7 +98,7 @@ def build(source):
             f'extern "C" void {name}_grid(void** args, const uint* grid, const uint* block)'
             f" {{ metal::run_grid({name}_lane, args, grid, block); }}\n"
         )
-    whole = source + "".join(calls)
+    whole = for_shim(source) + "".join(calls)
     path = folder() / (hashlib.sha256(whole.encode()).hexdigest() + ".so")
     command = [*compiler(), *FLAGS, "-O1", "-fPIC", "-shared", "-I", str(SHIM)]
     command += ["-nostdlib++", "-fno-exceptions", "-x", "c++", "-", "-o", str(path), "-lm"]
@@ -107,7 +112,7 @@ def build(source):
 class Machine:
     """The objects that live, the devices that there are, and what shall go wrong."""
 
-    def __init__(self, names=("Fake M1",), capacity=1 << 30):
+    def __init__(self, names=("Apple M0",), capacity=1 << 30):
         self.objects = {}
         self.next_id = 0x1000
         self.threads = threading.local()

@@ -57,8 +57,14 @@ def assembly(chip):
 # For each kernel what its assembly must have: the chips spell some of it differently.
 WANTED = {
     "vectors": (r"global_load_(dwordx4|b128)", r"global_store_(dwordx4|b128)"),
-    "product": (r"global_load_(dword|b32)", r"v_(fma|fmac|pk_fma)_f32", r"s_load"),
-    "softmax": (r"ds_(write|store)", r"ds_(read|load)", r"s_barrier", r"v_max(_num|imum)?_f32"),
+    "product": (r"global_load_(dword|b)", r"v_(dual_|pk_)?fmac?_f32", r"s_load"),
+    "softmax": (
+        r"ds_(write|store)",
+        r"ds_(read|load)",
+        r"s_barrier",
+        r"ds_bpermute_b32",
+        r"v_max(_num|imum)?_f32",
+    ),
     "half": (r"v_cvt_f32_f16", r"v_cvt_f16_f32", r"global_store_(short|b16)"),
     "whole_numbers": (r"v_(mul_hi_u32|mad_(co_)?u64_u32|mul_hi)", r"global_store_(dwordx2|b64)"),
     "check": (r"global_atomic_cmpswap_(x2|b64)",),

@@ -141,7 +141,7 @@ def test_narrow_floats_and_wide_integers(metal):
 
 
 def test_float64_is_refused_with_the_reason(metal):
-    with pytest.raises(DTypeError, match=r"float64: device METAL \(Fake M1\) has no such numbers"):
+    with pytest.raises(DTypeError, match=r"float64: device METAL \(Apple M0\) has no such numbers"):
         (Tensor([1.0, 2.0], dtype="float64", device="METAL") * 2).numpy()
 
 
@@ -292,16 +292,16 @@ def test_a_mac_without_a_gpu(machine):
 
 
 def test_a_number_that_no_device_has(monkeypatch):
-    two = fake_metal.Machine(("Fake M1", "Fake eGPU"))
+    two = fake_metal.Machine(("Apple M0", "Fake eGPU"))
     monkeypatch.setattr(metal_device, "open_library", two.open_library)
     assert open_device("METAL:1").target.cpu == "Fake eGPU"
-    assert why_absent("METAL:2") == "device METAL:2: macOS has Fake M1, Fake eGPU"
+    assert why_absent("METAL:2") == "device METAL:2: macOS has Apple M0, Fake eGPU"
 
 
 def test_memory_that_is_not_there(machine):
     machine.arena.capacity = 1 << 20
     memory = open_device("METAL").memory
-    with pytest.raises(OutOfMemory, match="2,147,483,648 bytes on Fake M1: no room; a buffer"):
+    with pytest.raises(OutOfMemory, match="2,147,483,648 bytes on Apple M0: no room; a buffer"):
         memory.allocate(1 << 31)
     kept = [memory.allocate(300 << 10) for _ in range(3)]
     memory.free(kept.pop(), 300 << 10)

@@ -93,6 +93,7 @@ class Dialect(Words):
     compared: str = ""  # a vector of bools from a comparison of vectors; empty: `convert`
     spaces: tuple[str, str] = ("", "")  # words before a type: in a buffer, in scratch memory
     widest: int = 16  # lanes of the longest vector
+    exchange: str = ""  # what another lane of the warp has
     as_bits: frozenset[DType] = frozenset((dtypes.bfloat16, *dtypes.fp8s))
     """Floats that are held as the whole numbers of their bits; half is converted by helpers."""
 
@@ -255,6 +256,7 @@ METAL = Dialect(
     compared="(-{type}({value}))",
     spaces=("device", "threadgroup"),
     widest=4,
+    exchange="simd_shuffle_xor({value}, {mask})",
 )
 
 METAL_BFLOAT = replace(

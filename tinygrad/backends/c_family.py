@@ -329,6 +329,18 @@ class _Function(Writer):
             self.atom(offset)
         self.texts[node] = f"{self.ref(pointer)}+{self.ref(offset)}"
 
+    def exchange(self, node: UOp) -> None:
+        """By a name, since all lanes must take part; numbers of 64 bits as pairs of words."""
+        (source,), value = node.src, self.ref(node.src[0])
+        pair, wide = self.type(dtypes.uint32.vec(2)), node.dtype.itemsize == 8
+        if wide:
+            value = self.dialect.bits.format(type=pair, value=f"({self.type(source.dtype)}){value}")
+        text = self.dialect.exchange.format(value=value, mask=node.arg)
+        if wide:
+            text = self.dialect.bits.format(type=self.type(node.dtype), value=text)
+        self.texts[node] = text
+        self.name(node)
+
     def store(self, node: UOp) -> None:
         target, value = node.src[:2]
         pointer, dtype = self.ref(target), value.dtype
@@ -396,6 +408,7 @@ STATEMENTS: dict[Ops, Callable[[_Function, UOp], None]] = {
     Ops.IF: _Function.branch,
     Ops.ENDIF: _Function.close,
     Ops.BARRIER: _Function.barrier,
+    Ops.EXCHANGE: _Function.exchange,
     Ops.STORE: _Function.store,
     Ops.FAULT: _Function.fault,
     Ops.PREFETCH: _Function.nothing,

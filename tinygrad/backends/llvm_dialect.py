@@ -26,6 +26,7 @@ class Dialect:
     specials: Mapping[str, str] = field(default_factory=dict)  # an intrinsic, by SPECIAL
     barrier: tuple[str, ...] = ()  # instructions
     declared: tuple[str, ...] = ()  # what they call
+    exchange: tuple[str, tuple[str, ...]] = ("", ())  # an intrinsic, and what it is given
     flags: str = ""  # of the module, as metadata from number 3 on
     tasks: bool = False  # a function runs many tasks, and is given tables; else one lane
     static_local: int = 0  # bytes of LOCAL memory that a function may declare; beyond, it is lent
@@ -58,6 +59,11 @@ PTX = Dialect(
     | {f"lid{axis}": f"{SREG}.tid.{word}" for axis, word in AXES.items()},
     barrier=("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)",),
     declared=("declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32)",),
+    # a mask of all lanes, and 31: the exchange is within 32
+    exchange=(
+        "llvm.nvvm.shfl.sync.bfly.i32",
+        ("i32 -1", "i32 {value}", "i32 {mask}", "i32 31"),
+    ),
     static_local=48 << 10,
     short_index=True,
 )
@@ -84,6 +90,7 @@ AMDGPU = Dialect(
         'fence syncscope("workgroup") acquire',
     ),
     declared=("declare void @llvm.amdgcn.s.barrier()",),
+    exchange=("llvm.amdgcn.ds.bpermute", ("i32 {place}", "i32 {value}")),
     flags='!llvm.module.flags = !{!3}\n!3 = !{i32 1, !"amdhsa_code_object_version", i32 500}',
     static_local=64 << 10,
     short_index=True,

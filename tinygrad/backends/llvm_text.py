@@ -6,6 +6,7 @@ from __future__ import annotations
 import struct
 
 from tinygrad.backends.bits import encode
+from tinygrad.backends.llvm_dialect import Dialect
 from tinygrad.base.dtype import ConstType, DType, dtypes
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -48,6 +49,8 @@ def has_nan(node: UOp) -> bool:
 
 class Writer:
     """Lines, and the name that each node has in them."""
+
+    dialect: Dialect
 
     def __init__(self, types: dict[DType, str]) -> None:
         self.types = types  # grows by the vectors and memory forms that are met

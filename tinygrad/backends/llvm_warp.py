@@ -1,13 +1,10 @@
-"""What the lanes of a warp do together, in LLVM's words for NVIDIA's chips: values that lanes
-exchange, and matrix units whose operands all lanes hold."""
+"""What the lanes of a warp do together, in LLVM's words for GPUs: values that lanes exchange, and
+matrix units whose operands all lanes hold."""
 
 from __future__ import annotations
 
 from tinygrad.backends.llvm_text import Writer
 from tinygrad.uop.node import UOp
-
-ALL_LANES = -1  # a mask of 32 lanes
-WITHIN_WARP = 31
 
 # unit → intrinsic, LLVM's type of a word of both operands
 WARP_UNITS = {
@@ -104,14 +101,7 @@ def exchange(writer: Writer, node: UOp) -> None:
     result = "poison"
     for i in range(count):
         one = value if count == 1 else writer.emit(f"extractelement {words} {value}, i32 {i}")
-        arguments = (ALL_LANES, one, node.arg, WITHIN_WARP)
-        text = writer.call(
-            "llvm.nvvm.shfl.sync.bfly.i32",
-            "i32",
-            *(f"i32 {x}" for x in arguments),
-            types="i32, i32, i32, i32",
-        )
-        got = writer.emit(text)
+        got = _other(writer, one, node.arg)
         if count == 1:
             result = got
         else:
@@ -123,3 +113,18 @@ def exchange(writer: Writer, node: UOp) -> None:
     if kind != whole:
         result = writer.emit(f"bitcast {whole} {result} to {kind}")
     writer.names[node] = result
+
+
+def _other(writer: Writer, word: str, mask: int) -> str:
+    """A word of the lane whose number differs in the bits of `mask`."""
+    name, arguments = writer.dialect.exchange
+    place = ""
+    if "{place}" in " ".join(arguments):  # a lane is named by four times its number
+        low = writer.call("llvm.amdgcn.mbcnt.lo", "i32", "i32 -1", "i32 0", types="i32, i32")
+        low = f"i32 {writer.emit(low)}"
+        high = writer.call("llvm.amdgcn.mbcnt.hi", "i32", "i32 -1", low, types="i32, i32")
+        lane = writer.emit(f"xor i32 {writer.emit(high)}, {mask}")
+        place = writer.emit(f"shl i32 {lane}, 2")
+    given = [each.format(value=word, mask=mask, place=place) for each in arguments]
+    types = ", ".join("i32" for _ in given)
+    return writer.emit(writer.call(name, "i32", *given, types=types))

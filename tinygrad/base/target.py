@@ -51,6 +51,10 @@ class Target:
     native: frozenset[str] = field(default_factory=frozenset)  # op names beyond the required core
     numerics: Numerics = field(default_factory=Numerics)
 
+    def lanes(self, itemsize: int) -> int:
+        """Elements of this size in a vector; at least one."""
+        return max(1, min(self.vector // itemsize, self.most_lanes))
+
     def key(self) -> str:
         """Text that differs whenever generated code may differ; the core count is left out."""
         rows = {k: v for k, v in self.__dict__.items() if k not in ("cores", "numerics")}

@@ -239,7 +239,7 @@ class _Blocks:
         """A block's elements go to the lanes, several neighbours to each."""
         plan, lanes, copies = self.plan, [], []
         largest = max(p.rows.dtype.itemsize for p in products)
-        vector = max(1, min(VECTOR, plan.target.vector) // largest)
+        vector = plan.target.lanes(largest)
         for axis, (inner, size) in enumerate(zip(self.inner, self.shape.tile, strict=True)):
             together, lane = min(vector, size), plan.unused(inner + "l")
             copies.append(inner)

@@ -154,4 +154,4 @@ def _neighbours(plan: Plan, nest: Nest) -> int:
     if not all(step(n, last) in (0, 1) for n in accesses):
         return 1
     widest = max((n.dtype.itemsize for n in accesses), default=4)
-    return min(plan.target.vector // widest, plan.target.most_lanes)
+    return plan.target.lanes(widest)

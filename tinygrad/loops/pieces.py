@@ -43,7 +43,7 @@ def fill(plan: Plan, name: str, lanes: int) -> None:
     others = [x for x in own if x != fast]
     order = list(own)
     elements = prod(size_of(plan.loops[x]) for x in own)
-    width = max(1, min(VECTOR, plan.target.vector) // plan.stages[name].dtype.itemsize)
+    width = plan.target.lanes(plan.stages[name].dtype.itemsize)
     while width > 1 and elements < lanes * width:
         width //= 2
     tail: list[str] = []

@@ -60,6 +60,7 @@ def chip_target(chip: Chip, name: str) -> Target:
         cache_line=128,
         cores=chip.cores,
         has_groups=True,
+        warp=chip.wave,
         group_limit=1024,
         local_memory=chip.local_memory,
         aligned=True,

@@ -128,6 +128,7 @@ def describe(connection: Connection) -> Target:
         cache_line=128,
         most_lanes=4,
         has_groups=True,
+        warp=32 if connection.name.startswith("Apple") else 0,
         aligned=True,
         group_limit=MOST_LANES,
         local_memory=objc(device, "maxThreadgroupMemoryLength"),
