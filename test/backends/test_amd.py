@@ -21,10 +21,12 @@ from tinygrad.backends.amd.compiler import AMDCompiler
 from tinygrad.backends.amd.driver import NAMES, SAME
 from tinygrad.backends.amd.target import CHIPS, chip_of, chip_target
 from tinygrad.backends.interface import Launch
+from tinygrad.backends.interpreter.operations import _placed
 from tinygrad.backends.llvm_compiler import LLVMCompiler
 from tinygrad.backends.llvm_ir import LLVMRenderer
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import CompileError, DeviceError, IndexCheckError, OutOfMemory
+from tinygrad.loops.matrix_units import UNITS
 
 NAMED = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
 
@@ -88,6 +90,45 @@ def test_the_note_says_how_a_kernel_is_launched(chip):
     assert ".private_segment_fixed_size: 0" in text  # nothing spilled
 
 
+# unit → chips that have it, words of an operand, numbers of the result, instruction
+UNITS_OF = {
+    "mfma.bf16": (("gfx90a", "gfx942"), 2, 4, r"v_mfma_f32_16x16x16_?bf16"),
+    "mfma.f16": (("gfx90a", "gfx942"), 2, 4, r"v_mfma_f32_16x16x16_?f16"),
+    "wmma.bf16": (("gfx1100",), 8, 8, r"v_wmma_f32_16x16x16_bf16"),
+    "wmma.f16": (("gfx1100",), 8, 8, r"v_wmma_f32_16x16x16_f16"),
+    "wmma12.bf16": (("gfx1201",), 4, 8, r"v_wmma_f32_16x16x16_bf16"),
+    "wmma12.f16": (("gfx1201",), 4, 8, r"v_wmma_f32_16x16x16_f16"),
+}
+
+
+@pytest.mark.parametrize("unit", UNITS_OF)
+def test_a_matrix_unit_is_one_instruction(unit):
+    chips, words, numbers, instruction = UNITS_OF[unit]
+    out = programs.param(0, dtypes.float32, 1024)
+    sides = [programs.param(slot, dtypes.uint32, 1024) for slot in (1, 2)]
+    lane = programs.special("lid0", UNITS[unit].lanes)
+    operands = [programs.load(side, lane * words, words, serial=i) for i, side in enumerate(sides)]
+    total = programs.load(out, lane * numbers, numbers, serial=2)
+    made = programs.UOp(programs.Ops.WMMA, total.dtype, (*operands, total), unit)
+    steps = programs.program(lane, programs.store(out, lane * numbers, made))
+    for chip in chips:
+        text = LLVMCompiler(target(chip)).assembly(LLVMRenderer(target(chip)).render("m", steps))
+        assert len(re.findall(instruction, text)) == 1, text
+
+
+@pytest.mark.parametrize("unit", UNITS_OF)
+def test_every_element_of_a_matrix_is_some_lanes(unit):
+    row = UNITS[unit]
+    held = row.held
+    a = _placed(row, held.a, held.depth, held.a_items)
+    b = _placed(row, held.b, held.depth, held.b_items)
+    result = _placed(row, held.rows, held.columns, held.out_items)
+    assert set(a) == set(b) == {(i, k) for i in range(16) for k in range(16)} == set(result)
+    words, numbers = UNITS_OF[unit][1:3]
+    assert max(item for _, item in a.values()) == 2 * words - 1
+    assert max(item for _, item in result.values()) == numbers - 1
+
+
 # ---- linker --------------------------------------------------------------------------------------
 
 
@@ -138,7 +179,7 @@ def hip(monkeypatch):
     return fake_hip.install(monkeypatch, fake_hip.FakeHIP())
 
 
-SHARED = fake_hip.FakeHIP()  # of the tensors: plans keep their device
+SHARED = fake_hip.FakeHIP(("gfx1100", "gfx942", "gfx1201"))  # of the tensors: plans keep it
 
 
 @pytest.fixture
@@ -161,6 +202,19 @@ def test_tensors_compute_by_way_of_code_objects(tensors):
     np.testing.assert_array_equal(half.numpy(), a.astype(np.float16) * np.float16(3))
     with pytest.raises(IndexCheckError, match="index 12 is out of range"):
         x[Tensor([12], device="AMD")].numpy()
+
+
+@pytest.mark.parametrize(
+    ("number", "unit"), [(0, "wmma.bf16"), (1, "mfma.bf16"), (2, "wmma12.bf16")]
+)
+def test_a_waves_lanes_hold_what_their_matrix_unit_wants(tensors, number, unit):
+    a, b = (np.random.randn(*shape).astype(np.float32) for shape in ((16, 32), (32, 16)))
+    x, y = (Tensor(array, device=f"AMD:{number}").bfloat16() for array in (a, b))
+    found = (x @ y).float().numpy()
+    first, second = (Tensor(array).bfloat16().float() for array in (a, b))
+    np.testing.assert_array_equal(found, (first @ second).bfloat16().float().numpy())
+    functions = (f for f in tensors.objects.values() if isinstance(f, fake_hip.Function))
+    assert any(f"warp_unit('{unit}')" in f.kernel.source for f in functions)
 
 
 def test_a_captured_step_runs_again(tensors):

@@ -14,10 +14,34 @@ WARP_UNITS = {
     "mma.u8": ("llvm.nvvm.mma.m16n8k32.row.col.u8", "i32"),
     "mma.tf32": ("llvm.nvvm.mma.m16n8k8.row.col.tf32", "i32"),
 }
+# AMD's take and give vectors: intrinsic, type of both operands, what else it is given
+ZEROS = ("i32 0", "i32 0", "i32 0")
+WMMA = "llvm.amdgcn.wmma.f32.16x16x16"
+WHOLE_UNITS = {
+    "mfma.bf16": ("llvm.amdgcn.mfma.f32.16x16x16bf16.1k", "<4 x i16>", ZEROS),
+    "mfma.f16": ("llvm.amdgcn.mfma.f32.16x16x16f16", "<4 x half>", ZEROS),
+    "wmma.bf16": (f"{WMMA}.bf16.v8f32.v16i16", "<16 x i16>", ()),
+    "wmma.f16": (f"{WMMA}.f16.v8f32.v16f16", "<16 x half>", ()),
+    "wmma12.bf16": (f"{WMMA}.bf16.v8f32.v8i16", "<8 x i16>", ()),
+    "wmma12.f16": (f"{WMMA}.f16.v8f32.v8f16", "<8 x half>", ()),
+}
+
+
+def multiply_vectors_in_warp(writer: Writer, node: UOp) -> None:
+    """One instruction whose operands are vectors."""
+    name, kind, rest = WHOLE_UNITS[node.arg]
+    sides = [f"{kind} {writer.emit(f'bitcast {writer.typed(s)} to {kind}')}" for s in node.src[:2]]
+    vector = writer.type(node.dtype)
+    types = ", ".join([kind, kind, vector, *("i32 immarg" for _ in rest)])
+    text = writer.call(name, vector, *sides, writer.typed(node.src[2]), *rest, types=types)
+    writer.names[node] = writer.emit(text)
 
 
 def multiply_in_warp(writer: Writer, node: UOp) -> None:
     """One instruction; its operands are words, its result as many numbers as a lane holds."""
+    if node.arg in WHOLE_UNITS:
+        multiply_vectors_in_warp(writer, node)
+        return
     first, second, total = node.src
     name, word = WARP_UNITS[node.arg]
     kind = writer.type(node.dtype.scalar())

@@ -106,6 +106,26 @@ def _mma(depth: int, words: int, pack: int) -> Fragments:
     )
 
 
+def _amd(rows: tuple[Part, ...], depth: tuple[Part, ...]) -> Fragments:
+    """AMD's layouts (ISA documents of CDNA 3, RDNA 3 and 4): a lane has a row of a and a column of
+    b, both numbered by its last four bits, and pairs `p` of words `w` of them along the depth; of
+    the result it has one column, and the rows that the rest of its number and `e` say."""
+    return Fragments(
+        rows=rows,
+        columns=(("c", 16, 1),),
+        depth=depth,
+        a=(("r", 16, 1),),
+        b=(("c", 16, 1),),
+        a_items=("w", "p"),
+        b_items=("w", "p"),
+        out_items=("e",),
+    )
+
+
+_MFMA = _amd((("h", 4, 16), ("e", 4, 0)), (("h", 4, 16), ("w", 2, 0), ("p", 2, 0)))
+_WMMA = _amd((("e", 8, 0), ("h", 2, 16)), (("w", 8, 0), ("p", 2, 0)))
+_WMMA12 = _amd((("h", 2, 16), ("e", 8, 0)), (("h", 2, 16), ("w", 4, 0), ("p", 2, 0)))
+
 ROWS: tuple[MatrixUnit, ...] = (
     # x86 tiles: 16 rows of 64 bytes
     MatrixUnit("tdpbf16ps", "amx-bf16", _BF, _BF, _F, 16, 16, 32, 2),
@@ -125,6 +145,12 @@ ROWS: tuple[MatrixUnit, ...] = (
     MatrixUnit("mma.f16", "mma", _HF, _HF, _F, 16, 8, 16, 2, 32, _mma(16, 2, 2)),
     MatrixUnit("mma.s8", "mma", _I8, _I8, _I, 16, 8, 32, 4, 32, _mma(32, 2, 4)),
     MatrixUnit("mma.u8", "mma", _U8, _U8, _I, 16, 8, 32, 4, 32, _mma(32, 2, 4)),
+    MatrixUnit("mfma.bf16", "mfma", _BF, _BF, _F, 16, 16, 16, 2, 64, _MFMA),
+    MatrixUnit("mfma.f16", "mfma", _HF, _HF, _F, 16, 16, 16, 2, 64, _MFMA),
+    MatrixUnit("wmma.bf16", "wmma", _BF, _BF, _F, 16, 16, 16, 2, 32, _WMMA),
+    MatrixUnit("wmma.f16", "wmma", _HF, _HF, _F, 16, 16, 16, 2, 32, _WMMA),
+    MatrixUnit("wmma12.bf16", "wmma12", _BF, _BF, _F, 16, 16, 16, 2, 32, _WMMA12),
+    MatrixUnit("wmma12.f16", "wmma12", _HF, _HF, _F, 16, 16, 16, 2, 32, _WMMA12),
     MatrixUnit("mma.tf32", "tf32", _F, _F, _F, 16, 8, 8, 1, 32, _mma(8, 2, 1)),
 )
 UNITS: dict[str, MatrixUnit] = {row.name: row for row in ROWS}

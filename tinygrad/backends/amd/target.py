@@ -27,13 +27,14 @@ class Chip:
     native: frozenset[str] = frozenset()
 
 
+MFMA = frozenset(("mfma",))
 CHIPS = (
-    Chip("gfx90a", 64, 64 << 10, 8 << 20, 110),  # MI210, MI250
-    Chip("gfx942", 64, 64 << 10, 4 << 20, 304),  # MI300, MI325
-    Chip("gfx950", 64, 160 << 10, 4 << 20, 256, frozenset(("CAST_BFLOAT16",))),  # MI350
+    Chip("gfx90a", 64, 64 << 10, 8 << 20, 110, MFMA),  # MI210, MI250
+    Chip("gfx942", 64, 64 << 10, 4 << 20, 304, MFMA),  # MI300, MI325
+    Chip("gfx950", 64, 160 << 10, 4 << 20, 256, MFMA | {"CAST_BFLOAT16"}),  # MI350
     Chip("gfx10", 32, 64 << 10, 4 << 20, 40),  # RX 5000, 6000
-    Chip("gfx11", 32, 64 << 10, 6 << 20, 96),  # RX 7000
-    Chip("gfx12", 32, 64 << 10, 8 << 20, 64),  # RX 9000
+    Chip("gfx11", 32, 64 << 10, 6 << 20, 96, frozenset(("wmma",))),  # RX 7000
+    Chip("gfx12", 32, 64 << 10, 8 << 20, 64, frozenset(("wmma12",))),  # RX 9000
 )
 
 

@@ -113,11 +113,10 @@ class Driver:
         self.device = device
         self.functions: dict[str, Any] = {}
         for name, own in names.items():
-            function = getattr(library, own, None)
+            self.functions[name] = function = getattr(library, own, None)
             if function is None:
                 raise DeviceError(f"device {device}: driver too old: it lacks {own}")
             function.argtypes, function.restype = FUNCTIONS[name], Int
-            self.functions[name] = function
         if code := self.functions["cuInit"](0):
             raise DeviceError(f"device {device}: the driver doesn't start: {self.words(code)}")
         self.version = self.number("cuDriverGetVersion", Int)
