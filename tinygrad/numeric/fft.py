@@ -207,7 +207,11 @@ def fftn(x: Tensor, s: Sizes = None, dim: Dims = None, norm: str | None = None) 
 
 
 def ifftn(x: Tensor, s: Sizes = None, dim: Dims = None, norm: str | None = None) -> Any:
-    """The inverse of `fftn`."""
+    """The inverse of `fftn`.
+
+    >>> ifftn(Tensor([[4.0, 0.0], [0.0, 0.0]])).real.tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
     for axis, n in reversed(_axes("ifftn", x, s, dim)):
         x = ifft(x, n, axis, norm)
     return _complex(x)
@@ -227,7 +231,11 @@ def rfftn(x: Tensor, s: Sizes = None, dim: Dims = None, norm: str | None = None)
 
 
 def irfftn(x: Tensor, s: Sizes = None, dim: Dims = None, norm: str | None = None) -> Tensor:
-    """The inverse of `rfftn`: real numbers."""
+    """The inverse of `rfftn`: real numbers.
+
+    >>> irfftn(Tensor([[4 + 0j, 0], [0, 0]])).tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
     *others, (last, n) = _axes("irfftn", x, s, dim)
     for axis, size in others:
         x = ifft(x, size, axis, norm)
