@@ -407,8 +407,12 @@ def main() -> None:
         if any(fnmatch.fnmatch(name, p) for p in only):
             words = [*pinned, sys.executable, __file__, "--case", name]
             words += ["--rounds", str(options.rounds)]
-            done = subprocess.run(words, env={**os.environ, **one}, capture_output=True, text=True,
-                                  timeout=options.limit, check=False)  # fmt: skip
+            try:
+                done = subprocess.run(words, env={**os.environ, **one}, capture_output=True,
+                                      text=True, timeout=options.limit, check=False)  # fmt: skip
+            except subprocess.TimeoutExpired:
+                print(f"| {name} | more than {options.limit:.0f} s |", flush=True)
+                continue
             last = (done.stdout.splitlines() or [""])[-1]
             if done.returncode or not last.startswith("{"):
                 print(f"| {name} | {(done.stderr.splitlines() or ['no output'])[-1][:200]} |")
