@@ -23,7 +23,8 @@ K = sys.modules["kernels"] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(K)
 
 NARROW = frozenset(("bool", "int8", "int16", "int32", "uint8", "uint16", "uint32", "float32"))
-WORDS = Target("WORDS", vector=0, widest_integer=32, dtypes=NARROW)
+STORED = NARROW | {"int64", "uint64", "float64"}
+WORDS = Target("WORDS", vector=0, widest_integer=32, dtypes=NARROW, storage_dtypes=STORED)
 KINDS = K.NUMPY | {dtypes.uint64: np.uint64, dtypes.uint32: np.uint32, dtypes.uint16: np.uint16}
 LONG = (dtypes.int64, dtypes.uint64)
 EDGES = (0, 1, 2, 3, 7, 100, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**33 + 5, 2**53 + 1)
