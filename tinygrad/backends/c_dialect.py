@@ -89,7 +89,7 @@ class Dialect(Words):
     single: str = ""  # what the names of functions of one float end with
     typedef: str = ""  # makes a vector type
     wraps: bool = True  # signed integers wrap; else they are computed as unsigned ones
-    variable: str = "const {type} {name}"  # a parameter that is a bound variable
+    bound: str = "const {type} {name}"  # a parameter that is a bound variable
     compared: str = ""  # a vector of bools from a comparison of vectors; empty: `convert`
     spaces: tuple[str, str] = ("", "")  # words before a type: in a buffer, in scratch memory
     widest: int = 16  # lanes of the longest vector
@@ -252,7 +252,7 @@ METAL = Dialect(
         ),
     ),
     wraps=False,
-    variable="constant {type}& {name} [[buffer({slot})]]",
+    bound="constant {type}& {name} [[buffer({slot})]]",
     compared="(-{type}({value}))",
     spaces=("device", "threadgroup"),
     widest=4,

@@ -123,7 +123,7 @@ class _Function(Writer):
             word = f"var_{node.arg[0]}" if node.arg[0].isidentifier() else f"var{i}"
             self.texts[node] = f"({self.type(node.dtype)}){word}"
             facts = {"type": whole, "name": word, "slot": len(self.parameters)}
-            self.parameters.append(self.dialect.variable.format(**facts))
+            self.parameters.append(self.dialect.bound.format(**facts))
         offsets, total = local_layout(self.program)
         if total and "scratch" in self.dialect.local:
             self.parameters.append("char* restrict scratch")
