@@ -31,6 +31,7 @@ class Dialect:
     tasks: bool = False  # a function runs many tasks, and is given tables; else one lane
     static_local: int = 0  # bytes of LOCAL memory that a function may declare; beyond, it is lent
     masked_vectors: bool = False  # a masked vector is one instruction
+    picks_lanes: bool = False  # an element may have a computed number (PTX: LLVM 22 aborts)
     streams: bool = False  # stores past the cache, which a fence orders
     prefetch: bool = False
     short_index: bool = False  # 32-bit index arithmetic is cheaper, where it suffices
@@ -42,6 +43,7 @@ PROCESSOR = Dialect(
     attributes='nounwind "frame-pointer"="none"',
     tasks=True,
     masked_vectors=True,
+    picks_lanes=True,
     streams=True,
     prefetch=True,
 )
@@ -55,7 +57,8 @@ PTX = Dialect(
     buffer="ptr addrspace(1)",
     promise="noalias align 64",
     local="ptr addrspace(3)",
-    specials={f"gid{axis}": f"{SREG}.ctaid.{word}" for axis, word in AXES.items()}
+    specials={"task": f"{SREG}.ctaid.x"}
+    | {f"gid{axis}": f"{SREG}.ctaid.{word}" for axis, word in AXES.items()}
     | {f"lid{axis}": f"{SREG}.tid.{word}" for axis, word in AXES.items()},
     barrier=("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)",),
     declared=("declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32)",),
@@ -81,7 +84,8 @@ AMDGPU = Dialect(
     buffer="ptr addrspace(1)",
     promise="noalias align 64",
     local="ptr addrspace(3)",
-    specials={f"gid{axis}": f"llvm.amdgcn.workgroup.id.{word}" for axis, word in AXES.items()}
+    specials={"task": f"{SREG}.ctaid.x"}
+    | {f"gid{axis}": f"llvm.amdgcn.workgroup.id.{word}" for axis, word in AXES.items()}
     | {f"lid{axis}": f"llvm.amdgcn.workitem.id.{word}" for axis, word in AXES.items()},
     # lanes of a group wait for each other, and for what they wrote
     barrier=(

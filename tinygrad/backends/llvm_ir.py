@@ -297,11 +297,22 @@ class _Function(Writer):
         for number, operand in enumerate(operands, 1):
             value = self.ref(operand)
             if operand.dtype.count > 1:
-                value = self.emit(f"extractelement {self.typed(operand)}, {lanes} {lane}")
+                value = self._lane(operand, f"{lanes} {lane}")
             where = self.emit(f"getelementptr i64, {self.pointer(words)}, i64 {number}")
             space = self.spaces.get(words, "ptr")
             self.lines.append(f"  store i64 {value}, {space} {where}, align 8")
         self._join(fine)
+
+    def _lane(self, vector: UOp, number: str) -> str:
+        """The element of a number that is computed."""
+        if self.dialect.picks_lanes:
+            return self.emit(f"extractelement {self.typed(vector)}, {number}")
+        found, kind = "", self.types[vector.dtype.scalar()]
+        for lane in range(vector.dtype.count):
+            item = self.emit(f"extractelement {self.typed(vector)}, i32 {lane}")
+            same = self.emit(f"icmp eq {number}, {lane}")
+            found = self.emit(f"select i1 {same}, {kind} {item}, {kind} {found or item}")
+        return found
 
     # ---- vectors ---------------------------------------------------------------------------------
 

@@ -94,6 +94,44 @@ static inline u8 *shared(Place *p, W at, u32 n) {
   return p->shared + at;
 }
 static inline u8 *local(Place *p, W at, u32 n) { return (u8 *)at; }
+static inline u8 *generic(Place *p, W at, u32 n) {
+  return at - p->base < p->size ? global(p, at, n) : local(p, at, n);
+}
+"""
+
+MATRICES = r"""
+/* Matrices of a warp. Lane t holds rows t/4 (and 8 more), and of them the words t%4 (and 4 more);
+   a word holds 1, 2 or 4 elements, as many as 32 bits do. */
+enum { tf32, k_bf16, k_f16, k_s8, k_u8 };
+static inline f64 element(W word, int kind, int i) {
+  switch (kind) {
+    case tf32: return as_f32(word & 0xffffe000u);
+    case k_bf16: return bf(word >> 16 * i);
+    case k_f16: return as_f16(word >> 16 * i);
+    case k_s8: return (s8)(word >> 8 * i);
+    default: return (u8)(word >> 8 * i);
+  }
+}
+static inline f64 product(Lane *lane, int row, int column, int count, int a, int b) {
+  f64 sum = 0;
+  for (int k = 0; k < 8 * count; k++) {
+    int word = k % (4 * count) / count, high = k / (4 * count), i = k % count;
+    W x = lane->warp[row % 8 * 4 + word].seen[row / 8 + 2 * high];
+    sum += element(x, a, i) * element(lane->warp[column * 4 + word].seen[4 + high], b, i);
+  }
+  return sum;
+}
+static inline u32 gathered(Lane *lane, Place *place, int matrix, int turned) {
+  u32 out = 0;
+  for (int i = 0; i < 2; i++) {
+    int row = turned ? lane->id % 4 * 2 + i : lane->id / 4;
+    int column = turned ? lane->id / 4 : lane->id % 4 * 2 + i;
+    u16 x;
+    u8 *m = shared(place, lane->warp[matrix * 8 + row].seen[0], 16);
+    if (!place->error) { memcpy(&x, m + 2 * column, 2); out |= (u32)x << 16 * i; }
+  }
+  return out;
+}
 """
 
 TAIL = r"""
@@ -256,9 +294,14 @@ class Translation:
     # ---- instructions ----------------------------------------------------------------------------
 
     def translate(self, body: str) -> str:
+        begun = ""
         for line in body.splitlines():
-            line = line.split("//")[0].strip()
+            line = f"{begun} {line.split('//')[0].strip()}".strip()
+            begun = ""
             if not line or line.startswith("."):
+                continue
+            if not line.endswith((";", ":")):
+                begun = line
                 continue
             if label := re.fullmatch(r"(\$?[\w$]+):", line):
                 self.lines.append(f"{_label(label[1])}:;")
@@ -489,7 +532,7 @@ class Translation:
     # ---- memory ----------------------------------------------------------------------------------
 
     def _ld(self, how: list[str], operands: list[str]) -> str:
-        space, kind = how[0], how[-1]
+        space, kind = _space(how), how[-1]
         if space == "param":
             match = re.fullmatch(r"\[([\w$]+)\]", operands[1])
             assert match, operands
@@ -504,7 +547,7 @@ class Translation:
         return f"{{ {' '.join(loads)} }}"
 
     def _st(self, how: list[str], operands: list[str]) -> str:
-        space, kind = how[0], how[-1]
+        space, kind = _space(how), how[-1]
         names = _parts(operands[1])
         size, where = int(kind[1:]) // 8, self.address(operands[0])
         stores = [f"u8 *m = {space}(place, {where}, {size * len(names)});"]
@@ -571,6 +614,31 @@ class Translation:
         ok = self.put(names[1], "pred", "ok") if len(names) > 1 else ""
         return f"{told} {self._meet('')} {{ {edge} {get} {made} {ok} }}"
 
+    def _ldmatrix(self, how: list[str], operands: list[str]) -> str:
+        """Lanes 0 to 7 name the rows of the first matrix, the next 8 those of the second."""
+        told = f"lane->told[0] = {self.address(operands[1])};"
+        turned = int("trans" in how)
+        gets = [
+            self.put(name, "b32", f"gathered(lane, place, {i}, {turned})")
+            for i, name in enumerate(_parts(operands[0]))
+        ]
+        return f"{told} {self._meet('')} {' '.join(gets)}"
+
+    def _mma(self, how: list[str], operands: list[str]) -> str:
+        result, a, b, _ = how[-4:]
+        d, first, second, c = map(_parts, operands)
+        count = {"tf32": 1, "bf16": 2, "f16": 2, "s8": 4, "u8": 4}[a]  # elements of a word
+        assert len(first) == 4 and len(second) == 2, operands
+        words = [f"lane->told[{i}] = {self.word(x)};" for i, x in enumerate((*first, *second))]
+        kinds = ", ".join(k if k == "tf32" else f"k_{k}" for k in (a, b))
+        sums = []
+        for i, start in enumerate(c):
+            at = f"lane->id / 4 + {i // 2 * 8}, lane->id % 4 * 2 + {i % 2}, {count}, {kinds}"
+            value = f"{self.value(start, result)} + product(lane, {at})"
+            sums.append(f"{result} y{i} = {value};")
+        puts = [self.put(target, result, f"y{i}") for i, target in enumerate(d)]
+        return f"{' '.join(words)} {self._meet('')} {{ {' '.join(sums)} {' '.join(puts)} }}"
+
     def kernel(self, body: str) -> Kernel:
         """The whole kernel, after its body was translated."""
         text = self.translate(body)
@@ -580,6 +648,7 @@ class Translation:
 enum {{ BLOCK_WIDE = 1 << 20 }};
 typedef struct Lane {{ int place, at; u32 id, tid[3], ctaid[3], ntid[3], nctaid[3];
   W told[8], seen[8]; struct Lane *warp; {fields} {depot} }} Lane;
+{MATRICES}
 static int step(Lane *lane, const W *args, Place *place) {{
   switch (lane->at) {{ {" ".join(f"case {i}: goto M{i};" for i in range(1, self.meetings + 1))} }}
 {text}
@@ -587,6 +656,12 @@ static int step(Lane *lane, const W *args, Place *place) {{
 }}
 """
         return Kernel(self.name, len(self.parameters), self.lanes, self.shared, HEAD + lane + TAIL)
+
+
+def _space(how: list[str]) -> str:
+    """The memory that an access names, or any."""
+    named = {"global", "shared", "local", "param"}.intersection(how)
+    return named.pop() if named else "generic"
 
 
 def _unsigned(kind: str) -> str:

@@ -155,7 +155,7 @@ class Node:
 
 class FakeLibrary:
     """The library. `fails[name] = [codes]` makes the next calls of a function give these; `calls`
-    counts; `launched` lists kernels in order, `updates` counts changed nodes of graphs."""
+    counts; `launched` lists kernels in order."""
 
     def __init__(self, cards=None, version=12_080, start=0, lacks=()):
         self.cards = [Card()] if cards is None else list(cards)
@@ -163,6 +163,7 @@ class FakeLibrary:
         self.calls: Counter[str] = Counter()
         self.fails: dict[str, list[int]] = {}
         self.launched: list[str] = []
+        self.texts: list[str] = []  # of the modules that were loaded
         self.objects: dict[int, object] = {}
         self.kinds: Counter[str] = Counter()  # living objects by kind
         self.current = None
@@ -339,6 +340,7 @@ class FakeLibrary:
             if 5 in told:
                 ctypes.memmove(told[5], words[: told[6] - 1] + b"\0", min(told[6], len(words) + 1))
             return INVALID_PTX
+        self.texts.append(text)
         self.make(where, Module(text))
 
     def do_cuModuleUnload(self, handle):

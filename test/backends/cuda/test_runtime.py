@@ -14,7 +14,7 @@ import pytest
 from backends.cuda import fake_driver
 from backends.cuda.fake_driver import Card, FakeLibrary
 
-from tinygrad import Context, Tensor, TinyJit
+from tinygrad import Context, Tensor, TinyJit, dtypes
 from tinygrad.backends import canonicalize, open_device, why_absent
 from tinygrad.backends.cuda import driver
 from tinygrad.backends.cuda.memory import PINNED, size_class
@@ -62,12 +62,20 @@ def test_tensors_are_computed(library):
     assert library.launched and library.calls["cuLaunchKernel"]
 
 
-def test_op_tests_pass():
-    """A sample of what every device must do, in a process of its own."""
-    files = [f"tensor/test_{name}.py" for name in ("elementwise", "reduction")]
+@pytest.mark.parametrize("dtype", (dtypes.float16, dtypes.bfloat16), ids=repr)
+def test_warps_multiply_matrices(library, dtype):
+    a, b = (Tensor(numbers(*s), device="CUDA").cast(dtype).realize() for s in ((65, 33), (33, 40)))
+    wanted = a.cast(dtypes.float32).numpy() @ b.cast(dtypes.float32).numpy()
+    LIBRARY.texts.clear()
+    found = a.matmul(b, dtype=dtypes.float32).numpy()
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    assert any("mma.sync" in text for text in LIBRARY.texts)
+
+
+def run_tests(*files, **facts):
+    """Tests of other folders on this device, in a process of their own; how many passed."""
     command = [sys.executable, "-m", "pytest", *files, "-q", "-x", "-p", "no:cacheprovider"]
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
-    facts = {"DEV": "CUDA", "EVERY": os.environ.get("CUDA_EVERY", "400")}
     ran = subprocess.run(
         [*command, "-p", "backends.cuda.emulated"],
         cwd=TEST,
@@ -75,15 +83,28 @@ def test_op_tests_pass():
         capture_output=True,
         text=True,
         timeout=900,
+        check=False,
     )
     assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-2000:]
-    assert int(re.search(r"(\d+) passed", ran.stdout)[1]) >= 3
+    return int(re.search(r"(\d+) passed", ran.stdout)[1])
+
+
+OP_TESTS = tuple(f"tensor/test_{name}.py" for name in ("elementwise", "reduction", "indexing"))
+
+
+def test_op_tests_pass():
+    """A few of what every device must do; see the slow one."""
+    assert run_tests(OP_TESTS[1], "-k", "sum or max", DEV="CUDA", EVERY="400") >= 3
 
 
 @pytest.mark.slow
-def test_more_op_tests_pass(monkeypatch):
-    monkeypatch.setenv("CUDA_EVERY", "5")
-    test_op_tests_pass()
+def test_more_op_tests_pass():
+    assert run_tests(*OP_TESTS, DEV="CUDA", EVERY="5") >= 100
+
+
+@pytest.mark.slow
+def test_programs_written_by_hand_do_the_same():
+    assert run_tests("backends/test_renderers.py", PROGRAMS_ON="CUDA") >= 50
 
 
 def test_memory_that_a_function_may_not_declare_is_lent(library, monkeypatch):
