@@ -40,7 +40,7 @@ def types_of_tensors() -> None:
     assert_type(Tensor.randn(2, dtype=dtypes.half), Tensor)
     assert_type(x.dtype, DType)
     assert_type(x.ndim, int)
-    assert_type(x.device, str)
+    assert_type(x.device, str | tuple[str, ...])
     assert_type(len(x), int)
     assert_type(float(x.sum()), float)
     assert_type(x.numpy(), npt.NDArray[Any])

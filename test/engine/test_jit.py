@@ -1,6 +1,7 @@
 """A captured step does what its plain calls do, for every kind of program; what it couldn't do is
 an error that says so. One program or misuse a line."""
 
+import gc
 import threading
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import pytest
 
 from tinygrad import Context, Tensor, TinyJit, Variable, dtypes, nn
 from tinygrad.base.errors import ArgumentError, JitError, ShapeError
+from tinygrad.tensor.generator import Generator
 
 CALLS = 5
 
@@ -718,3 +720,16 @@ def test_results_that_are_still_held_are_no_readers_of_what_the_next_call_overwr
             results = run()
             found.append([round(t.item(), 3) for t in results])
     assert found == [[15.0, 4.5], [6.825, 0.344], [0.609, -3.056], [-5.937, -7.705]]
+
+
+def test_a_generator_that_dies_harms_no_step_that_never_drew_from_it():
+    """A capture may meet streams of other programs; it keeps those that it drew from itself."""
+    bystander, own = Generator(1), Generator(2)
+    step = TinyJit(lambda x: (x + Tensor.rand(2, generator=own)).realize())
+    x = Tensor([1.0, 2.0]).realize()
+    found = [step(x).tolist() for _ in range(2)]
+    del bystander
+    gc.collect()
+    found += [step(x).tolist() for _ in range(2)]
+    fresh = Generator(2)
+    assert found == [(x + Tensor.rand(2, generator=fresh)).tolist() for _ in range(4)]

@@ -15,6 +15,7 @@ import pytest
 
 from tinygrad import Tensor
 from tinygrad.engine.devices import Device
+from tinygrad.engine.structure import nodes_below, structure_of
 
 
 @pytest.fixture
@@ -181,3 +182,16 @@ def test_control_c_in_a_long_kernel():
             print("interrupted", (Tensor([1, 2]) + 1).tolist(), Tensor.ones(3, 3).sum().item())
     """
     assert run(program) == "interrupted [2, 3] 9.0"
+
+
+def test_what_another_thread_computes_between_walk_and_plan_leaves_no_gap():
+    """A walk tells what is to be computed; by the time a plan is made some of it may be known."""
+    shared = Tensor([1.0, 2.0]).realize() * 3
+    total = shared.sin() + 1
+    roots = [total.uop]
+    nodes = nodes_below(roots)
+    before = structure_of(roots, nodes)
+    shared.realize()
+    total.realize()
+    after = structure_of(roots, nodes)
+    assert (after.form, after.sink) == (before.form, before.sink)

@@ -9,6 +9,7 @@ from tinygrad.array_api.types import checked
 from tinygrad.base.dtype import DType
 from tinygrad.base.errors import ArgumentError
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.core import Devices
 
 __all__ = [
     "arange",
@@ -73,7 +74,7 @@ def arange(
     step: float = 1,
     *,
     dtype: DType | None = None,
-    device: str | None = None,
+    device: Devices | None = None,
 ) -> Tensor:
     """Numbers from `start` in steps of `step`, below `stop`; one argument alone is `stop`.
 
@@ -83,7 +84,7 @@ def arange(
     return Tensor.arange(start, stop, step, dtype=dtype, device=device)
 
 
-def empty(shape: Shape, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+def empty(shape: Shape, *, dtype: DType | None = None, device: Devices | None = None) -> Tensor:
     """An array whose values may be anything.
 
     >>> empty((2, 3)).shape
@@ -92,7 +93,9 @@ def empty(shape: Shape, *, dtype: DType | None = None, device: str | None = None
     return Tensor.empty(shape, dtype=dtype, device=device)
 
 
-def empty_like(x: Tensor, /, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+def empty_like(
+    x: Tensor, /, *, dtype: DType | None = None, device: Devices | None = None
+) -> Tensor:
     """`empty` with the shape, type and device of `x` unless given.
 
     >>> empty_like(Tensor.ones(2, 3)).shape
@@ -108,7 +111,7 @@ def eye(
     *,
     k: int = 0,
     dtype: DType | None = None,
-    device: str | None = None,
+    device: Devices | None = None,
 ) -> Tensor:
     """Ones on diagonal `k`, zeros elsewhere.
 
@@ -137,7 +140,7 @@ def full(
     fill_value: float | builtins.bool,
     *,
     dtype: DType | None = None,
-    device: str | None = None,
+    device: Devices | None = None,
 ) -> Tensor:
     """`fill_value` everywhere.
 
@@ -155,7 +158,7 @@ def full_like(
     fill_value: float | builtins.bool,
     *,
     dtype: DType | None = None,
-    device: str | None = None,
+    device: Devices | None = None,
 ) -> Tensor:
     """`full` with the shape, type and device of `x` unless given.
 
@@ -172,7 +175,7 @@ def linspace(
     num: int,
     *,
     dtype: DType | None = None,
-    device: str | None = None,
+    device: Devices | None = None,
     endpoint: builtins.bool = True,
 ) -> Tensor:
     """`num` numbers from `start` to `stop`, evenly spaced; without `endpoint` one step is left.
@@ -199,7 +202,7 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
     return list(arrays[0].meshgrid(*arrays[1:], indexing=indexing))
 
 
-def ones(shape: Shape, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+def ones(shape: Shape, *, dtype: DType | None = None, device: Devices | None = None) -> Tensor:
     """Ones.
 
     >>> ones((2,)).tolist()
@@ -208,7 +211,7 @@ def ones(shape: Shape, *, dtype: DType | None = None, device: str | None = None)
     return Tensor.ones(shape, dtype=dtype, device=device)
 
 
-def ones_like(x: Tensor, /, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+def ones_like(x: Tensor, /, *, dtype: DType | None = None, device: Devices | None = None) -> Tensor:
     """`ones` with the shape, type and device of `x` unless given.
 
     >>> ones_like(Tensor([5, 6])).tolist()
@@ -235,7 +238,7 @@ def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
     return x.triu(k)
 
 
-def zeros(shape: Shape, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+def zeros(shape: Shape, *, dtype: DType | None = None, device: Devices | None = None) -> Tensor:
     """Zeros.
 
     >>> zeros((2,)).tolist()
@@ -244,7 +247,9 @@ def zeros(shape: Shape, *, dtype: DType | None = None, device: str | None = None
     return Tensor.zeros(shape, dtype=dtype, device=device)
 
 
-def zeros_like(x: Tensor, /, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+def zeros_like(
+    x: Tensor, /, *, dtype: DType | None = None, device: Devices | None = None
+) -> Tensor:
     """`zeros` with the shape, type and device of `x` unless given.
 
     >>> zeros_like(Tensor([5, 6])).tolist()

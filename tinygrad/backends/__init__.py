@@ -7,7 +7,7 @@ from __future__ import annotations
 import importlib
 import os
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeGuard
 
 from tinygrad.backends.interface import Backend
 from tinygrad.backends.outside import offers, open_outside
@@ -60,7 +60,7 @@ def canonicalize(name: str) -> str:
     return f"{kind}:{int(index)}" if index and int(index) else kind
 
 
-def keeps(name: object) -> bool:
+def keeps(name: object) -> TypeGuard[str]:
     """Whether a device, by its one spelling, holds bytes and runs no kernels."""
     return isinstance(name, str) and (name in KEEPING or name.startswith("DISK:"))
 

@@ -78,7 +78,7 @@ class Captured:
     state: list[Buffer] = field(default_factory=list)
     written: set[Buffer] = field(default_factory=set)  # of the state
     written_inputs: set[int] = field(default_factory=set)
-    streams: dict[str, tuple[int, int]] = field(default_factory=dict)  # positions before, after
+    streams: dict[str, tuple[Stream, int, int]] = field(default_factory=dict)  # moved: from, to
     result: Any = None  # its shape
     outputs: list[Output | UOp] = field(default_factory=list)
     homes: list[tuple[weakref.ref[Holder], Buffer]] = field(default_factory=list)
@@ -288,7 +288,8 @@ class Capture:
                     f"{self.name}: seeds a random stream inside, which replays don't do; seed it "
                     "outside, or draw from a generator that is made inside"
                 )
-            self.made.streams[name] = (before, stream.position)
+            if stream.position != before:
+                self.made.streams[name] = (stream, before, stream.position)
 
     def _output(self, tensor: Holder, family: int, stand_ins: Sequence[Holder]) -> Output:
         node = tensor.uop

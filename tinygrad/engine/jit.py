@@ -18,7 +18,6 @@ from tinygrad.base.errors import JitError
 from tinygrad.base.settings import JIT
 from tinygrad.engine.capture import Capture, Captured, Output, over
 from tinygrad.engine.containers import Plain, bindings_below, flatten, unflatten, without_values
-from tinygrad.engine.counters import Stream
 from tinygrad.engine.devices import Device
 from tinygrad.engine.holders import Holder, surroundings
 from tinygrad.engine.realize import (
@@ -243,8 +242,7 @@ class TinyJit(Generic[P, R]):
             seen = {out.source for out in captured.outputs if isinstance(out, Output)}
             replay = captured.replay = Replay(captured.executions, captured.state, seen)
         known = {variable.arg[0]: bind.val for variable, bind in bound.items()}
-        for name, (first, last) in captured.streams.items():
-            stream = Stream.all[name]
+        for name, (stream, first, last) in captured.streams.items():
             known[name] = stream.take(last - first) - first
             known[stream.seed_name] = stream.seed
         values = [

@@ -4,7 +4,7 @@ structure, and so one plan."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,11 +64,11 @@ class Structure:
             elif node.op is Ops.DEFINE_VAR:
                 raise _without_value(node)
             else:
-                sources = [made[s if s.known is None else resolved(s)] for s in node.src]
+                sources = [made[s if s in made else _met(s, made)] for s in node.src]
                 same = made[node] = node.with_src(tuple(sources))
                 if same.origin is None:
                     same.origin = node.origin
-        return UOp.sink(*(made[resolved(root)] for root in self.roots))
+        return UOp.sink(*(made[_met(root, made)] for root in self.roots))
 
     def variables(self, open_numbers: Collection[UOp] = ()) -> list[tuple[str, int]]:
         """The values of the sink's variables, and the names of those that have one of their own."""
@@ -87,6 +87,15 @@ def resolved(node: UOp) -> UOp:
     A constant is written into the kernel even if somebody's copy of it lies in memory, so a kernel
     doesn't depend on what else the process has computed."""
     while node.known is not None and node.base.op is not Ops.CONST:
+        node = node.known
+    return node
+
+
+def _met(node: UOp, nodes: Container[UOp]) -> UOp:
+    """What the walk that gave `nodes` met in this node's place. Another thread may have computed
+    more since then, so what the node is known by now need not be what was met."""
+    while node not in nodes:
+        assert node.known is not None, f"{node.op!r} was not met"
         node = node.known
     return node
 
@@ -163,14 +172,14 @@ def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> St
             continue
         form += (op, node.dtype, node.arg, node.tag, len(node.src))
         for source in node.src:
-            source = source if source.known is None else resolved(source)
+            source = source if source in at else _met(source, at)
             form.append(at[source])
             if source in views:
                 if op in GroupOp.Movement:
                     views[node] = views[source]
                 elif op not in _TAKES_ANY_NUMBER:
                     numbers.pop(views[source], None)
-    ends = [resolved(root) for root in roots]
+    ends = [_met(root, at) for root in roots]
     for root in ends:
         if root in views:
             numbers.pop(views[root], None)

@@ -195,9 +195,8 @@ def own_copy(tensor: Tensor) -> Tensor:
     if 0 in tensor.shape:
         return tensor
     like = tensor._held
-    size, device, dtype = prod(like.shape), tensor.device, like.dtype
-    if isinstance(device, tuple):
-        device = placement_of(like)
+    size, dtype = prod(like.shape), like.dtype
+    device = placement_of(like) if isinstance(tensor.device, tuple) else tensor.device
     node = bind(UOp.new_buffer(device, size, dtype), Buffer(device, size * dtype.itemsize))
     fresh = tensor.with_node(node.reshape(like.shape))
     fresh.requires_grad = tensor.requires_grad

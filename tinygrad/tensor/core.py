@@ -28,6 +28,7 @@ from tinygrad.uop.op import GroupOp, Ops
 
 Sint = Any  # a size: a whole number, or a node where it is symbolic
 Shape = tuple[Sint, ...]
+Devices = str | tuple[str, ...]  # one, or several that share a tensor
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 VIEWS = GroupOp.Movement | {Ops.BUFFER, Ops.ASSIGN}  # what may show a buffer's newest version
@@ -338,13 +339,13 @@ class Core(Holder):
         return self._uop.dtype
 
     @property
-    def device(self) -> Any:
+    def device(self) -> Devices:
         """The name of the device that holds, or will hold, the value; a tuple of several.
 
         >>> Tensor([1], device="CPU").device
         'CPU'
         """
-        device = self._uop.device
+        device: Devices | None = self._uop.device
         assert device is not None, "a tensor's graph names its device"
         return device
 

@@ -23,7 +23,7 @@ from tinygrad.engine.devices import Device
 from tinygrad.engine.keeping import tensor_of_file, workplace
 from tinygrad.engine.sharing import is_addressable
 from tinygrad.schedule.shard_rules import placement_of
-from tinygrad.tensor.core import Core, Shape, Sint
+from tinygrad.tensor.core import Core, Devices, Shape, Sint
 from tinygrad.uop.infer import settled
 from tinygrad.uop.node import UOp
 
@@ -66,7 +66,7 @@ def parts_of_number(value: Any) -> tuple[Any, Any]:
     return (value.real, value.imag) if isinstance(value, complex) else (value, 0)
 
 
-def constant(value: Any, dtype: DType, device: str, shape: Shape = ()) -> UOp:
+def constant(value: Any, dtype: DType, device: Devices, shape: Shape = ()) -> UOp:
     """`value` everywhere, as a node."""
     node = UOp.const(dtype, value, device)
     return node.broadcast_to(shape) if shape else node
@@ -109,7 +109,7 @@ def _packed(values: list[Any], dtype: DType) -> memoryview:
         return _packed([round_float(float(v), dtype) for v in values], dtype)
 
 
-def from_list(data: Sequence[Any], dtype: DType | None, device: str) -> UOp:
+def from_list(data: Sequence[Any], dtype: DType | None, device: Devices) -> UOp:
     """Nested lists as a buffer of the host, copied to `device`."""
     shape = nested_shape(data)
     values = _leaves(data, len(shape))
@@ -150,7 +150,7 @@ def _least_type(values: list[Any]) -> DType:
     return dtypes.default_int if fits else dtypes.int64
 
 
-def from_array(data: HasArray, dtype: DType | None, device: str) -> UOp:
+def from_array(data: HasArray, dtype: DType | None, device: Devices) -> UOp:
     """A NumPy array as a buffer on `device`: what can't change is copied there when it is needed,
     anything else now."""
     import numpy as np  # heavy, and only programs that have arrays need it
@@ -163,7 +163,7 @@ def from_array(data: HasArray, dtype: DType | None, device: str) -> UOp:
     if values.size == 0:
         return constant(0, dtype or own, device, values.shape)
     changing = may_change(values)
-    if changing and device != storage.HOST and is_addressable(device):
+    if changing and isinstance(device, str) and device != storage.HOST and is_addressable(device):
         host = storage.from_host(values.reshape(-1), own, device)
     else:
         host = storage.from_host((values.copy() if changing else values).reshape(-1), own, "NPY")
@@ -215,7 +215,7 @@ class Creation(Core):
         fill_value: Any,
         *,
         dtype: DTypeLike | None = None,
-        device: str | None = None,
+        device: Devices | None = None,
         requires_grad: bool | None = None,
         **_: Any,
     ) -> Self:
@@ -333,7 +333,9 @@ class Creation(Core):
     # ---- counters --------------------------------------------------------------------------------
 
     @classmethod
-    def _counting(cls, size: int, device: str | None = None, dtype: DType | None = None) -> Self:
+    def _counting(
+        cls, size: int, device: Devices | None = None, dtype: DType | None = None
+    ) -> Self:
         """0, 1, .. size - 1 as whole numbers."""
         place = cls._place(device)
         if size == 0:
@@ -430,7 +432,7 @@ class Creation(Core):
         return cls._wrap(rows.eq(columns).cast(kind), more.get("requires_grad"))
 
 
-def node_of(data: Any, dtype: DType | None, device: str) -> UOp:
+def node_of(data: Any, dtype: DType | None, device: Devices) -> UOp:
     """The node of whatever `Tensor(...)` accepts."""
     if isinstance(data, UOp):
         node: UOp = data.cast(dtypes.default_int) if data.dtype is dtypes.index else data

@@ -11,6 +11,7 @@ from tinygrad.formats.onnx.casts import wide_enough
 from tinygrad.formats.onnx.registry import Row, Table, tensors
 from tinygrad.formats.onnx.values import dtype_of
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.core import Devices
 
 
 def _centred(x: Tensor, axes: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -126,7 +127,7 @@ def _mean_variance(x: Tensor, axes: list[int] | None = None) -> Tensor:
 # that a captured step has fresh ones each time.
 
 
-def _drawn(shape: Any, seed: Any, how: str, device: str | None = None) -> Tensor:
+def _drawn(shape: Any, seed: Any, how: str, device: Devices | None = None) -> Tensor:
     """Numbers uniform in 0..1, or normal."""
     sizes = tuple(int(n) for n in shape)
     if seed is None:
