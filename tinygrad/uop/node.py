@@ -12,6 +12,7 @@ import hashlib
 import itertools
 import math
 import struct
+import threading
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, ClassVar
@@ -512,10 +513,19 @@ def _intern(table: dict[tuple[Any, ...], _Entry], key: tuple[Any, ...], node: UO
     return node
 
 
-def _forget(entry: _Entry, table: dict[tuple[Any, ...], _Entry] = UOp._table) -> None:
+_forgetting = threading.RLock()
+"""Between a look at the table and a removal no other thread may enter an equal node."""
+
+
+def _forget(
+    entry: _Entry,
+    table: dict[tuple[Any, ...], _Entry] = UOp._table,  # bound for the interpreter's last moments
+    alone: Any = _forgetting,
+) -> None:
     key = entry.key
-    if table.get(key) is entry:  # `table` is bound here for the interpreter's last moments
-        del table[key]
+    with alone:
+        if table.get(key) is entry:
+            del table[key]
     for source in key[2]:
         if source.readers is not None:
             source.readers.discard(entry)
