@@ -514,7 +514,8 @@ def _intern(table: dict[tuple[Any, ...], _Entry], key: tuple[Any, ...], node: UO
 
 
 _forgetting = threading.RLock()
-"""Between a look at the table and a removal no other thread may enter an equal node."""
+"""Between a look at the table and a removal no other thread may enter an equal node. Nothing is
+allocated meanwhile, so no finalizer, which may wait for another lock, runs there."""
 
 
 def _forget(
