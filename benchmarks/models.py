@@ -27,13 +27,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from lock import locked
 
 LAYERS = 4
 CONTEXT = 128  # tokens that were seen before the ones that are timed
@@ -288,19 +288,6 @@ def measure(name: str, rounds: int) -> None:
                 times[side].append((clock() - before) / case.calls)
     agrees = all(value <= case.tolerance * scale for value in off.values())
     print(json.dumps({"times": times, "nbytes": case.nbytes, "agrees": agrees, "off": off}))
-
-
-@contextmanager
-def locked(path: str) -> Iterator[None]:
-    """The lock of a file; nothing without a path."""
-    if not path:
-        yield
-        return
-    import fcntl
-
-    with open(path, "a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 # ---- how soon a process answers ------------------------------------------------------------------

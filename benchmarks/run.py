@@ -33,7 +33,6 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,6 +48,7 @@ from frameworks import (
     surroundings,
     version,
 )
+from lock import locked
 from suite import CASES, SUITE, Case
 from tables import Page, Row, case_lines, page, processor
 
@@ -310,19 +310,6 @@ class Process:
     def end(self) -> None:
         self.process.kill()
         self.process.wait()
-
-
-@contextlib.contextmanager
-def locked(path: str) -> Iterator[None]:
-    """The lock of a file, which is made if need be; nothing without a path."""
-    if not path:
-        yield
-        return
-    import fcntl
-
-    with open(path, "a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 if __name__ == "__main__":

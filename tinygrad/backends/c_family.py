@@ -26,26 +26,13 @@ from tinygrad.backends.program import (
     variables,
     zeros_may_meet,
 )
+from tinygrad.backends.statements import OPERATORS
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-OPERATORS = {
-    Ops.ADD: "+",
-    Ops.MUL: "*",
-    Ops.FDIV: "/",
-    Ops.IDIV: "/",
-    Ops.MOD: "%",
-    Ops.AND: "&",
-    Ops.OR: "|",
-    Ops.XOR: "^",
-    Ops.SHL: "<<",
-    Ops.SHR: ">>",
-    Ops.CMPLT: "<",
-    Ops.CMPNE: "!=",
-    Ops.CMPEQ: "==",
-}
-ON_BOOLS = OPERATORS | {Ops.ADD: "|", Ops.MUL: "&", Ops.MAX: "|"}
+BINARY = OPERATORS | {Ops.SHL: "<<", Ops.SHR: ">>"}
+ON_BOOLS = BINARY | {Ops.ADD: "|", Ops.MUL: "&", Ops.MAX: "|"}
 CHAINED = frozenset((Ops.ADD, Ops.MUL, Ops.AND, Ops.OR, Ops.XOR))  # (a+b)+c is a+b+c
 COMPARES = frozenset((Ops.CMPLT, Ops.CMPNE, Ops.CMPEQ))
 # On vectors of bools, whose lanes are 0 or -1.
@@ -143,7 +130,7 @@ class _Function(Writer):
                 return ON_BOOL_VECTORS[node.op].format(a, b)
             if count == 1 and node.op is Ops.CMPNE and right.op is Ops.CONST and right.arg:
                 return f"(!{a})"
-        operator = (ON_BOOLS if scalar is dtypes.bool else OPERATORS)[node.op]
+        operator = (ON_BOOLS if scalar is dtypes.bool else BINARY)[node.op]
         if self.may_overflow(node):
             return self.as_unsigned(node, lambda x, y: f"{x}{operator}{y}")
         if node.op in CHAINED and left.op is node.op and a.startswith("("):
@@ -385,7 +372,7 @@ class _Function(Writer):
 
 
 EXPRESSIONS: dict[Ops, Callable[[_Function, UOp], str]] = {
-    **dict.fromkeys(OPERATORS, _Function.binary),
+    **dict.fromkeys(BINARY, _Function.binary),
     **dict.fromkeys(FUNCTIONS, _Function.function),
     Ops.MULACC: _Function.multiply_add,
     Ops.RECIP: _Function.reciprocal,

@@ -18,6 +18,19 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 LONGEST = 100  # letters of an expression that is still written where it is used
+OPERATORS = {
+    Ops.ADD: "+",
+    Ops.MUL: "*",
+    Ops.FDIV: "/",
+    Ops.IDIV: "/",
+    Ops.MOD: "%",
+    Ops.AND: "&",
+    Ops.OR: "|",
+    Ops.XOR: "^",
+    Ops.CMPLT: "<",
+    Ops.CMPNE: "!=",
+    Ops.CMPEQ: "==",
+}
 PREFIXES = {Ops.LOAD: "val", Ops.RANGE: "ridx", Ops.CARRY: "acc"}
 
 

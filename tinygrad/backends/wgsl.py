@@ -30,7 +30,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from tinygrad.backends.program import params, special_sizes, variables, zeros_may_meet
-from tinygrad.backends.statements import Statements, Words
+from tinygrad.backends.statements import OPERATORS, Statements, Words
 from tinygrad.base.dtype import ConstType, DType, dtypes
 from tinygrad.base.errors import CompileError, DTypeError
 from tinygrad.uop.node import UOp
@@ -47,19 +47,6 @@ TYPES = {
 }
 NAMES = ", ".join(dtype.name for dtype in TYPES if dtype.count == 1)
 SUFFIXES = {"u32": "u", "f32": "f", "f16": "h", "i32": ""}
-OPERATORS = {
-    Ops.ADD: "+",
-    Ops.MUL: "*",
-    Ops.FDIV: "/",
-    Ops.IDIV: "/",
-    Ops.MOD: "%",
-    Ops.AND: "&",
-    Ops.OR: "|",
-    Ops.XOR: "^",
-    Ops.CMPLT: "<",
-    Ops.CMPNE: "!=",
-    Ops.CMPEQ: "==",
-}
 ON_BOOLS = {
     Ops.ADD: "({0}|{1})",
     Ops.MUL: "({0}&{1})",

@@ -9,7 +9,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import ceildiv, colored, prod
 from tinygrad.base.target import Target
 from tinygrad.codegen.access import SLACK
-from tinygrad.codegen.clipping import Arms, arms_of
+from tinygrad.codegen.clipping import Arms, Store, arms_of
 from tinygrad.codegen.decompose import decompose
 from tinygrad.codegen.expand import Expansion
 from tinygrad.codegen.groups import Block
@@ -138,9 +138,7 @@ class _Lowering:
             tuple(self.faults),
         )
 
-    def _phase(
-        self, suffix: str, own: list[UOp], stores: list[tuple[UOp, UOp, UOp]], stream: bool
-    ) -> Phase:
+    def _phase(self, suffix: str, own: list[UOp], stores: list[Store], stream: bool) -> Phase:
         tasks = [r for r in own if role_of(r) == "PARALLEL"]
         count = prod(size_of(r) for r in tasks)
         arms = arms_of(own, stores) if count > 1 and not self.target.has_groups else None
@@ -160,7 +158,7 @@ class _Lowering:
             program.open_branch(program.add(Ops.CMPLT, dtypes.bool, inside))
         padded = stores[0][0].op is Ops.STAGE and not overlaps(stores[0][0])
 
-        def run(own: list[UOp], stores: list[tuple[UOp, UOp, UOp]]) -> str:
+        def run(own: list[UOp], stores: list[Store]) -> str:
             values = [v for _, offset, value in stores for v in (offset, value)]
             nest = NestBuilder(self.kernel).build(own, values)
             expansion.run(nest, expansion.put(stores, own, padded=padded, nontemporal=stream))
@@ -185,9 +183,9 @@ class _Lowering:
 def _in_arms(
     expansion: Expansion,
     arms: Arms,
-    run: Callable[[list[UOp], list[tuple[UOp, UOp, UOp]]], str],
+    run: Callable[[list[UOp], list[Store]], str],
     own: list[UOp],
-    stores: list[tuple[UOp, UOp, UOp]],
+    stores: list[Store],
 ) -> str:
     """Tasks within a variable's limit without masks, those that it cuts with them."""
     program = expansion.program
@@ -248,7 +246,7 @@ def _split_task(
     return found
 
 
-def _written(stores: list[tuple[UOp, UOp, UOp]]) -> frozenset[UOp]:
+def _written(stores: list[Store]) -> frozenset[UOp]:
     """Nodes that read what the same kernel stores: their value is not to be kept."""
     targets = {memory for memory, _, _ in stores}
     found: set[UOp] = set()
