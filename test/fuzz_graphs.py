@@ -165,6 +165,8 @@ class Oracle:
         value = tensor_reference._value(node, self.done)
         if node.op is Ops.CALL:  # the results of a host function, which rounds nothing
             return value
+        if node.op is Ops.BITCAST and self.draw is not None:
+            return _other_signs(value, self.done[node.src[0]])
         ulp = ULP.get(value.dtype.name, 0)
         if self.draw is None or not ulp:
             return value
@@ -203,6 +205,15 @@ class Oracle:
         out = self.done[base].copy() if base in self.done else Oracle()(base).copy()
         out[places.reshape(-1)] = self.done[node.src[1]].reshape(-1)
         return out
+
+
+def _other_signs(bits: np.ndarray, source: np.ndarray) -> np.ndarray:
+    """Any NaN is as good as another: the highest bit of one is nobody's promise."""
+    if source.dtype.itemsize != bits.dtype.itemsize or bits.dtype.kind not in "iu":
+        return bits
+    unsigned = bits.view(f"u{bits.dtype.itemsize}")
+    highest = unsigned.dtype.type(1 << (8 * bits.dtype.itemsize - 1))
+    return np.where(source != source, unsigned ^ highest, unsigned).view(bits.dtype)
 
 
 def _now(sizes: Any) -> Any:

@@ -113,6 +113,7 @@ class Writer:
             (self.running, 2),
             (self.product, 3),
             (self.window, 3),
+            (self.overlap, 1),
             (self.gather, 3),
             (self.mixed_index, 3),
             (self.symbolic, 1),
@@ -359,6 +360,21 @@ class Writer:
             groups = 1
         how = f"groups={groups}, {how}, padding={self.pick((0, 1, 2))}"
         return [self.new(f"{x}.{kind}({weight}, {how})")]
+
+    def overlap(self, name: str, t: Tensor) -> list[str]:
+        """Columns, often of a product, added up where they overlap."""
+        if t.ndim < 2 or prod(t.shape[:-2]) > 8 or t.dtype is dtypes.bool or 0 in t.shape:
+            return []
+        *lead, taps, count = map(int, t.shape)
+        step = self.pick((1, 2, 3, taps))
+        value = f"{name}.reshape({prod(lead)}, {taps}, {count})"
+        if self.chance(0.5):
+            depth = self.pick((1, 3, 16, 33, 65))
+            weight = self.input((taps, depth), to_numpy_name(t.dtype), "normal")
+            columns = self.input((prod(lead), depth, count), to_numpy_name(t.dtype), "normal")
+            value = f"({weight} @ {columns} * {value})"
+        size = taps + step * (count - 1)
+        return [self.new(f"{value}.fold((1, {size}), (1, {taps}), stride=(1, {step}))")]
 
     def index(self, shape: tuple[int, ...], size: int) -> str:
         """Indices below `size`, some counted from the end."""

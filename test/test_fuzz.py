@@ -49,6 +49,14 @@ FOUND = [  # lines; the last names the outputs
     "a = given(1, (2, 2, 2), 'int8').flip(0) @ given(217, (2, 33), 'int8')\na",
     # a value that is made in a loop, and again behind it
     "a = given(2, (70,), 'bool').cumsum(-1)\na",
+    # a product's terms are summed in another sum, whose loop its factors depend on
+    "a = given(1, (5, 33), 'float64').relu() @ given(2, (33, 8), 'float64')\n"
+    "b = (a * given(3, (8,), 'float64') * given(4, (5, 1), 'float64')).T\n"
+    "c = b.unsqueeze(0).fold((1, 16), (1, 8), stride=(1, 2))\nc",
+    # a stage that is filled for each element of the row, with a sum over vectors
+    "a = given(1, (2, 2, 65), 'float32').relu() @ given(2, (65, 30), 'float32')\n"
+    "b = (a * given(3, (30,), 'float32') + 1).transpose(1, 2)\n"
+    "c = b.fold((1, 37), (1, 30), stride=(1, 7))\nc",
     # no elements
     "a = given(1, (4, 33, 0), 'float32').sin().pad(((1, 0), (1, 2), (0, 2)))\na",
     "a = given(1, (1, 1, 0, 5), 'uint8').conv2d(given(2, (2, 1, 1, 1), 'uint8'), padding=2)\na",

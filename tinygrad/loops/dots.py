@@ -33,6 +33,8 @@ def runs_along_k(plan: Plan, nest: Nest, one: Product) -> bool:
     rows, size, last = size_of(one.row_loop), size_of(one.inner), nest.loops[-1]
     if not nest.is_top or plan.stages or len(one.loops) > 1 or size < 2 * plan.lanes:
         return False
+    if not {*one.rows.ranges, *one.columns.ranges} <= {*nest.loops, one.inner}:
+        return False  # a term of another sum
     if {*one.column_steps} != {1} or any(
         last in n.ranges and step(n, last) == 1 for n in _reads(one)
     ):

@@ -4,7 +4,6 @@ memory is spread over several vectors, one down the columns keeps a row of accum
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import ceil
 
 from tinygrad.base.dtype import dtypes
@@ -77,7 +76,7 @@ def stream(plan: Plan, nest: Nest) -> None:
     if across is None:
         if nest.is_top and _columns(plan, nest, reductions):
             return
-        if not _reduced_by_vectors(plan.nest(nest.name).values, plan, last):
+        if not _reduced_by_vectors(plan, last):
             plan.vectorise(name_of(last), _copies(plan, nest, last))
             if reductions and not plan.stages and not phases:
                 _share_masks(plan, nest, loads)
@@ -337,14 +336,14 @@ def _meets_a_vector(plan: Plan, reduction: UOp, reduced: list[UOp], last: UOp | 
     )
 
 
-def _reduced_by_vectors(values: Iterable[UOp], plan: Plan, last: UOp) -> bool:
+def _reduced_by_vectors(plan: Plan, last: UOp) -> bool:
     """Whether a reduction that depends on the stored row runs over a vector already: another nest
-    has the same."""
+    has the same, or it is in a stage that is filled for each element of the row."""
     return any(
         node.op is Ops.REDUCE
         and last in node.ranges
         and any(role_of(r) == "VECTOR" for r in own_ranges(node))
-        for node in plan.inline(values)
+        for node in plan.nodes
     )
 
 

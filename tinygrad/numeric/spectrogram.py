@@ -187,7 +187,7 @@ def istft(
     else:
         pieces = transforms.ifft(turned, norm=norm)
     count = x.shape[-1]
-    signal = _added((pieces * shaped.conj()).contiguous(), hop)  # each is wanted several times
+    signal = _added(pieces * shaped.conj(), hop)
     weights = (shaped * shaped.conj()).real.unsqueeze(0).expand(count, n_fft)
     weight = _added(weights, hop)
     start = n_fft // 2 if center else 0
