@@ -29,7 +29,7 @@ def test_doctor_tells_of_every_part(tmp_path):
         f"{tmp_path}/kept",
         "writable",
         "NOOPT=1  (1: no recipe, the plain loops)",
-        "VIZ=0  (accepted, no effect: serve the graph explorer)",
+        "VIZ=0  (1: when the program ends, a page with every stage of what it computed)",
         "CPU=1  (chooses the device)",
     ):
         assert part in found.stdout, part

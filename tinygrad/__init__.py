@@ -1,7 +1,7 @@
 """tinygrad: a deep-learning framework that one person can read to the bottom.
 
 This file is the composition root: it puts the floors together and exports what programs import.
-What a program may never need (`nn`, `fetch`, `explain`) is imported when it is first named.
+What a program may never need (`nn`, `fetch`, `explain`, `explore`) is imported when it is first named.
 """
 
 import functools
@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.settings import Context, ContextVar, getenv
+from tinygrad.base.settings import VIZ, Context, ContextVar, getenv
 from tinygrad.engine.capture import refuse_to_tell
 from tinygrad.engine.devices import Device
 from tinygrad.engine.jit import TinyJit
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tinygrad import nn
     from tinygrad.data.download import fetch
     from tinygrad.engine.explain import explain
+    from tinygrad.viz.explorer import explore
 
 services.render = tree
 services.simplify = simplify
@@ -34,6 +35,9 @@ services.realized = realized_buffer
 services.axis = axis_of
 services.looked = refuse_to_tell
 Tensor._namespace = staticmethod(functools.partial(importlib.import_module, "tinygrad.array_api"))
+
+if VIZ:
+    importlib.import_module("tinygrad.viz.explorer").explore_at_exit()
 
 Variable = UOp.variable
 
@@ -50,6 +54,7 @@ __all__ = [
     "Variable",
     "dtypes",
     "explain",
+    "explore",
     "fetch",
     "function",
     "getenv",
@@ -60,6 +65,7 @@ _WHEN_NAMED = {
     "nn": ("tinygrad.nn", None),
     "fetch": ("tinygrad.data.download", "fetch"),
     "explain": ("tinygrad.engine.explain", "explain"),
+    "explore": ("tinygrad.viz.explorer", "explore"),
 }
 
 

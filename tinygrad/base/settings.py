@@ -51,7 +51,7 @@ TABLE = (
     Row("LRU", 1, "0: freed buffers go back to the system at once"),
     Row("PROFILE", 0, "1: time every kernel into engine.profile"),
     Row("TRACEMETA", 1, "0: don't remember the user's source lines"),
-    Row("VIZ", 0, "serve the graph explorer", effect=False),
+    Row("VIZ", 0, "1: when the program ends, a page with every stage of what it computed"),
     Row("CHECK_OOB", 0, "the compiler proves its own indices instead", effect=False),
     Row("IMAGE", 0, "image textures are not used", effect=False),
     Row("RING", 1, "ring all-reduce", effect=False),
@@ -135,6 +135,7 @@ TRAINING = SETTINGS["TRAINING"]
 FUSE_OPS = SETTINGS["FUSE_OPS"]
 RING_BYTES = SETTINGS["RING_BYTES"]
 TRACEMETA = SETTINGS["TRACEMETA"]
+VIZ = SETTINGS["VIZ"]
 
 
 class Context(contextlib.ContextDecorator):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,9 @@ class _Shared:
 
 
 _plans: OrderedDict[tuple[Any, ...], _Shared] = OrderedDict()
+
+met: list[Callable[[UOp], None]] = []
+"""Told of each structure's graph that a plan is found or made for (VIZ)."""
 
 
 def plan_for(structure: Structure) -> tuple[RunnablePlan, list[tuple[str, int]]]:
@@ -78,6 +81,8 @@ def _shared(structure: Structure, before: _Shared | None) -> _Shared:
 
 def runnable_plan(sink: UOp) -> RunnablePlan:
     """The plan of a structure's graph, its kernels compiled and loaded: from the disk, or made."""
+    for tell in met:
+        tell(sink)
     devices = _devices_of(sink)
     disk_key = _disk_key(sink, devices) if CACHELEVEL >= 2 else ""
     return _from_disk(disk_key) or _make(sink, disk_key, devices)
