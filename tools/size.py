@@ -24,14 +24,14 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # The floors, lowest first, with their budgets in code lines. `*`: the files of that folder itself;
 # each folder inside is a driver with a budget of its own.
 BUDGETS: dict[str, int | None] = {
-    "base": 660,
+    "base": 670,
     "uop": 1750,
     "simplify": 1100,
     "transforms": 500,
     "schedule": 2250,
     "loops": 4000,
     "codegen": 4500,
-    "backends/*": 2600,
+    "backends/*": 2650,
     "engine": 3750,
     "tensor": 7200,
 }

@@ -2,6 +2,8 @@
 Objective-C runtime are checked one by one, and what can go wrong is made to."""
 
 import ctypes
+import functools
+import operator
 import sys
 import threading
 
@@ -162,6 +164,11 @@ def test_a_captured_step_is_one_command_buffer(metal):
     made = step(last)
     assert metal.count("commandBuffer") == before + 1
     np.testing.assert_array_equal(made.numpy(), (arrays[-1] + 1) * 2)
+
+
+def test_more_inputs_than_a_kernel_takes(metal):
+    xs = [Tensor(np.full(5, i, np.float32), device="METAL") for i in range(70)]
+    assert functools.reduce(operator.add, xs).tolist() == [69 * 35] * 5
 
 
 def test_two_threads_compute_at_once(metal):

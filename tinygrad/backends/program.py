@@ -91,6 +91,13 @@ def inlined(program: Sequence[UOp]) -> set[UOp]:
 def index_type(program: Sequence[UOp]) -> DType:
     """int32 where every index of the program provably fits, else int64."""
     least, most = dtypes.min(dtypes.int32), dtypes.max(dtypes.int32)
+    found = _index_intervals(program).values()
+    fit = all(least <= low <= high < most for low, high in found)
+    return dtypes.int32 if fit else dtypes.int64
+
+
+def _index_intervals(program: Sequence[UOp]) -> dict[UOp, Interval]:
+    """Between which numbers each index lies."""
     known: dict[UOp, Interval] = {}
 
     def interval(node: UOp) -> Interval:
@@ -100,16 +107,34 @@ def index_type(program: Sequence[UOp]) -> DType:
         return known.get(node, whole)
 
     for node in program:
-        if node.dtype is not dtypes.index:
-            continue
-        sources = [interval(source) for source in node.src]
-        if node.op is Ops.RANGE:
-            begin, end = sources
-            found = begin[0], max(end[1] - 1, begin[1])
-        else:
-            found = interval_of(node, sources)
-        low, high = found
-        if not least <= low <= high < most:
-            return dtypes.int64
-        known[node] = found
-    return dtypes.int32
+        if node.dtype is dtypes.index:
+            sources = [interval(source) for source in node.src]
+            if node.op is Ops.RANGE:
+                begin, end = sources
+                known[node] = begin[0], max(end[1] - 1, begin[0])
+            else:
+                known[node] = interval_of(node, sources)
+    return known
+
+
+def spans(program: Sequence[UOp]) -> dict[UOp, tuple[int, int]]:
+    """For each buffer the first element that the program may touch, and the one after the last."""
+    known = _index_intervals(program)
+    places: dict[UOp, tuple[UOp, int, int]] = {}  # of pointers: the buffer, least and most offset
+    found: dict[UOp, tuple[int, int]] = {}
+    for node in program:
+        if node.op is Ops.PARAM:
+            places[node], found[node] = (node, 0, 0), (node.arg[1], 0)
+        elif node.op is Ops.INDEX and node.src[0] in places:
+            buffer, *before = places[node.src[0]]
+            offset = node.src[1]
+            own = (offset.arg, offset.arg) if offset.op is Ops.CONST else known.get(offset)
+            low, high = (0, buffer.arg[1]) if own is None else own
+            places[node] = buffer, before[0] + low, before[1] + high
+        for pointer in node.src:
+            if pointer in places and node.op is not Ops.INDEX:
+                buffer, low, high = places[pointer]
+                begin, end = found[buffer]
+                size = buffer.arg[1]
+                found[buffer] = min(begin, max(0, low)), max(end, min(size, high + 1))
+    return found

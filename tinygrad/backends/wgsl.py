@@ -1,6 +1,6 @@
 """Linear program → WGSL, the language of WebGPU, for a target of words (`codegen/words`).
 
-    // {"buffers": [[4, 16], [4, 16]], "variables": 0}
+    // {"buffers": [[4, 16, 0, 1], [4, 16, 0, 1]], "variables": 0}
     struct Given { at0: i32, at1: i32, nothing: u32 }
     @group(0) @binding(0) var<storage, read_write> data0: array<i32>;
     @group(0) @binding(1) var<storage, read_write> data1: array<i32>;
@@ -13,9 +13,11 @@
     }
 
 There are no pointers, and a buffer is bound where the device's alignment lets it: `at` says how
-many elements further it begins. Values have 32 bits (bool and half apart); integers with fewer are
-cut to their size after what may overflow. Elements with fewer share words of memory: a store clears
-its own bits and sets them, two atomic operations that touch no other lane's.
+many elements further it begins. An array that no binding holds is bound in windows, data1_0,
+data1_1 and so on, and functions choose the one that an element is in. Values have 32 bits (bool and
+half apart); integers with fewer are cut to their size after what may overflow. Elements with fewer
+share words of memory: a store clears its own bits and sets them, two atomic operations that touch
+no other lane's.
 
 The language lets a compiler assume that there are no NaNs. What is written here asks only whether
 numbers are equal or less, never whether they differ, so it is right wherever NaNs are kept. It may
@@ -29,10 +31,12 @@ import json
 import math
 from collections.abc import Callable, Sequence
 
-from tinygrad.backends.program import params, special_sizes, variables, zeros_may_meet
+from tinygrad.backends.program import params, spans, special_sizes, variables, zeros_may_meet
 from tinygrad.backends.statements import OPERATORS, Statements, Words
 from tinygrad.base.dtype import ConstType, DType, dtypes
-from tinygrad.base.errors import CompileError, DTypeError
+from tinygrad.base.errors import CompileError, DTypeError, OutOfMemory
+from tinygrad.base.target import Target
+from tinygrad.base.windows import whole_window, windows
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops, bit_cast
 
@@ -79,6 +83,13 @@ WGSL = Words(
         ),
     ),
 )
+ACCESSES = {
+    "read": "{at}",
+    "fetch": "atomicLoad(&{at})",
+    "write": "{at} = {x}",
+    "clear": "atomicAnd(&{at}, {x})",
+    "set": "atomicOr(&{at}, {x})",
+}
 SPECIALS = {
     "task": "group.x",
     **{f"gid{axis}": f"group.{name}" for axis, name in enumerate("xyz")},
@@ -89,15 +100,20 @@ SPECIALS = {
 class WGSLRenderer:
     """Compute shaders. The first line tells the queue what they bind, as JSON."""
 
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
     def render(self, name: str, program: Sequence[UOp]) -> str:
-        return _Shader(program).render(name)
+        return _Shader(program, self.target).render(name)
 
 
 class _Shader(Statements):
     """One shader while it is written. `places` has the memory that a pointer is in."""
 
-    def __init__(self, program: Sequence[UOp]) -> None:
+    def __init__(self, program: Sequence[UOp], target: Target) -> None:
         super().__init__(program, WGSL)
+        self.target = target
+        self.windows: dict[UOp, range] = {}  # of the arrays that no binding holds
         self.places: dict[UOp, UOp] = {}
         self.words_of: dict[UOp, str] = {}  # the names of memory
         self.globals: list[str] = []
@@ -111,7 +127,7 @@ class _Shader(Statements):
         self.faults = {_root(pointer) for pointer in faults}
 
     def render(self, name: str) -> str:
-        facts = self._arguments()
+        facts = self._arguments(name)
         for node in self.program:
             statement = STATEMENTS.get(node.op)
             if statement is not None:
@@ -127,23 +143,68 @@ class _Shader(Statements):
         body = "\n".join([*self.globals, head, *self.lines, "}"])
         return "\n".join([f"// {json.dumps(facts)}", *self.helpers_of(body), body, ""])
 
-    def _arguments(self) -> dict[str, object]:
+    def _arguments(self, kernel: str) -> dict[str, object]:
         """Declares what the host gives: buffers, and in one struct 64 bits of each variable and
-        where each buffer begins."""
+        where each buffer begins. Returned are, for each buffer, the bytes of an element and of
+        all, and from which to which window it is seen. OutOfMemory for too many windows."""
         buffers, given = params(self.program), variables(self.program)
         members = [f"var{i}: vec2<u32>" for i in range(len(given))]
         members += [*(f"at{i}: i32" for i in range(len(buffers))), "nothing: u32"]
         self.globals.append(f"struct Given {{ {', '.join(members)} }}")
+        touched, largest = spans(self.program), self.target.window_limit
+        facts: list[tuple[int, int, int, int]] = []
+        names: list[tuple[str, str]] = []
         for i, node in enumerate(buffers):
             self.words_of[node], self.places[node] = f"data{i}", node
             self.texts[node] = f"given.at{i}"
-            kind = f"var<storage, read_write> data{i}: array<{self.element(node)}>"
-            self.globals.append(f"@group(0) @binding({i}) {kind};")
-        self.globals.append(f"@group(0) @binding({len(buffers)}) var<uniform> given: Given;")
+            size = node.dtype.itemsize
+            begin, end, nbytes = (n * size for n in (*touched[node], node.arg[1]))
+            seen = windows(begin, end, nbytes, largest)
+            facts.append((size, nbytes, seen.start, seen.stop))
+            own = [f"data{i}"]
+            if seen != range(1):
+                self.windows[node] = seen
+                own = [f"data{i}_{window}" for window in seen]
+            names += ((name, self.element(node)) for name in own)
+        if 0 < self.target.buffer_limit < len(names):
+            counts = " + ".join(str(stop - start) for *_, start, stop in facts)
+            raise OutOfMemory(
+                f"kernel {kernel} on {self.target.device}: its arrays take {counts} bindings of "
+                f"{largest:,} bytes; a kernel of this device has {self.target.buffer_limit}: "
+                "compute in parts"
+            )
+        for i, (name, kind) in enumerate(names):
+            declared = f"var<storage, read_write> {name}: array<{kind}>"
+            self.globals.append(f"@group(0) @binding({i}) {declared};")
+        self.globals.append(f"@group(0) @binding({len(names)}) var<uniform> given: Given;")
         for i, node in enumerate(given):
             self.texts[node] = self._variable(node.dtype, f"given.var{i}")
-        sizes = [[node.dtype.itemsize, node.arg[1] * node.dtype.itemsize] for node in buffers]
-        return {"buffers": sizes, "variables": len(given)}
+        return {"buffers": facts, "variables": len(given)}
+
+    def access(self, how: str, memory: UOp, place: str, value: str = "") -> str:
+        """How an element of memory is read or changed: by a function, if it may be in one of
+        several windows."""
+        name = self.words_of[memory]
+        if memory not in self.windows:
+            return ACCESSES[how].format(at=f"{name}[{place}]", x=value)
+        function = f"{how}_{name}"
+        if not any(f"fn {function}(" in line for line in self.globals):
+            self.globals.append(self._chooser(how, function, memory))
+        return f"{function}({place}{', ' if value else ''}{value})"
+
+    def _chooser(self, how: str, function: str, memory: UOp) -> str:
+        name, kind = self.words_of[memory], self.element(memory).replace("atomic<u32>", "u32")
+        size = 4 if self._shares(memory.dtype) else memory.dtype.itemsize
+        elements = whole_window(self.target.window_limit) // size
+        returns = how in ("read", "fetch")
+        cases = []
+        for window in self.windows[memory]:
+            at = f"{name}_{window}[i-{window * elements}]"
+            case = ACCESSES[how].format(at=at, x="x")
+            label = "default" if window == self.windows[memory][-1] else f"case {window}"
+            cases.append(f"{label}: {{ {'return ' * returns}{case}; }}")
+        head = f"(i: i32) -> {kind}" if returns else f"(i: i32, x: {kind})"
+        return f"fn {function}{head} {{ switch i/{elements} {{ {' '.join(cases)} }} }}"
 
     def _variable(self, dtype: DType, words: str) -> str:
         if dtype in (dtypes.int64, dtypes.uint64):
@@ -326,12 +387,11 @@ class _Shader(Statements):
 
     def _read(self, pointer: UOp) -> str:
         memory, offset = self.places[pointer], self.texts[pointer] or "0"
-        name, dtype = self.words_of[memory], memory.dtype
+        dtype = memory.dtype
         if memory.op is Ops.LOCAL or not self._shares(dtype):
-            return f"{name}[{offset}]"
+            return self.access("read", memory, offset)
         place, shift = self._within(dtype, offset)
-        word = f"{name}[{place}]"
-        word = f"atomicLoad(&{word})" if memory in self.written else word
+        word = self.access("fetch" if memory in self.written else "read", memory, place)
         if dtype is dtypes.bool:
             return f"((({word}>>{shift})&0xffu)!=0u)"
         bits = f"({word}>>{shift})"
@@ -349,18 +409,21 @@ class _Shader(Statements):
     def store(self, node: UOp) -> None:
         pointer, value, *mask = node.src
         memory, offset = self.places[pointer], self.texts[pointer] or "0"
-        name, dtype, text = self.words_of[memory], memory.dtype, self.ref(value)
+        dtype, text = memory.dtype, self.ref(value)
         if mask:
             self.line(f"if ({self.ref(mask[0])}) {{")
             self.indent += "  "
         if memory.op is Ops.LOCAL or not self._shares(dtype):
-            self.line(f"{name}[{offset}] = {text};")
+            self.line(f"{self.access('write', memory, offset, text)};")
         else:
             place, shift = self._within(dtype, offset)
             ones = (1 << 8 * dtype.itemsize) - 1
             bits = text if self.type(dtype) == "u32" else f"u32({text})"
-            self.line(f"atomicAnd(&{name}[{place}], ~({ones:#x}u<<{shift}));")
-            self.line(f"atomicOr(&{name}[{place}], ({bits}&{ones:#x}u)<<{shift});")
+            for how, x in (
+                ("clear", f"~({ones:#x}u<<{shift})"),
+                ("set", f"({bits}&{ones:#x}u)<<{shift}"),
+            ):
+                self.line(f"{self.access(how, memory, place, x)};")
         if mask:
             self.close(node)
 

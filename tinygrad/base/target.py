@@ -44,6 +44,7 @@ class Target:
     aligned: bool = False  # buffers that are only read lie on 64 bytes too: none is borrowed
     warp: int = 0  # lanes of a group that run in step and see each other's registers; 0: none
     buffer_limit: int = 0  # buffers that a kernel may take; 0: any number
+    window_limit: int = 0  # bytes that one of them may have; longer arrays are several; 0: any
     grid_limit: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
     dtypes: frozenset[str] = field(default_factory=frozenset)  # names with native arithmetic
     storage_dtypes: frozenset[str] = field(default_factory=frozenset)  # names it can load and store

@@ -15,6 +15,7 @@ from tinygrad.codegen.expand import Expansion
 from tinygrad.codegen.groups import Block
 from tinygrad.codegen.linear import Number, Program, as_node
 from tinygrad.codegen.nesting import NestBuilder, fill_order
+from tinygrad.codegen.portions import portions
 from tinygrad.codegen.reduce import block_sums
 from tinygrad.codegen.words import in_words
 from tinygrad.loops.layout import (
@@ -94,11 +95,18 @@ def rewrite(kernel: UOp, target: Target) -> UOp:
 def lower(kernel: UOp, target: Target) -> Lowered:
     """A scheduled kernel as linear programs."""
     kernel = rewrite(kernel, target)
-    return _Lowering(kernel, target).run()
+    faults: dict[tuple[str, str], int] = {}
+    made = [_Lowering(part, target, faults).run() for part in portions(kernel, target)]
+    if len(made) == 1:
+        return made[0]
+    phases = tuple(phase for part in made for phase in part.phases)
+    name, painted = kernel_name(kernel)
+    found = tuple(faults)
+    return Lowered(name, painted, kernel, phases, made[0].temporaries, found)
 
 
 class _Lowering:
-    def __init__(self, kernel: UOp, target: Target) -> None:
+    def __init__(self, kernel: UOp, target: Target, faults: dict[tuple[str, str], int]) -> None:
         self.kernel, self.target = kernel, target
         nodes = kernel.toposort()
         self.staged = [n for n in nodes if n.op is Ops.STAGE and n.arg[1] == "GLOBAL"]
@@ -113,7 +121,7 @@ class _Lowering:
         self.fault: UOp | None = None
         if any(n.op is Ops.CHECK for n in nodes):
             self.fault = UOp(Ops.PARAM, dtypes.int64, arg=(first + len(self.staged), 8))
-        self.faults: dict[tuple[str, str], int] = {}
+        self.faults = faults
         self.name, self.colored = kernel_name(kernel)
 
     def run(self) -> Lowered:

@@ -129,6 +129,7 @@ def describe(connection: Connection) -> Target:
         has_groups=True,
         warp=32 if connection.name.startswith("Apple") else 0,
         aligned=True,
+        buffer_limit=28,  # of 31 arguments; the others are for variables
         group_limit=MOST_LANES,
         local_memory=connection.objc(connection.device.id, "maxThreadgroupMemoryLength"),
         dtypes=COMPUTED,

@@ -136,8 +136,7 @@ class MetalSegment:
     """A list of kernels, encoded anew at each run."""
 
     def __init__(self, connection: Connection, launches: Sequence[Launch]) -> None:
-        self.connection = connection
-        self.launches = tuple(launches)
+        self.connection, self.launches = connection, tuple(launches)
         for launch in launches:
             lanes, function = prod(launch.block), launch.function
             if lanes > function.most:

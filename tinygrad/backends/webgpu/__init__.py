@@ -22,4 +22,4 @@ def open_device(index: int = 0, cache: Any = None) -> Backend:
     connection = connect(index)
     compiler = WebGPUCompiler(connection)
     memory, queue = WebGPUMemory(connection), WebGPUQueue(connection, compiler)
-    return Backend(connection.target, WGSLRenderer(), compiler, memory, queue)
+    return Backend(connection.target, WGSLRenderer(connection.target), compiler, memory, queue)

@@ -126,6 +126,7 @@ def describe(adapter: Any) -> Target:
         group_limit=min(limits[name] for name in LANES),
         local_memory=limits["max-compute-workgroup-storage-size"],
         buffer_limit=limits["max-storage-buffers-per-shader-stage"],
+        window_limit=limits["max-storage-buffer-binding-size"],
         grid_limit=(groups, groups, groups),
         dtypes=frozenset(dtypes),
         storage_dtypes=frozenset((*dtypes, "int64", "uint64", "float64")),

@@ -21,6 +21,7 @@ from tinygrad.backends.interface import Launch
 from tinygrad.backends.webgpu.device import Connection
 from tinygrad.base.errors import CompileError, OutOfMemory
 from tinygrad.base.helpers import round_up
+from tinygrad.base.windows import whole_window
 
 KEPT = 1 << 30  # bytes of freed buffers
 PIPELINES = 256  # that were compiled and are not loaded yet
@@ -29,13 +30,13 @@ WORD = 4  # bytes; buffers are read and written in these
 
 @dataclass(frozen=True, eq=False)
 class WebGPUFunction:
-    """A pipeline, and what its first line says: bytes of an element and of all, a buffer; and how
-    many variables."""
+    """A pipeline, and what its first line says: bytes of an element and of all, and from which
+    to which window it is seen, a buffer; and how many variables."""
 
     name: str
     pipeline: Any
     layout: Any
-    buffers: list[tuple[int, int]]
+    buffers: list[tuple[int, int, int, int]]
     variables: int
 
     @property
@@ -72,9 +73,8 @@ class WebGPUCompiler:
         device, wgpu = self.connection.device, self.connection.wgpu
         facts = json.loads(source.partition("\n")[0].removeprefix("// "))
         name = source.partition(") fn ")[2].partition("(")[0]
-        self._check_sizes(name, facts["buffers"])
         with self.connection.lock:
-            layout = self._layout(len(facts["buffers"]))
+            layout = self._layout(sum(stop - start for *_, start, stop in facts["buffers"]))
             whole = device.create_pipeline_layout(bind_group_layouts=[layout])
             try:
                 shader = {"module": device.create_shader_module(code=source), "entry_point": name}
@@ -82,15 +82,6 @@ class WebGPUCompiler:
             except wgpu.GPUError as error:
                 raise CompileError(f"[compile] WGSL, kernel {name}: {error}\n{source}") from error
         return WebGPUFunction(name, pipeline, layout, facts["buffers"], facts["variables"])
-
-    def _check_sizes(self, name: str, buffers: list[tuple[int, int]]) -> None:
-        largest = self.connection.limits["max-storage-buffer-binding-size"]
-        for number, (_, nbytes) in enumerate(buffers):
-            if nbytes > largest:
-                raise OutOfMemory(
-                    f"kernel {name} on WEBGPU: buffer {number} has {nbytes:,} bytes; a kernel of "
-                    f"this device sees at most {largest:,} of one: compute in parts"
-                )
 
     def _layout(self, buffers: int) -> Any:
         if buffers not in self._layouts:
@@ -185,8 +176,9 @@ class WebGPUQueue:
     def __init__(self, connection: Connection, compiler: WebGPUCompiler) -> None:
         self.connection, self.compiler = connection, compiler
         self.is_busy = False  # whether something was submitted since the last wait
-        source = connection.wgpu.BufferUsage.COPY_SRC
-        self.mark = connection.device.create_buffer(size=WORD, usage=source)
+        usage = connection.wgpu.BufferUsage
+        kinds = usage.COPY_SRC | usage.STORAGE
+        self.mark = connection.device.create_buffer(size=WORD, usage=kinds)
 
     def load(self, binary: bytes, name: str) -> WebGPUFunction:
         return self.compiler.function(binary)
@@ -265,12 +257,16 @@ class WebGPUSegment:
         launch, limits = self.launches[number], self.connection.limits
         function, step = launch.function, limits["min-storage-buffer-offset-alignment"]
         entries, steps = [], []
-        for place, (itemsize, nbytes) in zip(places, function.buffers, strict=True):
+        nothing = {"buffer": self.queue.mark, "offset": 0, "size": WORD}
+        window = whole_window(self.connection.target.window_limit)
+        for place, (itemsize, nbytes, first, last) in zip(places, function.buffers, strict=True):
             start = place.offset // step * step
             before = place.offset - start
-            size = min(round_up(before + nbytes, WORD), place.buffer.size - start)
-            entries.append({"buffer": place.buffer, "offset": start, "size": size})
+            end = min(start + round_up(before + nbytes, WORD), place.buffer.size)
             steps.append(before // itemsize)
+            for begin in (start + window * number for number in range(first, last)):
+                here = {"buffer": place.buffer, "offset": begin, "size": min(window, end - begin)}
+                entries.append(here if begin < end else nothing)
         own = {"buffer": self.given, "offset": self.starts[number], "size": function.given}
         self.groups[number] = self.connection.device.create_bind_group(
             layout=function.layout,
