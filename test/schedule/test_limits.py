@@ -9,6 +9,7 @@ import pytest
 from tinygrad import Tensor
 from tinygrad.engine.structure import structure_of
 from tinygrad.schedule.kernels import plan
+from tinygrad.schedule.plan import Wishes
 
 
 def inputs(count=40, shape=(2, 3)):
@@ -42,18 +43,20 @@ GRAPHS = {
 def test_no_kernel_takes_more_buffers_than_the_limit(name, limit):
     results = GRAPHS[name](inputs())
     sink = structure_of([result.uop for result in results]).sink
-    assert max(len(step.storages) for step in plan(sink, False, limit).steps) <= limit
-    assert max(len(step.storages) for step in plan(sink, False).steps) > 32 or "views" in name
+    assert max(len(step.storages) for step in plan(sink, Wishes(False, limit)).steps) <= limit
+    assert (
+        max(len(step.storages) for step in plan(sink, Wishes(False)).steps) > 32 or "views" in name
+    )
 
 
 def test_many_results_of_one_loop_are_kept_apart():
     x = Tensor(np.arange(6, dtype=np.float32)).realize()
     results = [(x + i).exp() for i in range(20)]
     sink = structure_of([result.uop for result in results]).sink
-    assert max(len(step.storages) for step in plan(sink, False, 8).steps) <= 8
+    assert max(len(step.storages) for step in plan(sink, Wishes(False, 8)).steps) <= 8
 
 
 def test_what_fits_is_planned_as_ever():
     results = [balanced(inputs(6)).relu()]
     sink = structure_of([result.uop for result in results]).sink
-    assert plan(sink, False, 32) == plan(sink, False)
+    assert plan(sink, Wishes(False, 32)) == plan(sink, Wishes(False))

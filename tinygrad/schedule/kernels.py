@@ -25,7 +25,7 @@ from tinygrad.schedule.demand import (
 from tinygrad.schedule.memory import Life, place
 from tinygrad.schedule.movement import offset_of
 from tinygrad.schedule.order import Ready, Unit
-from tinygrad.schedule.plan import Plan, Step, Storage, variable_name
+from tinygrad.schedule.plan import Plan, Step, Storage, Wishes, variable_name
 from tinygrad.schedule.ranges import Expressions
 from tinygrad.schedule.shard import is_sharded, shard
 from tinygrad.schedule.shard_rules import RULES
@@ -35,21 +35,22 @@ from tinygrad.simplify.rules import simplify
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
+USUAL = Wishes()
 
-def plan(sink: UOp, keeps_rows: bool = True, buffers: int = 0) -> Plan:
-    """The plan of a graph at stage "tensor" whose leaves are PARAMs or BUFFERs. `keeps_rows`: its
-    devices' recipes keep values in rows (`schedule/rows`). `buffers`: so many a kernel takes; 0:
-    any number."""
+
+def plan(sink: UOp, wishes: Wishes = USUAL) -> Plan:
+    """The plan of a graph at stage "tensor" whose leaves are PARAMs or BUFFERs, as its devices want
+    it."""
     if not is_sharded(sink):
-        return _Planner(sink, keeps_rows, buffers).finish()
+        return _Planner(sink, wishes).finish()
     sharded = shard(sink, RULES)
-    return sharded.regrouped(_Planner(sharded.sink, keeps_rows, buffers).finish())
+    return sharded.regrouped(_Planner(sharded.sink, wishes).finish())
 
 
 class _Planner:
-    def __init__(self, sink: UOp, keeps_rows: bool, buffers: int) -> None:
-        self.sink = split_reductions(_own_targets(sink))
-        self.demands = demands_within(self.sink, keeps_rows, buffers)
+    def __init__(self, sink: UOp, wishes: Wishes) -> None:
+        self.sink = split_reductions(_own_targets(sink), wishes.lanes)
+        self.demands = demands_within(self.sink, wishes)
         self.storages: list[Storage] = []
         self.number: dict[UOp, int] = {}  # version → storage
         self.results = {storage_home(stored_base(root)) for root in self.sink.src}

@@ -12,6 +12,16 @@ from tinygrad.uop.op import Ops
 
 
 @dataclass(frozen=True)
+class Wishes:
+    """What the devices of a plan want of it: values kept in rows (`schedule/rows`); no more than so
+    many buffers a kernel (0: any number); work for all `lanes` of groups, which are many."""
+
+    keeps_rows: bool = True
+    buffers: int = 0
+    lanes: bool = False
+
+
+@dataclass(frozen=True)
 class Storage:
     """One numbered storage. `kind`: "param" came with the graph (its `place`th PARAM), "out" is
     where a result will live, "temp" lies at byte `place` of its device's arena. A param or result

@@ -1,0 +1,66 @@
+"""Long reductions, running ones and products of few results are work for many lanes."""
+
+import numpy as np
+import pytest
+
+from tinygrad import Tensor
+from tinygrad.engine.structure import structure_of
+from tinygrad.schedule.kernels import plan
+from tinygrad.schedule.plan import Wishes
+from tinygrad.uop.op import Ops
+
+GROUPS = Wishes(keeps_rows=False, lanes=True)
+
+
+def longest_way(tensor, wishes):
+    """Turns of a lane, at most, if each kernel's plain loops are dealt out to lanes."""
+    most = 0
+    for step in plan(structure_of([tensor.uop]).sink, wishes).steps:
+        for node in step.ast.toposort():
+            own = node.src[1:] if node.op is Ops.REDUCE else ()
+            if node.op is Ops.RANGE and node.arg[1] == "ORDERED":
+                own = (node,)
+            most = max(most, int(np.prod([loop.vmax + 1 for loop in own])))
+    return most
+
+
+@pytest.mark.parametrize("shape,axis", [((70_001,), 0), ((3, 2049, 5), 1), ((2**20,), 0)])
+def test_no_lane_takes_a_whole_row_of_a_running_sum(shape, axis):
+    x = Tensor.empty(*shape).cumsum(axis)
+    assert longest_way(x, GROUPS) < 2048 <= longest_way(x, Wishes())
+
+
+def test_rows_enough_are_a_lane_each():
+    x = Tensor.empty(10_000, 3000).cumsum(1)
+    assert longest_way(x, GROUPS) == 3000
+
+
+def test_a_deep_product_of_few_results_is_cut_along_its_depth():
+    x = Tensor.empty(16, 8192) @ Tensor.empty(8192, 24)
+    assert longest_way(x, GROUPS) <= 1024 < longest_way(x, Wishes())
+
+
+@pytest.mark.parametrize("kind", ["float32", "int32", "float16"])
+@pytest.mark.parametrize("shape,axis", [((2049,), 0), ((2, 2500), 1), ((2100, 3), 0)])
+def test_running_values_over_blocks(shape, axis, kind):
+    x = np.random.default_rng(0).integers(-3, 4, shape).astype(kind)
+    on_groups = Tensor(x, device="CL")
+    sums = np.cumsum(x, axis, dtype=np.float64 if kind != "int32" else np.int32)
+    np.testing.assert_allclose(on_groups.cumsum(axis).numpy(), sums.astype(kind), rtol=1e-3)
+    largest, _ = on_groups.cummax(axis)
+    np.testing.assert_array_equal(largest.numpy(), np.maximum.accumulate(x, axis))
+
+
+def test_nothing_special_is_lost_between_blocks():
+    x = np.ones((3, 2100), np.float32)
+    x[1, 300], x[2, 1000], x[2, 1500] = np.nan, np.inf, -np.inf
+    with np.errstate(invalid="ignore"):
+        for name, theirs in {"cumsum": np.cumsum, "cumprod": np.cumprod}.items():
+            found = getattr(Tensor(x, device="CL"), name)(1).numpy()
+            np.testing.assert_array_equal(found, theirs(x, 1))
+
+
+def test_products_cut_along_their_depth():
+    a, b = (np.random.default_rng(0).standard_normal(s) for s in ((5, 1300), (1300, 7)))
+    x, y = (Tensor(m.astype(np.float32), device="CL") for m in (a, b))
+    np.testing.assert_allclose((x @ y).relu().numpy(), np.maximum(a @ b, 0), rtol=1e-3, atol=1e-4)
