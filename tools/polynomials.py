@@ -1,4 +1,5 @@
-"""Fit the polynomials of codegen/transcendental.py, and print them with their errors.
+"""Fit the polynomials of codegen/transcendental.py and the short ones of tensor/gamma.py, and print
+them with their errors.
 
 Each is close to the minimax polynomial of a smooth function on a small interval: the least squares
 at Chebyshev's points, in 60 digits (mpmath). Then, lowest first, each coefficient is rounded to
@@ -76,6 +77,27 @@ def sin_third(z: Any) -> Any:
     return sum((-1) ** (k + 1) * z**k / mp.factorial(2 * k + 3) for k in range(40))
 
 
+def erf_ratio(z: Any) -> Any:
+    """erf(x) / x - 1, which is small beside the 1 that it is added to; z = x squared."""
+    x = mp.sqrt(z)
+    return mp.erf(x) / x - 1
+
+
+def erf_weight(z: Any) -> Any:
+    """So that the error is relative to erf(x)."""
+    return 1 / (1 + near_zero(erf_ratio, ERF_LIMIT)(z))
+
+
+def erfc_exponent(x: Any) -> Any:
+    """log2(erfc(x)) / x."""
+    return mp.log(mp.erfc(x), 2) / x
+
+
+def erfc_weight(x: Any) -> Any:
+    """So that the error is that of erfc(x), absolute."""
+    return x * mp.erfc(x) * LN2
+
+
 def one(x: Any) -> Any:
     """The error is relative already."""
     return mp.mpf(1)
@@ -89,6 +111,8 @@ def sin_weight(z: Any) -> Any:
 
 QUARTER = (mp.pi / 2 * mp.mpf("1.0001")) ** 2
 HALF = mp.mpf("0.5001")
+ERF_LIMIT = 2 / mp.sqrt(mp.pi) - 1
+ERFC_LIMIT = -2 / mp.sqrt(mp.pi) / LN2
 
 FITS = [
     Fit("EXP2_32", near_zero(exp2_tail, LN2), lambda x: x / 2**x, -HALF, HALF, 5, True),
@@ -111,6 +135,16 @@ FITS = [
     Fit("POW_64", log2_odd_fifth, one, mp.mpf(0), S * S, 7, False),
     Fit("SIN_32", sin_third, sin_weight, mp.mpf(0), mp.mpf(4), 4, True),
     Fit("SIN_64", sin_third, sin_weight, mp.mpf(0), QUARTER, 7, False),
+    Fit("ERF_32", near_zero(erf_ratio, ERF_LIMIT), erf_weight, mp.mpf(0), mp.mpf(1), 5, True),
+    Fit(
+        "ERFC_32",
+        near_zero(erfc_exponent, ERFC_LIMIT),
+        erfc_weight,
+        mp.mpf(0),
+        mp.mpf(4),
+        7,
+        True,
+    ),
 ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.base.errors import ShapeError
 from tinygrad.tensor import Tensor
 
 
@@ -59,12 +59,7 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     >>> round(gelu(Tensor([1.0])).item(), 4)
     0.8413
     """
-    if approximate == "tanh":
-        return x.gelu()
-    if approximate != "none":
-        raise ArgumentError(f'gelu: approximate={approximate!r}; legal are "none" and "tanh"')
-    below: Tensor = 1 + (x * 0.5**0.5).erf()
-    return x * 0.5 * below
+    return x.gelu(approximate)
 
 
 def glu(x: Tensor, dim: int = -1) -> Tensor:

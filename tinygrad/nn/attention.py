@@ -275,7 +275,7 @@ class TransformerDecoderLayer(TransformerLayer):
 def _activation(given: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     known: dict[str, Callable[[Tensor], Tensor]] = {
         "relu": lambda x: x.relu(),
-        "gelu": lambda x: x * 0.5 * (1 + (x * 0.5**0.5).erf()),
+        "gelu": lambda x: x.gelu("none"),
     }
     if not isinstance(given, str):
         return given

@@ -342,16 +342,6 @@ class Functions(Elementwise):
         return self.silu()
 
     @wide
-    def gelu(self) -> Self:
-        """x · sigmoid(1.5957691·(x + 0.044715·x³)): tanh's form without its cancellation.
-
-        >>> Tensor([-1.0, 0.5, 2.0]).gelu().numpy().round(4)
-        array([-0.1588,  0.3457,  1.9546], dtype=float32)
-        """
-        inner = self * (self * self * 0.044715 + 1) * (2 * math.sqrt(2 / math.pi))
-        return self * inner.sigmoid()
-
-    @wide
     def quick_gelu(self) -> Self:
         """x · sigmoid(1.702·x).
 

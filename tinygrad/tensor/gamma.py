@@ -12,6 +12,7 @@ import math
 from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ArgumentError
 from tinygrad.tensor.elementary import Elementary
 from tinygrad.tensor.functions import _polynomial, wide
 
@@ -59,6 +60,26 @@ ERFC_MIDDLE: Ratio = (  # erfc(x) · exp(x²) in x, up to 4
         1.0,
     ),
 )
+# Short ones for float32, by tools/polynomials.py.
+ERF_SHORT = (  # erf(x)/x - 1 in x², up to 1
+    0.12837912142276764,
+    -0.37612318992614746,
+    0.11280123889446259,
+    -0.02670978754758835,
+    0.004915859084576368,
+    -0.0005624815239571035,
+)
+ERFC_SHORT = (  # log2(erfc(x)) / x in x from 0, so that erfc(x) is off by 2**-24 of 1
+    -1.627908706665039,
+    -0.9184146523475647,
+    -0.14849044382572174,
+    0.02827419713139534,
+    -0.0007991899619810283,
+    -0.001473885029554367,
+    0.00044058868661522865,
+    -4.475133755477145e-05,
+)
+ERFC_ENDS = 10.0  # from here on it is 0 in float32
 ERFC_FAR: Ratio = (  # (1/√π - x · erfc(x) · exp(x²)) · x² in 1/x², beyond 4
     (
         6.58749161529837803e-4,
@@ -220,13 +241,49 @@ class Gamma(Elementary):
         >>> Tensor([0.0, 10.0]).erf().tolist()
         [0.0, 1.0]
         """
+        if self.dtype is dtypes.float32:
+            near, far = self._within(1.0), 1 - self._erfc_of_size()
+            x = near.where(self, 0)
+            return near.where(x + x * _polynomial(x * x, ERF_SHORT), (self < 0).where(-far, far))
         near = self._within(0.46875)
         x = near.where(self, 0)
-        single = self.dtype is dtypes.float32
-        size = near.where(1, self.abs().minimum(4.0 if single else 7.0))  # from there on it is 1
-        ratio = _ratio(size, ERFC_MIDDLE) if single else size._erfc_ratio()
-        far = 1 - (size * -size).exp() * ratio
+        size = near.where(1, self.abs().minimum(7.0))  # from there on it is 1
+        far = 1 - (size * -size).exp() * size._erfc_ratio()
         return near.where(x * _ratio(x * x, ERF_NEAR), (self < 0).where(-far, far))
+
+    def _erfc_of_size(self, scale: float = 1.0) -> Self:
+        """erfc(scale·|x|), in float32 and by few operations: off by 2⁻²⁴, however small it is."""
+        size: Self = ((self < 0).where(-self, self) * scale).minimum(ERFC_ENDS)
+        out: Self = (size * _polynomial(size, ERFC_SHORT)).exp2()
+        return out
+
+    @wide
+    def gelu(self, approximate: str = "tanh") -> Self:
+        """x·Φ(x), where Φ(x) is the share of the normal distribution below x.
+
+        Args:
+            approximate: "tanh" gives the sigmoid of 1.5957691·(x + 0.044715·x³) in Φ's place,
+                which is tanh's form without its cancellation; "none" gives Φ.
+
+        Raises:
+            ArgumentError: another word.
+
+        (Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016.)
+
+        >>> Tensor([-1.0, 0.5, 2.0]).gelu().numpy().round(4)
+        array([-0.1588,  0.3457,  1.9546], dtype=float32)
+        >>> Tensor([-1.0, 0.5, 2.0]).gelu("none").numpy().round(4)
+        array([-0.1587,  0.3457,  1.9545], dtype=float32)
+        """
+        if approximate == "tanh":
+            inner: Self = self * (self * self * 0.044715 + 1) * (2 * math.sqrt(2 / math.pi))
+            return self * inner.sigmoid()
+        if approximate != "none":
+            raise ArgumentError(f'gelu: approximate={approximate!r}; legal are "none" and "tanh"')
+        if self.dtype is dtypes.float32:
+            outside = self._erfc_of_size(math.sqrt(0.5)) * 0.5
+            return self * (self < 0).where(outside, 1 - outside)
+        return self * 0.5 * (1 + (self * math.sqrt(0.5)).erf())
 
     @wide
     def erfc(self) -> Self:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -35,10 +34,11 @@ def _pow(a: Tensor, b: Tensor) -> Tensor:
 def _shift(a: Tensor, b: Tensor, direction: str) -> Tensor:
     width = a.dtype.bitsize
     beyond = b >= width if dtypes.is_unsigned(a.dtype) else (b < 0) | (b >= width)
+    places = beyond.where(0, b)  # a shift by fewer than none is refused
     if direction == "LEFT":
-        return beyond.where(0, a << b)
+        return beyond.where(0, a << places)
     gone = 0 if dtypes.is_unsigned(a.dtype) else (a < 0).where(-1, 0)
-    return beyond.where(gone, a >> b).cast(a.dtype)
+    return beyond.where(gone, a >> places).cast(a.dtype)
 
 
 def _folded(function: Callable[[Tensor, Tensor], Tensor]) -> Function:
@@ -75,9 +75,7 @@ def _sign(x: Tensor) -> Tensor:
 
 
 def _gelu(x: Tensor, approximate: str = "none") -> Tensor:
-    if approximate == "tanh":
-        return x.gelu()
-    return x * 0.5 * (1 + (x * math.sqrt(0.5)).erf())
+    return x.gelu(approximate)
 
 
 def _celu(x: Tensor, alpha: float = 1.0) -> Tensor:
