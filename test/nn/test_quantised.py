@@ -67,6 +67,15 @@ def test_whole_numbers_give_the_product_of_what_was_rounded(bits, rows, inputs, 
     assert np.abs(found - exact).mean() < 0.02 * np.abs(exact).mean()
 
 
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize(("rows", "inputs", "group"), [(33, 512, 32), (40, 80, 8)])
+def test_many_inputs_are_not_rounded(bits, rows, inputs, group):
+    linear, x = layer(inputs), RANDOM.standard_normal((rows, inputs)).astype(np.float32)
+    wanted = x @ QuantisedLinear(linear, bits, group).weight.numpy().T + linear.bias.numpy()
+    found = IntegerLinear(linear, bits, group)(Tensor(x)).numpy()
+    np.testing.assert_allclose(found, wanted, atol=1e-4)
+
+
 def test_whole_numbers_of_zeros_and_of_more_axes():
     x = np.zeros((2, 3, 64), np.float32)
     x[1, 2] = RANDOM.standard_normal(64)

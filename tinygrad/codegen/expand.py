@@ -41,7 +41,7 @@ from tinygrad.loops.nest import (
 )
 from tinygrad.loops.nest import Scope as NestScope
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop.op import GroupOp, Ops, evaluate
 
 Values = list[UOp]
 Body = Callable[[Values], Values]
@@ -171,6 +171,10 @@ class Expansion:
             for one, other in (sources, sources[::-1]):
                 if one.op is Ops.CONST:
                     return other if bool(one.arg) == (node.op is Ops.AND) else one
+        known = [s.arg for s in sources if s.op is Ops.CONST and not dtypes.is_float(s.dtype)]
+        if len(known) == len(sources) and node.op in _FOLDED:  # what a copy's number makes
+            value = known[0] if node.op is Ops.CAST else evaluate(node.op, dtype, *known)
+            return UOp.const(dtype, dtypes.as_const(value, dtype))
         return program.add(node.op, dtype, sources, node.arg)
 
     def _read(self, node: UOp, copies: Copies) -> UOp:
@@ -672,6 +676,10 @@ def _fetched(memory: UOp, value: UOp) -> UOp | None:
     while value.op is Ops.BITCAST and value.dtype.itemsize == value.src[0].dtype.itemsize:
         value = value.src[0]
     return value if value.op is Ops.INDEX and value.src[0].op is Ops.PARAM else None
+
+
+_FOLDED = frozenset((Ops.CAST, Ops.ADD, Ops.MUL, Ops.SHL, Ops.SHR, Ops.AND, Ops.OR, Ops.XOR))
+"""What whole numbers make here as the op table says it; the rest has the machine's meaning."""
 
 
 def _compares_indices(node: UOp) -> bool:

@@ -23,11 +23,11 @@ from tinygrad.loops.layout import (
     step,
 )
 from tinygrad.loops.orientation import turn_windows
-from tinygrad.loops.plan import UNROLL_WHOLE, Plan, names
+from tinygrad.loops.plan import UNROLL_WHOLE, Plan, names, steps_along
 from tinygrad.loops.products import contractions, factors_of
 from tinygrad.loops.recipe import Recipe
 from tinygrad.loops.sharing import share_values
-from tinygrad.loops.streams import COPIES, all_stages_depend_on, parallelise, stream
+from tinygrad.loops.streams import COPIES, all_stages_depend_on, is_word, parallelise, stream
 from tinygrad.simplify.affine import affine
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -89,6 +89,8 @@ def schedule_scalars(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
 def _nest(plan: Plan, name: str) -> None:
     nest = plan.nest(name)
     found = contractions(plan, nest)
+    if any(is_word(plan, n) for n in plan.below(nest.values) if n.op is Ops.REDUCE):
+        found = []  # their vectors run along another loop of the sum
     if not (found and product(plan, nest, found)):
         stream(plan, plan.nest(name))
 
@@ -167,8 +169,21 @@ def _pairs(plan: Plan) -> list[tuple[UOp, UOp]]:
     return [p for n in plan.nodes if n.op is Ops.REDUCE and (p := factors_of(n)) is not None]
 
 
+def _packed_sums(plan: Plan) -> set[UOp]:
+    """Loops of sums along which a factor is made of what lies in blocks: numbers of less than a
+    byte, with scales between them. All that is read for it moves in no fixed step."""
+    return {
+        loop
+        for node in plan.nodes
+        if node.op is Ops.REDUCE
+        for factor in factors_of(node) or ()
+        for loop in own_ranges(node)
+        if factor.op is not Ops.INDEX and {*steps_along(factor.toposort(), loop)} == {None}
+    }
+
+
 def _composed(plan: Plan) -> tuple[UOp, int] | None:
-    loops = set(plan.nest("store").loops)
+    loops = {*plan.nest("store").loops, *_packed_sums(plan)}
     operands = [operand for pair in _pairs(plan) for operand in pair]
     found: list[tuple[int, str, UOp]] = []
     for node in {node for operand in operands for node in operand.toposort()}:

@@ -71,7 +71,7 @@ def stream(plan: Plan, nest: Nest) -> None:
     outer = names(nest.loops[:-1])
     if across is None or rows:
         copies = 2 * COPIES if _from_memory(plan, rows, last) else COPIES
-        for reduction in sorted(reductions, key=lambda r: _is_word(plan, r)):
+        for reduction in sorted(reductions, key=lambda r: is_word(plan, r)):
             spread_reduction(plan, reduction, last, copies, always=bool(rows))
     if across is None:
         if nest.is_top and _columns(plan, nest, reductions):
@@ -101,10 +101,23 @@ def _make_tasks(plan: Plan, nest: Nest, outer: list[str], rows: list[UOp]) -> No
     alone = [n for n in candidates if _all_reductions_depend_on(plan, n)]
     enough = turns(plan.loops[n] for n in alone) >= TASKS_WITH_BLOCKS
     parallelise(plan, alone if enough else candidates)
+    if rows and nest.name == "store":
+        _those_that_share_together(plan)
     if rows and not _from_memory(plan, rows, nest.loops[-1]):
         ask_ahead(plan, nest.name)
     elif rows:
         _one_by_one(plan)
+
+
+def _those_that_share_together(plan: Plan) -> None:
+    """Tasks that read the same part of the largest buffer follow each other: it is in the cache
+    then."""
+    nest = plan.nest("store")
+    reads = [n for n in plan.below(nest.values) if n.op is Ops.INDEX]
+    largest = max(reads, key=lambda n: turns(n.ranges) * n.dtype.itemsize)
+    tasks = [r for r in nest.loops if role_of(r) == "PARALLEL"]
+    tasks.sort(key=lambda r: r not in largest.ranges)
+    plan.do("order", "store", names([*tasks, *(r for r in nest.loops if r not in tasks)]))
 
 
 def _one_by_one(plan: Plan) -> None:
@@ -279,7 +292,7 @@ def spread_reduction(
     reduction = next(n for n in plan.nodes if n.op is Ops.REDUCE and loop in own_ranges(n))
     reduced = reduction.src[0].toposort()
     fills_vectors = size_of(loop) > UNROLL_WHOLE or size_of(loop) >= plan.lanes > 1
-    if _is_word(plan, reduction):
+    if is_word(plan, reduction):
         _words_of_lanes(plan, loop)
         return
     if fills_vectors and 1 in steps_along(reduced, loop):
@@ -287,14 +300,35 @@ def spread_reduction(
             unit = vector_unit(plan, loop)
             if unit is not None and size_of(loop) >= plan.lanes * unit[0].depth:
                 fit(plan, name_of(loop), *unit)
+            outer = [name_of(r) for r in own_ranges(reduction)[:-1]]
             plan.vectorise(name_of(loop), copies, "SPREAD")
+            if always and unit is None:
+                _spread_blocks(plan, outer, size_of(loop) // plan.lanes, copies)
     elif turns(own_ranges(reduction)) <= UNROLL_WHOLE:
         for each in own_ranges(reduction):
             if role_of(each) == "LOOP":
                 plan.do("role", name_of(each), "UNROLL")
 
 
-def _is_word(plan: Plan, reduction: UOp) -> bool:
+def _spread_blocks(plan: Plan, outer: list[str], vectors: int, copies: int) -> None:
+    """The next loops of a sum whose innermost one has few vectors: the parts of a block of
+    numbers. There are sums of their own until there are `copies`; then the rest of a block is
+    written out, since what its parts share or where they lie differs from part to part."""
+    for name in reversed(outer):
+        loop = plan.loops[name]
+        if not is_plain_loop(loop) or vectors >= UNROLL_WHOLE:
+            return
+        if vectors * size_of(loop) <= UNROLL_WHOLE:
+            plan.do("role", name, "SPREAD" if vectors < copies else "UNROLL")
+            vectors *= size_of(loop)
+            continue
+        part = next((n for n in (8, 4, 2) if vectors * n <= copies and size_of(loop) % n == 0), 1)
+        if part > 1:
+            plan.do("split", name, part, plan.unused(name + "b"), "LOOP", "SPREAD")
+        return
+
+
+def is_word(plan: Plan, reduction: UOp) -> bool:
     """Whether a unit takes in the whole innermost loop of a sum at once, a lane's share: its
     vectors run along another loop."""
     loop = own_ranges(reduction)[-1]

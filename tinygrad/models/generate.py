@@ -23,7 +23,11 @@ from tinygrad.models.states import States
 from tinygrad.tensor import Tensor
 from tinygrad.uop.node import UOp
 
-CHUNKS = (64, 8)  # tokens of a prompt that one step takes: the rest of a small one is padding
+CHUNKS = (512, 64, 8)
+"""Tokens of a prompt that one step takes: the longer, the more of them share reading the weights.
+The rest of the last one is padding."""
+
+CHUNK = 64  # and where states go from token to token, which is text of a kernel for each
 
 
 class Decodes(Protocol):
@@ -144,9 +148,8 @@ class CacheSteps:
         padded = padded_front(prompts)
         while self.start < longest:
             rest = longest - self.start
-            size = CHUNKS[0] if rest > CHUNKS[0] // 2 else CHUNKS[-1]
-            if self.start + size > self.cache.length:
-                size = CHUNKS[-1]
+            most = min(rest * 4 // 3, self.cache.length - self.start)  # a quarter may be padding
+            size = next((n for n in CHUNKS if n <= most), CHUNKS[-1])
             scores = self._step(padded[:, self.start : self.start + size], size)
         return scores
 
@@ -199,8 +202,8 @@ class StateSteps:
         padding = np.array([length - len(prompt) for prompt in prompts])
         start = 0
         while start < length:  # padding must leave the states as they are, so it goes one by one
-            whole = start >= padding.max() and start + CHUNKS[0] <= length
-            stop = start + (CHUNKS[0] if whole else 1)
+            whole = start >= padding.max() and start + CHUNK <= length
+            stop = start + (CHUNK if whole else 1)
             scores = self._step(padded[:, start:stop], start >= padding)
             start = stop
         return scores

@@ -16,11 +16,16 @@ from typing import Any
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import prod
+from tinygrad.formats.quants import cut
 from tinygrad.nn.layers import Linear
 from tinygrad.tensor import Tensor
 
 FEW_ROWS = 4
 """Inputs at once that hardly share the work of making a weight."""
+
+SEVERAL_ROWS = 32
+"""Inputs at once for which sums of whole numbers, each for itself, are faster than a product of
+floats, whose matrices are laid out for it first."""
 
 
 class QuantisedLinear:
@@ -54,9 +59,9 @@ class QuantisedLinear:
         self.scales = scales.cast(linear.weight.dtype).contiguous()
         if bits == 8:
             self.numbers = whole.cast(dtypes.int8).contiguous()
-        else:  # two numbers a byte, each 8 more than it is: from 1 to 15
-            pairs = (whole + 8).cast(dtypes.uint8).reshape(out, inputs // 2, 2)
-            self.numbers = (pairs[..., 0] + pairs[..., 1] * 16).contiguous()
+        else:  # two numbers a byte, each 8 more than it is: of the halves of a group
+            first, second = (whole + 8).cast(dtypes.uint8).reshape(out, -1, group).chunk(2, dim=-1)
+            self.numbers = (first + second * 16).reshape(out, inputs // 2).contiguous()
         for tensor in (self.numbers, self.scales):
             tensor.requires_grad_(False)
         self.numbers.realize(self.scales)
@@ -69,8 +74,8 @@ class QuantisedLinear:
     def _weight_as(self, dtype: DType) -> Tensor:
         numbers, (out, inputs) = self.numbers, self._shape
         if self._bits == 4:
-            pairs: Tensor = Tensor.stack(numbers & 15, numbers >> 4, dim=-1).cast(dtypes.int8) - 8
-            numbers = pairs.reshape(out, inputs)
+            half = inputs // self.scales.shape[1] // 2
+            numbers = cut(numbers, 2, 4, half).cast(dtypes.int8) - 8
         groups = numbers.cast(dtype).reshape(out, self.scales.shape[1], -1)
         weight: Tensor = (groups * self.scales.cast(dtype).unsqueeze(-1)).reshape(out, inputs)
         return weight
@@ -78,7 +83,7 @@ class QuantisedLinear:
     def __call__(self, x: Tensor) -> Tensor:
         """(.., inputs) → (.., out). For few rows in float32: rounding each weight to a narrower
         type would take longer than reading it."""
-        if dtypes.is_float(x.dtype) and x.dtype.itemsize < 4 and prod(x.shape[:-1]) <= FEW_ROWS:
+        if dtypes.is_float(x.dtype) and x.dtype.itemsize <= 4 and prod(x.shape[:-1]) <= FEW_ROWS:
             wide = x.cast(dtypes.float32).contiguous()
             y: Tensor = wide.linear(self._weight_as(dtypes.float32).T).cast(x.dtype)
             return y if self.bias is None else y + self.bias
@@ -144,18 +149,36 @@ class IntegerLinear:
     def __call__(self, x: Tensor) -> Tensor:
         """(.., inputs) → (.., out)."""
         *before, inputs = x.shape
+        if prod(before) > SEVERAL_ROWS:
+            return self._many(x)
         whole, scales = _rounded(x.reshape(-1, inputs), 8, self._group)  # (rows, groups, ..)
         given = self._words(whole, dtypes.int8).contiguous().unsqueeze(1)
         scales = scales.reshape(-1, 1, self._blocks, self._lanes).contiguous()
-        numbers = self.numbers
-        if self._bits == 4:
-            numbers = (numbers & 15).cat(numbers >> 4, dim=2)
-        products = given.cast(dtypes.int32) * numbers.cast(dtypes.int32)
+        products = given.cast(dtypes.int32) * self._bytes().cast(dtypes.int32)
         sums = products.sum((3, 5))  # (rows, out, blocks, lanes)
         above = (given.cast(dtypes.int32).sum((3, 5)) * (1 << self._bits - 1)).contiguous()
         parts = (sums - above).cast(dtypes.float32) * (self.scales * scales)
         y: Tensor = parts.sum((2, 3)).cast(x.dtype).reshape(*before, -1)
         return y if self.bias is None else y + self.bias
+
+    def _many(self, x: Tensor) -> Tensor:
+        """For many rows, which share the making of floats: inputs aren't rounded."""
+        out, *words = self.numbers.shape[0], self._blocks, self._group // 4, self._lanes, 4
+        rows = x.reshape(-1, self._blocks, self._lanes, self._group // 4, 4).transpose(2, 3)
+        numbers = self._bytes().cast(dtypes.int8) - (1 << self._bits - 1)
+        weight = numbers.cast(x.dtype) * self.scales.cast(x.dtype).reshape(
+            out, self._blocks, 1, self._lanes, 1
+        )
+        assert weight.shape == (out, *words)
+        rows = rows.reshape(-1, prod(words)).contiguous()
+        y: Tensor = rows.linear(weight.reshape(out, -1).T, self.bias)
+        return y.reshape(*x.shape[:-1], out)
+
+    def _bytes(self) -> Tensor:
+        """(out, blocks, words of a group, lanes, 4): the numbers, each a byte of its own."""
+        if self._bits == 8:
+            return self.numbers
+        return (self.numbers & 15).cat(self.numbers >> 4, dim=2)
 
     def nbytes(self) -> int:
         """Memory of the weight."""
