@@ -14,7 +14,7 @@ from tinygrad.codegen.groups import Block, Lanes
 from tinygrad.codegen.index import COPIED, Binding, Copies, Integers
 from tinygrad.codegen.linear import Number, Program, Scope, as_node
 from tinygrad.codegen.nesting import fills_itself, stays_in_registers, value_at
-from tinygrad.codegen.reduce import Combiner, identity, is_compensated, is_long
+from tinygrad.codegen.reduce import Combiner, empty_of, identity, is_compensated, is_long
 from tinygrad.codegen.running import Running, running_of
 from tinygrad.codegen.tiles import MERGED, Tiles
 from tinygrad.loops.layout import (
@@ -488,7 +488,7 @@ class Expansion:
         if value.op is Ops.WMMA:
             width = self.tiles.width(node)
         keys: list[Copies] = [{**out, **turn} for out in outs for turn in spread]
-        empty = self.program.widen(identity(monoid, node.dtype), width)
+        empty = self.program.widen(empty_of(node), width)
         states = 2 if is_compensated(node) else 1
 
         def take(accumulators: Values) -> Values:

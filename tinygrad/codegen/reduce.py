@@ -15,6 +15,7 @@ from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
 from tinygrad.codegen.linear import Program
 from tinygrad.loops.layout import name_of, option, own_ranges, role_of, size_of
+from tinygrad.loops.operands import loop_named, owners_of
 from tinygrad.loops.primitives import split
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, Ops
@@ -23,7 +24,12 @@ PLAIN = 8
 """So many values are summed one after the other."""
 
 BLOCK = 8
-"""Values of one block of a longer sum."""
+"""Values of one block of a longer sum, in each lane. Vectors side by side count: they are added in
+pairs first, so that a block has one state to carry on, and reads memory a little at a time. Loads
+that run far ahead of the additions outrun the processor's prefetcher."""
+
+WRITTEN_OUT = 2
+"""Turns of a block that are no loop."""
 
 PLAIN_PRODUCTS, PRODUCTS_BLOCK = 4096, 256
 """The same for sums of products: their values have both signs, and they must be fast."""
@@ -34,6 +40,14 @@ BOOLEAN = {Ops.ADD: Ops.OR, Ops.MUL: Ops.AND, Ops.MAX: Ops.OR}
 def identity(monoid: str, dtype: DType) -> UOp:
     """What an empty reduction gives."""
     return UOp.const(dtype, MONOIDS[monoid].identity(dtype))
+
+
+def empty_of(node: UOp) -> UOp:
+    """What the accumulators of a REDUCE start from. A block's sum is only added to another: -0.0
+    is nothing at all there, so that a first addition need not be done."""
+    if node.tag == "block":
+        return UOp.const(node.dtype, -0.0)
+    return identity(node.arg, node.dtype)
 
 
 class Combiner:
@@ -163,7 +177,7 @@ def _blocked(kernel: UOp, node: UOp) -> UOp:
     block = PRODUCTS_BLOCK if _is_product(node) else BLOCK
     loops = [r for r in own_ranges(node) if role_of(r) == "LOOP"]
     inner: list[UOp] = []
-    turns = 1
+    turns = prod(size_of(r) for r in own_ranges(node) if role_of(r) == "SPREAD")
     while loops and turns * size_of(loops[-1]) <= 2 * block:
         inner.append(loops.pop())
         turns *= size_of(inner[-1])
@@ -171,7 +185,12 @@ def _blocked(kernel: UOp, node: UOp) -> UOp:
         return _nested(kernel, node, inner)
     loop, factor = loops[-1], block // turns
     factor = _factor(size_of(loop), factor)
-    return split(kernel, name_of(loop), factor, f"{name_of(loop)}.block")
+    piece = f"{name_of(loop)}.block"
+    if factor > WRITTEN_OUT or size_of(loop) % factor:
+        return split(kernel, name_of(loop), factor, piece)
+    kernel = split(kernel, name_of(loop), factor, piece, role="UNROLL")
+    (node,) = owners_of(kernel, loop_named(kernel, piece))
+    return _nested(kernel, node, inner)
 
 
 def _factor(size: int, about: int) -> int:
@@ -183,7 +202,7 @@ def _factor(size: int, about: int) -> int:
 def _nested(kernel: UOp, node: UOp, inner: Sequence[UOp]) -> UOp:
     """`node` as a compensated sum of sums over `inner` (and over what is unrolled)."""
     own = own_ranges(node)
-    inside = [r for r in own if r in inner or role_of(r) in ("UNROLL", "TILE")]
+    inside = [r for r in own if r in inner or role_of(r) in ("UNROLL", "SPREAD", "TILE")]
     # a range that a loop of the block clips has its lanes folded with each block
     inside += [r for r in own if r not in inside and not r.ranges.isdisjoint(inside)]
     outside = [r for r in own if r not in inside]
