@@ -3,6 +3,7 @@ dequantises every block format."""
 
 import io
 import struct
+from types import SimpleNamespace
 
 import gguf
 import ml_dtypes
@@ -28,12 +29,25 @@ def blocks_of(name, count, seed=0):
 
 
 def test_every_format_of_the_package_has_a_row():
-    kinds = {kind.name: (kind.value, *gguf.GGML_QUANT_SIZES[kind]) for kind in quants._type_traits}
+    """All that it can dequantise, and Q8_K, of which it knows the size."""
+    known = [*quants._type_traits, gguf.GGMLQuantizationType.Q8_K]
+    kinds = {kind.name: (kind.value, *gguf.GGML_QUANT_SIZES[kind]) for kind in known}
     assert kinds.pop("BF16") == (30, 1, 2)
     assert {n: (row.number, row.elements, row.nbytes) for n, row in FORMATS.items()} == kinds
 
 
-@pytest.mark.parametrize("name", FORMATS)
+def test_blocks_of_one_scale_and_bytes():
+    raw = np.zeros(2, "f4, (256,)i1, (16,)i2")
+    raw["f0"], raw["f1"] = [0.25, -3], np.arange(512).reshape(2, 256) - 128
+    wanted = raw["f0"][:, None] * raw["f1"].astype(np.float32)
+    found = dequantise(Tensor(raw.view(np.uint8)), "Q8_K", wanted.shape).numpy()
+    np.testing.assert_array_equal(found, wanted)
+
+
+BY_THE_PACKAGE = [name for name in FORMATS if name != "Q8_K"]
+
+
+@pytest.mark.parametrize("name", BY_THE_PACKAGE)
 def test_blocks_are_dequantised_bit_by_bit(name):
     raw = blocks_of(name, 5)
     with np.errstate(all="ignore"):
@@ -69,9 +83,10 @@ FACTS = {
 }
 
 
-def written(path, alignment=32):
+def written(path, alignment=32, order=gguf.GGUFEndian.LITTLE):
     """A file by the package: plain arrays, and a matrix of 4 rows in every block format."""
-    writer = gguf.GGUFWriter(path, "llama")
+    writer = gguf.GGUFWriter(path, "llama", endianess=order)
+    big = order is gguf.GGUFEndian.BIG
     if alignment != 32:
         writer.add_custom_alignment(alignment)
     for name, value in FACTS.items():
@@ -79,11 +94,13 @@ def written(path, alignment=32):
         inner = gguf.GGUFValueType.get_type(value[0]) if isinstance(value, list) else None
         writer.add_key_value(name, value, kind, inner)
     for name, array in PLAIN.items():
-        writer.add_tensor(name, array)
+        writer.add_tensor(name, array.copy())
     for name, row in FORMATS.items():
         raw = blocks_of(name, 4).reshape(4, row.nbytes)
+        raw = row.turned(raw.reshape(-1)).reshape(raw.shape) if big else raw
         writer.add_tensor(name, raw, raw_dtype=gguf.GGMLQuantizationType[name])
-    bf16 = np.array([[0.5, -3]], ml_dtypes.bfloat16).view(np.uint8)
+    bf16 = np.array([[0.5, -3]], ml_dtypes.bfloat16).view(np.uint16)
+    bf16 = (bf16.byteswap() if big else bf16).view(np.uint8)
     writer.add_tensor("bf16", bf16, raw_dtype=gguf.GGMLQuantizationType.BF16)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -91,9 +108,13 @@ def written(path, alignment=32):
     writer.close()
 
 
-@pytest.mark.parametrize("alignment", [32, 8, 256])
-def test_we_read_what_the_package_writes(tmp_path, alignment):
-    written(tmp_path / "x.gguf", alignment)
+LITTLE, BIG = gguf.GGUFEndian.LITTLE, gguf.GGUFEndian.BIG
+
+
+@pytest.mark.parametrize("alignment, order", [(32, LITTLE), (8, LITTLE), (256, LITTLE), (32, BIG)])
+def test_we_read_what_the_package_writes(tmp_path, alignment, order):
+    written(tmp_path / "x.gguf", alignment, order)
+    assert files.facts_of(tmp_path / "x.gguf") == gguf_load(tmp_path / "x.gguf")[0]
     facts, tensors = gguf_load(tmp_path / "x.gguf")
     assert facts.items() >= FACTS.items() and facts["general.architecture"] == "llama"
     for name, array in PLAIN.items():
@@ -103,6 +124,18 @@ def test_we_read_what_the_package_writes(tmp_path, alignment):
     for name in ("Q4_0", "Q6_K"):
         wanted = quants.dequantize(blocks_of(name, 4), gguf.GGMLQuantizationType[name])
         np.testing.assert_array_equal(tensors[name].numpy(), wanted)
+
+
+@pytest.mark.parametrize("name", ["Q4_0", "Q8_0", "Q4_K", "Q6_K", "MXFP4", "NVFP4"])
+def test_words_of_blocks_are_turned_as_the_package_turns_them(name):
+    from gguf.scripts.gguf_convert_endian import byteswap_tensors
+
+    raw = blocks_of(name, 3)
+    turned = SimpleNamespace(data=raw.reshape(-1).copy())
+    for block in range(3):
+        kind = gguf.GGMLQuantizationType[name]
+        byteswap_tensors[kind](turned, block * FORMATS[name].nbytes)
+    assert FORMATS[name].turned(raw.reshape(-1)).tolist() == turned.data.tolist()
 
 
 @pytest.mark.parametrize("kind", files.WRITABLE)
@@ -186,6 +219,12 @@ HEAD = b"GGUF" + struct.pack("<IQQ", 3, 1, 0)
         (b"GGML" + small_file()[4:], "begins b'GGML', version 3; legal are GGUF, 2 and 3"),
         (small_file()[:-2], "cut short or its head is wrong"),
         (small_file()[:60], "cut short|values of"),
+        (
+            b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + text("k") + struct.pack("<IIQ", 9, 8, 2)
+            + struct.pack("<QQ", 1000, 0),
+            "cut short at byte 65",
+        ),
+        (b"GGUF" + struct.pack(">IQQ", 4, 0, 0), "version 4; legal are GGUF, 2 and 3"),
         (b"GGUF" + struct.pack("<IQQ", 3, 1 << 62, 0), "4611686018427387904 values of 24 bytes"),
         (HEAD + text("w") + struct.pack("<I", 99) + bytes(99), "has 99 axes"),
         (HEAD + text("w") + struct.pack("<IQIQ", 1, 1, 77, 0), "type 77; legal are"),

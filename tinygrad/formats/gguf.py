@@ -6,7 +6,8 @@
     data     from the next multiple of `general.alignment` (32)
 
 (Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.) The file is mapped; a quantised
-tensor is an expression over its blocks in the file (`formats/quants`).
+tensor is an expression over its blocks in the file (`formats/quants`). In a file of a big-endian
+machine the words of blocks are turned too; what such a file holds is copied.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import struct
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -28,9 +29,8 @@ from tinygrad.formats.mapped import Bytes, Source, bytes_of, name_of, tensor_of
 from tinygrad.formats.quants import FORMATS, dequantise
 from tinygrad.tensor import Tensor
 
-SCALARS: Mapping[int, str] = {
-    0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q",
-    12: "<d",
+SCALARS: Mapping[int, str] = {  # letters of struct and NumPy
+    0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d",
 }  # fmt: skip
 STRING, ARRAY = 8, 9
 PLAIN: Mapping[int, Any] = {
@@ -53,6 +53,7 @@ class _Reader:
 
     def __init__(self, raw: Bytes, where: str) -> None:
         self.raw, self.where, self.place = raw, where, 0
+        self.order = "<"
 
     def take(self, nbytes: int) -> bytes:
         """The next bytes."""
@@ -63,11 +64,12 @@ class _Reader:
 
     def number(self, kind: str) -> Any:
         """The next number, of a struct letter."""
-        return struct.unpack(kind, self.take(struct.calcsize(kind)))[0]
+        layout = self.order + kind
+        return struct.unpack(layout, self.take(struct.calcsize(layout)))[0]
 
     def count(self, smallest: int) -> int:
         """How many things of at least `smallest` bytes follow; no more than there is room for."""
-        count = int(self.number("<Q"))
+        count = int(self.number("Q"))
         if count * smallest > len(self.raw) - self.place:
             raise FileError(
                 f"{self.where}: {count} values of {smallest} bytes and more at byte {self.place} "
@@ -79,6 +81,19 @@ class _Reader:
         """The next string."""
         return self.take(self.count(1)).decode("utf-8", "replace")
 
+    def texts(self, count: int) -> list[str]:
+        """The next strings: a vocabulary has hundreds of thousands."""
+        size, data, found = struct.Struct(self.order + "Q"), self.raw.data, []
+        place, end = self.place, len(data)
+        for _ in range(count):
+            begin = place + size.size
+            place = begin + size.unpack_from(data, place)[0] if begin <= end else end + 1
+            if place > end:
+                raise FileError(f"{self.where}: cut short at byte {end}")
+            found.append(str(data[begin:place], "utf-8", "replace"))
+        self.place = place
+        return found
+
     def value(self, kind: int, depth: int = 0) -> Any:
         """The next value of a type."""
         if kind in SCALARS:
@@ -87,14 +102,15 @@ class _Reader:
             return self.text()
         if kind != ARRAY or depth >= DEEPEST:
             raise FileError(f"{self.where}: type {kind} of a value; legal are 0 to 12")
-        kind = self.number("<I")
+        kind = self.number("I")
         if kind in SCALARS:
-            dtype = np.dtype(SCALARS[kind])
+            dtype = np.dtype(self.order + SCALARS[kind])
             return np.frombuffer(
                 self.take(self.count(dtype.itemsize) * dtype.itemsize), dtype
             ).tolist()
-        smallest = 8 if kind == STRING else 12
-        return [self.value(kind, depth + 1) for _ in range(self.count(smallest))]
+        if kind == STRING:
+            return self.texts(self.count(8))
+        return [self.value(kind, depth + 1) for _ in range(self.count(12))]
 
 
 def load(source: Source) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -107,45 +123,74 @@ def load(source: Source) -> tuple[dict[str, Any], dict[str, Tensor]]:
     Raises:
         FileError: the file is not what the format says.
     """
+    reader, tensors, facts = _begun(source)
+    raw, where = reader.raw, reader.where
+    rows = [_row(reader) for _ in range(tensors)]
+    alignment = facts.get("general.alignment", 32)
+    if type(alignment) is not int or not 0 < alignment <= 1 << 20 or alignment & (alignment - 1):
+        raise FileError(f"{where}: alignment {alignment!r}; legal are powers of two")
+    begin = -(-reader.place // alignment) * alignment
+    weights: dict[str, Tensor] = {}
+    for row in rows:
+        if row.name in weights:
+            raise FileError(f"{where}: {row.name!r} stands twice")
+        weights[row.name] = _tensor(raw[begin:], row, reader.order, f"{where}, {row.name!r}")
+    return facts, weights
+
+
+def facts_of(source: Source) -> dict[str, Any]:
+    """The facts alone, as `load` gives them.
+
+    Args:
+        source: a path, or the file's bytes.
+
+    Raises:
+        FileError: the file is not what the format says.
+    """
+    return _begun(source)[2]
+
+
+def _begun(source: Source) -> tuple[_Reader, int, dict[str, Any]]:
+    """The reader behind the facts, the number of tensors, the facts."""
     raw, where = bytes_of(source), f"gguf file {name_of(source)}"
     reader = _Reader(raw, where)
-    magic, version = reader.take(4), reader.number("<I")
+    magic, version = reader.take(4), reader.number("I")
+    if version & 0xFFFF == 0:
+        reader.order, version = ">", int.from_bytes(version.to_bytes(4, "little"), "big")
     if magic != b"GGUF" or version not in (2, 3):
         raise FileError(f"{where}: begins {magic!r}, version {version}; legal are GGUF, 2 and 3")
     tensors = reader.count(24)
     facts: dict[str, Any] = {}
     for _ in range(reader.count(13)):
         name = reader.text()
-        facts[name] = reader.value(reader.number("<I"))
-    rows = [_row(reader) for _ in range(tensors)]
-    alignment = facts.get("general.alignment", 32)
-    if type(alignment) is not int or not 0 < alignment <= 1 << 20 or alignment & (alignment - 1):
-        raise FileError(f"{where}: alignment {alignment!r}; legal are powers of two")
-    begin = -(-reader.place // alignment) * alignment
-    data = raw[begin:]
-    weights: dict[str, Tensor] = {}
-    for name, shape, kind, place in rows:
-        if name in weights:
-            raise FileError(f"{where}: {name!r} stands twice")
-        weights[name] = _tensor(data, shape, kind, place, f"{where}, {name!r}")
-    return facts, weights
+        facts[name] = reader.value(reader.number("I"))
+    return reader, tensors, facts
 
 
-def _row(reader: _Reader) -> tuple[str, tuple[int, ...], int, int]:
-    """(name, shape, type, place) of a tensor."""
-    name, axes = reader.text(), reader.number("<I")
+class _Row(NamedTuple):
+    """What the head says of a tensor."""
+
+    name: str
+    shape: tuple[int, ...]
+    kind: int
+    place: int
+
+
+def _row(reader: _Reader) -> _Row:
+    name, axes = reader.text(), reader.number("I")
     if axes > MAX_AXES:
         raise FileError(f"{reader.where}: {name!r} has {axes} axes; legal are up to {MAX_AXES}")
-    sizes = [reader.number("<Q") for _ in range(axes)]
-    return name, tuple(reversed(sizes)), reader.number("<I"), reader.number("<Q")
+    sizes = [reader.number("Q") for _ in range(axes)]
+    return _Row(name, tuple(reversed(sizes)), reader.number("I"), reader.number("Q"))
 
 
-def _tensor(data: Bytes, shape: tuple[int, ...], kind: int, place: int, where: str) -> Tensor:
-    dtype, name = PLAIN.get(kind), BLOCKS.get(kind)
+def _tensor(data: Bytes, row: _Row, order: str, where: str) -> Tensor:
+    dtype, name = PLAIN.get(row.kind), BLOCKS.get(row.kind)
     if dtype is None and name is None:
-        raise FileError(f"{where}: type {kind}; legal are {sorted({*PLAIN, *BLOCKS})}")
-    row = FORMATS[name] if name is not None else None
-    elements, nbytes = (row.elements, row.nbytes) if row else (1, np.dtype(dtype).itemsize)
+        raise FileError(f"{where}: type {row.kind}; legal are {sorted({*PLAIN, *BLOCKS})}")
+    form = FORMATS[name] if name is not None else None
+    elements, nbytes = (form.elements, form.nbytes) if form else (1, np.dtype(dtype).itemsize)
+    shape, place = row.shape, row.place
     last = shape[-1] if shape else 1
     total = math.prod(shape) // elements * nbytes
     if last % elements or place + total > len(data):
@@ -154,6 +199,9 @@ def _tensor(data: Bytes, shape: tuple[int, ...], kind: int, place: int, where: s
             "the file is cut short or its head is wrong"
         )
     part = data[place : place + total]
+    if order == ">":
+        words = part.reshape(-1, nbytes)[:, ::-1]
+        part = form.turned(part) if form else np.ascontiguousarray(words).reshape(-1)
     if name is None:
         return tensor_of(part.view(dtype).reshape(shape))
     if not total:

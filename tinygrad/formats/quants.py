@@ -16,6 +16,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, FileError
 from tinygrad.tensor import Tensor
@@ -27,13 +30,23 @@ E2M1 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)  # times 2
 
 @dataclass(frozen=True)
 class Format:
-    """One block format: its number in GGUF files, elements and bytes of a block, and how blocks
-    become numbers."""
+    """One block format: its number in GGUF files, elements of a block, what its bytes are (words of
+    2 and 4 bytes, "V": bytes), and how blocks become numbers."""
 
     number: int
     elements: int
-    nbytes: int
+    fields: str
     unpack: Callable[[Tensor], Tensor]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a block."""
+        return np.dtype(self.fields).itemsize
+
+    def turned(self, raw: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Blocks whose words have the other byte order."""
+        given = np.dtype(self.fields).newbyteorder(">")
+        return raw.view(given).astype(given.newbyteorder("<")).view(np.uint8)
 
 
 def dequantise(raw: Tensor, name: str, shape: tuple[int, ...]) -> Tensor:
@@ -241,6 +254,11 @@ def _q6_k(blocks: Tensor) -> Tensor:
     return over(half(scale) * signed(scales), numbers)
 
 
+def _q8_k(blocks: Tensor) -> Tensor:
+    scale, numbers, _ = parts(blocks, 4, 256, 32)  # and the sums of 16 numbers each
+    return over(word(scale, 4).bitcast(dtypes.float32), signed(numbers))
+
+
 def _iq4_xs(blocks: Tensor) -> Tensor:
     scale, high, low, packed = parts(blocks, 2, 2, 4, 128)
     six = cut(low, 2, 4) | (cut(word(high, 2), 8, 2).cast(dtypes.uint8) << 4)  # (n, 8)
@@ -339,27 +357,28 @@ def _iq1_m(blocks: Tensor) -> Tensor:
 
 
 FORMATS: Mapping[str, Format] = {
-    "Q4_0": Format(2, 32, 18, _q4_0),
-    "Q4_1": Format(3, 32, 20, _q4_1),
-    "Q5_0": Format(6, 32, 22, _q5_0),
-    "Q5_1": Format(7, 32, 24, _q5_1),
-    "Q8_0": Format(8, 32, 34, _q8_0),
-    "Q2_K": Format(10, LARGE, 84, _q2_k),
-    "Q3_K": Format(11, LARGE, 110, _q3_k),
-    "Q4_K": Format(12, LARGE, 144, _q4_k),
-    "Q5_K": Format(13, LARGE, 176, _q5_k),
-    "Q6_K": Format(14, LARGE, 210, _q6_k),
-    "IQ2_XXS": Format(16, LARGE, 66, _iq2_xxs),
-    "IQ2_XS": Format(17, LARGE, 74, _iq2_xs),
-    "IQ3_XXS": Format(18, LARGE, 98, _iq3_xxs),
-    "IQ1_S": Format(19, LARGE, 50, _iq1_s),
-    "IQ4_NL": Format(20, 32, 18, _iq4_nl),
-    "IQ3_S": Format(21, LARGE, 110, _iq3_s),
-    "IQ2_S": Format(22, LARGE, 82, _iq2_s),
-    "IQ4_XS": Format(23, LARGE, 136, _iq4_xs),
-    "IQ1_M": Format(29, LARGE, 56, _iq1_m),
-    "TQ1_0": Format(34, LARGE, 54, _tq1_0),
-    "TQ2_0": Format(35, LARGE, 66, _tq2_0),
-    "MXFP4": Format(39, 32, 17, _mxfp4),
-    "NVFP4": Format(40, 64, 36, _nvfp4),
+    "Q4_0": Format(2, 32, "u2,V16", _q4_0),
+    "Q4_1": Format(3, 32, "u2,u2,V16", _q4_1),
+    "Q5_0": Format(6, 32, "u2,V20", _q5_0),
+    "Q5_1": Format(7, 32, "u2,u2,V20", _q5_1),
+    "Q8_0": Format(8, 32, "u2,V32", _q8_0),
+    "Q2_K": Format(10, LARGE, "V80,u2,u2", _q2_k),
+    "Q3_K": Format(11, LARGE, "V108,u2", _q3_k),
+    "Q4_K": Format(12, LARGE, "u2,u2,V140", _q4_k),
+    "Q5_K": Format(13, LARGE, "u2,u2,V172", _q5_k),
+    "Q6_K": Format(14, LARGE, "V208,u2", _q6_k),
+    "Q8_K": Format(15, LARGE, "f4,V256,(16,)u2", _q8_k),
+    "IQ2_XXS": Format(16, LARGE, "u2,(32,)u2", _iq2_xxs),
+    "IQ2_XS": Format(17, LARGE, "u2,(32,)u2,V8", _iq2_xs),
+    "IQ3_XXS": Format(18, LARGE, "u2,V96", _iq3_xxs),
+    "IQ1_S": Format(19, LARGE, "u2,V32,(8,)u2", _iq1_s),
+    "IQ4_NL": Format(20, 32, "u2,V16", _iq4_nl),
+    "IQ3_S": Format(21, LARGE, "u2,V108", _iq3_s),
+    "IQ2_S": Format(22, LARGE, "u2,V80", _iq2_s),
+    "IQ4_XS": Format(23, LARGE, "u2,u2,V132", _iq4_xs),
+    "IQ1_M": Format(29, LARGE, "V56", _iq1_m),
+    "TQ1_0": Format(34, LARGE, "V52,u2", _tq1_0),
+    "TQ2_0": Format(35, LARGE, "V64,u2", _tq2_0),
+    "MXFP4": Format(39, 32, "V17", _mxfp4),
+    "NVFP4": Format(40, 64, "V36", _nvfp4),
 }
