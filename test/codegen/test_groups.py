@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import VerifyError
 from tinygrad.base.target import Target
 from tinygrad.codegen.pipeline import lower, rewrite
+from tinygrad.loops import staged_products
 from tinygrad.loops.heuristic import schedule
 from tinygrad.loops.recipe import apply
 from tinygrad.uop.op import Ops
@@ -259,6 +261,56 @@ def test_pieces_are_fetched_while_others_are_used(size, bt, gathers):
     assert (Ops.FETCH in found) == ((k % 8 == 0 and bt or gathers and k == 120) and k > 32)
     assert (Ops.GATHER in found) == gathers
     assert found.count(Ops.BARRIER) == 2  # before pieces are filled, and before they are read
+
+
+STAGED = dataclasses.replace(
+    FETCHES,
+    group_limit=256,
+    local_memory=227 << 10,
+    native=FETCHES.native | {"matrix_load", "wgmma"},
+)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_unit_reads_staged_operands_itself(turned, monkeypatch):
+    """Of both layouts, by copies that are on their way and by stores, beyond the edges."""
+    monkeypatch.setattr(staged_products, "BUSY_GROUPS", 1)
+    m, n, k = (40, 56, 72) if turned else (56, 24, 99)
+    (a, b), bits = operands(dtypes.bfloat16, (m, k), (k, n))
+    bits = [np.ascontiguousarray(bits[0].T), bits[1]] if turned else bits
+    kernel = wmma((m, n, k), dtypes.bfloat16, dtypes.float32, turned, False)
+    recipe = check(kernel, bits, a.astype(float) @ b, 0.0, STAGED)
+    assert ("distribute", "wgmma.bf16.64") in {(step[0], step[-1]) for step in recipe}
+    found = ops_of(kernel, STAGED)
+    assert Ops.FETCH in found and (Ops.STORE in found[: found.index(Ops.WMMA)]) != turned
+    assert found.count(Ops.FENCE) == 1 and found.count(Ops.BARRIER) == 2
+    assert found.count(Ops.WMMA) == 4 and found.count(Ops.MATRIX) == 8
+
+
+def test_products_of_a_turn_are_on_their_way_when_the_next_begins(monkeypatch):
+    monkeypatch.setattr(staged_products, "BUSY_GROUPS", 1)
+    kernel = wmma((128, 256, 512), dtypes.float16, dtypes.float32)
+    made, _ = schedule(kernel, STAGED)
+    program = lower(made, STAGED).phases[0].program
+    waits = [node.arg for node in program if node.op is Ops.WAIT]
+    # two turns are fetched ahead of the four that there is room for
+    assert waits == [("copies", 1), ("products", 1), ("products", 0)]
+
+
+@pytest.mark.parametrize(
+    "change", [("pad", "pa1", "pa1.ms", 8), ("order", "pa1", ("pa1.ki", "pa1.ms"))]
+)
+def test_a_unit_does_not_read_another_layout(change, monkeypatch):
+    """Only the order of the fill may change."""
+    monkeypatch.setattr(staged_products, "BUSY_GROUPS", 1)
+    _, recipe = schedule(wmma((64, 64, 64), dtypes.float16, dtypes.float32), STAGED)
+    at = next(i for i, step in enumerate(recipe) if step[0] == "complete") + 1
+    kernel = wmma((64, 64, 64), dtypes.float16, dtypes.float32)
+    if change[0] == "order":
+        rewrite(apply(kernel, recipe), STAGED)
+        return
+    with pytest.raises(VerifyError, match="its rows are not those a unit reads"):
+        lower(apply(kernel, [*recipe[:at], change, *recipe[at:]]), STAGED)
 
 
 @pytest.mark.parametrize("at", [False, True])

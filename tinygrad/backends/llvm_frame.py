@@ -13,7 +13,13 @@ from typing import Protocol
 
 from tinygrad.backends.llvm_dialect import Dialect
 from tinygrad.backends.llvm_text import Writer
-from tinygrad.backends.program import local_layout, params, special_sizes, variables
+from tinygrad.backends.program import (
+    local_alignment,
+    local_layout,
+    params,
+    special_sizes,
+    variables,
+)
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
 from tinygrad.uop.node import UOp
@@ -132,7 +138,8 @@ class LaneFrame:
                 continue
             kind = f"[{node.arg[1]} x {writer.memory_type(node.dtype)}]"
             name = writer.names[node] = f"@local{number}"
-            self.constants.add(f"{name} = internal {space} global {kind} poison, align 64")
+            where = f"{space} global {kind} poison, align {local_alignment(node)}"
+            self.constants.add(f"{name} = internal {where}")
 
     def special(self, node: UOp) -> None:
         """The machine's number, which has 32 bits and is below its size."""

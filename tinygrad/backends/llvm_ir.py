@@ -28,7 +28,7 @@ from tinygrad.backends.llvm_text import (
     is_number,
     kind_of,
 )
-from tinygrad.backends.llvm_warp import commit, exchange, fetch, gather, wait
+from tinygrad.backends.llvm_warp import commit, exchange, fence, fetch, gather, matrix, wait
 from tinygrad.backends.program import carries, index_type, zeros_may_meet
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.target import Target
@@ -507,4 +507,6 @@ RULES: dict[Ops, Callable[[_Function, UOp], Any]] = {
     Ops.COMMIT: commit,
     Ops.WAIT: wait,
     Ops.WMMA: multiply,
+    Ops.FENCE: fence,
+    Ops.MATRIX: matrix,
 }

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tinygrad.backends.llvm_text import Writer, is_number
-from tinygrad.backends.llvm_warp import multiply_in_warp
+from tinygrad.backends.llvm_warp import begin_products, multiply_in_warp
 from tinygrad.loops.matrix_units import UNITS
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -26,6 +26,8 @@ def multiply(writer: Writer, node: UOp) -> None:
     """One instruction of a unit that has no registers of its own."""
     if UNITS[node.arg].held is None:
         multiply_vectors(writer, node)
+    elif UNITS[node.arg].is_staged:
+        begin_products(writer, node)
     else:
         multiply_in_warp(writer, node)
 

@@ -59,6 +59,8 @@ class Writer:
         self.lines: list[str] = []
         self.declared: dict[str, str] = {}
         self.calls: dict[tuple[str, DType], tuple[str, str]] = {}
+        self.parts: dict[UOp, list[str]] = {}  # elements of vectors that an instruction made apart
+        self.in_group = False  # whether a unit's products have begun that no COMMIT has ended
         self.count = 0
         self.label = "entry"  # the block that is being written
 

@@ -3,7 +3,7 @@ matrix units whose operands all lanes hold."""
 
 from __future__ import annotations
 
-from tinygrad.backends.llvm_text import Writer
+from tinygrad.backends.llvm_text import Writer, is_number
 from tinygrad.uop.node import UOp
 
 # unit → intrinsic, LLVM's type of a word of both operands
@@ -60,6 +60,10 @@ def multiply_in_warp(writer: Writer, node: UOp) -> None:
 
 
 def _lanes(writer: Writer, node: UOp) -> list[str]:
+    if node in writer.parts:
+        return writer.parts[node]
+    if is_number(node) and len(set(node.src)) == 1:
+        return [writer.ref(node.src[0])] * node.dtype.count
     vector = writer.typed(node)
     return [writer.emit(f"extractelement {vector}, i32 {i}") for i in range(node.dtype.count)]
 
@@ -99,14 +103,102 @@ def fetch(writer: Writer, node: UOp) -> None:
 
 
 def commit(writer: Writer, node: UOp) -> None:
-    """A lane's fetches so far are a group."""
+    """What the lane began so far is a group."""
+    if node.arg == "products":
+        _assembly(writer, "wgmma.commit_group.sync.aligned;")
+        return
     writer.lines.append("  " + writer.call("llvm.nvvm.cp.async.commit.group", "void", types=""))
 
 
 def wait(writer: Writer, node: UOp) -> None:
-    """All groups are there but the last ones."""
-    text = writer.call("llvm.nvvm.cp.async.wait.group", "void", f"i32 {node.arg}", types="i32")
+    """All groups are there but the last ones. A sum that is waited for passes through, so that
+    nothing reads its registers before."""
+    what, most = node.arg
+    if what == "products":
+        text = f"wgmma.wait_group.sync.aligned {most};"
+        if not node.src:
+            _assembly(writer, text)
+            return
+        kind, parts = writer.type(node.dtype.scalar()), _lanes(writer, node.src[0])
+        _keep(writer, node, _changed(writer, text, kind, parts))
+        return
+    text = writer.call("llvm.nvvm.cp.async.wait.group", "void", f"i32 {most}", types="i32")
     writer.lines.append("  " + text)
+
+
+def fence(writer: Writer, node: UOp) -> None:
+    """What the lane wrote is there for those who read shared memory by descriptors."""
+    _assembly(writer, "fence.proxy.async.shared::cta;")
+
+
+# unit without its columns → shape and types, immediates: of the operands' signs, and whether their
+# rows run along their own axis
+FLOATS = ", 1, 1, {}, {}"
+STAGED_UNITS = {
+    "wgmma.bf16": ("k16.f32.bf16.bf16", FLOATS),
+    "wgmma.f16": ("k16.f32.f16.f16", FLOATS),
+    "wgmma.tf32": ("k8.f32.tf32.tf32", ", 1, 1"),
+    "wgmma.s8": ("k32.s32.s8.s8", ""),
+    "wgmma.u8": ("k32.s32.u8.u8", ""),
+}
+SWIZZLED = 1 << 62  # rows of 128 bytes
+ADDRESS, CHUNK, STRIDE = 0, 16, 32  # bits where a descriptor's numbers of 16 bytes begin
+
+
+def matrix(writer: Writer, node: UOp) -> None:
+    """A descriptor (PTX ISA, "Matrix Descriptor Format")."""
+    _, stride, chunk = node.arg
+    space, place = writer.pointer(node.src[0]).rsplit(" ", 1)
+    address = writer.emit(f"ptrtoint {space} {place} to i64")
+    address = writer.emit(f"lshr exact i64 {address}, 4")
+    facts = SWIZZLED | stride // 16 << STRIDE | chunk // 16 << CHUNK
+    writer.names[node] = writer.emit(f"or disjoint i64 {address}, {facts}")
+
+
+def begin_products(writer: Writer, node: UOp) -> None:
+    """One instruction of four warps, which goes on after it; what was done to its registers before
+    is told it once a group."""
+    unit, _, columns = node.arg.rpartition(".")
+    shape, rest = STAGED_UNITS[unit]
+    a, b, total = node.src
+    kind, parts = writer.type(node.dtype.scalar()), _lanes(writer, total)
+    count = len(parts)
+    names = ", ".join(f"${i}" for i in range(count))
+    rest = rest.format(*(int(side.arg[0]) for side in (a, b)))
+    text = f"wgmma.mma_async.sync.aligned.m64n{columns}{shape} {{{names}}}"
+    text = f"{text}, ${2 * count}, ${2 * count + 1}, %on{rest};"  # tied operands are counted twice
+    lines = ["{", ".reg .pred %on;", "setp.ne.b32 %on, 1, 0;", text, "}"]
+    if not writer.in_group:
+        lines, writer.in_group = ["wgmma.fence.sync.aligned;", *lines], True
+    text = r"\0A".join(lines)
+    given = [f"i64 {writer.ref(side)}" for side in (a, b)]
+    _keep(writer, node, _changed(writer, text, kind, parts, *given))
+
+
+def _assembly(writer: Writer, text: str) -> None:
+    writer.in_group = False
+    writer.lines.append(f'  call void asm sideeffect "{text}", "~{{memory}}"() convergent')
+
+
+def _changed(writer: Writer, text: str, kind: str, parts: list[str], *given: str) -> list[str]:
+    """Registers that an instruction reads and writes, after it. LLVM's braces are doubled."""
+    letter, count = ("f" if kind == "float" else "r"), len(parts)
+    results = ",".join([f"={letter}"] * count)
+    operands = ",".join([*map(str, range(count)), *["l"] * len(given), "~{memory}"])
+    made = f"{{ {', '.join([kind] * count)} }}"
+    values = ", ".join([*(f"{kind} {part}" for part in parts), *given])
+    quoted = f'asm sideeffect "{text}", "{results},{operands}"'
+    found = writer.emit(f"call {made} {quoted}({values}) convergent")
+    return [writer.emit(f"extractvalue {made} {found}, {i}") for i in range(count)]
+
+
+def _keep(writer: Writer, node: UOp, parts: list[str]) -> None:
+    """The numbers as the node's vector."""
+    vector, kind, result = writer.type(node.dtype), writer.type(node.dtype.scalar()), "poison"
+    for i, part in enumerate(parts):
+        result = writer.emit(f"insertelement {vector} {result}, {kind} {part}, i32 {i}")
+    writer.names[node] = result
+    writer.parts[node] = parts
 
 
 def exchange(writer: Writer, node: UOp) -> None:

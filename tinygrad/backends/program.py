@@ -43,13 +43,18 @@ def zeros_may_meet(node: UOp) -> bool:
     )
 
 
+def local_alignment(node: UOp) -> int:
+    """Bytes that the address of a LOCAL is a multiple of: what it asks for, if it asks."""
+    return int(node.arg[2]) if len(node.arg) > 2 else LOCAL_ALIGNMENT
+
+
 def local_layout(program: Sequence[UOp]) -> tuple[dict[UOp, int], int]:
     """Where each LOCAL begins in the scratch memory, and the bytes of all."""
     offsets: dict[UOp, int] = {}
     total = 0
     for node in program:
         if node.op is Ops.LOCAL:
-            offsets[node] = total
+            offsets[node] = total = round_up(total, local_alignment(node))
             total += round_up(node.arg[1] * node.dtype.itemsize, LOCAL_ALIGNMENT)
     return offsets, total
 

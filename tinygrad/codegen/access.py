@@ -36,6 +36,10 @@ ALIGNMENT = 64
 SLACK = 64
 """Elements behind a staged array, so that a whole vector at its end may be read or written."""
 
+ROW, ROWS, CHUNK = 128, 8, 16
+"""A swizzled stage: chunk c of row r, in bytes, lies where chunk c ^ (r % ROWS) would, so that
+neighbours along either axis are in different banks. So a unit wants what it reads itself."""
+
 FETCHED = 16
 """Bytes that are copied to LOCAL memory while a lane does something else."""
 
@@ -65,7 +69,8 @@ class Access:
             return self.program.argument(Ops.PARAM, slot.dtype, slot.arg)
         copies = prod(size_of(r) for r in around(memory))
         size = elements(memory) * copies * size_of(slot_of(memory)) + SLACK
-        return self.program.argument(Ops.LOCAL, memory.dtype, (memory.arg[0], size))
+        aligned = (ROW * ROWS,) if is_swizzled(memory) else ()
+        return self.program.argument(Ops.LOCAL, memory.dtype, (memory.arg[0], size, *aligned))
 
     def place(self, memory: UOp, offset: UOp) -> tuple[Terms, int]:
         """The element of `memory` at `offset`. A staged array has each element once for every
@@ -84,6 +89,27 @@ class Access:
 
     def pointer(self, memory: UOp, terms: Terms, constant: int, copies: Copies) -> tuple[UOp, int]:
         """A pointer to an element, and the bytes that its address is surely a multiple of."""
+        if not is_swizzled(memory):
+            return self.plain_pointer(memory, terms, constant, copies)
+        size, program = memory.dtype.itemsize, self.program
+        whole = ROW * ROWS // size  # what is so far apart is swizzled alike
+        far = {t: k for t, k in terms.items() if k % whole == 0}
+        near = {t: k for t, k in terms.items() if t not in far}
+        beyond = constant // whole * whole
+        place = as_node(self.integers.total(near, constant - beyond, copies))
+        turned = program.divided(Ops.IDIV, place, ROWS)
+        mask = UOp.const(dtypes.index, (ROWS - 1) * CHUNK // size)
+        turned = program.add(Ops.AND, dtypes.index, (turned, mask))
+        place = program.add(Ops.XOR, dtypes.index, (place, turned))
+        found, _ = self.plain_pointer(memory, far, beyond, copies)
+        steps = (k * size for k in near.values())
+        found = program.add(Ops.INDEX, memory.dtype, (found, place))
+        return found, gcd(CHUNK, constant * size, *steps)
+
+    def plain_pointer(
+        self, memory: UOp, terms: Terms, constant: int, copies: Copies
+    ) -> tuple[UOp, int]:
+        """The same where a stage is not swizzled, or as if it were not."""
         rest = {}
         for term, factor in terms.items():
             if term in copies:
@@ -527,6 +553,11 @@ def single_lane(mask: UOp | None) -> int | None:
 def is_deep(memory: UOp) -> bool:
     """Whether a staged array holds the values of several turns."""
     return memory.op is Ops.STAGE and bool(option(memory, "depth", 1) > 1)
+
+
+def is_swizzled(memory: UOp) -> bool:
+    """Whether a staged array lies as a unit wants it that reads it itself."""
+    return memory.op is Ops.STAGE and option(memory, "swizzle") is not None
 
 
 def slot_of(stage: UOp) -> UOp:

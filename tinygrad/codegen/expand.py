@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
-from tinygrad.codegen.access import Access, around, slot_of
+from tinygrad.codegen.access import Access, around, is_swizzled, slot_of
 from tinygrad.codegen.fragments import Sums
 from tinygrad.codegen.groups import Block, Lanes
 from tinygrad.codegen.index import COPIED, Binding, Copies, Integers
@@ -75,6 +75,7 @@ class Expansion:
         self.filling: frozenset[UOp] = frozenset()
         self.tiles = Tiles(self)
         self.running: Running | None = None
+        self.is_late = False  # whether a turn's products may be on their way when it ends
 
     # ---- values ----------------------------------------------------------------------------------
 
@@ -304,7 +305,7 @@ class Expansion:
         filled: set[UOp] = set()  # stages that other lanes may still be at
         for item in items:
             if self._meets(item, filled):
-                self.lanes.barrier()
+                self.lanes.barrier(filled)
                 filled.clear()
             if isinstance(item, Leaf):
                 before, self.filling = self.filling, item.filling
@@ -324,7 +325,7 @@ class Expansion:
                 if self.lanes.share(item.stage):
                     filled.add(item.stage)
         if filled:
-            self.lanes.barrier()
+            self.lanes.barrier(filled)
         return values if running is None else outer
 
     def _meets(self, item: Item, filled: set[UOp]) -> bool:
@@ -365,32 +366,45 @@ class Expansion:
     ) -> Values:
         """A loop whose stages are filled some turns before they are read, each turn in the next
         place of the array: lanes meet once a turn, to see what was filled and to be done with the
-        place that is filled next."""
+        place that is filled next.
+
+        A unit that reads the stages itself is still at the turn before when its lanes meet, if
+        there is room: then the place filled next is that of the turn before that one."""
         loop, program, integers = item.loop, self.program, self.integers
         assert loop is not None
         depth = min(int(option(fill.stage, "depth")) for fill in ahead)
+        stages = [fill.stage for fill in ahead]
+        rest = [each for each in item.items if each not in ahead]
+        late = depth > 2 and all(isinstance(each, Leaf) for each in rest)
+        late = late and all(map(is_swizzled, stages))
+        early = depth - 1 - late  # turns that are filled before they are read
         self.lanes.barrier()
-        for turn in range(depth - 1):
+        for turn in range(early):
             self._fill_ahead(item, ahead, item.low + turn, end, turn)
         counter, carries = program.open_loop(item.low, end, name_of(loop), values)
         outer = integers.bind(
             loop, Binding(program.scope, counter, item.low, item.high, item.guarded)
         )
-        program.effect(Ops.WAIT, dtypes.void, (), depth - 2, program.scope)
-        self.lanes.barrier()
+        program.effect(Ops.WAIT, dtypes.void, (), ("copies", early - 1), program.scope)
+        self.lanes.barrier(stages)
         done = as_node(program.integer(Ops.ADD, counter, -item.low))
-        following = program.integer(Ops.ADD, counter, depth - 1)
-        place = program.integer(Ops.ADD, done, depth - 1)
+        following = program.integer(Ops.ADD, counter, early)
+        place = program.integer(Ops.ADD, done, early)
         slot = place if isinstance(place, int) else program.divided(Ops.MOD, place, depth)
-        self._fill_ahead(item, ahead, following, end, slot)
+        if not late:
+            self._fill_ahead(item, ahead, following, end, slot)
         read = program.divided(Ops.MOD, done, depth)
-        slots = [slot_of(fill.stage) for fill in ahead]
+        slots = [slot_of(stage) for stage in stages]
         for each in slots:
             integers.bind(each, Binding(program.scope, read, 0, depth - 1))
-        rest = [each for each in item.items if each not in ahead]
+        before, self.is_late = self.is_late, late
         found = self._walk(rest, carries, body)
+        self.is_late = before
         for each in slots:
             integers.unbind(each, None)
+        if late:
+            self._fill_ahead(item, ahead, following, end, slot)
+            program.effect(Ops.WAIT, dtypes.void, (), ("products", 1), program.scope)
         integers.unbind(loop, outer)
         program.close(found)
         return carries
@@ -418,7 +432,7 @@ class Expansion:
                 integers.unbind(place, None)
             integers.unbind(loop, outer)
             program.close()
-        program.effect(Ops.COMMIT, dtypes.void, (), None, program.scope)
+        program.effect(Ops.COMMIT, dtypes.void, (), "copies", program.scope)
 
     def _smaller(self, a: Number, b: Number) -> Number:
         if isinstance(a, int) and isinstance(b, int):

@@ -1,5 +1,6 @@
-"""Sums of products that a unit of a warp computes: operands as words that each lane puts together
-from what it reads, and accumulators of which every lane holds its elements."""
+"""Sums of products that a unit of a warp, or of several, computes: operands as words that each lane
+puts together from what it reads, or as places in LOCAL memory that the unit reads itself; and
+accumulators of which every lane holds its elements."""
 
 from __future__ import annotations
 
@@ -7,16 +8,18 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Protocol
 
-from tinygrad.base.dtype import dtypes
+from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.errors import VerifyError
 from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
-from tinygrad.codegen.access import Access
+from tinygrad.codegen.access import ROW, Access, is_swizzled
 from tinygrad.codegen.groups import Lanes
 from tinygrad.codegen.index import Copies, Integers
 from tinygrad.codegen.linear import Program, Scope
 from tinygrad.codegen.reduce import identity
 from tinygrad.loops.layout import flat_offset, option, own_ranges, role_of, size_of
 from tinygrad.loops.matrix_units import UNITS, Fragments, MatrixUnit
+from tinygrad.loops.rebuild import replaced
 from tinygrad.simplify.affine import add, divide, modulo, scale
 from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
@@ -35,10 +38,53 @@ class Owner(Protocol):
     target: Target
     access: Access
     lanes: Lanes
+    is_late: bool
 
     def evaluate(self, node: UOp, copies: Copies) -> UOp: ...
     def home_of(self, node: UOp) -> Scope: ...
     def copies_of(self, ranges: Sequence[UOp], copies: Copies) -> list[Copies]: ...
+
+
+class Place:
+    """An operand that a unit reads from LOCAL memory: the stage, the index of its first element,
+    and its layout: whether rows run along its own axis instead of the depth, bytes between groups
+    of eight rows, and between blocks of elements whose rows lie one after the other (0: only one).
+
+    Raises VerifyError if the stage has another layout than the unit reads."""
+
+    def __init__(self, value: UOp, own: Sequence[UOp], depth: Sequence[UOp]) -> None:
+        while value.op is Ops.BITCAST and value.dtype.itemsize == value.src[0].dtype.itemsize:
+            value = value.src[0]
+        self.stage = value.src[0] if value.op is Ops.INDEX else value
+        if not is_swizzled(self.stage):
+            raise VerifyError(f"a unit reads {value.op!r} itself; legal: a swizzled STAGE")
+        self.offset, self.size = flat_offset(value), value.dtype.itemsize
+        self.own, self.depth = own, depth
+        zeros = {loop: number(0) for loop in (*own, *depth)}
+        self.first = replaced(self.offset, zeros)
+        turned = self._apart(own, 1) == self.size
+        rows, row = (depth, own) if turned else (own, depth)
+        inside = ROW // self.size
+        count = min(inside, prod(map(size_of, row)))
+        steps = [(row, i, i * self.size) for i in _powers(count)]
+        steps += [(rows, i, i * ROW) for i in _powers(prod(map(size_of, rows)))]
+        if any(self._apart(loops, i) != bytes_ for loops, i, bytes_ in steps):
+            raise VerifyError(f"stage {self.stage.arg[0]!r}: its rows are not those a unit reads")
+        chunk = self._apart(row, inside) if prod(map(size_of, row)) > inside else 0
+        self.layout = turned, ROWS * ROW, chunk
+
+    def _apart(self, loops: Sequence[UOp], index: int) -> int:
+        """Bytes from the first element to the one with that index along an axis."""
+        changes, rest = {loop: number(0) for loop in (*self.own, *self.depth)}, index
+        for loop in reversed(loops):
+            changes[loop] = number(rest % size_of(loop))
+            rest //= size_of(loop)
+        found = add(replaced(self.offset, changes), self.first, -1)
+        return int(found.arg) * self.size if found.op is Ops.CONST else -1
+
+
+def _powers(count: int) -> list[int]:
+    return [1 << i for i in range((count - 1).bit_length())]
 
 
 class Sums:
@@ -55,6 +101,8 @@ class Sums:
         self.loops = dict(zip(self.held.items, value.src[2:], strict=True))
         self.own = [self.loops[name] for name in self.held.out_items]
         self.outs = owner.copies_of([r for r in node.ranges if r not in self.own], {})
+        if unit.is_staged:
+            self.places = [Place(side, *self._along(i)) for i, side in enumerate(self.sides)]
 
     def start(self) -> Values:
         """The accumulators before the first turn, one for each of the unit's matrices."""
@@ -69,15 +117,43 @@ class Sums:
         for inner in self.owner.copies_of(unrolled, {}):
             for i, out in enumerate(self.outs):
                 copies = {**out, **inner}
+                if self.unit.is_staged:
+                    totals[i] = self._begun(totals[i], copies)
+                    continue
                 a = self._words(self.sides[0], self.held.a_items, copies)
                 b = self._words(self.sides[1], self.held.b_items, copies)
                 src = (a, b, totals[i])
                 totals[i] = self.owner.program.add(Ops.WMMA, totals[i].dtype, src, self.unit.name)
+        if self.unit.is_staged:
+            self._effect(Ops.COMMIT, dtypes.void, (), "products")
+            if not self.owner.is_late:
+                self._effect(Ops.WAIT, dtypes.void, (), ("products", 0))
         return totals
+
+    def _effect(self, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: object) -> UOp:
+        return self.owner.program.effect(op, dtype, src, arg, self.owner.program.scope)
+
+    def _begun(self, total: UOp, copies: Copies) -> UOp:
+        """The unit begins to add the products of what lies in LOCAL memory."""
+        program = self.owner.program
+        operands = []
+        for place in self.places:
+            at = self.owner.access.place(place.stage, place.first)
+            pointer, _ = self.owner.access.plain_pointer(place.stage, *at, copies)
+            operands.append(program.add(Ops.MATRIX, dtypes.uint64, (pointer,), place.layout))
+        return self._effect(Ops.WMMA, total.dtype, (*operands, total), self.unit.name)
+
+    def _along(self, side: int) -> tuple[list[UOp], list[UOp]]:
+        """The unit's loops along an operand's own axis, and along the depth."""
+        axis = self.held.columns if side else self.held.rows
+        return [self.loops[x] for x, *_ in axis], [self.loops[x] for x, *_ in self.held.depth]
 
     def keep(self, results: Values) -> None:
         """Every copy of the output finds its lane of an accumulator."""
         program, home = self.owner.program, self.owner.home_of(self.node)
+        if self.unit.is_staged:
+            wait = Ops.WAIT, ("products", 0)
+            results = [self._effect(wait[0], total.dtype, (total,), wait[1]) for total in results]
         vector = next((r for r in self.own if role_of(r) == "VECTOR"), None)
         key: Callable[[Copies], object] = lambda c: self.owner.integers.key(self.node, c)  # noqa: E731
         for out, total in zip(self.outs, results, strict=True):

@@ -19,11 +19,11 @@ from tinygrad.base.target import Target
 from tinygrad.codegen.linear import Number, Program, Scope, as_node
 from tinygrad.codegen.nesting import fill_order
 from tinygrad.codegen.reduce import Combiner
-from tinygrad.loops.layout import OWN, own_ranges, role_of, size_of
+from tinygrad.loops.layout import OWN, option, own_ranges, role_of, size_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-MEMORY = frozenset((Ops.LOAD, Ops.STORE, Ops.FAULT, Ops.FETCH, Ops.WAIT, Ops.GATHER))
+MEMORY = frozenset((Ops.LOAD, Ops.STORE, Ops.FAULT, Ops.FETCH, Ops.WAIT, Ops.GATHER, Ops.COMMIT))
 """What touches memory, or waits for it."""
 
 COUNTED = frozenset(("LANE", "GROUP"))
@@ -148,10 +148,12 @@ class Lanes:
             below = max(below, stride * size)
         return below < self.block.size
 
-    def barrier(self) -> None:
-        """All lanes arrive before any goes on."""
+    def barrier(self, filled: Iterable[UOp] = ()) -> None:
+        """All lanes arrive before any goes on; what they filled is there for all who read it."""
         scope = self.program.scope
         if self.block.size > 1 and not _has_just_arrived(scope):
+            if any(option(stage, "swizzle") for stage in filled):
+                self.program.effect(Ops.FENCE, dtypes.void, (), None, scope)
             self.program.effect(Ops.BARRIER, dtypes.void, (), None, scope)
 
     def across(self, monoid: str, value: UOp, ranges: Sequence[UOp]) -> UOp:

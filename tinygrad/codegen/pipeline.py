@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.helpers import ceildiv, colored, prod
+from tinygrad.base.helpers import ceildiv, colored, prod, round_up
 from tinygrad.base.target import Target
-from tinygrad.codegen.access import SLACK
+from tinygrad.codegen.access import ALIGNMENT, SLACK
 from tinygrad.codegen.clipping import Arms, Store, arms_of
 from tinygrad.codegen.decompose import decompose
 from tinygrad.codegen.expand import Expansion
@@ -274,7 +274,8 @@ def _scratch(program: list[UOp]) -> int:
     total = 0
     for node in program:
         if node.op is Ops.LOCAL:
-            total += -(-node.arg[1] * node.dtype.itemsize // 64) * 64
+            total = round_up(total, node.arg[2] if len(node.arg) > 2 else ALIGNMENT)
+            total += round_up(node.arg[1] * node.dtype.itemsize, ALIGNMENT)
     return total
 
 

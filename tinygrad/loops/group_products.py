@@ -20,6 +20,7 @@ from tinygrad.loops.operands import owners_of
 from tinygrad.loops.pieces import VECTOR, WORD, Options, fill, is_copy, pipeline, power_below
 from tinygrad.loops.plan import Nest, Plan, names
 from tinygrad.loops.products import Product, factors_of, reduction_of
+from tinygrad.loops.staged_products import staged_product
 from tinygrad.loops.warp_products import warp_product
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -58,7 +59,7 @@ def group_product(plan: Plan, nest: Nest, products: list[Product]) -> bool:
         plan.back_to(kernel, steps)
         return False
     (m, n, outer), products = done
-    if warp_product(plan, m, n, outer, products):
+    if staged_product(plan, m, n, outer, products) or warp_product(plan, m, n, outer, products):
         return True
     shape = block_shape(
         plan.target,

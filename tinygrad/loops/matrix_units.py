@@ -28,7 +28,8 @@ class Fragments:
     An index along an axis is made of its parts, slowest first. `rows` and `columns` are those of
     the result, `depth` that of both operands; `a` and `b` are the axes that operands have beside
     it. The names in `a_items`, `b_items` and `out_items` are a lane's elements in their order.
-    Operands are given as words of 32 bits.
+    Operands are given as words of 32 bits; or lanes hold none of them, and the unit reads LOCAL
+    memory itself (`MatrixUnit.is_staged`).
     """
 
     rows: tuple[Part, ...]
@@ -42,7 +43,10 @@ class Fragments:
 
     @property
     def items(self) -> tuple[str, ...]:
-        """All loops over what a lane holds: of the result, then along the depth."""
+        """All loops over what a lane holds: of the result, then along the depth. Where the unit
+        reads operands itself, all loops that it runs over."""
+        if not self.a_items:
+            return tuple(name for name, *_ in (*self.rows, *self.columns, *self.depth))
         inside = (name for name, _, stride in self.depth if not stride)
         return (*self.out_items, *inside)
 
@@ -76,6 +80,13 @@ class MatrixUnit:
         if self.held is not None:
             return []
         return [size for size in (self.depth // self.pack, self.pack) if size > 1]
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether the unit reads its operands from LOCAL memory itself, where they lie in rows of
+        ROW bytes (`codegen/access`), while its lanes do something else: a sum is there when they
+        have waited for it. Elements of two bytes may lie along either axis."""
+        return self.held is not None and not self.held.a_items
 
     @property
     def is_tile(self) -> bool:
@@ -122,6 +133,21 @@ def _amd(rows: tuple[Part, ...], depth: tuple[Part, ...]) -> Fragments:
     )
 
 
+def _wgmma(columns: int, depth: int) -> Fragments:
+    """NVIDIA's layout for four warps (PTX ISA, "Register Fragments for wgmma.mma_async"): warp w
+    has 16 rows, and within them what `_mma` says; operands are staged in blocks of 64."""
+    return Fragments(
+        rows=(("w", 4, 32), ("i", 2, 0), ("g", 8, 4)),
+        columns=(("h", columns // 64, 0), ("c", 8, 0), ("t", 4, 1), ("e", 2, 0)),
+        depth=(("k", depth, 0),),
+        a=(),
+        b=(),
+        a_items=(),
+        b_items=(),
+        out_items=("h", "c", "i", "e"),
+    )
+
+
 _MFMA = _amd((("h", 4, 16), ("e", 4, 0)), (("h", 4, 16), ("w", 2, 0), ("p", 2, 0)))
 _WMMA = _amd((("e", 8, 0), ("h", 2, 16)), (("w", 8, 0), ("p", 2, 0)))
 _WMMA12 = _amd((("h", 2, 16), ("e", 8, 0)), (("h", 2, 16), ("w", 4, 0), ("p", 2, 0)))
@@ -152,6 +178,18 @@ ROWS: tuple[MatrixUnit, ...] = (
     MatrixUnit("wmma12.bf16", "wmma12", _BF, _BF, _F, 16, 16, 16, 2, 32, _WMMA12),
     MatrixUnit("wmma12.f16", "wmma12", _HF, _HF, _F, 16, 16, 16, 2, 32, _WMMA12),
     MatrixUnit("mma.tf32", "tf32", _F, _F, _F, 16, 8, 8, 1, 32, _mma(8, 2, 1)),
+    # four warps; operands of one size of rows, results of several sizes
+    *(
+        MatrixUnit(f"wgmma.{kind}.{n}", feature, a, a, out, 64, n, depth, 1, 128, _wgmma(n, depth))
+        for kind, feature, a, out, depth in (
+            ("bf16", "wgmma", _BF, _F, 16),
+            ("f16", "wgmma", _HF, _F, 16),
+            ("s8", "wgmma", _I8, _I, 32),
+            ("u8", "wgmma", _U8, _I, 32),
+            ("tf32", "wgmma_tf32", _F, _F, 8),
+        )
+        for n in (256, 128, 64)
+    ),
 )
 UNITS: dict[str, MatrixUnit] = {row.name: row for row in ROWS}
 
@@ -174,7 +212,8 @@ def matrix_units(target: Target, a: DType, b: DType, out: DType) -> list[MatrixU
     it is before those that take it shifted."""
     has = {part.removeprefix("+") for part in target.features.split(",")} | target.native
     present = [row for row in UNITS.values() if row.feature in has]
-    present = [row for row in present if row.lanes in (1, target.warp)]
+    warp = target.warp
+    present = [row for row in present if row.lanes == 1 or (warp and row.lanes % warp == 0)]
     present = [row for row in present if (row.b, row.out) == (b, out)]
     exact = [row for row in present if row.a is a]
     return exact + [row for row in present if row.a is SHIFTED.get(a)]

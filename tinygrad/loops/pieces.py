@@ -1,12 +1,14 @@
-"""Pieces of operands in the memory that a group's lanes share: how all lanes together fill one."""
+"""What products of a group of lanes have in common: the unit for a sum, its parts of a loop, and
+pieces of operands in the memory that the lanes share, which all of them fill together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
 from tinygrad.loops.layout import own_ranges, role_of, size_of, step
+from tinygrad.loops.matrix_units import MatrixUnit, Part, matrix_units
 from tinygrad.loops.plan import Plan, names
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -15,6 +17,7 @@ WORD = 4  # bytes of a register of a lane
 VECTOR = 16  # bytes that a lane moves at once
 Options = tuple[tuple[str, object], ...]
 DEEPEST = 4  # pieces of a pipeline: of three on their way the first is there in time
+TURNED = 2  # bytes of elements whose matrices units can turn as they read them
 SHORT = 8  # a loop of so few turns is written out
 
 
@@ -25,6 +28,44 @@ def pipeline(target: Target, shared: int, most: int) -> Options:
     if "async_copy" not in target.native or depth < 2:
         return ()
     return (("depth", depth), ("via", "async"))
+
+
+def sum_over(plan: Plan, k: str) -> UOp:
+    """The sum that the loop `k` belongs to."""
+    loop = plan.loops[k]
+    return next(x for x in plan.nodes if x.op is Ops.REDUCE and loop in own_ranges(x))
+
+
+def unit_of(plan: Plan, m: str, k: str, staged: bool) -> MatrixUnit | None:
+    """The first unit of a warp, or of several warps that reads staged operands, for the sum over
+    `k` of products of two CASTs, or of two values as they are; m: the loop of rows."""
+    value = sum_over(plan, k).src[0]
+    if value.op is not Ops.MUL:
+        return None
+    a, b = sorted(value.src, key=lambda x: plan.loops[m] not in x.ranges)
+    kinds = [x.src[0].dtype if x.op is Ops.CAST else x.dtype for x in (a, b)]
+    for unit in matrix_units(plan.target, kinds[0], kinds[1], value.dtype):
+        if unit.held is not None and unit.is_staged == staged and unit.a is kinds[0]:
+            return unit
+    return None
+
+
+def parts_of(
+    plan: Plan, loop: str, parts: Sequence[Part], roles: tuple[str, str, str]
+) -> list[str]:
+    """A loop as its parts. Roles: of lanes, of what a lane holds, of neighbours it holds."""
+    found, rest = [], loop
+    for i, (_, _, stride) in enumerate(parts):
+        inside = prod(size for _, size, _ in parts[i + 1 :])
+        role = roles[0] if stride else roles[1 + (i + 1 == len(parts))]
+        found.append(rest)
+        if inside > 1:
+            following = plan.unused(f"{loop}{parts[i + 1][0]}")
+            plan.do("split", rest, inside, following, role, "LOOP")
+            rest = following
+        elif role != "LOOP":
+            plan.do("role", rest, role)
+    return found
 
 
 def is_copy(value: UOp, along: UOp) -> bool:

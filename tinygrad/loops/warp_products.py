@@ -7,9 +7,21 @@ from dataclasses import dataclass, replace
 
 from tinygrad.base.helpers import ceildiv, prod
 from tinygrad.base.target import Target
-from tinygrad.loops.layout import own_ranges, size_of
-from tinygrad.loops.matrix_units import MatrixUnit, Part, matrix_units
-from tinygrad.loops.pieces import VECTOR, WORD, Options, fill, is_copy, pipeline, reach
+from tinygrad.loops.layout import size_of
+from tinygrad.loops.matrix_units import MatrixUnit
+from tinygrad.loops.pieces import (
+    TURNED,
+    VECTOR,
+    WORD,
+    Options,
+    fill,
+    is_copy,
+    parts_of,
+    pipeline,
+    reach,
+    sum_over,
+    unit_of,
+)
 from tinygrad.loops.plan import Plan
 from tinygrad.loops.products import Product
 from tinygrad.uop.node import UOp
@@ -20,7 +32,6 @@ LARGEST_GRID = (2, 4)  # warps along rows and columns
 STEP = 64  # bytes of a row of a piece: half of what memory brings at once, and few barriers
 FILLED = 0.75  # of a lane's registers, for sums and operands
 SHARED = 2  # groups that a processor should have room for
-TURNED = 2  # bytes of elements whose matrices can be turned as they are read
 BUSY_GROUPS = 128  # fewer leave processors idle
 
 
@@ -43,7 +54,7 @@ class WarpShape:
 def warp_product(plan: Plan, m: str, n: str, outer: list[str], products: list[Product]) -> bool:
     """Gives the products to a unit of a warp, if the target has one for all of them. m, n: the
     loops of rows and columns."""
-    units = [_unit_of(plan, m, one) for one in products]
+    units = [unit_of(plan, m, one.first_loop, False) for one in products]
     unit = units[0]
     if unit is None or any(other is not unit for other in units):
         return False
@@ -57,25 +68,6 @@ def warp_product(plan: Plan, m: str, n: str, outer: list[str], products: list[Pr
         return False
     _Warps(plan, shape, m, n, outer).run(products)
     return True
-
-
-def _unit_of(plan: Plan, m: str, one: Product) -> MatrixUnit | None:
-    """The unit of a warp for this sum of products of two CASTs, or of two values as they are."""
-    value = _sum_over(plan, one.first_loop).src[0]
-    if value.op is not Ops.MUL:
-        return None
-    a, b = sorted(value.src, key=lambda x: plan.loops[m] not in x.ranges)
-    kinds = [x.src[0].dtype if x.op is Ops.CAST else x.dtype for x in (a, b)]
-    for unit in matrix_units(plan.target, kinds[0], kinds[1], value.dtype):
-        if unit.held is not None and unit.a is kinds[0]:
-            return unit
-    return None
-
-
-def _sum_over(plan: Plan, k: str) -> UOp:
-    """The sum that the loop `k` belongs to."""
-    loop = plan.loops[k]
-    return next(x for x in plan.nodes if x.op is Ops.REDUCE and loop in own_ranges(x))
 
 
 def warp_shape(
@@ -146,7 +138,7 @@ class _Warps:
         for one in products:
             k, ki, kd = (one.first_loop, *(plan.unused(one.first_loop + x) for x in "id"))
             plan.do("extend", k, self.shape.depth)
-            factors = _sum_over(plan, k).src[0].src
+            factors = sum_over(plan, k).src[0].src
             rows = next(i for i, x in enumerate(factors) if plan.loops[self.inner[0]] in x.ranges)
             plan.do("tensorise", k, rows, unit.name)
             plan.do("split", k, self.shape.depth, ki)
@@ -159,14 +151,14 @@ class _Warps:
             plan.do("split", ki, unit.depth, kd)
             if self.shape.depth <= 2 * unit.depth:
                 plan.do("role", ki, "UNROLL")
-            depths.append(self._parts(kd, self.held.depth, ("LOOP", "TILE", "VECTOR")))
+            depths.append(parts_of(plan, kd, self.held.depth, ("LOOP", "TILE", "VECTOR")))
         row_parts, column_parts = self._output()
         for depth in depths:
             plan.do("distribute", row_parts, column_parts, depth, unit.name)
 
     def _side(self, k: str, axis: int) -> UOp:
         """A factor of the sum over `k` as it is now: of rows (0) or columns (1)."""
-        factors, inner = _sum_over(self.plan, k).src[0].src, self.plan.loops[self.inner[axis]]
+        factors, inner = sum_over(self.plan, k).src[0].src, self.plan.loops[self.inner[axis]]
         return next(x for x in factors if inner in x.ranges)
 
     def _layout(self, k: str, ki: str, axis: int) -> tuple[str, str]:
@@ -187,22 +179,6 @@ class _Warps:
         plan.do("pad", name, f"{name}.{layout[0]}", VECTOR // value.dtype.itemsize)
         fill(plan, name, prod(self.shape.grid) * self.unit.lanes)
 
-    def _parts(self, loop: str, parts: tuple[Part, ...], roles: tuple[str, str, str]) -> list[str]:
-        """A loop as its parts. Roles: of lanes, of what a lane holds, of neighbours it holds."""
-        plan, found, rest = self.plan, [], loop
-        for i, (name, _, stride) in enumerate(parts):
-            inside = prod(size for _, size, _ in parts[i + 1 :])
-            role = roles[0] if stride else roles[1 + (i + 1 == len(parts))]
-            found.append(rest)
-            if inside > 1:
-                following = plan.unused(f"{loop}{parts[i + 1][0]}")
-                plan.do("split", rest, inside, following, role, "LOOP")
-                rest = following
-            elif role != "LOOP":
-                plan.do("role", rest, role)
-            del name
-        return found
-
     def _output(self) -> tuple[list[str], list[str]]:
         """The output's loops: blocks, warps, the unit's matrices, and their parts."""
         plan, unit = self.plan, self.unit
@@ -215,7 +191,7 @@ class _Warps:
             warps.append(inner)
             copies.append(matrix)
             axis_parts = self.held.columns if axis else self.held.rows
-            parts.append(self._parts(single, axis_parts, ("LANE", "UNROLL", "VECTOR")))
+            parts.append(parts_of(plan, single, axis_parts, ("LANE", "UNROLL", "VECTOR")))
         strides = {
             name: part[2]
             for names, axis_parts in zip(parts, (self.held.rows, self.held.columns), strict=True)

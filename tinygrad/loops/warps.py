@@ -32,7 +32,8 @@ def distribute(
 
         s += wmma(a(m, k), b(k, n))   becomes   s += wmma(a(m, mine), b(mine, other))
 
-    where the part of k that lanes tell apart is no loop any more: a lane has its own.
+    where the part of k that lanes tell apart is no loop any more: a lane has its own. A unit that
+    reads staged operands itself is told the loops that it runs over, and nothing else changes.
 
     >>> from tinygrad.base.dtype import dtypes
     >>> from tinygrad.loops.drawing import draw, product
@@ -64,6 +65,9 @@ def distribute(
     product = owners[0].src[0]
     if len(owners) != 1 or product.op is not Ops.WMMA or product.arg != unit:
         raise ArgumentError(f"distribute: {tuple(depth)} are not the loops of one sum by {unit}")
+    if row.is_staged:  # the unit reads its operands where they lie
+        made = UOp(Ops.WMMA, row.out, (*product.src, *(r for loops in found for r in loops)), unit)
+        return replaced(kernel, {owners[0]: owners[0].with_src((made, *own_ranges(owners[0])))})
     lane = _lane(digits)
     along = _changes(found[2], held.depth, lane)
     own_items = {

@@ -229,6 +229,8 @@ _REFUSED = (
         Ops.FETCH,
         Ops.COMMIT,
         Ops.WAIT,
+        Ops.FENCE,
+        Ops.MATRIX,
         Ops.FAULT,
         Ops.VECTORIZE,
     )

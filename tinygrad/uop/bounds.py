@@ -55,6 +55,12 @@ def _or(node: UOp, s: list[Interval]) -> Interval | None:
     return (s[0][0] or s[1][0], s[0][1] or s[1][1]) if node.dtype is dtypes.bool else None
 
 
+def _xor(node: UOp, s: list[Interval]) -> Interval | None:
+    if node.dtype is dtypes.bool or any(low < 0 for low, _ in s):
+        return None
+    return 0, (1 << int(max(high for _, high in s)).bit_length()) - 1
+
+
 def _equal(node: UOp, s: list[Interval]) -> Interval:
     (low, high), (least, most) = s
     return low == high == least == most, not (high < least or most < low)
@@ -97,6 +103,7 @@ _RULES: dict[Ops, _Rule] = {
     Ops.CMPNE: _not_equal,
     Ops.AND: _and,
     Ops.OR: _or,
+    Ops.XOR: _xor,
     Ops.CAST: _cast,
     Ops.SHR: _shift_right,
     Ops.CHECK: lambda node, s: s[0],

@@ -18,7 +18,8 @@ from tinygrad.uop.op import Ops
 class Instruction:
     """One op. `brought` by: "" every backend · "native" a name in Target.native · "vector"
     Target.vector · "groups" Target.has_groups · "warp" Target.warp · "async_copy" and "matrix_load"
-    names of these in Target.native · "unit" a row of `loops/matrix_units`."""
+    names of these in Target.native · "unit" a row of `loops/matrix_units` · "staged_unit" a row
+    whose operands are staged."""
 
     op: Ops
     sources: str
@@ -80,10 +81,12 @@ TABLE: tuple[Instruction, ...] = (
     Instruction(Ops.BARRIER, "", "all lanes of a group arrive before any goes on", "groups"),
     Instruction(Ops.EXCHANGE, "a", "a of the warp's lane whose number differs in arg", "warp"),
     Instruction(Ops.FETCH, "pointer, pointer, mask?", "begins to copy arg bytes", "async_copy"),
-    Instruction(Ops.COMMIT, "", "a lane's FETCHes since the last one are a group", "async_copy"),
-    Instruction(Ops.WAIT, "", "at most the last arg groups are on their way", "async_copy"),
+    Instruction(Ops.COMMIT, "", "what arg began since the last one is a group", "async_copy"),
+    Instruction(Ops.WAIT, "a?", "at most arg[1] groups of arg[0] are on their way", "async_copy"),
     Instruction(Ops.GATHER, "pointer", "words of matrices in LOCAL, to a warp", "matrix_load"),
     Instruction(Ops.WMMA, "a, b, c", "c + a·b: matrices, row-major, of the unit arg", "unit"),
+    Instruction(Ops.MATRIX, "pointer", "an operand that a unit reads from LOCAL", "staged_unit"),
+    Instruction(Ops.FENCE, "", "what a lane wrote to LOCAL is there for units", "staged_unit"),
 )
 
 INSTRUCTIONS: dict[Ops, Instruction] = {row.op: row for row in TABLE}
@@ -102,6 +105,7 @@ TITLES = {
     "async_copy": "where `Target.native` has async_copy",
     "matrix_load": "where `Target.native` has matrix_load",
     "unit": "where a matrix unit is registered",
+    "staged_unit": "where one is that reads LOCAL memory itself",
 }
 
 

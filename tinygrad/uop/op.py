@@ -102,6 +102,8 @@ class Ops(IntEnum):
     FETCH = auto()
     COMMIT = auto()
     WAIT = auto()
+    FENCE = auto()
+    MATRIX = auto()
     FAULT = auto()
     VECTORIZE = auto()
     GEP = auto()
@@ -427,8 +429,10 @@ TABLE: tuple[Row, ...] = (
         "none",
         "Begins to copy arg bytes to LOCAL memory from another; zeros where a mask is false.",
     ),
-    Row(Ops.COMMIT, 0, "void", "none", "The lane's FETCHes since the last one are a group."),
-    Row(Ops.WAIT, 0, "void", "none", "At most the last arg groups are still on their way."),
+    Row(Ops.COMMIT, 0, "void", "none", "What the lane began since the last one is a group."),
+    Row(Ops.WAIT, None, "given", "scalar", "At most the last arg[1] groups are on their way."),
+    Row(Ops.FENCE, 0, "void", "none", "What the lane wrote to LOCAL is there for units, too."),
+    Row(Ops.MATRIX, 1, "given", "scalar", "Where in LOCAL a unit finds an operand, and how."),
     Row(Ops.FAULT, None, "void", "none", "Writes the fault word once where a bool is true."),
     Row(Ops.VECTORIZE, None, "given", "scalar", "A vector of its sources, or one repeated."),
     Row(Ops.GEP, 1, "given", "scalar", "Lane arg of a vector."),

@@ -78,6 +78,9 @@ def _products():
         yield f"matmul {dtype.name}", row(lambda a, b: a @ b, *square, dtype=dtype)
         odd = (65, 33), (33, 17)
         yield f"odd matmul {dtype.name}", row(lambda a, b: a @ b, *odd, dtype=dtype)
+    for dtype, (a, b) in itertools.product(FLOATS[:2], itertools.product((0, 1), repeat=2)):
+        name = f"large matmul {dtype.name}{' At' * a}{' Bt' * b}"
+        yield name, lambda device, given=(dtype, a, b): _large(device, *given)
     yield "transposed matmul", row(lambda a, b: a @ b.T, (64, 96), (80, 96))
     yield "matmul of both transposed", row(lambda a, b: a.T @ b.T, (96, 64), (80, 96))
     yield "batched matmul", row(lambda a, b: a @ b, (3, 65, 20), (3, 20, 40))
@@ -105,6 +108,12 @@ def _products():
             *((1, 2, 40, 16),) * 3,
         ),
     )
+
+
+def _large(device, dtype, a_turned, b_turned):
+    """A product of which a card takes a block at a time, its edges masked; a function of it."""
+    a, b = (Tensor.empty(1096, 1096, dtype=dtype, device=device) for _ in range(2))
+    return ((a.T if a_turned else a) @ (b.T if b_turned else b)).relu()
 
 
 def _gathered(device):

@@ -80,6 +80,9 @@ static inline u32 permute(u32 a, u32 b, u32 how) {
 }
 typedef struct { const u8 *map; W base, size; u8 *shared; u32 lent; int error; W at; } Place;
 static u8 nothing[64];
+/* Whether a lane wrote to shared memory what units that read it don't see: when it came to the
+   barrier that lanes are at, and to the last one. */
+static int arrived, unseen;
 static inline u8 *global(Place *p, W at, u32 n) {
   W from = at - p->base;
   if (from + n > p->size || !p->map[from >> 9] || !p->map[(from + n - 1) >> 9]) {
@@ -134,6 +137,43 @@ static inline u32 gathered(Lane *lane, Place *place, int matrix, int turned) {
 }
 """
 
+STAGED = r"""
+/* Copies and products that a lane began arrive as late as they may: when it waits for them. */
+static void copied(Lane *lane, Place *place, u32 most) {
+  u32 i = 0;
+  for (; i < lane->copies && lane->copy[i].group + most < lane->copy_groups; i++) {
+    u8 *to = shared(place, lane->copy[i].to, lane->copy[i].size);
+    memset(to, 0, lane->copy[i].size);
+    u32 taken = lane->copy[i].taken;
+    if (taken) memcpy(to, global(place, lane->copy[i].from, lane->copy[i].size), taken);
+    lane->unseen = 1;
+  }
+  memmove(lane->copy, lane->copy + i, (lane->copies - i) * sizeof *lane->copy);
+  lane->copies -= i;
+}
+/* An element of an operand that a descriptor names: rows of 128 bytes, in groups of eight, whose
+   chunks of 16 bytes are swizzled. */
+static f64 staged(Place *place, W d, int kind, int size, int turned, int index, int k) {
+  W row = turned ? k : index, at = (turned ? index : k) * size;
+  if (d >> 62 != 1 || d >> 49 & 7) { if (!place->error) place->error = APART; return 0; }
+  at = (d & 0x3fff) * 16 + row / 8 * (d >> 32 & 0x3fff) * 16 + row % 8 * 128
+     + (turned ? at / 128 * (d >> 16 & 0x3fff) * 16 + at % 128 : at);
+  at ^= (at >> 7 & 7) << 4;
+  W x = 0;
+  memcpy(&x, shared(place, at, size), size);
+  return element(x, kind, 0);
+}
+static f64 staged_product(Lane *lane, Place *place, W a, W b, int i, int depth,
+                          int kind, int size, int ta, int tb) {
+  int row = lane->tid[0] / 32 % 4 * 16 + i / 2 % 2 * 8 + lane->id / 4;
+  int column = i / 4 * 8 + lane->id % 4 * 2 + i % 2;
+  f64 sum = 0;
+  for (int k = 0; k < depth; k++)
+    sum += staged(place, a, kind, size, ta, row, k) * staged(place, b, kind, size, tb, column, k);
+  return sum;
+}
+"""
+
 TAIL = r"""
 static int warp(Lane *lanes, int count, const W *args, Place *place) {
   for (;;) {
@@ -160,6 +200,7 @@ int run(const W *args, const u32 *grid, const u32 *block, Place *place) {
   Lane *lanes = __builtin_malloc(sizeof(Lane) * count);
   for (W group = 0; group < (W)grid[0] * grid[1] * grid[2] && !place->error; group++) {
     memset(place->shared, 0xff, place->lent);
+    unseen = arrived = 0;
     memset(lanes, 0, sizeof(Lane) * count);
     for (u32 i = 0; i < count; i++) {
       Lane *lane = lanes + i;
@@ -180,6 +221,7 @@ int run(const W *args, const u32 *grid, const u32 *block, Place *place) {
         if (met && found != met) place->error = APART;
         met = found; going = 1;
       }
+      unseen = arrived; arrived = 0;
     }
   }
   __builtin_free(lanes);
@@ -230,6 +272,7 @@ class Translation:
         self.shared, self.depot = 0, 0
         self.meetings = 0
         self.lines: list[str] = []
+        self.products: list[str] = []  # what each instruction on staged operands does
         self._declare(body)
 
     def _declare(self, text: str) -> None:
@@ -298,7 +341,7 @@ class Translation:
         for line in body.splitlines():
             line = f"{begun} {line.split('//')[0].strip()}".strip()
             begun = ""
-            if not line or line.startswith("."):
+            if not line or line.startswith(".") or line in "{}":
                 continue
             if not line.endswith((";", ":")):
                 begun = line
@@ -551,6 +594,8 @@ class Translation:
         names = _parts(operands[1])
         size, where = int(kind[1:]) // 8, self.address(operands[0])
         stores = [f"u8 *m = {space}(place, {where}, {size * len(names)});"]
+        if space == "shared":
+            stores.append("lane->unseen = 1;")
         for i, name in enumerate(names):
             stores.append(
                 f"{{ {kind} x = {self.value(name, kind)}; memcpy(m + {i * size}, &x, {size}); }}"
@@ -565,16 +610,48 @@ class Translation:
         return f"{{ {body} if (x == {old}) *m = {new}; {self.put(operands[0], kind, 'x')} }}"
 
     def _cp(self, how: list[str], operands: list[str]) -> str:
-        """Asynchronous copies arrive at once: a program that doesn't wait is not found out."""
+        """Asynchronous copies arrive when they are waited for."""
         assert how[0] == "async" and "bulk" not in how, how
-        if how[1] not in ("ca", "cg"):
-            return ";"
+        if how[1] == "commit_group":
+            return "lane->copy_groups++;"
+        if how[1] == "wait_group":
+            return f"copied(lane, place, {operands[0]});"
+        assert how[1] in ("ca", "cg"), how
         target, source, size = self.address(operands[0]), self.address(operands[1]), operands[2]
         taken = self.value(operands[3], "u32") if len(operands) > 3 else size
-        return (
-            f"{{ u8 *to = shared(place, {target}, {size}); memset(to, 0, {size}); "
-            f"if ({taken}) memcpy(to, global(place, {source}, {size}), {taken}); }}"
-        )
+        made = f"(Copied){{{target}, {source}, {size}, {taken}, lane->copy_groups}}"
+        full = "if (lane->copies == MOST) place->error = OUTSIDE; else "
+        return f"{full}lane->copy[lane->copies++] = {made};"
+
+    def _fence(self, how: list[str], operands: list[str]) -> str:
+        assert how == ["proxy", "async", "shared::cta"], how
+        return "lane->unseen = 0;"
+
+    def _wgmma(self, how: list[str], operands: list[str]) -> str:
+        """Four warps multiply staged operands: registers change when they are waited for."""
+        if how[0] == "fence":
+            return ";"
+        if how[0] == "commit_group":
+            return "lane->product_groups++;"
+        if how[0] == "wait_group":
+            return f"multiplied(lane, place, {operands[0]});"
+        shape, result, a, b = how[3:]
+        _, columns, depth = map(int, re.fullmatch(r"m(64)n(\d+)k(\d+)", shape).groups())
+        size = {"tf32": 4, "bf16": 2, "f16": 2, "s8": 1, "u8": 1}[a]
+        registers, immediates = _parts(operands[0]), operands[4:]
+        assert len(registers) == columns // 2 and a == b and depth == 32 // size, operands
+        assert immediates[:2] == ["1"] * len(immediates[:2]), operands
+        turned = ", ".join(immediates[2:] or ["0", "0"])
+        kind = a if a == "tf32" else f"k_{a}"
+        sums = []
+        for i, name in enumerate(registers):
+            product = f"staged_product(lane, place, a, b, {i}, {depth}, {kind}, {size}, {turned})"
+            sums.append(self.put(name, result, f"{self.value(name, result)} + {product}"))
+        self.products.append(" ".join(sums))
+        first, second = (self.word(x) for x in operands[1:3])
+        made = f"(Product){{{len(self.products)}, lane->product_groups, {first}, {second}}}"
+        full = "if (unseen || lane->products == MOST) place->error = APART; else "
+        return f"{full}lane->product[lane->products++] = {made};"
 
     # ---- the way, and meetings -------------------------------------------------------------------
 
@@ -593,7 +670,10 @@ class Translation:
     def _meet(self, wide: str, scope: str = "") -> str:
         self.meetings += 1
         where = "" if scope else wide
-        return f"lane->at = {self.meetings}; return {where}{self.meetings}; M{self.meetings}:;"
+        seen = "arrived |= lane->unseen; " if where else ""
+        return (
+            f"{seen}lane->at = {self.meetings}; return {where}{self.meetings}; M{self.meetings}:;"
+        )
 
     def _shfl(self, how: list[str], operands: list[str]) -> str:
         target, source, number = operands[:3]
@@ -645,10 +725,14 @@ class Translation:
         fields = " ".join(f"W {name};" for name in self.registers)
         depot = f"u8 depot[{max(16, self.depot)}] __attribute__((aligned(16)));"
         lane = f"""
-enum {{ BLOCK_WIDE = 1 << 20 }};
+enum {{ BLOCK_WIDE = 1 << 20, MOST = {128 if "copied(" in text or self.products else 1} }};
+typedef struct {{ W to, from; u32 size, taken, group; }} Copied;
+typedef struct {{ u32 number, group; W a, b; }} Product;
 typedef struct Lane {{ int place, at; u32 id, tid[3], ctaid[3], ntid[3], nctaid[3];
-  W told[8], seen[8]; struct Lane *warp; {fields} {depot} }} Lane;
-{MATRICES}
+  W told[8], seen[8]; struct Lane *warp; {fields} {depot}
+  u32 copies, copy_groups, products, product_groups, unseen;
+  Copied copy[MOST]; Product product[MOST]; }} Lane;
+{MATRICES}{STAGED}{self._multiplied()}
 static int step(Lane *lane, const W *args, Place *place) {{
   switch (lane->at) {{ {" ".join(f"case {i}: goto M{i};" for i in range(1, self.meetings + 1))} }}
 {text}
@@ -656,6 +740,23 @@ static int step(Lane *lane, const W *args, Place *place) {{
 }}
 """
         return Kernel(self.name, len(self.parameters), self.lanes, self.shared, HEAD + lane + TAIL)
+
+    def _multiplied(self) -> str:
+        """The function that does what the products so far do."""
+        cases = "\n".join(f"      case {i}: {x} break;" for i, x in enumerate(self.products, 1))
+        return f"""
+static void multiplied(Lane *lane, Place *place, u32 most) {{
+  u32 i = 0;
+  for (; i < lane->products && lane->product[i].group + most < lane->product_groups; i++) {{
+    W a = lane->product[i].a, b = lane->product[i].b;
+    switch (lane->product[i].number) {{
+{cases}
+    }}
+  }}
+  memmove(lane->product, lane->product + i, (lane->products - i) * sizeof *lane->product);
+  lane->products -= i;
+}}
+"""
 
 
 def _space(how: list[str]) -> str:

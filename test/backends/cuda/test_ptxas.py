@@ -12,7 +12,7 @@ from backends.cuda.cases import CASES, ones
 from backends.cuda.compiled import DEVICES, kernels_of
 from backends.cuda.toolkit import assemble, instructions, tool
 
-from tinygrad import dtypes
+from tinygrad import Tensor, dtypes
 
 CHIPS = ("sm_80", "sm_89", "sm_90a")
 
@@ -70,6 +70,10 @@ def square(device, dtype):
     return ones(device, 512, 512, dtype=dtype)
 
 
+def empty(device, size, dtype=dtypes.bfloat16):
+    return Tensor.empty(size, size, dtype=dtype, device=device)
+
+
 # what → chips, tensors of a device, instructions that are there, instructions that aren't
 EXPECTED = {
     "16 bytes a load and store": (CHIPS, lambda d: large(d) * 2, ("LDG.E.128", "STG.E.128"), ()),
@@ -110,6 +114,31 @@ EXPECTED = {
         lambda d: square(d, dtypes.int8).matmul(square(d, dtypes.int8).T, dtype=dtypes.int32),
         ("IMMA.16832.S8.S8", "LDGSTS.*128", "LDSM"),
         ("STL",),
+    ),
+    "four warps multiply what lies staged, while the next is fetched": (
+        CHIPS[2:],
+        lambda d: empty(d, 4096) @ empty(d, 4096),
+        (
+            r"HGMMA.64x256x16.F32.BF16 R\d+, gdesc\[UR\d+\].tnspB",
+            "LDGSTS.*128",
+            "FENCE.VIEW.ASYNC",
+            "WARPGROUP.DEPBAR.LE gsb0, 0x1",
+        ),
+        ("STL", "HMMA", "BAR.*\n.*BAR.SYNC"),
+    ),
+    "and of the other layouts": (
+        CHIPS[2:],
+        lambda d: empty(d, 2048, dtypes.float16).T @ empty(d, 2048, dtypes.float16).T,
+        (r"HGMMA.64x256x16.F32 R\d+, gdesc\[UR\d+\].tnspA ?, R", "WARPGROUP.DEPBAR.LE gsb0, 0x1"),
+        ("STL", "HMMA"),
+    ),
+    "and bytes": (
+        CHIPS[2:],
+        lambda d: empty(d, 2048, dtypes.int8).matmul(
+            empty(d, 2048, dtypes.int8).T, dtype=dtypes.int32
+        ),
+        ("IGMMA.64x256x32.S8.S8", "WARPGROUP.DEPBAR.LE gsb0, 0x1"),
+        ("STL", "IMMA"),
     ),
     "a check writes its fault words once": (CHIPS, checked, ("ATOM.*CAS",), ()),
     "bfloat16 is rounded by the chip": (

@@ -17,15 +17,17 @@ from backends.cuda.fake_driver import Card, FakeLibrary
 from tinygrad import Context, Tensor, TinyJit, dtypes
 from tinygrad.backends import canonicalize, open_device, why_absent
 from tinygrad.backends.cuda import driver
+from tinygrad.backends.cuda.compiler import PTXCompiler
 from tinygrad.backends.cuda.memory import PINNED, size_class
 from tinygrad.backends.interface import Launch
 from tinygrad.base.errors import CompileError, DeviceError, OutOfMemory
 from tinygrad.engine.devices import Device
+from tinygrad.loops import staged_products
 
 TEST = Path(__file__).parents[2]
 
 
-LIBRARY = FakeLibrary([Card(size=128 << 20) for _ in range(4)])
+LIBRARY = FakeLibrary([Card(size=128 << 20) for _ in range(5)])
 
 
 @pytest.fixture
@@ -70,6 +72,57 @@ def test_warps_multiply_matrices(library, dtype):
     found = a.matmul(b, dtype=dtypes.float32).numpy()
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
     assert any("mma.sync" in text for text in LIBRARY.texts)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "turned"),
+    [
+        ((130, 100, 264), dtypes.bfloat16, (False, False)),  # what neither block nor step divides
+        ((70, 136, 200), dtypes.float16, (True, True)),
+        ((64, 60, 99), dtypes.bfloat16, (False, True)),  # which is stored, not copied
+        ((128, 120, 272), dtypes.int8, (False, True)),
+    ],
+)
+def test_four_warps_multiply_what_is_staged(library, shape, dtype, turned, monkeypatch):
+    """Copies and products arrive as late as they may; sums of these numbers are exact."""
+    monkeypatch.setattr(staged_products, "BUSY_GROUPS", 1)
+    m, n, k = shape
+    values = [np.random.randint(-64, 65, size) for size in ((m, k), (k, n))]
+    given = [v if dtypes.is_int(dtype) else v / np.float32(32) for v in values]
+    a, b = (
+        Tensor(np.ascontiguousarray(v.T) if t else v, device="CUDA").cast(dtype).realize()
+        for v, t in zip(given, turned, strict=True)
+    )
+    LIBRARY.texts.clear()
+    a, b = (x.T if t else x for x, t in zip((a, b), turned, strict=True))
+    total = dtypes.int32 if dtypes.is_int(dtype) else dtypes.float32
+    found = a.matmul(b, dtype=total).numpy()
+    np.testing.assert_array_equal(found, given[0].astype(np.float64) @ given[1])
+    assert any("wgmma.mma_async" in text for text in LIBRARY.texts)
+
+
+@pytest.mark.parametrize(
+    ("left_out", "depth"),  # and the card is lost where it was the last
+    [("wgmma.wait_group", 264), ("cp.async.wait_group", 272), ("fence.proxy.async", 280)],
+)
+def test_the_emulator_finds_what_is_not_waited_for(library, left_out, depth, monkeypatch):
+    monkeypatch.setattr(staged_products, "BUSY_GROUPS", 1)
+    compile_ = PTXCompiler.compile
+
+    def without(self, source):
+        lines = compile_(self, source).decode().splitlines()
+        return "\n".join(x for x in lines if not x.strip().startswith(left_out)).encode()
+
+    monkeypatch.setattr(PTXCompiler, "compile", without)
+    a = Tensor(numbers(128, depth), device="CUDA:4").cast(dtypes.bfloat16).realize()
+    wanted = a.float().numpy() @ a.float().numpy().T
+    with Context(CACHELEVEL=0):
+        product = a.matmul(a.T, dtype=dtypes.float32)
+        if left_out == "fence.proxy.async":
+            with pytest.raises(DeviceError, match="CUDA:4 is lost"):
+                product.numpy()
+        else:
+            assert not np.allclose(product.numpy(), wanted, atol=1e-3)
 
 
 def run_tests(*files, **facts):

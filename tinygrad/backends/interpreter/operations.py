@@ -332,6 +332,46 @@ def warp_unit(name: str) -> Callable[..., tuple[Any, ...]]:
     return multiply
 
 
+ROW_BYTES, CHUNK = 128, 16  # of a row of a staged operand, and of what is swizzled within it
+
+
+@functools.cache
+def staged_unit(name: str) -> Callable[..., tuple[Any, ...]]:
+    """What a lane gets of the product of two operands in LOCAL memory, each given as (memory, first
+    element, layout): see `codegen/fragments`."""
+    unit = UNITS[name]
+    held = unit.held
+    assert held is not None
+    add = operation("MULACC", unit.out.name)
+    places = _placed(unit, held.rows, held.columns, held.out_items)
+    spots = {spot: place for place, spot in places.items()}
+
+    def multiply(lane: int, a: Any, b: Any, total: Sequence[Any]) -> tuple[Any, ...]:
+        results = list(total)
+        left = functools.cache(lambda row: _staged(unit.a, a, row, unit.depth))
+        right = functools.cache(lambda column: _staged(unit.b, b, column, unit.depth))
+        for i in range(len(results)):
+            row, column = spots[lane % unit.lanes, i]
+            for pair in zip(left(row), right(column), strict=True):
+                results[i] = add(*pair, results[i])
+        return tuple(results)
+
+    return multiply
+
+
+def _staged(dtype: DType, operand: Any, index: int, depth: int) -> list[Any]:
+    """The elements along the depth of one row or column."""
+    memory, first, (turned, stride, chunk) = operand
+    size, found = dtype.itemsize, []
+    for k in range(depth):
+        row, place = (k, index) if turned else (index, k)
+        block, place = divmod(place, ROW_BYTES // size)
+        at = first * size + row // 8 * stride + row % 8 * ROW_BYTES + block * chunk + place * size
+        at ^= at // ROW_BYTES % 8 * CHUNK
+        found.append(decode(load(memory, at // size) & (1 << dtype.bitsize) - 1, dtype))
+    return found
+
+
 def _placed(
     unit: MatrixUnit, rows: Sequence[Part], columns: Sequence[Part], items: Sequence[str]
 ) -> dict[tuple[int, int], tuple[int, int]]:
@@ -373,6 +413,7 @@ NAMESPACE = {
             local,
             matrix_unit,
             warp_unit,
+            staged_unit,
         )
     },
     **{

@@ -206,7 +206,7 @@ class _Function:
         self.pointers[node] = (memory, offset if at == "0" else f"{at} + {offset}")
 
     def local(self, node: UOp) -> None:
-        key, size = node.arg
+        key, size = node.arg[:2]
         name = self.fresh("local")
         self.pointers[node] = (name, "0")
         self.line(f"{name} = local(memories, {key!r}, {size}, {node.dtype.name!r})")
@@ -246,9 +246,19 @@ class _Function:
         self.assign(node, f"said[lane[0] ^ {node.arg}]")
         self.line("yield")
 
+    def matrix(self, node: UOp) -> None:
+        """Where an operand begins, and how it lies there."""
+        memory, at = self.pointers[node.src[0]]
+        self.assign(node, f"({memory}, {at}, {node.arg})")
+
     def multiply(self, node: UOp) -> None:
-        """Products of matrices: of this lane's, or of those that a warp's lanes hold together."""
+        """Products of matrices: of this lane's, of those that a warp's lanes hold together, or of
+        those in LOCAL memory. None is on its way for long."""
         unit = UNITS[node.arg]
+        if unit.is_staged:
+            operands = ", ".join(self.ref(source) for source in node.src)
+            self.assign(node, f"{self.made('staged_unit', node.arg)}(lane[0], {operands})")
+            return
         if unit.held is None:
             self.assign(node, self.multiply_tiles(node))
             return
@@ -270,11 +280,16 @@ class _Function:
         self.line(f"fetches.append(({target}, {at}, {values}))")
 
     def commit(self, node: UOp) -> None:
-        self.line("coming.append(fetches)")
-        self.line("fetches = []")
+        if node.arg == "copies":
+            self.line("coming.append(fetches)")
+            self.line("fetches = []")
 
     def wait(self, node: UOp) -> None:
-        self.line(f"arrive(coming, {node.arg})")
+        what, most = node.arg
+        if what == "copies":
+            self.line(f"arrive(coming, {most})")
+        if node.src:
+            self.names[node] = self.ref(node.src[0])
 
     def gather(self, node: UOp) -> None:
         """Every lane says where a row lies, and takes its words of all rows."""
@@ -340,4 +355,6 @@ RULES: dict[Ops, Callable[[_Function, UOp], None]] = {
     Ops.COMMIT: _Function.commit,
     Ops.WAIT: _Function.wait,
     Ops.WMMA: _Function.multiply,
+    Ops.MATRIX: _Function.matrix,
+    Ops.FENCE: _Function.nothing,
 }
