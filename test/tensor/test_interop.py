@@ -112,6 +112,32 @@ def test_every_dtype_goes_out_and_comes_in(kind):
     assert back.numpy().dtype == values.dtype and back.tolist() == values.tolist()
 
 
+@pytest.mark.parametrize("kind", [np.complex64, np.complex128])
+def test_complex_numbers_are_lent_and_borrowed(kind):
+    values = (np.arange(6).reshape(2, 3) * (1 + 2j)).astype(kind)
+    here = Tensor.from_dlpack(values.T)
+    there = torch.from_dlpack(here)
+    values[0, 1] = 7j
+    assert here.numpy().dtype == kind and here[1, 0].item() == 7j == there[1, 0].item()
+    there[2, 1] = 5
+    assert values[1, 2] == 5 and np.from_dlpack(here)[2, 1] == 5
+    assert np.from_dlpack(here.conj()).tolist() == values.T.conj().tolist()
+    assert Tensor.from_dlpack(values[:0]).shape == (0, 3)
+
+
+def test_complex_numbers_whose_parts_lie_apart_are_copied():
+    pairs = Tensor([[1.0, 2.0], [3.0, 4.0]]).realize()
+    x = pairs.T.view_as_complex()
+    assert torch.from_dlpack(x).tolist() == [1 + 3j, 2 + 4j]
+    with pytest.raises(BufferError, match="lie apart; legal is a copy"):
+        np.from_dlpack(x, copy=False)
+
+
+def test_pytorch_gets_no_negative_strides():
+    x = Tensor([1.0, 2.0, 3.0]).realize()
+    assert torch.from_dlpack(x.flip(0)).tolist() == [3, 2, 1]
+
+
 def test_narrow_floats_go_to_pytorch_and_come_back():
     for name, theirs in (("bfloat16", torch.bfloat16), ("fp8e4m3", torch.float8_e4m3fn)):
         there = torch.from_dlpack(Tensor([1.5, -2.0], dtype=name))

@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Any, Self
 from tinygrad.base.dtype import COMPLEX_PARTS, DType, complex_of, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.engine.realize import read
+from tinygrad.engine.sharing import Loan
 from tinygrad.tensor import complex_functions as functions
 from tinygrad.tensor.core import _PACKAGE, Core, Shape, axis_of
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, nested_shape, parts_of_number
+from tinygrad.tensor.dlpack import Strided
 from tinygrad.tensor.elementwise import Number, is_complex
 from tinygrad.tensor.tensor import Tensor
 from tinygrad.uop.node import UOp
@@ -132,6 +134,18 @@ class Complex(Tensor):
         made._join(self)
         return made
 
+    def _lend(self, operation: str, copy: bool | None) -> tuple[Loan, Strided]:
+        pairs = self.view_as_real()
+        loan, view = pairs._lend(operation, copy)
+        found = view.as_complex()
+        if found is None and copy is False:
+            raise BufferError(f"{operation}: the parts of {self!r} lie apart; legal is a copy")
+        if found is None:
+            loan, view = pairs._lend(operation, True)
+            found = view.as_complex()
+            assert found is not None, "a copy lies side by side"
+        return loan, found
+
     def view_as_complex(self) -> Self:
         raise DTypeError(f"view_as_complex: of {self.dtype!r}; legal are floats")
 
@@ -192,10 +206,6 @@ class Complex(Tensor):
 
         pairs = np.ascontiguousarray(read(self._held))
         return pairs.view(self.dtype.name).reshape(self.shape)
-
-    def _lent_array(self) -> NDArray[Any]:
-        pairs: Any = self.view_as_real()._lent_array()
-        return pairs.view(self.dtype.name)[..., 0]  # type: ignore[no-any-return]
 
     def pad(self, padding: Any, mode: str = "constant", value: Any = 0) -> Any:
         if mode != "constant" or value == 0:

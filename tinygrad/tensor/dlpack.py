@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.dtype import COMPLEX_PARTS, DType, complex_of, dtypes
 from tinygrad.base.helpers import prod, strides_for
 
 VERSION = (1, 0)
@@ -31,6 +31,8 @@ CODES: dict[DType, tuple[int, int]] = {
     dtypes.bfloat16: (4, 16),
     dtypes.fp8e4m3: (10, 8),  # kDLFloat8_e4m3fn
     dtypes.fp8e5m2: (12, 8),
+    dtypes.complex64: (5, 64),
+    dtypes.complex128: (5, 128),
 }
 
 
@@ -79,6 +81,19 @@ class Strided(NamedTuple):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: DType
+
+    def as_pairs(self) -> Strided:
+        """Complex numbers as pairs of floats, along one more axis."""
+        steps = (*(2 * step for step in self.strides), 1)
+        return Strided(self.address, (*self.shape, 2), steps, COMPLEX_PARTS[self.dtype])
+
+    def as_complex(self) -> Strided | None:
+        """The other way round; None where the two of a pair don't lie side by side."""
+        *steps, last = self.strides
+        if last != 1 or any(step % 2 for step in steps):
+            return None
+        halves = tuple(step // 2 for step in steps)
+        return Strided(self.address, self.shape[:-1], halves, complex_of(self.dtype))
 
 
 # ---- capsules of Python --------------------------------------------------------------------------

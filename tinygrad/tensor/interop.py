@@ -13,7 +13,7 @@ from abc import abstractmethod
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.dtype import COMPLEX_PARTS, DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.base.helpers import argsort, prod, strides_for
 from tinygrad.engine import storage
@@ -206,6 +206,8 @@ class Interop(Writing):
             raise BufferError(f"__dlpack__: {self.dtype!r} has no type code in DLPack")
         versioned = max_version is not None and max_version[0] >= dlpack.VERSION[0]
         loan, view = self._lend("__dlpack__", copy)
+        if copy is None and min(view.strides, default=0) < 0:  # PyTorch ends the process at those
+            loan, view = self._lend("__dlpack__", True)
         fixed = loan.buffer is not None and loan.buffer.fixed
         if fixed and not versioned:
             if copy is False:
@@ -247,9 +249,16 @@ class Interop(Writing):
             raise BufferError(
                 f"from_dlpack: memory on device {borrowed.device}; legal is the host's, (1, 0)"
             )
-        return cls._borrow(
-            "from_dlpack", borrowed.array, borrowed, borrowed.read_only, device, copy
+        array, is_complex = borrowed.array, borrowed.array.dtype in COMPLEX_PARTS
+        made = cls._borrow(
+            "from_dlpack",
+            array.as_pairs() if is_complex else array,
+            borrowed,
+            borrowed.read_only,
+            device,
+            copy,
         )
+        return made.view_as_complex() if is_complex else made
 
     @classmethod
     def from_blob(
