@@ -1,7 +1,8 @@
 """tinygrad: a deep-learning framework that one person can read to the bottom.
 
 This file is the composition root: it puts the floors together and exports what programs import.
-What a program may never need (`nn`, `fetch`, `explain`, `explore`) is imported when it is first named.
+What a program may never need (`nn`, `fetch`, `explain`, `explore`) is imported when it is first
+named.
 """
 
 import functools
