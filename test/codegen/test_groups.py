@@ -271,6 +271,18 @@ STAGED = dataclasses.replace(
 )
 
 
+def test_a_shorter_mantissa_has_to_be_asked_for(monkeypatch):
+    monkeypatch.setattr(staged_products, "BUSY_GROUPS", 1)
+    (a, b), bits = operands(dtypes.float32, (40, 34), (34, 48))
+    kernel = wmma((40, 48, 34), dtypes.float32, dtypes.float32)
+    asked = dataclasses.replace(STAGED, native=STAGED.native | {"wgmma_tf32"})
+    for target in (STAGED, asked):
+        recipe = check(kernel, bits, a.astype(float) @ b, 0.0, target)
+        assert (("distribute", "wgmma.tf32.64") in {(s[0], s[-1]) for s in recipe}) == (
+            target is asked
+        )
+
+
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_unit_reads_staged_operands_itself(turned, monkeypatch):
     """Of both layouts, by copies that are on their way and by stores, beyond the edges."""

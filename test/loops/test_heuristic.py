@@ -1,6 +1,9 @@
 """The heuristic's recipes: they keep the meaning of every kernel on every machine, some of them as
 text, and how long it takes to find them."""
 
+from dataclasses import replace
+from math import prod
+
 import numpy as np
 import pytest
 from kernel_reference import evaluate_kernel
@@ -14,8 +17,9 @@ from tinygrad.codegen.pipeline import lower
 from tinygrad.loops.cost import estimate
 from tinygrad.loops.heuristic import schedule
 from tinygrad.loops.layout import name_of, role_of
-from tinygrad.loops.matrix_units import matrix_units
+from tinygrad.loops.matrix_units import UNITS, matrix_units
 from tinygrad.loops.recipe import apply, from_text, to_text
+from tinygrad.loops.staged_products import staged_shape
 from tinygrad.uop.op import Ops
 from tinygrad.uop.verify import verify
 
@@ -258,6 +262,26 @@ def test_cost_of_a_product():
     cost = estimate(kernels.matmul(10, 20, 30))
     assert cost.operations == 2 * 10 * 20 * 30
     assert cost.bytes == 4 * (10 * 20 + 10 * 30 + 30 * 20)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "block"),
+    [
+        (8192, 8192, (128, 256)),
+        (2048, 2048, (128, 256)),
+        (1024, 1024, (64, 128)),  # smaller ones keep processors busy
+        (8192, 300, (128, 128)),  # and reach less far beyond the edge
+        (512, 512, None),
+    ],
+)
+def test_a_unit_that_reads_staged_operands_has_blocks(rows, columns, block):
+    target = Target("GPU", has_groups=True, warp=32, group_limit=1024, registers=255)
+    target = replace(target, local_memory=227 << 10, native=frozenset({"wgmma"}))
+    shape = staged_shape(target, UNITS["wgmma.f16.256"], rows, columns, 1, 1)
+    assert (shape and shape.block) == block
+    if shape:  # of two products at once sums and pieces take twice the room
+        both = staged_shape(target, shape.unit, rows, columns, 1, 2)
+        assert prod(both.block) <= prod(shape.block)
 
 
 def test_matrix_units_are_found_by_features():

@@ -1,8 +1,11 @@
 """The search over recipes, with stopwatches that are functions."""
 
+from dataclasses import replace
+
 import pytest
 from loops import kernels
 
+from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.target import Target
 from tinygrad.loops.heuristic import schedule
@@ -96,6 +99,17 @@ def test_devices_with_groups_have_much_to_choose_from(name):
     near = set(neighbours(recipe))
     assert len(others | near) >= 3
     assert sum(_is_legal(kernel, found) for found in others | near) >= 3
+
+
+def test_a_device_may_do_without_a_unit():
+    units = replace(GROUPS, warp=32, registers=255, native=frozenset({"mma", "wgmma"}))
+    size, (i, j, k) = 2048, (kernels.loop(2048, f"i{number}") for number in range(3))
+    a = kernels.at(1, (size, size), i, k, dtype=dtypes.bfloat16).cast(dtypes.float32)
+    b = kernels.at(2, (size, size), k, j, dtype=dtypes.bfloat16).cast(dtypes.float32)
+    kernel = kernels.out((size, size), (a * b).reduce("add", k), i, j)
+    found = [schedule(kernel, units)[1], *elsewhere(kernel, units)]
+    used = {step[-1] for recipe in found for step in recipe if step[0] == "distribute"}
+    assert used == {"wgmma.bf16.128", "mma.bf16"}
 
 
 def _is_legal(kernel, recipe):

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 from tinygrad.base.errors import TinygradError
 from tinygrad.base.target import Target
 from tinygrad.loops.heuristic import schedule
+from tinygrad.loops.matrix_units import UNITS
 from tinygrad.loops.primitives import MEMORIES
 from tinygrad.loops.recipe import Recipe, Step
 from tinygrad.uop.node import UOp
@@ -77,17 +79,17 @@ def alternate(lists: Iterable[Iterator[Recipe]]) -> Iterator[Recipe]:
 
 
 def elsewhere(kernel: UOp, target: Target) -> Iterator[Recipe]:
-    """What the heuristic would do if the machine had other vectors, registers, ports or caches, or
-    smaller groups; without `stream`."""
+    """What the heuristic would do if the machine had other vectors, registers, ports or caches,
+    smaller groups, or not one of its matrix units; without `stream`."""
     for changed in _other_groups(target) if target.has_groups else _other_cores(target):
         try:
-            found = schedule(kernel, replace(target, **changed))[1]  # type: ignore[arg-type]
+            found = schedule(kernel, replace(target, **changed))[1]
         except TinygradError:
             continue
         yield tuple(step for step in found if step != STREAM)
 
 
-def _other_cores(target: Target) -> tuple[dict[str, int], ...]:
+def _other_cores(target: Target) -> tuple[dict[str, Any], ...]:
     return (
         {"registers": 3 * target.registers // 4},
         {"registers": target.registers // 2},
@@ -103,8 +105,10 @@ def _other_cores(target: Target) -> tuple[dict[str, int], ...]:
     )
 
 
-def _other_groups(target: Target) -> tuple[dict[str, int], ...]:
+def _other_groups(target: Target) -> tuple[dict[str, Any], ...]:
+    units = {unit.feature for unit in UNITS.values()}
     return (
+        *({"native": target.native - {unit}} for unit in sorted(units & target.native)),
         *({"group_limit": lanes} for lanes in (128, 64, 32) if lanes < target.group_limit),
         {"vector": target.vector // 2},
         {"vector": 1},

@@ -59,8 +59,8 @@ def staged_product(plan: Plan, m: str, n: str, outer: list[str], products: list[
     sizes = size_of(plan.loops[m]), size_of(plan.loops[n])
     batch = prod(size_of(plan.loops[x]) for x in outer)
     shape = staged_shape(plan.target, unit, *sizes, batch, len(products))
-    step = ROW // unit.a.itemsize
-    if shape is None or max(size_of(one.inner) for one in products) < step:
+    depth = max(size_of(one.inner) for one in products)
+    if shape is None or 2 * min(sizes) < BLOCK or depth * unit.a.itemsize < ROW:
         return False
     _Staged(plan, shape, m, n, outer).run(products)
     return True

@@ -20,12 +20,14 @@ def tool(name: str) -> str:
 
 
 def assemble(ptx: str, chip: str, folder: Path) -> tuple[Path, str]:
-    """The file of the chip's code, and what the assembler says if it refuses."""
+    """The file of the chip's code, and what the assembler says if it refuses, or has to wait for a
+    matrix unit where it wasn't told to (its remarks C75..)."""
     source, made = folder / "kernel.ptx", folder / "kernel.cubin"
     source.write_text(ptx)
     command = [tool("ptxas"), f"--gpu-name={chip}", "--output-file", str(made), str(source)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    return made, f"{ran.stdout}{ran.stderr}\n{ptx}" if ran.returncode else ""
+    words = f"{ran.stdout}{ran.stderr}"
+    return made, f"{words}\n{ptx}" if ran.returncode or "(C75" in words else ""
 
 
 def instructions(ptx: str, chip: str, folder: Path) -> str:
