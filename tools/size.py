@@ -25,17 +25,17 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # each folder inside is a driver with a budget of its own.
 BUDGETS: dict[str, int | None] = {
     "base": 670,
-    "uop": 1750,
+    "uop": 1775,
     "simplify": 1100,
     "transforms": 500,
     "schedule": 2250,
-    "loops": 4000,
-    "codegen": 4500,
-    "backends/*": 2650,
+    "loops": 4150,
+    "codegen": 4650,
+    "backends/*": 2750,
     "engine": 3750,
     "tensor": 7200,
 }
-CORE_BUDGET = 28_000  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 28_250  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350
 # The interpreter judges what the lanes of a warp, or of several, do together, too.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
