@@ -17,6 +17,7 @@ from tinygrad.base.target import Target
 from tinygrad.codegen.pipeline import lower, rewrite
 from tinygrad.loops import staged_products
 from tinygrad.loops.heuristic import schedule
+from tinygrad.loops.operands import path_to
 from tinygrad.loops.recipe import apply
 from tinygrad.uop.op import Ops
 
@@ -117,7 +118,65 @@ def test_a_long_product_is_summed_in_blocks():
     assert "block" in str(rewrite(kernel, GPU)), "one accumulator takes at most 4096 products"
 
 
+# ---- rows ----------------------------------------------------------------------------------------
+
+
+def attention(rows, columns, width):
+    """softmax(q @ k.T) @ v, as one kernel for each of a few heads."""
+    b, m, n = K.loop("b", 3), K.loop("m", rows), K.loop("n", width)
+    shapes = [(3, size, width) for size in (rows, columns, columns)]
+
+    def score(t):
+        e = K.loop("e", width)
+        q, k = K.read(1, shapes[0], b, m, e), K.read(2, shapes[1], b, t, e)
+        return (q * k).reduce("add", e)
+
+    along = [K.loop(name, columns) for name in ("t", "u", "w")]
+    top = score(along[0]).reduce("max", along[0])
+    total = (score(along[1]) - top).exp2().reduce("add", along[1])
+    weighted = (score(along[2]) - top).exp2() * K.read(3, shapes[2], b, along[2], n)
+    out = weighted.reduce("add", along[2]) * total.reciprocal()
+    return K.out((3, rows, width), out, b, m, n), shapes
+
+
+@pytest.mark.parametrize("rows,columns,width", [(9, 40, 4), (17, 33, 3), (8, 70, 40)])
+def test_a_group_keeps_the_scores_of_its_rows(rows, columns, width):
+    kernel, shapes = attention(rows, columns, width)
+    q, k, v = (K.normal(*shape) for shape in shapes)
+    powers = np.exp2(q @ k.transpose(0, 2, 1))
+    expected = powers / powers.sum(-1, keepdims=True) @ v
+    steps = check(kernel, [q, k, v], expected)
+    kept = [step[-3] for step in steps if step[0] == "unify"] + staged(steps)
+    assert kept == ["row1", "row2", "sum1", "sum2"]
+
+
+def test_rows_that_have_no_room_are_not_kept():
+    kernel, shapes = attention(9, 40, 4)
+    target = dataclasses.replace(GPU, local_memory=300)
+    assert not any(step[0] == "unify" for step in schedule(kernel, target)[1])
+
+
 # ---- lanes ---------------------------------------------------------------------------------------
+
+
+def test_lanes_meet_before_they_read_what_the_first_reader_would_fill():
+    """A row of exponentials, kept for the sum over it and for the quotient; lanes read others'."""
+    i, j, t = K.loop("i", 5), K.loop("j", 40), K.loop("t", 40)
+    x = K.normal(5, 40)
+    total = K.read(1, (5, 40), i, t).exp2().reduce("add", t)
+    kernel = K.out((5, 40), K.read(1, (5, 40), i, j).exp2() * total.reciprocal(), i, j)
+    where = path_to(kernel, K.read(1, (5, 40), i, t).exp2())
+    recipe = [
+        ("unify", where, ("t",), ("j",), "e", "LOCAL", (("first", True),)),
+        ("role", "i", "PARALLEL"),
+        ("split", "j", 16, "jl", "LOOP", "LANE"),
+        ("split", "e.t", 16, "el", "LOOP", "LANE"),
+    ]
+    powers = np.exp2(x)
+    made = apply(kernel, recipe)
+    found = K.compute(made, (5, 40), [x], "python", target=GPU)
+    np.testing.assert_allclose(found, powers / powers.sum(1, keepdims=True), rtol=1e-5)
+    assert any(node.op is Ops.BARRIER for node in lower(made, GPU).phases[0].program)
 
 
 def test_a_loop_of_one_turn_takes_no_lanes():

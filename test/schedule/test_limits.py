@@ -43,20 +43,18 @@ GRAPHS = {
 def test_no_kernel_takes_more_buffers_than_the_limit(name, limit):
     results = GRAPHS[name](inputs())
     sink = structure_of([result.uop for result in results]).sink
-    assert max(len(step.storages) for step in plan(sink, Wishes(False, limit)).steps) <= limit
-    assert (
-        max(len(step.storages) for step in plan(sink, Wishes(False)).steps) > 32 or "views" in name
-    )
+    assert max(len(step.storages) for step in plan(sink, Wishes(0, limit)).steps) <= limit
+    assert max(len(step.storages) for step in plan(sink, Wishes(0)).steps) > 32 or "views" in name
 
 
 def test_many_results_of_one_loop_are_kept_apart():
     x = Tensor(np.arange(6, dtype=np.float32)).realize()
     results = [(x + i).exp() for i in range(20)]
     sink = structure_of([result.uop for result in results]).sink
-    assert max(len(step.storages) for step in plan(sink, Wishes(False, 8)).steps) <= 8
+    assert max(len(step.storages) for step in plan(sink, Wishes(0, 8)).steps) <= 8
 
 
 def test_what_fits_is_planned_as_ever():
     results = [balanced(inputs(6)).relu()]
     sink = structure_of([result.uop for result in results]).sink
-    assert plan(sink, Wishes(False, 32)) == plan(sink, Wishes(False))
+    assert plan(sink, Wishes(0, 32)) == plan(sink, Wishes(0))

@@ -9,7 +9,7 @@ from tinygrad.schedule.kernels import plan
 from tinygrad.schedule.plan import Wishes
 from tinygrad.uop.op import Ops
 
-GROUPS = Wishes(keeps_rows=False, lanes=True)
+GROUPS = Wishes(longest_row=0, lanes=True)
 
 
 def longest_way(tensor, wishes):

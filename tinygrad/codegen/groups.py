@@ -20,6 +20,7 @@ from tinygrad.codegen.linear import Number, Program, Scope, as_node
 from tinygrad.codegen.nesting import fill_order
 from tinygrad.codegen.reduce import Combiner
 from tinygrad.loops.layout import OWN, option, own_ranges, role_of, size_of
+from tinygrad.loops.rebuild import rebuild
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -87,9 +88,59 @@ class Block:
         digit = self.digits[loop]
         return digit.size or ceildiv(self.size, digit.stride)
 
+    def shares(self, stage: UOp) -> bool:
+        """Whether a stage in LOCAL memory is filled by some lanes and read by others."""
+        if stage.arg[1] != "LOCAL" or self.size == 1:
+            return False
+        told = (self.digits[r] for r in stage.ranges if r in self.digits)
+        each = sorted((d.stride, d.size or ceildiv(self.size, d.stride)) for d in told)
+        below = 1
+        for stride, size in each:
+            if stride > below:
+                return True
+            below = max(below, stride * size)
+        return below < self.size
+
     @property
     def shape(self) -> tuple[int, int, int]:
         return self.size, 1, 1
+
+
+def filled_apart(kernel: UOp, target: Target) -> UOp:
+    """A stage that lanes share is filled before it is read, not by its first reader: in between
+    the lanes must meet."""
+    stages = [n for n in kernel.toposort() if n.op is Ops.STAGE and option(n, "first")]
+    if not stages or not target.has_groups:
+        return kernel
+    block = Block(kernel, target)
+    changes = {}
+    for stage in filter(block.shares, stages):
+        name, memory, options = stage.arg
+        kept = tuple((key, value) for key, value in options if key != "first")
+        changes[stage.arg] = (name, memory, kept)
+    return rebuild(
+        kernel, {}, lambda n: n.replace(arg=changes[n.arg]) if n.arg in changes else None
+    )
+
+
+def check_meetings(program: Sequence[UOp]) -> None:
+    """Lanes meet only where all of them come by: in no branch and no loop that some leave out. Else
+    some machines stall, and others go on with what is not there yet. VerifyError."""
+    varies: set[UOp] = set()  # from lane to lane
+    open_: list[UOp] = []
+    for node in program:
+        if (
+            node.op is Ops.SPECIAL
+            and node.arg[0].startswith("lid")
+            or any(source in varies for source in node.src)
+        ):
+            varies.add(node)
+        if node.op in (Ops.IF, Ops.RANGE):
+            open_.append(node)
+        elif node.op in (Ops.ENDIF, Ops.END):
+            open_.pop()
+        elif node.op is Ops.BARRIER and any(around in varies for around in open_):
+            raise VerifyError("lanes meet in a branch that not all of them take")
 
 
 class Lanes:
@@ -137,16 +188,7 @@ class Lanes:
 
     def share(self, stage: UOp) -> bool:
         """Whether a stage in LOCAL memory is filled by some lanes and read by others."""
-        if stage.arg[1] != "LOCAL" or self.block.size == 1:
-            return False
-        told = (self.block.digits[r] for r in stage.ranges if r in self.block.digits)
-        each = sorted((d.stride, d.size or ceildiv(self.block.size, d.stride)) for d in told)
-        below = 1
-        for stride, size in each:
-            if stride > below:
-                return True
-            below = max(below, stride * size)
-        return below < self.block.size
+        return self.block.shares(stage)
 
     def barrier(self, filled: Iterable[UOp] = ()) -> None:
         """All lanes arrive before any goes on; what they filled is there for all who read it."""

@@ -12,7 +12,7 @@ from tinygrad.codegen.access import ALIGNMENT, SLACK
 from tinygrad.codegen.clipping import Arms, Store, arms_of
 from tinygrad.codegen.decompose import decompose
 from tinygrad.codegen.expand import Expansion
-from tinygrad.codegen.groups import Block
+from tinygrad.codegen.groups import Block, check_meetings, filled_apart
 from tinygrad.codegen.linear import Number, Program, as_node
 from tinygrad.codegen.nesting import NestBuilder, fill_order
 from tinygrad.codegen.portions import portions
@@ -36,6 +36,7 @@ Pass = tuple[str, Callable[[UOp, Target], UOp], str]
 
 PASSES: tuple[Pass, ...] = (
     ("decompose", decompose, "Ops that the target lacks are written with those that it has."),
+    ("filled apart", filled_apart, "What lanes share is filled before any of them reads it."),
     ("block sums", block_sums, "Long float sums are summed in blocks, so that they stay accurate."),
 )
 """Kernel to kernel. Then each phase becomes a loop tree (`loops/nest`) and a linear program."""
@@ -175,7 +176,9 @@ class _Lowering:
         lines = run(own, stores) if arms is None else _in_arms(expansion, arms, run, own, stores)
         while program.scope is not program.root:
             program.close()
-        listed = _for_target(program.layout(), self.target)
+        laid_out = program.layout()
+        check_meetings(laid_out)
+        listed = _for_target(laid_out, self.target)
         buffers = tuple(n.arg[0] for n in listed if n.op is Ops.PARAM)
         return Phase(
             self.name + suffix,

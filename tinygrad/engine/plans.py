@@ -23,6 +23,7 @@ from tinygrad.engine.recipes import recipe_settings
 from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.show import show_plan
 from tinygrad.engine.structure import Structure
+from tinygrad.loops.group_rows import longest_row
 from tinygrad.schedule.kernels import plan
 from tinygrad.schedule.plan import Plan, Step, Storage, Wishes
 from tinygrad.uop.node import UOp
@@ -92,8 +93,10 @@ def plan_of(sink: UOp, devices: Sequence[str] = ()) -> Plan:
     """The plan of a structure, as its devices want it."""
     targets = [Device[name].target for name in devices or _devices_of(sink)]
     limits = [target.buffer_limit for target in targets if target.buffer_limit]
-    groups = any(target.has_groups for target in targets)
-    wishes = Wishes(not NOOPT and not groups, min(limits, default=0), not NOOPT and groups)
+    groups = [target for target in targets if target.has_groups]
+    rows = [longest_row(target) for target in groups]
+    longest = 0 if NOOPT else min(rows, default=Wishes.longest_row)
+    wishes = Wishes(longest, min(limits, default=0), not NOOPT and bool(groups))
     return plan(sink, wishes)
 
 

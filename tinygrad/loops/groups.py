@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from tinygrad.loops.cost import turns
 from tinygrad.loops.group_products import group_product
+from tinygrad.loops.group_rows import group_rows
 from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of, step
 from tinygrad.loops.operands import owners_of
 from tinygrad.loops.plan import Nest, Plan
@@ -26,6 +27,8 @@ def schedule_groups(plan: Plan) -> None:
     nest = plan.nest("store")
     if not nest.loops or any(role_of(r) == "ORDERED" for r in nest.loops):
         _serial(plan, nest)
+        return
+    if group_rows(plan, _block(plan)):
         return
     shared = _shared_reductions(plan, nest)
     if shared:

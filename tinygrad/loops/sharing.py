@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.base.target import Target
 from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import name_of, own_ranges, role_of, row_padding, size_of
 from tinygrad.loops.plan import Plan, names
@@ -36,13 +37,16 @@ class Candidate:
     twins: tuple[UOp, ...]
 
 
-def share_values(plan: Plan) -> None:
-    """Keeps every such value, then what products make for a reduction."""
+def share_values(plan: Plan, group_rows: int = 0) -> None:
+    """Keeps every such value, then what products make for a reduction. `group_rows`: the lanes of a
+    group keep blocks of at most so many rows, and only what products make or read."""
     for _ in range(MOST_STAGES):
-        found = _shared(plan) or _made_for_reduction(plan)
+        found = _shared(plan)
+        if found is None or (group_rows and _row_loop(plan, found) is None):
+            found = _made_for_reduction(plan)
         if found is None:
             return
-        _keep(plan, found)
+        _keep(plan, found, group_rows)
 
 
 def _contexts(plan: Plan) -> list[tuple[UOp, UOp]]:
@@ -134,16 +138,21 @@ def _costly(plan: Plan) -> dict[object, bool]:
 
 
 def _fits(plan: Plan, value: UOp, loop: UOp) -> bool:
-    return size_of(loop) * value.dtype.itemsize <= plan.target.cache_l2 // 2
+    return size_of(loop) * value.dtype.itemsize <= room(plan.target)
 
 
-def _keep(plan: Plan, found: Candidate) -> None:
+def room(target: Target) -> int:
+    """Bytes for what is kept: half of a private cache, or most of what a group's lanes share."""
+    return target.local_memory * 3 // 4 if target.has_groups else target.cache_l2 // 2
+
+
+def _keep(plan: Plan, found: Candidate, group_rows: int) -> None:
     """One stage for the value; first, where a product is involved, a block of its rows is cut."""
     value, loop = found.value, found.loop
     rows = _row_loop(plan, found)
     over = [name_of(loop)]
     if rows is not None:
-        if _cut_block(plan, value, rows, loop):
+        if _cut_block(plan, value, rows, loop, group_rows):
             return  # the next round finds the value again, in the new loops
         if _keep_results(plan, value, rows, loop):
             return
@@ -199,15 +208,16 @@ def _row_loop(plan: Plan, found: Candidate) -> UOp | None:
     return rows[-1] if rows else None
 
 
-def _cut_block(plan: Plan, value: UOp, rows: UOp, loop: UOp) -> bool:
-    """Splits the loop over rows into blocks whose values fit in half of the private cache."""
+def _cut_block(plan: Plan, value: UOp, rows: UOp, loop: UOp, group_rows: int) -> bool:
+    """Splits the loop over rows into blocks whose values fit where they are kept."""
     name, size = name_of(rows), size_of(rows)
     top = plan.nest("store").loops
     if rows not in top or name in plan.blocked or name in plan.block_rows:
         return False
-    block, _ = register_tile(plan, size, size_of(top[-1]), 4)
-    room = plan.target.cache_l2 // 2
-    while 2 * block * size_of(loop) * 4 * 2 <= room and 2 * block <= LARGEST_BLOCK:
+    block, most = 1, group_rows
+    if not group_rows:
+        block, most = register_tile(plan, size, size_of(top[-1]), 4)[0], LARGEST_BLOCK
+    while 2 * block * size_of(loop) * 4 * 2 <= room(plan.target) and 2 * block <= most:
         block *= 2
     if block >= size:
         plan.block_rows.add(name)

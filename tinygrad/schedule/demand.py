@@ -85,7 +85,7 @@ def demands_within(sink: UOp, wishes: Wishes) -> Demands:
     stored: set[UOp] = set()
     apart: set[UOp] = set()
     while True:
-        found = Demands(sink, wishes.keeps_rows, stored, apart)
+        found = Demands(sink, wishes.longest_row, stored, apart)
         more = beyond(found, wishes.buffers) if wishes.buffers else (set(), set())
         if more[0] <= stored and more[1] <= apart:
             return found
@@ -99,7 +99,7 @@ class Demands:
     def __init__(
         self,
         sink: UOp,
-        keeps_rows: bool = True,
+        longest_row: int = 0,
         stored: Iterable[UOp] = (),
         apart: Iterable[UOp] = (),
     ) -> None:
@@ -117,7 +117,8 @@ class Demands:
         # the whole of a node in memory
         self._names = map("t{:06}".format, itertools.count())  # in order also as text
         self._counters: dict[tuple[UOp, int], str] = {}  # names of reductions' loops
-        self._products = products_below(self.order) if keeps_rows else {}
+        self._products = products_below(self.order) if longest_row else {}
+        self._longest_row = longest_row
         self._weight, self._leaves = _weights(self.order)
         self._stored = {*self._forced(sink), *stored}
         self._apart = set(apart)  # what shares no kernel with what else is stored
@@ -360,7 +361,9 @@ class Demands:
         if any(k.weight + _weight_of(node) > FUSE_OPS.value for k in kernels):
             return False
         products = self._products.get(node)
-        if products and are_kept(node.room, products.values(), _readers(demands)):
+        if products and are_kept(
+            node.room, products.values(), _readers(demands), self._longest_row
+        ):
             return True
         if node.op in (Ops.REDUCE_AXIS, Ops.FOLD):
             return len(demands) == 1 and self._reduction_fits(node, demands)

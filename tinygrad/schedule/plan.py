@@ -13,10 +13,11 @@ from tinygrad.uop.op import Ops
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the devices of a plan want of it: values kept in rows (`schedule/rows`); no more than so
-    many buffers a kernel (0: any number); work for all `lanes` of groups, which are many."""
+    """What the devices of a plan want of it: values kept in rows of at most so many elements
+    (`schedule/rows`; 0: none); no more than so many buffers a kernel (0: any number); work for all
+    `lanes` of groups, which are many."""
 
-    keeps_rows: bool = True
+    longest_row: int = 1 << 14
     buffers: int = 0
     lanes: bool = False
 

@@ -29,8 +29,6 @@ LARGEST_BLOCK = 64
 FEWEST_ROWS = 16
 """With fewer rows there are no blocks for several cores."""
 
-LONGEST_ROW = 1 << 14
-
 OPERATIONS_A_READ = 6
 """Multiply-adds that take as long as an element's way to memory and back, divided among the rows
 of a block."""
@@ -103,8 +101,11 @@ def _before_movement(node: UOp) -> UOp:
     return node
 
 
-def are_kept(shape: Shape, facts: Collection[Product], readers: Collection[Reader]) -> bool:
-    """Whether each kernel that wants a value made by these products keeps it in rows."""
+def are_kept(
+    shape: Shape, facts: Collection[Product], readers: Collection[Reader], longest: int
+) -> bool:
+    """Whether each kernel that wants a value made by these products keeps it in rows, of at most
+    `longest` elements."""
     if not readers or len(facts) > MOST_PRODUCTS:
         return False
     if len(readers) > 1 and not all(fact.grows for fact in facts):
@@ -112,7 +113,7 @@ def are_kept(shape: Shape, facts: Collection[Product], readers: Collection[Reade
     several = sum(len(reader.indices) for reader in readers) > 1
     for reader in readers:
         found = _row_of(shape, reader)
-        if found is None:
+        if found is None or found[0] > longest:
             return False
         elements, redone = found
         if not several and redone == 1:
@@ -143,7 +144,7 @@ def _row_of(shape: Shape, reader: Reader) -> tuple[int, int] | None:
     if _turns(row_loops) > prod(shape[i] for i in rows):
         return None
     elements = _turns(_ranges(first[i] for i in along))
-    if _turns(row_loops) < FEWEST_ROWS or elements > LONGEST_ROW:
+    if _turns(row_loops) < FEWEST_ROWS:
         return None
     own = frozenset().union(*map(_ranges, reader.indices))
     return elements, max(_turns(r for r in c if r not in own) for c in reader.contexts)

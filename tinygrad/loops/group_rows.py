@@ -1,0 +1,124 @@
+"""Attention on devices with groups: a group has a block of rows, keeps their scores in the memory
+that its lanes share, and never stores them. A lane computes one column of all rows of the block, so
+what it reads of the other operand it uses for each row; what is reduced along a row is shared by
+all lanes."""
+
+from __future__ import annotations
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.target import Target
+from tinygrad.loops.layout import elements, is_plain_loop, name_of, own_ranges, role_of, size_of
+from tinygrad.loops.matrix_units import matrix_units
+from tinygrad.loops.pieces import SHORT, power_above, power_below
+from tinygrad.loops.plan import Plan, names
+from tinygrad.loops.sharing import room, share_values
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+LEAST_LANES = 32  # of a reduction along a row
+MOST_ROWS = 8  # of a block: each lane has a sum for each
+FEWEST_ROWS = 4  # of a block: with fewer, what a lane reads is used too seldom
+KEPT = 8  # bytes of an element of a row: a score, and what follows it
+
+
+def longest_row(target: Target) -> int:
+    """Elements of a row, so that a block of rows has room. 0 where warps have matrix units: what
+    these save is more than scores cost on their way to memory and back."""
+    half = dtypes.float16
+    if any(unit.lanes > 1 for unit in matrix_units(target, half, half, dtypes.float32)):
+        return 0
+    return room(target) // (FEWEST_ROWS * KEPT)
+
+
+def group_rows(plan: Plan, lanes: int) -> bool:
+    """Whether values are kept in rows: then the kernel's loops are dealt out to groups of so many
+    lanes."""
+    if not _keep_rows(plan):
+        return False
+    top = plan.nest("store").loops
+    rows = [name for name in names(top) if name in plan.block_rows]
+    around = [r for r in top if all(r in plan.stages[k].ranges for k in plan.kept)]
+    for loop in around:
+        plan.do("role", name_of(loop), "PARALLEL")
+    while found := next(filter(None, (_sum_beside(plan, x, rows) for x in rows)), None):
+        path, row = found
+        plan.kept.append(plan.numbered("sum"))
+        plan.do("stage", path, (row,), plan.kept[-1])
+    for name in plan.kept:
+        plan.do("complete", name)
+        _share(plan, plan.stages[name], lanes)
+    for name in plan.kept:
+        _deal(plan, name, lanes)
+    _deal(plan, "store", lanes)
+    return True
+
+
+def _keep_rows(plan: Plan) -> bool:
+    """Whether blocks of rows are kept, of as many rows as there is room for."""
+    kernel, steps, most = plan.kernel, len(plan.steps), MOST_ROWS
+    while most:
+        share_values(plan, most)
+        kept = sum(elements(s) * s.dtype.itemsize for s in plan.stages.values())
+        if plan.block_rows and kept <= room(plan.target):
+            return True
+        plan.back_to(kernel, steps)
+        most = most // 2 if plan.block_rows else 0
+        for names_of_it in (plan.kept, plan.blocked, plan.block_rows):
+            names_of_it.clear()
+    return False
+
+
+def _sum_beside(plan: Plan, row: str, rows: list[str]) -> tuple[tuple[int, ...], str] | None:
+    """Where a reduction stands of which there is one for each row, beside the stages."""
+    loop = plan.loops[row]
+    for node in plan.below(plan.nest("store").values):
+        if node.op is Ops.REDUCE and loop in node.ranges:
+            others = [r for r in node.ranges if r is not loop]
+            if all(role_of(r) == "PARALLEL" or name_of(r) in rows for r in others):
+                return plan.path(node), row
+    return None
+
+
+def _share(plan: Plan, stage: UOp, lanes: int) -> None:
+    """A stage of what is reduced once for each row: all lanes reduce each of them together."""
+    value = stage.src[0]
+    if value.op is Ops.WHERE:  # what completes it
+        value = value.src[1]
+    if value.op is not Ops.REDUCE or not all(_is_row(plan, loop) for loop in own_ranges(stage)):
+        return
+    reduced = own_ranges(value)[-1]
+    if is_plain_loop(reduced) and size_of(reduced) >= LEAST_LANES:
+        name, share = name_of(reduced), min(lanes, power_below(size_of(reduced)))
+        plan.do("split", name, share, plan.unused(name + "g"), "LOOP", "GROUP")
+
+
+def _is_row(plan: Plan, loop: UOp) -> bool:
+    """Whether this counts the rows of a block, in the kernel or in a stage."""
+    return name_of(loop).rpartition(".")[2] in plan.block_rows
+
+
+def _deal(plan: Plan, nest: str, lanes: int) -> None:
+    """A lane has columns of the nest, a block of lanes apart, of all rows or, if there are fewer
+    columns than lanes, of some."""
+    own = [r for r in plan.nest(nest).loops if role_of(r) == "LOOP"]
+    rows = [name_of(r) for r in own if _is_row(plan, r)]
+    columns = [name for name in names(own) if name not in rows]
+    given, left = list[str](), lanes
+    if columns:
+        last, size = columns[-1], size_of(plan.loops[columns[-1]])
+        if size > lanes:
+            given, left = [plan.unused(last + "l")], 1
+            plan.do("split", last, lanes, given[0], "LOOP", "LANE")
+        else:
+            plan.do("role", last, "LANE")
+            given, left = [last], lanes // power_above(size)
+    if rows and columns and left > 1:
+        count = min(left, power_below(size_of(plan.loops[rows[0]])))
+        given.insert(0, plan.unused(rows[0] + "l"))
+        plan.do("split", rows[0], count, given[0], "LOOP", "LANE")
+    for name in rows:
+        if columns and size_of(plan.loops[name]) <= SHORT:
+            plan.do("role", name, "UNROLL")
+    named = names(plan.nest(nest).loops)
+    turns = [name for name in named if name not in (*rows, *given)]
+    plan.do("order", nest, (*turns, *rows, *given))
