@@ -66,6 +66,21 @@ def test_softmax_has_no_temporary() -> None:
     assert temporaries(X.layernorm()) == []
 
 
+def test_what_a_gradient_wants_of_an_activation_is_computed_again() -> None:
+    x, weight = data(128, 32), data(32, 128)
+    hidden = x @ weight
+    out = hidden.gelu()
+    after = out @ data(128, 8)
+    (gradient,) = after.gradient(weight, gradient=data(128, 8))
+    whole = [size for size in temporaries(after, gradient) if size == 128 * 128]
+    assert len(whole) == 3, "the product, the activation, and its gradient"
+    rows = x.reshape(2, 64, 8, 4).permute(0, 3, 1, 2).contiguous()  # (2, 4, 64, 8)
+    centred = rows - rows.mean((0, 2, 3), keepdim=True)
+    scaled = centred * (centred.square().mean((0, 2, 3), keepdim=True) + 1e-5).rsqrt()
+    (gradient,) = scaled.square().sum().gradient(x)
+    assert temporaries(scaled.max((2, 3)), gradient).count(x.size) <= 2
+
+
 def of_input(image: Tensor, filters: Tensor, **how: object) -> Tensor:
     """The gradient of a convolution's input."""
     out = image.conv2d(filters, **how)
@@ -202,6 +217,15 @@ def test_a_circle_of_versions_is_cut_by_a_copy() -> None:
     Tensor.realize(x, y)
     np.testing.assert_allclose(x.numpy(), a + b.sum(0), rtol=1e-5)
     np.testing.assert_allclose(y.numpy(), b + a.sum(0), rtol=1e-5)
+
+
+def test_gradients_that_want_old_parameters_are_stored_and_nothing_is_copied() -> None:
+    x, w, b = data(512, 64), data(64), data(64)
+    loss = ((x * w + b).tanh() * data(512, 64)).sum()
+    for parameter, gradient in zip((w, b), loss.gradient(w, b), strict=True):
+        parameter.assign(parameter - gradient)
+    made = plan_of(w, b)
+    assert [step.op for step in made.steps if step.op is not Ops.KERNEL] == []
 
 
 def test_a_scatter_leaves_its_target_alone() -> None:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.settings import FUSE_OPS
+from tinygrad.schedule.circles import in_circles
 from tinygrad.schedule.limits import beyond
 from tinygrad.schedule.movement import (
     ZERO,
@@ -28,6 +29,7 @@ from tinygrad.schedule.movement import (
     view_offset,
 )
 from tinygrad.schedule.plan import Wishes
+from tinygrad.schedule.redo import is_small_work
 from tinygrad.schedule.rows import Reader, are_kept, products_below
 from tinygrad.simplify.affine import simplify_index
 from tinygrad.uop.node import UOp
@@ -43,7 +45,7 @@ SHARED_WEIGHT = 200  # within one kernel: loops/ keeps a shared row in cache
 FEW_ROWS = 16  # a reduction over fewer rows would leave cores idle if its users joined it
 SMALL_WORK = 1 << 14  # below so many elements the number of kernels is what counts
 SHORT_SUM = 64  # terms of a sum that gains nothing from a tile of its own
-STORE_WORTH = 24  # multiply-adds that take as long as writing a value and reading it again
+STORE_WORTH = 96  # multiply-adds that take as long as writing a value and folding it
 WEIGHT_LIMIT = 1 << 20
 
 MEMORY_LEAVES = frozenset((Ops.PARAM, Ops.BUFFER))
@@ -87,10 +89,11 @@ def demands_within(sink: UOp, wishes: Wishes) -> Demands:
     while True:
         found = Demands(sink, wishes.longest_row, stored, apart)
         more = beyond(found, wishes.buffers) if wishes.buffers else (set(), set())
-        if more[0] <= stored and more[1] <= apart:
+        circles = in_circles(found)
+        if more[0] | circles <= stored and more[1] | circles <= apart:
             return found
-        stored |= more[0]
-        apart |= more[1]
+        stored |= more[0] | circles
+        apart |= more[1] | circles
 
 
 class Demands:
@@ -376,7 +379,7 @@ class Demands:
         weight = self._weight[node]
         cheap = weight <= CHEAP_WEIGHT and len(self._leaves[node]) <= CHEAP_LEAVES
         if kernels > 1:
-            return cheap or self._each_its_part(node, demands)
+            return cheap or self._each_its_part(node, demands) or _is_made_again(node, demands)
         if len(demands) > 1 and weight * len(demands) > SHARED_WEIGHT:
             return False
         if not any(_redone(d, context) for d, cs in demands.items() for context in cs):
@@ -578,6 +581,12 @@ def _readers(demands: dict[Demand, Contexts]) -> list[Reader]:
         reader.indices.append(demand.where)
         reader.contexts.extend(contexts)
     return list(found.values())
+
+
+def _is_made_again(node: UOp, demands: dict[Demand, Contexts]) -> bool:
+    """Whether several kernels compute a value, each element once, rather than that it is stored."""
+    once = _concrete(node) and all(_size(c) <= node.size for cs in demands.values() for c in cs)
+    return once and is_small_work(node, _weight_of, FREE_LEAVES)
 
 
 def _redone(demand: Demand, context: tuple[UOp, ...]) -> bool:
