@@ -144,7 +144,7 @@ def _storable(made: Plan) -> bool:
 
 
 def _pack(runnable: RunnablePlan) -> bytes:
-    made = runnable.plan
+    made = runnable.given
     storages = [(s.kind, s.device, s.dtype.name, s.size, s.place, s.whole) for s in made.storages]
     steps = [(s.op.name, s.device, s.storages, s.writes, s.origin, s.variables) for s in made.steps]
     rest = (made.results, made.arenas, runnable.keys)

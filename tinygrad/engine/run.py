@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from tinygrad.backends import keeps
@@ -21,6 +21,7 @@ from tinygrad.engine.lanes import ENOUGH_WORK, Touch, run_lanes, segments_of
 from tinygrad.engine.profile import GlobalCounters, report_step
 from tinygrad.engine.sharing import straightened, write_back
 from tinygrad.engine.storage import NOTHING, Buffer
+from tinygrad.schedule.memory import with_own_storages
 from tinygrad.schedule.plan import Plan, Step, Storage, variable_number
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -39,8 +40,7 @@ class Stretch:
         self.device = device
         self.items: list[tuple[Item, tuple[int, ...], int]] = []
         self.positions: dict[int, int] = {}
-        self.extra: list[Any] = []
-        self.temporaries = 0  # bytes of the kernels' temporaries, which share one place
+        self.extra: list[FaultWords] = []
         self.operations = self.nbytes = 0
         self.work = 0  # nanoseconds on one core, about
         self.segment: Segment | None = None
@@ -61,12 +61,9 @@ class Stretch:
             record = item.kernel.record
             values = [first_value + variable_number(name) for name in item.step.variables]
             table = [self.positions[number] for number in storages]
-            own_entries: list[Any] = [start for start, _ in _offsets(record.temporaries)]
             if item.faults is not None:
-                own_entries.append(item.faults)
-            table += range(own + len(self.extra), own + len(self.extra) + len(own_entries))
-            self.extra += own_entries
-            self.temporaries = max(self.temporaries, sum(map(_aligned, record.temporaries)))
+                table.append(own + len(self.extra))
+                self.extra.append(item.faults)
             self.operations += record.operations
             self.nbytes += record.nbytes
             self.work += sum(phase.work for phase in record.phases)
@@ -92,10 +89,8 @@ class Stretch:
         """Runs the kernels on these storages."""
         assert self.segment is not None
         timed = DEBUG >= 2
-        handles, scratch = self.handles(buffers)
         with self.telling:
-            times = self.segment.run(handles, values, timed)
-        del scratch  # and not before: another thread would get the same memory
+            times = self.segment.run(self.handles(buffers), values, timed)
         if not timed:
             self.count()
             return
@@ -110,11 +105,13 @@ class Stretch:
                 step.device, record.colored, took, record.operations, record.nbytes, step.origin
             )
 
-    def handles(self, buffers: Sequence[Buffer]) -> tuple[list[Any], Buffer | None]:
-        """The segment's table of buffers; and what of it must live until the kernels have run."""
+    def handles(self, buffers: Sequence[Buffer]) -> list[Any]:
+        """The segment's table of buffers."""
         handles = [buffers[number].handle for number in self.positions]
-        scratch = Buffer(self.device.name, self.temporaries) if self.temporaries else None
-        return handles + self._own_handles(scratch) if self.extra else handles, scratch
+        for words in self.extra:
+            self.device.unread_faults[words] = words.handle
+            handles.append(words.handle)
+        return handles
 
     def count(self) -> None:
         """Counts the kernels, which run or have run."""
@@ -125,20 +122,6 @@ class Stretch:
         """Counts what the kernels do."""
         GlobalCounters.global_ops += self.operations
         GlobalCounters.global_mem += self.nbytes
-
-    def _own_handles(self, scratch: Buffer | None) -> list[Any]:
-        handles = []
-        unread = self.device.unread_faults
-        for entry in self.extra:
-            if isinstance(entry, int):
-                assert scratch is not None
-                handles.append(self.device.backend.memory.view(scratch.handle, entry))
-            else:
-                unread[entry] = entry.handle
-                handles.append(entry.handle)
-        if scratch is not None:
-            self.device.synchronize()
-        return handles
 
 
 class HostStep(NamedTuple):
@@ -170,7 +153,7 @@ class Chain:
         for plan, count in zip(plans, counts, strict=True):
             first, kept = len(storages), plan.plan.storages
             for item in plan.items:
-                numbers = tuple(first + number for number in item.step.storages)
+                numbers = tuple(first + n for n in (*item.step.storages, *item.step.own))
                 placed.append((item, numbers, first_value))
                 for number in item.step.storages[: item.step.writes]:
                     if kept[number].kind == "param":
@@ -225,7 +208,7 @@ class Chain:
             else:
                 assert part.segment is not None, "bound when it was made"
                 with part.telling:
-                    part.segment.run(tables[number][0], values)
+                    part.segment.run(tables[number], values)
 
         def finish(number: int) -> None:
             part = parts[number]
@@ -257,7 +240,8 @@ def _touches(
         end = kept.place + kept.nbytes
         span = (kept.device, kept.place, end) if kept.kind == "temp" else None
         home = number if homes is None else homes[number]
-        found.append(Touch(home, place < step.writes, span))
+        written = place < step.writes or place >= len(step.storages)
+        found.append(Touch(home, written, span))
     return found
 
 
@@ -271,10 +255,11 @@ class Item:
 
 
 class RunnablePlan:
-    """A plan with its kernels loaded. `keys` are the kernel keys, one a KERNEL step."""
+    """A plan with its kernels loaded. `keys` are the kernel keys, one a KERNEL step. `given` is the
+    plan as it came, `plan` the same with places for what kernels keep between their phases."""
 
     def __init__(self, plan: Plan, keys: Sequence[str] | None = None) -> None:
-        self.plan = plan
+        self.plan = self.given = plan
         self.items: list[Item] = []
         kernels = [step for step in plan.steps if step.op is Ops.KERNEL]
         _refuse_kernels([step for step in kernels if keeps(step.device)])
@@ -286,7 +271,11 @@ class RunnablePlan:
         self.complete = None not in loaded.values()
         if self.complete:
             next_key = iter(self.keys).__next__
-            self.items = [_item(step, next_key) for step in plan.steps]
+            items = [_item(step, next_key) for step in plan.steps]
+            own = [() if i.kernel is None else i.kernel.record.temporaries for i in items]
+            self.plan = with_own_storages(plan, own)
+            pairs = zip(items, self.plan.steps, strict=True)
+            self.items = [replace(item, step=step) for item, step in pairs]
         self.faults = [item.faults for item in self.items if item.faults is not None]
 
     @functools.cached_property
@@ -331,10 +320,6 @@ class RunnablePlan:
         self.chain.run(buffers, values)
         return buffers
 
-    def run_on(self, buffers: list[Buffer], values: Sequence[int]) -> None:
-        """Runs all steps on these storages."""
-        self.chain.run(buffers, values)
-
 
 def arenas_for(plans: Sequence[RunnablePlan]) -> dict[str, Buffer]:
     """One arena a device for the temporaries of plans that run one after the other."""
@@ -372,15 +357,3 @@ def _refuse_kernels(steps: Sequence[Step]) -> None:
 def _key(step: Step) -> str:
     assert step.ast is not None
     return kernel_key(step.ast, Device[step.device])
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // 256) * 256
-
-
-def _offsets(sizes: Sequence[int]) -> list[tuple[int, int]]:
-    placed, start = [], 0
-    for size in sizes:
-        placed.append((start, size))
-        start += _aligned(size)
-    return placed

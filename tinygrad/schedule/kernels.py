@@ -22,7 +22,7 @@ from tinygrad.schedule.demand import (
     storage_home,
     stored_base,
 )
-from tinygrad.schedule.memory import Life, place
+from tinygrad.schedule.memory import arranged
 from tinygrad.schedule.movement import offset_of
 from tinygrad.schedule.order import Ready, Unit
 from tinygrad.schedule.plan import Plan, Step, Storage, Wishes, variable_name
@@ -192,8 +192,7 @@ class _Planner:
             else:
                 self._node_step(unit)
         results = tuple(self._storage(stored_base(root)) for root in self.sink.src)
-        arenas = self._place_temporaries()
-        return Plan(tuple(self.storages), tuple(self.steps), results, arenas)
+        return arranged(Plan(tuple(self.storages), tuple(self.steps), results, {}))
 
     def _node_step(self, unit: Unit) -> None:
         node = unit.node
@@ -300,31 +299,6 @@ class _Planner:
             }
             self.finished[kernel] = (ast.substitute(moved), kept)
         return self.finished[kernel]
-
-    # ---- memory ----------------------------------------------------------------------------------
-
-    def _place_temporaries(self) -> dict[str, int]:
-        first: dict[int, int] = {}
-        last: dict[int, int] = {}
-        for i, step in enumerate(self.steps):
-            for number in step.storages:
-                first.setdefault(number, i)
-                last[number] = i
-        arenas: dict[str, int] = {}
-        for device in {s.device for s in self.storages}:
-            own = [
-                n
-                for n, s in enumerate(self.storages)
-                if s.kind == "temp" and s.device == device and n in first
-            ]
-            lives = [Life(self.storages[n].nbytes, first[n], last[n]) for n in own]
-            offsets, total = place(lives)
-            for n, offset in zip(own, offsets, strict=True):
-                kept = self.storages[n]
-                self.storages[n] = Storage("temp", kept.device, kept.dtype, kept.size, offset)
-            if total:
-                arenas[device] = total
-        return arenas
 
 
 def _own_targets(sink: UOp) -> UOp:

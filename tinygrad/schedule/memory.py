@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import bisect
+import dataclasses
 import heapq
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import round_up
+from tinygrad.schedule.plan import Plan, Storage
 
 ALIGNMENT = 256
 
@@ -18,6 +21,39 @@ class Life(NamedTuple):
     nbytes: int
     first: int
     last: int
+
+
+def arranged(plan: Plan) -> Plan:
+    """The plan with a place for each temporary, in the arena of its device."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for i, step in enumerate(plan.steps):
+        for number in (*step.storages, *step.own):
+            first.setdefault(number, i)
+            last[number] = i
+    storages, arenas = list(plan.storages), dict[str, int]()
+    for device in {s.device for s in storages if s.kind == "temp"}:
+        own = [n for n, s in enumerate(storages) if s.kind == "temp" and s.device == device]
+        own = [n for n in own if n in first]
+        lives = [Life(storages[n].nbytes, first[n], last[n]) for n in own]
+        offsets, total = place(lives)
+        for n, offset in zip(own, offsets, strict=True):
+            storages[n] = dataclasses.replace(storages[n], place=offset)
+        if total:
+            arenas[device] = total
+    return dataclasses.replace(plan, storages=tuple(storages), arenas=arenas)
+
+
+def with_own_storages(plan: Plan, wanted: Sequence[Sequence[int]]) -> Plan:
+    """The plan in which each step has storages of so many bytes for itself."""
+    if not any(wanted):
+        return plan
+    storages, steps = list(plan.storages), []
+    for step, sizes in zip(plan.steps, wanted, strict=True):
+        own = tuple(range(len(storages), len(storages) + len(sizes)))
+        storages += [Storage("temp", step.device, dtypes.uint8, size) for size in sizes]
+        steps.append(dataclasses.replace(step, own=own))
+    return arranged(dataclasses.replace(plan, storages=tuple(storages), steps=tuple(steps)))
 
 
 def place(lives: Sequence[Life]) -> tuple[list[int], int]:

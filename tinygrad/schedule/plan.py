@@ -48,7 +48,7 @@ class Step:
 
     `storages` are numbers in the plan in the order of the kernel's slots; the first `writes` of
     them are written. `variables` names the plan's variables that the kernel's `v000`, `v001`, ..
-    stand for.
+    stand for. `own` are storages that nobody but this kernel uses, which compiling it added.
     """
 
     op: Ops
@@ -59,6 +59,7 @@ class Step:
     arg: Any = None
     origin: str | None = None
     variables: tuple[str, ...] = ()
+    own: tuple[int, ...] = ()
 
 
 def variable_name(number: int) -> str:
