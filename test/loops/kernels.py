@@ -144,14 +144,15 @@ def conv(batch, channels, height, width, outputs, stride=1, groups=1):
     return out((batch, outputs, down, across), value, n, o, h, w)
 
 
-def weight_gradient(batch, channels, height, width, outputs):
+def weight_gradient(batch, channels, height, width, outputs, stride=1):
     """Of that convolution: a sum over the batch and its pixels."""
+    down, across = (-(-size // stride) for size in (height, width))
     o, c, a, b = named(i0=outputs, i1=channels, i2=3, i3=3)
-    n, h, w = named(k0=batch, k1=height, k2=width)
-    y, x = h + a + -1, w + b + -1
+    n, h, w = named(k0=batch, k1=down, k2=across)
+    y, x = h * stride + a + -1, w * stride + b + -1
     gate = (number(-1) < y) & (y < height) & (number(-1) < x) & (x < width)
     pixel = at(1, (batch, channels, height, width), n, c, y, x, gate=gate)
-    grad = at(2, (batch, outputs, height, width), n, o, h, w)
+    grad = at(2, (batch, outputs, down, across), n, o, h, w)
     return out((outputs, channels, 3, 3), (grad * pixel).reduce("add", n, h, w), o, c, a, b)
 
 

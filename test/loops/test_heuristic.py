@@ -55,6 +55,7 @@ SOME = {
     "long matmul A.T": kernels.matmul(7, 20, 101, a_t=True),
     "weight gradient": kernels.weight_gradient(2, 2, 5, 7, 4),
     "weight gradient of many": kernels.weight_gradient(3, 2, 9, 20, 37),
+    "strided weight gradient": kernels.weight_gradient(2, 3, 9, 13, 20, stride=2),
     "conv of small images": kernels.conv(12, 24, 5, 5, 16),
     "weight gradient of one": kernels.weight_gradient(1, 3, 11, 13, 20),
     "conv of wide rows": kernels.conv(1, 2, 4, 20, 13),
@@ -149,6 +150,17 @@ def test_vectors_turn_to_the_side_that_is_packed_once():
     small = schedule(kernels.conv(8, 512, 7, 7, 512), kernels.WIDE)[1]
     assert small[0][:1] == ("window",)
     assert ("order", "reduce", ("k1", "k2", "k0b")) in small
+
+
+def test_lanes_that_memory_has_apart_are_little_text():
+    """Small images lie side by side along a row that is stored: vectors run within each. Columns
+    of a panel whose addresses have nothing in common are turns of a loop."""
+    kernel, recipe = schedule(kernels.conv(8, 512, 7, 7, 512), kernels.WIDE)
+    assert ("split", "p2", 49, "p2s") in recipe
+    assert lower(kernel, kernels.WIDE).instructions < 1000  # 2195, lane by lane
+    strided = schedule(kernels.weight_gradient(8, 256, 14, 14, 512, stride=2), kernels.WIDE)
+    assert ("split", "pb1.p2i", 4, "pb1.p2iv", "LOOP", "VECTOR") in strided[1]
+    assert lower(strided[0], kernels.WIDE).instructions < 1500  # 2500, all turns written out
 
 
 def test_even_and_odd_pixels_of_strided_windows_are_phases():

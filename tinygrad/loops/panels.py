@@ -45,8 +45,9 @@ def fill_nest(plan: Plan, one: Product, name: str, column: str, stretch: int) ->
     else:
         width = _widest(plan, name, across)
         vector = plan.unused(across + "v")
-        plan.do("split", across, width, vector, "UNROLL", "VECTOR")
-        columns = (across, vector)
+        role = "UNROLL" if width else "LOOP"  # lane by lane: a turn is text enough
+        plan.do("split", across, width or max(2, lanes // 4), vector, role, "VECTOR")
+        columns = (across, vector) if width else (vector,)
     guarded = {
         name_of(r)
         for n in plan.stages[name].src[0].toposort()
@@ -56,10 +57,13 @@ def fill_nest(plan: Plan, one: Product, name: str, column: str, stretch: int) ->
     words = [f"{name}.{k}" for k in one.depth]
     layout = [n for n in names(own_ranges(plan.stages[name])) if n not in (*filled, *words)]
     outer = [n for n in layout if n not in (*columns, across)]
-    across_outside = [across] if stretch else []
     masked = [k for k in filled if k in guarded]
     free = [k for k in filled if k not in guarded]
-    plan.do("order", name, (*outer, *masked, *across_outside, *free, *columns, *words))
+    if stretch:
+        free = [across, *free]
+    elif across not in columns:  # the addresses of its lanes are found once
+        masked = [across, *masked]
+    plan.do("order", name, (*outer, *masked, *free, *columns, *words))
 
 
 def _as_memory_runs(plan: Plan, one: Product, name: str) -> list[str]:
@@ -76,7 +80,7 @@ def _as_memory_runs(plan: Plan, one: Product, name: str) -> list[str]:
 
 
 def _widest(plan: Plan, name: str, across: str) -> int:
-    """The longest vector that every load can take in steady small steps; a quarter if none can."""
+    """The longest vector that every load can take in steady small steps; 0 if none can."""
     for width in (plan.lanes, plan.lanes // 2, plan.lanes // 4):
         if width < 2:
             break
@@ -86,7 +90,7 @@ def _widest(plan: Plan, name: str, across: str) -> int:
         loop = next(r for r in own_ranges(stage) if name_of(r) == vector)
         if all(steady(n, loop) for n in stage.src[0].toposort() if n.op is Ops.INDEX):
             return width
-    return max(2, plan.lanes // 4)
+    return 0
 
 
 def fill_in_tasks(plan: Plan, name: str) -> None:

@@ -24,6 +24,7 @@ from tinygrad.loops.operands import owners_of
 from tinygrad.loops.phases import phases_of, split_phases
 from tinygrad.loops.plan import GRAIN, UNROLL_WHOLE, Nest, Plan, names, steps_along
 from tinygrad.loops.products import fit, vector_unit
+from tinygrad.loops.stretches import unbroken
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -52,6 +53,7 @@ TASKS_WITH_BLOCKS = 8
 
 def stream(plan: Plan, nest: Nest) -> None:
     """Roles and tasks for a nest that only passes over memory."""
+    nest = unbroken(plan, nest)
     last = nest.loops[-1] if nest.loops else None
     nodes = plan.inline(nest.values)
     loads = [n for n in nodes if n.op is Ops.INDEX]

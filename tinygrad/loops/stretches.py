@@ -4,12 +4,20 @@ pixels without a gap; the panel that they read is filled stretch by stretch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import ceil
 
-from tinygrad.loops.layout import flat_offset, name_of, own_ranges, size_of, steady
+from tinygrad.loops.layout import (
+    flat_offset,
+    is_plain_loop,
+    name_of,
+    own_ranges,
+    size_of,
+    steady,
+    step,
+)
 from tinygrad.loops.operands import loop_named
-from tinygrad.loops.plan import Plan
+from tinygrad.loops.plan import Nest, Plan
 from tinygrad.loops.primitives import split
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -18,11 +26,16 @@ WIDEST_PANEL = 16
 """Vectors of a panel, at most."""
 
 
-def stretch_of(plan: Plan, loop: UOp, operands: Iterable[UOp]) -> int:
+def stretch_of(
+    plan: Plan,
+    loop: UOp,
+    operands: Iterable[UOp],
+    is_steady: Callable[[UOp, UOp], bool] = steady,
+) -> int:
     """Turns of `loop` within which every read of these operands moves in steady small steps, if
     that is not so for the whole loop; 0: it is, or there are no stretches worth a vector."""
     reads = {n for side in operands for n in side.toposort() if n.op is Ops.INDEX}
-    unsteady = [n for n in reads if not steady(n, loop)]
+    unsteady = [n for n in reads if not is_steady(n, loop)]
     lengths = {
         int(node.src[1].arg)
         for read in unsteady
@@ -36,8 +49,25 @@ def stretch_of(plan: Plan, loop: UOp, operands: Iterable[UOp]) -> int:
     tried = split(plan.kernel, name_of(loop), length, inner)
     piece = loop_named(tried, inner)
     found = (n for n in tried.toposort() if n.op is Ops.INDEX and piece in n.ranges)
-    broken = sum(not steady(n, piece) for n in found)
+    broken = sum(not is_steady(n, piece) for n in found)
     return 0 if broken else length
+
+
+def unbroken(plan: Plan, nest: Nest) -> Nest:
+    """The nest with its last loop taken apart where accesses jump all together (images that lie
+    side by side along it), so that vectors run within the pieces and not lane by lane across."""
+    if not nest.loops or not is_plain_loop(nest.loops[-1]):
+        return nest
+    last = nest.loops[-1]
+    length = stretch_of(plan, last, (*nest.values, *nest.writes), _in_steps)
+    if length < plan.lanes:
+        return nest
+    plan.do("split", name_of(last), length, plan.unused(name_of(last) + "s"))
+    return plan.nest(nest.name)
+
+
+def _in_steps(access: UOp, loop: UOp) -> bool:
+    return step(access, loop) is not None
 
 
 def panel_of(plan: Plan, stretch: int, count: int, depth: int) -> int:
