@@ -29,6 +29,7 @@ from tinygrad.schedule.plan import Plan, Step, Storage, Wishes, variable_name
 from tinygrad.schedule.ranges import Expressions
 from tinygrad.schedule.shard import is_sharded, shard
 from tinygrad.schedule.shard_rules import RULES
+from tinygrad.schedule.sorting import sorted_there
 from tinygrad.schedule.split import split_reductions
 from tinygrad.simplify.affine import simplify_index
 from tinygrad.simplify.rules import simplify
@@ -49,6 +50,7 @@ def plan(sink: UOp, wishes: Wishes = USUAL) -> Plan:
 
 class _Planner:
     def __init__(self, sink: UOp, wishes: Wishes) -> None:
+        sink = sorted_there(sink) if wishes.lanes else sink
         self.sink = split_reductions(_own_targets(sink), wishes.lanes)
         self.demands = demands_within(self.sink, wishes)
         self.storages: list[Storage] = []
