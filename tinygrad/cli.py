@@ -3,6 +3,7 @@
 doctor        devices and why others are absent, cache, versions, processor, settings
 settings      every setting, its default and what it does
 cache clear   forgets compiled kernels and plans
+generate      text by a model that was downloaded: python -m tinygrad generate FOLDER "Once upon"
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ from tinygrad.base.settings import DEVICE_NAMES, TABLE
 from tinygrad.engine.cache import DiskCache, default_folder
 from tinygrad.engine.devices import Device
 from tinygrad.engine.show import describe_target
+from tinygrad.models.auto import TEXTS, load_model
+from tinygrad.models.sampling import Sampler
+from tinygrad.models.t5 import T5
+from tinygrad.models.texts import write
+from tinygrad.nn.quantised import quantise
 
 PACKAGES = ("tinygrad", "numpy", "llvmlite", "ml_dtypes", "safetensors", "pyopencl")
 
@@ -37,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command == "cache":
         print(clear_cache())
         return 0
+    if options.command == "generate":
+        return generate(options)
     return doctor()
 
 
@@ -48,7 +56,44 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("settings", help="the environment variables that are read")
     cache = commands.add_parser("cache", help="the folder of compiled kernels")
     cache.add_argument("action", choices=["clear"])
+    _add_generate(commands.add_parser("generate", help="text by a model that was downloaded"))
     return parser
+
+
+# ---- generate ------------------------------------------------------------------------------------
+
+
+def _add_generate(parser: argparse.ArgumentParser) -> None:
+    parser.description = generate.__doc__
+    parser.add_argument("model", help="a folder with config.json, or a GGUF file")
+    parser.add_argument("prompt", help="what the text begins with, or what a T5 answers")
+    parser.add_argument("--most", type=int, default=100, help="tokens")
+    parser.add_argument("--bits", type=int, choices=[8, 4], help="of weights, in memory")
+    for name in ("temperature", "top_p", "min_p", "repetition_penalty"):
+        default = 0.0 if name == "temperature" else getattr(Sampler, name)
+        option = "--" + name.replace("_", "-")
+        parser.add_argument(option, type=float, default=default, help=f"default {default:g}")
+    parser.add_argument("--top-k", type=int, default=0, help="default 0: all")
+    parser.add_argument("--seed", type=int, help="of the draws")
+
+
+def generate(options: argparse.Namespace) -> int:
+    """Text by a model that was downloaded, as it is made. 1 if that can't be."""
+    names = ("repetition_penalty", "temperature", "top_k", "top_p", "min_p", "seed")
+    try:
+        sampler = Sampler(**{name: getattr(options, name) for name in names})
+        model = load_model(options.model, TEXTS)
+        if options.bits:
+            quantise(model, options.bits)
+        if not isinstance(model, T5):
+            print(options.prompt, end="", flush=True)
+        for piece in write(model, options.prompt, sampler, options.most):
+            print(piece, end="", flush=True)
+    except TinygradError as error:
+        print(f"generate: {error}", file=sys.stderr)
+        return 1
+    print()
+    return 0
 
 
 # ---- doctor --------------------------------------------------------------------------------------

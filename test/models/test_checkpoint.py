@@ -7,12 +7,14 @@ import gguf
 import numpy as np
 import pytest
 import torch
-from model_reference import DECODER, made, tokens, transformers
+from model_reference import DECODER, LLAMA3, made, tokens, transformers
 from safetensors.torch import load_file, save_file
 
 from tinygrad import Tensor, dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.models.auto import load_model
 from tinygrad.models.llama import GGUF, HUGGING_FACE, ORIGINAL, Llama
+from tinygrad.models.qwen import Qwen2, Qwen3
 from tinygrad.models.resnet import TORCHVISION, ResNet
 
 
@@ -22,12 +24,12 @@ def llama():
     return model, Path(folder)
 
 
-def check(model, folder):
+def check(model, folder, ours=Llama):
     """The loaded model gives the scores of `model`."""
     text = tokens(2, 5)
     with torch.no_grad():
         wanted = model(torch.tensor(text).long()).logits.numpy()
-    found = Llama.from_pretrained(folder)(Tensor(text)).numpy()
+    found = ours.from_pretrained(folder)(Tensor(text)).numpy()
     np.testing.assert_allclose(found, wanted, atol=1e-4)
 
 
@@ -73,35 +75,69 @@ def test_other_layouts(llama, names):
 def test_a_gguf_file_says_its_sizes_and_its_weights_stay_quantised(kind, tmp_path):
     sizes = DECODER | dict(hidden_size=64, intermediate_size=96)
     model, folder = made("LlamaForCausalLM", transformers.LlamaConfig(**sizes))
-    writer = gguf.GGUFWriter(tmp_path / "model.gguf", "llama")
-    writer.add_block_count(2)
-    writer.add_context_length(256)
-    writer.add_embedding_length(64)
-    writer.add_feed_forward_length(96)
-    writer.add_head_count(4)
-    writer.add_head_count_kv(2)
-    writer.add_layer_norm_rms_eps(model.config.rms_norm_eps)
+    gguf_file(tmp_path / "model.gguf", model, folder, kind=kind)
+    check(model, tmp_path / "model.gguf")
+
+
+@pytest.mark.parametrize("family, ours", [("qwen2", Qwen2), ("qwen3", Qwen3)])
+def test_gguf_files_of_relatives(family, ours, tmp_path):
+    config = getattr(transformers, f"{ours.__name__}Config")(**DECODER, head_dim=8)
+    model, folder = made(f"{ours.__name__}ForCausalLM", config)
+    gguf_file(tmp_path / "x.gguf", model, folder, family=family)
+    check(model, tmp_path / "x.gguf", ours)
+    assert type(load_model(tmp_path / "x.gguf")) is ours
+    with pytest.raises(ArgumentError, match=f"Llama: .* is of {family}; legal is llama"):
+        Llama.from_pretrained(tmp_path / "x.gguf")
+
+
+def test_a_gguf_file_says_how_wavelengths_are_divided(tmp_path):
+    config = transformers.LlamaConfig(**DECODER, rope_parameters=LLAMA3)
+    model, folder = made("LlamaForCausalLM", config)
+    plain = np.float32([500.0 ** (-2 * i / 8) for i in range(4)])
+    divided = plain / model.model.rotary_emb.inv_freq.numpy()
+    gguf_file(tmp_path / "x.gguf", model, folder, {"llama.rope.freq_base": 500.0},
+              extra={"rope_freqs.weight": divided})  # fmt: skip
+    check(model, tmp_path / "x.gguf")
+    gguf_file(tmp_path / "x.gguf", model, folder, {"llama.rope.scaling.type": "yarn"})
+    with pytest.raises(ArgumentError, match="rope_scaling 'yarn'; legal are default, linear"):
+        Llama.from_pretrained(tmp_path / "x.gguf")(Tensor([[1]]))
+
+
+def gguf_file(path, model, folder, facts=(), kind="F32", family="llama", extra=()):
+    """The checkpoint of a decoder of two layers as a GGUF file; `model` gets the weights as they
+    are after quantisation."""
+    config = model.config
+    size = config.head_dim
+    writer = gguf.GGUFWriter(path, family)
+    writer.add_key_length(size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    for name, value in dict(facts).items():
+        inner = gguf.GGUFValueType.get_type(value[0]) if isinstance(value, list) else None
+        writer.add_key_value(name, value, gguf.GGUFValueType.get_type(value), inner)
     back = {ours: theirs for theirs, ours in GGUF.items() if ours}
     for name, value in load_file(Path(folder) / "model.safetensors").items():
         number = "".join(c for c in name.partition("layers.")[2].partition(".")[0])
-        row = name.removesuffix(".weight").replace(f"layers.{number}.", "layers.{}.")
-        if "q_proj" in name or "k_proj" in name:
-            value = interleaved(value, 16)
-        values, raw = value.numpy(), None
+        row, _, part = name.replace(f"layers.{number}.", "layers.{}.").rpartition(".")
+        turned = family == "llama" and ("q_proj" in name or "k_proj" in name)
+        values, raw = (interleaved(value, size) if turned else value).numpy(), None
         if kind != "F32" and value.ndim == 2:
             raw = gguf.GGMLQuantizationType[kind]
             values = gguf.quants.quantize(values, raw)
-            model.state_dict()[name].copy_(
-                torch.tensor(gguf.quants.dequantize(values, raw))
-                if "q_proj" not in name and "k_proj" not in name
-                else together(torch.tensor(gguf.quants.dequantize(values, raw)), 16)
-            )
-        writer.add_tensor(f"{back[row].replace('{}', number)}.weight", values, raw_dtype=raw)
+            known = torch.tensor(gguf.quants.dequantize(values, raw))
+            model.state_dict()[name].copy_(together(known, size) if turned else known)
+        writer.add_tensor(f"{back[row].replace('{}', number)}.{part}", values, raw_dtype=raw)
+    for name, values in dict(extra).items():
+        writer.add_tensor(name, values)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    check(model, tmp_path / "model.gguf")
 
 
 def together(weight, size):
@@ -119,7 +155,7 @@ def test_pytorch_files_load_too(llama):
 
 def test_tables_lead_to_one_another():
     assert {v for v in ORIGINAL.values() if v} == {k for k, v in HUGGING_FACE.items() if v}
-    assert {v for v in GGUF.values() if v} == {k for k, v in HUGGING_FACE.items() if v}
+    assert {v for v in GGUF.values() if v} == {k for k, v in Qwen3.NAMES.items() if v}
 
 
 def test_the_layout_of_torchvision():

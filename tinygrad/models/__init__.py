@@ -8,5 +8,6 @@
     small    tiny: the four nets of MLPerf Tiny
 
 Each loads a published checkpoint: `from_pretrained(folder)`, or `load(weights)`, by its table
-`NAMES` from the checkpoint's names to ours.
+`NAMES` from the checkpoint's names to ours. `auto` says which model a folder holds; `texts` takes
+and gives text, by the folder's tokenizer.
 """

@@ -113,10 +113,19 @@ def read_folder(folder: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     Raises:
         ArgumentError: a file is missing; the message names it and lists what is there.
     """
-    folder = Path(folder)
-    config = json.loads(_existing(folder, "config.json").read_text())
+    config, folder = read_config(folder), Path(folder)
     name = next((name for name in WEIGHTS if (folder / name).exists()), next(iter(WEIGHTS)))
     return config, WEIGHTS[name](_existing(folder, name))
+
+
+def read_config(folder: str | Path) -> dict[str, Any]:
+    """config.json of a folder.
+
+    Raises:
+        ArgumentError: there is none; the message lists what is there.
+    """
+    config: dict[str, Any] = json.loads(_existing(Path(folder), "config.json").read_text())
+    return config
 
 
 def _existing(folder: Path, name: str) -> Path:
@@ -131,6 +140,7 @@ class Pretrained:
     """What models share that load a published checkpoint."""
 
     NAMES: ClassVar[Names] = {}
+    origin: Path | None = None  # the folder, or file, that the weights are from
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
@@ -164,7 +174,22 @@ class Pretrained:
         config, state = read_folder(folder)
         if dtype is not None:
             state = {name: _floats_as(tensor, dtype) for name, tensor in state.items()}
-        return cls.from_config(config).load(state, strict)
+        made = cls.from_config(config).load(state, strict)
+        made.origin = Path(folder)
+        return made
+
+    def loaded_from(self) -> Path:
+        """Where the weights are from, and so what else of the model is: its tokenizer.
+
+        Raises:
+            ArgumentError: `from_pretrained` didn't make this model.
+        """
+        if self.origin is None:
+            raise ArgumentError(
+                f"{type(self).__name__}: it was not made by from_pretrained, so there is no folder "
+                "with its tokenizer"
+            )
+        return self.origin
 
 
 def _floats_as(tensor: Tensor, dtype: DType) -> Tensor:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 
 from tinygrad.models.attention import Attention
 from tinygrad.models.checkpoint import Names, Pretrained
+from tinygrad.models.tokenizer import read_tokenizer
 from tinygrad.nn import Conv2d, Embedding, LayerNorm, Linear
 from tinygrad.nn.activations import gelu
 from tinygrad.tensor import Tensor
@@ -165,6 +166,14 @@ class CLIP(Pretrained):
                 config["projection_dim"],
             )
         )
+
+    def tokens(self, *texts: str) -> Tensor:
+        """(texts, length): the tokens of texts, by the tokenizer of the model's folder.
+
+        Raises:
+            ArgumentError: the model is not from a folder, or there is no tokenizer.
+        """
+        return read_tokenizer(self.loaded_from()).rows(texts, self.config.length)
 
     def embed_texts(self, tokens: Tensor) -> Tensor:
         """(batch, tokens) → (batch, shared): the vector of the token that ends each text."""

@@ -69,7 +69,7 @@ def wavelength_rates(config: DecoderConfig) -> list[float]:
     """The angle a position turns each pair of a head's numbers, (head_size / 2,).
 
     (Su and others, "RoFormer", 2021; the scalings of longer texts as Hugging Face's
-    `rope_scaling` names them: "linear" and "llama3".)
+    `rope_scaling` names them, "linear" and "llama3"; "divided" by a number each, as in GGUF files.)
     """
     size = config.head_size
     rates = [config.theta ** (-2 * i / size) for i in range(size // 2)]
@@ -80,7 +80,9 @@ def wavelength_rates(config: DecoderConfig) -> list[float]:
         return [rate / config.scaling["factor"] for rate in rates]
     if kind == "llama3":
         return [_llama3(rate, config.scaling) for rate in rates]
-    raise ArgumentError(f"rope_scaling {kind!r}; legal are default, linear, llama3")
+    if kind == "divided":
+        return [r / by for r, by in zip(rates, config.scaling["factors"], strict=True)]
+    raise ArgumentError(f"rope_scaling {kind!r}; legal are default, linear, llama3, divided")
 
 
 def _llama3(rate: float, scaling: dict[str, Any]) -> float:

@@ -25,6 +25,7 @@ from tinygrad.engine.jit import TinyJit
 from tinygrad.models.checkpoint import load as load_weights
 from tinygrad.models.checkpoint import read_folder
 from tinygrad.models.clip import CLIP, TextTower, tower_config
+from tinygrad.models.tokenizer import read_tokenizer
 from tinygrad.models.unet import UNet
 from tinygrad.models.vae import VAE
 from tinygrad.tensor import Tensor
@@ -111,7 +112,7 @@ class StableDiffusion:
 
     def __init__(self, text: TextTower, unet: UNet, vae: VAE, schedule: Schedule) -> None:
         self.text, self.unet, self.vae, self.schedule = text, unet, vae, schedule
-        self._tokenizer: Any = None
+        self._tokenizer: Path | None = None
         self._step = TinyJit(self._one_step)
 
     @classmethod
@@ -144,16 +145,10 @@ class StableDiffusion:
 
     def tokens(self, *texts: str) -> Tensor:
         """(texts, length): numbers of each text's parts, as CLIP's tokenizer makes them."""
-        from tokenizers import Tokenizer  # an extra: only who writes text needs it
-
-        path = Path(self._tokenizer) / "tokenizer.json"
-        if not path.is_file():
-            raise ArgumentError(f"StableDiffusion: no {path}; legal is a folder with a tokenizer")
-        tokenizer = Tokenizer.from_file(str(path))
+        if self._tokenizer is None:
+            raise ArgumentError("StableDiffusion: no tokenizer; legal is from_pretrained's folder")
         length = self.text.places.weight.shape[0]
-        tokenizer.enable_truncation(length)
-        tokenizer.enable_padding(length=length, pad_id=tokenizer.token_to_id("<|endoftext|>") or 0)
-        return Tensor([tokenizer.encode(text).ids for text in texts], dtype=dtypes.int32)
+        return read_tokenizer(self._tokenizer).rows(texts, length)
 
     def __call__(
         self,

@@ -8,7 +8,7 @@ Prompts of different lengths are padded at the front, so that all end at the sam
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -22,6 +22,8 @@ from tinygrad.models.sampling import Sampler, Scores
 from tinygrad.models.states import States
 from tinygrad.tensor import Tensor
 from tinygrad.uop.node import UOp
+
+Chooses = Callable[[Scores, list[list[int]]], list[int]]  # as a Sampler does
 
 CHUNKS = (512, 64, 8)
 """Tokens of a prompt that one step takes: the longer, the more of them share reading the weights.
@@ -58,7 +60,7 @@ class Recurs(Protocol):
 def generate(
     model: Decodes | Recurs,
     prompts: Sequence[Sequence[int]],
-    sampler: Sampler | None = None,
+    sampler: Chooses | None = None,
     most: int = 100,
     stop: Collection[int] = (),
 ) -> list[list[int]]:
@@ -74,7 +76,7 @@ def generate(
 def stream(
     model: Decodes | Recurs,
     prompts: Sequence[Sequence[int]],
-    sampler: Sampler | None = None,
+    sampler: Chooses | None = None,
     most: int = 100,
     stop: Collection[int] = (),
 ) -> Iterator[list[int | None]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -51,7 +52,9 @@ GGUF: Names = {
     "token_embd": "model.embed_tokens",
     "blk.{}.attn_norm": "model.layers.{}.input_layernorm",
     "blk.{}.attn_q": "model.layers.{}.self_attn.q_proj",
+    "blk.{}.attn_q_norm": "model.layers.{}.self_attn.q_norm",
     "blk.{}.attn_k": "model.layers.{}.self_attn.k_proj",
+    "blk.{}.attn_k_norm": "model.layers.{}.self_attn.k_norm",
     "blk.{}.attn_v": "model.layers.{}.self_attn.v_proj",
     "blk.{}.attn_output": "model.layers.{}.self_attn.o_proj",
     "blk.{}.ffn_norm": "model.layers.{}.post_attention_layernorm",
@@ -63,6 +66,8 @@ GGUF: Names = {
     "rope_freqs": None,
 }
 
+TURNED = re.compile(r"\.[qk]_proj\.")  # weights whose results are turned in pairs
+
 
 class Llama(Decoder, Pretrained):
     """LLaMA, from Hugging Face's layout, Meta's, or a GGUF file's, whose weights stay quantised.
@@ -73,6 +78,8 @@ class Llama(Decoder, Pretrained):
     """
 
     NAMES: ClassVar[Names] = HUGGING_FACE
+    FAMILY: ClassVar[str] = "llama"  # what a GGUF file calls it
+    PAIRED: ClassVar[bool] = True  # whether such a file has a pair's numbers beside each other
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
@@ -87,7 +94,14 @@ class Llama(Decoder, Pretrained):
         if not str(folder).endswith(".gguf"):
             return super().from_pretrained(folder, strict, dtype)
         facts, state = gguf_load(folder)
-        return cls(gguf_config(facts, state)).load(state, strict)
+        if facts.get("general.architecture") != cls.FAMILY:
+            raise ArgumentError(
+                f"{cls.__name__}: {folder} is of {facts.get('general.architecture')}; legal is "
+                f"{cls.FAMILY}"
+            )
+        made = cls(gguf_config(facts, state)).load(state, strict)
+        made.origin = Path(folder)
+        return made
 
     def names(self) -> Names:
         """With tied weights, a checkpoint's copy of the embedding isn't needed."""
@@ -95,12 +109,15 @@ class Llama(Decoder, Pretrained):
 
     def load(self, state: Mapping[str, Tensor], strict: bool = True) -> Self:
         """Takes the weights of a checkpoint, in any of the three layouts."""
-        for mark, names in (("tok_embeddings", ORIGINAL), ("token_embd", GGUF)):
+        for mark, names, paired in (
+            ("tok_embeddings", ORIGINAL, True),
+            ("token_embd", GGUF, self.PAIRED),
+        ):
             if f"{mark}.weight" in state:
-                state = {
-                    name: self._halves(tensor) if ".q_proj" in name or ".k_proj" in name else tensor
-                    for name, tensor in translated(state, names).items()
-                }
+                state = translated(state, names)
+                if paired:
+                    turned = {n: self._halves(t) for n, t in state.items() if TURNED.search(n)}
+                    state = {**state, **turned}
         return super().load(state, strict)
 
     def _halves(self, weight: Tensor) -> Tensor:
@@ -132,8 +149,23 @@ def gguf_config(facts: Mapping[str, Any], state: Mapping[str, Tensor]) -> Decode
         eps=fact("attention.layer_norm_rms_epsilon"),
         theta=fact("rope.freq_base", 10000.0),
         length=fact("context_length"),
+        scaling=_gguf_scaling(facts, family, state),
         tied="output.weight" not in state,
+        qkv_bias="blk.0.attn_q.bias" in state,
+        qk_norm="blk.0.attn_q_norm.weight" in state,
     )
+
+
+def _gguf_scaling(
+    facts: Mapping[str, Any], family: str, state: Mapping[str, Tensor]
+) -> dict[str, Any]:
+    """Of the rotary wavelengths: a number for each, or one for all."""
+    if "rope_freqs.weight" in state:
+        return {"rope_type": "divided", "factors": state["rope_freqs.weight"].tolist()}
+    kind = facts.get(f"{family}.rope.scaling.type", "none")
+    if kind == "none":
+        return {}
+    return {"rope_type": kind, "factor": facts.get(f"{family}.rope.scaling.factor", 1.0)}
 
 
 def shared_config(config: Mapping[str, Any]) -> dict[str, Any]:

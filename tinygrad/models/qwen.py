@@ -14,7 +14,10 @@ from tinygrad.models.llama import HUGGING_FACE, Llama, shared_config
 
 
 class Qwen2(Llama):
-    """Qwen 2 and 2.5, from Hugging Face's layout."""
+    """Qwen 2 and 2.5, from Hugging Face's layout or a GGUF file's."""
+
+    FAMILY: ClassVar[str] = "qwen2"
+    PAIRED: ClassVar[bool] = False
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
@@ -23,7 +26,10 @@ class Qwen2(Llama):
 
 
 class Qwen3(Llama):
-    """Qwen 3, from Hugging Face's layout."""
+    """Qwen 3, from Hugging Face's layout or a GGUF file's."""
+
+    FAMILY: ClassVar[str] = "qwen3"
+    PAIRED: ClassVar[bool] = False
 
     NAMES: ClassVar[Names] = {
         **HUGGING_FACE,
