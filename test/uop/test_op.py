@@ -51,7 +51,11 @@ def test_row_is_whole(row):
         "associative",
         "idempotent",
     }
-    assert any(row.op in legal for legal in STAGES.values()) or row.op in (Ops.KERNEL, Ops.SINK)
+    assert any(row.op in legal for legal in STAGES.values()) or row.op in (
+        Ops.KERNEL,
+        Ops.SINK,
+        Ops.BUNDLE,
+    )
 
 
 def kinds_of(op):

@@ -72,6 +72,7 @@ class Dialect(Words):
     bool_memory: str  # what a bool is where it is stored
     head: str
     pointer: str  # a parameter that points to a buffer
+    picked: str  # declares a pointer to one of several buffers
     begin: str  # a line that makes such a parameter the pointer `name`; empty if it is
     local: str  # declares scratch memory
     literal: str  # a vector of `lanes`
@@ -105,6 +106,7 @@ C = Dialect(
     bool_memory="_Bool",
     head="void {name}({parameters}) {{",
     pointer="{type}* restrict {name}",
+    picked="{type}* {name} = {value};",
     begin="",
     local="{type}* {name} = ({type}*)(scratch+{offset});",
     literal="(({type}){{{lanes}}})",
@@ -161,6 +163,7 @@ OPENCL = Dialect(
     head="__kernel void {name}({parameters}) {{",
     # A buffer of OpenCL can't be entered at any byte, so it comes with the place where it begins.
     pointer="__global char* {name}_whole, const long {name}_at",
+    picked="__global {type}* {name} = {value};",
     begin="__global {type}* restrict {name} = (__global {type}*)({name}_whole+{name}_at);",
     local="__local {type} {name}[{size}] __attribute__((aligned(64)));",
     literal="(({type})({lanes}))",
@@ -219,6 +222,7 @@ METAL = Dialect(
     "uint3 group [[threadgroup_position_in_grid]], uint3 lane "
     "[[thread_position_in_threadgroup]]) {{",
     pointer="device {type}* {name} [[buffer({slot})]]",
+    picked="device {type}* {name} = {value};",
     begin="",
     local="alignas(16) threadgroup {type} {name}[{size}];",
     literal="{type}({lanes})",

@@ -316,6 +316,25 @@ class _Function(Writer):
             self.atom(offset)
         self.texts[node] = f"{self.ref(pointer)}+{self.ref(offset)}"
 
+    def pick(self, node: UOp) -> None:
+        """One of few by comparing: halves, halves of them, and so on."""
+        number, *choices = node.src
+        at, texts = self.atom(number), [self.ref(choice) for choice in choices]
+
+        def among(first: int, last: int) -> str:
+            if last - first == 1:
+                return texts[first]
+            middle = (first + last) // 2
+            return f"({at}<{middle}?{among(first, middle)}:{among(middle, last)})"
+
+        if choices[0].op is not Ops.PARAM:
+            self.texts[node] = among(0, len(texts))
+            self.name(node)
+            return
+        name = self.texts[node] = self.fresh(node)
+        facts = {"type": self.memory_type(node.dtype), "value": among(0, len(texts))}
+        self.line(self.dialect.picked.format(name=name, **facts))
+
     def exchange(self, node: UOp) -> None:
         """By a name, since all lanes must take part; numbers of 64 bits as pairs of words."""
         (source,), value = node.src, self.ref(node.src[0])
@@ -398,5 +417,6 @@ STATEMENTS: dict[Ops, Callable[[_Function, UOp], None]] = {
     Ops.EXCHANGE: _Function.exchange,
     Ops.STORE: _Function.store,
     Ops.FAULT: _Function.fault,
+    Ops.PICK: _Function.pick,
     Ops.PREFETCH: _Function.nothing,
 }

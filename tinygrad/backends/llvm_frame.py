@@ -37,6 +37,9 @@ class Frame(Protocol):
     def special(self, node: UOp) -> None:
         """Names the number of the task, group or lane."""
 
+    def pick(self, node: UOp) -> None:
+        """Names the source that a number picks."""
+
     def finish(self) -> None:
         """Ends what `special` began."""
 
@@ -82,6 +85,25 @@ class TaskFrame:
         writer.names[node] = "%task"
         self.task = (len(writer.lines), before)
         writer.lines.append("")
+
+    def pick(self, node: UOp) -> None:
+        """From a table: of numbers, or of the places that pointers have among the arguments."""
+        number, *choices = node.src
+        if any(choice.op not in (Ops.CONST, Ops.PARAM) for choice in choices):
+            choose(self.writer, node)
+            return
+        emit, is_pointer = self.writer.emit, choices[0].op is Ops.PARAM
+        place = {param: i for i, param in enumerate(params(self.program))}
+        rows = ", ".join(f"i64 {place[c] if is_pointer else c.arg}" for c in choices)
+        name, kind = f"@table{len(self.constants)}", f"[{len(choices)} x i64]"
+        self.constants.add(f"{name} = private unnamed_addr constant {kind} [{rows}], align 8")
+        row = emit(f"getelementptr {kind}, ptr {name}, i64 0, {self.writer.typed(number)}")
+        value = emit(f"load i64, ptr {row}, align 8, !invariant.load !0")
+        if is_pointer:
+            where = emit(f"getelementptr ptr, ptr %args, i64 {value}")
+            self.writer.names[node] = emit(f"load ptr, ptr {where}, align 8, !invariant.load !0")
+        else:
+            name_variable(self.writer, node, value)
 
     def finish(self) -> None:
         if self.task is None:
@@ -150,6 +172,9 @@ class LaneFrame:
             value = self.writer.emit(f"zext nneg i32 {value} to i64")
         self.writer.names[node] = value
 
+    def pick(self, node: UOp) -> None:
+        choose(self.writer, node)
+
     def finish(self) -> None:
         """A lane has nothing to end."""
 
@@ -158,3 +183,23 @@ def name_variable(writer: Writer, node: UOp, value: str) -> None:
     """An argument of 64 bits, as the variable's type."""
     kind = writer.type(node.dtype)
     writer.names[node] = value if kind == "i64" else writer.emit(f"trunc i64 {value} to {kind}")
+
+
+def choose(writer: Writer, node: UOp) -> None:
+    """One of few by comparing: halves, halves of them, and so on."""
+    number, *choices = node.src
+    is_pointer = choices[0].op is Ops.PARAM
+    if is_pointer and choices[0] in writer.spaces:
+        writer.spaces[node] = writer.spaces[choices[0]]
+    texts = [writer.pointer(c) if is_pointer else writer.typed(c) for c in choices]
+    kind = texts[0].rsplit(" ", 1)[0]
+
+    def among(first: int, last: int) -> str:
+        if last - first == 1:
+            return texts[first]
+        middle = (first + last) // 2
+        low, high = among(first, middle), among(middle, last)
+        below = writer.emit(f"icmp slt {writer.typed(number)}, {middle}")
+        return f"{kind} " + writer.emit(f"select i1 {below}, {low}, {high}")
+
+    writer.names[node] = among(0, len(texts)).rsplit(" ", 1)[1]

@@ -121,6 +121,9 @@ class _Function(Writer):
         assert not self.open_loops, "a SPECIAL stands outside of loops"
         self.frame.special(node)
 
+    def pick(self, node: UOp) -> None:
+        self.frame.pick(node)
+
     # ---- loops and branches ----------------------------------------------------------------------
 
     def range(self, node: UOp) -> None:
@@ -499,6 +502,7 @@ RULES: dict[Ops, Callable[[_Function, UOp], Any]] = {
     Ops.MULACC: _Function.multiply_add,
     Ops.MAX: _Function.maximum,
     Ops.WHERE: _Function.where,
+    Ops.PICK: _Function.pick,
     Ops.CAST: _Function.cast,
     Ops.BITCAST: _Function.bitcast,
     Ops.EXCHANGE: exchange,

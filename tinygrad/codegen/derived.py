@@ -22,7 +22,8 @@ class Writer(Protocol):
     def widen(self, value: UOp, count: int) -> UOp: ...
 
 
-Rule = Callable[[Writer, UOp, UOp], UOp]
+Rule = Callable[..., UOp]
+"""Of a writer and the sources."""
 
 
 def _const(to: Writer, dtype: DType, value: ConstType) -> UOp:
@@ -110,6 +111,14 @@ def _shift_right(to: Writer, a: UOp, n: UOp) -> UOp:
     return _same(to, Ops.XOR, moved, sign)
 
 
+def _pick(to: Writer, number: UOp, *choices: UOp) -> UOp:
+    found = choices[-1]
+    for place in reversed(range(len(choices) - 1)):
+        below = _test(to, Ops.CMPLT, number, _const(to, number.dtype, place + 1))
+        found = _same(to, Ops.WHERE, below, choices[place], found)
+    return found
+
+
 RULES: dict[Ops, Rule] = {
     Ops.MAX: _larger,
     Ops.MOD: _remainder,
@@ -117,4 +126,5 @@ RULES: dict[Ops, Rule] = {
     Ops.OR: _or,
     Ops.SHL: _shift_left,
     Ops.SHR: _shift_right,
+    Ops.PICK: _pick,
 }

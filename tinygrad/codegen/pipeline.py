@@ -56,7 +56,7 @@ class Phase:
     """One function, run for `tasks` task numbers (or groups of `block` lanes).
 
     `buffers` are the slots that it takes, in the order of its arguments; `scratch` bytes are the
-    memory of its LOCALs.
+    memory of its LOCALs. Tasks beyond any of `ends`, which variables set, do nothing.
     """
 
     name: str
@@ -66,6 +66,7 @@ class Phase:
     scratch: int
     buffers: tuple[int, ...]
     nest: str
+    ends: tuple[UOp, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,16 @@ class _Lowering:
             _scratch(listed),
             buffers,
             f"{'fill' if padded else 'store'} over {axes(own)}\n{lines}",
+            _ends(tasks),
         )
+
+
+def _ends(tasks: list[UOp]) -> tuple[UOp, ...]:
+    """Where one loop counts the tasks: its limits by variables."""
+    counted = [loop for loop in tasks if size_of(loop) > 1]
+    if len(counted) != 1:
+        return ()
+    return tuple(end for end in counted[0].src[1:] if not end.ranges)
 
 
 def _in_arms(
@@ -289,7 +299,11 @@ COLORS = {"PARALLEL": "blue", "LANE": "cyan", "GROUP": "green"}
 
 
 def kernel_name(kernel: UOp) -> tuple[str, str]:
-    """`E_..` or, with a reduction, `r_..` and the sizes of the axes; the same in colours."""
+    """`E_..` or, with a reduction, `r_..` and the sizes of the axes; the same in colours. A bundle
+    is called after its first kernel."""
+    if kernel.op is Ops.BUNDLE:
+        first, colors = kernel_name(kernel.src[0])
+        return bundle_name(kernel, first), bundle_name(kernel, colors)
     own = own_ranges(kernel.src[0])
     reduced = [r for n in kernel.toposort() if n.op is Ops.REDUCE for r in own_ranges(n)]
     axes = [(r, False) for r in own] + [(r, True) for r in dict.fromkeys(reduced)]
@@ -299,6 +313,11 @@ def kernel_name(kernel: UOp) -> tuple[str, str]:
     head = "r" if reduced else "E"
     plain = "_".join([head, *(size for size, _ in sizes)])
     return plain, "_".join([head, *(colored(size, color) for size, color in sizes)])
+
+
+def bundle_name(bundle: UOp, first: str) -> str:
+    """What a bundle whose first kernel has this name is called: how many it runs, and that."""
+    return f"b{len(bundle.arg)}_{first}"
 
 
 def axis_colors(kernel: UOp) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tinygrad.base.helpers import plural
 from tinygrad.base.target import Target
-from tinygrad.codegen.pipeline import kernel_name
+from tinygrad.codegen.pipeline import bundle_name, kernel_name
 from tinygrad.engine.devices import Device
 from tinygrad.engine.holders import Holder
 from tinygrad.engine.plans import plan_of
@@ -14,6 +14,7 @@ from tinygrad.engine.structure import structure_of
 from tinygrad.loops.cost import estimate
 from tinygrad.loops.heuristic import schedule
 from tinygrad.schedule.plan import Plan, Step
+from tinygrad.uop.op import Ops
 
 
 def explain(*tensors: Holder) -> str:
@@ -52,8 +53,11 @@ def _describe(number: int, step: Step, made: Plan, target: Target | None) -> lis
     name, work = step.op.name.lower(), ""
     if step.ast is not None:
         cost = estimate(step.ast)
-        kernel, _ = schedule(step.ast, target or Device[step.device].target)
+        bundle = step.ast if step.ast.op is Ops.BUNDLE else None
+        kernel = step.ast if bundle is None else bundle.src[0]
+        kernel, _ = schedule(kernel, target or Device[step.device].target)
         name = kernel_name(kernel)[0]
+        name = name if bundle is None else bundle_name(bundle, name)
         work = f"{cost.operations} operations, {cost.bytes} bytes"
     place = user_place(step.origin)
     facts = ", ".join(filter(None, (work, place)))

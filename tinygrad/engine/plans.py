@@ -24,6 +24,7 @@ from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.show import show_plan
 from tinygrad.engine.structure import Structure
 from tinygrad.loops.group_rows import longest_row
+from tinygrad.schedule.bundles import kernels_of
 from tinygrad.schedule.kernels import plan
 from tinygrad.schedule.plan import Plan, Step, Storage, Wishes
 from tinygrad.uop.node import UOp
@@ -113,8 +114,9 @@ def _make(sink: UOp, disk_key: str, devices: Sequence[str]) -> RunnablePlan:
     made = plan_of(sink, devices)
     if SPEC:
         for step in made.steps:
-            if step.ast is not None and step.ast.op is Ops.SINK:
-                verify(step.ast, "kernel")
+            if step.ast is not None and step.ast.op in (Ops.SINK, Ops.BUNDLE):
+                for kernel in kernels_of(step.ast):
+                    verify(kernel, "kernel")
     show_plan(made)
     runnable = RunnablePlan(made)
     if _storable(made):

@@ -16,6 +16,7 @@ from pathlib import Path
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import colored, uncolored
 from tinygrad.base.settings import BEAM, DEBUG, IGNORE_BEAM_CACHE, NOOPT, RECIPES
+from tinygrad.codegen.bundles import Part, joined, shared
 from tinygrad.codegen.pipeline import Lowered, kernel_name, lower
 from tinygrad.engine.cache import code_stamp, disk_cache
 from tinygrad.engine.devices import OpenDevice
@@ -24,6 +25,7 @@ from tinygrad.loops.heuristic import schedule, schedule_scalars, schedule_small
 from tinygrad.loops.recipe import Recipe, apply, from_text, to_text
 from tinygrad.loops.search import NEEDED_GAIN, elsewhere, search
 from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
 
 MOST_INSTRUCTIONS = 5000
 """LLVM's time grows faster than the text, and caches hold no more."""
@@ -39,7 +41,8 @@ def recipe_settings() -> tuple[object, ...]:
 
 def recipe_facts(ast: UOp) -> tuple[object, ...]:
     """The same for one kernel: part of its key."""
-    return NOOPT.value, BEAM.value, _pin(ast)
+    pins = [_pin(kernel) for kernel in ast.src] if ast.op is Ops.BUNDLE else _pin(ast)
+    return NOOPT.value, BEAM.value, pins
 
 
 def kernel_id(ast: UOp) -> str:
@@ -51,6 +54,10 @@ def lower_kernel(ast: UOp, device: OpenDevice) -> tuple[Lowered, Recipe]:
     """The kernel as linear programs, and the recipe that made it so. A pinned recipe that is not
     legal is an ArgumentError that names the step."""
     target = device.target
+    if ast.op is Ops.BUNDLE:
+        kernels = shared(ast, target)
+        parts = [Part(lower_kernel(kernel, device)[0], members) for kernel, members in kernels]
+        return joined(ast, parts, target), ()
     pin = _pin(ast)
     if pin is not None:
         try:

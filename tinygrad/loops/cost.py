@@ -9,6 +9,7 @@ from math import prod
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.loops.layout import nodes_of, own_ranges, size_of
+from tinygrad.schedule.bundles import kernels_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -42,7 +43,10 @@ def turns(loops: Iterable[UOp]) -> int:
 
 
 def estimate(kernel: UOp) -> Cost:
-    """The cost of one kernel, before or after a recipe."""
+    """The cost of one kernel, before or after a recipe; of all members of a bundle."""
+    if kernel.op is Ops.BUNDLE:
+        costs = [estimate(each) for each in kernels_of(kernel)]
+        return Cost(sum(cost.operations for cost in costs), sum(cost.bytes for cost in costs))
     operations = moved = 0
     touched: dict[UOp, int] = {}
     for node in nodes_of(kernel):

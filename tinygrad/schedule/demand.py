@@ -429,6 +429,12 @@ class Demands:
             return False
         return value.size >= 2 * sum(memory_base(factor).size for factor in value.src)
 
+    def reads_again(self, node: UOp) -> bool:
+        """Whether a reduction needs what it reads several times, as a product does, and is long."""
+        return not _concrete(node.src[0]) or (
+            node.src[0].size > SMALL_WORK and self._is_product(node)
+        )
+
     def _rather_folded(self, node: UOp, contexts: Contexts) -> bool:
         """Whether the sums that a FOLD adds up are better computed in its loops, though there it
         asks for some that are not there: a convolution's input gradient."""

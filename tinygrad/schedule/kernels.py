@@ -7,10 +7,12 @@ would be a circle, the old version is copied away first.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
+from tinygrad.schedule.bundles import bundled, is_short
 from tinygrad.schedule.demand import (
     Kernel,
     contiguous_base,
@@ -24,7 +26,7 @@ from tinygrad.schedule.demand import (
 )
 from tinygrad.schedule.memory import arranged
 from tinygrad.schedule.movement import offset_of
-from tinygrad.schedule.order import Ready, Unit
+from tinygrad.schedule.order import Ready, Unit, put_off
 from tinygrad.schedule.plan import Plan, Step, Storage, Wishes, variable_name
 from tinygrad.schedule.ranges import Expressions
 from tinygrad.schedule.shard import is_sharded, shard
@@ -52,6 +54,7 @@ class _Planner:
     def __init__(self, sink: UOp, wishes: Wishes) -> None:
         sink = sorted_there(sink) if wishes.lanes else sink
         self.sink = split_reductions(_own_targets(sink), wishes.lanes)
+        self.buffers = wishes.buffers
         self.demands = demands_within(self.sink, wishes)
         self.storages: list[Storage] = []
         self.number: dict[UOp, int] = {}  # version → storage
@@ -98,7 +101,10 @@ class _Planner:
             if 0 not in kernel.shape:
                 own = [n for n in kernel.stores if n.op in (Ops.ASSIGN, Ops.SCATTER)]
                 reads = [*kernel.reads, *(previous_version(n) for n in own)]
-                units.append(Unit(kernel.last, reads, kernel.stores, kernel))
+                unit = Unit(kernel.last, reads, kernel.stores, kernel)
+                if is_short(kernel, self.demands):
+                    unit.company = kernel.stores[0].device
+                units.append(unit)
         items: dict[UOp, list[UOp]] = {}
         for node in self.demands.order:
             if node.op is Ops.ITEM:
@@ -130,24 +136,28 @@ class _Planner:
             for user in unit.users:
                 user.waits += 1
 
-    def _ordered(self) -> Iterable[Unit]:
-        """Sources before users, old readers before writers; see `Ready` for the rest."""
+    def _ordered(self) -> Iterable[list[Unit]]:
+        """Sources before users, old readers before writers; those in a list run as one. See `Ready`
+        for the rest."""
         units = self._units()
         self._connect(units)
-        ready = Ready(units, storage_home, self._is_temporary)
+        put_off(units)
+        given = sum(storage.nbytes for storage in self.storages)
+        ready = Ready(units, storage_home, self._is_temporary, given)
         left = set(units)
         while left:
             while not ready:
                 ready.add(self._save_old_version(left))
-            unit = ready.take()
-            if unit not in left:
+            together = [unit for unit in ready.take() if unit in left]
+            if not together:
                 continue
-            left.discard(unit)
-            yield unit
-            for user in unit.users:
-                user.waits -= 1
-                ready.add(user)
-            ready.done(unit)
+            left.difference_update(together)
+            yield together
+            for unit in together:
+                for user in unit.users:
+                    user.waits -= 1
+                    ready.add(user)
+                ready.done(unit)
 
     def _is_temporary(self, home: UOp) -> bool:
         return home not in self.results and not is_memory(home)
@@ -188,11 +198,14 @@ class _Planner:
     # ---- steps -----------------------------------------------------------------------------------
 
     def finish(self) -> Plan:
-        for unit in self._ordered():
-            if unit.kernel is not None:
-                self._kernel_steps(unit, unit.kernel)
-            else:
-                self._node_step(unit)
+        for units in self._ordered():
+            rows = [self._kernel_steps(u, u.kernel) for u in units if u.kernel is not None]
+            for together in itertools.zip_longest(*rows):
+                steps = [step for step in together if step is not None]
+                self.steps += bundled(steps, self.buffers)
+            for unit in units:
+                if unit.kernel is None:
+                    self._node_step(unit)
         results = tuple(self._storage(stored_base(root)) for root in self.sink.src)
         return arranged(Plan(tuple(self.storages), tuple(self.steps), results, {}))
 
@@ -215,14 +228,14 @@ class _Planner:
             step = Step(node.op, device, tuple(numbers), len(items) or 1, arg=(node, items))
         self.steps.append(step)
 
-    def _kernel_steps(self, unit: Unit, kernel: Kernel) -> None:
+    def _kernel_steps(self, unit: Unit, kernel: Kernel) -> Iterable[Step]:
         stores = Expressions(self.demands, kernel, self._version).stores()
         if unit.moved:
             moves = {self._version(old): self._version(new) for old, new in unit.moved.items()}
             stores = [_redirect_reads(s, moves) for s in stores]
         overwrites = any(n.op is Ops.ASSIGN for n in kernel.stores)
         for part in self._without_hazards(stores) if overwrites else (stores,):
-            self._kernel_step(part, kernel.stores[0].origin)
+            yield self._kernel_step(part, kernel.stores[0].origin)
 
     def _without_hazards(self, stores: list[UOp]) -> Iterable[list[UOp]]:
         """One kernel; or two where it would read what it has already overwritten: values first
@@ -252,7 +265,7 @@ class _Planner:
     def _slot_storage(self, param: UOp) -> int:
         return self._storage(self.versions[param.arg[0]])
 
-    def _kernel_step(self, stores: list[UOp], origin: str | None) -> None:
+    def _kernel_step(self, stores: list[UOp], origin: str | None) -> Step:
         """Slots by storage, results first; ranges and variables named by order, so that equal
         kernels are one."""
         sink = UOp.sink(*stores)
@@ -286,7 +299,7 @@ class _Planner:
         written = len({self._slot_storage(s.src[0].src[0]) for s in stores})
         used = tuple(storages[slot] for slot in kept)
         named = tuple(variables)
-        self.steps.append(Step(Ops.KERNEL, device, used, written, ast, None, origin, named))
+        return Step(Ops.KERNEL, device, used, written, ast, None, origin, named)
 
     def _finished(self, kernel: UOp) -> tuple[UOp, tuple[int, ...]]:
         """The kernel simplified, with the slots that are left over renumbered, and which they

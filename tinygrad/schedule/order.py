@@ -1,15 +1,23 @@
 """Which step next: of those whose sources are there, one that frees more memory than it takes,
 else the first in the graph's order. A backward pass then uses up a layer's activations as soon as
-the gradient reaches them, instead of keeping all of them for weights' gradients at the end."""
+the gradient reaches them, instead of keeping all of them for weights' gradients at the end.
+
+Short units (`schedule/bundles`) are launched together. Those that only short ones wait for, the
+updates of a model's parameters and what they are made of, come last, all that are ready as one,
+unless they free memory; they may take what is free by then, or half as much as was given. Of the
+others a little one takes along all that are little too, and wait for nothing.
+"""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from tinygrad.schedule.demand import Kernel
 from tinygrad.uop.node import UOp
+
+LITTLE = 1 << 16  # bytes that make no difference
 
 
 @dataclass(eq=False)
@@ -24,6 +32,34 @@ class Unit:
     moved: dict[UOp, UOp] = field(default_factory=dict)  # old versions that it reads elsewhere
     users: dict[Unit, bool] = field(default_factory=dict)  # False: only because it overwrites
     waits: int = 0
+    company: Hashable = None  # short units of the same company may be launched as one
+    is_late: bool = False  # only late units, and copies that nobody waits for, need what it makes
+
+
+def put_off(units: Sequence[Unit]) -> None:
+    """Says which short units are late, and sees to it that copies to other devices go on beside the
+    kernels: what a copy waits for has no company, what waits for a copy only its like."""
+    units = sorted(units, key=lambda u: u.position)
+    behind = set[Unit]()  # copies, and what needs what they bring
+    for unit in units:
+        if unit.kernel is None:
+            behind.add(unit)
+        if unit in behind:
+            behind.update(user for user, is_made in unit.users.items() if is_made)
+    last = set[Unit]()  # copies at the end
+    for unit in reversed(units):
+        users = [user for user, is_made in unit.users.items() if is_made]
+        if unit.company is not None:
+            unit.is_late = all(user.is_late or user in last for user in users)
+            is_sent = any(user.kernel is None for user in users)
+            stays = unit.is_late or (not is_sent and _is_little(unit))
+            unit.company = (unit.company, unit in behind) if stays else None
+        elif unit.kernel is None and not users:
+            last.add(unit)
+
+
+def _is_little(unit: Unit) -> bool:
+    return sum(map(_nbytes, (*unit.reads, *unit.writes))) <= LITTLE
 
 
 class Ready:
@@ -39,13 +75,17 @@ class Ready:
         units: Sequence[Unit],
         home: Callable[[UOp], UOp],
         is_temporary: Callable[[UOp], bool],
+        given: int,
     ) -> None:
         self.number = {unit: i for i, unit in enumerate(units)}
         self.units = units
         self.stored: dict[Unit, list[UOp]] = {}  # the temporaries that a unit reads or writes
         self.left: dict[UOp, set[Unit]] = {}  # the units to come that do
         self.begun: set[UOp] = set()
-        self._heap: list[tuple[bool, int, int]] = []
+        self.live, self.most = 0, given // 2  # bytes of temporaries now, and that may be
+        self.early = {unit for unit in units if unit.kernel is not None and not unit.is_late}
+        self._heap: list[tuple[bool, bool, int, int]] = []
+        self._companies: dict[Hashable, dict[Unit, None]] = {}
         for unit in units:
             homes = dict.fromkeys(map(home, (*unit.reads, *unit.writes)))
             self.stored[unit] = [h for h in homes if is_temporary(h)]
@@ -60,29 +100,54 @@ class Ready:
     def add(self, unit: Unit) -> None:
         """Enters the unit, if it waits for nothing."""
         if unit.waits == 0:
-            entry = (self._grows(unit), unit.position, self.number[unit])
+            growth = self._growth(unit)
+            comes_last = unit.is_late and growth > -LITTLE
+            entry = (comes_last, growth >= 0, unit.position, self.number[unit])
             heapq.heappush(self._heap, entry)
+            if unit.company is not None:
+                self._companies.setdefault((unit.company, unit.is_late), {})[unit] = None
 
-    def take(self) -> Unit:
-        """The next unit, or one that was taken before."""
-        return self.units[heapq.heappop(self._heap)[2]]
+    def take(self) -> list[Unit]:
+        """The next unit, and those that are launched with it; or some that were taken before."""
+        unit = self.units[heapq.heappop(self._heap)[3]]
+        company = self._companies.get((unit.company, unit.is_late), {})
+        if unit not in company or (unit.is_late and self.early):
+            return [unit]
+        found, free = [unit], self.most - self.live - self._growth(unit)
+        del company[unit]
+        for each in sorted(company, key=lambda u: (u.position, self.number[u])):
+            growth = max(0, self._growth(each))
+            if not unit.is_late or growth <= free:
+                found.append(each)
+                free -= growth
+                del company[each]
+        return found
 
     def done(self, unit: Unit) -> None:
         """The unit has run: those that are now the last to use some storage may come earlier."""
-        self.begun.update(self.stored[unit])
+        self.early.discard(unit)
+        begun = [home for home in self.stored[unit] if home not in self.begun]
+        self.begun.update(begun)
+        self.live += sum(map(_nbytes, begun))
+        self.most = max(self.most, self.live)
         for home in self.stored[unit]:
             left = self.left[home]
             left.discard(unit)
             if len(left) == 1:
                 self.add(next(iter(left)))
+            elif not left:
+                self.live -= _nbytes(home)
 
-    def _grows(self, unit: Unit) -> bool:
-        """Whether more bytes are taken by what it begins than freed by what it is the last of."""
+    def _growth(self, unit: Unit) -> int:
+        """Bytes that are taken by what it begins, less those freed by what it is the last of."""
         growth = 0
         for home in self.stored[unit]:
-            nbytes = home.size * home.dtype.itemsize
             if home not in self.begun:
-                growth += nbytes
+                growth += _nbytes(home)
             if len(self.left[home]) == 1:
-                growth -= nbytes
-        return growth >= 0
+                growth -= _nbytes(home)
+        return growth
+
+
+def _nbytes(home: UOp) -> int:
+    return int(home.size * home.dtype.itemsize)

@@ -98,6 +98,7 @@ _RULES: dict[Ops, _Rule] = {
     Ops.MOD: _modulo,
     Ops.MAX: lambda node, s: (max(s[0][0], s[1][0]), max(s[0][1], s[1][1])),
     Ops.WHERE: lambda node, s: (min(s[1][0], s[2][0]), max(s[1][1], s[2][1])),
+    Ops.PICK: lambda node, s: (min(low for low, _ in s[1:]), max(high for _, high in s[1:])),
     Ops.CMPLT: lambda node, s: (s[0][1] < s[1][0], s[0][0] < s[1][1]),
     Ops.CMPEQ: _equal,
     Ops.CMPNE: _not_equal,

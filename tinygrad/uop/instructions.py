@@ -74,6 +74,7 @@ TABLE: tuple[Instruction, ...] = (
     Instruction(Ops.POW, "a, b", "a to the power b", "native"),
     Instruction(Ops.THREEFRY, "counter, key", "random bits, uint64", "native"),
     Instruction(Ops.PREFETCH, "pointer", "asks for its cache line; changes nothing", "native"),
+    Instruction(Ops.PICK, "index, a, b, ..", "of these numbers or pointers the index-th", "native"),
     # machines with more than scalars
     Instruction(Ops.VECTORIZE, "a, ..", "a vector of its sources, or one repeated", "vector"),
     Instruction(Ops.GEP, "vector", "lane arg", "vector"),

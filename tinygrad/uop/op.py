@@ -23,6 +23,7 @@ class Ops(IntEnum):
 
     # leaves and bookkeeping of the tensor graph
     SINK = auto()
+    BUNDLE = auto()
     UNIQUE = auto()
     DEVICE = auto()
     BUFFER = auto()
@@ -109,6 +110,7 @@ class Ops(IntEnum):
     GEP = auto()
     SHUFFLE = auto()
     WMMA = auto()
+    PICK = auto()
 
     def __repr__(self) -> str:
         return f"Ops.{self.name}"
@@ -242,6 +244,7 @@ _COMMUTES = frozenset(("commutative",))
 
 TABLE: tuple[Row, ...] = (
     Row(Ops.SINK, None, "void", "none", "Gathers roots, so that a pass sees one graph."),
+    Row(Ops.BUNDLE, None, "void", "none", "Kernels launched as one: see schedule/bundles."),
     Row(Ops.UNIQUE, 0, "void", "none", "A number that makes a buffer differ from all others."),
     Row(Ops.DEVICE, 0, "void", "none", "A device, by name; or several, and how a value is cut."),
     Row(Ops.BUFFER, 2, "given", "buffer", "`arg` elements of storage: (UNIQUE, DEVICE)."),
@@ -444,6 +447,7 @@ TABLE: tuple[Row, ...] = (
         "scalar",
         "A matrix unit's product of bits a and b, in a linear program plus c: arg names the unit.",
     ),
+    Row(Ops.PICK, None, "last", "scalar", "Of the sources that follow, number source 0."),
 )
 
 ROW: dict[Ops, Row] = {row.op: row for row in TABLE}

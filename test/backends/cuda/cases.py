@@ -160,7 +160,16 @@ def _others():
     yield "a training step", _step
     yield "bits", row(lambda a: (a << 3 ^ a) & 7 | a >> 1, (100,), dtype=dtypes.uint32)
     yield "a bitcast", row(lambda a: a.bitcast(dtypes.int32) + 1, (100,))
+    yield "results of several sizes", _several
     yield "an outer sum of many groups", row(lambda a, b: a + b, (70000, 1), (1, 3))
+
+
+def _several(device):
+    """One launch of a kernel of any size, and of two that are like no other."""
+    given = [ones(device, n) for n in (5, 64, 3000)]
+    made = [*(x * 2 + 1 for x in given), ones(device, 7, 9).T + 1, ones(device, 40).sum()]
+    made[0].realize(*made[1:])
+    return made[2]
 
 
 CASES = tuple(

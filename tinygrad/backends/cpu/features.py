@@ -158,5 +158,6 @@ NATIVE_OPS = {
     "TRUNC": ("sse4.1", "neon"),
     "RECIP": ("",),
     "PREFETCH": ("",),
+    "PICK": ("",),
     **dict.fromkeys(ORDINARY, ("",)),
 }

@@ -19,7 +19,9 @@ DTYPES = frozenset(("bool", *INTEGERS, "float16", "float32", "float64"))
 STORAGE = DTYPES | {"bfloat16", "fp8e4m3", "fp8e5m2"}
 # LLVM has no exp2 of doubles and no logarithm for this target, and the chip's own exp2 and sine
 # are not accurate enough: ours are used.
-NATIVE = ORDINARY | {"TRUNC", "SQRT", "RECIP", "FDIV", "MULACC", "CAST_HALF"}
+NATIVE = ORDINARY | {"PICK", "TRUNC", "SQRT", "RECIP", "FDIV", "MULACC", "CAST_HALF"}
+
+PARAMETERS = 4096  # bytes of a kernel's parameters that every driver passes
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ def chip_target(chip: Chip) -> Target:
         warp=WARP,
         group_limit=1024,
         local_memory=chip.local_memory,
+        buffer_limit=PARAMETERS // 8,
         aligned=True,
         dtypes=DTYPES,
         storage_dtypes=STORAGE,

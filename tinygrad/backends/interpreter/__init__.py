@@ -31,7 +31,7 @@ TARGET = Target(
     vector=0,
     dtypes=DTYPES,
     storage_dtypes=DTYPES,
-    native=ORDINARY | {"CAST_HALF", *(op.name for op in GroupOp.ALU)},
+    native=ORDINARY | {"PICK", "CAST_HALF", *(op.name for op in GroupOp.ALU)},
 )
 
 

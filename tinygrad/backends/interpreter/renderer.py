@@ -205,6 +205,15 @@ class _Function:
         offset = self.ref(node.src[1])
         self.pointers[node] = (memory, offset if at == "0" else f"{at} + {offset}")
 
+    def pick(self, node: UOp) -> None:
+        number, *choices = node.src
+        if choices[0].op is not Ops.PARAM:
+            self.assign(node, f"({', '.join(map(self.ref, choices))},)[{self.ref(number)}]")
+            return
+        name, memories = self.fresh("data_"), [self.pointers[choice][0] for choice in choices]
+        self.line(f"{name} = ({', '.join(memories)},)[{self.ref(number)}]")
+        self.pointers[node] = (name, "0")
+
     def local(self, node: UOp) -> None:
         key, size = node.arg[:2]
         name = self.fresh("local")
@@ -341,6 +350,7 @@ RULES: dict[Ops, Callable[[_Function, UOp], None]] = {
     Ops.LOCAL: _Function.local,
     Ops.SPECIAL: _Function.special,
     Ops.INDEX: _Function.index,
+    Ops.PICK: _Function.pick,
     Ops.RANGE: _Function.range,
     Ops.END: _Function.end,
     Ops.IF: _Function.branch,

@@ -14,7 +14,7 @@ from tinygrad.base.target import ORDINARY, Numerics, Target
 
 COMPUTED = frozenset(("bool", *INTEGERS, "float16", "float32"))
 STORED = COMPUTED | {"bfloat16", "fp8e4m3", "fp8e5m2"}
-NATIVE = ORDINARY | {"TRUNC", "RECIP", "CAST_HALF", "MULACC"}
+NATIVE = ORDINARY | {"PICK", "TRUNC", "RECIP", "CAST_HALF", "MULACC"}
 MOST_LANES = 1024  # of a group, on every GPU since Apple4 and on all of a Mac
 WITH_BFLOAT, WITH_LONG = (3, 1), (2, 3)  # versions of the language: macOS 14, macOS 11
 PROBE = "#include <metal_stdlib>\n[[kernel]] void probe(device bfloat* data [[buffer(0)]]) {}\n"
@@ -131,6 +131,7 @@ def describe(connection: Connection) -> Target:
         aligned=True,
         buffer_limit=28,  # of 31 arguments; the others are for variables
         group_limit=MOST_LANES,
+        buffer_limit=27,  # of 31 places for buffers and variables
         local_memory=connection.objc(connection.device.id, "maxThreadgroupMemoryLength"),
         dtypes=COMPUTED,
         storage_dtypes=STORED,

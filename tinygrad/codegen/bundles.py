@@ -1,0 +1,255 @@
+"""One function of many: the kernels of a bundle (`schedule/bundles`), side by side.
+
+The bundle's tasks are those of its members, one after the other. A task finds by its number which
+kernel it belongs to, by branches, and which of the kernel's members, by halving a table; then it
+PICKs that member's pointers and numbers. A target that can't pick pointers has the text of a kernel
+once for each member. What can't stand in one function with others (several phases, other groups of
+lanes) is a function of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.helpers import prod
+from tinygrad.base.target import Target
+from tinygrad.codegen.pipeline import Lowered, Phase, bundle_name
+from tinygrad.schedule.bundles import Member, Values, alone, members_of
+from tinygrad.schedule.plan import variable_number
+from tinygrad.uop.bounds import bounds
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+MOST_TEXT = 8000
+"""Instructions of a function that is made of several."""
+
+FIRST = (Ops.PARAM, Ops.DEFINE_VAR, Ops.LOCAL, Ops.SPECIAL)
+"""What stands at the head of a program, in this order."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A kernel of a bundle as linear programs, and the members that run it."""
+
+    lowered: Lowered
+    members: tuple[Member, ...]
+
+    @property
+    def phase(self) -> Phase:
+        return self.lowered.phases[0]
+
+    @functools.cached_property
+    def tasks(self) -> list[int]:
+        """How many tasks it takes for each member."""
+        found = {values: self._tasks(values) for values in {m.values for m in self.members}}
+        return [found[member.values] for member in self.members]
+
+    def _tasks(self, values: Values) -> int:
+        ends = []
+        for end in self.phase.ends:
+            known = {}
+            for node in end.toposort():
+                if node.op is Ops.DEFINE_VAR:
+                    value = values[variable_number(node.arg[0])]
+                    if isinstance(value, int):
+                        known[node] = (value, value)
+            ends.append(bounds(end, known)[1])
+        return int(max(1, min([self.phase.tasks[0], *ends])))
+
+
+def shared(bundle: UOp, target: Target) -> list[tuple[UOp, tuple[Member, ...]]]:
+    """The kernels of which a bundle's functions are made on this target, and who runs them."""
+    found = members_of(bundle)
+    if "PICK" in target.native:
+        return [(kernel, tuple(members)) for kernel, members in found]
+    return [(alone(kernel, m.values), (m,)) for kernel, members in found for m in members]
+
+
+def joined(bundle: UOp, parts: Sequence[Part], target: Target) -> Lowered:
+    """The functions of a bundle, as few as can be."""
+    first = 1 + max(slot for _, slots, _ in bundle.arg for slot in slots)
+    together: list[list[Part]] = []
+    apart: list[tuple[Part, Member]] = []
+    for part in parts:
+        if not _is_plain(part.lowered):
+            apart += [(part, member) for member in part.members]
+            continue
+        room = next((each for each in together if _fit([*each, part], target)), None)
+        if room is None:
+            together.append(room := [])
+        room.append(part)
+    name, colored = (
+        bundle_name(bundle, n) for n in (parts[0].lowered.name, parts[0].lowered.colored)
+    )
+    phases = [
+        _Function(name + (f"_{i}" if i else ""), several, target).phase()
+        for i, several in enumerate(together)
+    ]
+    temporaries: list[int] = []
+    for number, (part, member) in enumerate(apart):
+        own = range(
+            first + len(temporaries), first + len(temporaries) + len(part.lowered.temporaries)
+        )
+        temporaries += part.lowered.temporaries
+        whole = Member((*member.slots, *own), member.values)
+        for phase in part.lowered.phases:
+            single = replace(part, lowered=replace(part.lowered, phases=(phase,)), members=(whole,))
+            phases.append(_Function(f"{phase.name}_of{number}", [single], target).phase())
+    return Lowered(name, colored, bundle, tuple(phases), tuple(temporaries), ())
+
+
+def _is_plain(lowered: Lowered) -> bool:
+    """Whether this is one function of tasks in a row."""
+    (*before, phase) = lowered.phases
+    return not before and not lowered.temporaries and prod(phase.tasks[1:]) == 1
+
+
+def _fit(parts: Sequence[Part], target: Target) -> bool:
+    """Whether these may be one function."""
+    phases = [part.phase for part in parts]
+    return (
+        len({phase.block for phase in phases}) == 1
+        and sum(len(phase.program) for phase in phases) <= MOST_TEXT
+        and (not target.has_groups or sum(p.scratch for p in phases) <= target.local_memory)
+        and sum(sum(part.tasks) for part in parts) <= target.grid_limit[0]
+    )
+
+
+@dataclass
+class _Function:
+    """One function while it is put together."""
+
+    name: str
+    parts: Sequence[Part]
+    target: Target
+    heads: dict[Ops, dict[object, UOp]] = field(default_factory=lambda: {op: {} for op in FIRST})
+    body: list[UOp] = field(default_factory=list)
+    tag: int = 0  # makes the nodes of each part nodes of their own
+
+    def phase(self) -> Phase:
+        phases = [part.phase for part in self.parts]
+        counts = [sum(part.tasks) for part in self.parts]
+        total, given = sum(counts), phases[0]
+        if len(self.parts) == len(self.parts[0].members) == 1:  # as it is, on other buffers
+            self._write(self.parts[0], {})
+            total = counts[0]
+        else:
+            word = "gid0" if self.target.has_groups else "task"
+            task = UOp(Ops.SPECIAL, dtypes.index, arg=(word, total))
+            before = 0
+            for part, count in zip(self.parts, counts, strict=True):
+                self._part(part, task, before, count, total)
+                before += count
+            self.heads[Ops.SPECIAL][word] = task
+        listed = [node for op in FIRST for _, node in sorted(self.heads[op].items(), key=_order)]
+        listed += self.body
+        buffers = tuple(n.arg[0] for n in listed if n.op is Ops.PARAM)
+        grid = (total, 1, 1) if prod(given.tasks[1:]) == 1 else given.tasks
+        nest = "\n".join(f"for {len(p.members)} members:\n{p.phase.nest}" for p in self.parts)
+        scratch = sum(phase.scratch for phase in phases)
+        return Phase(self.name, tuple(listed), grid, given.block, scratch, buffers, nest)
+
+    # ---- one part --------------------------------------------------------------------------------
+
+    def _part(self, part: Part, task: UOp, before: int, count: int, total: int) -> None:
+        """Does the tasks from number `before` on."""
+        self.tag += 1
+        condition: UOp | None = None
+        if before > 0:
+            condition = self._add(Ops.CMPLT, dtypes.bool, _index(before - 1), task)
+        if before + count < total:
+            below = self._add(Ops.CMPLT, dtypes.bool, task, _index(before + count))
+            both = None if condition is None else (condition, below)
+            condition = below if both is None else self._add(Ops.AND, dtypes.bool, *both)
+        opened = None
+        if condition is not None:
+            opened = self._add(Ops.IF, dtypes.void, condition, arg=self.tag)
+        own = self._add(Ops.ADD, dtypes.index, task, _index(-before)) if before else task
+        starts = [0, *itertools.accumulate(part.tasks)]
+        which = None
+        if len(part.members) > 1:
+            which = self._member(own, starts)
+            if starts[-1] > len(part.members):
+                start = self._pick(which, [_index(n) for n in starts[:-1]])
+                start = self._add(Ops.MUL, dtypes.index, start, _index(-1))
+                own = self._add(Ops.ADD, dtypes.index, own, start)
+            else:
+                own = _index(0)
+        self._write(part, {"task": own, "gid0": own}, which)
+        if opened is not None:
+            self.body.append(UOp(Ops.ENDIF, dtypes.void, (opened,), tag=self.tag))
+
+    def _member(self, task: UOp, starts: Sequence[int]) -> UOp:
+        """The member whose tasks begin at the last start that is not above `task`."""
+        members = len(starts) - 1
+        if starts[-1] == members:
+            return task
+        half = 1 << (members - 1).bit_length()
+        table = [_index(n) for n in (*starts[:-1], *[starts[-1]] * (half - members))]
+        found: UOp = _index(0)
+        while half := half // 2:
+            next_one = self._add(Ops.ADD, dtypes.index, found, _index(half))
+            start = self._pick(next_one, table)
+            is_before = self._add(Ops.CMPLT, dtypes.bool, task, start)
+            found = self._add(Ops.WHERE, dtypes.index, is_before, found, next_one)
+        return found
+
+    def _write(self, part: Part, tasks: dict[str, UOp], which: UOp | None = None) -> None:
+        """The program of a part, on what its members have in the place of its arguments."""
+        changes: dict[UOp, UOp] = {}
+        for node in part.phase.program:
+            if node.op is Ops.PARAM:
+                slots = [member.slots[node.arg[0]] for member in part.members]
+                params = [self._argument(node.replace(arg=(s, node.arg[1]))) for s in slots]
+                changes[node] = self._pick(which, params)
+            elif node.op is Ops.DEFINE_VAR:
+                number = variable_number(node.arg[0])
+                values = [member.values[number] for member in part.members]
+                changes[node] = self._pick(which, [self._value(node, v) for v in values])
+            elif node.op is Ops.LOCAL:
+                name, size = node.arg
+                changes[node] = self._argument(node.replace(arg=(f"{name}.{self.tag}", size)))
+            elif node.op is Ops.SPECIAL:
+                given = tasks.get(node.arg[0])
+                changes[node] = self._special(node) if given is None else given
+            else:
+                src = tuple([changes.get(s, s) for s in node.src])
+                changes[node] = UOp(node.op, node.dtype, src, node.arg, self.tag)
+                self.body.append(changes[node])
+
+    def _special(self, node: UOp) -> UOp:
+        if node.arg[0] == "task":  # opens the loop of tasks where it stands
+            self.body.append(node)
+            return node
+        return self._argument(node)
+
+    def _argument(self, node: UOp) -> UOp:
+        return self.heads[node.op].setdefault(node.arg[0], node)
+
+    def _value(self, variable: UOp, value: int | str) -> UOp:
+        if isinstance(value, int):
+            return UOp.const(variable.dtype, value)
+        return self._argument(variable.replace(arg=(value, *variable.arg[1:])))
+
+    def _pick(self, which: UOp | None, choices: Sequence[UOp]) -> UOp:
+        if all(choice is choices[0] for choice in choices):
+            return choices[0]
+        assert which is not None, "one member has one of each"
+        return self._add(Ops.PICK, choices[0].dtype, which, *choices)
+
+    def _add(self, op: Ops, dtype: DType, *src: UOp, arg: object = None) -> UOp:
+        node = UOp(op, dtype, src, arg, self.tag)
+        self.body.append(node)
+        return node
+
+
+def _order(item: tuple[object, UOp]) -> str:
+    return str(item[0]).zfill(6)
+
+
+def _index(value: int) -> UOp:
+    return UOp.const(dtypes.index, value)

@@ -1,0 +1,197 @@
+"""Kernels that need nothing of each other become one: BUNDLE(kernel, kernel, ...), one launch.
+
+`arg` has a row a member: which kernel it runs, the bundle's slot for each of the kernel's slots,
+and for each of its variables a number or the name of the bundle's variable. Members that differ in
+nothing but their buffers run the same kernel. One that goes over its elements as they lie runs, at
+any size, the kernel of the largest: its size is a variable, which limits the loop. So a bundle's
+text does not grow with its members: the update of a model's parameters is one kernel, compiled
+once. `codegen/bundles` makes one function of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.schedule.demand import Demands, Kernel
+from tinygrad.schedule.limits import SPARE
+from tinygrad.schedule.movement import offset_of
+from tinygrad.schedule.plan import Step, variable_name
+from tinygrad.simplify.affine import simplify_index
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+MOST_WEIGHT = 1 << 10  # operations on an element: longer kernels are worth a launch of their own
+ORDERED = frozenset((Ops.SCATTER, Ops.RUNNING, Ops.CHECK))
+ROOM = 1 << 40  # the size of a kernel of any size, until its largest is known
+
+Values = tuple[int | str, ...]
+
+
+@dataclass(frozen=True)
+class Member:
+    """What a kernel runs on: a slot for each of its slots, and for each of its variables a number
+    or a variable's name."""
+
+    slots: tuple[int, ...]
+    values: Values
+
+
+def members_of(bundle: UOp) -> list[tuple[UOp, list[Member]]]:
+    """The kernels of a bundle, each with its members."""
+    found: list[tuple[UOp, list[Member]]] = [(kernel, []) for kernel in bundle.src]
+    for number, slots, values in bundle.arg:
+        found[number][1].append(Member(tuple(slots), tuple(values)))
+    return found
+
+
+def kernels_of(ast: UOp) -> list[UOp]:
+    """The kernels that a step runs, as many times as it runs them, each of its own size."""
+    if ast.op is not Ops.BUNDLE:
+        return [ast]
+    found = []
+    for kernel, members in members_of(ast):
+        made = {values: alone(kernel, values) for values in {m.values for m in members}}
+        found += [made[member.values] for member in members]
+    return found
+
+
+def is_short(kernel: Kernel, demands: Demands) -> bool:
+    """Whether this goes once over what it reads, in any order, with a few operations on each."""
+    if kernel.weight > MOST_WEIGHT or not all(isinstance(n, int) for n in kernel.shape):
+        return False
+    return not any(
+        node.op in ORDERED
+        or node.op is Ops.FOLD
+        or (node.op is Ops.REDUCE_AXIS and demands.reads_again(node))
+        for node, _ in kernel.inlined
+    )
+
+
+def bundled(steps: Sequence[Step], limit: int) -> Iterable[Step]:
+    """Kernels of one device as few steps, each of at most `limit` buffers and variables (0: any
+    number)."""
+    taken: list[Step] = []
+    arguments: set[int | str] = set()
+    for step in steps:
+        own: set[int | str] = {*step.storages, *step.variables}
+        if taken and limit and len(arguments | own) + SPARE > limit:
+            yield _bundle(taken)
+            taken, arguments = [], set()
+        taken.append(step)
+        arguments |= own
+    if taken:
+        yield _bundle(taken)
+
+
+def _bundle(steps: Sequence[Step]) -> Step:
+    if len(steps) == 1:
+        return steps[0]
+    written = dict.fromkeys(n for step in steps for n in step.storages[: step.writes])
+    storages = tuple({**written, **dict.fromkeys(n for step in steps for n in step.storages)})
+    slots = {number: slot for slot, number in enumerate(storages)}
+    variables = tuple(dict.fromkeys(name for step in steps for name in step.variables))
+    names = {name: variable_name(i) for i, name in enumerate(variables)}
+    kernels: list[UOp] = []
+    rows = []
+    for kernel, members in _shared(steps):
+        for step, size in members:
+            values = (*(names[name] for name in step.variables), *size)
+            rows.append((len(kernels), tuple(slots[n] for n in step.storages), values))
+        kernels.append(kernel)
+    ast = UOp(Ops.BUNDLE, dtypes.void, tuple(kernels), tuple(rows))
+    first = steps[0]
+    return Step(
+        Ops.KERNEL, first.device, storages, len(written), ast, None, first.origin, variables
+    )
+
+
+def _shared(steps: Sequence[Step]) -> Iterable[tuple[UOp, list[tuple[Step, tuple[int, ...]]]]]:
+    """The kernels that the steps can share, and who shares them, with its size if that differs."""
+    same: dict[UOp, list[Step]] = {}
+    for step in steps:
+        assert step.ast is not None, "a kernel's step"
+        same.setdefault(step.ast, []).append(step)
+    alike: dict[UOp, list[tuple[UOp, int]]] = {}
+    for ast in same:
+        form, size = _of_any_size(ast)
+        alike.setdefault(form, []).append((ast, size))
+    for form, found in alike.items():
+        if len(found) == 1:
+            ast, _ = found[0]
+            yield ast, [(step, ()) for step in same[ast]]
+        else:
+            yield (
+                _sized(form, [size for _, size in found]),
+                [(s, (size,)) for ast, size in found for s in same[ast]],
+            )
+
+
+# ---- kernels of any size -------------------------------------------------------------------------
+
+
+def _of_any_size(kernel: UOp) -> tuple[UOp, int]:
+    """A kernel that goes over all elements as they lie as one of ROOM elements, with its size as a
+    variable, and that size; any other kernel as it is, and 0."""
+    target, _, *ranges = kernel.src[0].src
+    offset, sizes = target.src[1], [r.vmax + 1 for r in ranges]
+    size, order = prod(sizes), kernel.toposort()
+    if not ranges or offset is not simplify_index(offset_of(ranges, sizes)):
+        return kernel, 0
+    number = len({node for node in order if node.op is Ops.DEFINE_VAR})
+    limit = UOp.variable(variable_name(number), 1, ROOM, dtypes.index)
+    loop = UOp.range(ROOM, "i0", limits=(limit,))
+    whole = {n.src[0] for n in order if n.op is Ops.INDEX and n.src[1] is offset}
+    done: dict[UOp, UOp] = {}
+    for node in order:
+        if node is offset:
+            done[node] = loop
+        elif node in whole and node.arg[1] == size:
+            done[node] = node.replace(arg=(node.arg[0], ROOM))
+        elif node.op is Ops.STORE:
+            done[node] = node.with_src((*(done[s] for s in node.src[:2]), loop))
+        else:
+            done[node] = node.with_src(tuple(done[s] for s in node.src))
+    form = done[kernel]
+    found = form.toposort()
+    is_flat = all(n is loop for n in found if n.op is Ops.RANGE)
+    is_flat = is_flat and all(n.arg[1] == ROOM for n in map(done.__getitem__, whole))
+    return (form, size) if is_flat else (kernel, 0)
+
+
+def alone(kernel: UOp, values: Values) -> UOp:
+    """The kernel of one member: of its size, if that is a variable."""
+    loop = _loop_of_any_size(kernel)
+    if loop is None:
+        return kernel
+    size = values[-1]
+    assert isinstance(size, int)
+    return _resized(kernel, loop, size, UOp.range(size, "i0"))
+
+
+def _sized(form: UOp, sizes: Sequence[int]) -> UOp:
+    """The kernel of these sizes: its loop is the longest, but only the shortest is there surely."""
+    loop, largest = _loop_of_any_size(form), max(sizes)
+    assert loop is not None
+    limit = loop.src[1]
+    limit = limit.replace(arg=(limit.arg[0], 1, largest))
+    return _resized(form, loop, min(sizes), UOp.range(largest, "i0", limits=(limit,)))
+
+
+def _loop_of_any_size(kernel: UOp) -> UOp | None:
+    """The loop that a size limits."""
+    loops = kernel.src[0].src[2:]
+    limited = len(loops) == 1 and len(loops[0].src) == 2
+    return loops[0] if limited and loops[0].src[1].op is Ops.DEFINE_VAR else None
+
+
+def _resized(kernel: UOp, loop: UOp, size: int, new: UOp) -> UOp:
+    """The kernel with another loop of so many turns, and what it goes over of that size."""
+    changes = {loop: new}
+    for node in kernel.toposort():
+        if node.op is Ops.INDEX and node.src[1] is loop:
+            param = node.src[0]
+            changes[param] = param.replace(arg=(param.arg[0], size))
+    return kernel.substitute(changes)
