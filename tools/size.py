@@ -40,7 +40,7 @@ DRIVER_BUDGET = 350
 # The interpreter judges what the lanes of a warp, or of several, do together, too.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
 # pool that other devices find in theirs.
-DRIVER_BUDGETS = {"cpu": 1450, "interpreter": 680, "cuda": 605, "metal": 355}
+DRIVER_BUDGETS = {"cpu": 1450, "interpreter": 685, "cuda": 605}
 
 NOT_CODE = {
     tokenize.COMMENT,

@@ -13,6 +13,7 @@ from tinygrad.engine.structure import structure_of
 from tinygrad.nn.optim import LAMB, SGD, Adam, AdamW, clip_grad_norm_
 from tinygrad.schedule.bundles import kernels_of
 from tinygrad.schedule.kernels import plan
+from tinygrad.schedule.plan import Wishes
 from tinygrad.uop.op import Ops
 
 SIZES = (1, 7, 64, 65, 333)
@@ -172,7 +173,7 @@ def test_a_bundle_takes_no_more_buffers_than_a_kernel_may():
     given = [numbers(n) for n in (5, 6, 7, 8, 9)]
     sink = structure(*(x + 1 for x in given))
     assert [len(step.storages) for step in plan(sink).steps] == [10]
-    assert max(len(step.storages) for step in plan(sink, buffers=8).steps) <= 6
+    assert max(len(step.storages) for step in plan(sink, Wishes(buffers=8)).steps) <= 6
 
 
 def test_targets_without_pointers_as_values_get_a_body_for_each_member():

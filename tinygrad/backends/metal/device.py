@@ -131,7 +131,6 @@ def describe(connection: Connection) -> Target:
         aligned=True,
         buffer_limit=28,  # of 31 arguments; the others are for variables
         group_limit=MOST_LANES,
-        buffer_limit=27,  # of 31 places for buffers and variables
         local_memory=connection.objc(connection.device.id, "maxThreadgroupMemoryLength"),
         dtypes=COMPUTED,
         storage_dtypes=STORED,
