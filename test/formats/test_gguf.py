@@ -13,7 +13,7 @@ from formats.mutants import mutants, survives
 from gguf import quants
 from hypothesis import given, settings
 
-from tinygrad import GlobalCounters, Tensor, dtypes
+from tinygrad import GlobalCounters, Tensor, TinyJit, dtypes
 from tinygrad.base.errors import ArgumentError, FileError
 from tinygrad.formats import gguf as files
 from tinygrad.formats.quants import FORMATS, dequantise
@@ -252,3 +252,17 @@ def test_a_broken_file_is_refused(raw, message):
 @given(mutants([small_file()]))
 def test_mutants_are_read_or_refused(raw):
     survives(files.load, raw)
+
+
+def test_a_captured_step_reads_the_blocks_and_keeps_no_floats(tmp_path):
+    file = tmp_path / "w.gguf"
+    weight = np.random.default_rng(0).standard_normal((64, 128)).astype(np.float32)
+    files.save(file, {"w": Tensor(weight)}, kinds="Q8_0")
+    held = gguf_load(file)[1]["w"]
+    step = TinyJit(lambda x: x.linear(held.T).realize())
+    x = Tensor.ones(1, 128).realize()
+    first = step(x).numpy()
+    before = GlobalCounters.mem_used
+    again = [step(x).numpy() for _ in range(3)][-1]
+    assert (first == again).all()
+    assert GlobalCounters.mem_used - before < weight.nbytes // 2

@@ -34,6 +34,7 @@ from tinygrad.engine.storage import (
     copy_of,
     forgotten,
     inherit,
+    is_borrowed,
     is_read,
     latest,
     learn,
@@ -227,18 +228,29 @@ def pending_writes() -> list[UOp]:
 
 
 def compute_pending() -> None:
-    """Computes what live tensors are waiting for, but for what is made of constants alone: from
-    then on they are state, whatever a step does that reads them."""
+    """Computes what live tensors are waiting for: from then on they are state, whatever a step
+    does that reads them. Not what is made of constants alone; and not what is made of a file's
+    bytes element by element, which nobody can change: quantised weights stay in the products that
+    read them."""
     held = dict.fromkeys(h.uop for h in holders)
     pending = [n for n in held if not in_memory(n) and 0 not in n.shape]
     stored: set[UOp] = set()  # what depends on storage, or on a number that was drawn
+    of_files: set[UOp] = set()
     for node in nodes_below(pending):
-        if node.op in (Ops.BUFFER, Ops.BIND) or not stored.isdisjoint(map(resolved, node.src)):
+        sources = [resolved(source) for source in node.src]
+        if node.op is Ops.BUFFER and is_borrowed(node):
+            of_files.add(node)
+        elif node.op in (Ops.BUFFER, Ops.BIND) or not stored.isdisjoint(sources):
             stored.add(node)
+        elif not of_files.isdisjoint(sources):
+            (of_files if node.op in _BY_ELEMENT else stored).add(node)
     for node in pending:
         if resolved(node) in stored:
             with contextlib.suppress(TinygradError):  # not now; who reads it will hear of it
                 realize(node)
+
+
+_BY_ELEMENT = GroupOp.Movement | GroupOp.Elementwise | {Ops.DETACH}
 
 
 def _version_of(node: UOp) -> UOp | None:

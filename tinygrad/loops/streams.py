@@ -305,6 +305,8 @@ def spread_reduction(
             outer = [name_of(r) for r in own_ranges(reduction)[:-1]]
             plan.vectorise(name_of(loop), copies, "SPREAD")
             if always and unit is None:
+                words = any(is_word(plan, n) for n in reduced if n.op is Ops.REDUCE)
+                copies = COPIES if words else copies  # each has a sum inside
                 _spread_blocks(plan, outer, size_of(loop) // plan.lanes, copies)
     elif turns(own_ranges(reduction)) <= UNROLL_WHOLE:
         for each in own_ranges(reduction):
@@ -320,14 +322,17 @@ def _spread_blocks(plan: Plan, outer: list[str], vectors: int, copies: int) -> N
         loop = plan.loops[name]
         if not is_plain_loop(loop) or vectors >= UNROLL_WHOLE:
             return
-        if vectors * size_of(loop) <= UNROLL_WHOLE:
-            plan.do("role", name, "SPREAD" if vectors < copies else "UNROLL")
-            vectors *= size_of(loop)
-            continue
-        part = next((n for n in (8, 4, 2) if vectors * n <= copies and size_of(loop) % n == 0), 1)
-        if part > 1:
-            plan.do("split", name, part, plan.unused(name + "b"), "LOOP", "SPREAD")
-        return
+        (owner,) = owners_of(plan.kernel, loop)
+        whole = vectors * size_of(loop) <= copies
+        if not whole and None in steps_along(owner.toposort(), loop):
+            whole = vectors * size_of(loop) <= UNROLL_WHOLE
+        if not whole:
+            parts = (n for n in (8, 4, 2) if vectors * n <= copies and size_of(loop) % n == 0)
+            if (part := next(parts, 1)) > 1:
+                plan.do("split", name, part, plan.unused(name + "b"), "LOOP", "SPREAD")
+            return
+        plan.do("role", name, "SPREAD" if vectors < copies else "UNROLL")
+        vectors *= size_of(loop)
 
 
 def is_word(plan: Plan, reduction: UOp) -> bool:
