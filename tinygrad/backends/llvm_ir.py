@@ -33,7 +33,7 @@ from tinygrad.backends.program import carries, index_type, zeros_may_meet
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.target import Target
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop.op import GroupOp, Ops
 
 # One column each for floats, signed integers, unsigned integers and bool.
 BINARY: dict[Ops, tuple[str, str, str, str]] = {
@@ -51,6 +51,7 @@ BINARY: dict[Ops, tuple[str, str, str, str]] = {
 }
 SHIFTS = {Ops.SHL: ("", "shl", "shl", ""), Ops.SHR: ("", "ashr", "lshr", "")}
 UNARY = {Ops.SQRT: "llvm.sqrt", Ops.TRUNC: "llvm.trunc"}
+WIDEST_REGISTER = 64  # bytes
 INTEGER_MAX = {SIGNED: "llvm.smax", UNSIGNED: "llvm.umax"}
 # from which kind, to which kind; integers of two sizes are told apart below
 CASTS = {
@@ -286,14 +287,14 @@ class _Function(Writer):
         fault, report, fine = (f"{word}{self.count}" for word in ("fault", "report", "fine"))
         bits = any_bit = self.ref(failed)
         if count > 1:
-            bits = self.emit(f"bitcast {self._as_bytes(failed)} to {lanes}")
-            any_bit = self.emit(f"icmp ne {lanes} {bits}, 0")
+            any_bit = self._any(failed, lanes)
         self._branch(any_bit, fault, fine, ", !prof !2")
         taken = f"cmpxchg {self.pointer(words)}, i64 0, i64 {node.arg} monotonic monotonic"
         ours = self.emit(f"extractvalue {{ i64, i1 }} {self.emit(taken)}, 1")
         self._branch(ours, report, fine)
         lane = ""
         if count > 1:
+            bits = self.emit(f"bitcast {self._as_bytes(failed)} to {lanes}")
             name, types = f"llvm.cttz.{lanes}", f"{lanes}, i1 immarg"
             first = self.emit(self.call(name, lanes, f"{lanes} {bits}", "i1 true", types=types))
             lane = self.emit(f"lshr {lanes} {first}, 3")
@@ -305,6 +306,19 @@ class _Function(Writer):
             space = self.spaces.get(words, "ptr")
             self.lines.append(f"  store i64 {value}, {space} {where}, align 8")
         self._join(fine)
+
+    def _any(self, mask: UOp, lanes: str) -> str:
+        """Whether one lane is true. Bits of a mask may be moved where it compares what no register
+        but the widest holds: see `_as_bytes`."""
+        test, bools = mask, mask.dtype
+        while test.src and test.src[0].dtype is bools:
+            test = test.src[0]
+        compared = test.src[0].dtype.scalar() if test.op in GroupOp.Comparison else dtypes.bool
+        if bools.count * compared.itemsize < WIDEST_REGISTER:
+            bits = self.emit(f"bitcast {self._as_bytes(mask)} to {lanes}")
+            return self.emit(f"icmp ne {lanes} {bits}, 0")
+        name, kind = f"llvm.vector.reduce.or.v{bools.count}i1", f"<{bools.count} x i1>"
+        return self.emit(self.call(name, "i1", f"{kind} {self.ref(mask)}", types=kind))
 
     def _lane(self, vector: UOp, number: str) -> str:
         """The element of a number that is computed."""
