@@ -346,7 +346,7 @@ def test_a_shorter_mantissa_has_to_be_asked_for(monkeypatch):
 def test_a_unit_reads_staged_operands_itself(turned, monkeypatch):
     """Of both layouts, by copies that are on their way and by stores, beyond the edges."""
     monkeypatch.setattr(staged_products, "BUSY_GROUPS", 1)
-    m, n, k = (40, 56, 72) if turned else (56, 24, 99)
+    m, n, k = (40, 56, 72) if turned else (56, 40, 99)
     (a, b), bits = operands(dtypes.bfloat16, (m, k), (k, n))
     bits = [np.ascontiguousarray(bits[0].T), bits[1]] if turned else bits
     kernel = wmma((m, n, k), dtypes.bfloat16, dtypes.float32, turned, False)
