@@ -19,6 +19,7 @@ from tinygrad.loops import staged_products
 from tinygrad.loops.heuristic import schedule
 from tinygrad.loops.operands import path_to
 from tinygrad.loops.recipe import apply
+from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 
@@ -66,6 +67,28 @@ def test_products_share_pieces(shape, at, bt):
     a, b = K.normal(m, k), K.normal(k, n)
     inputs = [np.ascontiguousarray(x.T) if t else x for x, t in ((a, at), (b, bt))]
     assert staged(check(K.matmul(m, n, k, at, bt), inputs, a @ b)) == ["pa1", "pb1"] or k == 1
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_a_variable_may_say_how_many_rows_columns_and_products_there_are(axis):
+    """Blocks are those of the largest size; groups beyond the limit do nothing."""
+    sizes = [3, 36, 40]
+    limit = UOp.variable("n", 1, sizes[axis]).cast(dtypes.index)
+    limits = [limit if i == axis else size for i, size in enumerate(sizes)]
+    (h, m, n), k = (K.loop(*pair) for pair in zip("hmn", limits, strict=True)), K.loop("k", 21)
+    product = K.read(1, (3, 36, 21), h, m, k) * K.read(2, (3, 21, 40), h, k, n)
+    kernel, recipe = schedule(K.out((3, 36, 40), product.reduce("add", k), h, m, n), GPU)
+    assert len(staged(recipe)) == 2
+    found = [node.op for node in lower(kernel, GPU).phases[0].program]
+    assert found.index(Ops.IF) < found.index(Ops.BARRIER)
+    a, b = K.normal(3, 36, 21), K.normal(3, 21, 40)
+    for value in (1, sizes[axis] - 1, sizes[axis]):
+        found = K.compute(
+            kernel, (3, 36, 40), [a, b], "python", target=GPU, values=(value,), like=7
+        )
+        expected = np.moveaxis(a @ b, axis, 0)
+        expected[value:] = 7
+        np.testing.assert_allclose(np.moveaxis(found, axis, 0), expected, rtol=0, atol=1e-5)
 
 
 def test_what_operands_and_results_are_made_of_is_fused():

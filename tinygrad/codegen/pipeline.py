@@ -151,7 +151,7 @@ class _Lowering:
     def _phase(self, suffix: str, own: list[UOp], stores: list[Store], stream: bool) -> Phase:
         tasks = [r for r in own if role_of(r) == "PARALLEL"]
         count = prod(size_of(r) for r in tasks)
-        arms = arms_of(own, stores) if count > 1 and not self.target.has_groups else None
+        arms = arms_of(own, stores) if count > 1 else None
         written = _written([*stores, *(arms.stores if arms else ())])
         expansion = Expansion(self.target, self.slots, self.block, self.fault, self.faults, written)
         expansion.access.aligned = self.target.aligned
@@ -208,12 +208,16 @@ def _in_arms(
     own: list[UOp],
     stores: list[Store],
 ) -> str:
-    """Tasks within a variable's limit without masks, those that it cuts with them."""
-    program = expansion.program
+    """Tasks within a variable's limit without masks, those that it cuts with them; groups of lanes
+    all with masks, since they meet in one place."""
+    program, groups = expansion.program, expansion.target.has_groups
     expansion.given.update({new: expansion.given[old] for old, new in arms.renamed.items()})
-    inside, whole = (expansion.none_negative(each) for each in (arms.inside, arms.margins))
+    margins = () if groups else arms.margins
+    inside, whole = (expansion.none_negative(each) for each in (arms.inside, margins))
     if inside is not None:
         program.open_branch(inside)
+    if groups:
+        return run(own, stores)
     if whole is None:
         return run(arms.own, arms.stores)
     program.open_branch(whole)

@@ -13,7 +13,9 @@ from tinygrad.base.helpers import ceildiv, prod
 from tinygrad.base.target import Target
 from tinygrad.loops.layout import (
     is_plain_loop,
+    name_of,
     own_ranges,
+    role_of,
     size_of,
 )
 from tinygrad.loops.operands import owners_of
@@ -86,10 +88,18 @@ def _sides(nest: Nest, products: list[Product]) -> tuple[list[str], list[str]] |
         only_rows = [r for r in nest.loops if r in one.rows.ranges - one.columns.ranges]
         only_columns = [r for r in nest.loops if r in one.columns.ranges - one.rows.ranges]
         found.add((tuple(names(only_rows)), tuple(names(only_columns))))
-    if len(found) != 1 or not all(map(is_plain_loop, nest.loops)):
+    if len(found) != 1:
         return None
     ((rows, columns),) = found
+    merged = {*rows[len(rows) < 2 :], *columns[len(columns) < 2 :]}
+    if not all(_is_free(r) and (is_plain_loop(r) or name_of(r) not in merged) for r in nest.loops):
+        return None
     return list(rows), list(columns)
+
+
+def _is_free(loop: UOp) -> bool:
+    """A LOOP that variables limit, if anything does."""
+    return role_of(loop) == "LOOP" and not any(limit.ranges for limit in loop.src[1:])
 
 
 def _joined(
