@@ -3,6 +3,7 @@ different for it."""
 
 import numpy as np
 import pytest
+from devices import present
 
 from tinygrad import GlobalCounters, Tensor, TinyJit, Variable, dtypes, nn
 from tinygrad.base.target import Target
@@ -147,7 +148,7 @@ def test_members_of_any_size_share_a_kernel(device):
         np.testing.assert_array_equal(y.numpy(), x.numpy() * 2 + 1)
 
 
-@pytest.mark.parametrize("device", ["CPU", "PYTHON", "CL"])
+@pytest.mark.parametrize("device", present(("CPU", "PYTHON", "CL", "WEBGPU", "TOY")))
 def test_members_of_all_kinds(device):
     a, b = numbers(6, 5).to(device).realize(), numbers(40).to(device).realize()
     c = numbers(33, dtype=np.int32).to(device).realize()

@@ -67,7 +67,10 @@ class TaskFrame:
     def begin(self) -> None:
         emit, names = self.writer.emit, self.writer.names
         slots = (*params(self.program), *variables(self.program))
+        named = {s for node in self.program if node.op is not Ops.PICK for s in node.src}
         for position, node in enumerate(slots):
+            if node.op is Ops.PARAM and node not in named:
+                continue
             kind = "ptr" if node.op is Ops.PARAM else "i64"
             where = emit(f"getelementptr ptr, ptr %args, i64 {position}")
             names[node] = emit(f"load {kind}, ptr {where}, align 8, !invariant.load !0")

@@ -24,6 +24,7 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 MOST_WEIGHT = 1 << 10  # operations on an element: longer kernels are worth a launch of their own
+MOST_ARGUMENTS = 1 << 11  # with so many, a launch more or less makes no difference
 ORDERED = frozenset((Ops.SCATTER, Ops.RUNNING, Ops.CHECK))
 ROOM = 1 << 40  # the size of a kernel of any size, until its largest is known
 
@@ -71,13 +72,13 @@ def is_short(kernel: Kernel, demands: Demands) -> bool:
 
 
 def bundled(steps: Sequence[Step], limit: int) -> Iterable[Step]:
-    """Kernels of one device as few steps, each of at most `limit` buffers and variables (0: any
-    number)."""
+    """Kernels of one device as few steps, each of at most `limit` buffers and variables (0: as
+    many as there is use for)."""
     taken: list[Step] = []
     arguments: set[int | str] = set()
     for step in steps:
         own: set[int | str] = {*step.storages, *step.variables}
-        if taken and limit and len(arguments | own) + SPARE > limit:
+        if taken and len(arguments | own) + SPARE > (limit or MOST_ARGUMENTS):
             yield _bundle(taken)
             taken, arguments = [], set()
         taken.append(step)
