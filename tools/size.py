@@ -28,14 +28,14 @@ BUDGETS: dict[str, int | None] = {
     "uop": 1775,
     "simplify": 1100,
     "transforms": 500,
-    "schedule": 2250,
+    "schedule": 2630,
     "loops": 4250,
-    "codegen": 4650,
-    "backends/*": 2750,
+    "codegen": 4870,
+    "backends/*": 2765,
     "engine": 3770,
     "tensor": 7200,
 }
-CORE_BUDGET = 28_350  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 28_950  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350
 # The interpreter judges what the lanes of a warp, or of several, do together, too.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
