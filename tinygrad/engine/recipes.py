@@ -20,6 +20,7 @@ from tinygrad.codegen.bundles import Part, joined, shared
 from tinygrad.codegen.pipeline import Lowered, kernel_name, lower
 from tinygrad.engine.cache import code_stamp, disk_cache
 from tinygrad.engine.devices import OpenDevice
+from tinygrad.engine.show import show_lowered
 from tinygrad.engine.stopwatch import Stopwatch
 from tinygrad.loops.heuristic import schedule, schedule_scalars, schedule_small
 from tinygrad.loops.recipe import Recipe, apply, from_text, to_text
@@ -55,8 +56,11 @@ def lower_kernel(ast: UOp, device: OpenDevice) -> tuple[Lowered, Recipe]:
     legal is an ArgumentError that names the step."""
     target = device.target
     if ast.op is Ops.BUNDLE:
-        kernels = shared(ast, target)
-        parts = [Part(lower_kernel(kernel, device)[0], members) for kernel, members in kernels]
+        parts = []
+        for kernel, members in shared(ast, target):
+            lowered, recipe = lower_kernel(kernel, device)
+            show_lowered(lowered, recipe, kernel_id(kernel))
+            parts.append(Part(lowered, members))
         return joined(ast, parts, target), ()
     pin = _pin(ast)
     if pin is not None:
