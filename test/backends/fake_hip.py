@@ -53,6 +53,13 @@ HEADER = {
     "hipModuleGetFunction": "ppp",
     "hipFuncSetAttribute": "pii",
     "hipModuleLaunchKernel": "puuuuuuuppp",
+    "hipGraphCreate": "pu",
+    "hipGraphAddKernelNode": "pppzp",
+    "hipGraphInstantiateWithFlags": "ppq",
+    "hipGraphExecKernelNodeSetParams": "ppp",
+    "hipGraphLaunch": "pp",
+    "hipGraphExecDestroy": "p",
+    "hipGraphDestroy": "p",
 }
 
 
@@ -83,6 +90,13 @@ class FakeHIP(FakeLibrary):
 
     def do_cuCtxSetCurrent(self, number):
         self.current = self.cards[number or 0]
+
+    def _parameters(self, at):
+        """hipKernelNodeParams."""
+        *block, _, function, x, y, z, arguments, shared = struct.unpack(
+            "3IPP3IPI", ctypes.string_at(at, 60)
+        )
+        return self._node(function, (x, y, z), tuple(block), shared, arguments)
 
     def do_cuMemFree(self, address):
         return super().do_cuMemFree(address or 0)

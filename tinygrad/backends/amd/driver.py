@@ -21,10 +21,10 @@ PROPERTIES = ("hipGetDevicePropertiesR0600", "hipGetDeviceProperties")
 ROOM = 8192  # bytes that surely hold a device's properties, in any version of the library
 
 SAME = (
-    *("Init", "DriverGetVersion", "StreamSynchronize", "StreamWaitEvent"),
-    *("EventRecord", "EventSynchronize", "EventElapsedTime"),
-    *("MemcpyPeerAsync", "ModuleLoadDataEx", "ModuleUnload", "ModuleGetFunction"),
-    "FuncSetAttribute",
+    "Init DriverGetVersion StreamSynchronize StreamWaitEvent EventRecord EventSynchronize "
+    "EventElapsedTime MemcpyPeerAsync ModuleLoadDataEx ModuleUnload ModuleGetFunction "
+    "FuncSetAttribute GraphCreate GraphAddKernelNode GraphInstantiateWithFlags GraphDestroy "
+    "GraphExecKernelNodeSetParams GraphLaunch GraphExecDestroy"
 )
 OTHERS = {
     "cuGetErrorName": "hipDrvGetErrorName",
@@ -42,7 +42,20 @@ OTHERS = {
     "cuMemcpyDtoHAsync_v2": "hipMemcpyDtoHAsync",
     "cuLaunchKernel": "hipModuleLaunchKernel",
 }
-NAMES = {f"cu{name}": f"hip{name}" for name in SAME} | OTHERS
+NAMES = {f"cu{name}": f"hip{name}" for name in SAME.split()} | OTHERS
+
+
+class KernelNode(ctypes.Structure):
+    """hipKernelNodeParams: the fields of CUDA's, in another order."""
+
+    _fields_ = (
+        ("block", ctypes.c_uint * 3),
+        ("extra", ctypes.c_void_p),
+        ("function", ctypes.c_void_p),
+        ("grid", ctypes.c_uint * 3),
+        ("arguments", ctypes.c_void_p),
+        ("shared", ctypes.c_uint),
+    )
 
 
 def open_library() -> Any:
@@ -75,7 +88,7 @@ def connect(index: int) -> Connection:
         raise DeviceError(f"device AMD:{index}: its chip is {name}; legal are {legal}")
     target = chip_target(chip, architecture)
     memory = driver.number("cuDeviceTotalMem_v2", ctypes.c_size_t, index)
-    connection = Connection(driver, f"AMD:{index}", target, index, memory, graphs=False)
+    connection = Connection(driver, f"AMD:{index}", target, index, memory, node=KernelNode)
     connection.enter()
     connection.stream = connection.made("cuStreamCreate", NON_BLOCKING)
     return connection

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tinygrad.backends.cuda import driver as cuda
-from tinygrad.backends.cuda.driver import Driver, Pointer, version_text
+from tinygrad.backends.cuda.driver import Driver, KernelNode, Pointer, version_text
 from tinygrad.backends.cuda.target import WARP, chip_of, chip_target
 from tinygrad.base.errors import CompileError, DeviceError, OutOfMemory
 from tinygrad.base.target import Target
@@ -40,7 +40,7 @@ class Connection:
     lost: str = ""  # why nothing can be asked any more
     process: int = field(default_factory=os.getpid)
     retired: deque[tuple[str, int]] = field(default_factory=deque)  # what nobody holds any more
-    graphs: bool = True  # whether kernels that run again are launched as a graph
+    node: type[Any] = KernelNode  # how this driver wants a kernel of a graph
 
     @property
     def usable(self) -> bool:

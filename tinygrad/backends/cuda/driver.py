@@ -35,7 +35,6 @@ class KernelNode(ctypes.Structure):
 
 
 _Out = ctypes.POINTER(Pointer)
-_Kernel = ctypes.POINTER(KernelNode)
 _Int = ctypes.POINTER(Int)
 _HANDLE = (  # functions of one handle
     "cuCtxSetCurrent cuStreamSynchronize cuEventSynchronize cuEventDestroy_v2 cuModuleUnload "
@@ -68,9 +67,9 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuFuncSetAttribute": (Pointer, Int, Int),
     "cuLaunchKernel": (Pointer, *(Uint,) * 7, Pointer, Pointer, Pointer),
     "cuGraphCreate": (_Out, Uint),
-    "cuGraphAddKernelNode": (_Out, Pointer, Pointer, Size, _Kernel),
+    "cuGraphAddKernelNode": (_Out, Pointer, Pointer, Size, Pointer),
     "cuGraphInstantiateWithFlags": (_Out, Pointer, ctypes.c_uint64),
-    "cuGraphExecKernelNodeSetParams": (Pointer, Pointer, _Kernel),
+    "cuGraphExecKernelNodeSetParams": (Pointer, Pointer, Pointer),
     "cuGraphLaunch": (Pointer, Pointer),
 }
 

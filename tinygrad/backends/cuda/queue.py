@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tinygrad.backends.cuda.device import Connection
-from tinygrad.backends.cuda.driver import KernelNode, Pointer
+from tinygrad.backends.cuda.driver import Pointer
 from tinygrad.backends.interface import ALIGNMENT, Launch
 from tinygrad.backends.llvm_dialect import dialect_of
 from tinygrad.base.errors import ArgumentError, CompileError
@@ -75,8 +75,9 @@ class Prepared:
         first = ctypes.addressof(self.table)
         self.pointers = (Pointer * count)(*(first + 8 * i for i in range(count)))
         self.given: list[int] = []
-        places = self._lend(), ctypes.addressof(self.pointers)
-        self.node = KernelNode(launch.function.handle, launch.grid, launch.block, *places)
+        places = {"shared": self._lend(), "arguments": ctypes.addressof(self.pointers)}
+        shape = {"grid": launch.grid, "block": launch.block}
+        self.node = connection.node(function=launch.function.handle, **shape, **places)
 
     def _lend(self) -> int:
         """Bytes of shared memory that come with the launch: all, where there are more than a
@@ -134,7 +135,7 @@ class CUDASegment:
             if timed:
                 return self._run_timed()
             self.runs += 1
-            if self.runs == 1 or len(self.kernels) == 1 or not self.connection.graphs:
+            if self.runs == 1 or len(self.kernels) == 1:
                 for kernel in self.kernels:
                     kernel.start()
             else:
@@ -171,7 +172,7 @@ class CUDASegment:
 class Graph:
     """Kernels that the driver launches in one call, one after the other."""
 
-    def __init__(self, connection: Connection, nodes: Sequence[KernelNode]) -> None:
+    def __init__(self, connection: Connection, nodes: Sequence[ctypes.Structure]) -> None:
         self.connection = connection
         graph = connection.made("cuGraphCreate", 0)  # it stays, since its nodes are named later
         self.nodes: list[int] = []
@@ -183,7 +184,7 @@ class Graph:
         connection.retire(self, "cuGraphExecDestroy", self.handle)
         connection.retire(self, "cuGraphDestroy", graph)
 
-    def update(self, number: int, node: KernelNode) -> None:
+    def update(self, number: int, node: ctypes.Structure) -> None:
         """Other arguments for one of the kernels, from the next launch on."""
         where = self.handle, self.nodes[number], ctypes.byref(node)
         self.connection.call("cuGraphExecKernelNodeSetParams", *where)
