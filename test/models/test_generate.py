@@ -12,6 +12,9 @@ from tinygrad.models.gpt2 import GPT2
 from tinygrad.models.llama import Llama
 from tinygrad.models.mamba import Mamba
 from tinygrad.models.mistral import Mistral
+from tinygrad.models.mixtral import Mixtral
+from tinygrad.models.qwen import Qwen2, Qwen3
+from tinygrad.models.rwkv import RWKV
 from tinygrad.models.sampling import Sampler
 from tinygrad.models.t5 import T5
 from tinygrad.models.whisper import Whisper
@@ -53,9 +56,29 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+SLOW = {
+    "Mixtral": (
+        Mixtral,
+        "MixtralForCausalLM",
+        transformers.MixtralConfig(**DECODER, num_local_experts=3, sliding_window=None),
+    ),
+    "Qwen 2": (Qwen2, "Qwen2ForCausalLM", transformers.Qwen2Config(**DECODER)),
+    "Qwen 3": (Qwen3, "Qwen3ForCausalLM", transformers.Qwen3Config(**DECODER, head_dim=16)),
+    "RWKV": (
+        RWKV,
+        "RwkvForCausalLM",
+        transformers.RwkvConfig(
+            vocab_size=97, hidden_size=32, num_hidden_layers=2, attention_hidden_size=32
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [*MODELS, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
+)
 def test_greedy_text_of_prompts_of_all_lengths(name):
-    ours, kind, config = MODELS[name]
+    ours, kind, config = {**MODELS, **SLOW}[name]
     theirs, folder = made(kind, config)
     model = ours.from_pretrained(folder)
     for lengths in ((1,), (70,), (3, 20, 9)):
