@@ -61,6 +61,9 @@ def writable_part(node: UOp) -> UOp:
     return node
 
 
+_ALWAYS_WINDOWS = (Ops.PERMUTE, Ops.EXPAND, Ops.SHRINK, Ops.FLIP, Ops.DETACH)
+
+
 # ---- strides -------------------------------------------------------------------------------------
 
 
@@ -78,8 +81,12 @@ def strides_of(node: UOp, bottom: UOp) -> Strides | None:
 def is_window(node: UOp, bottom: UOp) -> bool:
     """Whether NumPy would have `node` be a view of `bottom`."""
     plain = node
-    while plain is not bottom and plain.op in (Ops.RESHAPE, Ops.DETACH):
+    while plain is not bottom and plain.op in _ALWAYS_WINDOWS:
         plain = plain.src[0]
+    if plain is bottom:
+        return True
+    while plain is not bottom and plain.op in (Ops.RESHAPE, Ops.DETACH):
+        plain = plain.src[0]  # of what lies in a row
     return plain is bottom or strides_of(node, bottom) is not None
 
 

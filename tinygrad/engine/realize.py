@@ -116,9 +116,13 @@ def _realize(wanted: list[UOp]) -> None:
         nodes: list[UOp] = []
         seen: set[UOp] = set()
         add_nodes_below(wanted, nodes, seen)
-        while readers := _old_readers(wanted, nodes, seen):  # may overwrite something in turn
+        more = nodes
+        while any(node.op is Ops.ASSIGN for node in more):
+            readers = _old_readers(wanted, nodes, seen)
             wanted += readers
-            add_nodes_below(readers, nodes, seen)
+            more = []  # may overwrite something in turn
+            add_nodes_below(readers, more, seen)
+            nodes += more
         structure = structure_of(wanted, nodes)
         runnable, variables = plan_for(structure)
     params = [buffer_of(node) for node in structure.params]

@@ -264,10 +264,11 @@ class Movement(Creation):
         [[1, 3], [2, 4]]
         """
         first, second = (axis_of(d, self.ndim, "transpose") for d in (dim0, dim1))
+        if first == second:
+            return self
         order = list(range(self.ndim))
-        if self.ndim:
-            order[first], order[second] = order[second], order[first]
-        return self.permute(tuple(order))
+        order[first], order[second] = second, first
+        return self._from(self._held.permute((*order, *self._element_axes)))
 
     @property
     def T(self) -> Self:  # noqa: N802
@@ -332,7 +333,7 @@ class Movement(Creation):
         (3,)
         """
         axes = self._axes(dim, "squeeze")
-        return self.reshape(
+        return self._spaced(
             tuple(n for i, n in enumerate(self.shape) if i not in axes or not _is(n, 1))
         )
 
@@ -343,7 +344,16 @@ class Movement(Creation):
         (2, 1)
         """
         axis = axis_of(dim, self.ndim + 1, "unsqueeze")
-        return self.reshape((*self.shape[:axis], 1, *self.shape[axis:]))
+        return self._spaced((*self.shape[:axis], 1, *self.shape[axis:]))
+
+    def _spaced(self, shape: Shape) -> Self:
+        """This under a shape that differs in axes of size 1 only: there is nothing to check, but
+        where a symbolic axis stands."""
+        if any(type(n) is not int for n in shape):
+            return self.reshape(shape)
+        return (
+            self if shape == self.shape else self._from(reshaped(self._held, shape + self._element))
+        )
 
     # ---- boxes -----------------------------------------------------------------------------------
 

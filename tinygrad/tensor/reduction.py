@@ -34,7 +34,7 @@ class Reduction(Functions):
         return kept if keepdim else kept._without(axes)
 
     def _without(self, axes: tuple[int, ...]) -> Self:
-        return self.reshape(tuple(n for i, n in enumerate(self.shape) if i not in axes))
+        return self._spaced(tuple(n for i, n in enumerate(self.shape) if i not in axes))
 
     def _accumulated(self, monoid: str, axis: Axis, keepdim: bool, dtype: DTypeLike | None) -> Self:
         """Reduced in a type that is wide enough; narrow floats return to their own."""
