@@ -32,7 +32,7 @@ BUDGETS: dict[str, int | None] = {
     "loops": 4250,
     "codegen": 4870,
     "backends/*": 2765,
-    "engine": 3770,
+    "engine": 3880,
     "tensor": 7200,
 }
 CORE_BUDGET = 29_000  # all of the above: the floors that make a Tensor run, with every renderer

@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from tinygrad import Context, Tensor, TinyJit, Variable, dtypes, nn
+from tinygrad import Context, GlobalCounters, Tensor, TinyJit, Variable, dtypes, nn
 from tinygrad.base.errors import ArgumentError, JitError, ShapeError
 from tinygrad.tensor.generator import Generator
 
@@ -733,3 +733,39 @@ def test_a_generator_that_dies_harms_no_step_that_never_drew_from_it():
     found += [step(x).tolist() for _ in range(2)]
     fresh = Generator(2)
     assert found == [(x + Tensor.rand(2, generator=fresh)).tolist() for _ in range(4)]
+
+
+def test_what_nobody_sees_after_a_replay_takes_turns_in_one_arena():
+    x = Tensor.zeros(1 << 16).contiguous().realize()
+    gc.collect()
+    before = GlobalCounters.mem_used
+
+    @TinyJit
+    def step(x):
+        for _ in range(8):
+            x = (x + 1).realize()
+        return x
+
+    for _ in range(4):
+        np.testing.assert_array_equal(step(x).numpy(), np.full(1 << 16, 8.0, np.float32))
+    gc.collect()
+    assert GlobalCounters.mem_used - before <= 2 * 4 << 16
+
+
+def test_what_is_kept_between_plans_of_a_step_is_not_overwritten():
+    """Each plan's arena began at the same byte; what passes from one to another must not."""
+
+    @TinyJit
+    def step(x):
+        early = (x + 1).realize()
+        middle = (early.sum(0, keepdim=True) * 2).contiguous().exp().contiguous().realize()
+        return (early * 2 + middle).realize(), early.sum().realize()
+
+    x = Tensor.arange(12).reshape(3, 4).float().realize() * 0.01
+    x = x.realize()
+    early = x.numpy() + 1
+    for _ in range(4):
+        out, total = step(x)
+        expected = early * 2 + np.exp(early.sum(0, keepdims=True) * 2)
+        np.testing.assert_allclose(out.numpy(), expected, rtol=1e-5)
+        np.testing.assert_allclose(total.item(), early.sum(), rtol=1e-5)

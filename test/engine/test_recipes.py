@@ -159,6 +159,14 @@ def test_what_a_search_found_is_kept(monkeypatch):
         assert lower_kernel(ast, Device["CPU"])[1] == first
 
 
+def test_what_reads_where_numbers_in_memory_say_is_not_searched(monkeypatch):
+    monkeypatch.setattr(recipes, "Stopwatch", None)
+    rows = Tensor.ones(300, 64).contiguous().realize()[Tensor([5, 299, 7, 1]).realize()]
+    ast = kernel_of(rows + 1)
+    with Context(BEAM=1):
+        assert lower_kernel(ast, Device["CPU"])[1] == heuristic(ast)
+
+
 def test_a_kernel_is_found_again_in_other_processes():
     code = "from tinygrad import Tensor; from test_recipes import *; print(kernel_id(kernel_of("
     code += "product())))"

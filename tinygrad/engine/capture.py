@@ -24,6 +24,7 @@ from tinygrad.base.helpers import garbage_kept
 from tinygrad.engine.containers import flatten, unflatten
 from tinygrad.engine.counters import Stream
 from tinygrad.engine.holders import Holder, holders
+from tinygrad.engine.layout import Source
 from tinygrad.engine.realize import (
     before_overwriting,
     compute_pending,
@@ -33,7 +34,7 @@ from tinygrad.engine.realize import (
     recording,
     version_below,
 )
-from tinygrad.engine.replay import Execution, Replay, Source
+from tinygrad.engine.replay import Execution, Replay
 from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.storage import (
     Buffer,

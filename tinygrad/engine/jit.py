@@ -20,6 +20,7 @@ from tinygrad.engine.capture import Capture, Captured, Output, over
 from tinygrad.engine.containers import Plain, bindings_below, flatten, unflatten, without_values
 from tinygrad.engine.devices import Device
 from tinygrad.engine.holders import Holder, surroundings
+from tinygrad.engine.layout import Source
 from tinygrad.engine.realize import (
     before_overwriting,
     in_memory,
@@ -28,7 +29,7 @@ from tinygrad.engine.realize import (
     version_below,
     whole_buffer,
 )
-from tinygrad.engine.replay import Replay, Source
+from tinygrad.engine.replay import Replay
 from tinygrad.engine.storage import Buffer, Changes, bind, buffer_of, node_of, realized_buffer
 from tinygrad.engine.turns import turns
 from tinygrad.uop.node import UOp

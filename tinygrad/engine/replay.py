@@ -10,20 +10,12 @@ replay the same capture at the same time.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
+from tinygrad.engine.layout import Source, in_one_arena
 from tinygrad.engine.run import Chain, RunnablePlan, arenas_for
 from tinygrad.engine.storage import NOTHING, Buffer
-
-
-class Source(NamedTuple):
-    """Where a buffer of a recorded plan comes from: ("input", i, 0), ("made", plan, storage), or
-    ("state", i, 0)."""
-
-    kind: str
-    first: int
-    second: int = 0
 
 
 @dataclass
@@ -42,7 +34,10 @@ class Replay:
     def __init__(
         self, executions: Sequence[Execution], state: Sequence[Buffer], seen: Collection[Source]
     ) -> None:
-        self.executions = list(executions)
+        params = [execution.params for execution in executions]
+        plans = in_one_arena([execution.plan for execution in executions], params, seen)
+        pairs = zip(executions, plans, strict=True)
+        self.executions = [replace(execution, plan=plan) for execution, plan in pairs]
         self.state = list(state)
         self.firsts: list[int] = []
         self.inputs: list[tuple[int, int]] = []  # (storage, number of the input)
@@ -56,7 +51,7 @@ class Replay:
             self.firsts.append(total)
             self._lay_out(number, execution, seen)
             total += len(execution.plan.plan.storages)
-        plans, counts = [e.plan for e in executions], [len(e.variables) for e in executions]
+        counts = [len(execution.variables) for execution in executions]
         self.chain = Chain(plans, counts, self._homes())
         self.filled += [place for place, _ in self.inputs + self.again]
         self.filled += [place for place, _, _ in self.fresh]

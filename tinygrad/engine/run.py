@@ -3,6 +3,7 @@ stretch of kernels on one device. Running again costs filling the tables."""
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -282,6 +283,13 @@ class RunnablePlan:
     def chain(self) -> Chain:
         """The plan alone, ready to run."""
         return Chain([self], [0])
+
+    def laid_out(self, plan: Plan) -> RunnablePlan:
+        """The same kernels, with the places that storages have in `plan`."""
+        made = copy.copy(self)
+        made.plan = plan
+        made.__dict__.pop("chain", None)  # it knows the old places
+        return made
 
     def storages(
         self,

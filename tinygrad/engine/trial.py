@@ -13,6 +13,7 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,7 @@ class Trial:
         self.buffers = [Buffer(device, s.nbytes) for s in self.storages]
         self.least_tasks = 1
         self.repeats = 1
+        self.sweep = np.zeros(4 * self.device.target.cache_l2, np.uint8)
         self.loaded: dict[str, LoadedKernel] = {}
         self.reference = self._load(reference)
         if not self.device.target.has_groups:
@@ -89,14 +91,35 @@ class Trial:
         return least
 
     def ratio(self, recipe: str, rounds: int) -> float:
-        """Its time over the reference's, in turn: the median."""
+        """Its time over the reference's, in turn: the median, with operands in the cache or
+        without, whichever is worse. A step meets them either way."""
         key = self._load(recipe)
         self._check(key, max(array.size for array in self.expected))
-        made = self._several(key, self.repeats)
+        warm = self._race(self._several(key, self.repeats), self.reference_plan, rounds)
+        one, reference = self._several(key, 1), self._several(self.reference, 1)
+        return max(warm, self._race(one, reference, rounds, self._forget_operands))
+
+    def _race(
+        self,
+        candidate: RunnablePlan,
+        reference: RunnablePlan,
+        rounds: int,
+        before: Callable[[], None] = lambda: None,
+    ) -> float:
+        """The median ratio of times. Who begins changes from round to round."""
         found = []
-        for _ in range(rounds):
-            found.append(self._seconds(made) / self._seconds(self.reference_plan))
+        for number in range(rounds):
+            pair = [candidate, reference]
+            times = {}
+            for plan in pair if number % 2 else pair[::-1]:
+                before()
+                times[plan] = self._seconds(plan)
+            found.append(times[candidate] / times[reference])
         return statistics.median(found)
+
+    def _forget_operands(self) -> None:
+        """Leaves nothing of them in the private cache."""
+        self.sweep += 1
 
     # ---- one kernel --------------------------------------------------------------------------
 
