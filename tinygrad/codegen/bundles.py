@@ -75,7 +75,7 @@ def joined(bundle: UOp, parts: Sequence[Part], target: Target) -> Lowered:
     together: list[list[Part]] = []
     apart: list[tuple[Part, Member]] = []
     for part in parts:
-        if not _is_plain(part.lowered):
+        if not _is_plain(part.lowered, target):
             apart += [(part, member) for member in part.members]
             continue
         room = next((each for each in together if _fit([*each, part], target)), None)
@@ -102,10 +102,12 @@ def joined(bundle: UOp, parts: Sequence[Part], target: Target) -> Lowered:
     return Lowered(name, colored, bundle, tuple(phases), tuple(temporaries), ())
 
 
-def _is_plain(lowered: Lowered) -> bool:
-    """Whether this is one function of tasks in a row."""
+def _is_plain(lowered: Lowered, target: Target) -> bool:
+    """Whether this is one function of tasks in a row, each array of which is bound once."""
     (*before, phase) = lowered.phases
-    return not before and not lowered.temporaries and prod(phase.tasks[1:]) == 1
+    arrays = (n.arg[1] * n.dtype.itemsize for n in phase.program if n.op is Ops.PARAM)
+    is_bound = not target.window_limit or max(arrays, default=0) <= target.window_limit
+    return not before and not lowered.temporaries and prod(phase.tasks[1:]) == 1 and is_bound
 
 
 def _fit(parts: Sequence[Part], target: Target) -> bool:

@@ -577,9 +577,9 @@ class Translation:
     def _ld(self, how: list[str], operands: list[str]) -> str:
         space, kind = _space(how), how[-1]
         if space == "param":
-            match = re.fullmatch(r"\[([\w$]+)\]", operands[1])
-            assert match, operands
-            number = self.parameters.index(match[1])
+            match = re.fullmatch(r"\[(%?[\w$]+)\]", operands[1])
+            assert match, operands  # by name, or by a number that was picked
+            number = self.word(match[1])
             return f"{self.register(operands[0])} = args[{number}];"
         names = _parts(operands[0])
         size, where = int(kind[1:]) // 8, self.address(operands[1])

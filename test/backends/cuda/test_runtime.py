@@ -14,7 +14,7 @@ import pytest
 from backends.cuda import fake_driver
 from backends.cuda.fake_driver import Card, FakeLibrary
 
-from tinygrad import Context, Tensor, TinyJit, dtypes
+from tinygrad import Context, GlobalCounters, Tensor, TinyJit, dtypes
 from tinygrad.backends import canonicalize, open_device, why_absent
 from tinygrad.backends.cuda import driver
 from tinygrad.backends.cuda.compiler import PTXCompiler
@@ -52,6 +52,17 @@ def numbers(*shape):
 
 
 # ---- kernels -------------------------------------------------------------------------------------
+
+
+def test_results_of_several_sizes_are_one_launch(library):
+    """Lanes pick the pointers of their member."""
+    given = [Tensor(numbers(n), device="CUDA").realize() for n in (5, 64, 300)]
+    made = [x * 2 + 1 for x in given]
+    before = GlobalCounters.kernel_count
+    made[0].realize(*made[1:])
+    assert GlobalCounters.kernel_count == before + 1
+    for x, y in zip(given, made, strict=True):
+        np.testing.assert_array_equal(y.numpy(), x.numpy() * 2 + 1)
 
 
 def test_tensors_are_computed(library):
