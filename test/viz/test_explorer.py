@@ -74,6 +74,17 @@ def test_a_kernel_has_all_stages_down_to_what_runs(device):
     assert answer["name"] == explorer(two_kernels(device)).answer("graph/0")["kernels"][1]
 
 
+def test_a_bundle_names_its_members_and_the_kernels_that_it_joins():
+    a, b = Tensor([1.0, 2.0]).realize(), Tensor([1.0, 2.0, 3.0]).realize()
+    made = Explorer()
+    made.add(structure_of([(a * 2).uop, (b * 2).uop]).sink)
+    bundle, joined = made.answer("graph/0")["kernels"]
+    assert bundle.startswith("b2_E") and joined.startswith("E")
+    stages = made.answer("graph/0/kernel/0")["stages"]
+    assert [s["title"] for s in stages[:2]] == ["Bundle", "Loops"]
+    assert len(stages[0]["text"].splitlines()) == 2
+
+
 def test_a_recipe_is_shown_step_by_step():
     recipe = explorer(two_kernels()).answer("graph/0/kernel/0")["stages"][1]
     first, *steps = recipe["steps"]

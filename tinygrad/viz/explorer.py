@@ -21,9 +21,8 @@ from tinygrad.engine import plans
 from tinygrad.engine.holders import Holder
 from tinygrad.engine.profile import user_place
 from tinygrad.engine.structure import structure_of
-from tinygrad.schedule.plan import Step
 from tinygrad.uop.node import UOp
-from tinygrad.viz.stages import Json, name_of_kernel, stages_of_graph, stages_of_kernel
+from tinygrad.viz.stages import Found, Json, name_of_kernel, stages_of_graph, stages_of_kernel
 
 PORT = 8000
 
@@ -34,7 +33,7 @@ class Explorer:
     def __init__(self) -> None:
         self.graphs: dict[UOp, None] = {}
         self._answers: dict[str, Json] = {}
-        self._kernels: dict[int, list[Step]] = {}
+        self._kernels: dict[int, list[Found]] = {}
         self._lock = threading.RLock()
 
     def add(self, sink: UOp) -> None:
@@ -60,7 +59,7 @@ class Explorer:
             return None
         if len(words) == 2:
             stages, self._kernels[numbers[0]] = stages_of_graph(graphs[numbers[0]])
-            names = [name_of_kernel(step) for step in self._kernels[numbers[0]]]
+            names = [name_of_kernel(found) for found in self._kernels[numbers[0]]]
             return {"stages": stages, "kernels": names}
         self.answer("/".join(words[:2]))
         kernels = self._kernels[numbers[0]]

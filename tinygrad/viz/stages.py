@@ -7,10 +7,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from tinygrad.base.helpers import plural
-from tinygrad.codegen.pipeline import kernel_name
+from tinygrad.codegen.pipeline import bundle_name, kernel_name
 from tinygrad.engine.devices import Device
 from tinygrad.engine.explain import plan_text
 from tinygrad.engine.plans import plan_of
@@ -19,7 +20,8 @@ from tinygrad.engine.show import c_view, listing, plain_assembly
 from tinygrad.loops.drawing import loop_lines
 from tinygrad.loops.heuristic import schedule
 from tinygrad.loops.recipe import Recipe, apply, to_text
-from tinygrad.schedule.plan import Plan, Step
+from tinygrad.schedule.bundles import members_of
+from tinygrad.schedule.plan import Plan
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 from tinygrad.uop.rewrite import listeners
@@ -29,11 +31,20 @@ from tinygrad.viz.formula import difference
 
 Json = dict[str, Any]
 
+
+@dataclass(frozen=True)
+class Found:
+    """A kernel and the device that runs it."""
+
+    ast: UOp
+    device: str
+
+
 _turn = threading.Lock()  # the listeners are everybody's
 
 
-def stages_of_graph(sink: UOp) -> tuple[list[Json], list[Step]]:
-    """The stages from a structure's graph to its kernels; and one step for each distinct kernel."""
+def stages_of_graph(sink: UOp) -> tuple[list[Json], list[Found]]:
+    """The stages from a structure's graph to its kernels; and each distinct kernel."""
     with _watched() as rewrites:
         made = plan_of(sink)
     return [
@@ -43,18 +54,20 @@ def stages_of_graph(sink: UOp) -> tuple[list[Json], list[Step]]:
     ], _kernels(made)
 
 
-def stages_of_kernel(step: Step) -> tuple[str, list[Json]]:
+def stages_of_kernel(found: Found) -> tuple[str, list[Json]]:
     """A kernel's name, and its stages from loops to machine code."""
-    assert step.ast is not None
-    device = Device[step.device]
+    ast, device = found.ast, Device[found.device]
     with _watched() as rewrites:
-        lowered, recipe = lower_kernel(step.ast, device)
-    stages = [
-        _drawn("Kernel", "Axes are loops; no recipe yet.", step.ast),
-        _steps(step.ast, recipe),
-        _drawn("Kernel with its recipe", "The loops split, with roles.", lowered.kernel),
-        _rewritten("Lowering's rewrites", rewrites),
-    ]
+        lowered, recipe = lower_kernel(ast, device)
+    if ast.op is Ops.BUNDLE:
+        stages = [_members(ast)]
+    else:
+        stages = [
+            _drawn("Kernel", "Axes are loops; no recipe yet.", ast),
+            _steps(ast, recipe),
+            _drawn("Kernel with its recipe", "The loops split, with roles.", lowered.kernel),
+            _rewritten("Lowering's rewrites", rewrites),
+        ]
     for phase in lowered.phases:
         source = device.renderer.render(phase.name, phase.program)
         readable = c_view(phase)
@@ -65,23 +78,28 @@ def stages_of_kernel(step: Step) -> tuple[str, list[Json]]:
             _text("Loops" + of, "When each thing happens.", phase.nest),
             _text("Linear program" + of, "One instruction a line.", listing(phase.program)),
             *([_text("C" + of, "A view for people.", readable)] if readable else []),
-            _text("Source" + of, f"What {step.device} compiles.", source.strip()),
+            _text("Source" + of, f"What {found.device} compiles.", source.strip()),
             _text("Machine code" + of, "What runs.", plain_assembly(machine)),
         ]
     return lowered.name, stages
 
 
-def name_of_kernel(step: Step) -> str:
+def name_of_kernel(found: Found) -> str:
     """The name that a kernel gets on its device."""
-    assert step.ast is not None
-    return kernel_name(schedule(step.ast, Device[step.device].target)[0])[0]
+    first = found.ast.src[0] if found.ast.op is Ops.BUNDLE else found.ast
+    name = kernel_name(schedule(first, Device[found.device].target)[0])[0]
+    return bundle_name(found.ast, name) if found.ast.op is Ops.BUNDLE else name
 
 
-def _kernels(made: Plan) -> list[Step]:
-    found: dict[tuple[str, str], Step] = {}
+def _kernels(made: Plan) -> list[Found]:
+    """Each kernel once; behind a bundle those that it joins."""
+    found: dict[tuple[UOp, str], Found] = {}
     for step in made.steps:
-        if step.ast is not None and step.ast.op is Ops.SINK:
-            found.setdefault((kernel_id(step.ast), step.device), step)
+        if step.ast is None or step.ast.op not in (Ops.SINK, Ops.BUNDLE):
+            continue
+        inside = step.ast.src if step.ast.op is Ops.BUNDLE else ()
+        for ast in (step.ast, *inside):
+            found.setdefault((ast, step.device), Found(ast, step.device))
     return list(found.values())
 
 
@@ -90,6 +108,17 @@ def _kernels(made: Plan) -> list[Step]:
 
 def _text(title: str, about: str, text: str) -> Json:
     return {"title": title, "about": about, "text": text}
+
+
+def _members(bundle: UOp) -> Json:
+    about = "Kernels that need nothing of each other, as one: which runs on which buffers."
+    lines = [
+        f"kernel {kernel_id(kernel)} on {member.slots}"
+        + (f" with {member.values}" if member.values else "")
+        for kernel, members in members_of(bundle)
+        for member in members
+    ]
+    return _text("Bundle", about, "\n".join(lines))
 
 
 def _drawn(title: str, about: str, root: UOp) -> Json:
