@@ -31,11 +31,11 @@ BUDGETS: dict[str, int | None] = {
     "schedule": 2630,
     "loops": 4250,
     "codegen": 4870,
-    "backends/*": 2765,
+    "backends/*": 2775,
     "engine": 3880,
     "tensor": 7200,
 }
-CORE_BUDGET = 29_000  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 29_150  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350
 # The interpreter judges what the lanes of a warp, or of several, do together, too.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
