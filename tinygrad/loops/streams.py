@@ -304,9 +304,8 @@ def spread_reduction(
                 fit(plan, name_of(loop), *unit)
             outer = [name_of(r) for r in own_ranges(reduction)[:-1]]
             plan.vectorise(name_of(loop), copies, "SPREAD")
-            if always and unit is None:
-                words = any(is_word(plan, n) for n in reduced if n.op is Ops.REDUCE)
-                copies = COPIES if words else copies  # each has a sum inside
+            words = any(is_word(plan, n) for n in reduced if n.op is Ops.REDUCE)
+            if always and unit is None and not words:  # sums inside are read in one run
                 _spread_blocks(plan, outer, size_of(loop) // plan.lanes, copies)
     elif turns(own_ranges(reduction)) <= UNROLL_WHOLE:
         for each in own_ranges(reduction):
