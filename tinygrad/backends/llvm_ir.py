@@ -51,7 +51,6 @@ BINARY: dict[Ops, tuple[str, str, str, str]] = {
 }
 SHIFTS = {Ops.SHL: ("", "shl", "shl", ""), Ops.SHR: ("", "ashr", "lshr", "")}
 UNARY = {Ops.SQRT: "llvm.sqrt", Ops.TRUNC: "llvm.trunc"}
-WIDEST_REGISTER = 64  # bytes
 INTEGER_MAX = {SIGNED: "llvm.smax", UNSIGNED: "llvm.umax"}
 # from which kind, to which kind; integers of two sizes are told apart below
 CASTS = {
@@ -285,9 +284,8 @@ class _Function(Writer):
         lanes = f"i{8 * count}"
         self.count += 1
         fault, report, fine = (f"{word}{self.count}" for word in ("fault", "report", "fine"))
-        bits = any_bit = self.ref(failed)
-        if count > 1:
-            any_bit = self._any(failed, lanes)
+        bits = self.ref(failed)
+        any_bit = self._any(failed, lanes) if count > 1 else bits
         self._branch(any_bit, fault, fine, ", !prof !2")
         taken = f"cmpxchg {self.pointer(words)}, i64 0, i64 {node.arg} monotonic monotonic"
         ours = self.emit(f"extractvalue {{ i64, i1 }} {self.emit(taken)}, 1")
@@ -308,13 +306,13 @@ class _Function(Writer):
         self._join(fine)
 
     def _any(self, mask: UOp, lanes: str) -> str:
-        """Whether one lane is true. Bits of a mask may be moved where it compares what no register
-        but the widest holds: see `_as_bytes`."""
+        """Whether one lane is true. Bits of a mask may be moved where it compares what only a
+        register of 64 bytes holds: see `_as_bytes`."""
         test, bools = mask, mask.dtype
         while test.src and test.src[0].dtype is bools:
             test = test.src[0]
         compared = test.src[0].dtype.scalar() if test.op in GroupOp.Comparison else dtypes.bool
-        if bools.count * compared.itemsize < WIDEST_REGISTER:
+        if bools.count * compared.itemsize < 64:
             bits = self.emit(f"bitcast {self._as_bytes(mask)} to {lanes}")
             return self.emit(f"icmp ne {lanes} {bits}, 0")
         name, kind = f"llvm.vector.reduce.or.v{bools.count}i1", f"<{bools.count} x i1>"
