@@ -231,6 +231,8 @@ _REFUSED = (
         Ops.WAIT,
         Ops.FENCE,
         Ops.MATRIX,
+        Ops.BUNDLE,
+        Ops.PICK,
         Ops.FAULT,
         Ops.VECTORIZE,
     )
