@@ -103,6 +103,21 @@ MISUSES = {
         IndexCheckError,
         ["index 4", "axis 0", "legal"],
     ),
+    "index beyond the end of what is repeated": (
+        lambda: Tensor([[1.0, 2.0]]).expand(4, 2)[Tensor([0, 4])].tolist(),
+        IndexCheckError,
+        ["index 4", "axis 0", "legal are -4 to 3"],
+    ),
+    "index beyond the end of a constant that was computed": (
+        lambda: (ones := Tensor.ones(4, 2)).tolist() and ones[Tensor([0, 4])].tolist(),
+        IndexCheckError,
+        ["index 4", "axis 0", "legal are -4 to 3"],
+    ),
+    "gather beyond the end of what is repeated": (
+        lambda: Tensor([[1.0, 2.0]]).expand(4, 2).gather(0, Tensor([[9]])).tolist(),
+        IndexCheckError,
+        ["index 9", "axis 0", "legal are -4 to 3"],
+    ),
     "index beyond the end of what is counted": (
         lambda: Tensor.arange(4)[Tensor([9])].tolist(),
         IndexCheckError,

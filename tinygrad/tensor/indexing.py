@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any, Self
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, ShapeError
 from tinygrad.base.helpers import plain
-from tinygrad.engine.aliases import bottom_of
 from tinygrad.engine.realize import read
 from tinygrad.tensor.core import axis_of, broadcast_shape, check_devices
 from tinygrad.tensor.creation import HasArray
 from tinygrad.tensor.linalg import Linalg
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop.op import GroupOp, Ops
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -371,14 +370,21 @@ def legal_index(node: UOp, size: Any, axis: int, from_zero: bool = False) -> UOp
 
 
 def taken(table: UOp, indices: Sequence[UOp]) -> UOp:
-    """What lies at the indices. A table that is one constant need not be read, but the CHECKs of
-    its indices must be asked."""
+    """What lies at the indices. Of a table in which elements repeat not every index is needed to
+    find them, but the CHECKs of all must be asked."""
     out = table.index(*indices)
-    if bottom_of(table).op is Ops.CONST:
+    if _repeats(table):
         for index in indices:
             asked = (index >= 0).reshape((*index.shape, *(1,) * (out.ndim - index.ndim)))
             out = asked.broadcast_to(out.shape).where(out, out.const_like(0))
     return out
+
+
+def _repeats(table: UOp) -> bool:
+    """Whether one element of memory, or a constant, stands at several places."""
+    while table.op in GroupOp.Movement and table.op is not Ops.EXPAND:
+        table = table.src[0]
+    return table.op in (Ops.EXPAND, Ops.CONST)
 
 
 def legal_class(node: UOp, size: int, operation: str, ignored: int | None = None) -> UOp:
