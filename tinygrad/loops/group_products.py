@@ -19,7 +19,16 @@ from tinygrad.loops.layout import (
     size_of,
 )
 from tinygrad.loops.operands import owners_of
-from tinygrad.loops.pieces import VECTOR, WORD, Options, fill, is_copy, pipeline, power_below
+from tinygrad.loops.pieces import (
+    BUSY_GROUPS,
+    VECTOR,
+    WORD,
+    Options,
+    fill,
+    is_copy,
+    pipeline,
+    power_below,
+)
 from tinygrad.loops.plan import Nest, Plan, names
 from tinygrad.loops.products import Product, factors_of, reduction_of
 from tinygrad.loops.staged_products import staged_product
@@ -32,7 +41,6 @@ LONGEST_TILE = 8  # elements along a side of a lane's tile
 DEEPEST_STEP = 16  # of the sum: what a piece holds
 FILLED = 0.75  # of a lane's registers, for sums and the operands of one step
 SHARED = 2  # groups that a processor should have room for
-BUSY_GROUPS = 128  # fewer leave processors idle
 LEAST = 16  # along a side of a product that is worth a block
 
 

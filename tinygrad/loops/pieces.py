@@ -1,4 +1,4 @@
-"""What products of a group of lanes have in common: the unit for a sum, its parts of a loop, and
+"""What products of a group of lanes have in common: a unit's parts of a loop, and
 pieces of operands in the memory that the lanes share, which all of them fill together."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
 from tinygrad.loops.layout import own_ranges, role_of, size_of, step
-from tinygrad.loops.matrix_units import MatrixUnit, Part, matrix_units
+from tinygrad.loops.matrix_units import Part
 from tinygrad.loops.plan import Plan, names
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -18,6 +18,7 @@ VECTOR = 16  # bytes that a lane moves at once
 Options = tuple[tuple[str, object], ...]
 DEEPEST = 4  # pieces of a pipeline: of three on their way the first is there in time
 TURNED = 2  # bytes of elements whose matrices units can turn as they read them
+BUSY_GROUPS = 128  # fewer leave processors idle
 SHORT = 8  # a loop of so few turns is written out
 
 
@@ -34,20 +35,6 @@ def sum_over(plan: Plan, k: str) -> UOp:
     """The sum that the loop `k` belongs to."""
     loop = plan.loops[k]
     return next(x for x in plan.nodes if x.op is Ops.REDUCE and loop in own_ranges(x))
-
-
-def unit_of(plan: Plan, m: str, k: str, staged: bool) -> MatrixUnit | None:
-    """The first unit of a warp, or of several warps that reads staged operands, for the sum over
-    `k` of products of two CASTs, or of two values as they are; m: the loop of rows."""
-    value = sum_over(plan, k).src[0]
-    if value.op is not Ops.MUL:
-        return None
-    a, b = sorted(value.src, key=lambda x: plan.loops[m] not in x.ranges)
-    kinds = [x.src[0].dtype if x.op is Ops.CAST else x.dtype for x in (a, b)]
-    for unit in matrix_units(plan.target, kinds[0], kinds[1], value.dtype):
-        if unit.held is not None and unit.is_staged == staged and unit.a is kinds[0]:
-            return unit
-    return None
 
 
 def parts_of(

@@ -10,27 +10,16 @@ from tinygrad.base.helpers import ceildiv, prod
 from tinygrad.base.target import Target
 from tinygrad.loops.layout import size_of
 from tinygrad.loops.matrix_units import MatrixUnit, matrix_units
-from tinygrad.loops.pieces import (
-    TURNED,
-    Options,
-    fill,
-    is_copy,
-    parts_of,
-    pipeline,
-    reach,
-    sum_over,
-    unit_of,
-)
+from tinygrad.loops.pieces import BUSY_GROUPS, TURNED, Options, fill, parts_of, reach
 from tinygrad.loops.plan import Plan
 from tinygrad.loops.products import Product
-from tinygrad.uop.node import UOp
+from tinygrad.loops.unit_products import ByUnit, common_unit, lanes_first
 from tinygrad.uop.op import Ops
 
 ROW = 128  # bytes of a row of a piece
 BLOCK = 64  # elements of an operand whose rows lie one after the other
 MOST_LANES = 256  # of a group: two sets leave each lane registers for a whole matrix
 REGISTERS = 0.75  # of a lane's, for sums
-BUSY_GROUPS = 128  # fewer leave processors idle
 WASTE = 1.25  # of the least that blocks may reach beyond the edges
 LEAST_PIECES = 2  # that there must be room for
 NEIGHBOURS = 8  # blocks of rows whose groups follow each other: they read the same columns
@@ -52,9 +41,8 @@ class StagedShape:
 def staged_product(plan: Plan, m: str, n: str, outer: list[str], products: list[Product]) -> bool:
     """Gives large products to such a unit, if the target has one for all of them. m, n: the loops
     of rows and columns."""
-    units = [unit_of(plan, m, one.first_loop, True) for one in products]
-    unit = units[0]
-    if unit is None or any(other is not unit for other in units):
+    unit = common_unit(plan, m, products, staged=True)
+    if unit is None:
         return False
     sizes = size_of(plan.loops[m]), size_of(plan.loops[n])
     batch = prod(size_of(plan.loops[x]) for x in outer)
@@ -92,14 +80,13 @@ def staged_shape(
     return max(fits, key=lambda shape: (prod(shape.block), shape.unit.columns), default=None)
 
 
-class _Staged:
+class _Staged(ByUnit):
     """The steps of the recipe."""
 
     def __init__(self, plan: Plan, shape: StagedShape, m: str, n: str, outer: list[str]) -> None:
-        self.plan, self.shape, self.unit = plan, shape, shape.unit
-        self.sides, self.outer = (m, n), outer
-        self.inner = plan.unused(m + "i"), plan.unused(n + "i")  # blocks of an operand
-        self.single = plan.unused(m + "s"), plan.unused(n + "s")  # elements of one
+        super().__init__(plan, shape.unit, shape.shared, m, n)
+        self.shape, self.outer = shape, outer  # `inner` counts blocks of an operand
+        self.marks = self.single = plan.unused(m + "s"), plan.unused(n + "s")  # elements of one
 
     def run(self, products: list[Product]) -> None:
         plan, unit = self.plan, self.unit
@@ -109,29 +96,12 @@ class _Staged:
             plan.do("split", self.inner[axis], BLOCK, self.single[axis])
         depths = []
         for one in products:
-            k = one.first_loop
-            ki, kd = plan.unused(k + "i"), plan.unused(k + "d")
-            plan.do("extend", k, step)
-            factors = sum_over(plan, k).src[0].src
-            rows = next(i for i, x in enumerate(factors) if plan.loops[self.single[0]] in x.ranges)
-            plan.do("tensorise", k, rows, unit.name)
-            plan.do("split", k, step, ki)
-            layouts = [self._layout(k, ki, axis) for axis in range(2)]
-            options: Options = ()
-            if all(is_copy(self._side(k, i), plan.loops[x[-1]]) for i, x in enumerate(layouts)):
-                options = pipeline(plan.target, self.shape.shared, size_of(plan.loops[k]))
-            for axis, layout in enumerate(layouts):
-                self._piece(k, axis, layout, options)
+            ki, kd = self.tensorised(one, step), plan.unused(one.first_loop + "d")
             plan.do("split", ki, unit.depth, kd, "UNROLL", "TILE")
             depths.append([kd])
         row_parts, column_parts = self._output()
         for depth in depths:
             plan.do("distribute", row_parts, column_parts, depth, unit.name)
-
-    def _side(self, k: str, axis: int) -> UOp:
-        """A factor of the sum over `k` as it is now: of rows (0) or columns (1)."""
-        factors, single = sum_over(self.plan, k).src[0].src, self.plan.loops[self.single[axis]]
-        return next(x for x in factors if single in x.ranges)
 
     def _layout(self, k: str, ki: str, axis: int) -> tuple[str, str, str]:
         """A piece's loops: blocks, and in each rows of what the sum steps along; or, where memory
@@ -169,13 +139,7 @@ class _Staged:
             near = plan.unused(m + "n")
             plan.do("split", m, NEIGHBOURS, near, "PARALLEL", "PARALLEL")
             groups = [m, n, near]
-        strides = {
-            name: part[2]
-            for names, parts in ((rows, held.rows), (columns, held.columns))
-            for name, part in zip(names, parts, strict=True)
-        }
-        lanes = sorted((x for x in strides if strides[x]), key=lambda x: -strides[x])
-        items = [x for x in strides if not strides[x]]
+        lanes, items = lanes_first(((rows, held.rows), (columns, held.columns)))
         plan.do("order", "store", (*self.outer, *groups, sets, *lanes, *items))
         for loop in self.outer:
             plan.do("role", loop, "PARALLEL")

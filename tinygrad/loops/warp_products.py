@@ -9,22 +9,10 @@ from tinygrad.base.helpers import ceildiv, prod
 from tinygrad.base.target import Target
 from tinygrad.loops.layout import size_of
 from tinygrad.loops.matrix_units import MatrixUnit
-from tinygrad.loops.pieces import (
-    TURNED,
-    VECTOR,
-    WORD,
-    Options,
-    fill,
-    is_copy,
-    parts_of,
-    pipeline,
-    reach,
-    sum_over,
-    unit_of,
-)
+from tinygrad.loops.pieces import BUSY_GROUPS, TURNED, VECTOR, WORD, Options, fill, parts_of, reach
 from tinygrad.loops.plan import Plan
 from tinygrad.loops.products import Product
-from tinygrad.uop.node import UOp
+from tinygrad.loops.unit_products import ByUnit, common_unit, lanes_first
 from tinygrad.uop.op import Ops
 
 LARGEST_PART = (64, 64)  # of a warp: more registers than this leave no room for operands
@@ -32,7 +20,6 @@ LARGEST_GRID = (2, 4)  # warps along rows and columns
 STEP = 64  # bytes of a row of a piece: half of what memory brings at once, and few barriers
 FILLED = 0.75  # of a lane's registers, for sums and operands
 SHARED = 2  # groups that a processor should have room for
-BUSY_GROUPS = 128  # fewer leave processors idle
 
 
 @dataclass(frozen=True)
@@ -54,16 +41,15 @@ class WarpShape:
 def warp_product(plan: Plan, m: str, n: str, outer: list[str], products: list[Product]) -> bool:
     """Gives the products to a unit of a warp, if the target has one for all of them. m, n: the
     loops of rows and columns."""
-    units = [unit_of(plan, m, one.first_loop, False) for one in products]
-    unit = units[0]
-    if unit is None or any(other is not unit for other in units):
+    unit = common_unit(plan, m, products, staged=False)
+    if unit is None:
         return False
     rows, columns = (size_of(plan.loops[x]) for x in (m, n))
     batch = prod(size_of(plan.loops[x]) for x in outer)
     depth = max(size_of(one.inner) for one in products)
     if 2 * rows < unit.rows or 2 * columns < unit.columns or 2 * depth < unit.depth:
         return False
-    shape = warp_shape(plan.target, unit, rows, columns, depth, batch * 1, len(products))
+    shape = warp_shape(plan.target, unit, rows, columns, depth, batch, len(products))
     if shape is None:
         return False
     _Warps(plan, shape, m, n, outer).run(products)
@@ -121,14 +107,14 @@ def warp_shape(
     return shape() if fits() else None
 
 
-class _Warps:
+class _Warps(ByUnit):
     """The steps of the recipe."""
 
     def __init__(self, plan: Plan, shape: WarpShape, m: str, n: str, outer: list[str]) -> None:
         assert shape.unit.held is not None
-        self.plan, self.shape, self.unit, self.held = plan, shape, shape.unit, shape.unit.held
-        self.sides, self.outer = (m, n), outer
-        self.inner = plan.unused(m + "i"), plan.unused(n + "i")
+        super().__init__(plan, shape.unit, shape.shared, m, n)
+        self.shape, self.outer, self.held = shape, outer, shape.unit.held
+        self.marks = self.inner
 
     def run(self, products: list[Product]) -> None:
         plan, unit = self.plan, self.unit
@@ -136,18 +122,7 @@ class _Warps:
             plan.do("split", side, size, inner, "PARALLEL", "LOOP")
         depths = []
         for one in products:
-            k, ki, kd = (one.first_loop, *(plan.unused(one.first_loop + x) for x in "id"))
-            plan.do("extend", k, self.shape.depth)
-            factors = sum_over(plan, k).src[0].src
-            rows = next(i for i, x in enumerate(factors) if plan.loops[self.inner[0]] in x.ranges)
-            plan.do("tensorise", k, rows, unit.name)
-            plan.do("split", k, self.shape.depth, ki)
-            layouts = [self._layout(k, ki, axis) for axis in range(2)]
-            options: Options = ()
-            if all(is_copy(self._side(k, i), plan.loops[x[-1]]) for i, x in enumerate(layouts)):
-                options = pipeline(plan.target, self.shape.shared, size_of(plan.loops[k]))
-            for axis, layout in enumerate(layouts):
-                self._piece(k, axis, layout, options)
+            ki, kd = self.tensorised(one, self.shape.depth), plan.unused(one.first_loop + "d")
             plan.do("split", ki, unit.depth, kd)
             if self.shape.depth <= 2 * unit.depth:
                 plan.do("role", ki, "UNROLL")
@@ -155,11 +130,6 @@ class _Warps:
         row_parts, column_parts = self._output()
         for depth in depths:
             plan.do("distribute", row_parts, column_parts, depth, unit.name)
-
-    def _side(self, k: str, axis: int) -> UOp:
-        """A factor of the sum over `k` as it is now: of rows (0) or columns (1)."""
-        factors, inner = sum_over(self.plan, k).src[0].src, self.plan.loops[self.inner[axis]]
-        return next(x for x in factors if inner in x.ranges)
 
     def _layout(self, k: str, ki: str, axis: int) -> tuple[str, str]:
         """A piece's loops, [element][step]: what the unit wants from a row is side by side; or,
@@ -171,7 +141,7 @@ class _Warps:
                 return ki, inner
         return inner, ki
 
-    def _piece(self, k: str, axis: int, layout: tuple[str, str], options: Options) -> None:
+    def _piece(self, k: str, axis: int, layout: tuple[str, ...], options: Options) -> None:
         """An operand's piece, its rows 16 bytes beyond whole ones."""
         plan, name, value = self.plan, self.plan.numbered("p" + "ab"[axis]), self._side(k, axis)
         plan.do("stage", plan.path(value), layout, name, "LOCAL", options)
@@ -192,13 +162,7 @@ class _Warps:
             copies.append(matrix)
             axis_parts = self.held.columns if axis else self.held.rows
             parts.append(parts_of(plan, single, axis_parts, ("LANE", "UNROLL", "VECTOR")))
-        strides = {
-            name: part[2]
-            for names, axis_parts in zip(parts, (self.held.rows, self.held.columns), strict=True)
-            for name, part in zip(names, axis_parts, strict=True)
-        }
-        lanes = sorted((x for x in strides if strides[x]), key=lambda x: -strides[x])
-        items = [x for x in strides if not strides[x]]
+        lanes, items = lanes_first(zip(parts, (self.held.rows, self.held.columns), strict=True))
         plan.do("order", "store", (*self.outer, *self.sides, *warps, *lanes, *copies, *items))
         for loop in self.outer:
             plan.do("role", loop, "PARALLEL")
