@@ -68,6 +68,13 @@ DECODER = dict(
     max_position_embeddings=256,
     pad_token_id=None,
 )
+CHOOSING = (
+    "MixtralForCausalLM",
+    transformers.MixtralConfig(**DECODER, num_local_experts=3, sliding_window=None),
+)
+QWEN2 = ("Qwen2ForCausalLM", transformers.Qwen2Config(**DECODER))
+QWEN3 = ("Qwen3ForCausalLM", transformers.Qwen3Config(**DECODER, head_dim=16))
+SLIDING = ("MistralForCausalLM", transformers.MistralConfig(**DECODER, sliding_window=5))
 LLAMA3 = dict(
     rope_type="llama3",
     rope_theta=500.0,

@@ -3,7 +3,20 @@
 import numpy as np
 import pytest
 import torch
-from model_reference import DECODER, ENCODER, LLAMA3, SPEECH, floats, made, tokens, transformers
+from model_reference import (
+    CHOOSING,
+    DECODER,
+    ENCODER,
+    LLAMA3,
+    QWEN2,
+    QWEN3,
+    SLIDING,
+    SPEECH,
+    floats,
+    made,
+    tokens,
+    transformers,
+)
 
 from tinygrad import Tensor
 from tinygrad.models.bert import Bert
@@ -43,18 +56,10 @@ TEXTS = {
         "LlamaForCausalLM",
         transformers.LlamaConfig(**DECODER, tie_word_embeddings=True, rope_parameters=LLAMA3),
     ),
-    "Mistral": (
-        Mistral,
-        "MistralForCausalLM",
-        transformers.MistralConfig(**DECODER, sliding_window=5),
-    ),
-    "Mixtral": (
-        Mixtral,
-        "MixtralForCausalLM",
-        transformers.MixtralConfig(**DECODER, num_local_experts=3, sliding_window=None),
-    ),
-    "Qwen 2": (Qwen2, "Qwen2ForCausalLM", transformers.Qwen2Config(**DECODER)),
-    "Qwen 3": (Qwen3, "Qwen3ForCausalLM", transformers.Qwen3Config(**DECODER, head_dim=16)),
+    "Mistral": (Mistral, *SLIDING),
+    "Mixtral": (Mixtral, *CHOOSING),
+    "Qwen 2": (Qwen2, *QWEN2),
+    "Qwen 3": (Qwen3, *QWEN3),
     "GPT-2": (
         GPT2,
         "GPT2LMHeadModel",

@@ -3,7 +3,18 @@
 import numpy as np
 import pytest
 import torch
-from model_reference import DECODER, SPEECH, floats, made, tokens, transformers
+from model_reference import (
+    CHOOSING,
+    DECODER,
+    QWEN2,
+    QWEN3,
+    SLIDING,
+    SPEECH,
+    floats,
+    made,
+    tokens,
+    transformers,
+)
 
 from tinygrad import GlobalCounters, Tensor
 from tinygrad.base.errors import ArgumentError
@@ -36,11 +47,7 @@ def greedy(model, prompts):
 
 MODELS = {
     "LLaMA": (Llama, "LlamaForCausalLM", transformers.LlamaConfig(**DECODER)),
-    "Mistral": (
-        Mistral,
-        "MistralForCausalLM",
-        transformers.MistralConfig(**DECODER, sliding_window=5),
-    ),
+    "Mistral": (Mistral, *SLIDING),
     "GPT-2": (
         GPT2,
         "GPT2LMHeadModel",
@@ -57,13 +64,9 @@ MODELS = {
 
 
 SLOW = {
-    "Mixtral": (
-        Mixtral,
-        "MixtralForCausalLM",
-        transformers.MixtralConfig(**DECODER, num_local_experts=3, sliding_window=None),
-    ),
-    "Qwen 2": (Qwen2, "Qwen2ForCausalLM", transformers.Qwen2Config(**DECODER)),
-    "Qwen 3": (Qwen3, "Qwen3ForCausalLM", transformers.Qwen3Config(**DECODER, head_dim=16)),
+    "Mixtral": (Mixtral, *CHOOSING),
+    "Qwen 2": (Qwen2, *QWEN2),
+    "Qwen 3": (Qwen3, *QWEN3),
     "RWKV": (
         RWKV,
         "RwkvForCausalLM",

@@ -6,10 +6,9 @@ from __future__ import annotations
 from html import escape
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.loops.nest import expression
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
-from tinygrad.viz.formula import plain
+from tinygrad.viz.formula import formula, plain
 
 MOST_NODES = 400
 """Nodes that are drawn, the nearest to the result first: a person reads no more."""
@@ -82,7 +81,7 @@ def _is_word(node: UOp) -> bool:
 
 
 def _label(node: UOp) -> list[str]:
-    words = [expression(plain(s)) for s in node.src if _is_word(s) and s.op not in _NOTHING]
+    words = [formula(s) for s in node.src if _is_word(s) and s.op not in _NOTHING]
     argument = "" if node.arg is None else str(node.arg)
     head = " ".join(filter(None, (node.op.name, _short(argument))))
     kind = "" if node.dtype is dtypes.void else node.dtype.name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from string import ascii_lowercase
 
+from tinygrad.backends.statements import OPERATORS
 from tinygrad.base.dtype import dtypes
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -12,24 +13,11 @@ from tinygrad.uop.op import GroupOp, Ops
 DEEPEST = 24
 """Operations inside each other that are written out."""
 
-SIGNS = {
-    Ops.ADD: "+",
-    Ops.MUL: "*",
-    Ops.FDIV: "/",
-    Ops.IDIV: "//",
-    Ops.MOD: "%",
-    Ops.CMPLT: "<",
-    Ops.CMPNE: "!=",
-    Ops.CMPEQ: "==",
-    Ops.AND: "&",
-    Ops.OR: "|",
-    Ops.XOR: "^",
-    Ops.SHL: "<<",
-    Ops.SHR: ">>",
-}
+SIGNS = OPERATORS | {Ops.IDIV: "//", Ops.SHL: "<<", Ops.SHR: ">>"}
 _PLAIN = frozenset((Ops.CONST, Ops.RANGE, Ops.DEFINE_VAR, Ops.DEVICE, Ops.UNIQUE))
 
 Names = Mapping[UOp, str]
+NO_NAMES: Names = {}
 
 
 def difference(before: UOp, after: UOp) -> tuple[str, str, str]:
@@ -57,7 +45,7 @@ def plain(node: UOp) -> UOp:
     return source if source.op is Ops.CONST else node
 
 
-def formula(node: UOp, names: Names, deep: int = 0) -> str:
+def formula(node: UOp, names: Names = NO_NAMES, deep: int = 0) -> str:
     """The node as text, where some of those below have names."""
     node = plain(node)
     if node in names:
@@ -84,7 +72,7 @@ def _letter(number: int) -> str:
 def _meaning(node: UOp) -> str:
     """An index is a formula; of anything else its own operation, and what it gives."""
     if node.dtype is dtypes.index and not (node.has_shape and node.shape):
-        return formula(node, {})
+        return formula(node)
     shape = tuple(node.shape) if node.has_shape else ()
     words = [node.op.name, "" if node.arg is None else str(node.arg)]
     words += [f": {node.dtype.name}"]

@@ -21,6 +21,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tinygrad.backends.program import carries, params, variables
+from tinygrad.backends.statements import OPERATORS as SIGNS
+from tinygrad.backends.statements import PREFIXES
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.loops.matrix_units import UNITS
 from tinygrad.uop.natural import natural_exponent
@@ -28,16 +30,8 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
 # Ops that Python's own operators mean; the dtypes whose results these keep need no fitting.
-OPERATORS = {
-    Ops.ADD: "+",
-    Ops.MUL: "*",
-    Ops.AND: "&",
-    Ops.OR: "|",
-    Ops.XOR: "^",
-    Ops.CMPLT: "<",
-    Ops.CMPNE: "!=",
-    Ops.CMPEQ: "==",
-}
+OTHERWISE = (Ops.FDIV, Ops.IDIV, Ops.MOD)
+OPERATORS = {op: sign for op, sign in SIGNS.items() if op not in OTHERWISE}
 CLOSED = frozenset((Ops.AND, Ops.OR, Ops.XOR, Ops.CMPLT, Ops.CMPNE, Ops.CMPEQ))
 UNBOUNDED = frozenset((dtypes.index, dtypes.float64))
 SPECIALS = {"task": "group[0]"} | {
@@ -45,7 +39,6 @@ SPECIALS = {"task": "group[0]"} | {
     for short, long in (("gid", "group"), ("lid", "lane"))
     for axis in range(3)
 }
-PREFIXES = {Ops.LOAD: "val", Ops.RANGE: "ridx", Ops.CARRY: "acc"}
 
 
 class PythonRenderer:
