@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tinygrad import Tensor
+from tinygrad import Tensor, dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.nn import functional as ours
 
@@ -74,6 +74,17 @@ def test_layers_with_given_weights():
     check("group_norm", array(2, 6, 3), 3, array(6), array(6))
     check("rms_norm", array(3, 5), (5,), array(5))
     check("rms_norm", array(3, 5), (5,), None, 0.1)
+
+
+@pytest.mark.parametrize("name, given", [("layer_norm", ((5,),)), ("group_norm", (3,))])
+def test_narrow_numbers_are_rounded_once(name, given):
+    size = 6 if name == "group_norm" else 5
+    inputs = [Tensor(array(*shape)).bfloat16() for shape in ((2, 6, 5), (size,), (size,))]
+    x, weight, bias = (torch.tensor(each.float().numpy()) for each in inputs)
+    wanted = getattr(theirs, name)(x, *given, weight, bias)
+    found = getattr(ours, name)(inputs[0], *given, *inputs[1:])
+    assert found.dtype is dtypes.bfloat16
+    np.testing.assert_allclose(found.float().numpy(), wanted.numpy(), rtol=2**-8, atol=1e-6)
 
 
 def test_pixels_become_channels_and_back():

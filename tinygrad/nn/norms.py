@@ -51,17 +51,14 @@ class BatchNorm:
         _check_channels("BatchNorm", x, self._channels)
         mean, variance = self.calc_stats(x)  # (sz,) each
         scale = (variance + self.eps).rsqrt()
-        return x.batchnorm(self.weight, self.bias, mean, scale).cast(x.dtype)
+        return _wide(x).batchnorm(self.weight, self.bias, mean, scale).cast(x.dtype)
 
     def calc_stats(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The mean and variance to normalize x by, (sz,) each; training updates the average."""
         if self.track_running_stats and not Tensor.training:
             return self.running_mean, self.running_var
         others = tuple(axis for axis in range(x.ndim) if axis != 1)
-        wide = x.cast(least_upper_dtype(x.dtype, dtypes.float32))
-        mean = wide.mean(others)
-        away = wide - mean.reshape(tuple(-1 if axis == 1 else 1 for axis in range(x.ndim)))
-        variance = away.square().mean(others)
+        variance, mean = _wide(x).var_mean(others, correction=0)
         if self.track_running_stats:
             self._track(mean.detach(), variance.detach(), prod(x.shape[i] for i in others))
         return mean, variance
@@ -262,7 +259,8 @@ def layer_norm(
         raise ShapeError(
             f"layer_norm: x has shape {x.shape}; legal is (.., *{tuple(normalized_shape)})"
         )
-    return _scaled(x.layernorm(tuple(range(-len(normalized_shape), 0)), eps), weight, bias)
+    out = _wide(x).layernorm(tuple(range(-len(normalized_shape), 0)), eps)
+    return _scaled(out, weight, bias, x)
 
 
 def group_norm(
@@ -279,10 +277,10 @@ def group_norm(
     """
     if num_groups < 1 or x.ndim < 2 or x.shape[1] % num_groups:
         raise ShapeError(f"group_norm: {num_groups} groups of x {x.shape}; legal is what divides")
-    out = x.reshape(x.shape[0], num_groups, -1).layernorm(-1, eps).reshape(x.shape)
+    out = _wide(x).reshape(x.shape[0], num_groups, -1).layernorm(-1, eps).reshape(x.shape)
     shape = (-1, *(1,) * (x.ndim - 2))
-    parts = (None if each is None else each.reshape(shape) for each in (weight, bias))
-    return _scaled(out, *parts)
+    scale, shift = (None if each is None else each.reshape(shape) for each in (weight, bias))
+    return _scaled(out, scale, shift, x)
 
 
 def rms_norm(
@@ -298,13 +296,21 @@ def rms_norm(
     [1.0, 1.0]
     """
     small = 2.0 ** -dtypes.finfo(x.dtype)[1] if eps is None else eps
-    wide = x.cast(least_upper_dtype(x.dtype, dtypes.float32))
+    wide = _wide(x)
     axes = tuple(range(-len(normalized_shape), 0))
     out = wide * (wide.square().mean(axes, keepdim=True) + small).rsqrt()
-    return _scaled(out.cast(x.dtype), weight, None)
+    return _scaled(out, weight, None, x)
 
 
-def _scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    """x times `weight` plus `bias`, if there are any; they broadcast."""
-    out = x if weight is None else x * weight
-    return out if bias is None else out + bias
+def _wide(x: Tensor) -> Tensor:
+    """`x` in float32 at least: what is normalised is rounded once, when it is finished."""
+    return x.cast(least_upper_dtype(x.dtype, dtypes.float32))
+
+
+def _scaled(out: Tensor, weight: Tensor | None, bias: Tensor | None, x: Tensor) -> Tensor:
+    """`out` times `weight` plus `bias`, if there are any; they broadcast. The dtype is what `x`,
+    and these, promote to."""
+    given = [each for each in (weight, bias) if each is not None]
+    for each in given:
+        out = out * each if each is weight else out + each
+    return out.cast(least_upper_dtype(x.dtype, *(each.dtype for each in given)))

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.tensor.functions import wide
 from tinygrad.tensor.random import Random
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -136,6 +137,7 @@ class Learning(Random):
 
     # ---- normalization ---------------------------------------------------------------------------
 
+    @wide
     def layernorm(self, axis: Any = -1, eps: float = 1e-5) -> Self:
         """Mean 0 and variance 1 over `axis`; the variance counts `eps` more.
 
