@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -91,6 +92,12 @@ def _llama3(rate: float, scaling: dict[str, Any]) -> float:
     turns = float(scaling["original_max_position_embeddings"]) * rate / (2 * math.pi)
     share = min(max((turns - low) / (high - low), 0.0), 1.0)
     return rate * share + rate / float(scaling["factor"]) * (1 - share)
+
+
+@functools.cache
+def _on_device(rates: tuple[float, ...], device: str) -> Tensor:
+    """Brought there once, and not at each step."""
+    return Tensor(list(rates), device=device).realize()
 
 
 def turned(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
@@ -213,7 +220,7 @@ class Decoder:
         """Tokens (batch, tokens) → scores (batch, tokens, vocab)."""
         turn = turn or Turn()
         x = self.embed(tokens)  # (batch, tokens, dim)
-        rates = Tensor(wavelength_rates(self.config), device=x.device)
+        rates = _on_device(tuple(wavelength_rates(self.config)), x.device)
         angle = (turn.positions(tokens).unsqueeze(-1) * rates).unsqueeze(1)
         angles = angle.cos().contiguous(), angle.sin().contiguous()
         mask = turn.mask(tokens, self.config.window)

@@ -152,6 +152,7 @@ class IntegerLinear:
         if prod(before) > SEVERAL_ROWS:
             return self._many(x)
         whole, scales = _rounded(x.reshape(-1, inputs), 8, self._group)  # (rows, groups, ..)
+        whole = whole.cast(dtypes.int8).contiguous()  # vectors along memory, words after that
         given = self._words(whole, dtypes.int8).contiguous().unsqueeze(1)
         scales = scales.reshape(-1, 1, self._blocks, self._lanes).contiguous()
         products = given.cast(dtypes.int32) * self._bytes().cast(dtypes.int32)
