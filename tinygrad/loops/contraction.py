@@ -374,7 +374,8 @@ def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
         return
     if one.in_place and not tiling.stretch:
         return
-    if tiling.rows < 2 * tiling.height and not tiling.stretch:
+    once = tiling.rows < 2 * tiling.height and not _is_transposed(plan, one)
+    if once and not tiling.stretch:
         if tiling.columns > tiling.width and name_of(inner) in plan.loops:
             plan.do("prefetch", name_of(inner), PREFETCH_TURNS)
         return
