@@ -15,7 +15,10 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.target import Target
 from tinygrad.codegen import full_rewrite_to_sink
+from tinygrad.codegen.index import Integers
+from tinygrad.codegen.linear import Program
 from tinygrad.codegen.pipeline import lower
+from tinygrad.loops.layout import name_of
 from tinygrad.loops.operands import path_to
 from tinygrad.loops.recipe import apply
 from tinygrad.simplify.affine import simplify_index
@@ -529,6 +532,14 @@ def test_lowering_is_the_same_every_time():
     first = lower(K.scheduled(K.attention(2, 40, 16)), K.host_target())
     second = lower(K.scheduled(K.attention(2, 40, 16)), K.host_target())
     assert [p.program for p in first.phases] == [p.program for p in second.phases]
+
+
+def test_limits_are_asked_for_in_one_order_in_every_process():
+    loops = [UOp.range(9, f"r{i}") for i in range(12)]
+    loops = [loop.replace(src=(*loop.src, K.index(i + 1))) for i, loop in enumerate(loops)]
+    integers = Integers(Program(frozenset()), lambda node, copies: node)
+    found = integers.limited(sum(loops, K.index(0)))
+    assert found == tuple(sorted(loops, key=name_of))
 
 
 def test_a_product_is_a_short_text():

@@ -184,7 +184,7 @@ class Access:
         """The lanes and copies that are within their limits. What is beyond is computed for nobody,
         so a mask is needed only where it would not be memory of the array; a staged one has room
         for what is cut off for sure."""
-        memory, limited = read.src[0], self._limited(read)
+        memory, limited = read.src[0], self.integers.limited(read)
         if memory.op is Ops.STAGE and option(memory, "whole"):  # but for lanes that are too many
             limited = tuple(r for r in limited if self.integers.lanes_of.get(r, 0) > size_of(r))
         mask = self.integers.valid(limited, copies)
@@ -196,9 +196,6 @@ class Access:
             return None
         sources = mask.src if mask.op is Ops.VECTORIZE else (mask,)
         return None if all(s.op is Ops.CONST for s in sources) else mask
-
-    def _limited(self, read: UOp) -> Loops:
-        return tuple(r for r in read.ranges if self.integers.ends(r))
 
     def _emit(
         self,
@@ -489,7 +486,7 @@ class Access:
         hold within those of `tiles`. A staged array has room for what is beyond."""
         if read.src[0].op is not Ops.PARAM:
             return None, []
-        limited = self._limited(read)
+        limited = self.integers.limited(read)
         others = tuple(r for r in limited if r not in tiles)
         mask = self.integers.valid(others, copies)
         return mask, [end for r in limited if r in tiles for end in self.integers.ends(r)]

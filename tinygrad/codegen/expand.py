@@ -199,7 +199,7 @@ class Expansion:
         rows = zip(indices(read), own_ranges(read.src[0]), strict=True)
         if all(self.integers.interval(at, copies)[1] < size_of(row) for at, row in rows):
             return ()
-        return tuple(r for r in read.ranges if self.integers.ends(r))
+        return self.integers.limited(read)
 
     def filled(self, read: UOp, evaluate: Callable[[UOp], UOp]) -> UOp:
         """The value of a stage that this read fills; its loads are asked for some turns ahead."""
@@ -222,7 +222,7 @@ class Expansion:
         code = self.faults.setdefault(node.arg, len(self.faults) + 1)
         true = program.widen(UOp.const(dtypes.bool, True), fine.dtype.count)
         failed = program.add(Ops.CMPNE, fine.dtype, (fine, true))
-        mask = self.integers.valid(tuple(node.ranges), copies)
+        mask = self.integers.valid(self.integers.limited(node), copies)
         failed_here = program.both(failed, mask)
         assert failed_here is not None
         operands = []

@@ -13,7 +13,7 @@ from math import gcd
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.codegen.linear import Number, Program, Scope, as_node
-from tinygrad.loops.layout import role_of, size_of
+from tinygrad.loops.layout import name_of, role_of, size_of
 from tinygrad.simplify.affine import add, affine
 from tinygrad.uop.bounds import Interval, interval_of
 from tinygrad.uop.node import UOp
@@ -53,6 +53,7 @@ class Integers:
         self._forms: dict[UOp, tuple[Terms, int]] = {}
         self._differences: dict[UOp, UOp] = {}
         self._ends: dict[UOp, tuple[UOp, ...]] = {}
+        self._limited: dict[UOp, tuple[UOp, ...]] = {}
 
     # ---- where and which -------------------------------------------------------------------------
 
@@ -383,6 +384,15 @@ class Integers:
         difference = self._differences[comparison] = loop + end * -1
         self._forms[difference] = left, -constant
         return comparison
+
+    def limited(self, node: UOp) -> tuple[UOp, ...]:
+        """The loops below `node` that something cuts off, in order of name: a set's order is that
+        of addresses, and a program is to be the same in every process."""
+        found = self._limited.get(node)
+        if found is None:
+            loops = sorted((r for r in node.ranges if self.ends(r)), key=name_of)
+            found = self._limited[node] = tuple(loops)
+        return found
 
     def is_out(self, ranges: Iterable[UOp], copies: Copies) -> bool:
         """Whether bounds tell that one of these copies is beyond its limits."""
