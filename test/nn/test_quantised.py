@@ -30,8 +30,21 @@ def test_no_number_is_further_off_than_half_a_step(bits, group):
 
 @pytest.mark.parametrize("bits", [8, 4])
 def test_the_product_is_that_with_the_rounded_weight(bits):
-    linear, x = layer(), RANDOM.standard_normal((3, 64)).astype(np.float32)
+    linear, x = layer(), RANDOM.standard_normal((11, 64)).astype(np.float32)
     made = QuantisedLinear(linear, bits)
+    wanted = x @ made.weight.numpy().T + linear.bias.numpy()
+    for rows in (11, 3, 1):
+        found = made(Tensor(x[:rows])).numpy()
+        np.testing.assert_allclose(found, wanted[:rows], atol=1e-4)
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("out", [1, 67, 200, 1100])  # panels of 1, 4, 8, and 64 with some added
+def test_any_number_of_outputs(bits, out):
+    linear, x = layer(32, out), RANDOM.standard_normal((2, 2, 32)).astype(np.float32)
+    made = QuantisedLinear(linear, bits)
+    assert made.weight.shape == (out, 32)
+    assert np.abs(made.weight.numpy() - linear.weight.numpy()).max() < (0.02 if bits == 8 else 0.4)
     wanted = x @ made.weight.numpy().T + linear.bias.numpy()
     np.testing.assert_allclose(made(Tensor(x)).numpy(), wanted, atol=1e-4)
 
@@ -40,7 +53,7 @@ def test_few_rows_of_a_narrow_type_are_computed_in_float32():
     linear = layer(bias=False)
     linear.weight = linear.weight.cast("bfloat16")
     made = QuantisedLinear(linear, 8)
-    x = Tensor(RANDOM.standard_normal((6, 64)).astype(np.float32)).cast("bfloat16")
+    x = Tensor(RANDOM.standard_normal((11, 64)).astype(np.float32)).cast("bfloat16")
     one, many = made(x[2:3]), made(x)[2:3]
     assert one.dtype == many.dtype == x.dtype
     np.testing.assert_allclose(one.float().numpy(), many.float().numpy(), rtol=0.03, atol=0.1)

@@ -16,11 +16,13 @@ from typing import Any
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import prod
-from tinygrad.formats.quants import cut
 from tinygrad.nn.layers import Linear
 from tinygrad.tensor import Tensor
 
-FEW_ROWS = 4
+PANEL = 64
+"""Outputs whose numbers lie side by side: a cache line of bytes."""
+
+FEW_ROWS = 8
 """Inputs at once that hardly share the work of making a weight."""
 
 SEVERAL_ROWS = 32
@@ -30,6 +32,10 @@ floats, whose matrices are laid out for it first."""
 
 class QuantisedLinear:
     """What a `Linear` does, with its weight rounded.
+
+    Numbers of a weight lie in panels of up to `PANEL` outputs: of the first input for all of them,
+    then of the next. So few inputs at once are multiplied as memory comes, a vector of outputs by
+    one input, and a product of many inputs has its panels ready.
 
     Args:
         linear: the layer to stand for.
@@ -55,13 +61,13 @@ class QuantisedLinear:
         self.bias = linear.bias
         self._bits, self._shape = bits, (out, inputs)
         whole, scales = _rounded(linear.weight.detach(), bits, group)
-        whole = whole.reshape(out, inputs)
-        self.scales = scales.cast(linear.weight.dtype).contiguous()
+        self.scales = _panels(scales).cast(linear.weight.dtype).contiguous()  # (panels, groups, n)
+        whole = _panels(whole)  # (panels, groups, group, n)
         if bits == 8:
             self.numbers = whole.cast(dtypes.int8).contiguous()
         else:  # two numbers a byte, each 8 more than it is: of the halves of a group
-            first, second = (whole + 8).cast(dtypes.uint8).reshape(out, -1, group).chunk(2, dim=-1)
-            self.numbers = (first + second * 16).reshape(out, inputs // 2).contiguous()
+            first, second = (whole + 8).cast(dtypes.uint8).chunk(2, dim=2)
+            self.numbers = (first + second * 16).contiguous()
         for tensor in (self.numbers, self.scales):
             tensor.requires_grad_(False)
         self.numbers.realize(self.scales)
@@ -69,29 +75,52 @@ class QuantisedLinear:
     @property
     def weight(self) -> Tensor:
         """(out, inputs): the rounded weight, as an expression."""
-        return self._weight_as(self.scales.dtype)
-
-    def _weight_as(self, dtype: DType) -> Tensor:
         numbers, (out, inputs) = self.numbers, self._shape
         if self._bits == 4:
-            half = inputs // self.scales.shape[1] // 2
-            numbers = cut(numbers, 2, 4, half).cast(dtypes.int8) - 8
-        groups = numbers.cast(dtype).reshape(out, self.scales.shape[1], -1)
-        weight: Tensor = (groups * self.scales.cast(dtype).unsqueeze(-1)).reshape(out, inputs)
-        return weight
+            numbers = (numbers & 15).cat(numbers >> 4, dim=2).cast(dtypes.int8) - 8
+        panels = numbers.cast(self.scales.dtype) * self.scales.unsqueeze(2)
+        return panels.permute(0, 3, 1, 2).reshape(-1, inputs)[:out]
 
     def __call__(self, x: Tensor) -> Tensor:
         """(.., inputs) → (.., out). For few rows in float32: rounding each weight to a narrower
         type would take longer than reading it."""
         if dtypes.is_float(x.dtype) and x.dtype.itemsize <= 4 and prod(x.shape[:-1]) <= FEW_ROWS:
-            wide = x.cast(dtypes.float32).contiguous()
-            y: Tensor = wide.linear(self._weight_as(dtypes.float32).T).cast(x.dtype)
+            y = self._few(x.cast(dtypes.float32)).cast(x.dtype)
             return y if self.bias is None else y + self.bias
         return x.linear(self.weight.T, self.bias)
+
+    def _few(self, x: Tensor) -> Tensor:
+        """A scale goes to the sum of its group, and so does what numbers of 4 bits are more than
+        they should be."""
+        out, inputs = self._shape
+        groups = self.scales.shape[1]
+        given = x.contiguous().reshape(-1, 1, groups, inputs // groups, 1)
+        if self._bits == 8:
+            sums = _sums(given, self.numbers)  # (rows, panels, groups, n)
+        else:
+            low, high = given.chunk(2, dim=3)
+            above = (given.sum(3) * 8).contiguous()
+            sums = _sums(low, self.numbers & 15) + _sums(high, self.numbers >> 4) - above
+        y: Tensor = (sums * self.scales.cast(dtypes.float32)).sum(2)
+        return y.reshape(given.shape[0], -1)[:, :out].reshape(*x.shape[:-1], out)
 
     def nbytes(self) -> int:
         """Memory of the weight."""
         return int(self.numbers.nbytes() + self.scales.nbytes())
+
+
+def _panels(rows: Tensor) -> Tensor:
+    """(out, ..) → (panels, .., n): rows side by side, so many that few are added to fill them."""
+    out = rows.shape[0]
+    n = next(n for n in (PANEL, 32, 16, 8, 4, 2, 1) if out % n == 0 or 16 * n <= out)
+    filled = rows.pad(((0, -out % n), *(None,) * (rows.ndim - 1)))
+    cut = filled.reshape(-1, n, *rows.shape[1:])
+    return cut.permute(0, *range(2, cut.ndim), 1)
+
+
+def _sums(x: Tensor, numbers: Tensor) -> Tensor:
+    """Products along axis 3, summed, in float32."""
+    return (x * numbers.cast(dtypes.float32)).sum(3)
 
 
 class IntegerLinear:
