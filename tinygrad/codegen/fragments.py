@@ -6,16 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Protocol
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import VerifyError
 from tinygrad.base.helpers import prod
-from tinygrad.base.target import Target
-from tinygrad.codegen.access import ROW, Access, is_swizzled
-from tinygrad.codegen.groups import Lanes
-from tinygrad.codegen.index import Copies, Integers
-from tinygrad.codegen.linear import Program, Scope
+from tinygrad.codegen.access import ROW, is_swizzled
+from tinygrad.codegen.evaluate import Evaluator
+from tinygrad.codegen.index import Copies
+from tinygrad.codegen.linear import Values
 from tinygrad.codegen.reduce import identity
 from tinygrad.loops.layout import flat_offset, option, own_ranges, role_of, size_of
 from tinygrad.loops.matrix_units import UNITS, Fragments, MatrixUnit
@@ -25,24 +23,8 @@ from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-Values = list[UOp]
 WORD = dtypes.uint32
 ROWS, ROW_BYTES, ROW_STRIDE = 8, 16, 4  # of a matrix that a warp gathers; lanes that have a row
-
-
-class Owner(Protocol):
-    """What evaluates the rest of a kernel."""
-
-    program: Program
-    integers: Integers
-    target: Target
-    access: Access
-    lanes: Lanes
-    is_late: bool
-
-    def evaluate(self, node: UOp, copies: Copies) -> UOp: ...
-    def home_of(self, node: UOp) -> Scope: ...
-    def copies_of(self, ranges: Sequence[UOp], copies: Copies) -> list[Copies]: ...
 
 
 class Place:
@@ -90,7 +72,7 @@ def _powers(count: int) -> list[int]:
 class Sums:
     """One such REDUCE."""
 
-    def __init__(self, owner: Owner, node: UOp) -> None:
+    def __init__(self, owner: Evaluator, node: UOp) -> None:
         self.owner, self.node = owner, node
         value = node.src[0]
         unit = UNITS[value.arg]

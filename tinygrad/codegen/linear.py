@@ -20,6 +20,9 @@ from tinygrad.uop.op import Ops, evaluate
 Number = int | UOp
 """An index: known, or an instruction of dtype index."""
 
+Values = list[UOp]
+"""What a loop carries from turn to turn."""
+
 
 class Scope:
     """A loop body, an arm of a branch, or just a place for values (no head, no tail)."""
@@ -114,6 +117,20 @@ class Program:
         if op in (Ops.MUL, Ops.ADD) and isinstance(a, int):
             a, b = b, a
         return self.add(op, dtypes.index, (as_node(a), as_node(b)))
+
+    def smaller(self, a: Number, b: Number) -> Number:
+        """The lesser of two indices."""
+        return min(a, b) if isinstance(a, int) and isinstance(b, int) else self._chosen(a, b, True)
+
+    def larger(self, a: Number, b: Number) -> Number:
+        """The greater of two indices."""
+        return max(a, b) if isinstance(a, int) and isinstance(b, int) else self._chosen(a, b, False)
+
+    def _chosen(self, a: Number, b: Number, wants_less: bool) -> UOp:
+        left, right = as_node(a), as_node(b)
+        is_less = self.add(Ops.CMPLT, dtypes.bool, (left, right))
+        arms = (left, right) if wants_less else (right, left)
+        return self.add(Ops.WHERE, dtypes.index, (is_less, *arms))
 
     def divided(self, op: Ops, value: UOp, divisor: int) -> UOp:
         """IDIV or MOD of a whole number, or a vector of them, that is surely not negative: a shift

@@ -11,8 +11,10 @@ from tinygrad.base.target import Target
 from tinygrad.codegen.access import ALIGNMENT, SLACK
 from tinygrad.codegen.clipping import Arms, Store, arms_of
 from tinygrad.codegen.decompose import decompose
+from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.expand import Expansion
 from tinygrad.codegen.groups import Block, check_meetings, filled_apart
+from tinygrad.codegen.leaves import Put
 from tinygrad.codegen.linear import Number, Program, as_node
 from tinygrad.codegen.nesting import NestBuilder, fill_order
 from tinygrad.codegen.portions import portions
@@ -153,10 +155,10 @@ class _Lowering:
         count = prod(size_of(r) for r in tasks)
         arms = arms_of(own, stores) if count > 1 else None
         written = _written([*stores, *(arms.stores if arms else ())])
-        expansion = Expansion(self.target, self.slots, self.block, self.fault, self.faults, written)
-        expansion.access.aligned = self.target.aligned
-        expansion.access.ahead = dict(fact(self.kernel, "prefetch"))
-        program = expansion.program
+        evaluator = Evaluator(self.target, self.slots, self.block, self.fault, self.faults, written)
+        evaluator.access.aligned = self.target.aligned
+        evaluator.access.ahead = dict(fact(self.kernel, "prefetch"))
+        expansion, program = Expansion(evaluator), evaluator.program
         grid = _grid(count, self.target) if self.target.has_groups else (count, 1, 1)
         if count > 1:
             task = _group(program, grid) if self.target.has_groups else program.open_tasks(count)
@@ -171,7 +173,7 @@ class _Lowering:
         def run(own: list[UOp], stores: list[Store]) -> str:
             values = [v for _, offset, value in stores for v in (offset, value)]
             nest = NestBuilder(self.kernel).build(own, values)
-            expansion.run(nest, expansion.put(stores, own, padded=padded, nontemporal=stream))
+            expansion.run(nest, Put(evaluator, stores, own, padded=padded, nontemporal=stream))
             return text(nest)
 
         lines = run(own, stores) if arms is None else _in_arms(expansion, arms, run, own, stores)
@@ -210,7 +212,7 @@ def _in_arms(
 ) -> str:
     """Tasks within a variable's limit without masks, those that it cuts with them; groups of lanes
     all with masks, since they meet in one place."""
-    program, groups = expansion.program, expansion.target.has_groups
+    program, groups = expansion.program, expansion.evaluator.target.has_groups
     expansion.given.update({new: expansion.given[old] for old, new in arms.renamed.items()})
     margins = () if groups else arms.margins
     inside, whole = (expansion.none_negative(each) for each in (arms.inside, margins))

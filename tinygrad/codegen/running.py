@@ -7,14 +7,12 @@ from collections.abc import Sequence
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.codegen.index import Copies
-from tinygrad.codegen.linear import Program
+from tinygrad.codegen.linear import Program, Values
 from tinygrad.codegen.reduce import PLAIN, Combiner, identity
 from tinygrad.loops.layout import role_of, size_of
 from tinygrad.loops.nest import Item, Scope
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
-
-Values = list[UOp]
 
 
 class Running:

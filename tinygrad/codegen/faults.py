@@ -1,0 +1,68 @@
+"""CHECKs as instructions: a test beside the value; where it fails, words of memory tell the host
+which it was, and of which numbers."""
+
+from __future__ import annotations
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.codegen.index import Copies, Integers
+from tinygrad.codegen.linear import as_node
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+
+class Faults:
+    """The tests of one phase. `words` is the parameter that they write to, if the kernel has one;
+    `codes` are the kernel's messages so far, with the numbers that stand for them."""
+
+    def __init__(
+        self, integers: Integers, words: UOp | None, codes: dict[tuple[str, str], int]
+    ) -> None:
+        self.program, self.integers = integers.program, integers
+        self.words, self.codes = words, codes
+
+    def test(self, check: UOp, value: UOp, fine: UOp, copies: Copies) -> None:
+        """A FAULT where `fine` is false, which says what `value` is there, if that is a number."""
+        program = self.program
+        if fine.op is Ops.CONST and fine.arg:
+            return
+        assert self.words is not None, "a kernel with a CHECK has a fault buffer"
+        code = self.codes.setdefault(check.arg, len(self.codes) + 1)
+        true = program.widen(UOp.const(dtypes.bool, True), fine.dtype.count)
+        failed = program.add(Ops.CMPNE, fine.dtype, (fine, true))
+        mask = self.integers.valid(self.integers.limited(check), copies)
+        failed_here = program.both(failed, mask)
+        assert failed_here is not None
+        operands = []
+        if dtypes.is_int(value.dtype):
+            wide = dtypes.int64.vec(value.dtype.count)
+            same = value.dtype is wide
+            operands.append(value if same else program.add(Ops.CAST, wide, (value,)))
+        pointer = program.argument(Ops.PARAM, self.words.dtype, self.words.arg)
+        src = (pointer, *program.joined(failed_here, *operands))
+        if Ops.FAULT in program.lacking:
+            self._by_branches(*src, code=code)
+        else:
+            program.effect(Ops.FAULT, dtypes.void, src, code, program.scope)
+
+    def _by_branches(self, pointer: UOp, failed: UOp, *operands: UOp, code: int) -> None:
+        """A FAULT by branches and stores, lane by lane. Two tasks that fail at once may mix their
+        operands; the code comes last, and any of theirs is right."""
+        program = self.program
+
+        def word(number: int) -> UOp:
+            place = (pointer, as_node(number))
+            return program.add(Ops.INDEX, pointer.dtype, place) if number else pointer
+
+        size = pointer.dtype.itemsize
+        for lane in range(failed.dtype.count):
+            program.open_branch(program.lane(failed, lane))
+            arg = (size, program.serial())
+            first = program.effect(Ops.LOAD, pointer.dtype, (pointer,), arg, program.scope)
+            none = program.add(Ops.CMPNE, dtypes.bool, (first, UOp.const(pointer.dtype, 0)))
+            program.open_branch(program.add(Ops.XOR, none.dtype, (none, UOp.const(none.dtype, 1))))
+            values = [program.lane(value, lane) for value in operands]
+            for number, value in reversed([*enumerate((UOp.const(dtypes.int64, code), *values))]):
+                stored = (word(number), value)
+                program.effect(Ops.STORE, dtypes.void, stored, (size, ""), program.scope)
+            program.close()
+            program.close()

@@ -1,0 +1,98 @@
+"""Leaves of the loop tree that store: every copy of a turn's values, to memory or to a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from tinygrad.codegen.access import around
+from tinygrad.codegen.clipping import Store
+from tinygrad.codegen.evaluate import Evaluator
+from tinygrad.codegen.index import COPIED, Copies
+from tinygrad.codegen.linear import Values
+from tinygrad.codegen.running import Running, running_of
+from tinygrad.codegen.tiles import MERGED
+from tinygrad.loops.layout import option, role_of
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+Body = Callable[[Values], Values]
+"""What a leaf does: the values that the loops carry, before and after."""
+
+
+class Put:
+    """A leaf that stores (memory, offset, value) for every copy of the loops `own` that it depends
+    on. All values are there before the first is stored: one may read what another overwrites.
+    `how` is what `Access.store` is told."""
+
+    def __init__(
+        self, evaluator: Evaluator, stores: Sequence[Store], own: Sequence[UOp], **how: bool
+    ) -> None:
+        self.evaluator, self.stores, self.own, self.how = evaluator, stores, own, how
+        whole = max((len(offset.ranges) for _, offset, _ in stores), default=0)
+        self.parts = [
+            own if len(offset.ranges) == whole else _depended_on(own, offset, value)
+            for _, offset, value in stores
+        ]
+        memory, _, value = stores[0]
+        self.apart = (*own, *around(memory))
+        self.is_shared = memory.op is Ops.STAGE and evaluator.lanes.share(memory)
+        self.fetched = _fetched(memory, value)
+        self.running: Running | None = None
+        node = running_of([value for _, _, value in stores])
+        if node is not None:
+            evaluator.running = Running(node, evaluator.program, evaluator.combiner)
+            self.running = evaluator.running
+
+    def __call__(self, values: Values) -> Values:
+        evaluator, running = self.evaluator, self.running
+        if running is not None:
+            running.state = list(values)
+        if self.is_shared and self.fetched is None:
+            for copies in evaluator.copies_of(self.apart, {}):  # all is asked for before any waits
+                evaluator.evaluate(self.stores[0][2], copies)
+        for copies in evaluator.copies_of(self.apart, {}):
+            if not evaluator.integers.is_out(_copied(self.own), copies):
+                self._put(copies)
+        return values if running is None else running.state
+
+    def _put(self, copies: Copies) -> None:
+        evaluator = self.evaluator
+        if self.fetched is not None and evaluator.lanes.first_of(self.apart) is None:
+            memory, offset, _ = self.stores[0]
+            if evaluator.access.fetch(memory, offset, self.fetched, copies, tuple(self.own)):
+                return
+        if any(role_of(r) == "TILE" for r in self.own):
+            self._put_tile(*self.stores[0], copies)
+            return
+        made = [evaluator.evaluate(value, copies) for _, _, value in self.stores]
+        only = evaluator.lanes.first_of(self.apart)
+        for (memory, offset, _), value, part in zip(self.stores, made, self.parts, strict=True):
+            if not any(copies.get(r) for r in self.own if r not in part):
+                evaluator.access.store(memory, offset, value, copies, part, only=only, **self.how)
+
+    def _put_tile(self, memory: UOp, offset: UOp, value: UOp, copies: Copies) -> None:
+        """A stage in a matrix unit's order takes all turns of these loops at once."""
+        evaluator = self.evaluator
+        merged = [r for r in self.own if role_of(r) in MERGED]
+        tiles = evaluator.access.layout(memory, offset, merged)
+        made = evaluator.recalled(value, copies)
+        if made is None:
+            made = evaluator.tiles.vector(value, copies, tiles)
+        evaluator.access.store_tile(memory, offset, made, copies, tiles)
+
+
+def _fetched(memory: UOp, value: UOp) -> UOp | None:
+    """The read that a stage is a copy of, bit for bit, if the stage is to be copied to."""
+    if memory.op is not Ops.STAGE or option(memory, "via") != "async":
+        return None
+    while value.op is Ops.BITCAST and value.dtype.itemsize == value.src[0].dtype.itemsize:
+        value = value.src[0]
+    return value if value.op is Ops.INDEX and value.src[0].op is Ops.PARAM else None
+
+
+def _depended_on(own: Sequence[UOp], offset: UOp, value: UOp) -> list[UOp]:
+    return [r for r in own if r in offset.ranges or r in value.ranges]
+
+
+def _copied(ranges: Iterable[UOp]) -> list[UOp]:
+    return [r for r in ranges if role_of(r) in COPIED]
