@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
-from tinygrad.backends import keeps
 from tinygrad.base.dtype import COMPLEX_PARTS, dtypes, least_upper_dtype
-from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
+from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import argfix, argsort, ceildiv, plain, prod
-from tinygrad.engine.keeping import recast
-from tinygrad.tensor.bits import joined_bits, split_bits
+from tinygrad.tensor.conversion import Conversion
 from tinygrad.tensor.core import Shape, Sint, axis_of, broadcast_shape, check_devices
-from tinygrad.tensor.creation import Creation, DTypeLike, checked_dtype
+from tinygrad.tensor.formulas import steps_of
 from tinygrad.transforms.gradient import reshaped
 from tinygrad.uop.infer import settled
 from tinygrad.uop.node import UOp
@@ -20,145 +18,10 @@ from tinygrad.uop.node import UOp
 Pads = tuple[tuple[Sint, Sint], ...]
 
 
-class Movement(Creation):
+class Movement(Conversion):
     """Reshape, permute, expand, pad, shrink, flip, and what is made of them."""
 
     __slots__ = ()
-
-    # ---- the dtype and where ---------------------------------------------------------------------
-
-    def cast(self, dtype: DTypeLike) -> Self:
-        """Converted: integers wrap, floats round, float to integer saturates (NaN gives 0).
-
-        >>> Tensor([1.9, -1.9]).cast("int").tolist()
-        [1, -1]
-        """
-        kind = checked_dtype(dtype)
-        if kind is self.dtype:
-            return self
-        if kind in COMPLEX_PARTS:
-            return self.cast(COMPLEX_PARTS[kind])._to_complex(kind)  # type: ignore[no-any-return]
-        return self._from(self._node.cast(kind))
-
-    def bitcast(self, dtype: DTypeLike) -> Self:
-        """The same bits as another dtype. If its size is another, so is the last axis' size. On
-        DISK and NPY nothing is copied.
-
-        >>> Tensor([1.0]).bitcast("int").tolist()
-        [1065353216]
-        >>> Tensor([[0, 0, 128, 63]], dtype="uint8").bitcast("float").tolist()
-        [[1.0]]
-        """
-        kind, old = checked_dtype(dtype), self.dtype
-        if kind is old:
-            return self
-        shape = self.shape
-        if kind.itemsize != old.itemsize:
-            nbytes = shape[-1] * old.itemsize if shape else old.itemsize
-            if not shape or nbytes % kind.itemsize:
-                raise DTypeError(
-                    f"bitcast: {old!r} has {old.itemsize} bytes, {kind!r} has {kind.itemsize}, the "
-                    f"last axis of {shape} {nbytes}; legal are dtypes whose size divides that"
-                )
-            shape = (*shape[:-1], nbytes // kind.itemsize)
-        if keeps(self.device):
-            return self._from(recast(self._node, kind, shape))
-        if kind.itemsize > old.itemsize:
-            return self._from(joined_bits(self._node, kind))
-        if kind.itemsize < old.itemsize:
-            return self._from(split_bits(self._node, kind))
-        return self._from(self._node.bitcast(kind))
-
-    def float(self) -> Self:
-        """As float32.
-
-        >>> Tensor([1]).float().dtype
-        dtypes.float
-        """
-        return self.cast(dtypes.float32)
-
-    def double(self) -> Self:
-        """As float64.
-
-        >>> Tensor([1.0]).double().dtype
-        dtypes.double
-        """
-        return self.cast(dtypes.float64)
-
-    def half(self) -> Self:
-        """As float16.
-
-        >>> Tensor([1.0]).half().dtype
-        dtypes.half
-        """
-        return self.cast(dtypes.float16)
-
-    def bfloat16(self) -> Self:
-        """As bfloat16.
-
-        >>> Tensor([1.0]).bfloat16().dtype
-        dtypes.bfloat16
-        """
-        return self.cast(dtypes.bfloat16)
-
-    def int(self) -> Self:
-        """As int32.
-
-        >>> Tensor([1.7, -1.7]).int().tolist()
-        [1, -1]
-        """
-        return self.cast(dtypes.int32)
-
-    def long(self) -> Self:
-        """As int64.
-
-        >>> Tensor([1]).long().dtype
-        dtypes.long
-        """
-        return self.cast(dtypes.int64)
-
-    def short(self) -> Self:
-        """As int16.
-
-        >>> Tensor([1]).short().dtype
-        dtypes.short
-        """
-        return self.cast(dtypes.int16)
-
-    def bool(self) -> Self:
-        """As bool: whether not zero.
-
-        >>> Tensor([0, 2]).bool().tolist()
-        [False, True]
-        """
-        return self.cast(dtypes.bool)
-
-    def contiguous(self) -> Self:
-        """The same value in a buffer of its own.
-
-        >>> Tensor([[1, 2], [3, 4]]).T.contiguous().tolist()
-        [[1, 3], [2, 4]]
-        """
-        return self._from(self._held.contiguous())
-
-    def detach(self) -> Self:
-        """The same value; no gradient passes.
-
-        >>> Tensor([1.0], requires_grad=True).detach().requires_grad
-        False
-        """
-        made = self.with_node(self._held.detach())
-        made.requires_grad = False
-        made._join(self)
-        return made
-
-    def contiguous_backward(self) -> Self:
-        """The same value; its gradient is stored.
-
-        >>> Tensor([1, 2]).contiguous_backward().tolist()
-        [1, 2]
-        """
-        return self._from(self._held.contiguous())
 
     # ---- shape -----------------------------------------------------------------------------------
 
@@ -690,35 +553,8 @@ class Movement(Creation):
         >>> Tensor.ones(2, 12).rearrange("b (h w) -> w b h", h=3).shape
         (4, 2, 3)
         """
-        left, arrow, right = formula.partition("->")
-        before, after = _groups(left), _groups(right)
-        if not arrow:
-            raise ArgumentError(f"rearrange: {formula!r} lacks ->")
-        _check_formula(formula, left, right, sizes)
-        dots = self.ndim - sum(group is not DOTS for group in before)
-        spread = [f"...{i}" for i in range(dots)] if any(group is DOTS for group in before) else []
-        before = _without_dots(before, spread)
-        after = _without_dots(after, spread)
-        if len(before) != self.ndim:
-            raise ShapeError(f"rearrange: {formula!r} names {len(before)} axes of {self.shape}")
-        names = [name for group in before for name in group]
-        if sorted(names) != sorted(n for group in after for n in group) or len(set(names)) < len(
-            names
-        ):
-            raise ArgumentError(f"rearrange: {formula!r} must name each axis once on both sides")
-        apart: list[Sint] = []
-        for group, total in zip(before, self.shape, strict=True):
-            known = prod(sizes.get(name, 1) for name in group)
-            own = [sizes.get(n, total if len(group) == 1 else total // known) for n in group]
-            if prod(own) != total:
-                raise ShapeError(
-                    f"rearrange: ({' '.join(group)}) is {tuple(own)}, the axis has size {total}"
-                )
-            apart.extend(own)
-        size = dict(zip(names, apart, strict=True))
-        order = tuple(names.index(name) for group in after for name in group)
-        final = tuple(prod(size[name] for name in group) for group in after)
-        return self.reshape(tuple(apart)).permute(order).reshape(final)
+        apart, order, final = steps_of(formula, self.shape, sizes)
+        return self.reshape(apart).permute(order).reshape(final)
 
 
 def known_size(operation: str, shape: Shape, axis: int) -> int:
@@ -796,56 +632,6 @@ def _whole(operation: str, sizes: Sequence[Any]) -> None:
             f"{operation}: size {wrong[0]!r} of type {type(wrong[0]).__name__} in {tuple(sizes)}; "
             "legal are whole numbers"
         )
-
-
-def _check_formula(formula: str, left: str, right: str, sizes: dict[str, Sint]) -> None:
-    """ArgumentError for what einops refuses: sizes without an axis, brackets that don't match or
-    stand in each other, and `...` where it has no meaning."""
-    for side in (left, right):
-        depths = [side[:i].count("(") - side[:i].count(")") for i in range(len(side) + 1)]
-        if depths[-1] or not set(depths) <= {0, 1}:
-            raise ArgumentError(f"rearrange: {formula!r}: parentheses of {side.strip()!r}")
-    if any("..." in group for group in _groups(left) if group is not DOTS):
-        raise ArgumentError(f"rearrange: {formula!r}: ... stands in parentheses on the left")
-    if ("..." in left) != ("..." in right) or left.count("...") > 1 or right.count("...") > 1:
-        raise ArgumentError(
-            f"rearrange: {formula!r}: ... must stand once on both sides, or nowhere"
-        )
-    if unused := sorted(set(sizes) - {name for group in _groups(left) for name in group}):
-        raise ArgumentError(f"rearrange: {formula!r} has no axis {', '.join(unused)}")
-
-
-DOTS = ["..."]  # the group that `...` outside parentheses is
-
-
-def _groups(side: str) -> list[list[str]]:
-    """`"b (h w)"` as [["b"], ["h", "w"]]; `1` is an axis without a name."""
-    groups: list[list[str]] = []
-    inside = False
-    for word in side.replace("(", " ( ").replace(")", " ) ").split():
-        if word == "(":
-            groups.append([])
-            inside = True
-        elif word == ")":
-            inside = False
-        elif word == "1":
-            groups.append([]) if not inside else None
-        elif inside:
-            groups[-1].append(word)
-        else:
-            groups.append(DOTS if word == "..." else [word])
-    return groups
-
-
-def _without_dots(groups: list[list[str]], spread: list[str]) -> list[list[str]]:
-    """`...` as the axes that it stands for: one group each, or all in the group that holds it."""
-    out: list[list[str]] = []
-    for group in groups:
-        if group is DOTS:
-            out.extend([name] for name in spread)
-        else:
-            out.append([n for word in group for n in (spread if word == "..." else [word])])
-    return out
 
 
 __all__ = ["Movement", "argsort"]
