@@ -25,17 +25,17 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # each folder inside is a driver with a budget of its own.
 BUDGETS: dict[str, int | None] = {
     "base": 670,
-    "uop": 1775,
+    "uop": 1785,
     "simplify": 1100,
     "transforms": 500,
     "schedule": 2630,
     "loops": 4250,
     "codegen": 4930,
     "backends/*": 2775,
-    "engine": 3880,
+    "engine": 3950,
     "tensor": 7200,
 }
-CORE_BUDGET = 29_150  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 29_250  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350
 # The interpreter judges what the lanes of a warp, or of several, do together, too.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

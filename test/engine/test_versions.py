@@ -259,4 +259,4 @@ def test_a_view_costs_the_same_however_many_tensors_live(monkeypatch):
         value.reshape(1, 2)
     del views
     assert len(value._members()) == 1
-    assert len(value.family._references) < 210
+    assert len(value.family.members.references()) < 210

@@ -187,7 +187,7 @@ class Capture:
                 nodes[buffer] = bind(node, shared)
                 self.places[shared] = Source("input", number)
             node = over(tensor.uop, nodes[buffer])
-            made.append(type(tensor).of(node, tensor.wants_gradient))
+            made.append(type(tensor).of(node, tensor.requires_grad))
         return made
 
     def before(self, runnable: RunnablePlan, params: list[Buffer]) -> None:
@@ -299,7 +299,7 @@ class Capture:
             return Output(Source("constant", 0), node, kind, family, False, None, False)
         base = version_below(node)
         source = self._source(buffer_of(base))
-        wants = tensor.wants_gradient is True
+        wants = tensor.requires_grad is True
         itself = any(tensor is s for s in stand_ins)
         if itself:
             number = next(i for i, s in enumerate(stand_ins) if tensor is s)
@@ -310,7 +310,7 @@ class Capture:
                 "larger tensor or in another order; return its .clone()"
             )
         if source.kind == "state":
-            old = holders.serial(tensor) < self.start
+            old = tensor.serial < self.start
             kept = weakref.ref(tensor) if old else tensor.alike(node)
             return Output(source, node, kind, family, old, kept, wants)
         hole = UOp.new_buffer(base.src[1].arg, base.arg, base.dtype)

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterator
 from typing import Self
 
+from tinygrad.engine.alive import Alive
 from tinygrad.uop.node import UOp
 
 
-class Holder(ABC):
-    """A tensor, as far as the engine cares."""
+class Holder:
+    """A tensor, as far as the engine cares. (No ABC: `isinstance` would run Python.)"""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("_uop", "requires_grad", "serial", "__weakref__")
 
-    @property
-    @abstractmethod
-    def wants_gradient(self) -> bool | None:
-        """Whether it says that a gradient is wanted; None if it says nothing."""
+    _uop: UOp
+    """The node that it was last seen to stand for. `uop` is what it stands for now: the same where
+    this is a view of storage that nothing has happened to."""
+    requires_grad: bool | None
+    """Whether it says that a gradient is wanted; None if it says nothing."""
+    serial: int
+    """In order of creation."""
 
     @property
     @abstractmethod
@@ -55,59 +59,33 @@ class Holder(ABC):
         made yet, it is from now on an expression, which reads the old version."""
 
 
-class Reference(weakref.ref[Holder]):
-    """A weak reference that knows its number, so that its entry can go with the holder."""
-
-    __slots__ = ("number", "serial")
-    number: int
-    serial: int
-
-
 class Holders:
     """All holders that are alive, in order of creation: equal programs see equal orders."""
 
     def __init__(self) -> None:
-        self._references: dict[int, Reference] = {}
+        self._alive: Alive[Holder] = Alive()
         self._serials = itertools.count()
 
-    def refer(self, holder: Holder) -> Reference:
-        """A weak reference to a new holder, which nobody finds before `add`."""
-        reference = Reference(holder, self._forget)
-        reference.number, reference.serial = id(holder), next(self._serials)
-        return reference
-
-    def add(self, reference: Reference) -> None:
+    def add(self, holder: Holder) -> None:
         """Remembers a holder that is complete, while it lives: other threads look at all."""
-        self._references[reference.number] = reference
-
-    def reference(self, holder: Holder) -> Reference:
-        """The weak reference to one that is alive."""
-        return self._references[id(holder)]
-
-    def _forget(self, reference: Reference) -> None:
-        self._references.pop(reference.number, None)
+        holder.serial = next(self._serials)
+        self._alive.add(holder)
 
     def __iter__(self) -> Iterator[Holder]:
         """Those alive now; what is made or dies meanwhile doesn't disturb."""
-        found = (reference() for reference in list(self._references.values()))
-        return (holder for holder in found if holder is not None)
+        return iter(self._alive)
 
     def now(self) -> int:
         """A number below those of all holders that will be made from now on."""
         return next(self._serials)
 
-    def serial(self, holder: Holder) -> int:
-        """The number of one that is alive."""
-        return self._references[id(holder)].serial
-
     def since(self, serial: int) -> list[Holder]:
         """Those alive that were made after `now()` gave `serial`."""
-        found = [r() for r in list(self._references.values()) if r.serial > serial]
-        return [holder for holder in found if holder is not None]
+        return [holder for holder in self if holder.serial > serial]
 
     def references(self) -> list[weakref.ref[Holder]]:
-        """Weak references to those alive."""
-        return list(self._references.values())
+        """Weak references to those alive, and to some that are not."""
+        return self._alive.references()
 
 
 holders = Holders()

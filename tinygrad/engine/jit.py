@@ -334,7 +334,7 @@ def _settled(tensor: Holder) -> Holder:
     node = tensor.uop
     if in_memory(node) and buffer_is_whole(node):
         return tensor
-    return type(tensor).of(whole_buffer(node).in_room(node.shape), tensor.wants_gradient)
+    return type(tensor).of(whole_buffer(node).in_room(node.shape), tensor.requires_grad)
 
 
 def buffer_is_whole(node: UOp) -> bool:
@@ -357,7 +357,7 @@ def _signature(
         same = first.setdefault(buffer, i)
         shape = tuple(n if isinstance(n, int) else without_values(n) for n in node.shape)
         kind = node.dtype.name + (" (read-only)" if buffer.fixed else "")
-        rows.append((shape, kind, buffer.device, same, tensors[i].wants_gradient is True))
+        rows.append((shape, kind, buffer.device, same, tensors[i].requires_grad is True))
     return tuple(rows)
 
 

@@ -199,11 +199,7 @@ def _waiting() -> Iterator[Holder]:
     captured is only forgotten: it has its value again afterwards."""
     recorder = recording.recorder
     for holder in holders:
-        if (
-            recorder is None
-            or holder.uop not in forgotten
-            or holders.serial(holder) >= recorder.start
-        ):
+        if recorder is None or holder.uop not in forgotten or holder.serial >= recorder.start:
             yield holder
 
 

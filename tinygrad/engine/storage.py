@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,11 +20,12 @@ import numpy as np
 from tinygrad.backends.interface import Memory
 from tinygrad.base.dtype import COMPLEX_PARTS, DType, to_numpy_name
 from tinygrad.base.errors import ArgumentError
+from tinygrad.engine.alive import Alive
 from tinygrad.engine.devices import Device, Telling
-from tinygrad.engine.holders import Holder, Reference
+from tinygrad.engine.holders import Holder
 from tinygrad.engine.profile import GlobalCounters
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop.op import Ops
 from tinygrad.uop.placement import Placement, placed
 
 HOST = "NPY"  # arrays of NumPy's: where what comes from the host is copied from
@@ -35,12 +36,13 @@ class Buffer:
     own but `parts`, a buffer on each, laid out as its Placement says."""
 
     __slots__ = (
-        *("device", "nbytes", "handle", "owner", "memory", "version", "others", "fixed", "parts"),
-        "__weakref__",
+        *("device", "nbytes", "handle", "owner", "memory", "version", "expression", "others"),
+        *("fixed", "parts", "__weakref__"),
     )
 
     memory: Memory | None  # what it was allocated from; None for a part, or what is not ours
     version: weakref.ref[UOp] | None  # the BUFFER that it holds now
+    expression: weakref.ref[UOp] | None  # what that is the value of
     others: int  # how many outside of this library see the bytes, and may write them
     fixed: bool  # whether others own the bytes, and nothing here may write them
 
@@ -49,7 +51,7 @@ class Buffer:
 
     def __init__(self, device: Any, nbytes: int, handle: Any = None, owner: Any = None) -> None:
         self.device, self.nbytes, self.owner = placed(device), nbytes, owner
-        self.handle, self.memory, self.version = handle, None, None
+        self.handle, self.memory, self.version, self.expression = handle, None, None, None
         self.others, self.fixed, self.parts = 0, False, ()
         if isinstance(self.device, Placement):
             if handle is None:
@@ -232,86 +234,75 @@ def as_array(buffer: Buffer, dtype: DType) -> np.ndarray[Any, Any]:
 # before a member writes, its family gets a buffer of its own.
 
 
-LEAST_ROOM = 8  # members of a family that are remembered before the dead are looked for
-
-
 class Family:
     """Tensors that are views of each other. `root` is what they are views of where that is no
     storage of its own but a copy yet to be made: a padded or repeated view, a constant.
     `recorded`: gradients follow one."""
 
-    __slots__ = ("root", "recorded", "_references", "_room", "__weakref__")
+    __slots__ = ("root", "recorded", "members", "__weakref__")
 
-    def __init__(self, first: Reference) -> None:
+    def __init__(self, first: Holder) -> None:
         self.root: UOp | None = None
         self.recorded = False
-        self._references = {first.number: first}
-        self._room = LEAST_ROOM
+        self.members: Alive[Holder] = Alive(first)
 
     @property
     def viewed(self) -> bool:
         """Whether there was more than one."""
-        return len(self._references) > 1
-
-    def admit(self, reference: Reference) -> None:
-        """A tensor is a member from now on, until it is admitted to another."""
-        self._references[reference.number] = reference
-        if len(self._references) > self._room:
-            alive = {number: r for number, r in self._references.items() if r() is not None}
-            self._references, self._room = alive, max(LEAST_ROOM, 2 * len(alive))
-
-    def admitted(self) -> Iterator[Holder]:
-        """Those alive of all that were ever admitted."""
-        found = (reference() for reference in list(self._references.values()))
-        return (holder for holder in found if holder is not None)
-
-
-_families: weakref.WeakKeyDictionary[UOp, weakref.WeakSet[Family]] = weakref.WeakKeyDictionary()
-_expressions: weakref.WeakKeyDictionary[UOp, weakref.ref[UOp]] = weakref.WeakKeyDictionary()
+        return self.members.several
 
 
 def join(base: UOp, family: Family) -> None:
     """A member of `family` now reads the version `base`."""
-    if base.op is Ops.BUFFER or base.op is Ops.ASSIGN:
-        if base not in _families:
-            _families.setdefault(base, weakref.WeakSet())
-        _families[base].add(family)
+    if base.families is not None:
+        base.families.add(family)
+    elif base.op is Ops.BUFFER or base.op is Ops.ASSIGN:
+        base.families = Alive(family)
 
 
 def inherit(old: UOp, new: UOp) -> None:
     """Who reads the version `old` reads `new` from now on."""
-    if (families := _families.pop(old, None)) is not None:
-        _families.setdefault(new, weakref.WeakSet()).update(families)
+    for family in _families(old):
+        join(new, family)
+    old.families = None
 
 
 def copies_of(base: UOp) -> list[Family]:
     """Families that read the version `base` now, and are copies of it by their meaning."""
-    return [family for family in _families.get(base, ()) if family.root is not None]
+    return [family for family in _families(base) if family.root is not None]
 
 
 def leave(base: UOp, family: Family) -> None:
     """No member of `family` reads the version `base` any more."""
-    _families[base].discard(family)
+    if family in _families(base):
+        base.families.discard(family)
 
 
 def family_of(base: UOp) -> Family | None:
     """Some family that reads the BUFFER `base`."""
-    return next(iter(_families.get(base, ())), None)
+    return next(iter(_families(base)), None)
+
+
+def _families(base: UOp) -> Iterable[Family]:
+    return () if base.families is None else base.families
 
 
 def computed_from(base: UOp, expression: UOp) -> None:
     """Whoever holds `expression` may come to read the BUFFER `base`."""
-    _expressions[base] = weakref.ref(expression)
+    base.storage.expression = weakref.ref(expression)
 
 
 def is_shared(base: UOp, family: Family) -> bool:
     """Whether others than `family` read, or may come to read, the version `base`, or own it."""
-    if is_borrowed(base):
+    if is_borrowed(base) or is_expected(base):
         return True
-    expression = _expressions.get(base)
-    if expression is not None and expression() is not None:
-        return True
-    return any(other is not family for other in _families.get(base, ()))
+    return any(other is not family for other in _families(base))
+
+
+def is_expected(base: UOp) -> bool:
+    """Whether the expression is alive that the BUFFER `base` holds the value of."""
+    expression = None if base.storage is None else base.storage.expression
+    return expression is not None and expression() is not None
 
 
 class Changes:
@@ -353,17 +344,16 @@ def _after(version: UOp) -> UOp | None:
 
 def overwritten(old: UOp, new: UOp) -> None:
     """The storage of `old` now holds version `new` (a fresh BUFFER node)."""
-    bind(new, buffer_of(old))
+    buffer = buffer_of(old)
+    buffer.expression = None
+    bind(new, buffer)
     inherit(old, new)
     old.storage, old.newer = None, new
 
 
-_writes: weakref.WeakKeyDictionary[UOp, weakref.ref[UOp]] = weakref.WeakKeyDictionary()
-
-
 def written_by(version: UOp, write: UOp) -> None:
     """The BUFFER `version` holds what the ASSIGN `write` made; readers may name either."""
-    _writes[version] = weakref.ref(write)
+    version.readers = write.readers
 
 
 def renew(buffer: Buffer) -> None:
@@ -374,31 +364,17 @@ def renew(buffer: Buffer) -> None:
         return
     fresh = bind(UOp.new_buffer(buffer.device, old.arg, old.dtype), buffer)
     inherit(old, fresh)
-    if old in _expressions:
-        _expressions[fresh] = _expressions[old]
     learn(old, fresh)
 
 
 def is_read(node: UOp) -> bool:
     """Whether an expression that is still alive reads this version."""
-    stack = [node]
-    entry = _writes.get(node)
-    if entry is not None and (write := entry()) is not None:
-        stack.append(write)
-    while stack:
-        for entry in list(stack.pop().readers or ()):
-            reader = entry()
-            if reader is None:
-                continue
-            if reader.op not in GroupOp.Movement:
-                return True
-            stack.append(reader)
-    return False
+    return any(reader() is not None for reader in list(node.readers or ()))
 
 
 # ---- what is known -------------------------------------------------------------------------------
 
-_learned: weakref.WeakSet[UOp] = weakref.WeakSet()
+_learned: Alive[UOp] = Alive()
 
 
 def learn(node: UOp, value: UOp) -> None:

@@ -136,7 +136,7 @@ class Core(Holder):
     computed, so that `backward` can follow it; all others then keep only the buffer.
     """
 
-    __slots__ = ("_uop", "requires_grad", "grad", "_taped", "_family")
+    __slots__ = ("grad", "_taped", "_kin")
     _recording: ClassVar[bool] = True
     training: ClassVar[Any] = _Training()
     _element: ClassVar[Shape] = ()
@@ -145,18 +145,17 @@ class Core(Holder):
     _real: ClassVar[Any]
     """The classes of tensors of complex and of other numbers, which stand above the staircase."""
 
-    _uop: UOp
-    requires_grad: bool | None
     grad: Self | None
     _taped: bool
-    _family: Family
+    _kin: Family | None
+    """The family, once there may be others in it."""
 
     @classmethod
     def _wrap(cls, node: UOp, requires_grad: bool | None = None) -> Self:
         """A tensor of `node` that has no tensors as sources."""
         made = object.__new__(cls)
         made._set(node, requires_grad)
-        made._family.root = root_of(node)
+        made._begin()
         return made
 
     @classmethod
@@ -185,11 +184,6 @@ class Core(Holder):
         note_change()
 
     @property
-    def wants_gradient(self) -> bool | None:
-        """What `requires_grad` says."""
-        return self.requires_grad
-
-    @property
     def has_gradient(self) -> bool:
         """Whether `grad` is there."""
         return self.grad is not None
@@ -199,13 +193,24 @@ class Core(Holder):
         """What this shares with the views made of it."""
         return self._family
 
+    @property
+    def _family(self) -> Family:
+        found = self._kin
+        if found is None:
+            found = self._kin = Family(self)
+        return found
+
     def _set(self, node: UOp, requires_grad: bool | None) -> None:
-        if node.origin is None and TRACEMETA:
+        if node.origin is None and TRACEMETA.value:
             node.origin = user_line()
         self._uop, self.requires_grad, self.grad, self._taped = node, requires_grad, None, False
-        reference = holders.refer(self)
-        self._family = Family(reference)
-        holders.add(reference)
+        self._kin = None
+        holders.add(self)
+
+    def _begin(self) -> None:
+        """This is the first of its family."""
+        if self._uop.op in GroupOp.Movement and (root := root_of(self._uop)) is not None:
+            self._family.root = root
 
     def _from(self, node: UOp, *others: Core) -> Self:
         """A tensor of `node`, which was made of this one and `others`."""
@@ -223,16 +228,15 @@ class Core(Holder):
     def _join(self, other: Core) -> None:
         """If this is a view of what `other` is a view of, a write to one is seen by both. A copy
         by its meaning, which still reads the storage, keeps what it reads now."""
-        family, own = other._family, self._family
-        root = other._root
+        family, root = other._family, other._root
         bottom = bottom_of(self._uop, root)
         same = bottom is bottom_of(other._uop, root)
         if same and is_window(self._uop, bottom):
             self._enter(family)
             family.recorded |= self._taped or other._taped
             return
-        own.root = copied_part(self._uop) if same else root_of(self._uop)
-        join(bottom_of(self._uop), own)
+        self._family.root = copied_part(self._uop) if same else root_of(self._uop)
+        join(bottom_of(self._uop), self._family)
 
     def _become(self, other: Core) -> None:
         """From now on this is the same as `other`."""
@@ -242,12 +246,12 @@ class Core(Holder):
 
     def _enter(self, family: Family) -> None:
         """From now on this is a member of `family`."""
-        self._family = family
-        family.admit(holders.reference(self))
+        self._kin = family
+        family.members.add(self)
 
     def _leave(self) -> None:
         """From now on this shares with nobody."""
-        self._family = Family(holders.reference(self))
+        self._kin = None
 
     @property
     def _bottom(self) -> UOp:
@@ -257,16 +261,19 @@ class Core(Holder):
     @property
     def _root(self) -> UOp | None:
         """The copy yet to be made that the family begins with, if it does."""
-        family = self._family
-        if family.root is not None and (now := settled(family.root)) is not family.root:
+        family = self._kin
+        if family is None or family.root is None:
+            return None
+        if (now := settled(family.root)) is not family.root:
             family.root = copied_part(now)
         return family.root
 
     def _members(self) -> list[Self]:
         """The tensors of the family, this among them."""
-        if not self._family.viewed:
+        family = self._kin
+        if family is None or not family.viewed:
             return [self]
-        mine = [h for h in self._family.admitted() if h.family is self._family]
+        mine = [h for h in family.members if h.family is family]
         return mine  # type: ignore[return-value]
 
     def _rebase(self, old: UOp, new: UOp) -> None:
@@ -292,7 +299,7 @@ class Core(Holder):
         node = self._uop
         if self._taped and (node.known is not None or node.base.known is not None):
             return node  # it was computed, or is a view of what was
-        now = settled(node, self._family.viewed)
+        now = settled(node, self._kin is not None and self._kin.viewed)
         if now is node and node.known is not None and len(self._members()) == 1:
             self._leave()  # nobody else sees the whole
             now = settled(node)

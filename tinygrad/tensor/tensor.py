@@ -19,7 +19,7 @@ from tinygrad.engine.structure import structure_of
 from tinygrad.schedule.kernels import plan
 from tinygrad.schedule.plan import Step
 from tinygrad.schedule.shard_rules import placement_of
-from tinygrad.tensor.core import axis_of, root_of
+from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, holds_complex, node_of
 from tinygrad.tensor.interop import Interop
 from tinygrad.uop.placement import Placement, cut_at, even_bounds
@@ -71,7 +71,7 @@ class Tensor(Interop):
         self._set(node_of(data, kind, Device.canonicalize(device)), None)
         if requires_grad is not None:
             self.requires_grad_(requires_grad)
-        self._family.root = root_of(self._uop)
+        self._begin()
 
     # ---- computing -------------------------------------------------------------------------------
 

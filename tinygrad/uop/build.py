@@ -3,15 +3,16 @@ patterns and tensors. A class that mixes this in supplies `alu` and `const_like`
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.uop.op import Ops
 
 
-class Arithmetic(ABC):
-    """Python's operators and the elementary functions, as ops of the table."""
+class Arithmetic:
+    """Python's operators and the elementary functions, as ops of the table. (No ABC: `isinstance`
+    would run Python.)"""
 
     __slots__ = ()
 

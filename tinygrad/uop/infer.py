@@ -117,11 +117,8 @@ def shape_of(node: UOp) -> Shape | None:
     return _RULE_OF[node.op](node)
 
 
-def device_of(op: Ops, src: tuple[UOp, ...], arg: Any) -> Any:
-    """The device of a node, a tuple of several; None if it has none of its own."""
-    if op is Ops.DEVICE:
-        return arg.names if isinstance(arg, Placement) else arg
-    for source in src[1:] if op is Ops.COPY else src:
-        if source.device is not None:
-            return source.device
-    return None
+def place_of(op: Ops, src: tuple[UOp, ...], arg: Any) -> Any:
+    """The device of a DEVICE or a COPY, a tuple of several; all others are where a source is."""
+    if op is Ops.COPY:
+        return src[1].device if len(src) > 1 else None  # `verify` names what lacks it
+    return arg.names if isinstance(arg, Placement) else arg

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from tinygrad.base.dtype import ConstType, DType, dtypes
 from tinygrad.uop.bounds import interval_of
-from tinygrad.uop.infer import device_of, filled, opened, shape_of
+from tinygrad.uop.infer import filled, opened, place_of, shape_of
 from tinygrad.uop.op import ROW, GroupOp, Ops, evaluate
 from tinygrad.uop.placement import placed
 from tinygrad.uop.questions import Questions
@@ -49,6 +49,7 @@ class UOp(Questions):
         "storage",
         "origin",
         "readers",
+        "families",
         "_shape",
         "_interval",
         "_key",
@@ -78,8 +79,10 @@ class UOp(Questions):
     _key: Any
     _ranges: Any
     readers: set[_Entry] | None
-    """Of a version of a buffer or a view of one: the nodes that read it, so that assign can keep
-    them right."""
+    """Of a version of a buffer, shared with all views of it: the nodes that read it and are no
+    views, so that assign can keep them right."""
+    families: Any
+    """Of a version of a buffer: the tensors that look at it (`engine/storage`)."""
 
     def __new__(
         cls,
@@ -98,12 +101,32 @@ class UOp(Questions):
             return found
         node = object.__new__(cls)
         node.op, node.dtype, node.src, node.arg, node.tag = op, dtype, src, arg, tag
-        node.known = node.newer = node.storage = node.origin = node.readers = None
+        node.known = node.newer = node.storage = node.origin = node.readers = node.families = None
         node._shape = node._interval = node._key = node._ranges = _UNSET
-        node.device = device_of(op, src, arg)
-        if op in _VERSIONS or (op in GroupOp.Movement and src[0].readers is not None):
+        node.device = None
+        is_view = op in GroupOp.Movement
+        if is_view:
+            node.device, node.readers = src[0].device, src[0].readers
+        elif op in _PLACES:
+            node.device = place_of(op, src, arg)
+        else:
+            for source in src:
+                if source.device is not None:
+                    node.device = source.device
+                    break
+        if op in _VERSIONS:
             node.readers = set()
-        return _intern(cls._table, key, node)
+        entry = _Entry(node, _forget)
+        entry.key = key
+        if cls._table.setdefault(key, entry) is not entry:
+            found = _standing(cls._table, entry)
+            if found is not None:
+                return found
+        if not is_view:
+            for source in src:
+                if source.readers is not None:
+                    source.readers.add(entry)
+        return node
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (UOp, (self.op, self.dtype, self.src, self.arg, self.tag))
@@ -498,19 +521,15 @@ class _Services:
 services = _Services()
 
 
-def _intern(table: dict[tuple[Any, ...], _Entry], key: tuple[Any, ...], node: UOp) -> UOp:
-    """Enters `node` under `key`, unless another thread was faster; then that one counts."""
-    entry = _Entry(node, _forget)
-    entry.key = key
-    while (standing := table.setdefault(key, entry)) is not entry:
+def _standing(table: dict[tuple[Any, ...], _Entry], entry: _Entry) -> UOp | None:
+    """The equal node of another thread that was faster. None if there is none: then `entry` stands
+    in the place of a dead one."""
+    while (standing := table.setdefault(entry.key, entry)) is not entry:
         found = standing()
         if found is not None:
             return found
         _forget(standing)
-    for source in node.src:
-        if source.readers is not None:
-            source.readers.add(entry)
-    return node
+    return None
 
 
 _forgetting = threading.RLock()
@@ -522,14 +541,16 @@ def _forget(
     entry: _Entry,
     table: dict[tuple[Any, ...], _Entry] = UOp._table,  # bound for the interpreter's last moments
     alone: Any = _forgetting,
+    views: Collection[Ops] = GroupOp.Movement,
 ) -> None:
     key = entry.key
     with alone:
         if table.get(key) is entry:
             del table[key]
-    for source in key[2]:
-        if source.readers is not None:
-            source.readers.discard(entry)
+    if key[0] not in views:
+        for source in key[2]:
+            if source.readers is not None:
+                source.readers.discard(entry)
 
 
 def _interval(node: UOp) -> tuple[Any, Any]:
@@ -545,6 +566,7 @@ def _content_key(node: UOp) -> bytes:
 
 
 _VERSIONS = (Ops.BUFFER, Ops.ASSIGN)
+_PLACES = (Ops.DEVICE, Ops.COPY)
 _CLOSERS = {Ops.REDUCE: 1, Ops.STAGE: 1, Ops.STORE: 2}
 
 

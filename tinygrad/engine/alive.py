@@ -1,0 +1,66 @@
+"""Weak references in order of their coming. Nothing runs when an object dies, and little when one
+comes: the dead are dropped when there may be as many of them as of the living."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+LEAST_ROOM = 8  # references that are kept before the dead are looked for
+
+
+class Alive(Generic[T]):
+    """Those of the objects that came and are alive. Threads may add and look as they like."""
+
+    __slots__ = ("_references", "_room", "__weakref__")
+    _one_at_a_time = threading.Lock()
+
+    def __init__(self, *first: T) -> None:
+        self._references = [weakref.ref(item) for item in first]
+        self._room = LEAST_ROOM
+
+    @property
+    def several(self) -> bool:
+        """Whether there was more than one, of which the others may be gone."""
+        return len(self._references) > 1
+
+    def references(self) -> list[weakref.ref[T]]:
+        """Weak references to all that are alive, and to some that are not."""
+        return self._references.copy()
+
+    def __iter__(self) -> Iterator[T]:
+        """Those alive now; what comes or dies meanwhile doesn't disturb."""
+        return (item for reference in self.references() if (item := reference()) is not None)
+
+    def add(self, item: T) -> None:
+        """Remembers one more."""
+        self._references.append(weakref.ref(item))
+        if len(self._references) > self._room:
+            self._drop_the_dead()
+
+    def discard(self, item: T) -> None:
+        """Forgets one that is here."""
+        self._references.remove(weakref.ref(item))
+
+    def _drop_the_dead(self) -> None:
+        if not Alive._one_at_a_time.acquire(blocking=False):
+            return
+        try:
+            before = len(self._references)  # others may come behind these meanwhile
+            living = {id(r): r for r in self._references[:before] if r() is not None}
+            self._references[:before] = living.values()
+            self._room = max(LEAST_ROOM, 2 * len(self._references))
+        finally:
+            Alive._one_at_a_time.release()
+
+
+def _renew() -> None:
+    Alive._one_at_a_time = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
