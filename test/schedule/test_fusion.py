@@ -56,6 +56,52 @@ def test_is_one_kernel(name: str) -> None:
     check(1, ONE_KERNEL[name]())
 
 
+IMAGES = data(3, 40, 9, 7)
+SCALES = data(40, 1, 1)
+
+
+def of_groups(x: np.ndarray) -> np.ndarray:
+    groups = x.reshape(x.shape[0], 10, -1)
+    return (groups - groups.mean(2, keepdims=True)).reshape(x.shape)
+
+
+ROWS_FIRST = {
+    "the mean of channels": (
+        lambda x: x - x.mean((0, 2, 3), keepdim=True),
+        lambda x: x - x.mean((0, 2, 3), keepdims=True),
+    ),
+    "what is made of two means": (
+        lambda x: x / x.std((0, 2, 3), keepdim=True, correction=0),
+        lambda x: x / x.std((0, 2, 3), keepdims=True),
+    ),
+    "groups": (
+        lambda x: (
+            x.reshape(x.shape[0], 10, -1) - x.reshape(x.shape[0], 10, -1).mean(2, keepdim=True)
+        ).reshape(x.shape),
+        of_groups,
+    ),
+    "rows within rows": (
+        lambda x: x - x.mean((0, 2, 3), keepdim=True) - x.mean((2, 3), keepdim=True),
+        lambda x: x - x.mean((0, 2, 3), keepdims=True) - x.mean((2, 3), keepdims=True),
+    ),
+    "another order of axes": (
+        lambda x: (x.permute(0, 2, 3, 1) - x.mean((0, 2, 3))).permute(0, 3, 1, 2),
+        lambda x: x - x.mean((0, 2, 3), keepdims=True),
+    ),
+}
+
+
+@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
+@pytest.mark.parametrize("name", ROWS_FIRST)
+def test_loops_begin_with_what_reductions_depend_on(name: str, device: str) -> None:
+    ours, wanted = ROWS_FIRST[name]
+    check(1, (ours(data(8, 40, 64, 64)) * SCALES).contiguous())
+    found = ours(IMAGES.to(device)) * SCALES.to(device)
+    np.testing.assert_allclose(
+        found.numpy(), wanted(IMAGES.numpy()) * SCALES.numpy(), rtol=1e-5, atol=1e-6
+    )
+
+
 def test_users_that_reduce_other_axes_read_memory() -> None:
     check(2, (X @ X.T).sum(0, keepdim=True) + 1)
     assert temporaries(SQUARE.exp() @ SQUARE) == [64 * 64]  # exp is not redone 64 times

@@ -30,6 +30,7 @@ from tinygrad.schedule.movement import (
 )
 from tinygrad.schedule.plan import Wishes
 from tinygrad.schedule.redo import is_small_work
+from tinygrad.schedule.row_loops import above_reductions, pieces_of, reduced_at, rows_first
 from tinygrad.schedule.rows import Reader, are_kept, products_below
 from tinygrad.simplify.affine import simplify_index
 from tinygrad.uop.node import UOp
@@ -87,7 +88,7 @@ def demands_within(sink: UOp, wishes: Wishes) -> Demands:
     stored: set[UOp] = set()
     apart: set[UOp] = set()
     while True:
-        found = Demands(sink, wishes.longest_row, stored, apart)
+        found = Demands(sink, wishes, stored, apart)
         more = beyond(found, wishes.buffers) if wishes.buffers else (set(), set())
         circles = in_circles(found)
         if more[0] | circles <= stored and more[1] | circles <= apart:
@@ -102,7 +103,7 @@ class Demands:
     def __init__(
         self,
         sink: UOp,
-        longest_row: int = 0,
+        wishes: Wishes,
         stored: Iterable[UOp] = (),
         apart: Iterable[UOp] = (),
     ) -> None:
@@ -120,8 +121,10 @@ class Demands:
         # the whole of a node in memory
         self._names = map("t{:06}".format, itertools.count())  # in order also as text
         self._counters: dict[tuple[UOp, int], str] = {}  # names of reductions' loops
-        self._products = products_below(self.order) if longest_row else {}
-        self._longest_row = longest_row
+        self._longest_row = wishes.longest_row
+        self._products = products_below(self.order) if wishes.longest_row else {}
+        # groups are given work for all their lanes element by element
+        self._above = set() if wishes.lanes else above_reductions(self.order, _makes_rows)
         self._weight, self._leaves = _weights(self.order)
         self._stored = {*self._forced(sink), *stored}
         self._apart = set(apart)  # what shares no kernel with what else is stored
@@ -185,22 +188,39 @@ class Demands:
         shape = loop_shape(node)
         value = node.src[0] if node.op is Ops.CONTIGUOUS else node
         pieces = merged_axes(node) if self._products.get(value) else None
+        ranges, index = self._loops(node, pieces or tuple((n,) for n in shape))
+        position = self.position[node]
+        if node.op is Ops.RUNNING:  # what is carried from turn to turn wants the innermost loop
+            ranges.sort(key=lambda r: r is index[node.arg[1]])
+        elif node in self._above and pieces is None and _concrete(node):
+            ranges, index = self._rows_first(node, ranges, index)
+        kernel = Kernel(tuple(ranges), index, shape, first=position, last=position)
+        self.kernels.append(kernel)
+        return kernel
+
+    def _loops(
+        self, node: UOp, pieces: Iterable[tuple[Any, ...]]
+    ) -> tuple[list[UOp], tuple[UOp, ...]]:
+        """Loops of these sizes for each axis, and the index that they make."""
         ranges: list[UOp] = []
         index: list[UOp] = []
-        for axis, n in enumerate(shape):
-            sizes = (n,) if pieces is None else pieces[axis]
+        for axis, sizes in enumerate(pieces):
             loops = [
                 ZERO if m == 1 else UOp.range(m, next(self._names), self._role(node, axis))
                 for m in sizes
             ]
             ranges += [loop for loop in loops if loop is not ZERO]
             index.append(loops[0] if len(loops) == 1 else offset_of(loops, sizes))
-        position = self.position[node]
-        if node.op is Ops.RUNNING:  # what is carried from turn to turn wants the innermost loop
-            ranges.sort(key=lambda r: r is index[node.arg[1]])
-        kernel = Kernel(tuple(ranges), tuple(index), shape, first=position, last=position)
-        self.kernels.append(kernel)
-        return kernel
+        return ranges, tuple(index)
+
+    def _rows_first(self, node: UOp, ranges: list[UOp], index: Index) -> tuple[list[UOp], Index]:
+        """Loops whose outermost ones are the rows that the node's reductions have."""
+        wanted = reduced_at(node, index, self._above, self._stored)
+        apart = pieces_of(wanted, index)
+        if any(len(sizes) > 1 for sizes in apart):
+            ranges, index = self._loops(node, apart)
+            wanted = reduced_at(node, index, self._above, self._stored)
+        return rows_first(ranges, wanted, FEW_ROWS), index
 
     @staticmethod
     def _role(node: UOp, axis: int) -> str:
@@ -575,6 +595,11 @@ def conditions_of(gate: UOp | None) -> list[UOp]:
     if gate.op is Ops.AND:
         return [*conditions_of(gate.src[0]), *conditions_of(gate.src[1])]
     return [gate]
+
+
+def _makes_rows(node: UOp) -> bool:
+    """Whether this REDUCE_AXIS may be computed in the kernel that wants it, row by row."""
+    return _concrete(node.src[0]) and not Demands._is_product(node)
 
 
 def _readers(demands: dict[Demand, Contexts]) -> list[Reader]:

@@ -1,0 +1,102 @@
+"""The loops of a kernel that stores what is made of reductions: those that the reductions depend on
+come first, so that each is computed once, in the kernel itself, and what a row of the result reads
+again is in the cache still.
+
+    x - mean of x over (n, h, w)     stored over n, c, h, w     has the loops c, n, h, w
+    x - mean of x over groups of c   stored over n, c, h, w     has the loops n, c//8, c%8, h, w
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from math import prod
+
+from tinygrad.schedule.movement import Index, source_index
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops
+
+SHORTEST_RUN = 16
+"""Elements that must follow each other in memory where loops change places: a cache line."""
+
+ABOVE = GroupOp.Elementwise | GroupOp.Movement | {Ops.DETACH, Ops.CONTIGUOUS}
+
+Sizes = tuple[tuple[int, ...], ...]
+"""For each axis the sizes of the loops that run over it."""
+
+
+def above_reductions(order: Iterable[UOp], is_one: Callable[[UOp], bool]) -> set[UOp]:
+    """The reductions of which `is_one` holds, and what is made of them elementwise and by movement;
+    nodes come in order."""
+    found: set[UOp] = set()
+    for node in order:
+        if node.op is Ops.REDUCE_AXIS:
+            if is_one(node):
+                found.add(node)
+        elif node.op in ABOVE and not found.isdisjoint(node.src):
+            found.add(node)
+    return found
+
+
+def reduced_at(
+    node: UOp, index: Index, above: Collection[UOp], ends: Collection[UOp]
+) -> list[Index]:
+    """At which elements the value of `node` at `index` wants reductions, those of most terms first.
+    What `ends` has is stored, and so are values under conditions: they don't count."""
+    found: dict[Index, int] = {}
+    stack, seen = [(node, index)], {(node, index)}
+    while stack:
+        top, at = stack.pop()
+        if top.op is Ops.REDUCE_AXIS:
+            found[at] = max(found.get(at, 0), top.src[0].size)
+            continue
+        if top.op in GroupOp.Movement:
+            at, conditions = source_index(top, at)
+            if conditions:
+                continue
+        for source in top.src:
+            if source in above and source not in ends and (source, at) not in seen:
+                seen.add((source, at))
+                stack.append((source, at))
+    return sorted(found, key=lambda at: -found[at])
+
+
+def pieces_of(wanted: Iterable[Index], index: Sequence[UOp]) -> Sizes:
+    """Each loop of `index` cut where a reduction is wanted at its quotient by a divisor."""
+    cuts: dict[UOp, set[int]] = {}
+    for where in wanted:
+        for at in where:
+            if at.op is Ops.IDIV and at.src[0] in index and at.src[1].op is Ops.CONST:
+                cuts.setdefault(at.src[0], set()).add(int(at.src[1].arg))
+    found = []
+    for loop in index:
+        rest, sizes = int(loop.vmax) + 1, []
+        for divisor in sorted(cuts.get(loop, ()), reverse=True):
+            if rest % divisor == 0 and rest > divisor:
+                sizes.append(rest // divisor)
+                rest = divisor
+        found.append((*sizes, rest))
+    return tuple(found)
+
+
+def rows_first(loops: Sequence[UOp], wanted: Iterable[Index], fewest: int) -> list[UOp]:
+    """The loops with those of the reductions outermost, if there are `fewest` rows of these, and
+    as long as what then lies innermost follows each other in memory."""
+    chain: list[frozenset[UOp]] = []
+    for where in wanted:
+        own = frozenset().union(*(at.ranges for at in where))
+        plain = all(not at.ranges or at.op is Ops.RANGE for at in where)
+        if plain and own and all(own <= other or other <= own for other in chain):
+            chain.append(own)
+    moved = sorted(loops, key=lambda loop: -sum(loop in own for own in chain))
+    rows = chain[0] if chain else frozenset()
+    run = prod(int(r.vmax) + 1 for r in _trailing(loops, moved))
+    enough = prod(int(r.vmax) + 1 for r in rows) >= fewest
+    return moved if enough and run >= SHORTEST_RUN else list(loops)
+
+
+def _trailing(loops: Sequence[UOp], moved: Sequence[UOp]) -> Iterable[UOp]:
+    """The innermost loops that stay where they are."""
+    for before, after in zip(reversed(loops), reversed(moved), strict=True):
+        if before is not after:
+            return
+        yield before
