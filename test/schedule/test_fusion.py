@@ -102,6 +102,16 @@ def test_loops_begin_with_what_reductions_depend_on(name: str, device: str) -> N
     )
 
 
+def test_the_gradients_of_a_batch_norm_share_their_sums() -> None:
+    x, scale, shift = data(8, 40, 64, 64), data(40), data(40)
+    spread, mean = x.var_mean((0, 2, 3), correction=0)
+    y = x.batchnorm(scale, shift, mean, (spread + 1e-5).rsqrt()).relu()
+    gradients = y.gradient(x, scale, shift, gradient=data(*x.shape))
+    rows, *small = (step.ast for step in plan_of(*gradients).steps)
+    assert sum(node.op is Ops.REDUCE for node in rows.toposort()) == 5  # mean, spread, three more
+    assert all(node.op is not Ops.REDUCE for ast in small for node in ast.toposort())
+
+
 def test_users_that_reduce_other_axes_read_memory() -> None:
     check(2, (X @ X.T).sum(0, keepdim=True) + 1)
     assert temporaries(SQUARE.exp() @ SQUARE) == [64 * 64]  # exp is not redone 64 times

@@ -46,6 +46,55 @@ def sum_axes(node: UOp, axes: tuple[int, ...]) -> UOp:
     return wide.reduce_axis("add", axes).cast(node.dtype)
 
 
+MOST_FACTORS = 16
+"""Factors and terms that are looked through for those that a sum need not take in."""
+
+
+def sum_along(g: UOp, axes: tuple[int, ...]) -> UOp:
+    """`sum_axes` of a gradient. What all elements along the axes have as a factor, stays outside,
+    so that gradients that differ in such factors only share their sums: of a scale, a shift and
+    what they are applied to."""
+    terms = _parts(Ops.ADD, [g])
+    apart = [_factors(term, axes) for term in terms]
+    if (
+        not dtypes.is_float(g.dtype)
+        or g.dtype.itemsize < 4
+        or not all(outer and inner for outer, inner in apart)
+    ):
+        return sum_axes(g, axes)
+    total = None
+    for outer, inner in apart:
+        one = sum_axes(math.prod(inner[1:], start=inner[0]), axes)
+        one = math.prod(outer, start=one)
+        total = one if total is None else total + one
+    assert total is not None
+    return total
+
+
+def _factors(node: UOp, axes: tuple[int, ...]) -> tuple[list[UOp], list[UOp]]:
+    """The factors that are the same along `axes`, with these of size 1, and the others."""
+    outer, inner = [], []
+    for factor in _parts(Ops.MUL, [node]):
+        source = factor.src[0] if factor.op is Ops.EXPAND else factor
+        if source is not factor and all(source.shape[axis] == 1 for axis in axes):
+            kept = tuple(1 if i in axes else n for i, n in enumerate(factor.shape))
+            outer.append(source.expand(kept))
+        else:
+            inner.append(factor)
+    return outer, inner
+
+
+def _parts(op: Ops, nodes: list[UOp]) -> list[UOp]:
+    """What a chain of `op` connects, in order; nodes of another op are one part."""
+    at = 0
+    while at < len(nodes) < MOST_FACTORS:
+        if nodes[at].op is op:
+            nodes[at : at + 1] = nodes[at].src
+        else:
+            at += 1
+    return nodes
+
+
 def _cosine(x: UOp) -> UOp:
     """1 - 2 sin(x/2)**2: halving is exact, adding pi/2 to a large x would not be."""
     half = (x * 0.5).sin()
@@ -94,7 +143,7 @@ def _power(node: UOp, g: UOp) -> Gradients:
 
 def _expand(node: UOp, g: UOp) -> Gradients:
     shape = node.src[0].shape
-    return (sum_axes(g, tuple(i for i, n in enumerate(shape) if n != node.shape[i])),)
+    return (sum_along(g, tuple(i for i, n in enumerate(shape) if n != node.shape[i])),)
 
 
 def _reduce_axis(node: UOp, g: UOp) -> Gradients:
