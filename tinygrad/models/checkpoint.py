@@ -6,6 +6,7 @@ A model has a table from the names in its checkpoints to its own attributes:
         "model.layers.{}.self_attn.q_proj": "layers.{}.attention.query",  # {}: any number, kept
         "model.rotary.inv_freq": None,                                      # not needed here
         "transformer.h.{}.attn.c_attn": ("layers.{}.attention.mix", transposed),
+        "model.layers.{}.experts.*.w1": "layers.{}.feed.gate",  # *: one after the other, by number
     }
 
 A row serves all names that begin with it, up to a dot: `...q_proj.weight` and `...q_proj.bias`.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -38,16 +40,22 @@ def translated(state: Mapping[str, Tensor], names: Names) -> dict[str, Tensor]:
     ['layers.3.w']
     """
     rows = [(_pattern(row), target) for row, target in sorted(names.items(), key=_longest_first)]
-    found = {}
+    found, parts = {}, defaultdict[str, dict[int, Tensor]](dict)
     for name, tensor in state.items():
         match, target = next(((m, t) for p, t in rows if (m := p.match(name))), (None, None))
         if match is None:
             found[name] = tensor
         elif target is not None:
             ours, convert = (target, None) if isinstance(target, str) else target
-            ours = ours.format(*match.groups()) + name[match.end() :]
-            found[ours.removeprefix(".")] = tensor if convert is None else convert(tensor)
-    return found
+            kept = [n for key, n in match.groupdict().items() if key != PART]
+            ours = (ours.format(*kept) + name[match.end() :]).removeprefix(".")
+            tensor = tensor if convert is None else convert(tensor)
+            if PART in match.groupdict():
+                parts[ours][int(match[PART])] = tensor
+            else:
+                found[ours] = tensor
+    stacks = {name: [all[n] for n in sorted(all)] for name, all in parts.items()}
+    return found | {name: Tensor.stack(*each).contiguous() for name, each in stacks.items()}
 
 
 def _longest_first(row: tuple[str, Any]) -> int:
@@ -55,7 +63,13 @@ def _longest_first(row: tuple[str, Any]) -> int:
 
 
 def _pattern(row: str) -> re.Pattern[str]:
-    return re.compile(re.escape(row).replace(r"\{\}", r"(\d+)") + r"(?=\.|$)")
+    words = re.escape(row).replace(r"\*", rf"(?P<{PART}>\d+)").split(r"\{\}")
+    numbers = (rf"(?P<kept{i}>\d+)" for i in range(len(words) - 1))
+    text = words[0] + "".join(n + word for n, word in zip(numbers, words[1:], strict=True))
+    return re.compile(text + r"(?=\.|$)")
+
+
+PART = "part"  # the number of what becomes a part of a larger tensor
 
 
 def transposed(weight: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.models.cache import Cache, Turn
 from tinygrad.nn import Embedding, Linear, RMSNorm
+from tinygrad.nn.experts import ChosenLinear, dealt
 from tinygrad.tensor import Tensor
 
 
@@ -162,25 +163,30 @@ class GatedLinear:
 class Mixture:
     """A few of many gated linear units for each token, as a router says.
 
-    (Jiang and others, "Mixtral of Experts", 2024.) All experts see all tokens here, and the weight
-    of those not chosen is 0: the sizes don't depend on the values.
+    (Jiang and others, "Mixtral of Experts", 2024.) The others are neither read nor computed.
     """
 
     def __init__(self, config: DecoderConfig) -> None:
-        self.router = Linear(config.dim, config.experts, bias=False)
-        self.experts = [GatedLinear(config.dim, config.hidden) for _ in range(config.experts)]
-        self._used, self._normalised = config.experts_used, config.normalised
+        dim, hidden, experts = config.dim, config.hidden, config.experts
+        self.router = Linear(dim, experts, bias=False)
+        self.gate = ChosenLinear(experts, dim, hidden)
+        self.up = ChosenLinear(experts, dim, hidden)
+        self.down = ChosenLinear(experts, hidden, dim)
+        self._experts, self._used = experts, config.experts_used
+        self._normalised = config.normalised
 
     def __call__(self, x: Tensor) -> Tensor:
         """(.., dim) → the same."""
-        shares = self.router(x).cast(dtypes.float32).softmax(-1)  # (.., experts)
-        least = shares.topk(self._used, dim=-1)[0][..., -1:]
-        shares = (shares >= least).where(shares, 0)
+        tokens = x.reshape(-1, x.shape[-1])  # (tokens, dim)
+        shares = self.router(tokens).cast(dtypes.float32).softmax(-1)
+        shares, chosen = shares.topk(self._used, dim=-1)  # (tokens, used)
         if self._normalised:
             shares = shares / shares.sum(-1, keepdim=True)
-        shares = shares.cast(x.dtype)
-        parts = [expert(x) * shares[..., i : i + 1] for i, expert in enumerate(self.experts)]
-        return sum(parts[1:], parts[0])
+        deal = dealt(chosen, self._experts)
+        given, which = tokens[deal.rows].contiguous(), deal.which  # (blocks, rows, dim)
+        inside = self.gate(given, which).silu() * self.up(given, which)
+        found = self.down(inside, which).reshape(-1, x.shape[-1])[deal.places]  # (tokens, used, ..)
+        return (found * shares.cast(x.dtype).unsqueeze(-1)).sum(1).reshape(x.shape)
 
 
 class Layer:

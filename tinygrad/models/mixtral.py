@@ -16,9 +16,9 @@ class Mixtral(Llama):
     NAMES: ClassVar[Names] = {
         **HUGGING_FACE,
         "model.layers.{}.block_sparse_moe.gate": "layers.{}.feed.router",
-        "model.layers.{}.block_sparse_moe.experts.{}.w1": "layers.{}.feed.experts.{}.gate",
-        "model.layers.{}.block_sparse_moe.experts.{}.w2": "layers.{}.feed.experts.{}.down",
-        "model.layers.{}.block_sparse_moe.experts.{}.w3": "layers.{}.feed.experts.{}.up",
+        "model.layers.{}.block_sparse_moe.experts.*.w1": "layers.{}.feed.gate",
+        "model.layers.{}.block_sparse_moe.experts.*.w2": "layers.{}.feed.down",
+        "model.layers.{}.block_sparse_moe.experts.*.w3": "layers.{}.feed.up",
     }
 
     @classmethod

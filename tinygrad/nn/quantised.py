@@ -16,6 +16,7 @@ from typing import Any
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import prod
+from tinygrad.nn.experts import ChosenLinear
 from tinygrad.nn.layers import Linear
 from tinygrad.tensor import Tensor
 
@@ -31,7 +32,7 @@ floats, whose matrices are laid out for it first."""
 
 
 class QuantisedLinear:
-    """What a `Linear` does, with its weight rounded.
+    """What a `Linear` does, or a `ChosenLinear`, with its weight rounded.
 
     Numbers of a weight lie in panels of up to `PANEL` outputs: of the first input for all of them,
     then of the next. So few inputs at once are multiplied as memory comes, a vector of outputs by
@@ -51,22 +52,24 @@ class QuantisedLinear:
     True
     """
 
-    def __init__(self, linear: Linear, bits: int = 8, group: int = 32) -> None:
-        out, inputs = linear.weight.shape
+    def __init__(self, linear: Linear | ChosenLinear, bits: int = 8, group: int = 32) -> None:
+        inputs = linear.weight.shape[-1]
         if bits not in (4, 8) or group < 2 or inputs % group or group % 2:
             raise ArgumentError(
                 f"QuantisedLinear: {bits} bits in groups of {group} of {inputs} inputs; legal are "
                 "4 or 8 bits, and an even group that divides the inputs"
             )
-        self.bias = linear.bias
-        self._bits, self._shape = bits, (out, inputs)
-        whole, scales = _rounded(linear.weight.detach(), bits, group)
-        self.scales = _panels(scales).cast(linear.weight.dtype).contiguous()  # (panels, groups, n)
-        whole = _panels(whole)  # (panels, groups, group, n)
+        self.bias = linear.bias if isinstance(linear, Linear) else None
+        self._bits, self._shape = bits, linear.weight.shape
+        weight = linear.weight.detach().reshape(-1, *linear.weight.shape[-2:])
+        whole, scales = _rounded(weight.flatten(0, 1), bits, group)  # (layers * out, groups, group)
+        scales = _panels(scales, len(weight))  # (layers, panels, groups, n)
+        self.scales = scales.cast(weight.dtype).contiguous()
+        whole = _panels(whole, len(weight))  # (layers, panels, groups, group, n)
         if bits == 8:
             self.numbers = whole.cast(dtypes.int8).contiguous()
         else:  # two numbers a byte, each 8 more than it is: of the halves of a group
-            first, second = (whole + 8).cast(dtypes.uint8).chunk(2, dim=2)
+            first, second = (whole + 8).cast(dtypes.uint8).chunk(2, dim=3)
             self.numbers = (first + second * 16).contiguous()
         for tensor in (self.numbers, self.scales):
             tensor.requires_grad_(False)
@@ -74,53 +77,65 @@ class QuantisedLinear:
 
     @property
     def weight(self) -> Tensor:
-        """(out, inputs): the rounded weight, as an expression."""
-        numbers, (out, inputs) = self.numbers, self._shape
+        """(out, inputs), or (layers, out, inputs): the rounded weight, as an expression."""
+        return self._weight(self.numbers, self.scales).reshape(self._shape)
+
+    def _weight(self, numbers: Tensor, scales: Tensor) -> Tensor:
+        """(layers, out, inputs) of their panels."""
+        out, inputs = self._shape[-2:]
         if self._bits == 4:
-            numbers = (numbers & 15).cat(numbers >> 4, dim=2).cast(dtypes.int8) - 8
-        panels = numbers.cast(self.scales.dtype) * self.scales.unsqueeze(2)
-        return panels.permute(0, 3, 1, 2).reshape(-1, inputs)[:out]
+            numbers = (numbers & 15).cat(numbers >> 4, dim=3).cast(dtypes.int8) - 8
+        panels = numbers.cast(scales.dtype) * scales.unsqueeze(3)
+        return panels.permute(0, 1, 4, 2, 3).reshape(len(numbers), -1, inputs)[:, :out]
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """(.., inputs) → (.., out). For few rows in float32: rounding each weight to a narrower
-        type would take longer than reading it."""
-        if dtypes.is_float(x.dtype) and x.dtype.itemsize <= 4 and prod(x.shape[:-1]) <= FEW_ROWS:
-            y = self._few(x.cast(dtypes.float32)).cast(x.dtype)
-            return y if self.bias is None else y + self.bias
-        return x.linear(self.weight.T, self.bias)
+    def __call__(self, x: Tensor, which: Tensor | None = None) -> Tensor:
+        """(.., inputs) → (.., out), or as `ChosenLinear` says. For few rows in float32: rounding
+        each weight to a narrower type would take longer than reading it."""
+        given = x if which is not None else x.reshape(1, -1, x.shape[-1])  # (layers, rows, inputs)
+        numbers, scales = self.numbers, self.scales
+        if which is not None:
+            numbers, scales = numbers[which], scales[which]
+        if dtypes.is_float(x.dtype) and x.dtype.itemsize <= 4 and given.shape[1] <= FEW_ROWS:
+            y = self._few(given.cast(dtypes.float32), numbers, scales).cast(x.dtype)
+        else:
+            y = given.matmul(self._weight(numbers, scales).transpose(1, 2))
+        y = y.reshape(*x.shape[:-1], self._shape[-2])
+        return y if self.bias is None else y + self.bias
 
-    def _few(self, x: Tensor) -> Tensor:
+    def _few(self, x: Tensor, numbers: Tensor, scales: Tensor) -> Tensor:
         """A scale goes to the sum of its group, and so does what numbers of 4 bits are more than
         they should be."""
-        out, inputs = self._shape
-        groups = self.scales.shape[1]
-        given = x.contiguous().reshape(-1, 1, groups, inputs // groups, 1)
+        layers, rows, inputs = x.shape
+        groups = scales.shape[2]
+        given = x.contiguous().reshape(layers, rows, 1, groups, inputs // groups, 1)
         if self._bits == 8:
-            sums = _sums(given, self.numbers)  # (rows, panels, groups, n)
+            sums = _sums(given, numbers)  # (layers, rows, panels, groups, n)
         else:
-            low, high = given.chunk(2, dim=3)
-            above = (given.sum(3) * 8).contiguous()
-            sums = _sums(low, self.numbers & 15) + _sums(high, self.numbers >> 4) - above
-        y: Tensor = (sums * self.scales.cast(dtypes.float32)).sum(2)
-        return y.reshape(given.shape[0], -1)[:, :out].reshape(*x.shape[:-1], out)
+            low, high = given.chunk(2, dim=4)
+            above = (given.sum(4) * 8).contiguous()
+            sums = _sums(low, numbers & 15) + _sums(high, numbers >> 4) - above
+        y: Tensor = (sums * scales.cast(dtypes.float32).unsqueeze(1)).sum(3)
+        return y.reshape(layers, rows, -1)[:, :, : self._shape[-2]]
 
     def nbytes(self) -> int:
         """Memory of the weight."""
         return int(self.numbers.nbytes() + self.scales.nbytes())
 
 
-def _panels(rows: Tensor) -> Tensor:
-    """(out, ..) → (panels, .., n): rows side by side, so many that few are added to fill them."""
-    out = rows.shape[0]
+def _panels(rows: Tensor, layers: int) -> Tensor:
+    """(layers * out, ..) → (layers, panels, .., n): rows side by side, so many that few are added
+    to fill the last panel."""
+    out, *inner = rows.shape[0] // layers, *rows.shape[1:]
     n = next(n for n in (PANEL, 32, 16, 8, 4, 2, 1) if out % n == 0 or 16 * n <= out)
-    filled = rows.pad(((0, -out % n), *(None,) * (rows.ndim - 1)))
-    cut = filled.reshape(-1, n, *rows.shape[1:])
-    return cut.permute(0, *range(2, cut.ndim), 1)
+    parts = rows.reshape(layers, out, *inner)
+    parts = parts.pad((None, (0, -out % n), *(None for _ in inner)))
+    parts = parts.reshape(layers, -1, n, *inner)
+    return parts.permute(0, 1, *range(3, parts.ndim), 2)
 
 
 def _sums(x: Tensor, numbers: Tensor) -> Tensor:
-    """Products along axis 3, summed, in float32."""
-    return (x * numbers.cast(dtypes.float32)).sum(3)
+    """Products of the inputs of each group, summed, in float32."""
+    return (x * numbers.cast(dtypes.float32).unsqueeze(1)).sum(4)
 
 
 class IntegerLinear:
@@ -235,14 +250,15 @@ def quantise(
     which: Callable[[str], bool] | None = None,
     inputs: int | None = None,
 ) -> list[str]:
-    """Puts a `QuantisedLinear` in the place of each `Linear` in `model`.
+    """Puts a `QuantisedLinear` in the place of each `Linear` and `ChosenLinear` in `model`.
 
     Args:
         model: an object whose attributes, lists and dicts lead to the layers.
         bits: 8 or 4, of a number.
         group: numbers that share a scale; layers whose inputs it doesn't divide stay as they are.
         which: whether the layer of this name is meant; None: all.
-        inputs: 8: inputs are rounded to so many bits too (`IntegerLinear`); None: they are not.
+        inputs: 8: inputs of a `Linear` are rounded to so many bits too (`IntegerLinear`); None:
+            they are not.
 
     Returns:
         The names of the layers that were replaced.
@@ -253,7 +269,6 @@ def quantise(
     """
     if inputs not in (None, 8):
         raise ArgumentError(f"quantise: inputs of {inputs} bits; legal are 8, or None")
-    kind = QuantisedLinear if inputs is None else IntegerLinear
     names: list[str] = []
 
     def visit(holder: Any, prefix: str, above: tuple[Any, ...]) -> None:
@@ -262,10 +277,13 @@ def quantise(
             return
         for key, part in list(places.items() if isinstance(places, dict) else enumerate(places)):
             name = f"{prefix}{key}"
-            if not isinstance(part, Linear):
+            if not isinstance(part, Linear | ChosenLinear):
                 visit(part, f"{name}.", (*above, holder))
-            elif part.weight.shape[1] % group == 0 and (which is None or which(name)):
-                places[key] = kind(part, bits, group)
+            elif part.weight.shape[-1] % group == 0 and (which is None or which(name)):
+                if inputs is not None and isinstance(part, Linear):
+                    places[key] = IntegerLinear(part, bits, group)
+                else:
+                    places[key] = QuantisedLinear(part, bits, group)
                 names.append(name)
 
     visit(model, "", ())
