@@ -130,6 +130,19 @@ def layernorm(rows, columns):
     return out((rows, columns), value, i, j)
 
 
+def centred_sums(rows, columns):
+    """The squares of x less its mean, its products with y, and y's least: one pass for three."""
+    i, j, j1, j2, j3 = named(i0=rows, **{f"k{n}": columns for n in range(4)})
+
+    def x(slot, j):
+        return at(slot, (rows, columns), i, j)
+
+    mean = x(1, j).reduce("add", j) * (1 / columns)
+    squares = ((x(1, j1) - mean) * (x(1, j1) - mean)).reduce("add", j1)
+    products = ((x(1, j2) - mean) * x(2, j2)).reduce("add", j2)
+    return out((rows,), squares + products * (x(2, j3) * -1).reduce("max", j3), i)
+
+
 def conv(batch, channels, height, width, outputs, stride=1, groups=1):
     """3 x 3, padded by 1."""
     down, across = (-(-size // stride) for size in (height, width))

@@ -84,6 +84,8 @@ SOME = {
     "n rows": kernels.growing_rows(12, 20),
     "rows of n": kernels.growing_softmax(3, 40),
     "two matrices by a vector": kernels.gated_matvec(37, 100),
+    "sums together": kernels.centred_sums(5, 100),
+    "a few sums together": kernels.centred_sums(3, 7),
 }
 
 MACHINES = {
@@ -127,6 +129,14 @@ def test_rows_as_long_as_a_variable_are_vectors():
     kernel = schedule(kernels.growing_softmax(4, 4096), kernels.WIDE)[0]
     loops = [n for n in kernel.toposort() if n.op is Ops.RANGE]
     assert {name_of(r) for r in loops if role_of(r) == "VECTOR"} == {"k0v", "i1v"}
+
+
+def test_sums_of_the_same_elements_go_through_their_loops_together():
+    recipe = schedule(kernels.centred_sums(64, 1024), kernels.WIDE)[1]
+    joined = [step for step in recipe if step[0] == "together"]
+    assert joined == [("together", ("k1",), ("k2",)), ("together", ("k1",), ("k3",))]
+    softmax = schedule(kernels.softmax(64, 1024), kernels.WIDE)[1]
+    assert all(step[0] != "together" for step in softmax)  # the sum needs the largest
 
 
 def test_a_group_of_channels_is_a_loop():

@@ -37,6 +37,19 @@ def test_accuracy(shape, axis):
         assert np.max(error / np.abs(wide).sum(axis)) < LIMIT
 
 
+@pytest.mark.parametrize("shape", [(5, 7), (3, 1001), (40, 63), (2, 70_000)])
+def test_reductions_of_the_same_elements(shape):
+    draw = np.random.default_rng(3)
+    x, y = (draw.standard_normal(shape, np.float32) for _ in range(2))
+    x[1, 0], x[0, 1], y[1, 2] = np.inf, -np.inf, np.nan
+    a, b = Tensor(x).realize(), Tensor(y).realize()
+    found = a.sum(1).stack(a.max(1), a.square().sum(1), (a * b).sum(1), b.min(1), dim=1)
+    with np.errstate(invalid="ignore"):
+        pairs = ((x.sum(1), x.max(1)), ((x * x).sum(1), (x * y).sum(1)), (y.min(1),))
+    wanted = np.stack([each for pair in pairs for each in pair], 1)
+    np.testing.assert_allclose(value(found), wanted, rtol=1e-4, atol=1e-3)
+
+
 @pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("size", [5, 17, 67])
 def test_nothing_special_is_lost(size, special):

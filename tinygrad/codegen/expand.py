@@ -5,6 +5,7 @@ or, where lanes share a matrix unit, `fragments`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from tinygrad.base.dtype import dtypes
@@ -239,12 +240,26 @@ class Expansion:
     # ---- reductions and stages -------------------------------------------------------------------
 
     def _reduce(self, item: Reduce) -> None:
-        value = item.node.src[0]
+        """Accumulators of several REDUCEs go through the loops side by side."""
+        sums = [self._sums(node) for node in item.nodes]
+        starts = [each.start() for each in sums]
+        ends = [*itertools.accumulate(map(len, starts), initial=0)]
+
+        def shares(values: Values) -> list[Values]:
+            return [values[low:high] for low, high in itertools.pairwise(ends)]
+
+        def take(values: Values) -> Values:
+            taken = (each.take(own) for each, own in zip(sums, shares(values), strict=True))
+            return [*itertools.chain.from_iterable(taken)]
+
+        results = self._walk(item.items, [*itertools.chain.from_iterable(starts)], take)
+        for each, own in zip(sums, shares(results), strict=True):
+            each.keep(own)
+
+    def _sums(self, node: UOp) -> Sums | Accumulators:
+        value = node.src[0]
         in_warps = value.op is Ops.WMMA and UNITS[value.arg].held is not None
-        sums = (
-            Sums(self.evaluator, item.node) if in_warps else Accumulators(self.evaluator, item.node)
-        )
-        sums.keep(self._walk(item.items, sums.start(), sums.take))
+        return Sums(self.evaluator, node) if in_warps else Accumulators(self.evaluator, node)
 
     def fill(self, item: Fill) -> None:
         """A stage gets its values, or the accumulators that it holds take theirs in."""

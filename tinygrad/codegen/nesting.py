@@ -65,9 +65,13 @@ class NestBuilder:
         self.trims = dict(fact(kernel, "trim"))
         self.starts = dict(fact(kernel, "start"))
         self._needs: dict[tuple[UOp, frozenset[UOp]], tuple[UOp, ...]] = {}
+        self._owners: dict[tuple[UOp, ...], list[UOp]] = {}
 
     def build(self, own: Sequence[UOp], values: Sequence[UOp], kind: str = "store") -> Nest:
         """The nest that computes `values` for all turns of `own`."""
+        for node in dict.fromkeys(n for value in values for n in self.needed(value)):
+            if node.op is Ops.REDUCE:
+                self._owners.setdefault(own_ranges(node), []).append(node)
         self.nest(own, values, self.root.items, kind)
         return Nest(self.root, self.copies)
 
@@ -142,9 +146,11 @@ class NestBuilder:
     def _place(self, node: UOp, home: Scope) -> None:
         before, self.here = self.here, home
         if node.op is Ops.REDUCE:
-            reduce = Reduce(node)
-            self.nest(own_ranges(node), (node.src[0],), reduce.items, "take")
+            reduce = Reduce((node, *self._beside(node, home)))
+            values = [each.src[0] for each in reduce.nodes]
+            self.nest(own_ranges(node), values, reduce.items, "take")
             home.items.append(reduce)
+            home.done.update(reduce.nodes)
         elif option(node, "acc"):
             home.items.append(self._accumulating(node))
         else:
@@ -152,6 +158,20 @@ class NestBuilder:
             self.nest(fill_order(node), (node.src[0],), fill.items, "fill")
             home.items.append(fill)
         self.here = before
+
+    def _beside(self, node: UOp, home: Scope) -> list[UOp]:
+        """The REDUCEs that take their values in the same loops, in the same turns of what is
+        around these, and need none of each other."""
+        return [
+            other
+            for other in self._owners.get(own_ranges(node), ())
+            if other is not node
+            and other not in home.done
+            and self._is_ready(other)
+            and self._home(other) is home
+            and other not in self.needed(node.src[0])
+            and node not in self.needed(other.src[0])
+        ]
 
     def _accumulating(self, stage: UOp) -> Fill:
         """The loops of a staged REDUCE stand outside the loops of the stage."""

@@ -14,9 +14,10 @@ from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
 from tinygrad.codegen.linear import Program
-from tinygrad.loops.layout import name_of, option, own_ranges, role_of, size_of
+from tinygrad.loops.layout import name_of, nodes_of, option, own_ranges, role_of, size_of
 from tinygrad.loops.operands import loop_named, owners_of
 from tinygrad.loops.primitives import split
+from tinygrad.loops.rebuild import replaced
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, Ops
 
@@ -45,7 +46,7 @@ def identity(monoid: str, dtype: DType) -> UOp:
 def empty_of(node: UOp) -> UOp:
     """What the accumulators of a REDUCE start from. A block's sum is only added to another: -0.0
     is nothing at all there, so that a first addition need not be done."""
-    if node.tag == "block":
+    if node.tag == "block" and node.arg == "add":
         return UOp.const(node.dtype, -0.0)
     return identity(node.arg, node.dtype)
 
@@ -141,7 +142,7 @@ class Combiner:
 
 def is_compensated(node: UOp) -> bool:
     """Whether a REDUCE adds the blocks that `block_sums` made."""
-    return node.op is Ops.REDUCE and node.tag == "blocks"
+    return node.op is Ops.REDUCE and node.tag == "blocks" and node.arg == "add"
 
 
 def is_long(node: UOp) -> bool:
@@ -160,11 +161,15 @@ def block_sums(kernel: UOp, target: Target) -> UOp:
 
     for k:10000: s += x(k)   becomes   for k:625: for k.block:16: t += x(..); s += t
     """
-    staged = {n.src[0] for n in kernel.toposort() if n.op is Ops.STAGE and option(n, "acc", False)}
-    for node in kernel.toposort():
-        if node.op is Ops.REDUCE and node not in staged and is_long(node):
-            return block_sums(_blocked(kernel, node), target)
-    return kernel
+    found = next(filter(is_long, _in_registers(kernel)), None)
+    return kernel if found is None else block_sums(_blocked(kernel, found), target)
+
+
+def _in_registers(kernel: UOp) -> list[UOp]:
+    """The REDUCEs but for those whose accumulators a stage holds."""
+    nodes = nodes_of(kernel)
+    staged = {n.src[0] for n in nodes if n.op is Ops.STAGE and option(n, "acc", False)}
+    return [n for n in nodes if n.op is Ops.REDUCE and n not in staged]
 
 
 def _is_product(node: UOp) -> bool:
@@ -189,8 +194,7 @@ def _blocked(kernel: UOp, node: UOp) -> UOp:
     if factor > WRITTEN_OUT or size_of(loop) % factor:
         return split(kernel, name_of(loop), factor, piece)
     kernel = split(kernel, name_of(loop), factor, piece, role="UNROLL")
-    (node,) = owners_of(kernel, loop_named(kernel, piece))
-    return _nested(kernel, node, inner)
+    return _nested(kernel, owners_of(kernel, loop_named(kernel, piece))[0], inner)
 
 
 def _factor(size: int, about: int) -> int:
@@ -200,14 +204,18 @@ def _factor(size: int, about: int) -> int:
 
 
 def _nested(kernel: UOp, node: UOp, inner: Sequence[UOp]) -> UOp:
-    """`node` as a compensated sum of sums over `inner` (and over what is unrolled)."""
+    """`node` as a compensated sum of sums over `inner` (and over what is unrolled), and so what
+    goes through the same loops beside it."""
     own = own_ranges(node)
     inside = [r for r in own if r in inner or role_of(r) in ("UNROLL", "SPREAD", "TILE")]
     # a range that a loop of the block clips has its lanes folded with each block
     inside += [r for r in own if r not in inside and not r.ranges.isdisjoint(inside)]
     outside = [r for r in own if r not in inside]
-    sums = node.src[0]
-    if inside:
-        sums = UOp(Ops.REDUCE, node.dtype, (sums, *inside), "add", "block")
-    total = UOp(Ops.REDUCE, node.dtype, (sums, *outside), "add", "blocks")
-    return kernel.substitute({node: total})
+    changes: dict[UOp, UOp] = {}
+    for each in _in_registers(kernel):
+        if own_ranges(each) == own:
+            sums = replaced(each.src[0], changes)
+            if inside:
+                sums = UOp(Ops.REDUCE, each.dtype, (sums, *inside), each.arg, "block")
+            changes[each] = UOp(Ops.REDUCE, each.dtype, (sums, *outside), each.arg, "blocks")
+    return kernel.substitute(changes)

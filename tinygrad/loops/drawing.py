@@ -101,3 +101,11 @@ def shares(rows: int, columns: int) -> UOp:
 
     value = e(j) * e(j1).reduce("add", j1).reciprocal()
     return UOp.sink(element(0, (rows, columns), i, j).store(value, i, j))
+
+
+def two_sums(rows: int, columns: int) -> UOp:
+    """out[i] = sum over k of x[i, k] * max over k1 of x[i, k1]"""
+    i, k, k1 = UOp.range(rows, "i"), UOp.range(columns, "k"), UOp.range(columns, "k1")
+    total = element(1, (rows, columns), i, k).reduce("add", k)
+    value = total * element(1, (rows, columns), i, k1).reduce("max", k1)
+    return UOp.sink(element(0, (rows,), i).store(value, i))

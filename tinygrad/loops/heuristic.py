@@ -27,6 +27,7 @@ from tinygrad.loops.plan import UNROLL_WHOLE, Plan, names, steps_along
 from tinygrad.loops.products import contractions, factors_of
 from tinygrad.loops.recipe import Recipe
 from tinygrad.loops.sharing import share_values
+from tinygrad.loops.siblings import join_siblings
 from tinygrad.loops.streams import COPIES, all_stages_depend_on, is_word, parallelise, stream
 from tinygrad.simplify.affine import affine
 from tinygrad.uop.node import UOp
@@ -52,6 +53,7 @@ def schedule(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
     take_apart(plan)
     results = turn_windows(plan)
     merge_loops(plan)
+    join_siblings(plan)
     keep_rows(plan)
     for name in reversed(plan.kept):  # innermost first: readers then know how far it is filled
         if not option(plan.stages[name], "first"):

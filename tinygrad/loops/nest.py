@@ -76,9 +76,9 @@ class Branch(Item):
 
 @dataclass(eq=False)
 class Reduce(Item):
-    """The loops of a REDUCE; in place of its Leaf the accumulators take the value in."""
+    """The loops of REDUCEs that share them; in place of their Leaf accumulators take values in."""
 
-    node: UOp
+    nodes: tuple[UOp, ...]
     items: list[Item] = field(default_factory=list)
 
 
@@ -140,7 +140,8 @@ def _title(item: Item) -> str:
     if isinstance(item, Branch):
         return f"task {name_of(_loop(item.rest))}"
     if isinstance(item, Reduce):
-        return f"reduce {item.node.arg} over {axes(own_ranges(item.node))}"
+        kinds = ", ".join(str(node.arg) for node in item.nodes)
+        return f"reduce {kinds} over {axes(own_ranges(item.nodes[0]))}"
     if isinstance(item, Fill):
         return f"fill {item.stage.arg[0]} over {axes(own_ranges(item.stage))}"
     assert isinstance(item, Scope)

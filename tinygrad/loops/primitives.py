@@ -36,6 +36,7 @@ from tinygrad.loops.operands import (
 )
 from tinygrad.loops.rebuild import Replacement, rebuild, replaced
 from tinygrad.loops.tensorise import complete, extend, tensorise
+from tinygrad.loops.together import together
 from tinygrad.loops.trims import covering, permitted_starts, permitted_stops, unbounded
 from tinygrad.loops.warps import distribute
 from tinygrad.loops.windows import window
@@ -598,6 +599,7 @@ PRIMITIVES: dict[str, Callable[..., UOp]] = {
     "merge": merge,
     "role": role,
     "order": order,
+    "together": together,
     "drop_single": drop_single,
     "stage": stage,
     "unify": unify,

@@ -127,9 +127,11 @@ def _one_by_one(plan: Plan) -> None:
     rows = plan.nest("store").loops[-1]
     sums = [n for n in plan.below(plan.nest("store").values) if n.op is Ops.REDUCE]
     sums = [n for n in sums if n.ranges == frozenset(plan.nest("store").loops)]
-    if role_of(rows) != "LOOP" or plan.stages or len(sums) < 2:
+    loops = [name_of(own_ranges(n)[0]) for n in sums]
+    together = len({*loops}) < len(loops)
+    if role_of(rows) != "LOOP" or plan.stages or len(sums) < 2 or together:
         return
-    for first in [name_of(own_ranges(n)[0]) for n in sums]:
+    for first in loops:
         (one,) = owners_of(plan.kernel, plan.loops[first])
         plan.do("stage", plan.path(one), (name_of(rows),), plan.numbered("sums"), "LOCAL")
 
@@ -321,7 +323,7 @@ def _spread_blocks(plan: Plan, outer: list[str], vectors: int, copies: int) -> N
         loop = plan.loops[name]
         if not is_plain_loop(loop) or vectors >= UNROLL_WHOLE:
             return
-        (owner,) = owners_of(plan.kernel, loop)
+        owner, *_ = owners_of(plan.kernel, loop)
         whole = vectors * size_of(loop) <= copies
         if not whole and None in steps_along(owner.toposort(), loop):
             whole = vectors * size_of(loop) <= UNROLL_WHOLE

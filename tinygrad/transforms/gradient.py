@@ -54,17 +54,18 @@ def sum_along(g: UOp, axes: tuple[int, ...]) -> UOp:
     """`sum_axes` of a gradient. What all elements along the axes have as a factor, stays outside,
     so that gradients that differ in such factors only share their sums: of a scale, a shift and
     what they are applied to."""
-    terms = _parts(Ops.ADD, [g])
-    apart = [_factors(term, axes) for term in terms]
-    if (
-        not dtypes.is_float(g.dtype)
-        or g.dtype.itemsize < 4
-        or not all(outer and inner for outer, inner in apart)
-    ):
+    apart = [_factors(term, axes) for term in _parts(Ops.ADD, [g])]
+    narrow = not dtypes.is_float(g.dtype) or g.dtype.itemsize < 4
+    if narrow or not all(outer and inner for outer, inner in apart):
         return sum_axes(g, axes)
     total = None
     for outer, inner in apart:
-        one = sum_axes(math.prod(inner[1:], start=inner[0]), axes)
+        alone = len(apart) == len(inner) == 1  # a sum of terms that may have factors of their own
+        one = (
+            sum_along(inner[0], axes)
+            if alone
+            else sum_axes(math.prod(inner[1:], start=inner[0]), axes)
+        )
         one = math.prod(outer, start=one)
         total = one if total is None else total + one
     assert total is not None

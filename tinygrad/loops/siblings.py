@@ -1,0 +1,98 @@
+"""Reductions that read the same elements in the same order, and need none of each other, go through
+their loops together: the mean and the mean of squares, the sums of a norm's gradient. What is read
+for both then comes from memory, or from the cache, once."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from tinygrad.loops.cost import turns
+from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges
+from tinygrad.loops.plan import Plan
+from tinygrad.loops.products import contractions
+from tinygrad.loops.rebuild import replaced
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+REGISTERS = 8
+"""Vectors that a reduction wants to itself: accumulators, and what it is computing."""
+
+SHARE = 0.4
+"""Of what the one reads that has less to read, so much must be what the other one reads, too."""
+
+Group = tuple[UOp, ...]
+"""The loops that some reductions have in common."""
+
+
+def join_siblings(plan: Plan) -> None:
+    """Joins reductions, two at a time, those first that have the most reads in common."""
+    if contractions(plan, plan.nest("store")):
+        return  # tiles of a product go through its loops alone
+    while (found := _best(plan)) is not None:
+        kept, given = (tuple(map(name_of, loops)) for loops in found)
+        plan.do("together", kept, given)
+
+
+def _best(plan: Plan) -> tuple[Group, Group] | None:
+    groups: dict[Group, list[UOp]] = {}
+    for node in plan.nodes:
+        if node.op is Ops.REDUCE:
+            groups.setdefault(own_ranges(node), []).append(node)
+    if len(groups) < 2:
+        return None
+    most = max(1, plan.target.registers // REGISTERS)
+    needs = {loops: _needs(loops, groups) for loops in groups}
+    best: tuple[float, Group, Group] | None = None
+    for one, other in combinations(groups, 2):
+        few = len(groups[one]) + len(groups[other]) <= most
+        if few and _alike(one, other, groups) and not _ordered(one, other, needs):
+            shared = _shared(one, other, groups)
+            if shared and (best is None or shared > best[0]):
+                best = shared, one, other
+    return None if best is None else best[1:]
+
+
+def _alike(one: Group, other: Group, groups: dict[Group, list[UOp]]) -> bool:
+    """Whether both have the same plain loops, in the same turns of the loops around them."""
+    around = {node.ranges for loops in (one, other) for node in groups[loops]}
+    plain = all(map(is_plain_loop, (*one, *other)))
+    return plain and len(around) == 1 and [r.src for r in one] == [r.src for r in other]
+
+
+def _needs(loops: Group, groups: dict[Group, list[UOp]]) -> set[Group]:
+    """The groups that must be finished before this one starts."""
+    below = {n for node in groups[loops] for n in node.src[0].toposort()}
+    return {group for group, nodes in groups.items() if not below.isdisjoint(nodes)}
+
+
+def _ordered(one: Group, other: Group, needs: dict[Group, set[Group]]) -> bool:
+    """Whether one must be finished before the other one starts, for itself or for its group."""
+    for first, last in ((one, other), (other, one)):
+        seen, stack = {first}, [first]
+        while stack:
+            more = needs[stack.pop()] - seen
+            seen |= more
+            stack += more
+        if last in seen:
+            return True
+    return False
+
+
+def _shared(one: Group, other: Group, groups: dict[Group, list[UOp]]) -> float:
+    """How many elements both read in the same turns; 0 if these are not enough."""
+    first, second = _reads(groups[one], one), _reads(groups[other], other)
+    loops = dict(zip(other, one, strict=True))
+    common = first & {replaced(read, loops) for read in second}
+    shared = _elements(common)
+    return shared if shared >= SHARE * min(_elements(first), _elements(second)) else 0
+
+
+def _reads(nodes: list[UOp], loops: Group) -> set[UOp]:
+    """What is read within the loops, but for what other reductions read."""
+    inner = [n for node in nodes for n in node.src[0].toposort() if n.op is Ops.REDUCE]
+    below = {n for node in nodes for n in node.src[0].toposort(stop=inner)}
+    return {n for n in below if n.op is Ops.INDEX and not n.ranges.isdisjoint(loops)}
+
+
+def _elements(reads: set[UOp]) -> int:
+    return sum(turns(read.ranges) for read in reads)
