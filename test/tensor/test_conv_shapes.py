@@ -97,6 +97,15 @@ def test_vectors_along_the_output_channels():
     try_gradients(1, (8, 64, 7, 7), (64, 64, 3, 3), {"padding": [1, 1], "groups": 1})
     try_gradients(2, (9, 24, 13, 9), (37, 24, 5, 5), {"padding": [2, 0], "groups": 1})
     try_gradients(3, (8, 40, 11, 7), (40, 20, 3, 3), {"padding": [3, 1], "groups": 2, "stride": 2})
+    try_gradients(7, (16, 66, 7, 7), (200, 33, 3, 5), {"dilation": [2, 1], "groups": 2})
+
+
+def test_rows_are_one_pixel_of_several_images():
+    """And sums end at its border: whole blocks of images, a pixel that sees nothing but border,
+    taps that lie apart."""
+    try_gradients(4, (32, 20, 7, 7), (32, 20, 5, 5), {"groups": 1})
+    try_gradients(5, (8, 24, 5, 6), (40, 24, 3, 3), {"padding": [4, 1], "groups": 1})
+    try_gradients(6, (12, 16, 9, 8), (32, 16, 3, 3), {"padding": 2, "dilation": 2, "groups": 1})
 
 
 @pytest.mark.parametrize("seed", range(8))

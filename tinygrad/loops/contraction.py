@@ -90,10 +90,12 @@ class Tiling:
     columns: int
     panel: int  # columns of one turn of n: a tile's, or several tiles'
     stretch: int  # columns along which reads are steady; 0: along all
+    edges: tuple[str, ...]  # loops of rows around m: what is summed depends on them
 
     @property
     def inside(self) -> set[str]:
-        return {self.m, self.m_copies, self.n, self.n_in, self.n_copies, self.n_lanes}
+        tile = {self.m, self.m_copies, self.n, self.n_in, self.n_copies, self.n_lanes}
+        return tile.union(self.edges)
 
 
 def product(plan: Plan, nest: Nest, products: list[Product]) -> bool:
@@ -138,7 +140,7 @@ def _tiled(plan: Plan, nest: Nest, products: list[Product]) -> None:
     _other_reductions(plan, tiling, products)
     outer = [n for n in names(plan.nest(nest.name).loops) if n not in tiling.inside]
     within = (tiling.m_copies, tiling.n_copies, tiling.n_lanes)
-    plan.do("order", nest.name, (*outer, tiling.n, tiling.m, *tiles, *within))
+    plan.do("order", nest.name, (*outer, tiling.n, *tiling.edges, tiling.m, *tiles, *within))
     if nest.is_top:
         _tasks(plan, tiling, outer)
     if products[0].around:
@@ -196,6 +198,7 @@ def _split_tiles(plan: Plan, nest: Nest, products: list[Product]) -> Tiling:
     width = min(width, ceil((panel or size_of(last)) / plan.lanes) * plan.lanes)
     height = min(height, size_of(row_loop))
     n_in = plan.unused(n + "i")
+    edges = [loop for loop in nest.loops if name_of(loop) in plan.edges]
     tiling = Tiling(
         nest,
         m,
@@ -206,10 +209,11 @@ def _split_tiles(plan: Plan, nest: Nest, products: list[Product]) -> Tiling:
         plan.unused(n + "v"),
         height,
         width,
-        size_of(row_loop),
+        size_of(row_loop) * turns(edges),
         size_of(last),
         panel or width,
         stretch,
+        tuple(names(edges)),
     )
     plan.do("split", n, tiling.panel, tiling.n_in)
     plan.do("split", m, height, tiling.m_copies, "LOOP", "UNROLL")
@@ -320,19 +324,23 @@ def _lay_out_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
 
 def _taps_outside(plan: Plan, tiling: Tiling, one: Product) -> Product:
     """A window that is read where it lies: loops that lead to other pixels go outside of those that
-    lead to other channels, whose copies have nothing in common."""
+    lead to other channels, whose copies have nothing in common. What a border cuts short is
+    outside of all."""
     rows = _operand(plan, tiling, one, along_columns=False)
     if not is_window(rows):
         return one
     steps = {n: (step(rows, plan.loops[n]) or 0) * rows.dtype.itemsize for n in one.loops}
-    far = max(
-        (n for n in one.loops if steps[n] <= PAGE), key=steps.__getitem__, default=one.loops[-1]
-    )
-    if size_of(plan.loops[far]) <= size_of(plan.loops[one.loops[-1]]):
-        return one
-    order = [*(n for n in one.loops if n != far), far]
+    cut = {name for key in ("trim", "start") for name, _ in fact(plan.kernel, key)}
+    if cut.intersection(one.loops):
+        order = sorted(one.loops, key=lambda n: (n not in cut, -abs(steps[n])))
+    else:
+        near = [n for n in one.loops if steps[n] <= PAGE]
+        far = max(near, key=steps.__getitem__, default=one.loops[-1])
+        if size_of(plan.loops[far]) <= size_of(plan.loops[one.loops[-1]]):
+            return one
+        order = [*(n for n in one.loops if n != far), far]
     plan.do("order", "reduce", order)
-    return replace(one, first_loop=order[0], loops=tuple(order), inner=plan.loops[far])
+    return replace(one, first_loop=order[0], loops=tuple(order), inner=plan.loops[order[-1]])
 
 
 def _run(plan: Plan, read: UOp, along: Iterable[str]) -> int:
@@ -424,15 +432,17 @@ def _tasks(plan: Plan, tiling: Tiling, outer: list[str]) -> None:
     if turns(loops) < TASKS_WITH_BLOCKS and blocked:
         free += blocked[:1]
     elif blocks > 1:
-        inner = plan.unused(tiling.m + "t")
-        plan.do("split", tiling.m, ceil(size_of(plan.loops[tiling.m]) / blocks), inner)
-        free.append(tiling.m)
+        first = (*tiling.edges, tiling.m)[0]
+        if not tiling.edges:
+            part = ceil(size_of(plan.loops[first]) / blocks)
+            plan.do("split", first, part, plan.unused(first + "t"))
+        free.append(first)
         nest = plan.nest(tiling.nest.name).loops
         rest = [n for n in names(nest) if n not in (*free, tiling.n)]
         plan.do(
             "order",
             tiling.nest.name,
-            (*outer, tiling.n, tiling.m, *(n for n in rest if n not in outer)),
+            (*outer, tiling.n, first, *(n for n in rest if n not in outer)),
         )
     nest = plan.nest(tiling.nest.name).loops
     candidates = [n for n in names(nest) if n in (*free, tiling.n)]
@@ -443,7 +453,7 @@ def _row_blocks(plan: Plan, tiling: Tiling) -> int:
     """Parts of the row tiles that are tasks of their own, where panels alone are too few."""
     outer = [n for n in names(plan.nest(tiling.nest.name).loops) if n not in tiling.inside]
     tasks = turns(plan.loops[n] for n in (*outer, tiling.n))
-    row_tiles = size_of(plan.loops[tiling.m])
+    row_tiles = turns(plan.loops[n] for n in (*tiling.edges, tiling.m))
     enough = TASKS if tiling.nest.name == "store" else TASKS_WITH_BLOCKS
     if not tiling.nest.is_top or plan.kept or set(outer) & plan.blocked or tasks >= enough:
         return 1

@@ -68,7 +68,7 @@ def schedule(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
 def keep_rows(plan: Plan) -> None:
     """Shared values are staged, and loops end where nothing follows."""
     share_values(plan)
-    plan.do("trim", tuple(sorted(plan.blocked)))
+    plan.do("trim", tuple(sorted(plan.blocked | plan.edges)))
 
 
 def schedule_small(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:

@@ -2,14 +2,15 @@
 convolution's weight gradient) would be packed once for each tap, across memory; small images leave
 much of their last vector empty. The other side is packed once and fills vectors, so these turn to
 that one, and the window is read where it lies, in a copy that has its border. The results wait in
-memory of their own; the stores turn them back."""
+memory of their own; the stores turn them back. Where much of a window is border, and there are
+images enough, tiles are the same pixel of several images instead of several pixels."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
-from math import ceil, gcd
+from math import ceil, gcd, inf
 
 from tinygrad.loops.cost import turns
 from tinygrad.loops.in_place import is_in_place
@@ -24,8 +25,16 @@ from tinygrad.loops.layout import (
     step,
 )
 from tinygrad.loops.plan import Plan, names
-from tinygrad.loops.products import LONG_PANEL, SUMS, factors_of, tile_cycles
-from tinygrad.loops.streams import COPIES, TASKS_WITH_BLOCKS, even_part
+from tinygrad.loops.products import (
+    LONG_PANEL,
+    MOST_ROWS,
+    SUMS,
+    factors_of,
+    register_tile,
+    tile_cycles,
+)
+from tinygrad.loops.streams import COPIES, TASKS_WITH_BLOCKS, even_part, stream
+from tinygrad.loops.trims import part_within
 from tinygrad.loops.windows import Pair, over_sums
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -47,12 +56,19 @@ WORTH = 0.97
 @dataclass(frozen=True)
 class Turn:
     """A product of `window`, which moves by the sums of `pairs` and alone has the loops `taps`, and
-    of a side that alone has the loop `along`."""
+    of a side that alone has the loop `along`. `beside`: a loop of the window, images or channels,
+    whose turns are the rows of a tile; all of them then end at the same border."""
 
     window: UOp
     pairs: tuple[Pair, ...]
     taps: tuple[UOp, ...]
     along: UOp
+    beside: UOp | None = None
+
+    @property
+    def is_summed(self) -> bool:
+        """Whether the sum is over the window's positions: a gradient of its weights."""
+        return self.pairs[0][0] not in names(self.taps)
 
 
 def turn_windows(plan: Plan) -> tuple[str, ...]:
@@ -63,21 +79,45 @@ def turn_windows(plan: Plan) -> tuple[str, ...]:
     found = _turn(plan, reductions[0])
     if found is None:
         return ()
-    rest, along = list(map(name_of, plan.nest("store").loops)), name_of(found.along)
-    rest = [n for n in rest if n != along and n not in names(found.taps)]
-    _keep_window(plan, found)
-    taps = names(found.taps)
-    plan.do("order", "store", (*rest, *taps, along))
-    while len(taps) > 1:
+    along, (blocks, beside) = name_of(found.along), _rows(plan, found)
+    taps = [n for n in names(found.taps) if n not in (*blocks, *beside)]
+    inside = (*blocks, *beside, *taps, along)
+    rest = [n for n in names(plan.nest("store").loops) if n not in inside]
+    _keep_window(plan, found, beside)
+    plan.do("order", "store", (*rest, *inside))
+    while len(taps) > 1 and not beside:
         inner, outer = taps.pop(), taps.pop()
         taps.append(plan.numbered("p"))
         plan.do("merge", outer, inner, taps[-1])
     parts = _parts(plan, found, turns(plan.loops[n] for n in rest))
     sums = [n for n in plan.nodes if n.op is Ops.REDUCE]  # the inner one first
     name = plan.numbered("out")
-    plan.do("stage", plan.path(sums[0]), (*rest, *parts, *taps, along), name, "GLOBAL")
-    plan.do("order", "store", (*rest, along, *taps))
+    layout = (*rest, *parts, *blocks, *beside, *taps, along)
+    plan.do("stage", plan.path(sums[0]), layout, name, "GLOBAL")
+    if beside:
+        order = (*rest, *parts, *blocks, *taps, *beside, along)
+        plan.do("order", name, [f"{name}.{n}" for n in order])
+        plan.edges = {f"{name}.{n}" for n in (*blocks, *taps)}
+    plan.do("order", "store", (*rest, *blocks, *beside, along, *taps))
     return (name,)
+
+
+def _rows(plan: Plan, found: Turn) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Loops over blocks of images that are rows, and over those of a block, if they are."""
+    if found.beside is None:
+        return (), ()
+    name, count = name_of(found.beside), _block(found.beside)
+    if count == size_of(found.beside):
+        return (), (name,)
+    inner = plan.unused(name + "b")
+    plan.do("split", name, count, inner)
+    return (name,), (inner,)
+
+
+def _block(images: UOp) -> int:
+    """Images of a block: as many as make a tile, and none left over."""
+    size = size_of(images)
+    return next(n for n in range(min(size, MOST_ROWS), 0, -1) if size % n == 0)
 
 
 def _turn(plan: Plan, reduction: UOp) -> Turn | None:
@@ -93,23 +133,31 @@ def _turn(plan: Plan, reduction: UOp) -> Turn | None:
     if not along or size_of(along[-1]) < plan.lanes:
         return None
     pairs = _pairs(window, own, taps) or _pairs(window, taps, own)
-    turn = Turn(window, pairs, taps, along[-1])
-    return turn if pairs and _is_less(plan, turn, other, own) else None
+    if not pairs:
+        return None
+    plain = Turn(window, pairs, taps, along[-1])
+    rows = [r for r in taps if not any(name_of(r) in pair for pair in pairs)]
+    turned = [plain, *(replace(plain, beside=r) for r in rows[-1:] if not plain.is_summed)]
+    costs = [_cycles(plan, each, own) for each in turned]
+    least = min(costs)
+    is_less = least < WORTH * _as_it_is(plan, plain, other, own)
+    return turned[costs.index(least)] if is_less else None
 
 
-def _is_less(plan: Plan, turn: Turn, other: UOp, own: tuple[UOp, ...]) -> bool:
-    """Whether the turned product takes fewer cycles, all in all."""
+def _cycles(plan: Plan, turn: Turn, own: tuple[UOp, ...]) -> float:
+    """Cycles of the turned product, all in all."""
     depth, rows, columns = turns(own), turns(turn.taps), size_of(turn.along)
-    panels, line = ceil(columns / (PANEL * plan.lanes)), PANEL * plan.target.vector
-    if (
-        depth * line > LONG_PANEL * plan.target.cache_l2
-        and rows * line > SUMS * plan.target.cache_l2
-    ):
-        return False  # neither a panel nor its sums would stay in the cache
-    now = _as_it_is(plan, turn, other, own)
-    kept = _elements(turn) * (BUILT + READ_AGAIN * panels)
-    then = depth * (tile_cycles(plan, rows, columns) + ACROSS * columns) + TURNED * rows * columns
-    return then + kept < WORTH * now
+    built, together, part, width = BUILT, rows, 1.0, PANEL * plan.lanes
+    if turn.beside is not None:
+        built, together = ACROSS, _block(turn.beside)
+        part = part_within(plan.kernel, own, frozenset(names(turn.taps)))
+        _, width = register_tile(plan, together, columns, turn.window.dtype.itemsize)
+    line, cache = width * turn.window.dtype.itemsize, plan.target.cache_l2
+    if depth * line > LONG_PANEL * cache and rows * line > SUMS * cache:
+        return inf  # neither a panel nor its sums would stay in the cache
+    kept = _elements(turn) * (built + READ_AGAIN * ceil(columns / (PANEL * plan.lanes)))
+    tiles = part * rows // together * tile_cycles(plan, together, columns)
+    return depth * (tiles + ACROSS * columns) + TURNED * rows * columns + kept
 
 
 def _as_it_is(plan: Plan, turn: Turn, other: UOp, own: tuple[UOp, ...]) -> float:
@@ -117,7 +165,7 @@ def _as_it_is(plan: Plan, turn: Turn, other: UOp, own: tuple[UOp, ...]) -> float
     nest, depth, rows = plan.nest("store"), turns(own), turns(turn.taps)
     row = list(takewhile(turn.taps.__contains__, reversed(nest.loops)))  # will be one loop
     tiles = rows // turns(row) * tile_cycles(plan, size_of(turn.along), turns(row))
-    if turn.pairs[0][0] in names(own):  # summed over its positions
+    if turn.is_summed:
         return depth * (tiles + ACROSS * rows)
     in_place = is_in_place(nest, other, turn.window, own, turn.along)
     if in_place and all(linear(flat_offset(turn.window), o, i) for i, o in pairwise(row)):
@@ -157,17 +205,26 @@ def _reads(value: UOp) -> list[UOp]:
     return [n for n in value.toposort() if n.op is Ops.INDEX]
 
 
-def _keep_window(plan: Plan, found: Turn) -> None:
-    """The window in memory, laid out as what it is made of; unless it is just that."""
-    value = found.window
-    if value.op is Ops.INDEX and gate_of(value) is None:
+def _keep_window(plan: Plan, found: Turn, beside: tuple[str, ...]) -> None:
+    """The window in memory, laid out as what it is made of, and rows beside each other; unless it
+    is just that."""
+    (reduction,) = (n for n in plan.nodes if n.op is Ops.REDUCE)
+    sides = factors_of(reduction) or ()
+    value = next(side for side in sides if name_of(found.along) not in names(side.ranges))
+    if value.op is Ops.INDEX and gate_of(value) is None and not beside:
         return
-    taps = {tap for _, _, tap, _ in found.pairs}
+    positions, taps = ({pair[i] for pair in found.pairs} for i in (0, 2))
+    channels = [n for n in names(own_ranges(reduction)) if n not in (*positions, *taps)]
+    inside = (*channels, *beside) if beside else ()
     like = max(_reads(value), key=lambda n: turns(n.ranges))
     free = [r for r in value.ranges if name_of(r) not in taps]
     free.sort(key=lambda r: (-(step(like, r) or 0), name_of(r)))
+    free.sort(key=lambda r: inside.index(name_of(r)) if name_of(r) in inside else -1)
     name = plan.numbered("w")
     plan.do("window", plan.path(value), names(free), found.pairs, name, "GLOBAL")
+    if beside:
+        stream(plan, plan.nest(name))
+        return
     own = names(own_ranges(plan.stages[name]))
     plan.vectorise(own[-1], COPIES)
     plan.do("role", own[0], "PARALLEL")
@@ -183,9 +240,12 @@ def _parts(plan: Plan, found: Turn, batch: int) -> tuple[str, ...]:
     count = min(size, wanted)
     if not rest or count < 2 or count * turns(found.taps) >= turns((first, *rest)):
         return ()
+    part = even_part(size, ceil(size / wanted))
+    if part == size:
+        return ()
     if size > wanted:
         inner.insert(0, plan.unused(name + "p"))
-        plan.do("split", name, even_part(size, ceil(size / wanted)), inner[0])
+        plan.do("split", name, part, inner[0])
     (reduction,) = (n for n in plan.nodes if n.op is Ops.REDUCE)
     plan.do("regroup", plan.path(reduction), inner)
     return (name,)

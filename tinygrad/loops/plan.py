@@ -55,12 +55,14 @@ class Nest:
 
 @dataclass
 class Plan:
-    """The kernel so far. `blocked`: loops over blocks of rows, which stay in one task."""
+    """The kernel so far. `blocked`: loops over blocks of rows, which stay in one task. `edges`:
+    loops whose turns say where a sum begins and ends, as those of pixels beside a border."""
 
     kernel: UOp
     target: Target
     steps: list[tuple[Any, ...]] = field(default_factory=list)
     blocked: set[str] = field(default_factory=set)
+    edges: set[str] = field(default_factory=set)
     block_rows: set[str] = field(default_factory=set)
     kept: list[str] = field(default_factory=list)
     lanes: int = 1

@@ -494,7 +494,20 @@ def accumulate(
     value = at_path(kernel, path)
     if value.op is not Ops.REDUCE:
         raise ArgumentError(f"accumulate {name!r}: a REDUCE is needed, not {value.op!r}")
-    return stage(kernel, path, over, name, memory, (("acc", True),))
+    made = stage(kernel, path, over, name, memory, (("acc", True),))
+    closed = {name_of(r) for n in value.toposort() if n.op is Ops.REDUCE for r in own_ranges(n)}
+    renamed = {loop: f"{name}.{loop}" for loop in over}
+    facts = {k: _renamed(fact(made, k), closed, renamed) for k in ("trim", "start")}
+    return _with_facts(made, **facts)
+
+
+def _renamed(trims: Any, loops: set[str], outer: dict[str, str]) -> Any:
+    """Bounds of these loops, where outer loops have other names."""
+    return tuple(
+        (loop, (tuple((outer.get(n, n), k) for n, k in terms), d, f) if loop in loops else bound)
+        for loop, bound in trims
+        for terms, d, f in (bound,)
+    )
 
 
 def regroup(kernel: UOp, path: Sequence[int], inner: Sequence[str]) -> UOp:

@@ -95,11 +95,11 @@ def _make_tasks(plan: Plan, nest: Nest, outer: list[str], rows: list[UOp]) -> No
     last = name_of(nest.loops[-1])
     candidates = [n for n in outer if all_stages_depend_on(plan, n)]
     if not plan.inner_stages and not rows and last in plan.loops:
-        candidates = _ordered_names(plan, [*candidates, last])
+        candidates = _ordered_names(plan, nest, [*candidates, last])
     elif rows and all_stages_depend_on(plan, last):
         candidates.append(last)
     if turns(plan.loops[n] for n in candidates) < TASKS_WITH_BLOCKS:
-        candidates = _ordered_names(plan, [*candidates, *plan.blocked])
+        candidates = _ordered_names(plan, nest, [*candidates, *plan.blocked])
     alone = [n for n in candidates if _all_reductions_depend_on(plan, n)]
     enough = turns(plan.loops[n] for n in alone) >= TASKS_WITH_BLOCKS
     parallelise(plan, alone if enough else candidates)
@@ -278,9 +278,10 @@ def _transpose(plan: Plan, nest: Nest, last: UOp, across: UOp, loads: list[UOp])
         plan.do("split", c, lanes, vector, "LOOP", "VECTOR")
         plan.do("order", nest.name, (*outer, n, c, block, vector))
         return
-    plan.do("split", n, COPIES * lanes, block)
+    for loop, piece in ((last, block), (across, other)):  # a stage has room for whole pieces
+        most = min(COPIES * lanes, round_up(size_of(loop), lanes))
+        plan.do("split", name_of(loop), most, piece)
     plan.do("split", block, lanes, vector, "LOOP", "VECTOR")
-    plan.do("split", c, COPIES * lanes, other)
     plan.do("split", other, lanes, square, "LOOP", "UNROLL")
     plan.do("order", nest.name, (*outer, n, c, block, other, square, vector))
 
@@ -393,8 +394,8 @@ def _vectorised(plan: Plan, last: UOp) -> bool:
     return plan.lanes_within(size_of(last)) > 1
 
 
-def _ordered_names(plan: Plan, wanted: list[str]) -> list[str]:
-    return [n for n in names(plan.nest("store").loops) if n in wanted]
+def _ordered_names(plan: Plan, nest: Nest, wanted: list[str]) -> list[str]:
+    return [n for n in names(plan.nest(nest.name).loops) if n in wanted]
 
 
 def all_stages_depend_on(plan: Plan, name: str) -> bool:

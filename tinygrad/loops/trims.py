@@ -9,11 +9,12 @@ infinity or NaN that it would have met there is not seen.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import product
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.loops.layout import indices, name_of, nodes_of, own_ranges, size_of
+from tinygrad.loops.layout import gate_of, indices, name_of, nodes_of, own_ranges, size_of
 from tinygrad.loops.rebuild import replaced
 from tinygrad.simplify.affine import add, affine, build, simplify_index
 from tinygrad.uop.bounds import bounds
@@ -35,6 +36,29 @@ def permitted_stops(kernel: UOp, outer: frozenset[str]) -> tuple[tuple[str, Stop
     """For each loop that may stop early its bound, in terms of the loops named in `outer`; other
     loops count with whatever turn of theirs lets it run longest."""
     return _permitted(kernel, outer, _stop)
+
+
+def part_within(kernel: UOp, loops: Iterable[UOp], outer: frozenset[str]) -> float:
+    """The part of all turns of these loops, for all turns of those named in `outer`, that lies
+    within such bounds."""
+    starts, stops = dict(permitted_starts(kernel, outer)), dict(permitted_stops(kernel, outer))
+    sizes = {name_of(r): size_of(r) for r in nodes_of(kernel) if r.op is Ops.RANGE}
+    part = 1.0
+    for loop in loops:
+        name, size = name_of(loop), size_of(loop)
+        start, stop = starts.get(name, ((), 0, 1)), stops.get(name, ((), size, 1))
+        around = sorted({n for n, _ in (*start[0], *stop[0])})
+        counters = product(*(range(sizes[n]) for n in around))
+        outside = [dict(zip(around, each, strict=True)) for each in counters]
+        left = (min(size, _at(stop, each)) - max(0, _at(start, each)) for each in outside)
+        part *= sum(max(0, n) for n in left) / (size * len(outside))
+    return part
+
+
+def _at(bound: Stop, outer: dict[str, int]) -> int:
+    """A bound of f = 1, as all are before something is split."""
+    terms, constant, _ = bound
+    return sum(k * outer[name] for name, k in terms) + constant
 
 
 def _permitted(
@@ -146,6 +170,8 @@ def _guards(value: UOp, identity: Any) -> list[UOp]:
         stage = value.src[0]
         inside = dict(zip(own_ranges(stage), indices(value), strict=True))
         return _guards(replaced(stage.src[0], inside), identity)
+    if value.op is Ops.INDEX and identity == 0 and (gate := gate_of(value)) is not None:
+        return _conditions(gate, True)
     if value.op is Ops.CAST and dtypes.is_float(value.dtype):
         return _guards(value.src[0], identity)
     if identity == 0:
