@@ -247,6 +247,14 @@ for i0 in 0..8, tasks
 """
 
 
+@pytest.mark.parametrize(("heads", "memory"), [(2, "GLOBAL"), (8, "LOCAL")])
+def test_a_head_s_keys_are_packed_once(heads, memory):
+    """By tasks of their own, where blocks of its queries are tasks; else by the head's task."""
+    scheduled, _ = schedule(kernels.attention(heads, 768, 64), kernels.WIDE)
+    stages = {n.arg[0]: n.arg[1] for n in scheduled.toposort() if n.op is Ops.STAGE}
+    assert stages["pb1"] == memory
+
+
 def test_golden_nest_of_causal_attention():
     """Scores, weights and sums of a block of rows stay LOCAL; loops over keys end at the mask."""
     scheduled, _ = schedule(kernels.attention(8, 768, 64), kernels.WIDE)

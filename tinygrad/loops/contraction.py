@@ -404,6 +404,8 @@ def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
     if not plain and _row_blocks(plan, tiling) > 1:  # packed once, for all blocks of rows
         memory, nest = "GLOBAL", names(plan.nest(tiling.nest.name).loops)
         outer = (*(n for n in nest if n not in tiling.inside), tiling.n, *one.around)
+    elif not plain and around and not around & free and _are_tasks(plan, around):
+        memory, outer = "GLOBAL", (*names(plan.nest("store").loops), tiling.n)
     layout = those_in(value, (*outer, *one.loops, tiling.n_in, *one.depth))
     plan.do("stage", plan.path(value), layout, name, memory, options)
     in_one_word(plan, name, one)
@@ -447,6 +449,13 @@ def _tasks(plan: Plan, tiling: Tiling, outer: list[str]) -> None:
     nest = plan.nest(tiling.nest.name).loops
     candidates = [n for n in names(nest) if n in (*free, tiling.n)]
     parallelise(plan, [n for n in candidates if not plan.kept or n != tiling.n])
+
+
+def _are_tasks(plan: Plan, blocked: set[str]) -> bool:
+    """Whether loops over blocks of rows will be tasks, there being few others."""
+    *outer, _ = plan.nest("store").loops
+    free = (r for r in outer if name_of(r) not in (*blocked, *plan.block_rows))
+    return turns(free) < TASKS_WITH_BLOCKS
 
 
 def _row_blocks(plan: Plan, tiling: Tiling) -> int:
