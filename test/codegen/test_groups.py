@@ -11,8 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tinygrad.backends.interface import Launch
+from tinygrad.backends.interpreter.renderer import PythonRenderer
+from tinygrad.backends.interpreter.runtime import PythonQueue
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.errors import VerifyError
+from tinygrad.base.errors import DeviceError, VerifyError
 from tinygrad.base.target import Target
 from tinygrad.codegen.pipeline import lower, rewrite
 from tinygrad.loops import staged_products
@@ -379,6 +382,77 @@ def test_a_unit_reads_staged_operands_itself(turned, monkeypatch):
     assert Ops.FETCH in found and (Ops.STORE in found[: found.index(Ops.WMMA)]) != turned
     assert found.count(Ops.FENCE) == 1 and found.count(Ops.BARRIER) == 2
     assert found.count(Ops.WMMA) == 4 and found.count(Ops.MATRIX) == 8
+
+
+BOXES = dataclasses.replace(STAGED, native=STAGED.native | {"box_copy"})
+
+
+@pytest.mark.parametrize(
+    ("size", "at", "bt"),
+    [
+        ((64, 128, 320), True, False),  # whole boxes, more turns than places
+        ((56, 40, 104), False, False),
+        ((60, 64, 72), False, True),
+    ],
+)
+def test_boxes_are_fetched_by_one_lane(size, at, bt, monkeypatch):
+    """What a box reaches beyond the edges is 0. Lanes meet once, before the first turn."""
+    monkeypatch.setattr(staged_products, "BUSY_GROUPS", 1)
+    m, n, k = size
+    (a, b), bits = operands(dtypes.bfloat16, (m, k), (k, n))
+    bits = [np.ascontiguousarray(x.T) if t else x for x, t in zip(bits, (at, bt), strict=True)]
+    kernel = wmma(size, dtypes.bfloat16, dtypes.float32, at, bt)
+    check(kernel, bits, a.astype(float) @ b, 0.0, BOXES)
+    found = ops_of(kernel, BOXES)
+    assert found.count(Ops.BARRIER) == found.count(Ops.FENCE) == 1
+    assert found.count(Ops.TENSOR) == 2 and Ops.SIGNAL in found
+
+
+@pytest.mark.parametrize(
+    ("shape", "tensors"),
+    [
+        # sizes, strides but the first, box
+        ((128, 128, 128), [((128, 128), (128,), (64, 128)), ((128, 128), (128,), (64, 64))]),
+        # edges within a block, and with one
+        ((100, 192, 72), [((72, 100), (72,), (64, 128)), ((192, 72), (192,), (64, 64))]),
+        ((128, 128, 100), []),  # rows that are 200 bytes apart
+    ],
+)
+def test_a_buffer_is_seen_as_a_tensor(shape, tensors, monkeypatch):
+    monkeypatch.setattr(staged_products, "BUSY_GROUPS", 1)
+    made, _ = schedule(wmma(shape, dtypes.bfloat16, dtypes.float32), BOXES)
+    views = lower(made, BOXES).phases[0].tensors
+    assert [view[2:] for view in views] == tensors
+
+
+def test_a_batch_is_an_axis_of_its_own(monkeypatch):
+    """Its matrices end within boxes, and what follows is another one's."""
+    monkeypatch.setattr(staged_products, "BUSY_GROUPS", 1)
+    sizes = {"g": 2, "m": 60, "n": 56, "k": 72}
+    g, m, n, k = (K.loop(name, size) for name, size in sizes.items())
+    a = K.read(1, (2, 60, 72), g, m, k, dtype=dtypes.bfloat16)
+    b = K.read(2, (2, 72, 56), g, k, n, dtype=dtypes.bfloat16)
+    total = (a.cast(dtypes.float32) * b.cast(dtypes.float32)).reduce("add", k)
+    kernel = K.out((2, 60, 56), total, g, m, n)
+    (a, b), bits = operands(dtypes.bfloat16, (2, 60, 72), (2, 72, 56))
+    check(kernel, bits, a.astype(float) @ b, 0.0, BOXES)
+    made, _ = schedule(kernel, BOXES)
+    (first, second) = lower(made, BOXES).phases[0].tensors
+    assert first[2:4] == ((72, 60, 2), (72, 60 * 72))
+    assert second[2:4] == ((56, 72, 2), (56, 56 * 72))
+
+
+def test_a_signal_that_nobody_gives_is_an_error(monkeypatch):
+    monkeypatch.setattr(staged_products, "BUSY_GROUPS", 1)
+    made, _ = schedule(wmma((64, 128, 448), dtypes.bfloat16, dtypes.float32), BOXES)
+    program = lower(made, BOXES).phases[0].program
+    quiet = [node for node in program if node.op is not Ops.COMMIT or node.arg != 0]
+    source = PythonRenderer().render("f", quiet)
+    function = PythonQueue().load(source.encode(), "f")
+    lanes = next(node.arg[1] for node in program if node.op is Ops.SPECIAL)
+    buffers = [memoryview(bytearray(1 << 18))] * 3
+    with pytest.raises(DeviceError, match="lanes wait for signals that nobody gives"):
+        PythonQueue().segment([Launch(function, (0, 1, 2), block=(lanes, 1, 1))]).run(buffers, [])
 
 
 def test_products_of_a_turn_are_on_their_way_when_the_next_begins(monkeypatch):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tinygrad.base.target import Target
 
@@ -18,6 +18,18 @@ INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uin
 ALIGNMENT = 64
 """Bytes to which blocks of memory that hosts can address are aligned. Kernels rely on it where
 they write; what they read may be other libraries' memory, which lies anywhere."""
+
+
+class TensorView(NamedTuple):
+    """A buffer as a tensor of elements of `itemsize` bytes, of which a kernel copies boxes: its
+    sizes, its strides but the first one, which is 1, and the boxes' shape; the fastest axis first.
+    Boxes come to rows of 128 bytes, swizzled (`codegen/access`)."""
+
+    buffer: int  # its place among the kernel's
+    itemsize: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -30,6 +42,7 @@ class Launch:
     are lent to each thread. On a GPU `grid` counts work-groups and `block` work-items of each.
     `work` is a rough guess of the whole launch's nanoseconds on one core, 0 if unknown: a CPU
     shares small kernels with nobody and wakes sleeping helpers only for enough work.
+    `tensors` are arguments after the values, on devices whose kernels copy boxes of them.
     """
 
     function: Any
@@ -39,6 +52,7 @@ class Launch:
     block: tuple[int, int, int] = (1, 1, 1)
     scratch: int = 0
     work: int = 0
+    tensors: tuple[TensorView, ...] = ()
 
 
 class Renderer(Protocol):

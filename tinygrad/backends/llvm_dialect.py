@@ -23,6 +23,7 @@ class Dialect:
     buffer: str = "ptr"  # a pointer to a buffer
     promise: str = ""  # what is known of buffers
     local: str = "ptr"  # a pointer to LOCAL memory
+    tensor: str = ""  # what a driver says of a buffer, for the engine that copies boxes of it
     specials: Mapping[str, str] = field(default_factory=dict)  # an intrinsic, by SPECIAL
     barrier: tuple[str, ...] = ()  # instructions
     declared: tuple[str, ...] = ()  # what they call
@@ -57,6 +58,7 @@ PTX = Dialect(
     buffer="ptr addrspace(1)",
     promise="noalias align 64",
     local="ptr addrspace(3)",
+    tensor='ptr byval([128 x i8]) align 64 "nvvm.grid_constant"',
     specials={"task": f"{SREG}.ctaid.x"}
     | {f"gid{axis}": f"{SREG}.ctaid.{word}" for axis, word in AXES.items()}
     | {f"lid{axis}": f"{SREG}.tid.{word}" for axis, word in AXES.items()},

@@ -18,6 +18,7 @@ from tinygrad.backends.program import (
     local_layout,
     params,
     special_sizes,
+    tensors,
     variables,
 )
 from tinygrad.base.dtype import dtypes
@@ -135,6 +136,7 @@ class LaneFrame:
         given = [
             *(f"{buffer} %buffer{i}" for i in range(len(params(self.program)))),
             *(f"i64 %value{i}" for i in range(len(variables(self.program)))),
+            *(f"{self.dialect.tensor} %tensor{i}" for i in range(len(tensors(self.program)))),
         ]
         return self.dialect.head.format(name=name, arguments=", ".join(given))
 
@@ -150,6 +152,8 @@ class LaneFrame:
             writer.spaces[node] = self.dialect.buffer
         for number, node in enumerate(variables(self.program)):
             name_variable(writer, node, f"%value{number}")
+        for number, node in enumerate(tensors(self.program)):
+            writer.names[node] = f"%tensor{number}"
         layout, total = local_layout(self.program)
         lent, space = total > self.dialect.static_local, self.dialect.local.partition(" ")[2]
         if lent:

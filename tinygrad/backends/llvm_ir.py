@@ -28,7 +28,16 @@ from tinygrad.backends.llvm_text import (
     is_number,
     kind_of,
 )
-from tinygrad.backends.llvm_warp import commit, exchange, fence, fetch, gather, matrix, wait
+from tinygrad.backends.llvm_warp import (
+    commit,
+    exchange,
+    fence,
+    fetch,
+    gather,
+    matrix,
+    signal,
+    wait,
+)
 from tinygrad.backends.program import carries, index_type, zeros_may_meet
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.target import Target
@@ -522,6 +531,8 @@ RULES: dict[Ops, Callable[[_Function, UOp], Any]] = {
     Ops.FETCH: fetch,
     Ops.COMMIT: commit,
     Ops.WAIT: wait,
+    Ops.TENSOR: _Function.nothing,
+    Ops.SIGNAL: signal,
     Ops.WMMA: multiply,
     Ops.FENCE: fence,
     Ops.MATRIX: matrix,

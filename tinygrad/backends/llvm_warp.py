@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from tinygrad.backends.llvm_text import Writer, is_number
 from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
 
 # unit → intrinsic, LLVM's type of a word of both operands
 WARP_UNITS = {
@@ -91,6 +92,9 @@ def gather(writer: Writer, node: UOp) -> None:
 
 def fetch(writer: Writer, node: UOp) -> None:
     """Past the first cache; a mask leaves no byte of the source to copy, and the rest is 0."""
+    if node.src[1].op is Ops.TENSOR:
+        fetch_box(writer, node)
+        return
     ends = [writer.pointer(end) for end in node.src[:2]]
     spaces = [end.rsplit(" ", 1)[0] for end in ends]
     name = f"llvm.nvvm.cp.async.cg.shared.global.{node.arg}"
@@ -102,8 +106,35 @@ def fetch(writer: Writer, node: UOp) -> None:
     writer.lines.append("  " + writer.call(name, "void", *ends, types=", ".join(spaces)))
 
 
+def fetch_box(writer: Writer, node: UOp) -> None:
+    """One instruction for the engine that copies tensors, which tells a signal of the bytes."""
+    target, tensor, signal, *places = node.src
+    given = [
+        _shared(writer, target),
+        f"i64 {writer.emit(f'ptrtoint ptr {writer.ref(tensor)} to i64')}",
+    ]
+    given += [_short(writer, place) for place in places]
+    numbers = ", ".join(f"${i}" for i in range(2, len(given)))
+    name = (
+        f"cp.async.bulk.tensor.{len(places)}d.shared::cluster.global.mbarrier::complete_tx::bytes"
+    )
+    text = f"{name} [$0], [$1, {{{numbers}}}], [${len(given)}];"
+    _told(writer, text, *given, _shared(writer, signal))
+
+
+def signal(writer: Writer, node: UOp) -> None:
+    """A barrier that lanes don't stand at."""
+    _told(writer, f"mbarrier.init.shared::cta.b64 [$0], {node.arg};", _shared(writer, node.src[0]))
+
+
 def commit(writer: Writer, node: UOp) -> None:
-    """What the lane began so far is a group."""
+    """What the lane began so far is a group; or it arrives at a signal, and says how many bytes
+    are to come."""
+    if node.src:
+        how, more = ("arrive.expect_tx", f", {node.arg}") if node.arg else ("arrive", "")
+        text = f"mbarrier.{how}.shared::cta.b64 _, [$0]{more};"
+        _told(writer, text, _shared(writer, node.src[0]))
+        return
     if node.arg == "products":
         _assembly(writer, "wgmma.commit_group.sync.aligned;")
         return
@@ -114,6 +145,13 @@ def wait(writer: Writer, node: UOp) -> None:
     """All groups are there but the last ones. A sum that is waited for passes through, so that
     nothing reads its registers before."""
     what, most = node.arg
+    if what == "signal":
+        where, odd = node.src
+        test = "mbarrier.try_wait.parity.shared::cta.b64 %had, [$0], $1;"
+        again = "again${:uid}"
+        lines = ["{", ".reg .pred %had;", f"{again}:", test, f"@!%had bra {again};", "}"]
+        _told(writer, r"\0A".join(lines), _shared(writer, where), _short(writer, odd))
+        return
     if what == "products":
         text = f"wgmma.wait_group.sync.aligned {most};"
         if not node.src:
@@ -173,6 +211,25 @@ def begin_products(writer: Writer, node: UOp) -> None:
     text = r"\0A".join(lines)
     given = [f"i64 {writer.ref(side)}" for side in (a, b)]
     _keep(writer, node, _changed(writer, text, kind, parts, *given))
+
+
+def _shared(writer: Writer, node: UOp) -> str:
+    """An address in shared memory, as a word."""
+    return f"i32 {writer.emit(f'ptrtoint {writer.pointer(node)} to i32')}"
+
+
+def _short(writer: Writer, node: UOp) -> str:
+    """An index as a word."""
+    if writer.type(node.dtype) == "i32":
+        return writer.typed(node)
+    return f"i32 {writer.emit(f'trunc {writer.typed(node)} to i32')}"
+
+
+def _told(writer: Writer, text: str, *given: str) -> None:
+    """An instruction that is given words or addresses, and that no memory access passes."""
+    letters = "".join(f"{'l' if each.startswith('i64') else 'r'}," for each in given)
+    quoted = f'call void asm sideeffect "{text}", "{letters}~{{memory}}"'
+    writer.lines.append(f"  {quoted}({', '.join(given)}) convergent")
 
 
 def _assembly(writer: Writer, text: str) -> None:

@@ -24,6 +24,11 @@ def variables(program: Sequence[UOp]) -> list[UOp]:
     return sorted(found, key=lambda node: node.arg[0])
 
 
+def tensors(program: Sequence[UOp]) -> list[UOp]:
+    """The buffers that are seen as tensors: the arguments after the variables."""
+    return [node for node in program if node.op is Ops.TENSOR]
+
+
 def carries(program: Sequence[UOp]) -> dict[UOp, list[tuple[UOp, UOp]]]:
     """For each RANGE, its CARRYs and the values that they take at each turn."""
     found: dict[UOp, list[tuple[UOp, UOp]]] = {}

@@ -9,8 +9,9 @@ import itertools
 from collections.abc import Sequence
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.codegen.access import is_swizzled, slot_of
+from tinygrad.codegen.access import slot_of
 from tinygrad.codegen.accumulators import Accumulators, StagedSums
+from tinygrad.codegen.ahead import ahead_of, filled_ahead
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.fragments import Sums
 from tinygrad.codegen.index import Binding
@@ -117,9 +118,9 @@ class Expansion:
             begin = self.program.larger(item.low, self.integers.scalar(item.start, {}))
             begin = self.program.smaller(begin, item.high)
             end = self.program.larger(end, self.program.integer(Ops.ADD, begin, 1))
-        ahead = _filled_ahead(item)
-        if ahead and item.start is None:
-            return self._pipeline(item, ahead, end, values, body)
+        fills = filled_ahead(item)
+        if fills and item.start is None:
+            return self._pipeline(item, fills, end, values, body)
         counter, carries = self.program.open_loop(begin, end, name_of(loop), values)
         binding = Binding(self.program.scope, counter, item.low, item.high, item.guarded)
         outer = self.integers.bind(loop, binding)
@@ -129,77 +130,37 @@ class Expansion:
         return carries
 
     def _pipeline(
-        self, item: Loop, ahead: list[Fill], end: Number, values: Values, body: Body
+        self, item: Loop, fills: list[Fill], end: Number, values: Values, body: Body
     ) -> Values:
-        """A loop whose stages are filled some turns before they are read, each turn in the next
-        place of the array: lanes meet once a turn, to see what was filled and to be done with the
-        place that is filled next.
-
-        A unit that reads the stages itself is still at the turn before when its lanes meet, if
-        there is room: then the place filled next is that of the turn before that one."""
+        """A loop whose stages are filled some turns before they are read."""
         loop, program, integers = item.loop, self.program, self.integers
         assert loop is not None
-        depth = min(int(option(fill.stage, "depth")) for fill in ahead)
-        stages = [fill.stage for fill in ahead]
-        rest = [each for each in item.items if each not in ahead]
-        late = depth > 2 and all(isinstance(each, Leaf) for each in rest)
-        late = late and all(map(is_swizzled, stages))
-        early = depth - 1 - late  # turns that are filled before they are read
-        self.lanes.barrier()
-        for turn in range(early):
-            self._fill_ahead(item, ahead, item.low + turn, end, turn)
+        ahead = ahead_of(self.evaluator, self.fill, item, fills, end)
+        ahead.first()
         counter, carries = program.open_loop(item.low, end, name_of(loop), values)
         outer = integers.bind(
             loop, Binding(program.scope, counter, item.low, item.high, item.guarded)
         )
-        program.effect(Ops.WAIT, dtypes.void, (), ("copies", early - 1), program.scope)
-        self.lanes.barrier(stages)
         done = as_node(program.integer(Ops.ADD, counter, -item.low))
-        following = program.integer(Ops.ADD, counter, early)
-        place = program.integer(Ops.ADD, done, early)
-        slot = place if isinstance(place, int) else program.divided(Ops.MOD, place, depth)
-        if not late:
-            self._fill_ahead(item, ahead, following, end, slot)
-        read = program.divided(Ops.MOD, done, depth)
-        slots = [slot_of(stage) for stage in stages]
+        ahead.see(done)
+        if not ahead.late:
+            ahead.following(done, counter)
+        read = program.divided(Ops.MOD, done, ahead.depth)
+        slots = [slot_of(stage) for stage in ahead.stages]
         for each in slots:
-            integers.bind(each, Binding(program.scope, read, 0, depth - 1))
-        before, self.evaluator.is_late = self.evaluator.is_late, late
-        found = self._walk(rest, carries, body)
+            integers.bind(each, Binding(program.scope, read, 0, ahead.depth - 1))
+        before, self.evaluator.is_late = self.evaluator.is_late, ahead.late
+        found = self._walk(ahead.rest, carries, body)
         self.evaluator.is_late = before
         for each in slots:
             integers.unbind(each, None)
-        if late:
-            self._fill_ahead(item, ahead, following, end, slot)
+        if ahead.late:
+            ahead.following(done, counter)
             program.effect(Ops.WAIT, dtypes.void, (), ("products", 1), program.scope)
+        ahead.leave(done)
         integers.unbind(loop, outer)
         program.close(found)
         return carries
-
-    def _fill_ahead(
-        self, item: Loop, ahead: list[Fill], turn: Number, end: Number, slot: Number
-    ) -> None:
-        """Stages are filled for a turn, if there is such a turn."""
-        program, integers, loop = self.program, self.integers, item.loop
-        assert loop is not None
-        known = isinstance(turn, int) and isinstance(end, int)
-        if not known or int(str(turn)) < int(str(end)):
-            if known:
-                program.open()
-            else:
-                program.open_branch(
-                    program.add(Ops.CMPLT, dtypes.bool, (as_node(turn), as_node(end)))
-                )
-            scope = program.scope
-            outer = integers.bind(loop, Binding(scope, turn, item.low, item.high))
-            for fill in ahead:
-                place = slot_of(fill.stage)
-                integers.bind(place, Binding(scope, slot, 0, size_of(place) - 1))
-                self.fill(fill)
-                integers.unbind(place, None)
-            integers.unbind(loop, outer)
-            program.close()
-        program.effect(Ops.COMMIT, dtypes.void, (), "copies", program.scope)
 
     def _at_least(self, end: Number, least: int, item: Loop) -> Number:
         """A loop turns at least once."""
@@ -272,13 +233,3 @@ class Expansion:
         offset = flat_offset(UOp(Ops.INDEX, stage.dtype, (stage, *own), len(own)))
         store = (stage, offset, stage.src[0])
         self._walk(item.items, [], Put(self.evaluator, [store], own, padded=not overlaps(stage)))
-
-
-def _filled_ahead(item: Loop) -> list[Fill]:
-    """The stages in this loop that are filled some turns ahead: those that ask for it, unless one
-    of them reads what is filled beside it."""
-    fills = [each for each in item.items if isinstance(each, Fill)]
-    deep = [fill for fill in fills if option(fill.stage, "depth", 1) > 1]
-    inside = {fill.stage for fill in fills}
-    alone = all(inside.isdisjoint(fill.stage.src[0].toposort()) for fill in deep)
-    return deep if alone else []

@@ -185,6 +185,16 @@ class Program:
         a, b = self.joined(a, b)
         return a if a is b else self.add(Ops.AND, a.dtype, (a, b))
 
+    @property
+    def in_loop(self) -> bool:
+        """Whether a loop is open."""
+        scope: Scope | None = self.scope
+        while scope is not None:
+            if scope.head and scope.head[0].op is Ops.RANGE:
+                return True
+            scope = scope.parent
+        return False
+
     # ---- scopes ----------------------------------------------------------------------------------
 
     def open(self) -> Scope:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import ceildiv, colored, prod, round_up
@@ -69,6 +70,15 @@ class Phase:
     buffers: tuple[int, ...]
     nest: str
     ends: tuple[UOp, ...] = ()
+
+    @property
+    def tensors(self) -> tuple[tuple[Any, ...], ...]:
+        """The buffers that the function sees as tensors, as `backends/interface` lists them."""
+        return tuple(
+            (self.buffers.index(node.src[0].arg[0]), node.dtype.itemsize, *node.arg)
+            for node in self.program
+            if node.op is Ops.TENSOR
+        )
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ class PhaseRecord:
     block: tuple[int, int, int]
     scratch: int
     work: int
+    tensors: tuple[tuple[Any, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,7 @@ def compile_lowered(made: tuple[Lowered, Cost], device: OpenDevice) -> KernelRec
                 phase.block,
                 phase.scratch,
                 cost.operations // max(1, len(lowered.phases)),
+                phase.tensors,
             )
         )
     return KernelRecord(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from tinygrad.backends import keeps
-from tinygrad.backends.interface import Launch, Segment
+from tinygrad.backends.interface import Launch, Segment, TensorView
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import DeviceError
 from tinygrad.base.settings import DEBUG
@@ -78,6 +78,7 @@ class Stretch:
                         phase.block,
                         phase.scratch,
                         phase.work,
+                        tuple(TensorView(*row) for row in phase.tensors),
                     )
                 )
         kernels = [item.kernel.record.name for item, _, _ in self.items if item.kernel is not None]

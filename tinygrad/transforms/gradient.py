@@ -279,6 +279,8 @@ _REFUSED = (
         Ops.FETCH,
         Ops.COMMIT,
         Ops.WAIT,
+        Ops.TENSOR,
+        Ops.SIGNAL,
         Ops.FENCE,
         Ops.MATRIX,
         Ops.BUNDLE,

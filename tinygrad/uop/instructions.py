@@ -17,9 +17,9 @@ from tinygrad.uop.op import Ops
 @dataclass(frozen=True)
 class Instruction:
     """One op. `brought` by: "" every backend · "native" a name in Target.native · "vector"
-    Target.vector · "groups" Target.has_groups · "warp" Target.warp · "async_copy" and "matrix_load"
-    names of these in Target.native · "unit" a row of `loops/matrix_units` · "staged_unit" a row
-    whose operands are staged."""
+    Target.vector · "groups" Target.has_groups · "warp" Target.warp · "async_copy", "box_copy"
+    and "matrix_load" names of these in Target.native · "unit" a row of `loops/matrix_units` ·
+    "staged_unit" a row whose operands are staged."""
 
     op: Ops
     sources: str
@@ -84,6 +84,10 @@ TABLE: tuple[Instruction, ...] = (
     Instruction(Ops.FETCH, "pointer, pointer, mask?", "begins to copy arg bytes", "async_copy"),
     Instruction(Ops.COMMIT, "", "what arg began since the last one is a group", "async_copy"),
     Instruction(Ops.WAIT, "a?", "at most arg[1] groups of arg[0] are on their way", "async_copy"),
+    Instruction(
+        Ops.TENSOR, "pointer", "a buffer as a tensor, of which FETCH takes boxes", "box_copy"
+    ),
+    Instruction(Ops.SIGNAL, "pointer", "begins a signal; arg arrivals end its turn", "box_copy"),
     Instruction(Ops.GATHER, "pointer", "words of matrices in LOCAL, to a warp", "matrix_load"),
     Instruction(Ops.WMMA, "a, b, c", "c + a·b: matrices, row-major, of the unit arg", "unit"),
     Instruction(Ops.MATRIX, "pointer", "an operand that a unit reads from LOCAL", "staged_unit"),
@@ -104,6 +108,7 @@ TITLES = {
     "groups": "where `Target.has_groups`",
     "warp": "where `Target.warp` is not 0",
     "async_copy": "where `Target.native` has async_copy",
+    "box_copy": "where `Target.native` has box_copy; FETCH, COMMIT, WAIT take signals there",
     "matrix_load": "where `Target.native` has matrix_load",
     "unit": "where a matrix unit is registered",
     "staged_unit": "where one is that reads LOCAL memory itself",

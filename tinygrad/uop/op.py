@@ -103,6 +103,8 @@ class Ops(IntEnum):
     FETCH = auto()
     COMMIT = auto()
     WAIT = auto()
+    TENSOR = auto()
+    SIGNAL = auto()
     FENCE = auto()
     MATRIX = auto()
     FAULT = auto()
@@ -432,8 +434,10 @@ TABLE: tuple[Row, ...] = (
         "none",
         "Begins to copy arg bytes to LOCAL memory from another; zeros where a mask is false.",
     ),
-    Row(Ops.COMMIT, 0, "void", "none", "What the lane began since the last one is a group."),
+    Row(Ops.COMMIT, None, "void", "none", "What the lane began since the last one is a group."),
     Row(Ops.WAIT, None, "given", "scalar", "At most the last arg[1] groups are on their way."),
+    Row(Ops.TENSOR, 1, "given", "none", "A buffer as a tensor of which boxes are fetched."),
+    Row(Ops.SIGNAL, 1, "void", "none", "A signal begins, a turn of which arg arrivals end."),
     Row(Ops.FENCE, 0, "void", "none", "What the lane wrote to LOCAL is there for units, too."),
     Row(Ops.MATRIX, 1, "given", "scalar", "Where in LOCAL a unit finds an operand, and how."),
     Row(Ops.FAULT, None, "void", "none", "Writes the fault word once where a bool is true."),

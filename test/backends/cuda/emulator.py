@@ -26,7 +26,7 @@ typedef uint16_t u16; typedef int16_t s16; typedef u16 b16;
 typedef uint32_t u32; typedef int32_t s32; typedef u32 b32;
 typedef uint64_t u64; typedef int64_t s64; typedef u64 b64;
 typedef _Float16 f16; typedef float f32; typedef double f64;
-enum { OUTSIDE = 700, MISALIGNED = 716, APART = 719 };
+enum { OUTSIDE = 700, STUCK = 702, MISALIGNED = 716, APART = 719 };
 #define BITS(T, U) \
   static inline T as_##T(W x) { U u = (U)x; T y; memcpy(&y, &u, sizeof y); return y; } \
   static inline W of_##T(T x) { U u; memcpy(&u, &x, sizeof u); return u; }
@@ -81,8 +81,8 @@ static inline u32 permute(u32 a, u32 b, u32 how) {
 typedef struct { const u8 *map; W base, size; u8 *shared; u32 lent; int error; W at; } Place;
 static u8 nothing[64];
 /* Whether a lane wrote to shared memory what units that read it don't see: when it came to the
-   barrier that lanes are at, and to the last one. */
-static int arrived, unseen;
+   barrier that lanes are at, and to the last one. How often something was told to a signal. */
+static int arrived, unseen, events;
 static inline u8 *global(Place *p, W at, u32 n) {
   W from = at - p->base;
   if (from + n > p->size || !p->map[from >> 9] || !p->map[(from + n - 1) >> 9]) {
@@ -174,23 +174,88 @@ static f64 staged_product(Lane *lane, Place *place, W a, W b, int i, int depth,
 }
 """
 
+BOXES = r"""
+/* Signals: 8 bytes of shared memory. Boxes arrive as late as they may: when somebody waits for the
+   signal that is told of them, and nobody else is to arrive at it. */
+typedef struct { u16 count, left; u8 odd, set; s16 units; } Signal;  /* units of 16 bytes to come */
+typedef struct { W address, rank, size, sizes[5], strides[4]; u32 box[5]; } Map;
+typedef struct { W signal, to; const Map *map; s64 at[5]; } Box;
+static Box boxes[64];
+static int box_count;
+static Signal *signal_at(Place *p, W at) { return (Signal *)shared(p, at, 8); }
+static void turn_over(Signal *s) {
+  if (!s->left && !s->units) { s->left = s->count; s->odd ^= 1; }
+}
+static void begin_signal(Lane *lane, Place *p, W at, u32 count) {
+  Signal *s = signal_at(p, at);
+  *s = (Signal){count, count, 0, 0x5a, 0};
+  lane->unseen = 1;
+}
+static void tell(Place *p, W at, u32 bytes) {
+  Signal *s = signal_at(p, at);
+  if (s->set != 0x5a || !s->left || unseen) { p->error = APART; return; }
+  events++; s->left--; s->units += bytes / 16; turn_over(s);
+}
+static void copy_box(Place *p, Box *b) {
+  const Map *m = b->map;
+  u32 n = m->box[0] * m->box[1] * m->box[2];
+  for (u32 i = 0; i < n; i++) {
+    u32 turn[5] = {i % m->box[0], i / m->box[0] % m->box[1], i / m->box[0] / m->box[1], 0, 0};
+    int inside = 1; W from = m->address;
+    for (int a = 0; a < (int)m->rank; a++) {
+      s64 x = b->at[a] + turn[a];
+      inside &= x >= 0 && x < (s64)m->sizes[a];
+      from += x * (a ? m->strides[a - 1] : m->size);
+    }
+    W to = b->to + i * m->size;
+    to ^= (to >> 7 & 7) << 4;
+    u8 *t = shared(p, to, m->size);
+    if (inside) memcpy(t, global(p, from, m->size), m->size); else memset(t, 0, m->size);
+  }
+}
+static int had(Place *p, W at, u32 odd) {
+  Signal *s = signal_at(p, at);
+  if (s->set != 0x5a) { p->error = APART; return 1; }
+  if (!s->left) for (int i = 0; i < box_count; i++) if (boxes[i].signal == at) {
+    copy_box(p, boxes + i);
+    const Map *m = boxes[i].map;
+    s->units -= m->box[0] * m->box[1] * m->box[2] * m->size / 16;
+    boxes[i--] = boxes[--box_count]; events++;
+    turn_over(s);
+  }
+  return s->odd != (odd & 1);
+}
+static void ask(Place *p, W to, const Map *map, W signal, int rank, s64 *at) {
+  if (box_count == 64 || (int)map->rank != rank || unseen) { p->error = APART; return; }
+  if (to % 128) { p->error = MISALIGNED; return; }
+  Box b = {signal, to, map}; memcpy(b.at, at, rank * sizeof *at);
+  boxes[box_count++] = b;
+}
+"""
+
 TAIL = r"""
+/* Lanes that have met stay until all of their warp have; one that waits for a signal is asked
+   again after the others have gone on. */
 static int warp(Lane *lanes, int count, const W *args, Place *place) {
   for (;;) {
-    int met = -1, apart = 0, running = 0;
+    int met = -1, apart = 0, running = 0, waiting = 0;
     for (int i = 0; i < count; i++) {
       Lane *lane = lanes + i;
       if (lane->place < 0) continue;
-      lane->place = step(lane, args, place);
+      if (!lane->there) lane->place = step(lane, args, place);
       if (place->error) return -1;
-      if (lane->place < 0) continue;
+      if (lane->place < 0) { events++; continue; }
+      if (lane->place == WAITS) { waiting++; continue; }
+      events += !lane->there; lane->there = 1;
       running++;
       if (met >= 0 && lane->place != met) apart = 1;
       met = lane->place;
     }
+    if (waiting) return WAITS;
     if (!running) return 0;
     if (apart) { place->error = APART; return -1; }
     if (met & BLOCK_WIDE) return met;
+    for (int i = 0; i < count; i++) lanes[i].there = 0;
     for (int i = 0; i < count; i++) memcpy(lanes[i].seen, lanes[i].told, sizeof lanes[i].told);
     for (int i = 0; i < count; i++) lanes[i].warp = lanes;
   }
@@ -200,7 +265,7 @@ int run(const W *args, const u32 *grid, const u32 *block, Place *place) {
   Lane *lanes = __builtin_malloc(sizeof(Lane) * count);
   for (W group = 0; group < (W)grid[0] * grid[1] * grid[2] && !place->error; group++) {
     memset(place->shared, 0xff, place->lent);
-    unseen = arrived = 0;
+    unseen = arrived = box_count = 0;
     memset(lanes, 0, sizeof(Lane) * count);
     for (u32 i = 0; i < count; i++) {
       Lane *lane = lanes + i;
@@ -213,14 +278,18 @@ int run(const W *args, const u32 *grid, const u32 *block, Place *place) {
     int going = 1;
     while (going && !place->error) {
       going = 0;
-      int met = 0;
+      int met = 0, waiting = 0, before = events;
       for (u32 first = 0; first < count; first += 32) {
         int found = warp(lanes + first, count - first < 32 ? count - first : 32, args, place);
         if (place->error) break;
         if (!found) continue;
+        going = 1;
+        if (found == WAITS) { waiting = 1; continue; }
         if (met && found != met) place->error = APART;
-        met = found; going = 1;
+        met = found;
       }
+      if (waiting) { if (events == before && !place->error) place->error = STUCK; continue; }
+      for (u32 i = 0; i < count; i++) lanes[i].there = 0;
       unseen = arrived; arrived = 0;
     }
   }
@@ -230,6 +299,7 @@ int run(const W *args, const u32 *grid, const u32 *block, Place *place) {
 """
 
 FLOATS = {"f16", "f32", "f64"}
+BOX = ["shared::cluster", "global", "mbarrier::complete_tx::bytes"]
 BINARY = {"add": "+", "sub": "-", "mul": "*", "div": "/", "rem": "%", "and": "&", "or": "|"} | {
     "xor": "^"
 }
@@ -251,7 +321,7 @@ class Kernel:
     """One entry of a module, as text of C and what a launch must agree with."""
 
     name: str
-    parameters: int
+    parameters: list[int]  # bytes of each
     lanes: int  # of a group at most
     static: int  # bytes of shared memory that it declares
     source: str = field(repr=False)
@@ -264,7 +334,9 @@ class Translation:
         match = re.search(r"\.entry\s+([\w$]+)", head)
         assert match, head
         self.name = match[1]
-        self.parameters = re.findall(r"\.param[^,()]*?([\w$]+)(?=\s*[,)\n])", head)
+        given = re.findall(r"\.param[^,()]*?([\w$]+)(?:\[(\d+)\])?(?=\s*[,)\n])", head)
+        self.parameters = [name for name, _ in given]
+        self.sizes = [int(size or 8) for _, size in given]
         lanes = re.search(r"\.maxntid\s+(\d+)", head)
         self.lanes = int(lanes[1]) if lanes else 1024
         self.registers: dict[str, None] = {}
@@ -551,6 +623,8 @@ class Translation:
 
     def _cvta(self, how: list[str], operands: list[str]) -> str:
         assert "shared" not in how, "generic addresses of shared memory"
+        if "param" in how:
+            return f"{self.register(operands[0])} = args[{self.word(operands[1])}];"
         return f"{self.register(operands[0])} = {self.word(operands[1])};"
 
     def _mov(self, how: list[str], operands: list[str]) -> str:
@@ -611,7 +685,9 @@ class Translation:
 
     def _cp(self, how: list[str], operands: list[str]) -> str:
         """Asynchronous copies arrive when they are waited for."""
-        assert how[0] == "async" and "bulk" not in how, how
+        if how[1] == "bulk":
+            return self._box(how, operands)
+        assert how[0] == "async", how
         if how[1] == "commit_group":
             return "lane->copy_groups++;"
         if how[1] == "wait_group":
@@ -622,6 +698,33 @@ class Translation:
         made = f"(Copied){{{target}, {source}, {size}, {taken}, lane->copy_groups}}"
         full = "if (lane->copies == MOST) place->error = OUTSIDE; else "
         return f"{full}lane->copy[lane->copies++] = {made};"
+
+    def _box(self, how: list[str], operands: list[str]) -> str:
+        assert how[2:] == ["tensor", how[3], *BOX], how
+        rank = int(how[3].removesuffix("d"))
+        match = re.fullmatch(r"\[(%\w+), \{(.*)\}\]", operands[1])
+        assert match, operands
+        places = [self.value(x, "s32") for x in _parts(match[2])]
+        assert len(places) == rank, operands
+        map_ = f"(const Map *)({self.word(match[1])})"
+        at = f"(s64[]){{{', '.join(places)}}}"
+        ends = self.address(operands[0]), self.address(operands[2])
+        return f"ask(place, {ends[0]}, {map_}, {ends[1]}, {rank}, {at});"
+
+    def _mbarrier(self, how: list[str], operands: list[str]) -> str:
+        """A lane that waits comes back until the signal has had its turn."""
+        if how[0] == "init":
+            count = self.value(operands[1], "u32")
+            return f"begin_signal(lane, place, {self.address(operands[0])}, {count});"
+        if how[0] == "arrive":
+            assert operands[0] == "_", operands
+            count = self.value(operands[2], "u32") if how[1] == "expect_tx" else "0"
+            return f"tell(place, {self.address(operands[1])}, {count});"
+        assert how[:2] == ["try_wait", "parity"], how
+        self.meetings += 1
+        test = f"had(place, {self.address(operands[1])}, {self.value(operands[2], 'u32')})"
+        stay = f"{{ lane->at = {self.meetings}; return WAITS; }}"
+        return f"M{self.meetings}:; if (!{test}) {stay} {self.put(operands[0], 'pred', '1')}"
 
     def _fence(self, how: list[str], operands: list[str]) -> str:
         assert how == ["proxy", "async", "shared::cta"], how
@@ -724,22 +827,23 @@ class Translation:
         text = self.translate(body)
         fields = " ".join(f"W {name};" for name in self.registers)
         depot = f"u8 depot[{max(16, self.depot)}] __attribute__((aligned(16)));"
+        most = 128 if "copied(" in text or self.products else 1
         lane = f"""
-enum {{ BLOCK_WIDE = 1 << 20, MOST = {128 if "copied(" in text or self.products else 1} }};
+enum {{ BLOCK_WIDE = 1 << 20, WAITS = 1 << 21, MOST = {most} }};
 typedef struct {{ W to, from; u32 size, taken, group; }} Copied;
 typedef struct {{ u32 number, group; W a, b; }} Product;
 typedef struct Lane {{ int place, at; u32 id, tid[3], ctaid[3], ntid[3], nctaid[3];
   W told[8], seen[8]; struct Lane *warp; {fields} {depot}
-  u32 copies, copy_groups, products, product_groups, unseen;
+  u32 copies, copy_groups, products, product_groups, unseen, there;
   Copied copy[MOST]; Product product[MOST]; }} Lane;
-{MATRICES}{STAGED}{self._multiplied()}
+{MATRICES}{STAGED}{BOXES}{self._multiplied()}
 static int step(Lane *lane, const W *args, Place *place) {{
   switch (lane->at) {{ {" ".join(f"case {i}: goto M{i};" for i in range(1, self.meetings + 1))} }}
 {text}
   return -1;
 }}
 """
-        return Kernel(self.name, len(self.parameters), self.lanes, self.shared, HEAD + lane + TAIL)
+        return Kernel(self.name, self.sizes, self.lanes, self.shared, HEAD + lane + TAIL)
 
     def _multiplied(self) -> str:
         """The function that does what the products so far do."""

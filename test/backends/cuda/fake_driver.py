@@ -60,6 +60,7 @@ SIGNATURES = {
     "cuGraphLaunch": "pp",
     "cuGraphExecDestroy": "p",
     "cuGraphDestroy": "p",
+    "cuTensorMapEncodeTiled": "piupppppiiii",
 }
 
 INVALID_VALUE, OUT_OF_MEMORY, NO_DEVICE, NO_CONTEXT = 1, 2, 100, 201
@@ -361,14 +362,56 @@ class FakeLibrary:
             return INVALID_VALUE
         function.most_shared = value
 
+    def do_cuTensorMapEncodeTiled(
+        self,
+        where,
+        kind,
+        rank,
+        address,
+        sizes,
+        strides,
+        box,
+        steps,
+        plain,
+        swizzle,
+        promotion,
+        fill,
+    ):
+        """A map in words of our own; what NVIDIA's manual asks of the arguments is checked."""
+        size = {0: 1, 1: 2, 2: 4}[kind]
+        sizes = list((ctypes.c_uint64 * rank).from_address(sizes))
+        strides = list((ctypes.c_uint64 * (rank - 1)).from_address(strides))
+        box = list((ctypes.c_uint32 * rank).from_address(box))
+        fine = 2 <= rank <= 5 and where % 64 == 0 and address % 16 == 0 and plain == fill == 0
+        fine = fine and all(0 < n <= 2**32 for n in sizes) and all(0 < n <= 256 for n in box)
+        fine = fine and all(n % 16 == 0 and n < 2**40 for n in strides)
+        fine = fine and swizzle == 3 and box[0] * size <= 128 and box[0] * size % 16 == 0
+        if not fine or list((ctypes.c_uint32 * rank).from_address(steps)) != [1] * rank:
+            return INVALID_VALUE
+        last = sum((n - 1) * s for n, s in zip(sizes, [size, *strides], strict=True))
+        assert any(c.holds(address, last + size) for c in self.cards), "a map of other memory"
+        words = [address, rank, size, *sizes, *[1] * (5 - rank)]
+        words += [*strides, *[0] * (5 - rank)]
+        packed = struct.pack("<12Q5I", *words, *box, *[1] * (5 - rank)).ljust(128, b"\0")
+        ctypes.memmove(where, packed, 128)
+
     def _node(self, function, grid, block, shared, arguments):
         function = self.objects.get(function)
         if not isinstance(function, Function):
             return None
-        count = function.kernel.parameters
+        sizes = function.kernel.parameters
+        count = len(sizes)
         places = list((ctypes.c_void_p * count).from_address(arguments)) if count else []
-        words = [ctypes.c_uint64.from_address(place).value for place in places]
+        words = [
+            ctypes.c_uint64.from_address(place).value if size == 8 else self._copied(place, size)
+            for place, size in zip(places, sizes, strict=True)
+        ]
         return Node(function, grid, block, shared, words)
+
+    def _copied(self, place, size):
+        """Where a copy of a longer argument is."""
+        self.kept.append(ctypes.create_string_buffer(ctypes.string_at(place, size), size))
+        return ctypes.addressof(self.kept[-1])
 
     def _run(self, node):
         function = node.function

@@ -74,6 +74,10 @@ def empty(device, size, dtype=dtypes.bfloat16):
     return Tensor.empty(size, size, dtype=dtype, device=device)
 
 
+def batches(device, *shape):
+    return Tensor.empty(*shape, dtype=dtypes.bfloat16, device=device)
+
+
 # what → chips, tensors of a device, instructions that are there, instructions that aren't
 EXPECTED = {
     "16 bytes a load and store": (CHIPS, lambda d: large(d) * 2, ("LDG.E.128", "STG.E.128"), ()),
@@ -120,11 +124,25 @@ EXPECTED = {
         lambda d: empty(d, 4096) @ empty(d, 4096),
         (
             r"HGMMA.64x256x16.F32.BF16 R\d+, gdesc\[UR\d+\].tnspB",
-            "LDGSTS.*128",
+            "UTMALDG.2D",
+            "SYNCS.ARRIVE.TRANS64",
+            "SYNCS.PHASECHK.TRANS64.TRYWAIT",
             "FENCE.VIEW.ASYNC",
             "WARPGROUP.DEPBAR.LE gsb0, 0x1",
         ),
-        ("STL", "HMMA", "BAR.*\n.*BAR.SYNC"),
+        ("STL", "HMMA", "LDGSTS", "(?s)BAR.SYNC.*BAR.SYNC"),
+    ),
+    "boxes of a batch have three axes": (
+        CHIPS[2:],
+        lambda d: batches(d, 8, 1030, 1024) @ batches(d, 8, 1024, 1040),
+        ("UTMALDG.3D", "HGMMA"),
+        ("STL", "LDGSTS"),
+    ),
+    "rows that boxes don't have are fetched by lanes": (
+        CHIPS[2:],
+        lambda d: empty(d, 2048)[:, ::2] @ empty(d, 2048)[:1024],
+        ("HGMMA",),
+        ("STL", "UTMALDG"),
     ),
     "and of the other layouts": (
         CHIPS[2:],
@@ -137,7 +155,7 @@ EXPECTED = {
         lambda d: empty(d, 2048, dtypes.int8).matmul(
             empty(d, 2048, dtypes.int8).T, dtype=dtypes.int32
         ),
-        ("IGMMA.64x256x32.S8.S8", "WARPGROUP.DEPBAR.LE gsb0, 0x1"),
+        ("IGMMA.64x256x32.S8.S8", "UTMALDG.2D", "WARPGROUP.DEPBAR.LE gsb0, 0x1"),
         ("STL", "IMMA"),
     ),
     "a check writes its fault words once": (CHIPS, checked, ("ATOM.*CAS",), ()),

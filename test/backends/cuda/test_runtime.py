@@ -19,7 +19,8 @@ from tinygrad.backends import canonicalize, open_device, why_absent
 from tinygrad.backends.cuda import driver
 from tinygrad.backends.cuda.compiler import PTXCompiler
 from tinygrad.backends.cuda.memory import PINNED, size_class
-from tinygrad.backends.interface import Launch
+from tinygrad.backends.cuda.tensors import TensorMaps
+from tinygrad.backends.interface import Launch, TensorView
 from tinygrad.base.errors import CompileError, DeviceError, OutOfMemory
 from tinygrad.engine.devices import Device
 from tinygrad.loops import staged_products
@@ -27,7 +28,7 @@ from tinygrad.loops import staged_products
 TEST = Path(__file__).parents[2]
 
 
-LIBRARY = FakeLibrary([Card(size=128 << 20) for _ in range(5)])
+LIBRARY = FakeLibrary([Card((9 - i // 8, 0), 128 << 20) for i in range(9)])
 
 
 @pytest.fixture
@@ -88,17 +89,18 @@ def test_warps_multiply_matrices(library, dtype):
 @pytest.mark.parametrize(
     ("shape", "dtype", "turned"),
     [
-        ((130, 100, 264), dtypes.bfloat16, (False, False)),  # what neither block nor step divides
-        ((70, 136, 200), dtypes.float16, (True, True)),
+        ((130, 104, 264), dtypes.bfloat16, (False, False)),  # what neither block nor step divides
+        ((72, 136, 200), dtypes.float16, (True, True)),
         ((64, 60, 99), dtypes.bfloat16, (False, True)),  # which is stored, not copied
         ((128, 120, 272), dtypes.int8, (False, True)),
+        ((2, 70, 72, 136), dtypes.bfloat16, (False, False)),  # several, which end within a box
     ],
 )
 def test_four_warps_multiply_what_is_staged(library, shape, dtype, turned, monkeypatch):
     """Copies and products arrive as late as they may; sums of these numbers are exact."""
     monkeypatch.setattr(staged_products, "BUSY_GROUPS", 1)
-    m, n, k = shape
-    values = [np.random.randint(-64, 65, size) for size in ((m, k), (k, n))]
+    *batch, m, n, k = shape
+    values = [np.random.randint(-64, 65, (*batch, *size)) for size in ((m, k), (k, n))]
     given = [v if dtypes.is_int(dtype) else v / np.float32(32) for v in values]
     a, b = (
         Tensor(np.ascontiguousarray(v.T) if t else v, device="CUDA").cast(dtype).realize()
@@ -109,14 +111,45 @@ def test_four_warps_multiply_what_is_staged(library, shape, dtype, turned, monke
     total = dtypes.int32 if dtypes.is_int(dtype) else dtypes.float32
     found = a.matmul(b, dtype=total).numpy()
     np.testing.assert_array_equal(found, given[0].astype(np.float64) @ given[1])
-    assert any("wgmma.mma_async" in text for text in LIBRARY.texts)
+    text = next(text for text in LIBRARY.texts if "wgmma.mma_async" in text)
+    assert ("cp.async.bulk.tensor" in text) == (k != 99)
+
+
+def test_boxes_follow_buffers_that_move(library, monkeypatch):
+    """In a graph, too: its parameters are told of the maps for other addresses."""
+    monkeypatch.setattr(staged_products, "BUSY_GROUPS", 1)
+    jitted = TinyJit(lambda x, w: (x @ w).float().contiguous().relu().realize())
+    w = Tensor(numbers(72, 64), device="CUDA").half().realize()
+    kept, before = [], library.calls["cuGraphExecKernelNodeSetParams"]
+    for _ in range(5):
+        x = Tensor(numbers(64, 72), device="CUDA").half().realize()
+        kept.append(x)
+        wanted = x.float().numpy() @ w.float().numpy()
+        found = jitted(x, w).numpy()
+        np.testing.assert_allclose(found, np.maximum(wanted, 0), rtol=2e-3, atol=2e-2)
+    assert library.calls["cuTensorMapEncodeTiled"] >= 5
+    assert library.calls["cuGraphExecKernelNodeSetParams"] > before
+
+
+def test_a_driver_without_tensor_maps_says_so(monkeypatch):
+    library = FakeLibrary(lacks=("cuTensorMapEncodeTiled",))
+    view = TensorView(0, 2, (64, 64), (64,), (64, 64))
+    with pytest.raises(DeviceError, match="driver too old: it lacks cuTensorMapEncodeTiled"):
+        TensorMaps(opened(library, monkeypatch).memory.connection, [view]).fill([1 << 20])
 
 
 @pytest.mark.parametrize(
-    ("left_out", "depth"),  # and the card is lost where it was the last
-    [("wgmma.wait_group", 264), ("cp.async.wait_group", 272), ("fence.proxy.async", 280)],
+    ("left_out", "depth", "card", "lost"),
+    [
+        ("wgmma.wait_group", 264, 3, False),
+        ("cp.async.wait_group", 264, 8, True),
+        ("fence.proxy.async", 280, 4, True),
+        ("mbarrier.arrive.shared", 1288, 5, True),
+        ("mbarrier.arrive.expect_tx", 296, 6, True),
+        (("mbarrier.try_wait", "@!%had"), 328, 7, True),
+    ],
 )
-def test_the_emulator_finds_what_is_not_waited_for(library, left_out, depth, monkeypatch):
+def test_the_emulator_finds_what_is_missing(library, left_out, depth, card, lost, monkeypatch):
     monkeypatch.setattr(staged_products, "BUSY_GROUPS", 1)
     compile_ = PTXCompiler.compile
 
@@ -125,13 +158,14 @@ def test_the_emulator_finds_what_is_not_waited_for(library, left_out, depth, mon
         return "\n".join(x for x in lines if not x.strip().startswith(left_out)).encode()
 
     monkeypatch.setattr(PTXCompiler, "compile", without)
-    a = Tensor(numbers(128, depth), device="CUDA:4").cast(dtypes.bfloat16).realize()
+    a = Tensor(numbers(128, depth), device=f"CUDA:{card}").cast(dtypes.bfloat16).realize()
     wanted = a.float().numpy() @ a.float().numpy().T
     with Context(CACHELEVEL=0):
         product = a.matmul(a.T, dtype=dtypes.float32)
-        if left_out == "fence.proxy.async":
-            with pytest.raises(DeviceError, match="CUDA:4 is lost"):
+        if lost:
+            with pytest.raises(DeviceError, match=f"CUDA:{card} is lost"):
                 product.numpy()
+            library.broken = 0
         else:
             assert not np.allclose(product.numpy(), wanted, atol=1e-3)
 

@@ -1,8 +1,8 @@
 """The CUDA device: PTX from LLVM, run through the driver's library alone (no toolkit).
 
 Read in this order: `target` (NVIDIA's chips, as data); `compiler` (LLVM IR → PTX); `driver` (the
-library's functions); `device` (a card, its failures); `memory` (its blocks, copies); `queue`
-(kernels, graphs of them).
+library's functions); `device` (a card, its failures); `memory` (its blocks, copies); `tensors`
+(buffers as tensors of which boxes are copied); `queue` (kernels, graphs of them).
 """
 
 from __future__ import annotations

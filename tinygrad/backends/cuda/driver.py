@@ -109,7 +109,7 @@ class Driver:
     by other `names`; what it is for is `device` then."""
 
     def __init__(self, library: Any, device: str = "CUDA", names: dict[str, str] = OWN) -> None:
-        self.device = device
+        self.device, self.library = device, library
         self.functions: dict[str, Any] = {}
         for name, own in names.items():
             self.functions[name] = function = getattr(library, own, None)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from tinygrad.backends.cuda.device import Connection
 from tinygrad.backends.cuda.driver import Pointer
+from tinygrad.backends.cuda.tensors import TensorMaps
 from tinygrad.backends.interface import ALIGNMENT, Launch
 from tinygrad.backends.llvm_dialect import dialect_of
 from tinygrad.base.errors import ArgumentError, CompileError
@@ -73,11 +74,13 @@ class Prepared:
         count = max(1, len(launch.buffers) + len(launch.values))
         self.table = (ctypes.c_int64 * count)()
         first = ctypes.addressof(self.table)
-        self.pointers = (Pointer * count)(*(first + 8 * i for i in range(count)))
+        self.tensors = TensorMaps(connection, launch.tensors)
+        places = [*(first + 8 * i for i in range(count)), *self.tensors.places]
+        self.pointers = (Pointer * len(places))(*places)
         self.given: list[int] = []
-        places = {"shared": self._lend(), "arguments": ctypes.addressof(self.pointers)}
+        given = {"shared": self._lend(), "arguments": ctypes.addressof(self.pointers)}
         shape = {"grid": launch.grid, "block": launch.block}
-        self.node = connection.node(function=launch.function.handle, **shape, **places)
+        self.node = connection.node(function=launch.function.handle, **shape, **given)
 
     def _lend(self) -> int:
         """Bytes of shared memory that come with the launch: all, where there are more than a
@@ -98,6 +101,7 @@ class Prepared:
         found += [values[position] for position in self.launch.values]
         changed = found != self.given
         if changed:
+            self.tensors.fill(found)
             self.given, self.table[: len(found)] = found, [*found]
         return changed
 

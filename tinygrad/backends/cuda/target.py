@@ -44,7 +44,7 @@ CHIPS = (
     Chip("sm_86", (8, 6), 71, 99 << 10, 6 << 20, AMPERE),
     Chip("sm_89", (8, 9), 78, 99 << 10, 72 << 20, AMPERE),
     Chip("sm_90", (9, 0), 78, 227 << 10, 50 << 20, AMPERE),
-    Chip("sm_90a", (9, 0), 80, 227 << 10, 50 << 20, AMPERE | {"wgmma"}, only=True),
+    Chip("sm_90a", (9, 0), 80, 227 << 10, 50 << 20, AMPERE | {"wgmma", "box_copy"}, only=True),
 )
 
 

@@ -244,6 +244,61 @@ def arrive(coming: list[list[tuple[Any, int, Sequence[Any]]]], most: int) -> Non
             store_lanes(memory, at, (True,) * len(values), values)
 
 
+class Signal:
+    """Ends a turn after so many arrivals, and when all bytes are there that these said were to
+    come. What is on its way comes as late as it may: when somebody waits for it."""
+
+    def __init__(self, count: int) -> None:
+        self.count = self.left = count
+        self.turns = self.expected = 0
+        self.boxes: list[tuple[int, Callable[[], None]]] = []
+
+    def arrive(self, nbytes: int) -> None:
+        """One has come; so many bytes are to come."""
+        self.left -= 1
+        self.expected += nbytes
+        if not self.expected:
+            self._end()
+
+    def had(self, odd: int) -> bool:
+        """Whether the last turn that was over was odd, or even; before the first it was odd."""
+        if self.left == 0 and self.expected == sum(nbytes for nbytes, _ in self.boxes):
+            for _, copy in self.boxes:
+                copy()
+            self.boxes, self.expected = [], 0
+            self._end()
+        return self.turns % 2 != odd
+
+    def _end(self) -> None:
+        if self.left == 0:
+            self.left, self.turns = self.count, self.turns + 1
+
+
+def copy_box(
+    target: Any,
+    at: int,
+    source: Any,
+    start: int,
+    kinds: Sequence[tuple[int, str]],
+    layout: tuple[tuple[int, ...], ...],
+    place: tuple[int, ...],
+) -> None:
+    """A box of a tensor comes to rows of 128 bytes, swizzled; what is beyond the tensor is 0.
+    kinds: size and dtype of an element here and there; layout: the tensor's sizes, its strides but
+    the first, and the box's shape."""
+    sizes, strides, shape = layout
+    (itemsize, new), (_, old) = kinds
+    for number, turn in enumerate(itertools.product(*map(range, reversed(shape)))):
+        spot = [a + b for a, b in zip(place, reversed(turn), strict=True)]
+        value: Any = 0
+        if all(0 <= a < size for a, size in zip(spot, sizes, strict=True)):
+            steps = zip(spot, (1, *strides), strict=True)
+            value = load(source, start + sum(a * step for a, step in steps))
+            value = value if old == new else bitcast((value,), old, new)[0]
+        byte = (at + number) * itemsize
+        store(target, (byte ^ byte // ROW_BYTES % 8 * CHUNK) // itemsize, value)
+
+
 def gather(said: Any, lane: int, count: int, itemsize: int, flip: bool) -> tuple[int, ...]:
     """A lane's words of `count` matrices of 8 rows of 16 bytes; turned, elements are two bytes."""
     start, (row, word), pack = lane - lane % 32, divmod(lane % 32, 4), 4 // itemsize
@@ -401,6 +456,8 @@ def _element(words: Sequence[int], item: int, dtype: DType) -> Any:
 NAMESPACE = {
     "inf": math.inf,
     "nan": math.nan,
+    "Signal": Signal,
+    "partial": functools.partial,
     **{
         function.__name__: function
         for function in (
@@ -418,6 +475,6 @@ NAMESPACE = {
     },
     **{
         function.__name__: function
-        for function in (load, store, load_lanes, store_lanes, arrive, gather, fault)
+        for function in (load, store, load_lanes, store_lanes, arrive, copy_box, gather, fault)
     },
 }

@@ -68,7 +68,7 @@ class _Function:
         for i, node in enumerate(variables(self.program)):
             self.names[node] = f"var{i}"
             self.line(f"var{i} = values[{i}]  # {node.arg[0]}")
-        if any(node.op is Ops.COMMIT for node in self.program):
+        if any(node.op is Ops.COMMIT and not node.src for node in self.program):
             self.line("coming, fetches = [], []")
         for node in self.program:
             rule = RULES.get(node.op)
@@ -271,6 +271,9 @@ class _Function:
 
     def fetch(self, node: UOp) -> None:
         """What is on its way is there when the lane has waited for it."""
+        if node.src[1].op is Ops.TENSOR:
+            self._fetch_box(node)
+            return
         (target, at), (memory, start) = (self.pointers[p] for p in node.src[:2])
         names = [p.dtype.name for p in node.src[:2]]
         count = node.arg // node.src[0].dtype.itemsize
@@ -281,13 +284,35 @@ class _Function:
             values = f"bitcast({values}, {names[1]!r}, {names[0]!r})"
         self.line(f"fetches.append(({target}, {at}, {values}))")
 
+    def _fetch_box(self, node: UOp) -> None:
+        target, tensor, signal, *places = node.src
+        ends = [*self.pointers[target], *self.pointers[tensor.src[0]]]
+        kinds = [(p.dtype.itemsize, p.dtype.name) for p in (target, tensor)]
+        where = ", ".join(map(self.ref, places))
+        given = f"{', '.join(ends)}, {kinds}, {tensor.arg}, ({where},)"
+        self.line(f"{self._signal(signal)}.boxes.append(({node.arg}, partial(copy_box, {given})))")
+
+    def _signal(self, pointer: UOp) -> str:
+        """By the memory that it is told in, and where."""
+        memory, at = self.pointers[pointer]
+        return f"memories[{memory!r}, {at}]"
+
+    def signal(self, node: UOp) -> None:
+        self.line(f"{self._signal(node.src[0])} = Signal({node.arg})")
+
     def commit(self, node: UOp) -> None:
-        if node.arg == "copies":
+        if node.src:
+            self.line(f"{self._signal(node.src[0])}.arrive({node.arg})")
+        elif node.arg == "copies":
             self.line("coming.append(fetches)")
             self.line("fetches = []")
 
     def wait(self, node: UOp) -> None:
         what, most = node.arg
+        if what == "signal":
+            signal, odd = self._signal(node.src[0]), self.ref(node.src[1])
+            self.line(f"while not {signal}.had({odd}): yield {signal}, {odd}")
+            return
         if what == "copies":
             self.line(f"arrive(coming, {most})")
         if node.src:
@@ -357,6 +382,8 @@ RULES: dict[Ops, Callable[[_Function, UOp], None]] = {
     Ops.FETCH: _Function.fetch,
     Ops.COMMIT: _Function.commit,
     Ops.WAIT: _Function.wait,
+    Ops.TENSOR: _Function.nothing,
+    Ops.SIGNAL: _Function.signal,
     Ops.WMMA: _Function.multiply,
     Ops.MATRIX: _Function.matrix,
     Ops.FENCE: _Function.nothing,

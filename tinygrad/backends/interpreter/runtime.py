@@ -12,7 +12,7 @@ import numpy as np
 
 from tinygrad.backends.interface import Launch
 from tinygrad.backends.interpreter.operations import NAMESPACE
-from tinygrad.base.errors import CompileError, OutOfMemory
+from tinygrad.base.errors import CompileError, DeviceError, OutOfMemory
 from tinygrad.base.helpers import free_memory
 
 Point = tuple[int, int, int]
@@ -127,7 +127,18 @@ def _points(sizes: Point) -> Iterator[Point]:
     return ((i, j, k) for k, j, i in itertools.product(range(z), range(y), range(x)))
 
 
-def _in_step(lanes: list[Iterator[None]]) -> None:
-    """Run each lane to its next barrier in turn, until all are through."""
+def _in_step(lanes: list[Iterator[Any]]) -> None:
+    """Run each lane to its next barrier in turn, until all are through. One that waits for a signal
+    says which; it goes on before others leave their barrier. DeviceError if all wait for good."""
     while lanes:
-        lanes = [lane for lane in lanes if next(lane, lanes) is not lanes]
+        there, going, before = [], lanes, list[Any]()
+        while going:
+            found = [(lane, next(lane, lanes)) for lane in going]
+            there += [lane for lane, said in found if said is None]
+            waiting = [(lane, said) for lane, said in found if said is not None]
+            going = [lane for lane, said in waiting if said is not lanes]
+            said = [each for _, each in waiting if each is not lanes]
+            if going and said == before:
+                raise DeviceError(f"[PYTHON] {len(going)} lanes wait for signals that nobody gives")
+            before = said
+        lanes = there

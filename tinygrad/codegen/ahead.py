@@ -1,0 +1,239 @@
+"""A loop whose stages are filled some turns before they are read, each turn in the next place of
+their arrays.
+
+Who fills and who reads must hear of each other. Where all lanes fill, they meet once a turn, to see
+what was filled and to be done with the place that is filled next. Where an engine fills boxes that
+one lane asks for, a place has two signals instead: that it is full, and that its turn's readers
+have come so far that another place is free; so lanes never meet, and only that lane waits for them.
+
+A unit that reads the stages itself is still at the turn before when its lanes go on, if there is
+room (`late`): then the place filled next is that of the turn before that one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.codegen.access import is_swizzled, slot_of
+from tinygrad.codegen.boxes import Boxes, boxes_of
+from tinygrad.codegen.evaluate import Evaluator
+from tinygrad.codegen.index import Binding
+from tinygrad.codegen.linear import Number, as_node
+from tinygrad.loops.layout import option
+from tinygrad.loops.nest import Fill, Item, Leaf, Loop
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+
+def filled_ahead(item: Loop) -> list[Fill]:
+    """The stages in this loop that are filled some turns ahead: those that ask for it, unless one
+    of them reads what is filled beside it."""
+    fills = [each for each in item.items if isinstance(each, Fill)]
+    deep = [fill for fill in fills if option(fill.stage, "depth", 1) > 1]
+    inside = {fill.stage for fill in fills}
+    alone = all(inside.isdisjoint(fill.stage.src[0].toposort()) for fill in deep)
+    return deep if alone else []
+
+
+def ahead_of(
+    owner: Evaluator,
+    fill: Callable[[Fill], None],
+    item: Loop,
+    fills: Sequence[Fill],
+    end: Number,
+) -> Ahead:
+    """How the stages of this loop are filled; `fill` writes what all lanes do for one."""
+    boxes = [boxes_of(fill.stage) for fill in fills]
+    found = [each for each in boxes if each is not None]
+    engine = "box_copy" in owner.target.native and owner.access.aligned
+    if engine and len(found) == len(fills) and not owner.program.in_loop:
+        return ByBoxes(owner, item, fills, end, found)
+    return ByLanes(owner, item, fills, end, fill)
+
+
+class Ahead(ABC):
+    """The steps of such a loop, which `Expansion` opens and closes."""
+
+    def __init__(self, owner: Evaluator, item: Loop, fills: Sequence[Fill], end: Number) -> None:
+        self.owner, self.item, self.fills, self.end = owner, item, fills, end
+        self.stages = [fill.stage for fill in fills]
+        self.depth = min(int(option(stage, "depth")) for stage in self.stages)
+        rest: list[Item] = [each for each in item.items if each not in fills]
+        self.rest = rest
+        self.late = self.depth > 2 and all(isinstance(each, Leaf) for each in rest)
+        self.late = self.late and all(map(is_swizzled, self.stages))
+        self.early = self.depth - 1 - self.late  # turns that are filled before they are read
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Before the first fill."""
+
+    @abstractmethod
+    def see(self, done: UOp) -> None:
+        """A turn begins, after `done` others: what it reads is there."""
+
+    @abstractmethod
+    def fill(self, done: Number, turn: Number, slot: Number) -> None:
+        """Fills the stages for a turn, if there is such a turn; the current one is after `done`
+        others."""
+
+    @abstractmethod
+    def leave(self, done: UOp) -> None:
+        """A turn is over."""
+
+    def first(self) -> None:
+        """The fills before the loop."""
+        self.prepare()
+        for turn in range(self.early):
+            self.fill(-1, self.item.low + turn, turn)
+
+    def following(self, done: UOp, counter: UOp) -> None:
+        """The fill of a turn."""
+        program = self.owner.program
+        place = program.integer(Ops.ADD, done, self.early)
+        slot = place if isinstance(place, int) else program.divided(Ops.MOD, place, self.depth)
+        self.fill(done, program.integer(Ops.ADD, counter, self.early), slot)
+
+    def _in_turn(self, turn: Number, slot: Number, only: UOp | None = None) -> list[UOp]:
+        """Opens the branch of those that fill, if there is such a turn; binds what they count."""
+        program, integers, loop = self.owner.program, self.owner.integers, self.item.loop
+        assert loop is not None
+        if not (isinstance(turn, int) and isinstance(self.end, int) and turn < self.end):
+            within = program.add(Ops.CMPLT, dtypes.bool, (as_node(turn), as_node(self.end)))
+            only = program.both(only, within)
+        if only is None:
+            program.open()
+        else:
+            program.open_branch(only)
+        scope = program.scope
+        before = integers.bind(loop, Binding(scope, turn, self.item.low, self.item.high))
+        self.before = before
+        slots = [slot_of(stage) for stage in self.stages]
+        for each in slots:
+            integers.bind(each, Binding(scope, slot, 0, self.depth - 1))
+        return slots
+
+    def _out_of_turn(self, slots: Sequence[UOp]) -> None:
+        loop = self.item.loop
+        assert loop is not None
+        for each in slots:
+            self.owner.integers.unbind(each, None)
+        self.owner.integers.unbind(loop, self.before)
+        self.owner.program.close()
+
+    def _effect(self, op: Ops, src: tuple[UOp, ...], arg: object) -> None:
+        program = self.owner.program
+        program.effect(op, dtypes.void, src, arg, program.scope)
+
+
+class ByLanes(Ahead):
+    """All lanes fill, and meet."""
+
+    def __init__(
+        self,
+        owner: Evaluator,
+        item: Loop,
+        fills: Sequence[Fill],
+        end: Number,
+        write: Callable[[Fill], None],
+    ) -> None:
+        super().__init__(owner, item, fills, end)
+        self.write = write
+
+    def prepare(self) -> None:
+        self.owner.lanes.barrier()
+
+    def see(self, done: UOp) -> None:
+        self._effect(Ops.WAIT, (), ("copies", self.early - 1))
+        self.owner.lanes.barrier(self.stages)
+
+    def fill(self, done: Number, turn: Number, slot: Number) -> None:
+        if not (isinstance(turn, int) and isinstance(self.end, int) and turn >= self.end):
+            slots = self._in_turn(turn, slot)
+            for fill in self.fills:
+                self.write(fill)
+            self._out_of_turn(slots)
+        self._effect(Ops.COMMIT, (), "copies")
+
+    def leave(self, done: UOp) -> None:
+        """The next turn meets them."""
+
+
+class ByBoxes(Ahead):
+    """The first lane asks for boxes, and every warp says how far it is."""
+
+    def __init__(
+        self,
+        owner: Evaluator,
+        item: Loop,
+        fills: Sequence[Fill],
+        end: Number,
+        boxes: Sequence[Boxes],
+    ) -> None:
+        super().__init__(owner, item, fills, end)
+        self.boxes = boxes
+        lanes, program = owner.lanes, owner.program
+        size, warp = lanes.block.size, max(1, owner.target.warp)
+        name = f"signals{program.serial()}"
+        self.signals = program.argument(Ops.LOCAL, dtypes.uint64, (name, 2 * self.depth))
+        self.first_lane = self._is(0, as_node(lanes.flat()))
+        self.leads = self._is(0, as_node(lanes.part(1, min(warp, size))))
+        self.warps = -(-size // warp)
+
+    def _is(self, number: int, value: UOp) -> UOp:
+        return self.owner.program.add(Ops.CMPEQ, dtypes.bool, (value, as_node(number)))
+
+    def _signal(self, slot: Number, which: int) -> UOp:
+        """Of a place: that it is full (0), or that another is free (1)."""
+        program = self.owner.program
+        place = program.integer(Ops.ADD, slot, which * self.depth)
+        return program.add(Ops.INDEX, dtypes.uint64, (self.signals, as_node(place)))
+
+    def prepare(self) -> None:
+        program = self.owner.program
+        program.open_branch(self.first_lane)
+        for which, arrivals in enumerate((1, self.warps)):
+            for slot in range(self.depth):
+                self._effect(Ops.SIGNAL, (self._signal(slot, which),), arrivals)
+        program.close()
+        self._effect(Ops.FENCE, (), None)
+        self.owner.lanes.barrier()
+
+    def _turn_of(self, done: UOp, offset: int = 0) -> tuple[UOp, UOp]:
+        """The place of a turn, and whether its signals' turn is an odd one."""
+        program = self.owner.program
+        place = as_node(program.integer(Ops.ADD, done, offset))
+        round_ = program.divided(Ops.IDIV, place, self.depth)
+        return program.divided(Ops.MOD, place, self.depth), program.divided(Ops.MOD, round_, 2)
+
+    def see(self, done: UOp) -> None:
+        slot, odd = self._turn_of(done)
+        self._effect(Ops.WAIT, (self._signal(slot, 0), odd), ("signal", 0))
+
+    def fill(self, done: Number, turn: Number, slot: Number) -> None:
+        if isinstance(turn, int) and isinstance(self.end, int) and turn >= self.end:
+            return
+        slots = self._in_turn(turn, slot, self.first_lane)
+        if isinstance(done, UOp):
+            self._wait_for_readers(done)
+        signal = self._signal(slot, 0)
+        self._effect(Ops.COMMIT, (signal,), sum(each.nbytes for each in self.boxes))
+        for each in self.boxes:
+            each.fetch(self.owner.access, signal)
+        self._out_of_turn(slots)
+
+    def _wait_for_readers(self, done: UOp) -> None:
+        """Until all have left the turn before the current one. In the first turn there is none: a
+        signal that has just begun counts as having had an odd turn."""
+        program = self.owner.program
+        slot, odd = self._turn_of(done, self.depth - 1)
+        before = program.add(Ops.XOR, dtypes.index, (odd, as_node(1)))
+        self._effect(Ops.WAIT, (self._signal(slot, 1), before), ("signal", 0))
+
+    def leave(self, done: UOp) -> None:
+        slot, _ = self._turn_of(done)
+        signal, program = self._signal(slot, 1), self.owner.program
+        program.open_branch(self.leads)
+        self._effect(Ops.COMMIT, (signal,), 0)
+        program.close()

@@ -1,0 +1,180 @@
+"""Pieces that a machine's engine for tensors copies: boxes of a buffer, which it sees as a tensor
+of two or three axes. It puts 0 where a box reaches beyond an axis, so the gates of a piece become
+the tensor's sizes. One lane asks for a box, and a signal says when it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.helpers import prod
+from tinygrad.codegen.access import ROW, Access, is_swizzled
+from tinygrad.codegen.index import Terms
+from tinygrad.codegen.linear import as_node
+from tinygrad.loops.layout import flat_offset, gate_of, option, own_ranges, size_of
+from tinygrad.simplify.affine import FREE, add, affine
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+LONGEST = 256  # elements of a box along an axis
+STEP = 16  # bytes that a tensor's strides are multiples of
+WIDEST = 1 << 31  # coordinates are below
+
+
+@dataclass
+class Axis:
+    """One axis of the tensor: elements from place to place, the coordinate of an element of the
+    piece, and how many places there are (0: as many as the coordinate has values)."""
+
+    stride: int
+    terms: dict[UOp, int]
+    constant: int = 0
+    size: int = 0
+
+    @property
+    def places(self) -> int:
+        last: int = FREE.span(self.terms, self.constant)[1]
+        return self.size or last + 1
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """A stage as boxes of `memory`: of that `shape`, one for each turn of the loops `apart`. Axes
+    are listed the fastest first."""
+
+    stage: UOp
+    memory: UOp
+    axes: tuple[Axis, ...]
+    shape: tuple[int, ...]
+    apart: tuple[UOp, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Of all boxes, what lies beyond the tensor included."""
+        return prod(map(size_of, own_ranges(self.stage))) * self.stage.dtype.itemsize
+
+    def fetch(self, access: Access, signal: UOp) -> None:
+        """Begins to copy them; the signal is told of what has come."""
+        program, stage = access.program, self.stage
+        inside = [r for r in own_ranges(stage) if r not in self.apart]
+        sizes = tuple(axis.places for axis in self.axes)
+        layout = sizes, tuple(axis.stride for axis in self.axes[1:]), self.shape
+        tensor = program.add(Ops.TENSOR, self.memory.dtype, (access.base(self.memory),), layout)
+        terms, constant = access.place(stage, _offset(stage))
+        for turn in product(*(range(size_of(r)) for r in self.apart)):
+            here = dict(zip(self.apart, turn, strict=True))
+            target, _ = access.plain_pointer(stage, _without(terms, inside), constant, here)
+            coordinates = (
+                access.integers.total(_without(axis.terms, inside), axis.constant, here)
+                for axis in self.axes
+            )
+            src = (target, tensor, signal, *map(as_node, coordinates))
+            nbytes = prod(self.shape) * stage.dtype.itemsize
+            program.effect(Ops.FETCH, dtypes.void, src, nbytes, program.scope)
+
+
+def boxes_of(stage: UOp) -> Boxes | None:
+    """A swizzled stage as boxes of the buffer that it copies; None where it copies none, or not
+    rows that lie at equal distances."""
+    value, size = stage.src[0], stage.dtype.itemsize
+    while value.op is Ops.BITCAST and value.dtype.itemsize == value.src[0].dtype.itemsize:
+        value = value.src[0]
+    is_copy = value.op is Ops.INDEX and value.src[0].op is Ops.PARAM
+    if not (is_copy and is_swizzled(stage) and option(stage, "whole")):
+        return None
+    (terms, constant), (steps, _) = affine(value.src[1]), affine(_offset(stage))
+    own = sorted((r for r in own_ranges(stage) if size_of(r) > 1), key=lambda r: steps[r])
+    if any(r in term.ranges for term in terms for r in own if term is not r):
+        return None
+    row = ROW // size  # elements
+    along, across = ([r for r in own if (steps[r] < row) == which] for which in (True, False))
+    if not across or prod(map(size_of, along)) != row:
+        return None
+    stride = terms.get(across[0], 0)
+    if stride <= 0 or stride * size % STEP or any(terms.get(r, 0) != steps[r] for r in along):
+        return None
+    apart, count = list[UOp](), 1
+    for loop in across:
+        follows = (steps[loop], terms.get(loop, 0)) == (count * row, count * stride)
+        if follows and not apart and count * size_of(loop) <= LONGEST:
+            count *= size_of(loop)
+        else:
+            apart.append(loop)
+    axes = _bounded(gate_of(value), _axes(terms, constant, stride))
+    if axes is None or any(axis.stride * size % STEP for axis in axes[1:]):
+        return None
+    last = sum((axis.places - 1) * axis.stride for axis in axes)
+    spans = (FREE.span(axis.terms, axis.constant) for axis in axes)
+    if last >= value.src[0].arg[1] or any(low < 0 or high >= WIDEST for low, high in spans):
+        return None
+    shape = (row, count, *(1 for _ in axes[2:]))
+    return Boxes(stage, value.src[0], tuple(axes), shape, tuple(apart))
+
+
+def _offset(stage: UOp) -> UOp:
+    own = own_ranges(stage)
+    return flat_offset(UOp(Ops.INDEX, stage.dtype, (stage, *own), len(own)))
+
+
+def _without(terms: Mapping[UOp, int], loops: Sequence[UOp]) -> dict[UOp, int]:
+    return {term: factor for term, factor in terms.items() if term not in loops}
+
+
+def _axes(terms: Terms, constant: int, stride: int) -> list[Axis]:
+    """Along a row, and from row to row."""
+    rows = {t: k // stride for t, k in terms.items() if k % stride == 0}
+    row = {t: k for t, k in terms.items() if t not in rows}
+    return [Axis(1, row, constant % stride), Axis(stride, rows, constant // stride)]
+
+
+def _bounded(gate: UOp | None, axes: list[Axis]) -> list[Axis] | None:
+    """The axes with the sizes that a gate's conditions give them; None where one of these is not
+    the end of an axis. What a coordinate has beyond it, a batch, becomes an axis of its own."""
+    beyond: dict[int, Terms] = {}
+    for condition in _conditions(gate):
+        if condition.op is not Ops.CMPLT or condition.src[0].dtype is not dtypes.index:
+            return None
+        smaller, larger = condition.src
+        terms, constant = affine(add(smaller, larger, -1))
+        if FREE.span(terms, constant)[1] < 0:
+            continue
+        ends = ((number, _end(axis, terms, -constant)) for number, axis in enumerate(axes))
+        number, end = next(((n, end) for n, end in ends if end is not None), (0, None))
+        if end is None:
+            return None
+        axis, (size, others) = axes[number], end
+        axis.size = min(size, axis.size or size)
+        if beyond.setdefault(number, others) != others:
+            return None
+    for number, others in beyond.items():
+        if others:
+            axis, step = axes[number], min(others.values())
+            if len(axes) > 2 or step < axis.size or any(k % step for k in others.values()):
+                return None
+            axes.append(Axis(axis.stride * step, {t: k // step for t, k in others.items()}))
+            axis.terms = _without(axis.terms, list(others))
+    return axes
+
+
+def _conditions(gate: UOp | None) -> list[UOp]:
+    if gate is None:
+        return []
+    return [x for s in gate.src for x in _conditions(s)] if gate.op is Ops.AND else [gate]
+
+
+def _end(axis: Axis, terms: Terms, limit: int) -> tuple[int, Terms] | None:
+    """Where `terms < limit` ends the axis, and the terms of its coordinate beyond; None if it
+    doesn't. A condition may count in units of several places."""
+    factors = {divmod(axis.terms.get(term, 0), factor) for term, factor in terms.items()}
+    if len(factors) != 1:
+        return None
+    ((unit, rest),) = factors
+    if rest or unit < 1 or axis.constant % unit:
+        return None
+    others = _without(axis.terms, list(terms))
+    small = {t: k for t, k in others.items() if 0 < k < unit}
+    if FREE.span(small, 0)[1] >= unit:
+        return None
+    return unit * limit + axis.constant, _without(others, list(small))
