@@ -53,7 +53,8 @@ class Boxes:
     @property
     def nbytes(self) -> int:
         """Of all boxes, what lies beyond the tensor included."""
-        return prod(map(size_of, own_ranges(self.stage))) * self.stage.dtype.itemsize
+        elements: int = prod(map(size_of, own_ranges(self.stage)))
+        return elements * self.stage.dtype.itemsize
 
     def fetch(self, access: Access, signal: UOp) -> None:
         """Begins to copy them; the signal is told of what has come."""
