@@ -1,14 +1,14 @@
 """ONNX out: a graph of tensors as a model, node by node.
 
 A tensor's graph is made of few operations, so each is a row here. Two things keep the model small:
-operands are not expanded where the operator broadcasts, and a sum over a product (matrix products,
-convolutions over windows) becomes one Einsum, which no runtime computes by its terms.
+operands are not expanded where the operator broadcasts, and a sum over a product becomes one MatMul
+or Conv (`contractions`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import prod
 from tinygrad.engine.storage import as_array, buffer_of, numpy_dtype
 from tinygrad.engine.structure import nodes_below, resolved
+from tinygrad.formats.onnx.contractions import contraction_of, thin
 from tinygrad.formats.onnx.registry import Array
 from tinygrad.formats.onnx.values import kind_of
 from tinygrad.uop.node import UOp
@@ -26,7 +27,6 @@ from tinygrad.uop.op import GroupOp, Ops
 
 OPSET, IR = 20, 9  # what is widely run
 NEWER, NEWER_IR = 26, 12  # has BitCast
-LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 class Exporter:
@@ -40,7 +40,9 @@ class Exporter:
         self.weights = weights
         self.results: dict[UOp, list[str]] = {}  # of host functions and loops
         self.count = 0  # of values with a name, in all graphs
+        self.shapes: dict[str, tuple[int, ...]] = {}  # of values, where they are known
         self._constants: dict[tuple[Any, ...], str] = {}
+        self._reshaped: dict[str, str] = {}  # from what values were made by a Reshape
         self.newer = False  # whether it takes the newer operator set
 
     # ---- words for the rows ----------------------------------------------------------------------
@@ -69,7 +71,14 @@ class Exporter:
 
     def reshaped(self, name: str, shape: Sequence[Any]) -> str:
         """The same elements in another shape."""
-        return self.emit("Reshape", name, self.constant(_sizes(shape)), allowzero=1)
+        shape = _sizes(shape)
+        source = self._reshaped.get(name, name)
+        for known in (name, source):
+            if self.shapes.get(known) == shape:
+                return known
+        made = self.emit("Reshape", source, self.constant(shape), allowzero=1)
+        self.shapes[made], self._reshaped[made] = shape, source
+        return made
 
     def cast(self, name: str, dtype: DType) -> str:
         """Converted."""
@@ -104,24 +113,14 @@ class Exporter:
             raise ArgumentError(
                 f"export_onnx: a value of shape {node.shape}; legal are whole sizes"
             )
-        return row(self, node)
+        name = row(self, node)
+        if name and node.has_shape:
+            self.shapes[name] = _sizes(node.shape)
+        return name
 
 
 def _sizes(shape: Sequence[Any]) -> tuple[int, ...]:
     return tuple(int(n) for n in shape)
-
-
-def thin(node: UOp) -> UOp:
-    """What broadcasts to a node's value."""
-    node = resolved(node)
-    below = node
-    while below.op is Ops.EXPAND or (below.op is Ops.RESHAPE and prod(below.shape) == 1):
-        below = resolved(below.src[0])
-    if below.op is Ops.CONST:
-        return below
-    while node.op is Ops.EXPAND:
-        node = resolved(node.src[0])
-    return node
 
 
 def operands_of(node: UOp) -> list[UOp]:
@@ -132,14 +131,14 @@ def operands_of(node: UOp) -> list[UOp]:
 
 
 def _wanted(nodes: Sequence[UOp], roots: Sequence[UOp]) -> set[UOp]:
-    """What must have a name: not an EXPAND that only broadcasting operations read, nor a product
-    that becomes an Einsum."""
+    """What must have a name: not an EXPAND that only broadcasting operations read, nor the terms
+    of a sum that becomes one operator."""
     wanted = {resolved(root) for root in roots}
     for node in reversed(nodes):
         if node not in wanted or node.op in (Ops.BUFFER, Ops.CONST, Ops.ARANGE):
             continue
-        if (factors := _factors(node)) is not None:
-            wanted.update(map(thin, factors))
+        if (contraction := contraction_of(node)) is not None:
+            wanted.update(contraction.operands)
         elif node.op in GroupOp.ALU:
             wanted.update(operands_of(node))
         else:
@@ -265,59 +264,17 @@ def _fold(made: Exporter, node: UOp) -> str:
 # ---- reductions ----------------------------------------------------------------------------------
 
 REDUCTIONS = {"add": "ReduceSum", "mul": "ReduceProd", "max": "ReduceMax"}
-EINSUM = (dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64)
-
-
-def _factors(node: UOp) -> tuple[UOp, UOp] | None:
-    """The factors of a sum over a product, if it is one."""
-    if node.op is not Ops.REDUCE_AXIS or node.arg[0] != "add" or node.dtype not in EINSUM:
-        return None
-    product = resolved(node.src[0])
-    if product.op is not Ops.MUL:
-        return None
-    left, right = (resolved(source) for source in product.src)
-    numbers = [_base(factor).op is Ops.CONST for factor in (left, right)]
-    ndim = sum(n > 1 for n in product.shape)
-    return None if any(numbers) or ndim > len(LETTERS) else (left, right)
-
-
-def _base(node: UOp) -> UOp:
-    while node.op in (Ops.EXPAND, Ops.RESHAPE):
-        node = resolved(node.src[0])
-    return node
 
 
 def _reduce(made: Exporter, node: UOp) -> str:
-    factors = _factors(node)
-    if factors is not None:
-        return _einsum(made, node, factors)
+    if (contraction := contraction_of(node)) is not None:
+        return contraction.emitted(made)
     monoid, axes = node.arg
     source, kind = made.of(node.src[0]), node.dtype
     narrow = kind is dtypes.bool or (not dtypes.is_float(kind) and kind.itemsize < 4)
     source = made.cast(source, dtypes.int32) if narrow else source
     out = made.emit(REDUCTIONS[monoid], source, made.constant(list(axes)), keepdims=1)
     return made.cast(out, kind) if narrow else out
-
-
-def _einsum(made: Exporter, node: UOp, factors: tuple[UOp, UOp]) -> str:
-    """Each factor without the axes that it is repeated along."""
-    whole = resolved(node.src[0]).shape
-    names, terms = [], []
-    for factor in factors:
-        own = thin(factor)
-        axes = [i for i, n in enumerate(own.shape) if n > 1]
-        names.append(made.reshaped(made.of(own), [own.shape[i] for i in axes]))
-        terms.append("".join(LETTERS[i] for i in axes))
-    gone = set(node.arg[1])
-    kept = "".join(
-        LETTERS[i] for i, n in enumerate(whole) if n > 1 and i not in gone and
-        LETTERS[i] in terms[0] + terms[1]
-    )  # fmt: skip
-    out = made.emit("Einsum", *names, equation=f"{','.join(terms)}->{kept}")
-    repeats = prod(whole[i] for i in gone if LETTERS[i] not in terms[0] + terms[1])
-    if repeats != 1:  # an axis that neither factor has
-        out = made.emit("Mul", out, made.constant(repeats, numpy_dtype(node.dtype)))
-    return made.reshaped(out, node.shape)
 
 
 def _running(made: Exporter, node: UOp) -> str:
@@ -588,11 +545,12 @@ def model_of_graph(
     """
     made = Exporter({}, weights)
     for name, node in inputs.items():
-        flat = made.reshaped(name, (prod(node.shape),)) if len(node.shape) != 1 else name
-        made.known[node.base] = flat
+        made.shapes[name] = _sizes(node.shape)
+        made.known[node.base] = made.reshaped(name, (prod(node.shape),))
     results = made.add(list(outputs.values()))
     for name, result in zip(outputs, results, strict=True):
         made.nodes.append(helper.make_node("Identity", [result], [name]))
+    made.nodes = _needed(made.nodes, outputs)
     used = _names_in(made.nodes)
     graph = helper.make_graph(
         made.nodes,
@@ -612,6 +570,16 @@ def model_of_graph(
 
 def _value_info(name: str, dtype: DType, shape: Sequence[Any]) -> Any:
     return helper.make_tensor_value_info(name, kind_of(numpy_dtype(dtype)), list(_sizes(shape)))
+
+
+def _needed(nodes: Sequence[Any], outputs: Iterable[str]) -> list[Any]:
+    """Nodes that the outputs depend on."""
+    found, names = [], set(outputs)
+    for node in reversed(nodes):
+        if names.intersection(node.output):
+            found.append(node)
+            names |= _names_in([node])
+    return found[::-1]
 
 
 def _names_in(nodes: Sequence[Any]) -> set[str]:
