@@ -18,6 +18,7 @@ from tinygrad.codegen import full_rewrite_to_sink
 from tinygrad.codegen.index import Integers
 from tinygrad.codegen.linear import Program
 from tinygrad.codegen.pipeline import lower
+from tinygrad.loops.heuristic import schedule
 from tinygrad.loops.layout import name_of
 from tinygrad.loops.operands import path_to
 from tinygrad.loops.recipe import apply
@@ -205,6 +206,27 @@ def test_check_writes_its_code_and_the_operand_once():
     for how in ("python", "llvm"):
         K.compute(K.gather(13, 9, 35), (13, 35), [x, i], how)
         assert K.Faults.words[:2].tolist() == [1, 77]
+
+
+@pytest.mark.parametrize("row", [1, 8, 35])
+def test_a_test_of_several_vectors_tells_one_that_failed(row):
+    """Single numbers, and short rows, whose places are found ahead of them."""
+    x, i = K.normal(90, row), np.random.default_rng(0).integers(0, 80, 1000, dtype=np.int32)
+    kernel, _ = schedule(K.gather(1000, 80, row), K.host_target())
+    for how in ("python", "llvm"):
+        assert np.array_equal(K.compute(kernel, (1000, row), [x, i], how), x[i])
+        assert not K.Faults.words.any()
+    i[517] = 85
+    for how in ("python", "llvm"):
+        K.compute(kernel, (1000, row), [x, i], how)
+        assert K.Faults.words[:2].tolist() == [1, 85]
+
+
+def test_vectors_share_a_test():
+    lowered = lower(schedule(K.gather(4096, 90, 1), K.host_target())[0], K.host_target())
+    program = [n.op for n in lowered.phases[-1].program]
+    first = program.index(Ops.FAULT)
+    assert program[first : first + 4] == [Ops.FAULT] * 4
 
 
 def test_a_check_that_bounds_prove_is_gone():

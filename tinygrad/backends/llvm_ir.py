@@ -38,7 +38,7 @@ from tinygrad.backends.llvm_warp import (
     signal,
     wait,
 )
-from tinygrad.backends.program import carries, index_type, zeros_may_meet
+from tinygrad.backends.program import carries, grouped, index_type, zeros_may_meet
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.target import Target
 from tinygrad.uop.node import UOp
@@ -112,8 +112,10 @@ class _Function(Writer):
     def render(self, name: str) -> str:
         self.frame.begin()
         self.lines += self.tiles.begin()
-        for node in self.program:
-            if not self.tiles.write(node):
+        for node, *others in grouped(self.program):
+            if others:
+                self.faults([node, *others])
+            elif not self.tiles.write(node):
                 RULES[node.op](self, node)
         self.frame.finish()
         self.lines += self.tiles.end()
@@ -286,6 +288,16 @@ class _Function(Writer):
         self.lines += (f"  {line}" for line in self.dialect.barrier)
         self.declared.update((line, line) for line in self.dialect.declared)
 
+    def faults(self, nodes: Sequence[UOp]) -> None:
+        """One test of all; off the way, each has its own."""
+        self.count += 1
+        fine = f"all{self.count}"
+        failed = self._any([node.src[1] for node in nodes])
+        self._branch(failed, f"some{self.count}", fine, ", !prof !2")
+        for node in nodes:
+            self.fault(node)
+        self._join(fine)
+
     def fault(self, node: UOp) -> None:
         """One test; off the way, the first failing lane is reported unless another one was."""
         words, failed, *operands = node.src
@@ -293,9 +305,7 @@ class _Function(Writer):
         lanes = f"i{8 * count}"
         self.count += 1
         fault, report, fine = (f"{word}{self.count}" for word in ("fault", "report", "fine"))
-        bits = self.ref(failed)
-        any_bit = self._any(failed, lanes) if count > 1 else bits
-        self._branch(any_bit, fault, fine, ", !prof !2")
+        self._branch(self._any([failed]), fault, fine, ", !prof !2")
         taken = f"cmpxchg {self.pointer(words)}, i64 0, i64 {node.arg} monotonic monotonic"
         ours = self.emit(f"extractvalue {{ i64, i1 }} {self.emit(taken)}, 1")
         self._branch(ours, report, fine)
@@ -309,23 +319,30 @@ class _Function(Writer):
             value = self.ref(operand)
             if operand.dtype.count > 1:
                 value = self._lane(operand, f"{lanes} {lane}")
+            if self.width(operand.dtype) < 64:
+                word = "sext" if kind_of(operand.dtype) == SIGNED else "zext"
+                kind = self.type(operand.dtype.scalar())
+                value = self.emit(f"{word} {kind} {value} to i64")
             where = self.emit(f"getelementptr i64, {self.pointer(words)}, i64 {number}")
             space = self.spaces.get(words, "ptr")
             self.lines.append(f"  store i64 {value}, {space} {where}, align 8")
         self._join(fine)
 
-    def _any(self, mask: UOp, lanes: str) -> str:
-        """Whether one lane is true. Bits of a mask may be moved where it compares what only a
-        register of 64 bytes holds: see `_as_bytes`."""
-        test, bools = mask, mask.dtype
-        while test.src and test.src[0].dtype is bools:
-            test = test.src[0]
-        compared = test.src[0].dtype.scalar() if test.op in GroupOp.Comparison else dtypes.bool
-        if bools.count * compared.itemsize < 64:
-            bits = self.emit(f"bitcast {self._as_bytes(mask)} to {lanes}")
-            return self.emit(f"icmp ne {lanes} {bits}, 0")
-        name, kind = f"llvm.vector.reduce.or.v{bools.count}i1", f"<{bools.count} x i1>"
-        return self.emit(self.call(name, "i1", f"{kind} {self.ref(mask)}", types=kind))
+    def _any(self, masks: Sequence[UOp]) -> str:
+        """Whether one lane of one of them is true. Bits of a mask may be moved where it compares
+        what only a register of 64 bytes holds: see `_as_bytes`."""
+        bools = masks[0].dtype
+        failed, *others = map(self.ref, masks)
+        for other in others:
+            failed = self.emit(f"or {self.type(bools)} {failed}, {other}")
+        if bools.count == 1:
+            return failed
+        if all(bools.count * _compared(mask).itemsize >= 64 for mask in masks):
+            name, kind = f"llvm.vector.reduce.or.v{bools.count}i1", self.type(bools)
+            return self.emit(self.call(name, "i1", f"{kind} {failed}", types=kind))
+        lanes, wide = f"i{8 * bools.count}", f"<{bools.count} x i8>"
+        wider = self.emit(f"zext {self.type(bools)} {failed} to {wide}")
+        return self.emit(f"icmp ne {lanes} {self.emit(f'bitcast {wide} {wider} to {lanes}')}, 0")
 
     def _lane(self, vector: UOp, number: str) -> str:
         """The element of a number that is computed."""
@@ -492,6 +509,13 @@ class _Function(Writer):
         elif kind != target:
             value = self.emit(f"bitcast {kind} {value} to {target}")
         self.names[node] = value
+
+
+def _compared(mask: UOp) -> DType:
+    """What a mask compares."""
+    while mask.src and mask.src[0].dtype is mask.dtype:
+        mask = mask.src[0]
+    return mask.src[0].dtype.scalar() if mask.op in GroupOp.Comparison else dtypes.bool
 
 
 def _space(pointer: str) -> str:

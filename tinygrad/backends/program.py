@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.helpers import round_up
@@ -37,6 +38,13 @@ def carries(program: Sequence[UOp]) -> dict[UOp, list[tuple[UOp, UOp]]]:
             following = node.src[2::2]
             found[node.src[0]] = list(zip(node.src[1::2], following, strict=True))
     return found
+
+
+def grouped(program: Sequence[UOp]) -> Iterator[tuple[UOp, ...]]:
+    """Each node by itself, but FAULTs of as many lanes that follow each other at once."""
+    for lanes, nodes in groupby(program, lambda n: n.src[1].dtype if n.op is Ops.FAULT else None):
+        found = tuple(nodes)
+        yield from (found,) if lanes is not None and lanes.count > 1 else ((n,) for n in found)
 
 
 def zeros_may_meet(node: UOp) -> bool:

@@ -1,13 +1,19 @@
 """CHECKs as instructions: a test beside the value; where it fails, words of memory tell the host
-which it was, and of which numbers."""
+which it was, and of which numbers. Tests of vectors are put off to the end of the stretch that they
+stand in, one beside the other: a renderer then asks all of them at once. What is read meanwhile is
+legal whatever they say, since who builds a CHECK takes a safe value where it fails."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.codegen.index import Copies, Integers
 from tinygrad.codegen.linear import as_node
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
+
+ENDS = frozenset((Ops.RANGE, Ops.END, Ops.IF, Ops.ENDIF, Ops.BARRIER))
 
 
 class Faults:
@@ -32,11 +38,7 @@ class Faults:
         mask = self.integers.valid(self.integers.limited(check), copies)
         failed_here = program.both(failed, mask)
         assert failed_here is not None
-        operands = []
-        if dtypes.is_int(value.dtype):
-            wide = dtypes.int64.vec(value.dtype.count)
-            same = value.dtype is wide
-            operands.append(value if same else program.add(Ops.CAST, wide, (value,)))
+        operands = [value] if dtypes.is_int(value.dtype) else []
         pointer = program.argument(Ops.PARAM, self.words.dtype, self.words.arg)
         src = (pointer, *program.joined(failed_here, *operands))
         if Ops.FAULT in program.lacking:
@@ -61,8 +63,28 @@ class Faults:
             none = program.add(Ops.CMPNE, dtypes.bool, (first, UOp.const(pointer.dtype, 0)))
             program.open_branch(program.add(Ops.XOR, none.dtype, (none, UOp.const(none.dtype, 1))))
             values = [program.lane(value, lane) for value in operands]
+            values = [program.add(Ops.CAST, pointer.dtype, (value,)) for value in values]
             for number, value in reversed([*enumerate((UOp.const(dtypes.int64, code), *values))]):
                 stored = (word(number), value)
                 program.effect(Ops.STORE, dtypes.void, stored, (size, ""), program.scope)
             program.close()
             program.close()
+
+
+def together(program: Sequence[UOp]) -> list[UOp]:
+    """The program with FAULTs of vectors at the ends of their stretches, sorted by lanes."""
+    out: list[UOp] = []
+    waiting: list[UOp] = []
+    for node in program:
+        if node.op is Ops.FAULT and node.src[1].dtype.count > 1:
+            waiting.append(node)
+            continue
+        if node.op in ENDS:
+            out += sorted(waiting, key=_lanes)
+            waiting = []
+        out.append(node)
+    return out + sorted(waiting, key=_lanes)
+
+
+def _lanes(fault: UOp) -> int:
+    return fault.src[1].dtype.count

@@ -14,6 +14,7 @@ from tinygrad.codegen.clipping import Arms, Store, arms_of
 from tinygrad.codegen.decompose import decompose
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.expand import Expansion
+from tinygrad.codegen.faults import together
 from tinygrad.codegen.groups import Block, check_meetings, filled_apart
 from tinygrad.codegen.leaves import Put
 from tinygrad.codegen.linear import Number, Program, as_node
@@ -49,6 +50,7 @@ LinearPass = tuple[
 ]  # name, who needs it, what it does
 
 LINEAR_PASSES: tuple[LinearPass, ...] = (
+    ("faults", lambda target: target.vector > 0, together, "Tests wait for each other."),
     ("words", lambda target: target.widest_integer < 64, in_words, "64-bit numbers are pairs."),
 )
 """Linear program to linear program, for targets that need it."""

@@ -40,6 +40,9 @@ SELDOM = 64
 UNROLL_WHOLE = 16
 """An axis that is shorter than a vector and not longer than this is written out."""
 
+SHORT_VECTORS = (4, 8)
+"""... unless it has so many elements side by side, which then are a short vector."""
+
 
 @dataclass(frozen=True)
 class Nest:
@@ -170,7 +173,7 @@ class Plan:
         lanes = self.lanes_within(size)
         if lanes == 1:
             if 1 < size <= UNROLL_WHOLE and role_now == "LOOP":
-                self.do("role", loop, role)
+                self.do("role", loop, "VECTOR" if self._is_short_vector(loop) else role)
             return
         while copies > 1 and size < lanes * copies:
             copies //= 2
@@ -180,6 +183,12 @@ class Plan:
             self.do("split", inner, lanes, self.unused(loop + "v"), role, "VECTOR")
         else:
             self.do("split", loop, lanes, self.unused(loop + "v"), role_now, "VECTOR")
+
+    def _is_short_vector(self, loop: str) -> bool:
+        """Whether a loop shorter than a vector is one that all reads go along side by side."""
+        counter = self.loops[loop]
+        steps = {*steps_along(self.nodes, counter)}
+        return size_of(counter) in SHORT_VECTORS and steps <= {0, 1}
 
     def lanes_within(self, size: int) -> int:
         """How many lanes a vector over an axis of this size has; 1: none."""

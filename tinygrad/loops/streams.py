@@ -47,6 +47,12 @@ LARGEST_TASK = 256 << 10
 MANY_TASKS = 64
 """Plenty of work is cut into about so many tasks."""
 
+MOST_PLACES = 2048
+"""So many numbers that say where something lies are computed ahead: half the nearest cache."""
+
+SHORT_ROW = 2
+"""A gathered row of so many vectors is short: finding it costs as much as moving it."""
+
 TASKS_WITH_BLOCKS = 8
 """With fewer tasks than this, blocks of rows become tasks, though each packs the panels again."""
 
@@ -88,6 +94,36 @@ def stream(plan: Plan, nest: Nest) -> None:
         _transpose(plan, nest, last, across, loads)
     if nest.is_top:
         _make_tasks(plan, nest, outer, rows)
+        if not reductions and not plan.stages:
+            _find_places_first(plan)
+
+
+def _find_places_first(plan: Plan) -> None:
+    """Where short rows are gathered, the numbers that say where they lie are computed for many rows
+    beforehand: by vectors, with one test for several, and a row then takes few instructions."""
+    row: list[UOp] = []
+    for loop in reversed(plan.nest("store").loops):
+        places = _places(plan, loop)
+        if places and role_of(loop) == "LOOP" and row and role_of(row[0]) == "VECTOR":
+            name, inner = name_of(loop), name_of(loop)
+            if size_of(loop) > MOST_PLACES:
+                inner = plan.unused(name + "p")
+                plan.do("split", name, even_part(size_of(loop), MOST_PLACES // 2), inner, "LOOP")
+            while found := _places(plan, plan.loops[inner]):
+                stage = plan.numbered("places")
+                plan.do("stage", plan.path(found[0]), (inner,), stage, "LOCAL")
+                plan.vectorise(f"{stage}.{inner}", COPIES)
+        row.append(loop)
+        if places or turns(row) > SHORT_ROW * plan.lanes:
+            return
+
+
+def _places(plan: Plan, loop: UOp) -> list[UOp]:
+    """The data, more than a number read, that say where the stores' reads lie along a loop."""
+    reads = [n for n in plan.below(plan.nest("store").values) if n.op is Ops.INDEX]
+    offsets = dict.fromkeys(part for read in reads for part in read.src[1].toposort())
+    data = [n.src[0] for n in offsets if n.op is Ops.CAST and n.dtype is dtypes.index]
+    return [n for n in data if loop in n.ranges and n.op not in (Ops.INDEX, Ops.CAST)]
 
 
 def _make_tasks(plan: Plan, nest: Nest, outer: list[str], rows: list[UOp]) -> None:

@@ -13,6 +13,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.schedule.demand import Demand, Demands, Kernel, conditions_of, loop_shape, memory_base
 from tinygrad.schedule.movement import Index, both, offset_of, view_offset
 from tinygrad.schedule.onehot import narrowed_sum
+from tinygrad.simplify.constants import drops_check
 from tinygrad.uop.infer import Shape
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, GroupOp, Ops
@@ -119,7 +120,8 @@ class Expressions:
         where = (*(i.cast(dtypes.index) for i in indices), *rest)
         base = memory_base(node.src[0])
         offset, conditions = view_offset(node.src[0], base, where)
-        gate = both([*conditions_of(demand.gate), *gates, *conditions])
+        asked = [i >= 0 for i in indices if drops_check(i, offset)]  # an axis may repeat elements
+        gate = both([*conditions_of(demand.gate), *gates, *conditions, *asked])
         return self.storage(base).index(offset, gate=gate)
 
     def _scattered(self, node: UOp, demand: Demand) -> UOp:

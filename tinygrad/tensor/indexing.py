@@ -8,7 +8,6 @@ of these stand side by side the result's axes stand there too, else first.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,7 +19,7 @@ from tinygrad.tensor.core import axis_of, broadcast_shape, check_devices
 from tinygrad.tensor.creation import HasArray
 from tinygrad.tensor.linalg import Linalg
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop.op import Ops
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,7 +74,7 @@ class Indexing(Linalg):
         rest = [i for i in range(view.ndim) if i not in axes]
         nodes, shape = view._checked(chosen.tensors)
         first = view.permute((*axes, *rest))
-        out = first._from(taken(first._held, nodes))  # (S.., rest..)
+        out = first._from(first._held.index(*nodes))  # (S.., rest..)
         if not side_by_side(chosen.places):
             return out
         before = sum(i < axes[0] for i in rest)
@@ -231,7 +230,7 @@ class Indexing(Linalg):
         if index.numel() == 0:
             return self.zeros(index.shape, dtype=self.dtype, device=self.device)
         _, nodes = self._full_index("gather", dim, index)
-        return self._from(taken(self._held, nodes), index)
+        return self._from(self._held.index(*nodes), index)
 
     def scatter(self, dim: int, index: Self, src: Any, reduce: str | None = None) -> Self:
         """A copy with self[index[i][j]][j] = src[i][j] for dim 0, and so on; of several updates
@@ -323,7 +322,7 @@ class Indexing(Linalg):
     def _rows(self, index: Self) -> Self:
         """The rows that whole numbers (S..) name, as (S.., rest..); none counts from the end."""
         node = legal_index(index._node, self.shape[0], 0, True)
-        return self._from(taken(self._node, [node]))
+        return self._from(self._node.index(node))
 
     def _one_hot_along(self, axis: int, size: int) -> Self:
         """Whether each number is the position along a new axis."""
@@ -346,45 +345,32 @@ class Indexing(Linalg):
 
 def legal_index(node: UOp, size: Any, axis: int, from_zero: bool = False) -> UOp:
     """A CHECK that all numbers lie on the axis; negative ones are counted from its end, unless it
-    is to be `from_zero`. One that doesn't becomes 0, so that no memory outside is touched until the
-    error is told."""
-    kind = node.dtype
+    is to be `from_zero`. One that doesn't becomes the last, so that no memory outside is touched
+    until the error is told. All is done with unsigned numbers, among which negative ones are the
+    largest: then a sum and two minima suffice."""
     if size == 0 and 0 not in node.shape:
         raise IndexCheckError(f"index: axis {axis} has no elements to take")
-    if kind.itemsize < 4 or dtypes.is_unsigned(kind):  # a type that holds -size and size
-        node = node.cast(dtypes.int64 if kind.itemsize >= 4 else dtypes.int32)
     low, high = node.vmin, node.vmax
-    limit, legal = size, "those on it"
-    if isinstance(size, UOp):
-        limit = (size.cast(node.dtype) + UOp.const(node.dtype, 0, node.device)).broadcast_to(
-            node.shape
-        )
-    else:
+    unsigned = dtypes.uint64 if node.dtype.itemsize == 8 else dtypes.uint32
+    if node.dtype.itemsize < 4 and not dtypes.is_unsigned(node.dtype):
+        node = node.cast(dtypes.int32)  # its sign, over 32 bits
+    limit, legal = node.const_like(0).cast(unsigned) + size, "those on it"
+    if isinstance(size, int):
         legal = f"{0 if from_zero else -size} to {size - 1}"
-    least = 0 if from_zero else -limit
-    if not (isinstance(size, int) and least <= low and high < size):
-        ok = (node < limit) & (node >= least)
+
+    def place(number: UOp) -> UOp:
+        number = number.cast(unsigned)
+        return number if low >= 0 or from_zero else _least(number, number + limit)
+
+    if not (isinstance(size, int) and (0 if from_zero else -size) <= low and high < size):
         message = f"index {{0}} is out of range on axis {axis}; legal are {legal}"
-        node = ok.where(node.check(ok, "index", message), node.const_like(0))
-    return (node < 0).where(node + limit, node) if low < 0 and not from_zero else node
+        node = node.check(place(node) < limit, "index", message)
+        return _least(place(node), limit - 1)
+    return place(node)
 
 
-def taken(table: UOp, indices: Sequence[UOp]) -> UOp:
-    """What lies at the indices. Of a table in which elements repeat not every index is needed to
-    find them, but the CHECKs of all must be asked."""
-    out = table.index(*indices)
-    if _repeats(table):
-        for index in indices:
-            asked = (index >= 0).reshape((*index.shape, *(1,) * (out.ndim - index.ndim)))
-            out = asked.broadcast_to(out.shape).where(out, out.const_like(0))
-    return out
-
-
-def _repeats(table: UOp) -> bool:
-    """Whether one element of memory, or a constant, stands at several places."""
-    while table.op in GroupOp.Movement and table.op is not Ops.EXPAND:
-        table = table.src[0]
-    return table.op in (Ops.EXPAND, Ops.CONST)
+def _least(one: UOp, other: UOp) -> UOp:
+    return (one < other).where(one, other)
 
 
 def legal_class(node: UOp, size: int, operation: str, ignored: int | None = None) -> UOp:
