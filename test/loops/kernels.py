@@ -179,12 +179,13 @@ def grown(channels, height, width, outputs):
     return out((outputs, 2 * height, 2 * width), value, o, h, w)
 
 
-def attention(heads, tokens, width, causal=True):
+def attention(heads, tokens, width, causal=True, dtype=dtypes.float32):
+    """Scores and sums in float32, products of `dtype`."""
     h, q, d, e = loop(heads, "i0"), loop(tokens, "i1"), loop(width, "i2"), loop(width, "k0")
     t1, t2, t3 = (loop(tokens, f"k{i}") for i in (1, 2, 3))
 
     def x(slot, *i):
-        return at(slot, (heads, tokens, width), h, *i)
+        return at(slot, (heads, tokens, width), h, *i, dtype=dtype).cast(dtypes.float32)
 
     def score(t):
         s = (x(1, q, e) * x(2, t, e)).reduce("add", e) * (LOG2E / width**0.5)
@@ -195,7 +196,8 @@ def attention(heads, tokens, width, causal=True):
     def weight(t):
         return (score(t) - most).exp2()
 
-    value = (weight(t3) * x(3, t3, d)).reduce("add", t3)
+    rounded = weight(t3).cast(dtype).cast(dtypes.float32)
+    value = (rounded * x(3, t3, d)).reduce("add", t3)
     return out((heads, tokens, width), value * weight(t2).reduce("add", t2).reciprocal(), h, q, d)
 
 

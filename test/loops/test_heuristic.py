@@ -255,6 +255,18 @@ def test_a_head_s_keys_are_packed_once(heads, memory):
     assert stages["pb1"] == memory
 
 
+@pytest.mark.parametrize("causal", [True, False])
+def test_weights_that_a_product_reads_rounded_are_kept_in_rows(causal):
+    """So they are computed once, and written out once: else the text is too long for vectors."""
+    units = replace(kernels.WIDE, features="+avx512bf16", native=frozenset(("MULACC",)))
+    kernel = kernels.attention(8, 768, 64, causal, dtypes.bfloat16)
+    scheduled, _ = schedule(kernel, units)
+    stages = {n.arg[0]: dict(n.arg[2]) for n in scheduled.toposort() if n.op is Ops.STAGE}
+    assert stages["row2"].get("first") is None
+    assert not stages["pb2"].get("first")  # a first block would be a text of its own
+    assert lower(scheduled, units).instructions < 4000
+
+
 def test_golden_nest_of_causal_attention():
     """Scores, weights and sums of a block of rows stay LOCAL; loops over keys end at the mask."""
     scheduled, _ = schedule(kernels.attention(8, 768, 64), kernels.WIDE)

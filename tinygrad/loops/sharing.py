@@ -189,7 +189,7 @@ def _row_loop(plan: Plan, found: Candidate) -> UOp | None:
     products: list[tuple[UOp, UOp]] = []
     for node in plan.nodes:
         pair = factors_of(node) if node.op is Ops.REDUCE else None
-        if pair is not None and (node in made or forms & set(pair)):
+        if pair is not None and (node in made or forms & {*pair, *map(_before_casts, pair)}):
             products.append(pair)
     if not products:
         return None
@@ -206,6 +206,12 @@ def _row_loop(plan: Plan, found: Candidate) -> UOp | None:
         if not all(q in side.ranges for pair in products for side in pair)
     ]
     return rows[-1] if rows else None
+
+
+def _before_casts(factor: UOp) -> UOp:
+    while factor.op is Ops.CAST:
+        factor = factor.src[0]
+    return factor
 
 
 def _cut_block(plan: Plan, value: UOp, rows: UOp, loop: UOp, group_rows: int) -> bool:
