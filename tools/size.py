@@ -32,10 +32,10 @@ BUDGETS: dict[str, int | None] = {
     "loops": 4400,
     "codegen": 4930,
     "backends/*": 2775,
-    "engine": 3950,
+    "engine": 4150,
     "tensor": 7200,
 }
-CORE_BUDGET = 29_450  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 29_850  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350
 # The interpreter judges what the lanes of a warp, or of several, do together, too, and what an
 # engine copies beside them; CUDA describes buffers to that engine.

@@ -34,7 +34,7 @@ from tinygrad.engine.realize import (
     recording,
     version_below,
 )
-from tinygrad.engine.replay import Execution, Replay
+from tinygrad.engine.replay import Execution
 from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.storage import (
     Buffer,
@@ -75,7 +75,6 @@ class Captured:
 
     signature: tuple[Any, ...]
     executions: list[Execution] = field(default_factory=list)
-    replay: Replay | None = None  # made when first needed
     state: list[Buffer] = field(default_factory=list)
     written: set[Buffer] = field(default_factory=set)  # of the state
     written_inputs: set[int] = field(default_factory=set)
@@ -313,8 +312,9 @@ class Capture:
             old = tensor.serial < self.start
             kept = weakref.ref(tensor) if old else tensor.alike(node)
             return Output(source, node, kind, family, old, kept, wants)
-        hole = UOp.new_buffer(base.src[1].arg, base.arg, base.dtype)
-        return Output(source, over(node, hole), kind, family, False, None, wants)
+        view = over(node, base.src[1].new_storage(base.arg, base.dtype))
+        view.origin = base.origin
+        return Output(source, view, kind, family, False, None, wants)
 
     def _check_state(self, before: Sequence[_Standing]) -> list[_Standing]:
         """Of the tensors that were there before, those that stand for state. One that the step
@@ -393,15 +393,20 @@ def _all_standing() -> list[_Standing]:
 # ---- nodes ---------------------------------------------------------------------------------------
 
 
-def over(node: UOp, base: UOp) -> UOp:
-    """The view that `node` is of a flat buffer, of another flat buffer."""
+def movement_of(node: UOp) -> list[UOp]:
+    """How `node` views a flat buffer: the movement from there on."""
     movement = []
     node = resolved(node)
     while node.op in GroupOp.Movement or node.op is Ops.DETACH:
         if node.op is not Ops.DETACH:
             movement.append(node)
         node = resolved(node.src[0])
-    for step in reversed(movement):
+    return movement[::-1]
+
+
+def over(node: UOp, base: UOp) -> UOp:
+    """The view that `node` is of a flat buffer, of another flat buffer."""
+    for step in movement_of(node):
         base = UOp(step.op, base.dtype, (base, *step.src[1:]), step.arg)
     return base
 

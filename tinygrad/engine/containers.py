@@ -95,6 +95,59 @@ def flatten(value: Any, leaves: list[Any], where: str = "") -> Any:
     return Plain(value)
 
 
+def fits(shape: Any, value: Any, leaves: list[Any]) -> bool:
+    """Whether `value` is sure to have this shape; then its leaves are appended. Cheap, and False
+    where that can't be told at a glance."""
+    kind = type(value)
+    if type(shape) is Plain:
+        same = value is shape.value and kind.__hash__ in _BY_IDENTITY
+        return same or (kind in _EXACT and Plain(value) == shape)
+    if kind is tuple or kind is list or kind is dict:
+        if type(shape) is not tuple or shape[0] is not kind or len(shape) != len(value) + 1:
+            return False
+        parts: Any = shape[1:]
+        values: Any = value
+        if kind is dict:
+            if [name.key for name, _ in parts] != [(type(key), key) for key in value]:
+                return False
+            parts, values = [part for _, part in parts], value.values()
+        for part, each in zip(parts, values, strict=True):
+            if type(part) is tuple and part[0] is Holder:
+                if type(each) is not part[1]:
+                    return False
+                leaves.append(each)
+            elif not fits(part, each, leaves):
+                return False
+        return True
+    if type(shape) is tuple and shape[0] is UOp and kind is UOp:
+        bound: dict[UOp, UOp] = {}
+        fine = matches(value, shape[1], bound) and tuple(bound) == shape[2:]
+        leaves += bound.values()
+        return fine
+    return False
+
+
+_EXACT = (int, float, str, bool, type(None))
+_BY_IDENTITY = (object.__hash__, *(kind.__hash__ for kind in _EXACT))
+
+
+def matches(node: UOp, form: UOp, bound: dict[UOp, UOp]) -> bool:
+    """Whether `node` is the expression `form` with its variables bound, each to one value: these
+    are entered in `bound`, in order of their places."""
+    if form.op is Ops.DEFINE_VAR:
+        return node.op is Ops.BIND and node.src[0] is form and bound.setdefault(form, node) is node
+    if node is form:
+        return True
+    if node.op is not form.op or node.dtype is not form.dtype or node.arg != form.arg:
+        return False
+    if len(node.src) != len(form.src) or not node.src:
+        return False
+    for source, part in zip(node.src, form.src, strict=True):
+        if not matches(source, part, bound):
+            return False
+    return True
+
+
 def unflatten(shape: Any, leaves: Iterator[Any]) -> Any:
     """The value of a shape with `leaves` in its holes."""
     if isinstance(shape, Plain):

@@ -16,21 +16,19 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import JitError
 from tinygrad.base.settings import JIT
-from tinygrad.engine.capture import Capture, Captured, Output, over
-from tinygrad.engine.containers import Plain, bindings_below, flatten, unflatten, without_values
+from tinygrad.engine.call import Call, Given
+from tinygrad.engine.capture import Capture, Captured
+from tinygrad.engine.containers import Plain, bindings_below, flatten, without_values
 from tinygrad.engine.devices import Device
 from tinygrad.engine.holders import Holder, surroundings
-from tinygrad.engine.layout import Source
 from tinygrad.engine.realize import (
-    before_overwriting,
     in_memory,
     realize,
     recording,
     version_below,
     whole_buffer,
 )
-from tinygrad.engine.replay import Replay
-from tinygrad.engine.storage import Buffer, Changes, bind, buffer_of, node_of, realized_buffer
+from tinygrad.engine.storage import Buffer, buffer_of
 from tinygrad.engine.turns import turns
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -62,7 +60,8 @@ class TinyJit(Generic[P, R]):
     def __init__(self, function: Callable[P, R]) -> None:
         self.function = function
         self.cnt = 0
-        self._captured: dict[Any, Captured] = {}
+        self._calls: dict[Any, Call] = {}
+        self._latest: Call | None = None
         self._warm: dict[Any, Any] = {}  # key → the shape of what the first call returned
         self._bound: dict[int, TinyJit[..., R]] = {}
         functools.update_wrapper(self, function)
@@ -77,7 +76,8 @@ class TinyJit(Generic[P, R]):
         True
         """
         self.cnt = 0
-        self._captured.clear()
+        self._calls.clear()
+        self._latest = None
         self._warm.clear()
         for bound in list(self._bound.values()):
             bound.reset()
@@ -89,7 +89,8 @@ class TinyJit(Generic[P, R]):
         >>> TinyJit(lambda x: (x + 1).realize()).captured is None
         True
         """
-        return next(reversed(self._captured.values()), None)
+        found = next(reversed(self._calls.values()), None)
+        return None if found is None else found.captured
 
     @property
     def jit_cache(self) -> list[Any]:
@@ -123,8 +124,16 @@ class TinyJit(Generic[P, R]):
         return found
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if not JIT or recording.recorder is not None:  # switched off, or a step inside another
+        if not JIT.value or recording.recorder is not None:  # off, or a step inside another
             return self.function(*args, **kwargs)
+        call = self._latest
+        if call is not None and (given := call.recognise(args, kwargs)) is not None:
+            self.cnt += 1
+            return call.run(given)  # type: ignore[no-any-return]
+        return self._call(args, kwargs)
+
+    def _call(self, args: Any, kwargs: Any) -> R:
+        """A call that is the first, is to be captured, or differs from the one before."""
         given: list[Any] = []
         shape = flatten((args, kwargs), given, self._name)
         tensors = [leaf for leaf in given if not isinstance(leaf, UOp)]
@@ -136,25 +145,25 @@ class TinyJit(Generic[P, R]):
         self.cnt += 1
         if key not in self._warm:
             return self._first_call(key, args, kwargs)
-        captured = self._captured.get(key)
-        bound = self._bindings(given, nodes)
-        if captured is None:
+        known = Given(tensors, buffers, self._bindings(given, nodes))
+        call = self._calls.get(key)
+        if call is None:
             with turns.alone():
-                captured = self._captured.get(key)
-                if captured is None:
-                    capture = Capture(self._name, signature, tensors, settled, bound)
+                call = self._calls.get(key)
+                if call is None:
+                    capture = Capture(self._name, signature, tensors, settled, known.bound)
                     captured = capture.run(self.function, shape, given)
                     self._check_result(captured, self._warm[key])
-                    self._captured[key] = captured
-                    result = self._results(captured, tensors, capture.buffer, bound)
-                    return result  # type: ignore[no-any-return]
-        if captured.signature != signature:
+                    call = Call(self._name, captured, shape, settled, buffers)
+                    self._calls[key] = self._latest = call
+                    return call.captured_result(known, capture.buffer)  # type: ignore[no-any-return]
+        if call.captured.signature != signature:
             raise JitError(
-                f"{self._name}: captured for {_describe(captured.signature)}, called with "
+                f"{self._name}: captured for {_describe(call.captured.signature)}, called with "
                 f"{_describe(signature)}; call reset() to capture again"
             )
-        self._check_state(captured, buffers)
-        return self._replay(captured, tensors, buffers, bound)  # type: ignore[no-any-return]
+        self._latest = call
+        return call.run(known)  # type: ignore[no-any-return]
 
     @functools.cached_property
     def _name(self) -> str:
@@ -163,7 +172,7 @@ class TinyJit(Generic[P, R]):
     def _first_call(self, key: Any, args: Any, kwargs: Any) -> R:
         result = self.function(*args, **kwargs)
         self._warm[key] = flatten(result, [])
-        if len(self._warm) == MANY_KEYS and not self._captured:
+        if len(self._warm) == MANY_KEYS and not self._calls:
             warnings.warn(
                 f"{self._name}: {MANY_KEYS} calls, each with other arguments that are no tensors, "
                 "so none was captured; give numbers that vary as tensors or bound variables",
@@ -195,122 +204,6 @@ class TinyJit(Generic[P, R]):
             )
         return bound
 
-    def _check_state(self, captured: Captured, buffers: Sequence[Buffer]) -> None:
-        """The state must be where it was, its writes done, and no argument part of it."""
-        if not captured.states.isdisjoint(buffers):
-            for number, buffer in enumerate(buffers):
-                first = buffers.index(buffer)
-                if buffer in captured.written or (
-                    buffer in captured.states and first in captured.written_inputs
-                ):
-                    raise JitError(
-                        f"{self._name}: argument {number} lies in a buffer that the step also "
-                        "knows from outside, and one of the two is overwritten, which wasn't so "
-                        "when it was captured; give a .clone()"
-                    )
-        if captured.lost is not None:
-            raise JitError(
-                f"{self._name}: a tensor{captured.lost} that the captured call read is gone; call "
-                "reset() to capture again"
-            )
-        if captured.changes != Changes.count:
-            for reference, buffer in captured.homes:
-                holder = reference()
-                if holder is None:
-                    continue
-                realize(holder.uop)  # what was assigned since
-                if realized_buffer(holder.uop) is not buffer:
-                    raise JitError(
-                        f"{self._name}: a tensor of shape {holder.uop.shape} that the captured "
-                        "call read is another now (replace, load, or a write that made it a buffer "
-                        "of its own); call reset() to capture again, or .assign() to it"
-                    )
-            captured.changes = Changes.count
-
-    def _replay(
-        self,
-        captured: Captured,
-        tensors: Sequence[Holder],
-        inputs: Sequence[Buffer],
-        bound: dict[UOp, UOp],
-    ) -> Any:
-        overwritten = captured.written
-        if captured.written_inputs:
-            overwritten = overwritten.union(inputs[i] for i in captured.written_inputs)
-        before_overwriting(overwritten)
-        replay = captured.replay
-        if replay is None:
-            seen = {out.source for out in captured.outputs if isinstance(out, Output)}
-            replay = captured.replay = Replay(captured.executions, captured.state, seen)
-        known = {variable.arg[0]: bind.val for variable, bind in bound.items()}
-        for name, (stream, first, last) in captured.streams.items():
-            known[name] = stream.take(last - first) - first
-            known[stream.seed_name] = stream.seed
-        values = [
-            value + known[name] if name in captured.streams else known.get(name, value)
-            for execution in captured.executions
-            for name, value in execution.variables
-        ]
-        buffers = replay.run(inputs, values)
-
-        def find(source: Source) -> Buffer:
-            return inputs[source.first] if source.kind == "input" else buffers[replay.place(source)]
-
-        results = self._results(captured, tensors, find, bound)
-        replay.done(buffers)
-        return results
-
-    def _results(
-        self,
-        captured: Captured,
-        tensors: Sequence[Holder],
-        find: Callable[[Source], Buffer],
-        bound: dict[UOp, UOp],
-    ) -> Any:
-        made: list[Any] = []
-        first_of: dict[tuple[int, Source], Holder] = {}  # of each family
-        for out in captured.outputs:
-            if isinstance(out, UOp):
-                made.append(bound.get(out.src[0], out))
-                continue
-            tensor = self._result(out, tensors, find, bound, first_of.get((out.family, out.source)))
-            first_of.setdefault((out.family, out.source), tensor)
-            made.append(tensor)
-        return unflatten(captured.result, iter(made))
-
-    def _result(
-        self,
-        out: Output,
-        tensors: Sequence[Holder],
-        find: Callable[[Source], Buffer],
-        bound: dict[UOp, UOp],
-        relative: Holder | None,
-    ) -> Holder:
-        """The tensor of one output. `relative`: a view of the same that was made before it."""
-        kind, number, _ = out.source
-        if out.itself and kind == "input":
-            return tensors[number]
-        if isinstance(out.state, weakref.ref):
-            found = out.state()
-            assert found is not None, "a state that is gone was noticed before"
-            return found
-        if kind == "constant":
-            return out.kind.of(out.view)
-        if out.state is not None:
-            relative, node = out.state, out.state.uop
-        else:
-            buffer, flat = find(out.source), out.view.base
-            base = node_of(buffer)
-            if base is None:
-                base = bind(UOp.new_buffer(buffer.device, flat.arg, flat.dtype), buffer)
-            node = over(out.view, base)
-            if kind == "input":
-                relative = tensors[number]
-        if bound:
-            node = node.substitute({b: bound.get(b.src[0], b) for b in bindings_below(node)})
-        wants = False if out.wanted_gradient else None  # its expression stayed inside
-        return out.kind.of(node, wants) if relative is None else relative.alike(node, wants)
-
 
 def _method(function: Callable[..., R], instance: Any) -> Callable[..., R]:
     """`function` with its first argument, which it doesn't keep alive."""
@@ -324,8 +217,7 @@ def _method(function: Callable[..., R], instance: Any) -> Callable[..., R]:
 
 
 def _surroundings() -> tuple[Any, ...]:
-    own = (Device.DEFAULT, dtypes.default_float, dtypes.default_int)
-    return (*own, *[look() for look in surroundings])
+    return tuple([look() for look in surroundings])
 
 
 def _settled(tensor: Holder) -> Holder:
@@ -381,3 +273,6 @@ def _shown(shape: Any) -> str:
     if issubclass(kind, (list, tuple)):
         return f"{kind.__name__}({', '.join(map(_shown, parts))})"
     return str(kind.__name__)
+
+
+surroundings.append(lambda: (Device.DEFAULT, dtypes.default_float, dtypes.default_int))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -203,9 +203,19 @@ def _waiting() -> Iterator[Holder]:
             yield holder
 
 
-def before_overwriting(buffers: Iterable[Buffer]) -> None:
+def before_overwriting(buffers: Sequence[Buffer]) -> None:
     """What a replay must see to before it overwrites these: live tensors get what they still need
     of the old values, and expressions that were computed from them are of an old version now."""
+    for buffer in buffers:
+        version = None if buffer.version is None else buffer.version()
+        if version is not None and (
+            buffer.others
+            or version.readers
+            or (version.families is not None and version.families.copied)
+        ):
+            break
+    else:
+        return
     pairs = [(node, buffer) for buffer in buffers if (node := node_of(buffer)) is not None]
     for node, _ in pairs:
         if copies_of(node):

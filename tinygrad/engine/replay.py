@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
+from tinygrad.base.settings import DEBUG
 from tinygrad.engine.layout import Source, in_one_arena
 from tinygrad.engine.run import Chain, RunnablePlan, arenas_for
+from tinygrad.engine.sharing import any_crooked
 from tinygrad.engine.storage import NOTHING, Buffer
 
 
@@ -25,6 +27,14 @@ class Execution:
     plan: RunnablePlan
     params: list[Source]
     variables: list[tuple[str, int]]  # name and captured value of each
+
+
+class Frame(NamedTuple):
+    """What stays between replays: the buffers of all storages, and where the step is one stretch of
+    kernels the table of their handles. What differs from call to call is empty in both."""
+
+    buffers: list[Buffer]
+    table: list[Any]
 
 
 class Replay:
@@ -42,10 +52,11 @@ class Replay:
         self.firsts: list[int] = []
         self.inputs: list[tuple[int, int]] = []  # (storage, number of the input)
         self.fresh: list[tuple[int, Any, int]] = []  # (storage, device, bytes) of what is seen
+        self.made: dict[Source, int] = {}  # the places in `fresh`
         self.again: list[tuple[int, int]] = []  # (storage, the storage that it is)
         self.parts: list[tuple[int, int, int]] = []  # (storage, the whole, number of the part)
         self.filled: list[int] = []  # the places of these
-        self._idle: list[list[Buffer]] = []
+        self._idle: list[Frame] = []
         total = 0
         for number, execution in enumerate(self.executions):
             self.firsts.append(total)
@@ -58,6 +69,24 @@ class Replay:
         changing = set(self.filled)
         self.parts = [part for part in self.parts if part[1] in changing]
         self.filled += [place for place, _, _ in self.parts]
+        self._stretch = None if self.parts else self.chain.only
+        self._inputs_at, self._made_at = self._positions()
+        self._changing = [position for position, _ in self._inputs_at + self._made_at]
+
+    def _positions(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """Where in the table of the only stretch the handles of inputs and of what is made go."""
+        inputs = dict(self.inputs)
+        fresh = {place: number for number, (place, _, _) in enumerate(self.fresh)}
+        inputs_at, made_at = [], []
+        same = dict(self.again)
+        positions = self._stretch.positions if self._stretch is not None else {}
+        for place, position in positions.items():
+            place = same.get(place, place)
+            if place in inputs:
+                inputs_at.append((position, inputs[place]))
+            elif place in fresh:
+                made_at.append((position, fresh[place]))
+        return inputs_at, made_at
 
     def _lay_out(self, number: int, execution: Execution, seen: Collection[Source]) -> None:
         for place, kept in enumerate(execution.plan.plan.storages, self.firsts[-1]):
@@ -67,10 +96,14 @@ class Replay:
                     self.inputs.append((place, source.first))
                 elif source.kind == "made":
                     self.again.append((place, self.place(source)))
-            elif kept.kind == "out" and Source("made", number, place - self.firsts[-1]) in seen:
+            elif kept.kind == "out" and (here := self._source(number, place)) in seen:
+                self.made[here] = len(self.fresh)
                 self.fresh.append((place, kept.device, kept.nbytes))
             elif kept.kind == "part":
                 self.parts.append((place, self.firsts[-1] + kept.whole, kept.place))
+
+    def _source(self, number: int, place: int) -> Source:
+        return Source("made", number, place - self.firsts[-1])
 
     def _homes(self) -> list[Hashable]:
         """For each storage what it is: the same for storages that are the same."""
@@ -93,26 +126,49 @@ class Replay:
         return self.firsts[source.first] + source.second
 
     def run(self, inputs: Sequence[Buffer], values: Sequence[int]) -> list[Buffer]:
-        """Runs all plans; the buffers of all storages, for as long as `done` wasn't told."""
-        buffers = self._idle.pop() if self._idle else self._frame()
+        """Runs all plans; new buffers with what is seen, in the order of `made`."""
+        made = []
+        for _, device, nbytes in self.fresh:
+            made.append(Buffer(device, nbytes))
+        try:
+            frame = self._idle.pop()
+        except IndexError:
+            frame = self._frame()
+        stretch = self._stretch
+        if stretch is None or DEBUG.value >= 2 or (self.chain.written and any_crooked()):
+            self._run_parts(frame, inputs, values, made)
+        else:
+            table = frame.table
+            for position, number in self._inputs_at:
+                table[position] = inputs[number].handle
+            for position, number in self._made_at:
+                table[position] = made[number].handle
+            if stretch.extra:
+                stretch.watch(table)
+            stretch.launch(table, values)
+            stretch.count()
+            for position in self._changing:
+                table[position] = None
+        self._idle.append(frame)
+        return made
+
+    def _run_parts(
+        self, frame: Frame, inputs: Sequence[Buffer], values: Sequence[int], made: Sequence[Buffer]
+    ) -> None:
+        buffers = frame.buffers
         for place, number in self.inputs:
             buffers[place] = inputs[number]
-        for place, device, nbytes in self.fresh:
-            buffers[place] = Buffer(device, nbytes)
-        for place, made in self.again:
-            buffers[place] = buffers[made]
+        for (place, _, _), buffer in zip(self.fresh, made, strict=True):
+            buffers[place] = buffer
+        for place, origin in self.again:
+            buffers[place] = buffers[origin]
         for place, whole, part in self.parts:
             buffers[place] = buffers[whole].part(part)
         self.chain.run(buffers, values)
-        return buffers
-
-    def done(self, buffers: list[Buffer]) -> None:
-        """Gives a frame back; what was seen or came in is not kept with it."""
-        for place in self.filled:
+        for place in self.filled:  # what was seen or came in is not kept
             buffers[place] = NOTHING
-        self._idle.append(buffers)
 
-    def _frame(self) -> list[Buffer]:
+    def _frame(self) -> Frame:
         arenas = arenas_for([execution.plan for execution in self.executions])
         seen = {place for place, _, _ in self.fresh}
         buffers: list[Buffer] = []
@@ -124,4 +180,9 @@ class Replay:
                 self.state[s.first] if s.kind == "state" else NOTHING for s in execution.params
             ]
             buffers += execution.plan.storages(params, given, arenas)
-        return buffers
+        table: list[Any] = []
+        if self._stretch is not None:
+            same = dict(self.again)
+            table = [buffers[same.get(n, n)].handle for n in self._stretch.positions]
+            table += [None] * len(self._stretch.extra)
+        return Frame(buffers, table)

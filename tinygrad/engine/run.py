@@ -87,16 +87,31 @@ class Stretch:
         with self.telling:
             self.segment = self.device.backend.queue.segment(launches)
 
+    def launch(self, handles: Sequence[Any], values: Sequence[int]) -> None:
+        """Runs the kernels on a table that `handles` made, or one like it."""
+        assert self.segment is not None
+        try:
+            self.segment.run(handles, values)
+        except Exception:
+            with self.telling:
+                raise
+
+    def count(self, kernels: bool = True) -> None:
+        """Counts the kernels, which run or have run, and what they do."""
+        GlobalCounters.kernel_count += len(self.items) if kernels else 0
+        GlobalCounters.global_ops += self.operations
+        GlobalCounters.global_mem += self.nbytes
+
     def run(self, buffers: Sequence[Buffer], values: Sequence[int]) -> None:
         """Runs the kernels on these storages."""
         assert self.segment is not None
-        timed = DEBUG >= 2
-        with self.telling:
-            times = self.segment.run(self.handles(buffers), values, timed)
-        if not timed:
+        if DEBUG.value < 2:
+            self.launch(self.handles(buffers), values)
             self.count()
             return
-        self.count_work()
+        with self.telling:
+            times = self.segment.run(self.handles(buffers), values, True)
+        self.count(kernels=False)
         seconds = iter(times)
         for item, _, _ in self.items:
             assert item.kernel is not None
@@ -110,20 +125,16 @@ class Stretch:
     def handles(self, buffers: Sequence[Buffer]) -> list[Any]:
         """The segment's table of buffers."""
         handles = [buffers[number].handle for number in self.positions]
-        for words in self.extra:
-            self.device.unread_faults[words] = words.handle
-            handles.append(words.handle)
+        handles += [None] * len(self.extra)
+        self.watch(handles)
         return handles
 
-    def count(self) -> None:
-        """Counts the kernels, which run or have run."""
-        GlobalCounters.kernel_count += len(self.items)
-        self.count_work()
-
-    def count_work(self) -> None:
-        """Counts what the kernels do."""
-        GlobalCounters.global_ops += self.operations
-        GlobalCounters.global_mem += self.nbytes
+    def watch(self, handles: list[Any]) -> None:
+        """Puts the fault words of this thread at the end of a table."""
+        if self.extra:
+            unread = self.device.unread_faults
+            for position, words in enumerate(self.extra, len(self.positions)):
+                unread[words] = handles[position] = words.handle
 
 
 class HostStep(NamedTuple):
@@ -186,10 +197,16 @@ class Chain:
         made.bind()
         return made
 
+    @property
+    def only(self) -> Stretch | None:
+        """The stretch that is all of it, if one is."""
+        first = self.parts[0] if len(self.parts) == 1 else None
+        return first if isinstance(first, Stretch) else None
+
     def run(self, buffers: list[Buffer], values: Sequence[int]) -> None:
         """Runs all steps on these storages."""
         elsewhere = straightened(self.written, buffers) if self.written else []
-        if self.side_by_side and DEBUG < 2:
+        if self.side_by_side and DEBUG.value < 2:
             self._run_side_by_side(buffers, values)
         else:
             for part in self.parts:
@@ -208,9 +225,7 @@ class Chain:
             if isinstance(part, HostStep):
                 part.run(buffers, values)
             else:
-                assert part.segment is not None, "bound when it was made"
-                with part.telling:
-                    part.segment.run(tables[number], values)
+                part.launch(tables[number], values)
 
         def finish(number: int) -> None:
             part = parts[number]

@@ -115,6 +115,11 @@ def adopt(device: str, address: int, nbytes: int, owner: Any, fixed: bool) -> Pl
     return Place(buffer, 0)
 
 
+def any_crooked() -> bool:
+    """Whether there is a buffer that kernels can't write where it is."""
+    return bool(_crooked)
+
+
 Pairs = list[tuple[Buffer, Buffer]]
 
 

@@ -26,7 +26,7 @@ from tinygrad.engine.holders import Holder
 from tinygrad.engine.profile import GlobalCounters
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
-from tinygrad.uop.placement import Placement, placed
+from tinygrad.uop.placement import placed
 
 HOST = "NPY"  # arrays of NumPy's: where what comes from the host is copied from
 
@@ -50,17 +50,22 @@ class Buffer:
     parts: tuple[Buffer, ...]
 
     def __init__(self, device: Any, nbytes: int, handle: Any = None, owner: Any = None) -> None:
-        self.device, self.nbytes, self.owner = placed(device), nbytes, owner
-        self.handle, self.memory, self.version, self.expression = handle, None, None, None
+        self.device, self.nbytes, self.handle, self.owner = device, nbytes, handle, owner
+        self.memory = self.version = self.expression = None
         self.others, self.fixed, self.parts = 0, False, ()
-        if isinstance(self.device, Placement):
+        if type(device) is not str:
+            self.device = placed(device)
             if handle is None:
                 sizes = zip(self.device.names, self.device.sizes(nbytes), strict=True)
                 self.parts = tuple(Buffer(name, size) for name, size in sizes)
         elif handle is None:
             memory = Device[device].backend.memory
-            with Telling(device, f"allocating {nbytes:,} bytes"):
-                self.handle, self.memory = memory.allocate(nbytes), memory
+            try:
+                self.handle = memory.allocate(nbytes)
+            except Exception:
+                with Telling(device, f"allocating {nbytes:,} bytes"):
+                    raise
+            self.memory = memory
             GlobalCounters.count_memory(device, nbytes)
 
     def __del__(self, at_the_end: Callable[[], bool] = sys.is_finalizing) -> None:
@@ -252,12 +257,23 @@ class Family:
         return self.members.several
 
 
+class Families(Alive[Family]):
+    """Those that look at one version. `copied`: there was one that is a copy by its meaning."""
+
+    __slots__ = ("copied",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.copied = False
+
+
 def join(base: UOp, family: Family) -> None:
     """A member of `family` now reads the version `base`."""
-    if base.families is not None:
+    if base.op is Ops.BUFFER or base.op is Ops.ASSIGN:
+        if base.families is None:
+            base.families = Families()
         base.families.add(family)
-    elif base.op is Ops.BUFFER or base.op is Ops.ASSIGN:
-        base.families = Alive(family)
+        base.families.copied |= family.root is not None
 
 
 def inherit(old: UOp, new: UOp) -> None:
@@ -290,6 +306,9 @@ def _families(base: UOp) -> Iterable[Family]:
 def computed_from(base: UOp, expression: UOp) -> None:
     """Whoever holds `expression` may come to read the BUFFER `base`."""
     base.storage.expression = weakref.ref(expression)
+    readers = expression.readers
+    if readers is not None:  # a part of a version, which has its value twice now
+        readers.add(weakref.ref(expression, readers.discard))
 
 
 def is_shared(base: UOp, family: Family) -> bool:
@@ -360,7 +379,7 @@ def renew(buffer: Buffer) -> None:
     """Others may have written these bytes: what is computed from now on must not be taken for what
     was computed before, so it is computed from a node of its own."""
     old = node_of(buffer)
-    if old is None or not old.readers or old.newer is not None:
+    if old is None or old.newer is not None:
         return
     fresh = bind(UOp.new_buffer(buffer.device, old.arg, old.dtype), buffer)
     inherit(old, fresh)

@@ -104,10 +104,6 @@ class Complex(Tensor):
     def _node(self) -> UOp:
         raise self._meaningless()
 
-    @property
-    def _held(self) -> UOp:
-        return super()._node
-
     def _meaningless(self) -> DTypeError:
         name = _operation()
         if name in vars(Complex) and name not in REFUSED:

@@ -126,7 +126,7 @@ class _Training:
     """
 
     def __get__(self, tensor: object, owner: type) -> bool:
-        return bool(TRAINING)
+        return bool(TRAINING.value)
 
 
 class Core(Holder):
@@ -209,7 +209,10 @@ class Core(Holder):
 
     def _begin(self) -> None:
         """This is the first of its family."""
-        if self._uop.op in GroupOp.Movement and (root := root_of(self._uop)) is not None:
+        node = self._uop
+        if node.op is Ops.RESHAPE and node.src[0].op is Ops.BUFFER:
+            return
+        if node.op in GroupOp.Movement and (root := root_of(node)) is not None:
             self._family.root = root
 
     def _from(self, node: UOp, *others: Core) -> Self:
@@ -286,7 +289,7 @@ class Core(Holder):
 
     def copy_out(self, base: UOp) -> None:
         """See `Holder`: a copy of part of the version `base` is made before that is overwritten."""
-        if self._family.root is None or bottom_of(self._held) is not base:
+        if self._kin is None or self._kin.root is None or bottom_of(self._held) is not base:
             return
         bottom = self._bottom
         if bottom is not base:
@@ -294,9 +297,14 @@ class Core(Holder):
             leave(base, self._family)
 
     @property
-    def _node(self) -> UOp:
-        """The node to build on: an expression while gradients may have to follow it."""
-        node = self._uop
+    def _held(self) -> UOp:
+        """The node to build on, with the axes of an element: an expression while gradients may
+        have to follow it."""
+        node = below = self._uop
+        while below.op in GroupOp.Movement and below.known is None:
+            below = below.src[0]
+        if below.known is None and below.newer is None and below.op is not Ops.DETACH:
+            return node  # nothing has happened to it
         if self._taped and (node.known is not None or node.base.known is not None):
             return node  # it was computed, or is a view of what was
         now = settled(node, self._kin is not None and self._kin.viewed)
@@ -309,11 +317,9 @@ class Core(Holder):
             _ = self._root
         return now
 
-    @property
-    def _held(self) -> UOp:
-        """The node with the axes of an element: for what only moves elements. `_node`, for what
-        computes with numbers, is refused by complex tensors, so what doesn't know them is loud."""
-        return self._node
+    _node = _held
+    """The same for what computes with numbers, and not only moves elements. Complex tensors refuse
+    it, so what doesn't know them is loud."""
 
     # ---- facts -----------------------------------------------------------------------------------
 

@@ -303,7 +303,8 @@ class Writing(Autograd):
         if 0 in view.shape:
             return
         follow = value.requires_grad is True or self.requires_grad is True
-        if Core._recording and (follow or self._family.recorded):
+        recorded = self._kin is not None and self._kin.recorded
+        if Core._recording and (follow or recorded):
             self._rewrite(view, value)
         else:
             self._overwrite(view, value)
@@ -371,7 +372,7 @@ class Writing(Autograd):
     def _store(self) -> None:
         """Sees to it that the family has storage of its own to write into."""
         bottom = self._bottom
-        if bottom.op not in STORED and self._family.root is None:
+        if bottom.op not in STORED and self._root is None:
             realize(bottom)
             bottom = self._bottom
         if bottom.op not in STORED:  # a constant, or a copy yet to be made

@@ -78,9 +78,9 @@ class UOp(Questions):
     _interval: Any
     _key: Any
     _ranges: Any
-    readers: set[_Entry] | None
+    readers: set[weakref.ref[UOp]] | None
     """Of a version of a buffer, shared with all views of it: the nodes that read it and are no
-    views, so that assign can keep them right."""
+    views, or were computed alone, so that assign can keep them right."""
     families: Any
     """Of a version of a buffer: the tensors that look at it (`engine/storage`)."""
 
@@ -174,8 +174,12 @@ class UOp(Questions):
     @staticmethod
     def new_buffer(device: Any, size: int, dtype: DType) -> UOp:
         """A buffer unlike any other; of several devices, of `size` elements in all."""
-        unique = UOp(Ops.UNIQUE, arg=next(UOp._unique))
-        return UOp(Ops.BUFFER, dtype, (unique, UOp.on(device)), size)
+        return UOp.on(device).new_storage(size, dtype)
+
+    def new_storage(self, size: int, dtype: DType) -> UOp:
+        """A buffer unlike any other where this DEVICE says."""
+        unique = UOp(Ops.UNIQUE, dtypes.void, (), next(UOp._unique))
+        return UOp(Ops.BUFFER, dtype, (unique, self), size)
 
     @staticmethod
     def variable(name: str, low: int, high: int, dtype: DType = dtypes.int32) -> UOp:

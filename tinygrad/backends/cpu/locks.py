@@ -9,27 +9,15 @@ import weakref
 
 
 class ForkSafeLock:
-    """A `threading.Lock` that is made anew in a forked child."""
+    """`with lock.now:` holds a `threading.Lock` that is made anew in a forked child."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self.renew()
         _all.add(self)
-
-    def acquire(self, blocking: bool = True) -> bool:
-        return self._lock.acquire(blocking)
-
-    def release(self) -> None:
-        self._lock.release()
 
     def renew(self) -> None:
         """Forget whoever holds it."""
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *exception: object) -> None:
-        self._lock.release()
+        self.now = threading.Lock()
 
 
 _all: weakref.WeakSet[ForkSafeLock] = weakref.WeakSet()

@@ -8,6 +8,7 @@ is more than the work on it. What is kept is bounded and given back, oldest firs
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import OrderedDict, deque
 from pathlib import Path
@@ -26,6 +27,7 @@ SMALL = 32 << 10  # the largest block that is cut from a slab
 CLASSES_PER_OCTAVE = 8  # so that rounding up wastes at most an eighth
 
 
+@functools.lru_cache(1024)  # a program asks for the same few again and again
 def size_class(nbytes: int) -> int:
     """The size of the block that serves `nbytes`: a multiple of 64, or of a page."""
     nbytes = max(nbytes, ALIGNMENT)
@@ -79,25 +81,27 @@ class HostMemory:
     def allocate(self, nbytes: int) -> int:
         """A block of at least `nbytes` bytes, not zeroed when it was used before."""
         size = size_class(nbytes)
-        with self._lock:
-            self._sort_returned()
+        with self._lock.now:
+            if self._returned:
+                self._sort_returned()
             handle = self._take_small(size) if size <= SMALL else self._take_large(nbytes, size)
             self._sizes[handle] = size
             self.live += size
         return handle
 
     def free(self, handle: int, nbytes: int = 0) -> None:
-        """Take back a block. May be called by a finalizer at any moment, so it never waits."""
+        """Take back a block. May be called by a finalizer at any moment, so it never waits. A small
+        one, which is kept in any case, is sorted in when the next is wanted."""
         self._returned.append(handle)
-        if self._lock.acquire(blocking=False):
+        if nbytes > SMALL and self._lock.now.acquire(blocking=False):
             try:
                 self._sort_returned()
             finally:
-                self._lock.release()
+                self._lock.now.release()
 
     def trim(self, limit: int = 0) -> None:
         """Give freed large blocks back to the system until at most `limit` bytes are kept."""
-        with self._lock:
+        with self._lock.now:
             self._sort_returned()
             self._give_back(limit)
 
@@ -177,7 +181,9 @@ class HostMemory:
             self._large.setdefault(size, []).append(handle)
             self._oldest[handle] = size
             self.kept += size
-        self._give_back(self.keep_limit if SETTINGS["LRU"] else 0)
+        limit = self.keep_limit if SETTINGS["LRU"].value else 0
+        if self.kept > limit:
+            self._give_back(limit)
 
     def _give_back(self, limit: int) -> None:
         while self.kept > limit:

@@ -43,23 +43,24 @@ class Pool:
     def borrow(self, scratch: int) -> int:
         """The pool's address for `run_list`, with `scratch` bytes lent to each helper; 0 if
         somebody else uses it, or if there is no one to help."""
-        if self.threads < 2 or not self._lock.acquire(blocking=False):
+        if self.threads < 2 or not self._lock.now.acquire(blocking=False):
             return 0
         try:
             words = self._words or self._start()
-            self._grow_scratch(words, scratch)
+            if scratch:
+                self._grow_scratch(words, scratch)
             return words.address
         except BaseException:
-            self._lock.release()
+            self._lock.now.release()
             raise
 
     def give_back(self) -> None:
         """End of a use that `borrow` began; not after it returned 0."""
-        self._lock.release()
+        self._lock.now.release()
 
     def stop(self) -> None:
         """End the helpers; the next `borrow` makes new ones."""
-        with self._lock:
+        with self._lock.now:
             if self._words is None:
                 return
             for thread, helper in enumerate(self._helpers, 1):
@@ -96,7 +97,7 @@ class Pool:
         return words
 
     def _grow_scratch(self, words: Pages, nbytes: int) -> None:
-        if not nbytes or (self._scratch and self._scratch[0].nbytes >= nbytes):
+        if self._scratch and self._scratch[0].nbytes >= nbytes:
             return
         self._scratch = [Pages(nbytes + PAGE, huge=True) for _ in range(self.threads - 1)]
         for thread, pages in enumerate(self._scratch, 1):

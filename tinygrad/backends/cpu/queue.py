@@ -69,8 +69,6 @@ class CPUQueue:
 
     def scratch_address(self, nbytes: int) -> int:
         """The caller's scratch memory, at least `nbytes`; the lock is held."""
-        if not nbytes:
-            return 0
         if self.scratch is None or self.scratch.nbytes < nbytes:
             self.scratch = Pages(nbytes, huge=True)
         if SPEC:  # whoever reads what it has not written gets NaNs
@@ -102,9 +100,9 @@ class CPUSegment:
         if len(buffers) != self.n_buffers or len(values) != self.n_values:
             buffers, values = self._trimmed(buffers, values)
         queue = self.queue
-        with queue.lock:
+        with queue.lock.now:
             self._pack_table(self._table, 0, *buffers, *values)
-            scratch = queue.scratch_address(self.scratch)
+            scratch = queue.scratch_address(self.scratch) if self.scratch else 0
             pool = queue.pool.borrow(self.scratch) if self.shares else 0
             try:
                 if timed:

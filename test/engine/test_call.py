@@ -1,0 +1,242 @@
+"""A captured call that is like the one before it goes a short way through Python; one that only
+looks like it goes the long way, and means what it says."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from tinygrad import Context, Tensor, TinyJit, Variable, dtypes, nn
+from tinygrad.base.errors import JitError
+
+
+def ramp(*shape, dtype=None):
+    return Tensor.arange(int(np.prod(shape)), dtype=dtype or dtypes.float32).reshape(*shape)
+
+
+def python_calls(function):
+    """How many functions of Python run in one call, this one's argument left out."""
+    count = 0
+
+    def tell(frame, event, argument):
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(tell)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return count - 1
+
+
+def settled(function, *arguments, **named):
+    """A captured step that goes the short way."""
+    step = TinyJit(function)
+    for _ in range(4):
+        step(*arguments, **named)
+    return step
+
+
+# ---- the short way -------------------------------------------------------------------------------
+
+
+def one_tensor():
+    x = ramp(4, 3).realize()
+    step = settled(lambda a: a.sum().contiguous().realize(), x)
+    return lambda: step(x)
+
+
+def containers():
+    x, y, z = (ramp(4, 3).realize() + n for n in range(3))
+    given = [x.realize(), {"y": y.realize(), "k": 3, "s": "text", "n": None}]
+    step = settled(lambda pair, z: (pair[0] * pair[1]["y"] + z).realize(), given, z=z.realize())
+    return lambda: step(given, z=z)
+
+
+def training():
+    layer = nn.Linear(3, 2)
+    optimizer = nn.optim.SGD(nn.state.get_parameters(layer), lr=0.1)
+
+    def run(x):
+        optimizer.zero_grad()
+        loss = layer(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.realize()
+
+    x = ramp(4, 3).realize()
+    with Context(TRAINING=1):
+        step = settled(run, x)
+        step(x)
+    return lambda: step(x)
+
+
+def counted():
+    state, x = Tensor.zeros(3).contiguous().realize(), ramp(3).realize()
+    step = settled(lambda a: state.assign(state + a).realize(), x)
+    return lambda: step(x)
+
+
+@pytest.mark.parametrize(
+    ("program", "most"),
+    [(one_tensor, 40), (containers, 50), (training, 55), (counted, 40)],
+    ids=lambda p: getattr(p, "__name__", p),
+)
+def test_a_captured_call_runs_few_functions(program, most):
+    call = program()
+    with Context(TRAINING=int(program is training)):
+        kept = [call() for _ in range(3)]
+        assert python_calls(call) <= most
+    del kept
+
+
+# ---- what only looks alike -----------------------------------------------------------------------
+
+
+def doubled():
+    x = ramp(4, 3).realize()
+    return settled(lambda a: (a * 2).realize(), x), x
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ramp(3, 4).realize().T,  # a view in another order
+        lambda: ramp(5, 3).realize()[1:],  # a part
+        lambda: ramp(4, 3),  # nothing computed yet
+        lambda: ramp(12).realize().reshape(4, 3),
+        lambda: ramp(1, 3).realize().expand(4, 3),
+        lambda: ramp(4, 3).realize().detach(),
+        lambda: Tensor.ones(4, 3),  # no storage
+        lambda: Tensor(np.arange(12, dtype=np.float32).reshape(4, 3)),
+    ],
+)
+def test_a_tensor_that_lies_otherwise_has_its_value(make):
+    step, x = doubled()
+    given = make()
+    for _ in range(2):
+        assert (step(given).numpy() == given.numpy() * 2).all()
+        assert (step(x).numpy() == x.numpy() * 2).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda x: x.reshape(3, 4), r"called with \(dtypes.float\[3, 4\]|\[3, 4\]"),
+        (lambda x: x.reshape(12), r"\[12\]"),
+        (lambda x: x.cast("int32").realize(), "int"),
+        (lambda x: x.to("PYTHON").realize(), "PYTHON"),
+        (lambda x: (x + 0).realize().requires_grad_(), "requires_grad"),
+    ],
+)
+def test_another_signature_is_refused_and_the_step_goes_on(make, says):
+    step, x = doubled()
+    with pytest.raises(JitError, match=says):
+        step(make(x))
+    assert (step(x).numpy() == x.numpy() * 2).all()
+
+
+def test_tensors_that_share_a_buffer_only_now_are_refused():
+    x, y = ramp(3).realize(), (ramp(3) + 1).realize()
+    step = settled(lambda a, b: (a + b).realize(), x, y)
+    with pytest.raises(JitError, match="same buffer"):
+        step(x, x)
+    assert step(x, y).tolist() == [1, 3, 5]
+
+
+def test_plain_values_are_told_apart_to_the_bit():
+    x = ramp(3).realize()
+    step = settled(lambda a, k: (a * k).realize(), x, 1.0)
+    assert [step(x, k).dtype for k in (1.0, 1, True)] == [dtypes.float32] * 3
+    minus = TinyJit(lambda a, k: (a * k).realize())
+    for k in (0.0, 0.0, 0.0, -0.0, -0.0, -0.0, 0.0):
+        assert np.signbit(minus(x, k).numpy()[1]) == np.signbit(k)
+
+
+def test_a_key_that_changes_its_mind_is_another_key():
+    class Mode:
+        value = 1
+
+        def __hash__(self):
+            return self.value
+
+        def __eq__(self, other):
+            return self.value == other.value
+
+    mode, x = Mode(), ramp(3).realize()
+    step = settled(lambda a, m: (a * m.value).realize(), x, mode)
+    mode.value = 5
+    assert step(x, mode).tolist() == [0, 5, 10]
+
+
+def test_a_pending_write_to_an_argument_is_seen():
+    step, _ = doubled()
+    x = ramp(4, 3).contiguous().realize()
+    step(x)
+    x.assign(x + 1)
+    assert (step(x).numpy() == (np.arange(12).reshape(4, 3) + 1) * 2).all()
+    x[0] = 7
+    assert step(x)[0].tolist() == [14, 14, 14]
+
+
+def test_results_stay_what_they_were():
+    step, _ = doubled()
+    given = [(ramp(4, 3) + n).realize() for n in range(6)]
+    results = [step(x) for x in given]
+    for x, result in zip(given, results, strict=True):
+        assert (result.numpy() == x.numpy() * 2).all()
+
+
+def test_what_still_needs_the_old_state_gets_it():
+    state, x = ramp(3).contiguous().realize(), ramp(3).realize()
+    step = settled(lambda a: state.assign(state + a).realize(), x)
+    old = state.tolist()
+    waiting, padded = state * 10, state.pad((1, 1))
+    step(x)
+    assert waiting.tolist() == [10 * v for v in old]
+    assert padded.tolist() == [0, *old, 0]
+    assert state.tolist() == [v + n for n, v in enumerate(old)]
+
+
+def test_a_part_that_was_looked_at_before_shows_the_new_state():
+    state, x = ramp(6).contiguous().realize(), ramp(6).realize()
+    step = settled(lambda a: state.assign(state + a).realize(), x)
+    part = state[::2]
+    assert part.tolist() == state.tolist()[::2]
+    step(x)
+    assert part.tolist() == state[::2].tolist() == state.tolist()[::2]
+
+
+def test_modes_are_looked_at_each_time():
+    x = ramp(1000).realize() + 1
+    x.realize()
+    step = settled(lambda a: a.dropout(0.5).realize(), x)
+    with Context(TRAINING=1):
+        for _ in range(4):
+            assert 300 < int((step(x) == 0).sum().item()) < 700
+    assert (step(x).numpy() == x.numpy()).all()
+
+
+def test_symbolic_sizes_take_the_short_way_too():
+    x = ramp(16, 3).realize()
+    n = Variable("n", 1, 16)
+    step = TinyJit(lambda a: (a + 1).contiguous().realize())
+    for k in (3, 5, 7, 2, 16, 1):
+        view = x[: n.bind(k)]
+        result = step(view)
+        assert result.shape[0].val == k
+        assert (result.numpy() == x.numpy()[:k] + 1).all()
+
+
+def test_a_variable_with_two_values_is_refused_after_any_number_of_calls():
+    x, y = ramp(8, 3).realize(), ramp(8, 3).realize() + 1
+    y.realize()
+    n = Variable("n", 1, 8)
+    step = TinyJit(lambda a, b: (a.sum() + b.sum()).realize())
+    for k in (2, 3, 4, 5):
+        step(x[: n.bind(k)], y[: n.bind(k)])
+    with pytest.raises(JitError, match="two values"):
+        step(x[: n.bind(2)], y[: n.bind(3)])
+    with pytest.raises(JitError, match="captured for"):
+        step(x[: n.bind(2)], y)

@@ -1,0 +1,292 @@
+"""A captured call made once more.
+
+Python's part of it is short, and touches few objects: after a kernel that went through more memory
+than the caches hold each line of them is fetched from memory again. So what a call must have in
+common with the captured one is laid out flat (`recognise`), and looked at without asking tensors
+for more than they store. Whoever is not recognised, for whatever reason, goes the long way
+(`engine/jit`), which knows all cases and names what is wrong.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tinygrad.base.dtype import DType
+from tinygrad.base.errors import JitError
+from tinygrad.engine.capture import Captured, Output, movement_of
+from tinygrad.engine.containers import bindings_below, fits, matches, unflatten, without_values
+from tinygrad.engine.holders import Holder, surroundings
+from tinygrad.engine.layout import Source
+from tinygrad.engine.realize import before_overwriting, realize
+from tinygrad.engine.replay import Replay
+from tinygrad.engine.storage import Buffer, Changes, bind, realized_buffer
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+Bound = dict[UOp, UOp]
+"""Variables, and expressions of them, with the values that they have in a call."""
+
+
+class Given(NamedTuple):
+    """What a call is given: tensors, each a view of a whole buffer, the buffers, and variables."""
+
+    tensors: Sequence[Holder]
+    inputs: Sequence[Buffer]
+    bound: Bound
+
+
+class Row(NamedTuple):
+    """What a tensor among the arguments must be: a RESHAPE of a BUFFER to `room`, or, where sizes
+    are symbolic, a SHRINK of that."""
+
+    room: tuple[int, ...]
+    arg: Any  # of the SHRINK
+    sizes: tuple[UOp, ...]  # its sizes, of unbound variables
+    dtype: DType
+    device: Any
+    fixed: bool
+    requires_grad: bool
+
+
+class Call:
+    """What was captured, ready to run again. `shape` is that of (args, kwargs), `settled` are the
+    captured call's tensors and `inputs` their buffers."""
+
+    def __init__(
+        self,
+        name: str,
+        captured: Captured,
+        shape: Any,
+        settled: Sequence[Holder],
+        inputs: Sequence[Buffer],
+    ) -> None:
+        self.name, self.captured = name, captured
+        _, self._args, self._kwargs = shape
+        self._surroundings = [(look, look()) for look in surroundings]
+        self._rows = [_row(*pair) for pair in zip(settled, inputs, strict=True)]
+        self._is_plain = len(set(inputs)) == len(inputs)
+        self._written = list(captured.written)
+        self._values = [value for each in captured.executions for _, value in each.variables]
+        self._names = [name for each in captured.executions for name, _ in each.variables]
+        seen = {out.source for out in captured.outputs if isinstance(out, Output)}
+        self._replay = Replay(captured.executions, captured.state, seen)
+        self._recipes = [
+            out if isinstance(out, UOp) else _recipe(out, self._replay.made)
+            for out in captured.outputs
+        ]
+
+    # ---- whether it is the same call ---------------------------------------------------------
+
+    def recognise(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Given | None:
+        """What the call gives, if it is sure to be like the captured one."""
+        leaves: list[Any] = []
+        bound: Bound = {}
+        if not self._is_plain or not fits(self._args, args, leaves):
+            return None
+        if (kwargs or len(self._kwargs) > 1) and not fits(self._kwargs, kwargs, leaves):
+            return None
+        if len(leaves) > len(self._rows) and not _take_variables(leaves, bound):
+            return None
+        inputs = []
+        for tensor, row in zip(leaves, self._rows, strict=True):
+            view = node = tensor._uop
+            if row.sizes:
+                if node.op is not Ops.SHRINK or not _same_sizes(node, row, bound):
+                    return None
+                node = node.src[0]
+            is_flat = node.op is not Ops.RESHAPE
+            base = node if is_flat else node.src[0]
+            buffer = base.storage
+            if (
+                base.op is not Ops.BUFFER
+                or buffer is None
+                or ((node.arg,) if is_flat else node.arg) != row.room
+                or base.newer is not None
+                or base.known is not None
+                or node.known is not None
+                or view.known is not None
+                or base.dtype is not row.dtype
+                or buffer.device != row.device
+                or buffer.fixed is not row.fixed
+                or (tensor.requires_grad is True) is not row.requires_grad
+            ):
+                return None
+            inputs.append(buffer)
+        if len(inputs) > 1 and len(set(inputs)) < len(inputs):
+            return None
+        for look, then in self._surroundings:
+            if look() != then:
+                return None
+        return Given(leaves, inputs, bound)
+
+    # ---- making it ---------------------------------------------------------------------------
+
+    def run(self, given: Given) -> Any:
+        """Runs the step on what is given; its result."""
+        captured, inputs = self.captured, given.inputs
+        if (
+            captured.changes != Changes.count
+            or captured.lost is not None
+            or not captured.states.isdisjoint(inputs)
+        ):
+            self._check_state(inputs)
+        written: Sequence[Buffer] = self._written
+        if captured.written_inputs:
+            written = [*written, *(inputs[i] for i in captured.written_inputs)]
+        if written:
+            before_overwriting(written)
+        changing = given.bound or captured.streams
+        values = self._values_now(given.bound) if changing else self._values
+        return self._result(given, self._replay.run(inputs, values))
+
+    def _check_state(self, inputs: Sequence[Buffer]) -> None:
+        """The state must be where it was, its writes done, and no argument part of it."""
+        captured, name = self.captured, self.name
+        if not captured.states.isdisjoint(inputs):
+            for number, buffer in enumerate(inputs):
+                first = inputs.index(buffer)
+                if buffer in captured.written or (
+                    buffer in captured.states and first in captured.written_inputs
+                ):
+                    raise JitError(
+                        f"{name}: argument {number} lies in a buffer that the step also "
+                        "knows from outside, and one of the two is overwritten, which wasn't so "
+                        "when it was captured; give a .clone()"
+                    )
+        if captured.lost is not None:
+            raise JitError(
+                f"{name}: a tensor{captured.lost} that the captured call read is gone; call "
+                "reset() to capture again"
+            )
+        if captured.changes == Changes.count:
+            return
+        for reference, buffer in captured.homes:
+            holder = reference()
+            if holder is None:
+                continue
+            realize(holder.uop)  # what was assigned since
+            if realized_buffer(holder.uop) is not buffer:
+                raise JitError(
+                    f"{name}: a tensor of shape {holder.uop.shape} that the captured "
+                    "call read is another now (replace, load, or a write that made it a buffer "
+                    "of its own); call reset() to capture again, or .assign() to it"
+                )
+        captured.changes = Changes.count
+
+    def _values_now(self, bound: Bound) -> list[int]:
+        """The values of all plans' variables: bound by arguments, drawn from streams, captured."""
+        known = {n.arg[0]: bind.src[1].arg for n, bind in bound.items() if n.op is Ops.DEFINE_VAR}
+        streams = self.captured.streams
+        for name, (stream, first, last) in streams.items():
+            known[name] = stream.take(last - first) - first
+            known[stream.seed_name] = stream.seed
+        return [
+            value + known[name] if name in streams else known.get(name, value)
+            for name, value in zip(self._names, self._values, strict=True)
+        ]
+
+    # ---- what it returns ---------------------------------------------------------------------
+
+    def captured_result(self, given: Given, find: Callable[[Source], Buffer]) -> Any:
+        """The result of the call that was captured, whose buffers `find` knows."""
+        return self._result(given, [find(source) for source in self._replay.made])
+
+    def _result(self, given: Given, made: Sequence[Buffer]) -> Any:
+        """The step's result, with tensors of what was `made`."""
+        found: list[Any] = []
+        first_of: dict[tuple[int, Source], Holder] = {}  # of each family
+        for recipe in self._recipes:
+            if isinstance(recipe, UOp):
+                found.append(given.bound.get(recipe.src[0], recipe))
+                continue
+            whose = recipe.out.family, recipe.out.source
+            tensor = _made(recipe, given, made, first_of.get(whose))
+            first_of.setdefault(whose, tensor)
+            found.append(tensor)
+        shape = self.captured.result
+        is_tensor = type(shape) is tuple and shape[0] is Holder
+        return found[0] if is_tensor else unflatten(shape, iter(found))
+
+
+class Recipe(NamedTuple):
+    """How the tensor of an output is made: views, one of the other, of the buffer `number` of those
+    that a replay makes. Sizes that hold bound variables stand beside the same unbound."""
+
+    out: Output
+    number: int
+    views: list[tuple[Ops, list[tuple[UOp, UOp]], Any]]
+    flat: UOp
+
+
+def _recipe(out: Output, made: Mapping[Source, int]) -> Recipe:
+    views = []
+    for view in movement_of(out.view):
+        sizes = [(size, without_values(size)) for size in view.src[1:]]
+        views.append((view.op, sizes, view.arg))
+    return Recipe(out, made.get(out.source, -1), views, out.view.base)
+
+
+def _made(recipe: Recipe, given: Given, made: Sequence[Buffer], relative: Holder | None) -> Holder:
+    """The tensor of one output. `relative`: a view of the same that was made before it."""
+    out = recipe.out
+    wants = False if out.wanted_gradient else None  # its expression stayed inside
+    kind, number, _ = out.source
+    if kind == "made":
+        buffer = made[recipe.number]
+    elif kind == "input":
+        relative, buffer = given.tensors[number], given.inputs[number]
+        if out.itself:
+            return relative
+    elif kind == "constant":
+        return out.kind.of(out.view)
+    elif isinstance(out.state, weakref.ref):
+        found = out.state()
+        assert found is not None, "a state that is gone was noticed before"
+        return found
+    else:
+        assert out.state is not None, "a view of the state is like another"
+        node = out.state.uop
+        return out.state.alike(_bound(node, given.bound) if given.bound else node, wants)
+    flat = recipe.flat
+    base = None if buffer.version is None else buffer.version()
+    if base is None:
+        base = bind(flat.src[1].new_storage(flat.arg, flat.dtype), buffer)
+    node = base
+    for op, sizes, arg in recipe.views:
+        src = [node]
+        for size, free in sizes:
+            src.append(given.bound[free] if free in given.bound else _bound(size, given.bound))
+        node = UOp(op, flat.dtype, tuple(src), arg)
+    node.origin = node.origin or out.view.origin
+    return out.kind.of(node, wants) if relative is None else relative.alike(node, wants)
+
+
+def _bound(node: UOp, bound: Bound) -> UOp:
+    """An expression, or a view, with the values that variables have in this call."""
+    return node.substitute({b: bound.get(b.src[0], b) for b in bindings_below(node)})
+
+
+def _row(tensor: Holder, buffer: Buffer) -> Row:
+    """What an argument must be that is to have the short way."""
+    node = tensor.uop
+    wants, room = tensor.requires_grad is True, node.room
+    sizes = tuple(map(without_values, node.src[1:])) if node.op is Ops.SHRINK else ()
+    return Row(room, node.arg, sizes, node.dtype, buffer.device, buffer.fixed, wants)
+
+
+def _take_variables(leaves: list[Any], bound: Bound) -> bool:
+    """Moves variables from the leaves to `bound`; whether each has one value."""
+    binds = [leaf for leaf in leaves if isinstance(leaf, UOp)]
+    leaves[:] = [leaf for leaf in leaves if not isinstance(leaf, UOp)]
+    return all(bound.setdefault(bind.src[0], bind) is bind for bind in binds)
+
+
+def _same_sizes(node: UOp, row: Row, bound: Bound) -> bool:
+    if node.arg != row.arg or len(node.src) != len(row.sizes) + 1:
+        return False
+    for size, form in zip(node.src[1:], row.sizes, strict=True):
+        if not matches(size, form, bound) or bound.setdefault(form, size) is not size:
+            return False
+    return True
