@@ -79,6 +79,17 @@ def test_functions_of_special_numbers(name):
     same(found, wanted)
 
 
+@pytest.mark.parametrize("name", ["log1p", "expm1", "asinh", "acosh", "atanh", "sinh", "tan"])
+def test_functions_keep_the_sign_of_zero_and_are_nan_where_they_are_not_defined(name):
+    x = np.float32([NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, -3.0, -1e6, -1e30, 1e30, 1e-30, -1e-30])
+    x = x[np.abs(x) < 10] if name == "tan" else x
+    wanted = getattr(torch, name)(torch.from_numpy(x)).numpy()
+    found = value(getattr(Tensor(x), name)())
+    np.testing.assert_allclose(found, wanted, 1e-6)
+    plain = ~np.isnan(wanted)
+    np.testing.assert_array_equal(np.signbit(found)[plain], np.signbit(wanted)[plain])
+
+
 FLOAT_FACTS = [
     (lambda: Tensor([NAN, 1.0]).max(), NAN),
     (lambda: Tensor([1.0, NAN]).min(), NAN),

@@ -117,7 +117,9 @@ class Functions(Elementwise):
         """
         total = self + 1
         lost = (self - (total - 1)).detach()  # what the addition rounded away
-        return total.log() + (lost.isfinite() & total.ne(0)).where(lost / total, 0)
+        out = total.log() + (lost.isfinite() & total.ne(0)).where(lost / total, 0)
+        near = self * (1 - self * (0.5 - self / 3))  # -0.0 keeps its sign, and all derivatives hold
+        return total.eq(1).where(near, out)
 
     def logaddexp(self, other: Any) -> Self:
         """log(exp(a) + exp(b)) without overflow.
@@ -241,7 +243,7 @@ class Functions(Elementwise):
         size = negative.where(-self, self)
         small = size < 1e6
         x = small.where(size, 0)
-        near = (x + x * x / ((x * x + 1).sqrt() + 1)).log1p()
+        near = (x * (x / ((x * x + 1).sqrt() + 1) + 1)).log1p()
         far = small.where(1, size).log() + math.log(2)
         out = small.where(near, far)
         return negative.where(-out, out)
@@ -257,7 +259,8 @@ class Functions(Elementwise):
         small = self < 1e6
         near = small.where(x, 1)
         far = small.where(1, self).log() + math.log(2)
-        return small.where((near + (near * (near + 2)).sqrt()).log1p(), far)
+        root = near.sqrt() * (near + 2).sqrt()  # each NaN where it should be
+        return small.where((near + root).log1p(), far)
 
     @wide
     def atanh(self) -> Self:

@@ -229,7 +229,7 @@ class Reduction(Functions):
         >>> Tensor([0.0, 0.0]).softmax().tolist()
         [0.5, 0.5]
         """
-        e = (self - self.max(axis, keepdim=True).detach()).exp()
+        e = self._below_largest(axis).exp()
         out = e / e.sum(axis, keepdim=True)
         return out if dtype is None else out.cast(dtype)
 
@@ -240,9 +240,13 @@ class Reduction(Functions):
         >>> Tensor([-1.0, 0.5, 2.0]).log_softmax().numpy().round(4)
         array([-3.2413, -1.7413, -0.2413], dtype=float32)
         """
-        x = self - self.max(axis, keepdim=True).detach()
+        x = self._below_largest(axis)
         out = x - x.exp().sum(axis, keepdim=True).log()
         return out if dtype is None else out.cast(dtype)
+
+    def _below_largest(self, axis: int) -> Self:
+        """How far each element is from the largest along `axis`, if there is one."""
+        return self if 0 in self.shape else self - self.max(axis, keepdim=True).detach()
 
     def softmin(self, axis: int = -1) -> Self:
         """`softmax` of minus this.
