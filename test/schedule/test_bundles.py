@@ -132,6 +132,27 @@ def test_the_numbers_that_begin_a_model_are_one_kernel():
     assert kernels(lambda: weights[0].realize(*weights[1:])) == 1
 
 
+def test_ranges_of_random_numbers_are_one_kernel():
+    model = [nn.Linear(8 + i, 5 + 2 * i) for i in range(5)]
+    (step,) = plan_of(structure(*nn.state.get_parameters(model))).steps
+    assert step.ast.op is Ops.BUNDLE and len(step.ast.src) == 1
+
+
+@pytest.mark.parametrize("device", ["CPU", "PYTHON", "CL", "CLANG"])
+def test_members_that_differ_in_constants_share_a_kernel(device):
+    given = [numbers(n).to(device).realize() for n in (7, 64, 65, 65)]
+    factors = [(np.float32(n), np.float32(n / 4)) for n in (0.3, -7.5, 1e-30, 3.3)]
+    factors[2] = np.float32(np.inf), np.float32(0.7)
+    made = [x * float(k) + float(d) for x, (k, d) in zip(given, factors, strict=True)]
+    (step,) = plan_of(structure(*made)).steps
+    assert step.ast.op is Ops.BUNDLE and len(step.ast.src) == 1
+    made[0].realize(*made[1:])
+    for x, (k, d), y in zip(given, factors, made, strict=True):
+        np.testing.assert_array_equal(y.numpy(), x.numpy() * k + d)
+    for kernel in kernels_of(step.ast):
+        assert Ops.DEFINE_VAR not in {n.op for n in kernel.toposort()}
+
+
 # ---- members -------------------------------------------------------------------------------------
 
 

@@ -10,16 +10,15 @@ from typing import Any
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
-from tinygrad.schedule.plan import variable_name
+from tinygrad.schedule.plan import BITS, bits_of, variable_name
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops, bit_cast
+from tinygrad.uop.op import GroupOp, Ops
 
 # What computes the same bits whether a number is written into the code or read when it runs.
 _TAKES_ANY_NUMBER = frozenset(
     (Ops.ADD, Ops.MUL, Ops.FDIV, Ops.MAX, Ops.WHERE, Ops.CMPLT, Ops.CMPEQ, Ops.CMPNE)
     + (Ops.CONTIGUOUS, Ops.ASSIGN)
 )
-_BITS = {2: dtypes.int16, 4: dtypes.int32, 8: dtypes.int64}
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Structure:
                 _, low, high = node.src[0].arg
                 made[node] = UOp.variable(variables[node], low, high, node.dtype)
             elif node in variables:
-                bits = _BITS[node.dtype.itemsize]
+                bits = BITS[node.dtype.itemsize]
                 bounds = int(dtypes.min(bits)), int(dtypes.max(bits))
                 here = UOp(Ops.CONST, bits, tuple(made[s] for s in node.src), 0)
                 made[node] = (here + UOp.variable(variables[node], *bounds, bits)).bitcast(
@@ -74,11 +73,6 @@ class Structure:
         """The values of the sink's variables, and the names of those that have one of their own."""
         named = [(bind.src[0].arg[0], bind.val) for bind in self.binds]
         return named + [("", bits_of(number)) for number in open_numbers]
-
-
-def bits_of(number: UOp) -> int:
-    """A float constant's bits as a signed number."""
-    return int(bit_cast(number.arg, number.dtype, _BITS[number.dtype.itemsize]))
 
 
 def resolved(node: UOp) -> UOp:
@@ -163,7 +157,7 @@ def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> St
             continue
         if op is Ops.CONST:
             form += (op, node.dtype, len(node.src))
-            if node.src and dtypes.is_float(node.dtype) and node.dtype.itemsize in _BITS:
+            if node.src and dtypes.is_float(node.dtype) and node.dtype.itemsize in BITS:
                 views[node] = node
                 numbers[node] = None
             else:

@@ -2,10 +2,11 @@
 
 `arg` has a row a member: which kernel it runs, the bundle's slot for each of the kernel's slots,
 and for each of its variables a number or the name of the bundle's variable. Members that differ in
-nothing but their buffers run the same kernel. One that goes over its elements as they lie runs, at
-any size, the kernel of the largest: its size is a variable, which limits the loop. So a bundle's
-text does not grow with its members: the update of a model's parameters is one kernel, compiled
-once. `codegen/bundles` makes one function of it.
+nothing but their buffers run the same kernel; so do those that differ in float constants, which
+are variables then. One that goes over its elements as they lie runs, at any size, the kernel of the
+largest: its size is a variable, which limits the loop. So a bundle's text does not grow with its
+members: the update of a model's parameters is one kernel, compiled once, and so are the random
+numbers that they begin with. `codegen/bundles` makes one function of it.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.schedule.demand import Demands, Kernel
 from tinygrad.schedule.limits import SPARE
 from tinygrad.schedule.movement import offset_of
-from tinygrad.schedule.plan import Step, variable_name
+from tinygrad.schedule.plan import BITS, Step, bits_of, variable_name, variable_number
 from tinygrad.simplify.affine import simplify_index
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop.op import Ops, bit_cast
 
 MOST_WEIGHT = 1 << 10  # operations on an element: longer kernels are worth a launch of their own
 MOST_ARGUMENTS = 1 << 11  # with so many, a launch more or less makes no difference
 ORDERED = frozenset((Ops.SCATTER, Ops.RUNNING, Ops.CHECK))
+OPENED = (dtypes.float32, dtypes.float64)  # constants in which kernels may differ
 ROOM = 1 << 40  # the size of a kernel of any size, until its largest is known
 
 Values = tuple[int | str, ...]
@@ -110,24 +112,62 @@ def _bundle(steps: Sequence[Step]) -> Step:
 
 
 def _shared(steps: Sequence[Step]) -> Iterable[tuple[UOp, list[tuple[Step, tuple[int, ...]]]]]:
-    """The kernels that the steps can share, and who shares them, with its size if that differs."""
+    """The kernels that the steps can share, and who shares them, with the numbers in which they
+    differ, and the size if that differs."""
     same: dict[UOp, list[Step]] = {}
     for step in steps:
         assert step.ast is not None, "a kernel's step"
         same.setdefault(step.ast, []).append(step)
-    alike: dict[UOp, list[tuple[UOp, int]]] = {}
+    alike: dict[UOp, list[UOp]] = {}
     for ast in same:
-        form, size = _of_any_size(ast)
-        alike.setdefault(form, []).append((ast, size))
-    for form, found in alike.items():
-        if len(found) == 1:
-            ast, _ = found[0]
-            yield ast, [(step, ()) for step in same[ast]]
+        form, _ = _of_any_size(_with_variables(ast, _numbers(ast)))
+        alike.setdefault(form, []).append(ast)
+    for family in alike.values():
+        columns = [*zip(*map(_numbers, family), strict=True)]
+        places = [i for i, column in enumerate(columns) if len(set(column)) > 1]
+        opened, values = [], []
+        for ast in family:
+            differing = [_numbers(ast)[i] for i in places]
+            opened.append(_with_variables(ast, differing))
+            values.append(tuple(map(bits_of, differing)))
+        if len(set(opened)) == 1:
+            kernel = opened[0]
         else:
-            yield (
-                _sized(form, [size for _, size in found]),
-                [(s, (size,)) for ast, size in found for s in same[ast]],
-            )
+            forms, sizes = zip(*map(_of_any_size, opened), strict=True)
+            kernel = _sized(forms[0], sizes)
+            values = [(*own, size) for own, size in zip(values, sizes, strict=True)]
+        yield kernel, [(s, v) for ast, v in zip(family, values, strict=True) for s in same[ast]]
+
+
+# ---- kernels of any numbers ----------------------------------------------------------------------
+
+
+def _numbers(kernel: UOp) -> list[UOp]:
+    """The float constants of a kernel."""
+    return [n for n in kernel.toposort() if n.op is Ops.CONST and n.dtype in OPENED]
+
+
+def _with_variables(kernel: UOp, numbers: Sequence[UOp]) -> UOp:
+    """The kernel with variables, after those that it has, for these constants: they hold its
+    bits."""
+    first = len({node for node in kernel.toposort() if node.op is Ops.DEFINE_VAR})
+    changes = {}
+    for i, number in enumerate(numbers, first):
+        bits = BITS[number.dtype.itemsize]
+        bounds = int(dtypes.min(bits)), int(dtypes.max(bits))
+        changes[number] = UOp.variable(variable_name(i), *bounds, bits).bitcast(number.dtype)
+    return kernel.substitute(changes)
+
+
+def _with_numbers(kernel: UOp, values: Values) -> UOp:
+    """The kernel with the constants whose bits these variables hold."""
+    changes = {}
+    for node in kernel.toposort():
+        if node.op is Ops.BITCAST and (variable := node.src[0]).op is Ops.DEFINE_VAR:
+            value = values[variable_number(variable.arg[0])]
+            if isinstance(value, int):
+                changes[node] = node.const_like(bit_cast(value, variable.dtype, node.dtype))
+    return kernel.substitute(changes)
 
 
 # ---- kernels of any size -------------------------------------------------------------------------
@@ -163,8 +203,8 @@ def _of_any_size(kernel: UOp) -> tuple[UOp, int]:
 
 
 def alone(kernel: UOp, values: Values) -> UOp:
-    """The kernel of one member: of its size, if that is a variable."""
-    loop = _loop_of_any_size(kernel)
+    """The kernel of one member: of its numbers, and of its size, if that is a variable."""
+    loop, kernel = _loop_of_any_size(kernel), _with_numbers(kernel, values)
     if loop is None:
         return kernel
     size = values[-1]

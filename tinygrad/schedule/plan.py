@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tinygrad.base.dtype import DType
+from tinygrad.base.dtype import DType, dtypes
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop.op import Ops, bit_cast
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,15 @@ def variable_name(number: int) -> str:
 def variable_number(name: str) -> int:
     """The number that `variable_name` was given."""
     return int(name[1:])
+
+
+BITS = {2: dtypes.int16, 4: dtypes.int32, 8: dtypes.int64}
+"""Of which type a variable is that holds the bits of a float of so many bytes."""
+
+
+def bits_of(number: UOp) -> int:
+    """A float constant's bits as a signed number."""
+    return int(bit_cast(number.arg, number.dtype, BITS[number.dtype.itemsize]))
 
 
 @dataclass(frozen=True)
