@@ -382,6 +382,68 @@ def test_clipped_loops_beyond_the_most_copies_are_masked(monkeypatch):
         np.testing.assert_allclose(found, a @ b, rtol=0, atol=1e-5)
 
 
+def shared_by_tasks(rows, block, tile, cols, inner):
+    """A product whose rows are tasks of `block` rows, in tiles, and its tree."""
+    recipe = [
+        ("split", "m", block, "mi", "PARALLEL", "LOOP"),
+        ("split", "mi", tile, "mu", "LOOP", "UNROLL"),
+        ("split", "n", 16, "nv", "PARALLEL", "VECTOR"),
+    ]
+    kernel = apply(K.matmul(rows, cols, inner), recipe)
+    a, b = K.normal(rows, inner), K.normal(inner, cols)
+    for how in ("python", "llvm"):
+        found = K.compute(kernel, (rows, cols), [a, b], how)
+        np.testing.assert_allclose(found, a @ b, rtol=0, atol=1e-5)
+    return lower(kernel, K.host_target()).phases[0].nest
+
+
+@pytest.mark.parametrize(
+    ("rows", "block", "tile", "texts"),
+    [
+        (100, 36, 6, 2),  # 6, 6 and 4 whole tiles, and one of 4 rows
+        (96, 36, 6, 1),  # 6, 6 and 4 tiles
+        (70, 36, 6, 2),  # 6 and 5 whole tiles, and one of 4 rows
+        (40, 36, 6, 2),  # 6 tiles, and no whole one in the last task
+        (100, 34, 6, 3),  # 5 whole tiles and one of 4 rows, or one of 2
+        (102, 34, 6, 2),  # the same in all tasks
+    ],
+)
+def test_the_last_task_shares_its_whole_turns_with_the_others(rows, block, tile, texts):
+    assert shared_by_tasks(rows, block, tile, 32, 8).count("reduce add") == texts
+    assert shared_by_tasks(rows, block, tile, 40, 8).count("reduce add") == 2 * texts  # lanes too
+
+
+def test_what_a_task_sums_before_its_turns_are_told_apart_is_there_in_all():
+    t = K.loop("t", 100)
+    block = simplify_index(UOp(Ops.IDIV, dtypes.index, (t, K.index(36))))
+    k = K.loop("k", 8)
+    total = K.read(1, (3, 8), block, k).reduce("add", k)
+    recipe = [
+        ("split", "t", 36, "ti", "PARALLEL", "LOOP"),
+        ("split", "ti", 6, "tu", "LOOP", "UNROLL"),
+    ]
+    kernel = apply(K.out((100,), total * K.read(2, (100,), t), t), recipe)
+    assert lower(kernel, K.host_target()).phases[0].nest.count("reduce add") == 1
+    a, b = K.normal(3, 8), K.normal(100)
+    for how in ("python", "llvm"):
+        found = K.compute(kernel, (100,), [a, b], how)
+        np.testing.assert_allclose(found, a.sum(1)[np.arange(100) // 36] * b, rtol=0, atol=1e-5)
+
+
+def test_a_sum_that_the_last_task_cuts_short_stands_in_both_arms():
+    t = K.loop("t", 5, "PARALLEL")
+    limit = K.index(100) + t * K.index(-24)
+    k = UOp(Ops.RANGE, dtypes.index, (K.index(24), simplify_index(limit)), ("k", "LOOP"))
+    value = K.read(1, (100,), t * 24 + k).reduce("add", k)
+    recipe = [("split", "k", 8, "ku", "LOOP", "UNROLL")]
+    kernel = apply(K.out((5,), value, t), recipe)
+    assert lower(kernel, K.host_target()).phases[0].nest.startswith("store over t\ntask t")
+    x = K.normal(100)
+    expected = np.array([part.sum() for part in np.split(x, [24, 48, 72, 96])])
+    for how in ("python", "llvm"):
+        np.testing.assert_allclose(K.compute(kernel, (5,), [x], how), expected, rtol=0, atol=1e-5)
+
+
 def test_a_global_stage_is_a_phase_of_its_own():
     a, b = K.normal(12, 20), K.normal(20, 33)
     recipe = [

@@ -101,7 +101,13 @@ class Evaluator:
         """The value of `node`, if it was emitted before."""
         if node.op is Ops.CONST:
             return node if not node.src else UOp.const(node.dtype, node.arg)
-        return self.home_of(node).memo.get(self.integers.key(node, copies))
+        home, key = self.home_of(node), self.integers.key(node, copies)
+        found = home.memo.get(key)
+        if found is None and node.op is Ops.REDUCE:  # summed before a task's turns were told apart
+            while found is None and home.parent is not None:
+                home = home.parent
+                found = home.memo.get(key)
+        return found
 
     def _needs(self, node: UOp, done: Mapping[UOp, UOp]) -> tuple[UOp, ...]:
         """The sources to emit first; addresses and indices take care of theirs."""

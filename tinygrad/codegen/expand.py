@@ -113,6 +113,8 @@ class Expansion:
             end = self.program.smaller(end, self.integers.scalar(limit, {}))
         if item.ends:
             end = self._at_least(end, item.low + 1, item)
+        if item.fewer is not None:
+            end = self._fewer(*item.fewer, end)
         begin: Number = item.low
         if item.start is not None:  # within the loop, so that there is a turn
             begin = self.program.larger(item.low, self.integers.scalar(item.start, {}))
@@ -124,10 +126,18 @@ class Expansion:
         counter, carries = self.program.open_loop(begin, end, name_of(loop), values)
         binding = Binding(self.program.scope, counter, item.low, item.high, item.guarded)
         outer = self.integers.bind(loop, binding)
-        following = self._walk(item.items, carries, body)
+        with self.integers.freed(item.free):
+            following = self._walk(item.items, carries, body)
         self.integers.unbind(loop, outer)
         self.program.close(following)
         return carries
+
+    def _fewer(self, task: UOp, turn: int, end: int, usual: Number) -> UOp:
+        """A loop's end, another one in one turn of a task."""
+        values = (as_node(self.given[task]), as_node(turn))
+        is_there = self.program.add(Ops.CMPEQ, dtypes.bool, values)
+        ends = (is_there, as_node(end), as_node(usual))
+        return self.program.add(Ops.WHERE, dtypes.index, ends)
 
     def _pipeline(
         self, item: Loop, fills: list[Fill], end: Number, values: Values, body: Body
@@ -193,6 +203,8 @@ class Expansion:
         is_not = self.program.add(Ops.CMPNE, dtypes.bool, (task, last))
         arms: tuple[tuple[UOp, NestScope], ...] = ((is_not, item.rest), (is_last, item.last))
         for condition, arm in arms:
+            if not arm.items:
+                continue
             self.program.open_branch(condition)
             assert isinstance(arm, (Copy, Given))
             self._place(arm, [], body)

@@ -7,7 +7,8 @@ loops are bound to the scope that runs them and the value that counts them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import gcd
 
@@ -48,6 +49,7 @@ class Integers:
         self.bound: dict[UOp, Binding] = {}
         self.lanes_of: dict[UOp, int] = {}  # lanes that count a range; there may be too many
         self.along: UOp | None = None  # a range that is taken for a VECTOR just now
+        self._free: frozenset[UOp] = frozenset()  # limits that cut nothing off here
         self._homes: dict[UOp, Scope] = {}  # as long as the bindings are the same
         self._copied: dict[UOp, tuple[UOp, ...]] = {}
         self._forms: dict[UOp, tuple[Terms, int]] = {}
@@ -71,6 +73,13 @@ class Integers:
             del self.bound[loop]
         else:
             self.bound[loop] = outer
+
+    @contextlib.contextmanager
+    def freed(self, limits: frozenset[UOp]) -> Iterator[None]:
+        """Within, these limits of loops cut nothing off, whatever bounds tell."""
+        before, self._free = self._free, self._free | limits
+        yield
+        self._free = before
 
     def home(self, node: UOp) -> Scope:
         """The innermost open scope that the value of `node` depends on."""
@@ -397,7 +406,10 @@ class Integers:
     def is_out(self, ranges: Iterable[UOp], copies: Copies) -> bool:
         """Whether bounds tell that one of these copies is beyond its limits."""
         return any(
-            self.decided(inside, copies) is False for loop in ranges for inside in self.ends(loop)
+            self.decided(inside, copies) is False
+            for loop in ranges
+            for inside in self.ends(loop)
+            if inside.src[1] not in self._free
         )
 
     def valid(self, ranges: Iterable[UOp], copies: Copies) -> UOp | None:
@@ -411,6 +423,8 @@ class Integers:
             if binding is not None and role_of(loop) in ("LOOP", "ORDERED") and not binding.guarded:
                 continue
             for comparison in comparisons:
+                if comparison.src[1] in self._free:
+                    continue
                 inside = self.compare(comparison, copies)
                 if inside.op is not Ops.CONST:
                     mask = self.program.both(mask, inside)

@@ -4,13 +4,11 @@ copy of their own. What the tree is, and the one rule that it follows, stands in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 
-from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
+from tinygrad.codegen.turns import Trip, Turns
 from tinygrad.loops.layout import (
-    fact,
     indices,
     name_of,
     option,
@@ -32,7 +30,6 @@ from tinygrad.loops.nest import (
     Scope,
 )
 from tinygrad.loops.rebuild import replaced
-from tinygrad.simplify.affine import add, divide
 from tinygrad.uop.bounds import Interval, bounds
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -44,26 +41,16 @@ MOST_COPIES = 24
 """So many static copies a nest; beyond, what is clipped is masked while it runs."""
 
 
-@dataclass(frozen=True)
-class _Trip:
-    """How often a loop turns: from `least` to `most`, the least of `most` and `ends`."""
-
-    least: int
-    most: int
-    ends: tuple[UOp, ...]
-    guarded: bool = False
-
-
 class NestBuilder:
     """Builds the tree of one phase of a kernel."""
 
     def __init__(self, kernel: UOp) -> None:
         self.copies = 0
-        self.bound: dict[UOp, Scope] = {}
         self.root = Scope(None)
         self.here = self.root
-        self.trims = dict(fact(kernel, "trim"))
-        self.starts = dict(fact(kernel, "start"))
+        self.turns = Turns(kernel)
+        self.bound = self.turns.bound
+        self.waiting: dict[UOp, int] = {}  # tasks whose last turn is told apart further inside
         self._needs: dict[tuple[UOp, frozenset[UOp]], tuple[UOp, ...]] = {}
         self._owners: dict[tuple[UOp, ...], list[UOp]] = {}
 
@@ -130,6 +117,9 @@ class NestBuilder:
     def _is_ready(self, node: UOp) -> bool:
         return all(r in self.bound for r in node.ranges if role_of(r) in SEQUENTIAL)
 
+    def _is_done(self, node: UOp) -> bool:
+        return any(node in scope.done for scope in self._open_scopes())
+
     def _force(self, values: Sequence[UOp], coming: Sequence[UOp]) -> None:
         """Everything that does not depend on the loops still to come is put in place."""
         for value in values:
@@ -138,8 +128,8 @@ class NestBuilder:
                     continue
                 if any(r in node.ranges for r in coming):
                     continue
-                home = self._home(node)
-                if node not in home.done and not fills_itself(node):
+                if not self._is_done(node) and not fills_itself(node):
+                    home = self._home(node)
                     self._place(node, home)
                     home.done.add(node)
 
@@ -186,17 +176,25 @@ class NestBuilder:
     def _open(
         self, loops: Sequence[UOp], values: Sequence[UOp], into: list[Item], kind: str
     ) -> None:
+        due = self._due(loops, values)
+        if due is not None:
+            self._apart(due, lambda items: self._open(loops, values, items, kind), into)
+            return
         self._force(values, loops)
         if not loops:
             into.append(Leaf(kind, self._unfilled(values)))
             return
-        loop, trip = loops[0], self._trip(loops[0])
+        loop, trip = loops[0], self.turns.trip(loops[0])
         if trip.most <= 0:
             return
         if role_of(loop) in BY_HARDWARE:
             self._given(loops, values, into, kind, trip)
             return
-        low, high, start = 0, trip.most - 1, self._start(loop)
+        task = self._task_that_clips(loop, values)
+        if task is not None:
+            self._shared(task, loops, values, into, kind)
+            return
+        low, high, start = 0, trip.most - 1, self.turns.start(loop)
         counted = not trip.ends and start is None  # the number of turns is known
         if start is None and self._first_turn_fills(loop, values):
             self._copy(loops, 0, values, into, kind, trip.guarded)
@@ -227,27 +225,22 @@ class NestBuilder:
         values: Sequence[UOp],
         into: list[Item],
         kind: str,
-        trip: _Trip,
+        trip: Trip,
     ) -> None:
         loop, high = loops[0], size_of(loops[0]) - 1
         if role_of(loop) == "PARALLEL" and not trip.ends and high == 0:
             self._copy(loops, 0, values, into, kind)
-        elif (
-            role_of(loop) != "PARALLEL"
-            or self._masks_stores_only(values)
-            or not self._last_turn_is_clipped(loop, 0, high, values)
+            return
+        if (
+            role_of(loop) == "PARALLEL"
+            and not self._masks_stores_only(values)
+            and self._last_turn_is_clipped(loop, 0, high, values)
         ):
-            scope = Given(self.here, loop, 0, high)
-            self._inside(scope, loops, values, kind)
-            into.append(scope)
-        else:
-            rest = Given(self.here, loop, 0, high - 1)
-            self._inside(rest, loops, values, kind)
-            copies: list[Item] = []
-            self._copy(loops, high, values, copies, kind)
-            (last,) = copies
-            assert isinstance(last, Copy)
-            into.append(Branch(rest, last))
+            self.waiting[loop] = high
+        scope = Given(self.here, loop, 0, high)
+        self._inside(scope, loops, values, kind)
+        self.waiting.pop(loop, None)
+        into.extend(scope.items if _is_told_apart(scope) else (scope,))
 
     def _copy(
         self,
@@ -275,59 +268,119 @@ class NestBuilder:
         else:
             self.bound[loop] = outer
 
+    # ---- tasks whose last turn is clipped --------------------------------------------------------
+
+    def _apart(self, task: UOp, fill: Callable[[list[Item]], None], into: list[Item]) -> None:
+        """One arm for the last turn of a task, one for all others."""
+        high = self.waiting.pop(task)
+        outer, before = self.bound[task], self.here
+        rest, last = Given(before, task, 0, high - 1), Copy(before, task, high, high)
+        self.copies += 1
+        for arm in (rest, last):
+            self.bound[task] = self.here = arm
+            fill(arm.items)
+        self.bound[task], self.here = outer, before
+        self.waiting[task] = high
+        into.append(Branch(rest, last))
+
+    def _due(self, loops: Sequence[UOp], values: Sequence[UOp]) -> UOp | None:
+        """A task that can wait no longer: what its last turn clips is about to be computed, or sums
+        would be carried through the branch."""
+        for task, high in self.waiting.items():
+            summed = {r for n in self._all_needed(values, Ops.REDUCE) for r in own_ranges(n)}
+            in_order = any(role_of(r) == "ORDERED" for r in loops)
+            for range_, limit in self._limits(task, values):
+                if in_order or not summed.isdisjoint((range_, *limit.ranges)):
+                    return task
+                inner = [r for r in limit.ranges if role_of(r) in SEQUENTIAL]
+                if role_of(range_) not in SEQUENTIAL and all(r in self.bound for r in inner):
+                    with self.turns.assuming({task: (0, high - 1)}):
+                        is_free = self.turns.is_free(range_, limit)
+                    if is_free and not self.turns.is_free(range_, limit):
+                        return task
+        return None
+
+    def _task_that_clips(self, loop: UOp, values: Sequence[UOp]) -> UOp | None:
+        """A waiting task whose last turn changes how often `loop` turns, or what its last turn
+        clips."""
+        for task in self.waiting:
+            cut = any(task in end.ranges for end in loop.src[1:])
+            if cut or any(loop in limit.ranges for _, limit in self._limits(task, values)):
+                return task
+        return None
+
+    def _shared(
+        self, task: UOp, loops: Sequence[UOp], values: Sequence[UOp], into: list[Item], kind: str
+    ) -> None:
+        """All turns of a task share the whole turns of a loop, in one text; what stands there twice
+        is only the turn that is clipped, in this or that turn of the task."""
+        loop, high = loops[0], self.waiting[task]
+        low = int(self._first_turn_fills(loop, values))
+        modes = ((0, high - 1), (high, high))
+        whole, clipped = zip(
+            *(self._whole_turns(task, m, loop, low, values) for m in modes), strict=True
+        )
+        if min(whole) <= low:
+            self._apart(task, lambda items: self._open(loops, values, items, kind), into)
+            return
+        if low:
+            self._copy(loops, 0, values, into, kind)
+        free = self._free_limits(task, loop, low, whole, values)
+        if max(whole) == low + 1:
+            self._copy(loops, low, values, into, kind)
+        else:
+            fewer = (task, high, whole[1]) if whole[0] != whole[1] else None
+            scope = Loop(self.here, loop, low, max(whole) - 1, fewer=fewer, free=frozenset(free))
+            with self.turns.assuming(free):
+                self._inside(scope, loops, values, kind)
+            into.append(scope)
+        if any(clipped):
+
+            def fill(items: list[Item]) -> None:
+                is_last = isinstance(self.here, Copy)
+                if clipped[is_last]:
+                    self._copy(loops, whole[is_last], values, items, kind)
+
+            self._apart(task, fill, into)
+        self._close(values)
+
+    def _whole_turns(
+        self, task: UOp, mode: Interval, loop: UOp, low: int, values: Sequence[UOp]
+    ) -> tuple[int, bool]:
+        """How often `loop` turns, from 0 on, with nothing clipped, in these turns of a task, and
+        whether a clipped turn follows; 0 if that is no number."""
+        with self.turns.assuming({task: mode}):
+            trip, start = self.turns.trip(loop), self.turns.start(loop)
+            if start is not None or trip.ends or trip.guarded or role_of(loop) == "ORDERED":
+                return 0, False
+            clipped = self._last_turn_is_clipped(loop, low, trip.most - 1, values)
+        return trip.most - clipped, clipped
+
+    def _free_limits(
+        self, task: UOp, loop: UOp, low: int, whole: Sequence[int], values: Sequence[UOp]
+    ) -> dict[UOp, Interval]:
+        """Limits that cut nothing off in the whole turns of a loop, and between which numbers they
+        lie."""
+        high = self.waiting[task]
+        usual, last = ({task: (0, high - 1)}, {task: (high, high)})
+        free: dict[UOp, Interval] = {}
+        for range_, limit in (*self._limits(task, values), *self._limits(loop, values)):
+            found = []
+            for turns, count in ((usual, whole[0]), (last, whole[1])):
+                with self.turns.assuming({**turns, loop: (low, count - 1)}):
+                    found.append(bounds(limit, self.turns.known()))
+            least = min(lowest for lowest, _ in found)
+            if least >= size_of(range_):
+                free[limit] = least, max(highest for _, highest in found)
+        return free
+
     # ---- bounds ----------------------------------------------------------------------------------
-
-    def _known(self) -> dict[UOp, Interval]:
-        return {loop: (scope.low, scope.high) for loop, scope in self.bound.items()}
-
-    def _trip(self, loop: UOp) -> _Trip:
-        known = self._known()
-        ends = {end: bounds(end, known) for end in loop.src}
-        guarded = any(low < 1 for low, _ in ends.values())
-        trim = self._trim(loop)
-        if trim is not None:
-            ends[trim] = bounds(trim, known)
-        least = min(low for low, _ in ends.values())
-        most = min(high for _, high in ends.values())
-        if least == most:
-            return _Trip(least, most, ())
-        kept = tuple(e for e, (low, high) in ends.items() if low < most and e.op is not Ops.CONST)
-        return _Trip(least, most, kept, guarded)
-
-    def _trim(self, loop: UOp) -> UOp | None:
-        """Where the loop may stop, as an expression of the loops that are open."""
-        if name_of(loop) not in self.trims:
-            return None
-        terms, constant, factor = self.trims[name_of(loop)]
-        open_loops = {name_of(r): r for r in self.bound}
-        total = UOp.const(dtypes.index, constant + factor - 1)
-        for name, coefficient in terms:
-            if name in open_loops:
-                total = add(total, open_loops[name], coefficient)
-            elif coefficient > 0:
-                return None
-        return divide(total, factor) if factor != 1 else total
-
-    def _start(self, loop: UOp) -> UOp | None:
-        """Where the loop may start, as an expression of the loops that are open; None: at 0."""
-        if name_of(loop) not in self.starts:
-            return None
-        terms, constant, factor = self.starts[name_of(loop)]
-        open_loops = {name_of(r): r for r in self.bound}
-        total = UOp.const(dtypes.index, constant)
-        for name, coefficient in terms:
-            if name in open_loops:
-                total = add(total, open_loops[name], coefficient)
-            elif coefficient < 0:
-                return None
-        start = divide(total, factor) if factor != 1 else total
-        return start if bounds(start, self._known())[1] > 0 else None
 
     def _last_turn_is_clipped(self, loop: UOp, low: int, high: int, values: Sequence[UOp]) -> bool:
         """Whether a loop below is cut short in the last turn only."""
         if self.copies >= MOST_COPIES:
             return False
-        known = self._known()
+        known = self.turns.known()
         for range_, limit in self._limits(loop, values):
             known[loop] = low, high
             if bounds(limit, known)[0] < size_of(range_):
@@ -339,27 +392,23 @@ class NestBuilder:
     def _masks_stores_only(self, values: Sequence[UOp]) -> bool:
         """Whether all the work is on pieces that are whole: a copy for the last turn is not worth
         its text."""
-        return any(
-            node.op is Ops.STAGE and option(node, "whole")
-            for value in values
-            for node in self.needed(value)
-        )
+        return any(option(stage, "whole") for stage in self._all_needed(values, Ops.STAGE))
 
     def _limits(self, loop: UOp, values: Sequence[UOp]) -> Iterable[tuple[UOp, UOp]]:
+        for node in self._all_needed(values, Ops.RANGE):
+            yield from ((node, limit) for limit in node.src[1:] if loop in limit.ranges)
+
+    def _all_needed(self, values: Sequence[UOp], op: Ops) -> Iterable[UOp]:
         for value in values:
-            for node in self.needed(value):
-                if node.op is Ops.RANGE:
-                    yield from ((node, limit) for limit in node.src[1:] if loop in limit.ranges)
+            yield from (node for node in self.needed(value) if node.op is op)
 
     # ---- stages that fill themselves -------------------------------------------------------------
 
     def _reads(self, values: Sequence[UOp]) -> dict[UOp, list[UOp]]:
         """Reads of STAGEs that fill themselves, by stage."""
         found: dict[UOp, list[UOp]] = {}
-        for value in values:
-            for node in self.needed(value):
-                if node.op is Ops.INDEX:
-                    found.setdefault(node.src[0], []).append(node)
+        for node in self._all_needed(values, Ops.INDEX):
+            found.setdefault(node.src[0], []).append(node)
         return found
 
     def _filled_in(self, stage: UOp) -> Scope:
@@ -369,7 +418,7 @@ class NestBuilder:
         return max(scopes, key=lambda scope: scope.depth)
 
     def _is_filled(self, stage: UOp) -> bool:
-        return stage in self._filled_in(stage).done
+        return self._is_done(stage)
 
     def _unfilled(self, values: Sequence[UOp]) -> frozenset[UOp]:
         return frozenset(s for s in self._reads(values) if not self._is_filled(s))
@@ -389,7 +438,7 @@ class NestBuilder:
     def _check_whole(self, stage: UOp, loop: UOp, running: Iterable[UOp]) -> None:
         """The first turn must read as much of the stage as any later one."""
         for inner in running:
-            terms = self.trims.get(name_of(inner), ((), 0, 1))[0]
+            terms = self.turns.trims.get(name_of(inner), ((), 0, 1))[0]
             if any(name == name_of(loop) and factor > 0 for name, factor in terms):
                 early = f"in the first turn of {name_of(loop)!r}, {name_of(inner)!r} stops early"
                 raise ArgumentError(
@@ -406,6 +455,12 @@ class NestBuilder:
                 )
                 if not running:
                     self._filled_in(stage).done.add(stage)
+
+
+def _is_told_apart(scope: Given) -> bool:
+    """Whether nothing is shared by all turns of a task."""
+    first = scope.items[0] if len(scope.items) == 1 else None
+    return isinstance(first, Branch) and first.rest.loop is scope.loop
 
 
 def _is_clipped(node: UOp) -> bool:

@@ -46,11 +46,14 @@ class Scope(Item):
 class Loop(Scope):
     """Turns from `low`, or `start` if that is later, to the least of `ends` (expressions) and
     high + 1; at least one turn. `guarded`: that one turn may be one too many, and must have no
-    effect."""
+    effect. `fewer`: (task, its turn, end), where one turn of a task has another end. Within, the
+    limits `free` cut nothing off."""
 
     ends: tuple[UOp, ...] = ()
     start: UOp | None = None
     guarded: bool = False
+    fewer: tuple[UOp, int, int] | None = None
+    free: frozenset[UOp] = frozenset()
 
 
 @dataclass(eq=False)
@@ -68,7 +71,7 @@ class Given(Scope):
 
 @dataclass(eq=False)
 class Branch(Item):
-    """A task's counter is not or is the last: `rest` or `last`."""
+    """A task's counter is not or is the last: `rest` or `last`; one of them may do nothing."""
 
     rest: Given
     last: Copy
@@ -126,7 +129,7 @@ def _lines(items: Sequence[Item], depth: int) -> Iterable[str]:
     for item in items:
         yield "  " * depth + _title(item)
         if isinstance(item, Branch):
-            yield from _lines([item.rest, item.last], depth + 1)
+            yield from _lines([arm for arm in (item.rest, item.last) if arm.items], depth + 1)
         elif isinstance(item, Fill):
             yield from _lines([*item.start, *item.items], depth + 1)
         elif isinstance(item, (Scope, Reduce)):
@@ -152,6 +155,10 @@ def _title(item: Item) -> str:
         ends = ", ".join([str(item.high + 1), *map(expression, item.ends)])
         low = str(item.low) if item.start is None else f"max({item.low}, {expression(item.start)})"
         return f"for {name} in {low}..{f'min({ends})' if item.ends else ends}"
+    if isinstance(item, Loop) and item.fewer is not None:
+        task, turn, end = item.fewer
+        other = f"({end} if {name_of(task)} = {turn} else {item.high + 1})"
+        return f"for {name} in {item.low}..{other}"
     word = {"PARALLEL": ", tasks", "LANE": ", lanes", "GROUP": ", lanes"}
     return f"for {name} in {item.low}..{item.high + 1}{word.get(role_of(_loop(item)), '')}"
 

@@ -1,0 +1,98 @@
+"""What the tree's builder knows of the loops that are open: between which numbers they count, and
+how often a further one turns within them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.loops.layout import fact, name_of, size_of
+from tinygrad.loops.nest import Scope
+from tinygrad.simplify.affine import add, divide
+from tinygrad.uop.bounds import Interval, bounds
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+
+@dataclass(frozen=True)
+class Trip:
+    """How often a loop turns: from `least` to `most`, the least of `most` and `ends`."""
+
+    least: int
+    most: int
+    ends: tuple[UOp, ...]
+    guarded: bool = False
+
+
+class Turns:
+    """The open loops of a nest, by the scope that binds each."""
+
+    def __init__(self, kernel: UOp) -> None:
+        self.bound: dict[UOp, Scope] = {}
+        self.trims = dict(fact(kernel, "trim"))
+        self.starts = dict(fact(kernel, "start"))
+        self._facts: dict[UOp, Interval] = {}
+
+    def known(self) -> dict[UOp, Interval]:
+        """Between which numbers the open loops count, and what else is known of expressions."""
+        counters = {loop: (scope.low, scope.high) for loop, scope in self.bound.items()}
+        return {**counters, **self._facts}
+
+    @contextlib.contextmanager
+    def assuming(self, facts: Mapping[UOp, Interval]) -> Iterator[None]:
+        """Within, counters and limits lie between these numbers."""
+        before = self._facts
+        self._facts = {**before, **facts}
+        yield
+        self._facts = before
+
+    def trip(self, loop: UOp) -> Trip:
+        """How often `loop` turns."""
+        known = self.known()
+        ends = {end: bounds(end, known) for end in loop.src}
+        guarded = any(low < 1 for low, _ in ends.values())
+        trim = self._trim(loop)
+        if trim is not None:
+            ends[trim] = bounds(trim, known)
+        least = min(low for low, _ in ends.values())
+        most = min(high for _, high in ends.values())
+        if least == most:
+            return Trip(least, most, ())
+        kept = tuple(e for e, (low, high) in ends.items() if low < most and e.op is not Ops.CONST)
+        return Trip(least, most, kept, guarded)
+
+    def _trim(self, loop: UOp) -> UOp | None:
+        """Where the loop may stop, as an expression of the loops that are open."""
+        if name_of(loop) not in self.trims:
+            return None
+        terms, constant, factor = self.trims[name_of(loop)]
+        open_loops = {name_of(r): r for r in self.bound}
+        total = UOp.const(dtypes.index, constant + factor - 1)
+        for name, coefficient in terms:
+            if name in open_loops:
+                total = add(total, open_loops[name], coefficient)
+            elif coefficient > 0:
+                return None
+        return divide(total, factor) if factor != 1 else total
+
+    def start(self, loop: UOp) -> UOp | None:
+        """Where the loop may start, as an expression of the loops that are open; None: at 0."""
+        if name_of(loop) not in self.starts:
+            return None
+        terms, constant, factor = self.starts[name_of(loop)]
+        open_loops = {name_of(r): r for r in self.bound}
+        total = UOp.const(dtypes.index, constant)
+        for name, coefficient in terms:
+            if name in open_loops:
+                total = add(total, open_loops[name], coefficient)
+            elif coefficient < 0:
+                return None
+        start = divide(total, factor) if factor != 1 else total
+        return start if bounds(start, self.known())[1] > 0 else None
+
+    def is_free(self, range_: UOp, limit: UOp) -> bool:
+        """Whether the limit cuts nothing off."""
+        return bool(bounds(limit, self.known())[0] >= size_of(range_))
