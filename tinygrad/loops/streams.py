@@ -78,7 +78,8 @@ def stream(plan: Plan, nest: Nest) -> None:
     rows = [r for r in reductions if across in own_ranges(r)]
     outer = names(nest.loops[:-1])
     if across is None or rows:
-        copies = 2 * COPIES if _from_memory(plan, rows, last) else COPIES
+        alone = _from_memory(plan, rows, last) and not _leaves_the_nearest_cache(plan, rows, last)
+        copies = 2 * COPIES if alone else COPIES
         for reduction in sorted(reductions, key=lambda r: is_word(plan, r)):
             spread_reduction(plan, reduction, last, copies, always=bool(rows))
     if across is None:
@@ -278,23 +279,30 @@ def _from_memory(plan: Plan, rows: list[UOp], last: UOp) -> bool:
     """Whether what differs from row to row of these sums comes from beyond the cache. Then it is
     read row after row, in one run: a core asks ahead for that as for nothing else, and vectors in
     flight are what counts. What all rows share stays in the nearest cache."""
-    reads = [n for row in rows for n in row.src[0].toposort() if n.op is Ops.INDEX]
-    apart = (n for n in dict.fromkeys(reads) if last in n.ranges and n.src[0].op is Ops.PARAM)
+    apart = (n for n in _reads(rows) if last in n.ranges and n.src[0].op is Ops.PARAM)
     return sum(turns(n.ranges) * n.dtype.itemsize for n in apart) > plan.target.cache_l2
 
 
+def _leaves_the_nearest_cache(plan: Plan, rows: list[UOp], last: UOp) -> bool:
+    """Whether what all rows of these sums share is too long to stay in the nearest cache."""
+    shared = (n for n in _reads(rows) if last not in n.ranges)
+    return 2 * sum(turns(n.ranges) * n.dtype.itemsize for n in shared) > plan.target.cache_l1
+
+
+def _reads(rows: list[UOp]) -> dict[UOp, None]:
+    return dict.fromkeys(n for row in rows for n in row.src[0].toposort() if n.op is Ops.INDEX)
+
+
 def _share_rows(plan: Plan, rows: list[UOp], last: UOp, across: UOp) -> None:
-    """The vector runs along the reduced row; rows that share the other operand go together."""
+    """The vector runs along the reduced row; rows that share the other operand go together. From
+    memory they go one after the other, or two by two if what they share comes from afar as well."""
+    count = COPIES
     if _from_memory(plan, rows, last):
-        return
-    shared = any(
-        n.op is Ops.INDEX and last not in n.ranges and across in n.ranges
-        for row in rows
-        for n in row.src[0].toposort()
-    )
-    if shared and size_of(last) >= COPIES:
+        count = 2 if _leaves_the_nearest_cache(plan, rows, last) else 1
+    shared = any(last not in n.ranges and across in n.ranges for n in _reads(rows))
+    if shared and size_of(last) >= count > 1:
         name = name_of(last)
-        plan.do("split", name, COPIES, plan.unused(name + "u"), "LOOP", "UNROLL")
+        plan.do("split", name, count, plan.unused(name + "u"), "LOOP", "UNROLL")
 
 
 def _transpose(plan: Plan, nest: Nest, last: UOp, across: UOp, loads: list[UOp]) -> None:
