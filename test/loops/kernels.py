@@ -169,14 +169,16 @@ def weight_gradient(batch, channels, height, width, outputs, stride=1):
     return out((outputs, channels, 3, 3), (grad * pixel).reduce("add", n, h, w), o, c, a, b)
 
 
-def grown(channels, height, width, outputs):
-    """A transposed convolution, 2 x 2 with stride 2: its windows lie side by side."""
-    o, h, w = named(i0=outputs, i1=2 * height, i2=2 * width)
+def grown(channels, height, width, outputs, pad=0):
+    """A transposed convolution, 2 x 2 with stride 2: its windows lie side by side. `pad`: so much is
+    cut off on each side."""
+    o, h, w = named(i0=outputs, i1=2 * (height - pad), i2=2 * (width - pad))
     (c,) = named(k0=channels)
-    pixel = at(1, (channels, height, width), c, h // 2, w // 2)
-    weight = at(2, (channels, outputs, 2, 2), c, o, h % 2, w % 2)
+    h_at, w_at = h + pad, w + pad
+    pixel = at(1, (channels, height, width), c, h_at // 2, w_at // 2)
+    weight = at(2, (channels, outputs, 2, 2), c, o, h_at % 2, w_at % 2)
     value = (pixel * weight).reduce("add", c)
-    return out((outputs, 2 * height, 2 * width), value, o, h, w)
+    return out((outputs, 2 * (height - pad), 2 * (width - pad)), value, o, h, w)
 
 
 def attention(heads, tokens, width, causal=True, dtype=dtypes.float32):

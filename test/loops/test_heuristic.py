@@ -64,6 +64,7 @@ SOME = {
     "conv in groups": kernels.conv(1, 8, 9, 20, 6, groups=2),
     "conv of channels apart": kernels.conv(1, 8, 9, 20, 8, groups=8),
     "windows side by side": kernels.grown(5, 4, 21, 9),
+    "windows side by side, cut off": kernels.grown(5, 4, 21, 9, pad=1),
     "attention": kernels.attention(2, 20, 8),
     "attention in blocks": kernels.attention(1, 100, 16),
     "attention, all tokens": kernels.attention(1, 70, 16, causal=False),
@@ -204,6 +205,23 @@ def test_what_one_operand_sees_of_a_loop_goes_to_its_side():
         ("split", "i2", 2, "i2g"),
         ("order", "store", ("i2g", "i1g", "i0", "i1", "i2")),
     )
+
+
+def test_what_both_operands_see_of_a_loop_is_outside_of_the_product():
+    """Phases of a transposed convolution whose border is cut off."""
+    recipe = schedule(kernels.grown(64, 28, 28, 64, pad=1), kernels.WIDE)[1]
+    assert recipe[:2] == (
+        ("split", "i1", 2, "i1g"),
+        ("order", "store", ("i1g", "i0", "i1", "i2")),
+    )
+    assert ("split", "i0", 13, "i0u", "LOOP", "UNROLL") in recipe
+
+
+def test_a_sum_whose_accumulators_are_one_tile_is_summed_once():
+    """Few rows beside a sum so long that its panel is packed in blocks."""
+    kernel = schedule(kernels.matmul(6, 64, 1 << 15), kernels.WIDE)[0]
+    nest = lower(kernel, kernels.WIDE).phases[-1].nest
+    assert nest.count("for k0 in") == 1, nest
 
 
 ATTENTION = """

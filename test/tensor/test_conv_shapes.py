@@ -97,6 +97,7 @@ def test_vectors_along_the_output_channels():
     try_gradients(1, (8, 64, 7, 7), (64, 64, 3, 3), {"padding": [1, 1], "groups": 1})
     try_gradients(2, (9, 24, 13, 9), (37, 24, 5, 5), {"padding": [2, 0], "groups": 1})
     try_gradients(3, (8, 40, 11, 7), (40, 20, 3, 3), {"padding": [3, 1], "groups": 2, "stride": 2})
+    try_gradients(8, (8, 64, 9, 9), (64, 8, 3, 3), {"padding": 1, "groups": 8})
     try_gradients(7, (16, 66, 7, 7), (200, 33, 3, 5), {"dilation": [2, 1], "groups": 2})
 
 

@@ -92,6 +92,8 @@ class NestBuilder:
                 if node.op is not Ops.INDEX or (is_read and fills_itself(node.src[0])):
                     stack.append((node, True))
                 sources = self._sources(node, filled) if is_read else node.src
+                if node.op is Ops.STAGE and option(node, "acc"):  # its REDUCE runs around its loops
+                    sources = (*node.src[0].src, *node.src[1:])
                 stack.extend((s, False) for s in reversed(sources) if s not in seen)
 
     def _sources(self, read: UOp, filled: frozenset[UOp]) -> tuple[UOp, ...]:

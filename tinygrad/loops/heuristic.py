@@ -159,6 +159,9 @@ def take_apart(plan: Plan) -> None:
         outer, inner = name_of(loop), plan.unused(name_of(loop) + "g")
         plan.do("split", outer, divisor, inner)
         for first, second in _pairs(plan):
+            if inner in names(first.ranges & second.ranges):
+                order = [n for n in names(plan.nest("store").loops) if n != inner]
+                plan.do("order", "store", (inner, *order))
             for one, other in ((first, second), (second, first)):
                 sees = {name_of(r) for r in one.ranges}, {name_of(r) for r in other.ranges}
                 if outer in sees[0] - sees[1] and inner in sees[1] - sees[0]:
@@ -189,10 +192,13 @@ def _composed(plan: Plan) -> tuple[UOp, int] | None:
     operands = [operand for pair in _pairs(plan) for operand in pair]
     found: list[tuple[int, str, UOp]] = []
     for node in {node for operand in operands for node in operand.toposort()}:
-        if node.op in (Ops.IDIV, Ops.MOD) and node.src[0] in loops:
-            loop, divisor = node.src
-            if divisor.op is Ops.CONST and is_plain_loop(loop) and size_of(loop) % divisor.arg == 0:
-                found.append((int(divisor.arg), name_of(loop), loop))
+        if node.op not in (Ops.IDIV, Ops.MOD) or node.src[1].op is not Ops.CONST:
+            continue
+        terms, divisor = affine(node.src[0])[0], int(node.src[1].arg)
+        loop = next(iter(terms), None)
+        if terms == {loop: 1} and loop in loops and is_plain_loop(loop):
+            if divisor < size_of(loop) and size_of(loop) % divisor == 0:
+                found.append((divisor, name_of(loop), loop))
     if not found:
         return None
     smallest, _, loop = min(found, key=lambda f: f[:2])

@@ -130,7 +130,7 @@ def _turn(plan: Plan, reduction: UOp) -> Turn | None:
         return None  # narrow: it is packed in the order that a matrix unit wants
     taps = tuple(r for r in loops if r in window.ranges and r not in other.ranges)
     along = [r for r in loops if r in other.ranges and r not in window.ranges]
-    if not along or size_of(along[-1]) < plan.lanes:
+    if not along or 2 * size_of(along[-1]) < plan.lanes:
         return None
     pairs = _pairs(window, own, taps) or _pairs(window, taps, own)
     if not pairs:
@@ -155,7 +155,7 @@ def _cycles(plan: Plan, turn: Turn, own: tuple[UOp, ...]) -> float:
     line, cache = width * turn.window.dtype.itemsize, plan.target.cache_l2
     if depth * line > LONG_PANEL * cache and rows * line > SUMS * cache:
         return inf  # neither a panel nor its sums would stay in the cache
-    kept = _elements(turn) * (built + READ_AGAIN * ceil(columns / (PANEL * plan.lanes)))
+    kept = _elements(turn, own) * (built + READ_AGAIN * ceil(columns / (PANEL * plan.lanes)))
     tiles = part * rows // together * tile_cycles(plan, together, columns)
     return depth * (tiles + ACROSS * columns) + TURNED * rows * columns + kept
 
@@ -173,11 +173,12 @@ def _as_it_is(plan: Plan, turn: Turn, other: UOp, own: tuple[UOp, ...]) -> float
     return depth * (tiles + PACKED * rows / turns(row) * ceil(turns(row) / plan.lanes))
 
 
-def _elements(turn: Turn) -> int:
-    """How many elements the window's side has, each counted once."""
+def _elements(turn: Turn, own: tuple[UOp, ...]) -> int:
+    """How many elements the window's side has for a product, each counted once."""
     both = {name for position, _, tap, _ in turn.pairs for name in (position, tap)}
-    count = turns(r for r in turn.window.ranges if name_of(r) not in both)
-    loops = {name_of(r): size_of(r) for r in turn.window.ranges}
+    its = turn.window.ranges & {*turn.taps, *own}
+    count = turns(r for r in its if name_of(r) not in both)
+    loops = {name_of(r): size_of(r) for r in its}
     for position, each, tap, apart in turn.pairs:
         count *= each * (loops[position] - 1) + abs(apart) * (loops[tap] - 1) + 1
     return count
