@@ -398,14 +398,15 @@ def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
     plain = plain and not {k for k, _ in trims}.intersection(one.loops)
     free = {name_of(r) for r in value.ranges}
     around = {name_of(r) for r in plan.nest("store").loops} & plan.blocked
-    plain = plain and around <= free  # the first of many blocks would be a text of its own
-    grows = not (tiling.nest.is_top or plain or (around and around <= free))
+    again = not around <= free  # read by many blocks: filled before them, all panels of it
+    plain = plain and not again
+    grows = not plain and (again or not (tiling.nest.is_top or around))
     outer: tuple[str, ...] = (tiling.n,) if grows else ()
     memory, options = "LOCAL", (("first", True), ("prefetch", PREFETCH_TURNS)) if plain else ()
     if not plain and _row_blocks(plan, tiling) > 1:  # packed once, for all blocks of rows
         memory, nest = "GLOBAL", names(plan.nest(tiling.nest.name).loops)
         outer = (*(n for n in nest if n not in tiling.inside), tiling.n, *one.around)
-    elif around and not around & free and _are_tasks(plan, around):
+    elif again and not around & free and _are_tasks(plan, around):
         memory, outer = "GLOBAL", (*names(plan.nest("store").loops), tiling.n)
     layout = those_in(value, (*outer, *one.loops, tiling.n_in, *one.depth))
     plan.do("stage", plan.path(value), layout, name, memory, options)
