@@ -10,10 +10,8 @@ stdout, a line of JSON each. It may crash or hang: its parent survives that.
 from __future__ import annotations
 
 import json
-import statistics
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,6 +21,7 @@ from tinygrad.base.errors import TinygradError
 from tinygrad.codegen.pipeline import lower
 from tinygrad.engine.compile import LoadedKernel, compile_lowered, load_record
 from tinygrad.engine.devices import Device
+from tinygrad.engine.race import Condition, worst_ratio
 from tinygrad.engine.recipes import MOST_INSTRUCTIONS
 from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.storage import Buffer, as_array, numpy_dtype
@@ -40,6 +39,9 @@ BATCHES = 5
 MOST_REPEATS = 500
 SAMPLE = 1 << 17
 """Elements of a candidate's result that are compared; all, before it wins."""
+
+SWEEPS = (4, 64)
+"""Private caches' worth of other memory: more than one holds, and more than all of them do."""
 
 HOPELESS = 1.5
 """So many times the limit in the first batch, and a candidate is not timed any further."""
@@ -68,7 +70,6 @@ class Trial:
         self.buffers = [Buffer(device, s.nbytes) for s in self.storages]
         self.least_tasks = 1
         self.repeats = 1
-        self.sweep = np.zeros(4 * self.device.target.cache_l2, np.uint8)
         self.loaded: dict[str, LoadedKernel] = {}
         self.reference = self._load(reference)
         if not self.device.target.has_groups:
@@ -91,35 +92,24 @@ class Trial:
         return least
 
     def ratio(self, recipe: str, rounds: int) -> float:
-        """Its time over the reference's, in turn: the median, with operands in the cache or
-        without, whichever is worse. A step meets them either way."""
+        """Its time over the reference's: run again and again, and with other memory touched before
+        each run, so that operands are not in the private cache, or in none. A step meets them in
+        all these ways."""
         key = self._load(recipe)
         self._check(key, max(array.size for array in self.expected))
-        warm = self._race(self._several(key, self.repeats), self.reference_plan, rounds)
-        one, reference = self._several(key, 1), self._several(self.reference, 1)
-        return max(warm, self._race(one, reference, rounds, self._forget_operands))
+        often = self._several(key, self.repeats), self.reference_plan
+        once = self._several(key, 1), self._several(self.reference, 1)
+        ways = [(often, 0), *((once, size) for size in SWEEPS)]
+        return worst_ratio((self._condition(*pair, size) for pair, size in ways), rounds)
 
-    def _race(
-        self,
-        candidate: RunnablePlan,
-        reference: RunnablePlan,
-        rounds: int,
-        before: Callable[[], None] = lambda: None,
-    ) -> float:
-        """The median ratio of times. Who begins changes from round to round."""
-        found = []
-        for number in range(rounds):
-            pair = [candidate, reference]
-            times = {}
-            for plan in pair if number % 2 else pair[::-1]:
-                before()
-                times[plan] = self._seconds(plan)
-            found.append(times[candidate] / times[reference])
-        return statistics.median(found)
+    def _condition(self, candidate: RunnablePlan, reference: RunnablePlan, size: int) -> Condition:
+        """Both, after so many private caches' worth of other memory was written."""
+        sweep = np.zeros(size * self.device.target.cache_l2, np.uint8)
 
-    def _forget_operands(self) -> None:
-        """Leaves nothing of them in the private cache."""
-        self.sweep += 1
+        def before() -> None:
+            np.add(sweep, 1, out=sweep)
+
+        return Condition(lambda: self._seconds(candidate), lambda: self._seconds(reference), before)
 
     # ---- one kernel --------------------------------------------------------------------------
 

@@ -1,0 +1,44 @@
+"""Whether one way to run is faster than another one for sure, on a machine that does other things
+meanwhile: both are timed in turn, in each of the conditions that a program may meet them in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from statistics import quantiles
+from typing import NamedTuple
+
+Timed = Callable[[], float]
+"""Runs once, and says how many seconds that took."""
+
+
+class Condition(NamedTuple):
+    """Two ways to run, and what happens before each of their runs."""
+
+    candidate: Timed
+    reference: Timed
+    before: Callable[[], None]
+
+
+def worst_ratio(conditions: Iterable[Condition], rounds: int) -> float:
+    """The candidate's time over the reference's, in the condition that suits it least. A candidate
+    that has lost in one is not asked about the others."""
+    worst = 0.0
+    for condition in conditions:
+        worst = max(worst, ratio_in_turn(condition, rounds))
+        if worst >= 1.0:
+            break
+    return worst
+
+
+def ratio_in_turn(condition: Condition, rounds: int) -> float:
+    """What the ratio of times stays below in three of four rounds, so that a gain has to be more
+    than what the times scatter. Who begins changes from round to round."""
+    found = []
+    for number in range(rounds):
+        times = {}
+        pair = [condition.candidate, condition.reference]
+        for run in pair if number % 2 else pair[::-1]:
+            condition.before()
+            times[run] = run()
+        found.append(times[condition.candidate] / times[condition.reference])
+    return quantiles(found, n=4)[2]
