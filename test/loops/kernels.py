@@ -170,8 +170,8 @@ def weight_gradient(batch, channels, height, width, outputs, stride=1):
 
 
 def grown(channels, height, width, outputs, pad=0):
-    """A transposed convolution, 2 x 2 with stride 2: its windows lie side by side. `pad`: so much is
-    cut off on each side."""
+    """A transposed convolution, 2 x 2 with stride 2: its windows lie side by side. `pad`: so much
+    is cut off on each side."""
     o, h, w = named(i0=outputs, i1=2 * (height - pad), i2=2 * (width - pad))
     (c,) = named(k0=channels)
     h_at, w_at = h + pad, w + pad

@@ -196,9 +196,10 @@ def _composed(plan: Plan) -> tuple[UOp, int] | None:
             continue
         terms, divisor = affine(node.src[0])[0], int(node.src[1].arg)
         loop = next(iter(terms), None)
-        if terms == {loop: 1} and loop in loops and is_plain_loop(loop):
-            if divisor < size_of(loop) and size_of(loop) % divisor == 0:
-                found.append((divisor, name_of(loop), loop))
+        if loop is None or terms != {loop: 1} or loop not in loops or not is_plain_loop(loop):
+            continue
+        if divisor < size_of(loop) and size_of(loop) % divisor == 0:
+            found.append((divisor, name_of(loop), loop))
     if not found:
         return None
     smallest, _, loop = min(found, key=lambda f: f[:2])
