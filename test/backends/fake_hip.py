@@ -117,7 +117,7 @@ class FakeHIP(FakeLibrary):
         facts = json.loads(record_of(self.objects[handle].text).read_text())
         if facts["name"] != ctypes.string_at(name).decode():
             return fake_driver.NOT_FOUND
-        kernel = SimpleNamespace(**facts, parameters=facts["buffers"] + facts["values"])
+        kernel = SimpleNamespace(**facts, parameters=[8] * (facts["buffers"] + facts["values"]))
         self.make(where, Function(kernel, Interpreted(self, kernel), 64 << 10))
 
 
@@ -131,7 +131,7 @@ class Interpreted:
     def __call__(self, words, grid, block, place):
         count = self.kernel.buffers
         buffers = [self.bytes_from(word) for word in words[:count]]
-        values = [ctypes.c_int64(word).value for word in words[count : self.kernel.parameters]]
+        values = [ctypes.c_int64(word).value for word in words[count : len(self.kernel.parameters)]]
         launch = Launch(self.function, (), (), tuple(grid), tuple(block))
         run_kernel(launch, buffers, values)
         return 0

@@ -7,7 +7,7 @@ Whoever uses this says how a block is made and how it is given back; nothing her
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -16,7 +16,18 @@ from tinygrad.base.settings import SETTINGS
 
 Block = TypeVar("Block")
 
-UNIT = 256  # blocks are multiples of this, so that freed ones fit again
+UNIT = 512  # blocks are multiples of this
+CLASSES_PER_OCTAVE = 8  # so that rounding up wastes at most an eighth
+
+
+def size_class(nbytes: int) -> int:
+    """The size of the block that serves `nbytes`: one of few, so that freed ones fit again.
+
+    >>> size_class(1), size_class(1_000_000)
+    (512, 1048576)
+    """
+    octave = 1 << (max(nbytes, 1).bit_length() - 1)
+    return round_up(max(nbytes, 1), max(UNIT, octave // CLASSES_PER_OCTAVE))
 
 
 class Blocks(Generic[Block]):
@@ -32,38 +43,55 @@ class Blocks(Generic[Block]):
         self.make, self.release, self.refusal, self.limit = make, release, refusal, limit
         self.kept = 0  # bytes
         self._freed: OrderedDict[int, list[Block]] = OrderedDict()  # by size, oldest first
-        self._lock = threading.RLock()  # a buffer may be freed inside, by the garbage collector
+        self._returned: deque[tuple[Block, int]] = deque()  # freed, not yet sorted into the lists
+        self._lock = threading.Lock()
 
     def take(self, nbytes: int) -> tuple[Block, int]:
         """A block of at least `nbytes` bytes, and its size. Before the driver's refusal is final
-        it gets back all that is kept."""
-        size = round_up(max(1, nbytes), UNIT)
+        it gets back all that is kept, and is asked for no more than what is needed."""
+        size = size_class(nbytes)
         with self._lock:
-            found = self._freed.get(size)
-            if found:
+            self._sort_returned()
+            if found := self._freed.get(size):
                 self.kept -= size
                 return found.pop(), size
         try:
             return self.make(size), size
         except self.refusal:
             self.trim(0)
+        size = round_up(max(nbytes, 1), UNIT)
         return self.make(size), size
 
     def keep(self, block: Block, size: int) -> None:
-        """A block of this size that nobody needs now."""
-        with self._lock:
-            self._freed.setdefault(size, []).append(block)
-            self._freed.move_to_end(size)
-            self.kept += size
-            self.trim(self.limit if SETTINGS["LRU"] else 0)
+        """A block of this size that nobody needs now. May be called by a finalizer at any moment,
+        so it never waits."""
+        self._returned.append((block, size))
+        if self._lock.acquire(blocking=False):
+            try:
+                self._sort_returned()
+            finally:
+                self._lock.release()
 
     def trim(self, limit: int) -> None:
         """Give blocks back until at most `limit` bytes are kept."""
         with self._lock:
-            while self.kept > limit and self._freed:
-                size, blocks = next(iter(self._freed.items()))
-                if blocks:
-                    self.kept -= size
-                    self.release(blocks.pop())
-                else:
-                    del self._freed[size]
+            self._sort_returned()
+            self._give_back(limit)
+
+    def _sort_returned(self) -> None:
+        """Put returned blocks into the lists; the lock is held."""
+        while self._returned:
+            block, size = self._returned.popleft()
+            self._freed.setdefault(size, []).append(block)
+            self._freed.move_to_end(size)
+            self.kept += size
+        self._give_back(self.limit if SETTINGS["LRU"] else 0)
+
+    def _give_back(self, limit: int) -> None:
+        while self.kept > limit and self._freed:
+            size, blocks = next(iter(self._freed.items()))
+            if blocks:
+                self.kept -= size
+                self.release(blocks.pop())
+            else:
+                del self._freed[size]

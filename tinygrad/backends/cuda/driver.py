@@ -110,12 +110,7 @@ class Driver:
 
     def __init__(self, library: Any, device: str = "CUDA", names: dict[str, str] = OWN) -> None:
         self.device, self.library = device, library
-        self.functions: dict[str, Any] = {}
-        for name, own in names.items():
-            self.functions[name] = function = getattr(library, own, None)
-            if function is None:
-                raise DeviceError(f"device {device}: driver too old: it lacks {own}")
-            function.argtypes, function.restype = FUNCTIONS[name], Int
+        self.functions = {n: self.declared(own, FUNCTIONS[n]) for n, own in names.items()}
         if code := self.functions["cuInit"](0):
             raise DeviceError(f"device {device}: the driver doesn't start: {self.words(code)}")
         self.version = self.number("cuDriverGetVersion", Int)
@@ -125,6 +120,14 @@ class Driver:
                 f"device {device}: driver too old: it knows CUDA {known}; needed is one for CUDA "
                 f"{version_text(OLDEST)}"
             )
+
+    def declared(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        """A function of the library that takes these and returns a result's number."""
+        function = getattr(self.library, name, None)
+        if function is None:
+            raise DeviceError(f"device {self.device}: driver too old: it lacks {name}")
+        function.argtypes, function.restype = arguments, Int
+        return function
 
     def number(self, name: str, kind: Any, *arguments: Any) -> Any:
         """What a function writes where its first argument points to."""

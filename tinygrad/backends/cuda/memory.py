@@ -1,43 +1,29 @@
 """A card's memory. A handle is an address of the card, an int.
 
 All commands of a card go through one stream and run in order, so a block may be given out again as
-soon as it is freed: whoever gets it comes later in the stream. Freed blocks are kept by size,
-bounded, and given back oldest first. Bytes between host and card pass through two pinned blocks in
-turn: while one is on its way the other is filled or emptied, and the caller's bytes are free when
-`write` returns.
+soon as it is freed: whoever gets it comes later in the stream. Bytes between host and card pass
+through two pinned blocks in turn: while one is on its way the other is filled or emptied, and the
+caller's bytes are free when `write` returns.
 """
 
 from __future__ import annotations
 
 import ctypes
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tinygrad.backends.blocks import Blocks
 from tinygrad.backends.cuda.device import Connection
 from tinygrad.backends.cuda.driver import Address
 from tinygrad.backends.interface import Memory
 from tinygrad.base.errors import ArgumentError, OutOfMemory
-from tinygrad.base.helpers import round_up
-from tinygrad.base.settings import SETTINGS
 
-BLOCK = 512  # blocks are multiples of this
-CLASSES_PER_OCTAVE = 8  # so that rounding up wastes at most an eighth
 PINNED = 4 << 20  # bytes of each of the two blocks
-
-
-def size_class(nbytes: int) -> int:
-    """The size of the block that serves `nbytes`.
-
-    >>> size_class(1), size_class(1_000_000)
-    (512, 1048576)
-    """
-    octave = 1 << (max(nbytes, 1).bit_length() - 1)
-    return round_up(max(nbytes, 1), max(BLOCK, octave // CLASSES_PER_OCTAVE))
 
 
 class CUDAMemory:
@@ -45,31 +31,37 @@ class CUDAMemory:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.limit = connection.memory // 2  # what lies in freed blocks at most
-        self.live = self.kept = 0
+        limit = connection.memory // 2  # what lies in freed blocks at most
+        self.blocks: Blocks[int] = Blocks(self._make, self._release, OutOfMemory, limit)
         self.pins = Pins(connection)
         self._sizes: dict[int, int] = {}  # handle in use → size
-        self._freed: OrderedDict[int, list[int]] = OrderedDict()  # size → handles
-        self._returned: deque[int] = deque()  # freed, not yet sorted into the lists
-        self._lock = threading.Lock()
+
+    def _make(self, size: int) -> int:
+        self.connection.enter()
+        return self.connection.made("cuMemAlloc_v2", size, what="allocate", kind=Address)
+
+    def _release(self, handle: int) -> None:
+        if self.connection.usable:
+            self.connection.synchronize()  # the stream may still need it
+            self.connection.call("cuMemFree_v2", handle)
 
     def allocate(self, nbytes: int) -> int:
-        size = size_class(nbytes)
-        with self._lock:
-            self._sort_returned()
-            handle = self._take(size) or self._new(size, nbytes)
-            self._sizes[handle] = size
-            self.live += size
+        try:
+            handle, size = self.blocks.take(nbytes)
+        except OutOfMemory as error:
+            live = f"{sum(list(self._sizes.values())):,} bytes are in use here"
+            raise OutOfMemory(
+                f"[allocate] {nbytes:,} bytes on {self.connection.name}: {live}, the card has "
+                f"{self.connection.memory:,}; free tensors, or use smaller ones"
+            ) from error
+        self._sizes[handle] = size
         return handle
 
     def free(self, handle: int, nbytes: int) -> None:
-        """Take back a block. May be called by a finalizer at any moment, so it never waits."""
-        self._returned.append(handle)
-        if self._lock.acquire(blocking=False):
-            try:
-                self._sort_returned()
-            finally:
-                self._lock.release()
+        size = self._sizes.pop(handle, 0)
+        if not size:
+            raise ArgumentError(f"[free] {handle:#x} is not a block in use: freed twice?")
+        self.blocks.keep(handle, size)
 
     def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
         self.pins.write(handle + offset, memoryview(data).cast("B"))
@@ -94,54 +86,6 @@ class CUDAMemory:
         places = handle, mine.context, source, theirs.context
         mine.call("cuMemcpyPeerAsync", *places, nbytes, mine.stream, what=f"copy {nbytes:,} bytes")
         theirs.follow(mine)
-
-    # ---- blocks ----------------------------------------------------------------------------------
-
-    def _take(self, size: int) -> int:
-        """A freed block of that size; 0 if there is none."""
-        freed = self._freed.get(size)
-        self.kept -= size if freed else 0
-        return freed.pop() if freed else 0
-
-    def _new(self, size: int, nbytes: int) -> int:
-        """A new block; if there is no room, one more try after all freed ones were given back."""
-        self.connection.enter()
-        try:
-            return self.connection.made("cuMemAlloc_v2", size, what="allocate", kind=Address)
-        except OutOfMemory as error:
-            if self.kept:
-                self._give_back(0)
-                return self._new(size, nbytes)
-            have = f"{self.live:,} bytes are in use here, the card has {self.connection.memory:,}"
-            raise OutOfMemory(
-                f"[allocate] {nbytes:,} bytes on {self.connection.name}: {have}; free tensors, or "
-                "use smaller ones"
-            ) from error
-
-    def _sort_returned(self) -> None:
-        """Put returned blocks into the lists; the lock is held."""
-        while self._returned:
-            handle = self._returned.popleft()
-            size = self._sizes.pop(handle, 0)
-            if not size:
-                raise ArgumentError(f"[free] {handle:#x} is not a block in use: freed twice?")
-            self.live -= size
-            self._freed.setdefault(size, []).append(handle)
-            self._freed.move_to_end(size)
-            self.kept += size
-        if self.connection.usable:
-            self._give_back(self.limit if SETTINGS["LRU"] else 0)
-
-    def _give_back(self, limit: int) -> None:
-        if self.kept > limit:
-            self.connection.synchronize()  # the stream may still need them
-        while self.kept > limit and self._freed:
-            size, handles = next(iter(self._freed.items()))
-            if handles:
-                self.kept -= size
-                self.connection.call("cuMemFree_v2", handles.pop())
-            else:
-                del self._freed[size]
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any
 
 from tinygrad.backends.cuda.device import Connection
 from tinygrad.backends.cuda.driver import Pointer
 from tinygrad.backends.interface import TensorView
-from tinygrad.base.errors import DeviceError
 
 BYTES, ALIGNED = 128, 64
 KINDS = {1: 0, 2: 1, 4: 2}  # CUtensorMapDataType of unsigned integers by size: bits are copied
@@ -42,15 +40,7 @@ class TensorMaps:
         box, steps = (narrow * rank)(*view.box), (narrow * rank)(*[1] * rank)
         kind = KINDS[view.itemsize]
         how = PLAIN, ROWS_OF_128, SECTORS_256, ZEROS
-        code = self._function()(place, kind, rank, address, sizes, strides, box, steps, *how)
+        encode = self.connection.driver.declared("cuTensorMapEncodeTiled", ARGUMENTS)
+        code = encode(place, kind, rank, address, sizes, strides, box, steps, *how)
         if code:
             raise self.connection.failure(code, f"describe a buffer at {address} as {view}")
-
-    def _function(self) -> Any:
-        name = "cuTensorMapEncodeTiled"
-        found = getattr(self.connection.driver.library, name, None)
-        if found is None:
-            raise DeviceError(f"device {self.connection.name}: driver too old: it lacks {name}")
-        if found.argtypes != ARGUMENTS:
-            found.argtypes, found.restype = ARGUMENTS, Int
-        return found
