@@ -78,9 +78,16 @@ def counted():
     return lambda: step(x)
 
 
+def symbolic():
+    x, n = ramp(16, 3).realize(), Variable("n", 1, 16)
+    step = settled(lambda a: (a + 1).contiguous().realize(), x[: n.bind(3)])
+    view = x[: n.bind(5)]
+    return lambda: step(view)
+
+
 @pytest.mark.parametrize(
     ("program", "most"),
-    [(one_tensor, 40), (containers, 50), (training, 55), (counted, 40)],
+    [(one_tensor, 40), (containers, 50), (training, 55), (counted, 40), (symbolic, 65)],
     ids=lambda p: getattr(p, "__name__", p),
 )
 def test_a_captured_call_runs_few_functions(program, most):

@@ -61,6 +61,7 @@ def writable_part(node: UOp) -> UOp:
     return node
 
 
+_ONCE = (Ops.SHRINK, Ops.PERMUTE, Ops.FLIP)
 _ALWAYS_WINDOWS = (Ops.PERMUTE, Ops.EXPAND, Ops.SHRINK, Ops.FLIP, Ops.DETACH)
 
 
@@ -88,6 +89,16 @@ def is_window(node: UOp, bottom: UOp) -> bool:
     while plain is not bottom and plain.op in (Ops.RESHAPE, Ops.DETACH):
         plain = plain.src[0]  # of what lies in a row
     return plain is bottom or strides_of(node, bottom) is not None
+
+
+def is_plain_window(node: UOp) -> bool:
+    """Whether `node` is sure to show each element of what is below all movement once at most, at a
+    glance: axes cut, turned and exchanged of what lies in a row."""
+    while node.op in _ONCE:
+        node = node.src[0]
+    while node.op is Ops.RESHAPE:
+        node = node.src[0]
+    return node.op not in PASSED
 
 
 def repeats(node: UOp, bottom: UOp) -> bool:

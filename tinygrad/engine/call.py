@@ -218,6 +218,7 @@ class Recipe(NamedTuple):
     number: int
     views: list[tuple[Ops, list[tuple[UOp, UOp]], Any]]
     flat: UOp
+    shape: list[Any] | None  # where it has symbolic sizes: these unbound
 
 
 def _recipe(out: Output, made: Mapping[Source, int]) -> Recipe:
@@ -225,7 +226,10 @@ def _recipe(out: Output, made: Mapping[Source, int]) -> Recipe:
     for view in movement_of(out.view):
         sizes = [(size, without_values(size)) for size in view.src[1:]]
         views.append((view.op, sizes, view.arg))
-    return Recipe(out, made.get(out.source, -1), views, out.view.base)
+    shape = [n if isinstance(n, int) else without_values(n) for n in out.view.shape]
+    is_symbolic = any(isinstance(n, UOp) for n in shape)
+    number = made.get(out.source, -1)
+    return Recipe(out, number, views, out.view.base, shape if is_symbolic else None)
 
 
 def _made(recipe: Recipe, given: Given, made: Sequence[Buffer], relative: Holder | None) -> Holder:
@@ -259,6 +263,10 @@ def _made(recipe: Recipe, given: Given, made: Sequence[Buffer], relative: Holder
         for size, free in sizes:
             src.append(given.bound[free] if free in given.bound else _bound(size, given.bound))
         node = UOp(op, flat.dtype, tuple(src), arg)
+    if recipe.shape is not None:
+        shape = tuple([given.bound.get(n) if isinstance(n, UOp) else n for n in recipe.shape])
+        if None not in shape:
+            node = node.shaped(shape)
     node.origin = node.origin or out.view.origin
     return out.kind.of(node, wants) if relative is None else relative.alike(node, wants)
 

@@ -19,7 +19,14 @@ from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import plain, prod
 from tinygrad.base.settings import TRACEMETA, TRAINING
-from tinygrad.engine.aliases import bottom_of, is_window, on_bottom, repeats, unshaped
+from tinygrad.engine.aliases import (
+    bottom_of,
+    is_plain_window,
+    is_window,
+    on_bottom,
+    repeats,
+    unshaped,
+)
 from tinygrad.engine.holders import Holder, holders
 from tinygrad.engine.storage import Family, join, latest, leave, note_change
 from tinygrad.uop.infer import settled as settled_size
@@ -115,7 +122,9 @@ def root_of(node: UOp) -> UOp | None:
     """Where a family begins whose first tensor is `node`: at its top, if that is a copy yet to be
     made (a constant repeated has no storage, and is no view of one element)."""
     top = copied_part(node)
-    return top if top is not None and repeats(top, bottom_of(top)) else None
+    if top is None or is_plain_window(top):
+        return None
+    return top if repeats(top, bottom_of(top)) else None
 
 
 class _Training:

@@ -362,6 +362,11 @@ class UOp(Questions):
         assert shape is not None, f"{self.op!r} has no shape"
         return shape  # type: ignore[no-any-return]
 
+    def shaped(self, shape: tuple[Any, ...]) -> UOp:
+        """This node, whose shape whoever made it knows already."""
+        self._shape = shape
+        return self
+
     @property
     def has_shape(self) -> bool:
         shape = self._shape
