@@ -90,6 +90,27 @@ VIEWS = {  # name → (a view, its strides in elements)
 }
 
 
+ORDERS = ("<i2", ">i2", ">i4", ">f4", ">f8", ">f2", ">u8")
+
+
+def test_arrays_of_the_other_byte_order_keep_their_values():
+    for kind in ORDERS:
+        assert Tensor(np.array([1, 2, 300], kind)).tolist() == [1, 2, 300]
+        held = Tensor([0, 0]).cast(np.dtype(kind).name).contiguous().realize()
+        held[:] = np.array([7, 8], kind)
+        assert held.tolist() == [7, 8]
+
+
+def test_bytes_are_elements_as_they_lie_in_memory():
+    assert Tensor(b"\x01\x02\x00\x00", dtype="int16").tolist() == [513, 0]
+    assert Tensor(bytearray(b"ab")).tolist() == [97, 98]
+    assert Tensor(b"\x80\x3f", dtype="bfloat16").tolist() == [1.0]
+    assert Tensor(b"\x00\x02", dtype="bool").tolist() == [False, True]
+    assert Tensor(memoryview(np.float32([1.5]))).tolist() == [1.5]
+    with pytest.raises(ShapeError, match="3 bytes as .*legal is a multiple of 2"):
+        Tensor(b"abc", dtype="int16")
+
+
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_view_goes_out_with_its_strides(name):
     view, strides = VIEWS[name]

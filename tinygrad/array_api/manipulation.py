@@ -6,7 +6,6 @@ import builtins
 from collections.abc import Sequence
 from typing import Any
 
-from tinygrad.array_api.searching import searchsorted, take
 from tinygrad.array_api.types import checked, result_type
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import prod
@@ -131,22 +130,7 @@ def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> T
     [1, 1, 2]
     """
     checked(x)
-    if axis is None:
-        x, axis = x.flatten(), 0
-    if isinstance(repeats, int):
-        if repeats < 0:
-            raise ArgumentError(f"repeat: {repeats} times; legal are numbers from 0")
-        return x.repeat_interleave(repeats, axis)
-    checked(repeats)
-    size = x.shape[axis_of(axis, x.ndim, "repeat")]
-    if repeats.shape not in ((), (1,), (size,)):
-        raise ShapeError(f"repeat: counts of shape {repeats.shape} for axis {axis} of size {size}")
-    if repeats.numel() and repeats.min().item() < 0:
-        raise ArgumentError(f"repeat: {repeats.tolist()} times; legal are numbers from 0")
-    ends = repeats.expand(size).cumsum()
-    total = int(ends[-1].item()) if size else 0
-    at = searchsorted(ends, Tensor.arange(total, device=x.device), side="right")
-    return take(x, at, axis=axis)
+    return x.repeat_interleave(repeats, axis)
 
 
 def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: builtins.bool | None = None) -> Tensor:

@@ -150,12 +150,14 @@ def _least_type(values: list[Any]) -> DType:
     return dtypes.default_int if fits else dtypes.int64
 
 
-def from_array(data: HasArray, dtype: DType | None, device: Devices) -> UOp:
+def from_array(data: HasArray | memoryview, dtype: DType | None, device: Devices) -> UOp:
     """A NumPy array as a buffer on `device`: what can't change is copied there when it is needed,
     anything else now."""
     import numpy as np  # heavy, and only programs that have arrays need it
 
-    values = np.ascontiguousarray(data).reshape(np.shape(data))
+    values = np.asarray(data)
+    native = values.dtype.newbyteorder("=")
+    values = np.ascontiguousarray(values, native).reshape(values.shape)
     try:
         own = from_numpy_name(values.dtype.name)
     except TypeError as error:
@@ -169,6 +171,19 @@ def from_array(data: HasArray, dtype: DType | None, device: Devices) -> UOp:
         host = storage.from_host((values.copy() if changing else values).reshape(-1), own, "NPY")
     there = host if device == storage.HOST else host.copy_to(device)
     return there.cast(dtype or own).reshape(values.shape)
+
+
+def from_bytes(data: bytes, dtype: DType, device: Devices) -> UOp:
+    """Bytes as the elements of `dtype` that they are in this machine's memory."""
+    import numpy as np
+
+    if len(data) % dtype.itemsize:
+        raise ShapeError(
+            f"Tensor: {len(data)} bytes as {dtype!r}; legal is a multiple of {dtype.itemsize}"
+        )
+    if dtype is dtypes.bool:
+        return from_array(np.frombuffer(data, np.uint8), dtype, device)
+    return from_array(np.frombuffer(data, storage.numpy_dtype(dtype)), dtype, device)
 
 
 def may_change(values: NDArray[Any]) -> bool:
@@ -446,8 +461,10 @@ def node_of(data: Any, dtype: DType | None, device: Devices) -> UOp:
     if isinstance(data, (bool, int, float)):
         _check_range([data])
         return constant(data, dtype or _least_type([data]), device)
-    if isinstance(data, (bytes, bytearray, memoryview)):
-        return from_list(list(data), dtype or dtypes.uint8, device)
+    if isinstance(data, (bytes, bytearray)):
+        return from_bytes(bytes(data), dtype or dtypes.uint8, device)
+    if isinstance(data, memoryview):
+        return from_array(data, dtype, device)
     if isinstance(data, (list, tuple)):
         if any(isinstance(item, HasArray) for item in data):
             import numpy as np

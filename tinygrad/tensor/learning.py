@@ -191,7 +191,7 @@ class Learning(Random):
         """
         if enable_gqa:
             share = self.shape[-3] // key.shape[-3]
-            key, value = (t.repeat_interleave(share, dim=-3) for t in (key, value))
+            key, value = (t._each_repeated(share, t.ndim - 3) for t in (key, value))
         if is_causal and attn_mask is not None:
             raise ArgumentError("attention: is_causal and attn_mask; legal is one of them")
         wide = least_upper_dtype(self.dtype, key.dtype, dtypes.float32)

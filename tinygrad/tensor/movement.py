@@ -364,16 +364,11 @@ class Movement(Conversion):
         final = tuple(c * n for c, n in zip(counts, shape, strict=True))
         return self.reshape(apart).expand(grown).reshape(final)
 
-    def repeat_interleave(self, repeats: Sint, dim: Sint | None = None) -> Self:
-        """Each element repeated in place, along `dim` or flat.
-
-        >>> Tensor([1, 2]).repeat_interleave(2).tolist()
-        [1, 1, 2, 2]
-        """
-        x = self.flatten() if dim is None else self
-        axis = axis_of(dim or 0, x.ndim, "repeat_interleave")
-        grown = x.unsqueeze(axis + 1)._grown(axis + 1, repeats)
-        return grown.reshape((*x.shape[:axis], x.shape[axis] * repeats, *x.shape[axis + 1 :]))
+    def _each_repeated(self, repeats: Sint, axis: int) -> Self:
+        grown = self.unsqueeze(axis + 1)._grown(axis + 1, repeats)
+        return grown.reshape(
+            (*self.shape[:axis], self.shape[axis] * repeats, *self.shape[axis + 1 :])
+        )
 
     def split(self, sizes: Any, dim: Sint = 0) -> tuple[Self, ...]:
         """Parts of one size (the last may be smaller) or of several, along `dim`.
@@ -513,14 +508,22 @@ class Movement(Conversion):
         shape = broadcast_shape("meshgrid", *(part.shape for part in lined))
         return tuple(part._broadcast_to(shape) for part in lined)
 
-    def diag(self) -> Self:
-        """A square matrix with this vector on its diagonal.
+    def diag(self, diagonal: Sint = 0) -> Self:
+        """A square matrix with this vector on a diagonal, so many columns to the right of the main
+        one; or that diagonal of this matrix.
 
         >>> Tensor([1, 2]).diag().tolist()
         [[1, 0], [0, 2]]
+        >>> Tensor([[1, 2], [3, 4]]).diag(1).tolist()
+        [2]
         """
+        if self.ndim == 2:
+            return self.diagonal(diagonal)
         if self.ndim != 1:
-            raise ShapeError(f"diag: {self.shape}; legal is one axis")
+            raise ShapeError(f"diag: {self.shape}; legal are one axis or two")
+        if diagonal:
+            below, right = (max(plain(n), 0) for n in (-diagonal, diagonal))
+            return self.diag().pad(((below, right), (right, below)))
         n = self.shape[0]
         # (n, 1) → (n, n + 1) → n * (n + 1) → n * n
         return self.unsqueeze(1).pad((0, n)).flatten()._cut(0, 0, n * n).reshape(n, n)

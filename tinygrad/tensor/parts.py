@@ -7,9 +7,11 @@ from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
-from tinygrad.tensor.core import axis_of, broadcast_shape
+from tinygrad.base.helpers import plain
+from tinygrad.tensor.core import Sint, axis_of, broadcast_shape
 from tinygrad.tensor.indexing import legal_index
 from tinygrad.tensor.joining import Joining
+from tinygrad.tensor.movement import known_size
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -86,6 +88,32 @@ class Parts(Joining):
         x = self._broadcast_to(tuple(shape))
         shape[axis] = indices.shape[axis]
         return x.gather(axis, indices._broadcast_to(tuple(shape)))
+
+    def repeat_interleave(self, repeats: Any, dim: Sint | None = None) -> Self:
+        """Each element repeated in place, along `dim` or flat: all as often, or each as often as
+        its number in a tensor or a list, which is read.
+
+        >>> Tensor([1, 2]).repeat_interleave(2).tolist()
+        [1, 1, 2, 2]
+        >>> Tensor([1, 2, 3]).repeat_interleave([2, 0, 1]).tolist()
+        [1, 1, 3]
+        """
+        x = self.flatten() if dim is None else self
+        axis = axis_of(dim or 0, x.ndim, "repeat_interleave")
+        if isinstance(repeats := plain(repeats), UOp) or isinstance(repeats, int) and repeats >= 0:
+            return x._each_repeated(repeats, axis)
+        import numpy as np
+
+        counts, size = np.asarray(repeats), known_size("repeat_interleave", x.shape, axis)
+        if counts.dtype.kind not in "iu" or counts.shape not in ((), (1,), (size,)):
+            raise ArgumentError(
+                f"repeat_interleave: counts of {counts.dtype} and shape {counts.shape}; legal is a "
+                f"whole number, or {size} of them"
+            )
+        if (counts < 0).any():
+            raise ArgumentError(f"repeat_interleave: {counts.min()} times; legal are 0 and more")
+        rows = np.repeat(np.arange(size, dtype=np.int32), np.broadcast_to(counts, size))
+        return x.index_select(axis, self._tensor(rows))
 
     def index_select(self, dim: int, index: Self) -> Self:
         """The slices of axis `dim` with these numbers.
