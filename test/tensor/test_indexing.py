@@ -36,6 +36,11 @@ KEYS = {
     "mask": s_[np.array([True, False, True, False])],
     "mask on axis": s_[:, np.array([True, False, True, False, True])],
     "mask of two": s_[X[:, :, 0] > 40],
+    "true": s_[True],
+    "false": s_[False],
+    "true and number": s_[True, 0],
+    "number and true": s_[0, True],
+    "dots and true": s_[..., True],
     "dots": s_[..., 0],
     "all": s_[...],
 }
@@ -51,6 +56,19 @@ def ours_key(key):
 @pytest.mark.parametrize("name", KEYS)
 def test_read(name):
     close(value(Tensor(X)[ours_key(KEYS[name])]), X[KEYS[name]])
+
+
+def test_whole_numbers_are_read_as_floats_are():
+    """True is no 1 there either, an array of one number is no number, and tensors are."""
+    x, y = np.arange(6).reshape(2, 3), Tensor(np.arange(6).reshape(2, 3)).contiguous().realize()
+    for key in (s_[True], s_[True, 0], s_[False], s_[np.array([1])], s_[np.array([[1]]), 0]):
+        close(value(y[ours_key(key)]), x[key])
+    close(value(y[torch.tensor([1])]), x[[1]])
+    close(value(y[Tensor(0) : Tensor(1), Tensor(-1)]), x[0:1, -1])
+    y[True], x[True] = 5, 5
+    y[False], x[False] = 7, 7
+    y[True, 1], x[True, 1] = 9, 9
+    close(value(y), x)
 
 
 @pytest.mark.parametrize("name", ["slice", "steps", "array", "two broadcast", "apart", "mask"])

@@ -147,11 +147,15 @@ class Indexing(Linalg):
         return [where._cut(1, i, i + 1).reshape(-1) for i in range(mask.ndim)]
 
     def _as_index(self, item: Any) -> Any:
-        if item is None or item is Ellipsis or isinstance(item, (slice, UOp)):
+        if item is None or item is Ellipsis or isinstance(item, UOp):
             return item
+        if isinstance(item, slice):
+            ends = (item.start, item.stop, item.step)
+            return slice(*(operator.index(v) if isinstance(v, HasArray) else v for v in ends))
         if isinstance(item, bool):
-            return self._tensor(item).reshape(())
-        if not isinstance(item, (Indexing, list, tuple)) and hasattr(item, "__index__"):
+            return self._tensor(item, dtypes.bool)
+        is_one = not isinstance(item, (Indexing, list, tuple)) and not getattr(item, "ndim", 0)
+        if is_one and hasattr(item, "__index__"):
             try:
                 return operator.index(item)
             except TypeError:  # an array
