@@ -37,6 +37,9 @@ from tinygrad.uop.op import Ops
 BY_HARDWARE = frozenset(("PARALLEL", "LANE", "GROUP"))
 """Roles whose counter the launch gives: no loop stands in the text."""
 
+LANES = frozenset(("LANE", "GROUP"))
+"""Those whose turns are side by side: what cuts some of them off is a mask."""
+
 MOST_COPIES = 24
 """So many static copies a nest; beyond, what is clipped is masked while it runs."""
 
@@ -294,8 +297,8 @@ class NestBuilder:
             for range_, limit in self._limits(task, values):
                 if in_order or not summed.isdisjoint((range_, *limit.ranges)):
                     return task
-                inner = [r for r in limit.ranges if role_of(r) in SEQUENTIAL]
-                if role_of(range_) not in SEQUENTIAL and all(r in self.bound for r in inner):
+                inner = [r for r in limit.ranges if role_of(r) in SEQUENTIAL - LANES]
+                if role_of(range_) != "LOOP" and all(r in self.bound for r in inner):
                     with self.turns.assuming({task: (0, high - 1)}):
                         is_free = self.turns.is_free(range_, limit)
                     if is_free and not self.turns.is_free(range_, limit):

@@ -147,18 +147,22 @@ class Plan:
 
     def below(self, values: Iterable[UOp]) -> list[UOp]:
         """The nodes of these values that aren't inside a stage."""
-        return self._walk(tuple(values), lambda stage: True)
+        return self._below(tuple(values), is_inline=False)
 
     def inline(self, values: Iterable[UOp]) -> list[UOp]:
         """The nodes of these values and of the stages that they fill on the way."""
-        return self._walk(tuple(values), lambda stage: not option(stage, "first"))
+        return self._below(tuple(values), is_inline=True)
 
-    def _walk(self, values: tuple[UOp, ...], closed: Any) -> list[UOp]:
-        stop = {s for s in self.stages.values() if closed(s)}
+    def _below(self, values: tuple[UOp, ...], is_inline: bool) -> list[UOp]:
+        found = self._remember((values, is_inline), lambda: self._walk(values, is_inline))
+        return list(found)
+
+    def _walk(self, values: tuple[UOp, ...], is_inline: bool) -> dict[UOp, None]:
+        stop = {s for s in self.stages.values() if not (is_inline and option(s, "first"))}
         seen: dict[UOp, None] = {}
         for value in values:
             seen.update(dict.fromkeys(value.toposort(stop)))
-        return list(seen)
+        return seen
 
     def path(self, node: UOp) -> tuple[int, ...]:
         return path_to(self.kernel, node)
