@@ -140,6 +140,16 @@ def test_sums_of_the_same_elements_go_through_their_loops_together():
     assert all(step[0] != "together" for step in softmax)  # the sum needs the largest
 
 
+def test_a_pass_over_a_row_in_the_cache_asks_for_the_next_row():
+    steps = [("prefetch", "i0c", 1, "k1")]
+    for kernel in (kernels.softmax(4096, 4096), kernels.layernorm(4096, 4096)):
+        recipe = schedule(kernel, kernels.WIDE)[1]
+        assert [step for step in recipe if step[0] == "prefetch"] == steps
+    short, long = kernels.softmax(4096, 64), kernels.softmax(64, 1 << 20)
+    for kernel in (short, long):
+        assert all(step[0] != "prefetch" for step in schedule(kernel, kernels.WIDE)[1])
+
+
 def test_a_group_of_channels_is_a_loop():
     """So that the product is found, its rows are tiled, and its columns are read in place."""
     recipe = schedule(kernels.conv(8, 128, 28, 28, 128, groups=4), kernels.WIDE)[1]

@@ -219,7 +219,7 @@ def test_copies_of_a_loop_run_to_its_end_and_so_does_what_fills_what_they_read()
 
 def test_prefetch_and_stream_are_facts():
     k = primitives.stream(primitives.prefetch(kernels.matmul(4, 4, 8), "k0", 4))
-    assert fact(k, "prefetch") == (("k0", 4),) and k.src[0].arg == "nontemporal"
+    assert fact(k, "prefetch") == (("k0", 4, ""),) and k.src[0].arg == "nontemporal"
 
 
 REFUSED = [

@@ -56,7 +56,8 @@ class Access:
         self.evaluate = evaluate
         self.slots = slots
         self.aligned = False  # whether buffers that are only read begin at a multiple of ALIGNMENT
-        self.ahead: dict[str, int] = {}  # loop → turns that its loads are asked for in advance
+        # loop → turns that its loads are asked for in advance, and inside which loop ("": any)
+        self.ahead: dict[str, tuple[int, str]] = {}
 
     # ---- addresses -------------------------------------------------------------------------------
 
@@ -231,7 +232,11 @@ class Access:
         if Ops.PREFETCH in self.program.lacking:
             return
         for loop, step in terms.items():
-            turns = self.ahead.get(name_of(loop), 0) if loop.op is Ops.RANGE else 0
+            if loop.op is not Ops.RANGE or name_of(loop) not in self.ahead:
+                continue
+            turns, inside = self.ahead[name_of(loop)]
+            if inside and all(name_of(r) != inside for r in self.integers.bound):
+                continue
             start = constant + sum(k * copies.get(term, 0) for term, k in terms.items())
             if turns and start * read.dtype.itemsize % ALIGNMENT < nbytes:
                 later, _ = self.pointer(read.src[0], terms, constant + turns * step, copies)

@@ -169,7 +169,9 @@ class _Lowering:
         written = _written([*stores, *(arms.stores if arms else ())])
         evaluator = Evaluator(self.target, self.slots, self.block, self.fault, self.faults, written)
         evaluator.access.aligned = self.target.aligned
-        evaluator.access.ahead = dict(fact(self.kernel, "prefetch"))
+        evaluator.access.ahead = {
+            name: (turns, inside) for name, turns, inside in fact(self.kernel, "prefetch")
+        }
         expansion, program = Expansion(evaluator), evaluator.program
         grid = _grid(count, self.target) if self.target.has_groups else (count, 1, 1)
         if count > 1:

@@ -22,6 +22,7 @@ from tinygrad.loops.layout import (
     size_of,
     step,
 )
+from tinygrad.loops.next_row import ask_for_the_next_row
 from tinygrad.loops.orientation import turn_windows
 from tinygrad.loops.plan import UNROLL_WHOLE, Plan, names, steps_along
 from tinygrad.loops.products import contractions, factors_of
@@ -61,6 +62,7 @@ def schedule(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
     for name in results:
         _nest(plan, name)
     _nest(plan, "store")
+    ask_for_the_next_row(plan)
     _stream_large_outputs(plan)
     return plan.kernel, plan.recipe
 

@@ -544,20 +544,22 @@ def regroup(kernel: UOp, path: Sequence[int], inner: Sequence[str]) -> UOp:
 # ---- facts that only the emission reads --------------------------------------------------------
 
 
-def prefetch(kernel: UOp, name: str, turns: int) -> UOp:
-    """Loads that step with this loop ask for the line that many turns ahead.
+def prefetch(kernel: UOp, name: str, turns: int, inside: str = "") -> UOp:
+    """Loads that step with this loop ask for the line that many turns ahead; all of them, or those
+    `inside` another loop.
 
-    Requires: the loop exists.
+    Requires: the loops exist.
 
         for k: x(k)        becomes        for k: ask for x(k + turns); x(k)
 
     >>> draw(prefetch(product(4, 8, 16), "k", 4))
     reduce add: k:16
     store: m:4, n:8
-    prefetch: (('k', 4),)
+    prefetch: (('k', 4, ''),)
     """
-    loop_named(kernel, name)
-    return _with_facts(kernel, prefetch=(*fact(kernel, "prefetch"), (name, turns)))
+    for each in filter(None, (name, inside)):
+        loop_named(kernel, each)
+    return _with_facts(kernel, prefetch=(*fact(kernel, "prefetch"), (name, turns, inside)))
 
 
 def trim(kernel: UOp, outer: Sequence[str]) -> UOp:

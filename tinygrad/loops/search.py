@@ -173,9 +173,9 @@ def _other_stages(step: Step) -> Iterator[tuple[Step, ...]]:
 
 
 def _other_distances(step: Step) -> Iterator[tuple[Step, ...]]:
-    name, loop, turns = step
-    yield ((name, loop, 2 * turns),)
-    yield ((name, loop, max(1, turns // 2)),)
+    name, loop, turns, *inside = step
+    yield ((name, loop, 2 * turns, *inside),)
+    yield ((name, loop, max(1, turns // 2), *inside),)
     yield ()
 
 
@@ -190,6 +190,7 @@ CHANGES: dict[str, Callable[[Step], Iterator[tuple[Step, ...]]]] = {
     "unify": _other_stages,
     "prefetch": _other_distances,
     "role": _none,
+    "together": _none,
     "merge": _none,
     "trim": _none,
     "pad": _none,
