@@ -138,7 +138,7 @@ class CacheSteps:
         self._model = model
         self._place = UOp.variable("place", 0, room)
         self._padding: Tensor | None = None
-        self._captured: dict[int, Any] = {}
+        self._captured: dict[tuple[int, bool], Any] = {}
         self.start = 0  # tokens so far, padding included
 
     def prompts(self, prompts: Sequence[Sequence[int]]) -> Scores:
@@ -166,17 +166,19 @@ class CacheSteps:
             raise ArgumentError(
                 f"generate: {self.start + count} tokens; the cache has room for {self.cache.length}"
             )
-        if size not in self._captured:
+        first = self.start == 0 and size > 1  # of fixed sizes: there are no other keys
+        if (size, first) not in self._captured:
             last = UOp.variable("last", 0, size - 1) if size > 1 else 0
-            self._captured[size] = TinyJit(self._scores), last
-        step, last = self._captured[size]
+            self._captured[size, first] = TinyJit(self._scores), last
+        step, last = self._captured[size, first]
         given = Tensor(np.pad(tokens, ((0, 0), (0, size - count))))
         at = last.bind(count - 1) if isinstance(last, UOp) else last
-        found: Scores = step(given.realize(), self._place.bind(self.start), at).numpy()
+        start = 0 if first else self._place.bind(self.start)
+        found: Scores = step(given.realize(), start, at).numpy()
         self.start += count
         return found
 
-    def _scores(self, tokens: Tensor, start: UOp, last: int | UOp) -> Tensor:
+    def _scores(self, tokens: Tensor, start: int | UOp, last: int | UOp) -> Tensor:
         """(batch, vocab): the scores after the token at `last`."""
         scores = self._model(tokens, Turn(start, self._padding, self.cache))
         return scores[:, last].cast(dtypes.float32).realize()
