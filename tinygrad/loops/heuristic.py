@@ -161,9 +161,9 @@ def take_apart(plan: Plan) -> None:
         outer, inner = name_of(loop), plan.unused(name_of(loop) + "g")
         plan.do("split", outer, divisor, inner)
         for first, second in _pairs(plan):
-            if inner in names(first.ranges & second.ranges):
-                order = [n for n in names(plan.nest("store").loops) if n != inner]
-                plan.do("order", "store", (inner, *order))
+            stored = names(plan.nest("store").loops)
+            if inner in stored and inner in names(first.ranges & second.ranges):
+                plan.do("order", "store", (inner, *(n for n in stored if n != inner)))
             for one, other in ((first, second), (second, first)):
                 sees = {name_of(r) for r in one.ranges}, {name_of(r) for r in other.ranges}
                 if outer in sees[0] - sees[1] and inner in sees[1] - sees[0]:
