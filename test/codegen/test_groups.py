@@ -21,6 +21,7 @@ from tinygrad.codegen.pipeline import lower, rewrite
 from tinygrad.loops import staged_products
 from tinygrad.loops.heuristic import schedule
 from tinygrad.loops.operands import path_to
+from tinygrad.loops.primitives import PRIMITIVES
 from tinygrad.loops.recipe import apply
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -504,3 +505,67 @@ def test_two_turns_on_their_way_without_copies_of_their_own():
         kernel = apply(K.matmul(2, 21, length), recipe)
         found = K.compute(kernel, (2, 21), [a, b], "python", target=GPU)
         np.testing.assert_allclose(found, a @ b, rtol=0, atol=1e-5)
+
+
+# ---- rows in registers ---------------------------------------------------------------------------
+
+
+def narrow_attention(rows, keys, width):
+    """softmax(q @ k.T) @ v, as the scheduler writes it."""
+    half, single = dtypes.float16, dtypes.float32
+    m, n = K.loop("m", rows), K.loop("n", width)
+
+    def scores(key):
+        d = K.loop("d", width)
+        q = K.read(1, (rows, width), m, d, dtype=half).cast(single)
+        return (q * K.read(2, (keys, width), key, d, dtype=half).cast(single)).reduce("add", d)
+
+    first, second, third = (K.loop(name, keys) for name in ("k1", "k2", "k3"))
+    most = scores(first).reduce("max", first)
+
+    def weights(key):
+        return ((scores(key) + most * -1.0) * 1.4426950408889634).exp2()
+
+    total = weights(second).reduce("add", second)
+    value = K.read(3, (keys, width), third, n, dtype=half).cast(single)
+    summed = (weights(third).cast(half).cast(single) * value).reduce("add", third)
+    return K.out((rows, width), summed.alu(Ops.FDIV, total), m, n)
+
+
+REGISTERS = dataclasses.replace(
+    FETCHES, group_limit=128, registers=255, native=FETCHES.native | {"matrix_load", "EXP2", "FDIV"}
+)
+
+
+@pytest.mark.parametrize(("rows", "keys", "width"), [(17, 66, 8), (16, 40, 24), (33, 64, 16)])
+def test_scores_are_the_units_results_and_its_operand(rows, keys, width):
+    shapes = (rows, width), (keys, width), (keys, width)
+    (q, k, v), bits = operands(dtypes.float16, *shapes)
+    scores = (q @ k.T).astype(float)
+    weights = np.exp(scores - scores.max(1, keepdims=True))
+    wanted = weights @ v / weights.sum(1, keepdims=True)
+    kernel = narrow_attention(rows, keys, width)
+    recipe = check(kernel, bits, wanted, 2e-3, REGISTERS)
+    units = [step[-1] for step in recipe if step[0] == "distribute"]
+    assert units == ["mma.f16"] * 4 and not any(name.startswith("row") for name in staged(recipe))
+
+
+@pytest.mark.parametrize("width", [12, 400])
+def test_other_rows_stay_with_other_recipes(width):
+    """Columns that the unit doesn't divide, or that registers have no room for."""
+    _, recipe = schedule(narrow_attention(16, 40, width), REGISTERS)
+    assert not any(step[0] == "own_loop" for step in recipe)
+
+
+def test_a_stage_that_no_turn_is_ahead_of_is_stored(monkeypatch):
+    """A copy on its way is waited for by the loop that it is ahead in, and by nobody else: the last
+    turn of a loop that doesn't divide stands apart."""
+    (q, k, v), bits = operands(dtypes.float16, (16, 8), (66, 8), (66, 8))
+    weights = np.exp((q @ k.T).astype(float))
+    extend = PRIMITIVES["extend"]
+    longer = lambda kernel, name, n: kernel if name == "k1" else extend(kernel, name, n)  # noqa: E731
+    monkeypatch.setitem(PRIMITIVES, "extend", longer)
+    kernel, _ = schedule(narrow_attention(16, 66, 8), REGISTERS)
+    found = K.compute(kernel, (16, 8), bits, "python", target=REGISTERS)
+    wanted = weights @ v / weights.sum(1, keepdims=True)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-3)

@@ -151,8 +151,10 @@ class ByLanes(Ahead):
     def fill(self, done: Number, turn: Number, slot: Number) -> None:
         if not (isinstance(turn, int) and isinstance(self.end, int) and turn >= self.end):
             slots = self._in_turn(turn, slot)
+            before, self.owner.is_ahead = self.owner.is_ahead, True
             for fill in self.fills:
                 self.write(fill)
+            self.owner.is_ahead = before
             self._out_of_turn(slots)
         self._effect(Ops.COMMIT, (), "copies")
 

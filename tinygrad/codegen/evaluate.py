@@ -34,8 +34,9 @@ COMPARISONS = GroupOp.Comparison
 
 class Evaluator:
     """The values of one phase of a kernel. Whoever walks its loop tree (`codegen/expand`) binds the
-    loops, and says what is filled where the walk is, what runs there, and whether a turn's products
-    may be on their way when it ends (`is_late`)."""
+    loops, and says what is filled where the walk is, what runs there, whether that is for a later
+    turn (`is_ahead`), and whether a turn's products may be on their way when it ends (`is_late`).
+    """
 
     def __init__(
         self,
@@ -59,6 +60,7 @@ class Evaluator:
         self.filling: frozenset[UOp] = frozenset()
         self.running: Running | None = None
         self.is_late = False
+        self.is_ahead = False
 
     def evaluate(self, node: UOp, copies: Copies) -> UOp:
         """The instruction that holds the value of `node` in this copy."""

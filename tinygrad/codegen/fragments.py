@@ -94,7 +94,9 @@ class Sums:
 
     def take(self, accumulators: Values) -> Values:
         """One turn of the loops."""
-        unrolled = [r for r in own_ranges(self.node) if role_of(r) == "UNROLL"]
+        inside = self.loops.values()
+        own = [r for r in own_ranges(self.node) if r not in inside]
+        unrolled = [r for r in own if role_of(r) == "UNROLL"]
         totals = list(accumulators)
         for inner in self.owner.copies_of(unrolled, {}):
             for i, out in enumerate(self.outs):

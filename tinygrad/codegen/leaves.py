@@ -36,7 +36,7 @@ class Put:
         memory, _, value = stores[0]
         self.apart = (*own, *around(memory))
         self.is_shared = memory.op is Ops.STAGE and evaluator.lanes.share(memory)
-        self.fetched = _fetched(memory, value)
+        self.fetched = _fetched(memory, value) if evaluator.is_ahead else None
         self.running: Running | None = None
         node = running_of([value for _, _, value in stores])
         if node is not None:

@@ -24,6 +24,7 @@ from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.show import show_plan
 from tinygrad.engine.structure import Structure
 from tinygrad.loops.group_rows import longest_row
+from tinygrad.loops.unit_rows import row_units
 from tinygrad.schedule.bundles import kernels_of
 from tinygrad.schedule.kernels import plan
 from tinygrad.schedule.plan import Plan, Step, Storage, Wishes
@@ -97,7 +98,9 @@ def plan_of(sink: UOp, devices: Sequence[str] = ()) -> Plan:
     groups = [target for target in targets if target.has_groups]
     rows = [longest_row(target) for target in groups]
     longest = 0 if NOOPT else min(rows, default=Wishes.longest_row)
-    wishes = Wishes(longest, min(limits, default=0), not NOOPT and bool(groups))
+    units = [frozenset(unit.a for unit in row_units(target)) for target in targets]
+    registers = frozenset.intersection(*units) if units and not NOOPT else frozenset()
+    wishes = Wishes(longest, min(limits, default=0), not NOOPT and bool(groups), registers)
     return plan(sink, wishes)
 
 

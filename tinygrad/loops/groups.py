@@ -11,6 +11,7 @@ from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of, step
 from tinygrad.loops.operands import owners_of
 from tinygrad.loops.plan import Nest, Plan
 from tinygrad.loops.products import contractions
+from tinygrad.loops.unit_rows import unit_rows
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -28,7 +29,7 @@ def schedule_groups(plan: Plan) -> None:
     if not nest.loops or any(role_of(r) == "ORDERED" for r in nest.loops):
         _serial(plan, nest)
         return
-    if group_rows(plan, _block(plan)):
+    if unit_rows(plan) or group_rows(plan, _block(plan)):
         return
     shared = _shared_reductions(plan, nest)
     if shared:

@@ -35,7 +35,7 @@ from tinygrad.loops.operands import (
     stage_named,
 )
 from tinygrad.loops.rebuild import Replacement, rebuild, replaced
-from tinygrad.loops.tensorise import complete, extend, tensorise
+from tinygrad.loops.tensorise import complete, extend, own_loop, tensorise
 from tinygrad.loops.together import together
 from tinygrad.loops.trims import covering, permitted_starts, permitted_stops, unbounded
 from tinygrad.loops.warps import distribute
@@ -629,5 +629,6 @@ PRIMITIVES: dict[str, Callable[..., UOp]] = {
     "complete": complete,
     "tensorise": tensorise,
     "distribute": distribute,
+    "own_loop": own_loop,
 }
 """Every primitive by the name that recipes use."""

@@ -7,16 +7,16 @@ from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.loops.layout import gate_of, is_plain_loop, own_ranges, role_of, size_of
 from tinygrad.loops.matrix_units import SHIFTED, UNITS, MatrixUnit
-from tinygrad.loops.operands import loop_named, owners_of, stage_named
+from tinygrad.loops.operands import at_path, check_unused, loop_named, owners_of, stage_named
 from tinygrad.loops.rebuild import rebuild, replaced
 from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop.op import MONOIDS, Ops
 
 
 def extend(kernel: UOp, name: str, multiple: int) -> UOp:
-    """A sum's loop becomes longer, up to a multiple; what is added is 0, and so are both factors
-    of a product, so that a NaN beside it can't matter.
+    """A reduction's loop becomes longer, up to a multiple; what it takes in beyond is what changes
+    nothing. In a sum of products both factors are 0 there, so that a NaN beside it can't matter.
 
     Requires: `name` is a static LOOP without limits that one REDUCE closes, and only it.
 
@@ -29,19 +29,44 @@ def extend(kernel: UOp, name: str, multiple: int) -> UOp:
     store: m:4, n:8
     """
     loop, reduce = _only_owner(kernel, name, "extend")
-    if not is_plain_loop(loop) or reduce.arg != "add":
-        raise ArgumentError(f"extend {name!r}: only a sum's LOOP of fixed size can be longer")
+    if not is_plain_loop(loop):
+        raise ArgumentError(f"extend {name!r}: only a LOOP of fixed size can be longer")
     size = size_of(loop)
     if size % multiple == 0:
         return kernel
     longer = loop.with_src((number(-(-size // multiple) * multiple),))
     inside = UOp(Ops.CMPLT, dtypes.bool, (longer, number(size)))
-    value = reduce.src[0]
+    value, own = reduce.src[0], tuple(longer if r is loop else r for r in own_ranges(reduce))
+    if reduce.arg != "add":
+        nothing = UOp.const(reduce.dtype, MONOIDS[reduce.arg].identity(reduce.dtype))
+        guarded = _guarded(replaced(value, {loop: longer}), longer, inside)
+        chosen = inside.alu(Ops.WHERE, guarded, nothing)
+        return replaced(kernel, {reduce: reduce.with_src((chosen, *own))})
     factors = value.src if value.op is Ops.MUL else (value,)
     moved = [_inside(replaced(f, {loop: longer}), longer, inside) for f in factors]
     sums = value.with_src(tuple(moved)) if value.op is Ops.MUL else moved[0]
-    own = tuple(longer if r is loop else r for r in own_ranges(reduce))
     return replaced(kernel, {reduce: reduce.with_src((sums, *own))})
+
+
+def own_loop(kernel: UOp, path: tuple[int, ...], name: str) -> UOp:
+    """A REDUCE that shares its loop with others gets one of its own, so that a recipe may treat
+    them differently.
+
+    Requires: `path` leads to a REDUCE of one loop; `name` is a new name.
+
+        for k: s += x(k)        becomes        for k2: s += x(k2)
+
+    >>> draw(own_loop(product(4, 8, 16), (0, 1), "k2"))
+    reduce add: k2:16
+    store: m:4, n:8
+    """
+    check_unused(kernel, name)
+    reduce = at_path(kernel, path)
+    if reduce.op is not Ops.REDUCE or len(own_ranges(reduce)) != 1:
+        raise ArgumentError(f"own_loop: {reduce.op!r} at {path}; legal: a REDUCE of one loop")
+    (loop,) = own_ranges(reduce)
+    mine = loop.replace(arg=(name, role_of(loop)))
+    return replaced(kernel, {reduce: replaced(reduce, {loop: mine})})
 
 
 def complete(kernel: UOp, name: str) -> UOp:
@@ -93,6 +118,11 @@ def _only_owner(kernel: UOp, name: str, primitive: str) -> tuple[UOp, UOp]:
 
 def _inside(value: UOp, loop: UOp, inside: UOp) -> UOp:
     """`value` where `inside` holds, else 0; memory is read only there."""
+    return _zero_unless(inside, _guarded(value, loop, inside))
+
+
+def _guarded(value: UOp, loop: UOp, inside: UOp) -> UOp:
+    """`value`, whose memory along the loop is read only where `inside` holds."""
 
     def guarded(node: UOp) -> UOp | None:
         if node.op is not Ops.INDEX or loop not in node.ranges:
@@ -101,7 +131,7 @@ def _inside(value: UOp, loop: UOp, inside: UOp) -> UOp:
         src = node.src if gate is None else node.src[:-1]
         return node.with_src((*src, inside if gate is None else gate & inside))
 
-    return _zero_unless(inside, rebuild(value, {}, guarded))
+    return rebuild(value, {}, guarded)
 
 
 def _zero_unless(inside: UOp, value: UOp) -> UOp:

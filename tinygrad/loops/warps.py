@@ -59,8 +59,8 @@ def distribute(
             raise ArgumentError(f"distribute: {unit} takes loops of {parts}, not {tuple(names)}")
         found.append(loops)
     digits = _digits(found[0], held.rows) | _digits(found[1], held.columns)
-    if any(role_of(loop) != "LANE" for loop in digits.values()):
-        raise ArgumentError(f"distribute: {unit}'s lanes are LANEs of the output")
+    if any(role_of(loop) not in ("LANE", "GROUP") for loop in digits.values()):
+        raise ArgumentError(f"distribute: {unit}'s lanes are LANEs or GROUPs of the output")
     owners = owners_of(kernel, found[2][0])
     product = owners[0].src[0]
     if len(owners) != 1 or product.op is not Ops.WMMA or product.arg != unit:

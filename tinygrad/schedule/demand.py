@@ -121,8 +121,9 @@ class Demands:
         # the whole of a node in memory
         self._names = map("t{:06}".format, itertools.count())  # in order also as text
         self._counters: dict[tuple[UOp, int], str] = {}  # names of reductions' loops
-        self._longest_row = wishes.longest_row
-        self._products = products_below(self.order) if wishes.longest_row else {}
+        self._wishes = wishes
+        keeps = wishes.longest_row or wishes.in_registers
+        self._products = products_below(self.order) if keeps else {}
         # groups are given work for all their lanes element by element
         self._above = set() if wishes.lanes else above_reductions(self.order, _makes_rows)
         self._weight, self._leaves = _weights(self.order)
@@ -384,9 +385,7 @@ class Demands:
         if any(k.weight + _weight_of(node) > FUSE_OPS.value for k in kernels):
             return False
         products = self._products.get(node)
-        if products and are_kept(
-            node.room, products.values(), _readers(demands), self._longest_row
-        ):
+        if products and are_kept(node.room, products.values(), _readers(demands), self._wishes):
             return True
         if node.op in (Ops.REDUCE_AXIS, Ops.FOLD):
             return len(demands) == 1 and self._reduction_fits(node, demands)

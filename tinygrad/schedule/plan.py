@@ -15,11 +15,12 @@ from tinygrad.uop.op import Ops, bit_cast
 class Wishes:
     """What the devices of a plan want of it: values kept in rows of at most so many elements
     (`schedule/rows`; 0: none); no more than so many buffers a kernel (0: any number); work for all
-    `lanes` of groups, which are many."""
+    `lanes` of groups, which are many; scores of these dtypes' products made `in_registers`."""
 
     longest_row: int = 1 << 14
     buffers: int = 0
     lanes: bool = False
+    in_registers: frozenset[DType] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,9 @@ from collections.abc import Collection, Iterable
 from math import prod
 from typing import NamedTuple
 
+from tinygrad.base.dtype import DType
 from tinygrad.schedule.movement import Index
+from tinygrad.schedule.plan import Wishes
 from tinygrad.uop.infer import Shape
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -38,13 +40,21 @@ BLOW_UP = 4
 
 MOST_PRODUCTS = 4
 
+FEWEST_USES = 8
+"""Of a factor of scores, for a unit: half of its rows."""
+
+LONGEST_IN_REGISTERS = 1 << 20
+"""Elements of a row whose scores a unit makes again for each reduction."""
+
 
 class Product(NamedTuple):
-    """A REDUCE_AXIS over products: how many it adds for an element, and whether it is BLOW_UP
-    times larger than its factors."""
+    """A REDUCE_AXIS over products: how many it adds for an element, whether it is BLOW_UP times
+    larger than its factors, their dtype if they have one, and how often each of them is used."""
 
     depth: int
     grows: bool
+    dtype: DType | None
+    uses: int
 
 
 class Reader(NamedTuple):
@@ -84,8 +94,11 @@ def is_product(node: UOp) -> bool:
 
 def _fact_of(node: UOp) -> Product:
     source = _products_of(node)
-    made_of = sum(_before_movement(factor).size for factor in source.src)
-    return Product(source.size // node.size, node.size >= BLOW_UP * made_of)
+    factors = [_before_movement(factor) for factor in source.src]
+    grows = node.size >= BLOW_UP * sum(factor.size for factor in factors)
+    dtype = factors[0].dtype if factors[0].dtype is factors[1].dtype else None
+    uses = source.size // max(factor.size for factor in factors)
+    return Product(source.size // node.size, grows, dtype, uses)
 
 
 def _products_of(node: UOp) -> UOp:
@@ -102,12 +115,17 @@ def _before_movement(node: UOp) -> UOp:
 
 
 def are_kept(
-    shape: Shape, facts: Collection[Product], readers: Collection[Reader], longest: int
+    shape: Shape, facts: Collection[Product], readers: Collection[Reader], wishes: Wishes
 ) -> bool:
     """Whether each kernel that wants a value made by these products keeps it in rows, of at most
-    `longest` elements."""
+    `longest_row` elements; or makes it in the registers of units, of any length, if it only reduces
+    rows."""
     if not readers or len(facts) > MOST_PRODUCTS:
         return False
+    longest = wishes.longest_row
+    units = all(f.dtype in wishes.in_registers and f.uses >= FEWEST_USES for f in facts)
+    if units and len(readers) == 1 and all(map(_reduces, readers)):
+        longest = max(longest, LONGEST_IN_REGISTERS)
     if len(readers) > 1 and not all(fact.grows for fact in facts):
         return False
     several = sum(len(reader.indices) for reader in readers) > 1
@@ -119,10 +137,24 @@ def are_kept(
         if not several and redone == 1:
             return False
         worth = OPERATIONS_A_READ * max(1, min(LARGEST_BLOCK, BLOCK // elements))
-        for depth, grows in facts:
+        for depth, grows, *_ in facts:
             if not (grows or depth <= worth) or redone > max(worth, 2 * depth):
                 return False
     return True
+
+
+def _reduces(reader: Reader) -> bool:
+    """Whether loops along a row are none of the kernel's own."""
+    _, along = _axes(reader)
+    return all(_ranges(at[i] for i in along).isdisjoint(reader.loops) for at in reader.indices)
+
+
+def _axes(reader: Reader) -> tuple[list[int], list[int]]:
+    """The axes of what is wanted that count rows, and those along a row."""
+    first, *others = reader.indices
+    shared = [i for i, at in enumerate(first) if all(other[i] is at for other in others)]
+    rows = [i for i in shared if first[i].ranges <= set(reader.loops)]
+    return rows, [i for i in range(len(first)) if i not in rows]
 
 
 def _row_of(shape: Shape, reader: Reader) -> tuple[int, int] | None:
@@ -132,10 +164,7 @@ def _row_of(shape: Shape, reader: Reader) -> tuple[int, int] | None:
     All indices agree on the rows, which follow one to one from the kernel's outermost loops, and
     differ at most in the loops along the row.
     """
-    first, *others = reader.indices
-    shared = [i for i, at in enumerate(first) if all(other[i] is at for other in others)]
-    rows = [i for i in shared if first[i].ranges <= set(reader.loops)]
-    along = [i for i in range(len(first)) if i not in rows]
+    first, (rows, along) = reader.indices[0], _axes(reader)
     if not along or any(index[i].op is not Ops.RANGE for index in reader.indices for i in along):
         return None
     row_loops = _ranges(first[i] for i in rows)

@@ -78,6 +78,11 @@ def batches(device, *shape):
     return Tensor.empty(*shape, dtype=dtypes.bfloat16, device=device)
 
 
+def attention(device, length, width):
+    q, k, v = (batches(device, 8, length, width) for _ in range(3))
+    return q.scaled_dot_product_attention(k, v, is_causal=True)
+
+
 # what → chips, tensors of a device, instructions that are there, instructions that aren't
 EXPECTED = {
     "16 bytes a load and store": (CHIPS, lambda d: large(d) * 2, ("LDG.E.128", "STG.E.128"), ()),
@@ -157,6 +162,12 @@ EXPECTED = {
         ),
         ("IGMMA.64x256x32.S8.S8", "UTMALDG.2D", "WARPGROUP.DEPBAR.LE gsb0, 0x1"),
         ("STL", "IMMA"),
+    ),
+    "attention keeps scores in registers": (
+        CHIPS,
+        lambda d: attention(d, 1024, 64),
+        ("HMMA.16816.F32.BF16", "LDSM.16.M88", "LDSM.16.MT88", "LDGSTS.*128", "SHFL.BFLY"),
+        ("STL", r"STG.E(?!.*STG.E)(?s:.*)BAR.SYNC"),
     ),
     "a check writes its fault words once": (CHIPS, checked, ("ATOM.*CAS",), ()),
     "bfloat16 is rounded by the chip": (

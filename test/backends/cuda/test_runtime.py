@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from backends.cuda import fake_driver
 from backends.cuda.fake_driver import Card, FakeLibrary
 
@@ -85,6 +86,26 @@ def test_warps_multiply_matrices(library, dtype):
     found = a.matmul(b, dtype=dtypes.float32).numpy()
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
     assert any("mma.sync" in text for text in LIBRARY.texts)
+
+
+@pytest.mark.parametrize(
+    ("rows", "keys", "width", "dtype", "causal"),
+    [
+        (40, 72, 16, dtypes.float16, False),  # keys beyond a block
+        (70, 70, 24, dtypes.bfloat16, True),
+        (17, 9, 8, dtypes.bfloat16, False),
+    ],
+)
+def test_scores_stay_in_registers(library, rows, keys, width, dtype, causal):
+    """One kernel, whose scores are the unit's results and then its operand."""
+    shapes = (2, 2, rows, width), (2, 2, keys, width), (2, 1, keys, width)
+    q, k, v = (Tensor(numbers(*x), device="CUDA").cast(dtype).realize() for x in shapes)
+    library.launched.clear()
+    out = q.scaled_dot_product_attention(k, v, is_causal=causal).realize()
+    assert len(library.launched) == 1 and library.texts[-1].count("mma.sync") > 4
+    given = [torch.tensor(x.float().numpy()) for x in (q, k, v)]
+    wanted = torch.nn.functional.scaled_dot_product_attention(*given, is_causal=causal)
+    np.testing.assert_allclose(out.float().numpy(), wanted.numpy(), rtol=0.01, atol=0.01)
 
 
 @pytest.mark.parametrize(
