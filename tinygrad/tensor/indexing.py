@@ -358,8 +358,11 @@ def legal_index(node: UOp, size: Any, axis: int, from_zero: bool = False) -> UOp
     unsigned = dtypes.uint64 if node.dtype.itemsize == 8 else dtypes.uint32
     if node.dtype.itemsize < 4 and not dtypes.is_unsigned(node.dtype):
         node = node.cast(dtypes.int32)  # its sign, over 32 bits
-    limit, legal = node.const_like(0).cast(unsigned) + size, "those on it"
-    if isinstance(size, int):
+    limit, legal = UOp.const(unsigned, 0, node.device), "those on it"
+    if isinstance(size, UOp):
+        limit = (limit + size.cast(unsigned)).broadcast_to(node.shape)
+    else:
+        limit = limit.broadcast_to(node.shape) + size
         legal = f"{0 if from_zero else -size} to {size - 1}"
 
     def place(number: UOp) -> UOp:
