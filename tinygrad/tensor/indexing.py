@@ -150,8 +150,7 @@ class Indexing(Linalg):
         if item is None or item is Ellipsis or isinstance(item, UOp):
             return item
         if isinstance(item, slice):
-            ends = (item.start, item.stop, item.step)
-            return slice(*(operator.index(v) if isinstance(v, HasArray) else v for v in ends))
+            return slice(_number(item.start), _number(item.stop), _number(item.step))
         if isinstance(item, bool):
             return self._tensor(item, dtypes.bool)
         is_one = not isinstance(item, (Indexing, list, tuple)) and not getattr(item, "ndim", 0)
@@ -433,6 +432,11 @@ def _position(item: Any, size: Any, axis: int, shape: tuple[Any, ...]) -> Any:
         legal = f"legal are {-size} to {size - 1}" if size else "it has no elements"
         raise IndexCheckError(f"index: {item} on axis {axis} of shape {shape}; {legal}")
     return item % size
+
+
+def _number(part: Any) -> Any:
+    """A part of a slice; what a tensor or an array of one number holds."""
+    return operator.index(part) if hasattr(part, "__array__") else part
 
 
 def _axes_used(item: Any) -> int:
