@@ -295,6 +295,20 @@ def test_weights_that_a_product_reads_rounded_are_kept_in_rows(causal):
     assert lower(scheduled, units).instructions < 4000
 
 
+@pytest.mark.parametrize(
+    ("rows", "depth", "columns", "ahead"),
+    [
+        (65536, 128, 16, 2),
+        (65536, 64, 16, 0),  # a tile's rows lie in one page
+        (65536, 2048, 16, 0),  # two tiles' rows would push each other out
+        (256, 128, 16, 0),  # all of them are in the cache
+    ],
+)
+def test_rows_that_are_read_once_are_asked_for_some_tiles_ahead(rows, depth, columns, ahead):
+    recipe = schedule(kernels.matmul(rows, columns, depth), kernels.WIDE)[1]
+    assert [step[2] for step in recipe if step[0] == "prefetch"] == ([ahead] if ahead else [])
+
+
 def test_golden_nest_of_causal_attention():
     """Scores, weights and sums of a block of rows stay LOCAL; loops over keys end at the mask."""
     scheduled, _ = schedule(kernels.attention(8, 768, 64), kernels.WIDE)

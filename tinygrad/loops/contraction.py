@@ -57,6 +57,7 @@ PAGE = 4096
 """Bytes: what steps further with each turn leaves the reach of caches that look ahead."""
 
 PREFETCH_TURNS = 4
+TILES_AHEAD = 2
 LONG_RUN = 64
 """Elements in a row that are as good as a whole row: shorter runs miss what the machine fetches
 ahead."""
@@ -143,6 +144,8 @@ def _tiled(plan: Plan, nest: Nest, products: list[Product]) -> None:
     plan.do("order", nest.name, (*outer, tiling.n, *tiling.edges, tiling.m, *tiles, *within))
     if nest.is_top:
         _tasks(plan, tiling, outer)
+        if len(products) == 1:
+            _ask_for_rows(plan, tiling, products[0])
     if products[0].around:
         _accumulate_tiles(plan, tiling, products[0], outer)
     elif nest.is_top and not plan.kept and _is_long_epilogue(plan, tiling, products):
@@ -458,6 +461,22 @@ def _are_tasks(plan: Plan, blocked: set[str]) -> bool:
     *outer, _ = plan.nest("store").loops
     free = (r for r in outer if name_of(r) not in (*blocked, *plan.block_rows))
     return turns(free) < TASKS_WITH_BLOCKS
+
+
+def _ask_for_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
+    """Rows that come from memory for one panel of columns only are asked for some tiles ahead, if a
+    tile's reach beyond a page, where the processor stops looking ahead, and fit beside others."""
+    rows = _operand(plan, tiling, one, along_columns=False)
+    if rows.op is not Ops.INDEX or rows.src[0].op is not Ops.PARAM or not is_plain(rows):
+        return
+    once, itemsize = tiling.columns <= tiling.panel, rows.dtype.itemsize
+    depth = turns(own_ranges(reduction_of(plan, tiling.nest.name, one)))
+    tile = tiling.height * depth * itemsize
+    fits = PAGE < tile <= plan.target.cache_l1 // 2 and one.row_steps == (1,)
+    if once and fits and rows.src[0].arg[1] * itemsize > plan.target.cache_l2:
+        *_, inner = (r for r in plan.nest(tiling.nest.name).loops if role_of(r) == "LOOP")
+        if inner in rows.ranges:
+            plan.do("prefetch", name_of(inner), TILES_AHEAD)
 
 
 def _row_blocks(plan: Plan, tiling: Tiling) -> int:
