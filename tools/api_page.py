@@ -44,7 +44,6 @@ NO_EXAMPLE = {
     "family": "what the engine asks of a tensor",
     "has_gradient": "what the engine asks of a tensor",
     "hold": "what the engine asks of a tensor",
-    "wants_gradient": "what the engine asks of a tensor",
     "UOp": "the compiler's; docs/architecture.md",
 }
 """Names that show no example, and why."""
