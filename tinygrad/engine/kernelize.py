@@ -8,7 +8,7 @@ from tinygrad.engine.plans import plan_of
 from tinygrad.engine.realize import in_memory, same_view
 from tinygrad.engine.storage import Buffer, bind, latest, learn
 from tinygrad.engine.structure import structure_of
-from tinygrad.schedule.demand import stored_base
+from tinygrad.schedule.bases import stored_base
 from tinygrad.schedule.plan import KernelInfo, Plan, Step
 from tinygrad.schedule.shard import is_sharded
 from tinygrad.uop.node import UOp

@@ -53,7 +53,7 @@ from tinygrad.engine.structure import (
 )
 from tinygrad.engine.turns import turns
 from tinygrad.engine.views import shown
-from tinygrad.schedule.demand import is_kernelized, stored_base
+from tinygrad.schedule.bases import is_kernelized, stored_base
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 from tinygrad.uop.placement import names_of

@@ -15,43 +15,53 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tinygrad.base.dtype import dtypes
 from tinygrad.base.settings import FUSE_OPS
+from tinygrad.schedule.bases import (
+    contiguous_base,
+    is_kernelized,
+    is_memory,
+    memory_base,
+    storage_home,
+    stored_base,
+)
 from tinygrad.schedule.circles import in_circles
 from tinygrad.schedule.limits import beyond
 from tinygrad.schedule.movement import (
     ZERO,
     Index,
     both,
+    fold_axis,
     merged_axes,
     offset_of,
     source_index,
     view_offset,
 )
 from tinygrad.schedule.plan import Wishes
-from tinygrad.schedule.redo import is_small_work
+from tinygrad.schedule.redo import (
+    CHEAP_LEAVES,
+    CHEAP_WEIGHT,
+    FREE_LEAVES,
+    NO_VALUE,
+    WEIGHT_LIMIT,
+    is_concrete,
+    is_small_work,
+    repeats,
+    weight_of,
+    weights_below,
+    widens,
+)
 from tinygrad.schedule.row_loops import above_reductions, pieces_of, reduced_at, rows_first
 from tinygrad.schedule.rows import Reader, are_kept, products_below
-from tinygrad.simplify.affine import simplify_index
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
-# Operations that one element costs, where it is not one.
-WEIGHTS = {Ops.EXP2: 12, Ops.LOG2: 16, Ops.SIN: 24, Ops.POW: 40, Ops.THREEFRY: 60, Ops.IDIV: 4}
-CHEAP_WEIGHT = 8  # up to so many operations are rather redone than stored
 REDONE_AT_MOST = 1.1  # so often a costly value may be computed by several kernels together
-CHEAP_LEAVES = 2  # ... if they read no more than so many values
-REPEATED = 1.5  # elements that are made of each one in memory: then that is what is stored
 SHARED_WEIGHT = 200  # within one kernel: loops/ keeps a shared row in cache
 FEW_ROWS = 16  # a reduction over fewer rows would leave cores idle if its users joined it
 SMALL_WORK = 1 << 14  # below so many elements the number of kernels is what counts
 SHORT_SUM = 64  # terms of a sum that gains nothing from a tile of its own
 STORE_WORTH = 96  # multiply-adds that take as long as writing a value and folding it
-WEIGHT_LIMIT = 1 << 20
 
-MEMORY_LEAVES = frozenset((Ops.PARAM, Ops.BUFFER))
-NO_VALUE = frozenset((Ops.DEVICE, Ops.UNIQUE, Ops.SINK))
-FREE_LEAVES = frozenset((Ops.CONST, Ops.ARANGE, Ops.DEFINE_VAR, Ops.BIND))
 STEPS = frozenset((Ops.COPY, Ops.SCAN, Ops.CALL, Ops.KERNEL))
 PASS_THROUGH = frozenset((Ops.DETACH,))
 ALWAYS_STORED = frozenset((Ops.CONTIGUOUS, Ops.ASSIGN, Ops.SCATTER, Ops.RUNNING, Ops.ITEM)) | STEPS
@@ -126,7 +136,7 @@ class Demands:
         self._products = products_below(self.order) if keeps else {}
         # groups are given work for all their lanes element by element
         self._above = set() if wishes.lanes else above_reductions(self.order, _makes_rows)
-        self._weight, self._leaves = _weights(self.order)
+        self._weight, self._leaves = weights_below(self.order)
         self._stored = {*self._forced(sink), *stored}
         self._apart = set(apart)  # what shares no kernel with what else is stored
         for node in reversed(self.order):
@@ -193,7 +203,7 @@ class Demands:
         position = self.position[node]
         if node.op is Ops.RUNNING:  # what is carried from turn to turn wants the innermost loop
             ranges.sort(key=lambda r: r is index[node.arg[1]])
-        elif node in self._above and pieces is None and _concrete(node):
+        elif node in self._above and pieces is None and is_concrete(node):
             ranges, index = self._rows_first(node, ranges, index)
         kernel = Kernel(tuple(ranges), index, shape, first=position, last=position)
         self.kernels.append(kernel)
@@ -271,7 +281,7 @@ class Demands:
     def _inline(self, node: UOp, demands: dict[Demand, Contexts]) -> None:
         for demand, contexts in demands.items():
             demand.kernel.inlined.append((node, demand))
-            demand.kernel.weight += _weight_of(node)
+            demand.kernel.weight += weight_of(node)
             if node.op in GroupOp.Movement:
                 self._through_movement(node, demand, contexts)
             elif node.op in (Ops.REDUCE_AXIS, Ops.FOLD):
@@ -379,10 +389,10 @@ class Demands:
     def _may_inline(self, node: UOp, demands: dict[Demand, Contexts]) -> bool:
         if node.op in FREE_LEAVES or node.op in GroupOp.Movement or node.op in PASS_THROUGH:
             return True
-        if _widens(node):
+        if widens(node):
             return True
         kernels = {d.kernel for d in demands}
-        if any(k.weight + _weight_of(node) > FUSE_OPS.value for k in kernels):
+        if any(k.weight + weight_of(node) > FUSE_OPS.value for k in kernels):
             return False
         products = self._products.get(node)
         if products and are_kept(node.room, products.values(), _readers(demands), self._wishes):
@@ -391,7 +401,7 @@ class Demands:
             return len(demands) == 1 and self._reduction_fits(node, demands)
         if node.op in (Ops.ASSIGN, Ops.CONTIGUOUS):
             return True
-        return self._is_rather_redone(node, demands, len(kernels)) or _repeats(node)
+        return self._is_rather_redone(node, demands, len(kernels)) or repeats(node)
 
     def _is_rather_redone(self, node: UOp, demands: dict[Demand, Contexts], kernels: int) -> bool:
         """Whether computing an elementwise value where it is wanted costs less than storing it."""
@@ -409,7 +419,7 @@ class Demands:
     @staticmethod
     def _each_its_part(node: UOp, demands: dict[Demand, Contexts]) -> bool:
         """Whether hardly an element is computed twice, as kernels want different ones."""
-        if not _concrete(node):
+        if not is_concrete(node):
             return False
         times = sum(_size(context) for contexts in demands.values() for context in contexts)
         return times <= node.size * REDONE_AT_MOST
@@ -423,7 +433,7 @@ class Demands:
         """
         ((demand, contexts),) = demands.items()
         free = _loops_of(demand)
-        inner = node.src[0].size if _concrete(node.src[0]) else WEIGHT_LIMIT
+        inner = node.src[0].size if is_concrete(node.src[0]) else WEIGHT_LIMIT
         if max(inner, *(_size(context) for context in contexts)) <= SMALL_WORK:
             return True
         if (node, demand) in self._folded:
@@ -432,9 +442,9 @@ class Demands:
             return False
         if any(r not in demand.kernel.ranges for r in free):
             rows = _size(demand.kernel.ranges)
-            once = _concrete(node) and all(_size(c) == node.size for c in contexts)
+            once = is_concrete(node) and all(_size(c) == node.size for c in contexts)
             return once and rows >= FEW_ROWS and inner <= SHORT_SUM * node.size
-        if _concrete(node) and _size(free) > node.size:  # several elements ask for the same sum
+        if is_concrete(node) and _size(free) > node.size:  # several elements ask for the same sum
             return False
         if all(free.issuperset(context) for context in contexts):
             return True
@@ -444,68 +454,24 @@ class Demands:
     def _is_product(node: UOp) -> bool:
         """Whether a sum's factors are read several times: tiles of its own read them once."""
         value = node.src[0]
-        if node.arg[0] != "add" or value.op is not Ops.MUL or not _concrete(value):
+        if node.arg[0] != "add" or value.op is not Ops.MUL or not is_concrete(value):
             return False
         return value.size >= 2 * sum(memory_base(factor).size for factor in value.src)
 
     def reads_again(self, node: UOp) -> bool:
         """Whether a reduction needs what it reads several times, as a product does, and is long."""
-        return not _concrete(node.src[0]) or (
+        return not is_concrete(node.src[0]) or (
             node.src[0].size > SMALL_WORK and self._is_product(node)
         )
 
     def _rather_folded(self, node: UOp, contexts: Contexts) -> bool:
         """Whether the sums that a FOLD adds up are better computed in its loops, though there it
         asks for some that are not there: a convolution's input gradient."""
-        if node.op is not Ops.REDUCE_AXIS or node.arg[0] != "add" or not _concrete(node.src[0]):
+        if node.op is not Ops.REDUCE_AXIS or node.arg[0] != "add" or not is_concrete(node.src[0]):
             return False
         made = node.size
         redone = max(_size(context) for context in contexts) - made
         return redone * (node.src[0].size // made) <= STORE_WORTH * made
-
-
-def fold_axis(
-    at: UOp, window: tuple[int, ...], positions: tuple[Any, ...], name: str
-) -> tuple[UOp, UOp, list[UOp], list[UOp]]:
-    """For element `at` of a windowed axis: position, tap, conditions, and the counter of taps.
-
-    Position i reads i*stride + k*dilation - before. Only taps k with (at + before - k*dilation)
-    divisible by the stride read `at`; where stride and dilation have no common factor these are
-    every stride-th from one that `at` alone decides, so the loop visits no other (its phases).
-    """
-    axis, taps, stride, dilation, before, _ = window
-    shifted = at + before
-    counter = taps
-    tap_of = None
-    if stride > 1 and _inverse(dilation, stride) is not None:
-        counter = -(-taps // stride)
-        first = (shifted * _inverse(dilation, stride)) % stride
-        tap_of = first
-    loop = ZERO if counter == 1 else UOp.range(counter, name)
-    tap = loop if tap_of is None else tap_of + loop * stride
-    moved = shifted - tap * dilation
-    position = moved // stride
-    if tap_of is not None and dilation == 1:
-        position = shifted // stride - loop  # (x - x % s) // s is x // s
-    position, tap = simplify_index(position), simplify_index(tap)
-    most = positions[axis]
-    limit = UOp.const(dtypes.index, most) if isinstance(most, int) else most
-    conditions = [] if tap_of is None or taps % stride == 0 else [tap < taps]
-    if stride > 1 and tap_of is None:
-        conditions.append(simplify_index(moved % stride).eq(0))
-    if position.vmin < 0:
-        conditions.append(UOp.const(dtypes.index, -1) < position)
-    if not isinstance(most, int) or position.vmax >= most:
-        conditions.append(position < limit)
-    return position, tap, conditions, [] if loop is ZERO else [loop]
-
-
-def _inverse(dilation: int, stride: int) -> int | None:
-    """The number that undoes multiplication by `dilation` modulo `stride`, if there is one."""
-    try:
-        return pow(dilation, -1, stride)
-    except ValueError:
-        return None
 
 
 def loop_shape(node: UOp) -> tuple[Any, ...]:
@@ -540,53 +506,6 @@ def _joined_index(node: UOp, joined: Demand) -> Index:
     return joined.kernel.index if node.op is Ops.ASSIGN else joined.where
 
 
-def is_kernelized(node: UOp) -> bool:
-    """Whether this is a buffer with the kernel that will fill it."""
-    return node.op is Ops.ASSIGN and node.src[1].op is Ops.KERNEL
-
-
-def previous_version(node: UOp) -> UOp:
-    """The version that an ASSIGN or SCATTER overwrites."""
-    return memory_base(node.src[0])
-
-
-def storage_home(node: UOp) -> UOp:
-    """The first version that lived where `node` lives."""
-    while node.op in (Ops.ASSIGN, Ops.SCATTER):
-        node = previous_version(node)
-    return node
-
-
-def is_memory(node: UOp) -> bool:
-    """Whether the value is in storage before any kernel runs."""
-    return node.op in MEMORY_LEAVES
-
-
-def stored_base(node: UOp) -> UOp:
-    """What must be stored so that `node` is a view of storage: movement that copies nothing or
-    less is left out."""
-    while node.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.FLIP, Ops.DETACH):
-        node = node.src[0]
-    below = node
-    while below.op in GroupOp.View or below.op is Ops.DETACH:
-        below = below.src[0]
-    return below if is_memory(below) or below.op is Ops.ASSIGN else node
-
-
-def contiguous_base(node: UOp) -> UOp:
-    """What must be stored so that `node`'s elements lie in memory in its own order."""
-    while node.op in (Ops.RESHAPE, Ops.DETACH):
-        node = node.src[0]
-    return node
-
-
-def memory_base(node: UOp) -> UOp:
-    """What must be in memory so that any element of `node` can be read by address."""
-    while node.op in GroupOp.Movement or node.op is Ops.DETACH:
-        node = node.src[0]
-    return node
-
-
 def conditions_of(gate: UOp | None) -> list[UOp]:
     """The conditions that a gate is the conjunction of."""
     if gate is None:
@@ -598,7 +517,7 @@ def conditions_of(gate: UOp | None) -> list[UOp]:
 
 def _makes_rows(node: UOp) -> bool:
     """Whether this REDUCE_AXIS may be computed in the kernel that wants it, row by row."""
-    return _concrete(node.src[0]) and not Demands._is_product(node)
+    return is_concrete(node.src[0]) and not Demands._is_product(node)
 
 
 def _readers(demands: dict[Demand, Contexts]) -> list[Reader]:
@@ -615,8 +534,8 @@ def _readers(demands: dict[Demand, Contexts]) -> list[Reader]:
 
 def _is_made_again(node: UOp, demands: dict[Demand, Contexts]) -> bool:
     """Whether several kernels compute a value, each element once, rather than that it is stored."""
-    once = _concrete(node) and all(_size(c) <= node.size for cs in demands.values() for c in cs)
-    return once and is_small_work(node, _weight_of, FREE_LEAVES)
+    once = is_concrete(node) and all(_size(c) <= node.size for cs in demands.values() for c in cs)
+    return once and is_small_work(node)
 
 
 def _redone(demand: Demand, context: tuple[UOp, ...]) -> bool:
@@ -640,59 +559,3 @@ def _size(ranges: Iterable[UOp]) -> int:
     for r in ranges:
         total *= r.vmax + 1
     return total
-
-
-def _concrete(node: UOp) -> bool:
-    return all(isinstance(n, int) for n in node.shape)
-
-
-def _repeats(node: UOp) -> bool:
-    """Whether these are few cheap operations on values that are repeated: those are then stored, if
-    anything is."""
-    if not _concrete(node):
-        return False
-    weight, stored = 0, set[UOp]()
-    stack, seen = [node], {node}
-    while stack:
-        top = stack.pop()
-        if top.op not in GroupOp.Elementwise or top.size < node.size:
-            stored.add(memory_base(top))
-            continue
-        weight += _weight_of(top)
-        if weight > CHEAP_WEIGHT:
-            return False
-        sources = [s for s in top.src if s.has_shape and s not in seen]
-        seen.update(sources)
-        stack += sources
-    return node not in stored and node.size >= REPEATED * sum(base.size for base in stored)
-
-
-def _widens(node: UOp) -> bool:
-    """Whether this only gives numbers more bytes: what is stored, if anything, are the fewer."""
-    if node.op is not Ops.CAST:
-        return False
-    given, kind = node.src[0].dtype, node.dtype
-    return not dtypes.is_bool(given) and given.itemsize < kind.itemsize
-
-
-def _weight_of(node: UOp) -> int:
-    if node.op in GroupOp.Elementwise or node.op is Ops.INDEX:
-        return WEIGHTS.get(node.op, 1)
-    return 0
-
-
-def _weights(order: list[UOp]) -> tuple[dict[UOp, int], dict[UOp, tuple[UOp, ...]]]:
-    """For each node what one element costs down to memory or a reduction: operations, and what is
-    read (no more than one too many to be cheap)."""
-    weight: dict[UOp, int] = {}
-    leaves: dict[UOp, tuple[UOp, ...]] = {}
-    for node in order:
-        if node.op in GroupOp.Elementwise or node.op in GroupOp.Movement or node.op is Ops.DETACH:
-            sources = [s for s in node.src if s.op not in NO_VALUE]
-            weight[node] = min(WEIGHT_LIMIT, _weight_of(node) + sum(weight[s] for s in sources))
-            read = dict.fromkeys(leaf for s in sources for leaf in leaves[s])
-            leaves[node] = tuple(read)[: CHEAP_LEAVES + 1]
-        else:
-            weight[node] = 0
-            leaves[node] = () if node.op in FREE_LEAVES else (node,)
-    return weight, leaves

@@ -12,11 +12,8 @@ from collections.abc import Iterable, Sequence
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
-from tinygrad.schedule.bundles import bundled, is_short
-from tinygrad.schedule.demand import (
-    Kernel,
+from tinygrad.schedule.bases import (
     contiguous_base,
-    demands_within,
     is_kernelized,
     is_memory,
     memory_base,
@@ -24,6 +21,8 @@ from tinygrad.schedule.demand import (
     storage_home,
     stored_base,
 )
+from tinygrad.schedule.bundles import bundled, is_short
+from tinygrad.schedule.demand import Kernel, demands_within
 from tinygrad.schedule.memory import arranged
 from tinygrad.schedule.movement import offset_of
 from tinygrad.schedule.order import Ready, Unit, put_off

@@ -187,3 +187,47 @@ def merged_axes(node: UOp) -> tuple[tuple[int, ...], ...] | None:
             return None
         found.append(tuple(n for n in sizes if n != 1) or (1,))
     return tuple(found)
+
+
+def fold_axis(
+    at: UOp, window: tuple[int, ...], positions: tuple[Any, ...], name: str
+) -> tuple[UOp, UOp, list[UOp], list[UOp]]:
+    """For element `at` of a windowed axis: position, tap, conditions, and the counter of taps.
+
+    Position i reads i*stride + k*dilation - before. Only taps k with (at + before - k*dilation)
+    divisible by the stride read `at`; where stride and dilation have no common factor these are
+    every stride-th from one that `at` alone decides, so the loop visits no other (its phases).
+    """
+    axis, taps, stride, dilation, before, _ = window
+    shifted = at + before
+    counter = taps
+    tap_of = None
+    if stride > 1 and _inverse(dilation, stride) is not None:
+        counter = -(-taps // stride)
+        first = (shifted * _inverse(dilation, stride)) % stride
+        tap_of = first
+    loop = ZERO if counter == 1 else UOp.range(counter, name)
+    tap = loop if tap_of is None else tap_of + loop * stride
+    moved = shifted - tap * dilation
+    position = moved // stride
+    if tap_of is not None and dilation == 1:
+        position = shifted // stride - loop  # (x - x % s) // s is x // s
+    position, tap = simplify_index(position), simplify_index(tap)
+    most = positions[axis]
+    limit = UOp.const(dtypes.index, most) if isinstance(most, int) else most
+    conditions = [] if tap_of is None or taps % stride == 0 else [tap < taps]
+    if stride > 1 and tap_of is None:
+        conditions.append(simplify_index(moved % stride).eq(0))
+    if position.vmin < 0:
+        conditions.append(UOp.const(dtypes.index, -1) < position)
+    if not isinstance(most, int) or position.vmax >= most:
+        conditions.append(position < limit)
+    return position, tap, conditions, [] if loop is ZERO else [loop]
+
+
+def _inverse(dilation: int, stride: int) -> int | None:
+    """The number that undoes multiplication by `dilation` modulo `stride`, if there is one."""
+    try:
+        return pow(dilation, -1, stride)
+    except ValueError:
+        return None

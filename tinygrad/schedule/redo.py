@@ -1,12 +1,22 @@
-"""Values that several kernels rather compute again than read, so that nobody stores them: what a
-backward pass wants of activations is mostly a few operations on what the step stores anyway."""
+"""What computing an element costs, and which values several kernels rather compute again than read,
+so that nobody stores them: what a backward pass wants of activations is mostly a few operations on
+what the step stores anyway."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
+from tinygrad.base.dtype import dtypes
+from tinygrad.schedule.bases import memory_base
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
+
+# Operations that one element costs, where it is not one.
+WEIGHTS = {Ops.EXP2: 12, Ops.LOG2: 16, Ops.SIN: 24, Ops.POW: 40, Ops.THREEFRY: 60, Ops.IDIV: 4}
+CHEAP_WEIGHT = 8  # up to so many operations are rather redone than stored
+CHEAP_LEAVES = 2  # ... if they read no more than so many values
+REPEATED = 1.5  # elements that are made of each one in memory: then that is what is stored
+WEIGHT_LIMIT = 1 << 20
+NO_VALUE = frozenset((Ops.DEVICE, Ops.UNIQUE, Ops.SINK))
+FREE_LEAVES = frozenset((Ops.CONST, Ops.ARANGE, Ops.DEFINE_VAR, Ops.BIND))
 
 BYTE_WORTH = 12
 """Operations that take as long as writing a byte of a value and reading it in another kernel."""
@@ -18,7 +28,65 @@ LARGE_LEAVES = 2
 """Large values that may be read in the place of the one."""
 
 
-def is_small_work(node: UOp, weight_of: Callable[[UOp], int], free: Iterable[Ops]) -> bool:
+def is_concrete(node: UOp) -> bool:
+    """Whether no size of its shape is symbolic."""
+    return all(isinstance(n, int) for n in node.shape)
+
+
+def weight_of(node: UOp) -> int:
+    """Operations that one element takes, beside those of its sources."""
+    if node.op in GroupOp.Elementwise or node.op is Ops.INDEX:
+        return WEIGHTS.get(node.op, 1)
+    return 0
+
+
+def weights_below(order: list[UOp]) -> tuple[dict[UOp, int], dict[UOp, tuple[UOp, ...]]]:
+    """For each node what one element costs down to memory or a reduction: operations, and what is
+    read (no more than one too many to be cheap)."""
+    weight: dict[UOp, int] = {}
+    leaves: dict[UOp, tuple[UOp, ...]] = {}
+    for node in order:
+        if node.op in GroupOp.Elementwise or node.op in GroupOp.Movement or node.op is Ops.DETACH:
+            sources = [s for s in node.src if s.op not in NO_VALUE]
+            weight[node] = min(WEIGHT_LIMIT, weight_of(node) + sum(weight[s] for s in sources))
+            read = dict.fromkeys(leaf for s in sources for leaf in leaves[s])
+            leaves[node] = tuple(read)[: CHEAP_LEAVES + 1]
+        else:
+            weight[node] = 0
+            leaves[node] = () if node.op in FREE_LEAVES else (node,)
+    return weight, leaves
+
+
+def widens(node: UOp) -> bool:
+    """Whether this only gives numbers more bytes: what is stored, if anything, are the fewer."""
+    if node.op is not Ops.CAST:
+        return False
+    given, kind = node.src[0].dtype, node.dtype
+    return not dtypes.is_bool(given) and given.itemsize < kind.itemsize
+
+
+def repeats(node: UOp) -> bool:
+    """Whether these are few cheap operations on values that are repeated: those are then stored, if
+    anything is."""
+    if not is_concrete(node):
+        return False
+    weight, stored = 0, set[UOp]()
+    stack, seen = [node], {node}
+    while stack:
+        top = stack.pop()
+        if top.op not in GroupOp.Elementwise or top.size < node.size:
+            stored.add(memory_base(top))
+            continue
+        weight += weight_of(top)
+        if weight > CHEAP_WEIGHT:
+            return False
+        sources = [s for s in top.src if s.has_shape and s not in seen]
+        seen.update(sources)
+        stack += sources
+    return node not in stored and node.size >= REPEATED * sum(base.size for base in stored)
+
+
+def is_small_work(node: UOp) -> bool:
     """Whether an element is made of few stored values by fewer operations than it would take to
     store it; each operation counts once, however often its result is used."""
     most = BYTE_WORTH * node.dtype.itemsize
@@ -31,7 +99,7 @@ def is_small_work(node: UOp, weight_of: Callable[[UOp], int], free: Iterable[Ops
             sources = [s for s in top.src if s.has_shape and s not in seen]
             seen.update(sources)
             stack += sources
-        elif top.op not in free:
+        elif top.op not in FREE_LEAVES:
             large += top.size * SMALL > node.size
         if weight > most or large > LARGE_LEAVES:
             return False

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from tinygrad.base.errors import ArgumentError
+from tinygrad.schedule.bases import is_memory, memory_base, stored_base
 from tinygrad.schedule.collectives import all_reduce, joined, reduced_to, sent, sliced
-from tinygrad.schedule.demand import is_memory, memory_base, stored_base
 from tinygrad.schedule.plan import Plan, Storage
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops

@@ -1,0 +1,55 @@
+"""What must lie in memory for a value to be read there: the storage below a view."""
+
+from __future__ import annotations
+
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops
+
+MEMORY_LEAVES = frozenset((Ops.PARAM, Ops.BUFFER))
+
+
+def is_memory(node: UOp) -> bool:
+    """Whether the value is in storage before any kernel runs."""
+    return node.op in MEMORY_LEAVES
+
+
+def is_kernelized(node: UOp) -> bool:
+    """Whether this is a buffer with the kernel that will fill it."""
+    return node.op is Ops.ASSIGN and node.src[1].op is Ops.KERNEL
+
+
+def stored_base(node: UOp) -> UOp:
+    """What must be stored so that `node` is a view of storage: movement that copies nothing or
+    less is left out."""
+    while node.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.FLIP, Ops.DETACH):
+        node = node.src[0]
+    below = node
+    while below.op in GroupOp.View or below.op is Ops.DETACH:
+        below = below.src[0]
+    return below if is_memory(below) or below.op is Ops.ASSIGN else node
+
+
+def contiguous_base(node: UOp) -> UOp:
+    """What must be stored so that `node`'s elements lie in memory in its own order."""
+    while node.op in (Ops.RESHAPE, Ops.DETACH):
+        node = node.src[0]
+    return node
+
+
+def memory_base(node: UOp) -> UOp:
+    """What must be in memory so that any element of `node` can be read by address."""
+    while node.op in GroupOp.Movement or node.op is Ops.DETACH:
+        node = node.src[0]
+    return node
+
+
+def previous_version(node: UOp) -> UOp:
+    """The version that an ASSIGN or SCATTER overwrites."""
+    return memory_base(node.src[0])
+
+
+def storage_home(node: UOp) -> UOp:
+    """The first version that lived where `node` lives."""
+    while node.op in (Ops.ASSIGN, Ops.SCATTER):
+        node = previous_version(node)
+    return node
