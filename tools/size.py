@@ -29,13 +29,13 @@ BUDGETS: dict[str, int | None] = {
     "simplify": 1100,
     "transforms": 500,
     "schedule": 2780,
-    "loops": 4780,
-    "codegen": 5450,
+    "loops": 4880,
+    "codegen": 5490,
     "backends/*": 2890,
     "engine": 4150,
     "tensor": 7200,
 }
-CORE_BUDGET = 30_900  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 31_070  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350
 # The interpreter judges what the lanes of a warp, or of several, do together, too, and what an
 # engine copies beside them; CUDA describes buffers to that engine.

@@ -180,11 +180,34 @@ def test_lanes_a_few_elements_apart(step, gate, count):
     check(kernel, [x], expected, ways=[(True, "python"), (True, "llvm")])
 
 
-@pytest.mark.parametrize("step, loads", [(1, 1), (-1, 1), (2, 2), (3, 3), (-4, 4), (5, 16)])
+@pytest.mark.parametrize("step, loads", [(1, 1), (-1, 1), (2, 2), (3, 3), (-4, 4), (5, 4), (6, 16)])
 def test_loads_of_a_strided_vector(step, loads):
     kernel = strided(16, step, 0 if step > 0 else -15 * step)
     (phase,) = lower(kernel, K.host_target()).phases
     assert sum(node.op is Ops.LOAD for node in phase.program) == loads
+
+
+@pytest.mark.parametrize("low", [0, 1])
+@pytest.mark.parametrize("gate", [False, True])
+def test_lanes_at_known_distances(gate, low):
+    """out[p] = x of windows of 2 x 2 one after the other from `low`, for two whole vectors; where
+    gated, only if memory says so."""
+    o, v = K.loop("o", 2), K.loop("v", 16, "VECTOR")
+    p = o * 16 + v + low
+    four, two = K.index(4), K.index(2)
+    row = p.alu(Ops.MOD, four).alu(Ops.IDIV, two)
+    at = p.alu(Ops.IDIV, four) * 2 + row * 20 + p.alu(Ops.MOD, two)
+    x, mask = K.normal(60), np.arange(33) % 3 > 0
+    on = K.param(2, (33,), dtypes.bool).index(simplify_index(p)) if gate else None
+    kernel = K.out((2, 16), K.param(1, (60,)).index(simplify_index(at), gate=on), o, v)
+    turns = np.arange(32) + low
+    expected = x[turns // 4 * 2 + turns % 4 // 2 * 20 + turns % 2]
+    expected = np.where(mask[turns], expected, 0) if gate else expected
+    inputs = [x, mask] if gate else [x]
+    check(kernel, inputs, expected.reshape(2, 16), 0, [(True, "python"), (True, "llvm")])
+    if not gate and not low:
+        loads = [n for n in lower(kernel, K.host_target()).phases[0].program if n.op is Ops.LOAD]
+        assert len(loads) == 2
 
 
 def test_gelu():

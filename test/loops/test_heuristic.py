@@ -202,6 +202,26 @@ def test_even_and_odd_pixels_of_strided_windows_are_phases():
     assert not any(step[:1] == ("split",) and step[3] == "i1p" for step in few)
 
 
+def test_windows_stored_one_after_the_other_are_vectors():
+    """Rows of 4 = 2 x 2 elements: a vector takes several, and what it reads is two loads."""
+    n, w, y, x = (kernels.loop(size, f"i{i}") for i, size in enumerate((9, 10, 2, 2)))
+    read = kernels.at(1, (9, 2, 10, 2), n, y, w, x)
+    scheduled, recipe = schedule(kernels.out((9, 10, 2, 2), read + read, n, w, y, x), kernels.WIDE)
+    assert ("merge", "i1", "p1", "p2") in recipe
+    program = lower(scheduled, kernels.WIDE).phases[0].program
+    assert sum(node.op is Ops.LOAD for node in program) < 12
+    w, c = kernels.loop(90, "i1"), kernels.loop(4, "i2")  # too far apart
+    apart = kernels.out((9, 90, 4), kernels.at(1, (9, 4, 90), n, c, w), n, w, c)
+    assert not any(step[0] == "merge" for step in schedule(apart, kernels.WIDE)[1])
+
+
+def test_a_row_longer_than_half_a_vector_is_one():
+    i, j = kernels.loop(9, "i0"), kernels.loop(10, "i1")
+    read = kernels.at(1, (9, 40), i, j * 2)
+    recipe = schedule(kernels.out((9, 10), read + read, i, j), kernels.WIDE)[1]
+    assert ("split", "i1", 16, "i1v", "LOOP", "VECTOR") in recipe
+
+
 def test_channels_apart_share_the_masks_of_their_windows():
     recipe = schedule(kernels.conv(1, 40, 28, 28, 40, groups=40), kernels.WIDE)[1]
     assert ("split", "i1", 2, "i1u", "LOOP", "UNROLL") in recipe

@@ -1,9 +1,9 @@
 """Memory: addresses, loads, stores, masks.
 
 A read whose lanes lie side by side is one vector load; one that steps across memory is, where an
-UNROLL range runs along it, a square of loads transposed in registers; one of a few elements a step,
-forward or back, is as many loads and shuffles, and so is one whose lanes depend on their quotient
-and remainder by a small number; else a gather, lane by lane.
+UNROLL range runs along it, a square of loads transposed in registers; one whose lanes lie at known
+distances, not far from each other, is a few loads and shuffles, and so is one whose lanes depend on
+their quotient and remainder by a small number; else a gather, lane by lane.
 An address is a chain of INDEX from the outermost scope inward, with the constant last, where it
 falls into the addressing mode.
 """
@@ -17,6 +17,7 @@ from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.helpers import prod
 from tinygrad.codegen.index import COPIED, Copies, Integers, Terms
 from tinygrad.codegen.linear import Program, as_node
+from tinygrad.codegen.spots import phases_of, pieces, spots_of, width_of
 from tinygrad.loops.layout import (
     LONGEST_STEP,
     elements,
@@ -174,9 +175,12 @@ class Access:
         along = self._along(terms, loop, copies)
         if along is not None and _is_computed(gate_of(read)):
             return self._transposed(read, terms, constant, copies, loop, along)
-        if step is not None and 0 < abs(step) <= LONGEST_STEP:
-            return self._strided(read, start, constant, copies, size_of(loop), step, mask)
-        phases = self._phases(terms, loop) if step is None else 0
+        spots = spots_of(self.integers, terms, loop, copies)
+        if 0 < len(pieces(spots)) <= min(LONGEST_STEP, len(spots) // 2):
+            first = {**copies, loop: 0}
+            lowest = constant - spots[0]
+            return self._covered(read, terms, lowest, first, spots, mask)
+        phases = phases_of(self.integers, terms, loop) if step is None else 0
         if phases:
             return self._interleaved(read, terms, constant, copies, loop, phases, mask)
         return self._gathered(read, terms, constant, copies, loop, mask)
@@ -242,50 +246,51 @@ class Access:
                 later, _ = self.pointer(read.src[0], terms, constant + turns * step, copies)
                 self.program.effect(Ops.PREFETCH, dtypes.void, (later,), None, self.program.scope)
 
-    def _strided(
+    def _covered(
         self,
         read: UOp,
         terms: Terms,
         constant: int,
         copies: Copies,
-        count: int,
-        step: int,
+        spots: list[int],
         mask: UOp | None,
     ) -> UOp:
-        """Lanes a few elements apart: vectors that cover them side by side, and shuffles that pick.
-        The last vector ends with the last lane: nothing beyond the lanes is touched, and where
-        lanes are masked, nothing between them either."""
-        apart, last = abs(step), abs(step) * (count - 1)
-        lowest = constant + min(0, step * (count - 1))
-        spots = [apart * (lane if step > 0 else count - 1 - lane) for lane in range(count)]
-        here = {spot: lane for lane, spot in enumerate(spots)}
+        """Lanes at known distances: vectors that cover them, and shuffles that pick. `constant` is
+        the lowest lane's. The last vector ends with the last spot: nothing beyond the lanes is
+        touched, and where lanes are masked, nothing between them either."""
+        count, width = len(spots), width_of(spots)
         wide = None if mask is None else self.program.widen(mask, count)
-        off = self.program.widen(UOp.const(dtypes.bool, False), count)
         found: UOp | None = None
-        for begin in sorted({min(first, last + 1 - count) for first in range(0, last + 1, count)}):
-            inside = [here.get(begin + i, count) for i in range(count)]
-            part = None if wide is None else self._picked(wide, off, inside)
-            piece = self._emit(read, terms, lowest + begin, copies, count, part)
+        for begin in pieces(spots):
+            inside = [[i for i, s in enumerate(spots) if s == begin + at] for at in range(width)]
+            part = None if wide is None else self._any_of(wide, inside)
+            piece = self._emit(read, terms, constant + begin, copies, width, part)
+            if width < count:
+                piece = self._picked(piece, piece, [i % width for i in range(count)])
             lanes = [
-                count + s - begin if 0 <= s - begin < count else i for i, s in enumerate(spots)
+                count + s - begin if 0 <= s - begin < width else i for i, s in enumerate(spots)
             ]
             found = self._picked(piece if found is None else found, piece, lanes)
         assert found is not None, "a vector has lanes"
         return found
 
-    def _phases(self, terms: Terms, loop: UOp) -> int:
-        """d, where the address of every d-th lane moves by one element: it depends on the lane by
-        quotient and remainder by d alone. 0: it doesn't, or lanes are no multiple of d."""
-        within = [t for t in terms if loop in t.ranges and t is not loop]
-        if not all(t.op in (Ops.IDIV, Ops.MOD) and t.src[1].op is Ops.CONST for t in within):
-            return 0
-        dividends, (phases, *others) = {t.src[0] for t in within}, {t.src[1].arg for t in within}
-        if others or any(self.integers.form(x)[0].get(loop) != 1 for x in dividends):
-            return 0
-        step = terms.get(loop, 0) * phases
-        step += sum(terms[t] for t in within if t.op is Ops.IDIV)
-        is_whole = phases & (phases - 1) == 0 and size_of(loop) % phases == 0
-        return phases if step == 1 and is_whole and size_of(loop) > phases else 0
+    def _any_of(self, mask: UOp, groups: list[list[int]]) -> UOp:
+        """For each group of lanes whether one is on."""
+        off = self.program.widen(UOp.const(dtypes.bool, False), mask.dtype.count)
+        found: UOp | None = None
+        for nth in range(max(map(len, groups))):
+            lanes = [g[nth] if nth < len(g) else mask.dtype.count for g in groups]
+            part = self._picked(mask, off, lanes)
+            if found is None:
+                found = part
+            elif part.op is found.op is Ops.VECTORIZE:
+                program, each = self.program, range(len(groups))
+                pairs = ((program.lane(found, i), program.lane(part, i)) for i in each)
+                found = program.vector([program.add(Ops.OR, dtypes.bool, p) for p in pairs])
+            else:
+                found = self.program.add(Ops.OR, part.dtype, (found, part))
+        assert found is not None, "a group has lanes"
+        return found
 
     def _interleaved(
         self,

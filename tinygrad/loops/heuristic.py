@@ -28,6 +28,7 @@ from tinygrad.loops.plan import UNROLL_WHOLE, Plan, names, steps_along
 from tinygrad.loops.products import contractions, factors_of
 from tinygrad.loops.recipe import Recipe
 from tinygrad.loops.sharing import share_values
+from tinygrad.loops.short_rows import merge_short_rows
 from tinygrad.loops.siblings import join_siblings
 from tinygrad.loops.streams import COPIES, all_stages_depend_on, is_word, parallelise, stream
 from tinygrad.simplify.affine import affine
@@ -54,6 +55,7 @@ def schedule(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
     take_apart(plan)
     results = turn_windows(plan)
     merge_loops(plan)
+    merge_short_rows(plan)
     join_siblings(plan)
     keep_rows(plan)
     for name in reversed(plan.kept):  # innermost first: readers then know how far it is filled
@@ -247,6 +249,7 @@ def _as_one(plan: Plan, closer: UOp, outer: UOp, inner: UOp) -> bool:
     width, pair = size_of(inner), {outer, inner}
     reduces = any(n.op is Ops.REDUCE for n in plan.nodes)
     short = reduces and closer.op is Ops.STORE and inner is own_ranges(closer)[-1]
+    short = short and (2 * width <= plan.lanes or bool(contractions(plan, plan.nest("store"))))
     packed = frozenset[UOp]()
     if short and width >= plan.lanes:
         short = width % plan.lanes > 0 or width < 4 * plan.lanes

@@ -22,8 +22,9 @@ from tinygrad.loops.layout import (
 )
 from tinygrad.loops.operands import owners_of
 from tinygrad.loops.phases import phases_of, split_phases
-from tinygrad.loops.plan import GRAIN, UNROLL_WHOLE, Nest, Plan, names, steps_along
+from tinygrad.loops.plan import GRAIN, SHORT_VECTORS, UNROLL_WHOLE, Nest, Plan, names, steps_along
 from tinygrad.loops.products import fit, vector_unit
+from tinygrad.loops.short_rows import covered, lane_spots
 from tinygrad.loops.stretches import unbroken
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -86,7 +87,7 @@ def stream(plan: Plan, nest: Nest) -> None:
         if nest.is_top and _columns(plan, nest, reductions):
             return
         if not _reduced_by_vectors(plan, last):
-            plan.vectorise(name_of(last), _copies(plan, nest, last))
+            _along(plan, nest, last)
             if reductions and not plan.stages and not phases:
                 _share_masks(plan, nest, loads)
     elif rows:
@@ -195,6 +196,26 @@ def _copies(plan: Plan, nest: Nest, last: UOp) -> int:
     while copies > 1 and copies * operations > WINDOW:
         copies //= 2
     return copies
+
+
+def _along(plan: Plan, nest: Nest, last: UOp) -> None:
+    """Vectors along the stored row."""
+    if not _one_vector(plan, nest, last):
+        plan.vectorise(name_of(last), _copies(plan, nest, last))
+
+
+def _one_vector(plan: Plan, nest: Nest, last: UOp) -> bool:
+    """A row shorter than a vector, but longer than half of one, is a vector whose last lanes are
+    off, if few vectors cover each of its reads."""
+    size = size_of(last)
+    lanes = 1 << size.bit_length()
+    if not SHORT_VECTORS[0] < size < plan.lanes or size == lanes // 2 or role_of(last) != "LOOP":
+        return False
+    reads = [n for n in plan.inline(nest.values) if n.op is Ops.INDEX and last in n.ranges]
+    if not all(r.src[0].op is Ops.PARAM and covered(lane_spots(r, last), lanes) for r in reads):
+        return False
+    plan.do("split", name_of(last), lanes, plan.unused(name_of(last) + "v"), "LOOP", "VECTOR")
+    return True
 
 
 def _share_masks(plan: Plan, nest: Nest, loads: list[UOp]) -> None:

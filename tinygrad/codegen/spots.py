@@ -1,0 +1,92 @@
+"""Where the lanes of a read lie relative to each other, where that is known: lanes a few elements
+apart, forward or back, pairs that read the same element, rows of a window one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import gcd
+
+from tinygrad.codegen.index import Copies, Integers, Terms
+from tinygrad.loops.layout import size_of
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+Parts = tuple[int, list[int]]
+"""An index as a sum: what all lanes share, which is a multiple of the first number (0: nothing),
+and a number for each lane."""
+
+
+def spots_of(integers: Integers, terms: Terms, loop: UOp, copies: Copies) -> list[int]:
+    """Elements from the lowest lane's to each lane's of `loop`; none where that is not known, or
+    they are all the same."""
+    found = _sum(integers, terms, 0, loop, copies)
+    if found is None or min(found[1]) == max(found[1]):
+        return []
+    return [part - min(found[1]) for part in found[1]]
+
+
+def _sum(
+    integers: Integers, terms: Terms, constant: int, loop: UOp, copies: Copies
+) -> Parts | None:
+    common, lanes = 0, [constant] * size_of(loop)
+    for term, factor in terms.items():
+        found = _term(integers, term, loop, copies)
+        if found is None:
+            return None
+        common = gcd(common, factor * found[0])
+        lanes = [lane + factor * part for lane, part in zip(lanes, found[1], strict=True)]
+    return common, lanes
+
+
+def _term(integers: Integers, term: UOp, loop: UOp, copies: Copies) -> Parts | None:
+    count = size_of(loop)
+    if term is loop:
+        return 0, [*range(count)]
+    if term in copies:
+        return 0, [copies[term]] * count
+    if loop not in term.ranges:
+        return 1, [0] * count
+    if term.op not in (Ops.IDIV, Ops.MOD) or term.src[1].op is not Ops.CONST:
+        return None
+    divisor = int(term.src[1].arg)
+    found = _sum(integers, *integers.form(term.src[0]), loop, copies)
+    if found is None or found[0] % divisor:
+        return None
+    common, parts = found
+    if term.op is Ops.IDIV:
+        return common // divisor, [part // divisor for part in parts]
+    return 0, [part % divisor for part in parts]
+
+
+def width_of(spots: Sequence[int]) -> int:
+    """Elements of the vectors that cover these: as many as there are lanes, or fewer if all are
+    closer to each other."""
+    return min(len(spots), 1 << (max(spots) + 1).bit_length() - 1)
+
+
+def pieces(spots: Sequence[int]) -> list[int]:
+    """Where vectors begin that cover these spots.
+
+    >>> pieces([0, 2, 4, 6]), pieces([0, 0, 1, 1]), pieces([0, 1, 20, 21])
+    ([0, 3], [0], [0, 18])
+    """
+    found: list[int] = []
+    for spot in sorted(spots):
+        if not found or spot >= found[-1] + width_of(spots):
+            found.append(min(spot, max(spots) + 1 - width_of(spots)))
+    return found
+
+
+def phases_of(integers: Integers, terms: Terms, loop: UOp) -> int:
+    """d, where the address of every d-th lane moves by one element: it depends on the lane by
+    quotient and remainder by d alone. 0: it doesn't, or lanes are no multiple of d."""
+    within = [t for t in terms if loop in t.ranges and t is not loop]
+    if not all(t.op in (Ops.IDIV, Ops.MOD) and t.src[1].op is Ops.CONST for t in within):
+        return 0
+    dividends, (phases, *others) = {t.src[0] for t in within}, {t.src[1].arg for t in within}
+    if others or any(integers.form(x)[0].get(loop) != 1 for x in dividends):
+        return 0
+    step = terms.get(loop, 0) * phases
+    step += sum(terms[t] for t in within if t.op is Ops.IDIV)
+    is_whole = phases & (phases - 1) == 0 and size_of(loop) % phases == 0
+    return phases if step == 1 and is_whole and size_of(loop) > phases else 0

@@ -1,0 +1,92 @@
+"""Stored rows of a few elements that lie side by side, with reads that jump from row to row: the
+elements of a window one after the other. A vector runs over several rows; what it reads lies at
+known distances, and where a few vectors cover that, they do, and shuffles pick."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from tinygrad.loops.cost import turns
+from tinygrad.loops.layout import flat_offset, is_index, is_plain_loop, name_of, size_of, step
+from tinygrad.loops.plan import Plan
+from tinygrad.simplify.affine import add
+from tinygrad.simplify.forms import number
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+MOST_VECTORS = 2
+"""Vectors that together cover what one vector of the result reads of an operand."""
+
+
+def merge_short_rows(plan: Plan) -> None:
+    """The innermost loops of the stores as one, if vectors run over it then."""
+    loops, nodes = plan.nest("store").loops, plan.nodes
+    if plan.stages or any(n.op in (Ops.REDUCE, Ops.RUNNING) for n in nodes):
+        return
+    for first in range(len(loops) - 2, -1, -1):
+        run, rows = loops[first:], turns(loops[first + 1 :])
+        if rows >= plan.lanes or plan.lanes % rows or not all(map(is_plain_loop, run)):
+            return
+        if 2 * turns(run) > plan.lanes and _is_one_row(plan, run) and _are_covered(plan, run):
+            _merge(plan, run)
+            return
+
+
+def _merge(plan: Plan, run: tuple[UOp, ...]) -> None:
+    last = name_of(run[-1])
+    for loop in reversed(run[:-1]):
+        name = plan.numbered("p")
+        plan.do("merge", name_of(loop), last, name)
+        last = name
+
+
+def _is_one_row(plan: Plan, run: tuple[UOp, ...]) -> bool:
+    """Whether the stores write all of it side by side, and nothing but addresses asks where."""
+    wanted = [turns(run[i + 1 :]) for i in range(len(run))]
+    if any([step(w, r) for r in run] != wanted for w in plan.nest("store").writes):
+        return False
+    return not any(
+        is_index(source) and not source.ranges.isdisjoint(run)
+        for node in plan.nodes
+        if node.op not in (Ops.INDEX, Ops.STORE) and not is_index(node)
+        for source in node.src
+    )
+
+
+def _are_covered(plan: Plan, run: tuple[UOp, ...]) -> bool:
+    """Whether few vectors cover what the lanes of one read of each operand."""
+    inner = turns(run[1:])
+    digits = [range(-(-plan.lanes // inner)), *(range(size_of(r)) for r in run[1:])]
+    for read in plan.nodes:
+        if read.op is not Ops.INDEX or read.ranges.isdisjoint(run):
+            continue
+        steps = [step(read, r) for r in run]
+        known = [s for s in steps if s is not None]
+        if len(known) < len(run):
+            return False
+        spots = {sum(d * s for d, s in zip(each, known, strict=True)) for each in product(*digits)}
+        if not covered(spots, plan.lanes):
+            return False
+    return True
+
+
+def lane_spots(read: UOp, loop: UOp) -> set[int]:
+    """How far from its first element an INDEX reads in the turns of a loop; none if that depends
+    on other loops."""
+    offset, found = flat_offset(read), set[int]()
+    first = offset.substitute({loop: number(0)})
+    for turn in range(size_of(loop)):
+        apart = add(offset.substitute({loop: number(turn)}), first, -1)
+        if apart.op is not Ops.CONST:
+            return set()
+        found.add(int(apart.arg))
+    return found
+
+
+def covered(spots: set[int], lanes: int) -> bool:
+    """Whether there are elements, and few vectors cover them."""
+    vectors, end = 0, min(spots, default=0)
+    for spot in sorted(spots):
+        if spot >= end:
+            vectors, end = vectors + 1, spot + lanes
+    return 0 < vectors <= MOST_VECTORS
