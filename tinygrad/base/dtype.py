@@ -302,6 +302,16 @@ def sum_acc_dtype(dtype: DType) -> DType:
     return dtype
 
 
+def compute_dtype(dtype: DType) -> DType:
+    """The type in which numbers of `dtype` are added up, multiplied up and computed with: narrow
+    floats in float32, rounded once at the end; others in their own.
+
+    >>> compute_dtype(dtypes.bfloat16), compute_dtype(dtypes.float64), compute_dtype(dtypes.int8)
+    (dtypes.float32, dtypes.float64, dtypes.int8)
+    """
+    return dtypes.float32 if dtypes.is_float(dtype) and dtype.itemsize < 4 else dtype
+
+
 def to_dtype(dtype: DType | str) -> DType:
     """A dtype by itself or by name: `"float32"`, `"half"`, `"int"`; or NumPy's of that name."""
     if isinstance(dtype, DType):

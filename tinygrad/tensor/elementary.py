@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tinygrad.base.dtype import DType, dtypes, least_upper_float
+from tinygrad.base.dtype import DType, compute_dtype, dtypes, least_upper_float
 from tinygrad.base.errors import DTypeError
 from tinygrad.engine.host import HostFunction, call, register
 from tinygrad.tensor.elementwise import _float_of
@@ -345,7 +345,7 @@ class Elementary(Special):
         """
         power = self._tensor(other)
         kind = _float_of(self, power)
-        inner = dtypes.float32 if kind.itemsize < 4 else kind
+        inner = compute_dtype(kind)
         half = (power.cast(inner) * 0.5).trunc()  # in two steps: 2**power may be infinite alone
         rest = power.cast(inner) - half
         return (self.cast(inner) * half.exp2() * rest.exp2()).cast(kind)
@@ -398,8 +398,7 @@ def largest(dtype: DType) -> float:
 
 def float_kind(dtype: DType) -> DType:
     """The float type in which a function of `dtype` is computed: float32 for narrower ones."""
-    kind = least_upper_float(dtype)
-    return dtypes.float32 if kind.itemsize < 4 else kind
+    return compute_dtype(least_upper_float(dtype))
 
 
 __all__ = ["Elementary", "float_kind", "largest"]

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
-from tinygrad.base.dtype import dtypes, least_upper_float
+from tinygrad.base.dtype import compute_dtype, least_upper_float
 from tinygrad.tensor.elementwise import Elementwise
 from tinygrad.uop.op import Ops
 
@@ -27,8 +27,7 @@ def wide(function: F) -> F:
         if x._element and (own := vars(type(x)).get(function.__name__)) is not None:
             return own(x, *args, **more)  # `Tensor.exp(x)` of complex numbers, which have their own
         kind = least_upper_float(x.dtype)
-        inner = dtypes.float32 if kind.itemsize < 4 else kind
-        return function(x.cast(inner), *args, **more).cast(kind)
+        return function(x.cast(compute_dtype(kind)), *args, **more).cast(kind)
 
     return widened  # type: ignore[return-value]
 

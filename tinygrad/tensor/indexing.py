@@ -11,7 +11,7 @@ import operator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from tinygrad.base.dtype import dtypes
+from tinygrad.base.dtype import compute_dtype, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, ShapeError
 from tinygrad.base.helpers import plain
 from tinygrad.engine.realize import read
@@ -19,7 +19,6 @@ from tinygrad.tensor.core import axis_of, broadcast_shape, check_devices
 from tinygrad.tensor.creation import HasArray
 from tinygrad.tensor.linalg import Linalg
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -259,11 +258,9 @@ class Indexing(Linalg):
             return self
         _, nodes = self._full_index(operation, dim, index)
         updates = src.shrink(tuple((0, n) for n in index.shape))
-        target, given = self._held, updates._held
         if self._element and how not in ("set", "add"):
             raise DTypeError(f"{operation}: {how!r} of {self.dtype!r}; legal are set and add")
-        node = UOp(Ops.SCATTER, target.dtype, (target, given, *nodes), (how,))
-        return self._from(node, updates)
+        return self._from(self._held.scatter(how, updates._held, *nodes), updates)
 
     def scatter_reduce(
         self, dim: int, index: Self, src: Self, reduce: str, include_self: bool = True
@@ -283,6 +280,10 @@ class Indexing(Linalg):
                 dim, index, src._opposite(), "amax", include_self
             )
             return turned._opposite()
+        wide = compute_dtype(self.dtype)
+        if reduce == "mean" and self.dtype is src.dtype is not wide:
+            x, updates = self.cast(wide), src.cast(wide)
+            return x.scatter_reduce(dim, index, updates, reduce, include_self).cast(self.dtype)
         start = self
         if not include_self:
             first = {"sum": 0, "mean": 0, "prod": 1, "amax": dtypes.min(self.dtype)}[reduce]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from typing import Any, Self
 
-from tinygrad.base.dtype import dtypes, least_upper_dtype, sum_acc_dtype
+from tinygrad.base.dtype import compute_dtype, least_upper_dtype, sum_acc_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.tensor.core import broadcast_shape, check_devices
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
@@ -28,8 +28,7 @@ class Linalg(Reduction):
         if is_complex(other):
             return self._promoted(other)._inner(other, axes, dtype)  # type: ignore[no-any-return]
         out = least_upper_dtype(self.dtype, other.dtype) if dtype is None else checked_dtype(dtype)
-        wide = sum_acc_dtype(out)
-        wide = dtypes.float32 if dtypes.is_float(wide) and wide.itemsize < 4 else wide
+        wide = compute_dtype(sum_acc_dtype(out))
         return (self.cast(wide) * other.cast(wide))._reduce("add", axes, False).cast(out)
 
     def dot(self, w: Any, dtype: DTypeLike | None = None) -> Self:

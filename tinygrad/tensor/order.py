@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from tinygrad.base.dtype import dtypes, sum_acc_dtype
+from tinygrad.base.dtype import compute_dtype, dtypes, sum_acc_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.tensor.conv import Conv
 from tinygrad.tensor.core import axis_of
@@ -27,8 +27,8 @@ class Order(Conv):
         at = axis_of(axis, self.ndim, RUNNING[monoid])
         if self.ndim == 0 or 0 in self.shape:
             return self
-        wide = dtypes.float32 if dtypes.is_float(self.dtype) else dtypes.int32
-        x = self.cast(wide) if self.dtype.itemsize < 4 else self
+        small = not dtypes.is_float(self.dtype) and self.dtype.itemsize < 4
+        x = self.cast(dtypes.int32 if small else compute_dtype(self.dtype))
         return x._from(x._node.running(monoid, at)).cast(self.dtype)
 
     def cumsum(self, axis: int = 0) -> Self:

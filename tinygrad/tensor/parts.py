@@ -13,7 +13,6 @@ from tinygrad.tensor.indexing import legal_index
 from tinygrad.tensor.joining import Joining
 from tinygrad.tensor.movement import known_size
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 REDUCES = {"prod": "mul", "mean": "add", "amax": "max", "amin": "max"}
 
@@ -137,7 +136,7 @@ class Parts(Joining):
         if self.numel() == 0:
             return self
         first, updates = self.moveaxis(axis, 0), source.moveaxis(axis, 0)
-        out = UOp(Ops.SCATTER, self.dtype, (first._node, updates._node, node), (how,))
+        out = first._node.scatter(how, updates._node, node)
         return self._from(out, source).moveaxis(0, axis)
 
     def _slices(self, operation: str, dim: int, index: Self, source: Self) -> Self:

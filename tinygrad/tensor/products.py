@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Self
 
-from tinygrad.base.dtype import dtypes, least_upper_dtype, least_upper_float
+from tinygrad.base.dtype import compute_dtype, least_upper_dtype, least_upper_float
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import prod
 from tinygrad.tensor.core import axis_of
@@ -210,7 +210,7 @@ class Products(Parts):
         (5.0, 4.0)
         """
         kind = least_upper_float(self.dtype) if dtype is None else checked_dtype(dtype)
-        inner = dtypes.float32 if kind.itemsize < 4 else kind
+        inner = compute_dtype(kind)
         x = self.cast(inner)
         if isinstance(p, str) and p not in ("fro", "nuc"):
             raise ArgumentError(f"norm: order {p!r}; legal are numbers, fro and nuc")

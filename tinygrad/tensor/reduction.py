@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from tinygrad.base.dtype import dtypes, least_upper_float, sum_acc_dtype
+from tinygrad.base.dtype import compute_dtype, dtypes, least_upper_float, sum_acc_dtype
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import prod
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
@@ -41,10 +41,7 @@ class Reduction(Functions):
         if dtype is not None:
             return self.cast(checked_dtype(dtype))._reduce(monoid, axis, keepdim)
         kind = sum_acc_dtype(self.dtype)
-        narrow = dtypes.is_float(kind) and kind.itemsize < 4
-        return (
-            self.cast(dtypes.float32 if narrow else kind)._reduce(monoid, axis, keepdim).cast(kind)
-        )
+        return self.cast(compute_dtype(kind))._reduce(monoid, axis, keepdim).cast(kind)
 
     def sum(self, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
         """The sum. Small integers and bools add up as int32, unsigned ones as uint32.
@@ -94,8 +91,7 @@ class Reduction(Functions):
         1.5
         """
         kind = least_upper_float(self.dtype)
-        inner = dtypes.float32 if kind.itemsize < 4 else kind
-        total = self.cast(inner).sum(axis, keepdim)
+        total = self.cast(compute_dtype(kind)).sum(axis, keepdim)
         return total.div(self._count(axis)).cast(kind)
 
     def _count(self, axis: Axis) -> Any:
@@ -146,7 +142,7 @@ class Reduction(Functions):
         [1.0, 2.0]
         """
         kind = least_upper_float(self.dtype)
-        x = self.cast(dtypes.float32 if kind.itemsize < 4 else kind)
+        x = self.cast(compute_dtype(kind))
         mean = x.mean(axis, keepdim=True)
         squares = (x - mean).square().sum(axis, keepdim)
         freedom = self._count(axis) - correction

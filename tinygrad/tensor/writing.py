@@ -291,8 +291,7 @@ class Writing(Autograd):
         updates = value._broadcast_to_view("setitem", goal)
         if 0 in goal:
             return self
-        target = first._held
-        node = UOp(Ops.SCATTER, target.dtype, (target, updates._held, *nodes), ("set",))
+        node = first._held.scatter("set", updates._held, *nodes)
         return first._from(node, value).permute(argsort(order))
 
     # ---- where it goes ---------------------------------------------------------------------------

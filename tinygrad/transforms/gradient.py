@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tinygrad.base.dtype import dtypes
+from tinygrad.base.dtype import compute_dtype, dtypes
 from tinygrad.base.errors import DTypeError
 from tinygrad.base.helpers import argsort, garbage_kept, prod
 from tinygrad.uop.node import UOp
@@ -41,9 +41,14 @@ def broadcast(node: UOp, shape: tuple[Any, ...]) -> UOp:
 
 def sum_axes(node: UOp, axes: tuple[int, ...]) -> UOp:
     """The sum over `axes`, kept as size 1; narrow floats are added up in float32."""
-    narrow = dtypes.is_float(node.dtype) and node.dtype.itemsize < 4
-    wide = node.cast(dtypes.float32) if narrow else node
-    return wide.reduce_axis("add", axes).cast(node.dtype)
+    return node.cast(compute_dtype(node.dtype)).reduce_axis("add", axes).cast(node.dtype)
+
+
+def total(parts: list[UOp]) -> UOp:
+    """The sum of some nodes of one dtype, at least one; narrow floats are rounded once."""
+    first, *others = parts
+    wide = compute_dtype(first.dtype) if len(others) > 1 else first.dtype  # two are rounded once
+    return sum((part.cast(wide) for part in others), start=first.cast(wide)).cast(first.dtype)
 
 
 MOST_FACTORS = 16
@@ -178,7 +183,7 @@ def _running(node: UOp, g: UOp) -> Gradients:
         return (first.where(to_the_end(g * others), zero.where(x.const_like(0), of_rest)),)
     at = [_count(x, i) for i in range(x.ndim)]  # the latest of the largest takes it
     at[axis] = x.eq(node).where(at[axis], at[axis].const_like(0)).running("max", axis)
-    return (UOp(Ops.SCATTER, x.dtype, (x.const_like(0), g, *at), ("add",)),)
+    return (x.const_like(0).scatter("add", g, *at),)
 
 
 def _count(x: UOp, axis: int) -> UOp:
@@ -193,7 +198,7 @@ def _index(node: UOp, g: UOp) -> Gradients:
     for gate in gates:
         shape = gate.shape + (1,) * (g.ndim - gate.ndim)
         g = gate.reshape(shape).expand(g.shape).where(g, g.const_like(0))
-    of_x = UOp(Ops.SCATTER, x.dtype, (x.const_like(0), g, *indices), ("add",))
+    of_x = x.const_like(0).scatter("add", g, *indices)
     return (of_x, *(None for _ in node.src[1:]))
 
 
@@ -202,7 +207,7 @@ def _scatter(node: UOp, g: UOp) -> Gradients:
     silent, nothing = (None,) * len(indices), updates.const_like(0)
 
     def scatter(where: UOp, what: UOp, how: str) -> UOp:
-        return UOp(Ops.SCATTER, where.dtype, (where, what, *indices), (how,))
+        return where.scatter(how, what, *indices)
 
     def read(x: UOp) -> UOp:
         return x.index(*indices)
@@ -355,26 +360,26 @@ def gradient(
             if source in needed:
                 needed.add(node)
                 break
-    found: dict[UOp, UOp] = {root: seed} if root in needed else {}
+    found: dict[UOp, list[UOp]] = {root: [seed]} if root in needed else {}  # in parts
     results: dict[UOp, dict[int, UOp]] = {}  # of a SCAN or CALL, by number
     for node in reversed(order):
         if node not in needed or not node.src:
             continue
         if node.op in (Ops.SCAN, Ops.CALL):
             parts = _delegate(node, results.pop(node)) if node in results else ()
-        elif (g := found.get(node)) is None:
+        elif node not in found:
             continue
         elif node.op is Ops.ITEM:
-            results.setdefault(node.src[0], {})[node.arg[0]] = g
+            results.setdefault(node.src[0], {})[node.arg[0]] = total(found[node])
             continue
         else:
-            parts = RULES[node.op](node, g)
+            parts = RULES[node.op](node, total(found[node]))
         if node not in wanted:
             found.pop(node, None)
         for source, part in zip(node.src, parts, strict=False):
             if part is not None and source in needed:
-                found[source] = found[source] + part if source in found else part
-    return [found.get(node) for node in wrt]
+                found.setdefault(source, []).append(part)
+    return [total(found[node]) if node in found else None for node in wrt]
 
 
 def _delegate(node: UOp, results: dict[int, UOp]) -> Gradients:

@@ -5,6 +5,7 @@ gradients of the states and sums those of everything the body uses besides."""
 
 from __future__ import annotations
 
+from tinygrad.base.dtype import compute_dtype, dtypes
 from tinygrad.transforms.gradient import CALLS, Gradients, gradient
 from tinygrad.uop.node import UOp
 from tinygrad.uop.scan import ScanInfo, placeholder, scan
@@ -21,7 +22,8 @@ def scan_gradient(node: UOp, grads: dict[int, UOp]) -> Gradients:
     # the backward body: carried gradients of states and sums for `others`, then slices
     slots = iter(range(4 * len(node.src) + 2 * len(info.body.src)))
     carried = [placeholder(next(slots), s) for s in init]
-    sums = [placeholder(next(slots), s) for s in others]
+    zeros = [o.const_like(0).cast(compute_dtype(o.dtype)) for o in others]
+    sums = [placeholder(next(slots), zero) for zero in zeros]
     slices = [placeholder(next(slots), x, x.shape[1:]) for x in xs]
     states = [placeholder(next(slots), s) for s in init]
     numbers = [i for i in range(n, len(info.body.src)) if i in grads]
@@ -41,15 +43,14 @@ def scan_gradient(node: UOp, grads: dict[int, UOp]) -> Gradients:
         g if g is not None else hole.const_like(0)
         for g, hole in zip(found, new.values(), strict=True)
     ]
-    next_sums = [s + g for s, g in zip(sums, of[n + inputs :], strict=True)]
+    next_sums = [s + g.cast(s.dtype) for s, g in zip(sums, of[n + inputs :], strict=True)]
     body = UOp.sink(*of[:n], *next_sums, *of[n : n + inputs])
     backward = ScanInfo(
         body, info.turns, n + len(others), inputs + n + len(numbers), not info.reverse
     )
     final = [grads.get(i, s.const_like(0)) for i, s in enumerate(init)]
-    zeros = [o.const_like(0) for o in others]
     results = scan(backward, (*final, *zeros, *xs, *saved, *(grads[i] for i in numbers), *others))
-    of_others = results[n : n + len(others)]
+    of_others = [r.cast(o.dtype) for r, o in zip(results[n:], others, strict=False)]
     return (*results[:n], *results[n + len(others) :], *of_others)
 
 
@@ -70,10 +71,11 @@ def _saved_states(info: ScanInfo, holes: list[UOp], sources: tuple[UOp, ...]) ->
 
 
 def _weighted_sum(pairs: list[tuple[UOp, UOp]]) -> UOp:
+    """What has the weights as gradients of the values; it is never computed itself."""
     total = None
     for value, weight in pairs:
         part = (value * weight.reshape(value.shape)).reduce_axis("add", tuple(range(value.ndim)))
-        part = part.reshape(())
+        part = part.reshape(()).cast(dtypes.float32)  # values may be of several types
         total = part if total is None else total + part
     assert total is not None
     return total

@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, ClassVar
 
-from tinygrad.base.dtype import ConstType, DType, dtypes
+from tinygrad.base.dtype import ConstType, DType, compute_dtype, dtypes
 from tinygrad.uop.bounds import interval_of
 from tinygrad.uop.infer import filled, opened, place_of, shape_of
 from tinygrad.uop.op import ROW, GroupOp, Ops, evaluate
@@ -312,6 +312,12 @@ class UOp(Questions):
         gates = () if gate is None else (gate,)
         dtype = self.dtype
         return UOp(Ops.INDEX, dtype, (self, *indices, *gates), len(indices))
+
+    def scatter(self, how: str, updates: UOp, *indices: UOp) -> UOp:
+        """A copy in which `updates` are "set" where the indices say, or combined by a monoid."""
+        wide = self.dtype if how in ("set", "max") else compute_dtype(self.dtype)
+        src = (self.cast(wide), updates.cast(wide), *indices)
+        return UOp(Ops.SCATTER, wide, src, (how,)).cast(self.dtype)
 
     def store(self, value: UOp, *ranges: UOp) -> UOp:
         return UOp(Ops.STORE, src=(self, value, *ranges))
