@@ -58,6 +58,23 @@ def test_choosing_among_many_looks_at_blocks():
     assert np.array_equal(x[value(places)], value(values))
 
 
+@pytest.mark.parametrize("size", [4096, 5003])
+@pytest.mark.parametrize("dtype", ["float32", "int32", "uint8"])
+def test_of_equal_ones_in_several_blocks_the_first_are_chosen(size, dtype):
+    x = np.stack([numbers((size,), dtype), np.full(size, np.array(-1).astype(dtype))])
+    for largest in (False, True):
+        chosen = value(Tensor(x).topk(40, largest=largest)[1])
+        assert np.array_equal(chosen, order_of(x, 1, largest)[:, :40])
+
+
+def test_the_gradient_of_a_choice_goes_to_the_chosen():
+    x = Tensor(np.random.default_rng(2).permutation(5003).astype(np.float32))
+    values, places = x.topk(3)
+    (found,) = (values * Tensor([1.0, 2.0, 3.0])).sum().gradient(x)
+    assert value(found)[value(places)].tolist() == [1.0, 2.0, 3.0]
+    assert np.count_nonzero(value(found)) == 3
+
+
 @pytest.mark.parametrize("shape,axis", [((777, 999), 1), ((999, 777), 0), ((300_001,), 0)])
 def test_a_position_takes_one_pass_over_memory(shape, axis):
     x = Tensor(np.ones(shape, np.float32)).realize()

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.helpers import prod
 from tinygrad.engine.host import HostFunction, call, register
 
 PLACE_BITS = 32
+FEW = 1 << 12  # elements that are looked at at once: sooner than the host is asked twice
 SPREAD = 16  # a choice of k among so many times k looks at the leaders of blocks first
 
 Described = tuple[tuple[int, ...], DType]
@@ -74,7 +76,7 @@ def places_of(word: Any) -> Any:
 def in_order(x: Any, descending: bool) -> Any:
     """Where each element of the sorted last axis was; equal ones keep their order. int32."""
     size = x.shape[-1]
-    rank = ~ranks(x) if descending else ranks(x)
+    rank = _order(x, descending)
     if not fits(x, size):
         (places,) = call(ARGSORT, rank._node)
         return x._from(places).cast(dtypes.int32)
@@ -85,35 +87,31 @@ def in_order(x: Any, descending: bool) -> Any:
 def leaders(x: Any, k: int, largest: bool) -> Any:
     """Where the first `k` of the sorted last axis were. int32.
 
-    With n elements in blocks, the k are within the k blocks with the best leaders: so n/b leaders
-    and k·b candidates are looked at, least for b = √(n/k).
+    With n elements in blocks, the k are within the k blocks with the best leaders, of equal ones
+    the first: so n/b leaders and k·b candidates are looked at, least for b = √(n/k).
     """
     size = x.shape[-1]
     if not fits(x, size) or k == 0:
         return in_order(x, largest)._cut(x.ndim - 1, 0, k)
-    count = x._counting(size, x.device)._broadcast_to(x.shape)
-    if size < SPREAD * k:
-        return _first(x, count, k, largest)
-    block = int((size / k) ** 0.5)
+    if size < SPREAD * k or prod(x.shape) < FEW:
+        return _first(_order(x, largest), x._counting(size, x.device), k)
+    block = 1 << int((size / k) ** 0.5).bit_length() - 1  # whole vectors
     blocks = -(-size // block)
     *lead, _ = x.shape
-    none = dtypes.max(dtypes.int64)
-    word = _words_of(x, count, largest).pad((0, blocks * block - size), value=none)
-    best = word.reshape((*lead, block, blocks)).min(-2)  # (.., blocks): one block is a column
-    chosen = places_of(x._from(call(SMALLEST, best._node, parameters=(k,))[0])) % blocks
-    rows = x._counting(block, x.device).reshape((block, 1)) * blocks
-    places = (chosen.unsqueeze(-2) + rows).reshape((*lead, block * k))
-    inside = places < size
-    values = x.gather(-1, inside.where(places, 0))
-    return _first(values, places, k, largest, inside)
+    none = dtypes.max(dtypes.int32)  # as far behind as an element, and its place is behind them
+    rank = _order(x, largest).pad((0, blocks * block - size), value=none)
+    best = rank.reshape((*lead, blocks, block)).min(-1)
+    chosen = _first(best, x._counting(blocks, x.device), k).unsqueeze(-1)
+    places = (chosen * block + x._counting(block, x.device)).reshape((*lead, k * block))
+    values = x.gather(-1, places.minimum(size - 1))
+    return _first((places < size).where(_order(values, largest), none), places, k)
 
 
-def _first(x: Any, places: Any, k: int, largest: bool, counts: Any = None) -> Any:
-    word = _words_of(x, places, largest)
-    if counts is not None:
-        word = counts.where(word, dtypes.max(dtypes.int64))
-    return places_of(x._from(call(SMALLEST, word._node, parameters=(k,))[0]))
+def _first(order: Any, places: Any, k: int) -> Any:
+    """The places of the `k` smallest of `order`, of equal ones those before."""
+    word = words(order, places)
+    return places_of(order._from(call(SMALLEST, word._node, parameters=(k,))[0]))
 
 
-def _words_of(x: Any, places: Any, largest: bool) -> Any:
-    return words(~ranks(x) if largest else ranks(x), places)
+def _order(x: Any, descending: bool) -> Any:
+    return ~ranks(x) if descending else ranks(x)
