@@ -307,7 +307,7 @@ def compute_dtype(dtype: DType) -> DType:
     floats in float32, rounded once at the end; others in their own.
 
     >>> compute_dtype(dtypes.bfloat16), compute_dtype(dtypes.float64), compute_dtype(dtypes.int8)
-    (dtypes.float32, dtypes.float64, dtypes.int8)
+    (dtypes.float, dtypes.double, dtypes.char)
     """
     return dtypes.float32 if dtypes.is_float(dtype) and dtype.itemsize < 4 else dtype
 
@@ -407,6 +407,7 @@ def from_numpy_name(name: str) -> DType:
     return dtypes.fields()[own]
 
 
+@functools.cache
 def to_numpy_name(dtype: DType) -> str:
     """What NumPy (or ml_dtypes, for what NumPy lacks) calls `dtype`."""
     if dtype in COMPLEX_PARTS:
