@@ -210,6 +210,20 @@ def test_lanes_at_known_distances(gate, low):
         assert len(loads) == 2
 
 
+@pytest.mark.parametrize("low", (0, 1))
+def test_lanes_on_one_spot_have_masks_of_their_own(low):
+    """out[p] = x[p // 4] where memory says so: what one lane may read, its neighbour may not."""
+    o, v = K.loop("o", 2), K.loop("v", 16, "VECTOR")
+    p = o * 16 + v + low
+    x, mask = K.normal(12), np.arange(33) % 3 > 0
+    on = K.param(2, (33,), dtypes.bool).index(simplify_index(p))
+    at = simplify_index(p.alu(Ops.IDIV, K.index(4)))
+    kernel = K.out((2, 16), K.param(1, (12,)).index(at, gate=on), o, v)
+    turns = np.arange(32) + low
+    expected = np.where(mask[turns], x[turns // 4], 0)
+    check(kernel, [x, mask], expected.reshape(2, 16), 0, [(True, "python"), (True, "llvm")])
+
+
 def test_gelu():
     x = K.normal(1003)
     check(K.gelu(1003), [x], K.gelu_ref(x), 1e-5)

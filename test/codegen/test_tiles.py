@@ -152,7 +152,7 @@ def test_a_unit_takes_its_own_dtypes_only():
     for unit, message in (("vpdpwssd", "does not take"), ("vpdpbusd", "TILE loops"), ("x", "no")):
         with pytest.raises(ArgumentError, match=message):
             apply(kernel, (split, ("tensorise", "kp", 0, unit)))
-    with pytest.raises(ArgumentError, match="only a sum's LOOP"):
+    with pytest.raises(ArgumentError, match="only a LOOP of fixed size"):
         apply(kernel, (split, ("extend", "kp", 4)))
 
 

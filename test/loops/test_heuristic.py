@@ -337,13 +337,9 @@ def test_golden_nest_of_causal_attention():
 
 
 def test_a_tiny_kernel_is_written_out():
-    scheduled, recipe = schedule(kernels.elementwise(3), kernels.WIDE)
+    scheduled, recipe = schedule(kernels.elementwise(4), kernels.WIDE)
     assert recipe == (("role", "i0", "UNROLL"),)
-    assert kernels.loops(scheduled) == "store: i0:3 UNROLL"
-
-
-def test_a_tiny_kernel_of_a_power_of_two_is_a_short_vector():
-    assert schedule(kernels.elementwise(4), kernels.WIDE)[1] == (("role", "i0", "VECTOR"),)
+    assert kernels.loops(scheduled) == "store: i0:4 UNROLL"
 
 
 def test_nothing_depends_on_the_number_of_cores():

@@ -429,3 +429,10 @@ def test_a_copy_keeps_its_value_also_when_a_captured_step_writes():
         step()
         assert flat.tolist() == before
     assert x.tolist() == [[4.0, 5.0], [6.0, 7.0]]
+
+
+def test_slices_take_tensors_whose_values_are_read():
+    x = Tensor([[1, 2, 3], [4, 5, 6]]).realize()
+    assert x[Tensor(0) : Tensor(1), Tensor(-1)].tolist() == [3]
+    x[Tensor(0) : Tensor(1), Tensor(-1)] = 9
+    assert x.tolist() == [[1, 2, 9], [4, 5, 6]]

@@ -272,7 +272,11 @@ class Access:
             ]
             found = self._picked(piece if found is None else found, piece, lanes)
         assert found is not None, "a vector has lanes"
-        return found
+        if wide is None or len({*spots}) == count:
+            return found
+        # what one lane may read another, on the same spot, may not
+        nothing = self.program.widen(UOp.const(read.dtype, 0), count)
+        return self.program.add(Ops.WHERE, found.dtype, (wide, found, nothing))
 
     def _any_of(self, mask: UOp, groups: list[list[int]]) -> UOp:
         """For each group of lanes whether one is on."""

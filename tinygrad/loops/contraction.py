@@ -410,7 +410,8 @@ def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
         memory, nest = "GLOBAL", names(plan.nest(tiling.nest.name).loops)
         outer = (*(n for n in nest if n not in tiling.inside), tiling.n, *one.around)
     elif again and not around & free and _are_tasks(plan, around):
-        memory, outer = "GLOBAL", (*names(plan.nest("store").loops), tiling.n)
+        store = names(plan.nest("store").loops)
+        memory, outer = "GLOBAL", (*(n for n in store if n not in tiling.inside), tiling.n)
     layout = those_in(value, (*outer, *one.loops, tiling.n_in, *one.depth))
     plan.do("stage", plan.path(value), layout, name, memory, options)
     in_one_word(plan, name, one)

@@ -189,10 +189,11 @@ class Plan:
             self.do("split", loop, lanes, self.unused(loop + "v"), role_now, "VECTOR")
 
     def _is_short_vector(self, loop: str) -> bool:
-        """Whether a loop shorter than a vector is one that all reads go along side by side."""
+        """Whether a loop shorter than a vector is a row of several that all reads go along side by
+        side."""
         counter = self.loops[loop]
         steps = {*steps_along(self.nodes, counter)}
-        return size_of(counter) in SHORT_VECTORS and steps <= {0, 1}
+        return size_of(counter) in SHORT_VECTORS and steps <= {0, 1} and len(self.loops) > 1
 
     def lanes_within(self, size: int) -> int:
         """How many lanes a vector over an axis of this size has; 1: none."""

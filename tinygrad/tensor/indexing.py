@@ -134,7 +134,7 @@ class Indexing(Linalg):
 
     def _where_true(self, mask: Self, axis: int) -> list[Any]:
         """A mask on the axes from `axis` on as index tensors, one an axis. Reads the mask."""
-        if not mask.ndim:  # one more axis, of one element or none
+        if not mask.ndim:
             return [_OnNewAxis(mask.reshape(1).nonzero().reshape(-1))]
         over = self.shape[axis : axis + mask.ndim]
         if mask.shape != over:
@@ -150,8 +150,8 @@ class Indexing(Linalg):
             return item
         if isinstance(item, slice):
             return slice(_number(item.start), _number(item.stop), _number(item.step))
-        if isinstance(item, bool):
-            return self._tensor(item, dtypes.bool)
+        if isinstance(item, bool):  # one more axis, of one element or none
+            return _OnNewAxis(self._tensor([0] if item else [], dtypes.int32))
         is_one = not isinstance(item, (Indexing, list, tuple)) and not getattr(item, "ndim", 0)
         if is_one and hasattr(item, "__index__"):
             try:
@@ -442,7 +442,7 @@ def _number(part: Any) -> Any:
 
 def _axes_used(item: Any) -> int:
     """How many axes of what is indexed an item is for."""
-    if item is None or item is Ellipsis:
+    if item is None or item is Ellipsis or isinstance(item, _OnNewAxis):
         return 0
     is_mask = isinstance(item, Indexing) and item.dtype is dtypes.bool
     return item.ndim if is_mask else 1
