@@ -320,13 +320,15 @@ def test_memory_that_begins_anywhere_is_read_and_written(offset):
     assert there[0] == there[-1] == 3 and there.min() == there.max()
 
 
-def test_a_captured_step_takes_memory_that_begins_anywhere():
+@pytest.mark.parametrize("begin", [0, 4, 16, 32])
+def test_a_captured_step_takes_memory_that_begins_anywhere(begin):
     @TinyJit
     def step(x, total):
         total.assign(total + x.sum(0)).realize()
         return (x * 2).realize()
 
-    total = np.zeros(7, np.float32)
+    total = numpy_at(7, begin)
+    total[:] = 0
     sums = Tensor.from_dlpack(total)
     for turn, offset in enumerate((0, 16, 4, 0, 20, 4)):
         array = numpy_at(35, offset).reshape(5, 7)

@@ -120,29 +120,35 @@ def any_crooked() -> bool:
     return bool(_crooked)
 
 
-Pairs = list[tuple[Buffer, Buffer]]
+Replaced = list[tuple[int, Buffer]]
+"""Places in a run's buffers, and what was there."""
 
 
-def straightened(written: list[int], buffers: list[Buffer]) -> Pairs:
-    """Puts aligned copies in the places of what a run writes where kernels can't write: pairs of
-    each with its copy."""
+def straightened(written: list[int], buffers: list[Buffer]) -> Replaced:
+    """Puts aligned copies in the places of what a run writes where kernels can't write."""
     if not _crooked:
         return []
     copies: dict[Buffer, Buffer] = {}
     for place in written:
-        buffer = buffers[place]
-        if buffer in _crooked and buffer not in copies:
-            copies[buffer] = Buffer(buffer.device, buffer.nbytes)
-            copies[buffer].write(buffer.read())
-    if copies:
-        buffers[:] = [copies.get(buffer, buffer) for buffer in buffers]
-    return list(copies.items())
+        whole = _adopted(buffers[place])
+        if whole in _crooked and whole not in copies:
+            copies[whole] = Buffer(whole.device, whole.nbytes)
+            copies[whole].write(whole.read())
+    replaced = [(i, b) for i, b in enumerate(buffers) if _adopted(b) in copies] if copies else []
+    for place, own in replaced:
+        buffers[place] = copies[_adopted(own)]
+    return replaced
 
 
-def write_back(pairs: Pairs, buffers: list[Buffer]) -> None:
+def write_back(replaced: Replaced, buffers: list[Buffer]) -> None:
     """Undoes `straightened` after the run."""
-    own = {copy: buffer for buffer, copy in pairs}
-    for copy, buffer in own.items():
-        buffer.write(copy.read())
-    if own:
-        buffers[:] = [own.get(buffer, buffer) for buffer in buffers]
+    for place, own in replaced:
+        own.write(buffers[place].read())
+        buffers[place] = own
+
+
+def _adopted(buffer: Buffer) -> Buffer:
+    """What has these bytes under its own name: an argument of a capture is an alias."""
+    while isinstance(buffer.owner, Buffer) and buffer.owner.handle == buffer.handle:
+        buffer = buffer.owner
+    return buffer
