@@ -20,14 +20,15 @@ UNIT = 512  # blocks are multiples of this
 CLASSES_PER_OCTAVE = 8  # so that rounding up wastes at most an eighth
 
 
-def size_class(nbytes: int) -> int:
-    """The size of the block that serves `nbytes`: one of few, so that freed ones fit again.
+def size_class(nbytes: int, unit: int = UNIT) -> int:
+    """The size of the block that serves `nbytes`: one of few, so that freed ones fit again, and a
+    multiple of `unit`.
 
     >>> size_class(1), size_class(1_000_000)
     (512, 1048576)
     """
     octave = 1 << (max(nbytes, 1).bit_length() - 1)
-    return round_up(max(nbytes, 1), max(UNIT, octave // CLASSES_PER_OCTAVE))
+    return round_up(max(nbytes, 1), max(unit, octave // CLASSES_PER_OCTAVE))
 
 
 class Blocks(Generic[Block]):

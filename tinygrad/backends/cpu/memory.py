@@ -15,26 +15,23 @@ from pathlib import Path
 
 import numpy as np
 
+from tinygrad.backends import blocks
 from tinygrad.backends.cpu.locks import ForkSafeLock
 from tinygrad.backends.cpu.pages import PAGE, Pages, view_bytes
 from tinygrad.backends.interface import ALIGNMENT
 from tinygrad.base.errors import ArgumentError, OutOfMemory
-from tinygrad.base.helpers import free_memory, round_up
+from tinygrad.base.helpers import free_memory
 from tinygrad.base.settings import SETTINGS
 
 SLAB = 1 << 20  # small blocks are cut from slabs of this size, which are never given back
 SMALL = 32 << 10  # the largest block that is cut from a slab
-CLASSES_PER_OCTAVE = 8  # so that rounding up wastes at most an eighth
 
 
 @functools.lru_cache(1024)  # a program asks for the same few again and again
 def size_class(nbytes: int) -> int:
     """The size of the block that serves `nbytes`: a multiple of 64, or of a page."""
-    nbytes = max(nbytes, ALIGNMENT)
-    octave = 1 << (nbytes.bit_length() - 1)
-    step = max(octave // CLASSES_PER_OCTAVE, ALIGNMENT)
-    small = round_up(nbytes, step) <= SMALL
-    return round_up(nbytes, step if small else max(step, PAGE))
+    small = blocks.size_class(nbytes, ALIGNMENT)
+    return small if small <= SMALL else blocks.size_class(nbytes, PAGE)
 
 
 def physical_memory() -> int:

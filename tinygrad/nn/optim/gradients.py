@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tinygrad.base.dtype import dtypes
+from tinygrad.base.dtype import compute_dtype, dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.nn.optim.optimizer import Optimizer, OptimizerGroup, Stepper
 from tinygrad.tensor import Tensor
@@ -121,7 +121,7 @@ class GradScaler:
         """The same, not computed yet: all tensors that change."""
         moved = _with_gradients(optimizer.params)
         for param, grad in moved:
-            kind = dtypes.float32 if grad.dtype.itemsize < 4 else grad.dtype
+            kind = compute_dtype(grad.dtype)
             param.grad = grad.cast(kind) / self.factor.to(grad.device).cast(kind)
         finite = Tensor([True])
         for _, grad in _with_gradients(optimizer.params):
