@@ -57,6 +57,8 @@ FOUND = [  # lines; the last names the outputs
     "a = given(1, (2, 2, 65), 'float32').relu() @ given(2, (65, 30), 'float32')\n"
     "b = (a * given(3, (30,), 'float32') + 1).transpose(1, 2)\n"
     "c = b.fold((1, 37), (1, 30), stride=(1, 7))\nc",
+    # a factor of a product that divides is no address
+    "a = (given(1, (1, 1, 5, 31), 'int32') // 3).conv2d(given(2, (3, 1, 5, 5), 'int32'))\na",
     # no elements
     "a = given(1, (4, 33, 0), 'float32').sin().pad(((1, 0), (1, 2), (0, 2)))\na",
     "a = given(1, (1, 1, 0, 5), 'uint8').conv2d(given(2, (2, 1, 1, 1), 'uint8'), padding=2)\na",

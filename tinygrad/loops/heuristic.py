@@ -195,7 +195,7 @@ def _composed(plan: Plan) -> tuple[UOp, int] | None:
     loops = {*plan.nest("store").loops, *_packed_sums(plan)}
     operands = [operand for pair in _pairs(plan) for operand in pair]
     found: list[tuple[int, str, UOp]] = []
-    for node in {node for operand in operands for node in operand.toposort()}:
+    for node in {n for operand in operands for n in operand.toposort() if is_index(n)}:
         if node.op not in (Ops.IDIV, Ops.MOD) or node.src[1].op is not Ops.CONST:
             continue
         terms, divisor = affine(node.src[0])[0], int(node.src[1].arg)
