@@ -137,6 +137,16 @@ def test_what_a_gradient_wants_of_an_activation_is_computed_again() -> None:
     assert temporaries(scaled.max((2, 3)), gradient).count(x.size) <= 2
 
 
+def test_what_is_made_of_a_stored_sum_is_computed_again() -> None:
+    """A sum that goes on is stored anyway; what its norm centres is made of it wherever wanted."""
+    x = data(512, 64)
+    weights, scales = [data(64, 64) for _ in range(3)], [data(64) for _ in range(3)]
+    for weight, scale in zip(weights, scales, strict=True):
+        x = x + (x.layernorm() * scale) @ weight + data(64)
+    gradients = x.gradient(*weights, *scales, gradient=data(512, 64))
+    assert temporaries(x, *gradients).count(512 * 64) == 9, "two sums, three norms, four gradients"
+
+
 def of_input(image: Tensor, filters: Tensor, **how: object) -> Tensor:
     """The gradient of a convolution's input."""
     out = image.conv2d(filters, **how)

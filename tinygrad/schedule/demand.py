@@ -45,6 +45,7 @@ from tinygrad.schedule.redo import (
     WEIGHT_LIMIT,
     is_concrete,
     is_small_work,
+    kept_anyway,
     repeats,
     weight_of,
     weights_below,
@@ -137,6 +138,7 @@ class Demands:
         # groups are given work for all their lanes element by element
         self._above = set() if wishes.lanes else above_reductions(self.order, _makes_rows)
         self._weight, self._leaves = weights_below(self.order)
+        self._kept = kept_anyway(self.order)
         self._stored = {*self._forced(sink), *stored}
         self._apart = set(apart)  # what shares no kernel with what else is stored
         for node in reversed(self.order):
@@ -408,7 +410,7 @@ class Demands:
         weight = self._weight[node]
         cheap = weight <= CHEAP_WEIGHT and len(self._leaves[node]) <= CHEAP_LEAVES
         if kernels > 1:
-            return cheap or self._each_its_part(node, demands) or _is_made_again(node, demands)
+            return cheap or self._each_its_part(node, demands) or self._is_made_again(node, demands)
         if len(demands) > 1 and weight * len(demands) > SHARED_WEIGHT:
             return False
         if not any(_redone(d, context) for d, cs in demands.items() for context in cs):
@@ -423,6 +425,14 @@ class Demands:
             return False
         times = sum(_size(context) for contexts in demands.values() for context in contexts)
         return times <= node.size * REDONE_AT_MOST
+
+    def _is_made_again(self, node: UOp, demands: dict[Demand, Contexts]) -> bool:
+        """Whether several kernels compute a value, each element once, rather than that it is
+        stored."""
+        if node in self._kept or not is_concrete(node):
+            return False
+        once = all(_size(c) <= node.size for contexts in demands.values() for c in contexts)
+        return once and is_small_work(node, self._kept)
 
     def _reduction_fits(self, node: UOp, demands: dict[Demand, Contexts]) -> bool:
         """Whether a reduction may live in its user's kernel: computed once an element there.
@@ -530,12 +540,6 @@ def _readers(demands: dict[Demand, Contexts]) -> list[Reader]:
         reader.indices.append(demand.where)
         reader.contexts.extend(contexts)
     return list(found.values())
-
-
-def _is_made_again(node: UOp, demands: dict[Demand, Contexts]) -> bool:
-    """Whether several kernels compute a value, each element once, rather than that it is stored."""
-    once = is_concrete(node) and all(_size(c) <= node.size for cs in demands.values() for c in cs)
-    return once and is_small_work(node)
 
 
 def _redone(demand: Demand, context: tuple[UOp, ...]) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import heapq
+import itertools
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,6 +15,8 @@ from tinygrad.base.helpers import round_up
 from tinygrad.schedule.plan import Plan, Storage
 
 ALIGNMENT = 256
+TIGHT = 65 / 64  # an arena so little above what no arena can be below is good enough
+MANY = 2048  # lives: of more, each is not compared with each
 
 
 class Life(NamedTuple):
@@ -57,12 +61,44 @@ def with_own_storages(plan: Plan, wanted: Sequence[Sequence[int]]) -> Plan:
 
 
 def place(lives: Sequence[Life]) -> tuple[list[int], int]:
-    """An offset for each life, and the size of the arena: in order of time, each into the
-    smallest gap that holds it.
+    """An offset for each life, and the size of the arena.
 
     >>> place([Life(100, 0, 1), Life(100, 1, 2), Life(100, 2, 3)])
     ([0, 256, 0], 512)
     """
+    found = _in_time(lives)
+    if len(lives) > MANY or found[1] <= most_live(lives) * TIGHT:
+        return found
+    return min(found, _by_size(lives), key=lambda placed: placed[1])
+
+
+def most_live(lives: Sequence[Life]) -> int:
+    """The bytes of the step in which most are needed: no arena is smaller."""
+    changes: defaultdict[int, int] = defaultdict(int)
+    for life in lives:
+        changes[life.first] += _rounded(life)
+        changes[life.last + 1] -= _rounded(life)
+    return max(itertools.accumulate(changes[step] for step in sorted(changes)), default=0)
+
+
+def _by_size(lives: Sequence[Life]) -> tuple[list[int], int]:
+    """The largest first, each as low as what lives beside it allows."""
+    offsets, end = [0] * len(lives), 0
+    placed: list[tuple[int, int, Life]] = []  # (start, end), in order
+    for i in sorted(range(len(lives)), key=lambda i: (-lives[i].nbytes, i)):
+        life, start, size = lives[i], 0, _rounded(lives[i])
+        for begins, ends, other in placed:
+            if other.first <= life.last and life.first <= other.last:
+                if begins >= start + size:
+                    break
+                start = max(start, ends)
+        bisect.insort(placed, (start, start + size, life))
+        offsets[i], end = start, max(end, start + size)
+    return offsets, end
+
+
+def _in_time(lives: Sequence[Life]) -> tuple[list[int], int]:
+    """In order of time, each into the smallest gap that holds it."""
     offsets = [0] * len(lives)
     gaps = _Gaps()
     ending: list[tuple[int, int]] = []  # (last step, number of the life)

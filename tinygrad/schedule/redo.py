@@ -4,8 +4,12 @@ what the step stores anyway."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection, Sequence
+
 from tinygrad.base.dtype import dtypes
 from tinygrad.schedule.bases import memory_base
+from tinygrad.schedule.rows import is_product
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -16,6 +20,7 @@ CHEAP_LEAVES = 2  # ... if they read no more than so many values
 REPEATED = 1.5  # elements that are made of each one in memory: then that is what is stored
 WEIGHT_LIMIT = 1 << 20
 NO_VALUE = frozenset((Ops.DEVICE, Ops.UNIQUE, Ops.SINK))
+COMPUTED = GroupOp.Elementwise | GroupOp.Movement | {Ops.DETACH}
 FREE_LEAVES = frozenset((Ops.CONST, Ops.ARANGE, Ops.DEFINE_VAR, Ops.BIND))
 
 BYTE_WORTH = 12
@@ -46,7 +51,7 @@ def weights_below(order: list[UOp]) -> tuple[dict[UOp, int], dict[UOp, tuple[UOp
     weight: dict[UOp, int] = {}
     leaves: dict[UOp, tuple[UOp, ...]] = {}
     for node in order:
-        if node.op in GroupOp.Elementwise or node.op in GroupOp.Movement or node.op is Ops.DETACH:
+        if node.op in COMPUTED:
             sources = [s for s in node.src if s.op not in NO_VALUE]
             weight[node] = min(WEIGHT_LIMIT, weight_of(node) + sum(weight[s] for s in sources))
             read = dict.fromkeys(leaf for s in sources for leaf in leaves[s])
@@ -86,15 +91,30 @@ def repeats(node: UOp) -> bool:
     return node not in stored and node.size >= REPEATED * sum(base.size for base in stored)
 
 
-def is_small_work(node: UOp) -> bool:
+def kept_anyway(order: Sequence[UOp]) -> set[UOp]:
+    """What is made of a product, elementwise, and has several users: that is stored in any case.
+    Nodes come in order."""
+    users = Counter(source for node in order for source in set(node.src))
+    kept, costly = set[UOp](), set[UOp]()
+    for node in order:
+        through = node.op in COMPUTED
+        is_made = node.op is Ops.REDUCE_AXIS and is_product(node)
+        if is_made or (through and not costly.isdisjoint(node.src)):
+            (kept if users[node] > 1 else costly).add(node)
+    return kept
+
+
+def is_small_work(node: UOp, kept: Collection[UOp]) -> bool:
     """Whether an element is made of few stored values by fewer operations than it would take to
-    store it; each operation counts once, however often its result is used."""
+    store it; each operation counts once, however often its result is used. Those of `kept` are
+    stored."""
     most = BYTE_WORTH * node.dtype.itemsize
     weight, large = 0, 0
     stack, seen = [node], {node}
     while stack:
         top = stack.pop()
-        if top.op in GroupOp.Elementwise or top.op in GroupOp.Movement or top.op is Ops.DETACH:
+        is_stored = top in kept and top is not node
+        if not is_stored and top.op in COMPUTED:
             weight += weight_of(top)
             sources = [s for s in top.src if s.has_shape and s not in seen]
             seen.update(sources)
