@@ -369,11 +369,14 @@ def legal_index(node: UOp, size: Any, axis: int, from_zero: bool = False) -> UOp
         number = number.cast(unsigned)
         return number if low >= 0 or from_zero else _least(number, number + limit)
 
-    if not (isinstance(size, int) and (0 if from_zero else -size) <= low and high < size):
-        message = f"index {{0}} is out of range on axis {axis}; legal are {legal}"
-        node = node.check(place(node) < limit, "index", message)
-        return _least(place(node), limit - 1)
-    return place(node)
+    found = place(node)
+    if isinstance(size, int) and (0 if from_zero else -size) <= low and high < size:
+        return found
+    message = f"index {{0}} is out of range on axis {axis}; legal are {legal}"
+    signed = dtypes.int64 if unsigned is dtypes.uint64 else dtypes.int32
+    told = node if dtypes.is_unsigned(node.dtype) else found.cast(signed)  # unchanged if it fails
+    checked = told.check(found < limit, "index", message).cast(unsigned)
+    return _least(checked, limit - 1)
 
 
 def _least(one: UOp, other: UOp) -> UOp:
