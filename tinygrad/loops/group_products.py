@@ -1,8 +1,5 @@
-"""Products on devices with groups of lanes: a group computes a block of the result. It goes along
-the sum in steps; for each, all its lanes together bring a piece of both operands into the memory
-that they share, whatever the operands are made of, and every lane multiplies what its own small
-tile needs from there. What lies beyond the edges is 0 in the pieces, so that only what is stored
-needs masks.
+"""Products on devices with groups of lanes: by a unit, if one suits (`staged_products`,
+`warp_products`), else every lane multiplies what its own small tile needs of a block's pieces.
 """
 
 from __future__ import annotations
@@ -11,24 +8,10 @@ from dataclasses import dataclass
 
 from tinygrad.base.helpers import ceildiv, prod
 from tinygrad.base.target import Target
-from tinygrad.loops.layout import (
-    is_plain_loop,
-    name_of,
-    own_ranges,
-    role_of,
-    size_of,
-)
+from tinygrad.loops.blocks import Blocks
+from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, role_of, size_of
 from tinygrad.loops.operands import owners_of
-from tinygrad.loops.pieces import (
-    BUSY_GROUPS,
-    VECTOR,
-    WORD,
-    Options,
-    fill,
-    is_copy,
-    pipeline,
-    power_below,
-)
+from tinygrad.loops.pieces import BUSY_GROUPS, VECTOR, WORD, fill, power_below
 from tinygrad.loops.plan import Nest, Plan, names
 from tinygrad.loops.products import Product, factors_of, reduction_of
 from tinygrad.loops.staged_products import staged_product
@@ -82,7 +65,7 @@ def group_product(plan: Plan, nest: Nest, products: list[Product]) -> bool:
     if shape is None:
         plan.back_to(kernel, steps)
         return False
-    _Blocks(plan, shape, m, n, outer).run(products)
+    _Lanes(plan, shape, m, n, outer).run(products)
     return True
 
 
@@ -194,71 +177,36 @@ def block_shape(
 # ---- the nest ------------------------------------------------------------------------------------
 
 
-class _Blocks:
-    """The steps of the recipe. m and n count rows and columns: blocks of them once split."""
+class _Lanes(Blocks):
+    """The steps of the recipe."""
 
     def __init__(self, plan: Plan, shape: Shape, m: str, n: str, outer: list[str]) -> None:
-        self.plan, self.shape, self.outer = plan, shape, outer
-        self.sides = m, n
-        self.inner = plan.unused(m + "i"), plan.unused(n + "i")
+        self.shape = shape
+        super().__init__(plan, shape.block, prod(shape.lanes), m, n, outer)
 
     def run(self, products: list[Product]) -> None:
-        plan, shape = self.plan, self.shape
-        for side, inner, size in zip(self.sides, self.inner, shape.block, strict=True):
-            plan.do("split", side, size, inner, "PARALLEL", "LOOP")
         for one in products:
-            k, ki = one.first_loop, plan.unused(one.first_loop + "i")
-            plan.do("extend", k, shape.depth)
-            plan.do("split", k, shape.depth, ki)
-            options = self._options(k)
-            for axis in range(2):
-                self._piece(k, ki, axis, options)
-        self._tile(products)
+            self.bring(one, self.shape.depth)
+        self._tile(max(p.rows.dtype.itemsize for p in products))
 
-    def _operand(self, k: str, axis: int) -> UOp:
-        """A factor of the sum over `k` as it is now: of rows (0) or columns (1)."""
-        loop, inner = self.plan.loops[k], self.plan.loops[self.inner[axis]]
-        sums = (x for x in self.plan.nodes if x.op is Ops.REDUCE and loop in own_ranges(x))
-        factors = factors_of(next(sums))
-        assert factors is not None
-        return next(x for x in factors if inner in x.ranges)
+    def layout(self, k: str, ki: str, axis: int) -> tuple[str, str]:
+        """[step][element]; what an operand sums on its own is summed before the product."""
+        plan, inner = self.plan, self.inner[axis]
+        own, along = plan.loops[inner], {plan.loops[k], plan.loops[ki]}
+        for part in _sums_within(plan, self.side(k, axis), own, along):
+            name = plan.numbered("ps")
+            plan.do("stage", plan.path(part), (inner,), name)
+            plan.do("complete", name)
+            fill(plan, name, self.lanes)
+        return ki, inner
 
-    def _options(self, k: str) -> Options:
-        """Those of both pieces, which are fetched ahead if they are copies."""
-        sides = [self._operand(k, axis) for axis in range(2)]
-        along = [self.plan.loops[x] for x in self.inner]
-        if not all(map(is_copy, sides, along)):
-            return ()
-        row = self.shape.depth * max(x.dtype.itemsize for x in sides) + VECTOR
-        shared = SHARED * sum(self.shape.block) * row
-        return pipeline(self.plan.target, shared, size_of(self.plan.loops[k]))
+    def shared(self, itemsize: int) -> int:
+        return SHARED * sum(self.shape.block) * (self.shape.depth * itemsize + VECTOR)
 
-    def _piece(self, k: str, ki: str, axis: int, options: Options) -> None:
-        """An operand's piece: [step][element], neighbours of a row 16 bytes beyond a whole one."""
-        plan, name = self.plan, self.plan.numbered("p" + "ab"[axis])
-        value, inner = self._operand(k, axis), self.inner[axis]
-        for part in _sums_within(value, {plan.loops[k], plan.loops[ki]}):
-            self._apart(part, inner)
-            value = self._operand(k, axis)
-        plan.do("stage", plan.path(value), (ki, inner), name, "LOCAL", options)
-        plan.do("complete", name)
-        plan.do("pad", name, f"{name}.{ki}", max(1, VECTOR // value.dtype.itemsize))
-        fill(plan, name, prod(self.shape.lanes))
-
-    def _apart(self, part: UOp, inner: str) -> None:
-        """What an operand sums on its own is summed once, before the product."""
-        plan, name = self.plan, self.plan.numbered("ps")
-        if plan.loops[inner] not in part.ranges:
-            return
-        plan.do("stage", plan.path(part), (inner,), name)
-        plan.do("complete", name)
-        fill(plan, name, prod(self.shape.lanes))
-
-    def _tile(self, products: list[Product]) -> None:
+    def _tile(self, itemsize: int) -> None:
         """A block's elements go to the lanes, several neighbours to each."""
         plan, lanes, copies = self.plan, [], []
-        largest = max(p.rows.dtype.itemsize for p in products)
-        vector = plan.target.lanes(largest)
+        vector = plan.target.lanes(itemsize)
         for axis, (inner, size) in enumerate(zip(self.inner, self.shape.tile, strict=True)):
             together, lane = min(vector, size), plan.unused(inner + "l")
             copies.append(inner)
@@ -271,18 +219,16 @@ class _Blocks:
             else:
                 plan.do("role", lane, "LANE")
             lanes.append(lane)
-        plan.do("order", "store", (*self.outer, *self.sides, *lanes, *copies))
-        for loop in self.outer:
-            plan.do("role", loop, "PARALLEL")
+        self.order(self.sides, lanes, copies)
 
 
-def _sums_within(value: UOp, along: set[UOp]) -> list[UOp]:
-    """The largest parts of an operand that contain a REDUCE and don't change along the product's
-    own loops."""
-    with_sums: set[UOp] = set()
-    for node in value.toposort():
+def _sums_within(plan: Plan, value: UOp, own: UOp, along: set[UOp]) -> list[UOp]:
+    """The largest parts of an operand that contain a REDUCE and change along its `own` loop, but
+    not along those of the product's sum."""
+    below, with_sums = plan.below((value,)), set[UOp]()
+    for node in below:
         if node.op is Ops.REDUCE or any(s in with_sums for s in node.src):
             with_sums.add(node)
     fixed = {node for node in with_sums if node.ranges.isdisjoint(along)}
-    inside = {s for node in with_sums if node in fixed for s in node.src}
-    return [node for node in value.toposort() if node in fixed and node not in inside]
+    inside = {s for node in fixed for s in node.src}
+    return [node for node in below if node in fixed - inside and own in node.ranges]

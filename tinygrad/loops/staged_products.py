@@ -8,13 +8,12 @@ from dataclasses import dataclass
 
 from tinygrad.base.helpers import ceildiv, prod
 from tinygrad.base.target import Target
+from tinygrad.loops.blocks import Blocks, common_unit, lanes_first
 from tinygrad.loops.layout import size_of
 from tinygrad.loops.matrix_units import MatrixUnit, matrix_units
-from tinygrad.loops.pieces import BUSY_GROUPS, TURNED, Options, fill, parts_of, reach
+from tinygrad.loops.pieces import BUSY_GROUPS, parts_of
 from tinygrad.loops.plan import Plan
 from tinygrad.loops.products import Product
-from tinygrad.loops.unit_products import ByUnit, common_unit, lanes_first
-from tinygrad.uop.op import Ops
 
 ROW = 128  # bytes of a row of a piece
 BLOCK = 64  # elements of an operand whose rows lie one after the other
@@ -80,48 +79,40 @@ def staged_shape(
     return max(fits, key=lambda shape: (prod(shape.block), shape.unit.columns), default=None)
 
 
-class _Staged(ByUnit):
-    """The steps of the recipe."""
+class _Staged(Blocks):
+    """The steps of the recipe. `inner` counts blocks of an operand, `marks` elements of one."""
+
+    options = (("swizzle", ROW),)
 
     def __init__(self, plan: Plan, shape: StagedShape, m: str, n: str, outer: list[str]) -> None:
-        super().__init__(plan, shape.unit, shape.shared, m, n)
-        self.shape, self.outer = shape, outer  # `inner` counts blocks of an operand
-        self.marks = self.single = plan.unused(m + "s"), plan.unused(n + "s")  # elements of one
+        self.shape, self.unit = shape, shape.unit
+        super().__init__(plan, shape.block, shape.sets * shape.unit.lanes, m, n, outer)
+        self.marks = plan.unused(m + "s"), plan.unused(n + "s")
+        for inner, mark in zip(self.inner, self.marks, strict=True):
+            plan.do("split", inner, BLOCK, mark)
 
     def run(self, products: list[Product]) -> None:
         plan, unit = self.plan, self.unit
-        step = ROW // unit.a.itemsize
-        for axis, size in enumerate(self.shape.block):
-            plan.do("split", self.sides[axis], size, self.inner[axis], "PARALLEL", "LOOP")
-            plan.do("split", self.inner[axis], BLOCK, self.single[axis])
         depths = []
         for one in products:
-            ki, kd = self.tensorised(one, step), plan.unused(one.first_loop + "d")
+            ki, kd = (
+                self.bring(one, ROW // unit.a.itemsize, unit),
+                plan.unused(one.first_loop + "d"),
+            )
             plan.do("split", ki, unit.depth, kd, "UNROLL", "TILE")
             depths.append([kd])
         row_parts, column_parts = self._output()
         for depth in depths:
             plan.do("distribute", row_parts, column_parts, depth, unit.name)
 
-    def _layout(self, k: str, ki: str, axis: int) -> tuple[str, str, str]:
-        """A piece's loops: blocks, and in each rows of what the sum steps along; or, where memory
-        is the other way and the unit can turn it, of the block's elements."""
-        plan, value = self.plan, self._side(k, axis)
-        block, single = self.inner[axis], self.single[axis]
-        if value.dtype.itemsize == TURNED:
-            loads = [x for x in plan.below((value,)) if x.op is Ops.INDEX]
-            if reach(loads, plan.loops[single]) < reach(loads, plan.loops[ki]):
-                return block, ki, single
-        return block, single, ki
+    def shared(self, itemsize: int) -> int:
+        return self.shape.shared
 
-    def _piece(self, k: str, axis: int, layout: tuple[str, ...], options: Options) -> None:
-        """An operand's piece, as the unit reads it."""
-        plan, name, value = self.plan, self.plan.numbered("p" + "ab"[axis]), self._side(k, axis)
-        options = (*options, ("swizzle", ROW))
-        layout = tuple(x for x in layout if plan.loops[x] in value.ranges)  # one block may be all
-        plan.do("stage", plan.path(value), layout, name, "LOCAL", options)
-        plan.do("complete", name)
-        fill(plan, name, self.shape.sets * self.unit.lanes)
+    def layout(self, k: str, ki: str, axis: int) -> tuple[str, str, str]:
+        """Blocks, and in each rows of what the sum steps along; or, where memory is the other way
+        and the unit can turn it, of the block's elements."""
+        block, mark = self.inner[axis], self.marks[axis]
+        return (block, ki, mark) if self.is_turned(k, ki, axis) else (block, mark, ki)
 
     def _output(self) -> tuple[list[str], list[str]]:
         """The output's loops: groups, sets of lanes, and the parts of the unit's matrices. Groups
@@ -132,15 +123,13 @@ class _Staged(ByUnit):
         roles = ("LANE", "UNROLL", "VECTOR")
         plan.do("role", sets, "LANE")
         plan.do("role", blocks, "UNROLL")
-        rows = parts_of(plan, self.single[0], held.rows, roles)
-        columns = [blocks, *parts_of(plan, self.single[1], held.columns[1:], roles)]
+        rows = parts_of(plan, self.marks[0], held.rows, roles)
+        columns = [blocks, *parts_of(plan, self.marks[1], held.columns[1:], roles)]
         groups = [m, n]
         if size_of(plan.loops[m]) % NEIGHBOURS == 0:
             near = plan.unused(m + "n")
             plan.do("split", m, NEIGHBOURS, near, "PARALLEL", "PARALLEL")
             groups = [m, n, near]
         lanes, items = lanes_first(((rows, held.rows), (columns, held.columns)))
-        plan.do("order", "store", (*self.outer, *groups, sets, *lanes, *items))
-        for loop in self.outer:
-            plan.do("role", loop, "PARALLEL")
+        self.order(groups, [sets], lanes, items)
         return rows, columns

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tinygrad.base.helpers import ceildiv, prod, round_up
 from tinygrad.base.target import Target
+from tinygrad.loops.blocks import lanes_first
 from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, size_of
 from tinygrad.loops.matrix_units import UNITS, MatrixUnit, Part, matrix_units
 from tinygrad.loops.pieces import (
@@ -26,7 +27,6 @@ from tinygrad.loops.pieces import (
 )
 from tinygrad.loops.plan import Plan, names
 from tinygrad.loops.tensorise import operand
-from tinygrad.loops.unit_products import lanes_first
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 

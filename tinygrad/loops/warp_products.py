@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 
 from tinygrad.base.helpers import ceildiv, prod
 from tinygrad.base.target import Target
+from tinygrad.loops.blocks import Blocks, common_unit, lanes_first
 from tinygrad.loops.layout import size_of
 from tinygrad.loops.matrix_units import MatrixUnit
-from tinygrad.loops.pieces import BUSY_GROUPS, TURNED, VECTOR, WORD, Options, fill, parts_of, reach
+from tinygrad.loops.pieces import BUSY_GROUPS, VECTOR, WORD, parts_of
 from tinygrad.loops.plan import Plan
 from tinygrad.loops.products import Product
-from tinygrad.loops.unit_products import ByUnit, common_unit, lanes_first
-from tinygrad.uop.op import Ops
 
 LARGEST_PART = (64, 64)  # of a warp: more registers than this leave no room for operands
 LARGEST_GRID = (2, 4)  # warps along rows and columns
@@ -107,22 +106,19 @@ def warp_shape(
     return shape() if fits() else None
 
 
-class _Warps(ByUnit):
+class _Warps(Blocks):
     """The steps of the recipe."""
 
     def __init__(self, plan: Plan, shape: WarpShape, m: str, n: str, outer: list[str]) -> None:
         assert shape.unit.held is not None
-        super().__init__(plan, shape.unit, shape.shared, m, n)
-        self.shape, self.outer, self.held = shape, outer, shape.unit.held
-        self.marks = self.inner
+        self.shape, self.held = shape, shape.unit.held
+        super().__init__(plan, shape.block, prod(shape.grid) * shape.unit.lanes, m, n, outer)
 
     def run(self, products: list[Product]) -> None:
-        plan, unit = self.plan, self.unit
-        for side, inner, size in zip(self.sides, self.inner, self.shape.block, strict=True):
-            plan.do("split", side, size, inner, "PARALLEL", "LOOP")
+        plan, unit = self.plan, self.shape.unit
         depths = []
         for one in products:
-            ki, kd = self.tensorised(one, self.shape.depth), plan.unused(one.first_loop + "d")
+            ki, kd = self.bring(one, self.shape.depth, unit), plan.unused(one.first_loop + "d")
             plan.do("split", ki, unit.depth, kd)
             if self.shape.depth <= 2 * unit.depth:
                 plan.do("role", ki, "UNROLL")
@@ -131,27 +127,19 @@ class _Warps(ByUnit):
         for depth in depths:
             plan.do("distribute", row_parts, column_parts, depth, unit.name)
 
-    def _layout(self, k: str, ki: str, axis: int) -> tuple[str, str]:
-        """A piece's loops, [element][step]: what the unit wants from a row is side by side; or,
-        where memory is the other way and the target can turn it, [step][element]."""
-        plan, value, inner = self.plan, self._side(k, axis), self.inner[axis]
-        if "matrix_load" in plan.target.native and value.dtype.itemsize == TURNED:
-            loads = [x for x in plan.below((value,)) if x.op is Ops.INDEX]
-            if reach(loads, plan.loops[inner]) < reach(loads, plan.loops[ki]):
-                return ki, inner
-        return inner, ki
+    def shared(self, itemsize: int) -> int:
+        return self.shape.shared
 
-    def _piece(self, k: str, axis: int, layout: tuple[str, ...], options: Options) -> None:
-        """An operand's piece, its rows 16 bytes beyond whole ones."""
-        plan, name, value = self.plan, self.plan.numbered("p" + "ab"[axis]), self._side(k, axis)
-        plan.do("stage", plan.path(value), layout, name, "LOCAL", options)
-        plan.do("complete", name)
-        plan.do("pad", name, f"{name}.{layout[0]}", VECTOR // value.dtype.itemsize)
-        fill(plan, name, prod(self.shape.grid) * self.unit.lanes)
+    def layout(self, k: str, ki: str, axis: int) -> tuple[str, str]:
+        """[element][step]: what the unit wants from a row is side by side; or, where memory is the
+        other way and the target can turn it, [step][element]."""
+        inner = self.inner[axis]
+        turns = "matrix_load" in self.plan.target.native and self.is_turned(k, ki, axis)
+        return (ki, inner) if turns else (inner, ki)
 
     def _output(self) -> tuple[list[str], list[str]]:
         """The output's loops: blocks, warps, the unit's matrices, and their parts."""
-        plan, unit = self.plan, self.unit
+        plan, unit = self.plan, self.shape.unit
         warps, copies, parts = [], [], []
         sizes = (unit.rows, unit.columns)
         for axis, (inner, size) in enumerate(zip(self.inner, sizes, strict=True)):
@@ -163,7 +151,5 @@ class _Warps(ByUnit):
             axis_parts = self.held.columns if axis else self.held.rows
             parts.append(parts_of(plan, single, axis_parts, ("LANE", "UNROLL", "VECTOR")))
         lanes, items = lanes_first(zip(parts, (self.held.rows, self.held.columns), strict=True))
-        plan.do("order", "store", (*self.outer, *self.sides, *warps, *lanes, *copies, *items))
-        for loop in self.outer:
-            plan.do("role", loop, "PARALLEL")
+        self.order(self.sides, warps, lanes, copies, items)
         return parts[0], parts[1]
