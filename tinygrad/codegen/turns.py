@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from tinygrad.base.dtype import dtypes
 from tinygrad.loops.layout import fact, name_of, size_of
 from tinygrad.loops.nest import Scope
+from tinygrad.loops.trims import Stop
 from tinygrad.simplify.affine import add, divide
 from tinygrad.uop.bounds import Interval, bounds
 from tinygrad.uop.node import UOp
@@ -32,8 +33,8 @@ class Turns:
 
     def __init__(self, kernel: UOp) -> None:
         self.bound: dict[UOp, Scope] = {}
-        self.trims = dict(fact(kernel, "trim"))
-        self.starts = dict(fact(kernel, "start"))
+        self.trims: dict[str, Stop] = dict(fact(kernel, "trim"))
+        self.starts: dict[str, Stop] = dict(fact(kernel, "start"))
         self._facts: dict[UOp, Interval] = {}
 
     def known(self) -> dict[UOp, Interval]:
@@ -66,32 +67,27 @@ class Turns:
 
     def _trim(self, loop: UOp) -> UOp | None:
         """Where the loop may stop, as an expression of the loops that are open."""
-        if name_of(loop) not in self.trims:
-            return None
-        terms, constant, factor = self.trims[name_of(loop)]
-        open_loops = {name_of(r): r for r in self.bound}
-        total = UOp.const(dtypes.index, constant + factor - 1)
-        for name, coefficient in terms:
-            if name in open_loops:
-                total = add(total, open_loops[name], coefficient)
-            elif coefficient > 0:
-                return None
-        return divide(total, factor) if factor != 1 else total
+        return self._bound(self.trims.get(name_of(loop)), late=False)
 
     def start(self, loop: UOp) -> UOp | None:
-        """Where the loop may start, as an expression of the loops that are open; None: at 0."""
-        if name_of(loop) not in self.starts:
+        """Where the loop may start, in the same terms; None: at 0."""
+        found = self._bound(self.starts.get(name_of(loop)), late=True)
+        return found if found is not None and bounds(found, self.known())[1] > 0 else None
+
+    def _bound(self, bound: Stop | None, late: bool) -> UOp | None:
+        """A stop, rounded up, or a start, rounded down. None: there is none, or a loop that is not
+        open yet has turns that want more."""
+        if bound is None:
             return None
-        terms, constant, factor = self.starts[name_of(loop)]
+        terms, constant, factor = bound
         open_loops = {name_of(r): r for r in self.bound}
-        total = UOp.const(dtypes.index, constant)
+        total = UOp.const(dtypes.index, constant + (0 if late else factor - 1))
         for name, coefficient in terms:
             if name in open_loops:
                 total = add(total, open_loops[name], coefficient)
-            elif coefficient < 0:
+            elif (coefficient < 0) is late:
                 return None
-        start = divide(total, factor) if factor != 1 else total
-        return start if bounds(start, self.known())[1] > 0 else None
+        return divide(total, factor) if factor != 1 else total
 
     def is_free(self, range_: UOp, limit: UOp) -> bool:
         """Whether the limit cuts nothing off."""

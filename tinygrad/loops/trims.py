@@ -9,7 +9,7 @@ infinity or NaN that it would have met there is not seen.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import product
 from typing import Any
 
@@ -29,13 +29,13 @@ IDENTITY: dict[str, Any] = {"add": 0, "max": -math.inf, "mul": 1}
 
 def permitted_starts(kernel: UOp, outer: frozenset[str]) -> tuple[tuple[str, Stop], ...]:
     """For each loop that may start late, in the same terms: at most at floor(sum / f)."""
-    return _permitted(kernel, outer, _start)
+    return _permitted(kernel, outer, late=True)
 
 
 def permitted_stops(kernel: UOp, outer: frozenset[str]) -> tuple[tuple[str, Stop], ...]:
     """For each loop that may stop early its bound, in terms of the loops named in `outer`; other
     loops count with whatever turn of theirs lets it run longest."""
-    return _permitted(kernel, outer, _stop)
+    return _permitted(kernel, outer, late=False)
 
 
 def part_within(kernel: UOp, loops: Iterable[UOp], outer: frozenset[str]) -> float:
@@ -61,18 +61,14 @@ def _at(bound: Stop, outer: dict[str, int]) -> int:
     return sum(k * outer[name] for name, k in terms) + constant
 
 
-def _permitted(
-    kernel: UOp,
-    outer: frozenset[str],
-    bound: Callable[[UOp, UOp, frozenset[str]], Stop | None],
-) -> tuple[tuple[str, Stop], ...]:
+def _permitted(kernel: UOp, outer: frozenset[str], late: bool) -> tuple[tuple[str, Stop], ...]:
     nodes = nodes_of(kernel)
     stops: dict[UOp, Stop] = {}
     for node in nodes:
         if node.op is Ops.REDUCE and node.arg in IDENTITY:
             for guard in _guards(node.src[0], IDENTITY[node.arg]):
                 for loop in own_ranges(node):
-                    found = bound(guard, loop, outer)
+                    found = _bound(guard, loop, outer, late)
                     if found is not None:
                         stops[loop] = found
     if not stops:
@@ -127,36 +123,22 @@ def unbounded(
     return tuple((name, known[name]) for name, _ in stops if name in known)
 
 
-def _stop(guard: UOp, loop: UOp, outer: frozenset[str]) -> Stop | None:
-    """The bound that `loop + rest < 0` gives; None if it gives none that is ever below its size."""
+def _bound(guard: UOp, loop: UOp, outer: frozenset[str], late: bool) -> Stop | None:
+    """The bound that `loop + rest < 0` gives (`late`: `rest - loop < 0`), where `rest` knows the
+    loop no further; None if it gives none that is ever below its size (above 0)."""
     terms, constant = affine(guard)
-    if terms.get(loop) != 1:
+    sign = -1 if late else 1
+    if terms.get(loop) != sign or any(loop in t.ranges for t in terms if t is not loop):
         return None
-    if any(loop in t.ranges for t in terms if t is not loop):
+    named = {t for t in terms if t.op is Ops.RANGE and name_of(t) in outer and t is not loop}
+    kept = {t: -sign * k for t, k in terms.items() if t in named}
+    free = {t: k for t, k in terms.items() if t not in named and t is not loop}
+    rest = bounds(build(free, constant), {})[0]
+    limit = int(rest + 1 if late else -rest)
+    least, most = bounds(build(kept, limit), {})
+    if most <= 0 if late else least >= size_of(loop):
         return None
-    kept = {t: -k for t, k in terms.items() if t.op is Ops.RANGE and name_of(t) in outer}
-    free = {t: k for t, k in terms.items() if t not in kept and t is not loop}
-    most = -bounds(build(free, constant), {})[0]
-    least = bounds(build(kept, most), {})[0] if kept else most
-    if least >= size_of(loop):
-        return None
-    return tuple(sorted((name_of(t), k) for t, k in kept.items())), int(most), 1
-
-
-def _start(guard: UOp, loop: UOp, outer: frozenset[str]) -> Stop | None:
-    """The bound that `rest - loop < 0` gives; None if it gives none that is ever above 0."""
-    terms, constant = affine(guard)
-    if terms.get(loop) != -1:
-        return None
-    if any(loop in t.ranges for t in terms if t is not loop):
-        return None
-    kept = {t: k for t, k in terms.items() if t.op is Ops.RANGE and name_of(t) in outer}
-    free = {t: k for t, k in terms.items() if t not in kept and t is not loop}
-    least = bounds(build(free, constant), {})[0] + 1
-    most = bounds(build(kept, least), {})[1] if kept else least
-    if most <= 0:
-        return None
-    return tuple(sorted((name_of(t), k) for t, k in kept.items())), int(least), 1
+    return tuple(sorted((name_of(t), k) for t, k in kept.items())), limit, 1
 
 
 def _guards(value: UOp, identity: Any) -> list[UOp]:
