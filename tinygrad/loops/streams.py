@@ -161,13 +161,15 @@ def _those_that_share_together(plan: Plan) -> None:
 
 
 def _one_by_one(plan: Plan) -> None:
-    """Sums over rows of several matrices: each of them for all rows of a task, as one run."""
+    """Sums over rows of several matrices: each of them for all rows of a task, as one run, unless
+    one is made with another, and reads the row again."""
     rows = plan.nest("store").loops[-1]
     sums = [n for n in plan.below(plan.nest("store").values) if n.op is Ops.REDUCE]
     sums = [n for n in sums if n.ranges == frozenset(plan.nest("store").loops)]
     loops = [name_of(own_ranges(n)[0]) for n in sums]
     together = len({*loops}) < len(loops)
-    if role_of(rows) != "LOOP" or plan.stages or len(sums) < 2 or together:
+    again = any(one is not other and one in other.toposort() for one in sums for other in sums)
+    if role_of(rows) != "LOOP" or plan.stages or len(sums) < 2 or together or again:
         return
     for first in loops:
         (one,) = owners_of(plan.kernel, plan.loops[first])

@@ -87,8 +87,8 @@ class Kernel:
     reads: dict[UOp, None] = field(default_factory=dict)  # stored nodes, in order of demand
     inlined: list[tuple[UOp, Demand]] = field(default_factory=list)  # users before sources
     weight: int = 0
-    first: int = 0  # least and greatest position of its stores in the order of the graph
-    last: int = 0
+    first: int = 0  # least position of its stores in the order of the graph
+    last: int = 0  # after all that it reads, and before all who read it, except in `first`
 
 
 Contexts = set[tuple[UOp, ...]]  # the loops around a demand, outermost first
@@ -261,8 +261,6 @@ class Demands:
             loops = _stored_in(node, demand)
             if loops is None or any(context[: len(loops)] != loops for context in contexts):
                 continue
-            if loops == kernel.ranges and contexts != {loops}:
-                continue
             if any(s.op is Ops.SCATTER for s in kernel.stores) or len(kernel.stores) >= 32:
                 continue
             if kernel.stores[0].device != node.device:
@@ -275,6 +273,11 @@ class Demands:
                 continue
             after = [*steps, *(k.first for k in users if k is not kernel)]
             if all(position > kernel.last for position in after):
+                return demand
+            # what it doesn't read yet comes before this node
+            waits = not all(map(is_memory, kernel.reads)) or any(map(_overwrites, kernel.stores))
+            if not waits and all(position > self.position[node] for position in after):
+                kernel.last = self.position[node]
                 return demand
         return None
 
@@ -509,6 +512,11 @@ def _stored_in(node: UOp, demand: Demand) -> tuple[UOp, ...] | None:
     )
     is_prefix = loops == kernel.ranges[: len(loops)] and (loops or not kernel.ranges)
     return loops if whole and is_prefix else None
+
+
+def _overwrites(node: UOp) -> bool:
+    """Whether storing the node has to wait for readers of what was there."""
+    return node.op in (Ops.ASSIGN, Ops.SCATTER)
 
 
 def _joined_index(node: UOp, joined: Demand) -> Index:

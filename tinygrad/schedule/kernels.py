@@ -32,6 +32,7 @@ from tinygrad.schedule.shard import is_sharded, shard
 from tinygrad.schedule.shard_rules import RULES
 from tinygrad.schedule.sorting import sorted_there
 from tinygrad.schedule.split import split_reductions
+from tinygrad.schedule.states import take_in_blocks
 from tinygrad.simplify.affine import simplify_index
 from tinygrad.simplify.rules import simplify
 from tinygrad.uop.node import UOp
@@ -52,7 +53,7 @@ def plan(sink: UOp, wishes: Wishes = USUAL) -> Plan:
 class _Planner:
     def __init__(self, sink: UOp, wishes: Wishes) -> None:
         sink = sorted_there(sink) if wishes.lanes else sink
-        self.sink = split_reductions(_own_targets(sink), wishes.lanes)
+        self.sink = split_reductions(take_in_blocks(_own_targets(sink)), wishes.lanes)
         self.buffers = wishes.buffers
         self.demands = demands_within(self.sink, wishes)
         self.storages: list[Storage] = []

@@ -1,0 +1,285 @@
+"""Reductions of several states: one whose terms are made with the result of another over the same
+elements, as a softmax's sum is with the maximum and a variance with the mean. As they stand, the
+second one reads its row after the first has read all of it; a row longer than the cache then comes
+from memory twice.
+
+So such a row is taken in blocks. Each block has states of its own, the second one made with the
+first one of that block, which is in the cache still, and a law says how a block's second state
+follows from the whole row's first:
+
+    max of x, sum of w*2**(a*(x - m))    sum over blocks of  s * 2**(a*(m - M))
+    sum of x, sum of (x - m)**2          sum over blocks of  s + n*(m - M)**2       m: the mean
+    max of x, sum of (x == m)            sum over blocks of  s, where m == M
+
+(Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Chan, Golub and LeVeque,
+"Updating formulae and a pairwise algorithm for computing sample variances", 1979.) Nothing is
+rescaled from element to element: an exponential is computed once, and vectors stay vectors. What
+comes out is a graph as any other, so all devices have it; and blocks are work for many cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import reduce
+from math import prod
+
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops
+
+LONG = 1 << 17
+"""Elements that pass by before one is read again: more than a cache keeps."""
+
+BLOCK = 1 << 11
+"""Elements of a block, about: what the nearest cache keeps."""
+
+FEWEST = 128
+"""Terms of a block: shorter sums would be made where they are wanted."""
+
+STRIP = 64
+"""Columns that are reduced side by side, where rows of memory are reduced into one."""
+
+CHAIN = GroupOp.Elementwise | {Ops.DETACH}
+"""What makes a number for each row of a reduction's result."""
+
+LOWEST = -3.4e38
+"""A block without any number has this maximum, so that distances to it are no NaN."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A reduction `second` whose terms are made with `centre`, a number for each row that follows
+    from the reduction `first`.
+
+    `stand_in(state, part)` is what centres of blocks are made of: of the blocks' first states, that
+    part of all terms each. `rescale(state, own, whole, terms)` is what blocks bring to the
+    row's second state: of their second states, their centres, the row's, and how many terms they
+    have.
+    """
+
+    first: UOp
+    second: UOp
+    centre: UOp
+    stand_in: Callable[[UOp, float], UOp]
+    rescale: Callable[[UOp, UOp, UOp, int], UOp]
+
+
+def take_in_blocks(sink: UOp) -> UOp:
+    """`sink` with such pairs of reductions of long rows in blocks."""
+    order = sink.toposort()
+    pairs = {node: pair for node in order if (pair := _pair_of(node)) is not None}
+    if not pairs:
+        return sink
+    firsts = {pair.first for pair in pairs.values()}
+    done: dict[UOp, UOp] = {}
+    for node in order:
+        if node in firsts:
+            states = [piece.reduced(node, piece.part(done[node.src[0]])) for piece in _pieces(node)]
+            rebuilt = _joined(node, states)
+        elif node in pairs:
+            rebuilt = _joined(node, [_second(pairs[node], p, done) for p in _pieces(node)])
+        else:
+            rebuilt = node.with_src(tuple(done[s] for s in node.src))
+        if rebuilt is not node:
+            rebuilt.origin = node.origin
+        done[node] = rebuilt
+    return done[sink]
+
+
+def _second(pair: Pair, piece: Piece, done: dict[UOp, UOp]) -> UOp:
+    """What a piece's blocks bring to the second state, made with their own first ones."""
+    first, terms = pair.first, pair.second.src[0]
+    state = piece.reduced(first, piece.part(done[first.src[0]]))
+    local = {first: pair.stand_in(state, piece.terms * first.size / first.src[0].size)}
+    for node in terms.toposort():
+        if node in local or local.keys().isdisjoint(node.src):
+            continue
+        if node.op is Ops.EXPAND:
+            local[node] = local[node.src[0]].expand(piece.apart)
+            continue
+        place = piece.part if node.shape == terms.shape else piece.rows
+        local[node] = node.with_src(
+            tuple(local[s] if s in local else place(done[s]) for s in node.src)
+        )
+    own, whole = local[pair.centre], piece.rows(done[pair.centre])
+    return pair.rescale(piece.reduced(pair.second, local[terms]), own, whole, piece.terms)
+
+
+def _joined(node: UOp, states: Iterable[UOp]) -> UOp:
+    """The row's state of those of its blocks."""
+    op = Ops.ADD if node.arg[0] == "add" else Ops.MAX
+    found = [
+        state.reduce_axis(node.arg[0], piece.blocks).reshape(node.shape)
+        for state, piece in zip(states, _pieces(node), strict=True)
+    ]
+    return reduce(lambda one, other: one.alu(op, other), found)
+
+
+# ---- blocks --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A `box` of what is reduced, all of it or what is left over, with an axis for blocks: in the
+    shape `apart`, axes `within` are reduced for each block, then the axes `blocks`."""
+
+    box: tuple[tuple[int, int], ...]
+    apart: tuple[int, ...]
+    blocks: tuple[int, ...]
+    within: tuple[int, ...]
+
+    @property
+    def terms(self) -> int:
+        """Of a block."""
+        return prod(self.apart[i] for i in self.within)
+
+    def part(self, value: UOp) -> UOp:
+        """What of a value lies in the box."""
+        return value.shrink(self.box).reshape(self.apart)
+
+    def rows(self, value: UOp) -> UOp:
+        """A number for each row, for all its blocks."""
+        reduced = (*self.blocks, *self.within)
+        rows = tuple(1 if i in reduced else n for i, n in enumerate(self.apart))
+        states = tuple(1 if i in self.within else n for i, n in enumerate(self.apart))
+        return value.reshape(rows).expand(states)
+
+    def reduced(self, node: UOp, terms: UOp) -> UOp:
+        """The blocks' states."""
+        return terms.reduce_axis(node.arg[0], self.within)
+
+
+def _pieces(node: UOp) -> list[Piece]:
+    """Blocks of some inner axes and a part of the next one; the rest of that axis is one block."""
+    shape, axes = node.src[0].shape, sorted(node.arg[1])
+    inner, most = 1, max(FEWEST, BLOCK // _strip(node))
+    while len(axes) > 1 and inner * shape[axes[-1]] < most:
+        inner *= shape[axes.pop()]
+    axis, size = axes[-1], shape[axes[-1]]
+    each = max(1, most // inner)
+    each = next((n for n in range(each, each // 2, -1) if size % n == 0), each)
+    main = size // each * each
+    found = [_piece(node, axis, 0, main, main // each)]
+    return found if main == size else [*found, _piece(node, axis, main, size, 1)]
+
+
+def _piece(node: UOp, axis: int, low: int, high: int, blocks: int) -> Piece:
+    shape, reduced = node.src[0].shape, node.arg[1]
+    box = tuple((low, high) if i == axis else (0, n) for i, n in enumerate(shape))
+    apart = (*shape[:axis], blocks, (high - low) // blocks, *shape[axis + 1 :])
+    outer = tuple(i for i in reduced if i < axis)
+    return Piece(box, apart, (*outer, axis), tuple(i + 1 for i in reduced if i >= axis))
+
+
+def _strip(node: UOp) -> int:
+    """How many columns are reduced side by side."""
+    columns: int = prod(node.src[0].shape[max(node.arg[1]) + 1 :])
+    return min(columns, STRIP)
+
+
+def _is_long(node: UOp) -> bool:
+    if node.op is not Ops.REDUCE_AXIS or not all(isinstance(n, int) for n in node.src[0].shape):
+        return False
+    return node.size > 0 and node.src[0].size // node.size * _strip(node) > LONG
+
+
+# ---- laws ----------------------------------------------------------------------------------------
+
+
+def _pair_of(node: UOp) -> Pair | None:
+    if not _is_long(node):
+        return None
+    return next((pair for law in LAWS if (pair := law(node)) is not None), None)
+
+
+def _exponentials(node: UOp) -> Pair | None:
+    """Terms w * 2**(a*(x - m)), where m follows from the maximum of x."""
+    factors = [node.src[0]]
+    while factors[0].op is Ops.MUL:
+        factors[:1] = factors[0].src
+    for power in factors:
+        if power.op is not Ops.EXP2 or node.arg[0] != "add":
+            continue
+        distance, scale = power.src[0], None
+        if distance.op is Ops.MUL and _number(distance.src[1]) is not None:
+            distance, scale = distance.src
+        x, centre = _distance(distance)
+        first = None if centre is None else _first(node, centre, "max", x)
+        others = [other for other in factors if other is not power]
+        if centre is None or first is None or any(first in o.toposort() for o in others):
+            continue
+
+        def rescaled(state: UOp, own: UOp, whole: UOp, _: int, a: UOp | None = scale) -> UOp:
+            apart = own - whole
+            apart = apart if a is None else apart * _number(a)
+            return state * apart.alu(Ops.EXP2)
+
+        return Pair(first, node, centre, lambda state, _: state.maximum(LOWEST), rescaled)
+    return None
+
+
+def _squares(node: UOp) -> Pair | None:
+    """Terms (x - m)**2, where m is the mean of x."""
+    terms = node.src[0]
+    if node.arg[0] != "add" or terms.op is not Ops.MUL or terms.src[0] is not terms.src[1]:
+        return None
+    x, centre = _distance(terms.src[0])
+    if centre is None or centre.op is not Ops.FDIV:
+        return None
+    first, count = _first(node, centre, "add", x), node.src[0].size // node.size
+    if first is not centre.src[0] or _number(centre.src[1]) != count:
+        return None
+
+    def rescaled(state: UOp, own: UOp, whole: UOp, terms: int) -> UOp:
+        apart = own - whole
+        return state + apart * apart * float(terms)
+
+    return Pair(first, node, centre, lambda state, part: state * (1 / part), rescaled)
+
+
+def _equals(node: UOp) -> Pair | None:
+    """Terms 1 where x is its maximum, else 0."""
+    same = node.src[0].src[0] if node.src[0].op is Ops.CAST else node.src[0]
+    if same.op is not Ops.CMPEQ or same.src[1].op is not Ops.EXPAND or node.arg[0] != "add":
+        return None
+    x, centre = same.src[0], same.src[1].src[0]
+    if _first(node, centre, "max", x) is not centre:
+        return None
+
+    def rescaled(state: UOp, own: UOp, whole: UOp, _: int) -> UOp:
+        return own.alu(Ops.CMPEQ, whole).where(state, state.const_like(0))
+
+    return Pair(centre, node, centre, lambda state, _: state, rescaled)
+
+
+LAWS = (_exponentials, _squares, _equals)
+
+
+def _distance(node: UOp) -> tuple[UOp, UOp | None]:
+    """x and m, where the node is x - m, and m a number for each row."""
+    if node.op is Ops.ADD and node.src[1].op is Ops.MUL:
+        repeated, sign = node.src[1].src
+        if repeated.op is Ops.EXPAND and _number(sign) == -1:
+            return node.src[0], repeated.src[0]
+    return node, None
+
+
+def _first(node: UOp, centre: UOp, monoid: str, x: UOp) -> UOp | None:
+    """The reduction of x, over what `node` reduces, that `centre` follows from."""
+    stack, seen = [centre], {centre}
+    while stack:
+        top = stack.pop()
+        if top.op is Ops.REDUCE_AXIS and top.arg == (monoid, node.arg[1]) and top.src[0] is x:
+            return top if x.shape == node.src[0].shape else None
+        if top.op in CHAIN and top.shape == centre.shape:
+            new = [s for s in top.src if s not in seen]
+            seen.update(new)
+            stack += new
+    return None
+
+
+def _number(node: UOp) -> float | None:
+    """The constant that a node repeats."""
+    while node.op in (Ops.EXPAND, Ops.RESHAPE):
+        node = node.src[0]
+    return float(node.arg) if node.op is Ops.CONST else None
