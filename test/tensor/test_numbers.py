@@ -119,6 +119,8 @@ FLOAT_FACTS = [
         [1.0, 2.0, -2.0, -1.0],
     ),
     (lambda: Tensor([7.0, -7.0]) // 2, [3.0, -4.0]),
+    (lambda: Tensor([1e30, -1e30]).fmod(1.0140375), [NAN, NAN]),  # beyond two mantissas
+    (lambda: Tensor([2.0**60, -(2.0**100)]) // 0.5, [2.0**61, -(2.0**101)]),  # no fraction
     (lambda: Tensor([1.0, -1.0, 0.0]) // 0.0, [INF, -INF, NAN]),
     (lambda: Tensor([1.0, INF]) % 0.0, [NAN, NAN]),
     (lambda: Tensor([-1.0]) % INF, [INF]),

@@ -317,3 +317,8 @@ MISUSES = [
 def test_misuse(error, words, function):
     with pytest.raises(error, match=words):
         value(function())
+
+
+def test_one_variable_varies_by_a_number():
+    check(lambda x: x.cov(), None, (1, 5))
+    check(lambda x: x.corrcoef(), None, (1, 5), grad=False)

@@ -194,3 +194,45 @@ def test_a_view_of_a_computed_tensor_passes_gradients():
     part = x[:, 1:]
     part.numpy()
     assert value((part * 3).sum().gradient(x)[0]).tolist() == [[0.0, 3.0, 3.0]] * 2
+
+
+# ---- as others write it --------------------------------------------------------------------------
+
+M = np.array([[1.0, 5.0, 3.0], [4.0, 2.0, 6.0]], np.float32)
+SPELLINGS = {
+    "sum(dim)": (lambda t: t.sum(dim=1), lambda: M.sum(1)),
+    "sum(dims)": (lambda t: t.sum(dim=(0, 1)), lambda: M.sum()),
+    "keepdims": (lambda t: t.mean(axis=1, keepdims=True), lambda: M.mean(1, keepdims=True)),
+    "std(unbiased)": (lambda t: t.std(dim=1, unbiased=False), lambda: M.std(1)),
+    "softmax(dim)": (lambda t: t.softmax(dim=0).sum(dim=0), lambda: np.ones(3, np.float32)),
+    "flip(dims)": (lambda t: t.flip(dims=(0,)), lambda: M[::-1]),
+    "cat(axis)": (lambda t: Tensor.cat([t, t], axis=1), lambda: np.hstack([M, M])),
+    "np.sum": (np.sum, lambda: M.sum()),
+    "np.mean": (lambda t: np.mean(t, axis=0, keepdims=True), lambda: M.mean(0, keepdims=True)),
+    "np.std": (np.std, lambda: M.std()),
+    "np.any": (lambda t: np.any(t > 5, axis=0), lambda: (M > 5).any(0)),
+    "np.max": (lambda t: np.max(t, axis=1), lambda: M.max(1)),
+}
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_arguments_by_the_names_of_pytorch_and_numpy(name):
+    ours, theirs = SPELLINGS[name]
+    np.testing.assert_allclose(value(ours(Tensor(M))), theirs(), rtol=1e-6)
+
+
+def test_what_others_call_otherwise_is_named():
+    t = Tensor(M)
+    misused = {
+        lambda: t.max(dim=1): "max: no argument 'dim' .*; legal are axis, keepdim",
+        lambda: t.sum(axis=0, dim=1): "sum: twice .*; legal are axis, keepdim, dtype",
+        lambda: t.sum(out=M): "sum: no argument 'out'",
+        lambda: t.astype("int32"): r"'astype'; legal is cast\(dtype\)",
+        lambda: t.cpu(): r"legal is to\(\"CPU\"\)",
+        lambda: t.to(np.float32): "device .*float32.* legal are names",
+        lambda: t.where(t > 2, 0): r"legal is mask.where\(a, b\)",
+    }
+    for function, words in misused.items():
+        with pytest.raises((TypeError, AttributeError, ArgumentError), match=words):
+            function()
+    assert not hasattr(t, "no_such_thing") and copy.deepcopy(t).tolist() == M.tolist()

@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 
 from tinygrad.backends.interface import Backend
 from tinygrad.backends.outside import offers, open_outside
-from tinygrad.base.errors import DeviceError, TinygradError
+from tinygrad.base.errors import ArgumentError, DeviceError, TinygradError
 from tinygrad.base.settings import requested_device
 
 __all__ = [
@@ -67,6 +67,8 @@ def keeps(name: object) -> TypeGuard[str]:
 
 def known(name: str) -> str:
     """The one spelling of a device that has a backend; DeviceError with those that there are."""
+    if not isinstance(name, str):
+        raise ArgumentError(f"device {name!r} of type {type(name).__name__}; legal are names")
     canonical = canonicalize(name)
     kind = canonical.partition(":")[0]
     if kind in NOT_BUILT or (kind not in DEVICES and kind not in offers()):

@@ -42,7 +42,7 @@ REFUSED = (
     "cov",
     "corrcoef",
 )  # they would go through otherwise
-_WRAPPERS = ("widened", "__get__", "<lambda>", "<genexpr>", "<listcomp>")
+_WRAPPERS = ("widened", "spelling", "__get__", "<lambda>", "<genexpr>", "<listcomp>")
 
 
 def _operation() -> str:

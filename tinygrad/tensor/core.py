@@ -13,7 +13,7 @@ import functools
 import os
 import sys
 from types import FrameType
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
@@ -29,6 +29,7 @@ from tinygrad.engine.aliases import (
 )
 from tinygrad.engine.holders import Holder, holders
 from tinygrad.engine.storage import Family, join, latest, leave, note_change
+from tinygrad.tensor.spellings import missed, spell
 from tinygrad.uop.infer import settled as settled_size
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -151,6 +152,15 @@ class Core(Holder):
     _element: ClassVar[Shape] = ()
     """The last axes of the node that one element takes: (2,) of a complex number, else none."""
     _complex: ClassVar[Any]
+
+    def __init_subclass__(cls) -> None:
+        spell(cls)
+
+    if not TYPE_CHECKING:  # a checker knows what there is
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(missed(type(self).__name__, name), name=name, obj=self)
+
     _real: ClassVar[Any]
     """The classes of tensors of complex and of other numbers, which stand above the staircase."""
 

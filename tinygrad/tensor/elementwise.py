@@ -245,8 +245,10 @@ class Elementwise(Movement):
         quotient = rest._against(b).where(quotient - 1, quotient)
         down = quotient.floor()
         down = (quotient - down > 0.5).where(down + 1, down)
-        out = quotient.eq(0).where((self / b) * 0, down)  # a zero's sign
-        return b.eq(0).where(self / b, out)
+        whole = self / b
+        out = quotient.eq(0).where(whole * 0, down)  # a zero's sign
+        is_huge = rest.isnan() & self.isfinite() & b.isfinite()  # then it has no fraction
+        return (b.eq(0) | is_huge).where(whole, out)
 
     def fmod(self, x: Any) -> Self:
         """The remainder with this one's sign, as C's fmod. Floats: exact; NaN where the quotient
@@ -268,7 +270,7 @@ class Elementwise(Movement):
             times = (rest / divisor).trunc()
             rest = p._from((-times)._node.alu(Ops.MULACC, divisor._node, rest._node), p, divisor)
         rest = (rest < 0).where(rest + divisor, rest)  # `times` was rounded up
-        rest = (rest < divisor).where(rest, math.nan)
+        rest = ((rest >= 0) & (rest < divisor)).where(rest, math.nan)
         rest = (divisor.isinf() & p.isfinite()).where(p, rest)
         return negative.where(-rest, rest).cast(a.dtype)
 
@@ -612,7 +614,7 @@ class Elementwise(Movement):
     # ---- choice ----------------------------------------------------------------------------------
 
     def where(self, x: Any, y: Any) -> Self:
-        """`x` where this is true, else `y`.
+        """`x` where this is true, else `y`. ArgumentError if only `x` is a mask.
 
         >>> Tensor([True, False]).where(1, Tensor([5, 6])).tolist()
         [1, 6]
@@ -620,6 +622,8 @@ class Elementwise(Movement):
         if is_complex(x) or is_complex(y):
             return self._complex.chosen(self, x, y)  # type: ignore[no-any-return]
         check_devices("where", self, *(t for t in (x, y) if isinstance(t, Elementwise)))
+        if _is_mask(x) and not (_is_mask(self) or _is_mask(y) or isinstance(y, bool)):
+            raise ArgumentError("where: a mask as the first choice; legal is mask.where(a, b)")
         yes, no = self._choices(x, y)
         mask = self._node.cast(dtypes.bool)
         shape = broadcast_shape("where", mask.shape, yes.shape, no.shape)
@@ -783,6 +787,10 @@ def is_complex(x: Any) -> bool:
     if isinstance(x, Core):
         return bool(x._element)
     return not isinstance(x, Number) and holds_complex(x)
+
+
+def _is_mask(x: Any) -> bool:
+    return isinstance(x, Elementwise) and x.dtype is dtypes.bool
 
 
 def _at_least_int8(dtype: DType) -> DType:

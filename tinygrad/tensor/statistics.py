@@ -312,7 +312,8 @@ class Statistics(Products):
         self, correction: int = 1, fweights: Self | None = None, aweights: Self | None = None
     ) -> Self:
         """How the rows vary together: (n, n) of n variables by observations, over the number of
-        observations less `correction`; `fweights` say how often each counts, `aweights` how much.
+        observations less `correction`, () of one; `fweights` say how often each counts, `aweights`
+        how much.
 
         >>> Tensor([[0.0, 2.0], [1.0, 5.0]]).cov().tolist()
         [[2.0, 4.0], [4.0, 8.0]]
@@ -331,7 +332,7 @@ class Statistics(Products):
         else:
             freedom = total - (weight * aweights).sum() / total * correction
         products = (centred * weight).dot(centred.T) / (freedom <= 0).where(0, freedom)
-        return (products.reshape(()) if self.ndim < 2 else products).cast(kind)
+        return (products.reshape(()) if x.shape[0] == 1 else products).cast(kind)
 
     def corrcoef(self) -> Self:
         """`cov` over the product of both standard deviations: from -1 to 1.
