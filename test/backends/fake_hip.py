@@ -36,7 +36,6 @@ HEADER = {
     "hipSetDevice": "i",
     "hipStreamCreateWithFlags": "pu",
     "hipStreamSynchronize": "p",
-    "hipStreamWaitEvent": "ppu",
     "hipEventCreateWithFlags": "pu",
     "hipEventDestroy": "p",
     "hipEventRecord": "pp",

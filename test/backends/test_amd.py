@@ -264,7 +264,7 @@ def test_two_cards_copy_without_the_host(monkeypatch):
     first, second = open_device("AMD"), open_device("AMD:1")
     assert (first.target.cpu, second.target.cpu) == ("gfx942", "gfx90a")
     a, b = written(first, range(8)), second.memory.allocate(32)
-    second.memory.copy_from(b, first.memory, a, 32)
+    second.copy_from(b, first.memory, a, 32)
     np.testing.assert_array_equal(read(second, b), np.arange(8))
 
 

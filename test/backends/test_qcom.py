@@ -35,15 +35,28 @@ class OpenCL:
         return getattr(self.cl, name)
 
     def Context(self, devices):  # noqa: N802
-        return self.cl.Context([each.device for each in devices])
+        return self.cl.Context(devices)  # those of Adreno's platform, which are PoCL's
 
-    def CommandQueue(self, context, device, flags):  # noqa: N802
-        return self.cl.CommandQueue(context, device.device, flags)
+    def CommandQueue(self, context, device, *flags):  # noqa: N802
+        return self.cl.CommandQueue(context, device.device, *flags)
 
     def Program(self, context, *given):  # noqa: N802
         if len(given) == 2:
             given = [each.device for each in given[0]], given[1]
-        return self.cl.Program(context, *given)
+        return Program(self.cl.Program(context, *given))
+
+
+class Program:
+    """One that is built for an Adreno."""
+
+    def __init__(self, program):
+        self.program = program
+
+    def __getattr__(self, name):
+        return getattr(self.program, name)
+
+    def build(self, devices, **more):
+        return self.program.build(devices=[each.device for each in devices], **more)
 
 
 @pytest.fixture

@@ -92,6 +92,20 @@ def test_a_copy_lies_beside_the_next_kernel_of_its_source():
     assert len(copies) == 2 and {s.lane[0] for s in free} == set(names)
 
 
+def test_what_is_copied_away_lies_beside_the_kernels_of_one_device(monkeypatch):
+    monkeypatch.setattr(run, "ENOUGH_WORK", -1)
+    x, y = (Tensor(np.full((4, 3), n, np.float32), device="CPU").realize() for n in (1, 2))
+    moved, made = x.to("CPU:1"), y * 3 + x
+    chain = plan_for(structure_of([moved.uop, made.uop]))[0].chain
+    assert chain.side_by_side
+    assert [(s.lane, s.waits) for s in chain.segments] == [
+        (("CPU:1", True), []),
+        (("CPU", False), []),
+    ]
+    Tensor.realize(moved, made)
+    assert (moved.numpy() == 1).all() and (made.numpy() == 7).all()
+
+
 def test_fault_words_and_scratch_are_each_lane_s_own(monkeypatch):
     monkeypatch.setattr(run, "ENOUGH_WORK", -1)
     names = ("CPU", "CPU:1", "CPU:2")

@@ -77,7 +77,7 @@ DATA = {
 LABELS = rng.integers(0, 4, 10).astype(np.int32)
 
 
-def trained(model, how, optimizer=nn.optim.AdamW, steps=1, stage=0, captured=False):
+def trained(model, how, optimizer=nn.optim.AdamW, steps=1, stage=0, captured=False, rows=10):
     """The losses, and all tensors of the model."""
     Tensor.manual_seed(0)
     net = model()
@@ -101,7 +101,7 @@ def trained(model, how, optimizer=nn.optim.AdamW, steps=1, stage=0, captured=Fal
 
     step = TinyJit(step) if captured else step
     place = {"data": lambda t: t.shard(D, 0), "tensor": lambda t: t.to(D)}.get(how, lambda t: t)
-    batch = [place(Tensor(part)).realize() for part in (DATA[model], LABELS)]
+    batch = [place(Tensor(part[:rows])).realize() for part in (DATA[model], LABELS)]
     with Tensor.train():
         losses = [step(*batch).item() for _ in range(steps)]
     return losses, {name: each.numpy() for name, each in state.items()}, moving
@@ -118,6 +118,12 @@ def test_training_is_the_same_on_several_devices(model):
     wanted = trained(model, "one")
     check_same(trained(model, "data"), wanted)
     check_same(trained(model, "tensor"), wanted)
+
+
+@pytest.mark.parametrize("model", DATA)
+def test_devices_without_a_row_of_the_batch_take_part(model):
+    wanted = trained(model, "one", steps=2, rows=2)
+    check_same(trained(model, "data", steps=2, rows=2, captured=model is MLP), wanted)
 
 
 def test_a_captured_step_of_all_devices_is_the_same_side_by_side(monkeypatch):
@@ -321,7 +327,7 @@ def test_symbolic_sizes_beside_a_cut(axis):
 
 OPENCL = """
 import numpy as np
-from tinygrad import Tensor, nn
+from tinygrad import Device, Tensor, nn
 D = ("CL", "CL:1")
 x, w = np.random.randn(4, 6).astype("float32"), np.random.randn(6, 2).astype("float32")
 for cut_x, cut_w in ((0, None), (None, 1), (1, 0)):
@@ -331,6 +337,9 @@ for cut_x, cut_w in ((0, None), (None, 1), (1, 0)):
         nn.optim.SGD([b], lr=0.1).step()
     want = w - 0.1 * 2 * x.T @ (x @ w)
     np.testing.assert_allclose(b.numpy(), want, rtol=1e-4, atol=1e-5)
+for name in ("read", "write"):
+    setattr(type(Device["CL"].backend.memory), name, None)
+(b.to("CL") + b.to("CL:1").to("CL").sum()).realize()  # not by way of the host
 print("same")
 """
 

@@ -82,7 +82,9 @@ OPERATIONS = {
     "half": lambda x, y: (x.half() @ y.half().transpose(1, 2)).sum().float(),
     "by the host": lambda x, y: (x[0, :4, :4] + Tensor.eye(4, device=x.device) * 9).inverse(),
 }
-WAYS = [(0, 1), (1, 1), (2, None), (None, 0)]
+# the axes along which both are cut, and the sizes of the parts if not even: some have nothing
+EVEN, SHORT = (None,) * 3, ((4, 0, 2), (0, 5, 0), (1, 3, 0))
+WAYS = [(0, 1, EVEN), (1, 1, EVEN), (2, None, EVEN), (None, 0, EVEN), (0, 1, SHORT), (2, 0, SHORT)]
 
 
 def results(operation, place):
@@ -103,7 +105,11 @@ def results(operation, place):
 def test_an_operation_means_the_same_on_several_devices(name):
     wanted = results(OPERATIONS[name], lambda tensor, n: tensor)
     for way in WAYS:
-        found = results(OPERATIONS[name], lambda tensor, n, way=way: tensor.shard(D, way[n]))
+
+        def place(tensor, n, way=way):
+            return tensor.shard(D, way[n], splits=None if way[n] is None else way[2][way[n]])
+
+        found = results(OPERATIONS[name], place)
         for ours, theirs in zip(found, wanted, strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5, err_msg=str(way))
 
@@ -138,7 +144,7 @@ LIES = [
     (None, lambda x, y: x.reshape(2, 15, 4)),
     (None, lambda x, y: x.sum(0)),
     (0, lambda x, y: x[1:]),
-    (None, lambda x, y: x[:1]),
+    (0, lambda x, y: x[:1]),
     (2, lambda x, y: y.unsqueeze(0)),
     (0, lambda x, y: x @ Tensor.ones(4, 7, device=D)),
     (1, lambda x, y: Tensor.ones(2, 4, device=D) @ x.reshape(30, 4).T),
@@ -156,7 +162,7 @@ def test_a_result_is_cut_where_its_operands_are(number, x, y):
     assert axis(found) == wanted and axis(found.realize()) == wanted
 
 
-@pytest.mark.parametrize("rows", [3, 4, 7, 10])
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 7, 10])
 @pytest.mark.parametrize("where", [0, 1])
 def test_uneven_parts_are_right(rows, where):
     values = np.arange(rows * 5, dtype=np.float32).reshape(rows, 5)
@@ -214,6 +220,22 @@ def test_a_sum_that_is_wanted_in_parts_is_not_made_whole(x):
     np.testing.assert_allclose(total.shard(D, 0).numpy(), X.sum(0), rtol=1e-5)
 
 
+TAKES = [
+    (2, 2 * 20, lambda x: x.cumsum(0)),  # where a part ended
+    (2, 2 * 20, lambda x: x.cummax(0)[0]),
+    (4, 4 * 20, lambda x: x.argmax(0)),  # two up, two down
+    (0, 0, lambda x: x.cumsum(1)),
+    (0, 0, lambda x: x[2:3] * 2),
+]
+
+
+@pytest.mark.parametrize("number", range(len(TAKES)))
+def test_what_is_taken_along_the_cut_copies_a_row(number, x):
+    steps, elements, operation = TAKES[number]
+    found = [s.arg[0].src[0].size for s in operation(x).schedule() if s.op is Ops.COPY]
+    assert (len(found), sum(found)) == (steps, elements)
+
+
 def test_a_large_sum_goes_around_a_ring():
     values = np.random.default_rng(2).standard_normal((3, 40)).astype(np.float32)
     x = Tensor(values, device="PYTHON").shard(D, 0).realize()
@@ -239,8 +261,8 @@ MISUSES = [
     ("each once", lambda x: x.shard(("CPU", "CPU"))),
     ("a tuple of names", lambda x: x.shard("CPU")),
     ("axis 3 of a tensor", lambda x: x.shard(D, 3)),
-    ("one element or more for each device", lambda x: x[:2].shard(D, 0)),
     ("parts (1, 2)", lambda x: x.shard(D, 0, splits=(1, 2))),
+    ("parts (7, -1, 0)", lambda x: x.shard(D, 0, splits=(7, -1, 0))),
     ("of no axis", lambda x: x.shard(D, splits=(1, 2, 3))),
     ("shape ()", lambda x: x.sum().shard(D, 0)),
     ("add: operands are on ('PYTHON', 'PYTHON:1', 'PYTHON:2') and PYTHON", lambda x: cut(x) + x),

@@ -130,4 +130,5 @@ class Backend:
     queue: Queue
     copy_from: Callable[[Any, Memory, Any, int], None] | None = None
     """Bytes of another device of this kind, without the host: a handle here, the other's memory, a
-    handle there, how many. It may return before they are here; commands of both come after."""
+    handle there, how many. What the two devices do meanwhile touches neither; when it returns the
+    bytes are here."""

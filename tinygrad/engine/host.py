@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tinygrad.backends import keeps
 from tinygrad.base.dtype import DType
 from tinygrad.base.settings import DEBUG
-from tinygrad.engine.devices import Device
+from tinygrad.engine.devices import Device, Telling
 from tinygrad.engine.profile import report_step
 from tinygrad.engine.storage import Buffer, as_array
 from tinygrad.schedule.plan import Step
@@ -52,15 +54,27 @@ def call(function: HostFunction, *arguments: UOp, parameters: tuple[float, ...] 
     return [UOp(Ops.ITEM, dtype, (made,), (i, shape)) for i, (shape, dtype) in enumerate(results)]
 
 
+def are_alike(target: Buffer, source: Buffer) -> bool:
+    """Whether bytes go straight from one to the other, beside what their devices do: who copies has
+    waited for what these were asked before."""
+    kind = target.device.partition(":")[0]
+    return kind == source.device.partition(":")[0] and not keeps(kind)
+
+
 def copy(target: Buffer, source: Buffer) -> None:
-    """The bytes of one buffer into another, by the devices' own way if they have one."""
-    kinds = {buffer.device.partition(":")[0] for buffer in (target, source)}
-    direct = Device[target.device].backend.copy_from if len(kinds) == 1 else None
-    if direct is not None:
-        memory = Device[source.device].backend.memory
-        return direct(target.handle, memory, source.handle, target.nbytes)
-    for start in range(0, source.nbytes, PIECE):
-        target.write(source.read(start, min(PIECE, source.nbytes - start)), start)
+    """The bytes of one buffer into another: between devices of one kind by their own way, or at
+    once where the host addresses both; else by way of the host."""
+    here, there = Device[target.device].backend, Device[source.device].backend
+    if are_alike(target, source):
+        with Telling(target.device, f"copying {target.nbytes:,} bytes from {source.device}"):
+            if here.copy_from is not None:
+                return here.copy_from(target.handle, there.memory, source.handle, target.nbytes)
+            to, start = here.memory.address(target.handle), there.memory.address(source.handle)
+            if to is not None and start is not None:
+                ctypes.memmove(to, start, target.nbytes)  # lets other threads of Python go on
+                return
+    for first in range(0, source.nbytes, PIECE):
+        target.write(source.read(first, min(PIECE, source.nbytes - first)), first)
 
 
 def run_host_step(step: Step, buffers: Sequence[Buffer]) -> None:

@@ -17,7 +17,7 @@ from tinygrad.base.settings import DEBUG
 from tinygrad.engine.compile import LoadedKernel, kernel_key, load_kernels
 from tinygrad.engine.devices import Device, OpenDevice, Telling
 from tinygrad.engine.faults import FaultWords
-from tinygrad.engine.host import run_host_step
+from tinygrad.engine.host import are_alike, run_host_step
 from tinygrad.engine.lanes import ENOUGH_WORK, Touch, run_lanes, segments_of
 from tinygrad.engine.profile import GlobalCounters, report_step
 from tinygrad.engine.sharing import straightened, write_back
@@ -143,6 +143,13 @@ class HostStep(NamedTuple):
     step: Step
     storages: tuple[int, ...]
 
+    def settle(self, buffers: Sequence[Buffer]) -> None:
+        """Waits for devices beside which it will run."""
+        used = [buffers[number] for number in self.storages]
+        if self.step.op is Ops.COPY and are_alike(*used):
+            for buffer in used:
+                Device[buffer.device].synchronize()
+
     def run(self, buffers: Sequence[Buffer], values: Sequence[int]) -> None:
         """Runs it, now."""
         step_runners[self.step.op](self.step, [buffers[n] for n in self.storages])
@@ -174,11 +181,10 @@ class Chain:
             storages += kept
             first_value += count
         alone = [item.kernel is None for item, _, _ in placed]
-        several = len({item.step.device for item, _, _ in placed if item.kernel is not None}) > 1
-        lanes: Sequence[Hashable] = [()] * len(placed)
+        lanes = [_lane(item.step) for item, _, _ in placed]
         touches: Sequence[Sequence[Touch]] = [()] * len(placed)
+        several = len(set(lanes)) > 1
         if several:
-            lanes = [_lane(item.step) for item, _, _ in placed]
             touches = [_touches(item.step, numbers, storages, homes) for item, numbers, _ in placed]
         self.segments = segments_of(lanes, touches, alone)
         self.parts = [self._part([placed[n] for n in s.steps]) for s in self.segments]
@@ -212,6 +218,7 @@ class Chain:
             for part in self.parts:
                 if isinstance(part, HostStep):
                     GlobalCounters.kernel_count += 1
+                    part.settle(buffers)
                 part.run(buffers, values)
         if elsewhere:
             write_back(elsewhere, buffers)
@@ -219,6 +226,9 @@ class Chain:
     def _run_side_by_side(self, buffers: list[Buffer], values: Sequence[int]) -> None:
         parts = self.parts
         tables = {i: p.handles(buffers) for i, p in enumerate(parts) if isinstance(p, Stretch)}
+        for part in parts:  # plans before this one may still use the same memory
+            if isinstance(part, HostStep):
+                part.settle(buffers)
 
         def launch(number: int) -> None:
             part = parts[number]

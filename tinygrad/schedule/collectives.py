@@ -30,6 +30,7 @@ def sliced(node: UOp, axis: int, begin: int, end: int) -> UOp:
 
 def joined(parts: Sequence[UOp], axis: int) -> UOp:
     """Parts on one device side by side along `axis`, stored."""
+    parts = [part for part in parts if part.shape[axis] != 0] or parts[:1]
     if len(parts) == 1:
         return parts[0]
     total, at, whole = sum(part.shape[axis] for part in parts), 0, None

@@ -51,6 +51,10 @@ class Along(NamedTuple):
         """How much of the axis a part has."""
         return self.bounds[part + 1] - self.bounds[part]
 
+    def shape(self, whole: Sequence[Any], part: int) -> tuple[Any, ...]:
+        """The shape of a part of `whole`."""
+        return tuple(self.size(part) if i == self.axis else n for i, n in enumerate(whole))
+
 
 Rule = Callable[["Sharding", UOp], Parts]
 
@@ -78,13 +82,27 @@ class Sharding:
                 continue
             self._check(node)
             if node.has_shape and 0 in node.shape:
-                made = Parts(self.constant(node, 0))
+                nothing = (UOp.const(node.dtype, 0, name) for name in self.names(node))
+                made = Parts(tuple(each.broadcast_to(node.shape) for each in nothing))
             else:
                 made = self.rules[node.op](self, node)
             for part in made.nodes:
                 if part.origin is None:
                     part.origin = node.origin
             self.parts[node] = made
+            if any(part.has_shape and 0 in part.shape for part in made.nodes):
+                self._empty(node)
+
+    def _empty(self, node: UOp) -> None:
+        """Where a device has nothing of a value, that is a constant, which reads nothing. Its shape
+        has the axis that is known to be cut, of several that could be."""
+        along, made = self.along(node), self.parts[node]
+        nodes = list(made.nodes)
+        for i, part in enumerate(nodes):
+            if 0 in part.shape:
+                shape = part.shape if along is None else along.shape(node.shape, i)
+                nodes[i] = UOp.const(part.dtype, 0, part.device).broadcast_to(shape)
+        self.parts[node] = made._replace(nodes=tuple(nodes))
 
     def _rebuilt(self, node: UOp) -> UOp:
         """A node of one device, or of none: only a COPY's source may be of several."""
@@ -115,11 +133,6 @@ class Sharding:
     def names(self, node: UOp) -> tuple[str, ...]:
         """The devices of a node."""
         return node.device  # type: ignore[no-any-return]
-
-    def constant(self, like: UOp, value: Any) -> Nodes:
-        """`value` in the shape of `like`, on each of its devices."""
-        names = self.names(like)
-        return tuple(UOp.const(like.dtype, value, name).broadcast_to(like.shape) for name in names)
 
     def along(self, node: UOp) -> Along | None:
         """The axis along which a value is cut; None if it is whole everywhere, or cut in a way that
@@ -177,6 +190,8 @@ class Sharding:
         self, node: UOp, device: str, axis: int = 0, box: tuple[int, int] | None = None
     ) -> UOp:
         """The value on `device`; with `box` only what lies there along `axis`."""
+        if box is not None and box[0] == box[1]:
+            return sliced(UOp.const(node.dtype, 0, device).broadcast_to(node.shape), axis, *box)
         own = self.parts.get(node)
         if own is None:
             single = self.single[node]

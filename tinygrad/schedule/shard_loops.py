@@ -134,6 +134,5 @@ def item(walk: Sharding, node: UOp) -> Parts:
         along = Along(along.axis + 1, along.bounds)
     nodes = []
     for part, each in enumerate(made.nodes):
-        sizes = tuple(along.size(part) if i == along.axis else n for i, n in enumerate(shape))
-        nodes.append(UOp(Ops.ITEM, node.dtype, (each,), (number, sizes)))
+        nodes.append(UOp(Ops.ITEM, node.dtype, (each,), (number, along.shape(shape, part))))
     return walk.made(node, nodes, along)

@@ -8,9 +8,8 @@ whole values, on every device alike. A reduction over the axis that is cut leave
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from tinygrad.schedule.collectives import sliced
+from tinygrad.schedule.collectives import sent, sliced
 from tinygrad.schedule.shard import Along, Nodes, Parts, Rule, Sharding
 from tinygrad.schedule.shard_loops import item, scan
 from tinygrad.uop.node import UOp
@@ -87,10 +86,6 @@ def _each(node: UOp, sources: Sequence[Nodes]) -> Nodes:
 # ---- movement ------------------------------------------------------------------------------------
 
 
-def _local(shape: Sequence[Any], along: Along, part: int) -> tuple[Any, ...]:
-    return tuple(along.size(part) if i == along.axis else n for i, n in enumerate(shape))
-
-
 def _on_whole(walk: Sharding, node: UOp) -> Parts:
     return Parts(tuple(node.with_src((s, *node.src[1:])) for s in walk.whole(node.src[0])))
 
@@ -103,7 +98,7 @@ def _reshape(walk: Sharding, node: UOp) -> Parts:
     if where is None:
         return _on_whole(walk, node)
     along = Along(*where)
-    nodes = [n.reshape(_local(node.shape, along, i)) for i, n in enumerate(own.nodes)]
+    nodes = [n.reshape(along.shape(node.shape, i)) for i, n in enumerate(own.nodes)]
     return walk.made(node, nodes, along)
 
 
@@ -114,7 +109,7 @@ def _expand(walk: Sharding, node: UOp) -> Parts:
         return _on_whole(walk, node)
     nodes = walk.nodes(source, along, 0)
     return walk.made(
-        node, [n.expand(_local(node.shape, along, i)) for i, n in enumerate(nodes)], along
+        node, [n.expand(along.shape(node.shape, i)) for i, n in enumerate(nodes)], along
     )
 
 
@@ -158,7 +153,7 @@ def _pad(walk: Sharding, node: UOp) -> Parts:
 
 
 def _shrink(walk: Sharding, node: UOp) -> Parts:
-    """Each device keeps what it has of the box; where some have nothing, all get all of it."""
+    """Each device keeps what it has of the box, which may be nothing."""
     source, box = node.src[0], list(node.sizes)
     along = walk.along(source)
     if along is None:
@@ -167,15 +162,12 @@ def _shrink(walk: Sharding, node: UOp) -> Parts:
     if not isinstance(begin, int) or not isinstance(end, int):
         return _on_whole(walk, node)
     clipped = [min(max(b, begin), end) - begin for b in along.bounds]
-    names = walk.names(node)
-    if len(set(clipped)) < len(clipped):
-        box[along.axis] = (0, end - begin)
-        wholes = [walk.fetched(source, name, along.axis, (begin, end)) for name in names]
-        return Parts(tuple(n.shrink(tuple(box)) for n in wholes))
     nodes = []
     for i, part in enumerate(walk.nodes(source, along, 0)):
         first = along.bounds[i]
-        box[along.axis] = (clipped[i] + begin - first, clipped[i + 1] + begin - first)
+        some = clipped[i + 1] - clipped[i]
+        start = clipped[i] + begin - first if some else 0
+        box[along.axis] = (start, start + some)
         nodes.append(part.shrink(tuple(box)))
     return walk.made(node, nodes, Along(along.axis, tuple(clipped)))
 
@@ -194,7 +186,7 @@ def _fold(walk: Sharding, node: UOp) -> Parts:
         return _on_whole(walk, node)
     nodes = walk.nodes(node.src[0], along, 0)
     return walk.made(
-        node, [n.fold(windows, _local(shape, along, i)) for i, n in enumerate(nodes)], along
+        node, [n.fold(windows, along.shape(shape, i)) for i, n in enumerate(nodes)], along
     )
 
 
@@ -217,15 +209,32 @@ def _reduce(walk: Sharding, node: UOp) -> Parts:
         return Parts(_each(node, [own.nodes]), None, monoid)
     if along is None:
         return _on_whole(walk, node)
-    nodes = _each(node, [own.nodes])
-    return Parts(nodes, None, monoid) if along.axis in axes else walk.made(node, nodes, along)
+    if along.axis not in axes:
+        return walk.made(node, _each(node, [own.nodes]), along)
+    made, nothing = _each(node, [own.nodes]), MONOIDS[monoid].identity(node.dtype)
+    return Parts(_of_any(own.nodes, made, [n.const_like(nothing) for n in made]), None, monoid)
+
+
+def _of_any(parts: Nodes, made: Sequence[UOp], nothing: Sequence[UOp]) -> Nodes:
+    """What was made of each part; of one without elements `nothing`."""
+    found = zip(parts, made, nothing, strict=True)
+    return tuple(other if 0 in part.shape else one for part, one, other in found)
 
 
 def _running(walk: Sharding, node: UOp) -> Parts:
-    along = walk.along(node.src[0])
-    if along is None or along.axis == node.arg[1]:
+    """Along the axis that is cut each device goes on from where the one before it ended."""
+    (source,), (monoid, axis) = node.src, node.arg
+    along = walk.along(source)
+    if along is None:
         return _on_whole(walk, node)
-    return walk.made(node, _each(node, [walk.nodes(node.src[0], along, 0)]), along)
+    made, before = [n.running(monoid, axis) for n in walk.nodes(source, along, 0)], None
+    for i, name in enumerate(walk.names(node) if along.axis == axis else ()):
+        if along.size(i):
+            if before is not None:
+                start = sent(before, name).expand(made[i].shape)
+                made[i] = start.alu(MONOIDS[monoid].combine, made[i])
+            before = sliced(made[i], axis, along.size(i) - 1, along.size(i))
+    return walk.made(node, made, along)
 
 
 def _index(walk: Sharding, node: UOp) -> Parts:
@@ -250,7 +259,8 @@ def _index(walk: Sharding, node: UOp) -> Parts:
         gate = inside if len(at) == node.arg else inside & at.pop()
         at[along.axis] = moved
         found.append(local.with_src((local.src[0], *at, gate)))
-    return Parts(tuple(found), None, "add")
+    made = _of_any(walk.nodes(table, along, count), found, [n.const_like(0) for n in found])
+    return Parts(made, None, "add")
 
 
 def _inside(at: UOp, along: Along, part: int, elsewhere: int) -> tuple[UOp, UOp]:
@@ -282,7 +292,7 @@ def _scatter(walk: Sharding, node: UOp) -> Parts:
     for i, name in enumerate(names[1:], 1):
         targets[i] = UOp.const(node.dtype, nothing, name).broadcast_to(node.shape)
     sources = [tuple(targets), *(walk.nodes(s, cut, count) for s in node.src[1:])]
-    return Parts(_each(node, sources), None, monoid)
+    return Parts(_of_any(sources[1], _each(node, sources), targets), None, monoid)
 
 
 def _into_rows(walk: Sharding, node: UOp, along: Along) -> Parts:

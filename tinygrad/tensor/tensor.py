@@ -189,8 +189,8 @@ class Tensor(Interop):
 
         Operations work on it as on any tensor, each device on its part; results are cut where their
         operands are. What devices need of each other is copied: the sum over an axis that is cut
-        is summed up over the devices, an operand that is cut along another axis is brought.
-        ArgumentError for an axis with fewer elements than there are devices.
+        is summed up over the devices, an operand that is cut along another axis is brought. Of an
+        axis with fewer elements than there are devices some have nothing.
 
         >>> x = Tensor.arange(6).shard(("CPU", "CPU:1"), axis=0)
         >>> x.device, x.uop.axis, (x * 2).sum().item()

@@ -90,18 +90,18 @@ def names_of(device: Any) -> tuple[str, ...]:
 
 def even_bounds(size: int, parts: int, splits: Sequence[int] | None = None) -> tuple[int, ...]:
     """Where an axis of `size` is cut into so many parts, as even as can be, the larger first; or
-    into parts of the sizes `splits`.
+    into parts of the sizes `splits`. Of a short axis some parts have nothing.
 
-    >>> even_bounds(10, 4), even_bounds(5, 2, (1, 4))
-    ((0, 3, 6, 8, 10), (0, 1, 5))
+    >>> even_bounds(10, 4), even_bounds(5, 2, (1, 4)), even_bounds(1, 2)
+    ((0, 3, 6, 8, 10), (0, 1, 5), (0, 1, 1))
     """
     if splits is None:
         least, more = divmod(size, parts)
         splits = [least + (part < more) for part in range(parts)]
-    if len(splits) != parts or sum(splits) != size or min(splits, default=0) < 1:
+    if len(splits) != parts or sum(splits) != size or min(splits, default=0) < 0:
         raise ArgumentError(
             f"shard: an axis of size {size} over {parts} devices in parts {tuple(splits)}; legal "
-            "is one element or more for each device"
+            "is a size for each device, which add up to the axis"
         )
     bounds = [0]
     for each in splits:

@@ -36,7 +36,6 @@ SIGNATURES = {
     "cuCtxSetCurrent": "p",
     "cuStreamCreate": "pu",
     "cuStreamSynchronize": "p",
-    "cuStreamWaitEvent": "ppu",
     "cuEventCreate": "pu",
     "cuEventDestroy_v2": "p",
     "cuEventRecord": "pp",
@@ -269,10 +268,6 @@ class FakeLibrary:
     def do_cuStreamSynchronize(self, stream):
         return 0 if self._stream(stream) else INVALID_HANDLE
 
-    def do_cuStreamWaitEvent(self, stream, event, flags):
-        ok = self._stream(stream) and isinstance(self.objects.get(event), Event)
-        return 0 if ok else INVALID_HANDLE
-
     def do_cuEventCreate(self, where, flags):
         self.make(where, Event(flags))
 
@@ -327,6 +322,8 @@ class FakeLibrary:
         there, here = self.objects[to], self.objects[of]
         if not there.holds(target, nbytes) or not here.holds(source, nbytes):
             return INVALID_VALUE
+        if not self._stream(stream):
+            return INVALID_HANDLE
         ctypes.memmove(target, source, nbytes)
 
     # ---- kernels ---------------------------------------------------------------------------------

@@ -24,6 +24,6 @@ __all__ = ["open_device"]
 def open_device(index: int = 0, cache: Any = None) -> Backend:
     """AMD card number `index`. Raises `DeviceError` if there is none, or no driver for it."""
     connection = connect(index)
-    target = connection.target
-    memory, queue = CUDAMemory(connection), CUDAQueue(connection)
-    return Backend(target, LLVMRenderer(target), AMDCompiler(target), memory, queue)
+    target, memory = connection.target, CUDAMemory(connection)
+    made = LLVMRenderer(target), AMDCompiler(target), memory, CUDAQueue(connection)
+    return Backend(target, *made, memory.copy_from)

@@ -23,4 +23,5 @@ def open_device(index: int = 0, cache: Any = None) -> Backend:
     target = connection.target
     renderer = CRenderer(OPENCL_HALF if "float16" in target.dtypes else OPENCL)
     memory = CLMemory(connection)
-    return Backend(target, renderer, CLCompiler(connection), memory, CLQueue(connection))
+    made = renderer, CLCompiler(connection), memory, CLQueue(connection)
+    return Backend(target, *made, memory.copy_from)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -29,6 +30,7 @@ class Connection:
     device: Any
     opened_context: Any
     opened_queue: Any
+    copies: Any  # a queue beside that one
     target: Target
     options: tuple[str, ...]  # of its compiler
     presence: Presence
@@ -58,12 +60,20 @@ def connect(index: int, name: str = "CL", makers: Sequence[str] = ("",)) -> Conn
         raise DeviceError(f"device {name}:{index}: there are {there}")
     device = mine[index]
     check_version(name, device)
-    context = cl.Context([device])
+    context = context_of(cl, device.platform, device.type)
     queue = cl.CommandQueue(context, device, cl.command_queue_properties.PROFILING_ENABLE)
+    copies = cl.CommandQueue(context, device)
     exact = _has(device.single_fp_config, cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT)
     options = (NO_WARNINGS, EXACT_DIVISION) if exact else (NO_WARNINGS,)
     target = describe(cl, device)
-    return Connection(cl, device, context, queue, target, options, Presence(name))
+    return Connection(cl, device, context, queue, copies, target, options, Presence(name))
+
+
+@functools.cache
+def context_of(cl: ModuleType, platform: Any, kind: int) -> Any:
+    """One context for all devices of a driver that are of one kind, so that buffers are copied from
+    one to another without the host."""
+    return cl.Context([device for device in platform.get_devices() if device.type == kind])
 
 
 def check_version(name: str, device: Any) -> None:

@@ -1,7 +1,8 @@
 """OpenCL's compiler, memory and queue.
 
 All commands go through one queue and run in order, so a block may be reused as soon as it is
-freed. A driver does not keep the buffers that are set as arguments: the segment does.
+freed; only copies from device to device have a queue of their own, so that kernels go on beside
+them. A driver does not keep the buffers that are set as arguments: the segment does.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 
 from tinygrad.backends.blocks import Blocks
 from tinygrad.backends.cl.device import Connection
-from tinygrad.backends.interface import Launch
+from tinygrad.backends.interface import Launch, Memory
 from tinygrad.base.errors import CompileError, DeviceError, OutOfMemory
 from tinygrad.base.settings import SETTINGS
 
@@ -42,7 +43,7 @@ class CLCompiler:
     def compile(self, source: str) -> bytes:
         cl = self.connection.cl
         program = build(self.connection, cl.Program(self.connection.context, source), source)
-        binary = bytes(program.get_info(cl.program_info.BINARIES)[0])
+        binary = bytes(next(filter(None, program.get_info(cl.program_info.BINARIES))))
         self._sources[binary] = source
         while len(self._sources) > SOURCES:
             self._sources.popitem(last=False)
@@ -58,7 +59,8 @@ def build(connection: Connection, program: Any, source: str = "") -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pyopencl warns whenever a driver says anything
         try:
-            return program.build(options=list(connection.options), cache_dir=False)
+            options, devices = list(connection.options), [connection.device]
+            return program.build(options=options, devices=devices, cache_dir=False)
         except connection.cl.Error as error:
             raise CompileError(f"[compile] OpenCL: {error}\n{source}") from error
 
@@ -110,6 +112,16 @@ class CLMemory:
             target = np.frombuffer(received, np.uint8)
             self._copy(target, handle.buffer, src_offset=handle.offset + offset)
         return received
+
+    def copy_from(self, handle: Place, other: Memory, source: Place, nbytes: int) -> None:
+        """Bytes of another device: in one context at once, else by way of the host."""
+        assert isinstance(other, CLMemory)
+        connection = self.connection
+        if connection.context != other.connection.context:
+            self.write(handle, memoryview(other.read(source, nbytes)))
+            return
+        places = {"src_offset": source.offset, "dst_offset": handle.offset, "byte_count": nbytes}
+        connection.cl.enqueue_copy(connection.copies, handle.buffer, source.buffer, **places).wait()
 
     def _copy(self, target: Any, source: Any, **where: int) -> None:
         queue = self.connection.queue

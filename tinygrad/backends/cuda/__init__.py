@@ -22,7 +22,6 @@ __all__ = ["open_device"]
 def open_device(index: int = 0, cache: Any = None) -> Backend:
     """CUDA card number `index`. Raises `DeviceError` if there is none, or no driver for it."""
     connection = connect(index)
-    target = connection.target
-    memory, queue = CUDAMemory(connection), CUDAQueue(connection)
-    made = LLVMRenderer(target), PTXCompiler(target), memory, queue
-    return Backend(target, *made, copy_from=memory.copy_from)
+    target, memory = connection.target, CUDAMemory(connection)
+    made = LLVMRenderer(target), PTXCompiler(target), memory, CUDAQueue(connection)
+    return Backend(target, *made, memory.copy_from)

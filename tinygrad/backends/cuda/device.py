@@ -100,15 +100,6 @@ class Connection:
         """`name` gives a handle back, after `holder` is gone and the stream has been waited for."""
         weakref.finalize(holder, self.retired.append, (name, handle)).atexit = False
 
-    def follow(self, other: Connection) -> None:
-        """What is asked of this card from now on waits for what the other was asked so far."""
-        other.enter()
-        event = other.event()
-        other.call("cuEventRecord", event, other.stream)
-        self.enter()
-        self.call("cuStreamWaitEvent", self.stream, event, 0)
-        self.call("cuEventDestroy_v2", event)
-
     def event(self, timing: bool = False) -> int:
         """A mark that can be put into a stream."""
         return self.made("cuEventCreate", 0 if timing else NO_TIMING)

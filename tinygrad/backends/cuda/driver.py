@@ -52,7 +52,6 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuDeviceTotalMem_v2": (ctypes.POINTER(Size), Int),
     "cuDevicePrimaryCtxRetain": (_Out, Int),
     "cuStreamCreate": (_Out, Uint),
-    "cuStreamWaitEvent": (Pointer, Pointer, Uint),
     "cuEventCreate": (_Out, Uint),
     "cuEventRecord": (Pointer, Pointer),
     "cuEventElapsedTime": (ctypes.POINTER(Float), Pointer, Pointer),

@@ -1,7 +1,8 @@
 """A card's memory. A handle is an address of the card, an int.
 
 All commands of a card go through one stream and run in order, so a block may be given out again as
-soon as it is freed: whoever gets it comes later in the stream. Bytes between host and card pass
+soon as it is freed: whoever gets it comes later in the stream. Copies between cards have a stream
+of their own, so that kernels go on beside them. Bytes between host and card pass
 through two pinned blocks in turn: while one is on its way the other is filled or emptied, and the
 caller's bytes are free when `write` returns.
 """
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tinygrad.backends.blocks import Blocks
-from tinygrad.backends.cuda.device import Connection
+from tinygrad.backends.cuda.device import NON_BLOCKING, Connection
 from tinygrad.backends.cuda.driver import Address
 from tinygrad.backends.interface import Memory
 from tinygrad.base.errors import ArgumentError, OutOfMemory
@@ -34,6 +35,7 @@ class CUDAMemory:
         limit = connection.memory // 2  # what lies in freed blocks at most
         self.blocks: Blocks[int] = Blocks(self._make, self._release, OutOfMemory, limit)
         self.pins = Pins(connection)
+        self.copies = connection.made("cuStreamCreate", NON_BLOCKING)
         self._sizes: dict[int, int] = {}  # handle in use → size
 
     def _make(self, size: int) -> int:
@@ -81,11 +83,11 @@ class CUDAMemory:
     def copy_from(self, handle: int, other: Memory, source: int, nbytes: int) -> None:
         """Bytes of another card's memory, by the shortest way that the two have."""
         assert isinstance(other, CUDAMemory)
-        mine, theirs = self.connection, other.connection
-        mine.follow(theirs)
-        places = handle, mine.context, source, theirs.context
-        mine.call("cuMemcpyPeerAsync", *places, nbytes, mine.stream, what=f"copy {nbytes:,} bytes")
-        theirs.follow(mine)
+        mine, what = self.connection, f"copy {nbytes:,} bytes from card to card"
+        places = handle, mine.context, source, other.connection.context
+        mine.enter()
+        mine.call("cuMemcpyPeerAsync", *places, nbytes, self.copies, what=what)
+        mine.call("cuStreamSynchronize", self.copies, what=what)
 
 
 @dataclass(frozen=True, eq=False)
