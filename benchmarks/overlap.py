@@ -1,5 +1,5 @@
-"""Whether copies between devices overlap computation: wall-clock of the copies alone, of the kernels
-alone, and of both in one captured step.
+"""Whether copies between devices overlap computation: wall-clock of the copies alone, of the
+kernels alone, and of both in one captured step.
 
     python benchmarks/overlap.py                  # CPU and CPU:1
     python benchmarks/overlap.py CL CL:1          # two cards; POCL_DEVICES="basic basic" makes two

@@ -10,6 +10,7 @@ from tinygrad.engine import run
 from tinygrad.engine.lanes import Segment, Touch, run_lanes, segments_of
 from tinygrad.engine.plans import plan_for
 from tinygrad.engine.structure import structure_of
+from tinygrad.uop.op import Ops
 
 
 def reads(*homes):
@@ -102,6 +103,13 @@ def test_what_is_copied_away_lies_beside_the_kernels_of_one_device(monkeypatch):
         (("CPU:1", True), []),
         (("CPU", False), []),
     ]
+    meeting = threading.Barrier(2, timeout=30)  # passes only if both are under way at once
+
+    def met(work):
+        return lambda *given: (meeting.wait(), work(*given))[1]
+
+    monkeypatch.setitem(run.step_runners, Ops.COPY, met(run.step_runners[Ops.COPY]))
+    monkeypatch.setattr(run.Stretch, "launch", met(run.Stretch.launch))
     Tensor.realize(moved, made)
     assert (moved.numpy() == 1).all() and (made.numpy() == 7).all()
 
