@@ -14,6 +14,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.settings import Context
 from tinygrad.base.target import Target
 from tinygrad.codegen.pipeline import lower
+from tinygrad.loops.blocks import Sizes
 from tinygrad.loops.cost import estimate
 from tinygrad.loops.heuristic import schedule
 from tinygrad.loops.layout import fact, name_of, role_of
@@ -392,10 +393,10 @@ def test_cost_of_a_product():
 def test_a_unit_that_reads_staged_operands_has_blocks(rows, columns, block):
     target = Target("GPU", has_groups=True, warp=32, group_limit=1024, registers=255)
     target = replace(target, local_memory=227 << 10, native=frozenset({"wgmma"}))
-    shape = staged_shape(target, UNITS["wgmma.f16.256"], rows, columns, 1, 1)
+    shape = staged_shape(target, UNITS["wgmma.f16.256"], Sizes(rows, columns, 64))
     assert (shape and shape.block) == block
     if shape:  # of two products at once sums and pieces take twice the room
-        both = staged_shape(target, shape.unit, rows, columns, 1, 2)
+        both = staged_shape(target, shape.unit, Sizes(rows, columns, 64, products=2))
         assert prod(both.block) <= prod(shape.block)
 
 

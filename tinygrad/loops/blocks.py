@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
+from tinygrad.base.helpers import ceildiv
 from tinygrad.loops.layout import size_of
 from tinygrad.loops.matrix_units import MatrixUnit, Part, matrix_units
 from tinygrad.loops.pieces import TURNED, VECTOR, Options, fill, is_copy, pipeline, reach, sum_over
@@ -17,20 +19,45 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 
+@dataclass(frozen=True)
+class Sides:
+    """The output's loops by name: of rows, of columns, and all others."""
+
+    m: str
+    n: str
+    outer: list[str]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of the result, of the longest sum, how often that is to be done, and of how many products
+    each element has the sum."""
+
+    rows: int
+    columns: int
+    depth: int
+    batch: int = 1
+    products: int = 1
+
+    def groups(self, block: tuple[int, int]) -> int:
+        """Blocks of that size, which may reach beyond the edges."""
+        return int(self.batch * ceildiv(self.rows, block[0]) * ceildiv(self.columns, block[1]))
+
+
 class Blocks(ABC):
     """The steps of the recipes. `sides`: the loops of rows and columns, which count blocks;
     `inner`: those of a block; `marks`: loops of which a factor has the one of its side, and not the
     other; `outer`: all other loops of the output. `lanes` of a group fill the pieces, whose rows
-    lie as `options` say, or 16 bytes beyond whole ones."""
+    lie as `options` say, or 16 bytes beyond whole ones; those of a turn take `shared` bytes."""
 
     options: Options = ()
 
     def __init__(
-        self, plan: Plan, block: tuple[int, int], lanes: int, m: str, n: str, outer: list[str]
+        self, plan: Plan, sides: Sides, block: tuple[int, int], lanes: int, shared: int
     ) -> None:
-        self.plan, self.lanes, self.outer = plan, lanes, outer
-        self.sides = m, n
-        self.inner = self.marks = plan.unused(m + "i"), plan.unused(n + "i")
+        self.plan, self.lanes, self.shared = plan, lanes, shared
+        self.sides, self.outer = (sides.m, sides.n), sides.outer
+        self.inner = self.marks = plan.unused(sides.m + "i"), plan.unused(sides.n + "i")
         for side, inner, size in zip(self.sides, self.inner, block, strict=True):
             plan.do("split", side, size, inner, "PARALLEL", "LOOP")
 
@@ -49,8 +76,7 @@ class Blocks(ABC):
         sides = [self.side(k, axis) for axis in range(2)]
         options = self.options
         if all(is_copy(x, plan.loops[own[-1]]) for x, own in zip(sides, layouts, strict=True)):
-            shared = self.shared(max(x.dtype.itemsize for x in sides))
-            options = (*pipeline(plan.target, shared, size_of(plan.loops[k])), *options)
+            options = (*pipeline(plan.target, self.shared, size_of(plan.loops[k])), *options)
         for axis, layout in enumerate(layouts):
             self._piece(k, axis, layout, options)
         return ki
@@ -63,10 +89,6 @@ class Blocks(ABC):
     @abstractmethod
     def layout(self, k: str, ki: str, axis: int) -> tuple[str, ...]:
         """A piece's loops, slowest first."""
-
-    @abstractmethod
-    def shared(self, itemsize: int) -> int:
-        """Bytes of the pieces of one turn, of elements of that size."""
 
     def is_turned(self, k: str, ki: str, axis: int) -> bool:
         """Whether memory has neighbours along a piece's own axis, and not along the sum, and a unit
@@ -91,6 +113,31 @@ class Blocks(ABC):
         self.plan.do("order", "store", (*self.outer, *(x for each in loops for x in each)))
         for loop in self.outer:
             self.plan.do("role", loop, "PARALLEL")
+
+
+class UnitBlocks(Blocks):
+    """Those of a unit that many lanes execute together, be its operands held by them or read from
+    the memory that they share."""
+
+    unit: MatrixUnit
+
+    def run(self, products: Sequence[Product], step: int) -> None:
+        """All steps, `step` terms of each sum a turn."""
+        depths = []
+        for one in products:
+            ki, kd = self.bring(one, step, self.unit), self.plan.unused(one.first_loop + "d")
+            depths.append(self.depth_parts(ki, kd))
+        rows, columns = self.output()
+        for depth in depths:
+            self.plan.do("distribute", rows, columns, depth, self.unit.name)
+
+    @abstractmethod
+    def depth_parts(self, ki: str, kd: str) -> list[str]:
+        """A turn's terms as the unit's own loops along the sum."""
+
+    @abstractmethod
+    def output(self) -> tuple[list[str], list[str]]:
+        """The output's loops as the unit's own along rows and columns."""
 
 
 def common_unit(plan: Plan, m: str, products: Sequence[Product], staged: bool) -> MatrixUnit | None:

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinygrad.base.helpers import ceildiv, prod
+from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
-from tinygrad.loops.blocks import Blocks
+from tinygrad.loops.blocks import Blocks, Sides, Sizes
+from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, role_of, size_of
 from tinygrad.loops.operands import owners_of
 from tinygrad.loops.pieces import BUSY_GROUPS, VECTOR, WORD, fill, power_below
@@ -44,28 +45,29 @@ def group_product(plan: Plan, nest: Nest, products: list[Product]) -> bool:
     """Blocks, pieces and tiles for the products of the stores' nest; False if there is no room or
     not enough of them, and the plan is as before."""
     kernel, steps = plan.kernel, len(plan.steps)
-    sides = _sides(nest, products)
-    if sides is None:
+    loops = _sides(nest, products)
+    if loops is None:
         return False
-    done = _joined(plan, sides, products)
+    done = _joined(plan, loops, products)
     if done is None:
         plan.back_to(kernel, steps)
         return False
-    (m, n, outer), products = done
-    if staged_product(plan, m, n, outer, products) or warp_product(plan, m, n, outer, products):
-        return True
-    shape = block_shape(
-        plan.target,
-        size_of(plan.loops[m]),
-        size_of(plan.loops[n]),
-        max(size_of(plan.loops[p.loops[-1]]) for p in products),
-        prod(size_of(plan.loops[x]) for x in outer),
-        sum(max(1, p.rows.dtype.itemsize // WORD) for p in products),
+    sides, products = done
+    sizes = Sizes(
+        size_of(plan.loops[sides.m]),
+        size_of(plan.loops[sides.n]),
+        max(size_of(one.inner) for one in products),
+        turns(plan.loops[x] for x in sides.outer),
+        len(products),
     )
+    if staged_product(plan, sides, sizes, products) or warp_product(plan, sides, sizes, products):
+        return True
+    words = sum(max(1, p.rows.dtype.itemsize // WORD) for p in products)
+    shape = block_shape(plan.target, sizes, words)
     if shape is None:
         plan.back_to(kernel, steps)
         return False
-    _Lanes(plan, shape, m, n, outer).run(products)
+    _Lanes(plan, sides, shape, max(p.rows.dtype.itemsize for p in products)).run(products)
     return True
 
 
@@ -95,7 +97,7 @@ def _is_free(loop: UOp) -> bool:
 
 def _joined(
     plan: Plan, sides: tuple[list[str], list[str]], products: list[Product]
-) -> tuple[tuple[str, str, list[str]], list[Product]] | None:
+) -> tuple[Sides, list[Product]] | None:
     """One loop for the rows, one for the columns, one for each sum; and the loops around."""
     rows, columns = sides
     outer = [x for x in names(plan.nest("store").loops) if x not in (*rows, *columns)]
@@ -117,7 +119,7 @@ def _joined(
         made.append(
             Product(k, (k,), plan.loops[k], first, second, plan.loops[m], (), (), False, 0.0)
         )
-    return (m, n, outer), made
+    return Sides(m, n, outer), made
 
 
 def _sums_in_indices(reduction: UOp) -> bool:
@@ -139,12 +141,10 @@ def _as_one(plan: Plan, loops: list[str]) -> str:
 # ---- sizes ---------------------------------------------------------------------------------------
 
 
-def block_shape(
-    target: Target, rows: int, columns: int, depth: int, batch: int, words: int
-) -> Shape | None:
+def block_shape(target: Target, sizes: Sizes, words: int) -> Shape | None:
     """The largest tiles that the registers hold, if that leaves blocks enough for a busy device;
     `words`: registers that an element of the result takes."""
-    if min(rows, columns) < LEAST or target.local_memory == 0:
+    if min(sizes.rows, sizes.columns) < LEAST or target.local_memory == 0:
         return None
     lanes = power_below(max(1, min(LANES, target.group_limit)))
     side = power_below(int(lanes**0.5))
@@ -154,20 +154,19 @@ def block_shape(
     tile = [LONGEST_TILE, LONGEST_TILE]
     room = target.registers * FILLED / words
 
-    def blocks() -> int:
-        blocks: int = batch * ceildiv(rows, side * tile[0]) * ceildiv(columns, across * tile[1])
-        return blocks
+    def is_busy() -> bool:
+        return sizes.groups((side * tile[0], across * tile[1])) >= BUSY_GROUPS
 
-    while max(tile) > 1 and (tile[0] * tile[1] + sum(tile) > room or blocks() < BUSY_GROUPS):
+    while max(tile) > 1 and (tile[0] * tile[1] + sum(tile) > room or not is_busy()):
         if tile[0] * tile[1] + sum(tile) <= room and max(tile) <= 2:
             break
         tile[tile[0] < tile[1]] //= 2  # rows first: columns lie side by side in memory
-    for axis, size in enumerate((rows, columns)):
+    for axis, size in enumerate((sizes.rows, sizes.columns)):
         reach = (side, across)[axis]
         while tile[axis] > 1 and reach * tile[axis] >= 2 * size:
             tile[axis] //= 2
     steps = DEEPEST_STEP
-    while steps > 1 and steps >= 2 * depth:
+    while steps > 1 and steps >= 2 * sizes.depth:
         steps //= 2
     shape = Shape((side, across), (tile[0], tile[1]), steps)
     taken = words * WORD * steps * (sum(shape.block) + 2 * VECTOR // WORD)
@@ -180,14 +179,15 @@ def block_shape(
 class _Lanes(Blocks):
     """The steps of the recipe."""
 
-    def __init__(self, plan: Plan, shape: Shape, m: str, n: str, outer: list[str]) -> None:
-        self.shape = shape
-        super().__init__(plan, shape.block, prod(shape.lanes), m, n, outer)
+    def __init__(self, plan: Plan, sides: Sides, shape: Shape, itemsize: int) -> None:
+        self.shape, self.itemsize = shape, itemsize
+        shared = SHARED * sum(shape.block) * (shape.depth * itemsize + VECTOR)
+        super().__init__(plan, sides, shape.block, prod(shape.lanes), shared)
 
     def run(self, products: list[Product]) -> None:
         for one in products:
             self.bring(one, self.shape.depth)
-        self._tile(max(p.rows.dtype.itemsize for p in products))
+        self._tile()
 
     def layout(self, k: str, ki: str, axis: int) -> tuple[str, str]:
         """[step][element]; what an operand sums on its own is summed before the product."""
@@ -200,13 +200,10 @@ class _Lanes(Blocks):
             fill(plan, name, self.lanes)
         return ki, inner
 
-    def shared(self, itemsize: int) -> int:
-        return SHARED * sum(self.shape.block) * (self.shape.depth * itemsize + VECTOR)
-
-    def _tile(self, itemsize: int) -> None:
+    def _tile(self) -> None:
         """A block's elements go to the lanes, several neighbours to each."""
         plan, lanes, copies = self.plan, [], []
-        vector = plan.target.lanes(itemsize)
+        vector = plan.target.lanes(self.itemsize)
         for axis, (inner, size) in enumerate(zip(self.inner, self.shape.tile, strict=True)):
             together, lane = min(vector, size), plan.unused(inner + "l")
             copies.append(inner)

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinygrad.base.helpers import ceildiv, prod
+from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
-from tinygrad.loops.blocks import Blocks, common_unit, lanes_first
+from tinygrad.loops.blocks import Sides, Sizes, UnitBlocks, common_unit, lanes_first
 from tinygrad.loops.layout import size_of
 from tinygrad.loops.matrix_units import MatrixUnit, matrix_units
 from tinygrad.loops.pieces import BUSY_GROUPS, parts_of
@@ -37,25 +37,19 @@ class StagedShape:
         return self.sets * self.unit.rows, self.unit.columns
 
 
-def staged_product(plan: Plan, m: str, n: str, outer: list[str], products: list[Product]) -> bool:
-    """Gives large products to such a unit, if the target has one for all of them. m, n: the loops
-    of rows and columns."""
-    unit = common_unit(plan, m, products, staged=True)
-    if unit is None:
+def staged_product(plan: Plan, sides: Sides, sizes: Sizes, products: list[Product]) -> bool:
+    """Gives large products to such a unit, if the target has one for all of them."""
+    unit = common_unit(plan, sides.m, products, staged=True)
+    if unit is None or 2 * min(sizes.rows, sizes.columns) < BLOCK:
         return False
-    sizes = size_of(plan.loops[m]), size_of(plan.loops[n])
-    batch = prod(size_of(plan.loops[x]) for x in outer)
-    shape = staged_shape(plan.target, unit, *sizes, batch, len(products))
-    depth = max(size_of(one.inner) for one in products)
-    if shape is None or 2 * min(sizes) < BLOCK or depth * unit.a.itemsize < ROW:
+    shape = staged_shape(plan.target, unit, sizes)
+    if shape is None or sizes.depth * unit.a.itemsize < ROW:
         return False
-    _Staged(plan, shape, m, n, outer).run(products)
+    _Staged(plan, sides, shape).run(products, ROW // unit.a.itemsize)
     return True
 
 
-def staged_shape(
-    target: Target, unit: MatrixUnit, rows: int, columns: int, batch: int, products: int
-) -> StagedShape | None:
+def staged_shape(target: Target, unit: MatrixUnit, sizes: Sizes) -> StagedShape | None:
     """The largest block that registers and shared memory hold, that leaves groups enough for a
     busy device and reaches little beyond the edges; None if there is none."""
     found: list[tuple[int, StagedShape]] = []
@@ -63,50 +57,37 @@ def staged_shape(
     for each in (other for other in alike if other.is_staged and other.a is unit.a):
         for sets in (2, 1):
             shape = StagedShape(each, sets, 0)
-            shared = products * sum(shape.block) * ROW
-            sums = products * each.rows * each.columns / each.lanes
+            shared = sizes.products * sum(shape.block) * ROW
+            sums = sizes.products * each.rows * each.columns / each.lanes
             if (
                 sets * each.lanes <= min(MOST_LANES, target.group_limit)
                 and sums <= target.registers * REGISTERS
                 and LEAST_PIECES * shared <= target.local_memory
             ):
-                blocks = [ceildiv(*pair) for pair in zip((rows, columns), shape.block, strict=True)]
-                if batch * prod(blocks) >= BUSY_GROUPS:
-                    area = prod(blocks) * prod(shape.block)
+                groups = sizes.groups(shape.block)
+                if groups >= BUSY_GROUPS:
+                    area = groups * prod(shape.block)
                     found.append((area, StagedShape(each, sets, shared)))
     least = min((area for area, _ in found), default=0)
     fits = [shape for area, shape in found if area <= WASTE * least]
     return max(fits, key=lambda shape: (prod(shape.block), shape.unit.columns), default=None)
 
 
-class _Staged(Blocks):
+class _Staged(UnitBlocks):
     """The steps of the recipe. `inner` counts blocks of an operand, `marks` elements of one."""
 
     options = (("swizzle", ROW),)
 
-    def __init__(self, plan: Plan, shape: StagedShape, m: str, n: str, outer: list[str]) -> None:
-        self.shape, self.unit = shape, shape.unit
-        super().__init__(plan, shape.block, shape.sets * shape.unit.lanes, m, n, outer)
-        self.marks = plan.unused(m + "s"), plan.unused(n + "s")
+    def __init__(self, plan: Plan, sides: Sides, shape: StagedShape) -> None:
+        self.unit = shape.unit
+        super().__init__(plan, sides, shape.block, shape.sets * shape.unit.lanes, shape.shared)
+        self.marks = plan.unused(sides.m + "s"), plan.unused(sides.n + "s")
         for inner, mark in zip(self.inner, self.marks, strict=True):
             plan.do("split", inner, BLOCK, mark)
 
-    def run(self, products: list[Product]) -> None:
-        plan, unit = self.plan, self.unit
-        depths = []
-        for one in products:
-            ki, kd = (
-                self.bring(one, ROW // unit.a.itemsize, unit),
-                plan.unused(one.first_loop + "d"),
-            )
-            plan.do("split", ki, unit.depth, kd, "UNROLL", "TILE")
-            depths.append([kd])
-        row_parts, column_parts = self._output()
-        for depth in depths:
-            plan.do("distribute", row_parts, column_parts, depth, unit.name)
-
-    def shared(self, itemsize: int) -> int:
-        return self.shape.shared
+    def depth_parts(self, ki: str, kd: str) -> list[str]:
+        self.plan.do("split", ki, self.unit.depth, kd, "UNROLL", "TILE")
+        return [kd]
 
     def layout(self, k: str, ki: str, axis: int) -> tuple[str, str, str]:
         """Blocks, and in each rows of what the sum steps along; or, where memory is the other way
@@ -114,7 +95,7 @@ class _Staged(Blocks):
         block, mark = self.inner[axis], self.marks[axis]
         return (block, ki, mark) if self.is_turned(k, ki, axis) else (block, mark, ki)
 
-    def _output(self) -> tuple[list[str], list[str]]:
+    def output(self) -> tuple[list[str], list[str]]:
         """The output's loops: groups, sets of lanes, and the parts of the unit's matrices. Groups
         that follow each other have the same columns, so that they find them in the cache."""
         plan, held = self.plan, self.unit.held

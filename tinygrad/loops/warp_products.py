@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tinygrad.base.helpers import ceildiv, prod
+from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
-from tinygrad.loops.blocks import Blocks, common_unit, lanes_first
-from tinygrad.loops.layout import size_of
+from tinygrad.loops.blocks import Sides, Sizes, UnitBlocks, common_unit, lanes_first
 from tinygrad.loops.matrix_units import MatrixUnit
 from tinygrad.loops.pieces import BUSY_GROUPS, VECTOR, WORD, parts_of
 from tinygrad.loops.plan import Plan
@@ -37,33 +36,20 @@ class WarpShape:
         return self.grid[0] * self.part[0] * rows, self.grid[1] * self.part[1] * columns
 
 
-def warp_product(plan: Plan, m: str, n: str, outer: list[str], products: list[Product]) -> bool:
-    """Gives the products to a unit of a warp, if the target has one for all of them. m, n: the
-    loops of rows and columns."""
-    unit = common_unit(plan, m, products, staged=False)
+def warp_product(plan: Plan, sides: Sides, sizes: Sizes, products: list[Product]) -> bool:
+    """Gives the products to a unit of a warp, if the target has one for all of them."""
+    unit = common_unit(plan, sides.m, products, staged=False)
     if unit is None:
         return False
-    rows, columns = (size_of(plan.loops[x]) for x in (m, n))
-    batch = prod(size_of(plan.loops[x]) for x in outer)
-    depth = max(size_of(one.inner) for one in products)
-    if 2 * rows < unit.rows or 2 * columns < unit.columns or 2 * depth < unit.depth:
+    least = min(2 * sizes.rows / unit.rows, 2 * sizes.columns / unit.columns)
+    shape = warp_shape(plan.target, unit, sizes)
+    if shape is None or min(least, 2 * sizes.depth / unit.depth) < 1:
         return False
-    shape = warp_shape(plan.target, unit, rows, columns, depth, batch, len(products))
-    if shape is None:
-        return False
-    _Warps(plan, shape, m, n, outer).run(products)
+    _Warps(plan, sides, shape).run(products, shape.depth)
     return True
 
 
-def warp_shape(
-    target: Target,
-    unit: MatrixUnit,
-    rows: int,
-    columns: int,
-    depth: int,
-    batch: int,
-    products: int,
-) -> WarpShape | None:
+def warp_shape(target: Target, unit: MatrixUnit, sizes: Sizes) -> WarpShape | None:
     """The largest parts that registers and shared memory hold, if that leaves blocks enough for a
     busy device; None if not even one warp has room."""
     part = [
@@ -72,29 +58,24 @@ def warp_shape(
     grid = list(LARGEST_GRID)
     item = unit.a.itemsize
     steps = max(unit.depth, STEP // item)
-    while steps > unit.depth and steps >= 2 * depth:
+    while steps > unit.depth and steps >= 2 * sizes.depth:
         steps //= 2
 
     def shape() -> WarpShape:
         made = WarpShape(unit, (grid[0], grid[1]), (part[0], part[1]), steps, 0)
-        return replace(made, shared=products * sum(made.block) * (steps * item + VECTOR))
+        return replace(made, shared=sizes.products * sum(made.block) * (steps * item + VECTOR))
 
     def fits() -> bool:
         sums = part[0] * part[1] * unit.rows * unit.columns
         operands = (part[0] * unit.rows + part[1] * unit.columns) * unit.depth * item // WORD
-        words = products * (sums + operands) / unit.lanes
+        words = sizes.products * (sums + operands) / unit.lanes
         return (
             prod(grid) * unit.lanes <= target.group_limit
             and words <= target.registers * FILLED
             and SHARED * shape().shared <= target.local_memory
         )
 
-    def is_busy() -> bool:
-        block = shape().block
-        count: int = batch * ceildiv(rows, block[0]) * ceildiv(columns, block[1])
-        return count >= BUSY_GROUPS
-
-    while not (fits() and is_busy()):
+    while not (fits() and sizes.groups(shape().block) >= BUSY_GROUPS):
         if prod(grid) > 4 or (prod(part) <= 4 and prod(grid) > 1):
             grid[grid[0] < grid[1]] //= 2
         elif prod(part) > 4 or (prod(part) > 1 and not fits()):
@@ -106,29 +87,21 @@ def warp_shape(
     return shape() if fits() else None
 
 
-class _Warps(Blocks):
+class _Warps(UnitBlocks):
     """The steps of the recipe."""
 
-    def __init__(self, plan: Plan, shape: WarpShape, m: str, n: str, outer: list[str]) -> None:
-        assert shape.unit.held is not None
-        self.shape, self.held = shape, shape.unit.held
-        super().__init__(plan, shape.block, prod(shape.grid) * shape.unit.lanes, m, n, outer)
+    def __init__(self, plan: Plan, sides: Sides, shape: WarpShape) -> None:
+        self.shape, self.unit, held = shape, shape.unit, shape.unit.held
+        assert held is not None
+        self.held = held
+        lanes = prod(shape.grid) * shape.unit.lanes
+        super().__init__(plan, sides, shape.block, lanes, shape.shared)
 
-    def run(self, products: list[Product]) -> None:
-        plan, unit = self.plan, self.shape.unit
-        depths = []
-        for one in products:
-            ki, kd = self.bring(one, self.shape.depth, unit), plan.unused(one.first_loop + "d")
-            plan.do("split", ki, unit.depth, kd)
-            if self.shape.depth <= 2 * unit.depth:
-                plan.do("role", ki, "UNROLL")
-            depths.append(parts_of(plan, kd, self.held.depth, ("LOOP", "TILE", "VECTOR")))
-        row_parts, column_parts = self._output()
-        for depth in depths:
-            plan.do("distribute", row_parts, column_parts, depth, unit.name)
-
-    def shared(self, itemsize: int) -> int:
-        return self.shape.shared
+    def depth_parts(self, ki: str, kd: str) -> list[str]:
+        self.plan.do("split", ki, self.unit.depth, kd)
+        if self.shape.depth <= 2 * self.unit.depth:
+            self.plan.do("role", ki, "UNROLL")
+        return parts_of(self.plan, kd, self.held.depth, ("LOOP", "TILE", "VECTOR"))
 
     def layout(self, k: str, ki: str, axis: int) -> tuple[str, str]:
         """[element][step]: what the unit wants from a row is side by side; or, where memory is the
@@ -137,9 +110,9 @@ class _Warps(Blocks):
         turns = "matrix_load" in self.plan.target.native and self.is_turned(k, ki, axis)
         return (ki, inner) if turns else (inner, ki)
 
-    def _output(self) -> tuple[list[str], list[str]]:
+    def output(self) -> tuple[list[str], list[str]]:
         """The output's loops: blocks, warps, the unit's matrices, and their parts."""
-        plan, unit = self.plan, self.shape.unit
+        plan, unit = self.plan, self.unit
         warps, copies, parts = [], [], []
         sizes = (unit.rows, unit.columns)
         for axis, (inner, size) in enumerate(zip(self.inner, sizes, strict=True)):
