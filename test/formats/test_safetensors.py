@@ -20,11 +20,21 @@ from tinygrad.nn import Linear
 from tinygrad.nn.optim import SGD
 from tinygrad.nn.state import get_state_dict, load_state_dict, safe_load, safe_save
 
+HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage"
+
 
 def resident():
     """Bytes of this process that are in memory."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def flags_of_mapping(path):
+    """What the system was asked of the process's mappings of a file: two letters a wish."""
+    with open("/proc/self/smaps") as file:
+        mappings = file.read().split("VmFlags:")
+    pairs = zip(mappings, mappings[1:], strict=False)
+    return [after.splitlines()[0].split() for before, after in pairs if str(path) in before]
 
 
 def sparse_file(path, size):
@@ -37,6 +47,16 @@ def sparse_file(path, size):
         file.truncate(8 + len(text) + size)
         file.seek(-4, os.SEEK_END)
         file.write(np.float32(7).tobytes())
+
+
+@pytest.mark.usefixtures("on_the_cpu")
+def test_huge_pages_are_asked_for(tmp_path):
+    safe_save({"w": Tensor.ones(1000)}, tmp_path / "w.safetensors")
+    held = [files.read(tmp_path / "w.safetensors"), safe_load(tmp_path / "w.safetensors")["w"]]
+    assert held[1].to("CPU").sum().item() == 1000
+    found = flags_of_mapping(tmp_path / "w.safetensors")
+    assert len(found) == 2
+    assert all(("hg" in flags) == os.path.exists(HUGE_PAGES) for flags in found)
 
 
 @pytest.mark.usefixtures("on_the_cpu")

@@ -115,14 +115,17 @@ def test_a_recipe_keeps_the_meaning(name, machine):
         np.testing.assert_allclose(got[slot], want[slot], rtol=1e-9, atol=1e-9)
 
 
-def test_rows_from_memory_are_read_in_one_run():
-    """A matrix that leaves the cache: row after row, and of two matrices one after the other. What
-    stays in it is read four rows at a time, which share each load of the vector."""
+def test_rows_from_memory_are_read_as_runs_side_by_side():
+    """A matrix that leaves the cache: rows of a task that lie apart, a line of each a turn. Two
+    follow each other. What stays in the cache is read four neighbours at a time."""
     recipe = schedule(kernels.matvec(1024, 2048), kernels.WIDE)[1]
-    assert [step[0] for step in recipe] == ["split"] * 3
-    assert recipe[0] == ("split", "k0", 128, "k0i", "LOOP", "LOOP")
+    assert recipe[0] == ("split", "k0", 16, "k0v", "LOOP", "VECTOR")
+    assert ("split", "i0c", 4, "i0cr", "UNROLL", "LOOP") in recipe
     recipe = schedule(kernels.gated_matvec(1024, 2048), kernels.WIDE)[1]
     assert [step[2] for step in recipe if step[0] == "stage"] == [("i0c",), ("i0c",)]
+    assert ("split", "sums2.i0c", 4, "sums2.i0cr", "UNROLL", "LOOP") in recipe
+    odd = schedule(kernels.matvec(1009, 2048), kernels.WIDE)[1]
+    assert [step[2] % 4 for step in odd if step[1] == "i0"] == [0]
     small = schedule(kernels.matvec(64, 2048), kernels.WIDE)[1]
     assert ("split", "i0", 4, "i0u", "LOOP", "UNROLL") in small
 

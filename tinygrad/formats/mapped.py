@@ -8,6 +8,7 @@ is a copy that is made when it is needed. A mapped file must not be cut while it
 from __future__ import annotations
 
 import io
+import mmap
 import os
 import tempfile
 from collections.abc import Iterable
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygrad.backends.cpu.pages import wish_huge
 from tinygrad.base.dtype import from_numpy_name
 from tinygrad.base.errors import FileError
 from tinygrad.engine import storage
@@ -39,7 +41,10 @@ def bytes_of(source: Source) -> Bytes:
     try:
         if os.path.getsize(source) == 0:  # can't be mapped
             return np.empty(0, np.uint8)
-        return np.memmap(source, np.uint8, mode="r")
+        with open(source, "rb") as file:
+            pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        wish_huge(pages)
+        return np.frombuffer(pages, np.uint8)
     except (OSError, ValueError) as error:
         raise FileError(f"file {os.fspath(source)!r} can't be read: {error}") from error
 

@@ -10,6 +10,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import round_up
 from tinygrad.loops.cost import WEIGHT, turns, work
 from tinygrad.loops.layout import (
+    LINE,
     LONGEST_STEP,
     gate_of,
     is_plain_loop,
@@ -31,6 +32,9 @@ from tinygrad.uop.op import GroupOp, Ops
 
 COPIES = 4
 """Vectors that are in flight at once in a stream."""
+
+RUNS = 4
+"""Runs of memory that a core reads side by side."""
 
 WINDOW = 320
 """Operations that a core looks ahead: the turns of a longer body overlap by themselves, and copies
@@ -79,8 +83,7 @@ def stream(plan: Plan, nest: Nest) -> None:
     rows = [r for r in reductions if across in own_ranges(r)]
     outer = names(nest.loops[:-1])
     if across is None or rows:
-        alone = _from_memory(plan, rows, last) and not _leaves_the_nearest_cache(plan, rows, last)
-        copies = 2 * COPIES if alone else COPIES
+        copies = _vectors_in_flight(plan, rows, last, across)
         for reduction in sorted(reductions, key=lambda r: is_word(plan, r)):
             spread_reduction(plan, reduction, last, copies, always=bool(rows))
     if across is None:
@@ -140,13 +143,17 @@ def _make_tasks(plan: Plan, nest: Nest, outer: list[str], rows: list[UOp]) -> No
         candidates = _ordered_names(plan, nest, [*candidates, *plan.blocked])
     alone = [n for n in candidates if _all_reductions_depend_on(plan, n)]
     enough = turns(plan.loops[n] for n in alone) >= TASKS_WITH_BLOCKS
-    parallelise(plan, alone if enough else candidates)
+    far = bool(rows) and _from_memory(plan, rows, nest.loops[-1])
+    multiple = RUNS if far and size_of(nest.loops[-1]) >= RUNS * TASKS_WITH_BLOCKS else 1
+    parallelise(plan, alone if enough else candidates, multiple=multiple)
     if rows and nest.name == "store":
         _those_that_share_together(plan)
-    if rows and not _from_memory(plan, rows, nest.loops[-1]):
+    if rows and not far:
         ask_ahead(plan, nest.name)
     elif rows:
-        _one_by_one(plan)
+        for name in _one_by_one(plan) or (nest.name,):
+            if multiple > 1:
+                _read_far_apart(plan, name)
 
 
 def _those_that_share_together(plan: Plan) -> None:
@@ -160,9 +167,9 @@ def _those_that_share_together(plan: Plan) -> None:
     plan.do("order", "store", names([*tasks, *(r for r in nest.loops if r not in tasks)]))
 
 
-def _one_by_one(plan: Plan) -> None:
-    """Sums over rows of several matrices: each of them for all rows of a task, as one run, unless
-    one is made with another, and reads the row again."""
+def _one_by_one(plan: Plan) -> list[str]:
+    """Sums over rows of several matrices: each of them for all rows of a task, as stages, unless
+    one is made with another, and reads the row again. Returns their names."""
     rows = plan.nest("store").loops[-1]
     sums = [n for n in plan.below(plan.nest("store").values) if n.op is Ops.REDUCE]
     sums = [n for n in sums if n.ranges == frozenset(plan.nest("store").loops)]
@@ -170,10 +177,11 @@ def _one_by_one(plan: Plan) -> None:
     together = len({*loops}) < len(loops)
     again = any(one is not other and one in other.toposort() for one in sums for other in sums)
     if role_of(rows) != "LOOP" or plan.stages or len(sums) < 2 or together or again:
-        return
+        return []
     for first in loops:
         (one,) = owners_of(plan.kernel, plan.loops[first])
         plan.do("stage", plan.path(one), (name_of(rows),), plan.numbered("sums"), "LOCAL")
+    return [*plan.stages]
 
 
 def ask_ahead(plan: Plan, nest: str) -> None:
@@ -299,17 +307,44 @@ def _columns(plan: Plan, nest: Nest, reductions: list[UOp]) -> bool:
 
 
 def _from_memory(plan: Plan, rows: list[UOp], last: UOp) -> bool:
-    """Whether what differs from row to row of these sums comes from beyond the cache. Then it is
-    read row after row, in one run: a core asks ahead for that as for nothing else, and vectors in
-    flight are what counts. What all rows share stays in the nearest cache."""
+    """Whether what differs from row to row of these sums comes from beyond the cache."""
     apart = (n for n in _reads(rows) if last in n.ranges and n.src[0].op is Ops.PARAM)
     return sum(turns(n.ranges) * n.dtype.itemsize for n in apart) > plan.target.cache_l2
 
 
-def _leaves_the_nearest_cache(plan: Plan, rows: list[UOp], last: UOp) -> bool:
-    """Whether what all rows of these sums share is too long to stay in the nearest cache."""
-    shared = (n for n in _reads(rows) if last not in n.ranges)
-    return 2 * sum(turns(n.ranges) * n.dtype.itemsize for n in shared) > plan.target.cache_l1
+def _vectors_in_flight(plan: Plan, rows: list[UOp], last: UOp, across: UOp | None) -> int:
+    """Vectors of a row that are summed side by side: where several rows come from memory side by
+    side (`_read_far_apart`) a line of each, and of one alone as many as of all of them."""
+    if across is None or not _from_memory(plan, rows, last):
+        return COPIES
+    if not _share(rows, last, across) or size_of(last) < RUNS * TASKS_WITH_BLOCKS:
+        return 2 * COPIES
+    if vector_unit(plan, across) is not None:
+        return 1
+    apart = [n.dtype.itemsize for n in _reads(rows) if last in n.ranges and across in n.ranges]
+    return max(1, LINE // (plan.lanes * min(apart)))
+
+
+def _share(rows: list[UOp], last: UOp, across: UOp) -> bool:
+    """Whether these sums have an operand in common."""
+    return any(last not in n.ranges and across in n.ranges for n in _reads(rows))
+
+
+def _read_far_apart(plan: Plan, nest: str) -> None:
+    """Rows of a task that come from memory are read as a few runs that go on side by side: what
+    all rows share is loaded for each of them at once, so that what is in flight comes from memory,
+    and while one run waits at the end of a page, where a core stops to read ahead, others go on.
+    Neighbours would fall on the same sets of the cache if rows are 2^n bytes long."""
+    loops = plan.nest(nest).loops
+    rows, name = loops[-1], name_of(loops[-1])
+    if role_of(rows) != "LOOP" or size_of(rows) % RUNS:
+        return
+    if rows.src[1:]:  # the last task has fewer
+        plan.do("split", name, RUNS, plan.unused(name + "u"), "LOOP", "UNROLL")
+        return
+    row = plan.unused(name + "r")
+    plan.do("split", name, size_of(rows) // RUNS, row, "UNROLL", "LOOP")
+    plan.do("order", nest, (*names(loops[:-1]), row, name))
 
 
 def _reads(rows: list[UOp]) -> dict[UOp, None]:
@@ -317,15 +352,11 @@ def _reads(rows: list[UOp]) -> dict[UOp, None]:
 
 
 def _share_rows(plan: Plan, rows: list[UOp], last: UOp, across: UOp) -> None:
-    """The vector runs along the reduced row; rows that share the other operand go together. From
-    memory they go one after the other, or two by two if what they share comes from afar as well."""
-    count = COPIES
-    if _from_memory(plan, rows, last):
-        count = 2 if _leaves_the_nearest_cache(plan, rows, last) else 1
-    shared = any(last not in n.ranges and across in n.ranges for n in _reads(rows))
-    if shared and size_of(last) >= count > 1:
+    """The vector runs along the reduced row; rows that share the other operand go together."""
+    in_cache = not _from_memory(plan, rows, last)
+    if in_cache and size_of(last) >= COPIES and _share(rows, last, across):
         name = name_of(last)
-        plan.do("split", name, count, plan.unused(name + "u"), "LOOP", "UNROLL")
+        plan.do("split", name, COPIES, plan.unused(name + "u"), "LOOP", "UNROLL")
 
 
 def _transpose(plan: Plan, nest: Nest, last: UOp, across: UOp, loads: list[UOp]) -> None:
@@ -478,31 +509,33 @@ def _all_reductions_depend_on(plan: Plan, name: str) -> bool:
     return all(any(name_of(r) == name for r in n.ranges) for n in reductions)
 
 
-def parallelise(plan: Plan, candidates: list[str], least: int = GRAIN) -> None:
-    """Makes tasks of the outermost of these loops, so that each has at least `least` operations;
-    a kernel too small for two tasks stays one."""
+def parallelise(plan: Plan, candidates: list[str], least: int = GRAIN, multiple: int = 1) -> None:
+    """Makes tasks of the outermost of these loops, so that each has at least `least` operations,
+    and a `multiple` of turns; a kernel too small for two tasks stays one."""
     loops = [plan.loops[n] for n in candidates]
     loops = [r for r in loops if role_of(r) == "LOOP"]
     total = work(plan.kernel)
     if total < 2 * least or not loops:
         return
     wanted = max(least, min(total // MANY_TASKS, LARGEST_TASK))
-    grain = ceil(wanted * turns(loops) / total)
+    grain = max(ceil(wanted * turns(loops) / total), multiple)
     for loop in reversed(loops):
         size, name = size_of(loop), name_of(loop)
         if grain >= size:
             grain = ceil(grain / size)
         elif grain > 1:
-            plan.do("split", name, even_part(size, grain), plan.unused(name + "c"), "PARALLEL")
+            part = even_part(size, grain, multiple)
+            plan.do("split", name, part, plan.unused(name + "c"), "PARALLEL")
             grain = 1
         else:
             plan.do("role", name, "PARALLEL")
 
 
-def even_part(size: int, least: int) -> int:
+def even_part(size: int, least: int, multiple: int = 1) -> int:
     """A part of `size` of about `least` or a little more: a divisor if there is one near, else
-    such that the last part is nearly as large."""
-    for part in range(least, min(size, 2 * least) + 1):
+    such that the last part is nearly as large. It is a multiple of `multiple`."""
+    least = round_up(least, multiple)
+    for part in range(least, min(size, 2 * least) + 1, multiple):
         if size % part == 0:
             return part
-    return ceil(size / max(1, size // least))
+    return round_up(ceil(size / max(1, size // least)), multiple)

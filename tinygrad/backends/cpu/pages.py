@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
+from contextlib import suppress
 
 from tinygrad.base.errors import DeviceError
 from tinygrad.base.helpers import round_up
@@ -33,7 +34,7 @@ class Pages:
         self.address = ctypes.addressof(self._anchor)
         if wants_huge:
             self.address = round_up(self.address, HUGE_PAGE)
-            _advise_huge(self._map)
+            wish_huge(self._map)
 
     def make_executable(self) -> None:
         """Turn the pages from writable to executable; they are never both."""
@@ -58,12 +59,11 @@ def _map(nbytes: int) -> mmap.mmap:
     return mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
-def _advise_huge(pages: mmap.mmap) -> None:
-    """A wish, not a need: kernels without huge pages refuse it."""
-    try:
+def wish_huge(pages: mmap.mmap) -> None:
+    """Huge pages, if the system has them: a core that reads more memory than it has addresses of
+    pages for waits less. Of a file they are what is read into the cache from now on."""
+    with suppress(OSError, AttributeError):
         pages.madvise(mmap.MADV_HUGEPAGE)
-    except OSError:
-        return
 
 
 def view_bytes(address: int, nbytes: int) -> memoryview:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygrad.backends.cpu.pages import wish_huge
 from tinygrad.base.errors import DeviceError, FileError, OutOfMemory
 
 PIECE = 16 << 20  # bytes a call, so that Ctrl-C is heard
@@ -138,6 +139,7 @@ class DiskFile:
                 whole = mmap.mmap(self.handle, 0, access=mmap.ACCESS_READ)
             except (OSError, ValueError) as error:
                 raise FileError(f"file {self.path!r} can't be mapped: {error}") from error
+            wish_huge(whole)
             self._mapped = np.frombuffer(whole, np.uint8)
         return self._mapped[start:end]
 
