@@ -120,10 +120,10 @@ def test_rows_from_memory_are_read_as_runs_side_by_side():
     follow each other. What stays in the cache is read four neighbours at a time."""
     recipe = schedule(kernels.matvec(1024, 2048), kernels.WIDE)[1]
     assert recipe[0] == ("split", "k0", 16, "k0v", "LOOP", "VECTOR")
-    assert ("split", "i0c", 4, "i0cr", "UNROLL", "LOOP") in recipe
+    assert ("split", "i0c", 8, "i0cr", "UNROLL", "LOOP") in recipe
     recipe = schedule(kernels.gated_matvec(1024, 2048), kernels.WIDE)[1]
     assert [step[2] for step in recipe if step[0] == "stage"] == [("i0c",), ("i0c",)]
-    assert ("split", "sums2.i0c", 4, "sums2.i0cr", "UNROLL", "LOOP") in recipe
+    assert ("split", "sums2.i0c", 8, "sums2.i0cr", "UNROLL", "LOOP") in recipe
     odd = schedule(kernels.matvec(1009, 2048), kernels.WIDE)[1]
     assert [step[2] % 4 for step in odd if step[1] == "i0"] == [0]
     small = schedule(kernels.matvec(64, 2048), kernels.WIDE)[1]

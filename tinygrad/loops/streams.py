@@ -23,7 +23,16 @@ from tinygrad.loops.layout import (
 )
 from tinygrad.loops.operands import owners_of
 from tinygrad.loops.phases import phases_of, split_phases
-from tinygrad.loops.plan import GRAIN, SHORT_VECTORS, UNROLL_WHOLE, Nest, Plan, names, steps_along
+from tinygrad.loops.plan import (
+    GRAIN,
+    SHORT_VECTORS,
+    TASKS,
+    UNROLL_WHOLE,
+    Nest,
+    Plan,
+    names,
+    steps_along,
+)
 from tinygrad.loops.products import fit, vector_unit
 from tinygrad.loops.short_rows import covered, lane_spots
 from tinygrad.loops.stretches import unbroken
@@ -35,6 +44,9 @@ COPIES = 4
 
 RUNS = 4
 """Runs of memory that a core reads side by side."""
+
+RUN_BYTES = 64 << 10
+"""About the length of a run, if that leaves tasks enough."""
 
 WINDOW = 320
 """Operations that a core looks ahead: the turns of a longer body overlap by themselves, and copies
@@ -144,7 +156,7 @@ def _make_tasks(plan: Plan, nest: Nest, outer: list[str], rows: list[UOp]) -> No
     alone = [n for n in candidates if _all_reductions_depend_on(plan, n)]
     enough = turns(plan.loops[n] for n in alone) >= TASKS_WITH_BLOCKS
     far = bool(rows) and _from_memory(plan, rows, nest.loops[-1])
-    multiple = RUNS if far and size_of(nest.loops[-1]) >= RUNS * TASKS_WITH_BLOCKS else 1
+    multiple = _rows_in_runs(rows, nest.loops[-1]) if far else 1
     parallelise(plan, alone if enough else candidates, multiple=multiple)
     if rows and nest.name == "store":
         _those_that_share_together(plan)
@@ -307,9 +319,24 @@ def _columns(plan: Plan, nest: Nest, reductions: list[UOp]) -> bool:
 
 
 def _from_memory(plan: Plan, rows: list[UOp], last: UOp) -> bool:
-    """Whether what differs from row to row of these sums comes from beyond the cache."""
-    apart = (n for n in _reads(rows) if last in n.ranges and n.src[0].op is Ops.PARAM)
-    return sum(turns(n.ranges) * n.dtype.itemsize for n in apart) > plan.target.cache_l2
+    """Whether what differs from row to row of these sums comes from beyond the nearest caches, or
+    may well do so, since other kernels run in between."""
+    nbytes = sum(turns(n.ranges) * n.dtype.itemsize for n in _apart(rows, last))
+    return 4 * nbytes > plan.target.cache_l2
+
+
+def _apart(rows: list[UOp], last: UOp) -> list[UOp]:
+    """What differs from row to row of these sums, and is read from memory."""
+    return [n for n in _reads(rows) if last in n.ranges and n.src[0].op is Ops.PARAM]
+
+
+def _rows_in_runs(rows: list[UOp], last: UOp) -> int:
+    """Rows that a task should have for `RUNS` runs; 1 if there are too few, or they don't share."""
+    if size_of(last) < RUNS * TASKS_WITH_BLOCKS or not _share(rows, last):
+        return 1
+    within = (turns(n.ranges - {last}) * n.dtype.itemsize for n in _apart(rows, last))
+    longest = max(1, min(RUN_BYTES // max(within), size_of(last) // (RUNS * TASKS)))
+    return RUNS << longest.bit_length() - 1
 
 
 def _vectors_in_flight(plan: Plan, rows: list[UOp], last: UOp, across: UOp | None) -> int:
@@ -317,17 +344,17 @@ def _vectors_in_flight(plan: Plan, rows: list[UOp], last: UOp, across: UOp | Non
     side (`_read_far_apart`) a line of each, and of one alone as many as of all of them."""
     if across is None or not _from_memory(plan, rows, last):
         return COPIES
-    if not _share(rows, last, across) or size_of(last) < RUNS * TASKS_WITH_BLOCKS:
+    if _rows_in_runs(rows, last) == 1:
         return 2 * COPIES
     if vector_unit(plan, across) is not None:
         return 1
-    apart = [n.dtype.itemsize for n in _reads(rows) if last in n.ranges and across in n.ranges]
-    return max(1, LINE // (plan.lanes * min(apart)))
+    return max(1, LINE // (plan.lanes * min(n.dtype.itemsize for n in _apart(rows, last))))
 
 
-def _share(rows: list[UOp], last: UOp, across: UOp) -> bool:
-    """Whether these sums have an operand in common."""
-    return any(last not in n.ranges and across in n.ranges for n in _reads(rows))
+def _share(rows: list[UOp], last: UOp) -> bool:
+    """Whether there is something that these sums read for each row again."""
+    loops = {r for row in rows for r in own_ranges(row)}
+    return any(last not in n.ranges and n.ranges & loops for n in _reads(rows))
 
 
 def _read_far_apart(plan: Plan, nest: str) -> None:
@@ -354,7 +381,7 @@ def _reads(rows: list[UOp]) -> dict[UOp, None]:
 def _share_rows(plan: Plan, rows: list[UOp], last: UOp, across: UOp) -> None:
     """The vector runs along the reduced row; rows that share the other operand go together."""
     in_cache = not _from_memory(plan, rows, last)
-    if in_cache and size_of(last) >= COPIES and _share(rows, last, across):
+    if in_cache and size_of(last) >= COPIES and _share(rows, last):
         name = name_of(last)
         plan.do("split", name, COPIES, plan.unused(name + "u"), "LOOP", "UNROLL")
 
