@@ -333,6 +333,18 @@ def test_rows_that_are_read_once_are_asked_for_some_tiles_ahead(rows, depth, col
     assert [step[2] for step in recipe if step[0] == "prefetch"] == ([ahead] if ahead else [])
 
 
+@pytest.mark.parametrize(("rows", "depth", "along_k"), [(64, 4096, True), (64, 1 << 16, False)])
+def test_vectors_lie_along_k_for_rows_that_stay_in_the_cache(rows, depth, along_k):
+    recipe = schedule(kernels.matmul(rows, 64, depth, b_t=True), kernels.WIDE)[1]
+    assert (("role", "pa1.k0v", "VECTOR") in recipe) is along_k
+
+
+@pytest.mark.parametrize(("depth", "height"), [(1000, 16), (1024, 8)])
+def test_no_more_rows_share_lines_of_the_cache_than_it_keeps(depth, height):
+    recipe = schedule(kernels.matmul(1024, 16, depth), kernels.WIDE)[1]
+    assert ("split", "i0", height, "i0u", "LOOP", "UNROLL") in recipe
+
+
 def test_golden_nest_of_causal_attention():
     """Scores, weights and sums of a block of rows stay LOCAL; loops over keys end at the mask."""
     scheduled, _ = schedule(kernels.attention(8, 768, 64), kernels.WIDE)

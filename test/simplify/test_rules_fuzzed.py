@@ -333,6 +333,15 @@ def test_gated_reads_keep_their_place():
                 assert value(after.src[1], point) == value(index, point)
 
 
+def test_a_gate_that_is_read_for_each_element_stays_a_choice():
+    """relu(x[i]) reads x[i] once; a row's label decides which elements of the row are read."""
+    memory, labels = (UOp(Ops.PARAM, dtypes.float32, arg=(n, 99)) for n in range(2))
+    i, j = (UOp.range(9, name) for name in "ij")
+    x, zero = memory.index(i * 9 + j), memory.const_like(0.0)
+    assert simplify((x < 0.0).where(zero, x)).op is Ops.WHERE
+    assert simplify((labels.index(i) < 0.0).where(x, zero)).op is Ops.INDEX
+
+
 # ---- tensors -------------------------------------------------------------------------------------
 
 

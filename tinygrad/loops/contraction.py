@@ -196,10 +196,11 @@ def _split_tiles(plan: Plan, nest: Nest, products: list[Product]) -> Tiling:
     run = 0
     if len(products) == 1 and is_window(products[0].rows):
         run = steps_apart(products[0].rows, row_loop)
-    height, width = register_tile(plan, size_of(row_loop), panel or size_of(last), itemsize, run)
+    size, columns = size_of(row_loop), panel or size_of(last)
+    height, width = register_tile(plan, size, columns, itemsize, run, _bytes_apart(products))
     width = max(width, plan.lanes)
-    width = min(width, ceil((panel or size_of(last)) / plan.lanes) * plan.lanes)
-    height = min(height, size_of(row_loop))
+    width = min(width, ceil(columns / plan.lanes) * plan.lanes)
+    height = min(height, size)
     n_in = plan.unused(n + "i")
     edges = [loop for loop in nest.loops if name_of(loop) in plan.edges]
     tiling = Tiling(
@@ -212,7 +213,7 @@ def _split_tiles(plan: Plan, nest: Nest, products: list[Product]) -> Tiling:
         plan.unused(n + "v"),
         height,
         width,
-        size_of(row_loop) * turns(edges),
+        size * turns(edges),
         size_of(last),
         panel or width,
         stretch,
@@ -221,6 +222,13 @@ def _split_tiles(plan: Plan, nest: Nest, products: list[Product]) -> Tiling:
     plan.do("split", n, tiling.panel, tiling.n_in)
     plan.do("split", m, height, tiling.m_copies, "LOOP", "UNROLL")
     return tiling
+
+
+def _bytes_apart(products: list[Product]) -> int:
+    """From row to row, where the rows of all products are read where they lie; else 0."""
+    if any(p.rows.op is not Ops.INDEX or p.row_steps != (1,) for p in products):
+        return 0
+    return (step(products[0].rows, products[0].row_loop) or 0) * products[0].rows.dtype.itemsize
 
 
 def _block_panel(plan: Plan, tiling: Tiling, one: Product) -> Product:

@@ -29,7 +29,7 @@ DOTS = 4
 
 def runs_along_k(plan: Plan, nest: Nest, one: Product) -> bool:
     """Whether vectors along k, folded for each result, cost less than a transposed panel, which few
-    rows share. Memory must run along k."""
+    rows share. Memory must run along k; rows that several tiles read again must stay near."""
     rows, size, last = size_of(one.row_loop), size_of(one.inner), nest.loops[-1]
     if not nest.is_top or plan.stages or len(one.loops) > 1 or size < 2 * plan.lanes:
         return False
@@ -38,6 +38,9 @@ def runs_along_k(plan: Plan, nest: Nest, one: Product) -> bool:
     if {*one.column_steps} != {1} or any(
         last in n.ranges and step(n, last) == 1 for n in _reads(one)
     ):
+        return False
+    height, _ = tile_of(plan.target, rows, size_of(last), 1)
+    if rows > height and rows * size * one.rows.dtype.itemsize >= plan.target.cache_l2:
         return False
     return FOLD * plan.lanes * rows < TRANSPOSE * size
 

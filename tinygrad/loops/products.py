@@ -20,6 +20,9 @@ from tinygrad.uop.op import Ops
 
 MOST_VECTORS = 6
 MOST_ROWS = 16
+WAYS, SETS = 8, 2048
+"""Rows so many bytes apart share two lines of the first cache, which keeps so many of each."""
+
 ADDRESSES, ADDRESS = 4, 1.0
 """Rows whose addresses stay in registers; cycles for each further one."""
 
@@ -61,12 +64,13 @@ def factors_of(reduction: UOp) -> tuple[UOp, UOp] | None:
 
 
 def register_tile(
-    plan: Plan, rows: int, columns: int, itemsize: int, run: int = 0
+    plan: Plan, rows: int, columns: int, itemsize: int, run: int = 0, apart: int = 0
 ) -> tuple[int, int]:
     """Rows and columns of the tile whose accumulators stay in registers. `run`: so many rows lie
-    in even steps; 0: all."""
+    in even steps; 0: all. `apart`: bytes from row to row, if they are read where they lie."""
     lanes = max(1, min(plan.lanes, plan.target.vector // itemsize))
-    return best_tile(plan.target, rows, columns, lanes, run)[1:]
+    most = WAYS if apart and apart % SETS == 0 else MOST_ROWS
+    return best_tile(plan.target, rows, columns, lanes, run, most)[1:]
 
 
 def tile_cycles(plan: Plan, rows: int, columns: int) -> float:
@@ -81,7 +85,7 @@ def tile_of(target: Target, rows: int, columns: int, lanes: int) -> tuple[int, i
 
 @lru_cache(maxsize=1024)
 def best_tile(
-    target: Target, rows: int, columns: int, lanes: int, run: int = 0
+    target: Target, rows: int, columns: int, lanes: int, run: int = 0, most: int = MOST_ROWS
 ) -> tuple[float, int, int]:
     """The tile with the fewest cycles for one step along k over all rows and columns, tails
     included; m*v accumulators, v vectors and one broadcast fit in the registers. Its cycles, rows
@@ -89,7 +93,7 @@ def best_tile(
     vectors = ceil(columns / lanes)
     best: tuple[float, int, int] | None = None
     for v in range(1, MOST_VECTORS + 1):
-        for m in range(1, MOST_ROWS + 1):
+        for m in range(1, most + 1):
             if m * v + v + 1 > target.registers:
                 continue
             cost = 0.0

@@ -256,12 +256,15 @@ def _is_zero(node: UOp) -> bool:
 
 
 def _choice(node: UOp, gate: UOp, yes: UOp, no: UOp) -> UOp | None:
-    """where(gate, x[i], 0) is x[i] read under the gate; of indices, each is simplified under it."""
+    """where(gate, x[i], 0) is x[i] read under the gate, unless the gate reads as often itself: then
+    nothing is saved, and a product's operand is no plain read. Indices are simplified under it."""
     if node.shape:
         return None
     if _is_zero(yes) and no.op is Ops.INDEX:
         gate, yes, no = simplify_condition(gate.logical_not()), no, yes
     if _is_zero(no) and yes.op is Ops.INDEX and yes.arg:
+        if any(n.op is Ops.INDEX and n.ranges >= yes.ranges for n in gate.toposort()):
+            return None
         gates = (gate, *yes.src[yes.arg + 1 :])
         return yes.with_src((*yes.src[: yes.arg + 1], both(*gates)))
     if node.dtype is dtypes.index:
