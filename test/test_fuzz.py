@@ -8,6 +8,7 @@ import pytest
 from devices import present
 from fuzz_graphs import DEVICES, INTERPRETED, Program, check, fuzz
 from fuzz_lines import derivative_program
+from fuzz_methods import TABLE, Call, Draw, drawn, wrong
 from tensor_reference import evaluate
 
 from tinygrad.backends import why_absent
@@ -149,3 +150,29 @@ def test_gradient_along_a_random_direction(seed):
     pairs = zip(found, directions, strict=True)
     total = sum(float((evaluate(g._node) * d).sum()) for g, d in pairs)
     np.testing.assert_allclose(total, fine, rtol=2e-4, atol=1e-6)
+
+
+# ---- methods against PyTorch's -------------------------------------------------------------------
+
+FOUND_OF_METHODS = [
+    Call("cov", (np.array([[1.0, 5.0, 2.0]], np.float32),)),  # a number
+    Call("corrcoef", (np.array([[1.0, 5.0, 2.0]], np.float32),)),
+    Call("floor_divide", (np.array([2.5, -1e30], np.float32), np.array([1e-30, 3], np.float32))),
+]
+
+
+@pytest.mark.parametrize("call", FOUND_OF_METHODS, ids=lambda call: call.name)
+def test_methods_that_were_unlike_pytorchs(call):
+    assert wrong(call) is None
+
+
+def test_some_methods_are_as_pytorchs():
+    """`python test/fuzz_methods.py --minutes 10 --seed 1` asks many more."""
+    draw = Draw(5)
+    calls = [drawn(draw, list(TABLE)) for _ in range(40)]
+    assert {str(call): problem for call in calls if (problem := wrong(call))} == {}
+
+
+def test_a_method_that_is_unlike_is_told():
+    quotient_beyond_two_mantissas = np.array([1e30], np.float32), np.array([1.0140375], np.float32)
+    assert "nan" in (wrong(Call("fmod", quotient_beyond_two_mantissas)) or "")
