@@ -10,12 +10,13 @@ import sys
 import numpy as np
 import pytest
 
-from tinygrad import Tensor, TinyJit, nn
+from tinygrad import Device, Tensor, TinyJit, nn
 from tinygrad.backends import DEVICES, open_device, why_absent
 from tinygrad.backends.interface import Launch
 from tinygrad.backends.wgsl import WGSLRenderer
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import CompileError, DeviceError, DTypeError, OutOfMemory
+from tinygrad.base.settings import Context
 from tinygrad.base.target import Target
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -133,6 +134,32 @@ def test_products_beyond_the_largest_binding(monkeypatch):
     x, y = Tensor(a, device="SMALL"), Tensor(b, device="SMALL")
     np.testing.assert_allclose((x @ y + 1).relu().numpy(), a @ b + 1, rtol=1e-5)
     np.testing.assert_allclose(x.softmax().numpy(), Tensor(a).softmax().numpy(), rtol=1e-5)
+
+
+REDUCED = {
+    "sum": (np.float32, lambda x: x.sum(1)),
+    "largest half": (np.float16, lambda x: x.max(1)),
+    "sum of 64 bits": (np.int64, lambda x: (x * 123_456_789_123).sum(1)),
+    "largest of 64 bits": (np.int64, lambda x: (x * -123_456_789_123).max(1)),
+    "any": (np.float32, lambda x: (x > 99).any(1)),
+    "bytes": (np.int8, lambda x: x.min(1)),
+}
+
+
+@pytest.mark.parametrize("what", REDUCED)
+def test_lanes_of_a_subgroup_exchange_what_they_reduced(what, monkeypatch):
+    if not backend().target.warp:
+        pytest.skip("WEBGPU: no subgroups")
+    kind, operation = REDUCED[what]
+    sources = []
+    compiler = type(Device["WEBGPU"].compiler)
+    kept = compiler.compile
+    monkeypatch.setattr(compiler, "compile", lambda c, s: (sources.append(s), kept(c, s))[1])
+    values = np.random.default_rng(0).integers(-100, 100, (3, 1500)).astype(kind)
+    with Context(CACHELEVEL=0):
+        found = operation(Tensor(values, device="WEBGPU")).numpy()
+    np.testing.assert_array_equal(found, operation(Tensor(values, device="CPU")).numpy())
+    assert any("subgroupShuffleXor" in source for source in sources)
 
 
 def test_more_groups_than_a_dimension_takes():

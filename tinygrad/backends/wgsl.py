@@ -19,6 +19,9 @@ half apart); integers with fewer are cut to their size after what may overflow. 
 share words of memory: a store clears its own bits and sets them, two atomic operations that touch
 no other lane's.
 
+What lanes a subgroup has is nowhere promised, but each lane is told which it is. So kernels whose
+lanes exchange what they have number them by that.
+
 The language lets a compiler assume that there are no NaNs. What is written here asks only whether
 numbers are equal or less, never whether they differ, so it is right wherever NaNs are kept. It may
 also take floats for real numbers: what it would cancel, as (a+b)-a, goes through `kept`, which
@@ -95,6 +98,10 @@ SPECIALS = {
     **{f"gid{axis}": f"group.{name}" for axis, name in enumerate("xyz")},
     **{f"lid{axis}": f"lane.{name}" for axis, name in enumerate("xyz")},
 }
+INPUTS = "@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) lane: vec3<u32>"
+OF_SUBGROUPS = "".join(
+    f", @builtin(subgroup_{n}) {n}: u32" for n in ("id", "size", "invocation_id")
+)
 
 
 class WGSLRenderer:
@@ -121,6 +128,7 @@ class _Shader(Statements):
         for node in program:
             if node.op in GroupOp.Elementwise and all(map(self.is_known, node.src)):
                 self.known.add(node)
+        self.exchanges = any(node.op is Ops.EXCHANGE for node in program)
         written = (node.src[0] for node in program if node.op in (Ops.STORE, Ops.FAULT))
         self.written = {_root(pointer) for pointer in written}
         faults = (node.src[0] for node in program if node.op is Ops.FAULT)
@@ -138,8 +146,8 @@ class _Shader(Statements):
                 raise CompileError(f"[render] WGSL: no way to write {node.op!r}")
         sizes = special_sizes(self.program)
         block = ", ".join(str(sizes.get(f"lid{axis}", 1)) for axis in range(3))
-        inputs = "@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) lane"
-        head = f"@compute @workgroup_size({block}) fn {name}({inputs}: vec3<u32>) {{"
+        inputs = INPUTS + OF_SUBGROUPS * self.exchanges
+        head = f"@compute @workgroup_size({block}) fn {name}({inputs}) {{"
         body = "\n".join([*self.globals, head, *self.lines, "}"])
         return "\n".join([f"// {json.dumps(facts)}", *self.helpers_of(body), body, ""])
 
@@ -317,6 +325,11 @@ class _Shader(Statements):
         condition, yes, no = (self.ref(source) for source in node.src)
         return f"select({no}, {yes}, {condition})"
 
+    def exchange(self, node: UOp) -> str:
+        value, is_bool = self.ref(node.src[0]), node.dtype is dtypes.bool
+        found = f"subgroupShuffleXor({f'u32({value})' if is_bool else value}, {node.arg}u)"
+        return f"({found}!=0u)" if is_bool else found
+
     def cast(self, node: UOp) -> str:
         (source,) = node.src
         old, new = source.dtype, node.dtype
@@ -364,7 +377,8 @@ class _Shader(Statements):
 
     def special(self, node: UOp) -> None:
         word = self.texts[node] = node.arg[0]
-        value = f"i32({SPECIALS[word]})"
+        is_lane = word == "lid0" and self.exchanges
+        value = f"i32({'id*size+invocation_id' if is_lane else SPECIALS[word]})"
         self.declare(self.words.declare, node.dtype, word, value)
 
     def index(self, node: UOp) -> None:
@@ -462,6 +476,7 @@ EXPRESSIONS: dict[Ops, Callable[[_Shader, UOp], str]] = {
     Ops.RECIP: _Shader.reciprocal,
     Ops.MAX: _Shader.maximum,
     Ops.WHERE: _Shader.where,
+    Ops.EXCHANGE: _Shader.exchange,
     Ops.CAST: _Shader.cast,
     Ops.BITCAST: _Shader.bitcast,
     Ops.GEP: _Shader.word,

@@ -27,6 +27,9 @@ from tinygrad.uop.op import Ops
 MEMORY = frozenset((Ops.LOAD, Ops.STORE, Ops.FAULT, Ops.FETCH, Ops.WAIT, Ops.GATHER, Ops.COMMIT))
 """What touches memory, or waits for it."""
 
+MOST_WARPS = 64
+"""Whose results each lane reads, after warps have reduced what they have; of more, halves."""
+
 COUNTED = frozenset(("LANE", "GROUP"))
 """Roles that a lane's number counts."""
 
@@ -210,9 +213,11 @@ class Lanes:
 
     def _exchanges(self, loop: UOp) -> bool:
         """Whether lanes of a warp may exchange what they have along this range: it has all of its
-        digit's lanes, a power of two, and so many warps are whole."""
+        digit's lanes, a power of two, and so many warps are whole, of which there are not many."""
         digit, size, warp = self.block.digits[loop], size_of(loop), self.block.warp
         if warp == 0 or self.block.lanes_of(loop) != size or self.block.size % warp:
+            return False
+        if size > MOST_WARPS * max(1, warp // digit.stride):
             return False
         return (size & (size - 1)) == (digit.stride & (digit.stride - 1)) == 0
 

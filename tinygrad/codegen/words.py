@@ -368,6 +368,9 @@ class _Walk(PairArithmetic):
         a, b = self.pairs(node)
         return self.either(self.less(a, b, node.dtype is not dtypes.uint64), b, a)
 
+    def exchange(self, node: UOp) -> Parts:
+        return tuple(self.do(node.op, w.dtype, w, arg=node.arg) for w in self.pair(node.src[0]))
+
 
 def _no_float64(node: UOp) -> DTypeError:
     return DTypeError(
@@ -400,6 +403,7 @@ ARITHMETIC: dict[Ops, Callable[[_Walk, UOp], Parts]] = {
     Ops.IDIV: _Walk.quotient,
     Ops.MOD: _Walk.quotient,
     Ops.MAX: _Walk.maximum,
+    Ops.EXCHANGE: _Walk.exchange,
     **dict.fromkeys((Ops.AND, Ops.OR, Ops.XOR), _Walk.bits),
     **dict.fromkeys((Ops.SHL, Ops.SHR), _Walk.shift),
     **dict.fromkeys((Ops.CMPLT, Ops.CMPNE, Ops.CMPEQ), _Walk.compare),

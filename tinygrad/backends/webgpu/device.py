@@ -19,7 +19,8 @@ DRIVERS = ("Vulkan", "Metal", "DX12")  # of wgpu's; OpenGL's lacks what we need
 NARROW = ("bool", "int8", "int16", "int32", "uint8", "uint16", "uint32", "float32")
 NATIVE = ORDINARY | {"TRUNC", "RECIP"}
 NUMERICS = Numerics(nan=False, exact_division=False, subnormals=False, fused_multiply_add=False)
-FEATURES = ("shader-f16", "timestamp-query")
+SUBGROUPS = {"subgroup", "subgroups"}  # in wgpu's own words, or the standard's
+FEATURES = ("shader-f16", "timestamp-query", *SUBGROUPS)
 LANES = tuple(f"max-compute-{what}" for what in ("invocations-per-workgroup", "workgroup-size-x"))
 LIMITS = (
     *("max-buffer-size", "max-storage-buffer-binding-size"),
@@ -101,8 +102,7 @@ def find_adapters() -> tuple[ModuleType, list[Any]]:
         found = wgpu.gpu.enumerate_adapters_sync()
     except (wgpu.GPUError, RuntimeError) as error:
         reason = str(error)
-    drivers = {"Vulkan", "Metal", "D3D12"}
-    found = [adapter for adapter in found if adapter.info["backend_type"] in drivers]
+    found = [each for each in found if each.info["backend_type"] in ("Vulkan", "Metal", "D3D12")]
     if not found:
         raise DeviceError(
             f"device WEBGPU: no driver answers ({reason}); install the vendor's for Vulkan, or "
@@ -113,10 +113,13 @@ def find_adapters() -> tuple[ModuleType, list[Any]]:
 
 def describe(adapter: Any) -> Target:
     """The adapter in our terms. The language promises little of numbers: NaNs may be assumed away,
-    quotients and roots be off by some units in the last place, subnormals be 0."""
+    quotients and roots be off by some units in the last place, subnormals be 0. How many lanes a
+    subgroup has may differ from kernel to kernel: the fewest are sure to be side by side."""
     info, limits = adapter.info, adapter.limits
     dtypes = {*NARROW, "float16"} if "shader-f16" in adapter.features else {*NARROW}
     groups = limits["max-compute-workgroups-per-dimension"]
+    # of lanes; the key is spelt in two ways
+    smallest = next((n for key, n in info.items() if key.endswith("group_min_size")), 0)
     return Target(
         device="WEBGPU",
         cpu=info["device"],
@@ -125,6 +128,7 @@ def describe(adapter: Any) -> Target:
         has_groups=True,
         group_limit=min(limits[name] for name in LANES),
         local_memory=limits["max-compute-workgroup-storage-size"],
+        warp=smallest if SUBGROUPS & set(adapter.features) else 0,
         buffer_limit=limits["max-storage-buffers-per-shader-stage"],
         window_limit=limits["max-storage-buffer-binding-size"],
         grid_limit=(groups, groups, groups),
