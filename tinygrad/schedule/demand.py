@@ -256,7 +256,7 @@ class Demands:
         readers = self._readers.get(node, [])
         users = {d.kernel for d in demands} | {k for k in readers if isinstance(k, Kernel)}
         steps = [position for position in readers if isinstance(position, int)]
-        found: Demand | None = None
+        early: Demand | None = None
         for demand, contexts in demands.items():
             kernel = demand.kernel
             loops = _stored_in(node, demand)
@@ -278,10 +278,10 @@ class Demands:
             # what it doesn't read yet comes before this node
             waits = not all(map(is_memory, kernel.reads)) or any(map(_overwrites, kernel.stores))
             if not waits and all(position > self.position[node] for position in after):
-                found = found or demand
-        if found is not None:
-            found.kernel.last = self.position[node]
-        return found
+                early = early or demand
+        if early is not None:
+            early.kernel.last = self.position[node]
+        return early
 
     # ---- inlining --------------------------------------------------------------------------------
 
