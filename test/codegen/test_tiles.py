@@ -134,6 +134,22 @@ def test_words_of_several_groups_make_a_vector(target):
         np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.parametrize("vector_is_first", [True, False])
+def test_a_factor_that_is_the_same_in_all_lanes(vector_is_first):
+    """As in a norm's gradient: each row of one is multiplied by a number of the other."""
+    rows, columns = K.loop("m", 5), K.loop("k", 256)
+    vector = K.read(1, (5, 256), rows, columns, dtype=BF).cast(F)
+    number = K.read(2, (5,), rows, dtype=BF).cast(F)
+    product_ = vector * number if vector_is_first else number * vector
+    kernel, recipe = schedule(K.out((5,), product_.reduce("add", columns), rows), WIDE)
+    assert [step[0] for step in recipe].count("tensorise") == 1
+    draw = np.random.default_rng(0).integers
+    x, w = draw(-4, 5, (5, 256)), draw(-4, 5, 5)
+    for how in ("python", "llvm") if "+avx512bf16" in HOST.features else ("python",):
+        found = K.compute(kernel, (5,), [stored(x, BF), stored(w, BF)], how, target=WIDE)
+        np.testing.assert_array_equal(found, x.sum(1) * w)
+
+
 def test_what_is_added_to_a_short_sum_is_no_number_of_its_neighbours():
     """A sum of 5 is padded to 6: the NaN behind it, and infinities beside it, don't matter."""
     kernel, _ = schedule(product(3, 16, 5, False, False, BF, BF, F), WIDE)

@@ -33,10 +33,11 @@ def multiply(writer: Writer, node: UOp) -> None:
 
 
 def multiply_vectors(writer: Writer, node: UOp) -> None:
-    """A dot product of words in each lane; a single word of `a` goes to every lane."""
+    """A dot product of words in each lane; a single word of an operand goes to every lane."""
     first, second, total = node.src
     name, element = VECTOR_UNITS[node.arg]
-    kind, out = f"<{second.dtype.count} x {element}>", writer.type(node.dtype)
+    count = max(first.dtype.count, second.dtype.count)
+    kind, out = f"<{count} x {element}>", writer.type(node.dtype)
     a = _as(writer, first, kind, node.dtype.count)
     b = _as(writer, second, kind, node.dtype.count)
     arguments = (f"{out} {writer.ref(total)}", f"{kind} {a}", f"{kind} {b}")

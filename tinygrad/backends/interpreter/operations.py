@@ -341,12 +341,13 @@ def matrix_unit(name: str) -> Callable[..., tuple[Any, ...]]:
     def multiply(a: Sequence[Any], b: Sequence[Any], total: Sequence[Any]) -> tuple[Any, ...]:
         left, right = (tuple(map(read, x)) for read, x in zip(reads, (a, b), strict=True))
         a_is_wide = len(left) > unit.rows * unit.depth
+        columns = unit.columns if len(right) > unit.depth else 1  # a single word is for all lanes
         out = list(total)
         for at in range(len(out)):
             row, column = divmod(at, unit.columns)
             start = (at if a_is_wide else row) * unit.depth
             for k, (outer, inner) in enumerate(within):
-                place = (outer * unit.columns + column) * unit.pack + inner
+                place = (outer * columns + column % columns) * unit.pack + inner
                 out[at] = add(left[start + k], right[place], out[at])
         return tuple(out)
 
