@@ -201,6 +201,8 @@ def _reduce_axis(node: UOp, a: Array) -> Array:
         return np.full(node.shape, MONOIDS[monoid].identity(node.dtype))
     if monoid == "max":
         return np.maximum.reduce(a, axis=axes, keepdims=True)
+    if all(a.shape[i] == 1 for i in axes):
+        return a  # NumPy adds 0 to it, and loses the sign of -0.0
     exact = a.astype(np.float64) if dtypes.is_float(node.dtype) else a
     combine = np.add if monoid == "add" else np.multiply
     if a.dtype == np.bool_:
