@@ -11,6 +11,7 @@ users read memory). What counts is bytes moved and operations redone, not the nu
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -44,9 +45,10 @@ from tinygrad.schedule.redo import (
     NO_VALUE,
     WEIGHT_LIMIT,
     is_concrete,
-    is_small_work,
     kept_anyway,
+    laid_out,
     repeats,
+    small_work,
     weight_of,
     weights_below,
     widens,
@@ -139,6 +141,8 @@ class Demands:
         self._above = set() if wishes.lanes else above_reductions(self.order, _makes_rows)
         self._weight, self._leaves = weights_below(self.order)
         self._kept = kept_anyway(self.order)
+        self._laying_out: set[Demand] = set()  # of factors of products, and what is below them
+        self._laid_out = Counter() if wishes.lanes else laid_out(self.order)
         self._stored = {*self._forced(sink), *stored}
         self._apart = set(apart)  # what shares no kernel with what else is stored
         for node in reversed(self.order):
@@ -286,6 +290,8 @@ class Demands:
     # ---- inlining --------------------------------------------------------------------------------
 
     def _inline(self, node: UOp, demands: dict[Demand, Contexts]) -> None:
+        if node in self._laid_out:
+            self._laying_out.update(demands)
         for demand, contexts in demands.items():
             demand.kernel.inlined.append((node, demand))
             demand.kernel.weight += weight_of(node)
@@ -433,11 +439,18 @@ class Demands:
 
     def _is_made_again(self, node: UOp, demands: dict[Demand, Contexts]) -> bool:
         """Whether several kernels compute a value, each element once, rather than that it is
-        stored."""
+        stored: a product does so, too, as it lays out its factors."""
         if node in self._kept or not is_concrete(node):
             return False
-        once = all(_size(c) <= node.size for contexts in demands.values() for c in contexts)
-        return once and is_small_work(node, self._kept)
+        inside = [d for d, cs in demands.items() if any(_size(c) > node.size for c in cs)]
+        if len(set(inside) - self._laying_out) > self._laid_out[node]:
+            return False
+        read = small_work(node, self._is_stored_anyway)
+        return read is not None and (not inside or all(map(self._is_stored_anyway, read)))
+
+    def _is_stored_anyway(self, node: UOp) -> bool:
+        """Whether a value is in memory, whatever becomes of the one that is looked at."""
+        return is_memory(node) or (node in self._kept and node in self._pending)
 
     def _reduction_fits(self, node: UOp, demands: dict[Demand, Contexts]) -> bool:
         """Whether a reduction may live in its user's kernel: computed once an element there.

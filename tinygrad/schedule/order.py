@@ -14,6 +14,7 @@ import heapq
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
+from tinygrad.schedule.bases import is_memory
 from tinygrad.schedule.demand import Kernel
 from tinygrad.uop.node import UOp
 
@@ -38,7 +39,8 @@ class Unit:
 
 def put_off(units: Sequence[Unit]) -> None:
     """Says which short units are late, and sees to it that copies to other devices go on beside the
-    kernels: what a copy waits for has no company, what waits for a copy only its like."""
+    kernels: what a copy waits for has no company, what waits for a copy only its like. What is made
+    of nothing but the graph's leaves waits for the first that wants it."""
     units = sorted(units, key=lambda u: u.position)
     behind = set[Unit]()  # copies, and what needs what they bring
     for unit in units:
@@ -56,6 +58,8 @@ def put_off(units: Sequence[Unit]) -> None:
             unit.company = (unit.company, unit in behind) if stays else None
         elif unit.kernel is None and not users:
             last.add(unit)
+        if unit.kernel and users and all(map(is_memory, unit.reads)):  # waiting keeps nothing alive
+            unit.position = max(unit.position, min(user.position for user in users))
 
 
 def _is_little(unit: Unit) -> bool:

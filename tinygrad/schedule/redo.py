@@ -5,7 +5,7 @@ what the step stores anyway."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.schedule.bases import memory_base
@@ -21,6 +21,7 @@ REPEATED = 1.5  # elements that are made of each one in memory: then that is wha
 WEIGHT_LIMIT = 1 << 20
 NO_VALUE = frozenset((Ops.DEVICE, Ops.UNIQUE, Ops.SINK))
 COMPUTED = GroupOp.Elementwise | GroupOp.Movement | {Ops.DETACH}
+LAID_OUT = frozenset((Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.CAST))
 FREE_LEAVES = frozenset((Ops.CONST, Ops.ARANGE, Ops.DEFINE_VAR, Ops.BIND))
 
 BYTE_WORTH = 12
@@ -28,6 +29,8 @@ BYTE_WORTH = 12
 
 SMALL = 8
 """So many times smaller than what is made of it, a value is read for nothing."""
+
+FEWEST_USES = 16  # of a factor's elements, where laying it out takes little time
 
 LARGE_LEAVES = 2
 """Large values that may be read in the place of the one."""
@@ -97,30 +100,48 @@ def kept_anyway(order: Sequence[UOp]) -> set[UOp]:
     users = Counter(source for node in order for source in set(node.src))
     kept, costly = set[UOp](), set[UOp]()
     for node in order:
-        through = node.op in COMPUTED
         is_made = node.op is Ops.REDUCE_AXIS and is_product(node)
-        if is_made or (through and not costly.isdisjoint(node.src)):
+        if is_made or (node.op in COMPUTED and not costly.isdisjoint(node.src)):
             (kept if users[node] > 1 else costly).add(node)
     return kept
 
 
-def is_small_work(node: UOp, kept: Collection[UOp]) -> bool:
-    """Whether an element is made of few stored values by fewer operations than it would take to
-    store it; each operation counts once, however often its result is used. Those of `kept` are
-    stored."""
+def laid_out(order: Iterable[UOp]) -> Counter[UOp]:
+    """How many products each node is a factor of: what is computed there is laid out once, whatever
+    the number of rows or columns that read it."""
+    found: Counter[UOp] = Counter()
+    for node in order:
+        if node.op is Ops.REDUCE_AXIS and is_product(node):
+            value = node.src[0]
+            factors = [_before_layout(factor) for factor in value.src]
+            if all(value.size >= FEWEST_USES * factor.size for factor in factors):
+                found.update(factors)
+    return found
+
+
+def _before_layout(node: UOp) -> UOp:
+    while node.op in LAID_OUT:
+        node = node.src[0]
+    return node
+
+
+def small_work(node: UOp, is_kept: Callable[[UOp], bool]) -> list[UOp] | None:
+    """The stored values that an element is made of, if few of them are large, and it takes fewer
+    operations than to store it; each counts once, however often its result is used."""
     most = BYTE_WORTH * node.dtype.itemsize
-    weight, large = 0, 0
+    weight, large, read = 0, 0, list[UOp]()
     stack, seen = [node], {node}
     while stack:
         top = stack.pop()
-        is_stored = top in kept and top is not node
+        is_stored = top is not node and is_kept(top)
         if not is_stored and top.op in COMPUTED:
             weight += weight_of(top)
             sources = [s for s in top.src if s.has_shape and s not in seen]
             seen.update(sources)
             stack += sources
         elif top.op not in FREE_LEAVES:
+            read.append(top)
             large += top.size * SMALL > node.size
         if weight > most or large > LARGE_LEAVES:
-            return False
-    return True
+            return None
+    return read
