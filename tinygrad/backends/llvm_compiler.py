@@ -32,6 +32,9 @@ from tinygrad.base.errors import CompileError
 from tinygrad.base.target import Target
 
 CODEGEN_LEVEL = 1  # 0 makes matrix products 4 times slower; 2 takes 5 to 20 percent longer
+NO_STRENGTH_REDUCTION = "-disable-lsr"
+"""A third of the time that LLVM takes: addresses already move by one addition a turn."""
+
 LISTINGS = 64  # sources remembered for `disassemble`
 
 
@@ -132,6 +135,7 @@ def _llvm() -> Any:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     llvm.initialize_native_asmparser()  # for inline assembly
+    llvm.set_option("tinygrad", NO_STRENGTH_REDUCTION)
     return llvm
 
 

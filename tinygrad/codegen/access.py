@@ -145,8 +145,7 @@ class Access:
         parts.sort(key=lambda part: part[0])
         found = self.base(memory)
         for _, value, factor in parts:
-            offset = as_node(program.integer(Ops.MUL, value, factor))
-            found = program.add(Ops.INDEX, dtype, (found, offset))
+            found = program.add(Ops.INDEX, dtype, (found, program.multiple(value, factor)))
         scope.starts[key] = found, step, constant
         return scope.starts[key]
 

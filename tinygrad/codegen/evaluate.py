@@ -47,7 +47,7 @@ class Evaluator:
         faults: dict[tuple[str, str], int],
         written: frozenset[UOp],
     ) -> None:
-        self.program = Program(target.native)
+        self.program = Program(target.native, bool(target.triple))
         self.target = target
         self.integers = Integers(self.program, self.evaluate)
         self.access = Access(self.integers, self.evaluate, dict(slots))

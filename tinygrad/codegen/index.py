@@ -183,9 +183,8 @@ class Integers:
             parts.sort(key=lambda part: part[0])
         result: Number = 0
         for _, value, factor in parts:
-            result = self.program.integer(
-                Ops.ADD, result, self.program.integer(Ops.MUL, value, factor)
-            )
+            part = self.program.multiple(value, factor)
+            result = self.program.integer(Ops.ADD, result, part)
         return self.program.integer(Ops.ADD, result, constant)
 
     def depth(self, value: UOp) -> int:

@@ -27,7 +27,10 @@ Values = list[UOp]
 class Scope:
     """A loop body, an arm of a branch, or just a place for values (no head, no tail)."""
 
-    __slots__ = ("parent", "depth", "items", "memo", "starts", "is_open", "head", "tail", "carries")
+    __slots__ = (
+        *("parent", "depth", "items", "memo", "starts", "is_open", "head", "tail", "carries"),
+        "multiples",
+    )
 
     def __init__(self, parent: Scope | None, head: Sequence[UOp] = ()) -> None:
         self.parent = parent
@@ -39,13 +42,16 @@ class Scope:
         self.head: list[UOp] = list(head)
         self.tail: UOp | None = None
         self.carries: list[UOp] = []
+        self.multiples: dict[int, UOp] = {}  # of a loop's counter, carried: see `multiple`
 
 
 class Program:
     """Instructions of one function, and where each is placed. What the target does not name in
-    `native` is written with what every target has (`derived`)."""
+    `native` is written with what every target has (`derived`). `carries`: the compiler that comes
+    after leaves multiplications by a loop's counter in the loop."""
 
-    def __init__(self, native: frozenset[str]) -> None:
+    def __init__(self, native: frozenset[str], carries: bool = False) -> None:
+        self.carries_multiples = carries
         self.lacking = frozenset(op for op in NATIVE if op.name not in native)
         self.root = Scope(None)
         self.scope = self.root
@@ -117,6 +123,21 @@ class Program:
         if op in (Ops.MUL, Ops.ADD) and isinstance(a, int):
             a, b = b, a
         return self.add(op, dtypes.index, (as_node(a), as_node(b)))
+
+    def multiple(self, index: UOp, factor: int) -> UOp:
+        """An index times a number. That of a loop's counter may be carried from turn to turn: an
+        address moves by one addition then, and no register is shifted that others count with."""
+        if index.op is not Ops.RANGE or factor == 1 or not self.carries_multiples:
+            return as_node(self.integer(Ops.MUL, index, factor))
+        scope = self.places[index]
+        if factor not in scope.multiples:
+            begin, _ = index.src
+            first = int(begin.arg) if begin.op is Ops.CONST else begin
+            start = as_node(self.integer(Ops.MUL, first, factor))
+            carry = UOp(Ops.CARRY, dtypes.index, (start, index), self.serial())
+            self.places[carry], scope.multiples[factor] = scope, carry
+            scope.head.append(carry)
+        return scope.multiples[factor]
 
     def smaller(self, a: Number, b: Number) -> Number:
         """The lesser of two indices."""
@@ -237,7 +258,10 @@ class Program:
             if opener.op is Ops.IF:
                 scope.tail = UOp(Ops.ENDIF, dtypes.void, (opener,))
             elif opener.op is Ops.RANGE:
-                pairs = [n for pair in zip(scope.carries, following, strict=True) for n in pair]
+                carries = (*scope.carries, *scope.multiples.values())
+                steps = [self.integer(Ops.ADD, n, f) for f, n in scope.multiples.items()]
+                values = (*following, *map(as_node, steps))
+                pairs = [n for pair in zip(carries, values, strict=True) for n in pair]
                 scope.tail = UOp(Ops.END, dtypes.void, (opener, *pairs))
         scope.is_open = False
         scope.parent.items.append(scope)
