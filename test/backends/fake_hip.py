@@ -35,6 +35,7 @@ HEADER = {
     "hipDeviceTotalMem": "pi",
     "hipSetDevice": "i",
     "hipStreamCreateWithFlags": "pu",
+    "hipStreamQuery": "p",
     "hipStreamSynchronize": "p",
     "hipEventCreateWithFlags": "pu",
     "hipEventDestroy": "p",

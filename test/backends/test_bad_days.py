@@ -153,18 +153,31 @@ def test_freed_memory_is_given_back_before_an_allocation_fails(monkeypatch):
 
 # ---- a kernel that runs too long -----------------------------------------------------------------
 
+FOREVER = {
+    "CL": """__kernel void slow(__global char* whole, const long at) {
+  volatile __global int* x = (__global int*)(whole + at);
+  for (long i = 0; i < 20000000000L; i++) x[0] += i;
+}""",
+    "WEBGPU": """// {"buffers": [[4, 4, 0, 1]], "variables": 0}
+struct Given { at0: i32, nothing: u32 }
+@group(0) @binding(0) var<storage, read_write> data0: array<atomic<u32>>;
+@group(0) @binding(1) var<uniform> given: Given;
+@compute @workgroup_size(1, 1, 1) fn slow(@builtin(workgroup_id) group: vec3<u32>) {
+  for (var j: u32 = 0u; j < 100u; j++) {
+    for (var i: u32 = 0u; i < 4000000000u; i++) { atomicAdd(&data0[given.at0], i); }
+  }
+}""",
+}
 SLOW = """
 import os, signal, sys, threading, time
 import numpy as np
 from tinygrad import Device, Tensor
 from tinygrad.backends.interface import Launch
 from tinygrad.base.settings import SETTINGS
-Tensor([1.0], device="CL").realize()
-backend = Device["CL"].backend
-source = '''__kernel void slow(__global char* whole, const long at) {
-  volatile __global int* x = (__global int*)(whole + at);
-  for (long i = 0; i < 20000000000L; i++) x[0] += i;
-}'''
+(Tensor([1.0], device="CPU") + 1).realize()
+Tensor([1.0], device=NAME).realize()
+backend = Device[NAME].backend
+source = SOURCE
 function = backend.queue.load(backend.compiler.compile(source), "slow")
 handle = backend.memory.allocate(4)
 backend.queue.segment([Launch(function, (0,))]).run([handle], [])
@@ -173,7 +186,7 @@ SETTINGS["DEVICE_TIMEOUT"].value = LIMIT
 if not LIMIT:
     threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 try:
-    Device["CL"].synchronize()
+    Device[NAME].synchronize()
 except BaseException as error:
     print(type(error).__name__, error, time.monotonic() - start < 5)
 print((Tensor([1.0, 2.0], device="CPU") + 1).tolist(), flush=True)
@@ -181,15 +194,20 @@ os._exit(0)
 """
 
 
+@pytest.mark.parametrize("device", FOREVER)
 @pytest.mark.parametrize(
     ("limit", "words"),
-    ((0, "KeyboardInterrupt  True"), (0.1, "DeviceError device CL: its kernels have run for 0.1")),
+    (
+        (0, "KeyboardInterrupt  True"),
+        (0.1, "DeviceError device NAME: its kernels have run for 0.1"),
+    ),
 )
-def test_a_kernel_that_runs_too_long_can_be_left(limit, words):
-    if "CL" not in COMPUTING:
-        pytest.skip("CL: no driver")
-    found = child(SLOW.replace("LIMIT", str(limit)))
-    assert found.startswith(words), found
+def test_a_kernel_that_runs_too_long_can_be_left(device, limit, words):
+    if device not in COMPUTING:
+        pytest.skip(f"{device}: no driver")
+    code = SLOW.replace("LIMIT", str(limit)).replace("NAME", repr(device))
+    found = child(code.replace("SOURCE", repr(FOREVER[device])))
+    assert found.startswith(words.replace("NAME", device)), found
     assert found.endswith("[2.0, 3.0]\n")
 
 

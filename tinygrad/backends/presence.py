@@ -1,12 +1,32 @@
 """Whether a device is still there for this process. Every driver says in its own way that it is
-not; what users read, and that nothing is sent to it from then on, is the same for all."""
+not; what users read, and that nothing is sent to it from then on, is the same for all. So is the
+patience with one that computes."""
 
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tinygrad.base.errors import DeviceError
+from tinygrad.base.settings import SETTINGS
+
+LONGEST = 1e-3  # seconds between two looks
+
+
+def wait_until(is_done: Callable[[], bool], label: str) -> None:
+    """Looks whether a device is done, instead of asking its driver to wait, so that Ctrl-C is heard
+    while a kernel runs; the longer it takes, the rarer. DeviceError after DEVICE_TIMEOUT."""
+    limit, start = SETTINGS["DEVICE_TIMEOUT"].value, time.monotonic()
+    while not is_done():
+        passed = time.monotonic() - start
+        if limit and passed > limit:
+            raise DeviceError(
+                f"device {label}: its kernels have run for {limit} s (DEVICE_TIMEOUT) and are not "
+                "done; it can't be used before they are, other devices can"
+            )
+        time.sleep(min(passed / 50, LONGEST))
 
 
 @dataclass

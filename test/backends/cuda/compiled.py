@@ -9,6 +9,7 @@ from tinygrad.backends.interface import Backend
 from tinygrad.backends.llvm_ir import LLVMRenderer
 from tinygrad.backends.null import NullMemory, NullQueue
 from tinygrad.base.settings import Context
+from tinygrad.engine import plans
 from tinygrad.engine.devices import Device, OpenDevice
 
 DEVICES = {"sm_75": "CUDA:75", "sm_80": "CUDA:80", "sm_89": "CUDA:89", "sm_90a": "CUDA:90"}
@@ -48,6 +49,8 @@ def kernels_of(chip: str, build) -> list[str]:
     """The PTX of all kernels that `build(device)`'s tensors need, generated anew."""
     recorder = open_chip(chip)
     recorder.made.clear()
+    plans._plans.clear()  # and with them the kernels that an earlier test made
+    Device[DEVICES[chip]].kernels.clear()
     with Context(CACHELEVEL=0):
         made = build(DEVICES[chip])
         for tensor in made if isinstance(made, (list, tuple)) else (made,):

@@ -35,6 +35,7 @@ SIGNATURES = {
     "cuDevicePrimaryCtxRetain": "pi",
     "cuCtxSetCurrent": "p",
     "cuStreamCreate": "pu",
+    "cuStreamQuery": "p",
     "cuStreamSynchronize": "p",
     "cuEventCreate": "pu",
     "cuEventDestroy_v2": "p",
@@ -264,6 +265,9 @@ class FakeLibrary:
     def _stream(self, handle):
         stream = self.objects.get(handle)
         return isinstance(stream, Stream)
+
+    def do_cuStreamQuery(self, stream):
+        return 0 if self._stream(stream) else INVALID_HANDLE
 
     def do_cuStreamSynchronize(self, stream):
         return 0 if self._stream(stream) else INVALID_HANDLE

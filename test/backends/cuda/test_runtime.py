@@ -24,6 +24,7 @@ from tinygrad.backends.cuda.memory import PINNED
 from tinygrad.backends.cuda.tensors import TensorMaps
 from tinygrad.backends.interface import Launch, TensorView
 from tinygrad.base.errors import CompileError, DeviceError, OutOfMemory
+from tinygrad.base.settings import SETTINGS
 from tinygrad.engine.devices import Device
 from tinygrad.loops import staged_products
 
@@ -369,6 +370,17 @@ def test_freed_blocks_are_given_back_when_memory_is_short(library, monkeypatch):
         memory.free(handle, 20 << 20)
     assert memory.blocks.kept > 100 << 20
     assert memory.allocate(200 << 20)
+
+
+def test_a_kernel_that_runs_too_long_is_an_error(library, monkeypatch):
+    x = Tensor(numbers(5), device="CUDA").realize()
+    library.fails["cuStreamQuery"] = [600] * 10_000  # not ready
+    with monkeypatch.context() as patch:
+        patch.setattr(SETTINGS["DEVICE_TIMEOUT"], "value", 0.05)
+        with pytest.raises(DeviceError, match="CUDA.*: its kernels have run for 0.05 s"):
+            Device["CUDA"].synchronize()
+    library.fails.clear()
+    assert x.tolist() == numbers(5).tolist()
 
 
 def test_bytes_go_from_card_to_card(monkeypatch):

@@ -21,7 +21,7 @@ PROPERTIES = ("hipGetDevicePropertiesR0600", "hipGetDeviceProperties")
 ROOM = 8192  # bytes that surely hold a device's properties, in any version of the library
 
 SAME = (
-    "Init DriverGetVersion StreamSynchronize EventRecord EventSynchronize "
+    "Init DriverGetVersion StreamQuery StreamSynchronize EventRecord EventSynchronize "
     "EventElapsedTime MemcpyPeerAsync ModuleLoadDataEx ModuleUnload ModuleGetFunction "
     "FuncSetAttribute GraphCreate GraphAddKernelNode GraphInstantiateWithFlags GraphDestroy "
     "GraphExecKernelNodeSetParams GraphLaunch GraphExecDestroy"

@@ -8,7 +8,6 @@ them. A driver does not keep the buffers that are set as arguments: the segment 
 from __future__ import annotations
 
 import threading
-import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -20,8 +19,8 @@ import numpy as np
 from tinygrad.backends.blocks import Blocks
 from tinygrad.backends.cl.device import Connection
 from tinygrad.backends.interface import Launch, Memory
+from tinygrad.backends.presence import wait_until
 from tinygrad.base.errors import CompileError, DeviceError, OutOfMemory
-from tinygrad.base.settings import SETTINGS
 
 KEPT_FRACTION = 4  # of the device's memory at most a quarter lies in freed blocks
 SOURCES = 64  # remembered for `disassemble`
@@ -138,30 +137,17 @@ class CLMemory:
         return None
 
 
-LOOKS = 50  # before a wait sleeps
-SHORTEST, LONGEST = 20e-6, 5e-3  # seconds of a sleep
-
-
 def wait(connection: Connection) -> None:
-    """Waits until all commands are done. Looks instead of blocking, so that Ctrl-C is heard while a
-    kernel runs. DeviceError if one takes longer than DEVICE_TIMEOUT, or failed."""
-    cl, queue = connection.cl, connection.queue
+    """Waits until all commands are done. DeviceError if one takes longer than DEVICE_TIMEOUT, or
+    failed."""
+    cl, queue, label = connection.cl, connection.queue, connection.presence.label
     marker = cl.enqueue_marker(queue)
     queue.flush()
-    limit, start = SETTINGS["DEVICE_TIMEOUT"].value, time.monotonic()
-    looks, pause = 0, SHORTEST
-    while (status := marker.command_execution_status) > cl.command_execution_status.COMPLETE:
-        looks += 1
-        if looks > LOOKS:
-            time.sleep(pause)
-            pause = min(2 * pause, LONGEST)
-        if limit and time.monotonic() - start > limit:
-            raise DeviceError(
-                f"device CL: its kernels have run for {limit} s (DEVICE_TIMEOUT) and are not done; "
-                "it can't be used before they are, other devices can"
-            )
-    if status < 0:
-        raise DeviceError(f"device CL: a command failed with code {status}; what it wrote is lost")
+    complete = cl.command_execution_status.COMPLETE
+    wait_until(lambda: marker.command_execution_status <= complete, label)
+    if (status := marker.command_execution_status) < 0:
+        words = f"a command failed with code {status}; what it wrote is lost"
+        raise DeviceError(f"device {label}: {words}")
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from typing import Any
 from tinygrad.backends.cuda import driver as cuda
 from tinygrad.backends.cuda.driver import Driver, KernelNode, Pointer, version_text
 from tinygrad.backends.cuda.target import WARP, chip_of, chip_target
+from tinygrad.backends.presence import wait_until
 from tinygrad.base.errors import CompileError, DeviceError, OutOfMemory
 from tinygrad.base.target import Target
 
@@ -92,6 +93,8 @@ class Connection:
         """Waits for the stream, and gives back what nobody holds."""
         self.enter()
         old = len(self.retired)
+        asked = self.driver.functions["cuStreamQuery"]
+        wait_until(lambda: asked(self.stream) != cuda.NOT_READY, self.name)
         self.call("cuStreamSynchronize", self.stream, what="waiting for kernels")
         for _ in range(old):
             self.call(*self.retired.popleft())

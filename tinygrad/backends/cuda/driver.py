@@ -37,8 +37,8 @@ class KernelNode(ctypes.Structure):
 _Out = ctypes.POINTER(Pointer)
 _Int = ctypes.POINTER(Int)
 _HANDLE = (  # functions of one handle
-    "cuCtxSetCurrent cuStreamSynchronize cuEventSynchronize cuEventDestroy_v2 cuModuleUnload "
-    "cuGraphDestroy cuGraphExecDestroy"
+    "cuCtxSetCurrent cuStreamQuery cuStreamSynchronize cuEventSynchronize cuEventDestroy_v2 "
+    "cuModuleUnload cuGraphDestroy cuGraphExecDestroy"
 )
 FUNCTIONS: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(_HANDLE.split(), (Pointer,)),
@@ -74,7 +74,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
 
 OWN = {name: name for name in FUNCTIONS}
 
-OUT_OF_MEMORY = 2
+OUT_OF_MEMORY, NOT_READY = 2, 600
 REFUSED = {200, 209, 218, 220, 221, 222, 223}
 """What a module that can't be compiled gives."""
 

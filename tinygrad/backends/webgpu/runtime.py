@@ -11,6 +11,7 @@ import itertools
 import json
 from collections import OrderedDict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from tinygrad.backends.blocks import Blocks
 from tinygrad.backends.interface import Launch
+from tinygrad.backends.presence import wait_until
 from tinygrad.backends.webgpu.device import Connection
 from tinygrad.base.errors import CompileError, OutOfMemory
 from tinygrad.base.helpers import round_up
@@ -117,9 +119,8 @@ class WebGPUMemory:
         self._held: dict[int, Any] = {}
 
     def _make(self, size: int) -> Any:
-        usage = self.connection.wgpu.BufferUsage
-        kinds = usage.STORAGE | usage.COPY_SRC | usage.COPY_DST
-        made = self.connection.device.create_buffer(size=size, usage=kinds)
+        usage = "STORAGE|COPY_SRC|COPY_DST"
+        made = self.connection.device.create_buffer(size=size, usage=usage)
         self._held[id(made)] = made
         return made
 
@@ -176,9 +177,8 @@ class WebGPUQueue:
     def __init__(self, connection: Connection, compiler: WebGPUCompiler) -> None:
         self.connection, self.compiler = connection, compiler
         self.is_busy = False  # whether something was submitted since the last wait
-        usage = connection.wgpu.BufferUsage
-        kinds = usage.COPY_SRC | usage.STORAGE
-        self.mark = connection.device.create_buffer(size=WORD, usage=kinds)
+        self.waiting = ThreadPoolExecutor(1)
+        self.mark = connection.device.create_buffer(size=WORD, usage="COPY_SRC|STORAGE")
 
     def load(self, binary: bytes, name: str) -> WebGPUFunction:
         return self.compiler.function(binary)
@@ -187,11 +187,13 @@ class WebGPUQueue:
         return WebGPUSegment(self, launches)
 
     def synchronize(self) -> None:
-        """Reads a word: what was submitted before has run then."""
+        """Has a word read: what was submitted before has run then."""
         if self.is_busy:
-            self.is_busy = False
             with self.connection.told("[synchronize]"):
-                self.connection.device.queue.read_buffer(self.mark)
+                asked = self.waiting.submit(self.connection.device.queue.read_buffer, self.mark)
+                wait_until(asked.done, self.connection.presence.label)
+                asked.result()
+            self.is_busy = False
 
 
 class WebGPUSegment:
@@ -204,8 +206,7 @@ class WebGPUSegment:
         sizes = (round_up(launch.function.given, step) for launch in launches)
         *self.starts, total = itertools.accumulate(sizes, initial=0)
         self.numbers = np.zeros(max(total, 16), np.uint8)
-        usage = connection.wgpu.BufferUsage
-        kinds = usage.UNIFORM | usage.COPY_DST
+        kinds = "UNIFORM|COPY_DST"
         with connection.told("[prepare kernels]"):
             self.given = connection.device.create_buffer(size=self.numbers.nbytes, usage=kinds)
         self.places: list[list[Place]] = [[] for _ in launches]
@@ -280,7 +281,6 @@ class WebGPUSegment:
     def _timed(self) -> list[float]:
         """Seconds of each kernel, by the device's clock where it has one: a pass a kernel."""
         device, count = self.connection.device, len(self.launches)
-        usage = self.connection.wgpu.BufferUsage
         queries = device.create_query_set(type="timestamp", count=2 * count)
         encoder = device.create_command_encoder()
         for number in range(count):
@@ -292,7 +292,7 @@ class WebGPUSegment:
             compute = encoder.begin_compute_pass(timestamp_writes=writes)
             self._dispatch(compute, number)
             compute.end()
-        kinds = usage.QUERY_RESOLVE | usage.COPY_SRC
+        kinds = "QUERY_RESOLVE|COPY_SRC"
         resolved = device.create_buffer(size=16 * count, usage=kinds)
         encoder.resolve_query_set(queries, 0, 2 * count, resolved, 0)
         device.queue.submit([encoder.finish()])
