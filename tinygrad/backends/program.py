@@ -124,15 +124,25 @@ def _index_intervals(program: Sequence[UOp]) -> dict[UOp, Interval]:
         whole = dtypes.min(node.dtype), dtypes.max(node.dtype)
         return known.get(node, whole)
 
+    following = {carry: value for pairs in carries(program).values() for carry, value in pairs}
     for node in program:
         if node.dtype is dtypes.index:
             sources = [interval(source) for source in node.src]
             if node.op is Ops.RANGE:
                 begin, end = sources
                 known[node] = begin[0], max(end[1] - 1, begin[0])
+            elif node.op is Ops.CARRY and _is_step(following[node], node):
+                (low, high), (first, last) = sources
+                moved = int(following[node].src[1].arg) * (last - first)
+                known[node] = low + min(moved, 0), high + max(moved, 0)
             else:
                 known[node] = interval_of(node, sources)
     return known
+
+
+def _is_step(value: UOp, carry: UOp) -> bool:
+    """Whether what is carried moves by the same number each turn: a multiple of the counter."""
+    return value.op is Ops.ADD and value.src[0] is carry and value.src[1].op is Ops.CONST
 
 
 def spans(program: Sequence[UOp]) -> dict[UOp, tuple[int, int]]:
