@@ -2,8 +2,7 @@
 
 A read whose lanes lie side by side is one vector load; one that steps across memory is, where an
 UNROLL range runs along it, a square of loads transposed in registers; one whose lanes lie at known
-distances, not far from each other, is a few loads and shuffles, and so is one whose lanes depend on
-their quotient and remainder by a small number; else a gather, lane by lane.
+distances, not far from each other, is a few loads and shuffles; else a gather, lane by lane.
 An address is a chain of INDEX from the outermost scope inward, with the constant last, where it
 falls into the addressing mode.
 """
@@ -12,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import gcd
+from typing import NamedTuple
 
-from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
 from tinygrad.codegen.index import COPIED, Copies, Integers, Terms
 from tinygrad.codegen.linear import Program, as_node
-from tinygrad.codegen.spots import phases_of, pieces, spots_of, width_of
+from tinygrad.codegen.spots import pieces, spots_of, width_of
 from tinygrad.loops.layout import (
     LONGEST_STEP,
     elements,
@@ -48,6 +48,28 @@ Evaluate = Callable[[UOp, Copies], UOp]
 Loops = tuple[UOp, ...]
 
 
+class Address(NamedTuple):
+    """An element of `memory`, in one copy of the loops: a sum of multiples of terms, and a
+    constant."""
+
+    memory: UOp
+    terms: Terms
+    constant: int
+    copies: Copies
+
+    def moved(self, elements: int) -> Address:
+        """So many elements further."""
+        return self._replace(constant=self.constant + elements)
+
+    def in_turn(self, loop: UOp, turn: int) -> Address:
+        """In this turn of a loop, or for this lane of it."""
+        return self._replace(copies={**self.copies, loop: turn})
+
+    def start(self, *loops: UOp) -> Address:
+        """In the first turn of these loops."""
+        return self._replace(terms={t: k for t, k in self.terms.items() if t not in loops})
+
+
 class Access:
     """Loads and stores of one function. `slots` gives GLOBAL stages their PARAM."""
 
@@ -74,25 +96,25 @@ class Access:
         aligned = (ROW * ROWS,) if is_swizzled(memory) else ()
         return self.program.argument(Ops.LOCAL, memory.dtype, (memory.arg[0], size, *aligned))
 
-    def place(self, memory: UOp, offset: UOp) -> tuple[Terms, int]:
+    def at(self, memory: UOp, offset: UOp, copies: Copies) -> Address:
         """The element of `memory` at `offset`. A staged array has each element once for every
         copy and lane around it, side by side."""
         terms, constant = self.integers.form(offset)
         if is_deep(memory) and (slot := slot_of(memory)) in self.integers.bound:
             terms = {**terms, slot: elements(memory)}
         copied = around(memory)
-        if not copied:
-            return terms, constant
         step, side_by_side = 1, {}
         for loop in reversed(copied):
             side_by_side[loop] = step
             step *= size_of(loop)
-        return {**{t: k * step for t, k in terms.items()}, **side_by_side}, constant * step
+        terms = {**{t: k * step for t, k in terms.items()}, **side_by_side}
+        return Address(memory, terms, constant * step, copies)
 
-    def pointer(self, memory: UOp, terms: Terms, constant: int, copies: Copies) -> tuple[UOp, int]:
+    def pointer(self, address: Address) -> tuple[UOp, int]:
         """A pointer to an element, and the bytes that its address is surely a multiple of."""
+        memory, terms, constant, copies = address
         if not is_swizzled(memory):
-            return self.plain_pointer(memory, terms, constant, copies)
+            return self.plain_pointer(address)
         size, program = memory.dtype.itemsize, self.program
         whole = ROW * ROWS // size  # what is so far apart is swizzled alike
         far = {t: k for t, k in terms.items() if k % whole == 0}
@@ -103,15 +125,14 @@ class Access:
         mask = UOp.const(dtypes.index, (ROWS - 1) * CHUNK // size)
         turned = program.add(Ops.AND, dtypes.index, (turned, mask))
         place = program.add(Ops.XOR, dtypes.index, (place, turned))
-        found, _ = self.plain_pointer(memory, far, beyond, copies)
+        found, _ = self.plain_pointer(Address(memory, far, beyond, copies))
         steps = (k * size for k in near.values())
         found = program.add(Ops.INDEX, memory.dtype, (found, place))
         return found, gcd(CHUNK, constant * size, *steps)
 
-    def plain_pointer(
-        self, memory: UOp, terms: Terms, constant: int, copies: Copies
-    ) -> tuple[UOp, int]:
+    def plain_pointer(self, address: Address) -> tuple[UOp, int]:
         """The same where a stage is not swizzled, or as if it were not."""
+        memory, terms, constant, copies = address
         rest = {}
         for term, factor in terms.items():
             if term in copies:
@@ -160,29 +181,22 @@ class Access:
                 if not gate.arg:
                     return UOp.const(read.dtype, 0)
                 gate = None
-        terms, constant = self.place(read.src[0], flat_offset(read))
+        address = self.at(read.src[0], flat_offset(read), copies)
         loop = self.integers.vector_of(read, copies)
         mask = self.program.both(gate, self._within(read, copies))
         if mask is not None and mask.op is Ops.CONST:
             return UOp.const(read.dtype, 0)
         if loop is None:
-            return self._emit(read, terms, constant, copies, 1, mask)
-        step = _step(terms, loop)
-        start = {t: k for t, k in terms.items() if t is not loop}
-        if step == 1:
-            return self._emit(read, start, constant, copies, size_of(loop), mask)
-        along = self._along(terms, loop, copies)
+            return self._emit(address, 1, mask)
+        if _step(address.terms, loop) == 1:
+            return self._emit(address.start(loop), size_of(loop), mask)
+        along = self._along(address, loop)
         if along is not None and _is_computed(gate_of(read)):
-            return self._transposed(read, terms, constant, copies, loop, along)
-        spots = spots_of(self.integers, terms, loop, copies)
+            return self._transposed(read, address, loop, along)
+        spots = spots_of(self.integers, address.terms, loop, copies)
         if 0 < len(pieces(spots)) <= min(LONGEST_STEP, len(spots) // 2):
-            first = {**copies, loop: 0}
-            lowest = constant - spots[0]
-            return self._covered(read, terms, lowest, first, spots, mask)
-        phases = phases_of(self.integers, terms, loop) if step is None else 0
-        if phases:
-            return self._interleaved(read, terms, constant, copies, loop, phases, mask)
-        return self._gathered(read, terms, constant, copies, loop, mask)
+            return self._covered(address.in_turn(loop, 0).moved(-spots[0]), spots, mask)
+        return self._gathered(address, loop, mask)
 
     def _within(self, read: UOp, copies: Copies) -> UOp | None:
         """The lanes and copies that are within their limits. What is beyond is computed for nobody,
@@ -201,39 +215,29 @@ class Access:
         sources = mask.src if mask.op is Ops.VECTORIZE else (mask,)
         return None if all(s.op is Ops.CONST for s in sources) else mask
 
-    def _emit(
-        self,
-        read: UOp,
-        terms: Terms,
-        constant: int,
-        copies: Copies,
-        count: int,
-        mask: UOp | None,
-    ) -> UOp:
+    def _emit(self, address: Address, count: int, mask: UOp | None) -> UOp:
+        memory = address.memory
         only_lane = single_lane(mask)
         if only_lane is not None:
-            lanes = [UOp.const(read.dtype, 0)] * count
-            lanes[only_lane] = self._emit(read, terms, constant + only_lane, copies, 1, None)
+            lanes = [UOp.const(memory.dtype, 0)] * count
+            lanes[only_lane] = self._emit(address.moved(only_lane), 1, None)
             return self.program.vector(lanes)
-        pointer, alignment = self.pointer(read.src[0], terms, constant, copies)
-        source: tuple[UOp, ...] = (pointer,)
-        if mask is not None:
-            source = (pointer, mask)
-        dtype = read.dtype.vec(count)
-        aligned = max(read.dtype.itemsize, gcd(alignment, dtype.itemsize))
-        if read.src[0].op is Ops.PARAM and not self.aligned:
-            aligned = read.dtype.itemsize  # it may be a mapped file's or another library's
+        pointer, alignment = self.pointer(address)
+        source = (pointer,) if mask is None else (pointer, mask)
+        dtype = memory.dtype.vec(count)
+        aligned = max(memory.dtype.itemsize, gcd(alignment, dtype.itemsize))
+        if memory.op is Ops.PARAM and not self.aligned:
+            aligned = memory.dtype.itemsize  # it may be a mapped file's or another library's
         scope = self.program.scope
-        if self.ahead and mask is None and read.src[0].op is Ops.PARAM:
-            self._prefetch(read, terms, constant, copies, dtype.itemsize)
+        if self.ahead and mask is None and memory.op is Ops.PARAM:
+            self._prefetch(address, dtype.itemsize)
         return self.program.effect(Ops.LOAD, dtype, source, (aligned, self.program.serial()), scope)
 
-    def _prefetch(
-        self, read: UOp, terms: Terms, constant: int, copies: Copies, nbytes: int
-    ) -> None:
+    def _prefetch(self, address: Address, nbytes: int) -> None:
         """The line that this load wants some turns later; once for loads that share a line."""
         if Ops.PREFETCH in self.program.lacking:
             return
+        memory, terms, constant, copies = address
         for loop, step in terms.items():
             if loop.op is not Ops.RANGE or name_of(loop) not in self.ahead:
                 continue
@@ -241,20 +245,12 @@ class Access:
             if inside and all(name_of(r) != inside for r in self.integers.bound):
                 continue
             start = constant + sum(k * copies.get(term, 0) for term, k in terms.items())
-            if turns and start * read.dtype.itemsize % ALIGNMENT < nbytes:
-                later, _ = self.pointer(read.src[0], terms, constant + turns * step, copies)
+            if turns and start * memory.dtype.itemsize % ALIGNMENT < nbytes:
+                later, _ = self.pointer(address.moved(turns * step))
                 self.program.effect(Ops.PREFETCH, dtypes.void, (later,), None, self.program.scope)
 
-    def _covered(
-        self,
-        read: UOp,
-        terms: Terms,
-        constant: int,
-        copies: Copies,
-        spots: list[int],
-        mask: UOp | None,
-    ) -> UOp:
-        """Lanes at known distances: vectors that cover them, and shuffles that pick. `constant` is
+    def _covered(self, lowest: Address, spots: list[int], mask: UOp | None) -> UOp:
+        """Lanes at known distances: vectors that cover them, and shuffles that pick. `lowest` is
         the lowest lane's. The last vector ends with the last spot: nothing beyond the lanes is
         touched, and where lanes are masked, nothing between them either."""
         count, width = len(spots), width_of(spots)
@@ -263,7 +259,7 @@ class Access:
         for begin in pieces(spots):
             inside = [[i for i, s in enumerate(spots) if s == begin + at] for at in range(width)]
             part = None if wide is None else self._any_of(wide, inside)
-            piece = self._emit(read, terms, constant + begin, copies, width, part)
+            piece = self._emit(lowest.moved(begin), width, part)
             if width < count:
                 piece = self._picked(piece, piece, [i % width for i in range(count)])
             lanes = [
@@ -274,7 +270,7 @@ class Access:
         if wide is None or len({*spots}) == count:
             return found
         # what one lane may read another, on the same spot, may not
-        nothing = self.program.widen(UOp.const(read.dtype, 0), count)
+        nothing = self.program.widen(UOp.const(lowest.memory.dtype, 0), count)
         return self.program.add(Ops.WHERE, found.dtype, (wide, found, nothing))
 
     def _any_of(self, mask: UOp, groups: list[list[int]]) -> UOp:
@@ -295,33 +291,6 @@ class Access:
         assert found is not None, "a group has lanes"
         return found
 
-    def _interleaved(
-        self,
-        read: UOp,
-        terms: Terms,
-        constant: int,
-        copies: Copies,
-        loop: UOp,
-        phases: int,
-        mask: UOp | None,
-    ) -> UOp:
-        """Every `phases`-th lane lies beside the one before: as many loads, and shuffles that put
-        their lanes in turn."""
-        program, count = self.program, size_of(loop)
-        wide = None if mask is None else program.widen(mask, count)
-        parts = []
-        for first in range(phases):
-            lanes = tuple(range(first, count, phases))
-            part = None if wide is None else self._picked(wide, wide, lanes)
-            here = {**copies, loop: first}
-            parts.append(self._emit(read, terms, constant, here, len(lanes), part))
-        while len(parts) > 1:
-            half, each = len(parts) // 2, parts[0].dtype.count
-            turns = tuple(i + side * each for i in range(each) for side in range(2))
-            pairs = zip(parts[:half], parts[half:], strict=True)
-            parts = [self._picked(a, b, turns) for a, b in pairs]
-        return parts[0]
-
     def _picked(self, first: UOp, second: UOp, lanes: Sequence[int]) -> UOp:
         """The lanes, counted through both vectors; where they are known one by one, without an
         instruction."""
@@ -332,46 +301,35 @@ class Access:
         dtype = first.dtype.scalar().vec(len(lanes))
         return self.program.add(Ops.SHUFFLE, dtype, (first, second), tuple(lanes))
 
-    def _gathered(
-        self,
-        read: UOp,
-        terms: Terms,
-        constant: int,
-        copies: Copies,
-        loop: UOp,
-        mask: UOp | None,
-    ) -> UOp:
+    def _gathered(self, address: Address, loop: UOp, mask: UOp | None) -> UOp:
         program, lanes = self.program, []
         for lane in range(size_of(loop)):
             own = None if mask is None else program.lane(mask, lane)
             if own is not None and own.op is Ops.CONST:
                 if not own.arg:
-                    lanes.append(UOp.const(read.dtype, 0))
+                    lanes.append(UOp.const(address.memory.dtype, 0))
                     continue
                 own = None
-            lanes.append(self._emit(read, terms, constant, {**copies, loop: lane}, 1, own))
+            lanes.append(self._emit(address.in_turn(loop, lane), 1, own))
         return program.vector(lanes)
 
     # ---- squares ---------------------------------------------------------------------------------
 
-    def _along(self, terms: Terms, loop: UOp, copies: Copies) -> UOp | None:
+    def _along(self, address: Address, loop: UOp) -> UOp | None:
         """An UNROLL range as long as the vector that runs along memory."""
-        size = size_of(loop)
+        terms, size = address.terms, size_of(loop)
         if _step(terms, loop) is None or size & (size - 1):
             return None
         for term in terms:
-            is_copy = term in copies and role_of(term) == "UNROLL" and size_of(term) == size
-            if is_copy and _step(terms, term) == 1:
+            is_copy = term in address.copies and role_of(term) == "UNROLL"
+            if is_copy and size_of(term) == size and _step(terms, term) == 1:
                 return term
         return None
 
-    def _transposed(
-        self, read: UOp, terms: Terms, constant: int, copies: Copies, loop: UOp, along: UOp
-    ) -> UOp:
+    def _transposed(self, read: UOp, address: Address, loop: UOp, along: UOp) -> UOp:
         """Loads along `along`, one a lane of `loop`; every copy of `along` gets its value."""
         program, integers, size = self.program, self.integers, size_of(loop)
-        start = {t: k for t, k in terms.items() if t is not along}
-        gate = gate_of(read)
+        copies, gate = address.copies, gate_of(read)
         others = {r: turn for r, turn in copies.items() if r is not along}
         rows: list[UOp] = []
         for lane in range(size):
@@ -384,7 +342,7 @@ class Access:
             if mask is not None and mask.op is Ops.CONST:
                 rows.append(program.widen(UOp.const(read.dtype, 0), size))
             else:
-                rows.append(self._emit(read, start, constant, here, size, mask))
+                rows.append(self._emit(address.start(along)._replace(copies=here), size, mask))
         memo = program.scope.memo
         for turn, column in enumerate(transpose(program, rows)):
             memo[integers.key(read, {**copies, along: turn})] = column
@@ -409,7 +367,7 @@ class Access:
         """`value` goes to an element, or a vector's worth of them; `padded`: lanes that are cut
         off may be written too; `only`: a mask over all."""
         integers, program = self.integers, self.program
-        terms, constant = self.place(memory, offset)
+        address = self.at(memory, offset, copies)
         lanes = (r for r in (*ranges, *around(memory)) if role_of(r) == "VECTOR")
         loop = next((r for r in lanes if r not in copies), None)
         if loop is None:
@@ -420,24 +378,12 @@ class Access:
             return
         mask = program.both(mask, only)
         if loop is None:
-            pointer, _ = self.pointer(memory, terms, constant, copies)
-            self._put(pointer, value, memory.dtype, memory.dtype.itemsize, mask)
+            self._put(address, value, mask)
             return
         size = size_of(loop)
         value = program.widen(value, size)
-        if _step(terms, loop) == 1:
-            start = {t: k for t, k in terms.items() if t is not loop}
-            pointer, alignment = self.pointer(memory, start, constant, copies)
-            only_lane = single_lane(mask)
-            if only_lane is not None:
-                pointer, alignment = self.pointer(memory, start, constant + only_lane, copies)
-                item = program.lane(value, only_lane)
-                self._put(pointer, item, memory.dtype, memory.dtype.itemsize, None)
-                return
-            whole = value.dtype.itemsize
-            aligned = max(memory.dtype.itemsize, gcd(alignment, whole))
-            stream = nontemporal and mask is None and aligned >= min(whole, ALIGNMENT)
-            self._put(pointer, value, memory.dtype, aligned, mask, stream)
+        if _step(address.terms, loop) == 1:
+            self._put(address.start(loop), value, mask, nontemporal)
             return
         for lane in range(size):
             own = None if mask is None else program.lane(mask, lane)
@@ -445,9 +391,7 @@ class Access:
                 if not own.arg:
                     continue
                 own = None
-            pointer, _ = self.pointer(memory, terms, constant, {**copies, loop: lane})
-            item = program.lane(value, lane)
-            self._put(pointer, item, memory.dtype, memory.dtype.itemsize, own)
+            self._put(address.in_turn(loop, lane), program.lane(value, lane), own)
 
     def fetch(self, stage: UOp, offset: UOp, read: UOp, copies: Copies, own: Loops) -> bool:
         """Begins to copy 16 bytes that memory has side by side, and a stage too; False, and nothing
@@ -464,12 +408,11 @@ class Access:
         if self.integers.valid(own, copies) is not None or self._within(read, copies) is not None:
             return False
         ends = []
-        for memory, at in ((stage, offset), (read.src[0], read.src[1])):
-            terms, constant = self.place(memory, at)
-            if _step(terms, loop) != 1:
+        for memory, place in ((stage, offset), (read.src[0], read.src[1])):
+            address = self.at(memory, place, copies)
+            if _step(address.terms, loop) != 1:
                 return False
-            start = {t: k for t, k in terms.items() if t is not loop}
-            pointer, alignment = self.pointer(memory, start, constant, copies)
+            pointer, alignment = self.pointer(address.start(loop))
             if alignment % FETCHED or not self.aligned:
                 return False
             ends.append(pointer)
@@ -481,18 +424,17 @@ class Access:
 
     def is_row_major(self, read: UOp, tiles: Loops) -> bool:
         """Whether memory has the elements for the turns of `tiles` one after the other."""
-        return _is_row_major(self.place(read.src[0], flat_offset(read))[0], tiles)
+        return _is_row_major(self.at(read.src[0], flat_offset(read), {}).terms, tiles)
 
     def load_tile(self, read: UOp, copies: Copies, tiles: Loops, mask: UOp | None) -> UOp:
         """All turns of `tiles`, which memory has in that order, as one vector."""
-        terms, constant = self.place(read.src[0], flat_offset(read))
         count = prod(size_of(r) for r in tiles)
         if mask is not None and mask.op is Ops.CONST:
             if not mask.arg:
                 return self.program.widen(UOp.const(read.dtype, 0), count)
             mask = None
-        start = {t: k for t, k in terms.items() if t not in tiles}
-        return self._emit(read, start, constant, copies, count, mask)
+        address = self.at(read.src[0], flat_offset(read), copies)
+        return self._emit(address.start(*tiles), count, mask)
 
     def outside_of(self, read: UOp, copies: Copies, tiles: Loops) -> tuple[UOp | None, list[UOp]]:
         """Where a load of `tiles` is within the limits of other loops, and the comparisons that
@@ -508,23 +450,20 @@ class Access:
         self, memory: UOp, offset: UOp, value: UOp, copies: Copies, tiles: Loops
     ) -> None:
         """A vector over `tiles` goes to a staged array, which has them in that order."""
-        terms, constant = self.place(memory, offset)
-        assert _is_row_major(terms, tiles), "a stage lies as its matrix unit wants it"
-        start = {t: k for t, k in terms.items() if t not in tiles}
-        pointer, alignment = self.pointer(memory, start, constant, copies)
+        address = self.at(memory, offset, copies)
+        assert _is_row_major(address.terms, tiles), "a stage lies as its matrix unit wants it"
         value = self.program.widen(value, prod(size_of(r) for r in tiles))
-        aligned = max(memory.dtype.itemsize, gcd(alignment, value.dtype.itemsize))
-        self._put(pointer, value, memory.dtype, aligned, None)
+        self._put(address.start(*tiles), value, None)
 
     def layout(self, memory: UOp, offset: UOp, loops: Sequence[UOp]) -> Loops:
         """These loops in the order in which an array has them, slowest first."""
-        terms, _ = self.place(memory, offset)
+        terms = self.at(memory, offset, {}).terms
         return tuple(sorted(loops, key=lambda r: -terms.get(r, 0)))
 
     def runs_along(self, read: UOp, loop: UOp, inner: Loops, copies: Copies) -> UOp | None:
         """An UNROLL range as long as `loop` that steps from one word of `inner`, or from one
         element, to the next."""
-        terms, _ = self.place(read.src[0], flat_offset(read))
+        terms = self.at(read.src[0], flat_offset(read), copies).terms
         word = prod(size_of(r) for r in inner)
         if _step(terms, loop) is None:
             return None
@@ -536,16 +475,18 @@ class Access:
         return None
 
     def _put(
-        self,
-        pointer: UOp,
-        value: UOp,
-        dtype: DType,
-        alignment: int,
-        mask: UOp | None,
-        stream: bool = False,
+        self, address: Address, value: UOp, mask: UOp | None, nontemporal: bool = False
     ) -> None:
+        """Stores a number, or a vector to neighbours."""
+        dtype, whole, only_lane = address.memory.dtype, value.dtype.itemsize, single_lane(mask)
+        if only_lane is not None:
+            self._put(address.moved(only_lane), self.program.lane(value, only_lane), None)
+            return
+        pointer, alignment = self.pointer(address)
+        aligned = max(dtype.itemsize, gcd(alignment, whole))
+        stream = nontemporal and mask is None and aligned >= min(whole, ALIGNMENT)
         source = (pointer, value) if mask is None else (pointer, value, mask)
-        arg = (alignment, "nontemporal" if stream else "")
+        arg = (aligned, "nontemporal" if stream else "")
         self.program.effect(Ops.STORE, dtypes.void, source, arg, self.program.scope)
 
 

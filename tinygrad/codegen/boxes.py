@@ -63,10 +63,10 @@ class Boxes:
         sizes = tuple(axis.places for axis in self.axes)
         layout = sizes, tuple(axis.stride for axis in self.axes[1:]), self.shape
         tensor = program.add(Ops.TENSOR, self.memory.dtype, (access.base(self.memory),), layout)
-        terms, constant = access.place(stage, _offset(stage))
+        place = access.at(stage, _offset(stage), {}).start(*inside)
         for turn in product(*(range(size_of(r)) for r in self.apart)):
             here = dict(zip(self.apart, turn, strict=True))
-            target, _ = access.plain_pointer(stage, _without(terms, inside), constant, here)
+            target, _ = access.plain_pointer(place._replace(copies=here))
             coordinates = (
                 access.integers.total(_without(axis.terms, inside), axis.constant, here)
                 for axis in self.axes

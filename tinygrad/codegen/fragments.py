@@ -122,8 +122,8 @@ class Sums:
         program = self.owner.program
         operands = []
         for place in self.places:
-            at = self.owner.access.place(place.stage, place.first)
-            pointer, _ = self.owner.access.plain_pointer(place.stage, *at, copies)
+            at = self.owner.access.at(place.stage, place.first, copies)
+            pointer, _ = self.owner.access.plain_pointer(at)
             operands.append(program.add(Ops.MATRIX, dtypes.uint64, (pointer,), place.layout))
         return self._effect(Ops.WMMA, total.dtype, (*operands, total), self.unit.name)
 
@@ -188,9 +188,8 @@ class Sums:
         for term, factor in terms.items():
             if term not in (g, t, *loops):
                 place = add(place, term, factor)
-        pointer, alignment = self.owner.access.pointer(
-            stage, *self.owner.access.place(stage, place), copies
-        )
+        access = self.owner.access
+        pointer, alignment = access.pointer(access.at(stage, place, copies))
         if alignment % ROW_BYTES:
             return None
         program = self.owner.program

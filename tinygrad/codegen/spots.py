@@ -75,18 +75,3 @@ def pieces(spots: Sequence[int]) -> list[int]:
         if not found or spot >= found[-1] + width_of(spots):
             found.append(min(spot, max(spots) + 1 - width_of(spots)))
     return found
-
-
-def phases_of(integers: Integers, terms: Terms, loop: UOp) -> int:
-    """d, where the address of every d-th lane moves by one element: it depends on the lane by
-    quotient and remainder by d alone. 0: it doesn't, or lanes are no multiple of d."""
-    within = [t for t in terms if loop in t.ranges and t is not loop]
-    if not all(t.op in (Ops.IDIV, Ops.MOD) and t.src[1].op is Ops.CONST for t in within):
-        return 0
-    dividends, (phases, *others) = {t.src[0] for t in within}, {t.src[1].arg for t in within}
-    if others or any(integers.form(x)[0].get(loop) != 1 for x in dividends):
-        return 0
-    step = terms.get(loop, 0) * phases
-    step += sum(terms[t] for t in within if t.op is Ops.IDIV)
-    is_whole = phases & (phases - 1) == 0 and size_of(loop) % phases == 0
-    return phases if step == 1 and is_whole and size_of(loop) > phases else 0

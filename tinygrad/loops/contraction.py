@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import ceil
 
+from tinygrad.base.helpers import round_up
 from tinygrad.loops.cost import turns, weight
 from tinygrad.loops.dots import dots, runs_along_k
 from tinygrad.loops.in_place import STRIDED_ROWS, is_window, masks_outside, steps_apart
@@ -193,14 +194,12 @@ def _split_tiles(plan: Plan, nest: Nest, products: list[Product]) -> Tiling:
         stretch = 0
     if stretch:
         panel = panel_of(plan, stretch, size_of(last), depth)
-    run = 0
-    if len(products) == 1 and is_window(products[0].rows):
-        run = steps_apart(products[0].rows, row_loop)
     size, columns = size_of(row_loop), panel or size_of(last)
-    height, width = register_tile(plan, size, columns, itemsize, run, _bytes_apart(products))
-    width = max(width, plan.lanes)
-    width = min(width, ceil(columns / plan.lanes) * plan.lanes)
-    height = min(height, size)
+    is_apart = len(products) == 1 and is_window(products[0].rows)
+    run = steps_apart(products[0].rows, row_loop) if is_apart else 0
+    tile = register_tile(plan, size, columns, itemsize, run, _bytes_apart(products))
+    width = min(max(tile.columns, plan.lanes), round_up(columns, plan.lanes))
+    height = min(tile.rows, size)
     n_in = plan.unused(n + "i")
     edges = [loop for loop in nest.loops if name_of(loop) in plan.edges]
     tiling = Tiling(

@@ -9,11 +9,11 @@ from tinygrad.loops.layout import name_of, size_of, step
 from tinygrad.loops.plan import Nest, Plan, names
 from tinygrad.loops.products import (
     Product,
+    best_tile,
     in_one_word,
     reduction_of,
     tensorised,
     those_in,
-    tile_of,
     whole_sum,
 )
 from tinygrad.loops.streams import parallelise
@@ -53,7 +53,7 @@ def dots(plan: Plan, nest: Nest, one: Product) -> None:
     """A tile of results, each a sum over vectors along k; then, from memory, vectors of results."""
     m, n, k = name_of(one.row_loop), name_of(nest.loops[-1]), name_of(one.inner)
     rows, columns = size_of(one.row_loop), size_of(nest.loops[-1])
-    height, width = tile_of(plan.target, rows, columns, 1)
+    tile = best_tile(plan.target, rows, columns, 1)
     outer = [x for x in names(nest.loops) if x not in (m, n)]
     panel, vector = plan.unused(n + "i"), plan.unused(n + "v")
     plan.do("split", n, min(DOTS * plan.lanes, round_up(columns, plan.lanes)), panel)
@@ -65,8 +65,8 @@ def dots(plan: Plan, nest: Nest, one: Product) -> None:
     name = plan.numbered("tile")
     plan.do("stage", plan.path(whole_sum(plan, reduction)), (m, panel), name, "LOCAL")
     copies = plan.unused(f"{name}.{m}u"), plan.unused(f"{name}.{panel}u")
-    plan.do("split", f"{name}.{m}", height, copies[0], "LOOP", "UNROLL")
-    plan.do("split", f"{name}.{panel}", width, copies[1], "LOOP", "UNROLL")
+    plan.do("split", f"{name}.{m}", tile.rows, copies[0], "LOOP", "UNROLL")
+    plan.do("split", f"{name}.{panel}", tile.columns, copies[1], "LOOP", "UNROLL")
     plan.do("order", name, (f"{name}.{panel}", f"{name}.{m}", *copies))
     plan.do("prefetch", f"{name}.{panel}", 1)
     plan.do("split", panel, plan.lanes, vector, "UNROLL", "VECTOR")

@@ -29,9 +29,9 @@ from tinygrad.loops.products import (
     LONG_PANEL,
     MOST_ROWS,
     SUMS,
+    best_tile,
     factors_of,
     register_tile,
-    tile_cycles,
 )
 from tinygrad.loops.streams import COPIES, TASKS_WITH_BLOCKS, even_part, stream
 from tinygrad.loops.trims import part_within
@@ -151,12 +151,13 @@ def _cycles(plan: Plan, turn: Turn, own: tuple[UOp, ...]) -> float:
     if turn.beside is not None:
         built, together = ACROSS, _block(turn.beside)
         part = part_within(plan.kernel, own, frozenset(names(turn.taps)))
-        _, width = register_tile(plan, together, columns, turn.window.dtype.itemsize)
+        width = register_tile(plan, together, columns, turn.window.dtype.itemsize).columns
     line, cache = width * turn.window.dtype.itemsize, plan.target.cache_l2
     if depth * line > LONG_PANEL * cache and rows * line > SUMS * cache:
         return inf  # neither a panel nor its sums would stay in the cache
     kept = _elements(turn, own) * (built + READ_AGAIN * ceil(columns / (PANEL * plan.lanes)))
-    tiles = part * rows // together * tile_cycles(plan, together, columns)
+    tile = best_tile(plan.target, together, columns, plan.lanes)
+    tiles = part * rows // together * tile.cycles
     return depth * (tiles + ACROSS * columns) + TURNED * rows * columns + kept
 
 
@@ -164,7 +165,8 @@ def _as_it_is(plan: Plan, turn: Turn, other: UOp, own: tuple[UOp, ...]) -> float
     """Cycles of the product whose vectors lie along the window."""
     nest, depth, rows = plan.nest("store"), turns(own), turns(turn.taps)
     row = list(takewhile(turn.taps.__contains__, reversed(nest.loops)))  # will be one loop
-    tiles = rows // turns(row) * tile_cycles(plan, size_of(turn.along), turns(row))
+    tile = best_tile(plan.target, size_of(turn.along), turns(row), plan.lanes)
+    tiles = rows // turns(row) * tile.cycles
     if turn.is_summed:
         return depth * (tiles + ACROSS * rows)
     in_place = is_in_place(nest, other, turn.window, own, turn.along)

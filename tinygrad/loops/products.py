@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil
+from typing import NamedTuple
 
 from tinygrad.base.dtype import DType
 from tinygrad.base.target import Target
@@ -63,35 +64,33 @@ def factors_of(reduction: UOp) -> tuple[UOp, UOp] | None:
     return first, second
 
 
+class Tile(NamedTuple):
+    """Rows and columns whose sums stay in registers, and the cycles of one step along k over all
+    that they are a tile of."""
+
+    cycles: float
+    rows: int
+    columns: int
+
+
 def register_tile(
     plan: Plan, rows: int, columns: int, itemsize: int, run: int = 0, apart: int = 0
-) -> tuple[int, int]:
-    """Rows and columns of the tile whose accumulators stay in registers. `run`: so many rows lie
-    in even steps; 0: all. `apart`: bytes from row to row, if they are read where they lie."""
+) -> Tile:
+    """The best tile of elements of that size. `run`: so many rows lie in even steps; 0: all.
+    `apart`: bytes from row to row, if they are read where they lie."""
     lanes = max(1, min(plan.lanes, plan.target.vector // itemsize))
     most = WAYS if apart and apart % SETS == 0 else MOST_ROWS
-    return best_tile(plan.target, rows, columns, lanes, run, most)[1:]
-
-
-def tile_cycles(plan: Plan, rows: int, columns: int) -> float:
-    """Cycles of one step along k over all rows and columns, by the best tile."""
-    return best_tile(plan.target, rows, columns, plan.lanes)[0]
-
-
-def tile_of(target: Target, rows: int, columns: int, lanes: int) -> tuple[int, int]:
-    """Rows and columns of the best tile."""
-    return best_tile(target, rows, columns, lanes)[1:]
+    return best_tile(plan.target, rows, columns, lanes, run, most)
 
 
 @lru_cache(maxsize=1024)
 def best_tile(
     target: Target, rows: int, columns: int, lanes: int, run: int = 0, most: int = MOST_ROWS
-) -> tuple[float, int, int]:
-    """The tile with the fewest cycles for one step along k over all rows and columns, tails
-    included; m*v accumulators, v vectors and one broadcast fit in the registers. Its cycles, rows
-    and columns."""
+) -> Tile:
+    """The tile with the fewest cycles, tails included; m*v accumulators, v vectors and one
+    broadcast fit in the registers."""
     vectors = ceil(columns / lanes)
-    best: tuple[float, int, int] | None = None
+    best: Tile | None = None
     for v in range(1, MOST_VECTORS + 1):
         for m in range(1, most + 1):
             if m * v + v + 1 > target.registers:
@@ -106,8 +105,8 @@ def best_tile(
                 cost += vectors  # packing: one more store for each vector and turn
             if v & (v - 1):
                 cost *= 1 + POWER_OF_TWO_PANELS
-            if best is None or cost < best[0] - 1e-9:
-                best = (cost, m, v * lanes)
+            if best is None or cost < best.cycles - 1e-9:
+                best = Tile(cost, m, v * lanes)
     assert best is not None, "a machine with two vector registers has a tile"
     return best
 

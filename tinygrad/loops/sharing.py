@@ -222,7 +222,7 @@ def _cut_block(plan: Plan, value: UOp, rows: UOp, loop: UOp, group_rows: int) ->
         return False
     block, most = 1, group_rows
     if not group_rows:
-        block, most = register_tile(plan, size, size_of(top[-1]), 4)[0], LARGEST_BLOCK
+        block, most = register_tile(plan, size, size_of(top[-1]), 4).rows, LARGEST_BLOCK
     while 2 * block * size_of(loop) * 4 * 2 <= room(plan.target) and 2 * block <= most:
         block *= 2
     if block >= size:
