@@ -5,6 +5,7 @@ copy of their own. What the tree is, and the one rule that it follows, stands in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from tinygrad.base.errors import ArgumentError
 from tinygrad.codegen.turns import Trip, Turns
@@ -44,13 +45,29 @@ MOST_COPIES = 24
 """So many static copies a nest; beyond, what is clipped is masked while it runs."""
 
 
+@dataclass(frozen=True)
+class Work:
+    """What is still to be written: a leaf of this kind, for all turns of these loops, outermost
+    first, and what its values need."""
+
+    loops: tuple[UOp, ...]
+    values: tuple[UOp, ...]
+    kind: str
+
+    @property
+    def inside(self) -> Work:
+        """Within the first of the loops."""
+        return replace(self, loops=self.loops[1:])
+
+
 class NestBuilder:
-    """Builds the tree of one phase of a kernel."""
+    """Builds the tree of one phase of a kernel, at the end of the list `into`; `here` is the scope
+    that is open there."""
 
     def __init__(self, kernel: UOp) -> None:
         self.copies = 0
         self.root = Scope(None)
-        self.here = self.root
+        self.here, self.into = self.root, self.root.items
         self.turns = Turns(kernel)
         self.bound = self.turns.bound
         self.waiting: dict[UOp, int] = {}  # tasks whose last turn is told apart further inside
@@ -66,8 +83,10 @@ class NestBuilder:
         return Nest(self.root, self.copies)
 
     def nest(self, own: Sequence[UOp], values: Sequence[UOp], into: list[Item], kind: str) -> None:
-        loops = [r for r in own if role_of(r) in SEQUENTIAL]
-        self._open(loops, (*values, *own), into, kind)
+        before, self.into = self.into, into
+        loops = tuple(r for r in own if role_of(r) in SEQUENTIAL)
+        self._open(Work(loops, (*values, *own), kind))
+        self.into = before
 
     # ---- what a value needs ----------------------------------------------------------------------
 
@@ -178,113 +197,88 @@ class NestBuilder:
 
     # ---- loops -----------------------------------------------------------------------------------
 
-    def _open(
-        self, loops: Sequence[UOp], values: Sequence[UOp], into: list[Item], kind: str
-    ) -> None:
+    def _open(self, work: Work) -> None:
+        loops, values = work.loops, work.values
         due = self._due(loops, values)
         if due is not None:
-            self._apart(due, lambda items: self._open(loops, values, items, kind), into)
+            self._apart(due, lambda: self._open(work))
             return
         self._force(values, loops)
         if not loops:
-            into.append(Leaf(kind, self._unfilled(values)))
+            self.into.append(Leaf(work.kind, self._unfilled(values)))
             return
         loop, trip = loops[0], self.turns.trip(loops[0])
         if trip.most <= 0:
             return
         if role_of(loop) in BY_HARDWARE:
-            self._given(loops, values, into, kind, trip)
+            self._given(work, trip)
             return
         task = self._task_that_clips(loop, values)
         if task is not None:
-            self._shared(task, loops, values, into, kind)
+            self._shared(task, work)
             return
         low, high, start = 0, trip.most - 1, self.turns.start(loop)
         counted = not trip.ends and start is None  # the number of turns is known
         if start is None and self._first_turn_fills(loop, values):
-            self._copy(loops, 0, values, into, kind, trip.guarded)
+            self._copy(work, 0, trip.guarded)
             low = 1
         peeled = counted and low < high and self._last_turn_is_clipped(loop, low, high, values)
-        turns = high - low + (not peeled)
-        if turns == 1 and counted:
-            self._copy(loops, low, values, into, kind)
-        elif turns > 0:
-            scope = Loop(
-                self.here,
-                loop,
-                low,
-                low + turns - 1,
-                ends=trip.ends,
-                start=start,
-                guarded=trip.guarded,
-            )
-            self._inside(scope, loops, values, kind)
-            into.append(scope)
+        last = high - peeled
+        if last == low and counted:
+            self._copy(work, low)
+        elif last >= low:
+            ends, guarded = trip.ends, trip.guarded
+            scope = Loop(self.here, loop, low, last, ends=ends, start=start, guarded=guarded)
+            self._inside(scope, work)
         if peeled:
-            self._copy(loops, high, values, into, kind)
+            self._copy(work, high)
         self._close(values)
 
-    def _given(
-        self,
-        loops: Sequence[UOp],
-        values: Sequence[UOp],
-        into: list[Item],
-        kind: str,
-        trip: Trip,
-    ) -> None:
-        loop, high = loops[0], size_of(loops[0]) - 1
-        if role_of(loop) == "PARALLEL" and not trip.ends and high == 0:
-            self._copy(loops, 0, values, into, kind)
+    def _given(self, work: Work, trip: Trip) -> None:
+        loop, high = work.loops[0], size_of(work.loops[0]) - 1
+        is_task = role_of(loop) == "PARALLEL"
+        if is_task and not trip.ends and high == 0:
+            self._copy(work, 0)
             return
-        if (
-            role_of(loop) == "PARALLEL"
-            and not self._masks_stores_only(values)
-            and self._last_turn_is_clipped(loop, 0, high, values)
-        ):
+        may_wait = is_task and not self._masks_stores_only(work.values)
+        if may_wait and self._last_turn_is_clipped(loop, 0, high, work.values):
             self.waiting[loop] = high
         scope = Given(self.here, loop, 0, high)
-        self._inside(scope, loops, values, kind)
+        self._inside(scope, work)
         self.waiting.pop(loop, None)
-        into.extend(scope.items if _is_told_apart(scope) else (scope,))
+        if _is_told_apart(scope):
+            self.into[-1:] = scope.items
 
-    def _copy(
-        self,
-        loops: Sequence[UOp],
-        turn: int,
-        values: Sequence[UOp],
-        into: list[Item],
-        kind: str,
-        guarded: bool = False,
-    ) -> None:
-        scope = Copy(self.here, loops[0], turn, turn, guarded=guarded)
+    def _copy(self, work: Work, turn: int, guarded: bool = False) -> None:
         self.copies += 1
-        self._inside(scope, loops, values, kind)
-        into.append(scope)
+        self._inside(Copy(self.here, work.loops[0], turn, turn, guarded=guarded), work)
 
-    def _inside(self, scope: Scope, loops: Sequence[UOp], values: Sequence[UOp], kind: str) -> None:
+    def _inside(self, scope: Scope, work: Work) -> None:
         """The rest of the loops, within `scope`, which binds the first."""
-        loop, before = loops[0], self.here
+        loop, here, into = work.loops[0], self.here, self.into
         outer = self.bound.get(loop)
-        self.bound[loop], self.here = scope, scope
-        self._open(loops[1:], values, scope.items, kind)
-        self.here = before
+        self.bound[loop], self.here, self.into = scope, scope, scope.items
+        self._open(work.inside)
+        self.here, self.into = here, into
         if outer is None:
             del self.bound[loop]
         else:
             self.bound[loop] = outer
+        into.append(scope)
 
     # ---- tasks whose last turn is clipped --------------------------------------------------------
 
-    def _apart(self, task: UOp, fill: Callable[[list[Item]], None], into: list[Item]) -> None:
+    def _apart(self, task: UOp, fill: Callable[[], None]) -> None:
         """One arm for the last turn of a task, one for all others."""
         high = self.waiting.pop(task)
-        outer, before = self.bound[task], self.here
-        rest, last = Given(before, task, 0, high - 1), Copy(before, task, high, high)
+        outer, here, into = self.bound[task], self.here, self.into
+        rest, last = Given(here, task, 0, high - 1), Copy(here, task, high, high)
         self.copies += 1
         for arm in (rest, last):
             self.bound[task] = self.here = arm
-            fill(arm.items)
-        self.bound[task], self.here = outer, before
+            self.into = arm.items
+            fill()
+        self.bound[task], self.here, self.into = outer, here, into
         self.waiting[task] = high
         into.append(Branch(rest, last))
 
@@ -314,39 +308,35 @@ class NestBuilder:
                 return task
         return None
 
-    def _shared(
-        self, task: UOp, loops: Sequence[UOp], values: Sequence[UOp], into: list[Item], kind: str
-    ) -> None:
+    def _shared(self, task: UOp, work: Work) -> None:
         """All turns of a task share the whole turns of a loop, in one text; what stands there twice
         is only the turn that is clipped, in this or that turn of the task."""
-        loop, high = loops[0], self.waiting[task]
+        loop, values, high = work.loops[0], work.values, self.waiting[task]
         low = int(self._first_turn_fills(loop, values))
         modes = ((0, high - 1), (high, high))
-        whole, clipped = zip(
-            *(self._whole_turns(task, m, loop, low, values) for m in modes), strict=True
-        )
+        found = [self._whole_turns(task, mode, loop, low, values) for mode in modes]
+        whole, clipped = zip(*found, strict=True)
         if min(whole) <= low:
-            self._apart(task, lambda items: self._open(loops, values, items, kind), into)
+            self._apart(task, lambda: self._open(work))
             return
         if low:
-            self._copy(loops, 0, values, into, kind)
+            self._copy(work, 0)
         free = self._free_limits(task, loop, low, whole, values)
         if max(whole) == low + 1:
-            self._copy(loops, low, values, into, kind)
+            self._copy(work, low)
         else:
             fewer = (task, high, whole[1]) if whole[0] != whole[1] else None
             scope = Loop(self.here, loop, low, max(whole) - 1, fewer=fewer, free=frozenset(free))
             with self.turns.assuming(free):
-                self._inside(scope, loops, values, kind)
-            into.append(scope)
+                self._inside(scope, work)
         if any(clipped):
 
-            def fill(items: list[Item]) -> None:
+            def fill() -> None:
                 is_last = isinstance(self.here, Copy)
                 if clipped[is_last]:
-                    self._copy(loops, whole[is_last], values, items, kind)
+                    self._copy(work, whole[is_last])
 
-            self._apart(task, fill, into)
+            self._apart(task, fill)
         self._close(values)
 
     def _whole_turns(
