@@ -13,7 +13,7 @@ from tinygrad.base.helpers import prod
 from tinygrad.codegen.access import ROW, Access, is_swizzled
 from tinygrad.codegen.index import Terms
 from tinygrad.codegen.linear import as_node
-from tinygrad.loops.layout import flat_offset, gate_of, option, own_ranges, size_of
+from tinygrad.loops.layout import below_bits, flat_offset, gate_of, option, own_ranges, size_of
 from tinygrad.simplify.affine import FREE, add, affine
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -79,9 +79,7 @@ class Boxes:
 def boxes_of(stage: UOp) -> Boxes | None:
     """A swizzled stage as boxes of the buffer that it copies; None where it copies none, or not
     rows that lie at equal distances."""
-    value, size = stage.src[0], stage.dtype.itemsize
-    while value.op is Ops.BITCAST and value.dtype.itemsize == value.src[0].dtype.itemsize:
-        value = value.src[0]
+    value, size = below_bits(stage.src[0]), stage.dtype.itemsize
     is_copy = value.op is Ops.INDEX and value.src[0].op is Ops.PARAM
     if not (is_copy and is_swizzled(stage) and option(stage, "whole")):
         return None

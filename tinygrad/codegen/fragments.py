@@ -15,7 +15,7 @@ from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.index import Copies
 from tinygrad.codegen.linear import Values
 from tinygrad.codegen.reduce import identity
-from tinygrad.loops.layout import flat_offset, option, own_ranges, role_of, size_of
+from tinygrad.loops.layout import below_bits, flat_offset, option, own_ranges, role_of, size_of
 from tinygrad.loops.matrix_units import UNITS, Fragments, MatrixUnit
 from tinygrad.loops.rebuild import replaced
 from tinygrad.simplify.affine import add, divide, modulo, scale
@@ -35,8 +35,7 @@ class Place:
     Raises VerifyError if the stage has another layout than the unit reads."""
 
     def __init__(self, value: UOp, own: Sequence[UOp], depth: Sequence[UOp]) -> None:
-        while value.op is Ops.BITCAST and value.dtype.itemsize == value.src[0].dtype.itemsize:
-            value = value.src[0]
+        value = below_bits(value)
         self.stage = value.src[0] if value.op is Ops.INDEX else value
         if not is_swizzled(self.stage):
             raise VerifyError(f"a unit reads {value.op!r} itself; legal: a swizzled STAGE")
@@ -158,8 +157,7 @@ class Sums:
         r of matrix w lies; lane 4*g + t gets word t of row g. If memory runs along the other axis
         (`flip`), matrices of 8x8 elements of two bytes are turned: the lane gets element g of rows
         2*t and 2*t + 1. None where memory has neither order."""
-        while value.op is Ops.BITCAST and value.dtype.itemsize == value.src[0].dtype.itemsize:
-            value = value.src[0]
+        value = below_bits(value)
         stage = value.src[0] if value.op is Ops.INDEX else value
         if stage.op is not Ops.STAGE or stage.arg[1] != "LOCAL" or not option(stage, "whole"):
             return None

@@ -236,12 +236,7 @@ class Lanes:
             distance *= 2
         if inside == size:
             return value
-        arg = (f"lanes{program.serial()}", self.block.size * width)
-        memory = program.argument(Ops.LOCAL, value.dtype.scalar(), arg)
-        flat = program.integer(Ops.MUL, self.flat(), width)
-        self.barrier()
-        self._store(self._at(memory, flat), value)
-        self.barrier()
+        memory, flat = self._shown(value)
         counter = self.part(stride, self.block.digits[loop].size)
         back = program.integer(Ops.MUL, counter, -stride * width)
         first = program.integer(Ops.ADD, flat, back)
@@ -254,13 +249,8 @@ class Lanes:
     def _in_tree(self, monoid: str, value: UOp, ranges: Sequence[UOp]) -> UOp:
         """The same by LOCAL memory alone, half of the lanes at a time."""
         program, width = self.program, value.dtype.count
-        arg = (f"lanes{program.serial()}", self.block.size * width)
-        memory = program.argument(Ops.LOCAL, value.dtype.scalar(), arg)
-        flat = program.integer(Ops.MUL, self.flat(), width)
+        memory, flat = self._shown(value)
         own = self._at(memory, flat)
-        self.barrier()
-        self._store(own, value)
-        self.barrier()
         for loop in ranges:
             digit, size = self.block.digits[loop], size_of(loop)
             lane, stride = self.part(digit.stride, digit.size), digit.stride * width
@@ -277,6 +267,17 @@ class Lanes:
             flat = program.integer(Ops.ADD, flat, program.integer(Ops.MUL, lane, -stride))
             own = self._at(memory, flat)
         return self._load(own, value)
+
+    def _shown(self, value: UOp) -> tuple[UOp, Number]:
+        """LOCAL memory where every lane finds the values of all, and where this lane's is."""
+        program, width = self.program, value.dtype.count
+        arg = (f"lanes{program.serial()}", self.block.size * width)
+        memory = program.argument(Ops.LOCAL, value.dtype.scalar(), arg)
+        flat = program.integer(Ops.MUL, self.flat(), width)
+        self.barrier()
+        self._store(self._at(memory, flat), value)
+        self.barrier()
+        return memory, flat
 
     def _at(self, memory: UOp, offset: Number) -> UOp:
         return self.program.add(Ops.INDEX, memory.dtype, (memory, as_node(offset)))

@@ -11,7 +11,7 @@ from tinygrad.codegen.index import COPIED, Copies
 from tinygrad.codegen.linear import Values
 from tinygrad.codegen.running import Running, running_of
 from tinygrad.codegen.tiles import MERGED
-from tinygrad.loops.layout import option, role_of
+from tinygrad.loops.layout import below_bits, option, role_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -85,8 +85,7 @@ def _fetched(memory: UOp, value: UOp) -> UOp | None:
     """The read that a stage is a copy of, bit for bit, if the stage is to be copied to."""
     if memory.op is not Ops.STAGE or option(memory, "via") != "async":
         return None
-    while value.op is Ops.BITCAST and value.dtype.itemsize == value.src[0].dtype.itemsize:
-        value = value.src[0]
+    value = below_bits(value)
     return value if value.op is Ops.INDEX and value.src[0].op is Ops.PARAM else None
 
 

@@ -202,6 +202,14 @@ class PairArithmetic:
             amount = self.word(Ops.ADD, amount, self.choose(small, step, 0))
         return low, high, amount
 
+    def sized(self, low: UOp, high: UOp, signed: bool) -> tuple[UOp, UOp, UOp, UOp]:
+        """An integer's sign bit, and its size, normalised."""
+        sign = self.word(Ops.AND, high, 0x80000000 if signed else 0)
+        if signed:
+            is_less = self.test(Ops.CMPNE, sign, 0)
+            low, high = self.either(is_less, self.negated((low, high)), (low, high))
+        return (sign, *self.normalised(low, high))
+
     def assembled(self, sign: UOp, exponent: UOp, top: UOp, rest: UOp) -> UOp:
         """A float32 of 32 bits whose highest is set, and whether bits follow that are not 0;
         rounded to even. `exponent` is that of the highest bit, with float32's bias."""
@@ -216,11 +224,7 @@ class PairArithmetic:
 
     def rounded(self, low: UOp, high: UOp, signed: bool) -> UOp:
         """The float32 nearest to an integer."""
-        sign = self.word(Ops.AND, high, 0x80000000 if signed else 0)
-        if signed:
-            is_less = self.test(Ops.CMPNE, sign, 0)
-            low, high = self.either(is_less, self.negated((low, high)), (low, high))
-        low, high, moved = self.normalised(low, high)
+        sign, low, high, moved = self.sized(low, high, signed)
         exponent = self.word(Ops.ADD, 127 + 63, self.minus(moved))
         bits = self.assembled(sign, exponent, high, low)
         none = self.test(Ops.CMPEQ, high, 0)
@@ -228,11 +232,7 @@ class PairArithmetic:
 
     def widened(self, low: UOp, high: UOp, signed: bool) -> Parts:
         """The float64 nearest to an integer."""
-        sign = self.word(Ops.AND, high, 0x80000000 if signed else 0)
-        if signed:
-            is_less = self.test(Ops.CMPNE, sign, 0)
-            low, high = self.either(is_less, self.negated((low, high)), (low, high))
-        low, high, moved = self.normalised(low, high)
+        sign, low, high, moved = self.sized(low, high, signed)
         exponent = self.word(Ops.ADD, 1023 + 63 - 1, self.minus(moved))
         kept = self.right((low, high), word_of(11), False)
         lost = self.word(Ops.ADD, self.word(Ops.AND, low, 0x7FF), self.word(Ops.AND, kept[0], 1))

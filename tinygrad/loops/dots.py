@@ -39,7 +39,7 @@ def runs_along_k(plan: Plan, nest: Nest, one: Product) -> bool:
         last in n.ranges and step(n, last) == 1 for n in _reads(one)
     ):
         return False
-    height, _ = tile_of(plan.target, rows, size_of(last), 1)
+    height = best_tile(plan.target, rows, size_of(last), 1).rows
     if rows > height and rows * size * one.rows.dtype.itemsize >= plan.target.cache_l2:
         return False
     return FOLD * plan.lanes * rows < TRANSPOSE * size

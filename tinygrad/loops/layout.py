@@ -137,6 +137,13 @@ def goes_as_one(value: UOp, outer: UOp, inner: UOp) -> bool:
     return True
 
 
+def below_bits(value: UOp) -> UOp:
+    """What a value is that is taken bit for bit as one of another dtype of its size."""
+    while value.op is Ops.BITCAST and value.dtype.itemsize == value.src[0].dtype.itemsize:
+        value = value.src[0]
+    return value
+
+
 def steady(access: UOp, loop: UOp) -> bool:
     """Whether a vector along `loop` reads this INDEX by whole vectors."""
     found = step(access, loop)

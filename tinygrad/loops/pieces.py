@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
-from tinygrad.loops.layout import own_ranges, role_of, size_of, step
+from tinygrad.loops.layout import below_bits, own_ranges, role_of, size_of, step
 from tinygrad.loops.matrix_units import Part
 from tinygrad.loops.plan import Plan, names
 from tinygrad.uop.node import UOp
@@ -57,8 +57,7 @@ def parts_of(
 
 def is_copy(value: UOp, along: UOp) -> bool:
     """Whether a piece is what memory holds, bit for bit, and has neighbours along its rows."""
-    while value.op is Ops.BITCAST and value.dtype.itemsize == value.src[0].dtype.itemsize:
-        value = value.src[0]
+    value = below_bits(value)
     return value.op is Ops.INDEX and value.src[0].op is Ops.PARAM and step(value, along) == 1
 
 

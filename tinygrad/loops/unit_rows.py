@@ -142,14 +142,14 @@ class _Rows:
     def _block(self, k: str, column: str) -> list[str]:
         """A block of keys a turn, whose operands are brought to the group. Returns the loops of the
         sums that its scores are."""
-        plan, unit, inside = self.plan, self.unit, plan_name(self.plan, k, "i")
+        plan, unit, inside = self.plan, self.unit, self.plan.unused(k + "i")
         plan.do("extend", k, KEYS)
         if k == self.form.last:
             plan.do("tensorise", k, self._side(k, column), unit.name)
         plan.do("split", k, KEYS, inside)
         found = list[str]()
         while (shared := self._scores(inside, found)) is not None:
-            found.append(plan_name(plan, name_of(own_ranges(shared)[0]), "s"))
+            found.append(plan.unused(name_of(own_ranges(shared)[0]) + "s"))
             plan.do("own_loop", plan.path(shared), found[-1])
             plan.do("extend", found[-1], unit.depth)
             plan.do("tensorise", found[-1], self._side(found[-1], inside), unit.name)
@@ -186,7 +186,7 @@ class _Rows:
         """Products go to the lanes. Scores lie in them as the next product wants its operand, or as
         lanes share what is reduced."""
         plan, unit, held = self.plan, self.unit, self.held
-        inside, part = k + "i", plan_name(plan, k, "p")
+        inside, part = k + "i", plan.unused(k + "p")
         if k == self.form.last:
             plan.do("split", inside, unit.depth, part, "UNROLL", "LOOP")
             keys = parts_of(plan, part, held.depth, ("LOOP", "UNROLL", "VECTOR"))
@@ -197,15 +197,10 @@ class _Rows:
             plan.do("split", inside, unit.columns, part, "UNROLL", "LOOP")
             mine = parts_of(plan, part, held.columns, ("GROUP", "UNROLL", "UNROLL"))
         for loop in sums:
-            depth = plan_name(plan, loop, "d")
+            depth = plan.unused(loop + "d")
             plan.do("split", loop, unit.depth, depth, "UNROLL", "LOOP")
             parts = parts_of(plan, depth, held.depth, ("LOOP", "TILE", "VECTOR"))
             plan.do("distribute", rows, mine, parts, unit.name)
-
-
-def plan_name(plan: Plan, loop: str, suffix: str) -> str:
-    """A name for a part of a loop."""
-    return plan.unused(loop + suffix)
 
 
 def _form_of(plan: Plan) -> tuple[Form, list[UOp]] | None:
