@@ -31,10 +31,11 @@ from tinygrad.loops.products import (
     SUMS,
     Product,
     contractions,
-    factors_of,
+    finish_in_memory,
     in_one_word,
     reduction_of,
     register_tile,
+    side_of,
     tensorised,
     those_in,
     whole_sum,
@@ -279,10 +280,7 @@ def _accumulate_tiles(plan: Plan, tiling: Tiling, one: Product, outer: list[str]
 
 def _operand(plan: Plan, tiling: Tiling, one: Product, along_columns: bool) -> UOp:
     """An operand of the product as it stands in the kernel now."""
-    pair = factors_of(reduction_of(plan, tiling.nest.name, one))
-    assert pair is not None
-    along = [any(name_of(r) == tiling.n_in for r in side.ranges) for side in pair]
-    return pair[along.index(along_columns)]
+    return side_of(plan, tiling.nest.name, one, tiling.n_in, along_columns)
 
 
 def _is_transposed(plan: Plan, one: Product) -> bool:
@@ -501,11 +499,5 @@ def _row_blocks(plan: Plan, tiling: Tiling) -> int:
 def _finish_in_memory(plan: Plan, tiling: Tiling, one: Product) -> None:
     """Several products share the tile: a finished one waits in memory, the registers belong to one
     product at a time."""
-    node = whole_sum(plan, reduction_of(plan, tiling.nest.name, one))
-    name = plan.numbered("tile")
-    copies, lanes = (tiling.m_copies, tiling.n_copies), tiling.n_lanes
-    roles = {**dict.fromkeys(copies, "UNROLL"), lanes: "VECTOR"}
-    layout = those_in(node, roles)
-    plan.do("stage", plan.path(node), layout, name, "LOCAL")
-    for loop in layout:
-        plan.do("role", f"{name}.{loop}", roles[loop])
+    copies = dict.fromkeys((tiling.m_copies, tiling.n_copies), "UNROLL")
+    finish_in_memory(plan, tiling.nest.name, one, {**copies, tiling.n_lanes: "VECTOR"})

@@ -12,6 +12,7 @@ from tinygrad.loops.products import (
     best_tile,
     in_one_word,
     reduction_of,
+    side_of,
     tensorised,
     those_in,
     whole_sum,
@@ -79,9 +80,8 @@ def _rows_side_by_side(
 ) -> None:
     """What each result's sum reads again is laid out in the order in which it is read: rows of 2^n
     bytes would fall on the same sets of the cache."""
-    factors = reduction_of(plan, "store", one).src[0].src
     column = name_of(plan.nest("store").loops[-1])
-    rows = next(side for side in factors if column not in names(side.ranges))
+    rows = side_of(plan, "store", one, column, is_column=False)
     name, layout = plan.numbered("pa"), those_in(rows, loops)
     plan.do("stage", plan.path(rows), layout, name, "GLOBAL")
     in_one_word(plan, name, one)

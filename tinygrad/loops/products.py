@@ -288,6 +288,22 @@ def whole_sum(plan: Plan, reduction: UOp) -> UOp:
     return reduction
 
 
+def side_of(plan: Plan, nest: str, one: Product, column: str, is_column: bool) -> UOp:
+    """A product's operand as it is now: the one that depends on the loop `column`, or the other."""
+    pair = factors_of(reduction_of(plan, nest, one))
+    assert pair is not None, "a product has factors"
+    return next(side for side in pair if (column in names(side.ranges)) == is_column)
+
+
+def finish_in_memory(plan: Plan, nest: str, one: Product, roles: dict[str, str]) -> None:
+    """A finished sum waits in memory for all turns of these loops, which are copies and lanes."""
+    total, name = whole_sum(plan, reduction_of(plan, nest, one)), plan.numbered("tile")
+    layout = those_in(total, roles)
+    plan.do("stage", plan.path(total), layout, name, "LOCAL")
+    for loop in layout:
+        plan.do("role", f"{name}.{loop}", roles[loop])
+
+
 def in_one_word(plan: Plan, name: str, one: Product) -> None:
     """Neighbours along a unit's depth are staged together."""
     for loop in one.depth:

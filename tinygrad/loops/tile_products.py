@@ -7,9 +7,8 @@ from __future__ import annotations
 from tinygrad.loops.layout import name_of, size_of
 from tinygrad.loops.matrix_units import MatrixUnit
 from tinygrad.loops.plan import Nest, Plan, names, steps_along
-from tinygrad.loops.products import Product, reduction_of, take_unit, those_in, unit_of, whole_sum
+from tinygrad.loops.products import Product, finish_in_memory, side_of, take_unit, those_in, unit_of
 from tinygrad.loops.streams import parallelise
-from tinygrad.uop.node import UOp
 
 TILES = 2
 """Tiles of sums along rows and along columns: 4 of 8 registers, the others hold operands."""
@@ -38,30 +37,21 @@ def tile_product(plan: Plan, nest: Nest, one: Product, unit: MatrixUnit, rows: i
     one = take_unit(plan, one, unit, rows)
     _stage_rows(plan, one, outer, (m, row_tiles, k, row), column)
     _stage_columns(plan, one, (k, column_tiles, column))
-    name = plan.numbered("tile")
-    total = whole_sum(plan, reduction_of(plan, "store", one))
-    layout = those_in(total, (row_tiles, column_tiles, row, column))
-    plan.do("stage", plan.path(total), layout, name, "LOCAL")
-    for loop in layout:
-        role = "TILE" if loop in (row, column) else "UNROLL"
-        plan.do("role", f"{name}.{loop}", role)
+    tiles, inside = (row_tiles, column_tiles), (row, column)
+    finish_in_memory(
+        plan, "store", one, dict.fromkeys(tiles, "UNROLL") | dict.fromkeys(inside, "TILE")
+    )
     plan.do("order", "store", (*outer, n, m, row_tiles, row, column_tiles, column))
     plan.do("role", column, "VECTOR")
     plan.do("role", column_tiles, "UNROLL")
     parallelise(plan, [*outer, n])
 
 
-def _side(plan: Plan, one: Product, column: str, is_column: bool) -> UOp:
-    """An operand as it is now."""
-    factors = reduction_of(plan, "store", one).src[0].src
-    return next(f for f in factors if (column in names(f.ranges)) == is_column)
-
-
 def _stage_rows(
     plan: Plan, one: Product, outer: list[str], loops: tuple[str, ...], column: str
 ) -> None:
     """[row tile][k][row][depth]: a vector of whole words along memory, or a square of words."""
-    value, name = _side(plan, one, column, is_column=False), plan.numbered("pa")
+    value, name = side_of(plan, "store", one, column, is_column=False), plan.numbered("pa")
     layout = those_in(value, (*outer, *loops, *one.depth))
     plan.do("stage", plan.path(value), layout, name, "GLOBAL")
     depth, *packs = one.depth
@@ -76,7 +66,7 @@ def _stage_rows(
 def _stage_columns(plan: Plan, one: Product, loops: tuple[str, ...]) -> None:
     """[k][column tile][depth][column][pack]: a panel in the cache."""
     *outside, column = loops
-    value, name = _side(plan, one, column, is_column=True), plan.numbered("pb")
+    value, name = side_of(plan, "store", one, column, is_column=True), plan.numbered("pb")
     depth, *packs = one.depth
     layout = those_in(value, (*outside, depth, column, *packs))
     plan.do("stage", plan.path(value), layout, name, "LOCAL")
