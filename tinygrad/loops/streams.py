@@ -536,15 +536,15 @@ def _all_reductions_depend_on(plan: Plan, name: str) -> bool:
     return all(any(name_of(r) == name for r in n.ranges) for n in reductions)
 
 
-def parallelise(plan: Plan, candidates: list[str], least: int = GRAIN, multiple: int = 1) -> None:
-    """Makes tasks of the outermost of these loops, so that each has at least `least` operations,
+def parallelise(plan: Plan, candidates: list[str], multiple: int = 1) -> None:
+    """Makes tasks of the outermost of these loops, so that each has at least GRAIN operations,
     and a `multiple` of turns; a kernel too small for two tasks stays one."""
     loops = [plan.loops[n] for n in candidates]
     loops = [r for r in loops if role_of(r) == "LOOP"]
     total = work(plan.kernel)
-    if total < 2 * least or not loops:
+    if total < 2 * GRAIN or not loops:
         return
-    wanted = max(least, min(total // MANY_TASKS, LARGEST_TASK))
+    wanted = max(GRAIN, min(total // MANY_TASKS, LARGEST_TASK))
     grain = max(ceil(wanted * turns(loops) / total), multiple)
     for loop in reversed(loops):
         size, name = size_of(loop), name_of(loop)
