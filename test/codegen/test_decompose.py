@@ -1,6 +1,7 @@
 """Decomposed graphs mean what the op table says, op by op, in units of the last place."""
 
 import operator
+from dataclasses import replace
 from functools import reduce
 
 import ml_dtypes
@@ -45,6 +46,7 @@ FULL = Target(
     storage_dtypes=WIDE | {"float16", "bfloat16"},
     native=frozenset(("MULACC", "TRUNC", "CAST_HALF")),
 )
+SCALES = replace(FULL, device="SCALES", native=FULL.native | {"LDEXP"})
 BARE = Target("BARE", dtypes=WIDE, storage_dtypes=WIDE)
 SINGLE = Target("SINGLE", dtypes=WIDE - {"float64"}, native=frozenset(("MULACC", "TRUNC")))
 HALF = Target("HALF", dtypes=WIDE | {"float16"}, storage_dtypes=WIDE, native=FULL.native)
@@ -114,7 +116,13 @@ def convert(node, a):
     return a.astype(kind)
 
 
+def scaled(a, n):
+    assert (n.astype(np.int32) == n)[n == n].all()
+    return np.ldexp(a, np.where(n == n, n, 0).astype(np.int32))
+
+
 MACHINE = {
+    Ops.LDEXP: scaled,
     Ops.ADD: operator.add,
     Ops.MUL: operator.mul,
     Ops.FDIV: operator.truediv,
@@ -263,7 +271,7 @@ FUNCTIONS = [
 ]
 
 
-@TARGETS
+@pytest.mark.parametrize("target", (FULL, BARE, SCALES), ids=lambda t: t.device)
 @pytest.mark.parametrize("kind", (np.float32, np.float64))
 @pytest.mark.parametrize("row", FUNCTIONS, ids=lambda row: row[0])
 def test_functions_are_within_their_ulps(row, kind, target):

@@ -49,6 +49,7 @@ FUNCTIONS = {
     Ops.LOG2: "log2",
     Ops.SIN: "sin",
     Ops.POW: "pow",
+    Ops.LDEXP: "ldexp",
 }
 MASKS = {1: dtypes.int8, 2: dtypes.int16, 4: dtypes.int32, 8: dtypes.int64}
 WRAPPING = frozenset((Ops.ADD, Ops.MUL, Ops.SHL, Ops.MULACC))

@@ -414,6 +414,17 @@ class _Function(Writer):
     def unary(self, node: UOp) -> None:
         self.names[node] = self.intrinsic(UNARY[node.op], node.dtype, self.ref(node.src[0]))
 
+    def scaled(self, node: UOp) -> None:
+        """By LLVM's function, which wants whole numbers and makes them floats again."""
+        value, number = node.src
+        whole = dtypes.int32.vec(node.dtype.count)
+        count = self.emit(f"fptosi {self.typed(number)} to {self.type(whole)}")
+        name = f"llvm.ldexp.{self.suffix(node.dtype)}.{self.suffix(whole)}"
+        kinds = self.type(node.dtype), self.type(whole)
+        self.declared[name] = f"declare {kinds[0]} @{name}({kinds[0]}, {kinds[1]})"
+        call = f"call {kinds[0]} @{name}({self.typed(value)}, {kinds[1]} {count})"
+        self.names[node] = self.emit(call)
+
     def reciprocal(self, node: UOp) -> None:
         one = self.number(1.0, node.dtype.scalar())
         if node.dtype.count > 1:
@@ -545,6 +556,7 @@ RULES: dict[Ops, Callable[[_Function, UOp], Any]] = {
     Ops.SHUFFLE: _Function.shuffle,
     Ops.RECIP: _Function.reciprocal,
     Ops.MULACC: _Function.multiply_add,
+    Ops.LDEXP: _Function.scaled,
     Ops.MAX: _Function.maximum,
     Ops.WHERE: _Function.where,
     Ops.PICK: _Function.pick,

@@ -276,7 +276,7 @@ def _function(node: UOp, ctx: Target) -> UOp | None:
     x = node.src[0]
     if node.op is Ops.EXP2:
         natural = natural_exponent(x)
-        return exp2(x) if natural is None else exp(natural)
+        return exp2(x, ctx) if natural is None else exp(natural, ctx)
     if node.op is Ops.LOG2:
         return log2(x)
     if node.op is Ops.SIN:

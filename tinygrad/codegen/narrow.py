@@ -193,7 +193,12 @@ class _Walk:
         """The nearest float32 that the narrow dtype can hold."""
         if self.native(dtype):
             return value.cast(dtype).cast(dtypes.float32)
-        return round_to(value, NARROW[dtype])
+        if dtype is not dtypes.bfloat16:
+            return round_to(value, NARROW[dtype])
+        bits = round_bits(value)
+        found = (bits & _u32(0xFFFF0000)).bitcast(dtypes.float32)
+        self.stored[found] = (bits >> _u32(16)).cast(self.raw(dtype))
+        return found
 
 
 def _is_exact(node: UOp) -> bool:
@@ -247,19 +252,26 @@ def pack(value: UOp, row: Narrow) -> UOp:
     return (found | sign).cast(row.storage)
 
 
+def round_bits(value: UOp) -> UOp:
+    """A float32's bits, of which the upper half is the nearest bfloat16, ties to even. It has
+    float32's exponents, so that the sign may stay where it is."""
+    bits = value.bitcast(dtypes.uint32)
+    found = bits + (bits >> _u32(16) & _u32(1)) + _u32(0x7FFF)
+    return _choose(value.ne(value), bits & _u32(0x80000000) | _u32(NAN), found)
+
+
 def round_to(value: UOp, row: Narrow) -> UOp:
-    """The nearest float32 that the narrow type can hold, ties to even."""
+    """The nearest float32 that the narrow type can hold, ties to even; none of bfloat16."""
     bits = value.bitcast(dtypes.uint32)
     size = bits & _u32(MAGNITUDE)
     drop = row.dropped
     last = size >> _u32(drop) & _u32(1)
     found = size + last + _u32((1 << (drop - 1)) - 1) & _u32(-(1 << drop))
-    if row.dtype is not dtypes.bfloat16:  # which has float32's exponents
-        aligned = size.bitcast(dtypes.float32) + _f32(row.aligner)
-        steps = (aligned + _f32(-row.aligner)).bitcast(dtypes.uint32)
-        found = _choose(size < _u32(_bits(row.least_normal)), steps, found)
-        too_large = INFINITY if row.infinity < row.nan else NAN
-        found = _choose(_u32(_bits(largest_float(row.dtype))) < found, _u32(too_large), found)
+    aligned = size.bitcast(dtypes.float32) + _f32(row.aligner)
+    steps = (aligned + _f32(-row.aligner)).bitcast(dtypes.uint32)
+    found = _choose(size < _u32(_bits(row.least_normal)), steps, found)
+    too_large = INFINITY if row.infinity < row.nan else NAN
+    found = _choose(_u32(_bits(largest_float(row.dtype))) < found, _u32(too_large), found)
     found = _choose(_u32(INFINITY) < size, _u32(NAN), found)
     return (found | bits & _u32(0x80000000)).bitcast(dtypes.float32)
 

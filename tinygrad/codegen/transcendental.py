@@ -14,6 +14,9 @@ to 0.3 ulp larger, and SIN takes the long way (142 nodes in float32).
     SIN                   1.63       38       1.47     237
     POW                   0.86      130       1.36     140
 
+Where the target scales by powers of 2 (LDEXP), EXP2 takes 14 and 15 nodes, of float64 19 and 20.
+Errors are the same.
+
 They are right for every argument: subnormals, zeros, infinities, NaN, and SIN for the largest and
 for those next to multiples of pi.
 """
@@ -89,23 +92,29 @@ def magnitude(x: UOp, form: Format) -> UOp:
 # ---- 2**x ----------------------------------------------------------------------------------------
 
 
-def exp2(x: UOp) -> UOp:
+def exp2(x: UOp, target: Target) -> UOp:
     """2**x, exact at whole numbers."""
     form = FORMATS[x.dtype]
     x = clamp(x, -1.0 * (form.bias + form.mantissa + 2), form.bias + 1.0)
-    return _scaled_power(x, None, form)
+    if "LDEXP" not in target.native:
+        return _scaled_power(x, None, form)
+    whole = x + literal(x, form.magic) + literal(x, -form.magic)
+    return _power(minus(x, whole), form.exp2).alu(Ops.LDEXP, whole)
 
 
-def exp(x: UOp) -> UOp:
+def exp(x: UOp, target: Target) -> UOp:
     """e**x: what EXP2(x * log2 e) would be if the product were not rounded."""
     form = FORMATS[x.dtype]
     x = clamp(x, *form.exp_range)
-    magic = _magic(x, form)
+    scales = "LDEXP" in target.native
+    magic = literal(x, form.magic) if scales else _magic(x, form)
     rounded = fma(x, literal(x, LOG2_E), magic)
-    minus_whole = fma(rounded, literal(x, -1), magic)
+    whole = rounded + literal(x, -form.magic) if scales else minus(rounded, magic)
     rest = x
     for part in form.ln2:
-        rest = fma(minus_whole, literal(x, part), rest)
+        rest = fma(whole, literal(x, -part), rest)
+    if scales:
+        return _power(rest, form.exp).alu(Ops.LDEXP, whole)
     return _assemble(x, rounded, rest, form.exp, form)
 
 
@@ -124,14 +133,18 @@ def _magic(x: UOp, form: Format) -> UOp:
     return choose(x < literal(x, 0.0), literal(x, raised), literal(x, lowered))
 
 
+def _power(rest: UOp, terms: tuple[float, ...]) -> UOp:
+    """1 + rest * terms(rest)."""
+    return fma(rest, polynomial(rest, terms), literal(rest, 1.0))
+
+
 def _assemble(x: UOp, rounded: UOp, rest: UOp, terms: tuple[float, ...], form: Format) -> UOp:
     """(1 + rest * terms(rest)) * 2**(the integer in the low bits of `rounded`)."""
-    power = fma(rest, polynomial(rest, terms), literal(x, 1.0))
     scale = (rounded.bitcast(form.integer) << UOp.const(form.integer, form.mantissa)).bitcast(
         form.real
     )
     down, up = literal(x, 2.0**-LIFT), literal(x, 2.0**LIFT)
-    return power * scale * choose(x < literal(x, 0.0), down, up)
+    return _power(rest, terms) * scale * choose(x < literal(x, 0.0), down, up)
 
 
 # ---- the logarithm -------------------------------------------------------------------------------

@@ -290,6 +290,7 @@ _REFUSED = (
         Ops.MATRIX,
         Ops.BUNDLE,
         Ops.PICK,
+        Ops.LDEXP,
         Ops.FAULT,
         Ops.VECTORIZE,
     )

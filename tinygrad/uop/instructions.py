@@ -72,6 +72,7 @@ TABLE: tuple[Instruction, ...] = (
     Instruction(Ops.LOG2, "a", "the logarithm to base 2", "native"),
     Instruction(Ops.SIN, "a", "the sine", "native"),
     Instruction(Ops.POW, "a, b", "a to the power b", "native"),
+    Instruction(Ops.LDEXP, "a, n", "a·2**n, n a whole float from -2**31 up or NaN", "native"),
     Instruction(Ops.THREEFRY, "counter, key", "random bits, uint64", "native"),
     Instruction(Ops.PREFETCH, "pointer", "asks for its cache line; changes nothing", "native"),
     Instruction(Ops.PICK, "index, a, b, ..", "of these numbers or pointers the index-th", "native"),

@@ -156,6 +156,7 @@ NATIVE_OPS = {
     "CAST_BFLOAT": ("avx512bf16",),
     "CAST_HALF": ("f16c", "avx512fp16", "neon"),
     "TRUNC": ("sse4.1", "neon"),
+    "LDEXP": ("avx512f",),
     "RECIP": ("",),
     "PREFETCH": ("",),
     "PICK": ("",),
