@@ -117,6 +117,19 @@ def softmax(rows, columns):
     return out((rows, columns), e(j) * e(j2).reduce("add", j2).reciprocal(), i, j)
 
 
+def states(rows, blocks, terms):
+    """Of each block of a row its maximum, and the sum of exponentials less that."""
+    i, j, k1, k2 = named(i0=rows, i1=blocks, k0=terms, k1=terms)
+
+    def x(k):
+        return at(2, (rows, blocks, terms), i, j, k)
+
+    most = x(k1).reduce("max", k1)
+    total = ((x(k2) - most) * LOG2E).exp2().reduce("add", k2)
+    places = (at(slot, (rows, blocks), i, j) for slot in (0, 1))
+    return UOp.sink(*(p.store(v, i, j) for p, v in zip(places, (most, total), strict=True)))
+
+
 def layernorm(rows, columns):
     i, j, j1, j2 = named(i0=rows, i1=columns, k0=columns, k1=columns)
 

@@ -83,6 +83,13 @@ def test_special_values_are_what_they_are_in_one_row(monkeypatch, device):
     assert np.isnan(found).all()
 
 
+def test_numbers_below_what_float32_holds(monkeypatch):
+    x = np.full((2, 101), -1e300)
+    x[1, :40] = -INF
+    found = in_small_blocks(monkeypatch, Tensor(x).softmax(1)).numpy()
+    np.testing.assert_allclose(found, torch.from_numpy(x).softmax(1), rtol=1e-12)
+
+
 def test_how_often_the_maximum_stands_in_a_row(monkeypatch):
     x = np.random.default_rng(0).integers(-2, 3, (4, 120)).astype(np.float32)
     x[0] = -INF

@@ -419,11 +419,10 @@ class _Function(Writer):
         value, number = node.src
         whole = dtypes.int32.vec(node.dtype.count)
         count = self.emit(f"fptosi {self.typed(number)} to {self.type(whole)}")
+        out, kind = self.type(node.dtype), self.type(whole)
         name = f"llvm.ldexp.{self.suffix(node.dtype)}.{self.suffix(whole)}"
-        kinds = self.type(node.dtype), self.type(whole)
-        self.declared[name] = f"declare {kinds[0]} @{name}({kinds[0]}, {kinds[1]})"
-        call = f"call {kinds[0]} @{name}({self.typed(value)}, {kinds[1]} {count})"
-        self.names[node] = self.emit(call)
+        arguments = self.typed(value), f"{kind} {count}"
+        self.names[node] = self.emit(self.call(name, out, *arguments, types=f"{out}, {kind}"))
 
     def reciprocal(self, node: UOp) -> None:
         one = self.number(1.0, node.dtype.scalar())

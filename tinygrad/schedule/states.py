@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import reduce
 from math import prod
 
+from tinygrad.base.dtype import largest_float
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -41,9 +42,6 @@ STRIP = 64
 
 CHAIN = GroupOp.Elementwise | {Ops.DETACH}
 """What makes a number for each row of a reduction's result."""
-
-LOWEST = -3.4e38
-"""A block without any number has this maximum, so that distances to it are no NaN."""
 
 
 @dataclass(frozen=True)
@@ -214,8 +212,13 @@ def _exponentials(node: UOp) -> Pair | None:
             apart = apart if a is None else apart * _number(a)
             return state * apart.alu(Ops.EXP2)
 
-        return Pair(first, node, centre, lambda state, _: state.maximum(LOWEST), rescaled)
+        return Pair(first, node, centre, _or_lowest, rescaled)
     return None
+
+
+def _or_lowest(state: UOp, _: float) -> UOp:
+    """The maximum of a block without any number is finite, so that distances to it are no NaN."""
+    return state.maximum(-largest_float(state.dtype))
 
 
 def _squares(node: UOp) -> Pair | None:

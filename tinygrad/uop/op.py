@@ -202,16 +202,6 @@ def multiply(a: Any, b: Any) -> Any:
     return a * b
 
 
-def scale(a: float, n: float) -> float:
-    """a·2**n; NaN if either is."""
-    if a != a or n != n:
-        return math.nan
-    try:
-        return math.ldexp(a, int(max(-4096.0, min(n, 4096.0))))
-    except OverflowError:
-        return math.copysign(math.inf, a)
-
-
 def truncate(a: float) -> float:
     """Toward zero; keeps infinities, NaN and the sign of zero."""
     return a if math.isinf(a) or a != a else math.copysign(float(math.trunc(a)), a)
@@ -396,7 +386,9 @@ TABLE: tuple[Row, ...] = (
         -math.inf,
     ),
     Row(Ops.POW, 2, "first", "same", "A float to a float power.", power),
-    Row(Ops.LDEXP, 2, "first", "same", "a·2**n of a whole float n, rounded once.", scale),
+    Row(
+        Ops.LDEXP, 2, "first", "same", "a·2**n of a whole float n.", lambda a, n: a * power(2.0, n)
+    ),
     Row(Ops.CMPLT, 2, "bool", "same", "Less than; false with NaN.", lambda a, b: a < b),
     Row(Ops.CMPNE, 2, "bool", "same", "Not equal; true with NaN.", lambda a, b: a != b, _COMMUTES),
     Row(Ops.CMPEQ, 2, "bool", "same", "Equal; false with NaN.", lambda a, b: a == b, _COMMUTES),
