@@ -15,6 +15,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.target import Target
 from tinygrad.codegen import full_rewrite_to_sink
+from tinygrad.codegen.faults import together
 from tinygrad.codegen.index import Integers
 from tinygrad.codegen.linear import Program
 from tinygrad.codegen.pipeline import lower
@@ -264,6 +265,31 @@ def test_vectors_share_a_test():
     program = [n.op for n in lowered.phases[-1].program]
     first = program.index(Ops.FAULT)
     assert program[first : first + 4] == [Ops.FAULT] * 4
+    assert program[:first].count(Ops.LOAD) == 4  # of indices: the table is read behind
+    assert Ops.STORE not in program[:first]
+
+
+def test_what_is_written_between_is_read_in_time():
+    """An index that the same stretch stores before stays behind the store."""
+    i = UOp(Ops.PARAM, dtypes.int32, arg=(0, 64))
+    words = UOp(Ops.PARAM, dtypes.int64, arg=(2, 8))
+    bad = UOp.const(dtypes.bool.vec(4), False)
+
+    def load(memory, serial):
+        return UOp(Ops.LOAD, dtypes.int32.vec(4), (memory,), (16, serial))
+
+    first, second = load(i, 1), load(i, 2)
+    store = UOp(Ops.STORE, dtypes.void, (i, first), (16, ""))
+    faults = [
+        UOp(Ops.FAULT, dtypes.void, (words, bad, v), n) for n, v in enumerate((first, second))
+    ]
+    program = [first, faults[0], store, second, faults[1]]
+    assert together(program) == [first, store, second, *faults]
+    other = UOp(
+        Ops.STORE, dtypes.void, (UOp(Ops.PARAM, dtypes.int32, arg=(1, 64)), first), (16, "")
+    )
+    program[2] = other
+    assert together(program) == [first, second, *faults, other]
 
 
 def test_a_check_that_bounds_prove_is_gone():

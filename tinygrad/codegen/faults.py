@@ -1,7 +1,7 @@
 """CHECKs as instructions: a test beside the value; where it fails, words of memory tell the host
-which it was, and of which numbers. Tests of vectors are put off to the end of the stretch that they
-stand in, one beside the other: a renderer then asks all of them at once. What is read meanwhile is
-legal whatever they say, since who builds a CHECK takes a safe value where it fails."""
+which it was, and of which numbers. Tests of vectors stand one beside the other, once in a stretch:
+a renderer then asks all of them at once. What is read is legal whatever they say, since who builds
+a CHECK takes a safe value where it fails."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from tinygrad.codegen.linear import as_node
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-ENDS = frozenset((Ops.RANGE, Ops.END, Ops.IF, Ops.ENDIF, Ops.BARRIER))
+ENDS = frozenset(
+    (Ops.RANGE, Ops.CARRY, Ops.END, Ops.IF, Ops.ENDIF, Ops.BARRIER, Ops.SPECIAL, Ops.PARAM)
+)
 
 
 class Faults:
@@ -72,19 +74,37 @@ class Faults:
 
 
 def together(program: Sequence[UOp]) -> list[UOp]:
-    """The program with FAULTs of vectors at the ends of their stretches, sorted by lanes."""
+    """The program with FAULTs of vectors side by side, sorted by lanes: in each stretch after all
+    that they test and before the rest, which then needs no registers for them."""
     out: list[UOp] = []
-    waiting: list[UOp] = []
+    stretch: list[UOp] = []
     for node in program:
-        if node.op is Ops.FAULT and node.src[1].dtype.count > 1:
-            waiting.append(node)
-            continue
         if node.op in ENDS:
-            out += sorted(waiting, key=_lanes)
-            waiting = []
-        out.append(node)
-    return out + sorted(waiting, key=_lanes)
+            out += [*_tested_first(stretch), node]
+            stretch = []
+        else:
+            stretch.append(node)
+    return out + _tested_first(stretch)
 
 
-def _lanes(fault: UOp) -> int:
-    return fault.src[1].dtype.count
+def _tested_first(stretch: list[UOp]) -> list[UOp]:
+    faults = [n for n in stretch if n.op is Ops.FAULT and n.src[1].dtype.count > 1]
+    needed = set(faults)
+    for node in reversed(stretch):
+        if node in needed:
+            needed.update(node.src)
+    read = {_memory(n) for n in stretch if n.op is Ops.LOAD and n in needed}
+    written = {_memory(n) for n in stretch if n.op is Ops.STORE}
+    if written and (Ops.PICK in {m.op for m in read | written} or not read.isdisjoint(written)):
+        needed.update(stretch)  # what is read may be written between: then the tests come last
+    first = [n for n in stretch if n in needed and n not in faults]
+    faults.sort(key=lambda fault: fault.src[1].dtype.count)
+    return [*first, *faults, *(n for n in stretch if n not in needed)]
+
+
+def _memory(access: UOp) -> UOp:
+    """What a LOAD or a STORE points into."""
+    pointer = access.src[0]
+    while pointer.op is Ops.INDEX:
+        pointer = pointer.src[0]
+    return pointer
