@@ -10,6 +10,7 @@ from tinygrad.backends.llvm_ir import LLVMRenderer
 from tinygrad.backends.null import NullMemory, NullQueue
 from tinygrad.base.settings import Context
 from tinygrad.engine import plans
+from tinygrad.engine.cache import disk_cache
 from tinygrad.engine.devices import Device, OpenDevice
 
 DEVICES = {"sm_75": "CUDA:75", "sm_80": "CUDA:80", "sm_89": "CUDA:89", "sm_90a": "CUDA:90"}
@@ -49,10 +50,12 @@ def kernels_of(chip: str, build) -> list[str]:
     """The PTX of all kernels that `build(device)`'s tensors need, generated anew."""
     recorder = open_chip(chip)
     recorder.made.clear()
-    plans._plans.clear()  # and with them the kernels that an earlier test made
+    plans._plans.clear()  # what earlier tests made is forgotten, in the process and on disk
     Device[DEVICES[chip]].kernels.clear()
+    disk_cache.cache_clear()
     with Context(CACHELEVEL=0):
         made = build(DEVICES[chip])
         for tensor in made if isinstance(made, (list, tuple)) else (made,):
             tensor.realize()
+    disk_cache.cache_clear()
     return list(recorder.made)
