@@ -245,6 +245,20 @@ def test_a_buffer_beyond_what_a_kernel_sees():
         WGSLRenderer(small).render("E_9", added_seven(size=1025))
 
 
+def test_a_device_that_is_lost_says_so_each_time_and_another_goes_on():
+    lost = open_device("WEBGPU")
+    held = lost.memory.allocate(64)
+    lost.memory.connection.opened.destroy()
+    with pytest.raises(DeviceError, match=r"(?s)^\[read\] on WEBGPU: .*lost"):
+        lost.memory.read(held, 64)
+    for _ in range(2):
+        with pytest.raises(
+            DeviceError, match="^device WEBGPU is lost: .*; start the program again$"
+        ):
+            lost.memory.allocate(1 << 20)
+    assert (Tensor([1.0], device="WEBGPU") + 1).tolist() == [2.0]
+
+
 def test_an_adapter_that_is_not_there():
     with pytest.raises(DeviceError, match="WEBGPU:9: there are WEBGPU:0 "):
         open_device("WEBGPU:9")

@@ -64,7 +64,7 @@ class Connection:
             if isinstance(error, DeviceError):
                 raise
             if "lost" in str(error):
-                self.presence.lost = str(error)
+                self.presence.lost = " ".join(str(error).split())
             raise DeviceError(f"{what} on WEBGPU: {error}") from error
 
 
