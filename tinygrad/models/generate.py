@@ -171,7 +171,9 @@ class CacheSteps:
             last = UOp.variable("last", 0, size - 1) if size > 1 else 0
             self._captured[size, first] = TinyJit(self._scores), last
         step, last = self._captured[size, first]
-        given = Tensor(np.pad(tokens, ((0, 0), (0, size - count))))
+        if count < size:
+            tokens = np.pad(tokens, ((0, 0), (0, size - count)))
+        given = Tensor(tokens)
         at = last.bind(count - 1) if isinstance(last, UOp) else last
         start = 0 if first else self._place.bind(self.start)
         found: Scores = step(given.realize(), start, at).numpy()
