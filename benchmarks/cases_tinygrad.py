@@ -10,6 +10,7 @@ import numpy as np
 from attentions import ATTENTIONS, Attention
 from convolutions import BY, CONVOLUTIONS, GRADIENTS, Convolution
 from passes import PASSES
+from products import PRODUCTS, Product
 from suite import Inputs
 
 from tinygrad import Context, Device, Tensor, TinyJit, dtypes, nn
@@ -141,6 +142,20 @@ def differentiated(inputs: Inputs, row: Convolution, by: str) -> Step:
     return captured(run, *given, grad)
 
 
+def multiplied(inputs: Inputs, row: Product) -> Step:
+    dtype = getattr(dtypes, row.dtype)
+    a, b = (floats(inputs, *shape).cast(dtype).contiguous().realize() for shape in row.shapes)
+    bias = floats(inputs, row.n)
+
+    def run(*held: Tensor) -> Tensor:
+        a, b = (
+            x.transpose(-1, -2) if t == "t" else x for x, t in zip(held, row.turned, strict=True)
+        )
+        return (a.relu() @ (b * 2) + bias).gelu() if row.fused else a @ b
+
+    return captured(run, a, b)
+
+
 def attended(inputs: Inputs, row: Attention) -> Step:
     q, k, v = (floats(inputs, *s) for s in (row.query_shape, row.key_shape, row.key_shape))
     mask: Any = None
@@ -214,6 +229,8 @@ def __getattr__(name: str) -> Callable[[Inputs], Step]:
         return lambda inputs: convolved(inputs, CONVOLUTIONS[name])
     if name in GRADIENTS:
         return lambda inputs: differentiated(inputs, *GRADIENTS[name])
+    if name in PRODUCTS:
+        return lambda inputs: multiplied(inputs, PRODUCTS[name])
     if name in ATTENTIONS:
         return lambda inputs: attended(inputs, ATTENTIONS[name])
     if name in OVER:

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from attentions import ATTENTIONS, Attention
 from convolutions import BY, CONVOLUTIONS, GRADIENTS, Convolution
 from passes import PASSES
+from products import PRODUCTS, Product
 from suite import Inputs
 from torch import nn
 
@@ -153,6 +154,20 @@ def differentiated(inputs: Inputs, row: Convolution, by: str) -> Step:
     return plain(run, floats(inputs, *shape), x, weight)
 
 
+def multiplied(inputs: Inputs, row: Product) -> Step:
+    dtype = getattr(torch, row.dtype)
+    a, b = (floats(inputs, *shape).to(dtype) for shape in row.shapes)
+    bias = floats(inputs, row.n)
+
+    def run(*held: torch.Tensor) -> torch.Tensor:
+        a, b = (
+            x.transpose(-1, -2) if t == "t" else x for x, t in zip(held, row.turned, strict=True)
+        )
+        return F.gelu(a.relu() @ (b * 2) + bias, approximate="tanh") if row.fused else a @ b
+
+    return plain(run, a, b)
+
+
 def attended(inputs: Inputs, row: Attention) -> Step:
     q, k, v = (floats(inputs, *s) for s in (row.query_shape, row.key_shape, row.key_shape))
     mask: Any = None
@@ -217,6 +232,8 @@ def __getattr__(name: str) -> Callable[[Inputs], Step]:
         return lambda inputs: convolved(inputs, CONVOLUTIONS[name])
     if name in GRADIENTS:
         return lambda inputs: differentiated(inputs, *GRADIENTS[name])
+    if name in PRODUCTS:
+        return lambda inputs: multiplied(inputs, PRODUCTS[name])
     if name in ATTENTIONS:
         return lambda inputs: attended(inputs, ATTENTIONS[name])
     if name in OVER:

@@ -14,6 +14,7 @@ import numpy as np
 from attentions import ATTENTIONS
 from convolutions import CONVOLUTIONS, GRADIENTS
 from passes import PASSES
+from products import PRODUCTS
 
 MEGA = 1 << 20
 
@@ -69,6 +70,7 @@ MORE = (
         for name, (row, by) in GRADIENTS.items()
     ),
     *(Case(name, row.meaning, row.operations) for name, row in ATTENTIONS.items()),
+    *(Case(name, row.meaning, row.operations) for name, row in PRODUCTS.items()),
     *(Case(name, row.meaning, 0, row.nbytes) for name, row in PASSES.items()),
 )
 """Cases beyond the suite: measured where --cases names them."""
