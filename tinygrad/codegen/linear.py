@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from itertools import chain
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.codegen.derived import RULES
@@ -258,11 +259,10 @@ class Program:
             if opener.op is Ops.IF:
                 scope.tail = UOp(Ops.ENDIF, dtypes.void, (opener,))
             elif opener.op is Ops.RANGE:
-                carries = (*scope.carries, *scope.multiples.values())
-                steps = [self.integer(Ops.ADD, n, f) for f, n in scope.multiples.items()]
-                values = (*following, *map(as_node, steps))
-                pairs = [n for pair in zip(carries, values, strict=True) for n in pair]
-                scope.tail = UOp(Ops.END, dtypes.void, (opener, *pairs))
+                turn = dict(zip(scope.carries, following, strict=True))
+                for factor, carry in scope.multiples.items():
+                    turn[carry] = as_node(self.integer(Ops.ADD, carry, factor))
+                scope.tail = UOp(Ops.END, dtypes.void, (opener, *chain(*turn.items())))
         scope.is_open = False
         scope.parent.items.append(scope)
         self.scope = scope.parent

@@ -194,7 +194,8 @@ class _Lowering:
         while program.scope is not program.root:
             program.close()
         laid_out = program.layout()
-        check_meetings(laid_out)
+        if self.target.has_groups:
+            check_meetings(laid_out)
         listed = _for_target(laid_out, self.target)
         buffers = tuple(n.arg[0] for n in listed if n.op is Ops.PARAM)
         return Phase(
