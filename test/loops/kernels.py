@@ -82,6 +82,13 @@ def matmul(m, n, k, a_t=False, b_t=False, dtype=dtypes.float32, scaled=False):
     return out((m, n), (a * b).reduce("add", r), i, j)
 
 
+def taps_of_rows(m, n, k, taps):
+    """Rows lie side by side with their taps, for each k: weights, where inputs get a gradient."""
+    i, j, r, t = loop(m, "i0"), loop(n, "i1"), loop(k, "k0"), loop(taps, "k1")
+    a, b = at(1, (k, m, taps), r, i, t), at(2, (k, taps, n), r, t, j)
+    return out((m, n), (a * b).reduce("add", r, t), i, j)
+
+
 def half_matmul(m, n, k):
     """Half operands, products rounded to half, summed in float32."""
     i, j, r = loop(m, "i0"), loop(n, "i1"), loop(k, "k0")

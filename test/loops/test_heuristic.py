@@ -45,6 +45,7 @@ SOME = {
     "matmul of int8": kernels.matmul(20, 70, 9, dtype=dtypes.int8),
     "matmul of doubles": kernels.matmul(20, 30, 9, dtype=dtypes.float64),
     "matmul of half": kernels.half_matmul(13, 40, 9),
+    "taps of rows": kernels.taps_of_rows(40, 20, 33, 9),
     "one row": kernels.matmul(1, 40, 9),
     "one column": kernels.matmul(40, 1, 9),
     "few columns": kernels.matmul(40, 3, 9),
@@ -343,6 +344,20 @@ def test_vectors_lie_along_k_for_rows_that_stay_in_the_cache(rows, depth, along_
 def test_no_more_rows_share_lines_of_the_cache_than_it_keeps(depth, height):
     recipe = schedule(kernels.matmul(1024, 16, depth), kernels.WIDE)[1]
     assert ("split", "i0", height, "i0u", "LOOP", "UNROLL") in recipe
+
+
+@pytest.mark.parametrize(
+    ("columns", "taps", "laid_out"),
+    [
+        (49, 9, False),
+        (130, 9, True),  # several panels read the rows
+        (49, 2, True),  # a tile's rows fill less than two lines
+    ],
+)
+def test_rows_that_lie_in_tiles_are_read_there_by_one_panel(columns, taps, laid_out):
+    kernel, _ = schedule(kernels.taps_of_rows(512, columns, 512, taps), kernels.WIDE)
+    stages = {n.arg[0] for n in kernel.toposort() if n.op is Ops.STAGE}
+    assert ("pa1" in stages) is laid_out
 
 
 def test_golden_nest_of_causal_attention():

@@ -129,8 +129,6 @@ def filled_apart(kernel: UOp, target: Target) -> UOp:
 def check_meetings(program: Sequence[UOp]) -> None:
     """Lanes meet only where all of them come by: in no branch and no loop that some leave out. Else
     some machines stall, and others go on with what is not there yet. VerifyError."""
-    if not any(node.op is Ops.BARRIER for node in program):
-        return
     varies: set[UOp] = set()  # from lane to lane
     open_: list[UOp] = []
     for node in program:

@@ -299,7 +299,7 @@ def _lay_out_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
     direct = value.op is Ops.INDEX and (not one.depth or is_plain(value))
     if direct and _run(plan, value, (*one.loops, *one.depth)) >= LONG_RUN:
         return
-    if direct and is_window(value):
+    if direct and (is_window(value) or _lies_in_tiles(plan, tiling, one, value)):
         return
     free = {name_of(r) for r in value.ranges}
     outer = [n for n in names(plan.nest(tiling.nest.name).loops) if n in free]
@@ -349,6 +349,14 @@ def _taps_outside(plan: Plan, tiling: Tiling, one: Product) -> Product:
         order = [*(n for n in one.loops if n != far), far]
     plan.do("order", "reduce", order)
     return replace(one, first_loop=order[0], loops=tuple(order), inner=plan.loops[order[-1]])
+
+
+def _lies_in_tiles(plan: Plan, tiling: Tiling, one: Product, rows: UOp) -> bool:
+    """Whether rows that one panel of columns reads once lie tile by tile in lines of their own, for
+    each turn of the outermost loop of the sum: another copy would only be more bytes to move."""
+    tile = (tiling.m_copies, *one.loops[1:])
+    lines = turns(plan.loops[n] for n in tile) * rows.dtype.itemsize // plan.target.cache_line
+    return tiling.columns <= tiling.panel and lines > 1 and _run(plan, rows, tile) >= LONG_RUN
 
 
 def _run(plan: Plan, read: UOp, along: Iterable[str]) -> int:
