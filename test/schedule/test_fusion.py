@@ -328,3 +328,11 @@ def test_of_a_number_that_gets_more_bytes_the_fewer_are_stored() -> None:
 def test_short_sums_that_a_sum_takes_in_once_stay_in_its_loops() -> None:
     groups = data(32, 16, 8) * data(16, 8)
     check(1, (groups.sum(-1) * data(32, 16)).sum(-1))
+
+
+def test_products_make_again_what_is_made_of_a_stored_sum() -> None:
+    """The activation is a factor of a product, and of the gradient of that one's weights."""
+    x, widen, narrow = data(512, 64), data(64, 256), data(256, 64)
+    out = (x @ widen).gelu() @ narrow
+    gradients = out.gradient(x, widen, narrow, gradient=data(512, 64))
+    assert temporaries(out, *gradients).count(512 * 256) == 2, "the sum and its gradient"

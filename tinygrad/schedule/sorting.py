@@ -40,7 +40,7 @@ def _sort(words: UOp, item: UOp) -> UOp:
 
 
 def _argsort(ranks: UOp, item: UOp) -> UOp:
-    return _cut(_in_order(ranks, places=True).cast(item.dtype), item)
+    return _cut(_in_order(ranks, places=True).cast(item.dtype), item).contiguous()
 
 
 def _cut(rows: UOp, item: UOp) -> UOp:
@@ -50,7 +50,6 @@ def _cut(rows: UOp, item: UOp) -> UOp:
 
 
 SORTS: dict[str, Callable[[UOp, UOp], UOp]] = {
-    "sort": _sort,
     "smallest": _sort,
     "argsort": _argsort,
 }

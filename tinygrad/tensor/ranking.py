@@ -15,6 +15,7 @@ from tinygrad.base.helpers import prod
 from tinygrad.engine.host import HostFunction, call, register
 
 PLACE_BITS = 32
+LONG_ROW = 1 << 12
 FEW = 1 << 12  # elements that are looked at at once: sooner than the host is asked twice
 SPREAD = 16  # a choice of k among so many times k looks at the leaders of blocks first
 
@@ -32,13 +33,30 @@ def _smallest(words: np.ndarray[Any, Any], k: int) -> list[np.ndarray[Any, Any]]
     return [np.sort(words, axis=-1)]
 
 
-SORT = register(HostFunction("sort", lambda w: [np.sort(w, axis=-1)], lambda w: [w]))
+def _argsorted(ranks: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Where each of a row's ranks was in order, equal ones as they came: short rows are compared,
+    long ones dealt out by 16 bits after the other, which NumPy does in linear time."""
+    size, bits = ranks.shape[-1], 8 * ranks.itemsize
+    if size < LONG_ROW and bits > PLACE_BITS:
+        return np.argsort(ranks, axis=-1, kind="stable").astype(np.int32)
+    if size < LONG_ROW:
+        sorted_words = np.sort((ranks.astype(np.int64) << PLACE_BITS) | np.arange(size), axis=-1)
+        return sorted_words.astype(np.int32)  # the lower half: where it was
+    order = np.broadcast_to(np.arange(size, dtype=np.int32), ranks.shape)
+    for shift in range(0, bits, 16):
+        last = shift + 16 == bits  # signed, as the rank is
+        digit = (ranks >> shift).astype(np.int16 if last else np.uint16)
+        moved = np.argsort(np.take_along_axis(digit, order, -1), axis=-1, kind="stable")
+        order = np.take_along_axis(order, moved, -1)
+    return order
+
+
 SMALLEST = register(HostFunction("smallest", _smallest, _chosen))
 ARGSORT = register(
     HostFunction(
         "argsort",
-        lambda ranks: [np.argsort(ranks, axis=-1, kind="stable")],
-        lambda ranks: [(ranks[0], dtypes.int64)],
+        lambda ranks: [_argsorted(ranks)],
+        lambda ranks: [(ranks[0], dtypes.int32)],
     )
 )
 
@@ -75,13 +93,8 @@ def places_of(word: Any) -> Any:
 
 def in_order(x: Any, descending: bool) -> Any:
     """Where each element of the sorted last axis was; equal ones keep their order. int32."""
-    size = x.shape[-1]
-    rank = _order(x, descending)
-    if not fits(x, size):
-        (places,) = call(ARGSORT, rank._node)
-        return x._from(places).cast(dtypes.int32)
-    (sorted_words,) = call(SORT, words(rank, x._counting(size, x.device))._node)
-    return places_of(x._from(sorted_words))
+    (places,) = call(ARGSORT, _order(x, descending)._node)
+    return x._from(places)
 
 
 def leaders(x: Any, k: int, largest: bool) -> Any:
