@@ -31,11 +31,11 @@ BUDGETS: dict[str, int | None] = {
     "schedule": 3060,
     "loops": 4880,
     "codegen": 5490,
-    "backends/*": 2920,
+    "backends/*": 2935,
     "engine": 4180,
     "tensor": 7200,
 }
-CORE_BUDGET = 31_300  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 31_370  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350
 # The interpreter judges what the lanes of a warp, or of several, do together, too, and what an
 # engine copies beside them; CUDA describes buffers to that engine.
