@@ -60,6 +60,9 @@ FOUND = [  # lines; the last names the outputs
     "c = b.fold((1, 37), (1, 30), stride=(1, 7))\nc",
     # a factor of a product that divides is no address
     "a = (given(1, (1, 1, 5, 31), 'int32') // 3).conv2d(given(2, (3, 1, 5, 5), 'int32'))\na",
+    # a sum's loop that is taken apart for a product in it
+    "a = given(1, (17, 4), 'float16') @ given(2, (4, 5), 'float16')\n"
+    "b = given(3, (1, 289), 'float16') @ (a @ a.T).reshape((1, 289, 1))\nb",
     # no elements
     "a = given(1, (4, 33, 0), 'float32').sin().pad(((1, 0), (1, 2), (0, 2)))\na",
     "a = given(1, (1, 1, 0, 5), 'uint8').conv2d(given(2, (2, 1, 1, 1), 'uint8'), padding=2)\na",

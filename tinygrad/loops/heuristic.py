@@ -163,15 +163,16 @@ def take_apart(plan: Plan) -> None:
         outer, inner = name_of(loop), plan.unused(name_of(loop) + "g")
         plan.do("split", outer, divisor, inner)
         for first, second in _pairs(plan):
-            stored = names(plan.nest("store").loops)
-            if inner in stored and inner in names(first.ranges & second.ranges):
-                plan.do("order", "store", (inner, *(n for n in stored if n != inner)))
+            rest = [n for n in names(plan.nest("store").loops) if n != inner]
+            if len(rest) == len(plan.nest("store").loops):
+                continue  # a sum's loop: its parts are next to each other
+            if inner in names(first.ranges & second.ranges):
+                plan.do("order", "store", (inner, *rest))
             for one, other in ((first, second), (second, first)):
                 sees = {name_of(r) for r in one.ranges}, {name_of(r) for r in other.ranges}
                 if outer in sees[0] - sees[1] and inner in sees[1] - sees[0]:
-                    order = [n for n in names(plan.nest("store").loops) if n != inner]
-                    at = min(i for i, n in enumerate(order) if n == outer or n in sees[1] - sees[0])
-                    plan.do("order", "store", (*order[:at], inner, *order[at:]))
+                    at = min(i for i, n in enumerate(rest) if n == outer or n in sees[1] - sees[0])
+                    plan.do("order", "store", (*rest[:at], inner, *rest[at:]))
 
 
 def _pairs(plan: Plan) -> list[tuple[UOp, UOp]]:
