@@ -33,8 +33,8 @@ PLANTED = {  # name → (module, what stands there, what is planted)
     ),
     "a last turn that is not peeled off": (
         "tinygrad.codegen.nesting",
-        "turns = high - low + (not peeled)",
-        "turns = high - low + (not peeled and high - low > 2)",
+        "last = high - peeled",
+        "last = high - (peeled or high - low <= 2)",
     ),
     "readers of an old version that are not waited for": (
         "tinygrad.schedule.kernels",
