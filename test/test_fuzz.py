@@ -63,6 +63,11 @@ FOUND = [  # lines; the last names the outputs
     # a sum's loop that is taken apart for a product in it
     "a = given(1, (17, 4), 'float16') @ given(2, (4, 5), 'float16')\n"
     "b = given(3, (1, 289), 'float16') @ (a @ a.T).reshape((1, 289, 1))\nb",
+    # two products that share the loop of their sums
+    "a = given(1, (31, 4, 5), 'int64') @ given(2, (5, 17), 'int64')\nb = (a << 2).argmax(-2)\nb",
+    # a unit's operand that is staged for each copy around it
+    "a = given(1, (31, 16), 'bfloat16') @ given(2, (16, 16), 'bfloat16')\n"
+    "b = a.reshape(1, 1, 31, 16).avg_pool2d((2, 1), stride=2, dilation=2, padding=0)\nb",
     # no elements
     "a = given(1, (4, 33, 0), 'float32').sin().pad(((1, 0), (1, 2), (0, 2)))\na",
     "a = given(1, (1, 1, 0, 5), 'uint8').conv2d(given(2, (2, 1, 1, 1), 'uint8'), padding=2)\na",

@@ -48,6 +48,9 @@ Evaluate = Callable[[UOp, Copies], UOp]
 Loops = tuple[UOp, ...]
 
 
+WRITTEN_OUT = ("UNROLL", "SPREAD")
+
+
 class Address(NamedTuple):
     """An element of `memory`, in one copy of the loops: a sum of multiples of terms, and a
     constant."""
@@ -97,17 +100,21 @@ class Access:
         return self.program.argument(Ops.LOCAL, memory.dtype, (memory.arg[0], size, *aligned))
 
     def at(self, memory: UOp, offset: UOp, copies: Copies) -> Address:
-        """The element of `memory` at `offset`. A staged array has each element once for every
-        copy and lane around it, side by side."""
+        """The element of `memory` at `offset`. There is a staged array for every copy around it,
+        in which each element is there for every lane around it, side by side."""
         terms, constant = self.integers.form(offset)
         if is_deep(memory) and (slot := slot_of(memory)) in self.integers.bound:
             terms = {**terms, slot: elements(memory)}
         copied = around(memory)
-        step, side_by_side = 1, {}
-        for loop in reversed(copied):
-            side_by_side[loop] = step
+        step, places = 1, dict[UOp, int]()
+        for loop in reversed([r for r in copied if role_of(r) not in WRITTEN_OUT]):
+            places[loop] = step
             step *= size_of(loop)
-        terms = {**{t: k * step for t, k in terms.items()}, **side_by_side}
+        apart = step * elements(memory) * size_of(slot_of(memory)) if copied else 0
+        for loop in reversed([r for r in copied if role_of(r) in WRITTEN_OUT]):
+            places[loop] = apart
+            apart *= size_of(loop)
+        terms = {**{t: k * step for t, k in terms.items()}, **places}
         return Address(memory, terms, constant * step, copies)
 
     def pointer(self, address: Address) -> tuple[UOp, int]:

@@ -126,8 +126,8 @@ def _tiled(plan: Plan, nest: Nest, products: list[Product]) -> None:
     for number, one in enumerate(products):
         _lay_out_rows(plan, tiling, one)
         _lay_out_columns(plan, tiling, one)
-        products[number] = one = _taps_outside(plan, tiling, one)
-        inner = name_of(one.inner)
+        products[number] = _taps_outside(plan, tiling, one)
+    for inner, one in {name_of(one.inner): one for one in products}.items():
         rows = _operand(plan, tiling, one, along_columns=False)
         if is_window(rows) and steady(rows, plan.loops[inner]):
             pass  # a row at the next turn is another row at this one: copies would share all loads
