@@ -20,6 +20,9 @@ def fitting_tile(plan: Plan, nest: Nest, products: list[Product]) -> tuple[Matri
     one = products[0]
     if len(products) > 1 or not nest.is_top or plan.stages or len(one.loops) > 1:
         return None
+    own = {*names(nest.loops), *one.loops}
+    if any(name_of(r) not in own for r in one.rows.ranges | one.columns.ranges):
+        return None  # a sum around it asks for it turn by turn
     found = unit_of(plan, name_of(nest.loops[-1]), one, is_tile=True)
     return found if found and size_of(one.row_loop) >= found[0].rows else None
 
