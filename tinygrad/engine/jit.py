@@ -30,6 +30,7 @@ from tinygrad.engine.realize import (
 )
 from tinygrad.engine.storage import Buffer, buffer_of
 from tinygrad.engine.turns import turns
+from tinygrad.schedule.bases import contiguous_base
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -233,9 +234,7 @@ def buffer_is_whole(node: UOp) -> bool:
     """Whether `node` is a RESHAPE of a BUFFER, or what is in use of its room."""
     if node.op is Ops.SHRINK:
         return node.base.op is Ops.BUFFER and node.base.in_room(node.shape) is node
-    while node.op in (Ops.RESHAPE, Ops.DETACH):
-        node = node.src[0]
-    return node.op is Ops.BUFFER
+    return contiguous_base(node).op is Ops.BUFFER
 
 
 def _signature(

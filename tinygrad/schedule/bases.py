@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
 MEMORY_LEAVES = frozenset((Ops.PARAM, Ops.BUFFER))
+VIEWS = GroupOp.View | {Ops.DETACH}
+MOVED = GroupOp.Movement | {Ops.DETACH}
+COMPUTED = GroupOp.Elementwise | MOVED
 
 
 def is_memory(node: UOp) -> bool:
@@ -18,29 +23,29 @@ def is_kernelized(node: UOp) -> bool:
     return node.op is Ops.ASSIGN and node.src[1].op is Ops.KERNEL
 
 
+def beneath(node: UOp, ops: Collection[Ops]) -> UOp:
+    """What a chain of these operations begins with."""
+    while node.op in ops:
+        node = node.src[0]
+    return node
+
+
 def stored_base(node: UOp) -> UOp:
     """What must be stored so that `node` is a view of storage: movement that copies nothing or
     less is left out."""
-    while node.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.FLIP, Ops.DETACH):
-        node = node.src[0]
-    below = node
-    while below.op in GroupOp.View or below.op is Ops.DETACH:
-        below = below.src[0]
+    node = beneath(node, (Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.FLIP, Ops.DETACH))
+    below = beneath(node, VIEWS)
     return below if is_memory(below) or below.op is Ops.ASSIGN else node
 
 
 def contiguous_base(node: UOp) -> UOp:
     """What must be stored so that `node`'s elements lie in memory in its own order."""
-    while node.op in (Ops.RESHAPE, Ops.DETACH):
-        node = node.src[0]
-    return node
+    return beneath(node, (Ops.RESHAPE, Ops.DETACH))
 
 
 def memory_base(node: UOp) -> UOp:
     """What must be in memory so that any element of `node` can be read by address."""
-    while node.op in GroupOp.Movement or node.op is Ops.DETACH:
-        node = node.src[0]
-    return node
+    return beneath(node, MOVED)
 
 
 def previous_version(node: UOp) -> UOp:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tinygrad.schedule.bases import memory_base
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop.op import Ops
 
 if TYPE_CHECKING:
     from tinygrad.schedule.demand import Demands, Kernel
@@ -40,12 +41,5 @@ def _part(kernel: Kernel, most: int) -> UOp | None:
         leaves[node] = found = leaves.get(node, frozenset()).union(*(own for _, own in below))
         if len(found) > most:
             largest, count = max(((s, len(own)) for s, own in below), key=lambda pair: pair[1])
-            return _value_of(largest) if count > 1 else None
+            return memory_base(largest) if count > 1 else None
     return None
-
-
-def _value_of(node: UOp) -> UOp:
-    """What a chain of views is of."""
-    while node.op in GroupOp.Movement or node.op is Ops.DETACH:
-        node = node.src[0]
-    return node

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.schedule.bases import memory_base
+from tinygrad.schedule.bases import COMPUTED, beneath, memory_base
 from tinygrad.schedule.rows import is_product
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -20,7 +20,6 @@ CHEAP_LEAVES = 2  # ... if they read no more than so many values
 REPEATED = 1.5  # elements that are made of each one in memory: then that is what is stored
 WEIGHT_LIMIT = 1 << 20
 NO_VALUE = frozenset((Ops.DEVICE, Ops.UNIQUE, Ops.SINK))
-COMPUTED = GroupOp.Elementwise | GroupOp.Movement | {Ops.DETACH}
 LAID_OUT = frozenset((Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.CAST))
 FREE_LEAVES = frozenset((Ops.CONST, Ops.ARANGE, Ops.DEFINE_VAR, Ops.BIND))
 
@@ -113,16 +112,10 @@ def laid_out(order: Iterable[UOp]) -> Counter[UOp]:
     for node in order:
         if node.op is Ops.REDUCE_AXIS and is_product(node):
             value = node.src[0]
-            factors = [_before_layout(factor) for factor in value.src]
+            factors = [beneath(factor, LAID_OUT) for factor in value.src]
             if all(value.size >= FEWEST_USES * factor.size for factor in factors):
                 found.update(factors)
     return found
-
-
-def _before_layout(node: UOp) -> UOp:
-    while node.op in LAID_OUT:
-        node = node.src[0]
-    return node
 
 
 def small_work(node: UOp, is_kept: Callable[[UOp], bool]) -> list[UOp] | None:

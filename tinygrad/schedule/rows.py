@@ -16,11 +16,15 @@ from math import prod
 from typing import NamedTuple
 
 from tinygrad.base.dtype import DType
+from tinygrad.schedule.bases import COMPUTED, beneath
 from tinygrad.schedule.movement import Index
 from tinygrad.schedule.plan import Wishes
 from tinygrad.uop.infer import Shape
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
+
+READ_THROUGH = GroupOp.Movement | {Ops.CAST}
+"""What a factor may pass before it is multiplied, as a kernel reads it."""
 
 BLOCK = 1 << 16
 """Elements of a block of rows: so many a private cache keeps beside other things."""
@@ -75,7 +79,7 @@ def products_below(order: Iterable[UOp]) -> Products:
     for node in order:
         if node.op is Ops.REDUCE_AXIS and is_product(node):
             found[node] = {node: _fact_of(node)}
-        elif node.op in GroupOp.Elementwise or node.op in GroupOp.Movement or node.op is Ops.DETACH:
+        elif node.op in COMPUTED:
             below = [found[s] for s in node.src if s in found]
             if below:
                 found[node] = {p: fact for each in below for p, fact in each.items()}
@@ -89,12 +93,12 @@ def is_product(node: UOp) -> bool:
         return False
     if not all(isinstance(n, int) for n in source.shape) or node.size == 0:
         return False
-    return all(_before_movement(factor).size < source.size for factor in source.src)
+    return all(beneath(factor, READ_THROUGH).size < source.size for factor in source.src)
 
 
 def _fact_of(node: UOp) -> Product:
     source = _products_of(node)
-    factors = [_before_movement(factor) for factor in source.src]
+    factors = [beneath(factor, READ_THROUGH) for factor in source.src]
     grows = node.size >= BLOW_UP * sum(factor.size for factor in factors)
     dtype = factors[0].dtype if factors[0].dtype is factors[1].dtype else None
     uses = source.size // max(factor.size for factor in factors)
@@ -102,16 +106,7 @@ def _fact_of(node: UOp) -> Product:
 
 
 def _products_of(node: UOp) -> UOp:
-    source = node.src[0]
-    while source.op is Ops.CAST:
-        source = source.src[0]
-    return source
-
-
-def _before_movement(node: UOp) -> UOp:
-    while node.op in GroupOp.Movement or node.op is Ops.CAST:
-        node = node.src[0]
-    return node
+    return beneath(node.src[0], (Ops.CAST,))
 
 
 def are_kept(

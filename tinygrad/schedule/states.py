@@ -25,6 +25,7 @@ from functools import reduce
 from math import prod
 
 from tinygrad.base.dtype import largest_float
+from tinygrad.schedule.bases import beneath
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -283,6 +284,5 @@ def _first(node: UOp, centre: UOp, monoid: str, x: UOp) -> UOp | None:
 
 def _number(node: UOp) -> float | None:
     """The constant that a node repeats."""
-    while node.op in (Ops.EXPAND, Ops.RESHAPE):
-        node = node.src[0]
+    node = beneath(node, (Ops.EXPAND, Ops.RESHAPE))
     return float(node.arg) if node.op is Ops.CONST else None
