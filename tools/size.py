@@ -25,17 +25,17 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # each folder inside is a driver with a budget of its own.
 BUDGETS: dict[str, int | None] = {
     "base": 670,
-    "uop": 1800,
+    "uop": 1815,
     "simplify": 1100,
     "transforms": 500,
-    "schedule": 3060,
+    "schedule": 3010,
     "loops": 4880,
     "codegen": 5490,
     "backends/*": 2935,
     "engine": 4180,
     "tensor": 7200,
 }
-CORE_BUDGET = 31_370  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 31_350  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350
 # The interpreter judges what the lanes of a warp, or of several, do together, too, and what an
 # engine copies beside them; CUDA describes buffers to that engine.

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from tinygrad import Tensor, TinyJit
+from tinygrad import Tensor, TinyJit, dtypes
 from tinygrad.engine.structure import structure_of
 from tinygrad.schedule.kernels import plan
 from tinygrad.schedule.plan import Wishes
+from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 
@@ -37,6 +38,21 @@ def test_order_is_that_of_numpy(shape, kind):
     if kind == "int64":
         falling, _ = Tensor(x, device="CL").sort(0, descending=True)
         np.testing.assert_array_equal(falling.numpy(), -np.sort(-x, 0))
+
+
+@pytest.mark.parametrize("size", [1, 70, 1100])
+def test_what_stands_for_a_function_of_the_host_is_stored_in_its_own_order(size):
+    """A network's rows lie side by side: the result is a view, also where nothing is made of it."""
+    x = np.random.default_rng(0).integers(0, 40, (3, size)).astype(np.int32)
+    keys = Tensor(x, device="CL")
+    for function, wanted in {
+        "argsort": np.argsort(x, -1, kind="stable"),
+        "smallest": np.sort(x, -1)[:, : (size + 1) // 2],
+    }.items():
+        call = UOp(Ops.CALL, src=(keys.uop,), arg=(function,))
+        node = UOp(Ops.ITEM, dtypes.int32, (call,), (0, wanted.shape))
+        np.testing.assert_array_equal(Tensor(node).numpy(), wanted)
+    np.testing.assert_array_equal(keys.numpy(), x)
 
 
 def test_a_captured_sort_takes_new_values():

@@ -18,6 +18,11 @@ def is_memory(node: UOp) -> bool:
     return node.op in MEMORY_LEAVES
 
 
+def is_concrete(node: UOp) -> bool:
+    """Whether no size of its shape is symbolic."""
+    return all(isinstance(n, int) for n in node.shape)
+
+
 def is_kernelized(node: UOp) -> bool:
     """Whether this is a buffer with the kernel that will fill it."""
     return node.op is Ops.ASSIGN and node.src[1].op is Ops.KERNEL

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 from tinygrad.base.settings import FUSE_OPS
 from tinygrad.schedule.bases import (
     contiguous_base,
+    is_concrete,
     is_kernelized,
     is_memory,
     memory_base,
     storage_home,
-    stored_base,
 )
 from tinygrad.schedule.circles import in_circles
 from tinygrad.schedule.limits import beyond
@@ -44,7 +44,6 @@ from tinygrad.schedule.redo import (
     FREE_LEAVES,
     NO_VALUE,
     WEIGHT_LIMIT,
-    is_concrete,
     kept_anyway,
     laid_out,
     repeats,
@@ -151,8 +150,7 @@ class Demands:
     # ---- what must be stored ---------------------------------------------------------------------
 
     def _forced(self, sink: UOp) -> Iterable[UOp]:
-        for root in sink.src:
-            yield stored_base(root)
+        yield from map(contiguous_base, sink.src)
         for node in self.order:
             if node.op in ALWAYS_STORED:
                 yield node

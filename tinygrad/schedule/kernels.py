@@ -52,13 +52,12 @@ def plan(sink: UOp, wishes: Wishes = USUAL) -> Plan:
 
 class _Planner:
     def __init__(self, sink: UOp, wishes: Wishes) -> None:
-        sink = sorted_there(sink) if wishes.lanes else sink
-        self.sink = split_reductions(take_in_blocks(_own_targets(sink)), wishes.lanes)
+        self.sink = _rewritten(UOp.sink(*map(stored_base, sink.src)), wishes.lanes)
         self.buffers = wishes.buffers
         self.demands = demands_within(self.sink, wishes)
         self.storages: list[Storage] = []
         self.number: dict[UOp, int] = {}  # version → storage
-        self.results = {storage_home(stored_base(root)) for root in self.sink.src}
+        self.results = {storage_home(contiguous_base(root)) for root in self.sink.src}
         self.steps: list[Step] = []
         self.finished: dict[UOp, tuple[UOp, tuple[int, ...]]] = {}
         for node in self.demands.order:
@@ -206,7 +205,7 @@ class _Planner:
             for unit in units:
                 if unit.kernel is None:
                     self._node_step(unit)
-        results = tuple(self._storage(stored_base(root)) for root in self.sink.src)
+        results = tuple(self._storage(contiguous_base(root)) for root in self.sink.src)
         return arranged(Plan(tuple(self.storages), tuple(self.steps), results, {}))
 
     def _node_step(self, unit: Unit) -> None:
@@ -316,19 +315,23 @@ class _Planner:
         return self.finished[kernel]
 
 
+def _rewritten(bases: UOp, lanes: bool) -> UOp:
+    """What is to be stored, made in a way that is better to run. It is stored in its own order,
+    even if it became a view of something else."""
+    made = sorted_there(bases) if lanes else bases
+    return split_reductions(take_in_blocks(_own_targets(made)), lanes)
+
+
 def _own_targets(sink: UOp) -> UOp:
     """Each SCATTER gets a target that is nobody else's, to be overwritten in place."""
-    done: dict[UOp, UOp] = {}
-    order = sink.toposort()
-    if not any(node.op is Ops.SCATTER for node in order):
-        return sink
-    for count, node in enumerate(order):
-        src = tuple(done[s] for s in node.src)
-        if node.op is Ops.SCATTER:
-            target = UOp(Ops.CONTIGUOUS, node.dtype, (src[0],), tag=("target", count))
-            src = (target, *src[1:])
-        done[node] = node.with_src(src)
-    return done[sink]
+    numbers = itertools.count()
+
+    def owning(node: UOp) -> UOp:
+        target, *rest = node.src
+        own = UOp(Ops.CONTIGUOUS, node.dtype, (target,), tag=("target", next(numbers)))
+        return node.with_src((own, *rest))
+
+    return sink.rebuilt({Ops.SCATTER: owning})
 
 
 def _redirect_reads(store: UOp, moves: dict[UOp, UOp]) -> UOp:

@@ -36,7 +36,7 @@ def arranged(plan: Plan) -> Plan:
             first.setdefault(number, i)
             last[number] = i
     storages, arenas = list(plan.storages), dict[str, int]()
-    for device in {s.device for s in storages if s.kind == "temp"}:
+    for device in dict.fromkeys(s.device for s in storages if s.kind == "temp"):
         own = [n for n, s in enumerate(storages) if s.kind == "temp" and s.device == device]
         own = [n for n in own if n in first]
         lives = [Life(storages[n].nbytes, first[n], last[n]) for n in own]

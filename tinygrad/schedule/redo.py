@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.schedule.bases import COMPUTED, beneath, memory_base
+from tinygrad.schedule.bases import COMPUTED, beneath, is_concrete, memory_base
 from tinygrad.schedule.rows import is_product
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -33,11 +33,6 @@ FEWEST_USES = 16  # of a factor's elements, where laying it out takes little tim
 
 LARGE_LEAVES = 2
 """Large values that may be read in the place of the one."""
-
-
-def is_concrete(node: UOp) -> bool:
-    """Whether no size of its shape is symbolic."""
-    return all(isinstance(n, int) for n in node.shape)
 
 
 def weight_of(node: UOp) -> int:

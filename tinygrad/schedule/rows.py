@@ -16,7 +16,7 @@ from math import prod
 from typing import NamedTuple
 
 from tinygrad.base.dtype import DType
-from tinygrad.schedule.bases import COMPUTED, beneath
+from tinygrad.schedule.bases import COMPUTED, beneath, is_concrete
 from tinygrad.schedule.movement import Index
 from tinygrad.schedule.plan import Wishes
 from tinygrad.uop.infer import Shape
@@ -91,7 +91,7 @@ def is_product(node: UOp) -> bool:
     source = _products_of(node)
     if node.arg[0] != "add" or source.op is not Ops.MUL:
         return False
-    if not all(isinstance(n, int) for n in source.shape) or node.size == 0:
+    if not is_concrete(source) or node.size == 0:
         return False
     return all(beneath(factor, READ_THROUGH).size < source.size for factor in source.src)
 

@@ -5,9 +5,8 @@ applications", 1968): one kernel, run log2(n)² / 2 times by a SCAN."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tinygrad.base.dtype import dtypes
+from tinygrad.schedule.bases import is_concrete
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 from tinygrad.uop.scan import ScanInfo, close, placeholder, scan
@@ -19,48 +18,29 @@ SLICE = 16  # elements of a turn's numbers: slices of a buffer begin at 64 bytes
 
 def sorted_there(sink: UOp) -> UOp:
     """`sink` with what the device sorts itself."""
-    done: dict[UOp, UOp] = {}
-    order = sink.toposort()
-    if not any(node.op is Ops.CALL and node.arg[0] in SORTS for node in order):
-        return sink
-    for node in order:
-        made = node.with_src(tuple(done[s] for s in node.src))
-        call = made.src[0] if made.op is Ops.ITEM else made
-        if made is not call and call.op is Ops.CALL and call.arg[0] in SORTS:
-            (keys,) = call.src
-            if all(isinstance(n, int) for n in keys.shape):
-                made = SORTS[call.arg[0]](keys, made)
-                made.origin = node.origin
-        done[node] = made
-    return done[sink]
+    return sink.rebuilt({Ops.ITEM: _item})
 
 
-def _sort(words: UOp, item: UOp) -> UOp:
-    return _cut(_in_order(words, places=False), item)
+def _item(item: UOp) -> UOp:
+    """A result of a function of the host, as the device makes it: the first of each row, as many as
+    are asked for."""
+    call = item.src[0]
+    if call.op is not Ops.CALL or call.arg[0] not in SORTS or not is_concrete(call.src[0]):
+        return item
+    rows = _in_order(call.src[0], SORTS[call.arg[0]] == "places").cast(item.dtype)
+    return rows.shrink(tuple((0, n) for n in item.shape))
 
 
-def _argsort(ranks: UOp, item: UOp) -> UOp:
-    return _cut(_in_order(ranks, places=True).cast(item.dtype), item).contiguous()
-
-
-def _cut(rows: UOp, item: UOp) -> UOp:
-    """The first of each row, as many as are asked for."""
-    shape = item.arg[1]
-    return rows.shrink(tuple((0, n) for n in shape))
-
-
-SORTS: dict[str, Callable[[UOp, UOp], UOp]] = {
-    "smallest": _sort,
-    "argsort": _argsort,
-}
-"""By the name of the host's function: its argument and the node of its result → the result."""
+SORTS = {"smallest": "values", "argsort": "places"}
+"""By the name of the host's function, what it gives of the sorted rows."""
 
 
 def _in_order(keys: UOp, places: bool) -> UOp:
     """The rows (the last axis) in order, equal ones as they came; or where each was, int32."""
     *lead, size = keys.shape
     if keys.size == 0 or size == 1:
-        return UOp.const(dtypes.int32, 0, keys.device).broadcast_to(keys.shape) if places else keys
+        nothing = UOp.const(dtypes.int32, 0, keys.device).broadcast_to(keys.shape)
+        return nothing if places else keys.contiguous()
     rows = keys.size // size
     flat = keys.reshape((rows, size))
     counts = size <= LONGEST_COUNTED and rows * size * size <= MOST_COMPARED

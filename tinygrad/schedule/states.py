@@ -19,13 +19,13 @@ comes out is a graph as any other, so all devices have it; and blocks are work f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
 from math import prod
 
 from tinygrad.base.dtype import largest_float
-from tinygrad.schedule.bases import beneath
+from tinygrad.schedule.bases import beneath, is_concrete
+from tinygrad.schedule.blocks import Piece, joined, pieces_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -73,10 +73,11 @@ def take_in_blocks(sink: UOp) -> UOp:
     done: dict[UOp, UOp] = {}
     for node in order:
         if node in firsts:
-            states = [piece.reduced(node, piece.part(done[node.src[0]])) for piece in _pieces(node)]
-            rebuilt = _joined(node, states)
+            pieces = _pieces(node)
+            rebuilt = joined(node, pieces, [_first_states(node, p, done) for p in pieces])
         elif node in pairs:
-            rebuilt = _joined(node, [_second(pairs[node], p, done) for p in _pieces(node)])
+            pieces = _pieces(node)
+            rebuilt = joined(node, pieces, [_second(pairs[node], p, done) for p in pieces])
         else:
             rebuilt = node.with_src(tuple(done[s] for s in node.src))
         if rebuilt is not node:
@@ -85,10 +86,14 @@ def take_in_blocks(sink: UOp) -> UOp:
     return done[sink]
 
 
+def _first_states(node: UOp, piece: Piece, done: dict[UOp, UOp]) -> UOp:
+    return piece.states(node.arg[0], piece.part(done[node.src[0]]))
+
+
 def _second(pair: Pair, piece: Piece, done: dict[UOp, UOp]) -> UOp:
     """What a piece's blocks bring to the second state, made with their own first ones."""
     first, terms = pair.first, pair.second.src[0]
-    state = piece.reduced(first, piece.part(done[first.src[0]]))
+    state = _first_states(first, piece, done)
     local = {first: pair.stand_in(state, piece.terms * first.size / first.src[0].size)}
     for node in terms.toposort():
         if node in local or local.keys().isdisjoint(node.src):
@@ -101,51 +106,11 @@ def _second(pair: Pair, piece: Piece, done: dict[UOp, UOp]) -> UOp:
             tuple(local[s] if s in local else place(done[s]) for s in node.src)
         )
     own, whole = local[pair.centre], piece.rows(done[pair.centre])
-    return pair.rescale(piece.reduced(pair.second, local[terms]), own, whole, piece.terms)
-
-
-def _joined(node: UOp, states: Iterable[UOp]) -> UOp:
-    """The row's state of those of its blocks."""
-    op = Ops.ADD if node.arg[0] == "add" else Ops.MAX
-    found = [
-        state.reduce_axis(node.arg[0], piece.blocks).reshape(node.shape)
-        for state, piece in zip(states, _pieces(node), strict=True)
-    ]
-    return reduce(lambda one, other: one.alu(op, other), found)
+    states = piece.states(pair.second.arg[0], local[terms])
+    return pair.rescale(states, own, whole, piece.terms)
 
 
 # ---- blocks --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A `box` of what is reduced, all of it or what is left over, with an axis for blocks: in the
-    shape `apart`, axes `within` are reduced for each block, then the axes `blocks`."""
-
-    box: tuple[tuple[int, int], ...]
-    apart: tuple[int, ...]
-    blocks: tuple[int, ...]
-    within: tuple[int, ...]
-
-    @property
-    def terms(self) -> int:
-        """Of a block."""
-        return prod(self.apart[i] for i in self.within)
-
-    def part(self, value: UOp) -> UOp:
-        """What of a value lies in the box."""
-        return value.shrink(self.box).reshape(self.apart)
-
-    def rows(self, value: UOp) -> UOp:
-        """A number for each row, for all its blocks."""
-        reduced = (*self.blocks, *self.within)
-        rows = tuple(1 if i in reduced else n for i, n in enumerate(self.apart))
-        states = tuple(1 if i in self.within else n for i, n in enumerate(self.apart))
-        return value.reshape(rows).expand(states)
-
-    def reduced(self, node: UOp, terms: UOp) -> UOp:
-        """The blocks' states."""
-        return terms.reduce_axis(node.arg[0], self.within)
 
 
 def _pieces(node: UOp) -> list[Piece]:
@@ -157,17 +122,7 @@ def _pieces(node: UOp) -> list[Piece]:
     axis, size = axes[-1], shape[axes[-1]]
     each = max(1, most // inner)
     each = next((n for n in range(each, each // 2, -1) if size % n == 0), each)
-    main = size // each * each
-    found = [_piece(node, axis, 0, main, main // each)]
-    return found if main == size else [*found, _piece(node, axis, main, size, 1)]
-
-
-def _piece(node: UOp, axis: int, low: int, high: int, blocks: int) -> Piece:
-    shape, reduced = node.src[0].shape, node.arg[1]
-    box = tuple((low, high) if i == axis else (0, n) for i, n in enumerate(shape))
-    apart = (*shape[:axis], blocks, (high - low) // blocks, *shape[axis + 1 :])
-    outer = tuple(i for i in reduced if i < axis)
-    return Piece(box, apart, (*outer, axis), tuple(i + 1 for i in reduced if i >= axis))
+    return pieces_of(node, axis, size // each, each, [a for a in node.arg[1] if a >= axis])
 
 
 def _strip(node: UOp) -> int:
@@ -177,7 +132,7 @@ def _strip(node: UOp) -> int:
 
 
 def _is_long(node: UOp) -> bool:
-    if node.op is not Ops.REDUCE_AXIS or not all(isinstance(n, int) for n in node.src[0].shape):
+    if node.op is not Ops.REDUCE_AXIS or not is_concrete(node.src[0]):
         return False
     return node.size > 0 and node.src[0].size // node.size * _strip(node) > LONG
 

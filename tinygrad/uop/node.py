@@ -495,6 +495,22 @@ class UOp(Questions):
                 done[node] = node.with_src(tuple(done[s] for s in node.src))
         return done[self]
 
+    def rebuilt(self, rows: Mapping[Ops, Callable[[UOp], UOp]]) -> UOp:
+        """This graph from its sources up, nodes of some ops as their row makes them of the node
+        with its new sources. What a row makes is not looked at again; it keeps the user's line."""
+        order = self.toposort()
+        if rows.keys().isdisjoint(node.op for node in order):
+            return self
+        done: dict[UOp, UOp] = {}
+        for node in order:
+            made = node.with_src(tuple(done[s] for s in node.src))
+            if node.op in rows:
+                made = rows[node.op](made)
+                if made.origin is None:
+                    made.origin = node.origin
+            done[node] = made
+        return done[self]
+
     # ---- services from higher floors, registered at the composition root -------------------------
 
     def simplify(self) -> UOp:
