@@ -47,7 +47,7 @@ def test_what_stands_for_a_function_of_the_host_is_stored_in_its_own_order(size)
     keys = Tensor(x, device="CL")
     for function, wanted in {
         "argsort": np.argsort(x, -1, kind="stable"),
-        "smallest": np.sort(x, -1)[:, : (size + 1) // 2],
+        "smallest": np.sort(x, -1),
     }.items():
         call = UOp(Ops.CALL, src=(keys.uop,), arg=(function,))
         node = UOp(Ops.ITEM, dtypes.int32, (call,), (0, wanted.shape))
