@@ -235,10 +235,9 @@ class Access:
         aligned = max(memory.dtype.itemsize, gcd(alignment, dtype.itemsize))
         if memory.op is Ops.PARAM and not self.aligned:
             aligned = memory.dtype.itemsize  # it may be a mapped file's or another library's
-        scope = self.program.scope
         if self.ahead and mask is None and memory.op is Ops.PARAM:
             self._prefetch(address, dtype.itemsize)
-        return self.program.effect(Ops.LOAD, dtype, source, (aligned, self.program.serial()), scope)
+        return self.program.effect(Ops.LOAD, dtype, source, (aligned, self.program.serial()))
 
     def _prefetch(self, address: Address, nbytes: int) -> None:
         """The line that this load wants some turns later; once for loads that share a line."""
@@ -254,7 +253,7 @@ class Access:
             start = constant + sum(k * copies.get(term, 0) for term, k in terms.items())
             if turns and start * memory.dtype.itemsize % ALIGNMENT < nbytes:
                 later, _ = self.pointer(address.moved(turns * step))
-                self.program.effect(Ops.PREFETCH, dtypes.void, (later,), None, self.program.scope)
+                self.program.effect(Ops.PREFETCH, dtypes.void, (later,))
 
     def _covered(self, lowest: Address, spots: list[int], mask: UOp | None) -> UOp:
         """Lanes at known distances: vectors that cover them, and shuffles that pick. `lowest` is
@@ -424,7 +423,7 @@ class Access:
                 return False
             ends.append(pointer)
         source = (*ends, *(() if mask is None else (mask,)))
-        self.program.effect(Ops.FETCH, dtypes.void, source, FETCHED, self.program.scope)
+        self.program.effect(Ops.FETCH, dtypes.void, source, FETCHED)
         return True
 
     # ---- several loops at once -------------------------------------------------------------------
@@ -494,7 +493,7 @@ class Access:
         stream = nontemporal and mask is None and aligned >= min(whole, ALIGNMENT)
         source = (pointer, value) if mask is None else (pointer, value, mask)
         arg = (aligned, "nontemporal" if stream else "")
-        self.program.effect(Ops.STORE, dtypes.void, source, arg, self.program.scope)
+        self.program.effect(Ops.STORE, dtypes.void, source, arg)
 
 
 def single_lane(mask: UOp | None) -> int | None:

@@ -11,15 +11,16 @@ room (`late`): then the place filled next is that of the turn before that one.""
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.base.helpers import ceildiv
 from tinygrad.codegen.access import is_swizzled, slot_of
 from tinygrad.codegen.boxes import Boxes, boxes_of
 from tinygrad.codegen.evaluate import Evaluator
-from tinygrad.codegen.index import Binding
-from tinygrad.codegen.linear import Number, as_node
+from tinygrad.codegen.linear import Number, Values, as_node
 from tinygrad.loops.layout import option
 from tinygrad.loops.nest import Fill, Item, Leaf, Loop
 from tinygrad.uop.node import UOp
@@ -28,12 +29,12 @@ from tinygrad.uop.op import Ops
 
 def filled_ahead(item: Loop) -> list[Fill]:
     """The stages in this loop that are filled some turns ahead: those that ask for it, unless one
-    of them reads what is filled beside it."""
+    of them reads what is filled beside it, or the loop starts late."""
     fills = [each for each in item.items if isinstance(each, Fill)]
     deep = [fill for fill in fills if option(fill.stage, "depth", 1) > 1]
     inside = {fill.stage for fill in fills}
     alone = all(inside.isdisjoint(fill.stage.src[0].toposort()) for fill in deep)
-    return deep if alone else []
+    return deep if alone and item.start is None else []
 
 
 def ahead_of(
@@ -58,6 +59,7 @@ class Ahead(ABC):
     def __init__(self, owner: Evaluator, item: Loop, fills: Sequence[Fill], end: Number) -> None:
         self.owner, self.item, self.fills, self.end = owner, item, fills, end
         self.stages = [fill.stage for fill in fills]
+        self.slots = list(map(slot_of, self.stages))
         self.depth = min(int(option(stage, "depth")) for stage in self.stages)
         rest: list[Item] = [each for each in item.items if each not in fills]
         self.rest = rest
@@ -88,43 +90,52 @@ class Ahead(ABC):
         for turn in range(self.early):
             self.fill(-1, self.item.low + turn, turn)
 
+    def turn(self, counter: UOp, rest: Callable[[], Values]) -> Values:
+        """A turn of the loop: what it reads is there, `rest` reads it, and later turns' stages are
+        filled before, or after if the products of this turn are then still on their way."""
+        owner, program = self.owner, self.owner.program
+        done = as_node(program.integer(Ops.ADD, counter, -self.item.low))
+        self.see(done)
+        if not self.late:
+            self.following(done, counter)
+        slot = program.divided(Ops.MOD, done, self.depth)
+        with owner.integers.counting(self.slots, slot, 0, self.depth - 1):
+            before, owner.is_late = owner.is_late, self.late
+            found = rest()
+            owner.is_late = before
+        if self.late:
+            self.following(done, counter)
+            program.effect(Ops.WAIT, dtypes.void, (), ("products", 1))
+        self.leave(done)
+        return found
+
     def following(self, done: UOp, counter: UOp) -> None:
-        """The fill of a turn."""
+        """The fill of a later turn."""
         program = self.owner.program
         place = program.integer(Ops.ADD, done, self.early)
         slot = place if isinstance(place, int) else program.divided(Ops.MOD, place, self.depth)
         self.fill(done, program.integer(Ops.ADD, counter, self.early), slot)
 
-    def _in_turn(self, turn: Number, slot: Number, only: UOp | None = None) -> list[UOp]:
-        """Opens the branch of those that fill, if there is such a turn; binds what they count."""
-        program, integers, loop = self.owner.program, self.owner.integers, self.item.loop
-        assert loop is not None
-        if not (isinstance(turn, int) and isinstance(self.end, int) and turn < self.end):
-            within = program.add(Ops.CMPLT, dtypes.bool, (as_node(turn), as_node(self.end)))
-            only = program.both(only, within)
-        if only is None:
-            program.open()
-        else:
-            program.open_branch(only)
-        scope = program.scope
-        before = integers.bind(loop, Binding(scope, turn, self.item.low, self.item.high))
-        self.before = before
-        slots = [slot_of(stage) for stage in self.stages]
-        for each in slots:
-            integers.bind(each, Binding(scope, slot, 0, self.depth - 1))
-        return slots
+    def never(self, turn: Number) -> bool:
+        """Whether there is surely no such turn."""
+        return isinstance(turn, int) and isinstance(self.end, int) and turn >= self.end
 
-    def _out_of_turn(self, slots: Sequence[UOp]) -> None:
-        loop = self.item.loop
-        assert loop is not None
-        for each in slots:
-            self.owner.integers.unbind(each, None)
-        self.owner.integers.unbind(loop, self.before)
-        self.owner.program.close()
+    @contextlib.contextmanager
+    def _in(self, turn: Number, slot: Number, only: UOp | None = None) -> Iterator[None]:
+        """Within, those that fill do it for a turn, if there is such a turn."""
+        program, integers, item = self.owner.program, self.owner.integers, self.item
+        assert item.loop is not None
+        if isinstance(turn, UOp) or isinstance(self.end, UOp):
+            only = program.both(only, program.test(Ops.CMPLT, turn, self.end))
+        with (
+            program.branch(only),
+            integers.counting([item.loop], turn, item.low, item.high),
+            integers.counting(self.slots, slot, 0, self.depth - 1),
+        ):
+            yield
 
     def _effect(self, op: Ops, src: tuple[UOp, ...], arg: object) -> None:
-        program = self.owner.program
-        program.effect(op, dtypes.void, src, arg, program.scope)
+        self.owner.program.effect(op, dtypes.void, src, arg)
 
 
 class ByLanes(Ahead):
@@ -149,13 +160,12 @@ class ByLanes(Ahead):
         self.owner.lanes.barrier(self.stages)
 
     def fill(self, done: Number, turn: Number, slot: Number) -> None:
-        if not (isinstance(turn, int) and isinstance(self.end, int) and turn >= self.end):
-            slots = self._in_turn(turn, slot)
+        if not self.never(turn):
             before, self.owner.is_ahead = self.owner.is_ahead, True
-            for fill in self.fills:
-                self.write(fill)
+            with self._in(turn, slot):
+                for fill in self.fills:
+                    self.write(fill)
             self.owner.is_ahead = before
-            self._out_of_turn(slots)
         self._effect(Ops.COMMIT, (), "copies")
 
     def leave(self, done: UOp) -> None:
@@ -179,12 +189,9 @@ class ByBoxes(Ahead):
         size, warp = lanes.block.size, max(1, owner.target.warp)
         name = f"signals{program.serial()}"
         self.signals = program.argument(Ops.LOCAL, dtypes.uint64, (name, 2 * self.depth))
-        self.first_lane = self._is(0, as_node(lanes.flat()))
-        self.leads = self._is(0, as_node(lanes.part(1, min(warp, size))))
-        self.warps = -(-size // warp)
-
-    def _is(self, number: int, value: UOp) -> UOp:
-        return self.owner.program.add(Ops.CMPEQ, dtypes.bool, (value, as_node(number)))
+        self.first_lane = program.test(Ops.CMPEQ, lanes.flat(), 0)
+        self.leads = program.test(Ops.CMPEQ, lanes.part(1, min(warp, size)), 0)
+        self.warps = ceildiv(size, warp)
 
     def _signal(self, slot: Number, which: int) -> UOp:
         """Of a place: that it is full (0), or that another is free (1)."""
@@ -193,12 +200,10 @@ class ByBoxes(Ahead):
         return program.add(Ops.INDEX, dtypes.uint64, (self.signals, as_node(place)))
 
     def prepare(self) -> None:
-        program = self.owner.program
-        program.open_branch(self.first_lane)
-        for which, arrivals in enumerate((1, self.warps)):
-            for slot in range(self.depth):
-                self._effect(Ops.SIGNAL, (self._signal(slot, which),), arrivals)
-        program.close()
+        with self.owner.program.branch(self.first_lane):
+            for which, arrivals in enumerate((1, self.warps)):
+                for slot in range(self.depth):
+                    self._effect(Ops.SIGNAL, (self._signal(slot, which),), arrivals)
         self._effect(Ops.FENCE, (), None)
         self.owner.lanes.barrier()
 
@@ -214,16 +219,15 @@ class ByBoxes(Ahead):
         self._effect(Ops.WAIT, (self._signal(slot, 0), odd), ("signal", 0))
 
     def fill(self, done: Number, turn: Number, slot: Number) -> None:
-        if isinstance(turn, int) and isinstance(self.end, int) and turn >= self.end:
+        if self.never(turn):
             return
-        slots = self._in_turn(turn, slot, self.first_lane)
-        if isinstance(done, UOp):
-            self._wait_for_readers(done)
-        signal = self._signal(slot, 0)
-        self._effect(Ops.COMMIT, (signal,), sum(each.nbytes for each in self.boxes))
-        for each in self.boxes:
-            each.fetch(self.owner.access, signal)
-        self._out_of_turn(slots)
+        with self._in(turn, slot, self.first_lane):
+            if isinstance(done, UOp):
+                self._wait_for_readers(done)
+            signal = self._signal(slot, 0)
+            self._effect(Ops.COMMIT, (signal,), sum(each.nbytes for each in self.boxes))
+            for each in self.boxes:
+                each.fetch(self.owner.access, signal)
 
     def _wait_for_readers(self, done: UOp) -> None:
         """Until all have left the turn before the current one. In the first turn there is none: a
@@ -235,7 +239,6 @@ class ByBoxes(Ahead):
 
     def leave(self, done: UOp) -> None:
         slot, _ = self._turn_of(done)
-        signal, program = self._signal(slot, 1), self.owner.program
-        program.open_branch(self.leads)
-        self._effect(Ops.COMMIT, (signal,), 0)
-        program.close()
+        signal = self._signal(slot, 1)
+        with self.owner.program.branch(self.leads):
+            self._effect(Ops.COMMIT, (signal,), 0)

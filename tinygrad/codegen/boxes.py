@@ -73,7 +73,7 @@ class Boxes:
             )
             src = (target, tensor, signal, *map(as_node, coordinates))
             nbytes = prod(self.shape) * stage.dtype.itemsize
-            program.effect(Ops.FETCH, dtypes.void, src, nbytes, program.scope)
+            program.effect(Ops.FETCH, dtypes.void, src, nbytes)
 
 
 def boxes_of(stage: UOp) -> Boxes | None:

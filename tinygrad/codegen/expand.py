@@ -5,16 +5,15 @@ or, where lanes share a matrix unit, `fragments`.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Sequence
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.codegen.access import slot_of
 from tinygrad.codegen.accumulators import Accumulators, StagedSums
 from tinygrad.codegen.ahead import ahead_of, filled_ahead
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.fragments import Sums
-from tinygrad.codegen.index import Binding
 from tinygrad.codegen.leaves import Body, Put
 from tinygrad.codegen.linear import Number, Values, as_node
 from tinygrad.loops.layout import (
@@ -28,7 +27,6 @@ from tinygrad.loops.layout import (
 )
 from tinygrad.loops.matrix_units import UNITS
 from tinygrad.loops.nest import Branch, Copy, Fill, Given, Item, Leaf, Loop, Nest, Reduce
-from tinygrad.loops.nest import Scope as NestScope
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -49,17 +47,14 @@ class Expansion:
 
     def none_negative(self, numbers: Sequence[UOp]) -> UOp | None:
         """Whether no expression of the tasks' counters is negative; None if there is none."""
-        program, found = self.program, None
-        tasks = [r for r in self.given if role_of(r) == "PARALLEL"]
-        for loop in tasks:
-            binding = Binding(program.scope, self.given[loop], 0, size_of(loop) - 1, True)
-            self.integers.bind(loop, binding)
-        for each in numbers:
-            margin = as_node(self.integers.scalar(each, {}))
-            fine = program.add(Ops.CMPLT, dtypes.bool, (as_node(-1), margin))
-            found = program.both(found, fine)
-        for loop in tasks:
-            self.integers.unbind(loop, None)
+        found: UOp | None = None
+        with contextlib.ExitStack() as tasks:
+            for loop in (r for r in self.given if role_of(r) == "PARALLEL"):
+                last = size_of(loop) - 1
+                tasks.enter_context(self.integers.counting([loop], self.given[loop], 0, last, True))
+            for each in numbers:
+                fine = self.program.test(Ops.CMPLT, -1, self.integers.scalar(each, {}))
+                found = self.program.both(found, fine)
         return found
 
     def _walk(self, items: Sequence[Item], values: Values, body: Body) -> Values:
@@ -108,6 +103,24 @@ class Expansion:
     def _loop(self, item: Loop, values: Values, body: Body) -> Values:
         loop = item.loop
         assert loop is not None
+        begin, end = self._turns(item)
+        fills = filled_ahead(item)
+        ahead = ahead_of(self.evaluator, self.fill, item, fills, end) if fills else None
+        if ahead is not None:
+            ahead.first()
+        counter, carries = self.program.open_loop(begin, end, name_of(loop), values)
+        counting = self.integers.counting([loop], counter, item.low, item.high, item.guarded)
+        with counting, self.integers.freed(item.free):
+            if ahead is None:
+                following = self._walk(item.items, carries, body)
+            else:
+                rest = ahead.rest
+                following = ahead.turn(counter, lambda: self._walk(rest, carries, body))
+        self.program.close(following)
+        return carries
+
+    def _turns(self, item: Loop) -> tuple[Number, Number]:
+        """Where a loop begins and ends."""
         end: Number = item.high + 1
         for limit in item.ends:
             end = self.program.smaller(end, self.integers.scalar(limit, {}))
@@ -120,57 +133,13 @@ class Expansion:
             begin = self.program.larger(item.low, self.integers.scalar(item.start, {}))
             begin = self.program.smaller(begin, item.high)
             end = self.program.larger(end, self.program.integer(Ops.ADD, begin, 1))
-        fills = filled_ahead(item)
-        if fills and item.start is None:
-            return self._pipeline(item, fills, end, values, body)
-        counter, carries = self.program.open_loop(begin, end, name_of(loop), values)
-        binding = Binding(self.program.scope, counter, item.low, item.high, item.guarded)
-        outer = self.integers.bind(loop, binding)
-        with self.integers.freed(item.free):
-            following = self._walk(item.items, carries, body)
-        self.integers.unbind(loop, outer)
-        self.program.close(following)
-        return carries
+        return begin, end
 
     def _fewer(self, task: UOp, turn: int, end: int, usual: Number) -> UOp:
         """A loop's end, another one in one turn of a task."""
-        values = (as_node(self.given[task]), as_node(turn))
-        is_there = self.program.add(Ops.CMPEQ, dtypes.bool, values)
+        is_there = self.program.test(Ops.CMPEQ, self.given[task], turn)
         ends = (is_there, as_node(end), as_node(usual))
         return self.program.add(Ops.WHERE, dtypes.index, ends)
-
-    def _pipeline(
-        self, item: Loop, fills: list[Fill], end: Number, values: Values, body: Body
-    ) -> Values:
-        """A loop whose stages are filled some turns before they are read."""
-        loop, program, integers = item.loop, self.program, self.integers
-        assert loop is not None
-        ahead = ahead_of(self.evaluator, self.fill, item, fills, end)
-        ahead.first()
-        counter, carries = program.open_loop(item.low, end, name_of(loop), values)
-        outer = integers.bind(
-            loop, Binding(program.scope, counter, item.low, item.high, item.guarded)
-        )
-        done = as_node(program.integer(Ops.ADD, counter, -item.low))
-        ahead.see(done)
-        if not ahead.late:
-            ahead.following(done, counter)
-        read = program.divided(Ops.MOD, done, ahead.depth)
-        slots = [slot_of(stage) for stage in ahead.stages]
-        for each in slots:
-            integers.bind(each, Binding(program.scope, read, 0, ahead.depth - 1))
-        before, self.evaluator.is_late = self.evaluator.is_late, ahead.late
-        found = self._walk(ahead.rest, carries, body)
-        self.evaluator.is_late = before
-        for each in slots:
-            integers.unbind(each, None)
-        if ahead.late:
-            ahead.following(done, counter)
-            program.effect(Ops.WAIT, dtypes.void, (), ("products", 1), program.scope)
-        ahead.leave(done)
-        integers.unbind(loop, outer)
-        program.close(found)
-        return carries
 
     def _at_least(self, end: Number, least: int, item: Loop) -> Number:
         """A loop turns at least once."""
@@ -179,36 +148,32 @@ class Expansion:
         bounds = [self.integers.interval(limit, {})[0] for limit in item.ends]
         if min(bounds) >= least:
             return end
-        less = self.program.add(Ops.CMPLT, dtypes.bool, (end, as_node(least)))
+        less = self.program.test(Ops.CMPLT, end, least)
         return self.program.add(Ops.WHERE, dtypes.index, (less, as_node(least), end))
 
     def _place(self, item: Copy | Given, values: Values, body: Body) -> Values:
         loop = item.loop
         assert loop is not None
         value: Number = item.low if isinstance(item, Copy) else self.given[loop]
-        scope = self.program.open()
         guarded = isinstance(item, Given) or item.guarded
         high = max(item.high, self.integers.lanes_of.get(loop, 0) - 1)
-        outer = self.integers.bind(loop, Binding(scope, value, item.low, high, guarded))
-        values = self._walk(item.items, values, body)
-        self.integers.unbind(loop, outer)
+        self.program.open()
+        with self.integers.counting([loop], value, item.low, high, guarded):
+            values = self._walk(item.items, values, body)
         self.program.close()
         return values
 
     def _branch(self, item: Branch, body: Body) -> None:
         loop = item.rest.loop
         assert loop is not None
-        task, last = as_node(self.given[loop]), as_node(item.last.low)
-        is_last = self.program.add(Ops.CMPEQ, dtypes.bool, (task, last))
-        is_not = self.program.add(Ops.CMPNE, dtypes.bool, (task, last))
-        arms: tuple[tuple[UOp, NestScope], ...] = ((is_not, item.rest), (is_last, item.last))
+        task, last = self.given[loop], item.last.low
+        is_last = self.program.test(Ops.CMPEQ, task, last)
+        is_not = self.program.test(Ops.CMPNE, task, last)
+        arms: tuple[tuple[UOp, Given | Copy], ...] = ((is_not, item.rest), (is_last, item.last))
         for condition, arm in arms:
-            if not arm.items:
-                continue
-            self.program.open_branch(condition)
-            assert isinstance(arm, (Copy, Given))
-            self._place(arm, [], body)
-            self.program.close()
+            if arm.items:
+                with self.program.branch(condition):
+                    self._place(arm, [], body)
 
     # ---- reductions and stages -------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ class Faults:
         if Ops.FAULT in program.lacking:
             self._by_branches(*src, code=code)
         else:
-            program.effect(Ops.FAULT, dtypes.void, src, code, program.scope)
+            program.effect(Ops.FAULT, dtypes.void, src, code)
 
     def _by_branches(self, pointer: UOp, failed: UOp, *operands: UOp, code: int) -> None:
         """A FAULT by branches and stores, lane by lane. Two tasks that fail at once may mix their
@@ -59,18 +59,18 @@ class Faults:
 
         size = pointer.dtype.itemsize
         for lane in range(failed.dtype.count):
-            program.open_branch(program.lane(failed, lane))
-            arg = (size, program.serial())
-            first = program.effect(Ops.LOAD, pointer.dtype, (pointer,), arg, program.scope)
-            none = program.add(Ops.CMPNE, dtypes.bool, (first, UOp.const(pointer.dtype, 0)))
-            program.open_branch(program.add(Ops.XOR, none.dtype, (none, UOp.const(none.dtype, 1))))
-            values = [program.lane(value, lane) for value in operands]
-            values = [program.add(Ops.CAST, pointer.dtype, (value,)) for value in values]
-            for number, value in reversed([*enumerate((UOp.const(dtypes.int64, code), *values))]):
-                stored = (word(number), value)
-                program.effect(Ops.STORE, dtypes.void, stored, (size, ""), program.scope)
-            program.close()
-            program.close()
+            with program.branch(program.lane(failed, lane)):
+                arg = (size, program.serial())
+                first = program.effect(Ops.LOAD, pointer.dtype, (pointer,), arg)
+                some = program.test(Ops.CMPNE, first, UOp.const(pointer.dtype, 0))
+                none = program.add(Ops.XOR, some.dtype, (some, UOp.const(some.dtype, 1)))
+                with program.branch(none):
+                    values = [program.lane(value, lane) for value in operands]
+                    values = [program.add(Ops.CAST, pointer.dtype, (value,)) for value in values]
+                    numbers = [*enumerate((UOp.const(dtypes.int64, code), *values))]
+                    for number, value in reversed(numbers):
+                        stored = (word(number), value)
+                        program.effect(Ops.STORE, dtypes.void, stored, (size, ""))
 
 
 def together(program: Sequence[UOp]) -> list[UOp]:

@@ -114,7 +114,7 @@ class Sums:
         return totals
 
     def _effect(self, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: object) -> UOp:
-        return self.owner.program.effect(op, dtype, src, arg, self.owner.program.scope)
+        return self.owner.program.effect(op, dtype, src, arg)
 
     def _begun(self, total: UOp, copies: Copies) -> UOp:
         """The unit begins to add the products of what lies in LOCAL memory."""
@@ -192,7 +192,7 @@ class Sums:
             return None
         program = self.owner.program
         arg = (flip, program.serial())
-        return program.effect(Ops.GATHER, WORD.vec(each), (pointer,), arg, program.scope)
+        return program.effect(Ops.GATHER, WORD.vec(each), (pointer,), arg)
 
     def _words(self, value: UOp, items: Sequence[str], copies: Copies) -> UOp:
         """An operand's words: one load each, where a word's elements lie side by side, or all of

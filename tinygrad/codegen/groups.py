@@ -183,8 +183,7 @@ class Lanes:
         below = 1
         for stride, size in (*told, (self.block.size, 1)):
             if below < stride:
-                digit = as_node(self.part(below, stride // below))
-                is_first = self.program.add(Ops.CMPEQ, dtypes.bool, (digit, as_node(0)))
+                is_first = self.program.test(Ops.CMPEQ, self.part(below, stride // below), 0)
                 mask = self.program.both(mask, is_first)
             below = max(below, stride * size or self.block.size)
         return mask
@@ -195,11 +194,10 @@ class Lanes:
 
     def barrier(self, filled: Iterable[UOp] = ()) -> None:
         """All lanes arrive before any goes on; what they filled is there for all who read it."""
-        scope = self.program.scope
-        if self.block.size > 1 and not _has_just_arrived(scope):
+        if self.block.size > 1 and not _has_just_arrived(self.program.scope):
             if any(option(stage, "swizzle") for stage in filled):
-                self.program.effect(Ops.FENCE, dtypes.void, (), None, scope)
-            self.program.effect(Ops.BARRIER, dtypes.void, (), None, scope)
+                self.program.effect(Ops.FENCE, dtypes.void, ())
+            self.program.effect(Ops.BARRIER, dtypes.void, ())
 
     def across(self, monoid: str, value: UOp, ranges: Sequence[UOp]) -> UOp:
         """The values of all lanes along GROUP `ranges`, combined; every lane gets it."""
@@ -254,12 +252,11 @@ class Lanes:
             lane, stride = self.part(digit.stride, digit.size), digit.stride * width
             distance = 1 << (size - 1).bit_length() >> 1
             while distance:
-                last = as_node(min(distance, size - distance))
-                program.open_branch(program.add(Ops.CMPLT, dtypes.bool, (as_node(lane), last)))
-                other = self._at(memory, program.integer(Ops.ADD, flat, distance * stride))
-                pair = self._load(own, value), self._load(other, value)
-                self._store(own, self.combiner.combine(monoid, *pair))
-                program.close()
+                last = min(distance, size - distance)
+                with program.branch(program.test(Ops.CMPLT, lane, last)):
+                    other = self._at(memory, program.integer(Ops.ADD, flat, distance * stride))
+                    pair = self._load(own, value), self._load(other, value)
+                    self._store(own, self.combiner.combine(monoid, *pair))
                 self.barrier()
                 distance //= 2
             flat = program.integer(Ops.ADD, flat, program.integer(Ops.MUL, lane, -stride))
@@ -282,12 +279,11 @@ class Lanes:
 
     def _load(self, pointer: UOp, like: UOp) -> UOp:
         arg = (like.dtype.scalar().itemsize, self.program.serial())
-        return self.program.effect(Ops.LOAD, like.dtype, (pointer,), arg, self.program.scope)
+        return self.program.effect(Ops.LOAD, like.dtype, (pointer,), arg)
 
     def _store(self, pointer: UOp, value: UOp) -> None:
         arg = (value.dtype.scalar().itemsize, "")
-        scope = self.program.scope
-        self.program.effect(Ops.STORE, dtypes.void, (pointer, value), arg, scope)
+        self.program.effect(Ops.STORE, dtypes.void, (pointer, value), arg)
 
 
 def _has_just_arrived(scope: Scope) -> bool:

@@ -59,20 +59,18 @@ class Integers:
 
     # ---- where and which -------------------------------------------------------------------------
 
-    def bind(self, loop: UOp, binding: Binding) -> Binding | None:
-        """From here on `loop` has this counter; what it had before."""
-        outer = self.bound.get(loop)
-        self.bound[loop] = binding
+    @contextlib.contextmanager
+    def counting(
+        self, loops: Iterable[UOp], value: Number, low: int, high: int, guarded: bool = False
+    ) -> Iterator[None]:
+        """Within, `value` counts these loops, from `low` to `high`, in the scope that is open."""
+        before = self.bound
+        binding = Binding(self.program.scope, value, low, high, guarded)
+        self.bound = {**before, **dict.fromkeys(loops, binding)}
         self._homes.clear()
-        return outer
-
-    def unbind(self, loop: UOp, outer: Binding | None) -> None:
-        """What `bind` did is undone."""
+        yield
+        self.bound = before
         self._homes.clear()
-        if outer is None:
-            del self.bound[loop]
-        else:
-            self.bound[loop] = outer
 
     @contextlib.contextmanager
     def freed(self, limits: frozenset[UOp]) -> Iterator[None]:
@@ -244,7 +242,7 @@ class Integers:
             moved = self.program.divided(op, start, divisor)
             return add(Ops.ADD, moved, -turns) if op is Ops.IDIV else moved
         rest = as_node(add(Ops.MOD, value, divisor))
-        negative = self.program.add(Ops.CMPLT, dtypes.bool, (rest, as_node(0)))
+        negative = self.program.test(Ops.CMPLT, rest, 0)
         shift = as_node(-1 if op is Ops.IDIV else divisor)
         result = add(Ops.IDIV, value, divisor) if op is Ops.IDIV else rest
         moved = self.program.add(Ops.ADD, dtypes.index, (as_node(result), shift))
@@ -349,8 +347,7 @@ class Integers:
         if loop is not None and self._is_uniform(comparison.op, difference, loop):
             copies, loop = {**copies, loop: 0}, None
         if loop is None:
-            value = as_node(self.scalar(difference, copies))
-            return self.program.add(comparison.op, dtypes.bool, (value, as_node(0)))
+            return self.program.test(comparison.op, self.scalar(difference, copies), 0)
         lanes = self.lanes(difference, loop, copies)
         if lanes.op is Ops.VECTORIZE and all(lane.op is Ops.CONST for lane in lanes.src):
             found = [evaluate(comparison.op, dtypes.bool, s.arg, 0) for s in lanes.src]

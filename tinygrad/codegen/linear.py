@@ -8,8 +8,9 @@ interned, so it is placed once; what reads memory or carries a value has a seria
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from tinygrad.base.dtype import DType, dtypes
@@ -105,12 +106,16 @@ class Program:
             scope.items.append(node)
         return node
 
-    def effect(self, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: object, scope: Scope) -> UOp:
-        """An instruction that stands at the end of `scope`: reads or writes memory."""
+    def effect(self, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: object = None) -> UOp:
+        """An instruction that stands at the end of the open scope: reads or writes memory."""
         node = UOp(op, dtype, src, arg)
-        self.places[node] = scope
-        scope.items.append(node)
+        self.places[node] = self.scope
+        self.scope.items.append(node)
         return node
+
+    def test(self, op: Ops, a: Number, b: Number) -> UOp:
+        """A comparison of two numbers."""
+        return self.add(op, dtypes.bool, (as_node(a), as_node(b)))
 
     def integer(self, op: Ops, *sources: Number) -> Number:
         """Index arithmetic; computed here if it can be."""
@@ -150,9 +155,8 @@ class Program:
 
     def _chosen(self, a: Number, b: Number, wants_less: bool) -> UOp:
         left, right = as_node(a), as_node(b)
-        is_less = self.add(Ops.CMPLT, dtypes.bool, (left, right))
         arms = (left, right) if wants_less else (right, left)
-        return self.add(Ops.WHERE, dtypes.index, (is_less, *arms))
+        return self.add(Ops.WHERE, dtypes.index, (self.test(Ops.CMPLT, left, right), *arms))
 
     def divided(self, op: Ops, value: UOp, divisor: int) -> UOp:
         """IDIV or MOD of a whole number, or a vector of them, that is surely not negative: a shift
@@ -249,6 +253,16 @@ class Program:
     def open_branch(self, condition: UOp) -> None:
         node = UOp(Ops.IF, dtypes.void, (condition,), self.serial())
         self.scope = Scope(self.scope, (node,))
+
+    @contextlib.contextmanager
+    def branch(self, condition: UOp | None) -> Iterator[None]:
+        """Within, only where the condition holds; None: it always does."""
+        if condition is None:
+            self.open()
+        else:
+            self.open_branch(condition)
+        yield
+        self.close()
 
     def close(self, following: Sequence[UOp] = ()) -> None:
         """The innermost scope ends; `following` are its CARRYs' next values."""

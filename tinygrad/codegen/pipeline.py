@@ -180,8 +180,7 @@ class _Lowering:
         else:
             expansion.given.update(dict.fromkeys(tasks, 0))
         if prod(grid) > count:
-            inside = (as_node(task), as_node(count))
-            program.open_branch(program.add(Ops.CMPLT, dtypes.bool, inside))
+            program.open_branch(program.test(Ops.CMPLT, task, count))
         padded = stores[0][0].op is Ops.STAGE and not overlaps(stores[0][0])
 
         def run(own: list[UOp], stores: list[Store]) -> str:
@@ -237,10 +236,9 @@ def _in_arms(
         return run(own, stores)
     if whole is None:
         return run(arms.own, arms.stores)
-    program.open_branch(whole)
-    lines = run(arms.own, arms.stores)
-    program.close()
-    program.open_branch(program.add(Ops.CMPEQ, dtypes.bool, (whole, FALSE)))
+    with program.branch(whole):
+        lines = run(arms.own, arms.stores)
+    program.open_branch(program.test(Ops.CMPEQ, whole, FALSE))
     return f"{lines}\na task that a variable cuts:\n{run(own, stores)}"
 
 
