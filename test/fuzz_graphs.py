@@ -37,6 +37,7 @@ from tinygrad.base.errors import DTypeError, TinygradError
 from tinygrad.base.settings import Context
 from tinygrad.base.target import Numerics
 from tinygrad.engine.devices import Device
+from tinygrad.engine.faults import forget_faults
 from tinygrad.tensor import Tensor
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -283,8 +284,7 @@ def _moved(value: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 def run(program: Program, device: str) -> dict[str, np.ndarray]:
     """The outputs as `device` computes them."""
-    for opened in Device.opened():  # what an earlier program left to be raised
-        opened.unread_faults.clear()
+    forget_faults()  # what an earlier program left to be raised
     with Context(NOOPT=int(device == "NOOPT")):
         names = build(program, device)
         outputs = [names[name] for name in program.outputs]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
@@ -42,27 +40,6 @@ class OpenDevice:
     name: str
     backend: Backend
     kernels: WeakValueDictionary[str, Any] = field(default_factory=WeakValueDictionary)
-    _unread: list[tuple[threading.Thread, dict[Any, Any]]] = field(default_factory=list)
-    _own: threading.local = field(default_factory=threading.local)
-
-    @property
-    def unread_faults(self) -> dict[Any, Any]:
-        """Of this thread: what may have failed since it last looked, and where that would stand."""
-        found: dict[Any, Any] | None = getattr(self._own, "unread", None)
-        if found is None:
-            found = self._own.unread = {}
-            self._unread.append((threading.current_thread(), found))
-        return found
-
-    def left_faults(self) -> list[dict[Any, Any]]:
-        """What threads left that have ended, which is anybody's to tell."""
-        left = []
-        for pair in list(self._unread):
-            if not pair[0].is_alive():
-                with contextlib.suppress(ValueError):  # another thread was first
-                    self._unread.remove(pair)
-                    left.append(pair[1])
-        return left
 
     def synchronize(self) -> None:
         """Waits until everything that was started has finished."""

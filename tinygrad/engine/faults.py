@@ -1,25 +1,42 @@
-"""Checks that failed inside kernels. Each kernel with CHECKs has fault words of its own, for each
-thread that runs it; that thread's next read on the host looks at those of the kernels that it ran
-since and raises. What a thread leaves when it ends is told by whoever reads next."""
+"""Checks that failed inside kernels, and what is wrong since. Each run of a kernel with CHECKs has
+fault words of its own. While such words wait to be looked at, runs are noted: which buffers they
+had, and whose steps read and wrote which. The next read on the host looks at them all. A buffer
+that a failed kernel wrote, or another one from what that wrote, is *spoilt*: each read of it raises
+the same error, until a kernel has overwritten all of it with what is not spoilt. The thread that
+ran a failed kernel is told by its next read of whatever it is, once; what a thread leaves when it
+ends is told to whoever reads next."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
+from collections import deque
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import ref
 
 import numpy as np
 
-from tinygrad.backends.interface import Memory
 from tinygrad.base.errors import (
     DivisionCheckError,
     IndexCheckError,
     RuntimeCheckError,
     ShapeCheckError,
+    TinygradError,
 )
+from tinygrad.base.helpers import prod
 from tinygrad.engine.devices import OpenDevice
+from tinygrad.engine.storage import NOTHING, Buffer, original
+from tinygrad.schedule.bundles import kernels_and_slots
+from tinygrad.schedule.plan import Step
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
 
 WORDS = 8  # int64: the code (0: none), then the operands
+ZEROS = memoryview(bytes(8 * WORDS))
+MOST_NOTED = 64  # runs; with more they are looked at, though nobody reads
 KINDS: dict[str, type[RuntimeCheckError]] = {
     "index": IndexCheckError,
     "division": DivisionCheckError,
@@ -29,48 +46,190 @@ KINDS: dict[str, type[RuntimeCheckError]] = {
 
 @dataclass(eq=False)
 class FaultWords:
-    """The fault words of one kernel of a plan, and what its codes mean."""
+    """Where the runs of one kernel of a plan leave their faults, and what its codes mean."""
 
-    memory: Memory
+    device: OpenDevice
     faults: tuple[tuple[str, str], ...]
-    _handles: dict[int, Any] = field(default_factory=dict)
     origins: dict[tuple[str, str], str | None] = field(default_factory=dict)
     """For each of `faults` the user's line that made it, as of the latest run."""
+    _clean: list[Any] = field(default_factory=list)
 
-    @property
-    def handle(self) -> Any:
-        """This thread's words, at first all zero."""
-        thread = threading.get_ident()
-        if thread not in self._handles:
-            handle = self.memory.allocate(8 * WORDS)
-            self.memory.write(handle, memoryview(bytes(8 * WORDS)))
-            self._handles[thread] = handle
-        return self._handles[thread]
+    def take(self) -> Any:
+        """Words for a run, all zero."""
+        with contextlib.suppress(IndexError):
+            return self._clean.pop()
+        handle = self.device.backend.memory.allocate(8 * WORDS)
+        self.device.backend.memory.write(handle, ZEROS)
+        return handle
+
+    def give_back(self, handle: Any) -> RuntimeCheckError | None:
+        """The error that stands there; another run may have the words."""
+        memory = self.device.backend.memory
+        code, *operands = np.frombuffer(memory.read(handle, 8 * WORDS), np.int64).tolist()
+        if code:
+            memory.write(handle, ZEROS)
+        self._clean.append(handle)
+        if not code:
+            return None
+        kind, message = self.faults[code - 1]
+        try:
+            text = message.format(*operands)
+        except (IndexError, KeyError):
+            text = message
+        if (origin := self.origins.get((kind, message))) is not None:
+            text += f" (made at {origin})"
+        return KINDS.get(kind, RuntimeCheckError)(text)
 
 
-def raise_faults(*devices: OpenDevice) -> None:
-    """Raises an error that kernels of these devices left since the last call; then all is
-    forgotten."""
-    found: RuntimeCheckError | None = None
-    for unread in (u for each in devices for u in (each.unread_faults, *each.left_faults())):
-        for words, handle in list(unread.items()):
-            found = _failed(words, handle) or found
-        unread.clear()
-    if found is not None:
-        raise found
+Taken = dict[FaultWords, Any]
+"""The words of one run, by whose they are."""
 
 
-def _failed(words: FaultWords, handle: Any) -> RuntimeCheckError | None:
-    """The error that stands there, which is forgotten then."""
-    code, *operands = np.frombuffer(words.memory.read(handle, 8 * WORDS), np.int64).tolist()
-    if not code:
-        return None
-    words.memory.write(handle, memoryview(bytes(8 * WORDS)))
-    kind, message = words.faults[code - 1]
-    try:
-        text = message.format(*operands)
-    except (IndexError, KeyError):
-        text = message
-    if (origin := words.origins.get((kind, message))) is not None:
-        text += f" (made at {origin})"
-    return KINDS.get(kind, RuntimeCheckError)(text)
+class Flow(NamedTuple):
+    """What runs: steps, with the numbers of their storages. Those of one `home` are one storage,
+    `kept` are those of buffers that others see."""
+
+    steps: Sequence[tuple[Step, Sequence[int], FaultWords | None]]
+    homes: Sequence[Hashable]
+    kept: Sequence[int]
+
+
+Touches = tuple[Collection[int], Collection[int], Collection[int]]
+
+
+def _touches(step: Step) -> Iterator[Touches]:
+    """The slots that each kernel of a step reads, those that it writes, and of which all."""
+    if step.ast is None:
+        made = range(step.writes)
+        yield range(step.writes, len(step.storages)), made, made
+        return
+    for kernel, slots in kernels_and_slots(step.ast):
+        targets = [store.src[0] for store in kernel.src]
+        sources = [n for store in kernel.src for n in (store.src[1], *store.src[0].src[1:])]
+        reads = [n for n in UOp.sink(*sources).toposort() if n.op is Ops.INDEX]
+        whole = [target for target in targets if _covers(target)]
+        read, written, covered = (
+            [n.src[0].arg[0] if slots is None else slots[n.src[0].arg[0]] for n in each]
+            for each in (reads, targets, whole)
+        )
+        yield read, written, covered
+
+
+def _covers(target: UOp) -> bool:
+    """Whether the turns of the loops are as many as the elements, and none is left out."""
+    below = target.src[1].toposort()
+    loops = [node for node in below if node.op is Ops.RANGE]
+    free = all(len(loop.src) == 1 and loop.arg[1] == "LOOP" for loop in loops)
+    known = len(target.src) == 2 and all(node.op is not Ops.INDEX for node in below)
+    return free and known and prod(loop.vmax + 1 for loop in loops) == target.src[0].arg[1]
+
+
+class _Run(NamedTuple):
+    """A run that was noted: a reference to each buffer that its flow keeps."""
+
+    flow: Flow
+    buffers: Sequence[ref[Buffer]]
+    taken: Taken
+    thread: threading.Thread
+
+
+Errors = dict[Any, TinygradError | None]
+
+noted: deque[_Run] = deque()
+spoilt: dict[ref[Buffer], TinygradError] = {}
+"""While one of these holds something, runs must be noted."""
+_untold: dict[threading.Thread, TinygradError] = {}
+_looking = threading.RLock()
+
+
+def _renew() -> None:
+    global _looking
+    _looking = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
+
+
+def note(flow: Flow, buffers: Sequence[Buffer], taken: Taken) -> None:
+    """These steps began to run on buffers, one a storage."""
+    kept = [ref(original(buffers[number])) for number in flow.kept]
+    noted.append(_Run(flow, kept, taken, threading.current_thread()))
+    if spoilt or len(noted) >= MOST_NOTED:
+        _look()
+
+
+def _look() -> None:
+    """Looks at the words of all runs that were noted, and finds what is spoilt now."""
+    with _looking:
+        runs = [*noted]
+        for device in {words.device for run in runs for words in run.taken}:
+            with contextlib.suppress(TinygradError):  # who reads there will hear of it
+                device.synchronize()
+        gone: Errors = {}  # by references to what lives no more, and was read in time
+        for run in runs:
+            failed: Errors = {}
+            for words, handle in run.taken.items():
+                try:
+                    error: TinygradError | None = words.give_back(handle)
+                except TinygradError as lost:
+                    error = lost
+                if error is not None:
+                    failed[words] = error
+                    _untold.setdefault(run.thread, error)
+            if failed or spoilt or gone:
+                _spread(run, failed, gone)
+            noted.popleft()
+
+
+def _spread(run: _Run, failed: Errors, gone: Errors) -> None:
+    """Goes through a run, some of whose kernels failed: what it wrote from what is spoilt, is."""
+    flow, errors = run.flow, Errors()
+    pairs = [(flow.homes[n], buffer) for n, buffer in zip(flow.kept, run.buffers, strict=True)]
+    for home, buffer in pairs:
+        error = gone.get(id(buffer)) if buffer() is None else spoilt.get(buffer)
+        errors[home] = errors.get(home) or error
+    if not failed and not any(errors.values()):
+        return
+    inside = {*failed}.difference(words for _, _, words in flow.steps)  # the words of a SCAN's body
+    for step, numbers, words in flow.steps:
+        own = next(iter(inside), words) if step.op is Ops.SCAN else words
+        for read, written, whole in _touches(step):
+            found = (errors.get(flow.homes[numbers[slot]]) for slot in read)
+            error = failed.get(own) or next(filter(None, found), None)
+            for slot in whole if error is None else written:
+                errors[flow.homes[numbers[slot]]] = error
+    for home, buffer in pairs:
+        alive, error = buffer(), errors.get(home)
+        if alive is None:
+            gone[id(buffer)] = error
+        elif error is None:
+            spoilt.pop(buffer, None)
+        elif alive is not NOTHING:
+            spoilt[ref(alive, _died)] = error
+
+
+def _died(buffer: ref[Buffer]) -> None:
+    spoilt.pop(buffer, None)
+
+
+def raise_faults(buffer: Buffer) -> None:
+    """Raises what is wrong with a buffer that is about to be read on the host; else what this
+    thread has not been told of."""
+    if noted:
+        _look()
+    if not spoilt and not _untold:
+        return
+    me = threading.current_thread()
+    mine = [thread for thread in list(_untold) if thread is me or not thread.is_alive()]
+    told = [_untold.pop(thread) for thread in mine]
+    error = spoilt.get(ref(original(buffer))) or next(iter(told), None)
+    if error is not None:
+        raise type(error)(*error.args)
+
+
+def forget_faults() -> None:
+    """Nobody is to be told of what failed so far, and nothing is spoilt."""
+    _look()
+    _untold.clear()
+    spoilt.clear()

@@ -77,7 +77,7 @@ def copy(target: Buffer, source: Buffer) -> None:
         target.write(source.read(first, min(PIECE, source.nbytes - first)), first)
 
 
-def run_host_step(step: Step, buffers: Sequence[Buffer]) -> None:
+def run_host_step(step: Step, buffers: Sequence[Buffer], _: object) -> None:
     """Runs a COPY or CALL on its storages, results first."""
     if step.op is Ops.COPY:
         target, source = buffers

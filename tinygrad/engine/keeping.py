@@ -23,6 +23,7 @@ from tinygrad.base.dtype import DType
 from tinygrad.base.errors import DTypeError, JitError, ShapeError
 from tinygrad.engine.aliases import bottom_of, on_bottom
 from tinygrad.engine.devices import Device
+from tinygrad.engine.faults import raise_faults
 from tinygrad.engine.realize import before_overwriting, capturing, read, realize, whole_buffer
 from tinygrad.engine.storage import (
     HOST,
@@ -111,6 +112,7 @@ def moved(node: UOp, device: str) -> UOp:
         )
     bottom = _stored(node)
     buffer, whole, part = buffer_of(bottom), whole_array(bottom), shown(latest(node), bottom)
+    raise_faults(buffer)
     is_file = isinstance(buffer.handle, Region)
     inside = part.flags.c_contiguous and np.shares_memory(part, whole)
     if is_file and not keeps(device):

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinygrad.base.helpers import prod
+from tinygrad.engine.faults import Taken
 from tinygrad.engine.plans import runnable_plan
-from tinygrad.engine.run import RunnablePlan, step_runners
+from tinygrad.engine.run import step_runners
 from tinygrad.engine.storage import Buffer
 from tinygrad.schedule.memory import ALIGNMENT
 from tinygrad.schedule.plan import Step
@@ -17,7 +18,7 @@ from tinygrad.uop.op import Ops
 from tinygrad.uop.scan import ScanInfo
 
 
-def run_scan(step: Step, buffers: Sequence[Buffer]) -> None:
+def run_scan(step: Step, buffers: Sequence[Buffer], taken: Taken) -> None:
     """Runs a SCAN step on its storages: wanted results, then sources."""
     node, wanted = step.arg
     info: ScanInfo = node.arg
@@ -39,7 +40,8 @@ def run_scan(step: Step, buffers: Sequence[Buffer]) -> None:
         if turn == info.turns - 1:
             targets[: info.states] = [results.get(n, targets[n]) for n in range(info.states)]
         slices_in = [slices.read(at) for slices in inputs]
-        _turn(plan, [*states, *slices_in, *sources[info.states + info.inputs :]], targets)
+        params = [*states, *slices_in, *sources[info.states + info.inputs :]]
+        plan.run(params, [], taken, dict(zip(plan.plan.results, targets, strict=True)))
         for slices in outputs.values():
             slices.wrote(at)
         states = targets[: info.states]
@@ -47,10 +49,6 @@ def run_scan(step: Step, buffers: Sequence[Buffer]) -> None:
         for number, whole in results.items():
             if number < info.states:
                 whole.write(sources[number].read())
-
-
-def _turn(plan: RunnablePlan, params: list[Buffer], targets: list[Buffer]) -> None:
-    plan.run(params, [], dict(zip(plan.plan.results, targets, strict=True)))
 
 
 def _like(root: UOp, device: str) -> Buffer:

@@ -20,7 +20,13 @@ from tinygrad.base.errors import ArgumentError, JitError, TinygradError
 from tinygrad.base.helpers import garbage_kept
 from tinygrad.engine.aliases import bottom_of
 from tinygrad.engine.devices import Device
-from tinygrad.engine.faults import raise_faults
+from tinygrad.engine.faults import (
+    Taken,
+    note,
+    noted,
+    raise_faults,
+    spoilt,
+)
 from tinygrad.engine.holders import Holder, holders
 from tinygrad.engine.plans import plan_for
 from tinygrad.engine.run import RunnablePlan
@@ -129,7 +135,10 @@ def _realize(wanted: list[UOp]) -> None:
     recorder = recording.recorder
     if recorder is not None:
         recorder.before(runnable, params)
-    buffers = runnable.run(params, [value for _, value in variables])
+    taken: Taken = {}
+    buffers = runnable.run(params, [value for _, value in variables], taken)
+    if taken or noted or spoilt:
+        note(runnable.chain.flow, buffers, taken)
     if runnable.faults:
         origins = _origins_of_checks(structure)
         for words in runnable.faults:
@@ -355,6 +364,7 @@ def whole_buffer(node: UOp) -> UOp:
 def own_copy(base: UOp) -> UOp:
     """A BUFFER of its own with a copy of this one's bytes."""
     if recording.recorder is None:
+        raise_faults(buffer_of(base))
         return copy_of(base)
     copy = base.contiguous()  # a kernel, so that replays copy too
     realize(copy)
@@ -381,13 +391,12 @@ def read(node: UOp) -> np.ndarray[Any, Any]:
         )
     if keeps(node.device):
         realize(bottom_of(latest(node)))
+        raise_faults(buffer_of(bottom_of(latest(node))))
         return shown(latest(node), bottom_of(latest(node)))
     base = whole_buffer(node)
     buffer = buffer_of(base)
-    names = names_of(buffer.device)
-    asked = [d for d in Device.opened() if d.name in names or d.unread_faults]
-    for device in asked:  # also those that values came from
-        device.synchronize()
-    raise_faults(*asked)
+    for name in names_of(buffer.device):
+        Device[name].synchronize()
+    raise_faults(buffer)
     values = as_array(buffer, node.dtype).reshape(node.room)
     return values[tuple(slice(n if isinstance(n, int) else n.val) for n in node.shape)]

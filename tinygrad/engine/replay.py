@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from tinygrad.base.settings import DEBUG
+from tinygrad.engine.faults import Taken, note, noted, spoilt
 from tinygrad.engine.layout import Source, in_one_arena
 from tinygrad.engine.run import Chain, RunnablePlan, arenas_for
 from tinygrad.engine.sharing import any_crooked
@@ -55,7 +56,6 @@ class Replay:
         self.made: dict[Source, int] = {}  # the places in `fresh`
         self.again: list[tuple[int, int]] = []  # (storage, the storage that it is)
         self.parts: list[tuple[int, int, int]] = []  # (storage, the whole, number of the part)
-        self.filled: list[int] = []  # the places of these
         self._idle: list[Frame] = []
         total = 0
         for number, execution in enumerate(self.executions):
@@ -64,11 +64,8 @@ class Replay:
             total += len(execution.plan.plan.storages)
         counts = [len(execution.variables) for execution in executions]
         self.chain = Chain(plans, counts, self._homes())
-        self.filled += [place for place, _ in self.inputs + self.again]
-        self.filled += [place for place, _, _ in self.fresh]
-        changing = set(self.filled)
+        changing = {place for place, *_ in (*self.inputs, *self.again, *self.fresh)}
         self.parts = [part for part in self.parts if part[1] in changing]
-        self.filled += [place for place, _, _ in self.parts]
         self._stretch = None if self.parts else self.chain.only
         self._inputs_at, self._made_at = self._positions()
         self._changing = [position for position, _ in self._inputs_at + self._made_at]
@@ -134,9 +131,10 @@ class Replay:
             frame = self._idle.pop()
         except IndexError:
             frame = self._frame()
+        taken: Taken = {}
         stretch = self._stretch
         if stretch is None or DEBUG.value >= 2 or (self.chain.written and any_crooked()):
-            self._run_parts(frame, inputs, values, made)
+            self.chain.run(self._filled(frame, inputs, made), values, taken)
         else:
             table = frame.table
             for position, number in self._inputs_at:
@@ -144,18 +142,21 @@ class Replay:
             for position, number in self._made_at:
                 table[position] = made[number].handle
             if stretch.extra:
-                stretch.watch(table)
+                stretch.watch(table, taken)
             stretch.launch(table, values)
             stretch.count()
             for position in self._changing:
                 table[position] = None
+        if taken or noted or spoilt:
+            note(self.chain.flow, self._filled(frame, inputs, made), taken)
         self._idle.append(frame)
         return made
 
-    def _run_parts(
-        self, frame: Frame, inputs: Sequence[Buffer], values: Sequence[int], made: Sequence[Buffer]
-    ) -> None:
-        buffers = frame.buffers
+    def _filled(
+        self, frame: Frame, inputs: Sequence[Buffer], made: Sequence[Buffer]
+    ) -> list[Buffer]:
+        """The buffers of all storages."""
+        buffers = frame.buffers.copy()
         for place, number in self.inputs:
             buffers[place] = inputs[number]
         for (place, _, _), buffer in zip(self.fresh, made, strict=True):
@@ -164,9 +165,7 @@ class Replay:
             buffers[place] = buffers[origin]
         for place, whole, part in self.parts:
             buffers[place] = buffers[whole].part(part)
-        self.chain.run(buffers, values)
-        for place in self.filled:  # what was seen or came in is not kept
-            buffers[place] = NOTHING
+        return buffers
 
     def _frame(self) -> Frame:
         arenas = arenas_for([execution.plan for execution in self.executions])

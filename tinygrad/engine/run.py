@@ -16,7 +16,7 @@ from tinygrad.base.errors import DeviceError
 from tinygrad.base.settings import DEBUG
 from tinygrad.engine.compile import LoadedKernel, kernel_key, load_kernels
 from tinygrad.engine.devices import Device, OpenDevice, Telling
-from tinygrad.engine.faults import FaultWords
+from tinygrad.engine.faults import FaultWords, Flow, Taken
 from tinygrad.engine.host import are_alike, run_host_step
 from tinygrad.engine.lanes import ENOUGH_WORK, Touch, run_lanes, segments_of
 from tinygrad.engine.profile import GlobalCounters, report_step
@@ -26,7 +26,7 @@ from tinygrad.schedule.memory import with_own_storages
 from tinygrad.schedule.plan import Plan, Step, Storage, variable_number
 from tinygrad.uop.op import GroupOp, Ops
 
-step_runners: dict[Ops, Callable[[Step, Sequence[Buffer]], None]] = {
+step_runners: dict[Ops, Callable[[Step, Sequence[Buffer], Taken], None]] = {
     Ops.COPY: run_host_step,
     Ops.CALL: run_host_step,
 }
@@ -102,15 +102,15 @@ class Stretch:
         GlobalCounters.global_ops += self.operations
         GlobalCounters.global_mem += self.nbytes
 
-    def run(self, buffers: Sequence[Buffer], values: Sequence[int]) -> None:
+    def run(self, buffers: Sequence[Buffer], values: Sequence[int], taken: Taken) -> None:
         """Runs the kernels on these storages."""
         assert self.segment is not None
         if DEBUG.value < 2:
-            self.launch(self.handles(buffers), values)
+            self.launch(self.handles(buffers, taken), values)
             self.count()
             return
         with self.telling:
-            times = self.segment.run(self.handles(buffers), values, True)
+            times = self.segment.run(self.handles(buffers, taken), values, True)
         self.count(kernels=False)
         seconds = iter(times)
         for item, _, _ in self.items:
@@ -122,19 +122,19 @@ class Stretch:
                 step.device, record.colored, took, record.operations, record.nbytes, step.origin
             )
 
-    def handles(self, buffers: Sequence[Buffer]) -> list[Any]:
+    def handles(self, buffers: Sequence[Buffer], taken: Taken) -> list[Any]:
         """The segment's table of buffers."""
         handles = [buffers[number].handle for number in self.positions]
         handles += [None] * len(self.extra)
-        self.watch(handles)
+        self.watch(handles, taken)
         return handles
 
-    def watch(self, handles: list[Any]) -> None:
-        """Puts the fault words of this thread at the end of a table."""
-        if self.extra:
-            unread = self.device.unread_faults
-            for position, words in enumerate(self.extra, len(self.positions)):
-                unread[words] = handles[position] = words.handle
+    def watch(self, handles: list[Any], taken: Taken) -> None:
+        """Puts fault words at the end of a table: those that this run has `taken`, or others."""
+        for position, words in enumerate(self.extra, len(self.positions)):
+            if words not in taken:
+                taken[words] = words.take()
+            handles[position] = taken[words]
 
 
 class HostStep(NamedTuple):
@@ -150,9 +150,9 @@ class HostStep(NamedTuple):
             for buffer in used:
                 Device[buffer.device].synchronize()
 
-    def run(self, buffers: Sequence[Buffer], values: Sequence[int]) -> None:
+    def run(self, buffers: Sequence[Buffer], values: Sequence[int], taken: Taken) -> None:
         """Runs it, now."""
-        step_runners[self.step.op](self.step, [buffers[n] for n in self.storages])
+        step_runners[self.step.op](self.step, [buffers[n] for n in self.storages], taken)
 
 
 class Chain:
@@ -178,8 +178,12 @@ class Chain:
                 for number in item.step.storages[: item.step.writes]:
                     if kept[number].kind == "param":
                         self.written.append(first + number)
-            storages += kept
+            storages += [
+                replace(each, whole=each.whole + first) if each.kind == "part" else each
+                for each in kept
+            ]
             first_value += count
+        self._placed, self._storages, self._homes = placed, storages, homes
         alone = [item.kernel is None for item, _, _ in placed]
         lanes = [_lane(item.step) for item, _, _ in placed]
         touches: Sequence[Sequence[Touch]] = [()] * len(placed)
@@ -203,29 +207,42 @@ class Chain:
         made.bind()
         return made
 
+    @functools.cached_property
+    def flow(self) -> Flow:
+        """What its steps read and write."""
+        storages = self._storages
+        homes = list(range(len(storages)) if self._homes is None else self._homes)
+        for number, each in enumerate(storages):
+            if each.kind == "part":
+                homes[number] = homes[each.whole]
+        kept = [n for n, each in enumerate(storages) if each.kind in ("param", "out")]
+        steps = [(item.step, numbers, item.faults) for item, numbers, _ in self._placed]
+        return Flow(steps, homes, kept)
+
     @property
     def only(self) -> Stretch | None:
         """The stretch that is all of it, if one is."""
         first = self.parts[0] if len(self.parts) == 1 else None
         return first if isinstance(first, Stretch) else None
 
-    def run(self, buffers: list[Buffer], values: Sequence[int]) -> None:
-        """Runs all steps on these storages."""
+    def run(self, buffers: list[Buffer], values: Sequence[int], taken: Taken) -> None:
+        """Runs all steps on these storages; `taken` gets the fault words that they use."""
         elsewhere = straightened(self.written, buffers) if self.written else []
         if self.side_by_side and DEBUG.value < 2:
-            self._run_side_by_side(buffers, values)
+            self._run_side_by_side(buffers, values, taken)
         else:
             for part in self.parts:
                 if isinstance(part, HostStep):
                     GlobalCounters.kernel_count += 1
                     part.settle(buffers)
-                part.run(buffers, values)
+                part.run(buffers, values, taken)
         if elsewhere:
             write_back(elsewhere, buffers)
 
-    def _run_side_by_side(self, buffers: list[Buffer], values: Sequence[int]) -> None:
+    def _run_side_by_side(self, buffers: list[Buffer], values: Sequence[int], taken: Taken) -> None:
         parts = self.parts
-        tables = {i: p.handles(buffers) for i, p in enumerate(parts) if isinstance(p, Stretch)}
+        stretches = [(i, part) for i, part in enumerate(parts) if isinstance(part, Stretch)]
+        tables = {i: stretch.handles(buffers, taken) for i, stretch in stretches}
         for part in parts:  # plans before this one may still use the same memory
             if isinstance(part, HostStep):
                 part.settle(buffers)
@@ -233,7 +250,7 @@ class Chain:
         def launch(number: int) -> None:
             part = parts[number]
             if isinstance(part, HostStep):
-                part.run(buffers, values)
+                part.run(buffers, values, taken)
             else:
                 part.launch(tables[number], values)
 
@@ -347,11 +364,13 @@ class RunnablePlan:
         self,
         params: Sequence[Buffer],
         values: Sequence[int],
+        taken: Taken,
         given: Mapping[int, Buffer] | None = None,
     ) -> list[Buffer]:
-        """Runs all steps; the buffers of all storages. `given` results are not made anew."""
+        """Runs all steps; the buffers of all storages. `given` results are not made anew, `taken`
+        gets the fault words that are used."""
         buffers = self.storages(params, given or {}, arenas_for([self]))
-        self.chain.run(buffers, values)
+        self.chain.run(buffers, values, taken)
         return buffers
 
 
@@ -370,7 +389,7 @@ def _item(step: Step, next_key: Callable[[], str]) -> Item:
     device = Device[step.device]
     kernel = device.kernels[next_key()]
     faults = kernel.record.faults
-    return Item(step, kernel, FaultWords(device.backend.memory, faults) if faults else None)
+    return Item(step, kernel, FaultWords(device, faults) if faults else None)
 
 
 def _refuse_kernels(steps: Sequence[Step]) -> None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from tinygrad.backends.interface import ALIGNMENT
 from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import raise_faults
-from tinygrad.engine.storage import HOST, Buffer, renew
+from tinygrad.engine.storage import HOST, Buffer, original, renew
 
 _outside: weakref.WeakSet[Buffer] = weakref.WeakSet()  # lent, or adopted
 _crooked: weakref.WeakSet[Buffer] = weakref.WeakSet()  # adopted, and not aligned as kernels write
@@ -71,10 +71,8 @@ def lend(buffer: Buffer) -> Loan | None:
     address = address_of(buffer)
     if address is None:
         return None
-    device = Device[buffer.device]
-    device.synchronize()
-    if device.unread_faults:
-        raise_faults(device)
+    Device[buffer.device].synchronize()
+    raise_faults(buffer)
     return Loan(buffer, address)
 
 
@@ -130,13 +128,13 @@ def straightened(written: list[int], buffers: list[Buffer]) -> Replaced:
         return []
     copies: dict[Buffer, Buffer] = {}
     for place in written:
-        whole = _adopted(buffers[place])
+        whole = original(buffers[place])
         if whole in _crooked and whole not in copies:
             copies[whole] = Buffer(whole.device, whole.nbytes)
             copies[whole].write(whole.read())
-    replaced = [(i, b) for i, b in enumerate(buffers) if _adopted(b) in copies] if copies else []
+    replaced = [(i, b) for i, b in enumerate(buffers) if original(b) in copies] if copies else []
     for place, own in replaced:
-        buffers[place] = copies[_adopted(own)]
+        buffers[place] = copies[original(own)]
     return replaced
 
 
@@ -145,10 +143,3 @@ def write_back(replaced: Replaced, buffers: list[Buffer]) -> None:
     for place, own in replaced:
         own.write(buffers[place].read())
         buffers[place] = own
-
-
-def _adopted(buffer: Buffer) -> Buffer:
-    """What has these bytes under its own name: an argument of a capture is an alias."""
-    while isinstance(buffer.owner, Buffer) and buffer.owner.handle == buffer.handle:
-        buffer = buffer.owner
-    return buffer

@@ -132,6 +132,13 @@ class Buffer:
         return whole.data
 
 
+def original(buffer: Buffer) -> Buffer:
+    """What has all of these bytes under its own name: an argument of a capture is an alias."""
+    while isinstance(buffer.owner, Buffer) and buffer.owner.nbytes == buffer.nbytes:
+        buffer = buffer.owner
+    return buffer
+
+
 NOTHING = Buffer("", 0, handle=0)
 """Stands where a storage has no buffer yet, or needs none."""
 

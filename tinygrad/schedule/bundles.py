@@ -52,12 +52,17 @@ def members_of(bundle: UOp) -> list[tuple[UOp, list[Member]]]:
 
 def kernels_of(ast: UOp) -> list[UOp]:
     """The kernels that a step runs, as many times as it runs them, each of its own size."""
+    return [kernel for kernel, _ in kernels_and_slots(ast)]
+
+
+def kernels_and_slots(ast: UOp) -> list[tuple[UOp, tuple[int, ...] | None]]:
+    """The same, each with the step's slot for each of its own, if these are others."""
     if ast.op is not Ops.BUNDLE:
-        return [ast]
-    found = []
+        return [(ast, None)]
+    found: list[tuple[UOp, tuple[int, ...] | None]] = []
     for kernel, members in members_of(ast):
         made = {values: alone(kernel, values) for values in {m.values for m in members}}
-        found += [made[member.values] for member in members]
+        found += [(made[member.values], member.slots) for member in members]
     return found
 
 
