@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
@@ -21,61 +21,50 @@ def is_differentiable(dtype: DType) -> bool:
     return dtypes.is_float(dtype) or dtypes.is_complex(dtype)
 
 
-class Train(contextlib.ContextDecorator):
-    """While it lasts, `owner.training` is `mode`."""
+class During(contextlib.ContextDecorator):
+    """While it lasts, `owner` has `value` under a name."""
 
-    def __init__(self, owner: type[Core], mode: bool) -> None:
-        self.owner, self.mode = owner, mode
+    def __init__(self, owner: type[Core], name: str, value: bool) -> None:
+        self.owner, self.name, self.value = owner, name, value
         self.before: list[Any] = []
 
-    def __enter__(self) -> Train:
-        self.before.append(vars(self.owner).get("training"))
-        self.owner.training = self.mode
+    def __enter__(self) -> During:
+        self.before.append(vars(self.owner).get(self.name))
+        setattr(self.owner, self.name, self.value)
         return self
 
     def __exit__(self, *exception: object) -> None:
         before = self.before.pop()
-        if before is None:  # it was not set: the setting TRAINING decides again
-            del self.owner.training
+        if before is None:  # it was not set: of `training` the setting TRAINING decides again
+            delattr(self.owner, self.name)
         else:
-            self.owner.training = before
-
-
-class no_grad(contextlib.ContextDecorator):  # noqa: N801
-    """While it lasts, results need no gradient.
-
-    >>> with Tensor.no_grad():
-    ...     (Tensor([1.0], requires_grad=True) * 2).requires_grad
-    False
-    """
-
-    def __init__(self) -> None:
-        self.before: list[bool] = []
-
-    def __enter__(self) -> no_grad:
-        self.before.append(Core._recording)
-        Core._recording = False
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        Core._recording = self.before.pop()
+            setattr(self.owner, self.name, before)
 
 
 class Autograd(Resizing):
     """Derivatives by the graph."""
 
     __slots__ = ()
-    no_grad: ClassVar[Any] = no_grad
+
+    @staticmethod
+    def no_grad() -> During:
+        """While it lasts, results need no gradient: `with Tensor.no_grad(): ...`, or a decorator.
+
+        >>> with Tensor.no_grad():
+        ...     (Tensor([1.0], requires_grad=True) * 2).requires_grad
+        False
+        """
+        return During(Core, "_recording", False)
 
     @classmethod
-    def train(cls, mode: bool = True) -> Train:
+    def train(cls, mode: bool = True) -> During:
         """While it lasts, `Tensor.training` is `mode`: `with Tensor.train(): ...`, or a decorator.
 
         >>> with Tensor.train():
         ...     Tensor.training
         True
         """
-        return Train(cls, mode)
+        return During(cls, "training", mode)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Says whether a gradient is wanted; returns this. DTypeError unless of floats.

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from tinygrad.base.dtype import COMPLEX_PARTS, DType, complex_of, dtypes, least_upper_dtype
@@ -33,27 +34,36 @@ from tinygrad.uop.op import Ops
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-REFUSED = (
-    "trunc",
-    "floor",
-    "ceil",
-    "round",
-    "layernorm",
-    "cov",
-    "corrcoef",
-)  # they would go through otherwise
-_WRAPPERS = ("widened", "spelling", "__get__", "<lambda>", "<genexpr>", "<listcomp>")
+# what would go through, and means nothing
+REFUSED = ("trunc", "floor", "ceil", "round", "layernorm", "cov", "corrcoef")
+_WRAPPERS = ("widened", "spelling", "method", "__get__", "<lambda>", "<genexpr>", "<listcomp>")
 
 
-def _operation() -> str:
-    """The method of a tensor that the user called."""
-    frame, name = sys._getframe(2), "this"
+def _operation(name: str) -> str:
+    """The method of a tensor that the user called; `name` where no frame says."""
+    frame = sys._getframe(2)
     folder = _PACKAGE + "tensor"
     while frame is not None and frame.f_code.co_filename.startswith(folder):
         if frame.f_code.co_name not in _WRAPPERS:
             name = frame.f_code.co_name
         frame = frame.f_back  # type: ignore[assignment]
     return name
+
+
+def _by_parts(function: Callable[..., functions.Pair]) -> Callable[..., Any]:
+    """The method that makes both parts of its result of both parts of a tensor."""
+
+    def method(self: Complex) -> Any:
+        return self.joined(*function(*self._parts()))
+
+    return method
+
+
+def _refused(name: str) -> Callable[..., Any]:
+    def method(self: Complex, *_: Any, **__: Any) -> Any:
+        raise self._meaningless(name)
+
+    return method
 
 
 class Complex(Tensor):
@@ -104,8 +114,8 @@ class Complex(Tensor):
     def _node(self) -> UOp:
         raise self._meaningless()
 
-    def _meaningless(self) -> DTypeError:
-        name = _operation()
+    def _meaningless(self, name: str = "this") -> DTypeError:
+        name = _operation(name)
         if name in vars(Complex) and name not in REFUSED:
             return DTypeError(f"Tensor.{name} of complex numbers; legal is x.{name}(...)")
         return DTypeError(
@@ -182,7 +192,7 @@ class Complex(Tensor):
         if kind is dtypes.bool:
             return self.ne(0)
         raise DTypeError(
-            f"{_operation()}: {self.dtype!r} to {kind!r} would lose the imaginary part; "
+            f"{_operation('cast')}: {self.dtype!r} to {kind!r} would lose the imaginary part; "
             "legal are complex dtypes and bool; use .real or .abs()"
         )
 
@@ -319,44 +329,27 @@ class Complex(Tensor):
         size = self.abs()
         return self / size.eq(0).where(1, size)
 
-    def sqrt(self) -> Any:
-        return self.joined(*functions.sqrt(*self._parts()))
-
-    def exp(self) -> Any:
-        return self.joined(*functions.exp(*self._parts()))
-
-    def expm1(self) -> Any:
-        return self.joined(*functions.expm1(*self._parts()))
+    sqrt = _by_parts(functions.sqrt)
+    exp = _by_parts(functions.exp)
+    expm1 = _by_parts(functions.expm1)
+    log = _by_parts(functions.log)
+    log1p = _by_parts(functions.log1p)
+    sin = _by_parts(functions.sin)
+    cos = _by_parts(functions.cos)
+    tan = _by_parts(functions.tan)
+    asin = _by_parts(functions.asin)
+    acos = _by_parts(functions.acos)
+    acosh = _by_parts(functions.acosh)
+    atanh = _by_parts(functions.atanh)
 
     def exp2(self) -> Any:
         return (self * math.log(2)).exp()
-
-    def log(self) -> Any:
-        return self.joined(*functions.log(*self._parts()))
 
     def log2(self) -> Any:
         return self.log() / math.log(2)
 
     def log10(self) -> Any:
         return self.log() / math.log(10)
-
-    def log1p(self) -> Any:
-        return self.joined(*functions.log1p(*self._parts()))
-
-    def sin(self) -> Any:
-        return self.joined(*functions.sin(*self._parts()))
-
-    def cos(self) -> Any:
-        return self.joined(*functions.cos(*self._parts()))
-
-    def tan(self) -> Any:
-        return self.joined(*functions.tan(*self._parts()))
-
-    def asin(self) -> Any:
-        return self.joined(*functions.asin(*self._parts()))
-
-    def acos(self) -> Any:
-        return self.joined(*functions.acos(*self._parts()))
 
     def atan(self) -> Any:
         return (self * 1j).atanh() * -1j
@@ -372,12 +365,6 @@ class Complex(Tensor):
 
     def asinh(self) -> Any:
         return (self * 1j).asin() * -1j
-
-    def acosh(self) -> Any:
-        return self.joined(*functions.acosh(*self._parts()))
-
-    def atanh(self) -> Any:
-        return self.joined(*functions.atanh(*self._parts()))
 
     def sigmoid(self) -> Any:
         return ((-self).exp() + 1).reciprocal()
@@ -411,10 +398,6 @@ class Complex(Tensor):
     def var_mean(self, axis: Any = None, keepdim: bool = False, correction: float = 1) -> Any:
         spread = sum(part.var(axis, keepdim, correction) for part in self._parts())
         return spread, self.mean(axis, keepdim)
-
-    def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Any:
-        norm = (self.abs() ** p).sum(dim, keepdim=True) ** (1 / p)
-        return self / norm.maximum(eps)
 
     def cumsum(self, axis: int = 0) -> Any:
         at = axis_of(axis, self.ndim, "cumsum")
@@ -465,28 +448,9 @@ class Complex(Tensor):
             out = pairs.unflatten(-1, (-1, 2)).view_as_complex()
         return out if dtype is None else out.cast(dtype)
 
-    # ---- what would go through, and means nothing ------------------------------------------------
 
-    def trunc(self) -> Self:
-        raise self._meaningless()
-
-    def floor(self) -> Self:
-        raise self._meaningless()
-
-    def ceil(self) -> Self:
-        raise self._meaningless()
-
-    def round(self) -> Self:
-        raise self._meaningless()
-
-    def cov(self, *_: Any, **__: Any) -> Self:
-        raise self._meaningless()
-
-    def corrcoef(self) -> Self:
-        raise self._meaningless()
-
-    def layernorm(self, axis: Any = -1, eps: float = 1e-5) -> Self:
-        raise self._meaningless()
+for _name in REFUSED:
+    setattr(Complex, _name, _refused(_name))
 
 
 def _number(x: Any) -> bool:

@@ -82,6 +82,13 @@ def axis_of(dim: int, ndim: int, operation: str) -> int:
     return dim % span
 
 
+def check_axes(operation: str, tensor: Core, least: int) -> None:
+    """ShapeError for fewer axes."""
+    if tensor.ndim < least:
+        legal = "are two axes" if least == 2 else "is one axis"
+        raise ShapeError(f"{operation}: {tensor.shape}; legal {legal} or more")
+
+
 def is_detached(node: UOp) -> bool:
     """Whether a DETACH stands among the views at the top of `node`."""
     while node.op in GroupOp.Movement:

@@ -13,11 +13,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from tinygrad.base.dtype import dtypes, least_upper_dtype, least_upper_float
+from tinygrad.base.dtype import dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.tensor import lapack
 from tinygrad.tensor import matrix_gradients as gradients
-from tinygrad.tensor.core import broadcast_shape
+from tinygrad.tensor.core import broadcast_shape, check_axes
+from tinygrad.tensor.elementwise import float_kind
 from tinygrad.tensor.lapack import COMPLEX, INT, REAL, SAME, Routine, Shape, batched
 from tinygrad.tensor.pairs import Pairs
 
@@ -125,10 +126,8 @@ class Decomposition(Pairs):
     # ---- what is taken ---------------------------------------------------------------------------
 
     def _matrix(self, operation: str) -> Any:
-        if self.ndim < 2:
-            raise ShapeError(f"{operation}: {self.shape}; legal are two axes or more")
-        kind = least_upper_float(self.dtype)
-        return self.cast(kind if kind.itemsize >= 4 else dtypes.float32)
+        check_axes(operation, self, 2)
+        return self.cast(float_kind(self.dtype))
 
     def _square(self, operation: str) -> Any:
         if self.ndim < 2 or self.shape[-1] != self.shape[-2]:

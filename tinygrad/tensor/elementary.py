@@ -8,10 +8,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from tinygrad.base.dtype import DType, compute_dtype, dtypes, least_upper_float
+from tinygrad.base.dtype import DType, compute_dtype, dtypes, largest_float
 from tinygrad.base.errors import DTypeError
 from tinygrad.engine.host import HostFunction, call, register
-from tinygrad.tensor.elementwise import _float_of
+from tinygrad.tensor.elementwise import _float_of, float_kind
 from tinygrad.tensor.functions import wide
 from tinygrad.tensor.special import Special
 
@@ -190,7 +190,7 @@ class Elementary(Special):
         """
         if not dtypes.is_float(self.dtype):
             return self
-        most = largest(self.dtype)
+        most = largest_float(self.dtype)
         out = self.isposinf().where(most if posinf is None else posinf, self)
         out = self.isneginf().where(-most if neginf is None else neginf, out)
         return self.isnan().where(nan, out)
@@ -384,21 +384,4 @@ class Elementary(Special):
         return (a.isnan() | b.isnan()).where(math.nan, out).detach()
 
 
-def largest(dtype: DType) -> float:
-    """The largest finite number of a float type.
-
-    >>> largest(dtypes.float16)
-    65504.0
-    """
-    if dtype in LAYOUT:
-        _, mantissa, bias = LAYOUT[dtype]
-        return (2 - 2.0**-mantissa) * 2.0**bias
-    return {dtypes.fp8e4m3: 448.0, dtypes.fp8e5m2: 57344.0}[dtype]
-
-
-def float_kind(dtype: DType) -> DType:
-    """The float type in which a function of `dtype` is computed: float32 for narrower ones."""
-    return compute_dtype(least_upper_float(dtype))
-
-
-__all__ = ["Elementary", "float_kind", "largest"]
+__all__ = ["Elementary"]

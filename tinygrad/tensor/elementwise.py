@@ -10,7 +10,13 @@ from __future__ import annotations
 import math
 from typing import Any, Self, TypeVar
 
-from tinygrad.base.dtype import DType, dtypes, least_upper_dtype, least_upper_float
+from tinygrad.base.dtype import (
+    DType,
+    compute_dtype,
+    dtypes,
+    least_upper_dtype,
+    least_upper_float,
+)
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.tensor.core import Core, broadcast_shape, check_devices
 from tinygrad.tensor.creation import DTypeLike, HasArray, checked_dtype, holds_complex, node_of
@@ -801,6 +807,11 @@ def _float_of(a: Elementwise, b: Any) -> DType:
     """The float type in which `a` and `b` meet."""
     other = b.dtype if isinstance(b, Elementwise) else a.dtype
     return least_upper_float(least_upper_dtype(a.dtype, other))
+
+
+def float_kind(dtype: DType) -> DType:
+    """The float type in which a function of `dtype` is computed: float32 for narrower ones."""
+    return compute_dtype(least_upper_float(dtype))
 
 
 def _opposite(node: UOp) -> UOp:

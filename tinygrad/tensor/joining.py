@@ -11,7 +11,7 @@ from typing import Any, Self
 from tinygrad.base.dtype import dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import argfix
-from tinygrad.tensor.core import axis_of, broadcast_shape
+from tinygrad.tensor.core import axis_of, broadcast_shape, check_axes
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
 from tinygrad.tensor.gamma import Gamma
 from tinygrad.tensor.movement import tensors_of
@@ -46,8 +46,7 @@ class Joining(Gamma):
         >>> Tensor.ones(2, 3, 4).mT.shape
         (2, 4, 3)
         """
-        if self.ndim < 2:
-            raise ShapeError(f"mT: {self.shape}; legal are two axes or more")
+        check_axes("mT", self, 2)
         return self.transpose(-2, -1)
 
     def narrow(self, dim: int, start: int, length: int) -> Self:
@@ -229,8 +228,7 @@ class Joining(Gamma):
         >>> [t.shape for t in Tensor.ones(4, 2).vsplit(2)]
         [(2, 2), (2, 2)]
         """
-        if self.ndim < 2:
-            raise ShapeError(f"vsplit: {self.shape}; legal are two axes or more")
+        check_axes("vsplit", self, 2)
         return self._split_evenly("vsplit", indices_or_sections, 0)
 
     def dsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
@@ -249,8 +247,7 @@ class Joining(Gamma):
         >>> Tensor([[1, 2]]).fliplr().tolist()
         [[2, 1]]
         """
-        if self.ndim < 2:
-            raise ShapeError(f"fliplr: {self.shape}; legal are two axes or more")
+        check_axes("fliplr", self, 2)
         return self.flip(1)
 
     def flipud(self) -> Self:
@@ -259,8 +256,7 @@ class Joining(Gamma):
         >>> Tensor([[1], [2]]).flipud().tolist()
         [[2], [1]]
         """
-        if self.ndim < 1:
-            raise ShapeError("flipud: (); legal is one axis or more")
+        check_axes("flipud", self, 1)
         return self.flip(0)
 
     def rot90(self, k: int = 1, dims: Sequence[int] = (0, 1)) -> Self:

@@ -66,14 +66,8 @@ class Learning(Random):
         """
         if Y.shape != self.shape[:-1]:
             raise ShapeError(f"crossentropy: classes {Y.shape} for logits {self.shape}")
-        _smoothing(label_smoothing)
-        logs = self.log_softmax(-1)
-        counts = Y.ne(ignore_index)
-        hit = Y._one_hot_along(Y.ndim, self.shape[-1])
-        own = hit.where(logs, 0).sum(-1)
-        own = Y._of_class(own, self.shape[-1], "sparse_categorical_crossentropy", ignore_index)
-        if label_smoothing:
-            own = own * (1 - label_smoothing) + logs.mean(-1) * label_smoothing
+        name, counts = "sparse_categorical_crossentropy", Y.ne(ignore_index)
+        own = self._log_chance(Y, Y.ndim, label_smoothing, name, ignore_index)
         loss = -counts.where(own, 0)
         if reduction != "mean":
             return loss._reduced(reduction)
@@ -93,20 +87,16 @@ class Learning(Random):
         """
         _smoothing(label_smoothing)
         axis = 0 if self.ndim == 1 else 1
-        classes = self.shape[axis]
         if Y.ndim < self.ndim:
-            logs = self.log_softmax(axis)
-            own = Y._one_hot_along(axis, classes).where(logs, 0).sum(axis)
-            own = Y._of_class(own, classes, "cross_entropy")
-            if label_smoothing:
-                own = own * (1 - label_smoothing) + logs.mean(axis) * label_smoothing
+            own = self._log_chance(Y, axis, label_smoothing, "cross_entropy")
             return (-own)._reduced(reduction)
         if Y.shape != self.shape:
             raise ShapeError(
                 f"cross_entropy: classes {Y.shape} for logits {self.shape}; legal are a class "
                 "number for each, or probabilities of that shape"
             )
-        goal = Y * (1 - label_smoothing) + label_smoothing / classes if label_smoothing else Y
+        even = label_smoothing / self.shape[axis] if label_smoothing else 0
+        goal = Y * (1 - label_smoothing) + even if label_smoothing else Y
         return (-(self.log_softmax(axis) * goal).sum(axis))._reduced(reduction)
 
     def nll_loss(
@@ -123,10 +113,8 @@ class Learning(Random):
         >>> Tensor([[-0.5, -1.0]]).nll_loss(Tensor([1])).item()
         1.0
         """
-        hit = Y._one_hot_along(1 if self.ndim > 1 else 0, self.shape[1 if self.ndim > 1 else 0])
         axis = 1 if self.ndim > 1 else 0
-        own = hit.where(self, 0).sum(axis)
-        own = Y._of_class(own, self.shape[axis], "nll_loss", ignore_index)
+        own, hit = self._at_class(Y, axis, "nll_loss", ignore_index)
         factor = Y.ones_like(dtype=self.dtype)
         if weight is not None:
             factor = hit.where(hit._along(axis, weight), 0).sum(axis)
@@ -134,6 +122,24 @@ class Learning(Random):
             factor = Y.ne(ignore_index).where(factor, 0)
         loss = -(own * factor)
         return loss.sum() / factor.sum() if reduction == "mean" else loss._reduced(reduction)
+
+    def _at_class(
+        self, classes: Self, axis: int, operation: str, ignored: int | None = None
+    ) -> tuple[Self, Self]:
+        """Along `axis` the element at each class number, with a CHECK that it is one; and where
+        that is."""
+        hit = classes._one_hot_along(axis, self.shape[axis])
+        own = hit.where(self, 0).sum(axis)
+        return classes._of_class(own, self.shape[axis], operation, ignored), hit
+
+    def _log_chance(
+        self, classes: Self, axis: int, smoothing: float, operation: str, ignored: int | None = None
+    ) -> Self:
+        """The log of the softmax along `axis` at each class number, and some of all others'."""
+        _smoothing(smoothing)
+        logs = self.log_softmax(axis)
+        own, _ = logs._at_class(classes, axis, operation, ignored)
+        return own * (1 - smoothing) + logs.mean(axis) * smoothing if smoothing else own
 
     # ---- normalization ---------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from tinygrad.base.dtype import compute_dtype, least_upper_dtype, sum_acc_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
-from tinygrad.tensor.core import broadcast_shape, check_devices
+from tinygrad.tensor.core import broadcast_shape, check_axes, check_devices
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
 from tinygrad.tensor.elementwise import is_complex
 from tinygrad.tensor.reduction import Reduction
@@ -140,8 +140,7 @@ class Linalg(Reduction):
 
     def _lower(self, diagonal: int) -> Self:
         """Where the column is at most the row plus `diagonal`."""
-        if self.ndim < 2:
-            raise ShapeError(f"triu and tril: {self.shape}; legal are two axes or more")
+        check_axes("triu and tril", self, 2)
         rows, columns = self.shape[-2:]
         down = self._counting(rows, self.device).unsqueeze(1)
         return self._counting(columns, self.device) < down + (diagonal + 1)

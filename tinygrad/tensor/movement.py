@@ -142,17 +142,6 @@ class Movement(Conversion):
         """
         return self.permute(tuple(reversed(range(self.ndim))))
 
-    @property
-    def mT(self) -> Self:  # noqa: N802  the array API standard's name
-        """The last two axes exchanged; ShapeError for fewer.
-
-        >>> Tensor.ones(4, 2, 3).mT.shape
-        (4, 3, 2)
-        """
-        if self.ndim < 2:
-            raise ShapeError(f"mT: of shape {self.shape}; legal are two axes or more")
-        return self.transpose(-1, -2)
-
     def movedim(self, source: Any, destination: Any) -> Self:
         """Axes at other places, one or several; the rest keep their order.
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes, least_upper_float
 from tinygrad.base.errors import DTypeError, ShapeError
-from tinygrad.tensor.core import axis_of
+from tinygrad.tensor.core import axis_of, check_axes
 from tinygrad.tensor.learning import Learning
 
 
@@ -119,8 +119,7 @@ class Pairs(Learning):
         >>> Tensor([[1j, 2.0]]).mH.tolist()
         [[-1j], [(2-0j)]]
         """
-        if self.ndim < 2:
-            raise ShapeError(f"mH: {self.shape}; legal are two axes or more")
+        check_axes("mH", self, 2)
         return self.transpose(-2, -1).conj()
 
     @property

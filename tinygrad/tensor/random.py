@@ -10,6 +10,7 @@ streams of their own hold a `Generator` and give it as `generator=`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Self
 
 from tinygrad.base.dtype import COMPLEX_PARTS, DType, dtypes
@@ -53,6 +54,8 @@ class Random(Order):
     @classmethod
     def _bits64(cls, shape: tuple[Any, ...], device: str, more: dict[str, Any]) -> UOp:
         """64 fresh random bits for each element, as uint64."""
+        if 0 in shape:
+            return UOp.const(dtypes.uint64, 0, device).broadcast_to(shape)
         generator = more.get("generator") or default_generator
         room = prod(n if isinstance(n, int) else int(n.vmax) for n in shape)
         return generator.bits(settled(prod(shape)), room, device).reshape(shape)
@@ -64,10 +67,7 @@ class Random(Order):
         >>> Tensor.random_bits(3).dtype
         dtypes.uint
         """
-        place = cls._place(device)
-        if num == 0:
-            return cls.zeros(0, dtype=dtypes.uint32, device=place)
-        return cls._wrap(cls._bits64((num,), place, more).cast(dtypes.uint32))
+        return cls._wrap(cls._bits64((num,), cls._place(device), more).cast(dtypes.uint32))
 
     def threefry(self, seed: Self) -> Self:
         """64 random bits from each counter (this) and key, both uint64.
@@ -104,6 +104,16 @@ class Random(Order):
         return cls._complex.joined(draw(*shape, **more), draw(*shape, **more))
 
     @classmethod
+    def _changed(
+        cls, draw: Any, shape: Any, more: dict[str, Any], change: Callable[[Self], Self]
+    ) -> Self:
+        """What `change` makes of a draw, as a tensor that nothing leads to."""
+        wants = more.pop("requires_grad", None)
+        made = change(draw(*shape, **more))
+        made.requires_grad = wants
+        return made
+
+    @classmethod
     def rand(cls, *shape: Any, **more: Any) -> Self:
         """Uniform in [0, 1); of complex numbers, each part.
 
@@ -113,8 +123,6 @@ class Random(Order):
         if (pairs := cls._two_draws(cls.rand, shape, more)) is not None:
             return pairs  # type: ignore[no-any-return]
         sizes, kind, device = cls._drawn("rand", shape, more)
-        if 0 in sizes:
-            return cls.zeros(sizes, dtype=kind, device=device)
         bits = cls._bits64(sizes, device, more)
         return cls._wrap(cls._unit(bits, kind), more.get("requires_grad"))
 
@@ -128,8 +136,6 @@ class Random(Order):
         if (pairs := cls._two_draws(cls.randn, shape, more)) is not None:
             return pairs * math.sqrt(0.5)  # type: ignore[no-any-return]
         sizes, kind, device = cls._drawn("randn", shape, more)
-        if 0 in sizes:
-            return cls.zeros(sizes, dtype=kind, device=device)
         wide = dtypes.float64 if kind is dtypes.float64 else dtypes.float32
         bits = cls._bits64(sizes, device, more)
         angle = cls._unit(bits & (2**32 - 1), wide, 32) * (2 * math.pi)
@@ -156,8 +162,6 @@ class Random(Order):
                 f"{dtypes.max(kind)}; give dtype= for more"
             )
         sizes, device = checked_shape("randint", *shape), cls._place(more.get("device"))
-        if 0 in sizes:
-            return cls.zeros(sizes, dtype=kind, device=device)
         bits, span = cls._bits64(sizes, device, more), high - low
         if span <= 2**32:  # scaled, not divided: the bias is below span / 2**32
             scaled = ((bits >> 32) * span) >> 32
@@ -175,13 +179,11 @@ class Random(Order):
         if not low <= high:
             raise ArgumentError(f"uniform: from {low} to {high}; legal is low up to high")
         kind = checked_dtype(more.pop("dtype", None) or dtypes.default_float)
-        wants = more.pop("requires_grad", None)
         if not dtypes.is_float(kind):
-            more["dtype"] = dtypes.float32
-            return (cls.rand(*shape, **more) * (high - low) + low).floor().cast(kind)
-        made = cls.rand(*shape, dtype=kind, **more).mul(high - low).add(low)
-        made.requires_grad = wants
-        return made
+            whole = cls.uniform(*shape, low=low, high=high, dtype=dtypes.float32, **more)
+            return whole.floor().cast(kind)
+        more["dtype"] = kind
+        return cls._changed(cls.rand, shape, more, lambda x: x.mul(high - low).add(low))
 
     @classmethod
     def normal(cls, *shape: Any, mean: float = 0.0, std: float = 1.0, **more: Any) -> Self:
@@ -192,10 +194,7 @@ class Random(Order):
         """
         if not std >= 0:
             raise ArgumentError(f"normal: std = {std}; legal are numbers from 0")
-        wants = more.pop("requires_grad", None)
-        made = cls.randn(*shape, **more).mul(std).add(mean)
-        made.requires_grad = wants
-        return made
+        return cls._changed(cls.randn, shape, more, lambda x: x.mul(std).add(mean))
 
     @classmethod
     def exponential(cls, *shape: Any, rate: float = 1.0, **more: Any) -> Self:
@@ -206,10 +205,8 @@ class Random(Order):
         """
         if not rate > 0:
             raise ArgumentError(f"exponential: rate = {rate}; legal are numbers above 0")
-        wants = more.pop("requires_grad", None)
-        made = (1 - cls.rand(*shape, **more)).log() * (-1 / rate)  # of numbers in (0, 1]
-        made.requires_grad = wants
-        return made
+        # of numbers in (0, 1]
+        return cls._changed(cls.rand, shape, more, lambda x: (1 - x).log() * (-1 / rate))
 
     @classmethod
     def gumbel(cls, *shape: Any, loc: float = 0.0, scale: float = 1.0, **more: Any) -> Self:
@@ -220,10 +217,9 @@ class Random(Order):
         """
         if not scale >= 0:
             raise ArgumentError(f"gumbel: scale = {scale}; legal are numbers from 0")
-        wants = more.pop("requires_grad", None)
-        made = cls.exponential(*shape, **more).maximum(1e-30).log() * -scale + loc
-        made.requires_grad = wants
-        return made
+        return cls._changed(
+            cls.exponential, shape, more, lambda x: x.maximum(1e-30).log() * -scale + loc
+        )
 
     def rand_like(self, **more: Any) -> Self:
         """`rand` with this one's shape, dtype and device.

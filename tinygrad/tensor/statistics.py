@@ -8,9 +8,9 @@ from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes, least_upper_float
 from tinygrad.base.errors import ArgumentError, ShapeError
-from tinygrad.tensor.core import axis_of
+from tinygrad.tensor.core import axis_of, check_axes
 from tinygrad.tensor.creation import DTypeLike, node_of
-from tinygrad.tensor.elementary import float_kind
+from tinygrad.tensor.elementwise import float_kind
 from tinygrad.tensor.products import Products
 from tinygrad.tensor.ranking import ranks
 from tinygrad.tensor.reduction import Axis
@@ -118,7 +118,7 @@ class Statistics(Products):
         values, places = x.topk(k, largest=False)
         out = (t._cut(t.ndim - 1, k - 1, k).squeeze(-1) for t in (values, places))
         found, at = (t._restored(dim, keepdim, axis, self.shape) for t in out)
-        return (found, at) if self.ndim else (found.reshape(()), at.reshape(()))
+        return found, at
 
     def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
         """The middle one of all, or along `dim`, then with where it was; of two the lower. NaN if
@@ -129,13 +129,7 @@ class Statistics(Products):
         >>> [t.tolist() for t in Tensor([[3, 1, 2]]).median(1)]
         [[2], [2]]
         """
-        x, axis = self._last(dim, "median")
-        if x.shape[-1] == 0:
-            return x._wrap(x._constant(math.nan if dtypes.is_float(x.dtype) else 0))
-        count = x.shape[-1] - x.isnan().cast(dtypes.int32).sum(-1)
-        spoilt = count < x.shape[-1]
-        at = spoilt.where(count, (count - 1) // 2)  # the first NaN in order
-        return self._at_rank(x, at, dim, keepdim, axis)
+        return self._middle("median", dim, keepdim, False)
 
     def nanmedian(self, dim: int | None = None, keepdim: bool = False) -> Any:
         """The `median` of what is not NaN.
@@ -143,21 +137,20 @@ class Statistics(Products):
         >>> Tensor([1.0, float("nan"), 3.0]).nanmedian().item()
         1.0
         """
-        x, axis = self._last(dim, "nanmedian")
-        if x.shape[-1] == 0:
-            return x._wrap(x._constant(math.nan if dtypes.is_float(x.dtype) else 0))
-        count = x.shape[-1] - x.isnan().cast(dtypes.int32).sum(-1)
-        return self._at_rank(x, count.eq(0).where(0, (count - 1) // 2), dim, keepdim, axis)
+        return self._middle("nanmedian", dim, keepdim, True)
 
-    def _at_rank(self, x: Self, rank: Self, dim: int | None, keepdim: bool, axis: int) -> Any:
-        """The elements of the last axis with these ranks, and where they were."""
-        values, places = x.sort(-1)
-        found, at = (t.gather(-1, rank.unsqueeze(-1)).squeeze(-1) for t in (values, places))
-        if dim is None:
-            return found._restored(dim, keepdim, axis, self.shape)
-        if not self.ndim:
-            return found.reshape(()), at.reshape(())
-        return tuple(t._restored(dim, keepdim, axis, self.shape) for t in (found, at))
+    def _middle(self, operation: str, dim: int | None, keepdim: bool, skip: bool) -> Any:
+        """Of an even number the lower; of NaNs none is counted, or with `skip` none is seen."""
+        x, axis = self._last(dim, operation)
+        size = x.shape[-1]
+        if size == 0:
+            return x._wrap(x._constant(math.nan if dtypes.is_float(x.dtype) else 0))
+        count = size - x.isnan().sum(-1)  # NaNs come after so many in order
+        middle = (count - 1) // 2
+        rank = count.eq(0).where(0, middle) if skip else (count < size).where(count, middle)
+        found = (t.gather(-1, rank.unsqueeze(-1)).squeeze(-1) for t in x.sort(-1))
+        values, places = (t._restored(dim, keepdim, axis, self.shape) for t in found)
+        return values if dim is None else (values, places)
 
     def mode(self, dim: int = -1, keepdim: bool = False) -> tuple[Self, Self]:
         """The most frequent along `dim`, the smallest of those, and where it was last.
@@ -177,7 +170,7 @@ class Statistics(Products):
         best = (count - start).argmax(-1).unsqueeze(-1)  # the end of the first longest run
         found, at = (t.gather(-1, best).squeeze(-1) for t in (values, places))
         found, at = (t._restored(dim, keepdim, axis, self.shape) for t in (found, at))
-        return (found, at) if self.ndim else (found.reshape(()), at.reshape(()))
+        return found, at
 
     def quantile(
         self,
@@ -227,7 +220,7 @@ class Statistics(Products):
         if shares.ndim > 1:
             raise ShapeError(f"{operation}: q of {shares.shape}; legal are a number and a vector")
         values = x.sort(-1)[0]
-        missing = x.isnan().cast(dtypes.int32).sum(-1, keepdim=True)  # (.., 1)
+        missing = x.isnan().sum(-1, keepdim=True)  # (.., 1)
         last = (x.shape[-1] - missing - 1).cast(x.dtype)
         place = shares.reshape(-1) * last.maximum(0)  # (.., q)
         low, high = place.floor(), place.ceil()
@@ -266,23 +259,25 @@ class Statistics(Products):
         parts = [part for part in (prepend, self, append) if part is not None]
         out = parts[0].cat(*parts[1:], dim=axis) if len(parts) > 1 else self
         for _ in range(n):
-            size = out.shape[axis]
-            after, before = out._cut(axis, min(1, size), size), out._cut(axis, 0, max(0, size - 1))
+            after, before = out._neighbours(axis)
             out = after.ne(before) if out.dtype is dtypes.bool else after - before
         return out
+
+    def _neighbours(self, axis: int) -> tuple[Self, Self]:
+        """All elements of an axis but the first, and all but the last."""
+        size = self.shape[axis]
+        return self._cut(axis, min(1, size), size), self._cut(axis, 0, max(0, size - 1))
 
     def _slabs(self, operation: str, x: Any, dx: float, dim: int) -> tuple[Self, int]:
         """The areas between neighbours along `dim`."""
         axis = axis_of(dim, self.ndim, operation)
-        if self.ndim == 0:
-            raise ShapeError(f"{operation}: (); legal is one axis or more")
-        size = self.shape[axis]
-        after, before = self._cut(axis, min(1, size), size), self._cut(axis, 0, max(0, size - 1))
+        check_axes(operation, self, 1)
+        after, before = self._neighbours(axis)
         if x is None:
             return after.add(before) * (dx / 2), axis
         places = self._tensor(x)
         places = self._along(axis, places) if places.ndim == 1 else places
-        if places.shape[axis - self.ndim] != size:
+        if places.shape[axis - self.ndim] != self.shape[axis]:
             raise ShapeError(f"{operation}: places {places.shape} for {self.shape}")
         return after.add(before) * places.diff(dim=axis - self.ndim) / 2, axis
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from tinygrad.backends import keeps
 from tinygrad.base.dtype import COMPLEX_PARTS, dtypes
@@ -23,9 +23,6 @@ from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, holds_complex, node_of
 from tinygrad.tensor.interop import Interop
 from tinygrad.uop.placement import Placement, cut_at, even_bounds
-
-if TYPE_CHECKING:
-    pass
 
 
 class Tensor(Interop):
