@@ -31,10 +31,13 @@ from tinygrad.schedule.movement import (
     ZERO,
     Index,
     both,
+    conditions_of,
     fold_axis,
+    loops_of,
     merged_axes,
     offset_of,
     source_index,
+    turns_of,
     view_offset,
 )
 from tinygrad.schedule.plan import Wishes
@@ -343,7 +346,7 @@ class Demands:
         self.links[node, demand] = inner
         if node.op is Ops.FOLD and all(stride == 1 for _, _, stride, *_ in node.arg[0]):
             self._folded.add((node.src[0], inner))
-        free = _loops_of(demand)
+        free = loops_of(demand.where)
         around = {tuple(r for r in context if r in free) + ranges for context in contexts}
         self._ask(node.src[0], inner, around)
 
@@ -432,7 +435,7 @@ class Demands:
         """Whether hardly an element is computed twice, as kernels want different ones."""
         if not is_concrete(node):
             return False
-        times = sum(_size(context) for contexts in demands.values() for context in contexts)
+        times = sum(turns_of(context) for contexts in demands.values() for context in contexts)
         return times <= node.size * REDONE_AT_MOST
 
     def _is_made_again(self, node: UOp, demands: dict[Demand, Contexts]) -> bool:
@@ -440,7 +443,7 @@ class Demands:
         stored: a product does so, too, as it lays out its factors."""
         if node in self._kept or not is_concrete(node):
             return False
-        inside = [d for d, cs in demands.items() if any(_size(c) > node.size for c in cs)]
+        inside = [d for d, cs in demands.items() if any(turns_of(c) > node.size for c in cs)]
         if len(set(inside) - self._laying_out) > self._laid_out[node]:
             return False
         read = small_work(node, self._is_stored_anyway)
@@ -458,23 +461,25 @@ class Demands:
         or if each sum is asked for once and is short: the sums of a quantised weight's groups.
         """
         ((demand, contexts),) = demands.items()
-        free = _loops_of(demand)
+        free = loops_of(demand.where)
         inner = node.src[0].size if is_concrete(node.src[0]) else WEIGHT_LIMIT
-        if max(inner, *(_size(context) for context in contexts)) <= SMALL_WORK:
+        if max(inner, *(turns_of(context) for context in contexts)) <= SMALL_WORK:
             return True
         if (node, demand) in self._folded:
             return self._rather_folded(node, contexts)
         if any(_redone(demand, context) for context in contexts):
             return False
         if any(r not in demand.kernel.ranges for r in free):
-            rows = _size(demand.kernel.ranges)
-            once = is_concrete(node) and all(_size(c) == node.size for c in contexts)
+            rows = turns_of(demand.kernel.ranges)
+            once = is_concrete(node) and all(turns_of(c) == node.size for c in contexts)
             return once and rows >= FEW_ROWS and inner <= SHORT_SUM * node.size
-        if is_concrete(node) and _size(free) > node.size:  # several elements ask for the same sum
+        if (
+            is_concrete(node) and turns_of(free) > node.size
+        ):  # several elements ask for the same sum
             return False
         if all(free.issuperset(context) for context in contexts):
             return True
-        return _size(free) >= FEW_ROWS and not self._is_product(node)
+        return turns_of(free) >= FEW_ROWS and not self._is_product(node)
 
     @staticmethod
     def _is_product(node: UOp) -> bool:
@@ -496,7 +501,7 @@ class Demands:
         if node.op is not Ops.REDUCE_AXIS or node.arg[0] != "add" or not is_concrete(node.src[0]):
             return False
         made = node.size
-        redone = max(_size(context) for context in contexts) - made
+        redone = max(turns_of(context) for context in contexts) - made
         return redone * (node.src[0].size // made) <= STORE_WORTH * made
 
 
@@ -537,15 +542,6 @@ def _joined_index(node: UOp, joined: Demand) -> Index:
     return joined.kernel.index if node.op is Ops.ASSIGN else joined.where
 
 
-def conditions_of(gate: UOp | None) -> list[UOp]:
-    """The conditions that a gate is the conjunction of."""
-    if gate is None:
-        return []
-    if gate.op is Ops.AND:
-        return [*conditions_of(gate.src[0]), *conditions_of(gate.src[1])]
-    return [gate]
-
-
 def _makes_rows(node: UOp) -> bool:
     """Whether this REDUCE_AXIS may be computed in the kernel that wants it, row by row."""
     return is_concrete(node.src[0]) and not Demands._is_product(node)
@@ -565,22 +561,10 @@ def _readers(demands: dict[Demand, Contexts]) -> list[Reader]:
 
 def _redone(demand: Demand, context: tuple[UOp, ...]) -> bool:
     """Whether a loop that the element does not depend on is outside one that it depends on."""
-    free = _loops_of(demand)
+    free = loops_of(demand.where)
     outside = False
     for loop in context:
         if loop in free and outside:
             return True
         outside = outside or loop not in free
     return False
-
-
-def _loops_of(demand: Demand) -> frozenset[UOp]:
-    """The loops that the element depends on."""
-    return frozenset().union(*(i.ranges for i in demand.where))
-
-
-def _size(ranges: Iterable[UOp]) -> int:
-    total = 1
-    for r in ranges:
-        total *= r.vmax + 1
-    return total

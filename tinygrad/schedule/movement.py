@@ -7,11 +7,12 @@ the conditions under which there is such an element at all (outside, PAD and WIN
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.helpers import prod, strides_for
+from tinygrad.base.helpers import ceildiv, prod, strides_for
 from tinygrad.simplify.affine import divide, modulo, simplify_index
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -166,6 +167,25 @@ def both(conditions: Sequence[UOp]) -> UOp | None:
     return functools.reduce(UOp.__and__, distinct)
 
 
+def conditions_of(gate: UOp | None) -> list[UOp]:
+    """The conditions that a gate is the conjunction of."""
+    if gate is None:
+        return []
+    if gate.op is Ops.AND:
+        return [*conditions_of(gate.src[0]), *conditions_of(gate.src[1])]
+    return [gate]
+
+
+def loops_of(index: Iterable[UOp]) -> frozenset[UOp]:
+    """The loops that an index depends on."""
+    return frozenset().union(*(at.ranges for at in index))
+
+
+def turns_of(loops: Iterable[UOp]) -> int:
+    """How often the innermost of these loops turns."""
+    return int(prod(loop.vmax + 1 for loop in loops))
+
+
 def merged_axes(node: UOp) -> tuple[tuple[int, ...], ...] | None:
     """For each axis the sizes of the axes that a RESHAPE below merged into it, if what follows the
     RESHAPE is elementwise: loops over these follow the values as they are made."""
@@ -200,34 +220,18 @@ def fold_axis(
     """
     axis, taps, stride, dilation, before, _ = window
     shifted = at + before
-    counter = taps
-    tap_of = None
-    if stride > 1 and _inverse(dilation, stride) is not None:
-        counter = -(-taps // stride)
-        first = (shifted * _inverse(dilation, stride)) % stride
-        tap_of = first
-    loop = ZERO if counter == 1 else UOp.range(counter, name)
-    tap = loop if tap_of is None else tap_of + loop * stride
+    in_phases = stride > 1 and math.gcd(dilation, stride) == 1
+    turns = ceildiv(taps, stride) if in_phases else taps
+    tap = loop = ZERO if turns == 1 else UOp.range(turns, name)
+    if in_phases:
+        tap = (shifted * pow(dilation, -1, stride)) % stride + loop * stride
     moved = shifted - tap * dilation
     position = moved // stride
-    if tap_of is not None and dilation == 1:
+    if in_phases and dilation == 1:
         position = shifted // stride - loop  # (x - x % s) // s is x // s
     position, tap = simplify_index(position), simplify_index(tap)
-    most = positions[axis]
-    limit = UOp.const(dtypes.index, most) if isinstance(most, int) else most
-    conditions = [] if tap_of is None or taps % stride == 0 else [tap < taps]
-    if stride > 1 and tap_of is None:
+    conditions = [tap < taps] if in_phases and taps % stride else []
+    if stride > 1 and not in_phases:
         conditions.append(simplify_index(moved % stride).eq(0))
-    if position.vmin < 0:
-        conditions.append(UOp.const(dtypes.index, -1) < position)
-    if not isinstance(most, int) or position.vmax >= most:
-        conditions.append(position < limit)
+    conditions += within(position, 0, positions[axis])
     return position, tap, conditions, [] if loop is ZERO else [loop]
-
-
-def _inverse(dilation: int, stride: int) -> int | None:
-    """The number that undoes multiplication by `dilation` modulo `stride`, if there is one."""
-    try:
-        return pow(dilation, -1, stride)
-    except ValueError:
-        return None

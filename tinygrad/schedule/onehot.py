@@ -7,9 +7,8 @@ One-hot rows are never made: a loss reads the logit of its class, a choice among
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from tinygrad.base.dtype import DType, dtypes
+from tinygrad.schedule.movement import both, conditions_of
 from tinygrad.simplify.affine import simplify_index
 from tinygrad.simplify.constants import has_check
 from tinygrad.uop.node import UOp
@@ -20,19 +19,14 @@ def narrowed_sum(value: UOp, ranges: tuple[UOp, ...]) -> UOp:
     """The sum of `value` over `ranges`, without those that a condition narrows to one turn."""
     if value.op is not Ops.WHERE or not _is_zero(value.src[2]) or has_check(value):
         return value.reduce("add", *ranges)
-    conditions = list(_conjuncts(value.src[0]))
+    conditions = conditions_of(value.src[0])
     for condition in conditions:
         loop, at = _turn(condition, ranges)
         if loop is None:
             continue
         inside = (UOp.const(dtypes.index, -1) < at) & (at < loop.src[0])
-        rest = [c for c in conditions if c is not condition]
-        term = value.src[1]
-        if rest:
-            both = rest[0]
-            for other in rest[1:]:
-                both = both & other
-            term = both.where(term, value.src[2])
+        rest = both([c for c in conditions if c is not condition])
+        term = value.src[1] if rest is None else rest.where(value.src[1], value.src[2])
         term = inside.where(_at(term, loop, at, inside), value.src[2])
         return narrowed_sum(term, tuple(r for r in ranges if r is not loop))
     return value.reduce("add", *ranges)
@@ -40,14 +34,6 @@ def narrowed_sum(value: UOp, ranges: tuple[UOp, ...]) -> UOp:
 
 def _is_zero(node: UOp) -> bool:
     return node.op is Ops.CONST and node.arg == 0
-
-
-def _conjuncts(condition: UOp) -> Iterable[UOp]:
-    if condition.op is Ops.AND:
-        for source in condition.src:
-            yield from _conjuncts(source)
-    else:
-        yield condition
 
 
 def _turn(condition: UOp, ranges: tuple[UOp, ...]) -> tuple[UOp | None, UOp]:

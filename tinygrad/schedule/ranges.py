@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.schedule.bases import memory_base
-from tinygrad.schedule.demand import Demand, Demands, Kernel, conditions_of, loop_shape
-from tinygrad.schedule.movement import Index, both, offset_of, view_offset
+from tinygrad.schedule.demand import Demand, Demands, Kernel, loop_shape
+from tinygrad.schedule.movement import Index, both, conditions_of, offset_of, view_offset
 from tinygrad.schedule.onehot import narrowed_sum
 from tinygrad.simplify.constants import drops_check
 from tinygrad.uop.infer import Shape

@@ -9,9 +9,8 @@ again is in the cache still.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from math import prod
 
-from tinygrad.schedule.movement import Index, source_index
+from tinygrad.schedule.movement import Index, loops_of, source_index, turns_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -83,14 +82,14 @@ def rows_first(loops: Sequence[UOp], wanted: Iterable[Index], fewest: int) -> li
     as long as what then lies innermost follows each other in memory."""
     chain: list[frozenset[UOp]] = []
     for where in wanted:
-        own = frozenset().union(*(at.ranges for at in where))
+        own = loops_of(where)
         plain = all(not at.ranges or at.op is Ops.RANGE for at in where)
         if plain and own and all(own <= other or other <= own for other in chain):
             chain.append(own)
     moved = sorted(loops, key=lambda loop: -sum(loop in own for own in chain))
     rows = chain[0] if chain else frozenset()
-    run = prod(int(r.vmax) + 1 for r in _trailing(loops, moved))
-    enough = prod(int(r.vmax) + 1 for r in rows) >= fewest
+    run = turns_of(_trailing(loops, moved))
+    enough = turns_of(rows) >= fewest
     return moved if enough and run >= SHORTEST_RUN else list(loops)
 
 

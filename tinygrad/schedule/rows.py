@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from tinygrad.base.dtype import DType
 from tinygrad.schedule.bases import COMPUTED, beneath, is_concrete
-from tinygrad.schedule.movement import Index
+from tinygrad.schedule.movement import Index, loops_of, turns_of
 from tinygrad.schedule.plan import Wishes
 from tinygrad.uop.infer import Shape
 from tinygrad.uop.node import UOp
@@ -141,7 +141,7 @@ def are_kept(
 def _reduces(reader: Reader) -> bool:
     """Whether loops along a row are none of the kernel's own."""
     _, along = _axes(reader)
-    return all(_ranges(at[i] for i in along).isdisjoint(reader.loops) for at in reader.indices)
+    return all(loops_of(at[i] for i in along).isdisjoint(reader.loops) for at in reader.indices)
 
 
 def _axes(reader: Reader) -> tuple[list[int], list[int]]:
@@ -162,21 +162,13 @@ def _row_of(shape: Shape, reader: Reader) -> tuple[int, int] | None:
     first, (rows, along) = reader.indices[0], _axes(reader)
     if not along or any(index[i].op is not Ops.RANGE for index in reader.indices for i in along):
         return None
-    row_loops = _ranges(first[i] for i in rows)
+    row_loops = loops_of(first[i] for i in rows)
     if any(row_loops != set(context[: len(row_loops)]) for context in reader.contexts):
         return None
-    if _turns(row_loops) > prod(shape[i] for i in rows):
+    if turns_of(row_loops) > prod(shape[i] for i in rows):
         return None
-    elements = _turns(_ranges(first[i] for i in along))
-    if _turns(row_loops) < FEWEST_ROWS:
+    elements = turns_of(loops_of(first[i] for i in along))
+    if turns_of(row_loops) < FEWEST_ROWS:
         return None
-    own = frozenset().union(*map(_ranges, reader.indices))
-    return elements, max(_turns(r for r in c if r not in own) for c in reader.contexts)
-
-
-def _ranges(index: Index | Iterable[UOp]) -> frozenset[UOp]:
-    return frozenset().union(*(i.ranges for i in index))
-
-
-def _turns(loops: Iterable[UOp]) -> int:
-    return prod(loop.vmax + 1 for loop in loops)
+    own = frozenset().union(*map(loops_of, reader.indices))
+    return elements, max(turns_of(r for r in c if r not in own) for c in reader.contexts)
