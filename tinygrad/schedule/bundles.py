@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from math import prod
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.schedule.demand import Demands, Kernel
+from tinygrad.schedule.demand import Kernel
+from tinygrad.schedule.inlining import reads_again
 from tinygrad.schedule.limits import SPARE
 from tinygrad.schedule.movement import offset_of
 from tinygrad.schedule.plan import BITS, Step, bits_of, variable_name, variable_number
@@ -66,14 +67,14 @@ def kernels_and_slots(ast: UOp) -> list[tuple[UOp, tuple[int, ...] | None]]:
     return found
 
 
-def is_short(kernel: Kernel, demands: Demands) -> bool:
+def is_short(kernel: Kernel) -> bool:
     """Whether this goes once over what it reads, in any order, with a few operations on each."""
     if kernel.weight > MOST_WEIGHT or not all(isinstance(n, int) for n in kernel.shape):
         return False
     return not any(
         node.op in ORDERED
         or node.op is Ops.FOLD
-        or (node.op is Ops.REDUCE_AXIS and demands.reads_again(node))
+        or (node.op is Ops.REDUCE_AXIS and reads_again(node))
         for node, _ in kernel.inlined
     )
 

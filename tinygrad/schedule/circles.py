@@ -4,21 +4,19 @@ parameter's old value. With the gradients in kernels of their own no old value h
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from tinygrad.schedule.demand import Kernel
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
-if TYPE_CHECKING:
-    from tinygrad.schedule.demand import Demands, Kernel
 
-
-def in_circles(demands: Demands) -> set[UOp]:
+def in_circles(kernels: Sequence[Kernel]) -> set[UOp]:
     """The reductions that are to be stored, and to share no kernel, so that no two kernels
     overwrite what the other reads. Empty: there are no such pairs, or nothing helps."""
     writers = {
         assign.src[0].base: kernel
-        for kernel in demands.kernels
+        for kernel in kernels
         for assign in kernel.stores
         if assign.op is Ops.ASSIGN
     }

@@ -22,7 +22,7 @@ from tinygrad.schedule.bases import (
     stored_base,
 )
 from tinygrad.schedule.bundles import bundled, is_short
-from tinygrad.schedule.demand import Kernel, demands_within
+from tinygrad.schedule.demand import Kernel
 from tinygrad.schedule.memory import arranged
 from tinygrad.schedule.movement import offset_of
 from tinygrad.schedule.order import Ready, Unit, put_off
@@ -33,6 +33,7 @@ from tinygrad.schedule.shard_rules import RULES
 from tinygrad.schedule.sorting import sorted_there
 from tinygrad.schedule.split import split_reductions
 from tinygrad.schedule.states import take_in_blocks
+from tinygrad.schedule.walk import demands_within
 from tinygrad.simplify.affine import simplify_index
 from tinygrad.simplify.rules import simplify
 from tinygrad.uop.node import UOp
@@ -101,7 +102,7 @@ class _Planner:
                 own = [n for n in kernel.stores if n.op in (Ops.ASSIGN, Ops.SCATTER)]
                 reads = [*kernel.reads, *(previous_version(n) for n in own)]
                 unit = Unit(kernel.last, reads, kernel.stores, kernel)
-                if is_short(kernel, self.demands):
+                if is_short(kernel):
                     unit.company = kernel.stores[0].device
                 units.append(unit)
         items: dict[UOp, list[UOp]] = {}

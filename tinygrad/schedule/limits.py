@@ -1,26 +1,24 @@
 """Kernels that would take more buffers than a device binds: what is to be stored or kept apart, so
-that the walk of `demand`, taken again, makes kernels that fit."""
+that the walk, taken again, makes kernels that fit."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from tinygrad.schedule.bases import memory_base
+from tinygrad.schedule.demand import Kernel
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
-
-if TYPE_CHECKING:
-    from tinygrad.schedule.demand import Demands, Kernel
 
 SPARE = 2  # buffers besides what is read and stored: fault words, a copy of an old version
 
 
-def beyond(demands: Demands, limit: int) -> tuple[set[UOp], set[UOp]]:
+def beyond(kernels: Iterable[Kernel], limit: int) -> tuple[set[UOp], set[UOp]]:
     """Nodes that are to be stored, and stored ones that are to have kernels of their own, where a
     kernel takes more than `limit` buffers. Both empty: all fit, or can't be made smaller."""
     stored: set[UOp] = set()
     apart: set[UOp] = set()
-    for kernel in demands.kernels:
+    for kernel in kernels:
         if len(kernel.reads) + len(kernel.stores) + SPARE <= limit:
             continue
         if len(kernel.stores) > 1:

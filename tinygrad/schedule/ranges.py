@@ -1,6 +1,6 @@
 """Loops and index arithmetic: each kernel's values as expressions over its ranges.
 
-The second walk, from the leaves up, kernel by kernel: for every (node, demand) that `demand`
+The second walk, from the leaves up, kernel by kernel: for every (node, demand) that the first
 inlined, the scalar expression of that element. Memory appears as PARAM(number of the version in
 the plan, size).
 """
@@ -11,9 +11,10 @@ from collections.abc import Callable
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.schedule.bases import memory_base
-from tinygrad.schedule.demand import Demand, Demands, Kernel, loop_shape
+from tinygrad.schedule.demand import Demand, Kernel, loop_shape
 from tinygrad.schedule.movement import Index, both, conditions_of, offset_of, view_offset
 from tinygrad.schedule.onehot import narrowed_sum
+from tinygrad.schedule.walk import Demands
 from tinygrad.simplify.constants import drops_check
 from tinygrad.uop.infer import Shape
 from tinygrad.uop.node import UOp
@@ -96,25 +97,22 @@ class Expressions:
         return node  # DEFINE_VAR
 
     def _moved(self, node: UOp, demand: Demand) -> UOp:
-        inner = self.demands.links[node, demand]
+        inner, condition, _ = self.demands.links[node, demand]
         value = self.value(node.src[0], inner)
-        own = self.demands.conditions[node, demand]
-        return value if own is None else zero_unless(own, value)
+        return value if condition is None else zero_unless(condition, value)
 
     def _reduced(self, node: UOp, demand: Demand) -> UOp:
-        inner = self.demands.links[node, demand]
+        inner, condition, ranges = self.demands.links[node, demand]
         value = self.value(node.src[0], inner)
-        own = self.demands.conditions[node, demand]
         monoid = "add" if node.op is Ops.FOLD else node.arg[0]
-        ranges = self.demands.reduce_ranges[node, demand]
         if node.op is Ops.FOLD and value.op is Ops.REDUCE and value.arg == "add":
             value, ranges = value.src[0], (*value.src[1:], *ranges)  # a sum of sums is one sum
-        if own is not None:
-            value = zero_unless(own, value)
+        if condition is not None:
+            value = zero_unless(condition, value)
         return narrowed_sum(value, ranges) if monoid == "add" else value.reduce(monoid, *ranges)
 
     def _gathered(self, node: UOp, demand: Demand) -> UOp:
-        inner = self.demands.links[node, demand]
+        inner = self.demands.links[node, demand].demand
         sources = [self.value(s, inner) for s in node.src[1:]]
         indices, gates = sources[: node.arg], sources[node.arg :]
         rest = demand.where[len(inner.where) :]
@@ -126,7 +124,7 @@ class Expressions:
         return self.storage(base).index(offset, gate=gate)
 
     def _scattered(self, node: UOp, demand: Demand) -> UOp:
-        inner = self.demands.links[node, demand]
+        inner = self.demands.links[node, demand].demand
         indices = tuple(self.value(s, inner).cast(dtypes.index) for s in node.src[2:])
         rest = demand.where[len(inner.where) :]
         return offset_of((*indices, *rest), node.shape)

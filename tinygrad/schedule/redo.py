@@ -42,7 +42,7 @@ def weight_of(node: UOp) -> int:
     return 0
 
 
-def weights_below(order: list[UOp]) -> tuple[dict[UOp, int], dict[UOp, tuple[UOp, ...]]]:
+def weights_below(order: Sequence[UOp]) -> tuple[dict[UOp, int], dict[UOp, tuple[UOp, ...]]]:
     """For each node what one element costs down to memory or a reduction: operations, and what is
     read (no more than one too many to be cheap)."""
     weight: dict[UOp, int] = {}

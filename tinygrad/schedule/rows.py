@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from tinygrad.base.dtype import DType
 from tinygrad.schedule.bases import COMPUTED, beneath, is_concrete
+from tinygrad.schedule.demand import Demanded, Kernel
 from tinygrad.schedule.movement import Index, loops_of, turns_of
 from tinygrad.schedule.plan import Wishes
 from tinygrad.uop.infer import Shape
@@ -109,12 +110,11 @@ def _products_of(node: UOp) -> UOp:
     return beneath(node.src[0], (Ops.CAST,))
 
 
-def are_kept(
-    shape: Shape, facts: Collection[Product], readers: Collection[Reader], wishes: Wishes
-) -> bool:
+def are_kept(shape: Shape, facts: Collection[Product], demands: Demanded, wishes: Wishes) -> bool:
     """Whether each kernel that wants a value made by these products keeps it in rows, of at most
     `longest_row` elements; or makes it in the registers of units, of any length, if it only reduces
     rows."""
+    readers = _readers(demands)
     if not readers or len(facts) > MOST_PRODUCTS:
         return False
     longest = wishes.longest_row
@@ -136,6 +136,18 @@ def are_kept(
             if not (grows or depth <= worth) or redone > max(worth, 2 * depth):
                 return False
     return True
+
+
+def _readers(demands: Demanded) -> list[Reader]:
+    """The demands by kernel; none if some want the value only where a gate is open."""
+    found: dict[Kernel, Reader] = {}
+    for demand, contexts in demands.items():
+        if demand.gate is not None:
+            return []
+        reader = found.setdefault(demand.kernel, Reader(demand.kernel.ranges, [], []))
+        reader.indices.append(demand.where)
+        reader.contexts.extend(contexts)
+    return list(found.values())
 
 
 def _reduces(reader: Reader) -> bool:

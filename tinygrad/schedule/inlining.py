@@ -1,0 +1,160 @@
+"""Whether a value is computed where it is wanted, or stored. What counts is bytes moved and
+operations redone, not the number of kernels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Sequence
+
+from tinygrad.base.settings import FUSE_OPS
+from tinygrad.schedule.bases import MOVED, is_concrete, is_memory, memory_base
+from tinygrad.schedule.demand import Contexts, Demand, Demanded, is_redone
+from tinygrad.schedule.movement import loops_of, turns_of
+from tinygrad.schedule.plan import Wishes
+from tinygrad.schedule.redo import (
+    CHEAP_LEAVES,
+    CHEAP_WEIGHT,
+    FREE_LEAVES,
+    WEIGHT_LIMIT,
+    kept_anyway,
+    laid_out,
+    repeats,
+    small_work,
+    weight_of,
+    weights_below,
+    widens,
+)
+from tinygrad.schedule.rows import are_kept, products_below
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+REDONE_AT_MOST = 1.1  # so often a costly value may be computed by several kernels together
+SHARED_WEIGHT = 200  # within one kernel: loops/ keeps a shared row in cache
+FEW_ROWS = 16  # a reduction over fewer rows would leave cores idle if its users joined it
+SMALL_WORK = 1 << 14  # below so many elements the number of kernels is what counts
+SHORT_SUM = 64  # terms of a sum that gains nothing from a tile of its own
+STORE_WORTH = 96  # multiply-adds that take as long as writing a value and folding it
+
+
+class Inlining:
+    """The decisions about a graph: nodes in `order`, those that anybody has asked for in `wanted`.
+    The walk notes what it learns on its way in `folded` and `laying_out`."""
+
+    def __init__(self, order: Sequence[UOp], wishes: Wishes, wanted: Container[UOp]) -> None:
+        self.folded: set[tuple[UOp, Demand]] = set()  # what a FOLD of stride 1 adds up
+        self.laying_out: set[Demand] = set()  # of factors of products, and what is below them
+        self.laid_out = Counter() if wishes.lanes else laid_out(order)
+        keeps = wishes.longest_row or wishes.in_registers
+        self.products = products_below(order) if keeps else {}
+        self._weight, self._leaves = weights_below(order)
+        self._kept = kept_anyway(order)
+        self._wishes, self._wanted = wishes, wanted
+
+    def allows(self, node: UOp, demands: Demanded) -> bool:
+        """Whether the node is computed where these demands are, rather than stored."""
+        if node.op in FREE_LEAVES or node.op in MOVED:
+            return True
+        if widens(node):
+            return True
+        kernels = {d.kernel for d in demands}
+        if any(k.weight + weight_of(node) > FUSE_OPS.value for k in kernels):
+            return False
+        products = self.products.get(node)
+        if products and are_kept(node.room, products.values(), demands, self._wishes):
+            return True
+        if node.op in (Ops.REDUCE_AXIS, Ops.FOLD):
+            return len(demands) == 1 and self._reduction_fits(node, demands)
+        if node.op in (Ops.ASSIGN, Ops.CONTIGUOUS):
+            return True
+        return self._is_rather_redone(node, demands, len(kernels)) or repeats(node)
+
+    def _is_rather_redone(self, node: UOp, demands: Demanded, kernels: int) -> bool:
+        """Whether computing an elementwise value where it is wanted costs less than storing it."""
+        weight = self._weight[node]
+        cheap = weight <= CHEAP_WEIGHT and len(self._leaves[node]) <= CHEAP_LEAVES
+        if kernels > 1:
+            return cheap or self._each_its_part(node, demands) or self._is_made_again(node, demands)
+        if len(demands) > 1 and weight * len(demands) > SHARED_WEIGHT:
+            return False
+        if not any(is_redone(d, context) for d, cs in demands.items() for context in cs):
+            return True
+        # a reduction below would be stored in its place: then rather what follows it
+        return cheap and not any(s.op in (Ops.REDUCE_AXIS, Ops.FOLD) for s in self._leaves[node])
+
+    @staticmethod
+    def _each_its_part(node: UOp, demands: Demanded) -> bool:
+        """Whether hardly an element is computed twice, as kernels want different ones."""
+        if not is_concrete(node):
+            return False
+        times = sum(turns_of(context) for contexts in demands.values() for context in contexts)
+        return times <= node.size * REDONE_AT_MOST
+
+    def _is_made_again(self, node: UOp, demands: Demanded) -> bool:
+        """Whether several kernels compute a value, each element once, rather than that it is
+        stored: a product does so, too, as it lays out its factors."""
+        if node in self._kept or not is_concrete(node):
+            return False
+        inside = [d for d, cs in demands.items() if any(turns_of(c) > node.size for c in cs)]
+        if len(set(inside) - self.laying_out) > self.laid_out[node]:
+            return False
+        read = small_work(node, self._is_stored_anyway)
+        return read is not None and (not inside or all(map(self._is_stored_anyway, read)))
+
+    def _is_stored_anyway(self, node: UOp) -> bool:
+        """Whether a value is in memory, whatever becomes of the one that is looked at."""
+        return is_memory(node) or (node in self._kept and node in self._wanted)
+
+    def _reduction_fits(self, node: UOp, demands: Demanded) -> bool:
+        """Whether a reduction may live in its user's kernel: computed once an element there.
+
+        Loops that it does not depend on must be inside those it depends on (a softmax's row), and
+        there must be rows enough to keep cores busy. Inside another reduction only if it is small,
+        or if each sum is asked for once and is short: the sums of a quantised weight's groups.
+        """
+        ((demand, contexts),) = demands.items()
+        free = loops_of(demand.where)
+        inner = node.src[0].size if is_concrete(node.src[0]) else WEIGHT_LIMIT
+        if max(inner, *(turns_of(context) for context in contexts)) <= SMALL_WORK:
+            return True
+        if (node, demand) in self.folded:
+            return self._rather_folded(node, contexts)
+        if any(is_redone(demand, context) for context in contexts):
+            return False
+        if any(r not in demand.kernel.ranges for r in free):
+            rows = turns_of(demand.kernel.ranges)
+            once = is_concrete(node) and all(turns_of(c) == node.size for c in contexts)
+            return once and rows >= FEW_ROWS and inner <= SHORT_SUM * node.size
+        if (
+            is_concrete(node) and turns_of(free) > node.size
+        ):  # several elements ask for the same sum
+            return False
+        if all(free.issuperset(context) for context in contexts):
+            return True
+        return turns_of(free) >= FEW_ROWS and not rereads_factors(node)
+
+    def _rather_folded(self, node: UOp, contexts: Contexts) -> bool:
+        """Whether the sums that a FOLD adds up are better computed in its loops, though there it
+        asks for some that are not there: a convolution's input gradient."""
+        if node.op is not Ops.REDUCE_AXIS or node.arg[0] != "add" or not is_concrete(node.src[0]):
+            return False
+        made = node.size
+        redone = max(turns_of(context) for context in contexts) - made
+        return redone * (node.src[0].size // made) <= STORE_WORTH * made
+
+
+def rereads_factors(node: UOp) -> bool:
+    """Whether a sum's factors are read several times: tiles of its own read them once."""
+    value = node.src[0]
+    if node.arg[0] != "add" or value.op is not Ops.MUL or not is_concrete(value):
+        return False
+    return value.size >= 2 * sum(memory_base(factor).size for factor in value.src)
+
+
+def reads_again(node: UOp) -> bool:
+    """Whether a reduction needs what it reads several times, as a product does, and is long."""
+    return not is_concrete(node.src[0]) or (node.src[0].size > SMALL_WORK and rereads_factors(node))
+
+
+def makes_rows(node: UOp) -> bool:
+    """Whether this REDUCE_AXIS may be computed in the kernel that wants it, row by row."""
+    return is_concrete(node.src[0]) and not rereads_factors(node)

@@ -1,0 +1,356 @@
+"""Which values are stored and which are recomputed where they are used.
+
+The graph is walked once from its roots down. Each node collects *demands*: which kernel needs it,
+at which index, under which gate. When a node is reached all its users have been, so everything is
+known that the decision needs (`schedule/inlining`): how many kernels want it, at how many different
+indices, and inside which loops that it does not depend on. Then it is either *inlined* (its sources
+get the demands) or *stored* (it gets a kernel of its own, or another store in a kernel whose loops
+fit, and its users read memory).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from tinygrad.schedule.bases import (
+    contiguous_base,
+    is_concrete,
+    is_kernelized,
+    is_memory,
+    memory_base,
+    storage_home,
+)
+from tinygrad.schedule.circles import in_circles
+from tinygrad.schedule.demand import (
+    Contexts,
+    Demand,
+    Demanded,
+    Kernel,
+    joined_index,
+    loop_shape,
+    stored_in,
+)
+from tinygrad.schedule.inlining import FEW_ROWS, Inlining, makes_rows
+from tinygrad.schedule.limits import beyond
+from tinygrad.schedule.movement import (
+    ZERO,
+    Index,
+    both,
+    conditions_of,
+    fold_axis,
+    loops_of,
+    merged_axes,
+    offset_of,
+    source_index,
+)
+from tinygrad.schedule.plan import Wishes
+from tinygrad.schedule.redo import NO_VALUE, weight_of
+from tinygrad.schedule.row_loops import above_reductions, pieces_of, reduced_at, rows_first
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops
+
+STEPS = frozenset((Ops.COPY, Ops.SCAN, Ops.CALL, Ops.KERNEL))
+ALWAYS_STORED = frozenset((Ops.CONTIGUOUS, Ops.ASSIGN, Ops.SCATTER, Ops.RUNNING, Ops.ITEM)) | STEPS
+
+
+def demands_within(sink: UOp, wishes: Wishes) -> Demands:
+    """The demands of a graph whose kernels take no more buffers than its devices bind."""
+    stored: set[UOp] = set()
+    apart: set[UOp] = set()
+    while True:
+        found = Demands(sink, wishes, stored, apart)
+        circles = in_circles(found.kernels)
+        more = beyond(found.kernels, wishes.buffers) if wishes.buffers else (set(), set())
+        if more[0] | circles <= stored and more[1] | circles <= apart:
+            return found
+        stored |= more[0] | circles
+        apart |= more[1] | circles
+
+
+class Link(NamedTuple):
+    """What an inlined node asks of its source, or of its indices: the element, the condition for
+    there being one, and the loops that the node reduces over."""
+
+    demand: Demand
+    condition: UOp | None
+    loops: tuple[UOp, ...]
+
+
+class Demands:
+    """The outcome: kernels, and for each inlined (node, demand) the demands on its sources."""
+
+    def __init__(
+        self,
+        sink: UOp,
+        wishes: Wishes,
+        stored: Iterable[UOp] = (),
+        apart: Iterable[UOp] = (),
+    ) -> None:
+        self.order = sink.toposort()
+        self.position = {node: i for i, node in enumerate(self.order)}
+        self.kernels: list[Kernel] = []
+        self.links: dict[tuple[UOp, Demand], Link] = {}
+        self.stored_at: dict[UOp, Demand] = {}
+        self.same_as: dict[tuple[UOp, Demand], Demand] = {}
+        self._pending: dict[UOp, Demanded] = {}
+        self._readers: dict[UOp, list[Kernel | int]] = {}  # kernels (steps: position) that want
+        # the whole of a node in memory
+        self._names = map("t{:06}".format, itertools.count())  # in order also as text
+        self._counters: dict[tuple[UOp, int], str] = {}  # names of reductions' loops
+        self._inlining = Inlining(self.order, wishes, self._pending)
+        # groups are given work for all their lanes element by element
+        self._above = set() if wishes.lanes else above_reductions(self.order, makes_rows)
+        self._stored = {*self._forced(sink), *stored}
+        self._apart = set(apart)  # what shares no kernel with what else is stored
+        for node in reversed(self.order):
+            self._visit(node)
+
+    # ---- what must be stored ---------------------------------------------------------------------
+
+    def _forced(self, sink: UOp) -> Iterable[UOp]:
+        yield from map(contiguous_base, sink.src)
+        for node in self.order:
+            if node.op in ALWAYS_STORED:
+                yield node
+            if node.op in STEPS:
+                yield from (contiguous_base(s) for s in node.src if s.has_shape)
+            elif node.op is Ops.INDEX or node.op is Ops.SCATTER:
+                # indices known only when running need memory to index into
+                yield memory_base(node.src[0])
+
+    # ---- the walk --------------------------------------------------------------------------------
+
+    def _visit(self, node: UOp) -> None:
+        demands = self._pending.pop(node, {})
+        if node.op in NO_VALUE or not (demands or node in self._stored):
+            return
+        if is_memory(node):
+            self._read(node, demands)
+        elif node in self._stored or not self._inlining.allows(node, demands):
+            self._store(node, demands)
+        else:
+            self._inline(node, demands)
+
+    def _read(self, node: UOp, demands: Demanded) -> None:
+        for demand in demands:
+            demand.kernel.reads[node] = None
+
+    def _store(self, node: UOp, demands: Demanded) -> None:
+        if node.op in STEPS or node.op is Ops.ITEM or is_kernelized(node):
+            self._read(node, demands)
+            for source in node.src:
+                self._pending.setdefault(source, {})
+                if source.has_shape:
+                    base = contiguous_base(source)
+                    self._readers.setdefault(base, []).append(self.position[node])
+            return
+        joined = self._kernel_to_join(node, demands)
+        kernel = joined.kernel if joined is not None else self._new_kernel(node)
+        index = kernel.index if joined is None else joined_index(node, joined)
+        kernel.stores.append(node)
+        position = self.position[node]
+        kernel.first, kernel.last = min(kernel.first, position), max(kernel.last, position)
+        here = self.stored_at[node] = Demand(kernel, index, None)
+        if joined is not None:
+            self.same_as[node, joined] = here
+        self._read(node, {d: c for d, c in demands.items() if d != joined})
+        loops = None if joined is None else stored_in(node, joined)
+        self._inline(node, {here: {kernel.ranges if loops is None else loops}})
+
+    def _new_kernel(self, node: UOp) -> Kernel:
+        shape = loop_shape(node)
+        value = node.src[0] if node.op is Ops.CONTIGUOUS else node
+        pieces = merged_axes(node) if self._inlining.products.get(value) else None
+        ranges, index = self._loops(node, pieces or tuple((n,) for n in shape))
+        position = self.position[node]
+        if node.op is Ops.RUNNING:  # what is carried from turn to turn wants the innermost loop
+            ranges.sort(key=lambda r: r is index[node.arg[1]])
+        elif node in self._above and pieces is None and is_concrete(node):
+            ranges, index = self._rows_first(node, ranges, index)
+        kernel = Kernel(tuple(ranges), index, shape, first=position, last=position)
+        self.kernels.append(kernel)
+        return kernel
+
+    def _loops(
+        self, node: UOp, pieces: Iterable[tuple[Any, ...]]
+    ) -> tuple[list[UOp], tuple[UOp, ...]]:
+        """Loops of these sizes for each axis, and the index that they make."""
+        ranges: list[UOp] = []
+        index: list[UOp] = []
+        for axis, sizes in enumerate(pieces):
+            loops = [
+                ZERO if m == 1 else UOp.range(m, next(self._names), self._role(node, axis))
+                for m in sizes
+            ]
+            ranges += [loop for loop in loops if loop is not ZERO]
+            index.append(loops[0] if len(loops) == 1 else offset_of(loops, sizes))
+        return ranges, tuple(index)
+
+    def _rows_first(self, node: UOp, ranges: list[UOp], index: Index) -> tuple[list[UOp], Index]:
+        """Loops whose outermost ones are the rows that the node's reductions have."""
+        wanted = reduced_at(node, index, self._above, self._stored)
+        apart = pieces_of(wanted, index)
+        if any(len(sizes) > 1 for sizes in apart):
+            ranges, index = self._loops(node, apart)
+            wanted = reduced_at(node, index, self._above, self._stored)
+        return rows_first(ranges, wanted, FEW_ROWS), index
+
+    @staticmethod
+    def _role(node: UOp, axis: int) -> str:
+        """The updates of a SCATTER are applied in order, the turns of a running reduction are
+        taken so; everything else may be reordered."""
+        ordered = node.op is Ops.SCATTER and axis < len(node.src[2].shape)
+        ordered = ordered or (node.op is Ops.RUNNING and axis == node.arg[1])
+        return "ORDERED" if ordered else "LOOP"
+
+    def _kernel_to_join(self, node: UOp, demands: Demanded) -> Demand | None:
+        """A demand of a kernel that computes `node` in its own outermost loops anyway, or for each
+        of its rows (a softmax's sums), if storing there makes no circle.
+
+        Sources come before users in the graph's order, so a kernel whose stores all come after
+        those of another can't be one of its sources.
+        """
+        # what a user asks to store ends a kernel
+        if node.op in (Ops.SCATTER, Ops.RUNNING, Ops.CONTIGUOUS) or node in self._apart:
+            return None
+        readers = self._readers.get(node, [])
+        users = {d.kernel for d in demands} | {k for k in readers if isinstance(k, Kernel)}
+        steps = [position for position in readers if isinstance(position, int)]
+        early: Demand | None = None
+        for demand, contexts in demands.items():
+            kernel = demand.kernel
+            loops = stored_in(node, demand)
+            if loops is None or any(context[: len(loops)] != loops for context in contexts):
+                continue
+            if any(s.op is Ops.SCATTER for s in kernel.stores) or len(kernel.stores) >= 32:
+                continue
+            if kernel.stores[0].device != node.device:
+                continue
+            if any(storage_home(s) is storage_home(node) for s in kernel.stores):
+                continue  # two versions in one storage: one after the other
+            if kernel in readers or any(d.kernel is kernel and d is not demand for d in demands):
+                continue  # it would read what it is just writing
+            if not self._inlining.allows(node, {demand: contexts}):
+                continue
+            after = [*steps, *(k.first for k in users if k is not kernel)]
+            if all(position > kernel.last for position in after):
+                return demand
+            # what it doesn't read yet comes before this node
+            waits = not all(map(is_memory, kernel.reads)) or any(map(_overwrites, kernel.stores))
+            if not waits and all(position > self.position[node] for position in after):
+                early = early or demand
+        if early is not None:
+            early.kernel.last = self.position[node]
+        return early
+
+    # ---- inlining --------------------------------------------------------------------------------
+
+    def _inline(self, node: UOp, demands: Demanded) -> None:
+        if node in self._inlining.laid_out:
+            self._inlining.laying_out.update(demands)
+        for demand, contexts in demands.items():
+            demand.kernel.inlined.append((node, demand))
+            demand.kernel.weight += weight_of(node)
+            if node.op in GroupOp.Movement:
+                self._through_movement(node, demand, contexts)
+            elif node.op in (Ops.REDUCE_AXIS, Ops.FOLD):
+                self._through_reduce(node, demand, contexts)
+            elif node.op is Ops.INDEX:
+                self._through_gather(node, demand, contexts)
+            elif node.op is Ops.SCATTER:
+                self._ask(node.src[1], demand, contexts)
+                self._through_gather(node, demand, contexts)
+            elif node.op is Ops.ASSIGN:
+                self._ask(node.src[1], demand, contexts)
+                self._ask_whole(memory_base(node.src[0]), demand.kernel)
+            else:
+                for source in node.src:
+                    if source.op not in NO_VALUE:
+                        self._ask(source, demand, contexts)
+
+    def _ask(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
+        self._pending.setdefault(node, {}).setdefault(demand, set()).update(contexts)
+
+    def _ask_whole(self, base: UOp, kernel: Kernel) -> None:
+        """The kernel reads any element of `base`, by an address known only when it runs."""
+        kernel.reads[base] = None
+        self._pending.setdefault(base, {})
+        self._readers.setdefault(base, []).append(kernel)
+
+    def _link(
+        self,
+        node: UOp,
+        demand: Demand,
+        index: Index,
+        conditions: Sequence[UOp] = (),
+        loops: tuple[UOp, ...] = (),
+    ) -> Demand:
+        """What an inlined node asks for, which then holds of what it reads."""
+        gate = both([*conditions_of(demand.gate), *conditions]) if conditions else demand.gate
+        inner = Demand(demand.kernel, index, gate)
+        self.links[node, demand] = Link(inner, both(conditions), loops)
+        return inner
+
+    def _through_movement(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
+        index, conditions = source_index(node, demand.where)
+        inner = self._link(node, demand, index, conditions)
+        if not conditions and (node, demand) in self._inlining.folded:
+            self._inlining.folded.add((node.src[0], inner))
+        self._ask(node.src[0], inner, contexts)
+
+    def _through_reduce(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
+        if node.op is Ops.FOLD:
+            index, conditions, loops = self._fold(node, demand.where)
+        else:
+            index, conditions, loops = self._reduce(node, demand.where)
+        inner = self._link(node, demand, index, conditions, loops)
+        if node.op is Ops.FOLD and all(stride == 1 for _, _, stride, *_ in node.arg[0]):
+            self._inlining.folded.add((node.src[0], inner))
+        free = loops_of(demand.where)
+        around = {tuple(r for r in context if r in free) + loops for context in contexts}
+        self._ask(node.src[0], inner, around)
+
+    def _counter(self, node: UOp, axis: int) -> str:
+        """The name of a reduction's loop: the same wherever the node is computed, so that equal
+        values are seen to be equal."""
+        if (node, axis) not in self._counters:
+            self._counters[node, axis] = next(self._names)
+        return self._counters[node, axis]
+
+    def _reduce(self, node: UOp, index: Index) -> tuple[Index, list[UOp], tuple[UOp, ...]]:
+        source = list(index)
+        for axis in node.arg[1]:
+            n = node.src[0].shape[axis]
+            source[axis] = ZERO if n == 1 else UOp.range(n, self._counter(node, axis))
+        ranges = tuple(source[a] for a in node.arg[1] if source[a] is not ZERO)
+        return tuple(source), [], ranges
+
+    def _fold(self, node: UOp, index: Index) -> tuple[Index, list[UOp], tuple[UOp, ...]]:
+        """An element is the sum over the taps that read it; see `fold_axis`."""
+        windows = node.arg[0]
+        source, taps, own, ranges = list(index), [], [], []
+        positions = node.src[0].shape
+        for window in windows:
+            name = self._counter(node, window[0])
+            at, tap, conditions, counter = fold_axis(index[window[0]], window, positions, name)
+            source[window[0]] = at
+            taps.append(tap)
+            own.extend(conditions)
+            ranges.extend(counter)
+        return (*source, *taps), own, tuple(ranges)
+
+    def _through_gather(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
+        """The indices are wanted at the leading axes; the indexed value is read from memory."""
+        indices = node.src[2:] if node.op is Ops.SCATTER else node.src[1:]
+        lead = len(indices[0].shape) if indices else 0
+        inner = self._link(node, demand, demand.where[:lead])
+        for source in indices:
+            self._ask(source, inner, contexts)
+        self._ask_whole(memory_base(node.src[0]), demand.kernel)
+
+
+def _overwrites(node: UOp) -> bool:
+    """Whether storing the node has to wait for readers of what was there."""
+    return node.op in (Ops.ASSIGN, Ops.SCATTER)
