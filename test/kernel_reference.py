@@ -75,24 +75,16 @@ class Evaluator:
             count = np.arange(size_of(loop)).reshape(shape)
             for limit in loop.src:
                 taken = taken & (count < self.spread(limit, axes))
-            stop = self.stops.get(name_of(loop)) if trimmed else None
-            if stop is not None:
-                terms, d, f = stop
+            for ends, turn in ((self.stops, count), (self.starts, -count - 1)):
+                if not trimmed or name_of(loop) not in ends:
+                    continue
+                terms, d, f = ends[name_of(loop)]
                 bound = np.full([1] * len(axes), d)
                 known = {name_of(a): a for a in axes}
                 if all(outer in known for outer, _ in terms):
                     for outer, k in terms:
                         bound = bound + k * self.spread(known[outer], axes)
-                    taken = taken & (count < -(-bound // f))
-            start = self.starts.get(name_of(loop)) if trimmed else None
-            if start is not None:
-                terms, d, f = start
-                known = {name_of(a): a for a in axes}
-                if all(outer in known for outer, _ in terms):
-                    bound = np.full([1] * len(axes), d)
-                    for outer, k in terms:
-                        bound = bound + k * self.spread(known[outer], axes)
-                    taken = taken & (count >= bound // f)
+                    taken = taken & (turn < -(-bound // f))
         return taken
 
     def run(self):

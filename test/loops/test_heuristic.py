@@ -184,7 +184,7 @@ def test_sums_end_at_the_border_of_small_images():
     assert ("trim", ("out1.i2", "out1.i3")) in recipe
     assert ("split", "out1.i0", 8, "out1.i0u", "LOOP", "UNROLL") in recipe
     starts = dict(fact(kernel, "start"))
-    assert starts["k1"] == ((("out1.i2", -1),), 1, 1)
+    assert starts["k1"] == ((("out1.i2", 1),), -1, 1)
     kernel, recipe = schedule(kernels.conv(17, 512, 7, 7, 512), kernels.WIDE)
     assert not any(step[0] == "trim" for step in recipe)  # no block of 17 images is a tile
 

@@ -11,7 +11,7 @@ from tinygrad.codegen.index import Copies
 from tinygrad.codegen.leaves import Put
 from tinygrad.codegen.linear import Values
 from tinygrad.codegen.reduce import empty_of, identity, is_compensated, is_long
-from tinygrad.loops.layout import flat_offset, own_ranges, role_of, size_of
+from tinygrad.loops.layout import element, flat_offset, own_ranges, role_of, size_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -114,9 +114,7 @@ class StagedSums:
         self.held = [stage]
         if is_long(self.reduce):
             self.held.append(stage.replace(arg=(f"{stage.arg[0]}.error", *stage.arg[1:])))
-        self.reads = [
-            UOp(Ops.INDEX, stage.dtype, (each, *self.own), len(self.own)) for each in self.held
-        ]
+        self.reads = list(map(element, self.held))
         self.offset = flat_offset(self.reads[0])
         self.apart = (*self.own, *around(stage))
 

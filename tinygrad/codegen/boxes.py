@@ -13,7 +13,15 @@ from tinygrad.base.helpers import prod
 from tinygrad.codegen.access import ROW, Access, is_swizzled
 from tinygrad.codegen.index import Terms
 from tinygrad.codegen.linear import as_node
-from tinygrad.loops.layout import below_bits, flat_offset, gate_of, option, own_ranges, size_of
+from tinygrad.loops.layout import (
+    below_bits,
+    element,
+    flat_offset,
+    gate_of,
+    option,
+    own_ranges,
+    size_of,
+)
 from tinygrad.simplify.affine import FREE, add, affine
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -63,7 +71,7 @@ class Boxes:
         sizes = tuple(axis.places for axis in self.axes)
         layout = sizes, tuple(axis.stride for axis in self.axes[1:]), self.shape
         tensor = program.add(Ops.TENSOR, self.memory.dtype, (access.base(self.memory),), layout)
-        place = access.at(stage, _offset(stage), {}).start(*inside)
+        place = access.at(stage, flat_offset(element(stage)), {}).start(*inside)
         for turn in product(*(range(size_of(r)) for r in self.apart)):
             here = dict(zip(self.apart, turn, strict=True))
             target, _ = access.plain_pointer(place._replace(copies=here))
@@ -83,7 +91,7 @@ def boxes_of(stage: UOp) -> Boxes | None:
     is_copy = value.op is Ops.INDEX and value.src[0].op is Ops.PARAM
     if not (is_copy and is_swizzled(stage) and option(stage, "whole")):
         return None
-    (terms, constant), (steps, _) = affine(value.src[1]), affine(_offset(stage))
+    (terms, constant), (steps, _) = affine(value.src[1]), affine(flat_offset(element(stage)))
     own = sorted((r for r in own_ranges(stage) if size_of(r) > 1), key=lambda r: steps[r])
     if any(r in term.ranges for term in terms for r in own if term is not r):
         return None
@@ -110,11 +118,6 @@ def boxes_of(stage: UOp) -> Boxes | None:
         return None
     shape = (row, count, *(1 for _ in axes[2:]))
     return Boxes(stage, value.src[0], tuple(axes), shape, tuple(apart))
-
-
-def _offset(stage: UOp) -> UOp:
-    own = own_ranges(stage)
-    return flat_offset(UOp(Ops.INDEX, stage.dtype, (stage, *own), len(own)))
 
 
 def _without(terms: Mapping[UOp, int], loops: Sequence[UOp]) -> dict[UOp, int]:

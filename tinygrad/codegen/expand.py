@@ -17,6 +17,7 @@ from tinygrad.codegen.fragments import Sums
 from tinygrad.codegen.leaves import Body, Put
 from tinygrad.codegen.linear import Number, Values, as_node
 from tinygrad.loops.layout import (
+    element,
     flat_offset,
     name_of,
     option,
@@ -201,12 +202,11 @@ class Expansion:
 
     def fill(self, item: Fill) -> None:
         """A stage gets its values, or the accumulators that it holds take theirs in."""
-        stage, own = item.stage, own_ranges(item.stage)
+        stage = item.stage
         if option(stage, "acc"):
             sums = StagedSums(self.evaluator, stage)
             self._walk(item.start, [], sums.starting())
             self._walk(item.items, [], sums.take)
             return
-        offset = flat_offset(UOp(Ops.INDEX, stage.dtype, (stage, *own), len(own)))
-        store = (stage, offset, stage.src[0])
+        store, own = (stage, flat_offset(element(stage)), stage.src[0]), own_ranges(stage)
         self._walk(item.items, [], Put(self.evaluator, [store], own, padded=not overlaps(stage)))

@@ -17,9 +17,8 @@ from tinygrad.base.errors import VerifyError
 from tinygrad.base.helpers import ceildiv
 from tinygrad.base.target import Target
 from tinygrad.codegen.linear import Number, Program, Scope, as_node
-from tinygrad.codegen.nesting import fill_order
 from tinygrad.codegen.reduce import Combiner
-from tinygrad.loops.layout import OWN, option, own_ranges, role_of, size_of
+from tinygrad.loops.layout import OWN, fill_order, option, own_ranges, role_of, size_of
 from tinygrad.loops.rebuild import rebuild
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops

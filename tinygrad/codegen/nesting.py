@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from tinygrad.base.errors import ArgumentError
 from tinygrad.codegen.turns import Trip, Turns
 from tinygrad.loops.layout import (
+    fill_order,
     indices,
     name_of,
     option,
@@ -476,10 +477,3 @@ def value_at(read: UOp) -> UOp:
     """The value of a STAGE at the indices of a read."""
     stage = read.src[0]
     return replaced(stage.src[0], dict(zip(own_ranges(stage), indices(read), strict=True)))
-
-
-def fill_order(stage: UOp) -> list[UOp]:
-    """The loops that fill a STAGE, outermost first."""
-    names = list(option(stage, "loops", ()))
-    place = {name: i for i, name in enumerate(names)}
-    return sorted(own_ranges(stage), key=lambda r: place.get(name_of(r), len(names)))

@@ -18,13 +18,15 @@ from tinygrad.codegen.faults import together
 from tinygrad.codegen.groups import Block, check_meetings, filled_apart
 from tinygrad.codegen.leaves import Put
 from tinygrad.codegen.linear import Number, Program, as_node
-from tinygrad.codegen.nesting import NestBuilder, fill_order
+from tinygrad.codegen.nesting import NestBuilder
 from tinygrad.codegen.portions import portions
 from tinygrad.codegen.reduce import block_sums
 from tinygrad.codegen.words import in_words
 from tinygrad.loops.layout import (
+    element,
     elements,
     fact,
+    fill_order,
     flat_offset,
     name_of,
     overlaps,
@@ -143,9 +145,7 @@ class _Lowering:
     def run(self) -> Lowered:
         phases = []
         for stage in self.staged:
-            own = own_ranges(stage)
-            at = UOp(Ops.INDEX, stage.dtype, (stage, *own), len(own))
-            stores = [(stage, flat_offset(at), stage.src[0])]
+            stores = [(stage, flat_offset(element(stage)), stage.src[0])]
             phases.append(self._phase(f"_{stage.arg[0]}", fill_order(stage), stores, False))
         first = self.kernel.src[0]
         own_of_store = list(own_ranges(first))

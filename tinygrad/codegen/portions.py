@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from tinygrad.base.target import Target
 from tinygrad.base.windows import windows
-from tinygrad.loops.layout import fact, nodes_of, own_ranges, role_of, size_of
+from tinygrad.loops.layout import nodes_of, own_ranges, role_of, size_of
 from tinygrad.loops.rebuild import Replacement, rebuild
+from tinygrad.loops.trims import bounded
 from tinygrad.simplify.affine import add
 from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
@@ -18,7 +19,7 @@ def portions(kernel: UOp, target: Target) -> list[UOp]:
     faults = any(node.op is Ops.CHECK for node in nodes_of(kernel))  # words of their own
     if not target.window_limit or _bindings(kernel, target) + faults <= target.buffer_limit:
         return [kernel]
-    if fact(kernel, "trim") or fact(kernel, "start"):  # these name loops by their turns
+    if bounded(kernel):  # by loops' turns, which are others then
         return [kernel]
     if any(node.op is Ops.STAGE and node.arg[1] == "GLOBAL" for node in nodes_of(kernel)):
         return [kernel]

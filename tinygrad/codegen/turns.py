@@ -8,11 +8,11 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tinygrad.base.dtype import dtypes
 from tinygrad.loops.layout import fact, name_of, size_of
 from tinygrad.loops.nest import Scope
 from tinygrad.loops.trims import Stop
 from tinygrad.simplify.affine import add, divide
+from tinygrad.simplify.forms import number
 from tinygrad.uop.bounds import Interval, bounds
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -66,28 +66,30 @@ class Turns:
         return Trip(least, most, kept, guarded)
 
     def _trim(self, loop: UOp) -> UOp | None:
-        """Where the loop may stop, as an expression of the loops that are open."""
-        return self._bound(self.trims.get(name_of(loop)), late=False)
+        """Where the loop may stop, as an expression of the loops that are open: rounded up."""
+        found = self._bound(self.trims.get(name_of(loop)), 1)
+        return None if found is None else divide(add(found[0], number(found[1] - 1)), found[1])
 
     def start(self, loop: UOp) -> UOp | None:
-        """Where the loop may start, in the same terms; None: at 0."""
-        found = self._bound(self.starts.get(name_of(loop)), late=True)
-        return found if found is not None and bounds(found, self.known())[1] > 0 else None
+        """Where the loop may start, in the same terms, rounded down; None: at 0."""
+        found = self._bound(self.starts.get(name_of(loop)), -1)
+        start = None if found is None else divide(*found)
+        return start if start is not None and bounds(start, self.known())[1] > 0 else None
 
-    def _bound(self, bound: Stop | None, late: bool) -> UOp | None:
-        """A stop, rounded up, or a start, rounded down. None: there is none, or a loop that is not
-        open yet has turns that want more."""
-        if bound is None:
+    def _bound(self, stop: Stop | None, sign: int) -> tuple[UOp, int] | None:
+        """What a bound is, times a sign, and over which number. None: there is none, or a loop that
+        is not open yet has turns that want more."""
+        if stop is None:
             return None
-        terms, constant, factor = bound
+        terms, constant, factor = stop
         open_loops = {name_of(r): r for r in self.bound}
-        total = UOp.const(dtypes.index, constant + (0 if late else factor - 1))
+        total = number(sign * constant)
         for name, coefficient in terms:
             if name in open_loops:
-                total = add(total, open_loops[name], coefficient)
-            elif (coefficient < 0) is late:
+                total = add(total, open_loops[name], sign * coefficient)
+            elif coefficient > 0:
                 return None
-        return divide(total, factor) if factor != 1 else total
+        return total, factor
 
     def is_free(self, range_: UOp, limit: UOp) -> bool:
         """Whether the limit cuts nothing off."""

@@ -57,21 +57,22 @@ class Blocks(ABC):
     ) -> None:
         self.plan, self.lanes, self.shared = plan, lanes, shared
         self.sides, self.outer = (sides.m, sides.n), sides.outer
-        self.inner = self.marks = plan.unused(sides.m + "i"), plan.unused(sides.n + "i")
-        for side, inner, size in zip(self.sides, self.inner, block, strict=True):
-            plan.do("split", side, size, inner, "PARALLEL", "LOOP")
+        rows, columns = (
+            plan.split(side, size, side + "i", "PARALLEL", "LOOP")
+            for side, size in zip(self.sides, block, strict=True)
+        )
+        self.inner = self.marks = rows, columns
 
     def bring(self, one: Product, step: int, unit: MatrixUnit | None = None) -> str:
         """Operands come in pieces, `step` terms a turn; the products are the unit's. Returns the
         loop over the terms of a turn."""
         plan, k = self.plan, one.first_loop
-        ki = plan.unused(k + "i")
         plan.do("extend", k, step)
         if unit is not None:
             factors = sum_over(plan, k).src[0].src
             rows = next(i for i, x in enumerate(factors) if plan.loops[self.marks[0]] in x.ranges)
             plan.do("tensorise", k, rows, unit.name)
-        plan.do("split", k, step, ki)
+        ki = plan.split(k, step, k + "i")
         layouts = [self.layout(k, ki, axis) for axis in range(2)]
         sides = [self.side(k, axis) for axis in range(2)]
         options = self.options
@@ -100,9 +101,9 @@ class Blocks(ABC):
 
     def _piece(self, k: str, axis: int, layout: tuple[str, ...], options: Options) -> None:
         """An operand's piece in shared memory."""
-        plan, name, value = self.plan, self.plan.numbered("p" + "ab"[axis]), self.side(k, axis)
+        plan, value = self.plan, self.side(k, axis)
         layout = those_in(value, layout)  # one block may be all
-        plan.do("stage", plan.path(value), layout, name, "LOCAL", options)
+        name = plan.stage(value, layout, "p" + "ab"[axis], "LOCAL", options)
         plan.do("complete", name)
         if not self.options:
             plan.do("pad", name, f"{name}.{layout[0]}", max(1, VECTOR // value.dtype.itemsize))
@@ -111,8 +112,7 @@ class Blocks(ABC):
     def order(self, *loops: Iterable[str]) -> None:
         """The output's loops within the outer ones, which count groups, too."""
         self.plan.do("order", "store", (*self.outer, *(x for each in loops for x in each)))
-        for loop in self.outer:
-            self.plan.do("role", loop, "PARALLEL")
+        self.plan.give("PARALLEL", self.outer)
 
 
 class UnitBlocks(Blocks):
@@ -125,15 +125,15 @@ class UnitBlocks(Blocks):
         """All steps, `step` terms of each sum a turn."""
         depths = []
         for one in products:
-            ki, kd = self.bring(one, step, self.unit), self.plan.unused(one.first_loop + "d")
-            depths.append(self.depth_parts(ki, kd))
+            ki = self.bring(one, step, self.unit)
+            depths.append(self.depth_parts(ki, one.first_loop + "d"))
         rows, columns = self.output()
         for depth in depths:
             self.plan.do("distribute", rows, columns, depth, self.unit.name)
 
     @abstractmethod
     def depth_parts(self, ki: str, kd: str) -> list[str]:
-        """A turn's terms as the unit's own loops along the sum."""
+        """A turn's terms as the unit's own loops along the sum, the first named like `kd`."""
 
     @abstractmethod
     def output(self) -> tuple[list[str], list[str]]:

@@ -14,7 +14,6 @@ from tinygrad.loops.cost import turns, weight
 from tinygrad.loops.dots import dots, runs_along_k
 from tinygrad.loops.in_place import STRIDED_ROWS, is_window, masks_outside, steps_apart
 from tinygrad.loops.layout import (
-    fact,
     name_of,
     own_ranges,
     role_of,
@@ -43,6 +42,7 @@ from tinygrad.loops.products import (
 from tinygrad.loops.streams import TASKS_WITH_BLOCKS, even_part, parallelise, spread_reduction
 from tinygrad.loops.stretches import panel_of, stretch_of
 from tinygrad.loops.tile_products import fitting_tile, tile_product
+from tinygrad.loops.trims import bounded
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -134,12 +134,13 @@ def _tiled(plan: Plan, nest: Nest, products: list[Product]) -> None:
         elif size_of(one.inner) <= SHORT_LOOP:
             plan.do("role", inner, "UNROLL")
         else:
-            plan.do("split", inner, INNER_TURNS, plan.unused(inner + "u"), "LOOP", "UNROLL")
+            plan.split(inner, INNER_TURNS, inner + "u", "LOOP", "UNROLL")
     tiles: tuple[str, ...] = ()
-    if tiling.n_copies != tiling.n_in:
-        plan.do("split", tiling.n_in, tiling.width, tiling.n_copies)
+    if tiling.panel > tiling.width:
+        tiling.n_copies = plan.split(tiling.n_in, tiling.width, tiling.n + "t")
         tiles = (tiling.n_in,)
-    plan.do("split", tiling.n_copies, plan.lanes, tiling.n_lanes, "UNROLL", "VECTOR")
+    lanes, wanted = plan.lanes, tiling.n + "v"
+    tiling.n_lanes = plan.split(tiling.n_copies, lanes, wanted, "UNROLL", "VECTOR")
     _other_reductions(plan, tiling, products)
     outer = [n for n in names(plan.nest(nest.name).loops) if n not in tiling.inside]
     within = (tiling.m_copies, tiling.n_copies, tiling.n_lanes)
@@ -160,18 +161,18 @@ def _tiled(plan: Plan, nest: Nest, products: list[Product]) -> None:
 
 def _masks_outside(plan: Plan, nest: Nest, products: list[Product]) -> tuple[Nest, list[Product]]:
     """Columns under a mask that stay where they are: its loops go outside of the others."""
-    before, steps = plan.kernel, len(plan.steps)
+    before, kernel = plan.mark(), plan.kernel
     for one in products:
         if one.in_place or size_of(one.row_loop) <= MOST_ROWS:
             loops = masks_outside(one.columns, [plan.loops[k] for k in one.loops])
             loops = sorted(loops, key=lambda r: len(r.src) == 1)  # the innermost one has no limit
             plan.do("order", "reduce", names(loops))
-    if plan.kernel is before:
+    if plan.kernel is kernel:
         return nest, products
     moved = plan.nest(nest.name)
     if found := contractions(plan, moved):
         return moved, found
-    plan.back_to(before, steps)  # in that order its sums are no products
+    plan.back_to(before)  # in that order its sums are no products
     return nest, products
 
 
@@ -201,16 +202,16 @@ def _split_tiles(plan: Plan, nest: Nest, products: list[Product]) -> Tiling:
     tile = register_tile(plan, size, columns, itemsize, run, _bytes_apart(products))
     width = min(max(tile.columns, plan.lanes), round_up(columns, plan.lanes))
     height = min(tile.rows, size)
-    n_in = plan.unused(n + "i")
     edges = [loop for loop in nest.loops if name_of(loop) in plan.edges]
-    tiling = Tiling(
+    n_in = plan.split(n, panel or width, n + "i")
+    return Tiling(
         nest,
         m,
         n,
-        plan.unused(m + "u"),
+        plan.split(m, height, m + "u", "LOOP", "UNROLL"),
         n_in,
-        plan.unused(n + "t") if panel > width else n_in,
-        plan.unused(n + "v"),
+        n_in,
+        n_in,
         height,
         width,
         size * turns(edges),
@@ -219,9 +220,6 @@ def _split_tiles(plan: Plan, nest: Nest, products: list[Product]) -> Tiling:
         stretch,
         tuple(names(edges)),
     )
-    plan.do("split", n, tiling.panel, tiling.n_in)
-    plan.do("split", m, height, tiling.m_copies, "LOOP", "UNROLL")
-    return tiling
 
 
 def _bytes_apart(products: list[Product]) -> int:
@@ -250,9 +248,8 @@ def _block_panel(plan: Plan, tiling: Tiling, one: Product) -> Product:
         part //= size_of(inner[0])
     if part > 1:
         name = name_of(loops[-1])
-        block = plan.unused(name + "b")
-        plan.do("split", name, even_part(size_of(loops[-1]), ceil(part / 2)), block)
-        inner.insert(0, plan.loops[block])
+        block = even_part(size_of(loops[-1]), ceil(part / 2))
+        inner.insert(0, plan.loops[plan.split(name, block, name + "b")])
     reduction = reduction_of(plan, tiling.nest.name, one)
     plan.do("regroup", plan.path(reduction), (*names(inner), *one.depth))
     return replace(
@@ -295,7 +292,7 @@ def _lay_out_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
     if one.in_place and is_strided and one.laying_out > STRIDED_ROWS:
         return
     top = tiling.nest.is_top
-    value, name = _operand(plan, tiling, one, along_columns=False), plan.numbered("pa")
+    value = _operand(plan, tiling, one, along_columns=False)
     direct = value.op is Ops.INDEX and (not one.depth or is_plain(value))
     if direct and _run(plan, value, (*one.loops, *one.depth)) >= LONG_RUN:
         return
@@ -314,20 +311,19 @@ def _lay_out_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
     }
     top = top and all(n.op is not Ops.STAGE or n.arg[1] == "GLOBAL" for n in value.toposort())
     outer, memory = ([*outer, *one.around], "GLOBAL") if top else ([], "LOCAL")
-    if all(s == 1 for s in one.row_steps):
-        layout = those_in(value, (*outer, tiling.m, tiling.m_copies, *one.loops, *one.depth))
-        plan.do("stage", plan.path(value), layout, name, memory)
-        in_one_word(plan, name, one)
+    runs_along = all(s == 1 for s in one.row_steps)
+    rows = (tiling.m, tiling.m_copies, *one.loops)
+    tiles = (tiling.m, *one.loops, tiling.m_copies)
+    layout = those_in(value, (*outer, *(rows if runs_along else tiles), *one.depth))
+    name = plan.stage(value, layout, "pa", memory)
+    in_one_word(plan, name, one)
+    if runs_along:
         if f"{name}.{one.loops[-1]}" in plan.loops:  # one of a single turn is not
             plan.vectorise(f"{name}.{one.loops[-1]}", 1 if one.depth else 4)
     else:
-        layout = those_in(value, (*outer, tiling.m, *one.loops, tiling.m_copies, *one.depth))
-        plan.do("stage", plan.path(value), layout, name, memory)
-        in_one_word(plan, name, one)
         _vector_of_rows(plan, tiling, one, name)
     if top:
-        for loop in those_in(value, (*outer, tiling.m)):
-            plan.do("role", f"{name}.{loop}", "PARALLEL")
+        plan.give("PARALLEL", (f"{name}.{loop}" for loop in those_in(value, (*outer, tiling.m))))
 
 
 def _taps_outside(plan: Plan, tiling: Tiling, one: Product) -> Product:
@@ -338,7 +334,7 @@ def _taps_outside(plan: Plan, tiling: Tiling, one: Product) -> Product:
     if not is_window(rows):
         return one
     steps = {n: (step(rows, plan.loops[n]) or 0) * rows.dtype.itemsize for n in one.loops}
-    cut = {name for key in ("trim", "start") for name, _ in fact(plan.kernel, key)}
+    cut = bounded(plan.kernel)
     if cut.intersection(one.loops):
         order = sorted(one.loops, key=lambda n: (n not in cut, -abs(steps[n])))
     else:
@@ -383,7 +379,7 @@ def _vector_of_rows(plan: Plan, tiling: Tiling, one: Product, name: str) -> None
     plan.do("role", copies, "VECTOR" if vectors else "UNROLL")
     together = max(1, plan.target.cache_line // tiling.height)
     if along_rows and together > 1 and tiles in plan.loops:
-        plan.do("split", tiles, together, plan.unused(f"{name}.q"), "LOOP", "UNROLL")
+        plan.split(tiles, together, f"{name}.q", "LOOP", "UNROLL")
     elif not along_rows and len(filled) > 1:
         layout = names(own_ranges(plan.stages[name]))
         outer = [n for n in layout if n not in (*filled, copies)]
@@ -403,15 +399,14 @@ def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
         if tiling.columns > tiling.width and name_of(inner) in plan.loops:
             plan.do("prefetch", name_of(inner), PREFETCH_TURNS)
         return
-    value, name = _operand(plan, tiling, one, along_columns=True), plan.numbered("pb")
+    value = _operand(plan, tiling, one, along_columns=True)
     loads = [n for n in value.toposort() if n.op is Ops.INDEX]
     short = size_of(inner) == 1
     plain = all(s not in (1, None) or short for s in one.column_steps)
     across = plan.loops[tiling.n_in]
     plain = plain and all(is_plain(n) and (steady(n, across) or not tiling.stretch) for n in loads)
     # a reader that starts late or stops early fills only what it reads, others may read more
-    trims = (*fact(plan.kernel, "trim"), *fact(plan.kernel, "start"))
-    plain = plain and not {k for k, _ in trims}.intersection(one.loops)
+    plain = plain and bounded(plan.kernel).isdisjoint(one.loops)
     free = {name_of(r) for r in value.ranges}
     around = {name_of(r) for r in plan.nest("store").loops} & plan.blocked
     again = not around <= free  # read by many blocks: filled before them, all panels of it
@@ -426,7 +421,7 @@ def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
         store = names(plan.nest("store").loops)
         memory, outer = "GLOBAL", (*(n for n in store if n not in tiling.inside), tiling.n)
     layout = those_in(value, (*outer, *one.loops, tiling.n_in, *one.depth))
-    plan.do("stage", plan.path(value), layout, name, memory, options)
+    name = plan.stage(value, layout, "pb", memory, options)
     in_one_word(plan, name, one)
     if not plain:
         fill_nest(plan, one, name, tiling.n_in, tiling.stretch)
@@ -456,7 +451,7 @@ def _tasks(plan: Plan, tiling: Tiling, outer: list[str]) -> None:
         first = (*tiling.edges, tiling.m)[0]
         if not tiling.edges:
             part = ceil(size_of(plan.loops[first]) / blocks)
-            plan.do("split", first, part, plan.unused(first + "t"))
+            plan.split(first, part, first + "t")
         free.append(first)
         nest = plan.nest(tiling.nest.name).loops
         rest = [n for n in names(nest) if n not in (*free, tiling.n)]

@@ -56,21 +56,20 @@ def dots(plan: Plan, nest: Nest, one: Product) -> None:
     rows, columns = size_of(one.row_loop), size_of(nest.loops[-1])
     tile = best_tile(plan.target, rows, columns, 1)
     outer = [x for x in names(nest.loops) if x not in (m, n)]
-    panel, vector = plan.unused(n + "i"), plan.unused(n + "v")
-    plan.do("split", n, min(DOTS * plan.lanes, round_up(columns, plan.lanes)), panel)
+    panel = plan.split(n, min(DOTS * plan.lanes, round_up(columns, plan.lanes)), n + "i")
     one = tensorised(plan, panel, one)
-    lanes = plan.unused(k + "v")
-    plan.do("split", k, plan.lanes, lanes, "LOOP", "VECTOR")
+    lanes = plan.split(k, plan.lanes, k + "v", "LOOP", "VECTOR")
     _rows_side_by_side(plan, one, m, (*outer, k, m, lanes, *one.depth), lanes)
     reduction = reduction_of(plan, "store", one)
-    name = plan.numbered("tile")
-    plan.do("stage", plan.path(whole_sum(plan, reduction)), (m, panel), name, "LOCAL")
-    copies = plan.unused(f"{name}.{m}u"), plan.unused(f"{name}.{panel}u")
-    plan.do("split", f"{name}.{m}", tile.rows, copies[0], "LOOP", "UNROLL")
-    plan.do("split", f"{name}.{panel}", tile.columns, copies[1], "LOOP", "UNROLL")
-    plan.do("order", name, (f"{name}.{panel}", f"{name}.{m}", *copies))
-    plan.do("prefetch", f"{name}.{panel}", 1)
-    plan.do("split", panel, plan.lanes, vector, "UNROLL", "VECTOR")
+    name = plan.stage(whole_sum(plan, reduction), (m, panel), "tile", "LOCAL")
+    down, along = f"{name}.{m}", f"{name}.{panel}"
+    copies = (
+        plan.split(down, tile.rows, down + "u", "LOOP", "UNROLL"),
+        plan.split(along, tile.columns, along + "u", "LOOP", "UNROLL"),
+    )
+    plan.do("order", name, (along, down, *copies))
+    plan.do("prefetch", along, 1)
+    vector = plan.split(panel, plan.lanes, n + "v", "UNROLL", "VECTOR")
     plan.do("order", "store", (*outer, n, m, panel, vector))
     parallelise(plan, [*outer, n])
 
@@ -82,8 +81,8 @@ def _rows_side_by_side(
     bytes would fall on the same sets of the cache."""
     column = name_of(plan.nest("store").loops[-1])
     rows = side_of(plan, "store", one, column, is_column=False)
-    name, layout = plan.numbered("pa"), those_in(rows, loops)
-    plan.do("stage", plan.path(rows), layout, name, "GLOBAL")
+    layout = those_in(rows, loops)
+    name = plan.stage(rows, layout, "pa", "GLOBAL")
     in_one_word(plan, name, one)
     plan.do("role", f"{name}.{lanes}", "VECTOR")
     plan.do("role", f"{name}.{layout[0]}", "PARALLEL")

@@ -44,13 +44,12 @@ class Shape:
 def group_product(plan: Plan, nest: Nest, products: list[Product]) -> bool:
     """Blocks, pieces and tiles for the products of the stores' nest; False if there is no room or
     not enough of them, and the plan is as before."""
-    kernel, steps = plan.kernel, len(plan.steps)
-    loops = _sides(nest, products)
+    before, loops = plan.mark(), _sides(nest, products)
     if loops is None:
         return False
     done = _joined(plan, loops, products)
     if done is None:
-        plan.back_to(kernel, steps)
+        plan.back_to(before)
         return False
     sides, products = done
     sizes = Sizes(
@@ -65,7 +64,7 @@ def group_product(plan: Plan, nest: Nest, products: list[Product]) -> bool:
     words = sum(max(1, p.rows.dtype.itemsize // WORD) for p in products)
     shape = block_shape(plan.target, sizes, words)
     if shape is None:
-        plan.back_to(kernel, steps)
+        plan.back_to(before)
         return False
     _Lanes(plan, sides, shape, max(p.rows.dtype.itemsize for p in products)).run(products)
     return True
@@ -132,9 +131,7 @@ def _as_one(plan: Plan, loops: list[str]) -> str:
     """Loops side by side become one; its name."""
     whole = loops[0]
     for following in loops[1:]:
-        merged = plan.numbered("g")
-        plan.do("merge", whole, following, merged)
-        whole = merged
+        whole = plan.merge(whole, following, "g")
     return whole
 
 
@@ -194,8 +191,7 @@ class _Lanes(Blocks):
         plan, inner = self.plan, self.inner[axis]
         own, along = plan.loops[inner], {plan.loops[k], plan.loops[ki]}
         for part in _sums_within(plan, self.side(k, axis), own, along):
-            name = plan.numbered("ps")
-            plan.do("stage", plan.path(part), (inner,), name)
+            name = plan.stage(part, (inner,), "ps")
             plan.do("complete", name)
             fill(plan, name, self.lanes)
         return ki, inner
@@ -205,14 +201,13 @@ class _Lanes(Blocks):
         plan, lanes, copies = self.plan, [], []
         vector = plan.target.lanes(self.itemsize)
         for axis, (inner, size) in enumerate(zip(self.inner, self.shape.tile, strict=True)):
-            together, lane = min(vector, size), plan.unused(inner + "l")
+            together = min(vector, size)
+            block = self.shape.lanes[axis] * together
             copies.append(inner)
-            plan.do("split", inner, self.shape.lanes[axis] * together, lane, "UNROLL")
+            lane = plan.split(inner, block, inner + "l", "UNROLL")
             if together > 1:
-                neighbours = plan.unused(inner + "v")
                 role = "VECTOR" if axis else "UNROLL"
-                plan.do("split", lane, together, neighbours, "LANE", role)
-                copies.append(neighbours)
+                copies.append(plan.split(lane, together, inner + "v", "LANE", role))
             else:
                 plan.do("role", lane, "LANE")
             lanes.append(lane)

@@ -38,12 +38,10 @@ def group_rows(plan: Plan, lanes: int) -> bool:
     top = plan.nest("store").loops
     rows = [name for name in names(top) if name in plan.block_rows]
     around = [r for r in top if all(r in plan.stages[k].ranges for k in plan.kept)]
-    for loop in around:
-        plan.do("role", name_of(loop), "PARALLEL")
+    plan.give("PARALLEL", names(around))
     while found := next(filter(None, (_sum_beside(plan, x, rows) for x in rows)), None):
-        path, row = found
-        plan.kept.append(plan.numbered("sum"))
-        plan.do("stage", path, (row,), plan.kept[-1])
+        value, row = found
+        plan.kept.append(plan.stage(value, (row,), "sum"))
     for name in plan.kept:
         plan.do("complete", name)
         _share(plan, plan.stages[name], lanes)
@@ -55,27 +53,25 @@ def group_rows(plan: Plan, lanes: int) -> bool:
 
 def _keep_rows(plan: Plan) -> bool:
     """Whether blocks of rows are kept, of as many rows as there is room for."""
-    kernel, steps, most = plan.kernel, len(plan.steps), MOST_ROWS
+    before, most = plan.mark(), MOST_ROWS
     while most:
         share_values(plan, most)
         kept = sum(elements(s) * s.dtype.itemsize for s in plan.stages.values())
         if plan.block_rows and kept <= room(plan.target):
             return True
-        plan.back_to(kernel, steps)
         most = most // 2 if plan.block_rows else 0
-        for names_of_it in (plan.kept, plan.blocked, plan.block_rows):
-            names_of_it.clear()
+        plan.back_to(before)
     return False
 
 
-def _sum_beside(plan: Plan, row: str, rows: list[str]) -> tuple[tuple[int, ...], str] | None:
-    """Where a reduction stands of which there is one for each row, beside the stages."""
+def _sum_beside(plan: Plan, row: str, rows: list[str]) -> tuple[UOp, str] | None:
+    """A reduction of which there is one for each row, beside the stages."""
     loop = plan.loops[row]
     for node in plan.below(plan.nest("store").values):
         if node.op is Ops.REDUCE and loop in node.ranges:
             others = [r for r in node.ranges if r is not loop]
             if all(role_of(r) == "PARALLEL" or name_of(r) in rows for r in others):
-                return plan.path(node), row
+                return node, row
     return None
 
 
@@ -89,7 +85,7 @@ def _share(plan: Plan, stage: UOp, lanes: int) -> None:
     reduced = own_ranges(value)[-1]
     if is_plain_loop(reduced) and size_of(reduced) >= LEAST_LANES:
         name, share = name_of(reduced), min(lanes, power_below(size_of(reduced)))
-        plan.do("split", name, share, plan.unused(name + "g"), "LOOP", "GROUP")
+        plan.split(name, share, name + "g", "LOOP", "GROUP")
 
 
 def _is_row(plan: Plan, loop: UOp) -> bool:
@@ -107,15 +103,13 @@ def _deal(plan: Plan, nest: str, lanes: int) -> None:
     if columns:
         last, size = columns[-1], size_of(plan.loops[columns[-1]])
         if size > lanes:
-            given, left = [plan.unused(last + "l")], 1
-            plan.do("split", last, lanes, given[0], "LOOP", "LANE")
+            given, left = [plan.split(last, lanes, last + "l", "LOOP", "LANE")], 1
         else:
             plan.do("role", last, "LANE")
             given, left = [last], lanes // power_above(size)
     if rows and columns and left > 1:
         count = min(left, power_below(size_of(plan.loops[rows[0]])))
-        given.insert(0, plan.unused(rows[0] + "l"))
-        plan.do("split", rows[0], count, given[0], "LOOP", "LANE")
+        given.insert(0, plan.split(rows[0], count, rows[0] + "l", "LOOP", "LANE"))
     for name in rows:
         if columns and size_of(plan.loops[name]) <= SHORT:
             plan.do("role", name, "UNROLL")

@@ -9,7 +9,7 @@ from tinygrad.loops.group_products import group_product
 from tinygrad.loops.group_rows import group_rows
 from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of, step
 from tinygrad.loops.operands import owners_of
-from tinygrad.loops.plan import Nest, Plan
+from tinygrad.loops.plan import Nest, Plan, names
 from tinygrad.loops.products import contractions
 from tinygrad.loops.unit_rows import unit_rows
 from tinygrad.uop.node import UOp
@@ -93,14 +93,12 @@ def _rows(plan: Plan, nest: Nest, shared: list[UOp]) -> None:
         owners = owners_of(plan.kernel, plan.loops[name])
         if len(owners) == 1 and owners[0].arg == "add" and not plan.loops[name].src[1:]:
             plan.do("extend", name, block)  # lanes that a limit cuts off would meet in every block
-        plan.do("split", name, block, plan.unused(name + "g"), "LOOP", "GROUP")
-    for loop in nest.loops:
-        if loop in rows:
-            plan.do("role", name_of(loop), "PARALLEL")
+        plan.split(name, block, name + "g", "LOOP", "GROUP")
+    plan.give("PARALLEL", names(rows))
     across = [r for r in nest.loops if r not in rows]
     if across:
         name = name_of(across[-1])
-        plan.do("split", name, block, plan.unused(name + "l"), "LOOP", "LANE")
+        plan.split(name, block, name + "l", "LOOP", "LANE")
 
 
 def _tiles(plan: Plan, rows: UOp, columns: UOp) -> None:
@@ -112,15 +110,13 @@ def _tiles(plan: Plan, rows: UOp, columns: UOp) -> None:
     inside: list[list[str]] = [[], [], []]
     for loop in (rows, columns):
         name = name_of(loop)
-        lane, copy = plan.unused(name + "l"), plan.unused(name + "u")
         # copies lie a block of lanes apart, so that neighbouring lanes read neighbours
-        plan.do("split", name, side * TILE_COPIES, copy, "PARALLEL", "LOOP")
-        plan.do("split", copy, side, lane, "UNROLL", "LANE")
+        copy = plan.split(name, side * TILE_COPIES, name + "u", "PARALLEL", "LOOP")
+        lane = plan.split(copy, side, name + "l", "UNROLL", "LANE")
         for level, each in zip(inside, (name, copy, lane), strict=True):
             level.append(each)
     plan.do("order", "store", (*outer, *inside[0], *inside[1], *inside[2]))
-    for outer_loop in outer:
-        plan.do("role", outer_loop, "PARALLEL")
+    plan.give("PARALLEL", outer)
 
 
 def _flat(plan: Plan, nest: Nest) -> None:
@@ -136,18 +132,15 @@ def _flat(plan: Plan, nest: Nest) -> None:
     elif size <= LEAST_BLOCK and len(nest.loops) > 1 and size < block:
         outer = name_of(nest.loops[-2])
         taken.add(outer)
-        plan.do("split", outer, block // size, plan.unused(outer + "l"), "PARALLEL", "LANE")
+        plan.split(outer, block // size, outer + "l", "PARALLEL", "LANE")
         plan.do("role", name, "LANE")
     else:
         count = _neighbours(plan, nest)
         if count > 1 and total >= BUSY * count and size >= block * count:
-            copies = plan.unused(name + "v")
-            plan.do("split", name, count, copies, "LOOP", "VECTOR")
+            plan.split(name, count, name + "v", "LOOP", "VECTOR")
         lanes = min(block, size)
-        plan.do("split", name, lanes, plan.unused(name + "l"), "PARALLEL", "LANE")
-    for loop in nest.loops:
-        if name_of(loop) not in taken:
-            plan.do("role", name_of(loop), "PARALLEL")
+        plan.split(name, lanes, name + "l", "PARALLEL", "LANE")
+    plan.give("PARALLEL", (n for n in names(nest.loops) if n not in taken))
 
 
 def _neighbours(plan: Plan, nest: Nest) -> int:

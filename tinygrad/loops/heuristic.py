@@ -127,7 +127,7 @@ def _running(plan: Plan) -> None:
         plan.vectorise(name_of(along), COPIES)
     elif (lanes := plan.lanes_within(size_of(in_order) - 1)) > 1:
         name = name_of(in_order)
-        plan.do("split", name, lanes, plan.unused(name + "v"), "ORDERED", "VECTOR")
+        plan.split(name, lanes, name + "v", "ORDERED", "VECTOR")
     parallelise(plan, [name_of(loop) for loop in outer])
     _stream_large_outputs(plan)
 
@@ -160,8 +160,8 @@ def take_apart(plan: Plan) -> None:
     side. Where one operand sees the quotient and the other one the rest, each goes to its side."""
     while (found := _composed(plan)) is not None:
         loop, divisor = found
-        outer, inner = name_of(loop), plan.unused(name_of(loop) + "g")
-        plan.do("split", outer, divisor, inner)
+        outer = name_of(loop)
+        inner = plan.split(outer, divisor, outer + "g")
         for first, second in _pairs(plan):
             rest = [n for n in names(plan.nest("store").loops) if n != inner]
             if len(rest) == len(plan.nest("store").loops):
@@ -216,12 +216,9 @@ def _composed(plan: Plan) -> tuple[UOp, int] | None:
 
 def merge_loops(plan: Plan) -> None:
     """Adjacent loops that every access steps through as if they were one, become one."""
-    while True:
-        pair = _mergeable(plan)
-        if pair is None:
-            return
-        outer, inner = pair
-        plan.do("merge", name_of(outer), name_of(inner), plan.numbered("p"))
+    while (pair := _mergeable(plan)) is not None:
+        outer, inner = names(pair)
+        plan.merge(outer, inner, "p")
 
 
 def _mergeable(plan: Plan) -> tuple[UOp, UOp] | None:

@@ -91,6 +91,19 @@ def flat_offset(access: UOp) -> UOp:
     return total
 
 
+def element(stage: UOp, *at: UOp) -> UOp:
+    """The INDEX that reads a stage there; in the turn of its own loops where nothing is said."""
+    at = at or own_ranges(stage)
+    return UOp(Ops.INDEX, stage.dtype, (stage, *at), len(at))
+
+
+def fill_order(stage: UOp) -> list[UOp]:
+    """The loops that fill a STAGE, outermost first."""
+    names: tuple[str, ...] = option(stage, "loops", ())
+    place = {name: i for i, name in enumerate(names)}
+    return sorted(own_ranges(stage), key=lambda r: place.get(name_of(r), len(names)))
+
+
 def indices(access: UOp) -> tuple[UOp, ...]:
     """The index expressions of an INDEX."""
     return access.src[1 : 1 + access.arg]

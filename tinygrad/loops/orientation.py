@@ -87,13 +87,11 @@ def turn_windows(plan: Plan) -> tuple[str, ...]:
     plan.do("order", "store", (*rest, *inside))
     while len(taps) > 1 and not beside:
         inner, outer = taps.pop(), taps.pop()
-        taps.append(plan.numbered("p"))
-        plan.do("merge", outer, inner, taps[-1])
+        taps.append(plan.merge(outer, inner, "p"))
     parts = _parts(plan, found, turns(plan.loops[n] for n in rest))
     sums = [n for n in plan.nodes if n.op is Ops.REDUCE]  # the inner one first
-    name = plan.numbered("out")
     layout = (*rest, *parts, *blocks, *beside, *taps, along)
-    plan.do("stage", plan.path(sums[0]), layout, name, "GLOBAL")
+    name = plan.stage(sums[0], layout, "out", "GLOBAL")
     if beside:
         order = (*rest, *parts, *blocks, *taps, *beside, along)
         plan.do("order", name, [f"{name}.{n}" for n in order])
@@ -109,9 +107,7 @@ def _rows(plan: Plan, found: Turn) -> tuple[tuple[str, ...], tuple[str, ...]]:
     name, count = name_of(found.beside), _block(found.beside)
     if count == size_of(found.beside):
         return (), (name,)
-    inner = plan.unused(name + "b")
-    plan.do("split", name, count, inner)
-    return (name,), (inner,)
+    return (name,), (plan.split(name, count, name + "b"),)
 
 
 def _block(images: UOp) -> int:
@@ -247,8 +243,7 @@ def _parts(plan: Plan, found: Turn, batch: int) -> tuple[str, ...]:
     if part == size:
         return ()
     if size > wanted:
-        inner.insert(0, plan.unused(name + "p"))
-        plan.do("split", name, part, inner[0])
+        inner.insert(0, plan.split(name, part, name + "p"))
     (reduction,) = (n for n in plan.nodes if n.op is Ops.REDUCE)
     plan.do("regroup", plan.path(reduction), inner)
     return (name,)

@@ -7,9 +7,9 @@ from math import ceil
 
 from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import (
+    fill_order,
     goes_as_one,
     name_of,
-    option,
     own_ranges,
     role_of,
     size_of,
@@ -36,17 +36,16 @@ def fill_nest(plan: Plan, one: Product, name: str, column: str, stretch: int) ->
     if stretch:
         columns: tuple[str, ...] = fill_stretches(plan, name, across, stretch)
     elif along_k and not along_n and size_of(plan.loops[inner]) >= lanes:
-        plan.do("split", inner, lanes, plan.unused(inner + "u"), "LOOP", "UNROLL")
-        plan.do("split", across, lanes, plan.unused(across + "v"), "LOOP", "VECTOR")
+        plan.split(inner, lanes, inner + "u", "LOOP", "UNROLL")
+        plan.split(across, lanes, across + "v", "LOOP", "VECTOR")
         walk = [r for r in own_ranges(plan.stages[name]) if name_of(r) != across]
         if plan.loops[across].ranges.isdisjoint(walk):
             plan.do("order", name, (across, *names(walk)))  # few rows at a time, each along memory
         return
     else:
         width = _widest(plan, name, across)
-        vector = plan.unused(across + "v")
         role = "UNROLL" if width else "LOOP"  # lane by lane: a turn is text enough
-        plan.do("split", across, width or max(2, lanes // 4), vector, role, "VECTOR")
+        vector = plan.split(across, width or max(2, lanes // 4), across + "v", role, "VECTOR")
         columns = (across, vector) if width else (vector,)
     guarded = {
         name_of(r)
@@ -95,14 +94,14 @@ def _widest(plan: Plan, name: str, across: str) -> int:
 
 def fill_in_tasks(plan: Plan, name: str) -> None:
     """The outermost loops of a fill become tasks, until there are enough for all cores."""
-    stage, tasks = plan.stages[name], 1
-    for loop in option(stage, "loops", tuple(names(own_ranges(stage)))):
+    tasks = 1
+    for loop in names(fill_order(plan.stages[name])):
         size, wanted = size_of(plan.loops[loop]), ceil(TASKS / tasks)
         if wanted == 1 or role_of(plan.loops[loop]) != "LOOP":
             return
         if size > 2 * wanted:
             part = even_part(size, size // wanted)
-            plan.do("split", loop, part, plan.unused(loop + "t"), "PARALLEL")
+            plan.split(loop, part, loop + "t", "PARALLEL")
         else:
             plan.do("role", loop, "PARALLEL")
         tasks *= min(size, wanted)

@@ -43,7 +43,7 @@ def split_phases(plan: Plan, nest: Nest, phases: dict[UOp, int]) -> Nest:
     last = name_of(nest.loops[-1])
     for loop, count in phases.items():
         name = name_of(loop)
-        plan.do("split", name, count, plan.unused(name + "p"), "LOOP", "UNROLL")
+        plan.split(name, count, name + "p", "LOOP", "UNROLL")
     rest = [n for n in names(plan.nest(nest.name).loops) if n != last]
     plan.do("order", nest.name, (*rest, last))
     return plan.nest(nest.name)

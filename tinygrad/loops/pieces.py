@@ -47,9 +47,7 @@ def parts_of(
         role = roles[0] if stride else roles[1 + (i + 1 == len(parts))]
         found.append(rest)
         if inside > 1:
-            following = plan.unused(f"{loop}{parts[i + 1][0]}")
-            plan.do("split", rest, inside, following, role, "LOOP")
-            rest = following
+            rest = plan.split(rest, inside, f"{loop}{parts[i + 1][0]}", role, "LOOP")
         elif role != "LOOP":
             plan.do("role", rest, role)
     return found
@@ -75,8 +73,7 @@ def fill(plan: Plan, name: str, lanes: int) -> None:
         width //= 2
     tail: list[str] = []
     if width > 1 and all(_is_row(x, plan.loops[fast]) for x in loads):
-        tail = [plan.unused(fast + "v")]
-        plan.do("split", fast, width, tail[0], "LOOP", "VECTOR")
+        tail = [plan.split(fast, width, fast + "v", "LOOP", "VECTOR")]
     left, given = lanes, list[str]()
     for loop in (fast, *reversed(others)):
         size = size_of(plan.loops[loop])
@@ -87,9 +84,7 @@ def fill(plan: Plan, name: str, lanes: int) -> None:
             given.insert(0, loop)
             left //= power_above(size)
         else:
-            lane = plan.unused(loop + "l")
-            plan.do("split", loop, left, lane, "LOOP", "LANE")
-            given.insert(0, lane)
+            given.insert(0, plan.split(loop, left, loop + "l", "LOOP", "LANE"))
             left = 1
     for loop in own:
         if role_of(plan.loops[loop]) == "LOOP" and size_of(plan.loops[loop]) <= SHORT:

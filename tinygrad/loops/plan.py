@@ -11,6 +11,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
 from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import (
+    fill_order,
     gate_of,
     name_of,
     nodes_of,
@@ -56,6 +57,9 @@ class Nest:
     is_top: bool = True
 
 
+Mark = tuple[UOp, Recipe, set[str], set[str], tuple[str, ...]]
+
+
 @dataclass
 class Plan:
     """The kernel so far. `blocked`: loops over blocks of rows, which stay in one task. `edges`:
@@ -87,10 +91,38 @@ class Plan:
             self.steps.append((primitive, *args))
             self._facts = {}
 
-    def back_to(self, kernel: UOp, steps: int) -> None:
-        """The kernel as it was after so many steps."""
-        self.kernel = kernel
-        del self.steps[steps:]
+    def split(self, loop: str, factor: int, wanted: str, *roles: str) -> str:
+        """A loop in two; the name of the inner one, which is like the wanted one."""
+        inner = self.unused(wanted)
+        self.do("split", loop, factor, inner, *roles)
+        return inner
+
+    def merge(self, outer: str, inner: str, base: str) -> str:
+        """Two loops as one; its name."""
+        both = self.numbered(base)
+        self.do("merge", outer, inner, both)
+        return both
+
+    def stage(self, value: UOp, over: Iterable[str], base: str, *how: Any) -> str:
+        """A value is kept over these loops; the stage's name."""
+        name = self.numbered(base)
+        self.do("stage", self.path(value), tuple(over), name, *how)
+        return name
+
+    def give(self, role: str, loops: Iterable[str]) -> None:
+        """All these loops have the role."""
+        for loop in loops:
+            self.do("role", loop, role)
+
+    def mark(self) -> Mark:
+        """All that steps change, for `back_to`."""
+        return self.kernel, (*self.steps,), {*self.blocked}, {*self.block_rows}, (*self.kept,)
+
+    def back_to(self, mark: Mark) -> None:
+        """As it was at this mark."""
+        self.kernel, steps, blocked, rows, kept = mark
+        self.steps, self.kept = [*steps], [*kept]
+        self.blocked, self.block_rows = {*blocked}, {*rows}
         self._facts = {}
 
     # ---- names -----------------------------------------------------------------------------------
@@ -140,10 +172,8 @@ class Plan:
             values = tuple(s.src[1] for s in stores)
             return Nest(name, own_ranges(stores[0]), values, tuple(s.src[0] for s in stores))
         stage = self.stages[name]
-        order: tuple[str, ...] = option(stage, "loops", ())
-        inside = {name_of(r): r for r in own_ranges(stage)}
-        loops = dict.fromkeys([*(inside[n] for n in order), *inside.values()])
-        return Nest(name, tuple(loops), stage.src[:1], is_top=stage.arg[1] == "GLOBAL")
+        is_top = stage.arg[1] == "GLOBAL"
+        return Nest(name, tuple(fill_order(stage)), stage.src[:1], is_top=is_top)
 
     def below(self, values: Iterable[UOp]) -> list[UOp]:
         """The nodes of these values that aren't inside a stage."""
@@ -182,11 +212,10 @@ class Plan:
         while copies > 1 and size < lanes * copies:
             copies //= 2
         if copies > 1:
-            inner = self.unused(loop + "i")
-            self.do("split", loop, lanes * copies, inner, role_now, "LOOP")
-            self.do("split", inner, lanes, self.unused(loop + "v"), role, "VECTOR")
+            inner = self.split(loop, lanes * copies, loop + "i", role_now, "LOOP")
+            self.split(inner, lanes, loop + "v", role, "VECTOR")
         else:
-            self.do("split", loop, lanes, self.unused(loop + "v"), role_now, "VECTOR")
+            self.split(loop, lanes, loop + "v", role_now, "VECTOR")
 
     def _is_short_vector(self, loop: str) -> bool:
         """Whether a loop shorter than a vector is a row of several that all reads go along side by

@@ -17,6 +17,7 @@ from typing import Any
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.loops.layout import (
+    element,
     fact,
     is_plain_loop,
     name_of,
@@ -37,7 +38,7 @@ from tinygrad.loops.operands import (
 from tinygrad.loops.rebuild import Replacement, rebuild, replaced
 from tinygrad.loops.tensorise import complete, extend, own_loop, tensorise
 from tinygrad.loops.together import together
-from tinygrad.loops.trims import covering, permitted_starts, permitted_stops, unbounded
+from tinygrad.loops.trims import ENDS, covering, permitted, unbounded
 from tinygrad.loops.warps import distribute
 from tinygrad.loops.windows import window
 from tinygrad.simplify.affine import add, build, divide, modulo, scale
@@ -104,13 +105,8 @@ def split(
         _check_role(kernel, loop, each, its_role)
     change = Replacement(add(start, piece), (outer, piece), factor)
     made = rebuild(kernel, {loop: change}, lambda n: _split_options(n, name, inner))
-    stops = tuple(_split_trim(t, name, factor) for t in fact(kernel, "trim"))
-    starts = tuple(_split_trim(t, name, factor, late=True) for t in fact(kernel, "start"))
-    return _with_facts(
-        made,
-        trim=covering(made, stops) if stops else (),
-        start=covering(made, starts, late=True) if starts else (),
-    )
+    ends = {end: tuple(_split_trim(t, name, factor) for t in fact(kernel, end)) for end in ENDS}
+    return _with_facts(made, **{end: covering(made, stops) for end, stops in ends.items()})
 
 
 def _is_running(kernel: UOp, loop: UOp) -> bool:
@@ -139,10 +135,9 @@ def _split_options(node: UOp, name: str, inner: str) -> UOp | None:
     return node.replace(arg=(stage, memory, tuple(changed)))
 
 
-def _split_trim(trim: Any, name: str, factor: int, late: bool = False) -> Any:
+def _split_trim(trim: Any, name: str, factor: int) -> Any:
     loop, (terms, d, f) = trim
-    furthest = min if late else max
-    extra = sum(furthest(0, c) * (factor - 1) for outer, c in terms if outer == name)
+    extra = sum(max(0, c) * (factor - 1) for outer, c in terms if outer == name)
     scaled = tuple((outer, c * factor if outer == name else c) for outer, c in terms)
     return loop, (scaled, d + extra, f * factor if loop == name else f)
 
@@ -211,8 +206,8 @@ def role(kernel: UOp, name: str, new: str) -> UOp:
     made = UOp(Ops.RANGE, loop.dtype, loop.src, (name, new))
     _check_role(kernel, loop, made, new)
     if new in ("VECTOR", "UNROLL", "SPREAD", "TILE"):  # lanes and copies: all of them run
-        stops, starts = (unbounded(kernel, fact(kernel, key), name) for key in ("trim", "start"))
-        kernel = _with_facts(kernel, trim=stops, start=starts)
+        free = {end: unbounded(kernel, fact(kernel, end), name) for end in ENDS}
+        kernel = _with_facts(kernel, **free)
     return rebuild(kernel, {loop: Replacement(made, (made,))})
 
 
@@ -432,7 +427,7 @@ def _staged(
     made = UOp(
         Ops.STAGE, value.dtype, (inside, *(copies[r] for r in loops)), (name, memory, options)
     )
-    return UOp(Ops.INDEX, value.dtype, (made, *loops), len(loops))
+    return element(made, *loops)
 
 
 def pad(kernel: UOp, name: str, loop: str, extra: int) -> UOp:
@@ -497,8 +492,7 @@ def accumulate(
     made = stage(kernel, path, over, name, memory, (("acc", True),))
     closed = {name_of(r) for n in value.toposort() if n.op is Ops.REDUCE for r in own_ranges(n)}
     renamed = {loop: f"{name}.{loop}" for loop in over}
-    facts = {k: _renamed(fact(made, k), closed, renamed) for k in ("trim", "start")}
-    return _with_facts(made, **facts)
+    return _with_facts(made, **{k: _renamed(fact(made, k), closed, renamed) for k in ENDS})
 
 
 def _renamed(trims: Any, loops: set[str], outer: dict[str, str]) -> Any:
@@ -583,10 +577,7 @@ def trim(kernel: UOp, outer: Sequence[str]) -> UOp:
     """
     for name in outer:
         loop_named(kernel, name)
-    known = frozenset(outer)
-    return _with_facts(
-        kernel, trim=permitted_stops(kernel, known), start=permitted_starts(kernel, known)
-    )
+    return _with_facts(kernel, **permitted(kernel, frozenset(outer)))
 
 
 def stream(kernel: UOp) -> UOp:

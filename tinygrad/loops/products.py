@@ -200,13 +200,12 @@ def take_unit(plan: Plan, one: Product, unit: MatrixUnit, rows: int) -> Product:
 def fit(plan: Plan, name: str, unit: MatrixUnit, rows: int) -> tuple[str, ...]:
     """Makes the products along loop `name` the unit's. Returns the loops inside an instruction."""
     plan.do("extend", name, unit.depth)
-    depth: tuple[str, ...] = (plan.unused(name + ("d" if unit.depth > unit.pack else "p")),)
+    wanted = name + ("d" if unit.depth > unit.pack else "p")
     if len(unit.inside) == 1:
-        plan.do("split", name, unit.depth, depth[0], "LOOP", "TILE")
+        depth: tuple[str, ...] = (plan.split(name, unit.depth, wanted, "LOOP", "TILE"),)
     else:
-        plan.do("split", name, unit.depth, depth[0])
-        depth = (*depth, plan.unused(name + "p"))
-        plan.do("split", depth[0], unit.pack, depth[1], "TILE", "TILE")
+        first = plan.split(name, unit.depth, wanted)
+        depth = (first, plan.split(first, unit.pack, name + "p", "TILE", "TILE"))
     plan.do("tensorise", depth[-1], rows, unit.name)
     return depth
 
@@ -297,17 +296,16 @@ def side_of(plan: Plan, nest: str, one: Product, column: str, is_column: bool) -
 
 def finish_in_memory(plan: Plan, nest: str, one: Product, roles: dict[str, str]) -> None:
     """A finished sum waits in memory for all turns of these loops, which are copies and lanes."""
-    total, name = whole_sum(plan, reduction_of(plan, nest, one)), plan.numbered("tile")
+    total = whole_sum(plan, reduction_of(plan, nest, one))
     layout = those_in(total, roles)
-    plan.do("stage", plan.path(total), layout, name, "LOCAL")
+    name = plan.stage(total, layout, "tile", "LOCAL")
     for loop in layout:
         plan.do("role", f"{name}.{loop}", roles[loop])
 
 
 def in_one_word(plan: Plan, name: str, one: Product) -> None:
     """Neighbours along a unit's depth are staged together."""
-    for loop in one.depth:
-        plan.do("role", f"{name}.{loop}", "TILE")
+    plan.give("TILE", (f"{name}.{loop}" for loop in one.depth))
 
 
 def those_in(value: UOp, loops: Iterable[str]) -> tuple[str, ...]:

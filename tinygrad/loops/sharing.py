@@ -174,9 +174,7 @@ def _keep_results(plan: Plan, value: UOp, rows: UOp, loop: UOp) -> bool:
     in another order, and others may want it."""
     for node in plan.below((value,)):
         if node.op is Ops.REDUCE and rows in node.ranges and loop not in node.ranges:
-            name = plan.numbered("sum")
-            plan.do("stage", plan.path(node), (name_of(rows),), name)
-            plan.kept.append(name)
+            plan.kept.append(plan.stage(node, (name_of(rows),), "sum"))
             return True
     return False
 
@@ -228,8 +226,7 @@ def _cut_block(plan: Plan, value: UOp, rows: UOp, loop: UOp, group_rows: int) ->
     if block >= size:
         plan.block_rows.add(name)
         return False
-    inner = plan.unused(name + "b")
-    plan.do("split", name, block, inner)
+    inner = plan.split(name, block, name + "b")
     # what the rows have in common is made once for all blocks: these loops go inside the others
     top = plan.nest("store").loops
     outer = [n for n in names(top) if n not in (name, inner) and plan.loops[n] in value.ranges]

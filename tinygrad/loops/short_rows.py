@@ -35,9 +35,7 @@ def merge_short_rows(plan: Plan) -> None:
 def _merge(plan: Plan, run: tuple[UOp, ...]) -> None:
     last = name_of(run[-1])
     for loop in reversed(run[:-1]):
-        name = plan.numbered("p")
-        plan.do("merge", name_of(loop), last, name)
-        last = name
+        last = plan.merge(name_of(loop), last, "p")
 
 
 def _is_one_row(plan: Plan, run: tuple[UOp, ...]) -> bool:

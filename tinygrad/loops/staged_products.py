@@ -81,13 +81,14 @@ class _Staged(UnitBlocks):
     def __init__(self, plan: Plan, sides: Sides, shape: StagedShape) -> None:
         self.unit = shape.unit
         super().__init__(plan, sides, shape.block, shape.sets * shape.unit.lanes, shape.shared)
-        self.marks = plan.unused(sides.m + "s"), plan.unused(sides.n + "s")
-        for inner, mark in zip(self.inner, self.marks, strict=True):
-            plan.do("split", inner, BLOCK, mark)
+        rows, columns = self.inner
+        self.marks = (
+            plan.split(rows, BLOCK, sides.m + "s"),
+            plan.split(columns, BLOCK, sides.n + "s"),
+        )
 
     def depth_parts(self, ki: str, kd: str) -> list[str]:
-        self.plan.do("split", ki, self.unit.depth, kd, "UNROLL", "TILE")
-        return [kd]
+        return [self.plan.split(ki, self.unit.depth, kd, "UNROLL", "TILE")]
 
     def layout(self, k: str, ki: str, axis: int) -> tuple[str, str, str]:
         """Blocks, and in each rows of what the sum steps along; or, where memory is the other way
@@ -108,9 +109,7 @@ class _Staged(UnitBlocks):
         columns = [blocks, *parts_of(plan, self.marks[1], held.columns[1:], roles)]
         groups = [m, n]
         if size_of(plan.loops[m]) % NEIGHBOURS == 0:
-            near = plan.unused(m + "n")
-            plan.do("split", m, NEIGHBOURS, near, "PARALLEL", "PARALLEL")
-            groups = [m, n, near]
+            groups.append(plan.split(m, NEIGHBOURS, m + "n", "PARALLEL", "PARALLEL"))
         lanes, items = lanes_first(((rows, held.rows), (columns, held.columns)))
         self.order(groups, [sets], lanes, items)
         return rows, columns

@@ -124,11 +124,10 @@ def _find_places_first(plan: Plan) -> None:
         if places and role_of(loop) == "LOOP" and row and role_of(row[0]) == "VECTOR":
             name, inner = name_of(loop), name_of(loop)
             if size_of(loop) > MOST_PLACES:
-                inner = plan.unused(name + "p")
-                plan.do("split", name, even_part(size_of(loop), MOST_PLACES // 2), inner, "LOOP")
+                part = even_part(size_of(loop), MOST_PLACES // 2)
+                inner = plan.split(name, part, name + "p", "LOOP")
             while found := _places(plan, plan.loops[inner]):
-                stage = plan.numbered("places")
-                plan.do("stage", plan.path(found[0]), (inner,), stage, "LOCAL")
+                stage = plan.stage(found[0], (inner,), "places", "LOCAL")
                 plan.vectorise(f"{stage}.{inner}", COPIES)
         row.append(loop)
         if places or turns(row) > SHORT_ROW * plan.lanes:
@@ -192,7 +191,7 @@ def _one_by_one(plan: Plan) -> list[str]:
         return []
     for first in loops:
         (one,) = owners_of(plan.kernel, plan.loops[first])
-        plan.do("stage", plan.path(one), (name_of(rows),), plan.numbered("sums"), "LOCAL")
+        plan.stage(one, (name_of(rows),), "sums", "LOCAL")
     return [*plan.stages]
 
 
@@ -236,7 +235,7 @@ def _one_vector(plan: Plan, nest: Nest, last: UOp) -> bool:
     reads = [n for n in plan.inline(nest.values) if n.op is Ops.INDEX and last in n.ranges]
     if not all(r.src[0].op is Ops.PARAM and covered(lane_spots(r, last), lanes) for r in reads):
         return False
-    plan.do("split", name_of(last), lanes, plan.unused(name_of(last) + "v"), "LOOP", "VECTOR")
+    plan.split(name_of(last), lanes, name_of(last) + "v", "LOOP", "VECTOR")
     return True
 
 
@@ -253,7 +252,7 @@ def _share_masks(plan: Plan, nest: Nest, loads: list[UOp]) -> None:
         copies = next((c for c in range(most, 1, -1) if size_of(loop) % c == 0), 1)
         if copies > 1 and any(loop in n.ranges and loop not in g.ranges for n, g in gated):
             name = name_of(loop)
-            plan.do("split", name, copies, plan.unused(name + "u"), "LOOP", "UNROLL")
+            plan.split(name, copies, name + "u", "LOOP", "UNROLL")
             return
 
 
@@ -297,24 +296,14 @@ def _columns(plan: Plan, nest: Nest, reductions: list[UOp]) -> bool:
     width = max(ceil(size_of(last) / strips), STRIP_BYTES // reduction.dtype.itemsize)
     width = min(round_up(width, COPIES * lanes), round_up(size_of(last), COPIES * lanes))
     width = min(width, plan.target.cache_l1 // 2 // reduction.dtype.itemsize)
-    name, strip = name_of(last), plan.unused(name_of(last) + "r")
-    plan.do("split", name, width, strip, "PARALLEL")
+    strip = plan.split(name_of(last), width, name_of(last) + "r", "PARALLEL")
     reduction = next(n for n in plan.below(plan.nest("store").values) if n.op is Ops.REDUCE)
     row = plan.numbered("acc")
     plan.do("accumulate", plan.path(reduction), (strip,), row)
-    plan.do(
-        "split",
-        name_of(down),
-        ACCUMULATE_TURNS,
-        plan.unused(name_of(down) + "u"),
-        "LOOP",
-        "UNROLL",
-    )
+    plan.split(name_of(down), ACCUMULATE_TURNS, name_of(down) + "u", "LOOP", "UNROLL")
     plan.vectorise(f"{row}.{strip}", 1)
     plan.vectorise(strip, COPIES)
-    for loop in nest.loops[:-1]:
-        if role_of(loop) == "LOOP":
-            plan.do("role", name_of(loop), "PARALLEL")
+    plan.give("PARALLEL", names(r for r in nest.loops[:-1] if role_of(r) == "LOOP"))
     return True
 
 
@@ -367,10 +356,9 @@ def _read_far_apart(plan: Plan, nest: str) -> None:
     if role_of(rows) != "LOOP" or size_of(rows) % RUNS:
         return
     if rows.src[1:]:  # the last task has fewer
-        plan.do("split", name, RUNS, plan.unused(name + "u"), "LOOP", "UNROLL")
+        plan.split(name, RUNS, name + "u", "LOOP", "UNROLL")
         return
-    row = plan.unused(name + "r")
-    plan.do("split", name, size_of(rows) // RUNS, row, "UNROLL", "LOOP")
+    row = plan.split(name, size_of(rows) // RUNS, name + "r", "UNROLL", "LOOP")
     plan.do("order", nest, (*names(loops[:-1]), row, name))
 
 
@@ -383,7 +371,7 @@ def _share_rows(plan: Plan, rows: list[UOp], last: UOp, across: UOp) -> None:
     in_cache = not _from_memory(plan, rows, last)
     if in_cache and size_of(last) >= COPIES and _share(rows, last):
         name = name_of(last)
-        plan.do("split", name, COPIES, plan.unused(name + "u"), "LOOP", "UNROLL")
+        plan.split(name, COPIES, name + "u", "LOOP", "UNROLL")
 
 
 def _transpose(plan: Plan, nest: Nest, last: UOp, across: UOp, loads: list[UOp]) -> None:
@@ -395,19 +383,18 @@ def _transpose(plan: Plan, nest: Nest, last: UOp, across: UOp, loads: list[UOp])
         plan.vectorise(n, 1)
         return
     outer = [x for x in names(nest.loops) if x not in (n, c)]
-    block, vector = plan.unused(n + "i"), plan.unused(n + "v")
-    other, square = plan.unused(c + "i"), plan.unused(c + "u")
     apart = [r for r in loads if last in r.ranges and step(r, across) == 1]
     if all(step(r, last) is None for r in apart):
-        plan.do("split", n, lanes, block)
-        plan.do("split", c, lanes, vector, "LOOP", "VECTOR")
+        block = plan.split(n, lanes, n + "i")
+        vector = plan.split(c, lanes, n + "v", "LOOP", "VECTOR")
         plan.do("order", nest.name, (*outer, n, c, block, vector))
         return
-    for loop, piece in ((last, block), (across, other)):  # a stage has room for whole pieces
-        most = min(COPIES * lanes, round_up(size_of(loop), lanes))
-        plan.do("split", name_of(loop), most, piece)
-    plan.do("split", block, lanes, vector, "LOOP", "VECTOR")
-    plan.do("split", other, lanes, square, "LOOP", "UNROLL")
+    block, other = (  # a stage has room for whole pieces
+        plan.split(name, min(COPIES * lanes, round_up(size_of(loop), lanes)), name + "i")
+        for name, loop in ((n, last), (c, across))
+    )
+    vector = plan.split(block, lanes, n + "v", "LOOP", "VECTOR")
+    square = plan.split(other, lanes, c + "u", "LOOP", "UNROLL")
     plan.do("order", nest.name, (*outer, n, c, block, other, square, vector))
 
 
@@ -456,7 +443,7 @@ def _spread_blocks(plan: Plan, outer: list[str], vectors: int, copies: int) -> N
         if not whole:
             parts = (n for n in (8, 4, 2) if vectors * n <= copies and size_of(loop) % n == 0)
             if (part := next(parts, 1)) > 1:
-                plan.do("split", name, part, plan.unused(name + "b"), "LOOP", "SPREAD")
+                plan.split(name, part, name + "b", "LOOP", "SPREAD")
             return
         plan.do("role", name, "SPREAD" if vectors < copies else "UNROLL")
         vectors *= size_of(loop)
@@ -552,7 +539,7 @@ def parallelise(plan: Plan, candidates: list[str], multiple: int = 1) -> None:
             grain = ceil(grain / size)
         elif grain > 1:
             part = even_part(size, grain, multiple)
-            plan.do("split", name, part, plan.unused(name + "c"), "PARALLEL")
+            plan.split(name, part, name + "c", "PARALLEL")
             grain = 1
         else:
             plan.do("role", name, "PARALLEL")

@@ -62,7 +62,7 @@ def unbroken(plan: Plan, nest: Nest) -> Nest:
     length = stretch_of(plan, last, (*nest.values, *nest.writes), _in_steps)
     if length < plan.lanes:
         return nest
-    plan.do("split", name_of(last), length, plan.unused(name_of(last) + "s"))
+    plan.split(name_of(last), length, name_of(last) + "s")
     return plan.nest(nest.name)
 
 
@@ -86,12 +86,11 @@ def panel_of(plan: Plan, stretch: int, count: int, depth: int) -> int:
 def fill_stretches(plan: Plan, name: str, across: str, stretch: int) -> tuple[str, str]:
     """Splits the loop `across` of a stage in stretches, and those in vectors whose last one would
     reach into the next stretch. Returns the loops inside a stretch."""
-    column, vector = plan.unused(across + "r"), plan.unused(across + "v")
     lanes = plan.lanes
     while lanes // 2 >= stretch:
         lanes //= 2
-    plan.do("split", across, stretch, column)
-    plan.do("split", column, lanes, vector, "UNROLL", "VECTOR")
+    column = plan.split(across, stretch, across + "r")
+    vector = plan.split(column, lanes, across + "v", "UNROLL", "VECTOR")
     if stretch % lanes:
         plan.do("pad", name, across, -(-stretch % lanes))
     loops = list(map(name_of, own_ranges(plan.stages[name])))

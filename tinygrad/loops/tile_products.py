@@ -31,12 +31,10 @@ def tile_product(plan: Plan, nest: Nest, one: Product, unit: MatrixUnit, rows: i
     """Tiles the nest for the unit, lays out both operands, and orders the loops."""
     m, n, k = name_of(one.row_loop), name_of(nest.loops[-1]), name_of(one.inner)
     outer = [x for x in names(nest.loops) if x not in (m, n)]
-    row_tiles, row = plan.unused(m + "t"), plan.unused(m + "r")
-    column_tiles, column = plan.unused(n + "t"), plan.unused(n + "c")
-    plan.do("split", m, TILES * unit.rows, row_tiles)
-    plan.do("split", row_tiles, unit.rows, row)
-    plan.do("split", n, TILES * unit.columns, column_tiles)
-    plan.do("split", column_tiles, unit.columns, column)
+    row_tiles = plan.split(m, TILES * unit.rows, m + "t")
+    row = plan.split(row_tiles, unit.rows, m + "r")
+    column_tiles = plan.split(n, TILES * unit.columns, n + "t")
+    column = plan.split(column_tiles, unit.columns, n + "c")
     one = take_unit(plan, one, unit, rows)
     _stage_rows(plan, one, outer, (m, row_tiles, k, row), column)
     _stage_columns(plan, one, (k, column_tiles, column))
@@ -54,12 +52,11 @@ def _stage_rows(
     plan: Plan, one: Product, outer: list[str], loops: tuple[str, ...], column: str
 ) -> None:
     """[row tile][k][row][depth]: a vector of whole words along memory, or a square of words."""
-    value, name = side_of(plan, "store", one, column, is_column=False), plan.numbered("pa")
+    value = side_of(plan, "store", one, column, is_column=False)
     layout = those_in(value, (*outer, *loops, *one.depth))
-    plan.do("stage", plan.path(value), layout, name, "GLOBAL")
+    name = plan.stage(value, layout, "pa", "GLOBAL")
     depth, *packs = one.depth
-    for pack in packs:
-        plan.do("role", f"{name}.{pack}", "TILE")
+    plan.give("TILE", (f"{name}.{pack}" for pack in packs))
     plan.do("role", f"{name}.{depth}", "VECTOR")
     if any(s != 1 for s in one.row_steps):
         plan.do("role", f"{name}.{loops[-1]}", "UNROLL")
@@ -69,12 +66,11 @@ def _stage_rows(
 def _stage_columns(plan: Plan, one: Product, loops: tuple[str, ...]) -> None:
     """[k][column tile][depth][column][pack]: a panel in the cache."""
     *outside, column = loops
-    value, name = side_of(plan, "store", one, column, is_column=True), plan.numbered("pb")
+    value = side_of(plan, "store", one, column, is_column=True)
     depth, *packs = one.depth
     layout = those_in(value, (*outside, depth, column, *packs))
-    plan.do("stage", plan.path(value), layout, name, "LOCAL")
-    for pack in packs:
-        plan.do("role", f"{name}.{pack}", "TILE")
+    name = plan.stage(value, layout, "pb", "LOCAL")
+    plan.give("TILE", (f"{name}.{pack}" for pack in packs))
     plan.do("role", f"{name}.{column}", "VECTOR")
     loads = plan.stages[name].src[0].toposort()
     if any(1 in steps_along(loads, plan.loops[f"{name}.{pack}"]) for pack in packs):

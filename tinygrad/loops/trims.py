@@ -14,7 +14,7 @@ from itertools import product
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.loops.layout import gate_of, indices, name_of, nodes_of, own_ranges, size_of
+from tinygrad.loops.layout import fact, gate_of, indices, name_of, nodes_of, own_ranges, size_of
 from tinygrad.loops.rebuild import replaced
 from tinygrad.simplify.affine import add, affine, build, simplify_index
 from tinygrad.uop.bounds import bounds
@@ -22,26 +22,34 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 Stop = tuple[tuple[tuple[str, int], ...], int, int]
-"""((outer loop, coefficient), ...), d, f: at most ceil((sum coefficient*outer + d) / f) turns."""
+"""((outer loop, coefficient), ...), d, f: turns are below ceil((sum coefficient*outer + d) / f). A
+start is kept as the stop of -1 - turn, which counts the other way: so what changes loops changes
+both alike."""
+
+Stops = tuple[tuple[str, Stop], ...]
+"""By the name of the loop."""
+
+ENDS = ("trim", "start")
+"""The facts of a kernel that bound loops: stops, and starts."""
 
 IDENTITY: dict[str, Any] = {"add": 0, "max": -math.inf, "mul": 1}
 
 
-def permitted_starts(kernel: UOp, outer: frozenset[str]) -> tuple[tuple[str, Stop], ...]:
-    """For each loop that may start late, in the same terms: at most at floor(sum / f)."""
-    return _permitted(kernel, outer, late=True)
+def permitted(kernel: UOp, outer: frozenset[str]) -> dict[str, Stops]:
+    """For each loop that may stop early or start late its bound, in terms of the loops named in
+    `outer`; other loops count with whatever turn of theirs lets it run longest."""
+    return {end: _permitted(kernel, outer, end) for end in ENDS}
 
 
-def permitted_stops(kernel: UOp, outer: frozenset[str]) -> tuple[tuple[str, Stop], ...]:
-    """For each loop that may stop early its bound, in terms of the loops named in `outer`; other
-    loops count with whatever turn of theirs lets it run longest."""
-    return _permitted(kernel, outer, late=False)
+def bounded(kernel: UOp) -> set[str]:
+    """The loops that have such bounds."""
+    return {name for end in ENDS for name, _ in fact(kernel, end)}
 
 
 def part_within(kernel: UOp, loops: Iterable[UOp], outer: frozenset[str]) -> float:
     """The part of all turns of these loops, for all turns of those named in `outer`, that lies
     within such bounds."""
-    starts, stops = dict(permitted_starts(kernel, outer)), dict(permitted_stops(kernel, outer))
+    stops, starts = map(dict, permitted(kernel, outer).values())
     sizes = {name_of(r): size_of(r) for r in nodes_of(kernel) if r.op is Ops.RANGE}
     part = 1.0
     for loop in loops:
@@ -50,7 +58,7 @@ def part_within(kernel: UOp, loops: Iterable[UOp], outer: frozenset[str]) -> flo
         around = sorted({n for n, _ in (*start[0], *stop[0])})
         counters = product(*(range(sizes[n]) for n in around))
         outside = [dict(zip(around, each, strict=True)) for each in counters]
-        left = (min(size, _at(stop, each)) - max(0, _at(start, each)) for each in outside)
+        left = (min(size, _at(stop, each)) - max(0, -_at(start, each)) for each in outside)
         part *= sum(max(0, n) for n in left) / (size * len(outside))
     return part
 
@@ -61,14 +69,14 @@ def _at(bound: Stop, outer: dict[str, int]) -> int:
     return sum(k * outer[name] for name, k in terms) + constant
 
 
-def _permitted(kernel: UOp, outer: frozenset[str], late: bool) -> tuple[tuple[str, Stop], ...]:
+def _permitted(kernel: UOp, outer: frozenset[str], end: str) -> Stops:
     nodes = nodes_of(kernel)
     stops: dict[UOp, Stop] = {}
     for node in nodes:
         if node.op is Ops.REDUCE and node.arg in IDENTITY:
             for guard in _guards(node.src[0], IDENTITY[node.arg]):
                 for loop in own_ranges(node):
-                    found = _bound(guard, loop, outer, late)
+                    found = _bound(guard, loop, outer, end)
                     if found is not None:
                         stops[loop] = found
     if not stops:
@@ -83,14 +91,12 @@ def _permitted(kernel: UOp, outer: frozenset[str], late: bool) -> tuple[tuple[st
     return tuple(sorted((name_of(loop), stop) for loop, stop in stops.items()))
 
 
-def covering(
-    kernel: UOp, stops: tuple[tuple[str, Stop], ...], late: bool = False
-) -> tuple[tuple[str, Stop], ...]:
+def covering(kernel: UOp, stops: Stops) -> Stops:
     """The same bounds, where a stage is filled at least as far as its readers go: a reader that
     takes f elements a turn may read up to f - 1 more than its bound, and what fills one stage reads
-    another. `late`: the bounds are starts, and it is f - 1 before them."""
+    another."""
     known = dict(stops)
-    for node in reversed(nodes_of(kernel)):  # readers before what they read
+    for node in reversed(nodes_of(kernel)) if stops else ():  # readers before what they read
         if node.op is not Ops.INDEX or node.src[0].op is not Ops.STAGE:
             continue
         for index, loop in zip(indices(node), own_ranges(node.src[0]), strict=True):
@@ -100,16 +106,13 @@ def covering(
                 if filled is None or read is None or filled[0] != read[0]:
                     continue
                 more = read[2] - 1 if filled[2] % read[2] else 0
-                wanted = read[1] - more if late else read[1] + more
-                if wanted < filled[1] if late else wanted > filled[1]:
-                    filled = (filled[0], wanted, filled[2])
+                if read[1] + more > filled[1]:
+                    filled = (filled[0], read[1] + more, filled[2])
                     known[name_of(loop)] = filled
     return tuple((name, known[name]) for name, _ in stops)
 
 
-def unbounded(
-    kernel: UOp, stops: tuple[tuple[str, Stop], ...], name: str
-) -> tuple[tuple[str, Stop], ...]:
+def unbounded(kernel: UOp, stops: Stops, name: str) -> Stops:
     """The same bounds without that of the loop `name`, which runs to its end; what it reads is
     filled to its end too."""
     known = dict(stops)
@@ -123,20 +126,18 @@ def unbounded(
     return tuple((name, known[name]) for name, _ in stops if name in known)
 
 
-def _bound(guard: UOp, loop: UOp, outer: frozenset[str], late: bool) -> Stop | None:
-    """The bound that `loop + rest < 0` gives (`late`: `rest - loop < 0`), where `rest` knows the
-    loop no further; None if it gives none that is ever below its size (above 0)."""
+def _bound(guard: UOp, loop: UOp, outer: frozenset[str], end: str) -> Stop | None:
+    """The stop that `loop + rest < 0` gives, or the start that `rest - loop < 0` does, where `rest`
+    knows the loop no further; None if it gives none that ever leaves out a turn."""
     terms, constant = affine(guard)
-    sign = -1 if late else 1
+    sign, furthest = (1, size_of(loop)) if end == "trim" else (-1, 0)
     if terms.get(loop) != sign or any(loop in t.ranges for t in terms if t is not loop):
         return None
     named = {t for t in terms if t.op is Ops.RANGE and name_of(t) in outer and t is not loop}
-    kept = {t: -sign * k for t, k in terms.items() if t in named}
+    kept = {t: -k for t, k in terms.items() if t in named}
     free = {t: k for t, k in terms.items() if t not in named and t is not loop}
-    rest = bounds(build(free, constant), {})[0]
-    limit = int(rest + 1 if late else -rest)
-    least, most = bounds(build(kept, limit), {})
-    if most <= 0 if late else least >= size_of(loop):
+    limit = -int(bounds(build(free, constant), {})[0]) - (end == "start")
+    if bounds(build(kept, limit), {})[0] >= furthest:
         return None
     return tuple(sorted((name_of(t), k) for t, k in kept.items())), limit, 1
 

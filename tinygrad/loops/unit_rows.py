@@ -123,30 +123,27 @@ class _Rows:
         """All steps."""
         plan, unit, form = self.plan, self.unit, self.form
         m, n = form.rows, form.columns
-        warp, row = plan.unused(m + "w"), plan.unused(m + "i")
-        tile = plan.unused(n + "t")
-        plan.do("split", m, self.warps * unit.rows, warp, "PARALLEL", "LOOP")
-        plan.do("split", warp, unit.rows, row, "LANE", "LOOP")
+        warp = plan.split(m, self.warps * unit.rows, m + "w", "PARALLEL", "LOOP")
+        row = plan.split(warp, unit.rows, m + "i", "LANE", "LOOP")
         sums = {k: self._block(k, n) for k in form.keys}
-        plan.do("split", n, unit.columns, tile, "UNROLL", "LOOP")
+        tile = plan.split(n, unit.columns, n + "t", "UNROLL", "LOOP")
         roles = ("LANE", "UNROLL", "VECTOR")
         rows = parts_of(plan, row, self.held.rows, roles)
         columns = parts_of(plan, tile, self.held.columns, roles)
         lanes, items = lanes_first(((rows, self.held.rows), (columns, self.held.columns)))
         plan.do("order", "store", (*self.outer, m, warp, *lanes, n, *items))
-        for loop in self.outer:
-            plan.do("role", loop, "PARALLEL")
+        plan.give("PARALLEL", self.outer)
         for k in form.keys:
             self._distribute(k, sums[k], rows, columns)
 
     def _block(self, k: str, column: str) -> list[str]:
         """A block of keys a turn, whose operands are brought to the group. Returns the loops of the
         sums that its scores are."""
-        plan, unit, inside = self.plan, self.unit, self.plan.unused(k + "i")
+        plan, unit = self.plan, self.unit
         plan.do("extend", k, KEYS)
         if k == self.form.last:
             plan.do("tensorise", k, self._side(k, column), unit.name)
-        plan.do("split", k, KEYS, inside)
+        inside = plan.split(k, KEYS, k + "i")
         found = list[str]()
         while (shared := self._scores(inside, found)) is not None:
             found.append(plan.unused(name_of(own_ranges(shared)[0]) + "s"))
@@ -171,13 +168,12 @@ class _Rows:
 
     def _piece(self, k: str, layout: tuple[str, str]) -> None:
         """The second operand of the sum over `k`: rows for keys, 16 bytes beyond whole ones."""
-        plan, name = self.plan, self.plan.numbered("key")
-        value = sum_over(plan, k).src[0].src[1]
+        plan, value = self.plan, sum_over(self.plan, k).src[0].src[1]
         options: Options = ()
         if is_copy(value, plan.loops[layout[1]]):
             blocks = (size_of(r) for r in value.ranges if name_of(r) in self.form.keys)
             options = pipeline(plan.target, self._shared(), next(blocks, 1))
-        plan.do("stage", plan.path(value), layout, name, "LOCAL", options)
+        name = plan.stage(value, layout, "key", "LOCAL", options)
         plan.do("complete", name)
         plan.do("pad", name, f"{name}.{layout[0]}", VECTOR // value.dtype.itemsize)
         fill(plan, name, self.warps * self.unit.lanes)
@@ -186,19 +182,18 @@ class _Rows:
         """Products go to the lanes. Scores lie in them as the next product wants its operand, or as
         lanes share what is reduced."""
         plan, unit, held = self.plan, self.unit, self.held
-        inside, part = k + "i", plan.unused(k + "p")
+        inside = k + "i"
         if k == self.form.last:
-            plan.do("split", inside, unit.depth, part, "UNROLL", "LOOP")
+            part = plan.split(inside, unit.depth, k + "p", "UNROLL", "LOOP")
             keys = parts_of(plan, part, held.depth, ("LOOP", "UNROLL", "VECTOR"))
             plan.do("distribute", rows, columns, keys, unit.name)
             pairs = zip(columns, keys[-len(columns) :], held.columns, strict=True)
             mine = [lane if stride else item for lane, item, (*_, stride) in pairs]
         else:
-            plan.do("split", inside, unit.columns, part, "UNROLL", "LOOP")
+            part = plan.split(inside, unit.columns, k + "p", "UNROLL", "LOOP")
             mine = parts_of(plan, part, held.columns, ("GROUP", "UNROLL", "UNROLL"))
         for loop in sums:
-            depth = plan.unused(loop + "d")
-            plan.do("split", loop, unit.depth, depth, "UNROLL", "LOOP")
+            depth = plan.split(loop, unit.depth, loop + "d", "UNROLL", "LOOP")
             parts = parts_of(plan, depth, held.depth, ("LOOP", "TILE", "VECTOR"))
             plan.do("distribute", rows, mine, parts, unit.name)
 

@@ -98,7 +98,7 @@ class _Warps(UnitBlocks):
         super().__init__(plan, sides, shape.block, lanes, shape.shared)
 
     def depth_parts(self, ki: str, kd: str) -> list[str]:
-        self.plan.do("split", ki, self.unit.depth, kd)
+        kd = self.plan.split(ki, self.unit.depth, kd)
         if self.shape.depth <= 2 * self.unit.depth:
             self.plan.do("role", ki, "UNROLL")
         return parts_of(self.plan, kd, self.held.depth, ("LOOP", "TILE", "VECTOR"))
@@ -116,9 +116,9 @@ class _Warps(UnitBlocks):
         warps, copies, parts = [], [], []
         sizes = (unit.rows, unit.columns)
         for axis, (inner, size) in enumerate(zip(self.inner, sizes, strict=True)):
-            matrix, single = plan.unused(inner + "f"), plan.unused(inner + "m")
-            plan.do("split", inner, self.shape.part[axis] * size, matrix, "LANE", "LOOP")
-            plan.do("split", matrix, size, single, "UNROLL", "LOOP")
+            part = self.shape.part[axis] * size
+            matrix = plan.split(inner, part, inner + "f", "LANE", "LOOP")
+            single = plan.split(matrix, size, inner + "m", "UNROLL", "LOOP")
             warps.append(inner)
             copies.append(matrix)
             axis_parts = self.held.columns if axis else self.held.rows

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinygrad.base.errors import ArgumentError
-from tinygrad.loops.layout import is_plain_loop, name_of, size_of
+from tinygrad.loops.layout import element, is_plain_loop, name_of, size_of
 from tinygrad.loops.operands import at_path, check_unused, loop_named
 from tinygrad.loops.rebuild import replaced
 from tinygrad.simplify.affine import add, scale
@@ -73,8 +73,7 @@ def window(
     if missing and memory == "GLOBAL":
         raise ArgumentError(f"window {name!r}: GLOBAL, so all loops are its own; missing {missing}")
     made = UOp(Ops.STAGE, value.dtype, (inside, *own), (name, memory, ()))
-    read = UOp(Ops.INDEX, value.dtype, (made, *(at[n] for n in over)), len(own))
-    return replaced(kernel, {value: read})
+    return replaced(kernel, {value: element(made, *(at[n] for n in over))})
 
 
 def over_sums(
