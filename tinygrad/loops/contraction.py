@@ -248,8 +248,8 @@ def _block_panel(plan: Plan, tiling: Tiling, one: Product) -> Product:
         part //= size_of(inner[0])
     if part > 1:
         name = name_of(loops[-1])
-        block = even_part(size_of(loops[-1]), ceil(part / 2))
-        inner.insert(0, plan.loops[plan.split(name, block, name + "b")])
+        block = plan.split(name, even_part(size_of(loops[-1]), ceil(part / 2)), name + "b")
+        inner.insert(0, plan.loops[block])
     reduction = reduction_of(plan, tiling.nest.name, one)
     plan.do("regroup", plan.path(reduction), (*names(inner), *one.depth))
     return replace(
