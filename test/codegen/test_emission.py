@@ -641,7 +641,7 @@ def test_the_nest_of_a_softmax():
     own = next(r.arg[0] for r in e.ranges if r.arg[0] != "i")
     twin = {"j": "j2", "j2": "j"}[own]
     first = (("first", True),)
-    recipe = [("unify", path_to(kernel, e), (own,), (twin,), "e", "LOCAL", first)]
+    recipe = [("stage", path_to(kernel, e), (own,), "e", "LOCAL", first, (twin,))]
     recipe += [("split", j, 16, f"{j}v", "LOOP", "VECTOR") for j in ("j1", "j2", "j")]
     recipe += [("role", "i", "PARALLEL")]
     kernel = apply(kernel, recipe)

@@ -136,10 +136,10 @@ def test_rows_that_a_split_rounded_up_lie_without_a_gap():
         primitives.pad(k, "panel", "panel.k0", -5)
 
 
-def test_unify_keeps_what_two_loops_need():
+def test_a_stage_keeps_what_two_loops_need():
     k = kernels.softmax(3, 10)
     exp = next(n for n in k.toposort() if n.op is Ops.EXP2 and "k1" in {r.arg[0] for r in n.ranges})
-    after = primitives.unify(k, path_to(k, exp), ("k1",), ("i1",), "row")
+    after = primitives.stage(k, path_to(k, exp), ("k1",), "row", twins=("i1",))
     same(k, after)
     assert sum(n.op is Ops.EXP2 for n in after.toposort()) == 1
 

@@ -381,9 +381,7 @@ def _vector_of_rows(plan: Plan, tiling: Tiling, one: Product, name: str) -> None
     if along_rows and together > 1 and tiles in plan.loops:
         plan.split(tiles, together, f"{name}.q", "LOOP", "UNROLL")
     elif not along_rows and len(filled) > 1:
-        layout = names(own_ranges(plan.stages[name]))
-        outer = [n for n in layout if n not in (*filled, copies)]
-        plan.do("order", name, (*outer, *filled, copies))
+        plan.innermost(name, (*filled, copies))
 
 
 def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
@@ -453,13 +451,9 @@ def _tasks(plan: Plan, tiling: Tiling, outer: list[str]) -> None:
             part = ceil(size_of(plan.loops[first]) / blocks)
             plan.split(first, part, first + "t")
         free.append(first)
-        nest = plan.nest(tiling.nest.name).loops
-        rest = [n for n in names(nest) if n not in (*free, tiling.n)]
-        plan.do(
-            "order",
-            tiling.nest.name,
-            (*outer, tiling.n, first, *(n for n in rest if n not in outer)),
-        )
+        nest = names(plan.nest(tiling.nest.name).loops)
+        outer = [*outer, tiling.n, first]
+        plan.do("order", tiling.nest.name, (*outer, *(n for n in nest if n not in outer)))
     nest = plan.nest(tiling.nest.name).loops
     candidates = [n for n in names(nest) if n in (*free, tiling.n)]
     parallelise(plan, [n for n in candidates if not plan.kept or n != tiling.n])

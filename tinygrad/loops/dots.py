@@ -70,7 +70,7 @@ def dots(plan: Plan, nest: Nest, one: Product) -> None:
     plan.do("order", name, (along, down, *copies))
     plan.do("prefetch", along, 1)
     vector = plan.split(panel, plan.lanes, n + "v", "UNROLL", "VECTOR")
-    plan.do("order", "store", (*outer, n, m, panel, vector))
+    plan.innermost("store", (n, m, panel, vector))
     parallelise(plan, [*outer, n])
 
 

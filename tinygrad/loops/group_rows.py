@@ -9,7 +9,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
 from tinygrad.loops.layout import elements, is_plain_loop, name_of, own_ranges, role_of, size_of
 from tinygrad.loops.matrix_units import matrix_units
-from tinygrad.loops.pieces import SHORT, power_above, power_below
+from tinygrad.loops.pieces import SHORT, deal, power_below
 from tinygrad.loops.plan import Plan, names
 from tinygrad.loops.sharing import room, share_values
 from tinygrad.uop.node import UOp
@@ -99,20 +99,9 @@ def _deal(plan: Plan, nest: str, lanes: int) -> None:
     own = [r for r in plan.nest(nest).loops if role_of(r) == "LOOP"]
     rows = [name_of(r) for r in own if _is_row(plan, r)]
     columns = [name for name in names(own) if name not in rows]
-    given, left = list[str](), lanes
-    if columns:
-        last, size = columns[-1], size_of(plan.loops[columns[-1]])
-        if size > lanes:
-            given, left = [plan.split(last, lanes, last + "l", "LOOP", "LANE")], 1
-        else:
-            plan.do("role", last, "LANE")
-            given, left = [last], lanes // power_above(size)
+    given, left = deal(plan, columns[-1:], lanes)
     if rows and columns and left > 1:
         count = min(left, power_below(size_of(plan.loops[rows[0]])))
         given.insert(0, plan.split(rows[0], count, rows[0] + "l", "LOOP", "LANE"))
-    for name in rows:
-        if columns and size_of(plan.loops[name]) <= SHORT:
-            plan.do("role", name, "UNROLL")
-    named = names(plan.nest(nest).loops)
-    turns = [name for name in named if name not in (*rows, *given)]
-    plan.do("order", nest, (*turns, *rows, *given))
+    plan.give("UNROLL", (x for x in rows if columns and size_of(plan.loops[x]) <= SHORT))
+    plan.innermost(nest, (*rows, *given))

@@ -11,6 +11,7 @@ from tinygrad.loops.contraction import product
 from tinygrad.loops.groups import schedule_groups
 from tinygrad.loops.layout import (
     LINE,
+    divisions,
     flat_offset,
     is_index,
     is_plain_loop,
@@ -196,10 +197,8 @@ def _composed(plan: Plan) -> tuple[UOp, int] | None:
     loops = {*plan.nest("store").loops, *_packed_sums(plan)}
     operands = [operand for pair in _pairs(plan) for operand in pair]
     found: list[tuple[int, str, UOp]] = []
-    for node in {n for operand in operands for n in operand.toposort() if is_index(n)}:
-        if node.op not in (Ops.IDIV, Ops.MOD) or node.src[1].op is not Ops.CONST:
-            continue
-        terms, divisor = affine(node.src[0])[0], int(node.src[1].arg)
+    for index, divisor in divisions({n for operand in operands for n in operand.toposort()}):
+        terms, _ = affine(index)
         loop = next(iter(terms), None)
         if loop is None or terms != {loop: 1} or loop not in loops or not is_plain_loop(loop):
             continue

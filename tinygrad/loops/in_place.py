@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinygrad.loops.cost import turns
-from tinygrad.loops.layout import elements, flat_offset, gate_of, size_of, step
+from tinygrad.loops.layout import divisions, elements, flat_offset, gate_of, size_of, step
 from tinygrad.loops.plan import Nest
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -68,5 +68,5 @@ def is_window(value: UOp) -> bool:
 
 def steps_apart(read: UOp, loop: UOp) -> int:
     """Turns of a loop within which a read moves in even steps; 0: in all."""
-    parts = (n for n in flat_offset(read).toposort() if n.op in (Ops.IDIV, Ops.MOD))
-    return min((int(n.src[1].arg) for n in parts if n.src[0] is loop), default=0)
+    parts = divisions(flat_offset(read).toposort())
+    return min((number for index, number in parts if index is loop), default=0)

@@ -3,6 +3,7 @@ value lies in memory. The only place that takes these tuples apart (docs/notes/r
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -124,6 +125,14 @@ def step(access: UOp, loop: UOp) -> int | None:
         elif loop in term.ranges:
             return None
     return found
+
+
+def divisions(nodes: Iterable[UOp]) -> Iterator[tuple[UOp, int]]:
+    """What index expressions among these nodes take the quotient or the rest of, and by which
+    number."""
+    for node in nodes:
+        if node.op in (Ops.IDIV, Ops.MOD) and is_index(node) and node.src[1].op is Ops.CONST:
+            yield node.src[0], int(node.src[1].arg)
 
 
 def linear(use: UOp, outer: UOp, inner: UOp) -> bool:

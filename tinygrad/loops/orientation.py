@@ -82,9 +82,8 @@ def turn_windows(plan: Plan) -> tuple[str, ...]:
     along, (blocks, beside) = name_of(found.along), _rows(plan, found)
     taps = [n for n in names(found.taps) if n not in (*blocks, *beside)]
     inside = (*blocks, *beside, *taps, along)
-    rest = [n for n in names(plan.nest("store").loops) if n not in inside]
     _keep_window(plan, found, beside)
-    plan.do("order", "store", (*rest, *inside))
+    rest = plan.innermost("store", inside)
     while len(taps) > 1 and not beside:
         inner, outer = taps.pop(), taps.pop()
         taps.append(plan.merge(outer, inner, "p"))
@@ -93,8 +92,8 @@ def turn_windows(plan: Plan) -> tuple[str, ...]:
     layout = (*rest, *parts, *blocks, *beside, *taps, along)
     name = plan.stage(sums[0], layout, "out", "GLOBAL")
     if beside:
-        order = (*rest, *parts, *blocks, *taps, *beside, along)
-        plan.do("order", name, [f"{name}.{n}" for n in order])
+        order = (*blocks, *taps, *beside, along)
+        plan.innermost(name, [f"{name}.{n}" for n in order])
         plan.edges = {f"{name}.{n}" for n in (*blocks, *taps)}
     plan.do("order", "store", (*rest, *blocks, *beside, along, *taps))
     return (name,)

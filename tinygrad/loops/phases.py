@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from math import prod
 
-from tinygrad.loops.layout import is_index, is_plain_loop, name_of, size_of
-from tinygrad.loops.plan import Nest, Plan, names
+from tinygrad.loops.layout import divisions, is_plain_loop, name_of, size_of
+from tinygrad.loops.plan import Nest, Plan
 from tinygrad.simplify.affine import affine
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -22,12 +22,11 @@ def phases_of(plan: Plan, nest: Nest) -> dict[UOp, int]:
     if nest.name != "store" or not any(n.op is Ops.REDUCE for n in plan.inline(nest.values)):
         return {}
     seen: dict[UOp, set[int]] = {}
-    for node in filter(is_index, plan.nodes):
-        if node.op in (Ops.IDIV, Ops.MOD) and node.src[1].op is Ops.CONST:
-            terms, _ = affine(node.src[0])
-            for loop in filter(is_plain_loop, nest.loops):
-                if abs(terms.get(loop, 0)) == 1:
-                    seen.setdefault(loop, set()).add(int(node.src[1].arg))
+    for index, divisor in divisions(plan.nodes):
+        terms, _ = affine(index)
+        for loop in filter(is_plain_loop, nest.loops):
+            if abs(terms.get(loop, 0)) == 1:
+                seen.setdefault(loop, set()).add(divisor)
     found: dict[UOp, int] = {}
     for loop, divisors in seen.items():
         count, size = max(divisors), size_of(loop)
@@ -44,6 +43,5 @@ def split_phases(plan: Plan, nest: Nest, phases: dict[UOp, int]) -> Nest:
     for loop, count in phases.items():
         name = name_of(loop)
         plan.split(name, count, name + "p", "LOOP", "UNROLL")
-    rest = [n for n in names(plan.nest(nest.name).loops) if n != last]
-    plan.do("order", nest.name, (*rest, last))
+    plan.innermost(nest.name, [last])
     return plan.nest(nest.name)

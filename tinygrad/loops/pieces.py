@@ -66,7 +66,6 @@ def fill(plan: Plan, name: str, lanes: int) -> None:
     loads = [x for x in plan.below(plan.nest(name).values) if x.op is Ops.INDEX]
     fast = min(own, key=lambda x: (reach(loads, plan.loops[x]), -own.index(x)))
     others = [x for x in own if x != fast]
-    order = list(own)
     elements = prod(size_of(plan.loops[x]) for x in own)
     width = plan.target.lanes(plan.stages[name].dtype.itemsize)
     while width > 1 and elements < lanes * width:
@@ -74,23 +73,29 @@ def fill(plan: Plan, name: str, lanes: int) -> None:
     tail: list[str] = []
     if width > 1 and all(_is_row(x, plan.loops[fast]) for x in loads):
         tail = [plan.split(fast, width, fast + "v", "LOOP", "VECTOR")]
-    left, given = lanes, list[str]()
-    for loop in (fast, *reversed(others)):
-        size = size_of(plan.loops[loop])
-        if left == 1:
-            break
-        if size <= left:
-            plan.do("role", loop, "LANE")
-            given.insert(0, loop)
-            left //= power_above(size)
-        else:
-            given.insert(0, plan.split(loop, left, loop + "l", "LOOP", "LANE"))
-            left = 1
+    given, _ = deal(plan, (fast, *reversed(others)), lanes)
     for loop in own:
         if role_of(plan.loops[loop]) == "LOOP" and size_of(plan.loops[loop]) <= SHORT:
             plan.do("role", loop, "UNROLL")
-    turns = [x for x in order if x not in given]
-    plan.do("order", name, (*turns, *given, *tail))
+    plan.do("order", name, (*(x for x in own if x not in given), *given, *tail))
+
+
+def deal(plan: Plan, loops: Iterable[str], lanes: int) -> tuple[list[str], int]:
+    """Loops, the fastest first, are dealt out to lanes for as long as there are lanes to tell
+    apart. The loops that count lanes, slowest first, and how many lanes are left for each."""
+    given: list[str] = []
+    for loop in loops:
+        size = size_of(plan.loops[loop])
+        if lanes == 1:
+            break
+        if size <= lanes:
+            plan.do("role", loop, "LANE")
+            given.insert(0, loop)
+            lanes //= power_above(size)
+        else:
+            given.insert(0, plan.split(loop, lanes, loop + "l", "LOOP", "LANE"))
+            lanes = 1
+    return given, lanes
 
 
 def power_below(number: int) -> int:

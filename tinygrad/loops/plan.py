@@ -109,6 +109,13 @@ class Plan:
         self.do("stage", self.path(value), tuple(over), name, *how)
         return name
 
+    def innermost(self, nest: str, inside: Iterable[str]) -> list[str]:
+        """The nest's loops within all its others, which are returned."""
+        inside = [*inside]
+        outer = [n for n in names(self.nest(nest).loops) if n not in inside]
+        self.do("order", nest, (*outer, *inside))
+        return outer
+
     def give(self, role: str, loops: Iterable[str]) -> None:
         """All these loops have the role."""
         for loop in loops:

@@ -326,17 +326,23 @@ def stage(
     name: str,
     memory: str = "LOCAL",
     options: tuple[tuple[str, Any], ...] = (),
+    twins: Sequence[str] = (),
 ) -> UOp:
     """The value at `path` is computed for all turns of the loops `over` (its layout, slowest
-    first), kept in `memory`, and read from there wherever it occurred.
+    first), kept in `memory`, and read from there wherever it occurred. So is what equals it up to
+    the name of its last loop (`over[-1]`) in the loops `twins`.
 
     Requires: the value is data, not an index, and depends on every loop in `over`; on no other if
-    `memory` is GLOBAL.
+    `memory` is GLOBAL. Twins have the size of the last loop.
 
         for m: for k: for n: ... b(k, n)
     becomes, with over = (k, n)
         for name.k: for name.n: name[name.k, name.n] = b(name.k, name.n)
         for m: for k: for n: ... name[k, n]
+    and, with over = (j,) and twins = (j1,)
+        for j1: s1 += e(j1)          for name.j: name[name.j] = e(name.j)
+        for j: out[j] = e(j) * s1    for j1: s1 += name[j1]
+                                     for j: out[j] = name[j] * s1
 
     >>> draw(product(4, 8, 16))
     reduce add: k:16
@@ -345,48 +351,22 @@ def stage(
     pb LOCAL: pb.k:16, pb.n:8
     reduce add: k:16
     store: m:4, n:8
-    """
-    value = at_path(kernel, path)
-    read = _staged(kernel, value, over, name, memory, options)
-    return replaced(kernel, {value: read})
-
-
-def unify(
-    kernel: UOp,
-    path: Sequence[int],
-    over: Sequence[str],
-    twins: Sequence[str],
-    name: str,
-    memory: str = "LOCAL",
-    options: tuple[tuple[str, Any], ...] = (),
-) -> UOp:
-    """Like `stage`, and what equals the value up to the name of its last loop (`over[-1]`) in
-    loops `twins` of the same size reads the same stage.
-
-        for j1: s1 += e(j1)          for name.j: name[name.j] = e(name.j)
-        for j: out[j] = e(j) * s1    for j1: s1 += name[j1]
-                                     for j: out[j] = name[j] * s1
-
-    Requires: what `stage` does; the loops in `twins` have the size of `over[-1]`.
-
     >>> draw(shares(4, 8))
     reduce add: j1:8
     store: i:4, j:8
-    >>> draw(unify(shares(4, 8), (0, 1, 0), ("j",), ("j1",), "e"))
+    >>> draw(stage(shares(4, 8), (0, 1, 0), ("j",), "e", twins=("j1",)))
     e LOCAL: e.j:8
     reduce add: j1:8
     store: i:4, j:8
     """
     value = at_path(kernel, path)
-    last = loop_named(kernel, over[-1])
     read = _staged(kernel, value, over, name, memory, options)
     changes = {value: read}
     for twin in twins:
-        other = loop_named(kernel, twin)
+        last, other = loop_named(kernel, over[-1]), loop_named(kernel, twin)
         if size_of(other) != size_of(last):
-            raise ArgumentError(
-                f"unify {over[-1]!r} with {twin!r}: sizes {size_of(last)}, {size_of(other)} differ"
-            )
+            sizes = f"{size_of(last)}, {size_of(other)}"
+            raise ArgumentError(f"stage {name!r}: {over[-1]!r}, {twin!r} differ in size: {sizes}")
         changes[replaced(value, {last: other})] = replaced(read, {last: other})
     return replaced(kernel, changes)
 
@@ -608,7 +588,6 @@ PRIMITIVES: dict[str, Callable[..., UOp]] = {
     "together": together,
     "drop_single": drop_single,
     "stage": stage,
-    "unify": unify,
     "window": window,
     "pad": pad,
     "accumulate": accumulate,

@@ -17,7 +17,6 @@ from tinygrad.base.errors import TinygradError
 from tinygrad.base.target import Target
 from tinygrad.loops.heuristic import schedule
 from tinygrad.loops.matrix_units import UNITS
-from tinygrad.loops.primitives import MEMORIES
 from tinygrad.loops.recipe import Recipe, Step
 from tinygrad.uop.node import UOp
 
@@ -159,16 +158,17 @@ def _other_orders(step: Step) -> Iterator[tuple[Step, ...]]:
 
 
 def _other_stages(step: Step) -> Iterator[tuple[Step, ...]]:
-    *head, memory, options = step
-    if memory not in MEMORIES:  # both were left out
+    head, how = step[:4], step[4:]
+    if len(how) < 2:  # memory and options were left out
         return
+    memory, options, *twins = how
     kept = dict(options)
     first = {"first": not kept.get("first", False)}
     for changed in (first, {"prefetch": 2 * kept.get("prefetch", 2)}, {"prefetch": 0}):
         pairs = tuple((k, v) for k, v in (kept | changed).items() if v)
         if pairs != options:
-            yield ((*head, memory, pairs),)
-    yield ((*head, "LOCAL" if memory == "GLOBAL" else "GLOBAL", options),)
+            yield ((*head, memory, pairs, *twins),)
+    yield ((*head, "LOCAL" if memory == "GLOBAL" else "GLOBAL", options, *twins),)
     yield ()
 
 
@@ -187,7 +187,6 @@ CHANGES: dict[str, Callable[[Step], Iterator[tuple[Step, ...]]]] = {
     "split": _other_sizes,
     "order": _other_orders,
     "stage": _other_stages,
-    "unify": _other_stages,
     "prefetch": _other_distances,
     "role": _none,
     "together": _none,

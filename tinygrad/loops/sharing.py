@@ -165,7 +165,7 @@ def _keep(plan: Plan, found: Candidate, group_rows: int) -> None:
         extra = row_padding(size_of(loop), value.dtype.itemsize)
         options = (("pad", ((f"{name}.{name_of(rows)}", extra),)),)
     twins = tuple(name_of(t) for t in found.twins)
-    plan.do("unify", plan.path(value), tuple(over), twins, name, "LOCAL", options)
+    plan.do("stage", plan.path(value), tuple(over), name, "LOCAL", options, twins)
     plan.kept.append(name)
 
 
@@ -230,8 +230,8 @@ def _cut_block(plan: Plan, value: UOp, rows: UOp, loop: UOp, group_rows: int) ->
     # what the rows have in common is made once for all blocks: these loops go inside the others
     top = plan.nest("store").loops
     outer = [n for n in names(top) if n not in (name, inner) and plan.loops[n] in value.ranges]
-    rest = [n for n in names(top) if n not in (name, inner, *outer)]
-    plan.do("order", "store", (*outer, name, inner, *rest))
+    outer += [name, inner]
+    plan.do("order", "store", (*outer, *(n for n in names(top) if n not in outer)))
     plan.blocked.add(name)
     plan.block_rows.add(inner)
     return True

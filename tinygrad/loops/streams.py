@@ -359,7 +359,7 @@ def _read_far_apart(plan: Plan, nest: str) -> None:
         plan.split(name, RUNS, name + "u", "LOOP", "UNROLL")
         return
     row = plan.split(name, size_of(rows) // RUNS, name + "r", "UNROLL", "LOOP")
-    plan.do("order", nest, (*names(loops[:-1]), row, name))
+    plan.innermost(nest, (row, name))
 
 
 def _reads(rows: list[UOp]) -> dict[UOp, None]:
@@ -382,12 +382,11 @@ def _transpose(plan: Plan, nest: Nest, last: UOp, across: UOp, loads: list[UOp])
     if across not in nest.loops or lanes != plan.lanes:
         plan.vectorise(n, 1)
         return
-    outer = [x for x in names(nest.loops) if x not in (n, c)]
     apart = [r for r in loads if last in r.ranges and step(r, across) == 1]
     if all(step(r, last) is None for r in apart):
         block = plan.split(n, lanes, n + "i")
         vector = plan.split(c, lanes, n + "v", "LOOP", "VECTOR")
-        plan.do("order", nest.name, (*outer, n, c, block, vector))
+        plan.innermost(nest.name, (n, c, block, vector))
         return
     block, other = (  # a stage has room for whole pieces
         plan.split(name, min(COPIES * lanes, round_up(size_of(loop), lanes)), name + "i")
@@ -395,7 +394,7 @@ def _transpose(plan: Plan, nest: Nest, last: UOp, across: UOp, loads: list[UOp])
     )
     vector = plan.split(block, lanes, n + "v", "LOOP", "VECTOR")
     square = plan.split(other, lanes, c + "u", "LOOP", "UNROLL")
-    plan.do("order", nest.name, (*outer, n, c, block, other, square, vector))
+    plan.innermost(nest.name, (n, c, block, other, square, vector))
 
 
 def spread_reduction(

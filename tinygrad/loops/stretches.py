@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from math import ceil
 
 from tinygrad.loops.layout import (
+    divisions,
     flat_offset,
     is_plain_loop,
     name_of,
@@ -37,10 +38,10 @@ def stretch_of(
     reads = {n for side in operands for n in side.toposort() if n.op is Ops.INDEX}
     unsteady = [n for n in reads if not is_steady(n, loop)]
     lengths = {
-        int(node.src[1].arg)
+        length
         for read in unsteady
-        for node in flat_offset(read).toposort()
-        if node.op in (Ops.IDIV, Ops.MOD) and node.src[0] is loop and node.src[1].op is Ops.CONST
+        for index, length in divisions(flat_offset(read).toposort())
+        if index is loop
     }
     length = min(lengths, default=0)
     if 4 * length < plan.lanes or any(n % length for n in (*lengths, size_of(loop))):

@@ -42,7 +42,7 @@ def tile_product(plan: Plan, nest: Nest, one: Product, unit: MatrixUnit, rows: i
     finish_in_memory(
         plan, "store", one, dict.fromkeys(tiles, "UNROLL") | dict.fromkeys(inside, "TILE")
     )
-    plan.do("order", "store", (*outer, n, m, row_tiles, row, column_tiles, column))
+    plan.innermost("store", (n, m, row_tiles, row, column_tiles, column))
     plan.do("role", column, "VECTOR")
     plan.do("role", column_tiles, "UNROLL")
     parallelise(plan, [*outer, n])
