@@ -20,8 +20,9 @@ from tinygrad.backends.interface import Launch
 from tinygrad.backends.interpreter.renderer import PythonRenderer
 from tinygrad.backends.interpreter.runtime import PythonQueue, run_kernel
 from tinygrad.backends.llvm_ir import LLVMRenderer
-from tinygrad.backends.program import params, scratch_bytes, special_sizes, variables
+from tinygrad.backends.program import params, special_sizes, variables
 from tinygrad.base.helpers import prod
+from tinygrad.uop.instructions import local_layout
 
 NO_BINARY_FOR_GPU = 209
 NAME_AT = 1160  # where the chip's name stands in this library's properties
@@ -166,7 +167,7 @@ def install(monkeypatch, library):
             "buffers": len(params(program)),
             "values": len(variables(program)),
             "lanes": lanes,
-            "static": scratch_bytes(program),
+            "static": local_layout(program)[1],
         }
         return text
 

@@ -16,10 +16,11 @@ from tinygrad.backends.c_family import CRenderer
 from tinygrad.backends.interface import Launch
 from tinygrad.backends.interpreter.renderer import PythonRenderer
 from tinygrad.backends.llvm_ir import LLVMRenderer
-from tinygrad.backends.program import params, scratch_bytes
+from tinygrad.backends.program import params
 from tinygrad.base.dtype import dtypes, to_numpy_name
 from tinygrad.base.errors import ArgumentError, DeviceError
 from tinygrad.base.target import Target
+from tinygrad.uop.instructions import local_layout
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -116,7 +117,7 @@ def run(name, steps, arrays, values=(), tasks=1, lanes=1):
         tuple(range(len(values))),
         (tasks, 1, 1),
         (lanes, 1, 1),
-        scratch_bytes(steps),
+        local_layout(steps)[1],
     )
     device.queue.segment([launch]).run(handles, list(values))
     device.queue.synchronize()

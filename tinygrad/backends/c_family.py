@@ -21,7 +21,7 @@ from tinygrad.backends.c_dialect import C, Dialect
 from tinygrad.backends.c_text import Writer
 from tinygrad.backends.program import (
     grouped,
-    local_layout,
+    halved,
     params,
     special_sizes,
     variables,
@@ -29,6 +29,7 @@ from tinygrad.backends.program import (
 )
 from tinygrad.backends.statements import OPERATORS
 from tinygrad.base.dtype import DType, dtypes
+from tinygrad.uop.instructions import local_layout
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -321,22 +322,16 @@ class _Function(Writer):
         self.texts[node] = f"{self.ref(pointer)}+{self.ref(offset)}"
 
     def pick(self, node: UOp) -> None:
-        """One of few by comparing: halves, halves of them, and so on."""
+        """One of few by comparing."""
         number, *choices = node.src
         at, texts = self.atom(number), [self.ref(choice) for choice in choices]
-
-        def among(first: int, last: int) -> str:
-            if last - first == 1:
-                return texts[first]
-            middle = (first + last) // 2
-            return f"({at}<{middle}?{among(first, middle)}:{among(middle, last)})"
-
+        value = halved(texts, lambda middle, low, high: f"({at}<{middle}?{low}:{high})")
         if choices[0].op is not Ops.PARAM:
-            self.texts[node] = among(0, len(texts))
+            self.texts[node] = value
             self.name(node)
             return
         name = self.texts[node] = self.fresh(node)
-        facts = {"type": self.memory_type(node.dtype), "value": among(0, len(texts))}
+        facts = {"type": self.memory_type(node.dtype), "value": value}
         self.line(self.dialect.picked.format(name=name, **facts))
 
     def exchange(self, node: UOp) -> None:

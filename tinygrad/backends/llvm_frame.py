@@ -14,8 +14,7 @@ from typing import Protocol
 from tinygrad.backends.llvm_dialect import Dialect
 from tinygrad.backends.llvm_text import Writer
 from tinygrad.backends.program import (
-    local_alignment,
-    local_layout,
+    halved,
     params,
     special_sizes,
     tensors,
@@ -23,6 +22,7 @@ from tinygrad.backends.program import (
 )
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
+from tinygrad.uop.instructions import local_alignment, local_layout
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -193,7 +193,7 @@ def name_variable(writer: Writer, node: UOp, value: str) -> None:
 
 
 def choose(writer: Writer, node: UOp) -> None:
-    """One of few by comparing: halves, halves of them, and so on."""
+    """One of few by comparing."""
     number, *choices = node.src
     is_pointer = choices[0].op is Ops.PARAM
     if is_pointer and choices[0] in writer.spaces:
@@ -201,12 +201,8 @@ def choose(writer: Writer, node: UOp) -> None:
     texts = [writer.pointer(c) if is_pointer else writer.typed(c) for c in choices]
     kind = texts[0].rsplit(" ", 1)[0]
 
-    def among(first: int, last: int) -> str:
-        if last - first == 1:
-            return texts[first]
-        middle = (first + last) // 2
-        low, high = among(first, middle), among(middle, last)
+    def chosen(middle: int, low: str, high: str) -> str:
         below = writer.emit(f"icmp slt {writer.typed(number)}, {middle}")
         return f"{kind} " + writer.emit(f"select i1 {below}, {low}, {high}")
 
-    writer.names[node] = among(0, len(texts)).rsplit(" ", 1)[1]
+    writer.names[node] = halved(texts, chosen).rsplit(" ", 1)[1]

@@ -52,12 +52,7 @@ def multiply_in_warp(writer: Writer, node: UOp) -> None:
     made = f"{{ {', '.join([kind] * count)} }}"
     arguments = (f"{k} {value}" for k, value in operands)
     text = writer.call(name, made, *arguments, types=", ".join(k for k, _ in operands))
-    found = writer.emit(text)
-    vector, result = writer.type(node.dtype), "poison"
-    for i in range(count):
-        part = writer.emit(f"extractvalue {made} {found}, {i}")
-        result = writer.emit(f"insertelement {vector} {result}, {kind} {part}, i32 {i}")
-    writer.names[node] = result
+    _keep(writer, node, _parts(writer, made, text, count))
 
 
 def _lanes(writer: Writer, node: UOp) -> list[str]:
@@ -82,12 +77,8 @@ def gather(writer: Writer, node: UOp) -> None:
     flip = ".trans" if node.arg[0] else ""
     made = f"{{ {', '.join(['i32'] * count)} }}"
     name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{count}{flip}.b16.p3"
-    found = writer.emit(writer.call(name, made, pointer, types=pointer.rsplit(" ", 1)[0]))
-    vector, result = writer.type(node.dtype), "poison"
-    for i in range(count):
-        part = writer.emit(f"extractvalue {made} {found}, {i}")
-        result = writer.emit(f"insertelement {vector} {result}, i32 {part}, i32 {i}")
-    writer.names[node] = result
+    text = writer.call(name, made, pointer, types=pointer.rsplit(" ", 1)[0])
+    _keep(writer, node, _parts(writer, made, text, count))
 
 
 def fetch(writer: Writer, node: UOp) -> None:
@@ -245,7 +236,12 @@ def _changed(writer: Writer, text: str, kind: str, parts: list[str], *given: str
     made = f"{{ {', '.join([kind] * count)} }}"
     values = ", ".join([*(f"{kind} {part}" for part in parts), *given])
     quoted = f'asm sideeffect "{text}", "{results},{operands}"'
-    found = writer.emit(f"call {made} {quoted}({values}) convergent")
+    return _parts(writer, made, f"call {made} {quoted}({values}) convergent", count)
+
+
+def _parts(writer: Writer, made: str, text: str, count: int) -> list[str]:
+    """The numbers that an instruction makes."""
+    found = writer.emit(text)
     return [writer.emit(f"extractvalue {made} {found}, {i}") for i in range(count)]
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 from tinygrad.base.dtype import DType, dtypes
-from tinygrad.base.helpers import round_up
 from tinygrad.uop.bounds import Interval, interval_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
-
-LOCAL_ALIGNMENT = 64
 
 
 def params(program: Sequence[UOp]) -> list[UOp]:
@@ -56,25 +53,21 @@ def zeros_may_meet(node: UOp) -> bool:
     )
 
 
-def local_alignment(node: UOp) -> int:
-    """Bytes that the address of a LOCAL is a multiple of: what it asks for, if it asks."""
-    return int(node.arg[2]) if len(node.arg) > 2 else LOCAL_ALIGNMENT
+def halved(choices: Sequence[str], choose: Callable[[int, str, str], str]) -> str:
+    """One of several by comparing its number: with the middle's, then within a half, and so on.
+    `choose` is given the middle, and what it is below that and from there on.
 
+    >>> halved("abc", lambda middle, low, high: f"(i<{middle}?{low}:{high})")
+    '(i<1?a:(i<2?b:c))'
+    """
 
-def local_layout(program: Sequence[UOp]) -> tuple[dict[UOp, int], int]:
-    """Where each LOCAL begins in the scratch memory, and the bytes of all."""
-    offsets: dict[UOp, int] = {}
-    total = 0
-    for node in program:
-        if node.op is Ops.LOCAL:
-            offsets[node] = total = round_up(total, local_alignment(node))
-            total += round_up(node.arg[1] * node.dtype.itemsize, LOCAL_ALIGNMENT)
-    return offsets, total
+    def among(first: int, last: int) -> str:
+        if last - first == 1:
+            return choices[first]
+        middle = (first + last) // 2
+        return choose(middle, among(first, middle), among(middle, last))
 
-
-def scratch_bytes(program: Sequence[UOp]) -> int:
-    """The `scratch` of a Launch."""
-    return local_layout(program)[1]
+    return among(0, len(choices))
 
 
 def special_sizes(program: Sequence[UOp]) -> dict[str, int]:

@@ -28,11 +28,9 @@ from tinygrad.loops.layout import (
     role_of,
     size_of,
 )
+from tinygrad.uop.instructions import ALIGNMENT
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
-
-ALIGNMENT = 64
-"""Bytes to which every scratch array is aligned, and every buffer that is written."""
 
 SLACK = 64
 """Elements behind a staged array, so that a whole vector at its end may be read or written."""
@@ -117,6 +115,10 @@ class Access:
         terms = {**{t: k * step for t, k in terms.items()}, **places}
         return Address(memory, terms, constant * step, copies)
 
+    def read_at(self, read: UOp, copies: Copies) -> Address:
+        """The element that an INDEX reads."""
+        return self.at(read.src[0], flat_offset(read), copies)
+
     def pointer(self, address: Address) -> tuple[UOp, int]:
         """A pointer to an element, and the bytes that its address is surely a multiple of."""
         memory, terms, constant, copies = address
@@ -188,7 +190,7 @@ class Access:
                 if not gate.arg:
                     return UOp.const(read.dtype, 0)
                 gate = None
-        address = self.at(read.src[0], flat_offset(read), copies)
+        address = self.read_at(read, copies)
         loop = self.integers.vector_of(read, copies)
         mask = self.program.both(gate, self._within(read, copies))
         if mask is not None and mask.op is Ops.CONST:
@@ -197,7 +199,7 @@ class Access:
             return self._emit(address, 1, mask)
         if _step(address.terms, loop) == 1:
             return self._emit(address.start(loop), size_of(loop), mask)
-        along = self._along(address, loop)
+        along = self.runs_along(address, loop)
         if along is not None and _is_computed(gate_of(read)):
             return self._transposed(read, address, loop, along)
         spots = spots_of(self.integers, address.terms, loop, copies)
@@ -321,38 +323,48 @@ class Access:
 
     # ---- squares ---------------------------------------------------------------------------------
 
-    def _along(self, address: Address, loop: UOp) -> UOp | None:
-        """An UNROLL range as long as the vector that runs along memory."""
+    def runs_along(self, address: Address, loop: UOp, inner: Loops = ()) -> UOp | None:
+        """An UNROLL range as long as `loop`, a power of two, that steps from one element, or from
+        one word of `inner`, to the next."""
         terms, size = address.terms, size_of(loop)
         if _step(terms, loop) is None or size & (size - 1):
             return None
+        steps = (prod(map(size_of, inner)), 1) if _is_row_major(terms, inner) else (1,)
         for term in terms:
             is_copy = term in address.copies and role_of(term) == "UNROLL"
-            if is_copy and size_of(term) == size and _step(terms, term) == 1:
+            if is_copy and size_of(term) == size and _step(terms, term) in steps:
                 return term
         return None
+
+    def square(
+        self, copies: Copies, loop: UOp, along: UOp, row: Callable[[Copies], UOp | None]
+    ) -> list[UOp] | None:
+        """What `row` reads along a range for each lane of a loop, turned: the vector over the loop
+        for each turn of the range. None if a row can't be read so."""
+        others = {r: turn for r, turn in copies.items() if r is not along}
+        rows = [row({**others, loop: lane}) for lane in range(size_of(loop))]
+        whole = [each for each in rows if each is not None]
+        return transpose(self.program, whole) if len(whole) == len(rows) else None
 
     def _transposed(self, read: UOp, address: Address, loop: UOp, along: UOp) -> UOp:
         """Loads along `along`, one a lane of `loop`; every copy of `along` gets its value."""
         program, integers, size = self.program, self.integers, size_of(loop)
-        copies, gate = address.copies, gate_of(read)
-        others = {r: turn for r, turn in copies.items() if r is not along}
-        rows: list[UOp] = []
-        for lane in range(size):
-            here = {**others, loop: lane}
+        gate = gate_of(read)
+
+        def row(here: Copies) -> UOp:
             integers.along = along
             mask = self._within(read, here)
             if gate is not None and (mask is None or mask.op is not Ops.CONST):
                 mask = program.both(mask, self._unless_true(self.evaluate(gate, here)))
             integers.along = None
             if mask is not None and mask.op is Ops.CONST:
-                rows.append(program.widen(UOp.const(read.dtype, 0), size))
-            else:
-                rows.append(self._emit(address.start(along)._replace(copies=here), size, mask))
+                return program.widen(UOp.const(read.dtype, 0), size)
+            return self._emit(address.start(along)._replace(copies=here), size, mask)
+
         memo = program.scope.memo
-        for turn, column in enumerate(transpose(program, rows)):
-            memo[integers.key(read, {**copies, along: turn})] = column
-        return memo[integers.key(read, copies)]
+        for turn, column in enumerate(self.square(address.copies, loop, along, row) or ()):
+            memo[integers.key(read, {**address.copies, along: turn})] = column
+        return memo[integers.key(read, address.copies)]
 
     def _unless_true(self, mask: UOp) -> UOp | None:
         return None if mask.op is Ops.CONST and mask.arg else mask
@@ -430,7 +442,7 @@ class Access:
 
     def is_row_major(self, read: UOp, tiles: Loops) -> bool:
         """Whether memory has the elements for the turns of `tiles` one after the other."""
-        return _is_row_major(self.at(read.src[0], flat_offset(read), {}).terms, tiles)
+        return _is_row_major(self.read_at(read, {}).terms, tiles)
 
     def load_tile(self, read: UOp, copies: Copies, tiles: Loops, mask: UOp | None) -> UOp:
         """All turns of `tiles`, which memory has in that order, as one vector."""
@@ -439,7 +451,7 @@ class Access:
             if not mask.arg:
                 return self.program.widen(UOp.const(read.dtype, 0), count)
             mask = None
-        address = self.at(read.src[0], flat_offset(read), copies)
+        address = self.read_at(read, copies)
         return self._emit(address.start(*tiles), count, mask)
 
     def outside_of(self, read: UOp, copies: Copies, tiles: Loops) -> tuple[UOp | None, list[UOp]]:
@@ -465,20 +477,6 @@ class Access:
         """These loops in the order in which an array has them, slowest first."""
         terms = self.at(memory, offset, {}).terms
         return tuple(sorted(loops, key=lambda r: -terms.get(r, 0)))
-
-    def runs_along(self, read: UOp, loop: UOp, inner: Loops, copies: Copies) -> UOp | None:
-        """An UNROLL range as long as `loop` that steps from one word of `inner`, or from one
-        element, to the next."""
-        terms = self.at(read.src[0], flat_offset(read), copies).terms
-        word = prod(size_of(r) for r in inner)
-        if _step(terms, loop) is None:
-            return None
-        steps = (word, 1) if _is_row_major(terms, inner) else (1,)
-        for term in terms:
-            is_copy = term in copies and role_of(term) == "UNROLL"
-            if is_copy and size_of(term) == size_of(loop) and _step(terms, term) in steps:
-                return term
-        return None
 
     def _put(
         self, address: Address, value: UOp, mask: UOp | None, nontemporal: bool = False

@@ -19,7 +19,7 @@ from tinygrad.base.errors import DTypeError
 from tinygrad.base.target import Target
 from tinygrad.codegen.coefficients import FORMATS
 from tinygrad.codegen.narrow import narrow
-from tinygrad.codegen.transcendental import choose, exp, exp2, log2, magnitude, power, sin
+from tinygrad.codegen.transcendental import exp, exp2, log2, magnitude, power, sin
 from tinygrad.loops.layout import option
 from tinygrad.uop.natural import natural_exponent
 from tinygrad.uop.node import UOp
@@ -82,16 +82,8 @@ def _accumulators(sink: UOp, stage: UOp) -> UOp:
 # ---- small words ---------------------------------------------------------------------------------
 
 
-def _const(like: UOp, value: float) -> UOp:
-    return UOp.const(like.dtype, value)
-
-
-def _negated(a: UOp) -> UOp:
-    return a * _const(a, -1)
-
-
 def _not(a: UOp) -> UOp:
-    return a ^ UOp.const(dtypes.bool, True)
+    return a ^ True
 
 
 # ---- bool ----------------------------------------------------------------------------------------
@@ -105,7 +97,7 @@ BOOL: dict[Ops, Callable[..., UOp]] = {
     Ops.MOD: lambda a, b: a & _not(b),
     Ops.MULACC: lambda a, b, c: a & b | c,
     Ops.SHL: lambda a, n: a if n.dtype is dtypes.bool else a & _within(n, 8),
-    Ops.SHR: lambda a, n: a & n.eq(_const(n, 0)),
+    Ops.SHR: lambda a, n: a & n.eq(0),
 }
 """Arithmetic of truth values: as numbers 0 and 1, where what is not 0 is true."""
 
@@ -121,7 +113,7 @@ def _reduce_bool(node: UOp, ctx: Target) -> UOp | None:
     monoid = "mul" if node.arg == "mul" else "max"
     src = (node.src[0].cast(dtypes.uint8), *node.src[1:])
     wide = UOp(Ops.REDUCE, dtypes.uint8, src, monoid, node.tag)
-    return wide.ne(_const(wide, 0))
+    return wide.ne(0)
 
 
 # ---- integer division ----------------------------------------------------------------------------
@@ -136,8 +128,8 @@ def _divide(node: UOp, ctx: Target) -> UOp | None:
     if _is_plain(a, b):
         return None
     if dtypes.is_unsigned(a.dtype):
-        quotient = a // b.maximum(_const(b, 1))
-        return choose(b.eq(_const(b, 0)), _const(a, 0), quotient)
+        quotient = a // b.maximum(1)
+        return b.eq(0).where(0, quotient)
     return _divide_positive(a, b) if b.vmin > 0 else _divide_signed(a, b)
 
 
@@ -149,14 +141,14 @@ def _modulo(node: UOp, ctx: Target) -> UOp | None:
         if b.arg == 0:
             return a
         if abs(b.arg) == 1:
-            return _const(a, 0)
+            return a.const_like(0)
         if _is_power(b.arg) and a.dtype is not dtypes.index:
-            return a & _const(a, b.arg - 1)  # the sign bits of a negative too: it rounds down
+            return a & (b.arg - 1)  # the sign bits of a negative too: it rounds down
     if _is_plain(a, b):
         return None
     if dtypes.is_unsigned(a.dtype):
-        return choose(b.eq(_const(b, 0)), a, a % b.maximum(_const(b, 1)))
-    return a + _negated(a // b * b)
+        return b.eq(0).where(a, a % b.maximum(1))
+    return a + (a // b * b) * -1
 
 
 def _is_plain(a: UOp, b: UOp) -> bool:
@@ -172,13 +164,13 @@ def _is_power(value: int) -> bool:
 def _divide_by_constant(a: UOp, b: UOp) -> UOp | None:
     value = b.arg
     if value == 0:
-        return _const(a, 0)
+        return a.const_like(0)
     if value == 1:
         return a
     if value == -1:
-        return _negated(a)
+        return -a
     if _is_power(value) and a.dtype is not dtypes.index:
-        return a >> _const(a, value.bit_length() - 1)
+        return a >> (value.bit_length() - 1)
     return None
 
 
@@ -189,7 +181,7 @@ def _unsigned(dtype: DType) -> DType:
 def _divide_positive(a: UOp, b: UOp) -> UOp:
     """By a positive number: of a negative a, ~(~a // b), and ~a is not negative."""
     uint = _unsigned(a.dtype)
-    sign = a >> _const(a, a.dtype.bitsize - 1)
+    sign = a >> (a.dtype.bitsize - 1)
     quotient = (a ^ sign).cast(uint) // b.cast(uint)
     return quotient.cast(a.dtype) ^ sign
 
@@ -197,15 +189,15 @@ def _divide_positive(a: UOp, b: UOp) -> UOp:
 def _divide_signed(a: UOp, b: UOp) -> UOp:
     """By anything: sizes are divided, rounded up where the signs differ. INT_MIN // -1 wraps."""
     uint = _unsigned(a.dtype)
-    one, last = UOp.const(uint, 1), _const(a, a.dtype.bitsize - 1)
+    one, last = UOp.const(uint, 1), a.const_like(a.dtype.bitsize - 1)
     a_sign, b_sign = a >> last, b >> last
     a_size = (a ^ a_sign).cast(uint) + (a_sign.cast(uint) & one)
     b_size = (b ^ b_sign).cast(uint) + (b_sign.cast(uint) & one)
     divisor = b_size.maximum(one)
     sign = (a_sign ^ b_sign).cast(uint)
-    quotient = (a_size + (divisor + UOp.const(uint, -1) & sign)) // divisor
+    quotient = (a_size + (divisor + -1 & sign)) // divisor
     signed = ((quotient ^ sign) + (sign & one)).cast(a.dtype)
-    return choose(b.eq(_const(b, 0)), _const(a, 0), signed)
+    return b.eq(0).where(0, signed)
 
 
 # ---- shifts --------------------------------------------------------------------------------------
@@ -214,8 +206,8 @@ def _divide_signed(a: UOp, b: UOp) -> UOp:
 def _within(n: UOp, width: int) -> UOp:
     """Whether 0 <= n < width."""
     if dtypes.is_unsigned(n.dtype):
-        return n < _const(n, width)
-    return (n < _const(n, width)) & (_const(n, -1) < n)
+        return n < width
+    return (n < width) & (n > -1)
 
 
 def _shift(node: UOp, ctx: Target) -> UOp | None:
@@ -223,8 +215,8 @@ def _shift(node: UOp, ctx: Target) -> UOp | None:
     width = a.dtype.bitsize
     if n.vmin >= 0 and n.vmax < width:
         return None if n.dtype is a.dtype else a.alu(node.op, n.cast(a.dtype))
-    moved = a.alu(node.op, (n & _const(n, width - 1)).cast(a.dtype))
-    return choose(_within(n, width), moved, _const(a, 0))
+    moved = a.alu(node.op, (n & (width - 1)).cast(a.dtype))
+    return _within(n, width).where(moved, 0)
 
 
 # ---- casts ---------------------------------------------------------------------------------------
@@ -233,7 +225,7 @@ def _shift(node: UOp, ctx: Target) -> UOp | None:
 def _cast(node: UOp, ctx: Target) -> UOp | None:
     (a,) = node.src
     if node.dtype is dtypes.bool:
-        return a.ne(_const(a, 0))
+        return a.ne(0)
     if node.tag == IN_RANGE or not dtypes.is_float(a.dtype) or dtypes.is_float(node.dtype):
         return None
     return _saturated(a if a.dtype in FORMATS else a.cast(dtypes.float32), node.dtype)
@@ -242,13 +234,13 @@ def _cast(node: UOp, ctx: Target) -> UOp | None:
 def _saturated(a: UOp, dtype: DType) -> UOp:
     """A float as an integer: clamped to the range, NaN as 0."""
     low, high = int(dtypes.min(dtype)), int(dtypes.max(dtype))
-    inside = a < _const(a, high + 1)  # a power of two, so exact in every float type
-    held = choose(inside, a, _const(a, 0.0))
-    held = choose(held < _const(a, low), _const(a, low), held)
+    inside = a < (high + 1)  # a power of two, so exact in every float type
+    held = inside.where(a, 0.0)
+    held = (held < low).where(low, held)
     wide = dtypes.int32 if dtype.itemsize < 4 else dtype
     found = UOp(Ops.CAST, wide, (held,), tag=IN_RANGE).cast(dtype)
-    beyond = choose(a.eq(a), UOp.const(dtype, high), UOp.const(dtype, 0))
-    return choose(inside, found, beyond)
+    beyond = a.eq(a).where(UOp.const(dtype, high), 0)
+    return inside.where(found, beyond)
 
 
 def _trunc(node: UOp, ctx: Target) -> UOp | None:
@@ -258,11 +250,11 @@ def _trunc(node: UOp, ctx: Target) -> UOp | None:
     if form is None:
         return a.cast(dtypes.float32).trunc().cast(a.dtype)
     size = magnitude(a, form)
-    broken = size < _const(a, 2.0**form.mantissa)
-    held = choose(broken, size, _const(a, 0.0))
+    broken = size < (2.0**form.mantissa)
+    held = broken.where(size, 0.0)
     whole = UOp(Ops.CAST, form.integer, (held,), tag=IN_RANGE).cast(a.dtype)
-    sign = a.bitcast(form.integer) & UOp.const(form.integer, int(dtypes.min(form.integer)))
-    return choose(broken, (whole.bitcast(form.integer) | sign).bitcast(a.dtype), a)
+    sign = a.bitcast(form.integer) & int(dtypes.min(form.integer))
+    return broken.where((whole.bitcast(form.integer) | sign).bitcast(a.dtype), a)
 
 
 # ---- functions -----------------------------------------------------------------------------------
@@ -286,7 +278,7 @@ def _function(node: UOp, ctx: Target) -> UOp | None:
 
 def _recip(node: UOp, ctx: Target) -> UOp:
     (a,) = node.src
-    return _const(a, 1.0).alu(Ops.FDIV, a)
+    return 1.0 / a
 
 
 def _mulacc(node: UOp, ctx: Target) -> UOp | None:
@@ -302,15 +294,15 @@ def _threefry(node: UOp, ctx: Target) -> UOp:
     counter, key = node.src
     x, y = counter.cast(uint32), (counter >> word).cast(uint32)
     k0, k1 = key.cast(uint32), (key >> word).cast(uint32)
-    keys = (k1, k0 ^ k1 ^ UOp.const(uint32, THREEFRY_PARITY), k0)
+    keys = (k1, k0 ^ k1 ^ THREEFRY_PARITY, k0)
     x, y = x + k0, y + k1
     for block in range(5):
         for turn in THREEFRY_ROTATIONS[block % 2]:
             x = x + y
-            rotated = y << UOp.const(uint32, turn) | y >> UOp.const(uint32, 32 - turn)
+            rotated = y << turn | y >> (32 - turn)
             y = rotated ^ x
         x = x + keys[block % 3]
-        y = y + keys[(block + 1) % 3] + UOp.const(uint32, block + 1)
+        y = y + keys[(block + 1) % 3] + (block + 1)
     return x.cast(uint64) | y.cast(uint64) << word
 
 

@@ -12,14 +12,13 @@ and for what a matrix unit gives to bfloat16 where it has "CAST_BFLOAT", which m
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tinygrad.base.dtype import DType, dtypes, largest_float
 from tinygrad.base.target import Target
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop.op import Ops, bit_cast
 
 
 @dataclass(frozen=True)
@@ -196,8 +195,8 @@ class _Walk:
         if dtype is not dtypes.bfloat16:
             return round_to(value, NARROW[dtype])
         bits = round_bits(value)
-        found = (bits & _u32(0xFFFF0000)).bitcast(dtypes.float32)
-        self.stored[found] = (bits >> _u32(16)).cast(self.raw(dtype))
+        found = (bits & 0xFFFF0000).bitcast(dtypes.float32)
+        self.stored[found] = (bits >> 16).cast(self.raw(dtype))
         return found
 
 
@@ -210,29 +209,18 @@ def _is_exact(node: UOp) -> bool:
 # ---- conversions as arithmetic -------------------------------------------------------------------
 
 
-def _u32(value: int) -> UOp:
-    return UOp.const(dtypes.uint32, value)
-
-
-def _f32(value: float) -> UOp:
-    return UOp.const(dtypes.float32, value)
-
-
-def _choose(condition: UOp, yes: UOp, no: UOp) -> UOp:
-    return condition.alu(Ops.WHERE, yes, no)
-
-
 def unpack(raw: UOp, row: Narrow) -> UOp:
     """The float32 that equals a narrow float, given as an integer."""
     bits = raw.cast(dtypes.uint32)
     if row.dtype is dtypes.bfloat16:
-        return (bits << _u32(16)).bitcast(dtypes.float32)
-    size = bits & _u32(row.sign - 1)
-    small = (size << _u32(row.dropped)).bitcast(dtypes.float32)  # right but for the bias
-    found = (small * _f32(2.0 ** (127 - row.bias))).bitcast(dtypes.uint32)
-    top = _u32(row.infinity - 1)
-    found = _choose(top < size, found | _u32(INFINITY if row.infinity < row.nan else NAN), found)
-    sign = (bits & _u32(row.sign)) << _u32(32 - row.dtype.bitsize)
+        return (bits << 16).bitcast(dtypes.float32)
+    size = bits & (row.sign - 1)
+    small = (size << row.dropped).bitcast(dtypes.float32)  # right but for the bias
+    found = (small * (2.0 ** (127 - row.bias))).bitcast(dtypes.uint32)
+    found = (row.infinity - 1 < size).where(
+        found | (INFINITY if row.infinity < row.nan else NAN), found
+    )
+    sign = (bits & row.sign) << (32 - row.dtype.bitsize)
     return (found | sign).bitcast(dtypes.float32)
 
 
@@ -240,15 +228,15 @@ def pack(value: UOp, row: Narrow) -> UOp:
     """A float32 that the narrow type can hold, as the narrow type's bits."""
     bits = value.bitcast(dtypes.uint32)
     if row.dtype is dtypes.bfloat16:
-        return (bits >> _u32(16)).cast(row.storage)
-    size = bits & _u32(MAGNITUDE)
-    found = size + _u32(-((127 - row.bias) << 23)) >> _u32(row.dropped)
-    aligned = (size.bitcast(dtypes.float32) + _f32(row.aligner)).bitcast(dtypes.uint32)
-    steps = aligned + _u32(-_bits(row.aligner))
-    found = _choose(size < _u32(_bits(row.least_normal)), steps, found)
-    found = _choose(_u32(INFINITY - 1) < size, _u32(row.infinity), found)
-    found = _choose(_u32(INFINITY) < size, _u32(row.nan), found)
-    sign = bits >> _u32(32 - row.dtype.bitsize) & _u32(row.sign)
+        return (bits >> 16).cast(row.storage)
+    size = bits & MAGNITUDE
+    found = size + (-((127 - row.bias) << 23)) >> row.dropped
+    aligned = (size.bitcast(dtypes.float32) + row.aligner).bitcast(dtypes.uint32)
+    steps = aligned + -_bits(row.aligner)
+    found = (size < _bits(row.least_normal)).where(steps, found)
+    found = (size > (INFINITY - 1)).where(row.infinity, found)
+    found = (size > INFINITY).where(row.nan, found)
+    sign = bits >> (32 - row.dtype.bitsize) & row.sign
     return (found | sign).cast(row.storage)
 
 
@@ -256,24 +244,24 @@ def round_bits(value: UOp) -> UOp:
     """A float32's bits, of which the upper half is the nearest bfloat16, ties to even. It has
     float32's exponents, so that the sign may stay where it is."""
     bits = value.bitcast(dtypes.uint32)
-    found = bits + (bits >> _u32(16) & _u32(1)) + _u32(0x7FFF)
-    return _choose(value.ne(value), bits & _u32(0x80000000) | _u32(NAN), found)
+    found = bits + (bits >> 16 & 1) + 0x7FFF
+    return value.ne(value).where(bits & 0x80000000 | NAN, found)
 
 
 def round_to(value: UOp, row: Narrow) -> UOp:
     """The nearest float32 that the narrow type can hold, ties to even; none of bfloat16."""
     bits = value.bitcast(dtypes.uint32)
-    size = bits & _u32(MAGNITUDE)
+    size = bits & MAGNITUDE
     drop = row.dropped
-    last = size >> _u32(drop) & _u32(1)
-    found = size + last + _u32((1 << (drop - 1)) - 1) & _u32(-(1 << drop))
-    aligned = size.bitcast(dtypes.float32) + _f32(row.aligner)
-    steps = (aligned + _f32(-row.aligner)).bitcast(dtypes.uint32)
-    found = _choose(size < _u32(_bits(row.least_normal)), steps, found)
+    last = size >> drop & 1
+    found = size + last + ((1 << (drop - 1)) - 1) & (-(1 << drop))
+    aligned = size.bitcast(dtypes.float32) + row.aligner
+    steps = (aligned + -row.aligner).bitcast(dtypes.uint32)
+    found = (size < _bits(row.least_normal)).where(steps, found)
     too_large = INFINITY if row.infinity < row.nan else NAN
-    found = _choose(_u32(_bits(largest_float(row.dtype))) < found, _u32(too_large), found)
-    found = _choose(_u32(INFINITY) < size, _u32(NAN), found)
-    return (found | bits & _u32(0x80000000)).bitcast(dtypes.float32)
+    found = (_bits(largest_float(row.dtype)) < found).where(too_large, found)
+    found = (size > INFINITY).where(NAN, found)
+    return (found | bits & 0x80000000).bitcast(dtypes.float32)
 
 
 def odd_float32(value: UOp) -> UOp:
@@ -281,10 +269,10 @@ def odd_float32(value: UOp) -> UOp:
     a later rounding to fewer digits then gives what rounding the float64 would."""
     near = value.cast(dtypes.float32)
     back, bits = near.cast(dtypes.float64), near.bitcast(dtypes.uint32)
-    below = _choose(value < UOp.const(dtypes.float64, 0.0), value < back, back < value)
-    even = (bits & _u32(1)).eq(_u32(0))
-    other = bits + _choose(below, _u32(1), _u32(-1))
-    return _choose(back.ne(value) & even & value.eq(value), other, bits).bitcast(dtypes.float32)
+    below = (value < 0.0).where(value < back, back < value)
+    even = (bits & 1).eq(0)
+    other = bits + below.where(bits.const_like(1), -1)
+    return (back.ne(value) & even & value.eq(value)).where(other, bits).bitcast(dtypes.float32)
 
 
 def jam(value: UOp) -> UOp:
@@ -295,17 +283,16 @@ def jam(value: UOp) -> UOp:
             break
         dropped = high - 24
         mask, step = UOp.const(dtype, 2**dropped - 1), UOp.const(dtype, 2**dropped)
-        lost = (value & mask).ne(UOp.const(dtype, 0))
-        kept = value & UOp.const(dtype, -(2**dropped))
-        jammed = _choose(lost, kept | step, kept)
-        large = UOp.const(dtype, 2**low - 1) < value
+        lost = (value & mask).ne(0)
+        kept = value & (-(2**dropped))
+        jammed = lost.where(kept | step, kept)
+        large = (2**low - 1) < value
         if not dtypes.is_unsigned(dtype):
-            large = large | (value < UOp.const(dtype, -(2**low)))
-        value = _choose(large, jammed, value)
+            large = large | (value < (-(2**low)))
+        value = large.where(jammed, value)
     return value
 
 
 def _bits(value: float) -> int:
-    """The bits of a positive normal float32."""
-    fraction, exponent = math.frexp(value)
-    return (exponent + 126 << 23) + int((2 * fraction - 1) * 2**23)
+    """Those of a float32."""
+    return int(bit_cast(value, dtypes.float32, dtypes.uint32))

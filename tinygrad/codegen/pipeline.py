@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.helpers import ceildiv, colored, prod, round_up
+from tinygrad.base.helpers import ceildiv, colored, prod
 from tinygrad.base.target import Target
-from tinygrad.codegen.access import ALIGNMENT, SLACK
+from tinygrad.codegen.access import SLACK
 from tinygrad.codegen.clipping import Arms, Store, arms_of
 from tinygrad.codegen.decompose import decompose
 from tinygrad.codegen.evaluate import Evaluator
@@ -35,6 +35,7 @@ from tinygrad.loops.layout import (
     size_of,
 )
 from tinygrad.loops.nest import axes, text
+from tinygrad.uop.instructions import local_layout
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -202,7 +203,7 @@ class _Lowering:
             tuple(listed),
             grid,
             self.block.shape,
-            _scratch(listed),
+            local_layout(listed)[1],
             buffers,
             f"{'fill' if padded else 'store'} over {axes(own)}\n{lines}",
             _ends(tasks),
@@ -300,15 +301,6 @@ def _written(stores: list[Store]) -> frozenset[UOp]:
                 ):
                     found.add(node)
     return frozenset(found)
-
-
-def _scratch(program: list[UOp]) -> int:
-    total = 0
-    for node in program:
-        if node.op is Ops.LOCAL:
-            total = round_up(total, node.arg[2] if len(node.arg) > 2 else ALIGNMENT)
-            total += round_up(node.arg[1] * node.dtype.itemsize, ALIGNMENT)
-    return total
 
 
 # ---- names ---------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.helpers import prod
-from tinygrad.codegen.access import Access, transpose
+from tinygrad.codegen.access import Access
 from tinygrad.codegen.index import INT32, Copies, Integers
 from tinygrad.codegen.linear import Program, Scope
 from tinygrad.codegen.nesting import fills_itself, stays_in_registers, value_at
@@ -211,19 +211,20 @@ class Tiles:
         word = _count(inner) * read.dtype.itemsize
         if role_of(loop) != "VECTOR" or word not in _WORDS or loop in copies:
             return None
-        size, access = size_of(loop), self.owner.access
-        along = access.runs_along(read, loop, inner, copies)
-        if along is None or size & (size - 1):
+        access, words = self.owner.access, _WORDS[word].vec(size_of(loop))
+        along = access.runs_along(access.read_at(read, copies), loop, inner)
+        if along is None:
             return None
-        others = {r: turn for r, turn in copies.items() if r is not along}
-        rows = []
-        for lane in range(size):
-            found = self._words(read, {**others, loop: lane}, along, inner)
-            if found is None:
-                return None
-            rows.append(self.program.add(Ops.BITCAST, _WORDS[word].vec(size), (found,)))
+
+        def row(here: Copies) -> UOp | None:
+            found = self._words(read, here, along, inner)
+            return None if found is None else self.program.add(Ops.BITCAST, words, (found,))
+
+        columns = access.square(copies, loop, along, row)
+        if columns is None:
+            return None
         memo, dtype = self.program.scope.memo, read.dtype.vec(_count(tiles))
-        for turn, column in enumerate(transpose(self.program, rows)):
+        for turn, column in enumerate(columns):
             key = ("tile", tiles, self.integers.key(read, {**copies, along: turn}))
             memo[key] = self.program.add(Ops.BITCAST, dtype, (column,))
         return memo["tile", tiles, self.integers.key(read, copies)]

@@ -41,46 +41,35 @@ from tinygrad.codegen.coefficients import (
 )
 from tinygrad.uop.natural import LOG2_E
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop.op import Ops, bit_cast
 
 LIFT = 64  # results are made 2**64 too small or too large, then scaled: no overflow on the way
 
 # ---- words ---------------------------------------------------------------------------------------
 
 
-def literal(like: UOp, value: float) -> UOp:
-    """A constant of the same dtype."""
-    return UOp.const(like.dtype, value)
-
-
-def fma(a: UOp, b: UOp, c: UOp) -> UOp:
+def fma(a: UOp, b: UOp | float, c: UOp | float) -> UOp:
     """a * b + c, rounded once where the target can."""
-    return a.alu(Ops.MULACC, b, c)
+    return a.alu(Ops.MULACC, *(s if isinstance(s, UOp) else a.const_like(s) for s in (b, c)))
 
 
 def minus(a: UOp, b: UOp) -> UOp:
     """a - b, rounded once."""
-    return fma(b, literal(b, -1), a) if dtypes.is_float(a.dtype) else a + b * literal(b, -1)
-
-
-def choose(condition: UOp, yes: UOp, no: UOp) -> UOp:
-    """`yes` where the condition holds."""
-    return condition.alu(Ops.WHERE, yes, no)
+    return fma(b, -1, a) if dtypes.is_float(a.dtype) else a + b * -1
 
 
 def polynomial(x: UOp, coefficients: Sequence[float]) -> UOp:
     """Horner's rule; lowest power first."""
-    total = literal(x, coefficients[-1])
+    total = x.const_like(coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
-        total = fma(total, x, literal(x, coefficient))
+        total = fma(total, x, coefficient)
     return total
 
 
 def clamp(x: UOp, low: float, high: float) -> UOp:
     """NaN stays NaN; written so that each half is one instruction of most machines."""
-    least, most = literal(x, low), literal(x, high)
-    x = choose(x < least, least, x)
-    return choose(most < x, most, x)
+    x = (x < low).where(low, x)
+    return (high < x).where(high, x)
 
 
 def magnitude(x: UOp, form: Format) -> UOp:
@@ -98,7 +87,7 @@ def exp2(x: UOp, target: Target) -> UOp:
     x = clamp(x, -1.0 * (form.bias + form.mantissa + 2), form.bias + 1.0)
     if "LDEXP" not in target.native:
         return _scaled_power(x, None, form)
-    whole = x + literal(x, form.magic) + literal(x, -form.magic)
+    whole = x + form.magic + -form.magic
     return _power(minus(x, whole), form.exp2).alu(Ops.LDEXP, whole)
 
 
@@ -107,12 +96,12 @@ def exp(x: UOp, target: Target) -> UOp:
     form = FORMATS[x.dtype]
     x = clamp(x, *form.exp_range)
     scales = "LDEXP" in target.native
-    magic = literal(x, form.magic) if scales else _magic(x, form)
-    rounded = fma(x, literal(x, LOG2_E), magic)
-    whole = rounded + literal(x, -form.magic) if scales else minus(rounded, magic)
+    magic = x.const_like(form.magic) if scales else _magic(x, form)
+    rounded = fma(x, LOG2_E, magic)
+    whole = rounded + -form.magic if scales else minus(rounded, magic)
     rest = x
     for part in form.ln2:
-        rest = fma(whole, literal(x, -part), rest)
+        rest = fma(whole, -part, rest)
     if scales:
         return _power(rest, form.exp).alu(Ops.LDEXP, whole)
     return _assemble(x, rounded, rest, form.exp, form)
@@ -122,7 +111,7 @@ def _scaled_power(x: UOp, low: UOp | None, form: Format) -> UOp:
     """2**(x + low) for x within the range of exponents and a tiny `low`."""
     magic = _magic(x, form)
     rounded = x + magic
-    rest = fma(rounded, literal(x, -1), magic) + x
+    rest = fma(rounded, -1, magic) + x
     return _assemble(x, rounded, rest if low is None else rest + low, form.exp2, form)
 
 
@@ -130,21 +119,19 @@ def _magic(x: UOp, form: Format) -> UOp:
     """What leaves round(x) in the low bits of x + magic, biased, and raised or lowered by LIFT."""
     raised = form.magic + form.bias + LIFT
     lowered = form.magic + form.bias - LIFT
-    return choose(x < literal(x, 0.0), literal(x, raised), literal(x, lowered))
+    return (x < 0.0).where(x.const_like(raised), lowered)
 
 
 def _power(rest: UOp, terms: tuple[float, ...]) -> UOp:
     """1 + rest * terms(rest)."""
-    return fma(rest, polynomial(rest, terms), literal(rest, 1.0))
+    return fma(rest, polynomial(rest, terms), 1.0)
 
 
 def _assemble(x: UOp, rounded: UOp, rest: UOp, terms: tuple[float, ...], form: Format) -> UOp:
     """(1 + rest * terms(rest)) * 2**(the integer in the low bits of `rounded`)."""
-    scale = (rounded.bitcast(form.integer) << UOp.const(form.integer, form.mantissa)).bitcast(
-        form.real
-    )
-    down, up = literal(x, 2.0**-LIFT), literal(x, 2.0**LIFT)
-    return _power(rest, terms) * scale * choose(x < literal(x, 0.0), down, up)
+    scale = (rounded.bitcast(form.integer) << form.mantissa).bitcast(form.real)
+    down, up = x.const_like(2.0**-LIFT), x.const_like(2.0**LIFT)
+    return _power(rest, terms) * scale * (x < 0.0).where(down, up)
 
 
 # ---- the logarithm -------------------------------------------------------------------------------
@@ -155,34 +142,27 @@ def log2(x: UOp) -> UOp:
     form = FORMATS[x.dtype]
     exponent, reduced = _split(x, form)
     if form.log2_by_quotient:
-        above = reduced + literal(x, -1.0)
-        s = above.alu(Ops.FDIV, reduced + literal(x, 1.0))
+        above = reduced + -1.0
+        s = above / (reduced + 1.0)
         found = fma(s, polynomial(s * s, form.log2), exponent)
     else:
-        above = reduced + literal(x, -1.0)
+        above = reduced + -1.0
         found = fma(above, polynomial(above, form.log2), exponent)
-    zero, infinity = literal(x, 0.0), literal(x, math.inf)
-    outside = choose(x.eq(zero), literal(x, -math.inf), literal(x, math.nan))
-    return choose(zero < x, choose(x < infinity, found, x), outside)
+    zero, infinity = x.const_like(0.0), x.const_like(math.inf)
+    outside = x.eq(zero).where(x.const_like(-math.inf), math.nan)
+    return (zero < x).where((x < infinity).where(found, x), outside)
 
 
 def _split(x: UOp, form: Format) -> tuple[UOp, UOp]:
     """(e, m) with x = m * 2**e and m between the roots of 1/2 and 2, for positive finite x."""
-    tiny = x < literal(x, 2.0 ** (1 - form.bias))
-    scaled = x * choose(tiny, literal(x, 2.0**LIFT), literal(x, 1.0))
-    root = _float_bits(math.sqrt(0.5), form)
-    above = scaled.bitcast(form.integer) + UOp.const(form.integer, -root)
-    exponent = (above >> UOp.const(form.integer, form.mantissa)).cast(form.real)
-    exponent = exponent + choose(tiny, literal(x, -float(LIFT)), literal(x, 0.0))
-    fraction = above & UOp.const(form.integer, 2**form.mantissa - 1)
-    return exponent, (fraction + UOp.const(form.integer, root)).bitcast(form.real)
-
-
-def _float_bits(value: float, form: Format) -> int:
-    """The bits of a positive normal number."""
-    fraction, exponent = math.frexp(value)
-    mantissa = int((2 * fraction - 1) * 2**form.mantissa)
-    return (exponent - 1 + form.bias << form.mantissa) + mantissa
+    tiny = x < (2.0 ** (1 - form.bias))
+    scaled = x * tiny.where(x.const_like(2.0**LIFT), 1.0)
+    root = int(bit_cast(math.sqrt(0.5), form.real, form.integer))
+    above = scaled.bitcast(form.integer) + -root
+    exponent = (above >> form.mantissa).cast(form.real)
+    exponent = exponent + tiny.where(x.const_like(-float(LIFT)), 0.0)
+    fraction = above & (2**form.mantissa - 1)
+    return exponent, (fraction + root).bitcast(form.real)
 
 
 # ---- powers --------------------------------------------------------------------------------------
@@ -191,7 +171,7 @@ def _float_bits(value: float, form: Format) -> int:
 def power(x: UOp, y: UOp, target: Target) -> UOp:
     """C's pow: the logarithm carries as many bits again, so that y may multiply its error."""
     form = FORMATS[x.dtype]
-    zero, one, infinity = literal(x, 0.0), literal(x, 1.0), literal(x, math.inf)
+    zero, one, infinity = x.const_like(0.0), x.const_like(1.0), x.const_like(math.inf)
     sign_bit = UOp.const(form.integer, int(dtypes.min(form.integer)))
     bits = x.bitcast(form.integer)
     size = magnitude(x, form)
@@ -203,21 +183,21 @@ def power(x: UOp, y: UOp, target: Target) -> UOp:
     product, error = exact.product(exponent, high)
     error = fma(exponent, low, error)
     ends = size.eq(zero) | size.eq(infinity)
-    end = choose(size.eq(zero), literal(x, -math.inf), infinity)
-    product = choose(ends, exponent * end, product)
+    end = size.eq(zero).where(-math.inf, infinity)
+    product = ends.where(exponent * end, product)
     limited = clamp(product, -1.0 * (form.bias + form.mantissa + 2), form.bias + 1.0)
-    error = choose(limited.eq(product), error, zero)
-    error = choose(ends, zero, error)
+    error = limited.eq(product).where(error, zero)
+    error = ends.where(zero, error)
     found = _scaled_power(limited, error, form)
 
     whole = y.trunc().eq(y)
-    half = y * literal(y, 0.5)
+    half = y * 0.5
     odd = whole & half.trunc().ne(half)
     negated = (found.bitcast(form.integer) ^ (bits & sign_bit)).bitcast(form.real)
-    found = choose(odd, negated, found)
-    undefined = (x < zero) & (literal(x, -math.inf) < x) & whole.logical_not()
-    found = choose(undefined | x.ne(x) | y.ne(y), literal(x, math.nan), found)
-    return choose(x.eq(one) | y.eq(zero), one, found)
+    found = odd.where(negated, found)
+    undefined = (x < zero) & (-math.inf < x) & whole.logical_not()
+    found = (undefined | x.ne(x) | y.ne(y)).where(math.nan, found)
+    return (x.eq(one) | y.eq(zero)).where(one, found)
 
 
 @dataclass(frozen=True)
@@ -230,14 +210,14 @@ class _Exact:
     def product(self, a: UOp, b: UOp) -> tuple[UOp, UOp]:
         high = a * b
         if self.fused:
-            return high, fma(a, b, high * literal(a, -1.0))
+            return high, fma(a, b, high * -1.0)
         (ah, al), (bh, bl) = self.halves(a), self.halves(b)
-        error = ah * bh + high * literal(a, -1.0)
+        error = ah * bh + high * -1.0
         return high, error + ah * bl + al * bh + al * bl
 
     def halves(self, a: UOp) -> tuple[UOp, UOp]:
         """Two floats of half as many bits, whose sum is `a`."""
-        c = a * literal(a, 2.0 ** ((self.form.mantissa + 2) // 2) + 1)
+        c = a * (2.0 ** ((self.form.mantissa + 2) // 2) + 1)
         high = minus(c, minus(c, a))
         return high, minus(a, high)
 
@@ -245,23 +225,23 @@ class _Exact:
 def _long_log2(x: UOp, exact: _Exact, form: Format) -> tuple[UOp, UOp]:
     """log2 of a positive finite number as a sum of two floats: s*c1 + s**3*c3 + s**5*tail(s*s)."""
     exponent, m = _split(x, form)
-    top = m + literal(x, -1.0)
-    bottom = m + literal(x, 1.0)
-    bottom_low = minus(m, bottom + literal(x, -1.0))
-    s = top.alu(Ops.FDIV, bottom)  # and s_low: the quotient's error
+    top = m + -1.0
+    bottom = m + 1.0
+    bottom_low = minus(m, bottom + -1.0)
+    s = top / bottom  # and s_low: the quotient's error
     back, back_low = exact.product(s, bottom)
     left = minus(minus(minus(top, back), back_low), s * bottom_low)
-    s_low = left.alu(Ops.FDIV, bottom)
+    s_low = left / bottom
 
     (c1, c1_low), (c3, c3_low) = form.pow_terms
     square, square_low = exact.product(s, s)
     square_low = fma(s + s, s_low, square_low)
     cube, cube_low = exact.product(square, s)
     cube_low = fma(square, s_low, fma(square_low, s, cube_low))
-    first, first_low = exact.product(s, literal(x, c1))
-    first_low = first_low + fma(s_low, literal(x, c1), s * literal(x, c1_low))
-    third, third_low = exact.product(cube, literal(x, c3))
-    third_low = third_low + fma(cube_low, literal(x, c3), cube * literal(x, c3_low))
+    first, first_low = exact.product(s, x.const_like(c1))
+    first_low = first_low + fma(s_low, c1, s * c1_low)
+    third, third_low = exact.product(cube, x.const_like(c3))
+    third_low = third_low + fma(cube_low, c3, cube * c3_low)
     rest = fma(cube * square, polynomial(square, form.pow), first_low + third_low)
 
     total = first + third
@@ -287,19 +267,19 @@ def sin(x: UOp, target: Target, bound: float = math.inf) -> UOp:
         odd, rest = _reduce_long(x, form, target)
     square = rest * rest
     wave = fma(rest * square, polynomial(square, form.sin), rest)
-    sign = odd << UOp.const(form.integer, form.real.bitsize - 1)
+    sign = odd << (form.real.bitsize - 1)
     found = (wave.bitcast(form.integer) ^ sign).bitcast(form.real)
-    return choose(x.eq(literal(x, 0.0)), x, found)  # keeps the sign of zero
+    return x.eq(0.0).where(x, found)  # keeps the sign of zero
 
 
 def _reduce_short(x: UOp, form: Format) -> tuple[UOp, UOp]:
     """(k, x - k*pi) for the nearest k, pi in three parts (Cody and Waite, 1980)."""
-    magic = literal(x, form.magic)
-    rounded = fma(x, literal(x, INVERSE_PI), magic)
-    minus_turns = fma(rounded, literal(x, -1.0), magic)
+    magic = x.const_like(form.magic)
+    rounded = fma(x, INVERSE_PI, magic)
+    minus_turns = fma(rounded, -1.0, magic)
     rest = x
     for part in form.pi:
-        rest = fma(minus_turns, literal(x, part), rest)
+        rest = fma(minus_turns, part, rest)
     return rounded.bitcast(form.integer), rest
 
 
@@ -308,19 +288,19 @@ def _reduce_in_double(x: UOp) -> tuple[UOp, UOp]:
     size = magnitude(x, SINGLE)
     wide = x.cast(dtypes.float64)
     (_, first, second), *larger = TURNS
-    high, low = literal(wide, first), literal(wide, second)
+    high, low = wide.const_like(first), wide.const_like(second)
     for bound, first, second in larger:
-        above = literal(size, bound) < size
-        high = choose(above, literal(wide, first), high)
-        low = choose(above, literal(wide, second), low)
+        above = bound < size
+        high = above.where(first, high)
+        low = above.where(second, low)
     turns = wide * high
-    error = fma(wide, high, turns * literal(wide, -1.0))
-    magic = literal(wide, DOUBLE.magic)
+    error = fma(wide, high, turns * -1.0)
+    magic = wide.const_like(DOUBLE.magic)
     rounded = turns + magic
     rest = minus(turns, minus(rounded, magic)) + fma(wide, low, error)
     return (
         rounded.bitcast(dtypes.int64).cast(dtypes.int32),
-        (rest * literal(wide, math.pi)).cast(dtypes.float32),
+        (rest * math.pi).cast(dtypes.float32),
     )
 
 
@@ -330,11 +310,11 @@ def _reduce_long(x: UOp, form: Format, target: Target) -> tuple[UOp, UOp]:
     size = magnitude(x, form)
     uint = dtypes.uint32 if form is SINGLE else dtypes.uint64
     bits = size.bitcast(uint)
-    exponent = (bits >> UOp.const(uint, form.mantissa)).cast(dtypes.uint32)
-    m = bits & UOp.const(uint, 2**form.mantissa - 1) | UOp.const(uint, 2**form.mantissa)
+    exponent = (bits >> form.mantissa).cast(dtypes.uint32)
+    m = bits & (2**form.mantissa - 1) | (2**form.mantissa)
     limbs = [m.cast(dtypes.uint32)]
     if form is DOUBLE:
-        limbs.append((m >> UOp.const(uint, 32)).cast(dtypes.uint32))
+        limbs.append((m >> 32).cast(dtypes.uint32))
     count = 3 if form is SINGLE else 5  # words of the product; the last lacks what follows it
     product = _product(limbs, _window(exponent, count + len(limbs) - 1, form), count)
 
@@ -343,28 +323,28 @@ def _reduce_long(x: UOp, form: Format, target: Target) -> tuple[UOp, UOp]:
     high, low = _joined(product[:half], form), _joined(product[half : 2 * half], form)
     width, one = form.real.bitsize, UOp.const(uint, 1)
     top_bit = UOp.const(uint, width - 1)
-    odd = high + UOp.const(uint, 1 << (width - 2)) >> top_bit
+    odd = high + (1 << (width - 2)) >> top_bit
     high, low = high << one | low >> top_bit, low << one
     below = high >> top_bit  # 1 where the fraction is negative; then -fraction is meant
-    flip = below * UOp.const(uint, -1)
+    flip = below * -1
     high, low = high ^ flip, low ^ flip
     tail = 2 ** (width - form.mantissa - 1) - 1  # what of `high` is too long for the float
-    top = _scaled(high & UOp.const(uint, 2**width - 1 - tail), -width, form)
-    more = _scaled(high & UOp.const(uint, tail), -width, form) + _scaled(low, -2 * width, form)
+    top = _scaled(high & (2**width - 1 - tail), -width, form)
+    more = _scaled(high & tail, -width, form) + _scaled(low, -2 * width, form)
     pi, pi_low, _ = form.pi
-    rest, error = _Exact("MULACC" in target.native, form).product(top, literal(x, pi))
-    rest = rest + fma(more, literal(x, pi), fma(top, literal(x, pi_low), error))
+    rest, error = _Exact("MULACC" in target.native, form).product(top, x.const_like(pi))
+    rest = rest + fma(more, pi, fma(top, pi_low, error))
 
-    small, zero = size < literal(x, 0.5), UOp.const(uint, 0)
-    rest = choose(small, size, rest)
-    rest = choose(size < literal(x, math.inf), rest, literal(x, math.nan))
-    odd = choose(small, zero, odd ^ below) ^ choose(x < literal(x, 0.0), one, zero)
+    small, zero = size < 0.5, UOp.const(uint, 0)
+    rest = small.where(size, rest)
+    rest = (size < math.inf).where(rest, math.nan)
+    odd = small.where(zero, odd ^ below) ^ (x < 0.0).where(one, zero)
     return odd.bitcast(form.integer), rest
 
 
 def _scaled(whole: UOp, exponent: int, form: Format) -> UOp:
     """An unsigned integer times a power of two, as a float."""
-    return whole.cast(form.real) * UOp.const(form.real, 2.0**exponent)
+    return whole.cast(form.real) * (2.0**exponent)
 
 
 def _window(exponent: UOp, count: int, form: Format) -> list[UOp]:
@@ -376,18 +356,18 @@ def _window(exponent: UOp, count: int, form: Format) -> list[UOp]:
     words = [UOp.const(uint32, table >> 32 * (39 - i) & 0xFFFFFFFF) for i in range(size)]
     start = form.bias + form.mantissa - 32 * zeros + 1
     least = UOp.const(uint32, start)
-    at = choose(exponent < least, least, exponent) + UOp.const(uint32, -start)
+    at = (exponent < least).where(least, exponent) + -start
     step = 4 if form is SINGLE else 32
     while step:
-        taken = (at & UOp.const(uint32, 32 * step)).ne(UOp.const(uint32, 0))
+        taken = (at & (32 * step)).ne(0)
         needed = min(len(words), count + step)
         words = [
-            choose(taken, words[i + step], words[i]) if i + step < len(words) else words[i]
+            taken.where(words[i + step], words[i]) if i + step < len(words) else words[i]
             for i in range(needed)
         ]
         step //= 2
-    shift = at & UOp.const(uint32, 31)
-    back = (shift ^ UOp.const(uint32, 31)) & UOp.const(uint32, 31)
+    shift = at & 31
+    back = (shift ^ 31) & 31
     one = UOp.const(uint32, 1)
     return [
         words[i] << shift | words[i + 1] >> one >> back  # in two steps: 32 - 0 is too far for one
@@ -423,4 +403,4 @@ def _joined(words: list[UOp], form: Format) -> UOp:
     """One or two 32-bit words, held in 64 bits, as an unsigned integer of the float's size."""
     if form is SINGLE:
         return words[0].cast(dtypes.uint32)
-    return words[0] << UOp.const(dtypes.uint64, 32) | words[1]
+    return words[0] << 32 | words[1]

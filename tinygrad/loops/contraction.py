@@ -451,11 +451,11 @@ def _tasks(plan: Plan, tiling: Tiling, outer: list[str]) -> None:
             part = ceil(size_of(plan.loops[first]) / blocks)
             plan.split(first, part, first + "t")
         free.append(first)
-        nest = names(plan.nest(tiling.nest.name).loops)
         outer = [*outer, tiling.n, first]
-        plan.do("order", tiling.nest.name, (*outer, *(n for n in nest if n not in outer)))
-    nest = plan.nest(tiling.nest.name).loops
-    candidates = [n for n in names(nest) if n in (*free, tiling.n)]
+        rest = [n for n in names(plan.nest(tiling.nest.name).loops) if n not in outer]
+        plan.do("order", tiling.nest.name, (*outer, *rest))
+    nest = names(plan.nest(tiling.nest.name).loops)
+    candidates = [n for n in nest if n in (*free, tiling.n)]
     parallelise(plan, [n for n in candidates if not plan.kept or n != tiling.n])
 
 

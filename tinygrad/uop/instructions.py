@@ -9,9 +9,15 @@ functions are made of arithmetic by `codegen/decompose`, the rest by `codegen/de
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tinygrad.base.helpers import round_up
+from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
+
+ALIGNMENT = 64
+"""Bytes to which every array in scratch memory is aligned, and every buffer that is written."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +120,22 @@ TITLES = {
     "unit": "where a matrix unit is registered",
     "staged_unit": "where one is that reads LOCAL memory itself",
 }
+
+
+def local_alignment(node: UOp) -> int:
+    """Bytes that the address of a LOCAL is a multiple of: what it asks for, if it asks."""
+    return int(node.arg[2]) if len(node.arg) > 2 else ALIGNMENT
+
+
+def local_layout(program: Sequence[UOp]) -> tuple[dict[UOp, int], int]:
+    """Where each LOCAL begins in the scratch memory, and the bytes of all."""
+    offsets: dict[UOp, int] = {}
+    total = 0
+    for node in program:
+        if node.op is Ops.LOCAL:
+            offsets[node] = total = round_up(total, local_alignment(node))
+            total += round_up(node.arg[1] * node.dtype.itemsize, ALIGNMENT)
+    return offsets, total
 
 
 def listing() -> str:
