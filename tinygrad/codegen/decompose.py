@@ -143,7 +143,7 @@ def _modulo(node: UOp, ctx: Target) -> UOp | None:
         if abs(b.arg) == 1:
             return a.const_like(0)
         if _is_power(b.arg) and a.dtype is not dtypes.index:
-            return a & (b.arg - 1)  # the sign bits of a negative too: it rounds down
+            return a & (int(b.arg) - 1)  # the sign bits of a negative too: it rounds down
     if _is_plain(a, b):
         return None
     if dtypes.is_unsigned(a.dtype):
@@ -170,7 +170,7 @@ def _divide_by_constant(a: UOp, b: UOp) -> UOp | None:
     if value == -1:
         return -a
     if _is_power(value) and a.dtype is not dtypes.index:
-        return a >> (value.bit_length() - 1)
+        return a >> (int(value).bit_length() - 1)
     return None
 
 
