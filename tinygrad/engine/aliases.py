@@ -11,23 +11,17 @@ from collections.abc import Callable
 from typing import Any
 
 from tinygrad.base.helpers import prod, strides_for
+from tinygrad.schedule.bases import MOVED, beneath
+from tinygrad.transforms.gradient import RULES as GRADIENTS
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop.op import Ops
 
 Strides = tuple[int, ...]
-PASSED = GroupOp.Movement | {Ops.DETACH}
 
 
 def bottom_of(node: UOp, root: UOp | None = None) -> UOp:
     """What `node` is a view of: `root` if that is on the way, else what is below all movement."""
-    while node is not root and node.op in PASSED:
-        node = node.src[0]
-    return node
-
-
-def unshaped(node: UOp) -> UOp:
-    """`node` without RESHAPEs at its top, which a further one would replace."""
-    while node.op is Ops.RESHAPE:
+    while node is not root and node.op in MOVED:
         node = node.src[0]
     return node
 
@@ -43,22 +37,13 @@ def steps_between(node: UOp, bottom: UOp) -> list[UOp]:
 
 def on_bottom(node: UOp, bottom: UOp, new: UOp) -> UOp:
     """The same view of another bottom with the same elements in the same order."""
-    new = new.reshape(bottom.shape)
-    for step in steps_between(node, bottom):
-        new = UOp(step.op, new.dtype, (new, *step.src[1:]), step.arg)
-    return new
+    return new.reshape(bottom.shape).moved_by(steps_between(node, bottom))
 
 
 def writable_part(node: UOp) -> UOp:
     """The same view without DETACH, which says nothing of storage."""
-    steps = []
-    while node.op in PASSED:
-        steps.append(node)
-        node = node.src[0]
-    for step in reversed(steps):
-        if step.op is not Ops.DETACH:
-            node = UOp(step.op, node.dtype, (node, *step.src[1:]), step.arg)
-    return node
+    bottom = bottom_of(node)
+    return bottom.moved_by(s for s in steps_between(node, bottom) if s.op is not Ops.DETACH)
 
 
 _ONCE = (Ops.SHRINK, Ops.PERMUTE, Ops.FLIP)
@@ -73,7 +58,7 @@ def strides_of(node: UOp, bottom: UOp) -> Strides | None:
     number, so that this is a copy."""
     strides: Strides | None = strides_for(bottom.room)
     for step in steps_between(node, bottom):
-        strides = _RULES[step.op](step, strides)
+        strides = _STRIDES[step.op](step, strides)
         if strides is None:
             return None
     return strides
@@ -94,11 +79,7 @@ def is_window(node: UOp, bottom: UOp) -> bool:
 def is_plain_window(node: UOp) -> bool:
     """Whether `node` is sure to show each element of what is below all movement once at most, at a
     glance: axes cut, turned and exchanged of what lies in a row."""
-    while node.op in _ONCE:
-        node = node.src[0]
-    while node.op is Ops.RESHAPE:
-        node = node.src[0]
-    return node.op not in PASSED
+    return beneath(beneath(node, _ONCE), (Ops.RESHAPE,)).op not in MOVED
 
 
 def repeats(node: UOp, bottom: UOp) -> bool:
@@ -166,7 +147,7 @@ def _windowed(node: UOp, strides: Strides) -> Strides | None:
     return (*out, *taps)
 
 
-_RULES: dict[Ops, Callable[[UOp, Any], Strides | None]] = {
+_STRIDES: dict[Ops, Callable[[UOp, Any], Strides | None]] = {
     Ops.RESHAPE: _reshaped,
     Ops.EXPAND: _expanded,
     Ops.PERMUTE: lambda node, strides: tuple(strides[axis] for axis in node.arg),
@@ -184,15 +165,22 @@ _RULES: dict[Ops, Callable[[UOp, Any], Strides | None]] = {
 
 
 def spread(view: UOp, bottom: UOp, value: UOp) -> UOp:
-    """`value` (of the view's shape) where it stands in `bottom`, zeros elsewhere."""
+    """`value` (of the view's shape) where it stands in `bottom`, zeros elsewhere: the way that the
+    view's gradient takes."""
     for step in reversed(steps_between(view, bottom)):
-        if step.op is not Ops.DETACH:
-            value = _SPREAD[step.op](step, value, step.src[0].shape)
+        if step.op is Ops.WINDOW:
+            value = _between(step, value)
+        elif step.op is not Ops.DETACH:
+            moved = GRADIENTS[step.op](step, value)[0]
+            assert moved is not None, "movement passes gradients"
+            value = moved
     return value
 
 
-def _spread_window(step: UOp, value: UOp, below: tuple[Any, ...]) -> UOp:
-    """Windows of one tap: zeros between."""
+def _between(step: UOp, value: UOp) -> UOp:
+    """Windows of one tap with zeros between. A FOLD says the same, but what it reads is read
+    everywhere, and thrown away between."""
+    below = step.src[0].shape
     value = value.reshape(value.shape[: len(below)])
     for axis, _, stride, *_ in step.arg:
         shape = value.shape
@@ -207,22 +195,3 @@ def _spread_window(step: UOp, value: UOp, below: tuple[Any, ...]) -> UOp:
             box = ((0, below[axis] if i == axis else m) for i, m in enumerate(merged.shape))
             value = merged.shrink(tuple(box))
     return value
-
-
-def _spread_part(step: UOp, value: UOp, below: tuple[Any, ...]) -> UOp:
-    box = zip(step.sizes, below, strict=True)
-    return value.pad(tuple((begin, n - end) for (begin, end), n in box))
-
-
-def _spread_permuted(step: UOp, value: UOp, below: tuple[Any, ...]) -> UOp:
-    return value.permute(tuple(step.arg.index(axis) for axis in range(len(step.arg))))
-
-
-_SPREAD: dict[Ops, Callable[[UOp, UOp, tuple[Any, ...]], UOp]] = {
-    Ops.RESHAPE: lambda step, value, below: value.reshape(below),
-    Ops.EXPAND: lambda step, value, below: value.reshape(below),  # of nothing: see `repeats`
-    Ops.PERMUTE: _spread_permuted,
-    Ops.SHRINK: _spread_part,
-    Ops.FLIP: lambda step, value, below: value.flip(step.arg),
-    Ops.WINDOW: _spread_window,
-}

@@ -406,9 +406,7 @@ def movement_of(node: UOp) -> list[UOp]:
 
 def over(node: UOp, base: UOp) -> UOp:
     """The view that `node` is of a flat buffer, of another flat buffer."""
-    for step in movement_of(node):
-        base = UOp(step.op, base.dtype, (base, *step.src[1:]), step.arg)
-    return base
+    return base.moved_by(movement_of(node))
 
 
 def _storage_below(node: UOp) -> list[UOp]:

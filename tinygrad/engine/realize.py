@@ -330,16 +330,12 @@ def _advance(node: UOp, buffer: Buffer) -> None:
 
 def same_view(root: UOp) -> UOp:
     """Some root's movement over the known value of its stored base."""
-    chain = []
+    steps = []
     node = root
     while node.known is None:
-        chain.append(node)
+        steps.append(node)
         node = node.src[0]
-    view = node.known
-    for step in reversed(chain):
-        if step.op is not Ops.DETACH:
-            view = step.with_src((view, *step.src[1:]))
-    return view
+    return node.known.moved_by(s for s in reversed(steps) if s.op is not Ops.DETACH)
 
 
 # ---- reading -------------------------------------------------------------------------------------

@@ -25,10 +25,10 @@ from tinygrad.engine.aliases import (
     is_window,
     on_bottom,
     repeats,
-    unshaped,
 )
 from tinygrad.engine.holders import Holder, holders
 from tinygrad.engine.storage import Family, join, latest, leave, note_change
+from tinygrad.schedule.bases import beneath
 from tinygrad.tensor.spellings import missed, spell
 from tinygrad.uop.infer import settled as settled_size
 from tinygrad.uop.node import UOp
@@ -122,7 +122,7 @@ def settled(node: UOp, whole: bool = False) -> UOp:
 
 def copied_part(node: UOp) -> UOp | None:
     """What has the elements of `node`, a copy yet to be made, in their order."""
-    top = unshaped(node)
+    top = beneath(node, (Ops.RESHAPE,))
     return top if top.op in GroupOp.Movement else None
 
 

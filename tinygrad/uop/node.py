@@ -14,7 +14,7 @@ import math
 import struct
 import threading
 import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from tinygrad.base.dtype import ConstType, DType, compute_dtype, dtypes
@@ -346,9 +346,14 @@ class UOp(Questions):
         while node.op in GroupOp.Movement:
             movement.append(node)
             node = node.src[0]
-        for step in reversed(movement):
-            base = UOp(step.op, base.dtype, (base, *step.src[1:]), step.arg)
-        return base
+        return base.moved_by(reversed(movement))
+
+    def moved_by(self, steps: Iterable[UOp]) -> UOp:
+        """This moved as each of the steps moves its source, in order."""
+        node = self
+        for step in steps:
+            node = UOp(step.op, node.dtype, (node, *step.src[1:]), step.arg)
+        return node
 
     def bind(self, value: int) -> UOp:
         """This variable with a value for now, which must lie within its bounds."""
