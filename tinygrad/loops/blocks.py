@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tinygrad.base.helpers import ceildiv
-from tinygrad.loops.layout import size_of
+from tinygrad.loops.layout import reads_of, size_of
 from tinygrad.loops.matrix_units import MatrixUnit, Part, matrix_units
-from tinygrad.loops.pieces import TURNED, VECTOR, Options, fill, is_copy, pipeline, reach, sum_over
+from tinygrad.loops.pieces import TURNED, Options, is_copy, piece, pipeline, reach, sum_over
 from tinygrad.loops.plan import Plan
 from tinygrad.loops.products import Product, those_in
 from tinygrad.uop.node import UOp
@@ -95,7 +95,7 @@ class Blocks(ABC):
         """Whether memory has neighbours along a piece's own axis, and not along the sum, and a unit
         can turn what it reads."""
         value, own = self.side(k, axis), self.plan.loops[self.marks[axis]]
-        loads = [x for x in self.plan.below((value,)) if x.op is Ops.INDEX]
+        loads = reads_of(self.plan.below((value,)))
         is_across = reach(loads, own) < reach(loads, self.plan.loops[ki])
         return value.dtype.itemsize == TURNED and is_across
 
@@ -103,11 +103,7 @@ class Blocks(ABC):
         """An operand's piece in shared memory."""
         plan, value = self.plan, self.side(k, axis)
         layout = those_in(value, layout)  # one block may be all
-        name = plan.stage(value, layout, "p" + "ab"[axis], "LOCAL", options)
-        plan.do("complete", name)
-        if not self.options:
-            plan.do("pad", name, f"{name}.{layout[0]}", max(1, VECTOR // value.dtype.itemsize))
-        fill(plan, name, self.lanes)
+        piece(plan, value, layout, "p" + "ab"[axis], self.lanes, options)
 
     def order(self, *loops: Iterable[str]) -> None:
         """The output's loops within the outer ones, which count groups, too."""

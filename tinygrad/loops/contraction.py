@@ -16,10 +16,12 @@ from tinygrad.loops.in_place import STRIDED_ROWS, is_window, masks_outside, step
 from tinygrad.loops.layout import (
     name_of,
     own_ranges,
+    reads_of,
     role_of,
     size_of,
     steady,
     step,
+    sums_of,
 )
 from tinygrad.loops.panels import fill_in_tasks, fill_nest
 from tinygrad.loops.plan import TASKS, Nest, Plan, is_plain, names, reach_along, steps_along
@@ -264,7 +266,7 @@ def _block_panel(plan: Plan, tiling: Tiling, one: Product) -> Product:
 def _accumulate_tiles(plan: Plan, tiling: Tiling, one: Product, outer: list[str]) -> None:
     """The sums so far of all row tiles wait in memory while blocks of the panel come and go."""
     part = reduction_of(plan, tiling.nest.name, one)
-    (whole,) = (n for n in plan.nodes if n.op is Ops.REDUCE and n.src[0] is part)
+    (whole,) = (n for n in sums_of(plan.nodes) if n.src[0] is part)
     loops = plan.nest(tiling.nest.name).loops
     over = [n for n in names(loops) if n not in (*outer, tiling.n)]
     over = [n for n in over if role_of(plan.loops[n]) != "PARALLEL"]
@@ -371,7 +373,7 @@ def _vector_of_rows(plan: Plan, tiling: Tiling, one: Product, name: str) -> None
     """Tiles lie side by side in memory: whole cache lines of the source are read together. Where
     memory runs along k instead, the fill does too."""
     copies, tiles = f"{name}.{tiling.m_copies}", f"{name}.{tiling.m}"
-    reads = [n for n in plan.stages[name].src[0].toposort() if n.op is Ops.INDEX]
+    reads = reads_of(plan.stages[name].src[0].toposort())
     filled = [f"{name}.{k}" for k in one.loops if f"{name}.{k}" in plan.loops]
     filled.sort(key=lambda k: -reach_along(reads, plan.loops[k]))
     vectors = plan.target.triple and tiling.height > 1  # LLVM takes vectors of any length
@@ -398,7 +400,7 @@ def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
             plan.do("prefetch", name_of(inner), PREFETCH_TURNS)
         return
     value = _operand(plan, tiling, one, along_columns=True)
-    loads = [n for n in value.toposort() if n.op is Ops.INDEX]
+    loads = reads_of(value.toposort())
     short = size_of(inner) == 1
     plain = all(s not in (1, None) or short for s in one.column_steps)
     across = plan.loops[tiling.n_in]

@@ -5,7 +5,7 @@ each result's is folded at the end."""
 from __future__ import annotations
 
 from tinygrad.base.helpers import round_up
-from tinygrad.loops.layout import name_of, size_of, step
+from tinygrad.loops.layout import name_of, reads_of, size_of, step
 from tinygrad.loops.plan import Nest, Plan, names
 from tinygrad.loops.products import (
     Product,
@@ -18,8 +18,6 @@ from tinygrad.loops.products import (
     whole_sum,
 )
 from tinygrad.loops.streams import parallelise
-from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 FOLD, TRANSPOSE = 10, 5
 """Instructions for the sum of one vector's lanes; and for each element that is transposed."""
@@ -37,17 +35,13 @@ def runs_along_k(plan: Plan, nest: Nest, one: Product) -> bool:
     if not {*one.rows.ranges, *one.columns.ranges} <= {*nest.loops, one.inner}:
         return False  # a term of another sum
     if {*one.column_steps} != {1} or any(
-        last in n.ranges and step(n, last) == 1 for n in _reads(one)
+        last in n.ranges and step(n, last) == 1 for n in reads_of(one.columns.toposort())
     ):
         return False
     height = best_tile(plan.target, rows, size_of(last), 1).rows
     if rows > height and rows * size * one.rows.dtype.itemsize >= plan.target.cache_l2:
         return False
     return FOLD * plan.lanes * rows < TRANSPOSE * size
-
-
-def _reads(one: Product) -> list[UOp]:
-    return [n for n in one.columns.toposort() if n.op is Ops.INDEX]
 
 
 def dots(plan: Plan, nest: Nest, one: Product) -> None:

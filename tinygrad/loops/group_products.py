@@ -10,9 +10,9 @@ from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
 from tinygrad.loops.blocks import Blocks, Sides, Sizes
 from tinygrad.loops.cost import turns
-from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, role_of, size_of
+from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, reads_of, role_of, size_of
 from tinygrad.loops.operands import owners_of
-from tinygrad.loops.pieces import BUSY_GROUPS, VECTOR, WORD, fill, power_below
+from tinygrad.loops.pieces import BUSY_GROUPS, VECTOR, WORD, piece, power_below
 from tinygrad.loops.plan import Nest, Plan, names
 from tinygrad.loops.products import Product, factors_of, reduction_of
 from tinygrad.loops.staged_products import staged_product
@@ -123,7 +123,7 @@ def _joined(
 
 def _sums_in_indices(reduction: UOp) -> bool:
     """Whether what is summed is read from where another sum says."""
-    reads = (x for x in reduction.src[0].toposort() if x.op is Ops.INDEX)
+    reads = reads_of(reduction.src[0].toposort())
     return any(x.op is Ops.REDUCE for read in reads for s in read.src[1:] for x in s.toposort())
 
 
@@ -191,9 +191,7 @@ class _Lanes(Blocks):
         plan, inner = self.plan, self.inner[axis]
         own, along = plan.loops[inner], {plan.loops[k], plan.loops[ki]}
         for part in _sums_within(plan, self.side(k, axis), own, along):
-            name = plan.stage(part, (inner,), "ps")
-            plan.do("complete", name)
-            fill(plan, name, self.lanes)
+            piece(plan, part, (inner,), "ps", self.lanes)
         return ki, inner
 
     def _tile(self) -> None:

@@ -7,13 +7,12 @@ from __future__ import annotations
 from tinygrad.loops.cost import turns
 from tinygrad.loops.group_products import group_product
 from tinygrad.loops.group_rows import group_rows
-from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of, step
+from tinygrad.loops.layout import name_of, own_ranges, reads_of, role_of, size_of, step, sums_of
 from tinygrad.loops.operands import owners_of
 from tinygrad.loops.plan import Nest, Plan, names
 from tinygrad.loops.products import contractions
 from tinygrad.loops.unit_rows import unit_rows
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 BLOCK = 256  # lanes of a group for plain loops; fewer where there is little to do
 LEAST_BLOCK = 32
@@ -63,7 +62,7 @@ def _serial(plan: Plan, nest: Nest) -> None:
 def _shared_reductions(plan: Plan, nest: Nest) -> list[UOp]:
     """The reductions that are long, if there are too few outputs to keep all lanes busy."""
     block = _block(plan)
-    reductions = [n for n in plan.nodes if n.op is Ops.REDUCE]
+    reductions = sums_of(plan.nodes)
     rows = _row_loops(nest, reductions)
     if block < LEAST_BLOCK or turns(rows) > FEW_OUTPUTS:
         return []
@@ -147,7 +146,7 @@ def _neighbours(plan: Plan, nest: Nest) -> int:
     """Elements side by side that a lane loads and stores as one vector: as many of the widest dtype
     as fill a register, if every access steps by 0 or 1 along the last loop; else 1."""
     last = nest.loops[-1]
-    accesses = [n for n in plan.nodes if n.op is Ops.INDEX and last in n.ranges]
+    accesses = [n for n in reads_of(plan.nodes) if last in n.ranges]
     if not all(step(n, last) in (0, 1) for n in accesses):
         return 1
     widest = max((n.dtype.itemsize for n in accesses), default=4)

@@ -22,6 +22,7 @@ from tinygrad.loops.layout import (
     role_of,
     size_of,
     step,
+    sums_of,
 )
 from tinygrad.loops.next_row import ask_for_the_next_row
 from tinygrad.loops.orientation import turn_windows
@@ -222,7 +223,7 @@ def merge_loops(plan: Plan) -> None:
 
 def _mergeable(plan: Plan) -> tuple[UOp, UOp] | None:
     closers = [plan.kernel.src[0]]
-    closers += [n for n in plan.nodes if n.op is Ops.REDUCE]
+    closers += sums_of(plan.nodes)
     for closer in closers:
         own = own_ranges(closer)
         for outer, inner in zip(own, own[1:], strict=False):

@@ -127,6 +127,16 @@ def step(access: UOp, loop: UOp) -> int | None:
     return found
 
 
+def reads_of(nodes: Iterable[UOp]) -> list[UOp]:
+    """The INDEXes among these nodes."""
+    return [node for node in nodes if node.op is Ops.INDEX]
+
+
+def sums_of(nodes: Iterable[UOp]) -> list[UOp]:
+    """The REDUCEs among these nodes."""
+    return [node for node in nodes if node.op is Ops.REDUCE]
+
+
 def divisions(nodes: Iterable[UOp]) -> Iterator[tuple[UOp, int]]:
     """What index expressions among these nodes take the quotient or the rest of, and by which
     number."""

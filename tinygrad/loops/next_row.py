@@ -4,7 +4,7 @@ find the row in the cache and leave memory idle. So one of these asks for the ro
 from __future__ import annotations
 
 from tinygrad.loops.cost import turns
-from tinygrad.loops.layout import name_of, own_ranges, role_of
+from tinygrad.loops.layout import name_of, own_ranges, role_of, sums_of
 from tinygrad.loops.plan import Plan
 from tinygrad.loops.products import contractions
 from tinygrad.uop.node import UOp
@@ -17,7 +17,7 @@ SHORTEST_ROW = 4096
 def ask_for_the_next_row(plan: Plan) -> None:
     """The second reduction that reads a row asks for the next one, if both fit the cache well."""
     rows = [r for r in plan.nest("store").loops if role_of(r) in ("LOOP", "PARALLEL")]
-    passes = [n for n in plan.nodes if n.op is Ops.REDUCE and n.ranges and n.ranges <= {*rows}]
+    passes = [n for n in sums_of(plan.nodes) if n.ranges and n.ranges <= {*rows}]
     if len(passes) < 2 or contractions(plan, plan.nest("store")):
         return
     row = max({r for n in passes for r in n.ranges}, key=rows.index)
@@ -34,7 +34,7 @@ def ask_for_the_next_row(plan: Plan) -> None:
 
 def _read(node: UOp, row: UOp) -> dict[UOp, int]:
     """The buffers of which a reduction reads a part for each row, and how many bytes."""
-    inner = [n for n in node.src[0].toposort() if n.op is Ops.REDUCE]
+    inner = sums_of(node.src[0].toposort())
     found: dict[UOp, int] = {}
     for read in node.src[0].toposort(stop=inner):
         if read.op is Ops.INDEX and read.src[0].op is Ops.PARAM and row in read.ranges:

@@ -21,8 +21,10 @@ from tinygrad.loops.layout import (
     linear,
     name_of,
     own_ranges,
+    reads_of,
     size_of,
     step,
+    sums_of,
 )
 from tinygrad.loops.plan import Plan, names
 from tinygrad.loops.products import (
@@ -73,7 +75,7 @@ class Turn:
 
 def turn_windows(plan: Plan) -> tuple[str, ...]:
     """Takes the turn where that is less work; the stages that then hold a product."""
-    reductions = [n for n in plan.nodes if n.op is Ops.REDUCE]
+    reductions = sums_of(plan.nodes)
     if len(reductions) != 1 or plan.stages or plan.lanes < 2:
         return ()
     found = _turn(plan, reductions[0])
@@ -88,7 +90,7 @@ def turn_windows(plan: Plan) -> tuple[str, ...]:
         inner, outer = taps.pop(), taps.pop()
         taps.append(plan.merge(outer, inner, "p"))
     parts = _parts(plan, found, turns(plan.loops[n] for n in rest))
-    sums = [n for n in plan.nodes if n.op is Ops.REDUCE]  # the inner one first
+    sums = sums_of(plan.nodes)  # the inner one first
     layout = (*rest, *parts, *blocks, *beside, *taps, along)
     name = plan.stage(sums[0], layout, "out", "GLOBAL")
     if beside:
@@ -186,7 +188,7 @@ def _pairs(window: UOp, own: Sequence[UOp], taps: Sequence[UOp]) -> tuple[Pair, 
     found: list[Pair] = []
     for tap in taps:
         for position in (r for r in own if size_of(r) > size_of(tap)):
-            steps = {(step(n, position), step(n, tap)) for n in _reads(window)}
+            steps = {(step(n, position), step(n, tap)) for n in reads_of(window.toposort())}
             for one, other in steps:
                 if not one or not other or one < 1:
                     continue
@@ -199,14 +201,10 @@ def _pairs(window: UOp, own: Sequence[UOp], taps: Sequence[UOp]) -> tuple[Pair, 
     return tuple(found)
 
 
-def _reads(value: UOp) -> list[UOp]:
-    return [n for n in value.toposort() if n.op is Ops.INDEX]
-
-
 def _keep_window(plan: Plan, found: Turn, beside: tuple[str, ...]) -> None:
     """The window in memory, laid out as what it is made of, and rows beside each other; unless it
     is just that."""
-    (reduction,) = (n for n in plan.nodes if n.op is Ops.REDUCE)
+    (reduction,) = sums_of(plan.nodes)
     sides = factors_of(reduction) or ()
     value = next(side for side in sides if name_of(found.along) not in names(side.ranges))
     if value.op is Ops.INDEX and gate_of(value) is None and not beside:
@@ -214,7 +212,7 @@ def _keep_window(plan: Plan, found: Turn, beside: tuple[str, ...]) -> None:
     positions, taps = ({pair[i] for pair in found.pairs} for i in (0, 2))
     channels = [n for n in names(own_ranges(reduction)) if n not in (*positions, *taps)]
     inside = (*channels, *beside) if beside else ()
-    like = max(_reads(value), key=lambda n: turns(n.ranges))
+    like = max(reads_of(value.toposort()), key=lambda n: turns(n.ranges))
     free = [r for r in value.ranges if name_of(r) not in taps]
     free.sort(key=lambda r: (-(step(like, r) or 0), name_of(r)))
     free.sort(key=lambda r: inside.index(name_of(r)) if name_of(r) in inside else -1)
@@ -231,7 +229,7 @@ def _keep_window(plan: Plan, found: Turn, beside: tuple[str, ...]) -> None:
 def _parts(plan: Plan, found: Turn, batch: int) -> tuple[str, ...]:
     """The outermost loop of the sum, if what its turns make is summed apart: tasks that share
     nothing, where there are few panels, and sums that are few beside what goes into them."""
-    (reduction,) = (n for n in plan.nodes if n.op is Ops.REDUCE)
+    (reduction,) = sums_of(plan.nodes)
     first, *rest = own_ranges(reduction)
     name, inner, size = name_of(first), names(rest), size_of(first)
     wanted = ceil(TASKS_WITH_BLOCKS / (batch * ceil(size_of(found.along) / (PANEL * plan.lanes))))
@@ -243,6 +241,6 @@ def _parts(plan: Plan, found: Turn, batch: int) -> tuple[str, ...]:
         return ()
     if size > wanted:
         inner.insert(0, plan.split(name, part, name + "p"))
-    (reduction,) = (n for n in plan.nodes if n.op is Ops.REDUCE)
+    (reduction,) = sums_of(plan.nodes)
     plan.do("regroup", plan.path(reduction), inner)
     return (name,)

@@ -11,6 +11,7 @@ from tinygrad.loops.layout import (
     goes_as_one,
     name_of,
     own_ranges,
+    reads_of,
     role_of,
     size_of,
     steady,
@@ -28,7 +29,7 @@ def fill_nest(plan: Plan, one: Product, name: str, column: str, stretch: int) ->
     depend on go outside."""
     filled = _as_memory_runs(plan, one, name)
     lanes, inner, across = plan.lanes, filled[-1] if filled else "", f"{name}.{column}"
-    loads = [n for n in plan.stages[name].src[0].toposort() if n.op is Ops.INDEX]
+    loads = reads_of(plan.stages[name].src[0].toposort())
     word = turns(plan.loops[k] for k in one.depth)  # neighbours along k that stay together
     along_k = bool(filled) and word in steps_along(loads, plan.loops[inner])
     both = [n for n in loads if not filled or plan.loops[inner] in n.ranges]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
-from tinygrad.loops.layout import below_bits, own_ranges, role_of, size_of, step
+from tinygrad.loops.layout import below_bits, own_ranges, reads_of, role_of, size_of, step, sums_of
 from tinygrad.loops.matrix_units import Part
 from tinygrad.loops.plan import Plan, names
 from tinygrad.uop.node import UOp
@@ -34,7 +34,7 @@ def pipeline(target: Target, shared: int, most: int) -> Options:
 def sum_over(plan: Plan, k: str) -> UOp:
     """The sum that the loop `k` belongs to."""
     loop = plan.loops[k]
-    return next(x for x in plan.nodes if x.op is Ops.REDUCE and loop in own_ranges(x))
+    return next(x for x in sums_of(plan.nodes) if loop in own_ranges(x))
 
 
 def parts_of(
@@ -63,7 +63,7 @@ def fill(plan: Plan, name: str, lanes: int) -> None:
     """A stage is filled by all lanes of a group together: neighbours along what memory has side by
     side, in vectors where it can be."""
     own = names(own_ranges(plan.stages[name]))
-    loads = [x for x in plan.below(plan.nest(name).values) if x.op is Ops.INDEX]
+    loads = reads_of(plan.below(plan.nest(name).values))
     fast = min(own, key=lambda x: (reach(loads, plan.loops[x]), -own.index(x)))
     others = [x for x in own if x != fast]
     elements = prod(size_of(plan.loops[x]) for x in own)
@@ -78,6 +78,18 @@ def fill(plan: Plan, name: str, lanes: int) -> None:
         if role_of(plan.loops[loop]) == "LOOP" and size_of(plan.loops[loop]) <= SHORT:
             plan.do("role", loop, "UNROLL")
     plan.do("order", name, (*(x for x in own if x not in given), *given, *tail))
+
+
+def piece(
+    plan: Plan, value: UOp, layout: Sequence[str], base: str, lanes: int, options: Options = ()
+) -> None:
+    """A whole stage that so many lanes fill together; its rows begin 16 bytes beyond whole ones,
+    unless they are swizzled."""
+    name = plan.stage(value, layout, base, "LOCAL", options)
+    plan.do("complete", name)
+    if len(layout) > 1 and "swizzle" not in dict(options):
+        plan.do("pad", name, f"{name}.{layout[0]}", max(1, VECTOR // value.dtype.itemsize))
+    fill(plan, name, lanes)
 
 
 def deal(plan: Plan, loops: Iterable[str], lanes: int) -> tuple[list[str], int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
 from tinygrad.loops.cost import turns
-from tinygrad.loops.layout import name_of, own_ranges, role_of, row_padding, size_of
+from tinygrad.loops.layout import name_of, own_ranges, role_of, row_padding, size_of, sums_of
 from tinygrad.loops.plan import Plan, names
 from tinygrad.loops.products import factors_of, register_tile
 from tinygrad.loops.rebuild import replaced
@@ -95,7 +95,7 @@ def _made_for_reduction(plan: Plan) -> Candidate | None:
             continue
         loop = own_ranges(node)[-1]
         for value in factors_of(node) or node.src[:1]:
-            made = [n for n in plan.below((value,)) if n.op is Ops.REDUCE and loop in n.ranges]
+            made = [n for n in sums_of(plan.below((value,))) if loop in n.ranges]
             made = [n for n in made if factors_of(n) and not _is_short(plan, n)]
             if not made:
                 continue

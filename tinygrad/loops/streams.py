@@ -17,9 +17,11 @@ from tinygrad.loops.layout import (
     name_of,
     option,
     own_ranges,
+    reads_of,
     role_of,
     size_of,
     step,
+    sums_of,
 )
 from tinygrad.loops.operands import owners_of
 from tinygrad.loops.phases import phases_of, split_phases
@@ -79,8 +81,8 @@ def stream(plan: Plan, nest: Nest) -> None:
     nest = unbroken(plan, nest)
     last = nest.loops[-1] if nest.loops else None
     nodes = plan.inline(nest.values)
-    loads = [n for n in nodes if n.op is Ops.INDEX]
-    reductions = [n for n in nodes if n.op is Ops.REDUCE]
+    loads = reads_of(nodes)
+    reductions = sums_of(nodes)
     if last is None:  # one result
         for reduction in reductions:
             spread_reduction(plan, reduction, None)
@@ -90,8 +92,8 @@ def stream(plan: Plan, nest: Nest) -> None:
         across = None
     if across is None and phases:
         nest = split_phases(plan, nest, phases)
-        last, loads = nest.loops[-1], [n for n in plan.inline(nest.values) if n.op is Ops.INDEX]
-        reductions = [n for n in plan.inline(nest.values) if n.op is Ops.REDUCE]
+        last, loads = nest.loops[-1], reads_of(plan.inline(nest.values))
+        reductions = sums_of(plan.inline(nest.values))
     rows = [r for r in reductions if across in own_ranges(r)]
     outer = names(nest.loops[:-1])
     if across is None or rows:
@@ -136,7 +138,7 @@ def _find_places_first(plan: Plan) -> None:
 
 def _places(plan: Plan, loop: UOp) -> list[UOp]:
     """The data, more than a number read, that say where the stores' reads lie along a loop."""
-    reads = [n for n in plan.below(plan.nest("store").values) if n.op is Ops.INDEX]
+    reads = reads_of(plan.below(plan.nest("store").values))
     offsets = dict.fromkeys(part for read in reads for part in read.src[1].toposort())
     data = [n.src[0] for n in offsets if n.op is Ops.CAST and n.dtype is dtypes.index]
     return [n for n in data if loop in n.ranges and n.op not in (Ops.INDEX, Ops.CAST)]
@@ -171,7 +173,7 @@ def _those_that_share_together(plan: Plan) -> None:
     """Tasks that read the same part of the largest buffer follow each other: it is in the cache
     then."""
     nest = plan.nest("store")
-    reads = [n for n in plan.below(nest.values) if n.op is Ops.INDEX]
+    reads = reads_of(plan.below(nest.values))
     largest = max(reads, key=lambda n: turns(n.ranges) * n.dtype.itemsize)
     tasks = [r for r in nest.loops if role_of(r) == "PARALLEL"]
     tasks.sort(key=lambda r: r not in largest.ranges)
@@ -182,7 +184,7 @@ def _one_by_one(plan: Plan) -> list[str]:
     """Sums over rows of several matrices: each of them for all rows of a task, as stages, unless
     one is made with another, and reads the row again. Returns their names."""
     rows = plan.nest("store").loops[-1]
-    sums = [n for n in plan.below(plan.nest("store").values) if n.op is Ops.REDUCE]
+    sums = sums_of(plan.below(plan.nest("store").values))
     sums = [n for n in sums if n.ranges == frozenset(plan.nest("store").loops)]
     loops = [name_of(own_ranges(n)[0]) for n in sums]
     together = len({*loops}) < len(loops)
@@ -232,7 +234,7 @@ def _one_vector(plan: Plan, nest: Nest, last: UOp) -> bool:
     lanes = 1 << size.bit_length()
     if not SHORT_VECTORS[0] < size < plan.lanes or size == lanes // 2 or role_of(last) != "LOOP":
         return False
-    reads = [n for n in plan.inline(nest.values) if n.op is Ops.INDEX and last in n.ranges]
+    reads = [n for n in reads_of(plan.inline(nest.values)) if last in n.ranges]
     if not all(r.src[0].op is Ops.PARAM and covered(lane_spots(r, last), lanes) for r in reads):
         return False
     plan.split(name_of(last), lanes, name_of(last) + "v", "LOOP", "VECTOR")
@@ -297,7 +299,7 @@ def _columns(plan: Plan, nest: Nest, reductions: list[UOp]) -> bool:
     width = min(round_up(width, COPIES * lanes), round_up(size_of(last), COPIES * lanes))
     width = min(width, plan.target.cache_l1 // 2 // reduction.dtype.itemsize)
     strip = plan.split(name_of(last), width, name_of(last) + "r", "PARALLEL")
-    reduction = next(n for n in plan.below(plan.nest("store").values) if n.op is Ops.REDUCE)
+    reduction = next(iter(sums_of(plan.below(plan.nest("store").values))))
     row = plan.numbered("acc")
     plan.do("accumulate", plan.path(reduction), (strip,), row)
     plan.split(name_of(down), ACCUMULATE_TURNS, name_of(down) + "u", "LOOP", "UNROLL")
@@ -405,7 +407,7 @@ def spread_reduction(
     if plan.loops.get(name_of(loop)) is not loop or role_of(loop) != "LOOP":
         return  # done before, for another reader
     # as it is now: loops of reductions inside may have become vectors
-    reduction = next(n for n in plan.nodes if n.op is Ops.REDUCE and loop in own_ranges(n))
+    reduction = next(n for n in sums_of(plan.nodes) if loop in own_ranges(n))
     reduced = reduction.src[0].toposort()
     fills_vectors = size_of(loop) > UNROLL_WHOLE or size_of(loop) >= plan.lanes > 1
     if is_word(plan, reduction):
@@ -461,7 +463,7 @@ def _words_of_lanes(plan: Plan, loop: UOp) -> None:
     wants them; the sum's other loops are written out."""
     unit = vector_unit(plan, loop)
     reduction = owners_of(plan.kernel, loop)[0]
-    reads = [n for n in reduction.src[0].toposort() if n.op is Ops.INDEX and loop in n.ranges]
+    reads = [n for n in reads_of(reduction.src[0].toposort()) if loop in n.ranges]
     lanes = [r for r in reduction.ranges if role_of(r) == "VECTOR" and size_of(r) == plan.lanes]
     beside = [r for r in lanes if {*steps_along(reads, r)} == {size_of(loop)}]
     outer = own_ranges(reduction)[:-1]
@@ -518,7 +520,7 @@ def _all_reductions_depend_on(plan: Plan, name: str) -> bool:
     """A task must not reduce a row again that another one reduces: all that stand directly in the
     nest depend on the loop."""
     top = set(plan.nest("store").loops)
-    reductions = [n for n in plan.nodes if n.op is Ops.REDUCE and n.ranges <= top]
+    reductions = [n for n in sums_of(plan.nodes) if n.ranges <= top]
     return all(any(name_of(r) == name for r in n.ranges) for n in reductions)
 
 

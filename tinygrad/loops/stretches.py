@@ -13,6 +13,7 @@ from tinygrad.loops.layout import (
     is_plain_loop,
     name_of,
     own_ranges,
+    reads_of,
     size_of,
     steady,
     step,
@@ -49,7 +50,7 @@ def stretch_of(
     inner = plan.unused(name_of(loop) + "s")
     tried = split(plan.kernel, name_of(loop), length, inner)
     piece = loop_named(tried, inner)
-    found = (n for n in tried.toposort() if n.op is Ops.INDEX and piece in n.ranges)
+    found = (n for n in reads_of(tried.toposort()) if piece in n.ranges)
     broken = sum(not is_steady(n, piece) for n in found)
     return 0 if broken else length
 

@@ -14,7 +14,16 @@ from itertools import product
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.loops.layout import fact, gate_of, indices, name_of, nodes_of, own_ranges, size_of
+from tinygrad.loops.layout import (
+    fact,
+    gate_of,
+    indices,
+    name_of,
+    nodes_of,
+    own_ranges,
+    reads_of,
+    size_of,
+)
 from tinygrad.loops.rebuild import replaced
 from tinygrad.simplify.affine import add, affine, build, simplify_index
 from tinygrad.uop.bounds import bounds
@@ -84,7 +93,7 @@ def _permitted(kernel: UOp, outer: frozenset[str], end: str) -> Stops:
     for node in reversed(nodes):
         if node.op is Ops.STAGE:
             for position, loop in enumerate(own_ranges(node)):
-                readers = [n for n in nodes if n.op is Ops.INDEX and n.src[0] is node]
+                readers = [n for n in reads_of(nodes) if n.src[0] is node]
                 read = {stops.get(indices(n)[position]) for n in readers}
                 if len(read) == 1 and (only := read.pop()) is not None:
                     stops[loop] = only

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from tinygrad.base.helpers import ceildiv, prod, round_up
 from tinygrad.base.target import Target
 from tinygrad.loops.blocks import lanes_first
-from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, size_of
+from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, size_of, sums_of
 from tinygrad.loops.matrix_units import UNITS, MatrixUnit, Part, matrix_units
 from tinygrad.loops.pieces import (
     BUSY_GROUPS,
     VECTOR,
     Options,
-    fill,
     is_copy,
     parts_of,
+    piece,
     pipeline,
     sum_over,
 )
@@ -163,7 +163,7 @@ class _Rows:
     def _scores(self, inside: str, done: list[str]) -> UOp | None:
         """A sum of scores of these keys that is not the unit's yet."""
         loop = self.plan.loops[inside]
-        sums = (x for x in self.plan.nodes if x.op is Ops.REDUCE and loop in x.ranges)
+        sums = (x for x in sums_of(self.plan.nodes) if loop in x.ranges)
         return next((x for x in sums if name_of(own_ranges(x)[0]) not in done), None)
 
     def _piece(self, k: str, layout: tuple[str, str]) -> None:
@@ -173,10 +173,7 @@ class _Rows:
         if is_copy(value, plan.loops[layout[1]]):
             blocks = (size_of(r) for r in value.ranges if name_of(r) in self.form.keys)
             options = pipeline(plan.target, self._shared(), next(blocks, 1))
-        name = plan.stage(value, layout, "key", "LOCAL", options)
-        plan.do("complete", name)
-        plan.do("pad", name, f"{name}.{layout[0]}", VECTOR // value.dtype.itemsize)
-        fill(plan, name, self.warps * self.unit.lanes)
+        piece(plan, value, layout, "key", self.warps * self.unit.lanes, options)
 
     def _distribute(self, k: str, sums: list[str], rows: list[str], columns: list[str]) -> None:
         """Products go to the lanes. Scores lie in them as the next product wants its operand, or as
@@ -201,7 +198,7 @@ class _Rows:
 def _form_of(plan: Plan) -> tuple[Form, list[UOp]] | None:
     """The kernel's loops in these terms, and its products; None if it has another form."""
     top = plan.nest("store").loops
-    sums = [n for n in plan.nodes if n.op is Ops.REDUCE]
+    sums = sums_of(plan.nodes)
     plain = all(map(is_plain_loop, (*top, *(r for n in sums for r in own_ranges(n)))))
     if len(plan.kernel.src) != 1 or not plain or any(len(own_ranges(n)) != 1 for n in sums):
         return None
