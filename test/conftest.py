@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
+from pathlib import Path
 
 import hypothesis
 import numpy as np
@@ -23,9 +24,15 @@ MAY_BE_ABSENT = {"CUDA", "NV", "AMD", "HIP", "METAL", "CLANG", "QCOM", "DSP"}
 
 IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 
-# Set before any test imports tinygrad; workers and child processes inherit them.
+# Set before any test imports tinygrad; workers and child processes inherit them. What tests and the
+# compilers they call leave among temporary files goes with the session; pytest keeps its own.
 if not IS_WORKER:
-    os.environ["TINYGRAD_CACHE"] = tempfile.mkdtemp(prefix="tinygrad-test-")
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    SESSION = Path(tempfile.mkdtemp(prefix="tinygrad-test-"))
+    for name, folder in (("TINYGRAD_CACHE", SESSION / "cache"), ("TMPDIR", SESSION / "tmp")):
+        folder.mkdir()
+        os.environ[name] = str(folder)
+    tempfile.tempdir = os.environ["TMPDIR"]
 os.environ["SPEC"] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch is the oracle, not a rival for the cores
 
@@ -75,4 +82,4 @@ def pytest_terminal_summary(terminalreporter, config):
 
 def pytest_unconfigure():
     if not IS_WORKER:
-        shutil.rmtree(os.environ["TINYGRAD_CACHE"], ignore_errors=True)
+        shutil.rmtree(SESSION, ignore_errors=True)
