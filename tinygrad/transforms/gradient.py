@@ -16,6 +16,7 @@ from tinygrad.base.errors import DTypeError
 from tinygrad.base.helpers import argsort, garbage_kept, prod
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
+from tinygrad.uop.verify import STAGES
 
 Gradients = tuple[UOp | None, ...]
 Rule = Callable[[UOp, UOp], Gradients]
@@ -269,34 +270,7 @@ _SILENT = (
     + (Ops.DETACH, Ops.BITCAST, Ops.TRUNC, Ops.CMPLT, Ops.CMPNE, Ops.CMPEQ, Ops.THREEFRY)
     + (Ops.IDIV, Ops.MOD, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR)
 )
-_REFUSED = (
-    (Ops.SINK, Ops.KERNEL, Ops.RANGE, Ops.REDUCE, Ops.STAGE, Ops.STORE, Ops.SPECIAL, Ops.LOCAL)
-    + (
-        Ops.PREFETCH,
-        Ops.LOAD,
-        Ops.CARRY,
-        Ops.END,
-        Ops.IF,
-        Ops.ENDIF,
-        Ops.BARRIER,
-        Ops.EXCHANGE,
-        Ops.GATHER,
-        Ops.FETCH,
-        Ops.COMMIT,
-        Ops.WAIT,
-        Ops.TENSOR,
-        Ops.SIGNAL,
-        Ops.FENCE,
-        Ops.MATRIX,
-        Ops.BUNDLE,
-        Ops.PICK,
-        Ops.LDEXP,
-        Ops.FAULT,
-        Ops.VECTORIZE,
-    )
-    + (Ops.GEP, Ops.SHUFFLE, Ops.WMMA)
-)
-_DELEGATED = (Ops.SCAN, Ops.CALL, Ops.ITEM)  # see `gradient`: they have several results
+_REFUSED = (frozenset(Ops) - STAGES["tensor"]) | {Ops.SINK, Ops.KERNEL, Ops.LDEXP}
 
 RULES: dict[Ops, Rule] = {
     **dict.fromkeys(_SILENT, _silent),
@@ -337,6 +311,7 @@ RULES: dict[Ops, Rule] = {
     Ops.RUNNING: _running,
     Ops.INDEX: _index,
     Ops.SCATTER: _scatter,
+    # SCAN, CALL and ITEM, of which one has several results, are the walk's
 }
 
 
