@@ -10,7 +10,7 @@ from typing import Any
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
-from tinygrad.schedule.plan import BITS, bits_of, variable_name
+from tinygrad.schedule.plan import BITS, bits_of, bits_variable, variable_name
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -54,12 +54,9 @@ class Structure:
                 _, low, high = node.src[0].arg
                 made[node] = UOp.variable(variables[node], low, high, node.dtype)
             elif node in variables:
-                bits = BITS[node.dtype.itemsize]
-                bounds = int(dtypes.min(bits)), int(dtypes.max(bits))
-                here = UOp(Ops.CONST, bits, tuple(made[s] for s in node.src), 0)
-                made[node] = (here + UOp.variable(variables[node], *bounds, bits)).bitcast(
-                    node.dtype
-                )
+                bits = bits_variable(variables[node], node.dtype)
+                here = UOp(Ops.CONST, bits.dtype, tuple(made[s] for s in node.src), 0)
+                made[node] = (here + bits).bitcast(node.dtype)
             elif node.op is Ops.DEFINE_VAR:
                 raise _without_value(node)
             else:

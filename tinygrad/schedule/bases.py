@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -35,6 +35,18 @@ def beneath(node: UOp, ops: Collection[Ops]) -> UOp:
     return node
 
 
+def reached(*starts: UOp, through: Callable[[UOp], bool]) -> Iterator[UOp]:
+    """These nodes, and what one comes to by the sources of those of which `through` holds; each
+    once."""
+    stack, seen = list(starts), set(starts)
+    while stack:
+        top = stack.pop()
+        yield top
+        if through(top):
+            stack += [s for s in top.src if s not in seen]
+            seen.update(top.src)
+
+
 def stored_base(node: UOp) -> UOp:
     """What must be stored so that `node` is a view of storage: movement that copies nothing or
     less is left out."""
@@ -53,6 +65,11 @@ def memory_base(node: UOp) -> UOp:
     return beneath(node, MOVED)
 
 
+def overwrites(node: UOp) -> bool:
+    """Whether storing the node has to wait for readers of what was there."""
+    return node.op is Ops.ASSIGN or node.op is Ops.SCATTER
+
+
 def previous_version(node: UOp) -> UOp:
     """The version that an ASSIGN or SCATTER overwrites."""
     return memory_base(node.src[0])
@@ -60,6 +77,6 @@ def previous_version(node: UOp) -> UOp:
 
 def storage_home(node: UOp) -> UOp:
     """The first version that lived where `node` lives."""
-    while node.op in (Ops.ASSIGN, Ops.SCATTER):
+    while overwrites(node):
         node = previous_version(node)
     return node

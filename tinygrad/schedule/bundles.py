@@ -20,7 +20,7 @@ from tinygrad.schedule.demand import Kernel
 from tinygrad.schedule.inlining import reads_again
 from tinygrad.schedule.limits import SPARE
 from tinygrad.schedule.movement import offset_of
-from tinygrad.schedule.plan import BITS, Step, bits_of, variable_name, variable_number
+from tinygrad.schedule.plan import Step, bits_of, bits_variable, variable_name, variable_number
 from tinygrad.simplify.affine import simplify_index
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops, bit_cast
@@ -156,13 +156,15 @@ def _numbers(kernel: UOp) -> list[UOp]:
 def _with_variables(kernel: UOp, numbers: Sequence[UOp]) -> UOp:
     """The kernel with variables, after those that it has, for these constants: they hold its
     bits."""
-    first = len({node for node in kernel.toposort() if node.op is Ops.DEFINE_VAR})
     changes = {}
-    for i, number in enumerate(numbers, first):
-        bits = BITS[number.dtype.itemsize]
-        bounds = int(dtypes.min(bits)), int(dtypes.max(bits))
-        changes[number] = UOp.variable(variable_name(i), *bounds, bits).bitcast(number.dtype)
+    for i, number in enumerate(numbers, _variables(kernel.toposort())):
+        changes[number] = bits_variable(variable_name(i), number.dtype).bitcast(number.dtype)
     return kernel.substitute(changes)
+
+
+def _variables(order: Sequence[UOp]) -> int:
+    """How many there are already."""
+    return sum(node.op is Ops.DEFINE_VAR for node in order)
 
 
 def _with_numbers(kernel: UOp, values: Values) -> UOp:
@@ -187,8 +189,7 @@ def _of_any_size(kernel: UOp) -> tuple[UOp, int]:
     size, order = prod(sizes), kernel.toposort()
     if not ranges or offset is not simplify_index(offset_of(ranges, sizes)):
         return kernel, 0
-    number = len({node for node in order if node.op is Ops.DEFINE_VAR})
-    limit = UOp.variable(variable_name(number), 1, ROOM, dtypes.index)
+    limit = UOp.variable(variable_name(_variables(order)), 1, ROOM, dtypes.index)
     loop = UOp.range(ROOM, "i0", limits=(limit,))
     whole = {n.src[0] for n in order if n.op is Ops.INDEX and n.src[1] is offset}
     done: dict[UOp, UOp] = {}

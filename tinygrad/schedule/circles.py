@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tinygrad.schedule.bases import COMPUTED, reached
 from tinygrad.schedule.demand import Kernel
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop.op import Ops
 
 
 def in_circles(kernels: Sequence[Kernel]) -> set[UOp]:
@@ -31,14 +32,5 @@ def in_circles(kernels: Sequence[Kernel]) -> set[UOp]:
 def _reductions(kernel: Kernel) -> set[UOp]:
     """The reductions that the kernel's new values are made of element by element."""
     own = {node for node, _ in kernel.inlined if node.op is Ops.REDUCE_AXIS}
-    found: set[UOp] = set()
-    stack = [assign.src[1] for assign in kernel.stores if assign.op is Ops.ASSIGN]
-    seen = set(stack)
-    while stack:
-        top = stack.pop()
-        if top in own:
-            found.add(top)
-        elif top.op in GroupOp.Elementwise or top.op in GroupOp.Movement:
-            stack += [s for s in top.src if s not in seen]
-            seen.update(top.src)
-    return found
+    values = [assign.src[1] for assign in kernel.stores if assign.op is Ops.ASSIGN]
+    return own.intersection(reached(*values, through=lambda node: node.op in COMPUTED))

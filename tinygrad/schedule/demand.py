@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tinygrad.schedule.bases import memory_base
+from tinygrad.schedule.bases import memory_base, overwrites
 from tinygrad.schedule.movement import ZERO, Index, loops_of, view_offset
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -40,7 +40,7 @@ Demanded = dict[Demand, Contexts]
 
 def loop_shape(node: UOp) -> tuple[Any, ...]:
     """What a kernel that stores `node` loops over: for partial writes, what is written."""
-    return node.src[1].shape if node.op in (Ops.ASSIGN, Ops.SCATTER) else node.shape
+    return node.src[1].shape if overwrites(node) else node.shape
 
 
 def stored_in(node: UOp, demand: Demand) -> tuple[UOp, ...] | None:

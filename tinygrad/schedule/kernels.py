@@ -17,6 +17,7 @@ from tinygrad.schedule.bases import (
     is_kernelized,
     is_memory,
     memory_base,
+    overwrites,
     previous_version,
     storage_home,
     stored_base,
@@ -99,7 +100,7 @@ class _Planner:
         units = []
         for kernel in self.demands.kernels:
             if 0 not in kernel.shape:
-                own = [n for n in kernel.stores if n.op in (Ops.ASSIGN, Ops.SCATTER)]
+                own = [n for n in kernel.stores if overwrites(n)]
                 reads = [*kernel.reads, *(previous_version(n) for n in own)]
                 unit = Unit(kernel.last, reads, kernel.stores, kernel)
                 if is_short(kernel):
@@ -128,7 +129,7 @@ class _Planner:
                 if (made := producer.get(node)) is not None and made is not unit:
                     made.users[unit] = True
         for node, writer in producer.items():
-            if node.op in (Ops.ASSIGN, Ops.SCATTER):
+            if overwrites(node):
                 for reader in readers.get(previous_version(node), ()):
                     if reader is not writer:
                         reader.users.setdefault(writer, False)
@@ -170,13 +171,13 @@ class _Planner:
         for unit in left:
             blockers = [u for u in left if unit in u.users]
             readers = [u for u in blockers if not u.users[unit]]
-            old = [previous_version(n) for n in unit.writes if n.op in (Ops.ASSIGN, Ops.SCATTER)]
+            old = [previous_version(n) for n in unit.writes if overwrites(n)]
             if readers and unmade.isdisjoint(old):
                 found.append((len(blockers) - len(readers), unit.position, unit, readers))
         assert found, "kernels wait for each other in a circle"
         _, _, unit, readers = min(found, key=lambda f: f[:2])
         for node in unit.writes:
-            if node.op in (Ops.ASSIGN, Ops.SCATTER):
+            if overwrites(node):
                 self._keep(previous_version(node), readers)
         for reader in readers:
             del reader.users[unit]
@@ -233,8 +234,8 @@ class _Planner:
         if unit.moved:
             moves = {self._version(old): self._version(new) for old, new in unit.moved.items()}
             stores = [_redirect_reads(s, moves) for s in stores]
-        overwrites = any(n.op is Ops.ASSIGN for n in kernel.stores)
-        for part in self._without_hazards(stores) if overwrites else (stores,):
+        in_place = any(n.op is Ops.ASSIGN for n in kernel.stores)
+        for part in self._without_hazards(stores) if in_place else (stores,):
             yield self._kernel_step(part, kernel.stores[0].origin)
 
     def _without_hazards(self, stores: list[UOp]) -> Iterable[list[UOp]]:

@@ -77,6 +77,12 @@ BITS = {2: dtypes.int16, 4: dtypes.int32, 8: dtypes.int64}
 """Of which type a variable is that holds the bits of a float of so many bytes."""
 
 
+def bits_variable(name: str, dtype: DType) -> UOp:
+    """A variable that holds the bits of a float."""
+    bits = BITS[dtype.itemsize]
+    return UOp.variable(name, int(dtypes.min(bits)), int(dtypes.max(bits)), bits)
+
+
 def bits_of(number: UOp) -> int:
     """A float constant's bits as a signed number."""
     return int(bit_cast(number.arg, number.dtype, BITS[number.dtype.itemsize]))

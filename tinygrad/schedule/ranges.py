@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.schedule.bases import memory_base
+from tinygrad.schedule.bases import memory_base, reached
 from tinygrad.schedule.demand import Demand, Kernel, loop_shape
 from tinygrad.schedule.movement import Index, both, conditions_of, offset_of, view_offset
 from tinygrad.schedule.onehot import narrowed_sum
@@ -157,15 +157,9 @@ def _is_zero_unless(conditions: set[UOp], value: UOp) -> bool:
 
 def _divides(value: UOp) -> bool:
     """Whether the value is made of quotients or logarithms of what is read."""
-    seen, stack = {value}, [value]
-    while stack:
-        node = stack.pop()
-        if node.op in _POLES:
-            return True
-        if node.op in GroupOp.Elementwise:
-            stack.extend(s for s in node.src if s not in seen)
-            seen.update(node.src)
-    return False
+    return any(
+        n.op in _POLES for n in reached(value, through=lambda n: n.op in GroupOp.Elementwise)
+    )
 
 
 _POLES = frozenset((Ops.FDIV, Ops.RECIP, Ops.LOG2, Ops.POW))

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.schedule.bases import COMPUTED, beneath, is_concrete, memory_base
+from tinygrad.schedule.bases import COMPUTED, beneath, is_concrete, memory_base, reached
 from tinygrad.schedule.rows import is_product
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -73,18 +73,17 @@ def repeats(node: UOp) -> bool:
     if not is_concrete(node):
         return False
     weight, stored = 0, set[UOp]()
-    stack, seen = [node], {node}
-    while stack:
-        top = stack.pop()
-        if top.op not in GroupOp.Elementwise or top.size < node.size:
+
+    def is_repeated(top: UOp) -> bool:
+        return top.op in GroupOp.Elementwise and top.size >= node.size
+
+    for top in reached(node, through=is_repeated):
+        if not is_repeated(top):
             stored.add(memory_base(top))
             continue
         weight += weight_of(top)
         if weight > CHEAP_WEIGHT:
             return False
-        sources = [s for s in top.src if s.has_shape and s not in seen]
-        seen.update(sources)
-        stack += sources
     return node not in stored and node.size >= REPEATED * sum(base.size for base in stored)
 
 
@@ -118,15 +117,13 @@ def small_work(node: UOp, is_kept: Callable[[UOp], bool]) -> list[UOp] | None:
     operations than to store it; each counts once, however often its result is used."""
     most = BYTE_WORTH * node.dtype.itemsize
     weight, large, read = 0, 0, list[UOp]()
-    stack, seen = [node], {node}
-    while stack:
-        top = stack.pop()
-        is_stored = top is not node and is_kept(top)
-        if not is_stored and top.op in COMPUTED:
+
+    def is_made(top: UOp) -> bool:
+        return top.op in COMPUTED and (top is node or not is_kept(top))
+
+    for top in reached(node, through=is_made):
+        if is_made(top):
             weight += weight_of(top)
-            sources = [s for s in top.src if s.has_shape and s not in seen]
-            seen.update(sources)
-            stack += sources
         elif top.op not in FREE_LEAVES:
             read.append(top)
             large += top.size * SMALL > node.size

@@ -69,7 +69,6 @@ class Sharding:
         self.params: list[tuple[UOp, int]] = []  # PARAM and part, of each slot of the new graph
         self.inside: list[tuple[Cut | None, str | None]] = []  # of a loop's body: its sources
         self.loops: dict[UOp, Any] = {}  # how the results of a SCAN lie, see `shard_loops`
-        self._settled: dict[UOp, Nodes] = {}
         self._whole: dict[UOp, Nodes] = {}
 
     def add(self, roots: Sequence[UOp]) -> None:
@@ -162,12 +161,12 @@ class Sharding:
         )
 
     def whole(self, node: UOp) -> Nodes:
-        """All of the value on each device."""
+        """All of the value on each device; reduced, if it was partial."""
         found = self._whole.get(node)
         if found is None:
             own = self.parts[node]
             if own.partial is not None:
-                found = self.settled(node)
+                found = all_reduce(own.nodes, self.names(node), own.partial)
             elif own.cut is None:
                 found = own.nodes
             elif _keeps_elements(node):
@@ -177,14 +176,6 @@ class Sharding:
                 found = tuple(self.fetched(node, name) for name in self.names(node))
             self._whole[node] = found
         return found
-
-    def settled(self, node: UOp) -> Nodes:
-        """A partial value reduced, on each device."""
-        if node not in self._settled:
-            own = self.parts[node]
-            assert own.partial is not None, "only a partial value is to be reduced"
-            self._settled[node] = all_reduce(own.nodes, self.names(node), own.partial)
-        return self._settled[node]
 
     def fetched(
         self, node: UOp, device: str, axis: int = 0, box: tuple[int, int] | None = None
@@ -198,9 +189,9 @@ class Sharding:
             return sent(single if box is None else sliced(single, axis, *box), device)
         names = self.names(node)
         if own.partial is not None and (box is None or device not in names):
-            own = Parts(self.settled(node))
+            own = Parts(self.whole(node))
         if own.partial is not None:
-            assert box is not None, "else it was settled"
+            assert box is not None, "else it was reduced"
             pieces = [sliced(part, axis, *box) for part in own.nodes]
             return reduced_to(names.index(device), pieces, names, own.partial)
         if own.cut is None:
@@ -332,7 +323,7 @@ def shard(sink: UOp, rules: dict[Ops, Rule]) -> Sharded:
             made.roots.append((base, base.device))
             continue
         own = walk.parts[base]
-        nodes = walk.settled(base) if own.partial is not None else own.nodes
+        nodes = walk.whole(base) if own.partial is not None else own.nodes
         if base.op is not Ops.ASSIGN and not is_memory(base):
             nodes = tuple(_stored(n, base, taken, (number, i)) for i, n in enumerate(nodes))
         roots += nodes

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from math import prod
 
 from tinygrad.base.dtype import largest_float
-from tinygrad.schedule.bases import beneath, is_concrete
+from tinygrad.schedule.bases import beneath, is_concrete, reached
 from tinygrad.schedule.blocks import Piece, joined, pieces_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -225,15 +225,11 @@ def _distance(node: UOp) -> tuple[UOp, UOp | None]:
 
 def _first(node: UOp, centre: UOp, monoid: str, x: UOp) -> UOp | None:
     """The reduction of x, over what `node` reduces, that `centre` follows from."""
-    stack, seen = [centre], {centre}
-    while stack:
-        top = stack.pop()
-        if top.op is Ops.REDUCE_AXIS and top.arg == (monoid, node.arg[1]) and top.src[0] is x:
-            return top if x.shape == node.src[0].shape else None
-        if top.op in CHAIN and top.shape == centre.shape:
-            new = [s for s in top.src if s not in seen]
-            seen.update(new)
-            stack += new
+    wanted = (x,), (monoid, node.arg[1])
+    if x.shape == node.src[0].shape:
+        for top in reached(centre, through=lambda n: n.op in CHAIN and n.shape == centre.shape):
+            if top.op is Ops.REDUCE_AXIS and (top.src, top.arg) == wanted:
+                return top
     return None
 
 

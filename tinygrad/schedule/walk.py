@@ -20,6 +20,7 @@ from tinygrad.schedule.bases import (
     is_kernelized,
     is_memory,
     memory_base,
+    overwrites,
     storage_home,
 )
 from tinygrad.schedule.circles import in_circles
@@ -238,7 +239,7 @@ class Demands:
             if all(position > kernel.last for position in after):
                 return demand
             # what it doesn't read yet comes before this node
-            waits = not all(map(is_memory, kernel.reads)) or any(map(_overwrites, kernel.stores))
+            waits = not all(map(is_memory, kernel.reads)) or any(map(overwrites, kernel.stores))
             if not waits and all(position > self.position[node] for position in after):
                 early = early or demand
         if early is not None:
@@ -349,8 +350,3 @@ class Demands:
         for source in indices:
             self._ask(source, inner, contexts)
         self._ask_whole(memory_base(node.src[0]), demand.kernel)
-
-
-def _overwrites(node: UOp) -> bool:
-    """Whether storing the node has to wait for readers of what was there."""
-    return node.op in (Ops.ASSIGN, Ops.SCATTER)
