@@ -22,6 +22,7 @@ from tinygrad.backends.c_text import Writer
 from tinygrad.backends.program import (
     grouped,
     halved,
+    local_layout,
     params,
     special_sizes,
     variables,
@@ -29,7 +30,6 @@ from tinygrad.backends.program import (
 )
 from tinygrad.backends.statements import OPERATORS
 from tinygrad.base.dtype import DType, dtypes
-from tinygrad.uop.instructions import local_layout
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 

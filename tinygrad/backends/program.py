@@ -7,6 +7,7 @@ from itertools import groupby
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.uop.bounds import Interval, interval_of
+from tinygrad.uop.instructions import local_layout as local_layout  # where LOCALs lie, too
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
