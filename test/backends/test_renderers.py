@@ -190,7 +190,7 @@ class Table:
 
 
 def converting():
-    """Those that convert half by themselves; for others, codegen/decompose does."""
+    """Those that convert half by themselves; for others, codegen/numbers/decompose does."""
     return [name for name in TASKS if "CAST_HALF" in backend(name).target.native]
 
 

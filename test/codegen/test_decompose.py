@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
-from tinygrad.codegen.decompose import IN_RANGE, decompose, float_bound
+from tinygrad.codegen.numbers.decompose import IN_RANGE, decompose, float_bound
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, Ops, evaluate
 from tinygrad.uop.rewrite import listeners

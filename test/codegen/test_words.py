@@ -13,8 +13,8 @@ import pytest
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import DTypeError
 from tinygrad.base.target import Target
+from tinygrad.codegen.numbers.words import WIDE
 from tinygrad.codegen.pipeline import lower
-from tinygrad.codegen.words import WIDE
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops, evaluate
 

@@ -14,13 +14,13 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.settings import Context
 from tinygrad.base.target import Target
 from tinygrad.codegen.pipeline import lower
-from tinygrad.loops.blocks import Sizes
 from tinygrad.loops.cost import estimate
+from tinygrad.loops.groups.blocks import Sizes
+from tinygrad.loops.groups.staged_products import staged_shape
 from tinygrad.loops.heuristic import schedule
 from tinygrad.loops.layout import fact, name_of, role_of
 from tinygrad.loops.matrix_units import UNITS, matrix_units
 from tinygrad.loops.recipe import apply, from_text, to_text
-from tinygrad.loops.staged_products import staged_shape
 from tinygrad.uop.op import Ops
 from tinygrad.uop.verify import verify
 

@@ -93,7 +93,7 @@ def test_gradients(seed):
 
 
 def test_vectors_along_the_output_channels():
-    """Where images are small, or summed over: `loops/orientation`."""
+    """Where images are small, or summed over: `loops/vectors/orientation`."""
     try_gradients(1, (8, 64, 7, 7), (64, 64, 3, 3), {"padding": [1, 1], "groups": 1})
     try_gradients(2, (9, 24, 13, 9), (37, 24, 5, 5), {"padding": [2, 0], "groups": 1})
     try_gradients(3, (8, 40, 11, 7), (40, 20, 3, 3), {"padding": [3, 1], "groups": 2, "stride": 2})

@@ -1,4 +1,4 @@
-"""Linear program → WGSL, the language of WebGPU, for a target of words (`codegen/words`).
+"""Linear program → WGSL, the language of WebGPU, for a target of words (`codegen/numbers/words`).
 
     // {"buffers": [[4, 16, 0, 1], [4, 16, 0, 1]], "variables": 0}
     struct Given { at0: i32, at1: i32, nothing: u32 }

@@ -11,7 +11,6 @@ from tinygrad.base.helpers import ceildiv, colored, prod
 from tinygrad.base.target import Target
 from tinygrad.codegen.access import SLACK
 from tinygrad.codegen.clipping import Arms, Store, arms_of
-from tinygrad.codegen.decompose import decompose
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.expand import Expansion
 from tinygrad.codegen.faults import together
@@ -19,9 +18,10 @@ from tinygrad.codegen.groups import Block, check_meetings, filled_apart
 from tinygrad.codegen.leaves import Put
 from tinygrad.codegen.linear import Number, Program, as_node
 from tinygrad.codegen.nesting import NestBuilder
+from tinygrad.codegen.numbers.decompose import decompose
+from tinygrad.codegen.numbers.words import in_words
 from tinygrad.codegen.portions import portions
 from tinygrad.codegen.reduce import block_sums
-from tinygrad.codegen.words import in_words
 from tinygrad.loops.layout import (
     element,
     elements,

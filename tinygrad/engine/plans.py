@@ -23,8 +23,8 @@ from tinygrad.engine.recipes import recipe_settings
 from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.show import show_plan
 from tinygrad.engine.structure import Structure
-from tinygrad.loops.group_rows import longest_row
-from tinygrad.loops.unit_rows import row_units
+from tinygrad.loops.groups.rows import longest_row
+from tinygrad.loops.groups.unit_rows import row_units
 from tinygrad.schedule.bundles import kernels_of
 from tinygrad.schedule.kernels import plan
 from tinygrad.schedule.plan import Plan, Step, Storage, Wishes

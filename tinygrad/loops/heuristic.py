@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from tinygrad.base.settings import NOOPT
 from tinygrad.base.target import Target
-from tinygrad.loops.contraction import product
-from tinygrad.loops.groups import schedule_groups
+from tinygrad.loops.groups.schedule import schedule_groups
 from tinygrad.loops.layout import (
     LINE,
     divisions,
@@ -24,15 +23,22 @@ from tinygrad.loops.layout import (
     step,
     sums_of,
 )
-from tinygrad.loops.next_row import ask_for_the_next_row
-from tinygrad.loops.orientation import turn_windows
 from tinygrad.loops.plan import UNROLL_WHOLE, Plan, names, steps_along
 from tinygrad.loops.products import contractions, factors_of
 from tinygrad.loops.recipe import Recipe
 from tinygrad.loops.sharing import share_values
-from tinygrad.loops.short_rows import merge_short_rows
 from tinygrad.loops.siblings import join_siblings
-from tinygrad.loops.streams import COPIES, all_stages_depend_on, is_word, parallelise, stream
+from tinygrad.loops.vectors.contraction import product
+from tinygrad.loops.vectors.next_row import ask_for_the_next_row
+from tinygrad.loops.vectors.orientation import turn_windows
+from tinygrad.loops.vectors.short_rows import merge_short_rows
+from tinygrad.loops.vectors.streams import (
+    COPIES,
+    all_stages_depend_on,
+    is_word,
+    parallelise,
+    stream,
+)
 from tinygrad.simplify.affine import affine
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops

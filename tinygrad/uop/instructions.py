@@ -2,7 +2,7 @@
 
 CORE is all that a renderer has to write. The others come where a Target brings them: an op that it
 names in `native`, vectors, groups of lanes, a matrix unit. Codegen never emits what a Target lacks:
-functions are made of arithmetic by `codegen/decompose`, the rest by `codegen/derived`.
+functions are made of arithmetic by `codegen/numbers/decompose`, the rest by `codegen/derived`.
 
     python -m tinygrad.uop.instructions
 """

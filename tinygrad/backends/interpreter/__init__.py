@@ -8,8 +8,9 @@ A backend is four small parts, and here each is as small as it can be:
 
 Every operation does what `uop/op.py` says, one element at a time, and rounds to its own dtype; a
 device that differs from this one is wrong, or says so in its `Target.numerics`. It computes every
-dtype and every op natively, so nothing that it runs was taken apart by codegen/decompose, which
-is thereby judged too. Memory that nobody wrote holds NaN, and an index outside a buffer raises.
+dtype and every op natively, so nothing that it runs was taken apart by
+`codegen/numbers/decompose`, which is thereby judged too. Memory that nobody wrote holds NaN, and an
+index outside a buffer raises.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
-from tinygrad.codegen.coefficients import (
+from tinygrad.codegen.numbers.coefficients import (
     DOUBLE,
     FORMATS,
     INVERSE_PI,

@@ -19,8 +19,8 @@ from tinygrad.loops.layout import (
 from tinygrad.loops.plan import TASKS, Plan, is_plain, names, steps_along
 from tinygrad.loops.primitives import split
 from tinygrad.loops.products import Product
-from tinygrad.loops.streams import even_part
-from tinygrad.loops.stretches import fill_stretches
+from tinygrad.loops.vectors.streams import even_part
+from tinygrad.loops.vectors.stretches import fill_stretches
 from tinygrad.uop.op import Ops
 
 

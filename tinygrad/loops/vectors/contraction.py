@@ -11,7 +11,6 @@ from math import ceil
 
 from tinygrad.base.helpers import round_up
 from tinygrad.loops.cost import turns, weight
-from tinygrad.loops.dots import dots, runs_along_k
 from tinygrad.loops.in_place import STRIDED_ROWS, is_window, masks_outside, steps_apart
 from tinygrad.loops.layout import (
     name_of,
@@ -23,7 +22,6 @@ from tinygrad.loops.layout import (
     step,
     sums_of,
 )
-from tinygrad.loops.panels import fill_in_tasks, fill_nest
 from tinygrad.loops.plan import TASKS, Nest, Plan, is_plain, names, reach_along, steps_along
 from tinygrad.loops.products import (
     LONG_PANEL,
@@ -41,10 +39,17 @@ from tinygrad.loops.products import (
     those_in,
     whole_sum,
 )
-from tinygrad.loops.streams import TASKS_WITH_BLOCKS, even_part, parallelise, spread_reduction
-from tinygrad.loops.stretches import panel_of, stretch_of
-from tinygrad.loops.tile_products import fitting_tile, tile_product
 from tinygrad.loops.trims import bounded
+from tinygrad.loops.vectors.dots import dots, runs_along_k
+from tinygrad.loops.vectors.panels import fill_in_tasks, fill_nest
+from tinygrad.loops.vectors.streams import (
+    TASKS_WITH_BLOCKS,
+    even_part,
+    parallelise,
+    spread_reduction,
+)
+from tinygrad.loops.vectors.stretches import panel_of, stretch_of
+from tinygrad.loops.vectors.tile_products import fitting_tile, tile_product
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 

@@ -35,8 +35,8 @@ from tinygrad.loops.products import (
     factors_of,
     register_tile,
 )
-from tinygrad.loops.streams import COPIES, TASKS_WITH_BLOCKS, even_part, stream
 from tinygrad.loops.trims import part_within
+from tinygrad.loops.vectors.streams import COPIES, TASKS_WITH_BLOCKS, even_part, stream
 from tinygrad.loops.windows import Pair, over_sums
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops

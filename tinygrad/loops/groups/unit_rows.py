@@ -12,10 +12,8 @@ from dataclasses import dataclass
 
 from tinygrad.base.helpers import ceildiv, prod, round_up
 from tinygrad.base.target import Target
-from tinygrad.loops.blocks import lanes_first
-from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, size_of, sums_of
-from tinygrad.loops.matrix_units import UNITS, MatrixUnit, Part, matrix_units
-from tinygrad.loops.pieces import (
+from tinygrad.loops.groups.blocks import lanes_first
+from tinygrad.loops.groups.pieces import (
     BUSY_GROUPS,
     VECTOR,
     Options,
@@ -25,6 +23,8 @@ from tinygrad.loops.pieces import (
     pipeline,
     sum_over,
 )
+from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, size_of, sums_of
+from tinygrad.loops.matrix_units import UNITS, MatrixUnit, Part, matrix_units
 from tinygrad.loops.plan import Plan, names
 from tinygrad.loops.tensorise import operand
 from tinygrad.uop.node import UOp

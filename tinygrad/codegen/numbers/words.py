@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError
-from tinygrad.codegen.pairs import EFFECTS, PairArithmetic, Parts, word_of
+from tinygrad.codegen.numbers.pairs import EFFECTS, PairArithmetic, Parts, word_of
 from tinygrad.uop.bounds import Interval, interval_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops, bit_cast

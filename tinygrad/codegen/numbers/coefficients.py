@@ -1,5 +1,5 @@
-"""The numbers that codegen/transcendental.py computes with: polynomials, split constants, bits of
-1/pi. tools/polynomials.py fitted the polynomials, which stand lowest power first."""
+"""The numbers that `transcendental` computes with: polynomials, split constants, bits of 1/pi.
+tools/polynomials.py fitted the polynomials, which stand lowest power first."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tinygrad.base.helpers import ceildiv
+from tinygrad.loops.groups.pieces import TURNED, Options, is_copy, piece, pipeline, reach, sum_over
 from tinygrad.loops.layout import reads_of, size_of
 from tinygrad.loops.matrix_units import MatrixUnit, Part, matrix_units
-from tinygrad.loops.pieces import TURNED, Options, is_copy, piece, pipeline, reach, sum_over
 from tinygrad.loops.plan import Plan
 from tinygrad.loops.products import Product, those_in
 from tinygrad.uop.node import UOp

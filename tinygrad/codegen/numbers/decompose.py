@@ -17,9 +17,9 @@ from collections.abc import Callable
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import DTypeError
 from tinygrad.base.target import Target
-from tinygrad.codegen.coefficients import FORMATS
-from tinygrad.codegen.narrow import narrow
-from tinygrad.codegen.transcendental import exp, exp2, log2, magnitude, power, sin
+from tinygrad.codegen.numbers.coefficients import FORMATS
+from tinygrad.codegen.numbers.narrow import narrow
+from tinygrad.codegen.numbers.transcendental import exp, exp2, log2, magnitude, power, sin
 from tinygrad.loops.layout import option
 from tinygrad.uop.natural import natural_exponent
 from tinygrad.uop.node import UOp

@@ -24,7 +24,6 @@ from tinygrad.loops.layout import (
     sums_of,
 )
 from tinygrad.loops.operands import owners_of
-from tinygrad.loops.phases import phases_of, split_phases
 from tinygrad.loops.plan import (
     GRAIN,
     SHORT_VECTORS,
@@ -36,8 +35,9 @@ from tinygrad.loops.plan import (
     steps_along,
 )
 from tinygrad.loops.products import fit, vector_unit
-from tinygrad.loops.short_rows import covered, lane_spots
-from tinygrad.loops.stretches import unbroken
+from tinygrad.loops.vectors.phases import phases_of, split_phases
+from tinygrad.loops.vectors.short_rows import covered, lane_spots
+from tinygrad.loops.vectors.stretches import unbroken
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 

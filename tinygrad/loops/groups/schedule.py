@@ -5,13 +5,13 @@ The lanes of a group run along memory, so that neighbours read neighbouring elem
 from __future__ import annotations
 
 from tinygrad.loops.cost import turns
-from tinygrad.loops.group_products import group_product
-from tinygrad.loops.group_rows import group_rows
+from tinygrad.loops.groups.products import group_product
+from tinygrad.loops.groups.rows import group_rows
+from tinygrad.loops.groups.unit_rows import unit_rows
 from tinygrad.loops.layout import name_of, own_ranges, reads_of, role_of, size_of, step, sums_of
 from tinygrad.loops.operands import owners_of
 from tinygrad.loops.plan import Nest, Plan, names
 from tinygrad.loops.products import contractions
-from tinygrad.loops.unit_rows import unit_rows
 from tinygrad.uop.node import UOp
 
 BLOCK = 256  # lanes of a group for plain loops; fewer where there is little to do

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
-from tinygrad.loops.blocks import Sides, Sizes, UnitBlocks, common_unit, lanes_first
+from tinygrad.loops.groups.blocks import Sides, Sizes, UnitBlocks, common_unit, lanes_first
+from tinygrad.loops.groups.pieces import BUSY_GROUPS, parts_of
 from tinygrad.loops.layout import size_of
 from tinygrad.loops.matrix_units import MatrixUnit, matrix_units
-from tinygrad.loops.pieces import BUSY_GROUPS, parts_of
 from tinygrad.loops.plan import Plan
 from tinygrad.loops.products import Product
 

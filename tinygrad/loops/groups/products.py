@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
-from tinygrad.loops.blocks import Blocks, Sides, Sizes
 from tinygrad.loops.cost import turns
+from tinygrad.loops.groups.blocks import Blocks, Sides, Sizes
+from tinygrad.loops.groups.pieces import BUSY_GROUPS, VECTOR, WORD, piece, power_below
+from tinygrad.loops.groups.staged_products import staged_product
+from tinygrad.loops.groups.warp_products import warp_product
 from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, reads_of, role_of, size_of
 from tinygrad.loops.operands import owners_of
-from tinygrad.loops.pieces import BUSY_GROUPS, VECTOR, WORD, piece, power_below
 from tinygrad.loops.plan import Nest, Plan, names
 from tinygrad.loops.products import Product, factors_of, reduction_of
-from tinygrad.loops.staged_products import staged_product
-from tinygrad.loops.warp_products import warp_product
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 

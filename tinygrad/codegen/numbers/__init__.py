@@ -1,0 +1,1 @@
+"""Numbers and functions that a target lacks, made of those that it has."""

@@ -1,0 +1,1 @@
+"""Recipes for devices with groups of lanes: products by pieces in shared memory, rows, all else."""
