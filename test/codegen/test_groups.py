@@ -18,7 +18,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import DeviceError, VerifyError
 from tinygrad.base.target import Target
 from tinygrad.codegen.pipeline import lower, rewrite
-from tinygrad.loops import staged_products
+from tinygrad.loops.groups import staged_products
 from tinygrad.loops.heuristic import schedule
 from tinygrad.loops.operands import path_to
 from tinygrad.loops.primitives import PRIMITIVES

@@ -1,5 +1,5 @@
 """Matrix units as data: what one instruction multiplies, and how its operands lie. The recipe picks
-a row that fits a nest (`contraction`), codegen lays the operands out as the row says, the renderer
+a row that fits a nest, codegen lays the operands out as the row says, the renderer
 knows the instruction by the row's name; nothing else knows these machines.
 
 A Target has the rows whose feature it names. Those of processors stand here; another backend

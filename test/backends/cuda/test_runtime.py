@@ -26,7 +26,7 @@ from tinygrad.backends.interface import Launch, TensorView
 from tinygrad.base.errors import CompileError, DeviceError, OutOfMemory
 from tinygrad.base.settings import SETTINGS
 from tinygrad.engine.devices import Device
-from tinygrad.loops import staged_products
+from tinygrad.loops.groups import staged_products
 
 TEST = Path(__file__).parents[2]
 
