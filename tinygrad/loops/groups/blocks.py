@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tinygrad.base.helpers import ceildiv
+from tinygrad.base.helpers import ceildiv, prod
 from tinygrad.loops.groups.pieces import TURNED, Options, is_copy, piece, pipeline, reach, sum_over
 from tinygrad.loops.layout import reads_of, size_of
 from tinygrad.loops.matrix_units import MatrixUnit, Part, matrix_units
@@ -44,29 +44,54 @@ class Sizes:
         return int(self.batch * ceildiv(self.rows, block[0]) * ceildiv(self.columns, block[1]))
 
 
+@dataclass(frozen=True)
+class Shape:
+    """Of a group's block: how many parts it has along rows and columns, each of them one warp's (or
+    set of warps', or lane's), and how many of the unit's matrices (or elements) each part; the
+    terms of the sum that a turn takes, and the bytes of its pieces."""
+
+    grid: tuple[int, int]
+    part: tuple[int, int]
+    depth: int
+    shared: int = 0
+    unit: MatrixUnit | None = None
+
+    @property
+    def matrix(self) -> tuple[int, int]:
+        """Rows and columns of the unit's result."""
+        return (1, 1) if self.unit is None else (self.unit.rows, self.unit.columns)
+
+    @property
+    def block(self) -> tuple[int, int]:
+        rows, columns = map(prod, zip(self.grid, self.part, self.matrix, strict=True))
+        return rows, columns
+
+    @property
+    def lanes(self) -> int:
+        return prod(self.grid) * (1 if self.unit is None else self.unit.lanes)
+
+
 class Blocks(ABC):
     """The steps of the recipes. `sides`: the loops of rows and columns, which count blocks;
     `inner`: those of a block; `marks`: loops of which a factor has the one of its side, and not the
     other; `outer`: all other loops of the output. `lanes` of a group fill the pieces, whose rows
-    lie as `options` say, or 16 bytes beyond whole ones; those of a turn take `shared` bytes."""
+    lie as `options` say, or 16 bytes beyond whole ones."""
 
     options: Options = ()
 
-    def __init__(
-        self, plan: Plan, sides: Sides, block: tuple[int, int], lanes: int, shared: int
-    ) -> None:
-        self.plan, self.lanes, self.shared = plan, lanes, shared
+    def __init__(self, plan: Plan, sides: Sides, shape: Shape) -> None:
+        self.plan, self.shape, self.lanes = plan, shape, shape.lanes
         self.sides, self.outer = (sides.m, sides.n), sides.outer
         rows, columns = (
             plan.split(side, size, side + "i", "PARALLEL", "LOOP")
-            for side, size in zip(self.sides, block, strict=True)
+            for side, size in zip(self.sides, shape.block, strict=True)
         )
         self.inner = self.marks = rows, columns
 
-    def bring(self, one: Product, step: int, unit: MatrixUnit | None = None) -> str:
-        """Operands come in pieces, `step` terms a turn; the products are the unit's. Returns the
-        loop over the terms of a turn."""
-        plan, k = self.plan, one.first_loop
+    def bring(self, one: Product, unit: MatrixUnit | None = None) -> str:
+        """Operands come in pieces; the products are the unit's. Returns the loop over the terms of
+        a turn."""
+        plan, k, step = self.plan, one.first_loop, self.shape.depth
         plan.do("extend", k, step)
         if unit is not None:
             factors = sum_over(plan, k).src[0].src
@@ -77,7 +102,7 @@ class Blocks(ABC):
         sides = [self.side(k, axis) for axis in range(2)]
         options = self.options
         if all(is_copy(x, plan.loops[own[-1]]) for x, own in zip(sides, layouts, strict=True)):
-            options = (*pipeline(plan.target, self.shared, size_of(plan.loops[k])), *options)
+            options = (*pipeline(plan.target, self.shape.shared, size_of(plan.loops[k])), *options)
         for axis, layout in enumerate(layouts):
             self._piece(k, axis, layout, options)
         return ki
@@ -115,13 +140,16 @@ class UnitBlocks(Blocks):
     """Those of a unit that many lanes execute together, be its operands held by them or read from
     the memory that they share."""
 
-    unit: MatrixUnit
+    def __init__(self, plan: Plan, sides: Sides, shape: Shape) -> None:
+        super().__init__(plan, sides, shape)
+        assert shape.unit is not None and shape.unit.held is not None
+        self.unit, self.held = shape.unit, shape.unit.held
 
-    def run(self, products: Sequence[Product], step: int) -> None:
-        """All steps, `step` terms of each sum a turn."""
+    def run(self, products: Sequence[Product]) -> None:
+        """All steps."""
         depths = []
         for one in products:
-            ki = self.bring(one, step, self.unit)
+            ki = self.bring(one, self.unit)
             depths.append(self.depth_parts(ki, one.first_loop + "d"))
         rows, columns = self.output()
         for depth in depths:

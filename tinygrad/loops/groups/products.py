@@ -4,12 +4,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
-from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
 from tinygrad.loops.cost import turns
-from tinygrad.loops.groups.blocks import Blocks, Sides, Sizes
+from tinygrad.loops.groups.blocks import Blocks, Shape, Sides, Sizes
 from tinygrad.loops.groups.pieces import BUSY_GROUPS, VECTOR, WORD, piece, power_below
 from tinygrad.loops.groups.staged_products import staged_product
 from tinygrad.loops.groups.warp_products import warp_product
@@ -26,19 +25,6 @@ DEEPEST_STEP = 16  # of the sum: what a piece holds
 FILLED = 0.75  # of a lane's registers, for sums and the operands of one step
 SHARED = 2  # groups that a processor should have room for
 LEAST = 16  # along a side of a product that is worth a block
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Elements along rows and columns: of a group's block, of a lane's tile; and its steps."""
-
-    lanes: tuple[int, int]
-    tile: tuple[int, int]
-    depth: int
-
-    @property
-    def block(self) -> tuple[int, int]:
-        return self.lanes[0] * self.tile[0], self.lanes[1] * self.tile[1]
 
 
 def group_product(plan: Plan, nest: Nest, products: list[Product]) -> bool:
@@ -177,13 +163,13 @@ class _Lanes(Blocks):
     """The steps of the recipe."""
 
     def __init__(self, plan: Plan, sides: Sides, shape: Shape, itemsize: int) -> None:
-        self.shape, self.itemsize = shape, itemsize
+        self.itemsize = itemsize
         shared = SHARED * sum(shape.block) * (shape.depth * itemsize + VECTOR)
-        super().__init__(plan, sides, shape.block, prod(shape.lanes), shared)
+        super().__init__(plan, sides, replace(shape, shared=shared))
 
     def run(self, products: list[Product]) -> None:
         for one in products:
-            self.bring(one, self.shape.depth)
+            self.bring(one)
         self._tile()
 
     def layout(self, k: str, ki: str, axis: int) -> tuple[str, str]:
@@ -198,9 +184,9 @@ class _Lanes(Blocks):
         """A block's elements go to the lanes, several neighbours to each."""
         plan, lanes, copies = self.plan, [], []
         vector = plan.target.lanes(self.itemsize)
-        for axis, (inner, size) in enumerate(zip(self.inner, self.shape.tile, strict=True)):
+        for axis, (inner, size) in enumerate(zip(self.inner, self.shape.part, strict=True)):
             together = min(vector, size)
-            block = self.shape.lanes[axis] * together
+            block = self.shape.grid[axis] * together
             copies.append(inner)
             lane = plan.split(inner, block, inner + "l", "UNROLL")
             if together > 1:

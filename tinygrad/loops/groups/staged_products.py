@@ -4,11 +4,11 @@ the unit multiplies one turn's pieces the next ones are fetched."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
-from tinygrad.loops.groups.blocks import Sides, Sizes, UnitBlocks, common_unit, lanes_first
+from tinygrad.loops.groups.blocks import Shape, Sides, Sizes, UnitBlocks, common_unit, lanes_first
 from tinygrad.loops.groups.pieces import BUSY_GROUPS, parts_of
 from tinygrad.loops.layout import size_of
 from tinygrad.loops.matrix_units import MatrixUnit, matrix_units
@@ -24,19 +24,6 @@ LEAST_PIECES = 2  # that there must be room for
 NEIGHBOURS = 8  # blocks of rows whose groups follow each other: they read the same columns
 
 
-@dataclass(frozen=True)
-class StagedShape:
-    """The unit, how many sets of its lanes a group has, and the bytes of one turn's pieces."""
-
-    unit: MatrixUnit
-    sets: int
-    shared: int
-
-    @property
-    def block(self) -> tuple[int, int]:
-        return self.sets * self.unit.rows, self.unit.columns
-
-
 def staged_product(plan: Plan, sides: Sides, sizes: Sizes, products: list[Product]) -> bool:
     """Gives large products to such a unit, if the target has one for all of them."""
     unit = common_unit(plan, sides.m, products, staged=True)
@@ -45,32 +32,30 @@ def staged_product(plan: Plan, sides: Sides, sizes: Sizes, products: list[Produc
     shape = staged_shape(plan.target, unit, sizes)
     if shape is None or sizes.depth * unit.a.itemsize < ROW:
         return False
-    _Staged(plan, sides, shape).run(products, ROW // unit.a.itemsize)
+    _Staged(plan, sides, shape).run(products)
     return True
 
 
-def staged_shape(target: Target, unit: MatrixUnit, sizes: Sizes) -> StagedShape | None:
+def staged_shape(target: Target, unit: MatrixUnit, sizes: Sizes) -> Shape | None:
     """The largest block that registers and shared memory hold, that leaves groups enough for a
     busy device and reaches little beyond the edges; None if there is none."""
-    found: list[tuple[int, StagedShape]] = []
+    found: list[tuple[int, Shape]] = []
     alike = matrix_units(target, unit.a, unit.b, unit.out)
     for each in (other for other in alike if other.is_staged and other.a is unit.a):
         for sets in (2, 1):
-            shape = StagedShape(each, sets, 0)
-            shared = sizes.products * sum(shape.block) * ROW
+            shape = Shape((sets, 1), (1, 1), ROW // unit.a.itemsize, unit=each)
+            shape = replace(shape, shared=sizes.products * sum(shape.block) * ROW)
             sums = sizes.products * each.rows * each.columns / each.lanes
             if (
-                sets * each.lanes <= min(MOST_LANES, target.group_limit)
+                shape.lanes <= min(MOST_LANES, target.group_limit)
                 and sums <= target.registers * REGISTERS
-                and LEAST_PIECES * shared <= target.local_memory
+                and LEAST_PIECES * shape.shared <= target.local_memory
+                and sizes.groups(shape.block) >= BUSY_GROUPS
             ):
-                groups = sizes.groups(shape.block)
-                if groups >= BUSY_GROUPS:
-                    area = groups * prod(shape.block)
-                    found.append((area, StagedShape(each, sets, shared)))
+                found.append((sizes.groups(shape.block) * prod(shape.block), shape))
     least = min((area for area, _ in found), default=0)
     fits = [shape for area, shape in found if area <= WASTE * least]
-    return max(fits, key=lambda shape: (prod(shape.block), shape.unit.columns), default=None)
+    return max(fits, key=lambda shape: (prod(shape.block), shape.matrix[1]), default=None)
 
 
 class _Staged(UnitBlocks):
@@ -78,9 +63,8 @@ class _Staged(UnitBlocks):
 
     options = (("swizzle", ROW),)
 
-    def __init__(self, plan: Plan, sides: Sides, shape: StagedShape) -> None:
-        self.unit = shape.unit
-        super().__init__(plan, sides, shape.block, shape.sets * shape.unit.lanes, shape.shared)
+    def __init__(self, plan: Plan, sides: Sides, shape: Shape) -> None:
+        super().__init__(plan, sides, shape)
         rows, columns = self.inner
         self.marks = (
             plan.split(rows, BLOCK, sides.m + "s"),
@@ -99,8 +83,7 @@ class _Staged(UnitBlocks):
     def output(self) -> tuple[list[str], list[str]]:
         """The output's loops: groups, sets of lanes, and the parts of the unit's matrices. Groups
         that follow each other have the same columns, so that they find them in the cache."""
-        plan, held = self.plan, self.unit.held
-        assert held is not None
+        plan, held = self.plan, self.held
         (m, n), (sets, blocks) = self.sides, self.inner
         roles = ("LANE", "UNROLL", "VECTOR")
         plan.do("role", sets, "LANE")

@@ -3,11 +3,11 @@ a warp's part of it a grid of the unit's matrices, whose sums stay in the lanes'
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tinygrad.base.helpers import prod
 from tinygrad.base.target import Target
-from tinygrad.loops.groups.blocks import Sides, Sizes, UnitBlocks, common_unit, lanes_first
+from tinygrad.loops.groups.blocks import Shape, Sides, Sizes, UnitBlocks, common_unit, lanes_first
 from tinygrad.loops.groups.pieces import BUSY_GROUPS, VECTOR, WORD, parts_of
 from tinygrad.loops.matrix_units import MatrixUnit
 from tinygrad.loops.plan import Plan
@@ -20,22 +20,6 @@ FILLED = 0.75  # of a lane's registers, for sums and operands
 SHARED = 2  # groups that a processor should have room for
 
 
-@dataclass(frozen=True)
-class WarpShape:
-    """Warps of a group, and the unit's matrices of a warp, along rows and columns."""
-
-    unit: MatrixUnit
-    grid: tuple[int, int]
-    part: tuple[int, int]
-    depth: int
-    shared: int  # bytes of the pieces of one turn
-
-    @property
-    def block(self) -> tuple[int, int]:
-        rows, columns = self.unit.rows, self.unit.columns
-        return self.grid[0] * self.part[0] * rows, self.grid[1] * self.part[1] * columns
-
-
 def warp_product(plan: Plan, sides: Sides, sizes: Sizes, products: list[Product]) -> bool:
     """Gives the products to a unit of a warp, if the target has one for all of them."""
     unit = common_unit(plan, sides.m, products, staged=False)
@@ -45,11 +29,11 @@ def warp_product(plan: Plan, sides: Sides, sizes: Sizes, products: list[Product]
     shape = warp_shape(plan.target, unit, sizes)
     if shape is None or min(least, 2 * sizes.depth / unit.depth) < 1:
         return False
-    _Warps(plan, sides, shape).run(products, shape.depth)
+    _Warps(plan, sides, shape).run(products)
     return True
 
 
-def warp_shape(target: Target, unit: MatrixUnit, sizes: Sizes) -> WarpShape | None:
+def warp_shape(target: Target, unit: MatrixUnit, sizes: Sizes) -> Shape | None:
     """The largest parts that registers and shared memory hold, if that leaves blocks enough for a
     busy device; None if not even one warp has room."""
     part = [
@@ -61,8 +45,8 @@ def warp_shape(target: Target, unit: MatrixUnit, sizes: Sizes) -> WarpShape | No
     while steps > unit.depth and steps >= 2 * sizes.depth:
         steps //= 2
 
-    def shape() -> WarpShape:
-        made = WarpShape(unit, (grid[0], grid[1]), (part[0], part[1]), steps, 0)
+    def shape() -> Shape:
+        made = Shape((grid[0], grid[1]), (part[0], part[1]), steps, unit=unit)
         return replace(made, shared=sizes.products * sum(made.block) * (steps * item + VECTOR))
 
     def fits() -> bool:
@@ -70,7 +54,7 @@ def warp_shape(target: Target, unit: MatrixUnit, sizes: Sizes) -> WarpShape | No
         operands = (part[0] * unit.rows + part[1] * unit.columns) * unit.depth * item // WORD
         words = sizes.products * (sums + operands) / unit.lanes
         return (
-            prod(grid) * unit.lanes <= target.group_limit
+            shape().lanes <= target.group_limit
             and words <= target.registers * FILLED
             and SHARED * shape().shared <= target.local_memory
         )
@@ -90,13 +74,6 @@ def warp_shape(target: Target, unit: MatrixUnit, sizes: Sizes) -> WarpShape | No
 class _Warps(UnitBlocks):
     """The steps of the recipe."""
 
-    def __init__(self, plan: Plan, sides: Sides, shape: WarpShape) -> None:
-        self.shape, self.unit, held = shape, shape.unit, shape.unit.held
-        assert held is not None
-        self.held = held
-        lanes = prod(shape.grid) * shape.unit.lanes
-        super().__init__(plan, sides, shape.block, lanes, shape.shared)
-
     def depth_parts(self, ki: str, kd: str) -> list[str]:
         kd = self.plan.split(ki, self.unit.depth, kd)
         if self.shape.depth <= 2 * self.unit.depth:
@@ -112,9 +89,8 @@ class _Warps(UnitBlocks):
 
     def output(self) -> tuple[list[str], list[str]]:
         """The output's loops: blocks, warps, the unit's matrices, and their parts."""
-        plan, unit = self.plan, self.unit
+        plan, sizes = self.plan, self.shape.matrix
         warps, copies, parts = [], [], []
-        sizes = (unit.rows, unit.columns)
         for axis, (inner, size) in enumerate(zip(self.inner, sizes, strict=True)):
             part = self.shape.part[axis] * size
             matrix = plan.split(inner, part, inner + "f", "LANE", "LOOP")
