@@ -570,6 +570,17 @@ def test_lanes_move_between_vectors():
     check(steps, [np.zeros(12, np.float32), a], expected)
 
 
+def test_rounds_of_shuffles_are_fenced_where_they_would_be_searched_for_longer_ones():
+    source, out = param(1, dtypes.float32), param(0, dtypes.float32)
+    mixed, turns = load(source, 0, 4), (3, 0, 1, 2)
+    for _ in range(5):
+        mixed = UOp(Ops.SHUFFLE, mixed.dtype, (mixed, mixed), turns)
+    steps = program(store(out, 0, mixed))
+    check(steps, [np.zeros(4, np.float32), np.arange(4, dtype=np.float32)], [3, 0, 1, 2])
+    text = LLVMRenderer(Target("CPU", triple="x86_64-unknown-linux-gnu")).render("f", steps)
+    assert text.count("= call <4 x float> @llvm.arithmetic.fence") == 2
+
+
 # ---- faults --------------------------------------------------------------------------------------
 
 

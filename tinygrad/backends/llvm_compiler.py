@@ -67,9 +67,7 @@ class LLVMCompiler:
         """The assembly of an object: LLVM's own where this process compiled it (llvmlite has no
         disassembler), else that of `objdump` if the machine has one."""
         source = self._sources.get(binary)
-        if source is not None:
-            return self.assembly(source)
-        return objdump(binary)
+        return objdump(binary) if source is None else self.assembly(source)
 
     def _emit(self, source: str, as_object: bool) -> bytes:
         llvm = _llvm()

@@ -76,6 +76,12 @@ ZERO = "@zero = private unnamed_addr constant [16 x i8] zeroinitializer, align 1
 METADATA = '!0 = !{}\n!1 = !{i32 1}\n!2 = !{!"branch_weights", i32 1, i32 1000000}'
 
 
+ROUNDS = 2
+"""LLVM tries to make one shuffle of each and all that it shuffles, which for a transposed square of
+16 takes a dozen milliseconds and finds nothing. After so many rounds a fence ends what it sees."""
+FENCED = (dtypes.float32, dtypes.float64)
+
+
 class LLVMRenderer:
     """Functions for one Target, called as its dialect says."""
 
@@ -107,6 +113,7 @@ class _Function(Writer):
         self.open_loops: dict[UOp, tuple[int, str]] = {}  # RANGE → line of its phis, block before
         self.constants = {TILE_CONFIG} if self.tiles.values else set()
         self.binaries: dict[tuple[Ops, DType], str] = {}  # the first words of an instruction
+        self.rounds: dict[UOp, int] = {}  # of shuffles, one after the other, since the last fence
         self.streams = False  # whether a store is nontemporal
 
     def render(self, name: str) -> str:
@@ -388,8 +395,11 @@ class _Function(Writer):
     def shuffle(self, node: UOp) -> None:
         left, right = (self.typed(source) for source in node.src)
         lanes = ", ".join(f"i32 {lane}" for lane in node.arg)
-        text = f"shufflevector {left}, {right}, <{len(node.arg)} x i32> <{lanes}>"
-        self.names[node] = self.emit(text)
+        name = self.emit(f"shufflevector {left}, {right}, <{len(node.arg)} x i32> <{lanes}>")
+        rounds = 1 + max(self.rounds.get(source, 0) for source in node.src)
+        if rounds == ROUNDS and self.dialect.tasks and node.dtype.scalar() in FENCED:
+            name, rounds = self.intrinsic("llvm.arithmetic.fence", node.dtype, name), 0
+        self.names[node], self.rounds[node] = name, rounds
 
     # ---- arithmetic ------------------------------------------------------------------------------
 
