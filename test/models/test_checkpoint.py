@@ -98,9 +98,21 @@ def test_a_gguf_file_says_how_wavelengths_are_divided(tmp_path):
     gguf_file(tmp_path / "x.gguf", model, folder, {"llama.rope.freq_base": 500.0},
               extra={"rope_freqs.weight": divided})  # fmt: skip
     check(model, tmp_path / "x.gguf")
-    gguf_file(tmp_path / "x.gguf", model, folder, {"llama.rope.scaling.type": "yarn"})
-    with pytest.raises(ArgumentError, match="rope_scaling 'yarn'; legal are default, linear"):
+    gguf_file(tmp_path / "x.gguf", model, folder, {"llama.rope.scaling.type": "longrope"})
+    with pytest.raises(ArgumentError, match="rope_scaling 'longrope'; legal are default, linear"):
         Llama.from_pretrained(tmp_path / "x.gguf")(Tensor([[1]]))
+
+
+def test_a_gguf_file_of_long_texts(tmp_path):
+    yarn = dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=16)
+    config = transformers.LlamaConfig(**DECODER, rope_parameters=yarn)
+    model, folder = made("LlamaForCausalLM", config)
+    gguf_file(tmp_path / "x.gguf", model, folder, {
+        "llama.rope.scaling.type": "yarn",
+        "llama.rope.scaling.factor": 4.0,
+        "llama.rope.scaling.original_context_length": 16,
+    })  # fmt: skip
+    check(model, tmp_path / "x.gguf")
 
 
 def gguf_file(path, model, folder, facts=(), kind="F32", family="llama", extra=()):

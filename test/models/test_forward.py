@@ -19,6 +19,7 @@ from model_reference import (
 )
 
 from tinygrad import Tensor
+from tinygrad.base.errors import ArgumentError
 from tinygrad.models.bert import Bert
 from tinygrad.models.clip import CLIP
 from tinygrad.models.efficientnet import EfficientNet
@@ -88,6 +89,65 @@ def test_scores_of_the_next_token(name):
     check(ours, kind, config, tokens(2, 11), x="input_ids")
 
 
+YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=16)
+NEAR = dict(use_sliding_window=True, sliding_window=5, max_window_layers=1)
+GPT2_SIZES = dict(vocab_size=97, n_positions=64, n_embd=32, n_layer=2, n_head=4)
+VARIANTS = {
+    "LLaMA, yarn": (Llama, transformers.LlamaConfig(**DECODER, rope_parameters=YARN)),
+    "Qwen 2, yarn as given": (
+        Qwen2,
+        transformers.Qwen2Config(
+            **DECODER,
+            rope_parameters=YARN
+            | dict(beta_fast=4, beta_slow=0.5, mscale=0.7, mscale_all_dim=1.2, truncate=False),
+        ),
+    ),
+    "LLaMA, biases and gelu": (
+        Llama,
+        transformers.LlamaConfig(**DECODER, attention_bias=True, mlp_bias=True, hidden_act="gelu"),
+    ),
+    "Qwen 2, a window from a layer on": (Qwen2, transformers.Qwen2Config(**DECODER, **NEAR)),
+    "Qwen 3, windows by layer": (
+        Qwen3,
+        transformers.Qwen3Config(
+            **DECODER, **NEAR, layer_types=["sliding_attention", "full_attention"]
+        ),
+    ),
+    "GPT-2, a head, another width and activation": (
+        GPT2,
+        transformers.GPT2Config(
+            **GPT2_SIZES, tie_word_embeddings=False, n_inner=40, activation_function="relu"
+        ),
+    ),
+    "GPT-2, other scales": (
+        GPT2,
+        transformers.GPT2Config(
+            **GPT2_SIZES, scale_attn_weights=False, scale_attn_by_inverse_layer_idx=True
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_what_published_configs_also_say(name):
+    ours, config = VARIANTS[name]
+    kind = f"{ours.__name__}{'LMHeadModel' if ours is GPT2 else 'ForCausalLM'}"
+    check(ours, kind, config, tokens(2, 40), x="input_ids")
+
+
+def test_what_a_model_does_not_compute_is_refused():
+    config = transformers.ResNetConfig(
+        embedding_size=8, hidden_sizes=[8], depths=[1], layer_type="basic", hidden_act="gelu"
+    )
+    _, folder = made("ResNetForImageClassification", config)
+    with pytest.raises(ArgumentError, match="ResNet: the config's hidden_act is 'gelu'; legal is"):
+        ResNet.from_pretrained(folder)
+    config = transformers.LlamaConfig(**DECODER, hidden_act="leaky_relu")
+    _, folder = made("LlamaForCausalLM", config)
+    with pytest.raises(ArgumentError, match="activation 'leaky_relu'; legal are gelu, "):
+        Llama.from_pretrained(folder)
+
+
 IMAGES = {
     "ViT": (
         ViT,
@@ -141,6 +201,34 @@ IMAGES = {
 }
 
 
+IMAGES_TOO = {
+    "ViT, no bias, another activation": (
+        ViT,
+        "ViTForImageClassification",
+        transformers.ViTConfig(
+            **ENCODER, image_size=32, patch_size=8, qkv_bias=False, hidden_act="gelu_new"
+        ),
+    ),
+    "ResNet, halved early": (
+        ResNet,
+        "ResNetForImageClassification",
+        transformers.ResNetConfig(
+            embedding_size=8,
+            hidden_sizes=[16, 32],
+            depths=[2, 1],
+            downsample_in_first_stage=True,
+            downsample_in_bottleneck=True,
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IMAGES_TOO)
+def test_what_published_configs_of_images_also_say(name):
+    ours, kind, config = IMAGES_TOO[name]
+    check(ours, kind, config, floats(2, 3, 32, 32), x="pixel_values")
+
+
 @pytest.mark.parametrize("name", IMAGES)
 def test_scores_of_an_images_classes(name):
     ours, kind, config = IMAGES[name]
@@ -165,7 +253,7 @@ class Pooled(Bert):
         return super().__call__(*args)[1]
 
 
-@pytest.mark.parametrize("feed", ["relu", "gated-gelu"])
+@pytest.mark.parametrize("feed", ["relu", "gated-gelu", "gated-silu", "gelu"])
 def test_t5_with_padding(feed):
     config = transformers.T5Config(
         vocab_size=97, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4,

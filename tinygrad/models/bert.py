@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from tinygrad.models.activations import activation
 from tinygrad.models.attention import Attention, visible
 from tinygrad.models.checkpoint import Names, Pretrained
 from tinygrad.nn import Embedding, LayerNorm, Linear
-from tinygrad.nn.activations import gelu
 from tinygrad.tensor import Tensor
 
 
@@ -30,6 +30,7 @@ class BertConfig:
     heads: int = 12
     eps: float = 1e-12
     pooler: bool = True
+    activation: str = "gelu"
 
 
 class Layer:
@@ -41,11 +42,12 @@ class Layer:
         self.up = Linear(config.dim, config.hidden)
         self.down = Linear(config.hidden, config.dim)
         self.norm2 = LayerNorm(config.dim, config.eps)
+        self._activation = activation(config.activation)
 
     def __call__(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """(batch, tokens, dim) → the same."""
         x = self.norm1(x + self.attention(x, mask=mask))
-        return self.norm2(x + self.down(gelu(self.up(x))))
+        return self.norm2(x + self.down(self._activation(self.up(x))))
 
 
 class Bert(Pretrained):
@@ -57,6 +59,10 @@ class Bert(Pretrained):
     ((1, 3, 8), (1, 8))
     """
 
+    ONLY: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "position_embedding_type": ("absolute",),
+        "is_decoder": (False,),
+    }
     NAMES: ClassVar[Names] = {
         "embeddings.word_embeddings": "words",
         "embeddings.position_embeddings": "places",
@@ -98,6 +104,7 @@ class Bert(Pretrained):
                 config["num_hidden_layers"],
                 config["num_attention_heads"],
                 config["layer_norm_eps"],
+                activation=config.get("hidden_act", "gelu"),
             )
         )
 

@@ -154,6 +154,7 @@ class Pretrained:
     """What models share that load a published checkpoint."""
 
     NAMES: ClassVar[Names] = {}
+    ONLY: ClassVar[Mapping[str, tuple[Any, ...]]] = {}  # of config.json, what is computed here
     origin: Path | None = None  # the folder, or file, that the weights are from
 
     @classmethod
@@ -182,10 +183,17 @@ class Pretrained:
             dtype: of the weights; None keeps the files'.
 
         Raises:
-            ArgumentError: files or names are missing, or names are unexpected.
+            ArgumentError: files or names are missing, names are unexpected, or the config asks for
+                what the model doesn't compute.
             ShapeError: a weight has another shape than the config says.
         """
         config, state = read_folder(folder)
+        for name, legal in cls.ONLY.items():
+            if config.get(name, legal[0]) not in legal:
+                raise ArgumentError(
+                    f"{cls.__name__}: the config's {name} is {config[name]!r}; legal is "
+                    f"{' or '.join(map(repr, legal))}"
+                )
         if dtype is not None:
             state = {name: _floats_as(tensor, dtype) for name, tensor in state.items()}
         made = cls.from_config(config).load(state, strict)

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from tinygrad.models.activations import activation
 from tinygrad.models.attention import Attention
 from tinygrad.models.checkpoint import Names, Pretrained
 from tinygrad.models.tokenizer import read_tokenizer
 from tinygrad.nn import Conv2d, Embedding, LayerNorm, Linear
-from tinygrad.nn.activations import gelu
 from tinygrad.tensor import Tensor
 
 
@@ -52,14 +52,12 @@ class Layer:
         self.norm2 = LayerNorm(config.dim, config.eps)
         self.up = Linear(config.dim, config.hidden)
         self.down = Linear(config.hidden, config.dim)
-        self._activation = config.activation
+        self._activation = activation(config.activation)
 
     def __call__(self, x: Tensor, causal: bool) -> Tensor:
         """(batch, tokens, dim) → the same."""
         x = x + self.attention(self.norm1(x), causal=causal)
-        inside = self.up(self.norm2(x))
-        quick = self._activation == "quick_gelu"
-        return x + self.down(inside.quick_gelu() if quick else gelu(inside))
+        return x + self.down(self._activation(self.up(self.norm2(x))))
 
 
 LAYER_NAMES: Names = {

@@ -16,6 +16,7 @@ from typing import Any
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
+from tinygrad.models.activations import activation
 from tinygrad.models.cache import Cache, Turn
 from tinygrad.nn import Embedding, Linear, RMSNorm
 from tinygrad.nn.experts import ChosenLinear, dealt
@@ -40,8 +41,11 @@ class DecoderConfig:
     tied: bool = False  # the head's weight is the embedding's
     qkv_bias: bool = False
     out_bias: bool = False
+    feed_bias: bool = False
+    activation: str = "silu"  # of the gates
     qk_norm: bool = False  # RMSNorm of each head of queries and keys
     window: int | None = None  # tokens that attention looks back
+    windowed: tuple[bool, ...] | None = None  # the layers that have the window; None: all
     experts: int = 0  # 0: one feed-forward part; else a mixture of so many
     experts_used: int = 2  # of them for a token
     normalised: bool = True  # whether the weights of the experts used sum to 1
@@ -71,20 +75,64 @@ def wavelength_rates(config: DecoderConfig) -> list[float]:
     """The angle a position turns each pair of a head's numbers, (head_size / 2,).
 
     (Su and others, "RoFormer", 2021; the scalings of longer texts as Hugging Face's
-    `rope_scaling` names them, "linear" and "llama3"; "divided" by a number each, as in GGUF files.)
+    `rope_scaling` names them, "linear", "llama3" and "yarn"; "divided" by a number each, as in
+    GGUF files.)
     """
     size = config.head_size
     rates = [config.theta ** (-2 * i / size) for i in range(size // 2)]
-    kind = config.scaling.get("rope_type", config.scaling.get("type", "default"))
+    kind = scaling_of(config)
     if kind == "default":
         return rates
     if kind == "linear":
         return [rate / config.scaling["factor"] for rate in rates]
     if kind == "llama3":
         return [_llama3(rate, config.scaling) for rate in rates]
+    if kind == "yarn":
+        return _yarn(rates, config)
     if kind == "divided":
         return [r / by for r, by in zip(rates, config.scaling["factors"], strict=True)]
-    raise ArgumentError(f"rope_scaling {kind!r}; legal are default, linear, llama3, divided")
+    raise ArgumentError(f"rope_scaling {kind!r}; legal are default, linear, llama3, yarn, divided")
+
+
+def scaling_of(config: DecoderConfig) -> str:
+    """What the scaling of wavelengths is called."""
+    kind: str = config.scaling.get("rope_type", config.scaling.get("type", "default"))
+    return kind
+
+
+def wave_height(config: DecoderConfig) -> float:
+    """What sines and cosines are multiplied by: more than 1 keeps scores of long texts sharp."""
+    scaling = config.scaling
+    if scaling_of(config) != "yarn":
+        return 1.0
+    if (given := scaling.get("attention_factor")) is not None:
+        return float(given)
+
+    def height(weight: float) -> float:
+        return 0.1 * weight * math.log(scaling["factor"]) + 1.0 if scaling["factor"] > 1 else 1.0
+
+    weight, over = scaling.get("mscale"), scaling.get("mscale_all_dim")
+    return height(weight) / height(over) if weight and over else height(1.0)
+
+
+def _yarn(rates: list[float], config: DecoderConfig) -> list[float]:
+    """Waves that turn seldom within the texts of the training are slowed by `factor`, those that
+    turn often stay; between them, some of both. (Peng and others, "YaRN", 2023.)"""
+    scaling, size = config.scaling, config.head_size
+    trained = scaling.get("original_max_position_embeddings") or config.length
+
+    def pair_that_turns(times: float) -> float:
+        waves = math.log(trained / (times * 2 * math.pi)) / math.log(config.theta)
+        return size * waves / 2
+
+    first = pair_that_turns(scaling.get("beta_fast") or 32)
+    last = pair_that_turns(scaling.get("beta_slow") or 1)
+    if scaling.get("truncate", True):
+        first, last = math.floor(first), math.ceil(last)
+    first, last = max(first, 0), min(last, size - 1)
+    last += 0.001 * (first == last)
+    slow = [min(max((i - first) / (last - first), 0.0), 1.0) for i in range(len(rates))]
+    return [r * (1 - s) + r / scaling["factor"] * s for r, s in zip(rates, slow, strict=True)]
 
 
 def _llama3(rate: float, scaling: dict[str, Any]) -> float:
@@ -150,14 +198,16 @@ class Attention:
 class GatedLinear:
     """silu(gate(x))·up(x), brought back to dim. (Shazeer, "GLU Variants", 2020.)"""
 
-    def __init__(self, dim: int, hidden: int) -> None:
-        self.gate = Linear(dim, hidden, bias=False)
-        self.up = Linear(dim, hidden, bias=False)
-        self.down = Linear(hidden, dim, bias=False)
+    def __init__(self, config: DecoderConfig) -> None:
+        dim, hidden, bias = config.dim, config.hidden, config.feed_bias
+        self.gate = Linear(dim, hidden, bias)
+        self.up = Linear(dim, hidden, bias)
+        self.down = Linear(hidden, dim, bias)
+        self._activation = activation(config.activation)
 
     def __call__(self, x: Tensor) -> Tensor:
         """(.., dim) → the same."""
-        return self.down(self.gate(x).silu() * self.up(x))
+        return self.down(self._activation(self.gate(x)) * self.up(x))
 
 
 class Mixture:
@@ -174,6 +224,7 @@ class Mixture:
         self.down = ChosenLinear(experts, hidden, dim)
         self._experts, self._used = experts, config.experts_used
         self._normalised = config.normalised
+        self._activation = activation(config.activation)
 
     def __call__(self, x: Tensor) -> Tensor:
         """(.., dim) → the same."""
@@ -184,7 +235,7 @@ class Mixture:
             shares = shares / shares.sum(-1, keepdim=True)
         deal = dealt(chosen, self._experts)
         given, which = tokens[deal.rows].contiguous(), deal.which  # (blocks, rows, dim)
-        inside = self.gate(given, which).silu() * self.up(given, which)
+        inside = self._activation(self.gate(given, which)) * self.up(given, which)
         found = self.down(inside, which).reshape(-1, x.shape[-1])[deal.places]  # (tokens, used, ..)
         return (found * shares.cast(x.dtype).unsqueeze(-1)).sum(1).reshape(x.shape)
 
@@ -196,7 +247,7 @@ class Layer:
         self.attention_norm = RMSNorm(config.dim, config.eps)
         self.attention = Attention(config)
         self.feed_norm = RMSNorm(config.dim, config.eps)
-        self.feed = Mixture(config) if config.experts else GatedLinear(config.dim, config.hidden)
+        self.feed = Mixture(config) if config.experts else GatedLinear(config)
 
     def __call__(
         self, x: Tensor, layer: int, turn: Turn, angles: tuple[Tensor, Tensor], mask: Tensor | None
@@ -228,10 +279,14 @@ class Decoder:
         x = self.embed(tokens)  # (batch, tokens, dim)
         rates = _on_device(tuple(wavelength_rates(self.config)), x.device)
         angle = (turn.positions(tokens).unsqueeze(-1) * rates).unsqueeze(1)
-        angles = angle.cos().contiguous(), angle.sin().contiguous()
-        mask = turn.mask(tokens, self.config.window)
-        for number, layer in enumerate(self.layers):
-            x = layer(x, number, turn, angles, mask)
+        height = wave_height(self.config)
+        angles = (angle.cos() * height).contiguous(), (angle.sin() * height).contiguous()
+        windowed = self.config.windowed or (True,) * len(self.layers)
+        masks = {
+            near: turn.mask(tokens, self.config.window if near else None) for near in {*windowed}
+        }
+        for number, (layer, near) in enumerate(zip(self.layers, windowed, strict=True)):
+            x = layer(x, number, turn, angles, masks[near])
         x = self.norm(x)
         return x.linear(self.embed.weight.T) if self.config.tied else self.head(x)
 

@@ -122,6 +122,10 @@ class EfficientNet(Pretrained):
         "efficientnet.encoder.top_bn": "top.norm",
         "classifier": "head",
     }
+    ONLY: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "hidden_act": ("swish", "silu"),
+        "pooling_type": ("mean",),
+    }
 
     def __init__(self, config: EfficientNetConfig | None = None) -> None:
         self.config = config = config or EfficientNetConfig()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from tinygrad.models.activations import activation
 from tinygrad.models.cache import Cache, Turn
 from tinygrad.models.checkpoint import Names, Pretrained, transposed
 from tinygrad.nn import Embedding, LayerNorm, Linear
@@ -22,35 +23,44 @@ class GPT2Config:
     layers: int = 12
     heads: int = 12
     eps: float = 1e-5
+    hidden: int | None = None  # between the two linear layers; None: 4 times dim
+    activation: str = "gelu_new"
+    tied: bool = True  # the head's weight is the embedding's
+    scaled: bool = True  # scores are divided by √(numbers a head)
+    scaled_by_depth: bool = False  # and in the i-th layer by i
 
 
 class Layer:
     """Attention, then two linear layers; each of the normalized input, added to it."""
 
-    def __init__(self, config: GPT2Config) -> None:
-        dim = config.dim
+    def __init__(self, config: GPT2Config, depth: int) -> None:
+        dim, hidden = config.dim, config.hidden or 4 * config.dim
         self.norm1 = LayerNorm(dim, config.eps)
         self.mix = Linear(dim, 3 * dim)  # queries, keys and values
         self.out = Linear(dim, dim)
         self.norm2 = LayerNorm(dim, config.eps)
-        self.up = Linear(dim, 4 * dim)
-        self.down = Linear(4 * dim, dim)
+        self.up = Linear(dim, hidden)
+        self.down = Linear(hidden, dim)
         self._heads = config.heads
+        self._activation = activation(config.activation)
+        self._factor = 1.0 if config.scaled else (dim // config.heads) ** 0.5
+        self._factor /= depth if config.scaled_by_depth else 1
 
     def __call__(self, x: Tensor, layer: int, turn: Turn, mask: Tensor | None) -> Tensor:
         """(batch, tokens, dim) → the same."""
         batch, count, dim = x.shape
         mixed = self.mix(self.norm1(x)).reshape(batch, count, 3, self._heads, dim // self._heads)
         query, key, value = mixed.permute(2, 0, 3, 1, 4)  # (batch, heads, tokens, size) each
+        query = query if self._factor == 1.0 else query * self._factor
         key, value = turn.kept(layer, key, value)
         causal = mask is None and turn.cache is None
         seen = query.scaled_dot_product_attention(key, value, mask, is_causal=causal)
         x = x + self.out(seen.transpose(1, 2).reshape(batch, count, dim))
-        return x + self.down(self.up(self.norm2(x)).gelu())
+        return x + self.down(self._activation(self.up(self.norm2(x))))
 
 
 class GPT2(Pretrained):
-    """Tokens to the scores of what comes next; the head's weight is the embedding's.
+    """Tokens to the scores of what comes next.
 
     >>> model = GPT2(GPT2Config(vocab=16, length=8, dim=8, layers=1, heads=2))
     >>> model(Tensor([[1, 2, 3]])).shape
@@ -73,15 +83,17 @@ class GPT2(Pretrained):
         "h.{}.mlp.c_proj.weight": ("layers.{}.down.weight", transposed),
         "h.{}.mlp.c_proj.bias": "layers.{}.down.bias",
         "ln_f": "norm",
-        "lm_head": None,
+        "lm_head": "head",
     }
 
     def __init__(self, config: GPT2Config | None = None) -> None:
         self.config = config = config or GPT2Config()
         self.embed = Embedding(config.vocab, config.dim)
         self.places = Embedding(config.length, config.dim)
-        self.layers = [Layer(config) for _ in range(config.layers)]
+        self.layers = [Layer(config, i + 1) for i in range(config.layers)]
         self.norm = LayerNorm(config.dim, config.eps)
+        if not config.tied:
+            self.head = Linear(config.dim, config.vocab, bias=False)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
@@ -94,8 +106,17 @@ class GPT2(Pretrained):
                 config["n_layer"],
                 config["n_head"],
                 config["layer_norm_epsilon"],
+                config.get("n_inner"),
+                config.get("activation_function", "gelu_new"),
+                config.get("tie_word_embeddings", True),
+                config.get("scale_attn_weights", True),
+                config.get("scale_attn_by_inverse_layer_idx", False),
             )
         )
+
+    def names(self) -> Names:
+        """With tied weights, a checkpoint's copy of the embedding isn't needed."""
+        return {**self.NAMES, "lm_head": None} if self.config.tied else self.NAMES
 
     def load(self, state: Mapping[str, Tensor], strict: bool = True) -> Self:
         """Takes the weights of a checkpoint, with or without the prefix `transformer.`."""
@@ -110,7 +131,8 @@ class GPT2(Pretrained):
         mask = turn.mask(tokens)
         for number, layer in enumerate(self.layers):
             x = layer(x, number, turn, mask)
-        return self.norm(x).linear(self.embed.weight.T)
+        x = self.norm(x)
+        return x.linear(self.embed.weight.T) if self.config.tied else self.head(x)
 
     @property
     def longest(self) -> int:

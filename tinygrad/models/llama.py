@@ -165,7 +165,14 @@ def _gguf_scaling(
     kind = facts.get(f"{family}.rope.scaling.type", "none")
     if kind == "none":
         return {}
-    return {"rope_type": kind, "factor": facts.get(f"{family}.rope.scaling.factor", 1.0)}
+    said = f"{family}.rope.scaling."
+    return {
+        "rope_type": kind,
+        "factor": facts.get(f"{said}factor", 1.0),
+        "original_max_position_embeddings": facts.get(f"{said}original_context_length"),
+        "beta_fast": facts.get(f"{said}yarn_beta_fast"),
+        "beta_slow": facts.get(f"{said}yarn_beta_slow"),
+    }
 
 
 def shared_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,4 +193,6 @@ def shared_config(config: Mapping[str, Any]) -> dict[str, Any]:
         "tied": config.get("tie_word_embeddings", False),
         "qkv_bias": config.get("attention_bias", False),
         "out_bias": config.get("attention_bias", False),
+        "feed_bias": config.get("mlp_bias", False),
+        "activation": config.get("hidden_act", "silu"),
     }

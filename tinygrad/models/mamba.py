@@ -111,6 +111,7 @@ class Mamba(Recurrent):
     (1, 3, 16)
     """
 
+    ONLY: ClassVar[Mapping[str, tuple[Any, ...]]] = {"hidden_act": ("silu", "swish")}
     NAMES: ClassVar[Names] = {
         "backbone.embeddings": "embed",
         "backbone.embedding": "embed",  # the authors' own files

@@ -54,6 +54,11 @@ class _Classifier(Pretrained):
     """What both versions share: features, their mean, a linear layer."""
 
     head: Linear
+    ONLY: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "hidden_act": ("relu6",),
+        "output_stride": (32,),
+        "first_layer_is_expansion": (True,),
+    }
 
     def __init__(self, config: MobileNetConfig | None = None) -> None:
         self.config = config or MobileNetConfig()

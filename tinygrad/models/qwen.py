@@ -13,6 +13,18 @@ from tinygrad.models.decoder import DecoderConfig
 from tinygrad.models.llama import HUGGING_FACE, Llama, shared_config
 
 
+def windows(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Which layers look back only so far: as `layer_types` says, else from one layer on."""
+    if not config.get("use_sliding_window", False) or config.get("sliding_window") is None:
+        return {}
+    kinds, layers = config.get("layer_types"), range(config["num_hidden_layers"])
+    if kinds is None:
+        first = config.get("max_window_layers", 28)
+        return {"window": config["sliding_window"], "windowed": tuple(i >= first for i in layers)}
+    near = tuple(kind == "sliding_attention" for kind in kinds)
+    return {"window": config["sliding_window"], "windowed": near}
+
+
 class Qwen2(Llama):
     """Qwen 2 and 2.5, from Hugging Face's layout or a GGUF file's."""
 
@@ -22,7 +34,7 @@ class Qwen2(Llama):
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """The model that config.json describes."""
-        return cls(DecoderConfig(**shared_config(config) | {"qkv_bias": True}))
+        return cls(DecoderConfig(**shared_config(config) | windows(config) | {"qkv_bias": True}))
 
 
 class Qwen3(Llama):
@@ -40,4 +52,4 @@ class Qwen3(Llama):
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """The model that config.json describes."""
-        return cls(DecoderConfig(**shared_config(config), qk_norm=True))
+        return cls(DecoderConfig(**shared_config(config), **windows(config), qk_norm=True))

@@ -22,6 +22,8 @@ class ResNetConfig:
     stem: int = 64
     channels: int = 3
     classes: int = 1000
+    first_halves: bool = False  # whether the first stage halves the picture as the others do
+    early: bool = False  # whether a bottleneck's first convolution does, not its second
 
 
 BASIC = (64, 128, 256, 512)
@@ -53,12 +55,14 @@ TORCHVISION: Names = {
 class Block:
     """Two or three convolutions, added to the input, which is fitted where sizes differ."""
 
-    def __init__(self, channels: int, out: int, stride: int, bottleneck: bool) -> None:
+    def __init__(
+        self, channels: int, out: int, stride: int, bottleneck: bool, early: bool = False
+    ) -> None:
         if bottleneck:
-            inner = out // 4
+            inner, (first, second) = out // 4, (stride, 1) if early else (1, stride)
             self.convs = [
-                ConvNorm(channels, inner, activation=Tensor.relu),
-                ConvNorm(inner, inner, 3, stride, activation=Tensor.relu),
+                ConvNorm(channels, inner, stride=first, activation=Tensor.relu),
+                ConvNorm(inner, inner, 3, second, activation=Tensor.relu),
                 ConvNorm(inner, out),
             ]
         else:
@@ -97,6 +101,7 @@ class ResNet(Pretrained):
         },
         "classifier.1": "head",
     }
+    ONLY: ClassVar[Mapping[str, tuple[Any, ...]]] = {"hidden_act": ("relu",)}
 
     def __init__(self, config: ResNetConfig | None = None) -> None:
         self.config = config = config or ResNetConfig()
@@ -106,8 +111,9 @@ class ResNet(Pretrained):
         for number, (depth, width) in enumerate(zip(config.depths, config.widths, strict=True)):
             blocks = []
             for place in range(depth):
-                stride = 2 if number > 0 and place == 0 else 1
-                blocks.append(Block(channels, width, stride, config.bottleneck))
+                halves = place == 0 and (number > 0 or config.first_halves)
+                stride = 2 if halves else 1
+                blocks.append(Block(channels, width, stride, config.bottleneck, config.early))
                 channels = width
             self.stages.append(blocks)
         self.head = Linear(channels, config.classes)
@@ -124,6 +130,8 @@ class ResNet(Pretrained):
                 config["embedding_size"],
                 config["num_channels"],
                 len(labels) if labels else config.get("num_labels", 2),
+                config.get("downsample_in_first_stage", False),
+                config.get("downsample_in_bottleneck", False),
             )
         )
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from tinygrad.models.activations import activation
 from tinygrad.models.attention import Attention, visible
 from tinygrad.models.cache import Cache, Turn
 from tinygrad.models.checkpoint import Names, Pretrained
@@ -35,7 +36,8 @@ class T5Config:
     buckets: int = 32  # of distances
     farthest: int = 128  # distances from here on share a bucket
     eps: float = 1e-6
-    gated: bool = False  # T5 1.1: gelu(gate)·up instead of relu(up)
+    gated: bool = False  # T5 1.1: activation(gate)·up instead of activation(up)
+    activation: str = "relu"
     tied: bool = True  # the head's weight is the embedding's
     scaled: bool = True  # what the head sees is divided by √dim
     start: int = 0  # the token that a decoder begins with
@@ -49,11 +51,13 @@ class Feed:
         if config.gated:
             self.gate = Linear(config.dim, config.hidden, bias=False)
         self.down = Linear(config.hidden, config.dim, bias=False)
-        self._gated = config.gated
+        self._gated, self._activation = config.gated, activation(config.activation)
 
     def __call__(self, x: Tensor) -> Tensor:
         """(.., dim) → the same."""
-        return self.down(self.gate(x).gelu() * self.up(x) if self._gated else self.up(x).relu())
+        if self._gated:
+            return self.down(self._activation(self.gate(x)) * self.up(x))
+        return self.down(self._activation(self.up(x)))
 
 
 class Layer:
@@ -213,6 +217,8 @@ class T5(Pretrained):
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """The model that config.json describes."""
+        feed = config.get("feed_forward_proj", "relu")
+        shape = feed.removeprefix("gated-")
         return cls(
             T5Config(
                 config["vocab_size"],
@@ -225,7 +231,8 @@ class T5(Pretrained):
                 config["relative_attention_num_buckets"],
                 config.get("relative_attention_max_distance", 128),
                 config["layer_norm_epsilon"],
-                "gated" in config.get("feed_forward_proj", "relu"),
+                shape != feed,
+                "gelu_new" if feed == "gated-gelu" else shape,
                 config.get("tie_word_embeddings", True),
                 config.get("scale_decoder_outputs", config.get("tie_word_embeddings", True)),
                 config.get("decoder_start_token_id", 0),

@@ -172,6 +172,18 @@ class UNet(Pretrained):
     (1, 4, 8, 8)
     """
 
+    ONLY: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "act_fn": ("silu", "swish"),
+        "center_input_sample": (False,),
+        "downsample_padding": (1,),
+        "flip_sin_to_cos": (True,),
+        "freq_shift": (0,),
+        "mid_block_scale_factor": (1,),
+        "only_cross_attention": (False,),
+        "resnet_out_scale_factor": (1.0,),
+        "resnet_skip_time_act": (False,),
+        "resnet_time_scale_shift": ("default",),
+    }
     NAMES: ClassVar[Names] = {
         "conv_in": "into",
         "time_embedding.linear_1": "time1",

@@ -152,6 +152,12 @@ class VAE(Pretrained):
     ((1, 4, 8, 8), (1, 3, 16, 16))
     """
 
+    ONLY: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "act_fn": ("silu", "swish"),
+        "shift_factor": (None, 0.0),
+        "latents_mean": (None,),
+        "latents_std": (None,),
+    }
     NAMES: ClassVar[Names] = {
         **_names("encoder", "down_blocks"),
         **_names("decoder", "up_blocks"),

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from tinygrad.models.activations import activation
 from tinygrad.models.attention import Attention
 from tinygrad.models.checkpoint import Names, Pretrained
 from tinygrad.nn import Conv2d, LayerNorm, Linear
-from tinygrad.nn.activations import gelu
 from tinygrad.tensor import Tensor
 
 
@@ -26,6 +26,8 @@ class ViTConfig:
     heads: int = 12
     classes: int = 1000
     eps: float = 1e-12
+    qkv_bias: bool = True
+    activation: str = "gelu"
 
 
 class Layer:
@@ -33,15 +35,16 @@ class Layer:
 
     def __init__(self, config: ViTConfig) -> None:
         self.norm1 = LayerNorm(config.dim, config.eps)
-        self.attention = Attention(config.dim, config.heads)
+        self.attention = Attention(config.dim, config.heads, qkv_bias=config.qkv_bias)
         self.norm2 = LayerNorm(config.dim, config.eps)
         self.up = Linear(config.dim, config.hidden)
         self.down = Linear(config.hidden, config.dim)
+        self._activation = activation(config.activation)
 
     def __call__(self, x: Tensor) -> Tensor:
         """(batch, tokens, dim) → the same."""
         x = x + self.attention(self.norm1(x))
-        return x + self.down(gelu(self.up(self.norm2(x))))
+        return x + self.down(self._activation(self.up(self.norm2(x))))
 
 
 class ViT(Pretrained):
@@ -93,6 +96,8 @@ class ViT(Pretrained):
                 config["num_attention_heads"],
                 len(labels) if labels else config.get("num_labels", 2),
                 config["layer_norm_eps"],
+                config.get("qkv_bias", True),
+                config.get("hidden_act", "gelu"),
             )
         )
 

@@ -152,6 +152,7 @@ class Whisper(Pretrained):
     (1, 2, 16)
     """
 
+    ONLY: ClassVar[Mapping[str, tuple[Any, ...]]] = {"activation_function": ("gelu",)}
     NAMES: ClassVar[Names] = {
         "model.encoder.conv1": "encoder.conv1",
         "model.encoder.conv2": "encoder.conv2",
