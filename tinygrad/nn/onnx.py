@@ -15,6 +15,7 @@ from tinygrad.formats.onnx.export import model_of_graph
 from tinygrad.nn.state import get_state_dict
 from tinygrad.tensor import Tensor
 from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
 
 __all__ = ["OnnxRunner", "export_onnx"]
 
@@ -63,10 +64,16 @@ def export_onnx(
         outputs = _named(model(**fresh) if named else model(*fresh.values()), "output")
     finally:
         open_inputs.difference_update(holes)
+    weights = {}
+    for name, tensor in state.items():
+        buffer, node = version_below(tensor.uop), tensor.uop
+        while node.op is Ops.RESHAPE:
+            node = node.src[0]
+        weights[buffer] = name, tensor.shape if node is buffer else buffer.shape
     made = model_of_graph(
         {name: tensor.uop for name, tensor in fresh.items()},
         {name: tensor.uop for name, tensor in outputs.items()},
-        {version_below(tensor.uop): name for name, tensor in state.items()},
+        weights,
     )
     if path is not None:
         write_whole(path, [made.SerializeToString()])

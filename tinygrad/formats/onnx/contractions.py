@@ -24,8 +24,14 @@ MULTIPLIED = (dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64)
 SPATIAL = 3  # axes that runtimes convolve over, at most
 
 
+Part = tuple[int, ...]
+"""Axes; or one, and which part of it, of that part, and so on; of an axis of size 1 nothing."""
+
+
 class Emits(Protocol):
     """What writes the nodes of a model."""
+
+    shapes: dict[str, tuple[int, ...]]  # of values, where they are known
 
     def emit(self, operator: str, *inputs: str, **attributes: Any) -> str: ...
     def constant(self, value: Any, dtype: Any = np.int64) -> str: ...
@@ -56,6 +62,8 @@ class Arranged:
 
     def emitted(self, made: Emits, order: Sequence[int], shape: Sequence[int]) -> str:
         """Its value with axes in `order`, in another shape."""
+        if not self.alone and (source := self._in_order(order)) is not None:
+            return made.reshaped(made.of(source), shape)
         sizes = {axis: self.node.shape[axis] for axis in self.axes}
         name, axes = made.of(self.node), list(self.axes)
         if self.alone:
@@ -65,6 +73,39 @@ class Arranged:
             name = made.reshaped(name, [sizes[axis] for axis in axes])
             name = made.emit("Transpose", name, perm=[axes.index(axis) for axis in order])
         return made.reshaped(name, shape)
+
+    def _in_order(self, order: Sequence[int]) -> UOp | None:
+        """The lowest of what the value is a permutation of whose elements lie in `order`."""
+        node, found = self.node, None
+        # the axes that each axis holds
+        held: list[Part] = [(i,) if i in self.axes else () for i in range(len(node.shape))]
+        while True:
+            if [axis for part in held for axis in part] == list(order):
+                found = node
+            if node.op not in (Ops.PERMUTE, Ops.RESHAPE):
+                return found
+            below = resolved(node.src[0])
+            if node.op is Ops.PERMUTE:
+                held = [held[node.arg.index(i)] for i in range(len(held))]
+            else:
+                merged = _merged([a for part in held for a in part], self.node.shape, below.shape)
+                if merged is None:
+                    return found
+                held = merged
+            node = below
+
+
+def _merged(axes: Sequence[int], sizes: Sequence[int], shape: Sequence[int]) -> list[Part] | None:
+    """Which axes each axis of a shape holds; None where one holds a part of an axis."""
+    left, found = list(axes), list[Part]()
+    for size in shape:
+        part: Part = ()
+        while left and prod(sizes[i] for i in part) < size:
+            part = (*part, left.pop(0))
+        if prod(sizes[i] for i in part) != size:
+            return None
+        found.append(part)
+    return found
 
 
 @dataclass(frozen=True)
@@ -209,7 +250,16 @@ class Convolution:
             pads=[w[4] for w in self.windows] + [w[5] for w in self.windows],
             group=count(self.groups),
         )
+        made.shapes[out] = (count(self.images), outer, *places_of(self.windows, self.source.shape))
         return whole.placed(made, out, self.images + self.groups + self.outputs + self.positions)
+
+
+def places_of(windows: Sequence[tuple[int, ...]], shape: Sequence[int]) -> list[int]:
+    """How many places windows (axis, taps, stride, dilation, before, after) have on each axis."""
+    return [
+        int(shape[axis] + before + after - dilation * (taps - 1) - 1) // stride + 1
+        for axis, taps, stride, dilation, before, after in windows
+    ]
 
 
 def convolution_of(product: Product) -> Convolution | None:
@@ -232,7 +282,9 @@ def _convolution(product: Product, image: Arranged, weight: Arranged) -> Convolu
     taps = tuple(a for axis in range(ndim, len(shape)) for a in origins.get(axis, ()))
     rest = [a for axis in range(ndim) if axis not in places for a in origins.get(axis, ())]
     gone, own = set(product.summed), set(weight.axes)
-    windows = tuple(_padded(each, source.shape[each[0]], shape[each[0]]) for each in window.arg)
+    windows = tuple(
+        padded_window(each, source.shape[each[0]], shape[each[0]]) for each in window.arg
+    )
     if (
         len(windows) > SPATIAL
         or None in windows
@@ -256,7 +308,7 @@ def _convolution(product: Product, image: Arranged, weight: Arranged) -> Convolu
     )
 
 
-def _padded(window: tuple[int, ...], size: int, count: int) -> tuple[int, ...] | None:
+def padded_window(window: tuple[int, ...], size: int, count: int) -> tuple[int, ...] | None:
     """A window (axis, taps, stride, dilation, zeros before, zeros after) with as many zeros after
     as its places need; None where a Conv would have other places."""
     axis, taps, stride, dilation, before, _ = window
@@ -280,7 +332,7 @@ def _window_axes(factor: Arranged) -> tuple[UOp, dict[int, tuple[int, ...]]] | N
         if step.op is Ops.PERMUTE:
             parts, sizes = [parts[i] for i in step.arg], [sizes[i] for i in step.arg]
             continue
-        split = _split(parts, sizes, step.shape)
+        split = split_parts(parts, sizes, step.shape)
         if split is None:
             return None
         parts, sizes = split, list(step.shape)
@@ -290,11 +342,9 @@ def _window_axes(factor: Arranged) -> tuple[UOp, dict[int, tuple[int, ...]]] | N
     return node, found
 
 
-Part = tuple[int, ...]
-"""An axis, and which part of it, of that part, and so on; of an axis of size 1 nothing."""
-
-
-def _split(parts: Sequence[Part], sizes: Sequence[int], shape: Sequence[int]) -> list[Part] | None:
+def split_parts(
+    parts: Sequence[Part], sizes: Sequence[int], shape: Sequence[int]
+) -> list[Part] | None:
     """What the axes of a reshape are parts of; None if one is of several axes."""
     left = [(part, size) for part, size in zip(parts, sizes, strict=True) if size != 1]
     found: list[Part] = []

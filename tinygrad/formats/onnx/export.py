@@ -2,7 +2,7 @@
 
 A tensor's graph is made of few operations, so each is a row here. Two things keep the model small:
 operands are not expanded where the operator broadcasts, and a sum over a product becomes one MatMul
-or Conv (`contractions`).
+or Conv (`contractions`), a reduction of windows a pool (`pools`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import prod
 from tinygrad.engine.storage import as_array, buffer_of, numpy_dtype
 from tinygrad.engine.structure import nodes_below, resolved
-from tinygrad.formats.onnx.contractions import contraction_of, thin
+from tinygrad.formats.onnx.contractions import thin
+from tinygrad.formats.onnx.pools import operator_of
 from tinygrad.formats.onnx.registry import Array
 from tinygrad.formats.onnx.values import kind_of
 from tinygrad.uop.node import UOp
@@ -29,11 +30,13 @@ OPSET, IR = 20, 9  # what is widely run
 NEWER, NEWER_IR = 26, 12  # has BitCast
 
 
-class Exporter:
-    """Collects the nodes and constants of one model. `names` are those of buffers: inputs, and
-    weights that have one."""
+Weights = Mapping[UOp, tuple[str, tuple[int, ...]]]
 
-    def __init__(self, inputs: Mapping[UOp, str], weights: Mapping[UOp, str]) -> None:
+
+class Exporter:
+    """Collects the nodes and constants of one model, whose inputs and weights are buffers."""
+
+    def __init__(self, inputs: Mapping[UOp, str], weights: Weights) -> None:
         self.nodes: list[Any] = []
         self.values: dict[str, Array] = {}
         self.known: dict[UOp, str] = dict(inputs)
@@ -113,7 +116,8 @@ class Exporter:
             raise ArgumentError(
                 f"export_onnx: a value of shape {node.shape}; legal are whole sizes"
             )
-        name = row(self, node)
+        operator = operator_of(node)
+        name = row(self, node) if operator is None else operator.emitted(self)
         if name and node.has_shape:
             self.shapes[name] = _sizes(node.shape)
         return name
@@ -137,8 +141,8 @@ def _wanted(nodes: Sequence[UOp], roots: Sequence[UOp]) -> set[UOp]:
     for node in reversed(nodes):
         if node not in wanted or node.op in (Ops.BUFFER, Ops.CONST, Ops.ARANGE):
             continue
-        if (contraction := contraction_of(node)) is not None:
-            wanted.update(contraction.operands)
+        if (operator := operator_of(node)) is not None:
+            wanted.update(operator.operands)
         elif node.op in GroupOp.ALU:
             wanted.update(operands_of(node))
         else:
@@ -150,9 +154,10 @@ def _wanted(nodes: Sequence[UOp], roots: Sequence[UOp]) -> set[UOp]:
 
 
 def _buffer(made: Exporter, node: UOp) -> str:
-    name = made.weights.get(node, f"w{len(made.values)}")
-    made.values[name] = as_array(buffer_of(node), node.dtype)
-    return name
+    name, shape = made.weights.get(node, (f"w{len(made.values)}", node.shape))
+    made.values[name] = as_array(buffer_of(node), node.dtype).reshape(_sizes(shape))
+    made.shapes[name] = _sizes(shape)
+    return made.reshaped(name, node.shape)
 
 
 def _number(made: Exporter, node: UOp) -> str:
@@ -267,8 +272,6 @@ REDUCTIONS = {"add": "ReduceSum", "mul": "ReduceProd", "max": "ReduceMax"}
 
 
 def _reduce(made: Exporter, node: UOp) -> str:
-    if (contraction := contraction_of(node)) is not None:
-        return contraction.emitted(made)
     monoid, axes = node.arg
     source, kind = made.of(node.src[0]), node.dtype
     narrow = kind is dtypes.bool or (not dtypes.is_float(kind) and kind.itemsize < 4)
@@ -533,14 +536,14 @@ REFUSED: Mapping[Ops, str] = {
 def model_of_graph(
     inputs: Mapping[str, UOp],
     outputs: Mapping[str, UOp],
-    weights: Mapping[UOp, str],
+    weights: Weights,
 ) -> Any:
     """The ModelProto that computes the outputs from inputs, each a BUFFER or a RESHAPE of one.
 
     Args:
         inputs: by name.
         outputs: by name.
-        weights: names of BUFFERs that are constants of the model; others get a name.
+        weights: names and shapes of BUFFERs that are constants of the model; others get a name.
     """
     made = Exporter({}, weights)
     for name, node in inputs.items():
