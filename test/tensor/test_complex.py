@@ -106,6 +106,14 @@ MANY = {
 }
 
 
+@pytest.mark.parametrize(
+    "name, other", [("divide", "div"), ("negative", "neg"), ("absolute", "abs"), ("arcsin", "asin")]
+)
+def test_other_names_of_a_method_are_names_of_its_complex_form(name, other):
+    z, more = Tensor([1 + 2j, 3 - 1j]), (2,) if name == "divide" else ()
+    assert getattr(z, name)(*more).tolist() == getattr(z, other)(*more).tolist()
+
+
 @pytest.mark.parametrize("name", MANY)
 def test_many_elements(name):
     def theirs(x):
@@ -265,7 +273,7 @@ MISUSES = {
     "relu": (DTypeError, "relu", lambda: Z().relu()),
     "floor": (DTypeError, "floor", lambda: Z().floor()),
     "softmax": (DTypeError, "softmax", lambda: Z().softmax()),
-    "%": (DTypeError, "__mod__", lambda: Z() % 2),
+    "%": (DTypeError, "mod: of", lambda: Z() % 2),
     "float": (DTypeError, "imaginary", lambda: Z().float()),
     "number": (TypeError, "complex", lambda: float(Tensor(1j))),
     "into floats": (DTypeError, "imaginary", lambda: Tensor([1.0]).realize().__setitem__(0, 1j)),

@@ -20,7 +20,11 @@ Array = NDArray[Any]
 
 def shown(node: UOp, bottom: UOp) -> Array:
     """What `node`, a view of the BUFFER `bottom`, shows: NumPy's view of it where that can be."""
-    array = whole_array(bottom)
+    return shown_of(node, bottom, whole_array(bottom))
+
+
+def shown_of(node: UOp, bottom: UOp, array: Array) -> Array:
+    """The same of an array that stands for `bottom`."""
     for step in steps_between(node, bottom):
         if not all(isinstance(n, int) for n in step.shape):
             raise ShapeError(f"a view of shape {step.shape} on {bottom.device}; legal are numbers")

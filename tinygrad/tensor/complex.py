@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 # what would go through, and means nothing
 REFUSED = ("trunc", "floor", "ceil", "round", "layernorm", "cov", "corrcoef")
-_WRAPPERS = ("widened", "spelling", "method", "__get__", "<lambda>", "<genexpr>", "<listcomp>")
+# functions around methods, and inside them
+_WRAPPERS = {"widened", "spelling", "method", "turned_method", "__get__"}
+_WRAPPERS |= {"<lambda>", "<genexpr>", "<listcomp>"}
 
 
 def _operation(name: str) -> str:
@@ -196,8 +198,8 @@ class Complex(Tensor):
             "legal are complex dtypes and bool; use .real or .abs()"
         )
 
-    def _to_complex(self, kind: DType) -> Any:
-        return self.cast(kind)
+    def _to_complex(self, kind: DType) -> Self:
+        return self.cast(kind)  # type: ignore[no-any-return]
 
     def _tensor(self, other: Any, dtype: DType | None = None) -> Any:
         if isinstance(other, Number) and (dtype is None or dtype in COMPLEX_PARTS):

@@ -6,6 +6,7 @@ Shapes: x is (N, channels, *spatial), a weight (out, channels / groups, *kernel)
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -28,11 +29,7 @@ class Conv(Indexing):
         self, kernel: tuple[int, ...], stride: Sizes, dilation: Sizes, pads: list[tuple[int, int]]
     ) -> Self:
         """(.., *spatial) → (.., *positions, *taps), zeros around."""
-        count = len(kernel)
-        first = self.ndim - count
-        steps = _each(stride, count, "stride")
-        gaps = _each(dilation, count, "dilation")
-        windows = tuple((first + i, kernel[i], steps[i], gaps[i], *pads[i]) for i in range(count))
+        windows = _sliding(self.ndim - len(kernel), kernel, stride, dilation, pads)
         for axis, taps, _, gap, before, after in windows:
             size, reach = settled(self.shape[axis] + before + after), gap * (taps - 1) + 1
             if (size if isinstance(size, int) else size.vmin) < reach:
@@ -78,8 +75,10 @@ class Conv(Indexing):
         shape = (1, groups, out_channels // groups, *([1] * count), each, *kernel)
         axes = tuple(range(3 + count, 4 + 2 * count))
         out = x._inner(weight.reshape(shape), axes, dtype)  # (N, g, out / g, *positions)
-        out = out.reshape((batch, out_channels, *places))
-        return out if bias is None else out + bias.reshape((1, -1, *([1] * count)))
+        return out.reshape((batch, out_channels, *places))._plus_bias(bias)
+
+    def _plus_bias(self, bias: Self | None) -> Self:
+        return self if bias is None else self + self._along(1, bias)
 
     def _check_conv(
         self, operation: str, weight: Self, groups: int, channels: Any, out_channels: Any
@@ -117,9 +116,8 @@ class Conv(Indexing):
         channels, each, *kernel = weight.shape
         self._check_conv("conv_transpose2d", weight, groups, channels, channels)
         count = len(kernel)
-        steps, gaps = _each(stride, count, "stride"), _each(dilation, count, "dilation")
+        steps = _each(stride, count, "stride")
         extra = _each(output_padding, count, "output_padding")
-        pads = padding_pairs(padding, count)
         batch, spatial = self.shape[0], self.shape[2:]
         # (N, g, 1, 1.., *spatial, c) * (1, g, out / g, *taps, 1.., c) → (N, g, out / g, *taps, ..)
         x = self.reshape((batch, groups, channels // groups, *spatial))
@@ -129,15 +127,10 @@ class Conv(Indexing):
         w = w.permute((0, *range(2, 3 + count), 1))
         w = w.reshape((1, groups, each, *kernel, *([1] * count), channels // groups))
         spread = x._inner(w, (3 + 2 * count,), None)
-        spread = spread.reshape((batch, groups * each, *kernel, *spatial))
-        order = (0, 1, *range(2 + count, 2 + 2 * count), *range(2, 2 + count))
-        spread = spread.permute(order)  # (N, out, *spatial, *taps)
-        sizes, windows = [], []
-        for i, n in enumerate(spatial):
-            before, after = pads[i]
-            size = (n - 1) * steps[i] - before - after + gaps[i] * (kernel[i] - 1) + 1 + extra[i]
-            sizes.append(settled(size))
-            windows.append((2 + i, kernel[i], steps[i], gaps[i], before, max(0, after - extra[i])))
+        spread = spread.reshape((batch, groups * each, *kernel, *spatial))._exchanged(count)
+        windows = _sliding(2, kernel, steps, dilation, padding_pairs(padding, count))
+        rows = list(zip(spatial, windows, extra, strict=True))
+        sizes = [settled(_reach(n, window) + more) for n, window, more in rows]
         if any((n if isinstance(n, int) else n.vmin) <= 0 for n in sizes) or any(
             e >= s for e, s in zip(extra, steps, strict=True)
         ):
@@ -145,9 +138,13 @@ class Conv(Indexing):
                 f"conv_transpose2d: x {self.shape}, weight {weight.shape} give spatial {sizes}; "
                 f"output_padding {extra} must be less than stride {steps}"
             )
-        shape = (batch, groups * each, *sizes)
-        out = spread._from(spread._node.fold(tuple(windows), shape))
-        return out if bias is None else out + bias.reshape((1, -1, *([1] * count)))
+        inside = tuple((*window[:5], max(0, window[5] - more)) for _, window, more in rows)
+        node = spread._node.fold(inside, (batch, groups * each, *sizes))
+        return spread._from(node)._plus_bias(bias)
+
+    def _exchanged(self, count: int) -> Self:
+        """(N, C, *a, *b) → (N, C, *b, *a), each `count` axes."""
+        return self.permute((0, 1, *range(2 + count, 2 + 2 * count), *range(2, 2 + count)))
 
     # ---- windows as columns ----------------------------------------------------------------------
 
@@ -165,8 +162,8 @@ class Conv(Indexing):
         seen = self._windows(kernel, stride, dilation, padding_pairs(padding, len(kernel)))
         count = len(kernel)
         batch, channels, *sizes = seen.shape
-        flat = seen.permute((0, 1, *range(2 + count, 2 + 2 * count), *range(2, 2 + count)))
-        return flat.reshape((batch, channels * prod(kernel), prod(sizes[:count])))
+        flat = (batch, channels * prod(kernel), prod(sizes[:count]))
+        return seen._exchanged(count).reshape(flat)
 
     def fold(
         self,
@@ -182,10 +179,7 @@ class Conv(Indexing):
         [[[[1.0, 2.0, 1.0], [2.0, 4.0, 2.0], [1.0, 2.0, 1.0]]]]
         """
         kernel, size = _kernel(kernel_size), _kernel(output_size)
-        count = len(kernel)
-        steps, gaps = _each(stride, count, "stride"), _each(dilation, count, "dilation")
-        pads = padding_pairs(padding, count)
-        windows = tuple((2 + i, kernel[i], steps[i], gaps[i], *pads[i]) for i in range(count))
+        windows = _sliding(2, kernel, stride, dilation, padding_pairs(padding, len(kernel)))
         places = [
             (n + before + after - gap * (taps - 1) - 1) // step + 1
             for n, (_, taps, step, gap, before, after) in zip(size, windows, strict=True)
@@ -195,8 +189,7 @@ class Conv(Indexing):
                 f"fold: columns {self.shape}; legal are (N, C·{prod(kernel)}, {prod(places)})"
             )
         channels = self.shape[1] // prod(kernel)
-        spread = self.reshape((self.shape[0], channels, *kernel, *places))
-        spread = spread.permute((0, 1, *range(2 + count, 2 + 2 * count), *range(2, 2 + count)))
+        spread = self.reshape((self.shape[0], channels, *kernel, *places))._exchanged(len(kernel))
         return self._from(spread._node.fold(windows, (self.shape[0], channels, *size)), spread)
 
     # ---- pooling ---------------------------------------------------------------------------------
@@ -209,14 +202,13 @@ class Conv(Indexing):
         pads = padding_pairs(padding, len(kernel))
         if not ceil_mode:
             return pads
-        steps, gaps = _each(stride, len(kernel), "stride"), _each(dilation, len(kernel), "dilation")
         out = []
-        for i, (before, after) in enumerate(pads):
-            size, reach = self.shape[i - len(kernel)], gaps[i] * (kernel[i] - 1) + 1
-            places = ceildiv(size + before + after - reach, steps[i]) + 1
-            if (places - 1) * steps[i] >= size + before:
+        for axis, taps, step, gap, before, after in _sliding(0, kernel, stride, dilation, pads):
+            size, reach = self.shape[axis - len(kernel)], gap * (taps - 1) + 1
+            places = ceildiv(size + before + after - reach, step) + 1
+            if (places - 1) * step >= size + before:
                 places -= 1
-            out.append((before, max(after, (places - 1) * steps[i] + reach - size - before)))
+            out.append((before, max(after, (places - 1) * step + reach - size - before)))
         return out
 
     def avg_pool2d(
@@ -241,16 +233,11 @@ class Conv(Indexing):
         plain = padding_pairs(padding, len(kernel))
         if count_include_pad and pads == plain:
             return total.div(prod(kernel))
-        ones = self._wrap(self._constant(1, dtypes.float32, self.shape[-len(kernel) :]))
+        sizes = self.shape[-len(kernel) :]
         if count_include_pad:  # the given padding counts, what ceil_mode added doesn't
-            ones = self._wrap(
-                self._constant(
-                    1,
-                    dtypes.float32,
-                    tuple(n + b + a for n, (b, a) in zip(ones.shape, plain, strict=True)),
-                )
-            )
+            sizes = tuple(n + b + a for n, (b, a) in zip(sizes, plain, strict=True))
             pads = [(0, a - p) for (_, a), (_, p) in zip(pads, plain, strict=True)]
+        ones = self._wrap(self._constant(1, dtypes.float32, sizes))
         return total.div(ones._windows(kernel, step, dilation, pads).sum(axes))
 
     def max_pool2d(
@@ -304,17 +291,35 @@ class Conv(Indexing):
         """
         kernel = _kernel(kernel_size)
         count = len(kernel)
-        steps = _each(kernel if stride is None else stride, count, "stride")
-        gaps, pads = _each(dilation, count, "dilation"), padding_pairs(padding, count)
-        spatial = tuple(
-            (n - 1) * steps[i] - sum(pads[i]) + gaps[i] * (kernel[i] - 1) + 1
-            for i, n in enumerate(self.shape[-count:])
-        )
+        step, pads = kernel if stride is None else stride, padding_pairs(padding, count)
+        windows = _sliding(0, kernel, step, dilation, pads)
+        spatial = tuple(_reach(*each) for each in zip(self.shape[-count:], windows, strict=True))
         spatial = tuple(output_size[-count:]) if output_size is not None else spatial
         lead = self.shape[:-count]
         zeros = self.zeros(*lead, prod(spatial), dtype=self.dtype, device=self.device)
         flat = zeros.scatter(-1, indices.flatten(-count), self.flatten(-count))
         return flat.reshape((*lead, *spatial))
+
+
+Window = tuple[int, int, int, int, int, int]  # axis, taps, stride, dilation, padding on both sides
+
+
+def _sliding(
+    first: int, kernel: Sequence[int], stride: Sizes, dilation: Sizes, pads: list[tuple[int, int]]
+) -> tuple[Window, ...]:
+    """The windows over as many axes as the kernel has, from `first` on."""
+    steps, gaps = (
+        _each(value, len(kernel), name)
+        for value, name in ((stride, "stride"), (dilation, "dilation"))
+    )
+    rows = zip(itertools.count(first), kernel, steps, gaps, pads, strict=False)
+    return tuple((axis, taps, step, gap, *pair) for axis, taps, step, gap, pair in rows)
+
+
+def _reach(places: Any, window: Window) -> Any:
+    """The elements that windows at so many places see, but for padding."""
+    _, taps, step, gap, before, after = window
+    return (places - 1) * step - before - after + gap * (taps - 1) + 1
 
 
 def _each(value: Any, count: int, name: str) -> tuple[int, ...]:

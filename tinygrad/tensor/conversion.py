@@ -27,7 +27,7 @@ class Conversion(Creation):
         if kind is self.dtype:
             return self
         if kind in COMPLEX_PARTS:
-            return self.cast(COMPLEX_PARTS[kind])._to_complex(kind)  # type: ignore[no-any-return]
+            return self.cast(COMPLEX_PARTS[kind])._to_complex(kind)
         return self._from(self._node.cast(kind))
 
     def bitcast(self, dtype: DTypeLike) -> Self:

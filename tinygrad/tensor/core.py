@@ -29,7 +29,7 @@ from tinygrad.engine.aliases import (
 from tinygrad.engine.holders import Holder, holders
 from tinygrad.engine.storage import Family, join, latest, leave, note_change
 from tinygrad.schedule.bases import beneath
-from tinygrad.tensor.spellings import missed, spell
+from tinygrad.tensor.spellings import follow, missed, spell
 from tinygrad.uop.infer import settled as settled_size
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -135,6 +135,12 @@ def root_of(node: UOp) -> UOp | None:
     return top if repeats(top, bottom_of(top)) else None
 
 
+def constant(value: Any, dtype: DType, device: Devices, shape: Shape = ()) -> UOp:
+    """`value` everywhere, as a node."""
+    node = UOp.const(dtype, value, device)
+    return node.broadcast_to(shape) if shape else node
+
+
 class _Training:
     """`Tensor.training` while nobody has set it: what `Context(TRAINING=1)` says.
 
@@ -162,6 +168,7 @@ class Core(Holder):
 
     def __init_subclass__(cls) -> None:
         spell(cls)
+        follow(cls)
 
     if not TYPE_CHECKING:  # a checker knows what there is
 
@@ -471,8 +478,7 @@ class Core(Holder):
 
     def _constant(self, value: Any, dtype: DType | None = None, shape: Shape = ()) -> UOp:
         """A constant on this tensor's device."""
-        node = UOp.const(dtype or self.dtype, value, self.device)
-        return node.broadcast_to(shape) if shape else node
+        return constant(value, dtype or self.dtype, self.device, shape)
 
 
 def check_devices(operation: str, *tensors: Core) -> None:

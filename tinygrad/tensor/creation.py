@@ -23,7 +23,7 @@ from tinygrad.engine.devices import Device
 from tinygrad.engine.keeping import tensor_of_file, workplace
 from tinygrad.engine.sharing import is_addressable
 from tinygrad.schedule.shard_rules import placement_of
-from tinygrad.tensor.core import Core, Devices, Shape, Sint
+from tinygrad.tensor.core import Core, Devices, Shape, Sint, constant
 from tinygrad.uop.infer import settled
 from tinygrad.uop.node import UOp
 
@@ -64,12 +64,6 @@ NUMBERS = (bool, int, float, complex)
 def parts_of_number(value: Any) -> tuple[Any, Any]:
     """The real and the imaginary part of a Python number."""
     return (value.real, value.imag) if isinstance(value, complex) else (value, 0)
-
-
-def constant(value: Any, dtype: DType, device: Devices, shape: Shape = ()) -> UOp:
-    """`value` everywhere, as a node."""
-    node = UOp.const(dtype, value, device)
-    return node.broadcast_to(shape) if shape else node
 
 
 def nested_shape(data: Any) -> tuple[int, ...]:
@@ -213,9 +207,9 @@ class Creation(Core):
 
     __slots__ = ()
 
-    def _to_complex(self, kind: DType) -> Any:
+    def _to_complex(self, kind: DType) -> Self:
         """This as complex numbers with imaginary parts of 0."""
-        return self._complex.joined(self, None).cast(kind)
+        return self._complex.joined(self, None).cast(kind)  # type: ignore[no-any-return]
 
     @classmethod
     def _place(cls, device: Any) -> Any:
@@ -384,9 +378,8 @@ class Creation(Core):
         floats = any(isinstance(v, float) for v in (start, stop, step))
         default = dtypes.default_float if floats else dtypes.default_int
         kind = default if dtype is None else checked_dtype(dtype)
-        if kind in COMPLEX_PARTS:
-            line: Any = cls.arange(start, stop, step, COMPLEX_PARTS[kind], **more)
-            return line._to_complex(kind)  # type: ignore[no-any-return]
+        if part := COMPLEX_PARTS.get(kind):
+            return cls.arange(start, stop, step, part, **more)._to_complex(kind)
         size = max(0, math.ceil((stop - start) / step) if floats else ceildiv(stop - start, step))
         size = settled(size)
         place, wants = cls._place(more.get("device")), more.get("requires_grad")
@@ -414,9 +407,8 @@ class Creation(Core):
         if steps < 0:
             raise ArgumentError(f"linspace: {steps} steps; legal are numbers from 0")
         kind = checked_dtype(more.pop("dtype", None) or dtypes.default_float)
-        if kind in COMPLEX_PARTS:
-            line = cls.linspace(start, stop, steps, dtype=COMPLEX_PARTS[kind], **more)
-            return line._to_complex(kind)  # type: ignore[no-any-return]
+        if part := COMPLEX_PARTS.get(kind):
+            return cls.linspace(start, stop, steps, dtype=part, **more)._to_complex(kind)
         if steps <= 1:
             return cls.full((steps,), start, dtype=kind, **more)
         place = cls._place(more.get("device"))
@@ -437,9 +429,8 @@ class Creation(Core):
         n, m = checked_shape("eye", n, n if m is None else m)
         kind = checked_dtype(dtype or dtypes.default_float)
         place = cls._place(more.get("device"))
-        if kind in COMPLEX_PARTS:
-            real = cls.eye(n, m, COMPLEX_PARTS[kind], **more)
-            return real._to_complex(kind)  # type: ignore[no-any-return]
+        if part := COMPLEX_PARTS.get(kind):
+            return cls.eye(n, m, part, **more)._to_complex(kind)
         if n == 0 or m == 0:
             return cls.zeros(n, m, dtype=kind, **more)
         rows = UOp.arange(n, place).reshape((n, 1)).expand((n, m))

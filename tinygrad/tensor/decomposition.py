@@ -9,6 +9,7 @@ are in `tinygrad.linalg`.
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Self
 
 import numpy as np
@@ -18,8 +19,8 @@ from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.tensor import lapack
 from tinygrad.tensor import matrix_gradients as gradients
 from tinygrad.tensor.core import broadcast_shape, check_axes
-from tinygrad.tensor.elementwise import float_kind
-from tinygrad.tensor.lapack import COMPLEX, INT, REAL, SAME, Routine, Shape, batched
+from tinygrad.tensor.elementwise import by_squares, float_kind
+from tinygrad.tensor.lapack import COMPLEX, INT, REAL, SAME, Routine, Shape
 from tinygrad.tensor.pairs import Pairs
 
 Shapes = list[tuple[Shape, str]]
@@ -47,74 +48,68 @@ def _lu(shape: Shape) -> Shapes:
     return [((*lead, m), INT), ((*lead, m, k), SAME), ((*lead, k, n), SAME), ((*lead, k), INT)]
 
 
+def _as_second(a: Shape, b: Shape, *_: Any) -> Shapes:
+    return [(b, SAME)]
+
+
 # ---- the routines --------------------------------------------------------------------------------
 
 _linalg = np.linalg
-DET = Routine("det", lambda a: [_linalg.det(a)], lambda shape: [(shape[:-2], SAME)], gradients.det)
+DET = Routine("det", lambda a: [_linalg.det(a)], gradients.det, shapes=lambda s: [(s[:-2], SAME)])
 SLOGDET = Routine(
-    "slogdet", _linalg.slogdet, lambda s: [(s[:-2], SAME), (s[:-2], REAL)], gradients.slogdet
+    "slogdet",
+    _linalg.slogdet,
+    gradients.slogdet,
+    shapes=lambda s: [(s[:-2], SAME), (s[:-2], REAL)],
 )
-ADJUGATE = Routine("adjugate", lapack.adjugate, lambda s: [(s, SAME)], gradients.adjugate)
-INV = Routine(
-    "inv",
-    batched("inv", lambda a: [_linalg.inv(a)], "singular"),
-    lambda s: [(s, SAME)],
-    gradients.inv,
-)
+ADJUGATE = Routine("adjugate", lapack.adjugate, gradients.adjugate)
+INV = Routine("inv", lambda a: [_linalg.inv(a)], gradients.inv, "singular")
 SOLVE = Routine(
-    "solve",
-    batched("solve", lambda a, b: [_linalg.solve(a, b)], "singular"),
-    lambda a, b: [(b, SAME)],
-    gradients.solve,
+    "solve", lambda a, b: [_linalg.solve(a, b)], gradients.solve, "singular", _as_second
 )
 TRIANGULAR = Routine(
     "solve_triangular",
-    batched("solve_triangular", lambda *given: [lapack.triangular(*given)], "singular"),
-    lambda a, b, *_: [(b, SAME)],
+    lambda *given: [lapack.triangular(*given)],
     gradients.triangular,
+    "singular",
+    _as_second,
 )
 CHOLESKY = Routine(
-    "cholesky",
-    batched("cholesky", lambda a: [_linalg.cholesky(a)], "not positive definite"),
-    lambda s: [(s, SAME)],
-    gradients.cholesky,
+    "cholesky", lambda a: [_linalg.cholesky(a)], gradients.cholesky, "not positive definite"
 )
 QR = Routine(
     "qr",
     lambda a, complete: _linalg.qr(a, "complete" if complete else "reduced"),
-    _qr,
     gradients.qr,
+    shapes=_qr,
 )
 SVD = Routine(
     "svd",
-    batched("svd", lambda a, full: _linalg.svd(a, bool(full)), "not finite, or svd didn't end"),
-    _svd,
+    lambda a, full: _linalg.svd(a, bool(full)),
     gradients.svd,
+    "not finite, or svd didn't end",
+    _svd,
 )
 EIGH = Routine(
     "eigh",
-    batched("eigh", lambda a, upper: _linalg.eigh(a, "U" if upper else "L"), "not finite"),
-    lambda s, _: [(s[:-1], REAL), (s, SAME)],
+    lambda a, upper: _linalg.eigh(a, "U" if upper else "L"),
     gradients.eigh,
+    "not finite",
+    lambda s, _: [(s[:-1], REAL), (s, SAME)],
 )
 EIG = Routine(
-    "eig",
-    batched("eig", _linalg.eig, "not finite"),
-    lambda s: [(s[:-1], COMPLEX), (s, COMPLEX)],
-    gradients.eig,
+    "eig", _linalg.eig, gradients.eig, "not finite", lambda s: [(s[:-1], COMPLEX), (s, COMPLEX)]
 )
-LU = Routine("lu", lapack.lu, _lu, gradients.lu)
+LU = Routine("lu", lapack.lu, gradients.lu, shapes=_lu)
 EXP = Routine(
-    "matrix_exp",
-    lambda a: [lapack.scipy_linalg("matrix_exp").expm(a)],
-    lambda s: [(s, SAME)],
-    gradients.matrix_exp,
+    "matrix_exp", lambda a: [lapack.scipy_linalg("matrix_exp").expm(a)], gradients.matrix_exp
 )
 PINV = Routine(
     "pinv",
-    batched("pinv", lapack.pinv, "not finite"),
-    lambda s, *_: [((*s[:-2], s[-1], s[-2]), SAME)],
+    lapack.pinv,
     gradients.pinv,
+    "not finite",
+    lambda s, *_: [((*s[:-2], s[-1], s[-2]), SAME)],
 )
 
 
@@ -125,26 +120,26 @@ class Decomposition(Pairs):
 
     # ---- what is taken ---------------------------------------------------------------------------
 
-    def _matrix(self, operation: str) -> Any:
+    def _matrix(self, operation: str) -> Self:
         check_axes(operation, self, 2)
         return self.cast(float_kind(self.dtype))
 
-    def _square(self, operation: str) -> Any:
+    def _square(self, operation: str) -> Self:
         if self.ndim < 2 or self.shape[-1] != self.shape[-2]:
             raise ShapeError(f"{operation}: {self.shape}; legal are square matrices (.., n, n)")
         return self._matrix(operation)
 
-    def _beside(self, operation: str, other: Any, left: bool = True) -> tuple[Any, Any]:
-        """A and B of A X = B (X A = B unless `left`) with one dtype and the same batch axes."""
+    def _beside(self, operation: str, other: Any) -> list[Self]:
+        """A and B of A X = B with one dtype and the same batch axes."""
         a, b = self._matrix(operation), self._tensor(other)._matrix(operation)
         kind = least_upper_dtype(a.dtype, b.dtype)
-        if a.shape[-2] != b.shape[-2 if left else -1]:
+        if a.shape[-2] != b.shape[-2]:
             raise ShapeError(
                 f"{operation}: {self.shape} and {b.shape}: the first has {a.shape[-2]} rows, axis "
-                f"{-2 if left else -1} of the second {b.shape[-2 if left else -1]}; legal are equal"
+                f"-2 of the second {b.shape[-2]}; legal are equal"
             )
         lead = broadcast_shape(operation, a.shape[:-2], b.shape[:-2])
-        return tuple(x.cast(kind)._broadcast_to((*lead, *x.shape[-2:])) for x in (a, b))
+        return [x.cast(kind)._broadcast_to((*lead, *x.shape[-2:])) for x in (a, b)]
 
     # ---- determinants ----------------------------------------------------------------------------
 
@@ -154,12 +149,10 @@ class Decomposition(Pairs):
         >>> round(Tensor([[1.0, 2.0], [3.0, 4.0]]).det().item(), 4)
         -2.0
         """
-        out: Self = DET(self._square("det"))[0]
-        return out
+        return DET(self._square("det"))[0]
 
     def _adjugate(self) -> Self:
-        out: Self = ADJUGATE(self._square("adjugate"))[0]
-        return out
+        return ADJUGATE(self._square("adjugate"))[0]
 
     def slogdet(self) -> tuple[Self, Self]:
         """The sign of the determinant and the logarithm of its size; 0 and -inf if it is 0.
@@ -187,16 +180,9 @@ class Decomposition(Pairs):
         >>> Tensor([[2.0, 0.0], [0.0, 4.0]]).inv().tolist()
         [[0.5, 0.0], [0.0, 0.25]]
         """
-        out: Self = INV(self._square("inv"))[0]
-        return out
+        return INV(self._square("inv"))[0]
 
-    def inverse(self) -> Self:
-        """The same as `inv`.
-
-        >>> Tensor([[2.0, 0.0], [0.0, 4.0]]).inverse().numpy().round(3).tolist()
-        [[0.5, 0.0], [0.0, 0.25]]
-        """
-        return self.inv()
+    inverse = inv
 
     def solve(self, b: Any, left: bool = True) -> Self:
         """X with self @ X = b, or X @ self = b unless `left`. b is (.., n, k), or vectors: (n,), or
@@ -207,11 +193,10 @@ class Decomposition(Pairs):
         """
         a, b = self._square("solve"), self._tensor(b)
         if b.ndim == 1 or (self.ndim > 2 and b.shape == self.shape[:-1]):  # vectors
-            return a.solve(b.unsqueeze(-1)).squeeze(-1)  # type: ignore[no-any-return]
+            return a.solve(b.unsqueeze(-1)).squeeze(-1)
         if not left:
-            return a.mT.solve(b._matrix("solve").mT).mT  # type: ignore[no-any-return]
-        out: Self = SOLVE(*a._beside("solve", b))[0]
-        return out
+            return a.mT.solve(b._matrix("solve").mT).mT
+        return SOLVE(*a._beside("solve", b))[0]
 
     def solve_triangular(
         self, b: Any, *, upper: bool, left: bool = True, unitriangular: bool = False
@@ -227,10 +212,9 @@ class Decomposition(Pairs):
         if not left:
             flipped = self._tensor(b)._matrix("solve_triangular").mT
             out = a.mT.solve_triangular(flipped, upper=not upper, unitriangular=unitriangular)
-            return out.mT  # type: ignore[no-any-return]
+            return out.mT
         pair = a._beside("solve_triangular", b)
-        solved: Self = TRIANGULAR(*pair, parameters=(upper, unitriangular))[0]
-        return solved
+        return TRIANGULAR(*pair, parameters=(upper, unitriangular))[0]
 
     def pinv(self, rtol: float | None = None, atol: float = 0.0, hermitian: bool = False) -> Self:
         """The pseudo-inverse (.., n, m) of (.., m, n). Singular values of at most max(`atol`,
@@ -242,8 +226,7 @@ class Decomposition(Pairs):
         """
         x = self._square("pinv") if hermitian else self._matrix("pinv")
         bounds = (float(x._rtol(rtol, atol)), float(atol), bool(hermitian))
-        out: Self = PINV(x, parameters=bounds)[0]
-        return out
+        return PINV(x, parameters=bounds)[0]
 
     def _rtol(self, rtol: float | None, atol: float) -> float:
         """What counts as 0 beside the largest singular value."""
@@ -339,7 +322,7 @@ class Decomposition(Pairs):
         if 0 in x.shape[-2:]:
             return x.real.zeros(x.shape[:-2], dtype=dtypes.int32, device=x.device)  # type: ignore[no-any-return]
         bound = (values.max(-1, keepdim=True) * x._rtol(rtol, atol)).maximum(atol)
-        return (values > bound).sum(-1)  # type: ignore[no-any-return]
+        return (values > bound).sum(-1)
 
     def eigh(self, UPLO: str = "L") -> tuple[Self, Self]:  # noqa: N803
         """The eigenvalues of a Hermitian matrix, rising, and its eigenvectors as columns. One
@@ -420,16 +403,10 @@ class Decomposition(Pairs):
             raise ShapeError(f"matrix_power: {self.shape}; legal are square matrices (.., n, n)")
         if n < 0:
             return self.inv().matrix_power(-n)
-        size = self.shape[-1]
-        out = None
-        square = self
-        while n:
-            if n & 1:
-                out = square if out is None else out @ square
-            n >>= 1
-            square = square @ square if n else square
-        one = self.eye(size, dtype=self.dtype, device=self.device)
-        return one._broadcast_to(self.shape) if out is None else out
+        if not n:
+            one = self.eye(self.shape[-1], dtype=self.dtype, device=self.device)
+            return one._broadcast_to(self.shape)
+        return by_squares(self, n, operator.matmul)
 
     def matrix_exp(self) -> Self:
         """The sum of self**k / k! over all k.
@@ -437,5 +414,4 @@ class Decomposition(Pairs):
         >>> Tensor([[0.0, 1.0], [0.0, 0.0]]).matrix_exp().tolist()
         [[1.0, 1.0], [0.0, 1.0]]
         """
-        out: Self = EXP(self._square("matrix_exp"))[0]
-        return out
+        return EXP(self._square("matrix_exp"))[0]

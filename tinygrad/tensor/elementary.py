@@ -13,7 +13,7 @@ from tinygrad.base.errors import DTypeError
 from tinygrad.engine.host import HostFunction, call, register
 from tinygrad.tensor.elementwise import _float_of, float_kind
 from tinygrad.tensor.functions import wide
-from tinygrad.tensor.special import Special
+from tinygrad.tensor.hashing import Hashing
 
 Described = tuple[tuple[int, ...], DType]
 
@@ -30,35 +30,27 @@ LAYOUT = {
 LIFT = 64  # a subnormal number times 2**LIFT is a normal one
 
 
-class Elementary(Special):
+class Elementary(Hashing):
     """Operands broadcast and are promoted as in arithmetic."""
 
     __slots__ = ()
 
     # ---- arithmetic by other names ---------------------------------------------------------------
 
-    absolute = Special.abs
-    negative = Special.neg
-    subtract = Special.sub
-    multiply = Special.mul
-    divide = Special.div
-    floor_divide = Special.idiv
-    remainder = Special.mod
-    fix = Special.trunc
-    arccos = Special.acos
-    arccosh = Special.acosh
-    arcsin = Special.asin
-    arcsinh = Special.asinh
-    arctan = Special.atan
-    arctanh = Special.atanh
-
-    def true_divide(self, other: Any) -> Self:
-        """The quotient, a float.
-
-        >>> Tensor([1, 3]).true_divide(2).tolist()
-        [0.5, 1.5]
-        """
-        return self.div(other)
+    absolute = Hashing.abs
+    negative = Hashing.neg
+    subtract = Hashing.sub
+    multiply = Hashing.mul
+    divide = true_divide = Hashing.div
+    floor_divide = Hashing.idiv
+    remainder = Hashing.mod
+    fix = Hashing.trunc
+    arccos = Hashing.acos
+    arccosh = Hashing.acosh
+    arcsin = Hashing.asin
+    arcsinh = Hashing.asinh
+    arctan = Hashing.atan
+    arctanh = Hashing.atanh
 
     def float_power(self, exponent: Any) -> Self:
         """This to the power, in float64.
@@ -129,11 +121,11 @@ class Elementary(Special):
 
     # ---- comparison ------------------------------------------------------------------------------
 
-    less = lt = Special.__lt__
-    less_equal = le = Special.__le__
-    greater = gt = Special.__gt__
-    greater_equal = ge = Special.__ge__
-    not_equal = Special.ne
+    less = lt = Hashing.__lt__
+    less_equal = le = Hashing.__le__
+    greater = gt = Hashing.__gt__
+    greater_equal = ge = Hashing.__ge__
+    not_equal = Hashing.ne
 
     def logical_xor(self, other: Any) -> Self:
         """Whether just one of the two is not zero.
@@ -375,7 +367,7 @@ class Elementary(Special):
         """
         a, b = self._meet("nextafter", other)
         integer, _, _ = a._layout("nextafter")
-        bits, one = a.bitcast(integer), Special.const_like(a, 0).bitcast(integer) + 1
+        bits, one = a.bitcast(integer), Hashing.const_like(a, 0).bitcast(integer) + 1
         away = (b > a).eq(a > 0)  # further from zero
         moved = away.where(bits + 1, bits - 1).bitcast(a.dtype)
         least = one.bitcast(a.dtype)

@@ -8,6 +8,8 @@ next read raises.
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
 from tinygrad.base.dtype import (
@@ -27,6 +29,18 @@ from tinygrad.uop.op import Ops
 
 Number = (bool, int, float)
 T = TypeVar("T", bound="Elementwise")
+
+
+def _operators(name: str) -> tuple[Callable[[T, Any], T], Callable[[T, Any], T]]:
+    """`a + b` and `b + a`, of whatever a's method of this name does."""
+
+    def method(self: T, x: Any) -> T:
+        return getattr(self, name)(x)  # type: ignore[no-any-return]
+
+    def turned_method(self: T, x: Any) -> T:
+        return getattr(self, name)(x, True)  # type: ignore[no-any-return]
+
+    return method, turned_method
 
 
 class Elementwise(Movement):
@@ -83,13 +97,11 @@ class Elementwise(Movement):
             a = a.cast(kind)
             b = a.const_like(other)
         else:
-            b = self._tensor(other)._node
+            x = self._tensor(other)
+            b = x._node
             kind = least_upper_dtype(a.dtype, b.dtype)
             if a.device != b.device:
-                raise ArgumentError(
-                    f"{operation}: operands are on {a.device} and {b.device}; "
-                    "legal is one device, or the same several: use .to(device) or .shard(devices)"
-                )
+                check_devices(operation, self, x)
         if a.shape != b.shape:
             shape = broadcast_shape(operation, a.shape, b.shape)
             a, b = broadcast(a.cast(kind), shape), broadcast(b.cast(kind), shape)
@@ -349,13 +361,9 @@ class Elementwise(Movement):
 
     def _multiplied(self, times: int) -> Self:
         """This times itself, by squares."""
-        out, square = None, self
-        while times:
-            if times & 1:
-                out = square if out is None else out * square
-            times >>= 1
-            square = square * square if times else square
-        return self._wrap(self._constant(1, shape=self.shape)) if out is None else out
+        if not times:
+            return self._wrap(self._constant(1, shape=self.shape))
+        return by_squares(self, times, operator.mul)
 
     def maximum(self, x: Any) -> Self:
         """The larger; NaN if either is NaN.
@@ -388,13 +396,7 @@ class Elementwise(Movement):
             out = (out < low).where(low, out)
         return out if high is None else (out > high).where(high, out)
 
-    def clip(self, min_: Any = None, max_: Any = None, **more: Any) -> Self:
-        """The same as `clamp`.
-
-        >>> Tensor([1, 5, 9]).clip(2, 6).tolist()
-        [2, 5, 6]
-        """
-        return self.clamp(min_, max_, **more)
+    clip = clamp
 
     def lerp(self, end: Any, weight: Any) -> Self:
         """From this (weight 0) to `end` (weight 1) in a straight line.
@@ -659,77 +661,18 @@ class Elementwise(Movement):
 
     # ---- operators -------------------------------------------------------------------------------
 
-    def __add__(self, x: Any) -> Self:
-        return self.add(x)
-
-    def __radd__(self, x: Any) -> Self:
-        return self.add(x, True)
-
-    def __sub__(self, x: Any) -> Self:
-        return self.sub(x)
-
-    def __rsub__(self, x: Any) -> Self:
-        return self.sub(x, True)
-
-    def __mul__(self, x: Any) -> Self:
-        return self.mul(x)
-
-    def __rmul__(self, x: Any) -> Self:
-        return self.mul(x, True)
-
-    def __truediv__(self, x: Any) -> Self:
-        return self.div(x)
-
-    def __rtruediv__(self, x: Any) -> Self:
-        return self.div(x, True)
-
-    def __floordiv__(self, x: Any) -> Self:
-        return self.idiv(x)
-
-    def __rfloordiv__(self, x: Any) -> Self:
-        return self.idiv(x, True)
-
-    def __mod__(self, x: Any) -> Self:
-        return self.mod(x)
-
-    def __rmod__(self, x: Any) -> Self:
-        return self.mod(x, True)
-
-    def __pow__(self, x: Any) -> Self:
-        return self.pow(x)
-
-    def __rpow__(self, x: Any) -> Self:
-        return self.pow(x, True)
-
-    def __and__(self, x: Any) -> Self:
-        return self.bitwise_and(x)
-
-    def __rand__(self, x: Any) -> Self:
-        return self.bitwise_and(x, True)
-
-    def __or__(self, x: Any) -> Self:
-        return self.bitwise_or(x)
-
-    def __ror__(self, x: Any) -> Self:
-        return self.bitwise_or(x, True)
-
-    def __xor__(self, x: Any) -> Self:
-        return self.bitwise_xor(x)
-
-    def __rxor__(self, x: Any) -> Self:
-        return self.bitwise_xor(x, True)
-
-    def __lshift__(self, x: Any) -> Self:
-        return self.lshift(x)
-
-    def __rlshift__(self, x: Any) -> Self:
-        return self.lshift(x, True)
-
-    def __rshift__(self, x: Any) -> Self:
-        return self.rshift(x)
-
-    def __rrshift__(self, x: Any) -> Self:
-        return self.rshift(x, True)
+    __add__, __radd__ = _operators("add")
+    __sub__, __rsub__ = _operators("sub")
+    __mul__, __rmul__ = _operators("mul")
+    __truediv__, __rtruediv__ = _operators("div")
+    __floordiv__, __rfloordiv__ = _operators("idiv")
+    __mod__, __rmod__ = _operators("mod")
+    __pow__, __rpow__ = _operators("pow")
+    __and__, __rand__ = _operators("bitwise_and")
+    __or__, __ror__ = _operators("bitwise_or")
+    __xor__, __rxor__ = _operators("bitwise_xor")
+    __lshift__, __rlshift__ = _operators("lshift")
+    __rshift__, __rrshift__ = _operators("rshift")
 
     def __lt__(self, x: Any) -> Self:
         """Whether each element is less than x.
@@ -786,6 +729,17 @@ class Elementwise(Movement):
 
     def __invert__(self) -> Self:
         return self.bitwise_not()
+
+
+def by_squares(x: T, times: int, product: Callable[[T, T], T]) -> T:
+    """x multiplied by itself so many times, from 1."""
+    while not times & 1:
+        x, times = product(x, x), times >> 1
+    out = x
+    while times := times >> 1:
+        x = product(x, x)
+        out = product(out, x) if times & 1 else out
+    return out
 
 
 def is_complex(x: Any) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
@@ -22,8 +21,4 @@ def function(wrapped: Callable[P, R]) -> Callable[P, R]:
     [3, 6]
     """
 
-    @functools.wraps(wrapped)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        return wrapped(*args, **kwargs)
-
-    return call
+    return wrapped

@@ -335,13 +335,7 @@ class Functions(Elementwise):
         """
         return self * self.sigmoid()
 
-    def swish(self) -> Self:
-        """The same as `silu`.
-
-        >>> Tensor([-1.0, 0.5, 2.0]).swish().numpy().round(4)
-        array([-0.2689,  0.3112,  1.7616], dtype=float32)
-        """
-        return self.silu()
+    swish = silu
 
     @wide
     def quick_gelu(self) -> Self:

@@ -310,7 +310,7 @@ class Indexing(Linalg):
         if not dtypes.is_int(self.dtype):
             raise DTypeError(f"one_hot: of {self.dtype!r}; legal are ints")
         if num_classes == -1:
-            num_classes = int(self.max()) + 1
+            num_classes = self.max().item() + 1
         num_classes = plain(num_classes)
         if num_classes < 1:
             raise ArgumentError(f"one_hot: {num_classes} classes; legal are numbers from 1, or -1")
@@ -333,10 +333,12 @@ class Indexing(Linalg):
         x = self.unsqueeze(axis)
         return x.eq(x._along(axis, self._counting(size, self.device, self.dtype)))
 
-    def __int__(self) -> int:
-        return int(self._only_item())
+    def item(self) -> Any:
+        """The one value as a Python number. ShapeError unless there is exactly one element.
 
-    def _only_item(self) -> Any:
+        >>> Tensor([5]).item()
+        5
+        """
 
         if self.numel() != 1:
             raise ShapeError(f"item: a tensor of {self.shape}; legal is one element")
@@ -460,4 +462,4 @@ def _plain(item: Any) -> Any:
     """Lists with single-element tensors in them as lists of numbers."""
     if isinstance(item, (list, tuple)):
         return [_plain(each) for each in item]
-    return int(item) if isinstance(item, Indexing) else item
+    return item.item() if isinstance(item, Indexing) else item

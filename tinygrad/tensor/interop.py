@@ -17,10 +17,11 @@ from tinygrad.base.dtype import COMPLEX_PARTS, DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.base.helpers import argsort, prod, strides_for
 from tinygrad.engine import storage
+from tinygrad.engine.aliases import strides_of
 from tinygrad.engine.devices import Device
 from tinygrad.engine.realize import realize
 from tinygrad.engine.sharing import Loan, adopt, device_at, is_addressable, lend
-from tinygrad.schedule.movement import view_offset
+from tinygrad.engine.views import shown_of
 from tinygrad.schedule.shard_rules import placement_of
 from tinygrad.tensor import dlpack
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, checked_shape
@@ -158,13 +159,8 @@ class Interop(Writing):
             self._store()
             realize(self._bottom)
         node = self._node
-        layout = _layout(node)
-        if layout is None:
-            return None
-        start, strides = layout
-        offset = start * self.dtype.itemsize
-        buffer = storage.buffer_of(self._node.base)
-        return _lent(buffer, Strided(offset, node.shape, strides, self.dtype))
+        view = _layout(node)
+        return None if view is None else _lent(storage.buffer_of(node.base), view)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The device in DLPack's numbers: (1, 0) is the host's memory."""
@@ -344,28 +340,28 @@ class Interop(Writing):
     # ---- numbers of Python -----------------------------------------------------------------------
 
     def __int__(self) -> int:
-        return int(self._only_item())
+        return int(self.item())
 
     def __float__(self) -> float:
-        return float(self._only_item())
+        return float(self.item())
 
     def __complex__(self) -> complex:
-        return complex(self._only_item())
+        return complex(self.item())
 
     def __index__(self) -> int:
         if not dtypes.is_int(self.dtype):
             raise DTypeError(f"index: {self.dtype!r} is no whole number")
-        return int(self._only_item())
+        return int(self.item())
 
     def __bool__(self) -> bool:
         if self.numel() != 1:
             raise TypeError(
                 f"the truth of a tensor of shape {self.shape} is not clear; use .any() or .all()"
             )
-        return bool(self._only_item())
+        return bool(self.item())
 
     def __round__(self, digits: int | None = None) -> Any:
-        return round(self._only_item(), digits)
+        return round(self.item(), digits)
 
     def __divmod__(self, x: Any) -> tuple[Self, Self]:
         return self // x, self % x
@@ -381,7 +377,7 @@ class Interop(Writing):
             raise TypeError(
                 f"format: {spec!r} for shape {self.shape}; legal is () with the format of a number"
             )
-        return format(self._only_item(), spec)
+        return format(self.item(), spec)
 
     # ---- showing ---------------------------------------------------------------------------------
 
@@ -451,42 +447,19 @@ def _lent(buffer: storage.Buffer, view: Strided) -> tuple[Loan, Strided] | None:
     return None if loan is None else (loan, view._replace(address=loan.address + view.address))
 
 
-def _layout(node: UOp) -> tuple[int, tuple[int, ...]] | None:
-    """Where in its buffer a view begins and how far its elements are apart along each axis, in
-    elements; None if it is no such view, or has elements in one place."""
-    if node.base.op is not Ops.BUFFER:
+def _layout(node: UOp) -> Strided | None:
+    """Where in its buffer a view begins, in bytes, and how far its elements are apart along each
+    axis; None where they are at no equal distances, or repeat."""
+    import numpy as np
+
+    base = node.base
+    steps = strides_of(node, base) if base.op is Ops.BUFFER else None
+    if steps is None or any(step == 0 and n > 1 for step, n in zip(steps, node.shape, strict=True)):
         return None
-    index = tuple(
-        UOp.range(n, f"i{axis}") if n > 1 else UOp.const(dtypes.index, 0)
-        for axis, n in enumerate(node.shape)
-    )
-    offset, conditions = view_offset(node, node.base, index)
-    if conditions:
-        return None
-    start, strides = 0, [0 if n > 1 else 1 for n in node.shape]
-    for term in _terms(offset):
-        factor, base = _factor(term)
-        if base.op is Ops.CONST:
-            start += factor
-        elif base in index:
-            strides[index.index(base)] += factor
-        else:
-            return None  # a quotient or a remainder: not the same step everywhere
-    alike = any(step == 0 and n > 1 for step, n in zip(strides, node.shape, strict=True))
-    return None if alike else (start, tuple(strides))
-
-
-def _terms(node: UOp) -> list[UOp]:
-    return [t for s in node.src for t in _terms(s)] if node.op is Ops.ADD else [node]
-
-
-def _factor(term: UOp) -> tuple[int, UOp]:
-    """A term as a number times the rest; of a constant, that number."""
-    if term.op is Ops.CONST:
-        return int(term.arg), term
-    if term.op is Ops.MUL and term.src[1].op is Ops.CONST:
-        return int(term.src[1].arg), term.src[0]
-    return 1, term
+    whole = np.lib.stride_tricks.as_strided(np.empty(1, np.int8), base.shape, (1,))
+    start = (shown_of(node, base, whole).ctypes.data - whole.ctypes.data) * node.dtype.itemsize
+    strides = tuple(step if n > 1 else 1 for step, n in zip(steps, node.shape, strict=True))
+    return Strided(start, node.shape, strides, node.dtype)
 
 
 def _capsule_from(x: Any, copy: bool | None) -> Any:

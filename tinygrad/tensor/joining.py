@@ -10,8 +10,8 @@ from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
-from tinygrad.base.helpers import argfix
-from tinygrad.tensor.core import axis_of, broadcast_shape, check_axes
+from tinygrad.base.helpers import argfix, plain
+from tinygrad.tensor.core import Sint, axis_of, broadcast_shape, check_axes
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
 from tinygrad.tensor.gamma import Gamma
 from tinygrad.tensor.movement import tensors_of
@@ -26,6 +26,7 @@ class Joining(Gamma):
     swapaxes = swapdims = Gamma.transpose
     moveaxis = Gamma.movedim
     ravel = Gamma.flatten
+    broadcast_to = Gamma.expand
 
     # ---- axes ------------------------------------------------------------------------------------
 
@@ -38,16 +39,6 @@ class Joining(Gamma):
         if self.ndim > 2:
             raise ShapeError(f"t: {self.shape}; legal are at most two axes: use transpose")
         return self.T
-
-    @property
-    def mT(self) -> Self:  # noqa: N802
-        """The last two axes exchanged.
-
-        >>> Tensor.ones(2, 3, 4).mT.shape
-        (2, 4, 3)
-        """
-        check_axes("mT", self, 2)
-        return self.transpose(-2, -1)
 
     def narrow(self, dim: int, start: int, length: int) -> Self:
         """`length` elements of axis `dim`, from `start` on.
@@ -77,14 +68,6 @@ class Joining(Gamma):
         (3, 2)
         """
         return self.expand(other.shape)
-
-    def broadcast_to(self, *shape: Any) -> Self:
-        """Axes of size 1 repeated, new axes in front, up to `shape`.
-
-        >>> Tensor([1, 2]).broadcast_to(2, 2).tolist()
-        [[1, 2], [1, 2]]
-        """
-        return self.expand(*shape)
 
     @classmethod
     def broadcast_tensors(cls, *tensors: Any) -> tuple[Self, ...]:
@@ -132,10 +115,9 @@ class Joining(Gamma):
         >>> Tensor([1, 2]).atleast_3d().shape, Tensor([[1, 2]]).atleast_3d().shape
         ((1, 2, 1), (1, 2, 1))
         """
-        return self.unsqueeze(-1) if self.ndim == 2 else self._line3() if self.ndim < 2 else self
-
-    def _line3(self) -> Self:
-        return self.reshape(1, -1, 1)
+        if self.ndim == 2:
+            return self.unsqueeze(-1)
+        return self.reshape(1, -1, 1) if self.ndim < 2 else self
 
     # ---- side by side ----------------------------------------------------------------------------
 
@@ -195,10 +177,8 @@ class Joining(Gamma):
             parts = indices_or_sections
             if parts <= 0:
                 raise ArgumentError(f"tensor_split: {parts} parts; legal are numbers from 1")
-            cuts = list(
-                itertools.accumulate([size // parts + (i < size % parts) for i in range(parts)])
-            )
-            cuts = cuts[:-1]
+            sizes = [size // parts + (i < size % parts) for i in range(parts)]
+            cuts = list(itertools.accumulate(sizes[:-1]))
         else:
             cuts = [int(i) for i in indices_or_sections]
         places = [slice(*ends).indices(size)[:2] for ends in itertools.pairwise([0, *cuts, None])]
@@ -268,11 +248,10 @@ class Joining(Gamma):
         first, second = (axis_of(d, self.ndim, "rot90") for d in dims)
         if first == second or self.ndim < 2:
             raise ArgumentError(f"rot90: axes {tuple(dims)} of {self.shape}; legal are two")
-        turns = k % 4
-        out = self.flip(first, second) if turns == 2 else self
-        if turns == 1:
-            out = self.flip(second).transpose(first, second)
-        return self.transpose(first, second).flip(second) if turns == 3 else out
+        out = self
+        for _ in range(k % 4):
+            out = out.flip(second).transpose(first, second)
+        return out
 
     # ---- diagonals and triangles -----------------------------------------------------------------
 
@@ -285,6 +264,21 @@ class Joining(Gamma):
         if self.ndim != 2:
             raise ShapeError(f"trace: {self.shape}; legal are two axes")
         return self.diagonal().sum()
+
+    def diag(self, diagonal: Sint = 0) -> Self:
+        """A square matrix with this vector on a diagonal, so many columns to the right of the main
+        one; or that diagonal of this matrix.
+
+        >>> Tensor([1, 2]).diag().tolist()
+        [[1, 0], [0, 2]]
+        >>> Tensor([[1, 2], [3, 4]]).diag(1).tolist()
+        [2]
+        """
+        if self.ndim == 2:
+            return self.diagonal(diagonal)
+        if self.ndim != 1:
+            raise ShapeError(f"diag: {self.shape}; legal are one axis or two")
+        return self.diag_embed(int(plain(diagonal)))
 
     def diag_embed(self, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Self:
         """The last axis on the diagonal, `offset` columns to the right, of two new axes.
@@ -374,15 +368,13 @@ class Joining(Gamma):
 
         if self.ndim != 1 or r < 0:
             raise ShapeError(f"combinations: {r} of {self.shape}; legal is a vector, r from 0")
-        choose = (
-            itertools.combinations_with_replacement if with_replacement else itertools.combinations
-        )
+        choose: Any = itertools.combinations
+        if with_replacement:
+            choose = itertools.combinations_with_replacement
         places = np.array(list(choose(range(self.shape[0]), r)), np.int32).reshape(-1, r)
-        return (
-            self[self._tensor(places)]
-            if places.size
-            else self.zeros(places.shape, dtype=self.dtype)
-        )
+        if places.size:
+            return self[self._tensor(places)]
+        return self.zeros(places.shape, dtype=self.dtype, device=self.device)
 
     def vander(self, N: int | None = None, increasing: bool = False) -> Self:  # noqa: N803
         """The powers of each element of a vector, (elements, N), the highest first unless

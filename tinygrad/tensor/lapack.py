@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from tinygrad.uop.op import Ops
 Array = NDArray[Any]
 Shape = tuple[int, ...]
 SAME, REAL, COMPLEX, INT = "same", "real", "complex", "int"  # what a result holds
+T = TypeVar("T", bound=Core)
 GradientOf = Callable[..., Sequence[Any]]
 
 
@@ -39,8 +40,9 @@ class Routine:
 
     name: str
     run: Callable[..., Sequence[Any]]
-    shapes: Callable[..., Sequence[tuple[Shape, str]]]
     gradient: GradientOf
+    wrong: str = ""  # what a matrix is for which `run` fails
+    shapes: Callable[..., Sequence[tuple[Shape, str]]] = lambda shape, *_: [(shape, SAME)]
 
     def __post_init__(self) -> None:
         gradient = functools.partial(_gradient, self)
@@ -56,18 +58,30 @@ class Routine:
         wide = numpy_dtype(complex_of(_OWN[kind.name]))
         if pairs:
             arrays = [np.ascontiguousarray(a).view(wide)[..., 0] for a in arrays]
-        shaped = self._results([a.shape for a in arrays], parameters)
+        shaped = self.shapes(*(a.shape for a in arrays), *parameters)
         out = []
         with np.errstate(all="ignore"):
-            found = self.run(*arrays, *parameters)
+            found = self._found(*arrays, *parameters)
         for result, (shape, holds) in zip(found, shaped, strict=True):
             number = {SAME: wide if pairs else kind, REAL: kind, COMPLEX: wide, INT: np.int32}
             values = np.ascontiguousarray(result, dtype=number[holds]).reshape(shape)
             out.append(values)
         return out
 
-    def _results(self, shapes: Sequence[Shape], parameters: Sequence[Any]) -> Any:
-        return self.shapes(*shapes, *parameters)
+    def _found(self, *given: Any) -> Sequence[Any]:
+        """The results; where there are none, LinalgError names the first matrix that has none."""
+        try:
+            return self.run(*given)
+        except np.linalg.LinAlgError as error:
+            arrays = [a for a in given if isinstance(a, np.ndarray)]
+            rest = given[len(arrays) :]
+            for place in np.ndindex(arrays[0].shape[:-2]):
+                try:
+                    self.run(*(a[place] for a in arrays), *rest)
+                except np.linalg.LinAlgError:
+                    which = f"matrix {list(place)} of the batch" if place else "the matrix"
+                    raise LinalgError(f"{self.name}: {which} is {self.wrong}") from error
+            raise LinalgError(f"{self.name}: {error}") from error
 
     def _described(self, *given: Any) -> list[tuple[Shape, DType]]:
         """Shape and dtype of each result's node, from those of the arguments' nodes."""
@@ -76,25 +90,24 @@ class Routine:
         kind = described[0][1]
         shapes = [shape[:-1] if pairs else shape for shape, _ in described]
         out = []
-        for shape, holds in self._results(shapes, given[len(described) : -1]):
-            is_pair = holds == COMPLEX or (holds == SAME and pairs)
+        for shape, holds in self.shapes(*shapes, *given[len(described) : -1]):
             dtype = dtypes.int32 if holds == INT else kind
-            out.append(((*shape, 2) if is_pair else shape, dtype))
+            out.append(((*shape, 2) if _is_pair(holds, pairs) else shape, dtype))
         return out
 
-    def __call__(self, *tensors: Any, parameters: tuple[Any, ...] = ()) -> list[Any]:
+    def __call__(self, *tensors: T, parameters: tuple[Any, ...] = ()) -> list[T]:
         """The results as tensors; the arguments are all real or all complex."""
         pairs = bool(tensors[0]._element)
-        reals = [t.view_as_real() if pairs else t for t in tensors]
-        shapes = self._results([t.shape for t in tensors], parameters)
+        given: Any = tensors
+        reals = [t.view_as_real() if pairs else t for t in given]
+        shapes = self.shapes(*(t.shape for t in tensors), *parameters)
         if any(0 in t.shape for t in tensors):
             return self._of_nothing(tensors, shapes, parameters)
         nodes = call(self.registered, *(t._node for t in reals), parameters=(*parameters, pairs))
         out = []
         for node, (_, holds) in zip(nodes, shapes, strict=True):
             result = reals[0]._from(node, *reals[1:])
-            paired = holds == COMPLEX or (holds == SAME and pairs)
-            out.append(result.view_as_complex() if paired else result)
+            out.append(result.view_as_complex() if _is_pair(holds, pairs) else result)
         return out
 
     def _of_nothing(self, tensors: Any, shapes: Any, parameters: tuple[Any, ...]) -> list[Any]:
@@ -114,6 +127,11 @@ class Routine:
         ]
 
 
+def _is_pair(holds: str, pairs: bool) -> bool:
+    """Whether a result is complex, of arguments that are if `pairs`."""
+    return holds == COMPLEX or (holds == SAME and pairs)
+
+
 _OWN = {"float32": dtypes.float32, "float64": dtypes.float64}
 
 
@@ -121,13 +139,13 @@ def _gradient(routine: Routine, node: UOp, results: dict[int, UOp]) -> Gradients
     *parameters, pairs = node.arg[1:]
     described = [(s.shape, s.dtype) for s in node.src]
     specified = routine._described(*described, *node.arg[1:])
-    held = routine._results([s[:-1] if pairs else s for s, _ in described], parameters)
+    held = routine.shapes(*(s[:-1] if pairs else s for s, _ in described), *parameters)
 
     def tensor(source: UOp, paired: bool) -> Any:
         made = Core._real._wrap(source)
         return made.view_as_complex() if paired else made
 
-    kinds = [holds == COMPLEX or (holds == SAME and pairs) for _, holds in held]
+    kinds = [_is_pair(holds, pairs) for _, holds in held]
     values = [
         tensor(UOp(Ops.ITEM, dtype, (node,), (i, shape)), kinds[i])
         for i, (shape, dtype) in enumerate(specified)
@@ -142,27 +160,6 @@ def _gradient(routine: Routine, node: UOp, results: dict[int, UOp]) -> Gradients
 
 
 # ---- batches on the host -------------------------------------------------------------------------
-
-
-def batched(name: str, function: Callable[..., Any], wrong: str) -> Callable[..., Any]:
-    """`function` of stacks of matrices; where it fails, LinalgError names the first that does."""
-
-    @functools.wraps(function)
-    def run(*given: Any) -> Any:
-        try:
-            return function(*given)
-        except np.linalg.LinAlgError as error:
-            arrays = [a for a in given if isinstance(a, np.ndarray)]
-            rest = given[len(arrays) :]
-            for place in np.ndindex(arrays[0].shape[:-2]):
-                try:
-                    function(*(a[place] for a in arrays), *rest)
-                except np.linalg.LinAlgError:
-                    which = f"matrix {list(place)} of the batch" if place else "the matrix"
-                    raise LinalgError(f"{name}: {which} is {wrong}") from error
-            raise LinalgError(f"{name}: {error}") from error
-
-    return run
 
 
 def each(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,8 +9,6 @@ from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.tensor.functions import wide
 from tinygrad.tensor.random import Random
 
-REDUCTIONS = ("mean", "sum", "none")
-
 
 class Learning(Random):
     """Losses return one number unless reduction="none"."""
@@ -18,8 +16,8 @@ class Learning(Random):
     __slots__ = ()
 
     def _reduced(self, reduction: str) -> Self:
-        if reduction not in REDUCTIONS:
-            raise ArgumentError(f"reduction {reduction!r}; legal are {', '.join(REDUCTIONS)}")
+        if reduction not in ("mean", "sum", "none"):
+            raise ArgumentError(f"reduction={reduction!r}; legal are mean, sum and none")
         if reduction == "none":
             return self
         return self.mean() if reduction == "mean" else self.sum()

@@ -9,7 +9,7 @@ from tinygrad.base.dtype import COMPLEX_PARTS, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import argfix, argsort, ceildiv, plain, prod
 from tinygrad.tensor.conversion import Conversion
-from tinygrad.tensor.core import Shape, Sint, axis_of, broadcast_shape, check_devices
+from tinygrad.tensor.core import Shape, Sint, axis_of, broadcast_shape, check_axes, check_devices
 from tinygrad.tensor.formulas import steps_of
 from tinygrad.transforms.gradient import reshaped
 from tinygrad.uop.infer import settled
@@ -63,13 +63,7 @@ class Movement(Conversion):
             raise ShapeError(f"reshape: {given} keeps axis {axis}, which {self.shape} lacks")
         return self.shape[axis]
 
-    def view(self, *shape: Any) -> Self:
-        """The same as `reshape`.
-
-        >>> Tensor([1, 2, 3, 4]).view(2, 2).tolist()
-        [[1, 2], [3, 4]]
-        """
-        return self.reshape(*shape)
+    view = reshape
 
     def expand(self, *shape: Any) -> Self:
         """Axes of size 1 repeated, new axes in front; -1 keeps a size.
@@ -141,6 +135,16 @@ class Movement(Conversion):
         (3, 1)
         """
         return self.permute(tuple(reversed(range(self.ndim))))
+
+    @property
+    def mT(self) -> Self:  # noqa: N802
+        """The last two axes exchanged.
+
+        >>> Tensor.ones(2, 3, 4).mT.shape
+        (2, 4, 3)
+        """
+        check_axes("mT", self, 2)
+        return self.transpose(-2, -1)
 
     def movedim(self, source: Any, destination: Any) -> Self:
         """Axes at other places, one or several; the rest keep their order.
@@ -496,26 +500,6 @@ class Movement(Conversion):
         ]
         shape = broadcast_shape("meshgrid", *(part.shape for part in lined))
         return tuple(part._broadcast_to(shape) for part in lined)
-
-    def diag(self, diagonal: Sint = 0) -> Self:
-        """A square matrix with this vector on a diagonal, so many columns to the right of the main
-        one; or that diagonal of this matrix.
-
-        >>> Tensor([1, 2]).diag().tolist()
-        [[1, 0], [0, 2]]
-        >>> Tensor([[1, 2], [3, 4]]).diag(1).tolist()
-        [2]
-        """
-        if self.ndim == 2:
-            return self.diagonal(diagonal)
-        if self.ndim != 1:
-            raise ShapeError(f"diag: {self.shape}; legal are one axis or two")
-        if diagonal:
-            below, right = (max(plain(n), 0) for n in (-diagonal, diagonal))
-            return self.diag().pad(((below, right), (right, below)))
-        n = self.shape[0]
-        # (n, 1) → (n, n + 1) → n * (n + 1) → n * n
-        return self.unsqueeze(1).pad((0, n)).flatten()._cut(0, 0, n * n).reshape(n, n)
 
     def diagonal(self, offset: Sint = 0, dim1: Sint = 0, dim2: Sint = 1) -> Self:
         """The diagonal of axes `dim1` and `dim2`, `offset` columns to the right, as a last axis.

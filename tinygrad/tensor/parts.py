@@ -8,7 +8,7 @@ from typing import Any, Self
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import plain
-from tinygrad.tensor.core import Sint, axis_of, broadcast_shape
+from tinygrad.tensor.core import Shape, Sint, axis_of, broadcast_shape
 from tinygrad.tensor.indexing import legal_index
 from tinygrad.tensor.joining import Joining
 from tinygrad.tensor.movement import known_size
@@ -42,8 +42,7 @@ class Parts(Joining):
             raise ShapeError(
                 f"put: {source.shape} at {index.shape}; legal are as many elements as numbers"
             )
-        if source.dtype is not self.dtype:
-            raise DTypeError(f"put: {source.dtype!r} into {self.dtype!r}; legal is the same")
+        self._check_dtype("put", source)
         how, flat = "add" if accumulate else "set", self.flatten()
         return flat._written(0, index.flatten(), source.flatten(), how).reshape(self.shape)
 
@@ -55,8 +54,7 @@ class Parts(Joining):
         >>> Tensor([0, 0, 0]).masked_scatter(Tensor([True, False, True]), Tensor([5, 6])).tolist()
         [5, 0, 6]
         """
-        if source.dtype is not self.dtype:
-            raise DTypeError(f"masked_scatter: {source.dtype!r} into {self.dtype!r}")
+        self._check_dtype("masked_scatter", source)
         x, chosen = self._meet("masked_scatter", mask, dtype=dtypes.void)
         if x.numel() == 0:
             return x
@@ -139,20 +137,28 @@ class Parts(Joining):
         out = first._node.scatter(how, updates._node, node)
         return self._from(out, source).moveaxis(0, axis)
 
-    def _slices(self, operation: str, dim: int, index: Self, source: Self) -> Self:
-        """`source` as slices of axis `dim`, as many as `index` has numbers."""
-        _vector(operation, index)
-        shape = list(self.shape)
-        if shape:
-            shape[axis_of(dim, self.ndim, operation)] = index.numel()
-        if source.shape != tuple(shape) and (self.ndim or source.numel() != 1):
-            raise ShapeError(
-                f"{operation}: a source of {source.shape} for {self.shape}; legal is {tuple(shape)}"
-            )
+    def _check_dtype(self, operation: str, source: Self) -> None:
         if source.dtype is not self.dtype:
             raise DTypeError(
                 f"{operation}: a source of {source.dtype!r} into {self.dtype!r}; legal is the same"
             )
+
+    def _shape_of_slices(self, operation: str, dim: int, index: Self) -> Shape:
+        """The shape of as many slices of axis `dim` as `index` has numbers."""
+        _vector(operation, index)
+        if not self.ndim:
+            return ()
+        axis = axis_of(dim, self.ndim, operation)
+        return (*self.shape[:axis], index.numel(), *self.shape[axis + 1 :])
+
+    def _slices(self, operation: str, dim: int, index: Self, source: Self) -> Self:
+        """`source` as slices of axis `dim`, as many as `index` has numbers."""
+        shape = self._shape_of_slices(operation, dim, index)
+        if source.shape != shape and (self.ndim or source.numel() != 1):
+            raise ShapeError(
+                f"{operation}: a source of {source.shape} for {self.shape}; legal is {shape}"
+            )
+        self._check_dtype(operation, source)
         return source
 
     def index_add(self, dim: int, index: Self, source: Self, alpha: Any = 1) -> Self:
@@ -179,13 +185,10 @@ class Parts(Joining):
         >>> Tensor([[1, 2], [3, 4]]).index_fill(1, Tensor([0]), 9).tolist()
         [[9, 2], [9, 4]]
         """
-        _vector("index_fill", index)
+        shape = self._shape_of_slices("index_fill", dim, index)
         if getattr(value, "ndim", 0):
             raise ShapeError(f"index_fill: a value of {value.shape}; legal is one number")
-        shape = list(self.shape)
-        if shape:
-            shape[axis_of(dim, self.ndim, "index_fill")] = index.numel()
-        part = self._tensor(value, self.dtype).cast(self.dtype)._broadcast_to(tuple(shape))
+        part = self._tensor(value, self.dtype).cast(self.dtype)._broadcast_to(shape)
         return self._written(dim, index.flatten(), part, "set")
 
     def index_reduce(
@@ -213,13 +216,7 @@ class Parts(Joining):
         """
         return self._scatter("scatter_add", dim, index, src, "add")
 
-    def argwhere(self) -> Self:
-        """The positions of all elements that are not zero, (how many, axes). Reads the tensor.
-
-        >>> Tensor([[0, 5]]).argwhere().tolist()
-        [[0, 1]]
-        """
-        return self.nonzero()
+    argwhere = Joining.nonzero
 
 
 def _vector(operation: str, index: Any) -> None:

@@ -231,9 +231,7 @@ class Products(Parts):
         silent = total.eq(0)  # where a root's gradient would be infinite, it is none
         root = silent.where(1, total)
         root = root.sqrt() if order == 2 else root ** (1 / order)
-        return (
-            silent.where(0 if order > 0 else math.inf, root) if order < 0 else silent.where(0, root)
-        )
+        return silent.where(math.inf if order < 0 else 0, root)
 
     def _nuclear(self, dim: Axis, keepdim: bool) -> Self:
         axes = (0, 1) if dim is None and self.ndim == 2 else dim

@@ -16,6 +16,7 @@ from typing import Any, Self
 from tinygrad.base.dtype import COMPLEX_PARTS, DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import argfix, plain, prod
+from tinygrad.tensor.core import constant
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, checked_shape
 from tinygrad.tensor.generator import Generator, default_generator
 from tinygrad.tensor.order import Order
@@ -55,7 +56,7 @@ class Random(Order):
     def _bits64(cls, shape: tuple[Any, ...], device: str, more: dict[str, Any]) -> UOp:
         """64 fresh random bits for each element, as uint64."""
         if 0 in shape:
-            return UOp.const(dtypes.uint64, 0, device).broadcast_to(shape)
+            return constant(0, dtypes.uint64, device, shape)
         generator = more.get("generator") or default_generator
         room = prod(n if isinstance(n, int) else int(n.vmax) for n in shape)
         return generator.bits(settled(prod(shape)), room, device).reshape(shape)

@@ -3,7 +3,6 @@ them, with what weights, depends on sizes alone: a filter, a row of a table, say
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -60,14 +59,12 @@ def triangle(x: Numbers) -> Numbers:
     return weights
 
 
-def _nearest(resize: Resize) -> Taps:
-    places = resize.single(0.0)
-    return places, np.ones(places.shape)
+def _nearest(half: float) -> Callable[[Resize], Taps]:
+    def taps(resize: Resize) -> Taps:
+        places = resize.single(half)
+        return places, np.ones(places.shape)
 
-
-def _nearest_exact(resize: Resize) -> Taps:
-    places = resize.single(0.5)
-    return places, np.ones(places.shape)
+    return taps
 
 
 def _linear(resize: Resize) -> Taps:
@@ -110,8 +107,8 @@ def _smooth(reach: int, weight: Callable[[Numbers], Numbers]) -> Callable[[Resiz
 
 
 FILTERS: dict[str, Callable[[Resize], Taps]] = {
-    "nearest": _nearest,
-    "nearest-exact": _nearest_exact,
+    "nearest": _nearest(0.0),
+    "nearest-exact": _nearest(0.5),
     "linear": _linear,
     "cubic": _cubic,
     "area": _area,
@@ -186,30 +183,4 @@ class Resizing(Sets):
         return (found * share.reshape((*weights.shape, *rest))).sum(axis + 1)
 
 
-def goal_sizes(
-    shape: Sequence[int], size: Any, scale_factor: Any, recompute: bool | None
-) -> tuple[tuple[int, ...], tuple[float, ...] | None]:
-    """What `size` or `scale_factor` ask for, one number an axis of `shape`, and the scales that
-    count, None for the ratios of sizes.
-
-    >>> goal_sizes((4, 6), None, 1.5, None)
-    ((6, 9), (1.5, 1.5))
-    """
-    count = len(shape)
-    if (size is None) == (scale_factor is None):
-        raise ArgumentError(f"interpolate: size {size} and scale_factor {scale_factor}: give one")
-
-    def each(value: Any) -> tuple[Any, ...]:
-        values = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
-        if len(values) != count:
-            raise ArgumentError(f"interpolate: {value}; legal is a number, or {count} of them")
-        return values
-
-    if size is not None:
-        return each(size), None
-    scales = tuple(float(s) for s in each(scale_factor))
-    goals = tuple(math.floor(n * s) for n, s in zip(shape, scales, strict=True))
-    return goals, None if recompute else scales
-
-
-__all__ = ["Resizing", "goal_sizes"]
+__all__ = ["Resizing"]

@@ -73,7 +73,7 @@ class Sets(Statistics):
             raise DTypeError(f"bincount: {self.dtype!r} {self.shape}; legal is a vector of ints")
         if weights is not None and weights.shape != self.shape:
             raise ShapeError(f"bincount: weights {weights.shape} for {self.shape}")
-        low, high = (int(t) for t in self.aminmax()) if self.numel() else (0, -1)
+        low, high = (t.item() for t in self.aminmax()) if self.numel() else (0, -1)
         if low < 0:
             raise ArgumentError(f"bincount: {low} is among the numbers; legal are numbers from 0")
         what = self.ones_like(dtype=dtypes.int32) if weights is None else weights
@@ -173,8 +173,7 @@ class Sets(Statistics):
         """
         import numpy as np
 
-        kind = dtypes.float32 if self.dtype.fmt is None else self.dtype
-        x = read(self.cast(kind)._node)
+        x = self._values_read()
         axis = None if dim is None else axis_of(dim, self.ndim, "unique")
         values, inverse, counts = np.unique(
             x, return_inverse=True, return_counts=True, axis=axis, equal_nan=False
@@ -192,8 +191,7 @@ class Sets(Statistics):
         """
         import numpy as np
 
-        kind = dtypes.float32 if self.dtype.fmt is None else self.dtype
-        x = read(self.cast(kind)._node)
+        x = self._values_read()
         axis = 0 if dim is None else axis_of(dim, self.ndim, "unique_consecutive")
         rows = x.reshape(-1) if dim is None else np.moveaxis(x, axis, 0)
         count = rows.shape[0]
@@ -204,6 +202,11 @@ class Sets(Statistics):
         inverse = (np.cumsum(fresh) - 1).reshape(self.shape if dim is None else -1)
         counts = np.diff(np.append(places, count))
         return self._found(values, inverse, counts, return_inverse, return_counts)
+
+    def _values_read(self) -> Any:
+        """The values as an array of a type that NumPy itself has."""
+        kind = dtypes.float32 if self.dtype.fmt is None else self.dtype
+        return read(self.cast(kind)._node)
 
     def _found(self, values: Any, inverse: Any, counts: Any, *wanted: bool) -> Any:
         """Arrays as tensors: the values, and of the others those that are wanted."""

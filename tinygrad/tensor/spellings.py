@@ -45,6 +45,20 @@ def spell(cls: type) -> None:
             setattr(cls, name, spelled(method))
 
 
+def follow(cls: type) -> None:
+    """Other names of a method that a class has anew are names of the new one."""
+    above = cls.__mro__[1]
+    anew = [n for n, m in vars(cls).items() if isinstance(m, FunctionType) and hasattr(above, n)]
+    names: dict[Any, list[str]] = {}
+    for name in dir(above) if anew else ():
+        if isinstance(method := getattr(above, name, None), FunctionType):
+            names.setdefault(inspect.unwrap(method), []).append(name)
+    for name in anew:
+        for other in names.get(inspect.unwrap(getattr(above, name)), ()):
+            if other not in vars(cls):
+                setattr(cls, other, vars(cls)[name])
+
+
 def spelled(method: Callable[..., Any]) -> Callable[..., Any]:
     """The method, which also takes others' names for its arguments. TypeError, with those that
     are legal, for one that it doesn't have."""

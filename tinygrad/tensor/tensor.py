@@ -102,13 +102,7 @@ class Tensor(Interop):
         """
         return self.schedule_with_vars(*others)[0]
 
-    def schedule_linear(self, *others: Tensor) -> list[Step]:
-        """The same as `schedule`.
-
-        >>> len((Tensor([1, 2]).realize() + 1).schedule_linear())
-        1
-        """
-        return self.schedule(*others)
+    schedule_linear = schedule
 
     def schedule_with_vars(self, *others: Tensor) -> tuple[list[Step], dict[str, int]]:
         """The steps, and the values of the variables bound in them.
@@ -267,14 +261,6 @@ class Tensor(Interop):
         if self.dtype.fmt is None and not self._element:  # else NumPy gives numbers of ml_dtypes
             values = values.astype("float32")
         return values.tolist()
-
-    def item(self) -> Any:
-        """The one value as a Python number. ShapeError unless there is exactly one element.
-
-        >>> Tensor([5]).item()
-        5
-        """
-        return self._only_item()
 
     def __iter__(self) -> Iterator[Self]:
         if not self.shape:

@@ -1,4 +1,4 @@
-"""The long tail that has names of its own: a hash."""
+"""A hash of bytes, as tensor operations."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _keccak_tables() -> tuple[list[int], list[int], list[int]]:
     return rotations, sources, constants
 
 
-class Special(Decomposition):
+class Hashing(Decomposition):
     """Hashes."""
 
     __slots__ = ()
