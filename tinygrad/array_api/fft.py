@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 
 from tinygrad.array_api.types import checked
 from tinygrad.base.dtype import DType
-from tinygrad.base.errors import ArgumentError
 from tinygrad.numeric import fft as transforms
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.core import axis_of
 
 __all__ = [
     "fft",
@@ -83,11 +81,7 @@ def fftfreq(
     >>> fftfreq(4).tolist()
     [0.0, 0.25, -0.5, -0.25]
     """
-    if n < 1:
-        raise ArgumentError(f"fftfreq: {n} samples; legal are numbers from 1")
-    count = Tensor.arange(n, device=device)
-    turned = (count < (n + 1) // 2).where(count, count - n)
-    return _scaled(turned, n * d, dtype)
+    return transforms.fftfreq(n, d, dtype=dtype, device=device)
 
 
 def rfftfreq(
@@ -98,13 +92,7 @@ def rfftfreq(
     >>> rfftfreq(4).tolist()
     [0.0, 0.25, 0.5]
     """
-    if n < 1:
-        raise ArgumentError(f"rfftfreq: {n} samples; legal are numbers from 1")
-    return _scaled(Tensor.arange(n // 2 + 1, device=device), n * d, dtype)
-
-
-def _scaled(count: Tensor, by: float, dtype: DType | None) -> Tensor:
-    return (count.double() / by).cast(dtype) if dtype is not None else count.float() / by
+    return transforms.rfftfreq(n, d, dtype=dtype, device=device)
 
 
 def fftshift(x: Tensor, /, *, axes: int | tuple[int, ...] | None = None) -> Tensor:
@@ -113,8 +101,8 @@ def fftshift(x: Tensor, /, *, axes: int | tuple[int, ...] | None = None) -> Tens
     >>> fftshift(Tensor([0, 1, -2, -1])).tolist()
     [-2, -1, 0, 1]
     """
-    chosen = _axes(x, axes)
-    return x.roll(tuple(x.shape[a] // 2 for a in chosen), chosen) if chosen else x
+    checked(x)
+    return transforms.fftshift(x, axes)
 
 
 def ifftshift(x: Tensor, /, *, axes: int | tuple[int, ...] | None = None) -> Tensor:
@@ -123,11 +111,5 @@ def ifftshift(x: Tensor, /, *, axes: int | tuple[int, ...] | None = None) -> Ten
     >>> ifftshift(Tensor([-2, -1, 0, 1])).tolist()
     [0, 1, -2, -1]
     """
-    chosen = _axes(x, axes)
-    return x.roll(tuple(-(x.shape[a] // 2) for a in chosen), chosen) if chosen else x
-
-
-def _axes(x: Tensor, axes: int | tuple[int, ...] | None) -> tuple[int, ...]:
     checked(x)
-    given = range(x.ndim) if axes is None else axes if isinstance(axes, tuple) else (axes,)
-    return tuple(axis_of(a, x.ndim, "fftshift") for a in given)
+    return transforms.ifftshift(x, axes)

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from tinygrad.array_api.types import checked
 from tinygrad.base.dtype import DType, least_upper_dtype, sum_acc_dtype
 from tinygrad.base.errors import ShapeError
-from tinygrad.base.helpers import prod
 from tinygrad.numeric import linalg as methods
 from tinygrad.numeric.linalg import QR, SVD, Eigen, SlogDet
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.core import axis_of
 
 __all__ = [
     "cholesky",
@@ -59,9 +57,7 @@ def matrix_transpose(x: Tensor, /) -> Tensor:
     [[1], [2]]
     """
     checked(x)
-    if x.ndim < 2:
-        raise ShapeError(f"matrix_transpose: of {x.shape}; legal are two axes or more")
-    return x.transpose(-1, -2)
+    return x.mT
 
 
 def tensordot(
@@ -74,22 +70,7 @@ def tensordot(
     5
     """
     checked(x1, x2)
-    if isinstance(axes, int):
-        left, right = list(range(x1.ndim - axes, x1.ndim)), list(range(axes))
-    else:
-        left = [axis_of(a, x1.ndim, "tensordot") for a in axes[0]]
-        right = [axis_of(a, x2.ndim, "tensordot") for a in axes[1]]
-    if [x1.shape[a] for a in left] != [x2.shape[a] for a in right] or min(left, default=0) < 0:
-        raise ShapeError(
-            f"tensordot: {x1.shape} and {x2.shape} over {axes}; legal are axes of equal sizes"
-        )
-    free1 = [a for a in range(x1.ndim) if a not in left]
-    free2 = [a for a in range(x2.ndim) if a not in right]
-    rows, columns = [x1.shape[a] for a in free1], [x2.shape[a] for a in free2]
-    inner = prod(x1.shape[a] for a in left)
-    a = x1.permute(*free1, *left).reshape(prod(rows), inner) if x1.ndim else x1.reshape(1, 1)
-    b = x2.permute(*right, *free2).reshape(inner, prod(columns)) if x2.ndim else x2.reshape(1, 1)
-    return a.matmul(b).reshape((*rows, *columns))
+    return x1.tensordot(x2, axes)
 
 
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
@@ -112,12 +93,7 @@ def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     [0, 0, 1]
     """
     checked(x1, x2)
-    if x1.shape[axis] != 3 or x2.shape[axis] != 3:
-        raise ShapeError(f"cross: {x1.shape} and {x2.shape} along {axis}; legal is size 3")
-    a, b = (x.transpose(axis, -1) if x.ndim > 1 else x for x in (x1, x2))
-    parts = [a[..., i] * b[..., j] - a[..., j] * b[..., i] for i, j in ((1, 2), (2, 0), (0, 1))]
-    made = parts[0].stack(*parts[1:], dim=-1)
-    return made.transpose(axis, -1) if made.ndim > 1 else made
+    return x1.cross(x2, axis)
 
 
 def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
@@ -146,9 +122,7 @@ def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
     [[3, 4], [6, 8]]
     """
     checked(x1, x2)
-    if x1.ndim != 1 or x2.ndim != 1:
-        raise ShapeError(f"outer: {x1.shape} and {x2.shape}; legal is one axis each")
-    return x1.unsqueeze(1) * x2.unsqueeze(0)
+    return x1.outer(x2)
 
 
 def vector_norm(

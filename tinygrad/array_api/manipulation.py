@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
-from typing import Any
 
 from tinygrad.array_api.types import checked, result_type
-from tinygrad.base.errors import ArgumentError, ShapeError
-from tinygrad.base.helpers import prod
+from tinygrad.base.errors import ShapeError
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.core import axis_of, broadcast_shape
+from tinygrad.tensor.core import axis_of, broadcast_shape, check_axes
 
 __all__ = [
     "broadcast_arrays",
@@ -101,16 +99,7 @@ def moveaxis(
     (3, 4, 2)
     """
     checked(x)
-    given = source if isinstance(source, tuple) else (source,)
-    places = destination if isinstance(destination, tuple) else (destination,)
-    old = [axis_of(a, x.ndim, "moveaxis") for a in given]
-    new = [axis_of(a, x.ndim, "moveaxis") for a in places]
-    if len(old) != len(new) or len(set(old)) < len(old) or len(set(new)) < len(new):
-        raise ArgumentError(f"moveaxis: {source} to {destination}; legal are as many, each once")
-    order = [a for a in range(x.ndim) if a not in old]
-    for place, axis in sorted(zip(new, old, strict=True)):
-        order.insert(place, axis)
-    return x.permute(*order)
+    return x.movedim(source, destination)
 
 
 def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
@@ -187,12 +176,7 @@ def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
     [[1, 2, 1, 2], [1, 2, 1, 2]]
     """
     checked(x)
-    times = (1,) * (x.ndim - len(repetitions)) + tuple(repetitions)
-    lined = x.reshape((1,) * (len(times) - x.ndim) + x.shape)
-    if 0 in times or 0 in x.shape:
-        shape = tuple(n * t for n, t in zip(lined.shape, times, strict=True))
-        return Tensor.zeros(shape, dtype=x.dtype, device=x.device)
-    return lined.repeat(times) if prod(times) != 1 or lined.ndim else lined
+    return x.tile(repetitions)
 
 
 def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
@@ -202,8 +186,5 @@ def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     [[1, 2], [3, 4]]
     """
     checked(x)
-    where = axis_of(axis, x.ndim, "unstack")
-    if not x.ndim:
-        raise ShapeError("unstack: of shape (); legal is one axis or more")
-    lead: tuple[Any, ...] = (slice(None),) * where
-    return tuple(x[(*lead, i)] for i in range(x.shape[where]))
+    check_axes("unstack", x, 1)
+    return x.unbind(axis)

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from tinygrad.array_api.types import checked
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.base.errors import ArgumentError
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.core import axis_of
+from tinygrad.tensor.core import axis_of, check_axes
 
 __all__ = [
     "argmax",
@@ -36,7 +36,7 @@ def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: builtins.bool = F
     1
     """
     checked(x)
-    return _kept(x.argmax(axis, keepdims if axis is not None else False), x, axis, keepdims)
+    return x.argmax(axis, keepdims)
 
 
 def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: builtins.bool = False) -> Tensor:
@@ -46,11 +46,7 @@ def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: builtins.bool = F
     1
     """
     checked(x)
-    return _kept(x.argmin(axis, keepdims if axis is not None else False), x, axis, keepdims)
-
-
-def _kept(found: Tensor, x: Tensor, axis: int | None, keepdims: builtins.bool) -> Tensor:
-    return found.reshape((1,) * x.ndim) if axis is None and keepdims else found
+    return x.argmin(axis, keepdims)
 
 
 def argsort(
@@ -77,8 +73,7 @@ def sort(
 
 def _sorted(x: Tensor, axis: int, descending: builtins.bool) -> tuple[Tensor, Tensor]:
     checked(x)
-    if not x.ndim:
-        raise ShapeError("sort: of shape (); legal is one axis or more")
+    check_axes("sort", x, 1)
     values, places = x.sort(axis, descending)
     return values, places
 
@@ -106,10 +101,8 @@ def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
     [[1, 2]]
     """
     checked(x)
-    if not x.ndim:
-        raise ShapeError("nonzero: of shape (); legal is one axis or more")
-    found = x.nonzero()
-    return tuple(found[:, axis] for axis in range(x.ndim))
+    check_axes("nonzero", x, 1)
+    return x.nonzero().unbind(1)
 
 
 def searchsorted(
@@ -170,15 +163,7 @@ def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
     [[6], [7]]
     """
     checked(x, indices)
-    where = axis_of(axis, x.ndim, "take_along_axis")
-    if indices.ndim != x.ndim:
-        raise ShapeError(f"take_along_axis: {indices.shape} in {x.shape}; legal are as many axes")
-    own, theirs = list(x.shape), list(indices.shape)
-    for i, (n, m) in enumerate(zip(x.shape, indices.shape, strict=True)):
-        if i != where:
-            own[i] = theirs[i] = max(n, m) if min(n, m) else 0
-    places = indices.expand(theirs)
-    return x.expand(own).gather(where, (places < 0).where(places + own[where], places))
+    return x.take_along_dim(indices, axis)
 
 
 def where(condition: Tensor, x1: Tensor | float, x2: Tensor | float, /) -> Tensor:

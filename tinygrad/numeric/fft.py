@@ -18,6 +18,7 @@ from tinygrad.base.helpers import prod
 from tinygrad.numeric import dft
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.core import axis_of
+from tinygrad.tensor.elementwise import float_kind
 
 Sizes = Sequence[int] | None
 Dims = Sequence[int] | int | None
@@ -45,8 +46,7 @@ def _taken(name: str, x: Tensor, axis: int, n: int | None) -> Tensor:
     if n < 1:
         raise ArgumentError(f"{name}: length {n} of {x.shape} on axis {axis}; legal are from 1")
     if not x.is_complex():
-        kind = least_upper_float(x.dtype)
-        x = x.cast(kind if kind.itemsize >= 4 else dtypes.float32)
+        x = x.cast(float_kind(x.dtype))
     if n < size:
         return x._cut(axis, 0, n)
     return x.pad(tuple((0, n - size) if i == axis else None for i in range(x.ndim)))
@@ -295,7 +295,7 @@ def fftfreq(n: int, d: float = 1.0, **more: Any) -> Tensor:
     >>> fftfreq(4).tolist()
     [0.0, 0.25, -0.5, -0.25]
     """
-    k = Tensor.arange(n, dtype=more.pop("dtype", dtypes.default_float), **more)
+    k = _counted("fftfreq", n, n, more)
     return (k >= (n + 1) // 2).where(k - n, k) * (1 / (n * d))
 
 
@@ -305,8 +305,13 @@ def rfftfreq(n: int, d: float = 1.0, **more: Any) -> Tensor:
     >>> rfftfreq(4).tolist()
     [0.0, 0.25, 0.5]
     """
-    k = Tensor.arange(n // 2 + 1, dtype=more.pop("dtype", dtypes.default_float), **more)
-    return k * (1 / (n * d))
+    return _counted("rfftfreq", n, n // 2 + 1, more) * (1 / (n * d))
+
+
+def _counted(name: str, n: int, count: int, more: dict[str, Any]) -> Tensor:
+    if n < 1:
+        raise ArgumentError(f"{name}: {n} samples; legal are numbers from 1")
+    return Tensor.arange(count, dtype=more.pop("dtype", None) or dtypes.default_float, **more)
 
 
 def fftshift(x: Tensor, dim: Dims = None) -> Tensor:
