@@ -2,30 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from tinygrad.base.errors import ShapeError
+from tinygrad.nn.held import held
 from tinygrad.tensor import Tensor
-
-
-class Activation:
-    """A function of each element, or along one axis: any shape → the same."""
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Any shape → the same."""
-        raise NotImplementedError
-
-
-def _of(name: str, function: Callable[[Tensor], Tensor]) -> type[Activation]:
-    """A layer without options that applies `function`."""
-    methods = {
-        "__doc__": function.__doc__,
-        "__module__": __name__,
-        "__call__": lambda self, x: function(x),
-        "__repr__": lambda self: f"{name}()",
-    }
-    return type(name, (Activation,), methods)
+from tinygrad.tensor.creation import DTypeLike
 
 
 def _same(x: Tensor) -> Tensor:
@@ -35,20 +15,6 @@ def _same(x: Tensor) -> Tensor:
     [1, 2]
     """
     return x
-
-
-Identity = _of("Identity", _same)
-ReLU = _of("ReLU", Tensor.relu)
-ReLU6 = _of("ReLU6", Tensor.relu6)
-SELU = _of("SELU", Tensor.selu)
-SiLU = _of("SiLU", Tensor.silu)
-Mish = _of("Mish", Tensor.mish)
-Tanh = _of("Tanh", Tensor.tanh)
-Sigmoid = _of("Sigmoid", Tensor.sigmoid)
-LogSigmoid = _of("LogSigmoid", Tensor.logsigmoid)
-Hardsigmoid = _of("Hardsigmoid", Tensor.hardsigmoid)
-Hardswish = _of("Hardswish", Tensor.hardswish)
-Softsign = _of("Softsign", Tensor.softsign)
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
@@ -74,143 +40,57 @@ def glu(x: Tensor, dim: int = -1) -> Tensor:
     return value * gate.sigmoid()
 
 
-@dataclass
-class GELU(Activation):
-    """`gelu`.
+def softmax(x: Tensor, dim: int = -1, dtype: DTypeLike | None = None) -> Tensor:
+    """e**x over its sum along `dim`.
 
-    >>> GELU()(Tensor([-1.0, 0.5, 2.0])).numpy().round(4)
-    array([-0.1587,  0.3457,  1.9545], dtype=float32)
+    >>> softmax(Tensor([[0.0], [0.0]]), dim=0).tolist()
+    [[0.5], [0.5]]
     """
-
-    approximate: str = "none"
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Any shape → the same."""
-        return gelu(x, self.approximate)
+    return (x if dtype is None else x.cast(dtype)).softmax(dim)
 
 
-@dataclass
-class LeakyReLU(Activation):
-    """x where it is above 0, else a small share of it.
+def log_softmax(x: Tensor, dim: int = -1, dtype: DTypeLike | None = None) -> Tensor:
+    """The logarithm of `softmax`.
 
-    >>> LeakyReLU()(Tensor([-1.0, 0.5, 2.0])).numpy().round(4)
-    array([-0.01,  0.5 ,  2.  ], dtype=float32)
-    """
-
-    negative_slope: float = 0.01
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Any shape → the same."""
-        return x.leaky_relu(self.negative_slope)
-
-
-@dataclass
-class ELU(Activation):
-    """x where it is above 0, else alpha·(exp(x) - 1).
-
-    >>> ELU()(Tensor([-1.0, 0.5, 2.0])).numpy().round(4)
-    array([-0.6321,  0.5   ,  2.    ], dtype=float32)
-    """
-
-    alpha: float = 1.0
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Any shape → the same."""
-        return x.elu(self.alpha)
-
-
-@dataclass
-class CELU(Activation):
-    """x where it is above 0, else alpha·(exp(x/alpha) - 1).
-
-    >>> CELU()(Tensor([-1.0, 0.5, 2.0])).numpy().round(4)
-    array([-0.6321,  0.5   ,  2.    ], dtype=float32)
-    """
-
-    alpha: float = 1.0
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Any shape → the same."""
-        return x.celu(self.alpha)
-
-
-@dataclass
-class Softplus(Activation):
-    """log(1 + exp(beta·x)) / beta.
-
-    >>> Softplus()(Tensor([-1.0, 0.5, 2.0])).numpy().round(4)
-    array([0.3133, 0.9741, 2.1269], dtype=float32)
-    """
-
-    beta: float = 1.0
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Any shape → the same."""
-        return x.softplus(self.beta)
-
-
-@dataclass
-class Hardtanh(Activation):
-    """x cut to min_val..max_val.
-
-    >>> Hardtanh()(Tensor([-1.0, 0.5, 2.0])).numpy().round(4)
-    array([-1. ,  0.5,  1. ], dtype=float32)
-    """
-
-    min_val: float = -1.0
-    max_val: float = 1.0
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Any shape → the same."""
-        return x.hardtanh(self.min_val, self.max_val)
-
-
-@dataclass
-class Softmax(Activation):
-    """exp(x) over its sum along `dim`.
-
-    >>> Softmax(-1)(Tensor([0.0, 0.0])).tolist()
-    [0.5, 0.5]
-    """
-
-    dim: int = -1
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Any shape → the same."""
-        return x.softmax(self.dim)
-
-
-@dataclass
-class LogSoftmax(Activation):
-    """The log of `Softmax`.
-
-    >>> LogSoftmax(-1)(Tensor([0.0, 0.0])).numpy().round(4)
+    >>> log_softmax(Tensor([0.0, 0.0])).numpy().round(4)
     array([-0.6931, -0.6931], dtype=float32)
     """
-
-    dim: int = -1
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Any shape → the same."""
-        return x.log_softmax(self.dim)
+    return (x if dtype is None else x.cast(dtype)).log_softmax(dim)
 
 
-@dataclass
-class GLU:
-    """`glu`: half as many features come out.
+def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """x above 0, `negative_slope` times x below.
 
-    >>> GLU()(Tensor([[1.0, 2.0, 0.0, 0.0]])).tolist()
-    [[0.5, 1.0]]
+    >>> leaky_relu(Tensor([-1.0, 2.0]), 0.5).tolist()
+    [-0.5, 2.0]
     """
-
-    dim: int = -1
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """(.., 2·features, ..) → (.., features, ..)."""
-        return glu(x, self.dim)
+    return x.leaky_relu(negative_slope)
 
 
-class PReLU(Activation):
+Identity = held("Identity", _same)
+ReLU = held("ReLU", Tensor.relu)
+ReLU6 = held("ReLU6", Tensor.relu6)
+SELU = held("SELU", Tensor.selu)
+SiLU = held("SiLU", Tensor.silu)
+Mish = held("Mish", Tensor.mish)
+Tanh = held("Tanh", Tensor.tanh)
+Sigmoid = held("Sigmoid", Tensor.sigmoid)
+LogSigmoid = held("LogSigmoid", Tensor.logsigmoid)
+Hardsigmoid = held("Hardsigmoid", Tensor.hardsigmoid)
+Hardswish = held("Hardswish", Tensor.hardswish)
+Softsign = held("Softsign", Tensor.softsign)
+GELU = held("GELU", gelu)
+GLU = held("GLU", glu)
+LeakyReLU = held("LeakyReLU", leaky_relu)
+ELU = held("ELU", Tensor.elu)
+CELU = held("CELU", Tensor.celu)
+Softplus = held("Softplus", Tensor.softplus)
+Hardtanh = held("Hardtanh", Tensor.hardtanh)
+Softmax = held("Softmax", softmax)
+LogSoftmax = held("LogSoftmax", log_softmax)
+
+
+class PReLU:
     """x where it is above 0, else a share of it that is learnt. (He and others, 2015.)
 
     Args:
@@ -233,7 +113,7 @@ class PReLU(Activation):
         return (x > 0).where(x, x * share)
 
 
-class Dropout2d(Activation):
+class Dropout2d:
     """Zeroes whole channels of x (N, channels, *any) with probability `p` while training.
 
     (Tompson and others, "Efficient Object Localization Using Convolutional Networks", 2015.)

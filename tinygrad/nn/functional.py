@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tinygrad.nn.activations import gelu, glu
+from tinygrad.nn.activations import gelu, glu, leaky_relu, log_softmax, softmax
 from tinygrad.nn.images import (
     affine_grid,
     channel_shuffle,
@@ -58,7 +58,6 @@ from tinygrad.nn.pooling import (
     max_unpool3d,
 )
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.creation import DTypeLike
 
 Sizes = int | tuple[int, ...]
 
@@ -91,33 +90,6 @@ normalize = _method("normalize")
 one_hot = _method("one_hot")
 pad = _method("pad")
 scaled_dot_product_attention = _method("scaled_dot_product_attention")
-
-
-def softmax(x: Tensor, dim: int = -1, dtype: DTypeLike | None = None) -> Tensor:
-    """e**x over its sum along `dim`.
-
-    >>> softmax(Tensor([[0.0], [0.0]]), dim=0).tolist()
-    [[0.5], [0.5]]
-    """
-    return (x if dtype is None else x.cast(dtype)).softmax(dim)
-
-
-def log_softmax(x: Tensor, dim: int = -1, dtype: DTypeLike | None = None) -> Tensor:
-    """The logarithm of `softmax`.
-
-    >>> log_softmax(Tensor([0.0, 0.0])).numpy().round(4)
-    array([-0.6931, -0.6931], dtype=float32)
-    """
-    return (x if dtype is None else x.cast(dtype)).log_softmax(dim)
-
-
-def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
-    """x above 0, `negative_slope` times x below.
-
-    >>> leaky_relu(Tensor([-1.0, 2.0]), 0.5).tolist()
-    [-0.5, 2.0]
-    """
-    return x.leaky_relu(negative_slope)
 
 
 def dropout(x: Tensor, p: float = 0.5, training: bool | None = None) -> Tensor:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
+import math
+from collections.abc import Sequence
 from typing import Any
 
-from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.numeric.sampling import BOUNDS, FILTERS, sampled
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.resizing import goal_sizes
 
 # ---- channels and pixels -------------------------------------------------------------------------
 
@@ -76,11 +75,37 @@ def interpolate(
         raise ShapeError(f"interpolate: x {x.shape}; legal is (N, C, *axes)")
     if align_corners is not None and mode in ("nearest", "nearest-exact", "area"):
         raise ArgumentError(f"interpolate: align_corners with mode {mode!r}; it has no corners")
-    goals, scales = goal_sizes(x.shape[2:], size, scale_factor, recompute_scale_factor)
+    goals, scales = _goal_sizes(x.shape[2:], size, scale_factor, recompute_scale_factor)
     return x.interpolate(goals, mode, bool(align_corners), antialias, scales)
 
 
 upsample = interpolate
+
+
+def _goal_sizes(
+    shape: Sequence[int], size: Any, scale_factor: Any, recompute: bool | None
+) -> tuple[tuple[int, ...], tuple[float, ...] | None]:
+    """What `size` or `scale_factor` ask for, one number an axis of `shape`, and the scales that
+    count, None for the ratios of sizes.
+
+    >>> _goal_sizes((4, 6), None, 1.5, None)
+    ((6, 9), (1.5, 1.5))
+    """
+    count = len(shape)
+    if (size is None) == (scale_factor is None):
+        raise ArgumentError(f"interpolate: size {size} and scale_factor {scale_factor}: give one")
+
+    def each(value: Any) -> tuple[Any, ...]:
+        values = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
+        if len(values) != count:
+            raise ArgumentError(f"interpolate: {value}; legal is a number, or {count} of them")
+        return values
+
+    if size is not None:
+        return each(size), None
+    scales = tuple(float(s) for s in each(scale_factor))
+    goals = tuple(math.floor(n * s) for n, s in zip(shape, scales, strict=True))
+    return goals, None if recompute else scales
 
 
 # ---- other places --------------------------------------------------------------------------------
@@ -112,57 +137,6 @@ def _positions(size: int, align_corners: bool, like: Tensor) -> Tensor:
     if align_corners:
         return at * (2 / max(size - 1, 1)) - (1 if size > 1 else 0)
     return (at * 2 + 1) / size - 1
-
-
-Bounds = Callable[[Tensor, int, bool], Tensor]
-Weighted = list[tuple[Tensor, Tensor | None]]  # places along an axis, and what each counts
-
-
-def _reflected(number: Tensor, size: int, align_corners: bool) -> Tensor:
-    low, span = (0.0, size - 1.0) if align_corners else (-0.5, float(size))
-    if span == 0:
-        return number * 0
-    away = (number - low).abs()
-    turns = (away / span).floor()
-    rest = away - turns * span
-    even = (turns - (turns / 2).floor() * 2) < 0.5
-    inside: Tensor = even.where(rest, span - rest) + low
-    return inside.clamp(0, size - 1)
-
-
-BOUNDS: dict[str, Bounds] = {
-    "zeros": lambda number, size, align_corners: number,
-    "border": lambda number, size, align_corners: number.clamp(0, size - 1),
-    "reflection": _reflected,
-}
-
-
-def _nearest(at: Tensor) -> Weighted:
-    return [(at.round(), None)]
-
-
-def _linear(at: Tensor) -> Weighted:
-    low = at.floor()
-    return [(low, 1 - (at - low)), (low + 1, at - low)]
-
-
-def _cubic(at: Tensor) -> Weighted:
-    """Four pixels by Keys' polynomials with a = -0.75."""
-    low = at.floor()
-    t = at - low
-
-    def near(x: Tensor) -> Tensor:
-        out: Tensor = (x * 1.25 - 2.25) * x * x + 1
-        return out
-
-    def far(x: Tensor) -> Tensor:
-        out: Tensor = ((x - 5) * x + 8) * x * -0.75 + 3
-        return out
-
-    return [(low - 1, far(t + 1)), (low, near(t)), (low + 1, near(1 - t)), (low + 2, far(2 - t))]
-
-
-FILTERS = {"nearest": _nearest, "bilinear": _linear, "bicubic": _cubic}
 
 
 def grid_sample(
@@ -199,36 +173,4 @@ def grid_sample(
             f"grid_sample: x {x.shape}, grid {grid.shape}; legal are (N, C, H, W), (N, .., .., 2), "
             "or with three axes and 3"
         )
-    bound = BOUNDS[padding_mode]
-    axes: list[Weighted] = []
-    for i, size in enumerate(x.shape[2:]):
-        at = grid[..., count - 1 - i]
-        number = (at + 1) / 2 * (size - 1) if align_corners else ((at + 1) * size - 1) / 2
-        if mode == "bicubic":  # each of the pixels is brought inside, not the place
-            axes.append([(bound(p, size, align_corners), w) for p, w in _cubic(number)])
-        else:
-            axes.append(FILTERS[mode](bound(number, size, align_corners)))
-    out: Tensor | None = None
-    for corner in itertools.product(*axes):
-        part = _pixels(x, [place for place, _ in corner])
-        for _, weight in corner:
-            part = part if weight is None else part * weight.unsqueeze(1)
-        out = part if out is None else out + part
-    assert out is not None
-    return out
-
-
-def _pixels(x: Tensor, places: list[Tensor]) -> Tensor:
-    """x (N, C, *axes) at whole places, one tensor (N, ..) an axis, 0 outside: (N, C, ..)."""
-    batch, channels, *sizes = x.shape
-    inside, flat = None, None
-    for place, size in zip(places, sizes, strict=True):
-        within = (place >= 0) & (place < size)
-        here = within.where(place, 0).cast(dtypes.int32)
-        inside = within if inside is None else inside & within
-        flat = here if flat is None else flat * size + here
-    assert inside is not None and flat is not None
-    at = flat.reshape(batch, 1, -1)
-    found = x.reshape(batch, channels, -1).gather(2, at.expand(batch, channels, at.shape[2]))
-    out: Tensor = inside.unsqueeze(1).where(found.reshape(batch, channels, *flat.shape[1:]), 0)
-    return out
+    return sampled(x, grid, mode, padding_mode, align_corners)

@@ -94,7 +94,7 @@ def trunc_normal_(
     """
     low, high = (0.5 * (1 + math.erf((x - mean) / std / math.sqrt(2))) for x in (a, b))
     share = Tensor.uniform(*tensor.shape, low=2 * low - 1, high=2 * high - 1, device=tensor.device)
-    values = _inverse_erf(share) * (std * math.sqrt(2)) + mean
+    values = share.erfinv() * (std * math.sqrt(2)) + mean
     return _filled(tensor, values.clamp(a, b))
 
 
@@ -195,17 +195,3 @@ def _filled(tensor: Tensor, values: Tensor) -> Tensor:
         tensor.requires_grad = wanted
         return tensor.realize()
     return tensor.assign(values).realize()
-
-
-def _inverse_erf(x: Tensor) -> Tensor:
-    """erf⁻¹, good to about 1e-7·|x|: a first guess by logarithms, mended by Newton's steps.
-
-    The guess is Winitzki's, "A handy approximation for the error function and its inverse", 2008.
-    """
-    a = 0.147
-    logs = (1 - x * x).maximum(1e-30).log()
-    half = 2 / (math.pi * a) + logs / 2
-    y = x.sign() * ((half * half - logs / a).sqrt() - half).sqrt()
-    for _ in range(2):
-        y = y - (y.erf() - x) / (2 / math.sqrt(math.pi) * (-y * y).exp())
-    return y

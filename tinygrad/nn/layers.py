@@ -5,6 +5,8 @@ Weights have the shapes and names of PyTorch's, so that its checkpoints load.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import prod
@@ -134,34 +136,20 @@ class Conv2d:
 
 
 def Conv1d(  # noqa: N802  made like a class
-    in_channels: int,
-    out_channels: int,
-    kernel_size: int,
-    stride: int = 1,
-    padding: int | str = 0,
-    dilation: int = 1,
-    groups: int = 1,
-    bias: bool = True,
+    in_channels: int, out_channels: int, kernel_size: int, *options: Any, **named: Any
 ) -> Conv2d:
     """A `Conv2d` with a single spatial axis: (N, in, length) → (N, out, positions).
+    Further arguments as for that.
 
     >>> Conv1d(3, 8, 5)(Tensor.ones(1, 3, 9)).shape
     (1, 8, 5)
     """
-    return Conv2d(
-        in_channels, out_channels, (kernel_size,), stride, padding, dilation, groups, bias
-    )
+    kernel = _each(kernel_size, 1)
+    return Conv2d(in_channels, out_channels, kernel, *options, **named)
 
 
 def Conv3d(  # noqa: N802  made like a class
-    in_channels: int,
-    out_channels: int,
-    kernel_size: Sizes,
-    stride: Sizes = 1,
-    padding: Sizes | str = 0,
-    dilation: Sizes = 1,
-    groups: int = 1,
-    bias: bool = True,
+    in_channels: int, out_channels: int, kernel_size: Sizes, *options: Any, **named: Any
 ) -> Conv2d:
     """A `Conv2d` with three spatial axes: (N, in, depth, height, width).
 
@@ -169,7 +157,7 @@ def Conv3d(  # noqa: N802  made like a class
     (1, 8, 3, 3, 3)
     """
     kernel = _each(kernel_size, 3)
-    return Conv2d(in_channels, out_channels, kernel, stride, padding, dilation, groups, bias)
+    return Conv2d(in_channels, out_channels, kernel, *options, **named)
 
 
 class ConvTranspose2d:
@@ -229,37 +217,19 @@ class ConvTranspose2d:
 
 
 def ConvTranspose1d(  # noqa: N802  made like a class
-    in_channels: int,
-    out_channels: int,
-    kernel_size: int,
-    stride: int = 1,
-    padding: int = 0,
-    output_padding: int = 0,
-    dilation: int = 1,
-    groups: int = 1,
-    bias: bool = True,
+    in_channels: int, out_channels: int, kernel_size: int, *options: Any, **named: Any
 ) -> ConvTranspose2d:
     """A `ConvTranspose2d` with a single spatial axis.
 
     >>> ConvTranspose1d(3, 8, 2, stride=2)(Tensor.ones(1, 3, 4)).shape
     (1, 8, 8)
     """
-    kernel = (kernel_size,)
-    return ConvTranspose2d(
-        in_channels, out_channels, kernel, stride, padding, output_padding, dilation, groups, bias
-    )
+    kernel = _each(kernel_size, 1)
+    return ConvTranspose2d(in_channels, out_channels, kernel, *options, **named)
 
 
 def ConvTranspose3d(  # noqa: N802  made like a class
-    in_channels: int,
-    out_channels: int,
-    kernel_size: Sizes,
-    stride: Sizes = 1,
-    padding: Sizes = 0,
-    output_padding: Sizes = 0,
-    dilation: Sizes = 1,
-    groups: int = 1,
-    bias: bool = True,
+    in_channels: int, out_channels: int, kernel_size: Sizes, *options: Any, **named: Any
 ) -> ConvTranspose2d:
     """A `ConvTranspose2d` with three spatial axes.
 
@@ -267,9 +237,7 @@ def ConvTranspose3d(  # noqa: N802  made like a class
     (1, 8, 4, 4, 4)
     """
     kernel = _each(kernel_size, 3)
-    return ConvTranspose2d(
-        in_channels, out_channels, kernel, stride, padding, output_padding, dilation, groups, bias
-    )
+    return ConvTranspose2d(in_channels, out_channels, kernel, *options, **named)
 
 
 class Embedding:

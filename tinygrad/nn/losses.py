@@ -5,26 +5,14 @@ A loss is a number an element, put together by `reduction`: "mean", "sum" or "no
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar
-
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.nn.held import held
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.scan import scan
 
 FLOOR = -1e30
 """What stands for the log of 0 where a gradient goes through: -inf would make it NaN."""
-
-
-def reduced(loss: Tensor, reduction: str) -> Tensor:
-    """The losses of all elements as one number, or as they are."""
-    if reduction not in ("mean", "sum", "none"):
-        raise ArgumentError(f"reduction={reduction!r}; legal are mean, sum and none")
-    if reduction == "none":
-        return loss
-    return loss.mean() if reduction == "mean" else loss.sum()
 
 
 # ---- distances of numbers ------------------------------------------------------------------------
@@ -36,7 +24,7 @@ def l1_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     >>> l1_loss(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
     2.0
     """
-    return reduced((x - target).abs(), reduction)
+    return (x - target).abs()._reduced(reduction)
 
 
 def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
@@ -45,7 +33,7 @@ def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     >>> mse_loss(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
     5.0
     """
-    return reduced((x - target).square(), reduction)
+    return (x - target).square()._reduced(reduction)
 
 
 def huber_loss(x: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
@@ -57,7 +45,8 @@ def huber_loss(x: Tensor, target: Tensor, reduction: str = "mean", delta: float 
     if delta <= 0:
         raise ArgumentError(f"huber_loss: delta={delta}; legal are numbers above 0")
     away = (x - target).abs()
-    return reduced((away < delta).where(away.square() / 2, delta * (away - delta / 2)), reduction)
+    loss = (away < delta).where(away.square() / 2, delta * (away - delta / 2))
+    return loss._reduced(reduction)
 
 
 def smooth_l1_loss(x: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
@@ -84,7 +73,7 @@ def binary_cross_entropy(
     """
     yes, no = x.log().maximum(-100), (1 - x).log().maximum(-100)
     loss = -(target * yes + (1 - target) * no)
-    return reduced(loss if weight is None else loss * weight, reduction)
+    return (loss if weight is None else loss * weight)._reduced(reduction)
 
 
 def binary_cross_entropy_with_logits(
@@ -100,7 +89,7 @@ def binary_cross_entropy_with_logits(
     0.6931
     """
     loss = x.binary_crossentropy_logits(target, "none", pos_weight)
-    return reduced(loss if weight is None else loss * weight, reduction)
+    return (loss if weight is None else loss * weight)._reduced(reduction)
 
 
 def cross_entropy(
@@ -137,7 +126,7 @@ def cross_entropy(
         spread = target.ne(ignore_index).where(spread.sum(_class_axis(x)), 0)
         classes = x.shape[_class_axis(x)]
         total = hard * (1 - label_smoothing) + spread * (label_smoothing / classes)
-    return total.sum() / share.sum() if reduction == "mean" else reduced(total, reduction)
+    return total.sum() / share.sum() if reduction == "mean" else total._reduced(reduction)
 
 
 def _soft_cross_entropy(
@@ -146,7 +135,8 @@ def _soft_cross_entropy(
     axis = _class_axis(logs)
     goal = target * (1 - smoothing) + smoothing / logs.shape[axis]
     each = logs if weight is None else logs * _by_class(logs, weight)
-    return reduced(-(each * goal).sum(axis), reduction)
+    loss: Tensor = -(each * goal).sum(axis)
+    return loss._reduced(reduction)
 
 
 def nll_loss(
@@ -169,12 +159,7 @@ def nll_loss(
             f"loss: x has shape {x.shape} and target {target.shape}; legal is the shape of x "
             f"without axis {axis}, or for cross_entropy floats in the shape of x"
         )
-    counts = target.ne(ignore_index)
-    own = x.gather(axis, counts.where(target, 0).unsqueeze(axis)).squeeze(axis)
-    own = target._of_class(own, x.shape[axis], "loss", ignore_index)
-    share = _shares(x, target, weight, ignore_index)
-    loss = -counts.where(own, 0) * share
-    return loss.sum() / share.sum() if reduction == "mean" else reduced(loss, reduction)
+    return x.nll_loss(target, weight, ignore_index, reduction)
 
 
 def _class_axis(x: Tensor) -> int:
@@ -211,8 +196,8 @@ def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", log_target: bool 
         logs = (target > 0).where(target, 1).log()  # 0·log 0 is 0
         loss = target * logs - target * x
     if reduction == "batchmean":
-        return reduced(loss, "sum") / int(x.shape[0])
-    return reduced(loss, reduction)
+        return loss._reduced("sum") / int(x.shape[0])
+    return loss._reduced(reduction)
 
 
 # ---- of vectors ----------------------------------------------------------------------------------
@@ -252,7 +237,7 @@ def cosine_embedding_loss(
     1.0
     """
     cos = cosine_similarity(x, y, dim=x.ndim - 1)
-    return reduced((target > 0).where(1 - cos, (cos - margin).maximum(0)), reduction)
+    return (target > 0).where(1 - cos, (cos - margin).maximum(0))._reduced(reduction)
 
 
 def triplet_margin_loss(
@@ -278,7 +263,7 @@ def triplet_margin_loss(
     far = pairwise_distance(anchor, negative, p, eps)
     if swap:
         far = far.minimum(pairwise_distance(positive, negative, p, eps))
-    return reduced((near - far + margin).maximum(0), reduction)
+    return (near - far + margin).maximum(0)._reduced(reduction)
 
 
 def margin_ranking_loss(
@@ -289,7 +274,7 @@ def margin_ranking_loss(
     >>> margin_ranking_loss(Tensor([1.0]), Tensor([3.0]), Tensor([1])).item()
     2.0
     """
-    return reduced((-target * (x - y) + margin).maximum(0), reduction)
+    return (-target * (x - y) + margin).maximum(0)._reduced(reduction)
 
 
 def hinge_embedding_loss(
@@ -300,7 +285,7 @@ def hinge_embedding_loss(
     >>> hinge_embedding_loss(Tensor([0.25, 0.25]), Tensor([1, -1])).item()
     0.5
     """
-    return reduced(target.eq(1).where(x, (margin - x).maximum(0)), reduction)
+    return target.eq(1).where(x, (margin - x).maximum(0))._reduced(reduction)
 
 
 # ---- of sequences --------------------------------------------------------------------------------
@@ -368,7 +353,7 @@ def ctc_loss(
     loss = (loss > -FLOOR / 2).where(0.0 if zero_infinity else float("inf"), loss)
     if reduction == "mean":
         return (loss / counts.maximum(1)).mean()
-    return reduced(loss, reduction)
+    return loss._reduced(reduction)
 
 
 def _blanks(labels: Tensor, blank: int) -> Tensor:
@@ -393,205 +378,18 @@ def _rows_of_labels(targets: Tensor, counts: Tensor) -> Tensor:
 # ---- as objects ----------------------------------------------------------------------------------
 
 
-class Loss:
-    """A loss with its options, for programs that hold one. Its fields are the options of
-    `function`; called with tensors it is that function of them.
-
-    >>> L1Loss("sum")(Tensor([1.0, 2.0]), Tensor([0.0, 0.0])).item()
-    3.0
-    """
-
-    function: ClassVar[Callable[..., Tensor]]
-
-    def __call__(self, *tensors: Any, **more: Any) -> Tensor:
-        """The tensors that the function takes before its options → the loss."""
-        return type(self).function(*tensors, **more, **vars(self))
-
-
-@dataclass
-class L1Loss(Loss):
-    """`l1_loss`.
-
-    >>> L1Loss()(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
-    2.0
-    """
-
-    function = staticmethod(l1_loss)
-    reduction: str = "mean"
-
-
-@dataclass
-class MSELoss(Loss):
-    """`mse_loss`.
-
-    >>> MSELoss()(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
-    5.0
-    """
-
-    function = staticmethod(mse_loss)
-    reduction: str = "mean"
-
-
-@dataclass
-class HuberLoss(Loss):
-    """`huber_loss`.
-
-    >>> HuberLoss()(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
-    1.5
-    """
-
-    function = staticmethod(huber_loss)
-    reduction: str = "mean"
-    delta: float = 1.0
-
-
-@dataclass
-class SmoothL1Loss(Loss):
-    """`smooth_l1_loss`.
-
-    >>> SmoothL1Loss()(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
-    1.5
-    """
-
-    function = staticmethod(smooth_l1_loss)
-    reduction: str = "mean"
-    beta: float = 1.0
-
-
-@dataclass
-class BCELoss(Loss):
-    """`binary_cross_entropy`.
-
-    >>> BCELoss()(Tensor([0.5, 0.5]), Tensor([0.0, 1.0])).numpy().round(4)
-    np.float32(0.6931)
-    """
-
-    function = staticmethod(binary_cross_entropy)
-    weight: Tensor | None = None
-    reduction: str = "mean"
-
-
-@dataclass
-class BCEWithLogitsLoss(Loss):
-    """`binary_cross_entropy_with_logits`.
-
-    >>> BCEWithLogitsLoss()(Tensor([0.0, 0.0]), Tensor([0.0, 1.0])).numpy().round(4)
-    np.float32(0.6931)
-    """
-
-    function = staticmethod(binary_cross_entropy_with_logits)
-    weight: Tensor | None = None
-    reduction: str = "mean"
-    pos_weight: Tensor | None = None
-
-
-@dataclass
-class CrossEntropyLoss(Loss):
-    """`cross_entropy`.
-
-    >>> CrossEntropyLoss()(Tensor([[0.0, 0.0]]), Tensor([1])).numpy().round(4)
-    np.float32(0.6931)
-    """
-
-    function = staticmethod(cross_entropy)
-    weight: Tensor | None = None
-    ignore_index: int = -100
-    reduction: str = "mean"
-    label_smoothing: float = 0.0
-
-
-@dataclass
-class NLLLoss(Loss):
-    """`nll_loss`.
-
-    >>> NLLLoss()(Tensor([[-0.5, -1.0]]), Tensor([1])).item()
-    1.0
-    """
-
-    function = staticmethod(nll_loss)
-    weight: Tensor | None = None
-    ignore_index: int = -100
-    reduction: str = "mean"
-
-
-@dataclass
-class KLDivLoss(Loss):
-    """`kl_div`.
-
-    >>> KLDivLoss()(Tensor([0.0, 0.0]), Tensor([1.0, 1.0])).item()
-    0.0
-    """
-
-    function = staticmethod(kl_div)
-    reduction: str = "mean"
-    log_target: bool = False
-
-
-@dataclass
-class CTCLoss(Loss):
-    """`ctc_loss`.
-
-    >>> chances = Tensor.zeros(3, 1, 2).log_softmax(-1)  # (time, batch, letters)
-    >>> CTCLoss()(chances, Tensor([[1]]), Tensor([3]), Tensor([1])).numpy().round(4)
-    np.float32(0.2877)
-    """
-
-    function = staticmethod(ctc_loss)
-    blank: int = 0
-    reduction: str = "mean"
-    zero_infinity: bool = False
-
-
-@dataclass
-class CosineEmbeddingLoss(Loss):
-    """`cosine_embedding_loss`.
-
-    >>> CosineEmbeddingLoss()(Tensor([[1.0, 0.0]]), Tensor([[0.0, 1.0]]), Tensor([1])).item()
-    1.0
-    """
-
-    function = staticmethod(cosine_embedding_loss)
-    margin: float = 0.0
-    reduction: str = "mean"
-
-
-@dataclass
-class TripletMarginLoss(Loss):
-    """`triplet_margin_loss`.
-
-    >>> TripletMarginLoss()(Tensor([[0.0]]), Tensor([[1.0]]), Tensor([[3.0]])).numpy().round(4)
-    np.float32(0.0)
-    """
-
-    function = staticmethod(triplet_margin_loss)
-    margin: float = 1.0
-    p: float = 2.0
-    eps: float = 1e-6
-    swap: bool = False
-    reduction: str = "mean"
-
-
-@dataclass
-class MarginRankingLoss(Loss):
-    """`margin_ranking_loss`.
-
-    >>> MarginRankingLoss()(Tensor([1.0]), Tensor([3.0]), Tensor([1.0])).item()
-    2.0
-    """
-
-    function = staticmethod(margin_ranking_loss)
-    margin: float = 0.0
-    reduction: str = "mean"
-
-
-@dataclass
-class HingeEmbeddingLoss(Loss):
-    """`hinge_embedding_loss`.
-
-    >>> HingeEmbeddingLoss()(Tensor([2.0]), Tensor([1.0])).item()
-    2.0
-    """
-
-    function = staticmethod(hinge_embedding_loss)
-    margin: float = 1.0
-    reduction: str = "mean"
+# what a class holds are the options of its function
+L1Loss = held("L1Loss", l1_loss)
+MSELoss = held("MSELoss", mse_loss)
+HuberLoss = held("HuberLoss", huber_loss)
+SmoothL1Loss = held("SmoothL1Loss", smooth_l1_loss)
+BCELoss = held("BCELoss", binary_cross_entropy)
+BCEWithLogitsLoss = held("BCEWithLogitsLoss", binary_cross_entropy_with_logits)
+CrossEntropyLoss = held("CrossEntropyLoss", cross_entropy)
+NLLLoss = held("NLLLoss", nll_loss)
+KLDivLoss = held("KLDivLoss", kl_div)
+CTCLoss = held("CTCLoss", ctc_loss)
+CosineEmbeddingLoss = held("CosineEmbeddingLoss", cosine_embedding_loss)
+TripletMarginLoss = held("TripletMarginLoss", triplet_margin_loss)
+MarginRankingLoss = held("MarginRankingLoss", margin_ranking_loss)
+HingeEmbeddingLoss = held("HingeEmbeddingLoss", hinge_embedding_loss)

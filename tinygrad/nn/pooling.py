@@ -37,10 +37,10 @@ def _averages(
     axes: int,
     x: Tensor,
     kernel_size: Sizes,
-    stride: Sizes | None,
-    padding: Sizes,
-    ceil_mode: bool,
-    count_include_pad: bool,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
     def each(value: Any) -> Any:
@@ -62,67 +62,45 @@ def _averages(
     return out.mul(math.prod(kernel) / divisor_override)
 
 
-def avg_pool1d(
-    x: Tensor,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-) -> Tensor:
-    """The mean of each window of the last axis; see `Tensor.avg_pool2d`.
+def avg_pool1d(x: Tensor, *options: Any, **named: Any) -> Tensor:
+    """The mean of each window of the last axis; see `avg_pool2d`.
 
     >>> avg_pool1d(Tensor([[1.0, 3.0, 5.0, 7.0]]), 2).tolist()
     [[2.0, 6.0]]
     """
-    return _averages(1, x, kernel_size, stride, padding, ceil_mode, count_include_pad)
+    return _averages(1, x, *options, **named)
 
 
-def avg_pool2d(
-    x: Tensor,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor:
+def avg_pool2d(x: Tensor, *options: Any, **named: Any) -> Tensor:
     """The mean of each window of the last two axes, or its sum over `divisor_override`.
+
+    Options, in order: kernel_size, stride=None (the kernel's size), padding=0, ceil_mode=False,
+    count_include_pad=True, divisor_override=None.
 
     >>> avg_pool2d(Tensor([[[1.0, 3.0], [5.0, 7.0]]]), 2).tolist()
     [[[4.0]]]
     """
-    more = (padding, ceil_mode, count_include_pad, divisor_override)
-    return _averages(2, x, kernel_size, stride, *more)
+    return _averages(2, x, *options, **named)
 
 
-def avg_pool3d(
-    x: Tensor,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor:
+def avg_pool3d(x: Tensor, *options: Any, **named: Any) -> Tensor:
     """`avg_pool2d` over three axes.
 
     >>> avg_pool3d(Tensor.ones(1, 1, 4, 4, 4), 2).shape
     (1, 1, 2, 2, 2)
     """
-    more = (padding, ceil_mode, count_include_pad, divisor_override)
-    return _averages(3, x, kernel_size, stride, *more)
+    return _averages(3, x, *options, **named)
 
 
 def _largest(
     axes: int,
     x: Tensor,
     kernel_size: Sizes,
-    stride: Sizes | None,
-    padding: Sizes,
-    dilation: Sizes,
-    ceil_mode: bool,
-    return_indices: bool,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
 ) -> Any:
     def each(value: Any) -> Any:
         return _each(f"max_pool{axes}d", x, value, axes)
@@ -131,58 +109,34 @@ def _largest(
     return x.max_pool2d(kernel, step, gap, pad, ceil_mode, return_indices)
 
 
-def max_pool1d(
-    x: Tensor,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """The largest of each window of the last axis; see `Tensor.max_pool2d`.
+def max_pool1d(x: Tensor, *options: Any, **named: Any) -> Any:
+    """The largest of each window of the last axis; see `max_pool2d`.
 
     >>> max_pool1d(Tensor([[1.0, 3.0, 5.0, 2.0]]), 2).tolist()
     [[3.0, 5.0]]
     """
-    more = (padding, dilation, ceil_mode, return_indices)
-    return _largest(1, x, kernel_size, stride, *more)
+    return _largest(1, x, *options, **named)
 
 
-def max_pool2d(
-    x: Tensor,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """`max_pool1d` over two axes; indices count the two as one.
+def max_pool2d(x: Tensor, *options: Any, **named: Any) -> Any:
+    """The largest of each window of the last two axes; indices count the two as one.
+
+    Options, in order: kernel_size, stride=None (the kernel's size), padding=0, dilation=1,
+    ceil_mode=False, return_indices=False.
 
     >>> max_pool2d(Tensor([[[[1.0, 2.0], [4.0, 3.0]]]]), 2).tolist()
     [[[[4.0]]]]
     """
-    more = (padding, dilation, ceil_mode, return_indices)
-    return _largest(2, x, kernel_size, stride, *more)
+    return _largest(2, x, *options, **named)
 
 
-def max_pool3d(
-    x: Tensor,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """`max_pool1d` over three axes; indices count the three as one.
+def max_pool3d(x: Tensor, *options: Any, **named: Any) -> Any:
+    """`max_pool2d` over three axes; indices count the three as one.
 
     >>> max_pool3d(Tensor.ones(1, 1, 4, 4, 4), 2).shape
     (1, 1, 2, 2, 2)
     """
-    more = (padding, dilation, ceil_mode, return_indices)
-    return _largest(3, x, kernel_size, stride, *more)
+    return _largest(3, x, *options, **named)
 
 
 def _unpooled(
@@ -190,9 +144,9 @@ def _unpooled(
     x: Tensor,
     indices: Tensor,
     kernel_size: Sizes,
-    stride: Sizes | None,
-    padding: Sizes,
-    output_size: Sequence[int] | None,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    output_size: Sequence[int] | None = None,
 ) -> Tensor:
     def each(value: Any) -> Any:
         return _each(f"max_unpool{axes}d", x, value, axes)
@@ -201,111 +155,83 @@ def _unpooled(
     return x.max_unpool2d(indices, each(kernel_size), each(stride), 1, each(padding), size)
 
 
-def max_unpool1d(
-    x: Tensor,
-    indices: Tensor,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
+def max_unpool1d(x: Tensor, *options: Any, **named: Any) -> Tensor:
     """Each element back where `max_pool1d` found it, zeros elsewhere.
+
+    Options, in order: indices, kernel_size, stride=None (the kernel's size), padding=0,
+    output_size=None.
 
     >>> max_unpool1d(*max_pool1d(Tensor([[1.0, 3.0]]), 2, return_indices=True), 2).tolist()
     [[0.0, 3.0]]
     """
-    return _unpooled(1, x, indices, kernel_size, stride, padding, output_size)
+    return _unpooled(1, x, *options, **named)
 
 
-def max_unpool2d(
-    x: Tensor,
-    indices: Tensor,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
+def max_unpool2d(x: Tensor, *options: Any, **named: Any) -> Tensor:
     """`max_unpool1d` over two axes.
 
     >>> values, places = max_pool2d(Tensor([[[[1.0, 2.0], [4.0, 3.0]]]]), 2, return_indices=True)
     >>> max_unpool2d(values, places, 2).tolist()
     [[[[0.0, 0.0], [4.0, 0.0]]]]
     """
-    return _unpooled(2, x, indices, kernel_size, stride, padding, output_size)
+    return _unpooled(2, x, *options, **named)
 
 
-def max_unpool3d(
-    x: Tensor,
-    indices: Tensor,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
+def max_unpool3d(x: Tensor, *options: Any, **named: Any) -> Tensor:
     """`max_unpool1d` over three axes.
 
     >>> values, places = max_pool3d(Tensor.ones(1, 1, 2, 2, 2), 2, return_indices=True)
     >>> max_unpool3d(values, places, 2).sum().item()
     1.0
     """
-    return _unpooled(3, x, indices, kernel_size, stride, padding, output_size)
+    return _unpooled(3, x, *options, **named)
 
 
 def _powers(
-    axes: int, x: Tensor, p: float, kernel_size: Sizes, stride: Sizes | None, ceil_mode: bool
-) -> Tensor:
-    """sign(s)·relu(|s|)^(1/p) of s = Σ xᵖ, as PyTorch has it."""
-    kernel = _each(f"lp_pool{axes}d", x, kernel_size, axes)
-    mean = _averages(axes, x**p, kernel, stride, 0, ceil_mode, True)
-    total = mean * math.prod(kernel)
-    empty = total <= 0
-    root: Tensor = empty.where(0, empty.where(1, total) ** (1 / p))
-    return root
-
-
-def lp_pool1d(
+    axes: int,
     x: Tensor,
     norm_type: float,
     kernel_size: Sizes,
     stride: Sizes | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
+    """sign(s)·relu(|s|)^(1/p) of s = Σ xᵖ, p = `norm_type`, as PyTorch has it."""
+    kernel = _each(f"lp_pool{axes}d", x, kernel_size, axes)
+    mean = _averages(axes, x**norm_type, kernel, stride, 0, ceil_mode, True)
+    total = mean * math.prod(kernel)
+    empty = total <= 0
+    root: Tensor = empty.where(0, empty.where(1, total) ** (1 / norm_type))
+    return root
+
+
+def lp_pool1d(x: Tensor, *options: Any, **named: Any) -> Tensor:
     """(Σxᵖ)^(1/p) over each window of the last axis; 0 where the sum is negative.
+
+    Options, in order: norm_type (p), kernel_size, stride=None (the kernel's size),
+    ceil_mode=False.
 
     >>> lp_pool1d(Tensor([[3.0, 4.0]]), 2, 2).tolist()
     [[5.0]]
     """
-    return _powers(1, x, norm_type, kernel_size, stride, ceil_mode)
+    return _powers(1, x, *options, **named)
 
 
-def lp_pool2d(
-    x: Tensor,
-    norm_type: float,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    ceil_mode: bool = False,
-) -> Tensor:
+def lp_pool2d(x: Tensor, *options: Any, **named: Any) -> Tensor:
     """`lp_pool1d` over two axes.
 
     >>> lp_pool2d(Tensor([[[[3.0, 4.0]]]]), 2.0, (1, 2)).tolist()
     [[[[5.0]]]]
     """
-    return _powers(2, x, norm_type, kernel_size, stride, ceil_mode)
+    return _powers(2, x, *options, **named)
 
 
-def lp_pool3d(
-    x: Tensor,
-    norm_type: float,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    ceil_mode: bool = False,
-) -> Tensor:
+def lp_pool3d(x: Tensor, *options: Any, **named: Any) -> Tensor:
     """`lp_pool1d` over three axes.
 
     >>> lp_pool3d(Tensor.ones(1, 1, 2, 2, 2), 1.0, 2).tolist()
     [[[[[8.0]]]]]
     """
-    return _powers(3, x, norm_type, kernel_size, stride, ceil_mode)
+    return _powers(3, x, *options, **named)
 
 
 # ---- to a given size -----------------------------------------------------------------------------

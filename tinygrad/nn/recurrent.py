@@ -7,7 +7,7 @@ Weights have PyTorch's names, shapes and order of gates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.nn.layers import uniform_weight
@@ -81,8 +81,7 @@ class RNNCell(Cell):
 
     def next(self, given: Tensor, kept: Tensor, state: State) -> State:  # type: ignore[override]
         """f(given + kept)."""
-        total = given + kept
-        return (total.tanh() if self.nonlinearity == "tanh" else total.relu(),)
+        return (NONLINEARITIES[self.nonlinearity](given + kept),)
 
 
 class GRUCell(Cell):
@@ -283,8 +282,7 @@ class RNN(Recurrent):
         self.nonlinearity = _nonlinearity(nonlinearity)
 
     def _next(self, given: Tensor, kept: Tensor, state: State) -> State:
-        total = given + kept
-        return (total.tanh() if self.nonlinearity == "tanh" else total.relu(),)
+        return (NONLINEARITIES[self.nonlinearity](given + kept),)
 
     def __call__(self, x: Tensor, hidden: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """x and the first state, zeros if None → outputs (length, batch, hidden·directions) and
@@ -329,7 +327,10 @@ class LSTM(Recurrent):
         return outputs, (hidden, cell)
 
 
+NONLINEARITIES: dict[str, Callable[[Tensor], Tensor]] = {"tanh": Tensor.tanh, "relu": Tensor.relu}
+
+
 def _nonlinearity(name: str) -> str:
-    if name not in ("tanh", "relu"):
+    if name not in NONLINEARITIES:
         raise ArgumentError(f'nonlinearity={name!r}; legal are "tanh" and "relu"')
     return name
