@@ -30,7 +30,7 @@ BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, V
           NotImplementedError, LookupError, OverflowError, TypeError)  # fmt: skip
 
 
-class TensorIO(io.RawIOBase):
+class TensorIO(BytesFile):
     """A tensor of bytes as a file that is read.
 
     >>> TensorIO(Tensor(b"abc")).read(2)
@@ -38,36 +38,11 @@ class TensorIO(io.RawIOBase):
     """
 
     def __init__(self, tensor: Tensor) -> None:
-        super().__init__()
         if tensor.dtype is not dtypes.uint8 or tensor.ndim != 1:
             raise ArgumentError(
                 f"TensorIO: {tensor.dtype!r} of shape {tensor.shape}; legal is one axis of uint8"
             )
-        self._raw: Bytes = tensor.numpy()
-        self._place = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Fills `buffer`; how many bytes there were."""
-        target = memoryview(buffer).cast("B")
-        data = self._raw[self._place : self._place + len(target)]
-        target[: len(data)] = data.tobytes()
-        self._place += len(data)
-        return len(data)
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Moves to a place; where that is."""
-        base = (0, self._place, len(self._raw))[whence]
-        self._place = min(max(base + offset, 0), len(self._raw))
-        return self._place
-
-    def tell(self) -> int:
-        return self._place
+        super().__init__(tensor.numpy())
 
 
 def members(source: Source, most: int = MOST) -> dict[str, Bytes]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tinygrad.base.errors import ArgumentError
-from tinygrad.formats.onnx.registry import Array, Row, Table, Value, on_host, tensors
+from tinygrad.formats.onnx.registry import Array, Row, Table, Value, on_host, one
 from tinygrad.tensor import Tensor
 
 
@@ -123,7 +123,7 @@ def _next(
 
 ROWS: Table = {
     "ArrayFeatureExtractor": Row(_extract, (1,)),
-    "Binarizer": tensors(_binarize),
+    "Binarizer": _binarize,
     "LabelEncoder": on_host(_encode),
     "TreeEnsemble": on_host(_trees),
 }
@@ -138,7 +138,7 @@ def _each(step: Callable[..., tuple[Tensor, ...]], kinds: int) -> Callable[..., 
 
     def run(rate: Any, turn: Any, *values: Tensor, **options: Any) -> tuple[Value, ...]:
         count = len(values) // kinds
-        r, t = (np.asarray(v).reshape(-1)[0].item() for v in (rate, turn))
+        r, t = (one(v) for v in (rate, turn))
         made = [step(r, t, *values[i::count], **options) for i in range(count)]
         return tuple(value for group in zip(*made, strict=True) for value in group)
 

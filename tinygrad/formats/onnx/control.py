@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tinygrad.base.errors import ArgumentError
-from tinygrad.formats.onnx.registry import Row, Table, Value
+from tinygrad.formats.onnx.registry import Row, Table, Value, one
 from tinygrad.formats.onnx.values import to_host, to_tensor
 
 Run = Callable[[Any, dict[str, Value]], list[Value]]
@@ -20,7 +20,7 @@ def _truth(value: Value, where: str) -> bool:
 
 
 def _if(condition: Value, then_branch: Any, else_branch: Any, graph: Run) -> tuple[Value, ...]:
-    chosen = then_branch if bool(np.asarray(condition).reshape(-1)[0]) else else_branch
+    chosen = then_branch if bool(one(condition)) else else_branch
     return tuple(graph(chosen, {}))
 
 
@@ -29,7 +29,7 @@ def _loop(
 ) -> tuple[Value, ...]:
     """Runs `body` while the condition holds, at most `trips` times; what a turn gives beside the
     states is stacked over the turns."""
-    most = None if trips is None else int(np.asarray(trips).reshape(-1)[0])
+    most = None if trips is None else int(one(trips))
     goes_on = condition is None or _truth(condition, "onnx Loop")
     names = [item.name for item in body.input]
     kept = list(states)
@@ -53,7 +53,7 @@ def stacked(rows: list[Value], axis: int) -> Value:
     if all(isinstance(row, np.ndarray) for row in rows):
         return np.stack(rows, axis)
     values = [to_tensor(row) for row in rows]
-    return values[0].stack(*values[1:], dim=axis) if len(values) > 1 else values[0].unsqueeze(axis)
+    return values[0].stack(*values[1:], dim=axis)
 
 
 def _scan(

@@ -8,7 +8,7 @@ from typing import Any
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.formats.onnx.casts import bit_cast, cast, cast_like
-from tinygrad.formats.onnx.registry import Function, Row, Table, tensors
+from tinygrad.formats.onnx.registry import Function, Table
 from tinygrad.tensor import Tensor
 
 # ---- arithmetic ----------------------------------------------------------------------------------
@@ -59,16 +59,8 @@ def _clip(
     return (out if most is None else out.minimum(most)).cast(x.dtype)
 
 
-def _round(x: Tensor) -> Tensor:
-    return x.round()
-
-
 def _isinf(x: Tensor, detect_negative: int = 1, detect_positive: int = 1) -> Tensor:
     return x.isinf(bool(detect_positive), bool(detect_negative))
-
-
-def _sign(x: Tensor) -> Tensor:
-    return x.sign()
 
 
 # ---- activations ---------------------------------------------------------------------------------
@@ -78,28 +70,12 @@ def _gelu(x: Tensor, approximate: str = "none") -> Tensor:
     return x.gelu(approximate)
 
 
-def _celu(x: Tensor, alpha: float = 1.0) -> Tensor:
-    return x.maximum(0) + (alpha * ((x / alpha).exp() - 1)).minimum(0)
-
-
-def _elu(x: Tensor, alpha: float = 1.0) -> Tensor:
-    return (x < 0).where(alpha * (x.exp() - 1), x)
-
-
 def _hard_sigmoid(x: Tensor, alpha: float = 0.2, beta: float = 0.5) -> Tensor:
-    return (x * alpha + beta).clamp(0, 1)
-
-
-def _hard_swish(x: Tensor) -> Tensor:
-    return x * _hard_sigmoid(x, 1 / 6, 0.5)
+    return x.hardsigmoid(alpha, beta)
 
 
 def _leaky(x: Tensor, alpha: float = 0.01) -> Tensor:
-    return (x < 0).where(x * alpha, x)
-
-
-def _mish(x: Tensor) -> Tensor:
-    return x * x.softplus().tanh()
+    return x.leaky_relu(alpha)
 
 
 def _prelu(x: Tensor, slope: Tensor) -> Tensor:
@@ -115,7 +91,7 @@ def _prelu_by_channel(x: Tensor, slope: Tensor, **_: Any) -> Tensor:
 def _selu(
     x: Tensor, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875
 ) -> Tensor:
-    return gamma * (x <= 0).where(alpha * (x.exp() - 1), x)
+    return x.selu(alpha, gamma)
 
 
 def _shrink(x: Tensor, bias: float = 0.0, lambd: float = 0.5) -> Tensor:
@@ -130,16 +106,12 @@ def _thresholded(x: Tensor, alpha: float = 1.0) -> Tensor:
     return (x > alpha).where(x, 0)
 
 
-def _softplus(x: Tensor) -> Tensor:
-    return x.maximum(0) + (1 + (-x.abs()).exp()).log()
-
-
 def _plain(function: Callable[..., Tensor]) -> Function:
     """A function of one tensor, before version 6 with an attribute that has no effect."""
     return lambda x, consumed_inputs=None: function(x)
 
 
-def _aligned(function: Callable[..., Tensor]) -> Row:
+def _aligned(function: Callable[..., Tensor]) -> Function:
     """A function of two tensors, which before version 7 met from axis `axis` on."""
 
     def meet(a: Tensor, b: Tensor, axis: int | None = None, broadcast: int = 0, **_: Any) -> Tensor:
@@ -147,78 +119,78 @@ def _aligned(function: Callable[..., Tensor]) -> Row:
             b = b.reshape(*b.shape, *[1] * (a.ndim - axis - b.ndim))
         return function(a, b)
 
-    return tensors(meet)
+    return meet
 
 
 ROWS: Table = {
-    "Abs": tensors(_plain(Tensor.abs)),
-    "Acos": tensors(Tensor.acos),
-    "Acosh": tensors(Tensor.acosh),
+    "Abs": _plain(Tensor.abs),
+    "Acos": Tensor.acos,
+    "Acosh": Tensor.acosh,
     "Add": _aligned(Tensor.add),
     "And": _aligned(Tensor.bitwise_and),
-    "Asin": tensors(Tensor.asin),
-    "Asinh": tensors(Tensor.asinh),
-    "Atan": tensors(Tensor.atan),
-    "Atanh": tensors(Tensor.atanh),
-    "BitCast": tensors(bit_cast),
-    "BitShift": tensors(_shift),
-    "BitwiseAnd": tensors(Tensor.bitwise_and),
-    "BitwiseNot": tensors(Tensor.bitwise_not),
-    "BitwiseOr": tensors(Tensor.bitwise_or),
-    "BitwiseXor": tensors(Tensor.bitwise_xor),
-    "Cast": tensors(cast),
-    "CastLike": tensors(cast_like),
-    "Ceil": tensors(_plain(Tensor.ceil)),
-    "Celu": tensors(_celu),
-    "Clip": tensors(_clip),
-    "Cos": tensors(Tensor.cos),
-    "Cosh": tensors(Tensor.cosh),
+    "Asin": Tensor.asin,
+    "Asinh": Tensor.asinh,
+    "Atan": Tensor.atan,
+    "Atanh": Tensor.atanh,
+    "BitCast": bit_cast,
+    "BitShift": _shift,
+    "BitwiseAnd": Tensor.bitwise_and,
+    "BitwiseNot": Tensor.bitwise_not,
+    "BitwiseOr": Tensor.bitwise_or,
+    "BitwiseXor": Tensor.bitwise_xor,
+    "Cast": cast,
+    "CastLike": cast_like,
+    "Ceil": _plain(Tensor.ceil),
+    "Celu": Tensor.celu,
+    "Clip": _clip,
+    "Cos": Tensor.cos,
+    "Cosh": Tensor.cosh,
     "Div": _aligned(_div),
-    "Elu": tensors(_elu),
+    "Elu": Tensor.elu,
     "Equal": _aligned(Tensor.eq),
-    "Erf": tensors(Tensor.erf),
-    "Exp": tensors(_plain(Tensor.exp)),
-    "Floor": tensors(_plain(Tensor.floor)),
-    "Gelu": tensors(_gelu),
+    "Erf": Tensor.erf,
+    "Exp": _plain(Tensor.exp),
+    "Floor": _plain(Tensor.floor),
+    "Gelu": _gelu,
     "Greater": _aligned(lambda a, b: a > b),
-    "GreaterOrEqual": tensors(lambda a, b: a >= b),
-    "HardSigmoid": tensors(_hard_sigmoid),
-    "HardSwish": tensors(_hard_swish),
-    "IsInf": tensors(_isinf),
-    "IsNaN": tensors(Tensor.isnan),
-    "LeakyRelu": tensors(_leaky),
+    "GreaterOrEqual": lambda a, b: a >= b,
+    "HardSigmoid": _hard_sigmoid,
+    "HardSwish": Tensor.hardswish,
+    "IsInf": _isinf,
+    "IsNaN": Tensor.isnan,
+    "LeakyRelu": _leaky,
     "Less": _aligned(lambda a, b: a < b),
-    "LessOrEqual": tensors(lambda a, b: a <= b),
-    "Log": tensors(_plain(Tensor.log)),
-    "Max": tensors(_folded(Tensor.maximum)),
-    "Mean": tensors(_mean),
-    "Min": tensors(_folded(Tensor.minimum)),
-    "Mish": tensors(_mish),
-    "Mod": tensors(_mod),
+    "LessOrEqual": lambda a, b: a <= b,
+    "Log": _plain(Tensor.log),
+    "Max": _folded(Tensor.maximum),
+    "Mean": _mean,
+    "Min": _folded(Tensor.minimum),
+    "Mish": Tensor.mish,
+    "Mod": _mod,
     "Mul": _aligned(Tensor.mul),
-    "Neg": tensors(_plain(Tensor.neg)),
-    "Not": tensors(Tensor.logical_not),
+    "Neg": _plain(Tensor.neg),
+    "Not": Tensor.logical_not,
     "Or": _aligned(Tensor.bitwise_or),
-    "PRelu": {1: tensors(_prelu_by_channel), 7: tensors(_prelu)},
+    "PRelu": {1: _prelu_by_channel, 7: _prelu},
     "Pow": _aligned(_pow),
-    "Reciprocal": tensors(_plain(Tensor.reciprocal)),
-    "Relu": tensors(_plain(Tensor.relu)),
-    "Round": tensors(_round),
-    "Selu": tensors(_selu),
-    "Shrink": tensors(_shrink),
-    "Sigmoid": tensors(_plain(Tensor.sigmoid)),
-    "Sign": tensors(_sign),
-    "Sin": tensors(Tensor.sin),
-    "Sinh": tensors(Tensor.sinh),
-    "Softplus": tensors(_softplus),
-    "Softsign": tensors(Tensor.softsign),
-    "Sqrt": tensors(_plain(Tensor.sqrt)),
+    "Reciprocal": _plain(Tensor.reciprocal),
+    "Relu": _plain(Tensor.relu),
+    "Round": Tensor.round,
+    "Selu": _selu,
+    "Shrink": _shrink,
+    "Sigmoid": _plain(Tensor.sigmoid),
+    "Sign": Tensor.sign,
+    "Sin": Tensor.sin,
+    "Sinh": Tensor.sinh,
+    "Softplus": Tensor.softplus,
+    "Softsign": Tensor.softsign,
+    "Sqrt": _plain(Tensor.sqrt),
     "Sub": _aligned(Tensor.sub),
-    "Sum": tensors(_folded(Tensor.add)),
-    "Swish": tensors(_swish),
-    "Tan": tensors(Tensor.tan),
-    "Tanh": tensors(_plain(Tensor.tanh)),
-    "ThresholdedRelu": tensors(_thresholded),
-    "Where": tensors(lambda condition, x, y: condition.where(x, y)),
+    "Sum": _folded(Tensor.add),
+    "Swish": _swish,
+    "Tan": Tensor.tan,
+    "Tanh": _plain(Tensor.tanh),
+    "ThresholdedRelu": _thresholded,
+    "Where": lambda condition, x, y: condition.where(x, y),
     "Xor": _aligned(Tensor.bitwise_xor),
 }

@@ -12,11 +12,12 @@ import numpy as np
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
-from tinygrad.base.helpers import prod
 from tinygrad.formats.onnx.casts import wide_enough
 from tinygrad.formats.onnx.host import axes_of
-from tinygrad.formats.onnx.registry import Array, Row, Table, on_host, tensors
+from tinygrad.formats.onnx.registry import Array, Row, Table, on_host, one
+from tinygrad.numeric.sampling import sampled
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.resizing import cubic, triangle
 
 # ---- resizing ------------------------------------------------------------------------------------
 
@@ -50,18 +51,10 @@ NEAREST: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def _triangle(x: Array, _: float) -> Array:
-    return np.asarray(np.clip(1 - np.abs(x), 0, 1))
-
-
-def _cubic(x: Array, a: float) -> Array:
-    x = np.abs(x)
-    near = (a + 2) * x**3 - (a + 3) * x**2 + 1
-    far = a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a
-    return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
-
-
-KERNELS = {"linear": (1, _triangle), "cubic": (2, _cubic)}
+KERNELS: dict[str, tuple[int, Callable[[Array, float], Array]]] = {
+    "linear": (1, lambda x, _: triangle(x)),
+    "cubic": (2, cubic),
+}
 
 
 def _taps(mode: str, at: Array, scale: float, antialias: bool, a: float) -> tuple[Array, Array]:
@@ -73,21 +66,6 @@ def _taps(mode: str, at: Array, scale: float, antialias: bool, a: float) -> tupl
     places = base[:, None] + np.arange(first, 2 - first)
     weights = kernel((places - at[:, None]) * shrink, a)
     return places, weights / weights.sum(1, keepdims=True)
-
-
-def _along(x: Tensor, axis: int, places: Array, weights: Array) -> Tensor:
-    """Each place of the result as a weighted sum of places of an axis."""
-    size = x.shape[axis]
-    out: Any = None
-    for tap in range(places.shape[1]):
-        if not weights[:, tap].any():
-            continue
-        index = np.clip(places[:, tap], 0, size - 1).astype(np.int32)
-        part = x[(slice(None),) * axis + (Tensor(index, device=x.device),)]
-        factor = Tensor(weights[:, tap].astype(np.float32), device=x.device)
-        part = part * factor.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
-        out = part if out is None else out + part
-    return out  # type: ignore[no-any-return]
 
 
 def _scales(
@@ -143,7 +121,7 @@ def _resize(
         if exclude_outside:
             weights = np.where((taps < 0) | (taps >= size), 0, weights)
             weights = weights / weights.sum(1, keepdims=True)
-        out = _along(out, axis, taps, weights)
+        out = out._resized(axis, taps, weights)
     for axis, gone in outside:
         if gone.any():
             mask = Tensor(gone, device=x.device)
@@ -175,17 +153,6 @@ def _upsample_old(x: Tensor, scales: Any = None, mode: str = "nearest", **more: 
 # ---- sampling ------------------------------------------------------------------------------------
 
 
-def _reflected(x: Tensor, low: float, high: float) -> Tensor:
-    """Places beyond the ends folded back, as often as it takes."""
-    span = high - low
-    if span == 0:
-        return x * 0 + low
-    turns = ((x - low) / span).floor()
-    rest = (x - low) - turns * span
-    odd = turns - (turns / 2).floor() * 2
-    return (odd > 0.5).where(high - rest, low + rest)
-
-
 def _grid_sample(
     x: Tensor,
     grid: Tensor,
@@ -194,63 +161,8 @@ def _grid_sample(
     padding_mode: str = "zeros",
 ) -> Tensor:
     """x (N, C, *spatial) at points (N, *out, axes), the last axis first, in -1..1."""
-    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
-    spatial, (batch, channels) = x.shape[2:], x.shape[:2]
-    count, out_shape = len(spatial), grid.shape[1:-1]
-    points = grid.float().reshape(batch, -1, count)
-    taps: list[list[tuple[Tensor, Tensor]]] = []
-    for axis, size in enumerate(spatial):
-        g = points[:, :, count - 1 - axis]
-        at = (g + 1) / 2 * (size - 1) if align_corners else ((g + 1) * size - 1) / 2
-        low, high = (0.0, size - 1.0) if align_corners else (-0.5, size - 0.5)
-        if mode == "nearest":
-            at = at.round()
-        if padding_mode == "border":
-            at = at.clamp(0, size - 1) if mode != "cubic" else at
-        elif padding_mode == "reflection" and mode != "cubic":
-            at = _reflected(at, low, high)
-        taps.append(_axis_taps(at, mode, padding_mode, size, low, high))
-    flat = x.reshape(batch, channels, prod(spatial))
-    total: Any = 0
-    for chosen in itertools.product(*taps):
-        index = Tensor.zeros(points.shape[:2], dtype=dtypes.int32, device=x.device)
-        weight: Any = 1.0
-        for (place, factor), size in zip(chosen, spatial, strict=True):
-            index = index * size + place
-            weight = factor * weight
-        where = index.unsqueeze(1).expand(batch, channels, index.shape[1])
-        total = total + flat.gather(2, where) * weight.unsqueeze(1)
-    return total.reshape(batch, channels, *out_shape).cast(x.dtype)  # type: ignore[no-any-return]
-
-
-def _axis_taps(
-    at: Tensor, mode: str, padding: str, size: int, low: float, high: float
-) -> list[tuple[Tensor, Tensor]]:
-    """Places on one axis (inside it) and their weights, 0 where padding is zeros."""
-    base = at.floor()
-    part = at - base
-    if mode == "nearest":
-        found = [(at.round(), at.ones_like())]
-    elif mode == "linear":
-        found = [(base, 1 - part), (base + 1, part)]
-    else:
-        found = [(base + k, _cubic_weight(part, k)) for k in (-1, 0, 1, 2)]
-    out = []
-    for place, weight in found:
-        if padding == "zeros":
-            inside = (place >= 0) & (place <= size - 1)
-            weight = inside.where(weight, 0.0)
-        elif padding == "reflection":
-            place = _reflected(place, low, high)
-        out.append((place.round().clamp(0, size - 1).cast(dtypes.int32), weight))
-    return out
-
-
-def _cubic_weight(part: Tensor, tap: int, a: float = -0.75) -> Tensor:
-    d = (part - tap).abs()
-    if tap in (0, 1):
-        return ((a + 2) * d - (a + 3)) * d * d + 1
-    return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    kind = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
+    return sampled(x, grid.float(), kind, padding_mode, bool(align_corners)).cast(x.dtype)
 
 
 # ---- boxes ---------------------------------------------------------------------------------------
@@ -278,7 +190,7 @@ def _roi_align(
         rows = _bin_places(top, high, output_height, sampling_ratio, x.shape[2])
         columns = _bin_places(left, wide, output_width, sampling_ratio, x.shape[3])
         outs.append(_pooled_box(x[int(batch)], rows, columns, mode))
-    return outs[0].stack(*outs[1:], dim=0) if len(outs) > 1 else outs[0].unsqueeze(0)
+    return outs[0].stack(*outs[1:], dim=0)
 
 
 Places = tuple[Array, Array]
@@ -335,7 +247,7 @@ def _max_roi_pool(
             for c, d in cells[1]
         ]
         outs.append(values[0].stack(*values[1:], dim=1).reshape(x.shape[1], *pooled_shape))
-    return outs[0].stack(*outs[1:], dim=0) if len(outs) > 1 else outs[0].unsqueeze(0)
+    return outs[0].stack(*outs[1:], dim=0)
 
 
 def _suppress(
@@ -347,9 +259,9 @@ def _suppress(
     center_point_box: int = 0,
 ) -> Array:
     """(batch, class, box) of the best boxes that overlap none better by more than a share."""
-    limit = 0 if most is None else int(np.asarray(most).reshape(-1)[0])
-    share = 0.0 if iou_threshold is None else float(np.asarray(iou_threshold).reshape(-1)[0])
-    least = None if score_threshold is None else float(np.asarray(score_threshold).reshape(-1)[0])
+    limit = 0 if most is None else int(one(most))
+    share = 0.0 if iou_threshold is None else float(one(iou_threshold))
+    least = None if score_threshold is None else float(one(score_threshold))
     found: list[tuple[int, int, int]] = []
     for batch, kind in itertools.product(range(scores.shape[0]), range(scores.shape[1])):
         corners = _corners(boxes[batch].astype(np.float64), bool(center_point_box))
@@ -399,11 +311,11 @@ def _decoded(encoded: Array, pixel_format: str = "RGB") -> Array:
 
 
 ROWS: Table = {
-    "GridSample": tensors(_grid_sample),
+    "GridSample": _grid_sample,
     "ImageDecoder": on_host(_decoded),
     "MaxRoiPool": Row(_max_roi_pool, (1,)),
     "NonMaxSuppression": on_host(_suppress),
     "Resize": {1: Row(_resize_plain, (1,)), 11: Row(_resize, (1, 2, 3))},
     "RoiAlign": Row(_roi_align, (1, 2)),
-    "Upsample": {1: tensors(_upsample_old), 9: Row(_resize_plain, (1,))},
+    "Upsample": {1: _upsample_old, 9: Row(_resize_plain, (1,))},
 }

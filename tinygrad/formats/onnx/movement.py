@@ -11,7 +11,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import prod
 from tinygrad.formats.onnx import host
-from tinygrad.formats.onnx.registry import Array, Row, Table, Value, on_host, tensors
+from tinygrad.formats.onnx.registry import Array, Row, Table, Value, on_host, one
 from tinygrad.formats.onnx.values import dtype_of, fits_tensor, kind_of
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.core import axis_of
@@ -66,7 +66,7 @@ def _concat(*parts: Tensor, axis: int = 1) -> Tensor:
     full = [part for part in parts if part.shape[axis]]
     if not full:
         return parts[0]
-    return full[0].cat(*full[1:], dim=axis) if len(full) > 1 else full[0]
+    return full[0].cat(*full[1:], dim=axis)
 
 
 def _split(
@@ -116,7 +116,7 @@ def _pad(
     pairs = [(0, 0)] * x.ndim
     for place, axis in enumerate(where):
         pairs[axis] = sizes[place], sizes[place + len(sizes) // 2]
-    fill = value if constant_value is None else np.asarray(constant_value).reshape(-1)[0].item()
+    fill = value if constant_value is None else one(constant_value)
     out = x if mode == "wrap" else x.pad(pairs, mode=MODES[mode], value=fill).cast(x.dtype)
     if mode == "wrap":  # may go around more than once
         for axis, (before, after) in enumerate(pairs):
@@ -139,7 +139,7 @@ def _center_crop_pad(x: Tensor, shape: Any, axes: Any = None) -> Tensor:
 
 
 def _trilu(x: Tensor, k: Any = None, upper: int = 1) -> Tensor:
-    diagonal = 0 if k is None else int(np.asarray(k).reshape(-1)[0])
+    diagonal = 0 if k is None else int(one(k))
     return x.triu(diagonal) if upper else x.tril(diagonal)
 
 
@@ -221,13 +221,10 @@ def _tensor_scatter(
 
 
 def _one_hot(indices: Tensor, depth: Any, values: Tensor, axis: int = -1) -> Tensor:
-    size = int(np.asarray(depth).reshape(-1)[0])
+    size = int(one(depth))
     axis = axis % (indices.ndim + 1)
     whole = indices.cast(dtypes.int64)
-    places = _positive(whole, size).unsqueeze(axis)
-    along = [size if i == axis else 1 for i in range(indices.ndim + 1)]
-    count = Tensor.arange(size, device=indices.device, dtype=dtypes.int64).reshape(along)
-    return places.eq(count).where(values[1], values[0])
+    return _positive(whole, size)._one_hot_along(axis, size).where(values[1], values[0])
 
 
 def _reverse_sequence(x: Tensor, lengths: Any, batch_axis: int = 1, time_axis: int = 0) -> Tensor:
@@ -253,7 +250,7 @@ def _eye_like(x: Tensor, k: int = 0, dtype: int | None = None) -> Tensor:
 
 
 def _range(start: Array, limit: Array, delta: Array) -> Tensor:
-    first, last, step = (np.asarray(v).reshape(-1)[0].item() for v in (start, limit, delta))
+    first, last, step = (one(v) for v in (start, limit, delta))
     count = max(0, math.ceil((last - first) / step))
     made = first + np.arange(count) * step
     return Tensor(made.astype(start.dtype))
@@ -296,35 +293,35 @@ def _unique(x: Array, axis: int | None = None, sorted: int = 1) -> tuple[Array, 
 ROWS: Table = {
     "CenterCropPad": Row(_center_crop_pad, (1,)),
     "Compress": Row(_compress, (1,)),
-    "Concat": tensors(_concat),
-    "Constant": tensors(host.constant),
+    "Concat": _concat,
+    "Constant": host.constant,
     "ConstantOfShape": Row(_full, (0,)),
-    "DepthToSpace": tensors(_depth_to_space),
+    "DepthToSpace": _depth_to_space,
     "Expand": Row(_expand, (1,)),
-    "EyeLike": tensors(_eye_like),
-    "Flatten": tensors(_flatten),
-    "Gather": tensors(_gather),
-    "GatherElements": tensors(_gather_elements),
-    "GatherND": tensors(_gather_nd),
-    "Identity": tensors(lambda x: x),
+    "EyeLike": _eye_like,
+    "Flatten": _flatten,
+    "Gather": _gather,
+    "GatherElements": _gather_elements,
+    "GatherND": _gather_nd,
+    "Identity": lambda x: x,
     "NonZero": on_host(_nonzero),
     "OneHot": Row(_one_hot, (1,)),
     "Pad": Row(_pad, (1, 2, 3)),
     "Range": on_host(_range),
     "Reshape": Row(_reshape, (1,)),
     "ReverseSequence": Row(_reverse_sequence, (1,)),
-    "Scatter": tensors(_scatter_elements),
-    "ScatterElements": tensors(_scatter_elements),
-    "ScatterND": tensors(_scatter_nd),
-    "Shape": tensors(host.shape_of),
-    "Size": tensors(host.size_of),
+    "Scatter": _scatter_elements,
+    "ScatterElements": _scatter_elements,
+    "ScatterND": _scatter_nd,
+    "Shape": host.shape_of,
+    "Size": host.size_of,
     "Slice": Row(_slice, (1, 2, 3, 4)),
-    "SpaceToDepth": tensors(_space_to_depth),
+    "SpaceToDepth": _space_to_depth,
     "Split": Row(_split, (1,), ("outputs",)),
     "Squeeze": Row(_squeeze, (1,)),
     "TensorScatter": Row(_tensor_scatter, (2,)),
     "Tile": Row(_tile, (1, 2)),
-    "Transpose": tensors(_transpose),
+    "Transpose": _transpose,
     "Trilu": Row(_trilu, (1,)),
     "Unique": on_host(_unique),
     "Unsqueeze": Row(_unsqueeze, (1,)),

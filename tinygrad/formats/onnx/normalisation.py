@@ -8,17 +8,10 @@ import numpy as np
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.formats.onnx.casts import wide_enough
-from tinygrad.formats.onnx.registry import Row, Table, tensors
+from tinygrad.formats.onnx.registry import Row, Table, one
 from tinygrad.formats.onnx.values import dtype_of
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.core import Devices
-
-
-def _centred(x: Tensor, axes: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """(normalised, mean, 1/deviation) over axes, which stay as size 1."""
-    mean = x.mean(axes, keepdim=True)
-    inverse = ((x - mean).square().mean(axes, keepdim=True) + eps).rsqrt()
-    return (x - mean) * inverse, mean, inverse
 
 
 def _per_channel(values: Tensor, ndim: int) -> Tensor:
@@ -37,23 +30,18 @@ def _batch_norm(
     outputs: int = 1,
     **_: Any,
 ) -> Any:
+    seen, spread = mean, variance
+    if training_mode:
+        spread, seen = x.var_mean((0, *range(2, x.ndim)), correction=0)
+    out = x.batchnorm(scale, bias, seen, (spread + epsilon).rsqrt()).cast(x.dtype)
     if not training_mode:
-        inverse = (variance + epsilon).rsqrt()
-        out = (x - _per_channel(mean, x.ndim)) * _per_channel(inverse * scale, x.ndim)
-        return (out + _per_channel(bias, x.ndim)).cast(x.dtype)
-    axes = (0, *range(2, x.ndim))
-    seen = x.mean(axes)
-    spread = (x - _per_channel(seen, x.ndim)).square().mean(axes)
-    out = (x - _per_channel(seen, x.ndim)) * _per_channel(
-        (spread + epsilon).rsqrt() * scale, x.ndim
-    )
-    out = (out + _per_channel(bias, x.ndim)).cast(x.dtype)
+        return out
     running = mean * momentum + seen * (1 - momentum)
     return out, running, variance * momentum + spread * (1 - momentum)
 
 
 def _instance_norm(x: Tensor, scale: Tensor, bias: Tensor, epsilon: float = 1e-5) -> Tensor:
-    out, _, _ = _centred(x, tuple(range(2, x.ndim)), epsilon)
+    out = x.layernorm(tuple(range(2, x.ndim)), epsilon)
     return out * _per_channel(scale, x.ndim) + _per_channel(bias, x.ndim)
 
 
@@ -67,8 +55,9 @@ def _layer_norm(
 ) -> Any:
     wide = dtype_of(stash_type) or dtypes.float32
     axes = tuple(range(axis % x.ndim, x.ndim))
-    out, mean, inverse = _centred(x.cast(wide), axes, epsilon)
-    out = out.cast(x.dtype) * scale
+    variance, mean = x.cast(wide).var_mean(axes, keepdim=True, correction=0)
+    inverse = (variance + epsilon).rsqrt()
+    out = ((x.cast(wide) - mean) * inverse).cast(x.dtype) * scale
     return (out if bias is None else out + bias), mean, inverse
 
 
@@ -91,7 +80,7 @@ def _group_norm(
 ) -> Tensor:
     """The scale has an element a channel, before version 21 one a group."""
     wide = x.cast(dtype_of(stash_type) or dtypes.float32).reshape(x.shape[0], num_groups, -1)
-    out, _, _ = _centred(wide, (2,), epsilon)
+    out = wide.layernorm(2, epsilon)
     if scale.shape[0] == num_groups:
         out = out.cast(x.dtype) * scale.reshape(1, -1, 1) + bias.reshape(1, -1, 1)
         return out.reshape(x.shape)
@@ -146,8 +135,8 @@ def _dropout(
     **_: Any,
 ) -> tuple[Tensor, Tensor]:
     """What is kept is scaled up; not training, everything is."""
-    share = 0.5 if ratio is None else float(np.asarray(ratio).reshape(-1)[0])
-    active = training is not None and bool(np.asarray(training).reshape(-1)[0])
+    share = 0.5 if ratio is None else float(one(ratio))
+    active = training is not None and bool(one(training))
     if not active or share == 0:
         return x, Tensor.full(x.shape, True, dtype=dtypes.bool, device=x.device)
     kept = _drawn(x.shape, seed, "uniform", x.device) >= share
@@ -196,18 +185,18 @@ def _bernoulli(x: Tensor, dtype: int | None = None, seed: float | None = None) -
 
 ROWS: Table = {
     "BatchNormalization": Row(_batch_norm, (), ("outputs",)),
-    "Bernoulli": tensors(_bernoulli),
+    "Bernoulli": _bernoulli,
     "Dropout": Row(_dropout, (1, 2)),
-    "GroupNormalization": tensors(_group_norm),
-    "InstanceNormalization": tensors(_instance_norm),
-    "LRN": tensors(_lrn),
-    "LayerNormalization": tensors(_layer_norm),
-    "LpNormalization": tensors(_lp_norm),
-    "MeanVarianceNormalization": tensors(_mean_variance),
-    "Multinomial": tensors(_multinomial),
-    "RMSNormalization": tensors(_rms_norm),
-    "RandomNormal": tensors(_normal),
-    "RandomNormalLike": tensors(_normal_like),
-    "RandomUniform": tensors(_uniform),
-    "RandomUniformLike": tensors(_uniform_like),
+    "GroupNormalization": _group_norm,
+    "InstanceNormalization": _instance_norm,
+    "LRN": _lrn,
+    "LayerNormalization": _layer_norm,
+    "LpNormalization": _lp_norm,
+    "MeanVarianceNormalization": _mean_variance,
+    "Multinomial": _multinomial,
+    "RMSNormalization": _rms_norm,
+    "RandomNormal": _normal,
+    "RandomNormalLike": _normal_like,
+    "RandomUniform": _uniform,
+    "RandomUniformLike": _uniform_like,
 }

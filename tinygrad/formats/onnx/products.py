@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import numpy as np
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import prod
-from tinygrad.formats.onnx.registry import Array, Row, Table, on_host, tensors
+from tinygrad.formats.onnx.registry import Array, Function, Row, Table, on_host
+from tinygrad.numeric.sampling import between_pixels
 from tinygrad.tensor import Tensor
 
 Pairs = list[tuple[int, int]]
@@ -47,27 +49,38 @@ def _det(x: Array) -> Array:
 # ---- convolution ---------------------------------------------------------------------------------
 
 
-def _pairs(
-    auto_pad: str,
-    pads: list[int] | None,
-    sizes: tuple[int, ...],
-    kernel: list[int],
-    strides: list[int],
-    dilations: list[int],
-) -> Pairs:
-    """Padding before and after each spatial axis."""
-    count = len(sizes)
+def _halves(total: int, auto_pad: str) -> tuple[int, int]:
+    """Padding of both sides of an axis, where the larger half is as `auto_pad` says."""
+    less, more = total // 2, total - total // 2
+    return (less, more) if auto_pad == "SAME_UPPER" else (more, less)
+
+
+def _ends(pads: list[int] | None, count: int) -> Pairs:
+    """(before, after) of each axis, of what are first all that lie before."""
+    given = pads or [0] * 2 * count
+    return list(zip(given[:count], given[count:], strict=True))
+
+
+def _windows(
+    x: Tensor,
+    kernel: Sequence[int],
+    auto_pad: str = "NOTSET",
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+    dilations: list[int] | None = None,
+) -> tuple[Any, Any, Any]:
+    """Stride, dilation, and padding before and after, of each spatial axis."""
+    count = len(kernel)
+    steps, gaps = tuple(strides or [1] * count), tuple(dilations or [1] * count)
     if auto_pad in ("NOTSET", ""):
-        given = pads or [0] * 2 * count
-        return list(zip(given[:count], given[count:], strict=True))
+        return steps, gaps, _ends(pads, count)
     if auto_pad == "VALID":
-        return [(0, 0)] * count
-    out = []
-    for size, taps, step, gap in zip(sizes, kernel, strides, dilations, strict=True):
+        return steps, gaps, [(0, 0)] * count
+    around = []
+    for size, taps, step, gap in zip(x.shape[2:], kernel, steps, gaps, strict=True):
         total = max(0, (-(-size // step) - 1) * step + gap * (taps - 1) + 1 - size)
-        less, more = total // 2, total - total // 2
-        out.append((less, more) if auto_pad == "SAME_UPPER" else (more, less))
-    return out
+        around.append(_halves(total, auto_pad))
+    return steps, gaps, around
 
 
 def _conv(
@@ -81,11 +94,8 @@ def _conv(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ) -> Tensor:
-    count = x.ndim - 2
-    kernel = kernel_shape or list(w.shape[2:])
-    steps, gaps = strides or [1] * count, dilations or [1] * count
-    around: Any = _pairs(auto_pad, pads, x.shape[2:], kernel, steps, gaps)
-    return x.conv2d(w, b, group, tuple(steps), tuple(gaps), around)
+    kernel = kernel_shape or w.shape[2:]
+    return x.conv2d(w, b, group, *_windows(x, kernel, auto_pad, pads, strides, dilations))
 
 
 def _conv_transpose(
@@ -103,7 +113,7 @@ def _conv_transpose(
 ) -> Tensor:
     count = x.ndim - 2
     kernel = kernel_shape or list(w.shape[2:])
-    steps, gaps = strides or [1] * count, dilations or [1] * count
+    steps, gaps, cuts = _windows(x, kernel, pads=pads, strides=strides, dilations=dilations)
     extra = output_padding or [0] * count
     full = [
         (n - 1) * step + gap * (taps - 1) + 1 + more
@@ -112,25 +122,14 @@ def _conv_transpose(
     goals = output_shape
     if goals is None and auto_pad.startswith("SAME"):
         goals = [n * step for n, step in zip(x.shape[2:], steps, strict=True)]
-    if goals is None:
-        given = pads or [0] * 2 * count
-        cuts = list(zip(given[:count], given[count:], strict=True))
-    else:
-        cuts = []
-        for size, goal in zip(full, goals[-count:], strict=True):
-            total = size - goal
-            less, more = total // 2, total - total // 2
-            cuts.append((less, more) if auto_pad == "SAME_UPPER" else (more, less))
-    out = x.conv_transpose2d(w, b, group, tuple(steps), tuple(gaps))
+    if goals is not None:
+        sizes = zip(full, goals[-count:], strict=True)
+        cuts = [_halves(size - goal, auto_pad) for size, goal in sizes]
     # What the kernel spreads is cut; what output_padding adds stays zero but for the bias.
-    box = []
-    for (before, after), more in zip(cuts, extra, strict=True):
-        box.append((-before, more - after))
-    bias = b is not None and any(high > 0 or low > 0 for low, high in box)
-    if bias:
-        out = x.conv_transpose2d(w, None, group, tuple(steps), tuple(gaps))
-    out = out.pad([(0, 0), (0, 0), *box]).cast(x.dtype)
-    return out + b.reshape(1, -1, *[1] * count) if bias and b is not None else out
+    box = [(-before, more - after) for (before, after), more in zip(cuts, extra, strict=True)]
+    later = b if any(high > 0 or low > 0 for low, high in box) else None
+    out = x.conv_transpose2d(w, b if later is None else None, group, steps, gaps)
+    return out.pad([(0, 0), (0, 0), *box]).cast(x.dtype)._plus_bias(later)
 
 
 def _col2im(
@@ -142,28 +141,11 @@ def _col2im(
     strides: list[int] | None = None,
 ) -> Tensor:
     sizes, kernel = [int(n) for n in image_shape], [int(n) for n in block_shape]
-    count = len(sizes)
-    given = pads or [0] * 2 * count
-    around: Any = list(zip(given[:count], given[count:], strict=True))
-    gaps, steps = dilations or [1] * count, strides or [1] * count
-    return x.fold(tuple(sizes), tuple(kernel), tuple(gaps), around, tuple(steps))
+    steps, gaps, around = _windows(x, kernel, pads=pads, strides=strides, dilations=dilations)
+    return x.fold(tuple(sizes), tuple(kernel), gaps, around, steps)
 
 
 # ---- pooling -------------------------------------------------------------------------------------
-
-
-def _pooling(
-    x: Tensor,
-    kernel_shape: list[int],
-    auto_pad: str,
-    pads: list[int] | None,
-    strides: list[int] | None,
-    dilations: list[int] | None,
-) -> tuple[Any, Any, Any, Any]:
-    count = len(kernel_shape)
-    steps, gaps = strides or [1] * count, dilations or [1] * count
-    around = _pairs(auto_pad, pads, x.shape[2:], kernel_shape, steps, gaps)
-    return tuple(kernel_shape), tuple(steps), tuple(gaps), around
 
 
 def _max_pool(
@@ -177,7 +159,8 @@ def _max_pool(
     strides: list[int] | None = None,
     outputs: int = 1,
 ) -> Any:
-    how = _pooling(x, kernel_shape, auto_pad, pads, strides, dilations)
+    windows = _windows(x, kernel_shape, auto_pad, pads, strides, dilations)
+    how = (tuple(kernel_shape), *windows)
     if outputs == 1:
         return x.max_pool2d(*how, ceil_mode=bool(ceil_mode))
     top, places = x.max_pool2d(*how, ceil_mode=bool(ceil_mode), return_indices=True)
@@ -229,7 +212,8 @@ def _average_pool(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ) -> Tensor:
-    how = _pooling(x, kernel_shape, auto_pad, pads, strides, dilations)
+    windows = _windows(x, kernel_shape, auto_pad, pads, strides, dilations)
+    how = (tuple(kernel_shape), *windows)
     return x.avg_pool2d(*how, bool(ceil_mode), bool(count_include_pad)).cast(x.dtype)
 
 
@@ -243,7 +227,8 @@ def _lp_pool(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ) -> Tensor:
-    how = _pooling(x, kernel_shape, auto_pad, pads, strides, dilations)
+    windows = _windows(x, kernel_shape, auto_pad, pads, strides, dilations)
+    how = (tuple(kernel_shape), *windows)
     powers = x.abs().pow(p)
     sums = powers.avg_pool2d(*how, bool(ceil_mode), count_include_pad=True)
     if ceil_mode:  # a last window may be partial: count what it has
@@ -252,14 +237,14 @@ def _lp_pool(
     return (sums * math.prod(kernel_shape)).pow(1 / p).cast(x.dtype)
 
 
-def _over_space(name: str) -> Row:
+def _over_space(name: str) -> Function:
     def reduce(x: Tensor, p: int = 2) -> Tensor:
         axes = tuple(range(2, x.ndim))
         if name == "lp":
             return x.abs().pow(p).sum(axes, keepdim=True).pow(1 / p).cast(x.dtype)
         return x.mean(axes, keepdim=True) if name == "mean" else x.max(axes, keepdim=True)
 
-    return tensors(reduce)
+    return reduce
 
 
 def _deform_conv(
@@ -294,42 +279,32 @@ def _deform_conv(
     ys = moved[:, :, :, :, 0] + places(0, oh, kh, sh, dh, top)  # (n, og, kh, kw, oh, ow)
     xs = moved[:, :, :, :, 1] + places(1, ow, kw, sw, dw, left)
     each = channels // offset_group
-    image = x.reshape(n, offset_group, each, height * width)
-    y0, x0 = ys.floor(), xs.floor()
-    seen: Any = 0
-    for dy in (0, 1):
-        for dx in (0, 1):
-            yy, xx = y0 + dy, x0 + dx
-            weight = (1 - (ys - yy).abs()) * (1 - (xs - xx).abs())
-            inside = (yy >= 0) & (yy < height) & (xx >= 0) & (xx < width)
-            flat = yy.clamp(0, height - 1) * width + xx.clamp(0, width - 1)
-            index = flat.cast(dtypes.int32).reshape(n, offset_group, 1, -1)
-            index = index.expand(n, offset_group, each, index.shape[-1])
-            values = image.gather(3, index).reshape(n, offset_group, each, kh, kw, oh, ow)
-            seen = seen + values * inside.where(weight, 0.0).unsqueeze(2)
+    image = x.reshape(n * offset_group, each, height, width)
+    numbers = [t.reshape(n * offset_group, kh, kw, oh, ow) for t in (ys, xs)]
+    seen = between_pixels(image, numbers, "bilinear").reshape(n, offset_group, each, kh, kw, oh, ow)
     if mask is not None:
         seen = seen * mask.reshape(n, offset_group, 1, kh, kw, oh, ow)
     # (n, g, 1, c, taps, oh, ow) * (1, g, out, c, taps, 1, 1)
     columns = seen.reshape(n, group, 1, channels // group, kh * kw, oh, ow)
     kernel = w.reshape(1, group, -1, channels // group, kh * kw, 1, 1)
     out: Tensor = (columns * kernel).sum((3, 4)).reshape(n, w.shape[0], oh, ow).cast(x.dtype)
-    return out if b is None else out + b.reshape(1, -1, 1, 1)
+    return out._plus_bias(b)
 
 
 ROWS: Table = {
-    "AveragePool": tensors(_average_pool),
+    "AveragePool": _average_pool,
     "Col2Im": Row(_col2im, (1, 2)),
-    "Conv": tensors(_conv),
-    "ConvTranspose": tensors(_conv_transpose),
-    "DeformConv": tensors(_deform_conv),
+    "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
+    "DeformConv": _deform_conv,
     "Det": on_host(_det),
-    "Einsum": tensors(_einsum),
-    "Gemm": tensors(_gemm),
+    "Einsum": _einsum,
+    "Gemm": _gemm,
     "GlobalAveragePool": _over_space("mean"),
     "GlobalLpPool": _over_space("lp"),
     "GlobalMaxPool": _over_space("max"),
-    "LpPool": tensors(_lp_pool),
-    "MatMul": tensors(Tensor.matmul),
+    "LpPool": _lp_pool,
+    "MatMul": Tensor.matmul,
     "MaxPool": Row(_max_pool, (), ("outputs",)),
     "MaxUnpool": Row(_max_unpool, (2,)),
 }

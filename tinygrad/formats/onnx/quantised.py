@@ -10,7 +10,7 @@ import numpy as np
 from tinygrad.base.dtype import dtypes
 from tinygrad.formats.onnx.casts import cast, element_type
 from tinygrad.formats.onnx.products import ROWS as PRODUCTS
-from tinygrad.formats.onnx.registry import Row, Table, Value, tensors
+from tinygrad.formats.onnx.registry import Row, Table, Value
 from tinygrad.formats.onnx.values import dtype_of, numpy_dtype_of, to_host
 from tinygrad.tensor import Tensor
 
@@ -117,7 +117,7 @@ def _matmul_integer(
 def _conv_integer(
     x: Tensor, w: Tensor, x_zero: Tensor | None = None, w_zero: Tensor | None = None, **how: Any
 ) -> Tensor:
-    return CONV.function(_offset(x, x_zero), _offset(w, w_zero, 0), **how)  # type: ignore[no-any-return]
+    return CONV(_offset(x, x_zero), _offset(w, w_zero, 0), **how)  # type: ignore[no-any-return]
 
 
 def _scale(values: Tensor, ndim: int, axis: int) -> Tensor:
@@ -149,11 +149,11 @@ def _q_conv(
 
 
 ROWS: Table = {
-    "ConvInteger": tensors(_conv_integer),
-    "DequantizeLinear": tensors(_dequantise),
-    "DynamicQuantizeLinear": tensors(_dynamic),
-    "MatMulInteger": tensors(_matmul_integer),
-    "QLinearConv": tensors(_q_conv),
-    "QLinearMatMul": tensors(_q_matmul),
+    "ConvInteger": _conv_integer,
+    "DequantizeLinear": _dequantise,
+    "DynamicQuantizeLinear": _dynamic,
+    "MatMulInteger": _matmul_integer,
+    "QLinearConv": _q_conv,
+    "QLinearMatMul": _q_matmul,
     "QuantizeLinear": Row(quantise),
 }

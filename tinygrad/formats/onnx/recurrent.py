@@ -112,11 +112,8 @@ def _layer(names: tuple[str, ...], make: Callable[..., Step], states: int) -> Fu
             out, last = _walk(x, step, start, lengths, backward)
             outs.append(out)
             lasts.append(last)
-        y = outs[0].unsqueeze(1) if directions == 1 else outs[0].stack(outs[1], dim=1)
-        ends = [
-            group[0].unsqueeze(0).cat(*(state.unsqueeze(0) for state in group[1:]))
-            for group in zip(*lasts, strict=True)
-        ]  # each (directions, batch, width)
+        y = outs[0].stack(*outs[1:], dim=1)
+        ends = [group[0].stack(*group[1:]) for group in zip(*lasts, strict=True)]
         if layout:
             y, ends = y.permute(2, 0, 1, 3), [end.permute(1, 0, 2) for end in ends]
         return (y, *ends)
@@ -143,7 +140,7 @@ def _walk(
         else:
             outs[t] = after[0]
         states = after
-    return outs[0].stack(*outs[1:], dim=0) if size > 1 else outs[0].unsqueeze(0), states
+    return outs[0].stack(*outs[1:], dim=0), states
 
 
 def _split(b: Tensor | None, count: int, width: int) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
 from tinygrad.formats.onnx.casts import wide_enough
 from tinygrad.formats.onnx.host import axes_of
-from tinygrad.formats.onnx.registry import Function, Row, Table, tensors
+from tinygrad.formats.onnx.registry import Function, Row, Table, one
 from tinygrad.tensor import Tensor
 
 Axes = tuple[int, ...]
@@ -85,7 +85,7 @@ def _places(largest: bool) -> Function:
 
 def _running(name: str) -> Function:
     def run(x: Tensor, axis: Any, exclusive: int = 0, reverse: int = 0) -> Tensor:
-        at = int(np.asarray(axis).reshape(-1)[0]) % max(x.ndim, 1)
+        at = int(one(axis)) % max(x.ndim, 1)
         source = x.flip(at) if reverse else x
         out = (source.cumsum(at) if name == "sum" else source.cumprod(at)).cast(x.dtype)
         if exclusive:
@@ -96,19 +96,9 @@ def _running(name: str) -> Function:
     return run
 
 
-def _softmax(x: Tensor, axis: int = -1) -> Tensor:
-    return x.softmax(axis)
-
-
-def _log_softmax(x: Tensor, axis: int = -1) -> Tensor:
-    return x.log_softmax(axis)
-
-
 def _hardmax(x: Tensor, axis: int = -1) -> Tensor:
     axis = axis % x.ndim
-    along = [n if i == axis else 1 for i, n in enumerate(x.shape)]
-    count = Tensor.arange(x.shape[axis], device=x.device).reshape(along)
-    return x.argmax(axis, keepdim=True).eq(count).cast(x.dtype)
+    return x.argmax(axis)._one_hot_along(axis, x.shape[axis]).cast(x.dtype)
 
 
 def _as_rows(function: Function) -> Function:
@@ -130,18 +120,18 @@ def _top_k(
     largest: int = 1,
     sorted: int = 1,  # noqa: A002
 ) -> tuple[Tensor, Tensor]:
-    count = int(np.asarray(k).reshape(-1)[0])
+    count = int(one(k))
     values, places = x.topk(count, axis, bool(largest))
     return values, places.cast(dtypes.int64)
 
 
 ROWS: Table = {
-    "ArgMax": tensors(_places(True)),
-    "ArgMin": tensors(_places(False)),
+    "ArgMax": _places(True),
+    "ArgMin": _places(False),
     "CumProd": Row(_running("prod"), (1,)),
     "CumSum": Row(_running("sum"), (1,)),
-    "Hardmax": {1: tensors(_as_rows(_hardmax)), 13: tensors(_hardmax)},
-    "LogSoftmax": {1: tensors(_as_rows(_log_softmax)), 13: tensors(_log_softmax)},
+    "Hardmax": {1: _as_rows(_hardmax), 13: _hardmax},
+    "LogSoftmax": {1: _as_rows(Tensor.log_softmax), 13: Tensor.log_softmax},
     "ReduceL1": _reduction(_l1, 0),
     "ReduceL2": _reduction(_l2, 0),
     "ReduceLogSum": _reduction(_log_sum, -math.inf),
@@ -152,6 +142,6 @@ ROWS: Table = {
     "ReduceProd": _reduction(lambda x, axes: x.prod(axes, keepdim=True), 1),
     "ReduceSum": _reduction(_sum, 0),
     "ReduceSumSquare": _reduction(_square_sum, 0),
-    "Softmax": {1: tensors(_as_rows(_softmax)), 13: tensors(_softmax)},
+    "Softmax": {1: _as_rows(Tensor.softmax), 13: Tensor.softmax},
     "TopK": Row(_top_k, (1,)),
 }

@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
-
-from tinygrad.tensor import Tensor
 
 Value = Any
 """A Tensor, an array, a list of values (a sequence), or None."""
@@ -28,8 +27,8 @@ class Row:
 
     `host` are the places of inputs that the function gets as arrays, which is what decides shapes;
     ALL of them for an operator that runs on the host. `wants` names what else it gets: "outputs",
-    the number of results that the node names; "version", the operator set's; "graph", a function
-    that runs a graph in the scope of the node.
+    the number of results that the node names; "graph", a function that runs a graph in the scope of
+    the node.
     """
 
     function: Function
@@ -39,29 +38,25 @@ class Row:
 
 ALL = tuple(range(100))
 
-Table = Mapping[str, Row | Mapping[int, Row]]
-"""Rows by operator; by version, where its meaning changed, under the first one that has it."""
+Rows = Function | Row
+Table = Mapping[str, Rows | Mapping[int, Rows]]
+"""Rows by operator; a function alone takes tensors. By version, where the meaning changed, under
+the first one that has it."""
 
 
-def tensors(function: Function) -> Row:
-    """A row of a function of tensors alone."""
-    return Row(function)
-
-
-def on_host(function: Function, *wants: str) -> Row:
+def on_host(function: Function) -> Row:
     """A row of a function of arrays alone."""
-    return Row(function, ALL, wants)
+    return Row(function, ALL)
 
 
 def row_for(table: Table, operator: str, version: int) -> Row | None:
     """The row that holds in a version of the operator set, if there is one."""
     found = table.get(operator)
-    if found is None or isinstance(found, Row):
-        return found
-    known = [since for since in found if since <= version]
-    return found[max(known)] if known else None
+    if isinstance(found, Mapping):
+        found = found.get(max((since for since in found if since <= version), default=0))
+    return found if found is None or isinstance(found, Row) else Row(found)
 
 
-def like(x: Tensor, value: Any) -> Tensor:
-    """A number as a tensor that broadcasts with `x`, in its dtype."""
-    return Tensor.full((), value, dtype=x.dtype, device=x.device)
+def one(value: Any) -> Any:
+    """The first element of what the host knows, as a number of Python."""
+    return np.asarray(value).reshape(-1)[0].item()

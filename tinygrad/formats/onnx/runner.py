@@ -188,8 +188,6 @@ class OnnxRunner:
         ready = [self._ready(value, i, row, where) for i, value in enumerate(values)]
         if "outputs" in row.wants:
             attributes["outputs"] = len(node.output)
-        if "version" in row.wants:
-            attributes["version"] = version
         if "graph" in row.wants:
             attributes["graph"] = lambda graph, inner: self.run(graph, {**scope, **inner})
         return _several(row.function(*ready, **attributes))

@@ -9,12 +9,12 @@ import numpy as np
 from tinygrad.base.errors import ArgumentError
 from tinygrad.formats.onnx.control import stacked
 from tinygrad.formats.onnx.host import split_sizes
-from tinygrad.formats.onnx.registry import Row, Table, Value, tensors
+from tinygrad.formats.onnx.registry import Row, Table, Value, one
 from tinygrad.formats.onnx.values import to_tensor
 
 
 def _place(place: Any, size: int) -> int:
-    at = int(np.asarray(place).reshape(-1)[0])
+    at = int(one(place))
     if not -size <= at < max(size, 1):
         raise ArgumentError(f"place {at} of a sequence of {size}")
     return at + size if at < 0 else at
@@ -22,7 +22,7 @@ def _place(place: Any, size: int) -> int:
 
 def _insert(sequence: list[Value], value: Value, place: Any = None) -> list[Value]:
     made = list(sequence)
-    at = len(made) if place is None else int(np.asarray(place).reshape(-1)[0])
+    at = len(made) if place is None else int(one(place))
     made.insert(at + len(made) if at < 0 else at, value)
     return made
 
@@ -38,7 +38,7 @@ def _concat(sequence: list[Value], axis: int, new_axis: int = 0) -> Value:
     if all(isinstance(item, np.ndarray) for item in sequence):
         return np.concatenate(sequence, axis)
     parts = [to_tensor(item) for item in sequence]
-    return parts[0].cat(*parts[1:], dim=axis) if len(parts) > 1 else parts[0]
+    return parts[0].cat(*parts[1:], dim=axis)
 
 
 def _split(x: Value, split: Any = None, axis: int = 0, keepdims: int = 1) -> list[Value]:
@@ -68,15 +68,15 @@ def _value_of(value: Value) -> Value:
 
 
 ROWS: Table = {
-    "ConcatFromSequence": tensors(_concat),
-    "Optional": tensors(_optional),
-    "OptionalGetElement": tensors(_value_of),
-    "OptionalHasElement": tensors(lambda value=None: np.array(value is not None)),
+    "ConcatFromSequence": _concat,
+    "Optional": _optional,
+    "OptionalGetElement": _value_of,
+    "OptionalHasElement": lambda value=None: np.array(value is not None),
     "SequenceAt": Row(lambda sequence, place: sequence[_place(place, len(sequence))], (1,)),
-    "SequenceConstruct": tensors(lambda *values: list(values)),
-    "SequenceEmpty": tensors(lambda dtype=1: []),
+    "SequenceConstruct": lambda *values: list(values),
+    "SequenceEmpty": lambda dtype=1: [],
     "SequenceErase": Row(_erase, (1,)),
     "SequenceInsert": Row(_insert, (2,)),
-    "SequenceLength": tensors(lambda sequence: np.array(len(sequence), np.int64)),
+    "SequenceLength": lambda sequence: np.array(len(sequence), np.int64),
     "SplitToSequence": Row(_split, (1,)),
 }
