@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from tinygrad.base.settings import CACHE_FOLDER, CACHE_LIMIT_MB, CACHELEVEL
+from tinygrad.uop.node import UOp
 
 _CHECKSUM = 32
 _PUTS_BETWEEN_SWEEPS = 200
@@ -39,7 +40,7 @@ class DiskCache:
     def put(self, kind: str, key: str, body: bytes) -> None:
         """Keeps the entry; on disk if that can be, else in memory."""
         path = self._path(kind, key) if self.folder is not None else None
-        if path is None or not _write_whole(path, hashlib.sha256(body).digest() + body):
+        if path is None or not write_whole(path, hashlib.sha256(body).digest() + body):
             self.memory[kind, key] = body
             return
         self.puts += 1
@@ -88,7 +89,9 @@ class KindCache:
         self.cache.put(self.kind, key.hex(), value)
 
 
-def _write_whole(path: Path, raw: bytes) -> bool:
+def write_whole(path: Path, raw: bytes) -> bool:
+    """Writes a file that only its owner reads; whether that could be done. Nobody ever sees a part
+    of it."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent)
@@ -123,6 +126,12 @@ def default_folder() -> Path | None:
 def disk_cache() -> DiskCache:
     """The process's cache."""
     return DiskCache(default_folder())
+
+
+def stamped_key(node: UOp, *facts: object) -> str:
+    """The key of what follows from a graph, these facts, and our own code; in every process the
+    same."""
+    return hashlib.sha256(node.key + repr((*facts, code_stamp())).encode()).hexdigest()
 
 
 @functools.cache

@@ -64,9 +64,9 @@ class Output:
     view: UOp
     kind: type[Holder]
     family: int
-    itself: bool
-    state: Holder | weakref.ref[Holder] | None
-    wanted_gradient: bool
+    wanted_gradient: bool = False
+    itself: bool = False
+    state: Holder | weakref.ref[Holder] | None = None
 
 
 @dataclass
@@ -295,14 +295,13 @@ class Capture:
         node = tensor.uop
         kind = type(tensor)
         if not in_memory(node):  # a constant, or nothing at all
-            return Output(Source("constant", 0), node, kind, family, False, None, False)
+            return Output(Source("constant", 0), node, kind, family)
         base = version_below(node)
         source = self._source(buffer_of(base))
         wants = tensor.requires_grad is True
-        itself = any(tensor is s for s in stand_ins)
-        if itself:
-            number = next(i for i, s in enumerate(stand_ins) if tensor is s)
-            return Output(Source("input", number), node, kind, family, True, None, wants)
+        for number, stand_in in enumerate(stand_ins):
+            if tensor is stand_in:
+                return Output(Source("input", number), node, kind, family, wants, itself=True)
         if source.kind == "input" and self.copied[source.first]:
             raise JitError(
                 f"{self.name}: returns a view of argument {source.first}, which is a part of a "
@@ -311,10 +310,10 @@ class Capture:
         if source.kind == "state":
             old = tensor.serial < self.start
             kept = weakref.ref(tensor) if old else tensor.alike(node)
-            return Output(source, node, kind, family, old, kept, wants)
+            return Output(source, node, kind, family, wants, old, kept)
         view = over(node, base.src[1].new_storage(base.arg, base.dtype))
         view.origin = base.origin
-        return Output(source, view, kind, family, False, None, wants)
+        return Output(source, view, kind, family, wants)
 
     def _check_state(self, before: Sequence[_Standing]) -> list[_Standing]:
         """Of the tensors that were there before, those that stand for state. One that the step

@@ -7,7 +7,6 @@ one kernel after the other while other threads compile those that are lowered.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sys
@@ -19,7 +18,7 @@ from typing import Any
 
 from tinygrad.base.settings import BEAM, CAPTURE_KERNELS, DEBUG, IGNORE_BEAM_CACHE, RECIPES
 from tinygrad.codegen.pipeline import Lowered
-from tinygrad.engine.cache import code_stamp, disk_cache
+from tinygrad.engine.cache import disk_cache, stamped_key
 from tinygrad.engine.devices import OpenDevice
 from tinygrad.engine.gallery import capture_kernel
 from tinygrad.engine.profile import GlobalCounters
@@ -95,8 +94,7 @@ class LoadedKernel:
 
 def kernel_key(ast: UOp, device: OpenDevice) -> str:
     """What decides a kernel's code, as a text that is the same in every process."""
-    facts = (device.target.key(), device.compiler.version, code_stamp(), recipe_facts(ast))
-    return hashlib.sha256(ast.key + repr(facts).encode()).hexdigest()
+    return stamped_key(ast, device.target.key(), device.compiler.version, recipe_facts(ast))
 
 
 def load_kernels(

@@ -58,12 +58,8 @@ def flatten(value: Any, leaves: list[Any], where: str = "") -> Any:
     seeing it (an array of NumPy's, an object without a hash) is a JitError there. In a result it
     is equal to itself only."""
     kind = type(value)
-    if kind in (int, float, str, bool, type(None)):
+    if kind in _EXACT:
         return Plain(value)
-    if kind is tuple or kind is list:
-        return (kind, *[flatten(v, leaves, where) for v in value])
-    if kind is dict:
-        return (kind, *[(Plain(k), flatten(v, leaves, where)) for k, v in value.items()])
     if isinstance(value, Holder):
         leaves.append(value)
         return (Holder, kind)

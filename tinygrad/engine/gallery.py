@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 from tinygrad.base.settings import NOOPT, Context
 from tinygrad.base.target import Numerics, Target
 from tinygrad.codegen.pipeline import Lowered
+from tinygrad.engine.cache import write_whole
 from tinygrad.engine.devices import OpenDevice
 from tinygrad.engine.recipes import lower_kernel
 from tinygrad.uop.node import UOp
@@ -39,10 +39,8 @@ def capture_kernel(ast: UOp, lowered: Lowered, device: OpenDevice, folder: Path)
         "noopt": NOOPT.value,
         "sources": sources(lowered, device),
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}")
-    part.write_text(json.dumps(picture, default=sorted), encoding="utf-8")
-    part.replace(path)
+    if not write_whole(path, json.dumps(picture, default=sorted).encode()):
+        raise OSError(f"CAPTURE_KERNELS: nothing can be written to {folder}")
 
 
 def sources(lowered: Lowered, device: OpenDevice) -> dict[str, str]:

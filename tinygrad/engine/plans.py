@@ -7,7 +7,6 @@ in some of them (a learning rate that falls), those become arguments of the form
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -16,7 +15,7 @@ from typing import Any
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.settings import CACHELEVEL, DEBUG, FUSE_OPS, NOOPT, RING_BYTES, SPEC
-from tinygrad.engine.cache import code_stamp, disk_cache
+from tinygrad.engine.cache import disk_cache, stamped_key
 from tinygrad.engine.devices import Device
 from tinygrad.engine.profile import GlobalCounters
 from tinygrad.engine.recipes import recipe_settings
@@ -54,7 +53,7 @@ met: list[Callable[[UOp], None]] = []
 def plan_for(structure: Structure) -> tuple[RunnablePlan, list[tuple[str, int]]]:
     """The plan of a structure, its kernels compiled and loaded; and its variables' names and
     values."""
-    key = (structure.form, recipe_settings(), FUSE_OPS.value, RING_BYTES.value)
+    key = (structure.form, *_settings())
     found = _plans.get(key)
     if found is None or not (found.numbers == structure.numbers or _fits(found, structure)):
         _plans[key] = found = _shared(structure, found)
@@ -138,9 +137,12 @@ def _from_disk(disk_key: str) -> RunnablePlan | None:
 
 
 def _disk_key(sink: UOp, devices: Sequence[str]) -> str:
-    facts = [Device[d].target.key() for d in devices]
-    text = repr((facts, devices, code_stamp(), recipe_settings(), FUSE_OPS.value, RING_BYTES.value))
-    return hashlib.sha256(sink.key + text.encode()).hexdigest()
+    return stamped_key(sink, [Device[d].target.key() for d in devices], devices, *_settings())
+
+
+def _settings() -> tuple[object, ...]:
+    """What decides, besides the graph and its devices, how it is planned."""
+    return recipe_settings(), FUSE_OPS.value, RING_BYTES.value
 
 
 def _storable(made: Plan) -> bool:

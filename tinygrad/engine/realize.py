@@ -286,6 +286,13 @@ def version_below(node: UOp) -> UOp:
     return node
 
 
+def _first_version(node: UOp) -> UOp:
+    """The version before all ASSIGNs."""
+    while node.op is Ops.ASSIGN:
+        node = version_below(node.src[0])
+    return node
+
+
 def _publish(
     wanted: Sequence[UOp], structure: Structure, runnable: RunnablePlan, buffers: list[Buffer]
 ) -> None:
@@ -293,9 +300,7 @@ def _publish(
     last_version: dict[Buffer, UOp] = {}
     for node in structure.nodes:
         if node.op is Ops.ASSIGN:
-            home = node
-            while home.op is Ops.ASSIGN:
-                home = version_below(home.src[0])
+            home = _first_version(node)
             if is_kernelized(node):
                 learn(node, home)
             elif home.op is Ops.BUFFER:
@@ -318,9 +323,7 @@ def _publish(
 
 def _advance(node: UOp, buffer: Buffer) -> None:
     """The storage now holds version `node`; the versions before it have lost theirs."""
-    before = node
-    while before.op is Ops.ASSIGN:
-        before = version_below(before.src[0])
+    before = _first_version(node)
     fresh = UOp.new_buffer(buffer.device, before.arg, before.dtype)
     overwritten(before, fresh)
     written_by(fresh, node)

@@ -18,7 +18,7 @@ from tinygrad.base.helpers import colored, uncolored
 from tinygrad.base.settings import BEAM, DEBUG, IGNORE_BEAM_CACHE, NOOPT, RECIPES
 from tinygrad.codegen.bundles import Part, joined, shared
 from tinygrad.codegen.pipeline import Lowered, kernel_name, lower
-from tinygrad.engine.cache import code_stamp, disk_cache
+from tinygrad.engine.cache import disk_cache, stamped_key
 from tinygrad.engine.devices import OpenDevice
 from tinygrad.engine.show import show_lowered
 from tinygrad.engine.stopwatch import Stopwatch
@@ -117,8 +117,7 @@ def _pins_stamp() -> str:
 
 def _searched(ast: UOp, device: OpenDevice, recipe: Recipe) -> Recipe:
     """What the search finds, from the cache if it found it before."""
-    facts = (device.target.key(), device.compiler.version, code_stamp(), BEAM.value)
-    key = hashlib.sha256(ast.key + repr(facts).encode()).hexdigest()
+    key = stamped_key(ast, device.target.key(), device.compiler.version, BEAM.value)
     kept = None if IGNORE_BEAM_CACHE else disk_cache().get("recipe", key)
     if kept is not None:
         return from_text(kept.decode())

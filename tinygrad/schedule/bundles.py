@@ -192,20 +192,13 @@ def _of_any_size(kernel: UOp) -> tuple[UOp, int]:
     limit = UOp.variable(variable_name(_variables(order)), 1, ROOM, dtypes.index)
     loop = UOp.range(ROOM, "i0", limits=(limit,))
     whole = {n.src[0] for n in order if n.op is Ops.INDEX and n.src[1] is offset}
-    done: dict[UOp, UOp] = {}
-    for node in order:
-        if node is offset:
-            done[node] = loop
-        elif node in whole and node.arg[1] == size:
-            done[node] = node.replace(arg=(node.arg[0], ROOM))
-        elif node.op is Ops.STORE:
-            done[node] = node.with_src((*(done[s] for s in node.src[:2]), loop))
-        else:
-            done[node] = node.with_src(tuple(done[s] for s in node.src))
-    form = done[kernel]
-    found = form.toposort()
-    is_flat = all(n is loop for n in found if n.op is Ops.RANGE)
-    is_flat = is_flat and all(n.arg[1] == ROOM for n in map(done.__getitem__, whole))
+    changes = {param: param.replace(arg=(param.arg[0], ROOM)) for param in whole}
+    parts = UOp.sink(*(part for store in kernel.src for part in store.src[:2]))
+    places = parts.substitute({**changes, offset: loop}).src
+    pairs = zip(places[::2], places[1::2], strict=True)
+    form = UOp.sink(*(place.store(value, loop) for place, value in pairs))
+    is_flat = all(n is loop for n in form.toposort() if n.op is Ops.RANGE)
+    is_flat = is_flat and all(param.arg[1] == size for param in whole)
     return (form, size) if is_flat else (kernel, 0)
 
 
