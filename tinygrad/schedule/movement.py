@@ -6,7 +6,6 @@ the conditions under which there is such an element at all (outside, PAD and WIN
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import ceildiv, prod, strides_for
 from tinygrad.simplify.affine import divide, modulo, simplify_index
+from tinygrad.simplify.masks import all_of, conditions_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -159,21 +159,10 @@ def view_offset(view: UOp, base: UOp, index: Index) -> tuple[UOp, list[UOp]]:
     return offset_of(index, base.shape), conditions
 
 
-def both(conditions: Sequence[UOp]) -> UOp | None:
-    """All of the conditions as one, each once; None for none."""
-    distinct = list(dict.fromkeys(conditions))
-    if not distinct:
-        return None
-    return functools.reduce(UOp.__and__, distinct)
-
-
-def conditions_of(gate: UOp | None) -> list[UOp]:
-    """The conditions that a gate is the conjunction of."""
-    if gate is None:
-        return []
-    if gate.op is Ops.AND:
-        return [*conditions_of(gate.src[0]), *conditions_of(gate.src[1])]
-    return [gate]
+def both(*gates: UOp | None) -> UOp | None:
+    """The AND of gates, each of their conditions once; None for none."""
+    conditions = conditions_of(*(gate for gate in gates if gate is not None))
+    return all_of(conditions) if conditions else None
 
 
 def loops_of(index: Iterable[UOp]) -> frozenset[UOp]:

@@ -8,9 +8,10 @@ One-hot rows are never made: a loss reads the logit of its class, a choice among
 from __future__ import annotations
 
 from tinygrad.base.dtype import DType, dtypes
-from tinygrad.schedule.movement import both, conditions_of
+from tinygrad.schedule.movement import both
 from tinygrad.simplify.affine import simplify_index
 from tinygrad.simplify.constants import has_check
+from tinygrad.simplify.masks import conditions_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -25,7 +26,7 @@ def narrowed_sum(value: UOp, ranges: tuple[UOp, ...]) -> UOp:
         if loop is None:
             continue
         inside = (UOp.const(dtypes.index, -1) < at) & (at < loop.src[0])
-        rest = both([c for c in conditions if c is not condition])
+        rest = both(*(c for c in conditions if c is not condition))
         term = value.src[1] if rest is None else rest.where(value.src[1], value.src[2])
         term = inside.where(_at(term, loop, at, inside), value.src[2])
         return narrowed_sum(term, tuple(r for r in ranges if r is not loop))

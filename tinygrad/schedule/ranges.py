@@ -12,10 +12,11 @@ from collections.abc import Callable
 from tinygrad.base.dtype import dtypes
 from tinygrad.schedule.bases import memory_base, reached
 from tinygrad.schedule.demand import Demand, Kernel, loop_shape
-from tinygrad.schedule.movement import Index, both, conditions_of, offset_of, view_offset
+from tinygrad.schedule.movement import Index, both, offset_of, view_offset
 from tinygrad.schedule.onehot import narrowed_sum
 from tinygrad.schedule.walk import Demands
 from tinygrad.simplify.constants import drops_check
+from tinygrad.simplify.masks import conditions_of
 from tinygrad.uop.infer import Shape
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, GroupOp, Ops
@@ -120,7 +121,7 @@ class Expressions:
         base = memory_base(node.src[0])
         offset, conditions = view_offset(node.src[0], base, where)
         asked = [i >= 0 for i in indices if drops_check(i, offset)]  # an axis may repeat elements
-        gate = both([*conditions_of(demand.gate), *gates, *conditions, *asked])
+        gate = both(demand.gate, *gates, *conditions, *asked)
         return self.storage(base).index(offset, gate=gate)
 
     def _scattered(self, node: UOp, demand: Demand) -> UOp:

@@ -39,7 +39,6 @@ from tinygrad.schedule.movement import (
     ZERO,
     Index,
     both,
-    conditions_of,
     fold_axis,
     loops_of,
     merged_axes,
@@ -289,9 +288,9 @@ class Demands:
         loops: tuple[UOp, ...] = (),
     ) -> Demand:
         """What an inlined node asks for, which then holds of what it reads."""
-        gate = both([*conditions_of(demand.gate), *conditions]) if conditions else demand.gate
+        gate = both(demand.gate, *conditions) if conditions else demand.gate
         inner = Demand(demand.kernel, index, gate)
-        self.links[node, demand] = Link(inner, both(conditions), loops)
+        self.links[node, demand] = Link(inner, both(*conditions), loops)
         return inner
 
     def _through_movement(self, node: UOp, demand: Demand, contexts: Contexts) -> None:
