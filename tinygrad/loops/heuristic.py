@@ -23,7 +23,7 @@ from tinygrad.loops.layout import (
     step,
     sums_of,
 )
-from tinygrad.loops.plan import UNROLL_WHOLE, Plan, names, steps_along
+from tinygrad.loops.plan import COPIES, UNROLL_WHOLE, Plan, names, steps_along
 from tinygrad.loops.products import contractions, factors_of
 from tinygrad.loops.recipe import Recipe
 from tinygrad.loops.sharing import share_values
@@ -31,14 +31,10 @@ from tinygrad.loops.siblings import join_siblings
 from tinygrad.loops.vectors.next_row import ask_for_the_next_row
 from tinygrad.loops.vectors.orientation import turn_windows
 from tinygrad.loops.vectors.products import product
+from tinygrad.loops.vectors.row_sums import is_word
 from tinygrad.loops.vectors.short_rows import merge_short_rows
-from tinygrad.loops.vectors.streams import (
-    COPIES,
-    all_stages_depend_on,
-    is_word,
-    parallelise,
-    stream,
-)
+from tinygrad.loops.vectors.streams import stream
+from tinygrad.loops.vectors.tasks import all_stages_depend_on, parallelise
 from tinygrad.simplify.affine import affine
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops

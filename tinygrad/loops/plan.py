@@ -27,16 +27,13 @@ from tinygrad.loops.recipe import Recipe
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-TASKS = 16
-"""A large kernel is cut into at least about so many tasks, whatever the number of cores."""
-
-GRAIN = 16 << 10
-"""A task has at least about so many operations."""
-
 NO_DATA = (dtypes.index, dtypes.void)
 
 SELDOM = 64
 """What is touched so much more seldom than the rest has no say in how wide vectors are."""
+
+COPIES = 4
+"""Vectors that are in flight at once in a stream."""
 
 UNROLL_WHOLE = 16
 """An axis that is shorter than a vector and not longer than this is written out."""

@@ -17,7 +17,7 @@ from tinygrad.loops.products import (
     those_in,
     whole_sum,
 )
-from tinygrad.loops.vectors.streams import parallelise
+from tinygrad.loops.vectors.tasks import parallelise
 
 FOLD, TRANSPOSE = 10, 5
 """Instructions for the sum of one vector's lanes; and for each element that is transposed."""

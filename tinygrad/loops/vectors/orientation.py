@@ -26,7 +26,7 @@ from tinygrad.loops.layout import (
     step,
     sums_of,
 )
-from tinygrad.loops.plan import Plan, names
+from tinygrad.loops.plan import COPIES, Plan, names
 from tinygrad.loops.products import (
     LONG_PANEL,
     MOST_ROWS,
@@ -36,7 +36,8 @@ from tinygrad.loops.products import (
     register_tile,
 )
 from tinygrad.loops.trims import part_within
-from tinygrad.loops.vectors.streams import COPIES, TASKS_WITH_BLOCKS, even_part, stream
+from tinygrad.loops.vectors.streams import stream
+from tinygrad.loops.vectors.tasks import TASKS_WITH_BLOCKS, even_part
 from tinygrad.loops.windows import Pair, over_sums
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops

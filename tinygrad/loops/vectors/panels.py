@@ -3,23 +3,18 @@ read in vectors, in whatever order the product wants it."""
 
 from __future__ import annotations
 
-from math import ceil
-
 from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import (
-    fill_order,
     goes_as_one,
     name_of,
     own_ranges,
     reads_of,
-    role_of,
     size_of,
     steady,
 )
-from tinygrad.loops.plan import TASKS, Plan, is_plain, names, steps_along
+from tinygrad.loops.plan import Plan, is_plain, names, steps_along
 from tinygrad.loops.primitives import split
 from tinygrad.loops.products import Product
-from tinygrad.loops.vectors.streams import even_part
 from tinygrad.loops.vectors.stretches import fill_stretches
 from tinygrad.uop.op import Ops
 
@@ -91,18 +86,3 @@ def _widest(plan: Plan, name: str, across: str) -> int:
         if all(steady(n, loop) for n in stage.src[0].toposort() if n.op is Ops.INDEX):
             return width
     return 0
-
-
-def fill_in_tasks(plan: Plan, name: str) -> None:
-    """The outermost loops of a fill become tasks, until there are enough for all cores."""
-    tasks = 1
-    for loop in names(fill_order(plan.stages[name])):
-        size, wanted = size_of(plan.loops[loop]), ceil(TASKS / tasks)
-        if wanted == 1 or role_of(plan.loops[loop]) != "LOOP":
-            return
-        if size > 2 * wanted:
-            part = even_part(size, size // wanted)
-            plan.split(loop, part, loop + "t", "PARALLEL")
-        else:
-            plan.do("role", loop, "PARALLEL")
-        tasks *= min(size, wanted)

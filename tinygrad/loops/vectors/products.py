@@ -22,7 +22,7 @@ from tinygrad.loops.layout import (
     step,
     sums_of,
 )
-from tinygrad.loops.plan import TASKS, Nest, Plan, is_plain, names, reach_along, steps_along
+from tinygrad.loops.plan import Nest, Plan, is_plain, names, reach_along, steps_along
 from tinygrad.loops.products import (
     LONG_PANEL,
     MOST_ROWS,
@@ -41,14 +41,16 @@ from tinygrad.loops.products import (
 )
 from tinygrad.loops.trims import bounded
 from tinygrad.loops.vectors.dots import dots, runs_along_k
-from tinygrad.loops.vectors.panels import fill_in_tasks, fill_nest
-from tinygrad.loops.vectors.streams import (
+from tinygrad.loops.vectors.panels import fill_nest
+from tinygrad.loops.vectors.row_sums import spread_reduction
+from tinygrad.loops.vectors.stretches import panel_of, stretch_of
+from tinygrad.loops.vectors.tasks import (
+    TASKS,
     TASKS_WITH_BLOCKS,
     even_part,
+    fill_in_tasks,
     parallelise,
-    spread_reduction,
 )
-from tinygrad.loops.vectors.stretches import panel_of, stretch_of
 from tinygrad.loops.vectors.tile_products import fitting_tile, tile_product
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops

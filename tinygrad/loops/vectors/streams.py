@@ -13,9 +13,7 @@ from tinygrad.loops.layout import (
     LINE,
     LONGEST_STEP,
     gate_of,
-    is_plain_loop,
     name_of,
-    option,
     own_ranges,
     reads_of,
     role_of,
@@ -24,25 +22,24 @@ from tinygrad.loops.layout import (
     sums_of,
 )
 from tinygrad.loops.operands import owners_of
-from tinygrad.loops.plan import (
-    GRAIN,
-    SHORT_VECTORS,
-    TASKS,
-    UNROLL_WHOLE,
-    Nest,
-    Plan,
-    names,
-    steps_along,
-)
-from tinygrad.loops.products import fit, vector_unit
+from tinygrad.loops.plan import COPIES, SHORT_VECTORS, Nest, Plan, names
+from tinygrad.loops.products import vector_unit
 from tinygrad.loops.vectors.phases import phases_of, split_phases
+from tinygrad.loops.vectors.row_sums import is_word, reduced_by_vectors, spread_reduction
 from tinygrad.loops.vectors.short_rows import covered, lane_spots
 from tinygrad.loops.vectors.stretches import unbroken
+from tinygrad.loops.vectors.tasks import (
+    GRAIN,
+    MANY_TASKS,
+    TASKS,
+    TASKS_WITH_BLOCKS,
+    all_reductions_depend_on,
+    all_stages_depend_on,
+    even_part,
+    parallelise,
+)
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
-
-COPIES = 4
-"""Vectors that are in flight at once in a stream."""
 
 RUNS = 4
 """Runs of memory that a core reads side by side."""
@@ -60,20 +57,11 @@ ACCUMULATE_TURNS = 8
 STRIP_BYTES = 4096
 """The narrowest strip of columns that a task sums: less would read memory in pieces."""
 
-LARGEST_TASK = 256 << 10
-"""Operations of a task, where there is plenty of work."""
-
-MANY_TASKS = 64
-"""Plenty of work is cut into about so many tasks."""
-
 MOST_PLACES = 2048
 """So many numbers that say where something lies are computed ahead: half the nearest cache."""
 
 SHORT_ROW = 2
 """A gathered row of so many vectors is short: finding it costs as much as moving it."""
-
-TASKS_WITH_BLOCKS = 8
-"""With fewer tasks than this, blocks of rows become tasks, though each packs the panels again."""
 
 
 def stream(plan: Plan, nest: Nest) -> None:
@@ -103,7 +91,7 @@ def stream(plan: Plan, nest: Nest) -> None:
     if across is None:
         if nest.is_top and _columns(plan, nest, reductions):
             return
-        if not _reduced_by_vectors(plan, last):
+        if not reduced_by_vectors(plan, last):
             _along(plan, nest, last)
             if reductions and not plan.stages and not phases:
                 _share_masks(plan, nest, loads)
@@ -154,7 +142,7 @@ def _make_tasks(plan: Plan, nest: Nest, outer: list[str], rows: list[UOp]) -> No
         candidates.append(last)
     if turns(plan.loops[n] for n in candidates) < TASKS_WITH_BLOCKS:
         candidates = _ordered_names(plan, nest, [*candidates, *plan.blocked])
-    alone = [n for n in candidates if _all_reductions_depend_on(plan, n)]
+    alone = [n for n in candidates if all_reductions_depend_on(plan, n)]
     enough = turns(plan.loops[n] for n in alone) >= TASKS_WITH_BLOCKS
     far = bool(rows) and _from_memory(plan, rows, nest.loops[-1])
     multiple = _rows_in_runs(rows, nest.loops[-1]) if far else 1
@@ -399,158 +387,5 @@ def _transpose(plan: Plan, nest: Nest, last: UOp, across: UOp, loads: list[UOp])
     plan.innermost(nest.name, (n, c, block, other, square, vector))
 
 
-def spread_reduction(
-    plan: Plan, reduction: UOp, last: UOp | None, copies: int = COPIES, always: bool = False
-) -> None:
-    """A reduction along memory runs over `copies` vectors at once, folded at the end."""
-    loop = own_ranges(reduction)[-1]
-    if plan.loops.get(name_of(loop)) is not loop or role_of(loop) != "LOOP":
-        return  # done before, for another reader
-    # as it is now: loops of reductions inside may have become vectors
-    reduction = next(n for n in sums_of(plan.nodes) if loop in own_ranges(n))
-    reduced = reduction.src[0].toposort()
-    fills_vectors = size_of(loop) > UNROLL_WHOLE or size_of(loop) >= plan.lanes > 1
-    if is_word(plan, reduction):
-        _words_of_lanes(plan, loop)
-        return
-    if fills_vectors and 1 in steps_along(reduced, loop):
-        if not _meets_a_vector(plan, reduction, reduced, None if always else last):
-            unit = vector_unit(plan, loop)
-            if unit is not None and size_of(loop) >= plan.lanes * unit[0].depth:
-                fit(plan, name_of(loop), *unit)
-            outer = [name_of(r) for r in own_ranges(reduction)[:-1]]
-            plan.vectorise(name_of(loop), copies, "SPREAD")
-            words = any(is_word(plan, n) for n in reduced if n.op is Ops.REDUCE)
-            if always and unit is None and not words:  # sums inside are read in one run
-                _spread_blocks(plan, outer, size_of(loop) // plan.lanes, copies)
-    elif turns(own_ranges(reduction)) <= UNROLL_WHOLE:
-        for each in own_ranges(reduction):
-            if role_of(each) == "LOOP":
-                plan.do("role", name_of(each), "UNROLL")
-
-
-def _spread_blocks(plan: Plan, outer: list[str], vectors: int, copies: int) -> None:
-    """The next loops of a sum whose innermost one has few vectors: the parts of a block of
-    numbers. There are sums of their own until there are `copies`; then the rest of a block is
-    written out, since what its parts share or where they lie differs from part to part."""
-    for name in reversed(outer):
-        loop = plan.loops[name]
-        if not is_plain_loop(loop) or vectors >= UNROLL_WHOLE:
-            return
-        owner, *_ = owners_of(plan.kernel, loop)
-        whole = vectors * size_of(loop) <= copies
-        if not whole and None in steps_along(owner.toposort(), loop):
-            whole = vectors * size_of(loop) <= UNROLL_WHOLE
-        if not whole:
-            parts = (n for n in (8, 4, 2) if vectors * n <= copies and size_of(loop) % n == 0)
-            if (part := next(parts, 1)) > 1:
-                plan.split(name, part, name + "b", "LOOP", "SPREAD")
-            return
-        plan.do("role", name, "SPREAD" if vectors < copies else "UNROLL")
-        vectors *= size_of(loop)
-
-
-def is_word(plan: Plan, reduction: UOp) -> bool:
-    """Whether a unit takes in the whole innermost loop of a sum at once, a lane's share: its
-    vectors run along another loop."""
-    loop = own_ranges(reduction)[-1]
-    unit = vector_unit(plan, loop) if is_plain_loop(loop) else None
-    return unit is not None and size_of(loop) == unit[0].depth
-
-
-def _words_of_lanes(plan: Plan, loop: UOp) -> None:
-    """The products of `loop` by a unit, if there is a loop of vectors whose lanes lie as the unit
-    wants them; the sum's other loops are written out."""
-    unit = vector_unit(plan, loop)
-    reduction = owners_of(plan.kernel, loop)[0]
-    reads = [n for n in reads_of(reduction.src[0].toposort()) if loop in n.ranges]
-    lanes = [r for r in reduction.ranges if role_of(r) == "VECTOR" and size_of(r) == plan.lanes]
-    beside = [r for r in lanes if {*steps_along(reads, r)} == {size_of(loop)}]
-    outer = own_ranges(reduction)[:-1]
-    if unit is not None and beside and {*steps_along(reads, loop)} == {1}:
-        fit(plan, name_of(loop), *unit)
-        plan.do("drop_single")
-    if turns(outer) <= UNROLL_WHOLE:
-        for each in outer:
-            plan.do("role", name_of(each), "UNROLL")
-
-
-def _meets_a_vector(plan: Plan, reduction: UOp, reduced: list[UOp], last: UOp | None) -> bool:
-    """Whether a vector along the reduction would meet another one in the same value: along the
-    stored row, along the row of a stage that its readers fill, or of a reduction inside."""
-    if last is not None and last in reduction.ranges and _vectorised(plan, last):
-        return True
-    rows = {r for s in plan.stages.values() if option(s, "first") for r in own_ranges(s)}
-    if any(r in rows or role_of(r) == "VECTOR" for r in reduction.ranges):
-        return True
-    loop = own_ranges(reduction)[-1]
-    return any(
-        node.op is Ops.REDUCE
-        and loop in node.ranges
-        and any(role_of(r) == "VECTOR" for r in own_ranges(node))
-        for node in reduced
-    )
-
-
-def _reduced_by_vectors(plan: Plan, last: UOp) -> bool:
-    """Whether a reduction that depends on the stored row runs over a vector already: another nest
-    has the same, or it is in a stage that is filled for each element of the row."""
-    return any(
-        node.op is Ops.REDUCE
-        and last in node.ranges
-        and any(role_of(r) == "VECTOR" for r in own_ranges(node))
-        for node in plan.nodes
-    )
-
-
-def _vectorised(plan: Plan, last: UOp) -> bool:
-    return plan.lanes_within(size_of(last)) > 1
-
-
 def _ordered_names(plan: Plan, nest: Nest, wanted: list[str]) -> list[str]:
     return [n for n in names(plan.nest(nest.name).loops) if n in wanted]
-
-
-def all_stages_depend_on(plan: Plan, name: str) -> bool:
-    """A task must not compute again what another one does: every stage depends on the loop."""
-    return all(any(name_of(r) == name for r in s.ranges) for s in plan.inner_stages)
-
-
-def _all_reductions_depend_on(plan: Plan, name: str) -> bool:
-    """A task must not reduce a row again that another one reduces: all that stand directly in the
-    nest depend on the loop."""
-    top = set(plan.nest("store").loops)
-    reductions = [n for n in sums_of(plan.nodes) if n.ranges <= top]
-    return all(any(name_of(r) == name for r in n.ranges) for n in reductions)
-
-
-def parallelise(plan: Plan, candidates: list[str], multiple: int = 1) -> None:
-    """Makes tasks of the outermost of these loops, so that each has at least GRAIN operations,
-    and a `multiple` of turns; a kernel too small for two tasks stays one."""
-    loops = [plan.loops[n] for n in candidates]
-    loops = [r for r in loops if role_of(r) == "LOOP"]
-    total = work(plan.kernel)
-    if total < 2 * GRAIN or not loops:
-        return
-    wanted = max(GRAIN, min(total // MANY_TASKS, LARGEST_TASK))
-    grain = max(ceil(wanted * turns(loops) / total), multiple)
-    for loop in reversed(loops):
-        size, name = size_of(loop), name_of(loop)
-        if grain >= size:
-            grain = ceil(grain / size)
-        elif grain > 1:
-            part = even_part(size, grain, multiple)
-            plan.split(name, part, name + "c", "PARALLEL")
-            grain = 1
-        else:
-            plan.do("role", name, "PARALLEL")
-
-
-def even_part(size: int, least: int, multiple: int = 1) -> int:
-    """A part of `size` of about `least` or a little more: a divisor if there is one near, else
-    such that the last part is nearly as large. It is a multiple of `multiple`."""
-    least = round_up(least, multiple)
-    for part in range(least, min(size, 2 * least) + 1, multiple):
-        if size % part == 0:
-            return part
-    return round_up(ceil(size / max(1, size // least)), multiple)

@@ -8,7 +8,7 @@ from tinygrad.loops.layout import name_of, size_of
 from tinygrad.loops.matrix_units import MatrixUnit
 from tinygrad.loops.plan import Nest, Plan, names, steps_along
 from tinygrad.loops.products import Product, finish_in_memory, side_of, take_unit, those_in, unit_of
-from tinygrad.loops.vectors.streams import parallelise
+from tinygrad.loops.vectors.tasks import parallelise
 
 TILES = 2
 """Tiles of sums along rows and along columns: 4 of 8 registers, the others hold operands."""

@@ -1,0 +1,129 @@
+"""A reduction along memory: its row is spread over the lanes of several vectors, or of a matrix
+unit, and folded at the end."""
+
+from __future__ import annotations
+
+from tinygrad.loops.cost import turns
+from tinygrad.loops.layout import (
+    is_plain_loop,
+    name_of,
+    option,
+    own_ranges,
+    reads_of,
+    role_of,
+    size_of,
+    sums_of,
+)
+from tinygrad.loops.operands import owners_of
+from tinygrad.loops.plan import COPIES, UNROLL_WHOLE, Plan, steps_along
+from tinygrad.loops.products import fit, vector_unit
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+
+def spread_reduction(
+    plan: Plan, reduction: UOp, last: UOp | None, copies: int = COPIES, always: bool = False
+) -> None:
+    """A reduction along memory runs over `copies` vectors at once, folded at the end."""
+    loop = own_ranges(reduction)[-1]
+    if plan.loops.get(name_of(loop)) is not loop or role_of(loop) != "LOOP":
+        return  # done before, for another reader
+    # as it is now: loops of reductions inside may have become vectors
+    reduction = next(n for n in sums_of(plan.nodes) if loop in own_ranges(n))
+    reduced = reduction.src[0].toposort()
+    fills_vectors = size_of(loop) > UNROLL_WHOLE or size_of(loop) >= plan.lanes > 1
+    if is_word(plan, reduction):
+        _words_of_lanes(plan, loop)
+        return
+    if fills_vectors and 1 in steps_along(reduced, loop):
+        if not _meets_a_vector(plan, reduction, reduced, None if always else last):
+            unit = vector_unit(plan, loop)
+            if unit is not None and size_of(loop) >= plan.lanes * unit[0].depth:
+                fit(plan, name_of(loop), *unit)
+            outer = [name_of(r) for r in own_ranges(reduction)[:-1]]
+            plan.vectorise(name_of(loop), copies, "SPREAD")
+            words = any(is_word(plan, n) for n in reduced if n.op is Ops.REDUCE)
+            if always and unit is None and not words:  # sums inside are read in one run
+                _spread_blocks(plan, outer, size_of(loop) // plan.lanes, copies)
+    elif turns(own_ranges(reduction)) <= UNROLL_WHOLE:
+        for each in own_ranges(reduction):
+            if role_of(each) == "LOOP":
+                plan.do("role", name_of(each), "UNROLL")
+
+
+def _spread_blocks(plan: Plan, outer: list[str], vectors: int, copies: int) -> None:
+    """The next loops of a sum whose innermost one has few vectors: the parts of a block of
+    numbers. There are sums of their own until there are `copies`; then the rest of a block is
+    written out, since what its parts share or where they lie differs from part to part."""
+    for name in reversed(outer):
+        loop = plan.loops[name]
+        if not is_plain_loop(loop) or vectors >= UNROLL_WHOLE:
+            return
+        owner, *_ = owners_of(plan.kernel, loop)
+        whole = vectors * size_of(loop) <= copies
+        if not whole and None in steps_along(owner.toposort(), loop):
+            whole = vectors * size_of(loop) <= UNROLL_WHOLE
+        if not whole:
+            parts = (n for n in (8, 4, 2) if vectors * n <= copies and size_of(loop) % n == 0)
+            if (part := next(parts, 1)) > 1:
+                plan.split(name, part, name + "b", "LOOP", "SPREAD")
+            return
+        plan.do("role", name, "SPREAD" if vectors < copies else "UNROLL")
+        vectors *= size_of(loop)
+
+
+def is_word(plan: Plan, reduction: UOp) -> bool:
+    """Whether a unit takes in the whole innermost loop of a sum at once, a lane's share: its
+    vectors run along another loop."""
+    loop = own_ranges(reduction)[-1]
+    unit = vector_unit(plan, loop) if is_plain_loop(loop) else None
+    return unit is not None and size_of(loop) == unit[0].depth
+
+
+def _words_of_lanes(plan: Plan, loop: UOp) -> None:
+    """The products of `loop` by a unit, if there is a loop of vectors whose lanes lie as the unit
+    wants them; the sum's other loops are written out."""
+    unit = vector_unit(plan, loop)
+    reduction = owners_of(plan.kernel, loop)[0]
+    reads = [n for n in reads_of(reduction.src[0].toposort()) if loop in n.ranges]
+    lanes = [r for r in reduction.ranges if role_of(r) == "VECTOR" and size_of(r) == plan.lanes]
+    beside = [r for r in lanes if {*steps_along(reads, r)} == {size_of(loop)}]
+    outer = own_ranges(reduction)[:-1]
+    if unit is not None and beside and {*steps_along(reads, loop)} == {1}:
+        fit(plan, name_of(loop), *unit)
+        plan.do("drop_single")
+    if turns(outer) <= UNROLL_WHOLE:
+        for each in outer:
+            plan.do("role", name_of(each), "UNROLL")
+
+
+def _meets_a_vector(plan: Plan, reduction: UOp, reduced: list[UOp], last: UOp | None) -> bool:
+    """Whether a vector along the reduction would meet another one in the same value: along the
+    stored row, along the row of a stage that its readers fill, or of a reduction inside."""
+    if last is not None and last in reduction.ranges and _vectorised(plan, last):
+        return True
+    rows = {r for s in plan.stages.values() if option(s, "first") for r in own_ranges(s)}
+    if any(r in rows or role_of(r) == "VECTOR" for r in reduction.ranges):
+        return True
+    loop = own_ranges(reduction)[-1]
+    return any(
+        node.op is Ops.REDUCE
+        and loop in node.ranges
+        and any(role_of(r) == "VECTOR" for r in own_ranges(node))
+        for node in reduced
+    )
+
+
+def reduced_by_vectors(plan: Plan, last: UOp) -> bool:
+    """Whether a reduction that depends on the stored row runs over a vector already: another nest
+    has the same, or it is in a stage that is filled for each element of the row."""
+    return any(
+        node.op is Ops.REDUCE
+        and last in node.ranges
+        and any(role_of(r) == "VECTOR" for r in own_ranges(node))
+        for node in plan.nodes
+    )
+
+
+def _vectorised(plan: Plan, last: UOp) -> bool:
+    return plan.lanes_within(size_of(last)) > 1

@@ -1,0 +1,86 @@
+"""Which loops of a nest become tasks, and how large these are: enough for all cores of any machine,
+none so small that handing it out costs more than doing it, and nothing done twice."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from tinygrad.base.helpers import round_up
+from tinygrad.loops.cost import turns, work
+from tinygrad.loops.layout import fill_order, name_of, role_of, size_of, sums_of
+from tinygrad.loops.plan import Plan, names
+
+TASKS = 16
+"""A large kernel is cut into at least about so many tasks, whatever the number of cores."""
+
+GRAIN = 16 << 10
+"""A task has at least about so many operations."""
+
+LARGEST_TASK = 256 << 10
+"""Operations of a task, where there is plenty of work."""
+
+MANY_TASKS = 64
+"""Plenty of work is cut into about so many tasks."""
+
+TASKS_WITH_BLOCKS = 8
+"""With fewer tasks than this, blocks of rows become tasks, though each packs the panels again."""
+
+
+def all_stages_depend_on(plan: Plan, name: str) -> bool:
+    """A task must not compute again what another one does: every stage depends on the loop."""
+    return all(any(name_of(r) == name for r in s.ranges) for s in plan.inner_stages)
+
+
+def all_reductions_depend_on(plan: Plan, name: str) -> bool:
+    """A task must not reduce a row again that another one reduces: all that stand directly in the
+    nest depend on the loop."""
+    top = set(plan.nest("store").loops)
+    reductions = [n for n in sums_of(plan.nodes) if n.ranges <= top]
+    return all(any(name_of(r) == name for r in n.ranges) for n in reductions)
+
+
+def parallelise(plan: Plan, candidates: list[str], multiple: int = 1) -> None:
+    """Makes tasks of the outermost of these loops, so that each has at least GRAIN operations,
+    and a `multiple` of turns; a kernel too small for two tasks stays one."""
+    loops = [plan.loops[n] for n in candidates]
+    loops = [r for r in loops if role_of(r) == "LOOP"]
+    total = work(plan.kernel)
+    if total < 2 * GRAIN or not loops:
+        return
+    wanted = max(GRAIN, min(total // MANY_TASKS, LARGEST_TASK))
+    grain = max(ceil(wanted * turns(loops) / total), multiple)
+    for loop in reversed(loops):
+        size, name = size_of(loop), name_of(loop)
+        if grain >= size:
+            grain = ceil(grain / size)
+        elif grain > 1:
+            part = even_part(size, grain, multiple)
+            plan.split(name, part, name + "c", "PARALLEL")
+            grain = 1
+        else:
+            plan.do("role", name, "PARALLEL")
+
+
+def even_part(size: int, least: int, multiple: int = 1) -> int:
+    """A part of `size` of about `least` or a little more: a divisor if there is one near, else
+    such that the last part is nearly as large. It is a multiple of `multiple`."""
+    least = round_up(least, multiple)
+    for part in range(least, min(size, 2 * least) + 1, multiple):
+        if size % part == 0:
+            return part
+    return round_up(ceil(size / max(1, size // least)), multiple)
+
+
+def fill_in_tasks(plan: Plan, name: str) -> None:
+    """The outermost loops of a fill become tasks, until there are enough for all cores."""
+    tasks = 1
+    for loop in names(fill_order(plan.stages[name])):
+        size, wanted = size_of(plan.loops[loop]), ceil(TASKS / tasks)
+        if wanted == 1 or role_of(plan.loops[loop]) != "LOOP":
+            return
+        if size > 2 * wanted:
+            part = even_part(size, size // wanted)
+            plan.split(loop, part, loop + "t", "PARALLEL")
+        else:
+            plan.do("role", loop, "PARALLEL")
+        tasks *= min(size, wanted)
