@@ -13,11 +13,11 @@ from tinygrad.codegen.faults import Faults
 from tinygrad.codegen.groups import Block, Lanes
 from tinygrad.codegen.index import Copies, Integers
 from tinygrad.codegen.linear import Program, Scope, as_node
-from tinygrad.codegen.nesting import fills_itself, stays_in_registers, value_at
 from tinygrad.codegen.reduce import Combiner
 from tinygrad.codegen.running import Running
 from tinygrad.codegen.tiles import Tiles
 from tinygrad.loops.layout import (
+    fills_itself,
     flat_offset,
     indices,
     name_of,
@@ -25,7 +25,9 @@ from tinygrad.loops.layout import (
     own_ranges,
     role_of,
     size_of,
+    stays_in_registers,
 )
+from tinygrad.loops.rebuild import value_at
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops, evaluate
 

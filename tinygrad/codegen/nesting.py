@@ -4,19 +4,21 @@ copy of their own. What the tree is, and the one rule that it follows, stands in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tinygrad.base.errors import ArgumentError
 from tinygrad.codegen.turns import Trip, Turns
 from tinygrad.loops.layout import (
     fill_order,
-    indices,
+    fills_itself,
     name_of,
     option,
     own_ranges,
     role_of,
     size_of,
+    stays_in_registers,
 )
 from tinygrad.loops.nest import (
     SEQUENTIAL,
@@ -31,7 +33,7 @@ from tinygrad.loops.nest import (
     Reduce,
     Scope,
 )
-from tinygrad.loops.rebuild import replaced
+from tinygrad.loops.rebuild import value_at
 from tinygrad.uop.bounds import Interval, bounds
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -256,32 +258,34 @@ class NestBuilder:
 
     def _inside(self, scope: Scope, work: Work) -> None:
         """The rest of the loops, within `scope`, which binds the first."""
-        loop, here, into = work.loops[0], self.here, self.into
-        outer = self.bound.get(loop)
-        self.bound[loop], self.here, self.into = scope, scope, scope.items
-        self._open(work.inside)
+        with self._within(scope, work.loops[0]):
+            self._open(work.inside)
+        self.into.append(scope)
+
+    @contextlib.contextmanager
+    def _within(self, scope: Scope, loop: UOp) -> Iterator[None]:
+        """What is built stands in `scope`, which binds the loop."""
+        here, into, outer = self.here, self.into, self.bound.get(loop)
+        self.here, self.into, self.bound[loop] = scope, scope.items, scope
+        yield
         self.here, self.into = here, into
         if outer is None:
             del self.bound[loop]
         else:
             self.bound[loop] = outer
-        into.append(scope)
 
     # ---- tasks whose last turn is clipped --------------------------------------------------------
 
     def _apart(self, task: UOp, fill: Callable[[], None]) -> None:
         """One arm for the last turn of a task, one for all others."""
         high = self.waiting.pop(task)
-        outer, here, into = self.bound[task], self.here, self.into
-        rest, last = Given(here, task, 0, high - 1), Copy(here, task, high, high)
+        rest, last = Given(self.here, task, 0, high - 1), Copy(self.here, task, high, high)
         self.copies += 1
         for arm in (rest, last):
-            self.bound[task] = self.here = arm
-            self.into = arm.items
-            fill()
-        self.bound[task], self.here, self.into = outer, here, into
+            with self._within(arm, task):
+                fill()
         self.waiting[task] = high
-        into.append(Branch(rest, last))
+        self.into.append(Branch(rest, last))
 
     def _due(self, loops: Sequence[UOp], values: Sequence[UOp]) -> UOp | None:
         """A task that can wait no longer: what its last turn clips is about to be computed, or sums
@@ -461,19 +465,3 @@ def _is_told_apart(scope: Given) -> bool:
 
 def _is_clipped(node: UOp) -> bool:
     return node.op is Ops.RANGE and len(node.src) > 1
-
-
-def fills_itself(node: UOp) -> bool:
-    """Whether this is a STAGE that its first reader fills."""
-    return node.op is Ops.STAGE and node.arg[1] != "GLOBAL" and bool(option(node, "first"))
-
-
-def stays_in_registers(stage: UOp) -> bool:
-    """Whether a STAGE takes no memory: its value stands where it is read."""
-    return bool(stage.arg[1] == "REG")
-
-
-def value_at(read: UOp) -> UOp:
-    """The value of a STAGE at the indices of a read."""
-    stage = read.src[0]
-    return replaced(stage.src[0], dict(zip(own_ranges(stage), indices(read), strict=True)))

@@ -16,9 +16,17 @@ from tinygrad.base.helpers import prod
 from tinygrad.codegen.access import Access
 from tinygrad.codegen.index import INT32, Copies, Integers
 from tinygrad.codegen.linear import Program, Scope
-from tinygrad.codegen.nesting import fills_itself, stays_in_registers, value_at
-from tinygrad.loops.layout import flat_offset, gate_of, own_ranges, role_of, size_of
+from tinygrad.loops.layout import (
+    fills_itself,
+    flat_offset,
+    gate_of,
+    own_ranges,
+    role_of,
+    size_of,
+    stays_in_registers,
+)
 from tinygrad.loops.matrix_units import UNITS
+from tinygrad.loops.rebuild import value_at
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops, evaluate
 

@@ -54,6 +54,16 @@ def own_ranges(node: UOp) -> tuple[UOp, ...]:
     return node.src[OWN[node.op] :]
 
 
+def fills_itself(node: UOp) -> bool:
+    """Whether this is a STAGE that its first reader fills."""
+    return node.op is Ops.STAGE and node.arg[1] != "GLOBAL" and bool(option(node, "first"))
+
+
+def stays_in_registers(stage: UOp) -> bool:
+    """Whether a STAGE takes no memory: its value stands where it is read."""
+    return bool(stage.arg[1] == "REG")
+
+
 def option(stage: UOp, key: str, default: Any = None) -> Any:
     """One of a STAGE's options."""
     return next((value for name, value in stage.arg[2] if name == key), default)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tinygrad.loops.layout import OWN, gate_of, indices, is_index, nodes_of
+from tinygrad.loops.layout import OWN, gate_of, indices, is_index, nodes_of, own_ranges
 from tinygrad.simplify.affine import add, divide, modulo, simplify_index
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -48,6 +48,12 @@ def rebuild(
         other = hook(made) if hook is not None else None
         done[node] = made if other is None else other
     return done[root]
+
+
+def value_at(read: UOp) -> UOp:
+    """The value of a STAGE at the indices of a read."""
+    stage = read.src[0]
+    return replaced(stage.src[0], dict(zip(own_ranges(stage), indices(read), strict=True)))
 
 
 def replaced(root: UOp, changes: Mapping[UOp, UOp]) -> UOp:

@@ -24,7 +24,7 @@ from tinygrad.loops.layout import (
     reads_of,
     size_of,
 )
-from tinygrad.loops.rebuild import replaced
+from tinygrad.loops.rebuild import value_at
 from tinygrad.simplify.affine import add, affine, build, simplify_index
 from tinygrad.uop.bounds import bounds
 from tinygrad.uop.node import UOp
@@ -159,9 +159,7 @@ def _guards(value: UOp, identity: Any) -> list[UOp]:
             return _conditions(condition, True)
         return _conditions(condition, False) if _is(yes, identity) else []
     if value.op is Ops.INDEX and value.src[0].op is Ops.STAGE:
-        stage = value.src[0]
-        inside = dict(zip(own_ranges(stage), indices(value), strict=True))
-        return _guards(replaced(stage.src[0], inside), identity)
+        return _guards(value_at(value), identity)
     if value.op is Ops.INDEX and identity == 0 and (gate := gate_of(value)) is not None:
         return _conditions(gate, True)
     if value.op is Ops.CAST and dtypes.is_float(value.dtype):
