@@ -7,8 +7,9 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from tinygrad.backends import canonicalize, default_device, known, open_device
-from tinygrad.backends.interface import Backend
+from tinygrad.backends.interface import Backend, Compiler, Renderer
 from tinygrad.base.errors import ArgumentError, DeviceError, OutOfMemory, TinygradError
+from tinygrad.base.target import Target
 from tinygrad.engine.cache import KindCache, disk_cache
 from tinygrad.engine.show import show_device
 
@@ -47,15 +48,15 @@ class OpenDevice:
             self.backend.queue.synchronize()
 
     @property
-    def target(self) -> Any:
+    def target(self) -> Target:
         return self.backend.target
 
     @property
-    def renderer(self) -> Any:
+    def renderer(self) -> Renderer:
         return self.backend.renderer
 
     @property
-    def compiler(self) -> Any:
+    def compiler(self) -> Compiler:
         return self.backend.compiler
 
 

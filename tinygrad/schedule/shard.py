@@ -142,9 +142,10 @@ class Sharding:
         where = found.cut.on(node.shape)
         return None if where is None else Along(*where)
 
-    def nodes(self, node: UOp, along: Along | None, count: int) -> Nodes:
-        """The value on each device: of each its part `along`, or all of it."""
-        if node not in self.parts:  # a size, or a variable: known everywhere
+    def nodes(self, node: UOp, along: Along | None, count: int = 0) -> Nodes:
+        """The value on each device: of each its part `along`, or all of it. A size or a variable is
+        known everywhere: so often as it says `count`."""
+        if node not in self.parts:
             return (self.single.get(node, node),) * count
         if along is None:
             return self.whole(node)

@@ -107,7 +107,7 @@ def _expand(walk: Sharding, node: UOp) -> Parts:
     along = walk.along(source)
     if along is None or source.shape[along.axis] != node.shape[along.axis]:
         return _on_whole(walk, node)
-    nodes = walk.nodes(source, along, 0)
+    nodes = walk.nodes(source, along)
     return walk.made(
         node, [n.expand(along.shape(node.shape, i)) for i, n in enumerate(nodes)], along
     )
@@ -117,7 +117,7 @@ def _permute(walk: Sharding, node: UOp) -> Parts:
     along = walk.along(node.src[0])
     if along is None:
         return _moved_whole(walk, node)
-    nodes = [n.permute(node.arg) for n in walk.nodes(node.src[0], along, 0)]
+    nodes = _each(node, [walk.nodes(node.src[0], along)])
     return walk.made(node, nodes, Along(node.arg.index(along.axis), along.bounds))
 
 
@@ -130,11 +130,13 @@ def _moved_whole(walk: Sharding, node: UOp) -> Parts:
     return Parts(nodes, None, own.partial)
 
 
-def _flip(walk: Sharding, node: UOp) -> Parts:
+def _beside(walk: Sharding, node: UOp) -> Parts:
+    """What moves other axes than the one that is cut moves each part alike."""
     along = walk.along(node.src[0])
-    if along is None or along.axis in node.arg:
+    own = node.arg if node.op is Ops.FLIP else [window[0] for window in node.arg]
+    if along is None or along.axis in own:
         return _on_whole(walk, node)
-    return walk.made(node, [n.flip(node.arg) for n in walk.nodes(node.src[0], along, 0)], along)
+    return walk.made(node, _each(node, [walk.nodes(node.src[0], along)]), along)
 
 
 def _pad(walk: Sharding, node: UOp) -> Parts:
@@ -144,7 +146,7 @@ def _pad(walk: Sharding, node: UOp) -> Parts:
         return _on_whole(walk, node)
     (before, after), last = pads[along.axis], len(along.bounds) - 2
     nodes = []
-    for i, part in enumerate(walk.nodes(node.src[0], along, 0)):
+    for i, part in enumerate(walk.nodes(node.src[0], along)):
         pads[along.axis] = (before if i == 0 else 0, after if i == last else 0)
         nodes.append(part.pad(tuple(pads)))
     inner = [b + before for b in along.bounds[1:-1]]
@@ -163,7 +165,7 @@ def _shrink(walk: Sharding, node: UOp) -> Parts:
         return _on_whole(walk, node)
     clipped = [min(max(b, begin), end) - begin for b in along.bounds]
     nodes = []
-    for i, part in enumerate(walk.nodes(source, along, 0)):
+    for i, part in enumerate(walk.nodes(source, along)):
         first = along.bounds[i]
         some = clipped[i + 1] - clipped[i]
         start = clipped[i] + begin - first if some else 0
@@ -172,19 +174,12 @@ def _shrink(walk: Sharding, node: UOp) -> Parts:
     return walk.made(node, nodes, Along(along.axis, tuple(clipped)))
 
 
-def _window(walk: Sharding, node: UOp) -> Parts:
-    along = walk.along(node.src[0])
-    if along is None or any(along.axis == window[0] for window in node.arg):
-        return _on_whole(walk, node)
-    return walk.made(node, [n.window(node.arg) for n in walk.nodes(node.src[0], along, 0)], along)
-
-
 def _fold(walk: Sharding, node: UOp) -> Parts:
     along, (windows, shape) = walk.along(node.src[0]), node.sizes
     own = (window[0] for window in windows)
     if along is None or along.axis in own or along.axis >= len(shape):
         return _on_whole(walk, node)
-    nodes = walk.nodes(node.src[0], along, 0)
+    nodes = walk.nodes(node.src[0], along)
     return walk.made(
         node, [n.fold(windows, along.shape(shape, i)) for i, n in enumerate(nodes)], along
     )
@@ -195,7 +190,7 @@ def _unary(walk: Sharding, node: UOp) -> Parts:
     own = walk.parts[node.src[0]]
     if along is None and own.cut is not None:  # a flat view of what is cut
         return Parts(_each(node, [own.nodes]), own.cut)
-    nodes = walk.nodes(node.src[0], along, 0)
+    nodes = walk.nodes(node.src[0], along)
     return walk.made(node, _each(node, [nodes]), along)
 
 
@@ -227,7 +222,7 @@ def _running(walk: Sharding, node: UOp) -> Parts:
     along = walk.along(source)
     if along is None:
         return _on_whole(walk, node)
-    made, before = [n.running(monoid, axis) for n in walk.nodes(source, along, 0)], None
+    made, before = [n.running(monoid, axis) for n in walk.nodes(source, along)], None
     for i, name in enumerate(walk.names(node) if along.axis == axis else ()):
         if along.size(i):
             if before is not None:
@@ -361,8 +356,8 @@ RULES: dict[Ops, Rule] = {
     Ops.PERMUTE: _permute,
     Ops.PAD: _pad,
     Ops.SHRINK: _shrink,
-    Ops.FLIP: _flip,
-    Ops.WINDOW: _window,
+    Ops.FLIP: _beside,
+    Ops.WINDOW: _beside,
     Ops.FOLD: _fold,
     Ops.REDUCE_AXIS: _reduce,
     Ops.RUNNING: _running,
