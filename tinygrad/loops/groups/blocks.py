@@ -68,7 +68,7 @@ class Shape:
 
     @property
     def lanes(self) -> int:
-        return prod(self.grid) * (1 if self.unit is None else self.unit.lanes)
+        return int(prod(self.grid)) * (1 if self.unit is None else self.unit.lanes)
 
 
 class Blocks(ABC):
