@@ -26,6 +26,7 @@ from tinygrad.engine.counters import Stream
 from tinygrad.engine.holders import Holder, holders
 from tinygrad.engine.layout import Source
 from tinygrad.engine.realize import (
+    Run,
     before_overwriting,
     compute_pending,
     in_memory,
@@ -35,7 +36,6 @@ from tinygrad.engine.realize import (
     version_below,
 )
 from tinygrad.engine.replay import Execution
-from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.storage import (
     Buffer,
     Changes,
@@ -189,9 +189,9 @@ class Capture:
             made.append(type(tensor).of(node, tensor.requires_grad))
         return made
 
-    def before(self, runnable: RunnablePlan, params: list[Buffer]) -> None:
+    def before(self, run: Run) -> None:
         """What needs the old values of arguments that are about to be overwritten is computed."""
-        for buffer in _written(runnable, params):
+        for buffer in _written(run):
             source = self.places.get(buffer)
             if source is None or source.kind != "input" or source.first in self.made.written_inputs:
                 continue
@@ -208,26 +208,20 @@ class Capture:
             finally:
                 recording.recorder = self
 
-    def after(
-        self,
-        runnable: RunnablePlan,
-        params: list[Buffer],
-        variables: list[tuple[str, int]],
-        buffers: list[Buffer],
-    ) -> None:
+    def after(self, run: Run, buffers: list[Buffer]) -> None:
         """Records a plan that ran."""
         made = self.made
-        for name, value in variables:
+        for name, value in run.variables:
             bound = self.bound.get(name, value)
             if bound != value:
                 raise JitError(
                     f"{self.name}: binds {name} to {value} inside, an argument binds it to {bound};"
                     " legal is one value of a variable in a step"
                 )
-        sources = [self._source(buffer) for buffer in params]
-        made.written.update(b for b in _written(runnable, params) if b in made.state)
-        made.executions.append(Execution(runnable, sources, variables))
-        for number, kept in enumerate(runnable.plan.storages):
+        sources = [self._source(buffer) for buffer in run.params]
+        made.written.update(b for b in _written(run) if b in made.state)
+        made.executions.append(Execution(run.plan, sources, run.variables))
+        for number, kept in enumerate(run.plan.plan.storages):
             if kept.kind == "out":
                 self.places[buffers[number]] = Source("made", len(made.executions) - 1, number)
 
@@ -414,10 +408,9 @@ def _storage_below(node: UOp) -> list[UOp]:
     return [n for n in nodes_below([node]) if n.op is Ops.BUFFER]
 
 
-def _written(runnable: RunnablePlan, params: Sequence[Buffer]) -> set[Buffer]:
+def _written(run: Run) -> set[Buffer]:
     """Those of a plan's parameters that it overwrites."""
-    storages = runnable.plan.storages
-    steps = runnable.plan.steps
+    storages, steps = run.plan.plan.storages, run.plan.plan.steps
     numbers = {n for step in steps for n in step.storages[: step.writes]}
     written = {storages[n].whole if storages[n].kind == "part" else n for n in numbers}
-    return {params[storages[n].place] for n in written if storages[n].kind == "param"}
+    return {run.params[storages[n].place] for n in written if storages[n].kind == "param"}

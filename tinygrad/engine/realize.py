@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -65,22 +65,24 @@ from tinygrad.uop.op import GroupOp, Ops
 from tinygrad.uop.placement import names_of
 
 
+class Run(NamedTuple):
+    """A plan, what it is given, and the names and values of its variables."""
+
+    plan: RunnablePlan
+    params: list[Buffer]
+    variables: list[tuple[str, int]]
+
+
 class Recorder(Protocol):
     """What looks on while a thread computes: TinyJit captures through it."""
 
     name: str
     start: int  # of the numbers of the tensors that are made while it looks on
 
-    def before(self, runnable: RunnablePlan, params: list[Buffer]) -> None:
-        """A plan is about to run on these buffers."""
+    def before(self, run: Run) -> None:
+        """A plan is about to run."""
 
-    def after(
-        self,
-        runnable: RunnablePlan,
-        params: list[Buffer],
-        variables: list[tuple[str, int]],
-        buffers: list[Buffer],
-    ) -> None:
+    def after(self, run: Run, buffers: list[Buffer]) -> None:
         """A plan has run; `buffers` are those of all its storages."""
 
 
@@ -134,7 +136,7 @@ def _realize(wanted: list[UOp]) -> None:
     params = [buffer_of(node) for node in structure.params]
     recorder = recording.recorder
     if recorder is not None:
-        recorder.before(runnable, params)
+        recorder.before(Run(runnable, params, variables))
     taken: Taken = {}
     buffers = runnable.run(params, [value for _, value in variables], taken)
     if taken or noted or spoilt:
@@ -144,7 +146,7 @@ def _realize(wanted: list[UOp]) -> None:
         for words in runnable.faults:
             words.origins = origins
     if recorder is not None:
-        recorder.after(runnable, params, variables, buffers)
+        recorder.after(Run(runnable, params, variables), buffers)
     _publish(wanted, structure, runnable, buffers)
     for buffer in params:
         if buffer.others:
