@@ -15,7 +15,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.target import Target
 from tinygrad.codegen import full_rewrite_to_sink
-from tinygrad.codegen.faults import together
+from tinygrad.codegen.faults import after_loops
 from tinygrad.codegen.index import Integers
 from tinygrad.codegen.linear import Program
 from tinygrad.codegen.pipeline import lower
@@ -260,36 +260,36 @@ def test_a_test_of_several_vectors_tells_one_that_failed(row):
         assert K.Faults.words[:2].tolist() == [1, 85]
 
 
-def test_vectors_share_a_test():
+def test_a_loop_of_tests_has_no_branch():
     lowered = lower(schedule(K.gather(4096, 90, 1), K.host_target())[0], K.host_target())
     program = [n.op for n in lowered.phases[-1].program]
-    first = program.index(Ops.FAULT)
-    assert program[first : first + 4] == [Ops.FAULT] * 4
-    assert program[:first].count(Ops.LOAD) == 4  # of indices: the table is read behind
-    assert Ops.STORE not in program[:first]
+    assert program.count(Ops.FAULT) == 1
+    assert Ops.END in program[: program.index(Ops.FAULT)]
 
 
-def test_what_is_written_between_is_read_in_time():
-    """An index that the same stretch stores before stays behind the store."""
-    i = UOp(Ops.PARAM, dtypes.int32, arg=(0, 64))
-    words = UOp(Ops.PARAM, dtypes.int64, arg=(2, 8))
-    bad = UOp.const(dtypes.bool.vec(4), False)
-
-    def load(memory, serial):
-        return UOp(Ops.LOAD, dtypes.int32.vec(4), (memory,), (16, serial))
-
-    first, second = load(i, 1), load(i, 2)
-    store = UOp(Ops.STORE, dtypes.void, (i, first), (16, ""))
+def test_tests_of_vectors_wait_for_the_end_of_all_loops_around_them():
+    """One whose branch is inside a loop stays: its lanes may not be there."""
+    lanes = dtypes.int32.vec(4)
+    index = UOp(Ops.PARAM, dtypes.int32, arg=(0, 64))
+    words = UOp(Ops.PARAM, dtypes.int64, arg=(1, 8))
+    end = UOp.const(dtypes.index, 8)
+    outer = UOp(Ops.RANGE, dtypes.index, (UOp.const(dtypes.index, 0), end), 1)
+    inner = UOp(Ops.RANGE, dtypes.index, (UOp.const(dtypes.index, 0), end), 2)
+    found = [UOp(Ops.LOAD, lanes, (index,), (16, n)) for n in range(2)]
+    failed = [UOp(Ops.CMPLT, dtypes.bool.vec(4), (each, each)) for each in found]
     faults = [
-        UOp(Ops.FAULT, dtypes.void, (words, bad, v), n) for n, v in enumerate((first, second))
+        UOp(Ops.FAULT, dtypes.void, (words, *each), 1) for each in zip(failed, found, strict=True)
     ]
-    program = [first, faults[0], store, second, faults[1]]
-    assert together(program) == [first, store, second, *faults]
-    other = UOp(
-        Ops.STORE, dtypes.void, (UOp(Ops.PARAM, dtypes.int32, arg=(1, 64)), first), (16, "")
-    )
-    program[2] = other
-    assert together(program) == [first, second, *faults, other]
+    ends = [UOp(Ops.END, dtypes.void, (loop,)) for loop in (inner, outer)]
+    first = [outer, inner, found[0], failed[0], faults[0], found[1], failed[1], faults[1], *ends]
+    made = after_loops(first)
+    ops = [node.op for node in made]
+    assert ops.count(Ops.FAULT) == 1 and ops[-1] is Ops.FAULT, ops
+    assert ops.count(Ops.CARRY) == 4 and made[-1].src[2].op is Ops.CARRY
+    assert [len(node.src) for node in made if node.op is Ops.END] == [5, 5]
+    branch = UOp(Ops.IF, dtypes.void, (UOp.const(dtypes.bool, True),))
+    inside = [outer, branch, found[0], failed[0], faults[0], UOp(Ops.ENDIF, dtypes.void, (branch,))]
+    assert after_loops([*inside, ends[1]]) == [*inside, ends[1]]
 
 
 def test_a_check_that_bounds_prove_is_gone():

@@ -20,7 +20,6 @@ from typing import Any
 from tinygrad.backends.c_dialect import C, Dialect
 from tinygrad.backends.c_text import Writer
 from tinygrad.backends.program import (
-    grouped,
     halved,
     local_layout,
     params,
@@ -78,11 +77,9 @@ class _Function(Writer):
 
     def render(self, name: str) -> str:
         self._arguments()
-        for node, *others in grouped(self.program):
+        for node in self.program:
             statement = STATEMENTS.get(node.op)
-            if node.op is Ops.FAULT and node.src[1].dtype.count > 1:
-                self.faults([node, *others])
-            elif statement is not None:
+            if statement is not None:
                 statement(self, node)
             else:
                 self.define(node, EXPRESSIONS[node.op](self, node))
@@ -375,27 +372,22 @@ class _Function(Writer):
         packed = "packed_" if aligned < dtype.itemsize else ""
         return facts | {"space": self.dialect.spaces[pointer.op is Ops.LOCAL], "packed": packed}
 
-    def faults(self, nodes: Sequence[UOp]) -> None:
-        """Lane after lane, behind one test of all vectors."""
-        failed = "|".join(self.atom(node.src[1]) for node in nodes)
-        lane, count = self.dialect.lane, nodes[0].src[1].dtype.count
-        any_lane = "|".join(lane.format(value=f"({failed})", lane=i) for i in range(count))
-        self.line(f"if ({any_lane if count > 1 else failed}) {{")
-        for node in nodes:
-            self.fault(node)
-        self.line("}")
-
     def fault(self, node: UOp) -> None:
         """Who finds the first word 0 writes."""
         words, failed, *operands = node.src
         pointer = self.ref(words)
         take = self.dialect.take.format(pointer=pointer, code=node.arg)
+        if failed.dtype.count > 1:
+            lanes = (self.lane(failed, lane) for lane in range(failed.dtype.count))
+            self.line(f"if ({'|'.join(lanes)}) {{")
         for lane in range(failed.dtype.count):
             condition = self.lane(failed, lane)
             values = [self.lane(operand, lane) for operand in operands]
             self.line(f"if ({condition} && {take}) {{")
             for i, value in enumerate(values, 1):
                 self.line(f"  *({pointer}+{i}) = {value};")
+            self.line("}")
+        if failed.dtype.count > 1:
             self.line("}")
 
 

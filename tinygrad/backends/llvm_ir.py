@@ -38,7 +38,7 @@ from tinygrad.backends.llvm_warp import (
     signal,
     wait,
 )
-from tinygrad.backends.program import carries, grouped, index_type, zeros_may_meet
+from tinygrad.backends.program import carries, index_type, zeros_may_meet
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.target import Target
 from tinygrad.uop.node import UOp
@@ -119,10 +119,8 @@ class _Function(Writer):
     def render(self, name: str) -> str:
         self.frame.begin()
         self.lines += self.tiles.begin()
-        for node, *others in grouped(self.program):
-            if others:
-                self.faults([node, *others])
-            elif not self.tiles.write(node):
+        for node in self.program:
+            if not self.tiles.write(node):
                 RULES[node.op](self, node)
         self.frame.finish()
         self.lines += self.tiles.end()
@@ -295,16 +293,6 @@ class _Function(Writer):
         self.lines += (f"  {line}" for line in self.dialect.barrier)
         self.declared.update((line, line) for line in self.dialect.declared)
 
-    def faults(self, nodes: Sequence[UOp]) -> None:
-        """One test of all; off the way, each has its own."""
-        self.count += 1
-        fine = f"all{self.count}"
-        failed = self._any([node.src[1] for node in nodes])
-        self._branch(failed, f"some{self.count}", fine, ", !prof !2")
-        for node in nodes:
-            self.fault(node)
-        self._join(fine)
-
     def fault(self, node: UOp) -> None:
         """One test; off the way, the first failing lane is reported unless another one was."""
         words, failed, *operands = node.src
@@ -312,7 +300,7 @@ class _Function(Writer):
         lanes = f"i{8 * count}"
         self.count += 1
         fault, report, fine = (f"{word}{self.count}" for word in ("fault", "report", "fine"))
-        self._branch(self._any([failed]), fault, fine, ", !prof !2")
+        self._branch(self._any(failed), fault, fine, ", !prof !2")
         taken = f"cmpxchg {self.pointer(words)}, i64 0, i64 {node.arg} monotonic monotonic"
         ours = self.emit(f"extractvalue {{ i64, i1 }} {self.emit(taken)}, 1")
         self._branch(ours, report, fine)
@@ -335,16 +323,13 @@ class _Function(Writer):
             self.lines.append(f"  store i64 {value}, {space} {where}, align 8")
         self._join(fine)
 
-    def _any(self, masks: Sequence[UOp]) -> str:
-        """Whether one lane of one of them is true. Bits of a mask may be moved where it compares
-        what only a register of 64 bytes holds: see `_as_bytes`."""
-        bools = masks[0].dtype
-        failed, *others = map(self.ref, masks)
-        for other in others:
-            failed = self.emit(f"or {self.type(bools)} {failed}, {other}")
+    def _any(self, mask: UOp) -> str:
+        """Whether one lane is true. Bits of a mask may be moved where it compares what only a
+        register of 64 bytes holds: see `_as_bytes`."""
+        bools, failed = mask.dtype, self.ref(mask)
         if bools.count == 1:
             return failed
-        if all(bools.count * _compared(mask).itemsize >= 64 for mask in masks):
+        if bools.count * _compared(mask).itemsize >= 64:
             name, kind = f"llvm.vector.reduce.or.v{bools.count}i1", self.type(bools)
             return self.emit(self.call(name, "i1", f"{kind} {failed}", types=kind))
         lanes, wide = f"i{8 * bools.count}", f"<{bools.count} x i8>"

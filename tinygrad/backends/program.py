@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Callable, Sequence
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.uop.bounds import Interval, interval_of
@@ -36,13 +35,6 @@ def carries(program: Sequence[UOp]) -> dict[UOp, list[tuple[UOp, UOp]]]:
             following = node.src[2::2]
             found[node.src[0]] = list(zip(node.src[1::2], following, strict=True))
     return found
-
-
-def grouped(program: Sequence[UOp]) -> Iterator[tuple[UOp, ...]]:
-    """Each node by itself, but FAULTs of as many lanes that follow each other at once."""
-    for lanes, nodes in groupby(program, lambda n: n.src[1].dtype if n.op is Ops.FAULT else None):
-        found = tuple(nodes)
-        yield from (found,) if lanes is not None and lanes.count > 1 else ((n,) for n in found)
 
 
 def zeros_may_meet(node: UOp) -> bool:

@@ -1,21 +1,18 @@
 """CHECKs as instructions: a test beside the value; where it fails, words of memory tell the host
-which it was, and of which numbers. Tests of vectors stand one beside the other, once in a stretch:
-a renderer then asks all of them at once. What is read is legal whatever they say, since who builds
-a CHECK takes a safe value where it fails."""
+which it was, and of which numbers. Tests of vectors wait for the end of the loops around them. What
+is read is legal whatever they say, since who builds a CHECK takes a safe value where it fails."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain, count
 
-from tinygrad.base.dtype import dtypes
+from tinygrad.base.dtype import DType, dtypes
 from tinygrad.codegen.index import Copies, Integers
 from tinygrad.codegen.linear import as_node
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
-
-ENDS = frozenset(
-    (Ops.RANGE, Ops.CARRY, Ops.END, Ops.IF, Ops.ENDIF, Ops.BARRIER, Ops.SPECIAL, Ops.PARAM)
-)
 
 
 class Faults:
@@ -73,38 +70,78 @@ class Faults:
                         program.effect(Ops.STORE, dtypes.void, stored, (size, ""))
 
 
-def together(program: Sequence[UOp]) -> list[UOp]:
-    """The program with FAULTs of vectors side by side, sorted by lanes: in each stretch after all
-    that they test and before the rest, which then needs no registers for them."""
-    out: list[UOp] = []
-    stretch: list[UOp] = []
-    for node in program:
-        if node.op in ENDS:
-            out += [*_tested_first(stretch), node]
-            stretch = []
+def after_loops(program: Sequence[UOp]) -> list[UOp]:
+    """The program with FAULTs of vectors behind the loops that they stood in, which remember for
+    each lane whether one failed, and the numbers of the last that did: a loop without branches is
+    one stretch, whose loads and arithmetic go on beside each other."""
+    return _Gathering(program).out
+
+
+@dataclass
+class _Open:
+    """A loop (or a branch, whose FAULTs stay) from its place in the program on. For each kind of
+    FAULT in it: the CARRYs, and what they are worth so far."""
+
+    place: int
+    start: UOp
+    carries: dict[UOp, list[UOp]] = field(default_factory=dict)
+    values: dict[UOp, list[UOp]] = field(default_factory=dict)
+
+
+class _Gathering:
+    def __init__(self, program: Sequence[UOp]) -> None:
+        self.out: list[UOp] = []
+        self.open: list[_Open] = []
+        self.serial = count(max((n.arg for n in program if n.op is Ops.CARRY), default=0) + 1)
+        for node in program:
+            self._add(node)
+
+    def _add(self, node: UOp) -> None:
+        if node.op in (Ops.RANGE, Ops.IF):
+            self.open.append(_Open(len(self.out), node))
+        elif node.op is Ops.ENDIF:
+            self.open.pop()
+        if node.op is Ops.END:
+            self._close(node)
+        elif node.op is Ops.FAULT and node.src[1].dtype.count > 1 and self._in_loop():
+            self._remember(node)
         else:
-            stretch.append(node)
-    return out + _tested_first(stretch)
+            self.out.append(node)
 
+    def _in_loop(self) -> bool:
+        return bool(self.open) and self.open[-1].start.op is Ops.RANGE
 
-def _tested_first(stretch: list[UOp]) -> list[UOp]:
-    faults = [n for n in stretch if n.op is Ops.FAULT and n.src[1].dtype.count > 1]
-    needed = set(faults)
-    for node in reversed(stretch):
-        if node in needed:
-            needed.update(node.src)
-    read = {_memory(n) for n in stretch if n.op is Ops.LOAD and n in needed}
-    written = {_memory(n) for n in stretch if n.op is Ops.STORE}
-    if written and (Ops.PICK in {m.op for m in read | written} or not read.isdisjoint(written)):
-        needed.update(stretch)  # what is read may be written between: then the tests come last
-    first = [n for n in stretch if n in needed and n not in faults]
-    faults.sort(key=lambda fault: fault.src[1].dtype.count)
-    return [*first, *faults, *(n for n in stretch if n not in needed)]
+    def _remember(self, fault: UOp) -> None:
+        """The lanes that failed, and their numbers, go to the CARRYs of their kind."""
+        loop, (words, failed, *numbers) = self.open[-1], fault.src
+        zeros = [UOp.const(each.dtype.scalar(), 0) for each in (failed, *numbers)]
+        kind = UOp(Ops.FAULT, dtypes.void, (words, *zeros), (fault.arg, failed.dtype.count))
+        if kind not in loop.carries:
+            loop.carries[kind] = loop.values[kind] = [
+                self._carry(zero, each.dtype, loop.start)
+                for zero, each in zip(zeros, (failed, *numbers), strict=True)
+            ]
+        before, *olds = loop.values[kind]
+        either = UOp(Ops.OR, failed.dtype, (before, failed))
+        chosen = [
+            UOp(Ops.WHERE, new.dtype, (failed, new, old))
+            for new, old in zip(numbers, olds, strict=True)
+        ]
+        loop.values[kind] = [either, *chosen]
+        self.out += loop.values[kind]
 
+    def _carry(self, zero: UOp, dtype: DType, loop: UOp) -> UOp:
+        number = next(self.serial)
+        first = UOp(Ops.VECTORIZE, dtype, (zero,), tag=number)
+        return UOp(Ops.CARRY, dtype, (first, loop), number)
 
-def _memory(access: UOp) -> UOp:
-    """What a LOAD or a STORE points into."""
-    pointer = access.src[0]
-    while pointer.op is Ops.INDEX:
-        pointer = pointer.src[0]
-    return pointer
+    def _close(self, end: UOp) -> None:
+        """The loop ends; what failed in it is told there, or by a loop around it."""
+        loop = self.open.pop()
+        carries = [carry for several in loop.carries.values() for carry in several]
+        values = [value for several in loop.values.values() for value in several]
+        first = [*(carry.src[0] for carry in carries), loop.start, *carries]
+        self.out[loop.place : loop.place + 1] = first
+        self.out.append(end.with_src((*end.src, *chain(*zip(carries, values, strict=True)))))
+        for kind, made in loop.carries.items():
+            self._add(UOp(Ops.FAULT, dtypes.void, (kind.src[0], *made), kind.arg[0]))

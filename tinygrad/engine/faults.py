@@ -9,6 +9,7 @@ ends is told to whoever reads next."""
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import threading
 from collections import deque
@@ -44,6 +45,14 @@ KINDS: dict[str, type[RuntimeCheckError]] = {
 }
 
 
+class Words(NamedTuple):
+    """The words of one run. `code` is the first of them where the host addresses it, and kernels
+    are over when they return."""
+
+    handle: Any
+    code: ctypes.c_int64 | None
+
+
 @dataclass(eq=False)
 class FaultWords:
     """Where the runs of one kernel of a plan leave their faults, and what its codes mean."""
@@ -52,23 +61,29 @@ class FaultWords:
     faults: tuple[tuple[str, str], ...]
     origins: dict[tuple[str, str], str | None] = field(default_factory=dict)
     """For each of `faults` the user's line that made it, as of the latest run."""
-    _clean: list[Any] = field(default_factory=list)
+    clean: list[Words] = field(default_factory=list)
 
-    def take(self) -> Any:
+    def take(self) -> Words:
         """Words for a run, all zero."""
-        with contextlib.suppress(IndexError):
-            return self._clean.pop()
-        handle = self.device.backend.memory.allocate(8 * WORDS)
-        self.device.backend.memory.write(handle, ZEROS)
-        return handle
+        try:
+            return self.clean.pop()
+        except IndexError:
+            return self._new()
 
-    def give_back(self, handle: Any) -> RuntimeCheckError | None:
-        """The error that stands there; another run may have the words."""
+    def _new(self) -> Words:
         memory = self.device.backend.memory
-        code, *operands = np.frombuffer(memory.read(handle, 8 * WORDS), np.int64).tolist()
+        handle = memory.allocate(8 * WORDS)
+        memory.write(handle, ZEROS)
+        address = None if self.device.target.has_groups else memory.address(handle)
+        return Words(handle, None if address is None else ctypes.c_int64.from_address(address))
+
+    def give_back(self, words: Words) -> RuntimeCheckError | None:
+        """The error that stood there; another run may have the words."""
+        memory = self.device.backend.memory
+        code, *operands = np.frombuffer(memory.read(words.handle, 8 * WORDS), np.int64).tolist()
         if code:
-            memory.write(handle, ZEROS)
-        self._clean.append(handle)
+            memory.write(words.handle, ZEROS)
+        self.clean.append(words)
         if not code:
             return None
         kind, message = self.faults[code - 1]
@@ -81,7 +96,7 @@ class FaultWords:
         return KINDS.get(kind, RuntimeCheckError)(text)
 
 
-Taken = dict[FaultWords, Any]
+Taken = dict[FaultWords, Words]
 """The words of one run, by whose they are."""
 
 
@@ -151,6 +166,19 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew)
 
 
+def is_fine(taken: Taken) -> bool:
+    """Whether the run that has just taken these words need not be noted: it is known by now that
+    none failed. Then others may have the words."""
+    if noted or spoilt:
+        return False
+    for words in taken.values():
+        if words.code is None or words.code.value:
+            return False
+    for owner, words in taken.items():
+        owner.clean.append(words)
+    return True
+
+
 def note(flow: Flow, buffers: Sequence[Buffer], taken: Taken) -> None:
     """These steps began to run on buffers, one a storage."""
     kept = [ref(original(buffers[number])) for number in flow.kept]
@@ -163,19 +191,19 @@ def _look() -> None:
     """Looks at the words of all runs that were noted, and finds what is spoilt now."""
     with _looking:
         runs = [*noted]
-        for device in {words.device for run in runs for words in run.taken}:
+        for device in {owner.device for run in runs for owner in run.taken}:
             with contextlib.suppress(TinygradError):  # who reads there will hear of it
                 device.synchronize()
         gone: Errors = {}  # by references to what lives no more, and was read in time
         for run in runs:
             failed: Errors = {}
-            for words, handle in run.taken.items():
+            for owner, words in run.taken.items():
                 try:
-                    error: TinygradError | None = words.give_back(handle)
+                    error: TinygradError | None = owner.give_back(words)
                 except TinygradError as lost:
                     error = lost
                 if error is not None:
-                    failed[words] = error
+                    failed[owner] = error
                     _untold.setdefault(run.thread, error)
             if failed or spoilt or gone:
                 _spread(run, failed, gone)

@@ -22,6 +22,7 @@ from tinygrad.engine.aliases import bottom_of
 from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import (
     Taken,
+    is_fine,
     note,
     noted,
     raise_faults,
@@ -139,7 +140,7 @@ def _realize(wanted: list[UOp]) -> None:
         recorder.before(Run(runnable, params, variables))
     taken: Taken = {}
     buffers = runnable.run(params, [value for _, value in variables], taken)
-    if taken or noted or spoilt:
+    if (taken or noted or spoilt) and not is_fine(taken):
         note(runnable.chain.flow, buffers, taken)
     if runnable.faults:
         origins = _origins_of_checks(structure)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from tinygrad.base.settings import DEBUG
-from tinygrad.engine.faults import Taken, note, noted, spoilt
+from tinygrad.engine.faults import Taken, is_fine, note, noted, spoilt
 from tinygrad.engine.layout import Source, in_one_arena
 from tinygrad.engine.run import Chain, RunnablePlan, arenas_for
 from tinygrad.engine.sharing import any_crooked
@@ -147,7 +147,7 @@ class Replay:
             stretch.count()
             for position in self._changing:
                 table[position] = None
-        if taken or noted or spoilt:
+        if (taken or noted or spoilt) and not is_fine(taken):
             note(self.chain.flow, self._filled(frame, inputs, made), taken)
         self._idle.append(frame)
         return made

@@ -134,7 +134,7 @@ class Stretch:
         for position, words in enumerate(self.extra, len(self.positions)):
             if words not in taken:
                 taken[words] = words.take()
-            handles[position] = taken[words]
+            handles[position] = taken[words].handle
 
 
 class HostStep(NamedTuple):
