@@ -219,6 +219,18 @@ def test_a_missing_file_is_named(llama, name):
         Llama.from_pretrained(folder)
 
 
+def test_a_checkpoint_of_bfloat16_stays_one():
+    """Twenty tokens: sums for each feature inside were kept as if there were one for each row."""
+    model, folder = made("LlamaForCausalLM", transformers.LlamaConfig(**DECODER))
+    model.to(torch.bfloat16).save_pretrained(folder)
+    text = tokens(2, 20)
+    with torch.no_grad():
+        wanted = model(torch.tensor(text).long()).logits.float().numpy()
+    found = Llama.from_pretrained(folder)(Tensor(text))
+    assert found.dtype is dtypes.bfloat16
+    np.testing.assert_allclose(found.float().numpy(), wanted, atol=0.2)
+
+
 def test_weights_in_another_dtype(llama):
     _, folder = llama
     model = Llama.from_pretrained(folder, dtype=dtypes.bfloat16)

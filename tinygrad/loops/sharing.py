@@ -172,8 +172,9 @@ def _keep(plan: Plan, found: Candidate, group_rows: int) -> None:
 def _keep_results(plan: Plan, value: UOp, rows: UOp, loop: UOp) -> bool:
     """What is reduced once for each row is kept, too: the loops that fill a block of rows may stand
     in another order, and others may want it."""
+    once = {r for r in value.ranges if r is not loop}  # and not for each turn of a sum inside
     for node in plan.below((value,)):
-        if node.op is Ops.REDUCE and rows in node.ranges and loop not in node.ranges:
+        if node.op is Ops.REDUCE and rows in node.ranges and {*node.ranges} <= once:
             plan.kept.append(plan.stage(node, (name_of(rows),), "sum"))
             return True
     return False
