@@ -16,6 +16,7 @@ from typing import Any
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
+from tinygrad.loops.distribute import distribute
 from tinygrad.loops.layout import (
     element,
     fact,
@@ -39,7 +40,6 @@ from tinygrad.loops.rebuild import Replacement, rebuild, replaced
 from tinygrad.loops.tensorise import complete, extend, own_loop, tensorise
 from tinygrad.loops.together import together
 from tinygrad.loops.trims import ENDS, covering, permitted, unbounded
-from tinygrad.loops.warps import distribute
 from tinygrad.loops.windows import window
 from tinygrad.simplify.affine import add, build, divide, modulo, scale
 from tinygrad.simplify.forms import number

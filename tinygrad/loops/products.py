@@ -9,13 +9,13 @@ from functools import lru_cache
 from math import ceil
 from typing import NamedTuple
 
-from tinygrad.base.dtype import DType
 from tinygrad.base.target import Target
 from tinygrad.loops.in_place import is_in_place, laying_out
 from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of
-from tinygrad.loops.matrix_units import MatrixUnit, matrix_units
+from tinygrad.loops.matrix_units import MatrixUnit
 from tinygrad.loops.operands import owners_of
 from tinygrad.loops.plan import Nest, Plan, names, steps_along
+from tinygrad.loops.tensorise import operand, units_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -236,7 +236,7 @@ def vector_unit(plan: Plan, loop: UOp) -> tuple[MatrixUnit, int] | None:
         for rows in (0, 1)
         if (unit := _unit(plan, loop, factors, rows, is_tile=False)) is not None
     ]
-    exact = (f for f in found if f[0].a in _dtypes_of(factors[f[1]]))
+    exact = (f for f in found if f[0].a is operand(factors[f[1]], f[0].a).dtype)
     return next(exact, next(iter(found), None))
 
 
@@ -249,18 +249,11 @@ def _factors(plan: Plan, loop: UOp) -> tuple[UOp, ...] | None:
     return value.src if value.op is Ops.MUL else None
 
 
-def _dtypes_of(factor: UOp) -> tuple[DType, ...]:
-    """What a unit may take a factor for: what it is CAST from, or itself."""
-    below = factor.src[0].dtype if factor.op is Ops.CAST else factor.dtype
-    return (below, factor.dtype)
-
-
 def _unit(
     plan: Plan, loop: UOp, factors: tuple[UOp, ...], rows: int, is_tile: bool
 ) -> MatrixUnit | None:
-    size, out = size_of(loop), factors[0].dtype
-    pairs = dict.fromkeys(zip(*(_dtypes_of(factors[i]) for i in (rows, 1 - rows)), strict=True))
-    for unit in (u for a, b in pairs for u in matrix_units(plan.target, a, b, out)):
+    size, a, b = size_of(loop), factors[rows], factors[1 - rows]
+    for unit in units_of(plan.target, a, b, a.dtype):
         padded = ceil(size / unit.depth) * unit.depth
         most = size * (4.0 if is_tile else 1.25)  # tiles are that much faster
         if unit.columns == plan.lanes and unit.is_tile == is_tile and padded <= most:

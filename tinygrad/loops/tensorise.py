@@ -3,10 +3,13 @@ divides, and its products become the unit's own (`matrix_units`)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError
+from tinygrad.base.target import Target
 from tinygrad.loops.layout import gate_of, is_plain_loop, own_ranges, role_of, size_of
-from tinygrad.loops.matrix_units import SHIFTED, UNITS, MatrixUnit
+from tinygrad.loops.matrix_units import SHIFTED, UNITS, MatrixUnit, matrix_units
 from tinygrad.loops.operands import at_path, check_unused, loop_named, owners_of, stage_named
 from tinygrad.loops.rebuild import rebuild, replaced
 from tinygrad.simplify.forms import number
@@ -181,6 +184,13 @@ def tensorise(kernel: UOp, name: str, rows: int, unit: str) -> UOp:
     moved = _sum_of(reduce, row, first.bitcast(row.a) ^ shift, second)
     beyond = _sum_of(reduce, row, shift, second)
     return replaced(kernel, {reduce: moved + beyond * UOp.const(row.out, -1)})
+
+
+def units_of(target: Target, a: UOp, b: UOp, out: DType) -> Iterator[MatrixUnit]:
+    """The units that multiply two factors, as they are or as what they are CAST from."""
+    kinds = [(x.src[0].dtype if x.op is Ops.CAST else x.dtype, x.dtype) for x in (a, b)]
+    for pair in dict.fromkeys(zip(*kinds, strict=True)):
+        yield from matrix_units(target, *pair, out)
 
 
 def operand(factor: UOp, dtype: DType) -> UOp:

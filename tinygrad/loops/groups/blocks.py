@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from tinygrad.base.helpers import ceildiv, prod
 from tinygrad.loops.groups.pieces import TURNED, Options, is_copy, piece, pipeline, reach, sum_over
 from tinygrad.loops.layout import reads_of, size_of
-from tinygrad.loops.matrix_units import MatrixUnit, Part, matrix_units
+from tinygrad.loops.matrix_units import MatrixUnit, Part
 from tinygrad.loops.plan import Plan
 from tinygrad.loops.products import Product, those_in
+from tinygrad.loops.tensorise import operand, units_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -177,9 +178,9 @@ def _unit_of(plan: Plan, m: str, k: str, staged: bool) -> MatrixUnit | None:
     if value.op is not Ops.MUL:
         return None
     a, b = sorted(value.src, key=lambda x: plan.loops[m] not in x.ranges)
-    kinds = [x.src[0].dtype if x.op is Ops.CAST else x.dtype for x in (a, b)]
-    for unit in matrix_units(plan.target, kinds[0], kinds[1], value.dtype):
-        if unit.held is not None and unit.is_staged == staged and unit.a is kinds[0]:
+    for unit in units_of(plan.target, a, b, value.dtype):
+        is_exact = unit.a is operand(a, unit.a).dtype
+        if unit.held is not None and unit.is_staged == staged and is_exact:
             return unit
     return None
 
