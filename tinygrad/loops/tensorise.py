@@ -189,8 +189,8 @@ def tensorise(kernel: UOp, name: str, rows: int, unit: str) -> UOp:
 def units_of(target: Target, a: UOp, b: UOp, out: DType) -> Iterator[MatrixUnit]:
     """The units that multiply two factors, as they are or as what they are CAST from."""
     kinds = [(x.src[0].dtype if x.op is Ops.CAST else x.dtype, x.dtype) for x in (a, b)]
-    for pair in dict.fromkeys(zip(*kinds, strict=True)):
-        yield from matrix_units(target, *pair, out)
+    for one, other in dict.fromkeys(zip(*kinds, strict=True)):
+        yield from matrix_units(target, one, other, out)
 
 
 def operand(factor: UOp, dtype: DType) -> UOp:
