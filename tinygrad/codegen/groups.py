@@ -18,7 +18,7 @@ from tinygrad.base.helpers import ceildiv
 from tinygrad.base.target import Target
 from tinygrad.codegen.linear import Number, Program, Scope, as_node
 from tinygrad.codegen.reduce import Combiner
-from tinygrad.loops.layout import OWN, fill_order, option, own_ranges, role_of, size_of
+from tinygrad.loops.layout import OWN, fill_order, nodes_of, option, own_ranges, role_of, size_of
 from tinygrad.loops.rebuild import rebuild
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -47,7 +47,7 @@ class Block:
     def __init__(self, kernel: UOp, target: Target) -> None:
         self.digits: dict[UOp, Digit] = {}
         self.size, self.warp = 1, target.warp
-        closers = [node for node in kernel.toposort() if node.op in OWN]
+        closers = [node for node in nodes_of(kernel) if node.op in OWN]
         for node in reversed(closers):  # from the stores down: readers come before what they read
             outer = [r for r in node.ranges if r in self.digits]
             loops = fill_order(node) if node.op is Ops.STAGE else own_ranges(node)
@@ -111,7 +111,7 @@ class Block:
 def filled_apart(kernel: UOp, target: Target) -> UOp:
     """A stage that lanes share is filled before it is read, not by its first reader: in between
     the lanes must meet."""
-    stages = [n for n in kernel.toposort() if n.op is Ops.STAGE and option(n, "first")]
+    stages = [n for n in nodes_of(kernel) if n.op is Ops.STAGE and option(n, "first")]
     if not stages or not target.has_groups:
         return kernel
     block = Block(kernel, target)

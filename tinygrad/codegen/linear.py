@@ -9,12 +9,12 @@ interned, so it is placed once; what reads memory or carries a value has a seria
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.codegen.derived import RULES
+from tinygrad.simplify.forms import number
 from tinygrad.uop.instructions import NATIVE
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops, evaluate
@@ -305,9 +305,4 @@ _UNSIGNED = {dtypes.index: dtypes.uint64, dtypes.int32: dtypes.uint32}
 
 def as_node(value: Number) -> UOp:
     """A known number as a constant."""
-    return _known(value) if isinstance(value, int) else value
-
-
-@functools.lru_cache(4096)  # strides and turns: the same few, many times
-def _known(value: int) -> UOp:
-    return UOp.const(dtypes.index, value)
+    return number(value) if isinstance(value, int) else value

@@ -29,6 +29,7 @@ from tinygrad.loops.layout import (
     fill_order,
     flat_offset,
     name_of,
+    nodes_of,
     overlaps,
     own_ranges,
     role_of,
@@ -127,7 +128,7 @@ def lower(kernel: UOp, target: Target) -> Lowered:
 class _Lowering:
     def __init__(self, kernel: UOp, target: Target, faults: dict[tuple[str, str], int]) -> None:
         self.kernel, self.target = kernel, target
-        nodes = kernel.toposort()
+        nodes = nodes_of(kernel)
         self.staged = [n for n in nodes if n.op is Ops.STAGE and n.arg[1] == "GLOBAL"]
         slots = [n.arg[0] for n in nodes if n.op is Ops.PARAM]
         first = max(slots, default=-1) + 1
@@ -316,7 +317,7 @@ def kernel_name(kernel: UOp) -> tuple[str, str]:
         first, colors = kernel_name(kernel.src[0])
         return bundle_name(kernel, first), bundle_name(kernel, colors)
     own = own_ranges(kernel.src[0])
-    reduced = [r for n in kernel.toposort() if n.op is Ops.REDUCE for r in own_ranges(n)]
+    reduced = [r for n in nodes_of(kernel) if n.op is Ops.REDUCE for r in own_ranges(n)]
     axes = [(r, False) for r in own] + [(r, True) for r in dict.fromkeys(reduced)]
     axes.sort(key=lambda axis: (ORDER.index(role_of(axis[0])), axis[1]))
     several = [axis for axis in axes if size_of(axis[0]) > 1] or axes[:1]
@@ -334,7 +335,7 @@ def bundle_name(bundle: UOp, first: str) -> str:
 def axis_colors(kernel: UOp) -> dict[str, str]:
     """The colour of each loop by name: blue and cyan run side by side, white and red in turn,
     yellow and magenta are copies and lanes; red and magenta are reduced."""
-    nodes = kernel.toposort()
+    nodes = nodes_of(kernel)
     reduced = {r for n in nodes if n.op is Ops.REDUCE for r in own_ranges(n)}
     return {name_of(r): _color(r, r in reduced) for r in nodes if r.op is Ops.RANGE}
 

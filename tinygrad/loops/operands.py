@@ -3,7 +3,8 @@ SINK. Names and paths are the same in every process; nodes are not."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from tinygrad.base.errors import ArgumentError
 from tinygrad.loops.layout import OWN, name_of, nodes_of, own_ranges
@@ -11,12 +12,14 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 
-def loops_of(kernel: UOp) -> dict[str, UOp]:
+@lru_cache(16)
+def loops_of(kernel: UOp) -> Mapping[str, UOp]:
     """The kernel's loops by name."""
     return {name_of(node): node for node in nodes_of(kernel) if node.op is Ops.RANGE}
 
 
-def stages_of(kernel: UOp) -> dict[str, UOp]:
+@lru_cache(16)
+def stages_of(kernel: UOp) -> Mapping[str, UOp]:
     """The kernel's stages by name, inner ones first."""
     return {node.arg[0]: node for node in nodes_of(kernel) if node.op is Ops.STAGE}
 

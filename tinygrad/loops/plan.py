@@ -3,7 +3,7 @@ about it. Facts are remembered for as long as the kernel stays the same."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -150,12 +150,12 @@ class Plan:
         return nodes_of(self.kernel)
 
     @property
-    def loops(self) -> dict[str, UOp]:
-        return self._remember("loops", lambda: loops_of(self.kernel))  # type: ignore[no-any-return]
+    def loops(self) -> Mapping[str, UOp]:
+        return loops_of(self.kernel)
 
     @property
-    def stages(self) -> dict[str, UOp]:
-        return self._remember("stages", lambda: stages_of(self.kernel))  # type: ignore[no-any-return]
+    def stages(self) -> Mapping[str, UOp]:
+        return stages_of(self.kernel)
 
     @property
     def inner_stages(self) -> list[UOp]:

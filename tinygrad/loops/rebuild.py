@@ -44,7 +44,7 @@ def rebuild(
         elif node.op is Ops.INDEX and node.src[0].op is Ops.STAGE and loops:
             made = _reader(node, loops, done)
         else:
-            made = with_sources(node, tuple(done[s] for s in node.src))
+            made = with_sources(node, tuple(map(done.__getitem__, node.src)))
         other = hook(made) if hook is not None else None
         done[node] = made if other is None else other
     return done[root]

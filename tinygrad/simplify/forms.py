@@ -5,6 +5,7 @@ Nothing here decides anything; these are the moves that keep a form a form.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 
 from tinygrad.base.dtype import dtypes
@@ -19,6 +20,7 @@ Form = tuple[Terms, int]
 ZERO: Form = ({}, 0)
 
 
+@functools.lru_cache(4096)  # strides and turns: the same few, many times
 def number(value: int) -> UOp:
     """A constant of dtype index."""
     return UOp.const(dtypes.index, value)

@@ -20,7 +20,7 @@ from tinygrad.base.target import Target
 from tinygrad.codegen.numbers.coefficients import FORMATS
 from tinygrad.codegen.numbers.narrow import narrow
 from tinygrad.codegen.numbers.transcendental import exp, exp2, log2, magnitude, power, sin
-from tinygrad.loops.layout import option
+from tinygrad.loops.layout import nodes_of, option
 from tinygrad.uop.natural import natural_exponent
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import THREEFRY_PARITY, THREEFRY_ROTATIONS, Ops, bit_cast
@@ -45,7 +45,7 @@ def decompose(sink: UOp, target: Target) -> UOp:
     """
     _check_doubles(sink, target)
     sink = graph_rewrite(narrow(sink, target), MATCHER, ctx=target, name="decompose")
-    for stage in sink.toposort():
+    for stage in nodes_of(sink):
         if stage.op is Ops.STAGE and option(stage, "acc") and stage.src[0].op is not Ops.REDUCE:
             return decompose(_accumulators(sink, stage), target)
     return sink
@@ -56,7 +56,7 @@ def _check_doubles(sink: UOp, target: Target) -> None:
     that stores them moves and converts them (`words`)."""
     if not target.dtypes or "float64" in target.dtypes | target.storage_dtypes:
         return
-    if any(node.dtype.scalar() is dtypes.float64 for node in sink.toposort()):
+    if any(node.dtype.scalar() is dtypes.float64 for node in nodes_of(sink)):
         raise DTypeError(
             f"[compile] float64: device {target.device} ({target.cpu}) has no such numbers; legal "
             f"are {', '.join(sorted(target.storage_dtypes))}: cast before, or use another device"
