@@ -2,13 +2,13 @@
 
 The key is the kernel before its recipe, the target, the compiler's version and our own code's
 stamp. A warm process finds the object code and neither lowers nor loads a compiler. Python lowers
-one kernel after the other while other threads compile those that are lowered.
+one kernel after the other while other threads compile those that are lowered, if there are cores
+for them: on one they would only take each other's place in its cache.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tinygrad.backends.cpu.target import core_count
 from tinygrad.base.settings import BEAM, CAPTURE_KERNELS, DEBUG, IGNORE_BEAM_CACHE, RECIPES
 from tinygrad.codegen.pipeline import Lowered
 from tinygrad.engine.cache import disk_cache, stamped_key
@@ -121,21 +122,24 @@ def load_kernels(
             return None
         else:
             missing[key] = ast
-    if len(missing) == 1 or DEBUG >= 3:
+    cores = core_count()
+    if len(missing) == 1 or cores == 1 or DEBUG >= 3:
         for key, ast in missing.items():
             loaded[key] = _finished(key, compile_lowered(_lowered(ast, device), device), device)
     elif missing:
-        loaded.update(_compiled_together(missing, device))
+        loaded.update(_compiled_together(missing, device, cores))
     device.kernels.update(loaded)
     return loaded
 
 
-def _compiled_together(missing: dict[str, UOp], device: OpenDevice) -> dict[str, LoadedKernel]:
+def _compiled_together(
+    missing: dict[str, UOp], device: OpenDevice, cores: int
+) -> dict[str, LoadedKernel]:
     futures: dict[str, Future[KernelRecord]] = {}
     before = sys.getswitchinterval()
     sys.setswitchinterval(SHORT_TURN)
     try:
-        with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        with ThreadPoolExecutor(max_workers=cores) as pool:
             for key, ast in missing.items():
                 futures[key] = pool.submit(compile_lowered, _lowered(ast, device), device)
             return {key: _finished(key, made.result(), device) for key, made in futures.items()}
