@@ -122,3 +122,13 @@ def test_listeners_hear_and_origins_stay():
         rewrite.listeners.pop()
     assert made is a * 5 * 2
     assert heard == [(node, a * 5, "x + 0")] and (a * 5).origin == "user.py:3"
+
+
+def test_a_graph_is_rebuilt_by_rows_from_its_sources_up():
+    x = UOp.variable("x", 0, 9, dtypes.int32)
+    one = (x + 1) * 3
+    one.src[0].origin = "here"
+    made = one.rebuilt({Ops.ADD: lambda node: node.src[0].alu(Ops.MAX, node.src[1])})
+    assert made is x.alu(Ops.MAX, UOp.const(dtypes.int32, 1)) * 3
+    assert made.src[0].origin == "here"
+    assert one.rebuilt({Ops.SIN: lambda node: node}) is one
