@@ -11,6 +11,7 @@ import torch
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import DTypeError
 from tinygrad.engine.storage import from_host
+from tinygrad.tensor import Tensor
 from tinygrad.transforms.gradient import CALLS, RULES, gradient
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -233,3 +234,13 @@ def test_kernels_are_refused():
 
 def test_counting():
     assert tensor_reference.evaluate(UOp.arange(5, "CPU")).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_write_to_a_part_passes_the_gradient_of_the_rest():
+    x = UOp.const(dtypes.float32, 3.0, "CPU").broadcast_to((2, 3)).contiguous()
+    before = (x * 2).contiguous()
+    value = UOp.const(dtypes.float32, 7.0, "CPU").broadcast_to((1, 2)).contiguous()
+    after = UOp(Ops.ASSIGN, before.dtype, (before.shrink(((0, 1), (1, 3))), value))
+    of_x, of_value = gradient(after * after, [x, value], after.const_like(1))
+    assert Tensor(of_x).tolist() == [[24, 0, 0], [24, 24, 24]]
+    assert Tensor(of_value).tolist() == [[14, 14]]

@@ -35,7 +35,7 @@ TABLE = (
     ),
     Row("SPEC", 0, "1: verify every graph; scratch memory begins as NaNs, so a stray read shows"),
     Row("JIT", 1, "0: TinyJit calls its function each time"),
-    Row("CACHELEVEL", 2, "0: no disk cache · 1: compiled code · 2: plans too"),
+    Row("CACHELEVEL", 2, "on disk, 0: nothing · 1: compiled code · 2: plans too; memory keeps all"),
     Row("TINYGRAD_CACHE", "", "folder of the disk cache; empty: the user's cache folder"),
     Row("CACHE_LIMIT_MB", 512, "the disk cache is kept under this size"),
     Row("CPU_COUNT", 0, "threads of the CPU device; 0: all cores"),

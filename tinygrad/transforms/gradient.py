@@ -350,12 +350,23 @@ def gradient(
             continue
         else:
             parts = RULES[node.op](node, total(found[node]))
+            if node.op is Ops.ASSIGN and (before := node.src[0].base) in needed:
+                found.setdefault(before, []).append(_left(node.src[0], total(found[node])))
         if node not in wanted:
             found.pop(node, None)
         for source, part in zip(node.src, parts, strict=False):
             if part is not None and source in needed:
                 found.setdefault(source, []).append(part)
     return [total(found[node]) if node in found else None for node in wrt]
+
+
+def _left(view: UOp, g: UOp) -> UOp:
+    """The part of a version's gradient that is of the version before: what no write to `view`
+    overwrote."""
+    (written,) = gradient(view, [view.base], view.const_like(1))
+    assert written is not None, "a view depends on its base"
+    g = reshaped(g, view.base.shape)
+    return written.eq(0).where(g, g.const_like(0))
 
 
 def _delegate(node: UOp, results: dict[int, UOp]) -> Gradients:
