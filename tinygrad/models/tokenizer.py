@@ -56,9 +56,9 @@ class Tokenizer:
     stop: frozenset[int] = frozenset()
     filler: str = END_OF_TEXT
 
-    def encode(self, text: str) -> list[int]:
-        """The tokens of a text, with those that begin or end one for this model."""
-        found: list[int] = self.inner.encode(text).ids
+    def encode(self, text: str, ends: bool = True) -> list[int]:
+        """The tokens of a text; with `ends` also those that begin or end one for this model."""
+        found: list[int] = self.inner.encode(text, add_special_tokens=ends).ids
         return found
 
     def decode(self, tokens: Iterable[int]) -> str:
