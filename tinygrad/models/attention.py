@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tinygrad.nn import Linear
+from tinygrad.models.activations import activation
+from tinygrad.nn import LayerNorm, Linear
 from tinygrad.tensor import Tensor
 
 
@@ -67,6 +68,31 @@ class Attention:
     def split(self, x: Tensor) -> Tensor:
         """(batch, tokens, inner) → (batch, heads, tokens, size)."""
         return x.reshape(*x.shape[:2], self.heads, -1).transpose(1, 2)
+
+
+class EncoderLayer:
+    """Attention, then two linear layers; each of the normalized input, added to it."""
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        hidden: int,
+        eps: float,
+        kind: str = "gelu",
+        qkv_bias: bool = True,
+    ) -> None:
+        self.norm1 = LayerNorm(dim, eps)
+        self.attention = Attention(dim, heads, qkv_bias=qkv_bias)
+        self.norm2 = LayerNorm(dim, eps)
+        self.up = Linear(dim, hidden)
+        self.down = Linear(hidden, dim)
+        self._activation = activation(kind)
+
+    def __call__(self, x: Tensor, causal: bool = False) -> Tensor:
+        """(batch, tokens, dim) → the same."""
+        x = x + self.attention(self.norm1(x), causal=causal)
+        return x + self.down(self._activation(self.up(self.norm2(x))))
 
 
 def visible(mask: Tensor | None) -> Tensor | None:

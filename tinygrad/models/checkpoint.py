@@ -142,6 +142,12 @@ def read_config(folder: str | Path) -> dict[str, Any]:
     return config
 
 
+def class_count(config: Mapping[str, Any]) -> int:
+    """The classes that config.json names, or counts."""
+    labels = config.get("id2label")
+    return len(labels) if labels else config.get("num_labels", 2)
+
+
 def _existing(folder: Path, name: str) -> Path:
     path = folder / name
     if not path.is_file():

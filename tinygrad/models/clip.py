@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from tinygrad.models.activations import activation
-from tinygrad.models.attention import Attention
+from tinygrad.models.attention import EncoderLayer
 from tinygrad.models.checkpoint import Names, Pretrained
 from tinygrad.models.tokenizer import read_tokenizer
 from tinygrad.nn import Conv2d, Embedding, LayerNorm, Linear
@@ -43,21 +42,9 @@ class CLIPConfig:
     shared: int = 768  # features of the space of both
 
 
-class Layer:
-    """Attention, then two linear layers; each of the normalized input, added to it."""
-
-    def __init__(self, config: TowerConfig) -> None:
-        self.norm1 = LayerNorm(config.dim, config.eps)
-        self.attention = Attention(config.dim, config.heads)
-        self.norm2 = LayerNorm(config.dim, config.eps)
-        self.up = Linear(config.dim, config.hidden)
-        self.down = Linear(config.hidden, config.dim)
-        self._activation = activation(config.activation)
-
-    def __call__(self, x: Tensor, causal: bool) -> Tensor:
-        """(batch, tokens, dim) → the same."""
-        x = x + self.attention(self.norm1(x), causal=causal)
-        return x + self.down(self._activation(self.up(self.norm2(x))))
+def _layers(config: TowerConfig) -> list[EncoderLayer]:
+    sizes = (config.dim, config.heads, config.hidden, config.eps)
+    return [EncoderLayer(*sizes, config.activation) for _ in range(config.layers)]
 
 
 LAYER_NAMES: Names = {
@@ -78,7 +65,7 @@ class TextTower:
     def __init__(self, config: TowerConfig, vocab: int, length: int) -> None:
         self.words = Embedding(vocab, config.dim)
         self.places = Embedding(length, config.dim)
-        self.layers = [Layer(config) for _ in range(config.layers)]
+        self.layers = _layers(config)
         self.norm = LayerNorm(config.dim, config.eps)
 
     def __call__(self, tokens: Tensor) -> Tensor:
@@ -97,7 +84,7 @@ class VisionTower:
         self.patches = Conv2d(3, config.dim, patch, stride=patch, bias=False)
         self.places = Embedding((image // patch) ** 2 + 1, config.dim)
         self.norm_before = LayerNorm(config.dim, config.eps)
-        self.layers = [Layer(config) for _ in range(config.layers)]
+        self.layers = _layers(config)
         self.norm = LayerNorm(config.dim, config.eps)
 
     def __call__(self, images: Tensor) -> Tensor:
@@ -106,7 +93,7 @@ class VisionTower:
         first = self.first.reshape(1, 1, -1).expand(x.shape[0], 1, x.shape[2])
         x = self.norm_before(first.cat(x, dim=1) + self.places.weight)
         for layer in self.layers:
-            x = layer(x, causal=False)
+            x = layer(x)
         return self.norm(x[:, 0])
 
 

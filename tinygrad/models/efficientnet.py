@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from tinygrad.models.checkpoint import Names, Pretrained
+from tinygrad.models.checkpoint import Names, Pretrained, class_count
 from tinygrad.models.convolution import ConvNorm, rounded
 from tinygrad.nn import Conv2d, Linear
 from tinygrad.tensor import Tensor
@@ -142,7 +142,6 @@ class EfficientNet(Pretrained):
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """The model that config.json describes."""
-        labels = config.get("id2label")
         columns = ("num_block_repeats", "kernel_sizes", "strides", "expand_ratios", "in_channels",
                    "out_channels")  # fmt: skip
         return cls(
@@ -154,7 +153,7 @@ class EfficientNet(Pretrained):
                 1280,
                 config["depth_divisor"],
                 config["num_channels"],
-                len(labels) if labels else config.get("num_labels", 2),
+                class_count(config),
                 config["batch_norm_eps"],
             )
         )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from tinygrad.models.checkpoint import Names, Pretrained
+from tinygrad.models.checkpoint import Names, Pretrained, class_count
 from tinygrad.models.convolution import ConvNorm, rounded
 from tinygrad.nn import Linear
 from tinygrad.tensor import Tensor
@@ -37,11 +37,10 @@ class MobileNetConfig:
 
 
 def _config(config: Mapping[str, Any]) -> MobileNetConfig:
-    labels = config.get("id2label")
     return MobileNetConfig(
         config["depth_multiplier"],
         config["num_channels"],
-        len(labels) if labels else config.get("num_labels", 2),
+        class_count(config),
         config["layer_norm_eps"],
         config["min_depth"],
         config["tf_padding"],

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from tinygrad.models.checkpoint import Names, Pretrained, translated
+from tinygrad.models.checkpoint import Names, Pretrained, class_count, translated
 from tinygrad.models.convolution import ConvNorm
 from tinygrad.nn import Linear
 from tinygrad.tensor import Tensor
@@ -121,7 +121,6 @@ class ResNet(Pretrained):
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """The model that config.json describes."""
-        labels = config.get("id2label")
         return cls(
             ResNetConfig(
                 tuple(config["depths"]),
@@ -129,7 +128,7 @@ class ResNet(Pretrained):
                 config["layer_type"] == "bottleneck",
                 config["embedding_size"],
                 config["num_channels"],
-                len(labels) if labels else config.get("num_labels", 2),
+                class_count(config),
                 config.get("downsample_in_first_stage", False),
                 config.get("downsample_in_bottleneck", False),
             )

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from tinygrad.models.activations import activation
-from tinygrad.models.attention import Attention
-from tinygrad.models.checkpoint import Names, Pretrained
+from tinygrad.models.attention import EncoderLayer
+from tinygrad.models.checkpoint import Names, Pretrained, class_count
 from tinygrad.nn import Conv2d, LayerNorm, Linear
 from tinygrad.tensor import Tensor
 
@@ -28,23 +27,6 @@ class ViTConfig:
     eps: float = 1e-12
     qkv_bias: bool = True
     activation: str = "gelu"
-
-
-class Layer:
-    """Attention, then two linear layers; each of the normalized input, added to it."""
-
-    def __init__(self, config: ViTConfig) -> None:
-        self.norm1 = LayerNorm(config.dim, config.eps)
-        self.attention = Attention(config.dim, config.heads, qkv_bias=config.qkv_bias)
-        self.norm2 = LayerNorm(config.dim, config.eps)
-        self.up = Linear(config.dim, config.hidden)
-        self.down = Linear(config.hidden, config.dim)
-        self._activation = activation(config.activation)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """(batch, tokens, dim) → the same."""
-        x = x + self.attention(self.norm1(x))
-        return x + self.down(self._activation(self.up(self.norm2(x))))
 
 
 class ViT(Pretrained):
@@ -77,14 +59,16 @@ class ViT(Pretrained):
         self.first = Tensor.zeros(1, 1, config.dim)
         self.places = Tensor.randn(1, count + 1, config.dim) * 0.02
         self.patches = Conv2d(config.channels, config.dim, config.patch, stride=config.patch)
-        self.layers = [Layer(config) for _ in range(config.layers)]
+        sizes = (config.dim, config.heads, config.hidden, config.eps)
+        self.layers = [
+            EncoderLayer(*sizes, config.activation, config.qkv_bias) for _ in range(config.layers)
+        ]
         self.norm = LayerNorm(config.dim, config.eps)
         self.head = Linear(config.dim, config.classes)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """The model that config.json describes."""
-        labels = config.get("id2label")
         return cls(
             ViTConfig(
                 config["image_size"],
@@ -94,7 +78,7 @@ class ViT(Pretrained):
                 config["intermediate_size"],
                 config["num_hidden_layers"],
                 config["num_attention_heads"],
-                len(labels) if labels else config.get("num_labels", 2),
+                class_count(config),
                 config["layer_norm_eps"],
                 config.get("qkv_bias", True),
                 config.get("hidden_act", "gelu"),
