@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import InitVar, dataclass
+from typing import ClassVar
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
@@ -18,6 +20,7 @@ from tinygrad.nn.optim.optimizer import Stepper
 from tinygrad.tensor import Tensor
 
 
+@dataclass(eq=False)
 class Scheduler(ABC):
     """The base of schedules. Making one sets the rate of step 0; call `step` after each step.
 
@@ -32,7 +35,14 @@ class Scheduler(ABC):
     [0.5]
     """
 
-    def __init__(self, optimizer: Stepper) -> None:
+    optimizer: InitVar[Stepper]
+    counts: ClassVar[tuple[str, ...]] = ()  # the options that must be 1 or more
+
+    def __post_init__(self, optimizer: Stepper) -> None:
+        for name in self.counts:
+            if (number := getattr(self, name)) < 1:
+                who = type(self).__name__
+                raise ArgumentError(f"{who}: {name}={number}; legal is 1 or more")
         self.optimizers = optimizers_of(optimizer)
         self.turn = Tensor([0], dtype=dtypes.int32, requires_grad=False).contiguous().realize()
         for each in self.optimizers:
@@ -63,6 +73,7 @@ class Scheduler(ABC):
         return [float(each.lr.item()) for each in self.optimizers]
 
 
+@dataclass(eq=False)
 class LambdaLR(Scheduler):
     """The first rate times `factor(turn)`, a function of a tensor.
 
@@ -74,15 +85,14 @@ class LambdaLR(Scheduler):
     0.25
     """
 
-    def __init__(self, optimizer: Stepper, factor: Callable[[Tensor], Tensor]) -> None:
-        self.factor = factor
-        super().__init__(optimizer)
+    factor: Callable[[Tensor], Tensor]
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """base·factor(turn)."""
         return base * self.factor(turn.float())
 
 
+@dataclass(eq=False)
 class ConstantLR(Scheduler):
     """The first rate times `factor` for `total_iters` steps, then the first rate.
 
@@ -94,16 +104,15 @@ class ConstantLR(Scheduler):
     array([0.5], dtype=float32)
     """
 
-    def __init__(self, optimizer: Stepper, factor: float = 1 / 3, total_iters: int = 5) -> None:
-        self.factor = factor
-        self.total_iters = total_iters
-        super().__init__(optimizer)
+    factor: float = 1 / 3
+    total_iters: int = 5
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """base·factor, later base."""
         return (turn < self.total_iters).where(base * self.factor, base)
 
 
+@dataclass(eq=False)
 class LinearLR(Scheduler):
     """Warm-up: from the first rate times `start_factor` in a line to times `end_factor`.
 
@@ -117,18 +126,10 @@ class LinearLR(Scheduler):
     0.375
     """
 
-    def __init__(
-        self,
-        optimizer: Stepper,
-        start_factor: float = 1 / 3,
-        end_factor: float = 1.0,
-        total_iters: int = 5,
-    ) -> None:
-        _above_zero("LinearLR", total_iters=total_iters)
-        self.start_factor = start_factor
-        self.end_factor = end_factor
-        self.total_iters = total_iters
-        super().__init__(optimizer)
+    start_factor: float = 1 / 3
+    end_factor: float = 1.0
+    total_iters: int = 5
+    counts = ("total_iters",)
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """base·(start + (end - start)·share of the steps)."""
@@ -136,6 +137,7 @@ class LinearLR(Scheduler):
         return base * (self.start_factor + (self.end_factor - self.start_factor) * share)
 
 
+@dataclass(eq=False)
 class StepLR(Scheduler):
     """Times `gamma` every `step_size` steps.
 
@@ -147,17 +149,16 @@ class StepLR(Scheduler):
     array([0.25], dtype=float32)
     """
 
-    def __init__(self, optimizer: Stepper, step_size: int, gamma: float = 0.1) -> None:
-        _above_zero("StepLR", step_size=step_size)
-        self.step_size = step_size
-        self.gamma = gamma
-        super().__init__(optimizer)
+    step_size: int
+    gamma: float = 0.1
+    counts = ("step_size",)
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """base·gamma^⌊turn / step_size⌋."""
         return base * self.gamma ** (turn // self.step_size).float()
 
 
+@dataclass(eq=False)
 class MultiStepLR(Scheduler):
     """Times `gamma` at each of the `milestones`.
 
@@ -169,10 +170,8 @@ class MultiStepLR(Scheduler):
     array([0.25], dtype=float32)
     """
 
-    def __init__(self, optimizer: Stepper, milestones: Sequence[int], gamma: float = 0.1) -> None:
-        self.milestones = tuple(milestones)
-        self.gamma = gamma
-        super().__init__(optimizer)
+    milestones: Sequence[int]
+    gamma: float = 0.1
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """base·gamma^(number of milestones reached)."""
@@ -184,6 +183,7 @@ class MultiStepLR(Scheduler):
         return base * self.gamma**reached
 
 
+@dataclass(eq=False)
 class ExponentialLR(Scheduler):
     """Times `gamma` every step.
 
@@ -195,15 +195,14 @@ class ExponentialLR(Scheduler):
     array([0.25], dtype=float32)
     """
 
-    def __init__(self, optimizer: Stepper, gamma: float) -> None:
-        self.gamma = gamma
-        super().__init__(optimizer)
+    gamma: float
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """base·gamma^turn."""
         return base * self.gamma ** turn.float()
 
 
+@dataclass(eq=False)
 class PolynomialLR(Scheduler):
     """Down to 0 in `total_iters` steps, along (1 - share)^power.
 
@@ -215,11 +214,9 @@ class PolynomialLR(Scheduler):
     array([0.375], dtype=float32)
     """
 
-    def __init__(self, optimizer: Stepper, total_iters: int = 5, power: float = 1.0) -> None:
-        _above_zero("PolynomialLR", total_iters=total_iters)
-        self.total_iters = total_iters
-        self.power = power
-        super().__init__(optimizer)
+    total_iters: int = 5
+    power: float = 1.0
+    counts = ("total_iters",)
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """base·(1 - turn / total_iters)^power, then 0."""
@@ -227,6 +224,7 @@ class PolynomialLR(Scheduler):
         return base * left**self.power
 
 
+@dataclass(eq=False)
 class CosineAnnealingLR(Scheduler):
     """Down to `eta_min` in `T_max` steps along half a cosine, and up again.
 
@@ -240,22 +238,16 @@ class CosineAnnealingLR(Scheduler):
     array([0.25], dtype=float32)
     """
 
-    def __init__(
-        self,
-        optimizer: Stepper,
-        T_max: int,  # noqa: N803
-        eta_min: float = 0.0,
-    ) -> None:
-        _above_zero("CosineAnnealingLR", T_max=T_max)
-        self.T_max = T_max
-        self.eta_min = eta_min
-        super().__init__(optimizer)
+    T_max: int
+    eta_min: float = 0.0
+    counts = ("T_max",)
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """eta_min + (base - eta_min)·(1 + cos(π·turn / T_max)) / 2."""
         return _cosine(base, self.eta_min, turn.float() / self.T_max)
 
 
+@dataclass(eq=False)
 class OneCycleLR(Scheduler):
     """Up from max_lr / div_factor to `max_lr`, then down to next to nothing, along cosines.
 
@@ -277,22 +269,19 @@ class OneCycleLR(Scheduler):
     array([0.52], dtype=float32)
     """
 
-    def __init__(
-        self,
-        optimizer: Stepper,
-        max_lr: float,
-        total_steps: int,
-        pct_start: float = 0.3,
-        div_factor: float = 25.0,
-        final_div_factor: float = 1e4,
-    ) -> None:
-        _above_zero("OneCycleLR", total_steps=total_steps)
-        self.max_lr = max_lr
-        self.first = max_lr / div_factor
-        self.last = self.first / final_div_factor
-        self.top = max(pct_start * total_steps - 1, 1e-9)
-        self.down = max(total_steps - 1 - self.top, 1e-9)
-        super().__init__(optimizer)
+    max_lr: float
+    total_steps: int
+    pct_start: float = 0.3
+    div_factor: float = 25.0
+    final_div_factor: float = 1e4
+    counts = ("total_steps",)
+
+    def __post_init__(self, optimizer: Stepper) -> None:
+        self.first = self.max_lr / self.div_factor
+        self.last = self.first / self.final_div_factor
+        self.top = max(self.pct_start * self.total_steps - 1, 1e-9)
+        self.down = max(self.total_steps - 1 - self.top, 1e-9)
+        super().__post_init__(optimizer)
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """The rate at step `turn`; `base` doesn't matter."""
@@ -302,6 +291,7 @@ class OneCycleLR(Scheduler):
         return (at <= self.top).where(up, down)
 
 
+@dataclass(eq=False)
 class SequentialLR(Scheduler):
     """One schedule after the other: the next begins at its milestone, from its own step 0.
 
@@ -315,17 +305,17 @@ class SequentialLR(Scheduler):
     0.25
     """
 
-    def __init__(
-        self, optimizer: Stepper, schedulers: Sequence[Scheduler], milestones: Sequence[int]
-    ) -> None:
-        if len(milestones) != len(schedulers) - 1:
+    schedulers: Sequence[Scheduler]
+    milestones: Sequence[int]
+
+    def __post_init__(self, optimizer: Stepper) -> None:
+        legal = len(self.schedulers) - 1
+        if len(self.milestones) != legal:
             raise ArgumentError(
-                f"SequentialLR: {len(milestones)} milestones for {len(schedulers)} schedules; "
-                f"legal are {len(schedulers) - 1}"
+                f"SequentialLR: {len(self.milestones)} milestones for "
+                f"{len(self.schedulers)} schedules; legal are {legal}"
             )
-        self.schedulers = tuple(schedulers)
-        self.milestones = tuple(milestones)
-        super().__init__(optimizer)
+        super().__post_init__(optimizer)
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """The rate of the schedule whose turn it is."""
@@ -415,9 +405,3 @@ def _kept(value: float) -> Tensor:
 def _cosine(start: float, end: float, share: Tensor) -> Tensor:
     """From `start` at share 0 to `end` at share 1, along half a cosine."""
     return end + (start - end) * (1 + (share * math.pi).cos()) / 2
-
-
-def _above_zero(who: str, **numbers: int) -> None:
-    for name, number in numbers.items():
-        if number < 1:
-            raise ArgumentError(f"{who}: {name}={number}; legal is 1 or more")
