@@ -169,8 +169,11 @@ class Pretrained:
         raise NotImplementedError
 
     def names(self) -> Names:
-        """From the names in checkpoints to ours; a model whose table depends on its config says."""
-        return self.NAMES
+        """From the names in checkpoints to ours. A model without a head of its own, as its scores
+        are products with the embedding, doesn't need a checkpoint's copy of that."""
+        if hasattr(self, "head"):
+            return self.NAMES
+        return {theirs: None if ours == "head" else ours for theirs, ours in self.NAMES.items()}
 
     def load(self, state: Mapping[str, Tensor], strict: bool = True) -> Self:
         """Takes the weights of a checkpoint, see `checkpoint.load`."""

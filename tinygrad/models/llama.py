@@ -103,10 +103,6 @@ class Llama(Decoder, Pretrained):
         made.origin = Path(folder)
         return made
 
-    def names(self) -> Names:
-        """With tied weights, a checkpoint's copy of the embedding isn't needed."""
-        return {**self.NAMES, "lm_head": None} if self.config.tied else self.NAMES
-
     def load(self, state: Mapping[str, Tensor], strict: bool = True) -> Self:
         """Takes the weights of a checkpoint, in any of the three layouts."""
         for mark, names, paired in (

@@ -155,10 +155,6 @@ class Mamba(Recurrent):
             )
         )
 
-    def names(self) -> Names:
-        """With tied weights, a checkpoint's copy of the embedding isn't needed."""
-        return {**self.NAMES, "lm_head": None} if self.config.tied else self.NAMES
-
     def scores(self, x: Tensor) -> Tensor:
         """What the last layer gives (batch, tokens, dim) → (batch, tokens, vocab)."""
         x = self.norm(x)

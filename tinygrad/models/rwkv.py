@@ -179,10 +179,6 @@ class RWKV(Recurrent):
             )
         )
 
-    def names(self) -> Names:
-        """With tied weights, a checkpoint's copy of the embedding isn't needed."""
-        return {**self.NAMES, "head": None} if self.config.tied else self.NAMES
-
     def embedded(self, tokens: Tensor) -> Tensor:
         """(batch, tokens) → (batch, tokens, dim)."""
         return self.norm_before(self.embed(tokens))

@@ -239,10 +239,6 @@ class T5(Pretrained):
             )
         )
 
-    def names(self) -> Names:
-        """With tied weights, a checkpoint's copy of the embedding isn't needed."""
-        return {**self.NAMES, "lm_head": None} if self.config.tied else self.NAMES
-
     def encode(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """Tokens (batch, tokens) → a vector each (batch, tokens, dim); mask: 1 where one counts."""
         return self.encoder.encoded(self.embed(tokens), visible(mask))
