@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
+from tinygrad.engine.storage import as_array
 from tinygrad.engine.structure import resolved
 from tinygrad.formats.onnx.contractions import (
     SPATIAL,
@@ -192,7 +193,11 @@ def _average(node: UOp) -> Pool | Mean | None:
 
 
 def _is_number(node: UOp, number: float) -> bool:
-    return node.op is Ops.CONST and node.arg == number
+    """Whether it is a constant of this value, or somebody's copy of one in memory."""
+    base = _below_reshapes(node)
+    if base.op is Ops.BUFFER and prod(base.shape) == 1 and base.storage is not None:
+        return bool(as_array(base.storage, base.dtype).item() == number)
+    return base.op is Ops.CONST and base.arg == number
 
 
 def _counts(by: UOp, window: UOp) -> bool:
