@@ -223,6 +223,22 @@ def attention(heads, tokens, width, causal=True, dtype=dtypes.float32):
     return out((heads, tokens, width), value * weight(t2).reduce("add", t2).reciprocal(), h, q, d)
 
 
+def value_gradient(heads, tokens, width, masked=True):
+    """What attention's values get: weights, which the kernel makes again, by queries. The mask has
+    a row for each query."""
+    h, t, d, e, q = (
+        loop(heads, "i0"),
+        loop(tokens, "i1"),
+        loop(width, "i2"),
+        *named(k0=width, k1=tokens),
+    )
+    shape = (heads, tokens, width)
+    score = (at(1, shape, h, q, e) * at(2, shape, h, t, e)).reduce("add", e) * LOG2E
+    score = score + at(3, (tokens, tokens), q, t) if masked else score
+    weight = (score - at(4, (heads, tokens), h, q)).exp2()
+    return out(shape, (weight * at(5, shape, h, q, d)).reduce("add", q), h, t, d)
+
+
 def gated_products(m, n, k):
     """silu(a @ b) * (a @ c): two products in one nest."""
     i, j, r, s = loop(m, "i0"), loop(n, "i1"), loop(k, "k0"), loop(k, "k1")

@@ -70,6 +70,7 @@ SOME = {
     "attention": kernels.attention(2, 20, 8),
     "attention in blocks": kernels.attention(1, 100, 16),
     "attention, all tokens": kernels.attention(1, 70, 16, causal=False),
+    "gradient of values": kernels.value_gradient(2, 70, 16),
     "two products": kernels.gated_products(20, 40, 9),
     "softmax of a product": kernels.matmul_softmax(20, 50, 7),
     "gather of rows": kernels.gather_rows(11, 40, 10),
@@ -153,6 +154,16 @@ def test_a_pass_over_a_row_in_the_cache_asks_for_the_next_row():
     short, long = kernels.softmax(4096, 64), kernels.softmax(64, 1 << 20)
     for kernel in (short, long):
         assert all(step[0] != "prefetch" for step in schedule(kernel, kernels.WIDE)[1])
+
+
+def test_a_mask_that_lies_across_the_vectors_is_turned():
+    """In squares of registers, a panel of a block's rows at a time; nothing is without a mask."""
+    recipe = schedule(kernels.value_gradient(2, 512, 64), kernels.WIDE)[1]
+    turned = [step for step in recipe if step[0] == "stage" and step[3] == "turned1"]
+    assert [step[2] for step in turned] == [("row1.i1b", "row1.k1i")]
+    assert ("split", "turned1.row1.i1b", 16, "turned1.row1.i1bu", "LOOP", "UNROLL") in recipe
+    plain = schedule(kernels.value_gradient(2, 512, 64, masked=False), kernels.WIDE)
+    assert "turned1" not in {step[3] for step in plain[1] if step[0] == "stage"}
 
 
 def test_a_group_of_channels_is_a_loop():

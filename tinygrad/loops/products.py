@@ -136,14 +136,10 @@ def _cycles(target: Target, height: int, width: int) -> float:
 def contractions(plan: Plan, nest: Nest) -> list[Product]:
     """The products in this nest that share its row loop; empty if it has none."""
     last = nest.loops[-1] if nest.loops else None
-    if last is None or role_of(last) != "LOOP" or 2 * size_of(last) < plan.lanes:
+    if last is None or role_of(last) != "LOOP" or not 2 <= plan.lanes <= 2 * size_of(last):
         return []
-    if plan.lanes < 2:
-        return []
-    found = []
-    for node in plan.below(nest.values):
-        if node.op is Ops.REDUCE and (one := _contraction(nest, node, last)) is not None:
-            found.append(one)
+    sums = (n for n in plan.below(nest.values) if n.op is Ops.REDUCE)
+    found = [one for n in sums if (one := _contraction(nest, n, last)) is not None]
     return [p for p in found if p.row_loop is found[0].row_loop]
 
 

@@ -158,10 +158,8 @@ def _keep(plan: Plan, found: Candidate, group_rows: int) -> None:
             return
         over = [name_of(rows), *over]
     name = plan.numbered("row")
-    options: tuple[tuple[str, object], ...] = ()
-    if rows is None:
-        options = (("first", True),)
-    else:
+    options: tuple[tuple[str, object], ...] = (("first", True),)
+    if rows is not None:
         extra = row_padding(size_of(loop), value.dtype.itemsize)
         options = (("pad", ((f"{name}.{name_of(rows)}", extra),)),)
     twins = tuple(name_of(t) for t in found.twins)

@@ -32,11 +32,7 @@ def fill_nest(plan: Plan, one: Product, name: str, column: str, stretch: int) ->
     if stretch:
         columns: tuple[str, ...] = fill_stretches(plan, name, across, stretch)
     elif along_k and not along_n and size_of(plan.loops[inner]) >= lanes:
-        plan.split(inner, lanes, inner + "u", "LOOP", "UNROLL")
-        plan.split(across, lanes, across + "v", "LOOP", "VECTOR")
-        walk = [r for r in own_ranges(plan.stages[name]) if name_of(r) != across]
-        if plan.loops[across].ranges.isdisjoint(walk):
-            plan.do("order", name, (across, *names(walk)))  # few rows at a time, each along memory
+        fill_squares(plan, name, inner, across)
         return
     else:
         width = _widest(plan, name, across)
@@ -59,6 +55,15 @@ def fill_nest(plan: Plan, one: Product, name: str, column: str, stretch: int) ->
     elif across not in columns:  # the addresses of its lanes are found once
         masked = [across, *masked]
     plan.do("order", name, (*outer, *masked, *free, *columns, *words))
+
+
+def fill_squares(plan: Plan, name: str, along: str, across: str) -> None:
+    """A fill that reads vectors along one loop and writes them along the other one."""
+    plan.split(along, plan.lanes, along + "u", "LOOP", "UNROLL")
+    plan.split(across, plan.lanes, across + "v", "LOOP", "VECTOR")
+    walk = [r for r in own_ranges(plan.stages[name]) if name_of(r) != across]
+    if plan.loops[across].ranges.isdisjoint(walk):
+        plan.do("order", name, (across, *names(walk)))  # few rows at a time, each along memory
 
 
 def _as_memory_runs(plan: Plan, one: Product, name: str) -> list[str]:

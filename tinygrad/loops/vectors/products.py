@@ -52,6 +52,7 @@ from tinygrad.loops.vectors.tasks import (
     parallelise,
 )
 from tinygrad.loops.vectors.tile_products import fitting_tile, tile_product
+from tinygrad.loops.vectors.turned import turn_reads
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -213,6 +214,7 @@ def _split_tiles(plan: Plan, nest: Nest, products: list[Product]) -> Tiling:
     height = min(tile.rows, size)
     edges = [loop for loop in nest.loops if name_of(loop) in plan.edges]
     n_in = plan.split(n, panel or width, n + "i")
+    turn_reads(plan, nest, m, n_in)
     return Tiling(
         nest,
         m,
