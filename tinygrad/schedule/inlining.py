@@ -24,7 +24,7 @@ from tinygrad.schedule.redo import (
     weights_below,
     widens,
 )
-from tinygrad.schedule.rows import are_kept, products_below
+from tinygrad.schedule.rows import are_kept, in_step, products_below
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -43,6 +43,7 @@ class Inlining:
     def __init__(self, order: Sequence[UOp], wishes: Wishes, wanted: Container[UOp]) -> None:
         self.folded: set[tuple[UOp, Demand]] = set()  # what a FOLD of stride 1 adds up
         self.laying_out: set[Demand] = set()  # of factors of products, and what is below them
+        self.company: dict[UOp, UOp] = {}  # what is better stored by another one's kernel
         self.laid_out = Counter() if wishes.lanes else laid_out(order)
         keeps = wishes.longest_row or wishes.in_registers
         self.products = products_below(order) if keeps else {}
@@ -61,6 +62,7 @@ class Inlining:
             return False
         products = self.products.get(node)
         if products and are_kept(node.room, products.values(), demands, self._wishes):
+            self.company.update((k.stores[0], other.stores[0]) for k, other in in_step(demands))
             return True
         if node.op in (Ops.REDUCE_AXIS, Ops.FOLD):
             return len(demands) == 1 and self._reduction_fits(node, demands)

@@ -11,7 +11,8 @@ the value make it again, too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from itertools import permutations
 from math import prod
 from typing import NamedTuple
 
@@ -114,7 +115,7 @@ def are_kept(shape: Shape, facts: Collection[Product], demands: Demanded, wishes
     """Whether each kernel that wants a value made by these products keeps it in rows, of at most
     `longest_row` elements; or makes it in the registers of units, of any length, if it only reduces
     rows."""
-    readers = _readers(demands)
+    readers = _readers(demands).values()
     if not readers or len(facts) > MOST_PRODUCTS:
         return False
     longest = wishes.longest_row
@@ -138,16 +139,27 @@ def are_kept(shape: Shape, facts: Collection[Product], demands: Demanded, wishes
     return True
 
 
-def _readers(demands: Demanded) -> list[Reader]:
+def in_step(demands: Demanded) -> Iterator[tuple[Kernel, Kernel]]:
+    """Pairs of kernels that have the same loops and want the same rows in the same turns."""
+    for (one, first), (other, second) in permutations(_readers(demands).items(), 2):
+        if [loop.src for loop in first.loops] != [loop.src for loop in second.loops]:
+            continue
+        loops, rows = dict(zip(second.loops, first.loops, strict=True)), _axes(first)[0]
+        pairs = [(first.indices[0][i], second.indices[0][i].substitute(loops)) for i in rows]
+        if rows == _axes(second)[0] and all(here is there for here, there in pairs):
+            yield one, other
+
+
+def _readers(demands: Demanded) -> dict[Kernel, Reader]:
     """The demands by kernel; none if some want the value only where a gate is open."""
     found: dict[Kernel, Reader] = {}
     for demand, contexts in demands.items():
         if demand.gate is not None:
-            return []
+            return {}
         reader = found.setdefault(demand.kernel, Reader(demand.kernel.ranges, [], []))
         reader.indices.append(demand.where)
         reader.contexts.extend(contexts)
-    return list(found.values())
+    return found
 
 
 def _reduces(reader: Reader) -> bool:

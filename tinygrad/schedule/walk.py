@@ -59,12 +59,15 @@ def demands_within(sink: UOp, wishes: Wishes) -> Demands:
     """The demands of a graph whose kernels take no more buffers than its devices bind."""
     stored: set[UOp] = set()
     apart: set[UOp] = set()
+    company: dict[UOp, UOp] = {}
     while True:
-        found = Demands(sink, wishes, stored, apart)
+        found = Demands(sink, wishes, stored, apart, company.items())
         circles = in_circles(found.kernels)
         more = beyond(found.kernels, wishes.buffers) if wishes.buffers else (set(), set())
-        if more[0] | circles <= stored and more[1] | circles <= apart:
+        settled = found.company.keys() <= company.keys()
+        if settled and more[0] | circles <= stored and more[1] | circles <= apart:
             return found
+        company = {**found.company, **company}
         stored |= more[0] | circles
         apart |= more[1] | circles
 
@@ -87,6 +90,7 @@ class Demands:
         wishes: Wishes,
         stored: Iterable[UOp] = (),
         apart: Iterable[UOp] = (),
+        company: Iterable[tuple[UOp, UOp]] = (),
     ) -> None:
         self.order = sink.toposort()
         self.position = {node: i for i, node in enumerate(self.order)}
@@ -104,6 +108,8 @@ class Demands:
         self._above = set() if wishes.lanes else above_reductions(self.order, makes_rows)
         self._stored = {*self._forced(sink), *stored}
         self._apart = set(apart)  # what shares no kernel with what else is stored
+        self._company = dict(company)
+        self.company = self._inlining.company
         for node in reversed(self.order):
             self._visit(node)
 
@@ -147,7 +153,8 @@ class Demands:
                     self._readers.setdefault(base, []).append(self.position[node])
             return
         joined = self._kernel_to_join(node, demands)
-        kernel = joined.kernel if joined is not None else self._new_kernel(node)
+        kernel = self._kernel_beside(node, demands) if joined is None else joined.kernel
+        kernel = kernel or self._new_kernel(node)
         index = kernel.index if joined is None else joined_index(node, joined)
         kernel.stores.append(node)
         position = self.position[node]
@@ -244,6 +251,16 @@ class Demands:
         if early is not None:
             early.kernel.last = self.position[node]
         return early
+
+    def _kernel_beside(self, node: UOp, demands: Demanded) -> Kernel | None:
+        """The kernel that keeps the rows that this one wants, too, if storing there makes no
+        circle."""
+        other = self.stored_at.get(self._company.get(node, node))
+        if other is None or node in self._apart or other.kernel.shape != node.shape:
+            return None
+        users = [*self._readers.get(node, ()), *(demand.kernel for demand in demands)]
+        after = (user if isinstance(user, int) else user.first for user in users)
+        return other.kernel if all(place > other.kernel.last for place in after) else None
 
     # ---- inlining --------------------------------------------------------------------------------
 
