@@ -54,6 +54,12 @@ ATTENTIONS = {
         "causal, gradients", 8, 1024, 1024, 64, "causal", backward=True
     ),
     "attention_backward_full": Attention("gradients", 8, 512, 512, 64, backward=True),
+    "attention_backward_bool_mask": Attention(
+        "a bool mask, gradients", 8, 512, 512, 64, "bool", backward=True
+    ),
+    "attention_backward_float_mask": Attention(
+        "a float mask, gradients", 8, 512, 512, 64, "float", backward=True
+    ),
     "attention_backward_size_128": Attention(
         "heads of 128, gradients", 4, 512, 512, 128, "causal", backward=True
     ),
