@@ -5,8 +5,8 @@ of registers, is read by whole vectors. Else each lane would be a read of its ow
 from __future__ import annotations
 
 from tinygrad.loops.layout import size_of, steady, step
-from tinygrad.loops.vectors.panels import fill_squares
 from tinygrad.loops.plan import Nest, Plan
+from tinygrad.loops.vectors.panels import fill_squares
 from tinygrad.uop.op import Ops
 
 
