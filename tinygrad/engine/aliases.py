@@ -84,6 +84,8 @@ def is_plain_window(node: UOp) -> bool:
 
 def repeats(node: UOp, bottom: UOp) -> bool:
     """Whether several elements of the view may be one of the bottom's."""
+    if is_plain_window(node):
+        return False
     strides = strides_of(node, bottom)
     if strides is None:
         return True

@@ -55,6 +55,7 @@ from tinygrad.engine.structure import (
     Structure,
     add_nodes_below,
     nodes_below,
+    nodes_of,
     resolved,
     structure_of,
 )
@@ -126,7 +127,7 @@ def _realize(wanted: list[UOp]) -> None:
         seen: set[UOp] = set()
         add_nodes_below(wanted, nodes, seen)
         more = nodes
-        while any(node.op is Ops.ASSIGN for node in more):
+        while nodes_of(Ops.ASSIGN, more):
             readers = _old_readers(wanted, nodes, seen)
             wanted += readers
             more = []  # may overwrite something in turn
@@ -158,11 +159,12 @@ def _origins_of_checks(structure: Structure) -> dict[tuple[str, str], str | None
     """For each check the user's line that made the first value to contain it."""
     found: dict[tuple[str, str], str | None] = {}
     unnamed: dict[UOp, set[tuple[str, str]]] = {}
+    checks = set(nodes_of(Ops.CHECK, structure.nodes))
     for node in structure.nodes:
-        if not unnamed and node.op is not Ops.CHECK:
+        if not unnamed and node not in checks:
             continue
         inside = set().union(*(unnamed.get(s, ()) for s in node.src))
-        if node.op is Ops.CHECK:
+        if node in checks:
             inside.add(node.arg)
         if inside and node.origin is not None:
             for check in inside:
@@ -184,7 +186,7 @@ def in_memory(node: UOp) -> bool:
 def _old_readers(wanted: Sequence[UOp], nodes: Sequence[UOp], inside: set[UOp]) -> list[UOp]:
     """What live tensors still need of versions that are about to be overwritten. `nodes`, and as a
     set `inside`, are all that is about to be computed."""
-    assigns = [n for n in nodes if n.op is Ops.ASSIGN and not is_kernelized(n)]
+    assigns = [n for n in nodes_of(Ops.ASSIGN, nodes) if not is_kernelized(n)]
     if not assigns:
         return []
     old = {version_below(n.src[0]) for n in assigns}
@@ -195,11 +197,15 @@ def _old_readers(wanted: Sequence[UOp], nodes: Sequence[UOp], inside: set[UOp]) 
     outside: list[UOp] = []
     add_nodes_below(pending, outside, set(nodes))
     reading = set(old)
+    written = set(nodes_of(Ops.ASSIGN, nodes))
     for node in itertools.chain(nodes, outside):
-        if node.op is Ops.ASSIGN and node in inside:
+        if node in written:
             continue  # who reads it reads the new version
+        if not reading.isdisjoint(node.src):
+            reading.add(node)
+            continue
         for source in node.src:
-            if (source if source.known is None else resolved(source)) in reading:
+            if source.known is not None and resolved(source) in reading:
                 reading.add(node)
                 break
     reading.difference_update(map(resolved, wanted))
@@ -301,13 +307,12 @@ def _publish(
 ) -> None:
     """Tells the nodes where their values are now."""
     last_version: dict[Buffer, UOp] = {}
-    for node in structure.nodes:
-        if node.op is Ops.ASSIGN:
-            home = _first_version(node)
-            if is_kernelized(node):
-                learn(node, home)
-            elif home.op is Ops.BUFFER:
-                last_version[buffer_of(home)] = node
+    for node in nodes_of(Ops.ASSIGN, structure.nodes):
+        home = _first_version(node)
+        if is_kernelized(node):
+            learn(node, home)
+        elif home.op is Ops.BUFFER:
+            last_version[buffer_of(home)] = node
     for buffer, node in last_version.items():
         _advance(node, buffer)
     for root, number in zip(wanted, runnable.plan.results, strict=True):

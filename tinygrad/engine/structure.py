@@ -4,7 +4,7 @@ structure, and so one plan."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ _TAKES_ANY_NUMBER = frozenset(
     (Ops.ADD, Ops.MUL, Ops.FDIV, Ops.MAX, Ops.WHERE, Ops.CMPLT, Ops.CMPEQ, Ops.CMPNE)
     + (Ops.CONTIGUOUS, Ops.ASSIGN)
 )
+_VARIES = frozenset((Ops.BUFFER, Ops.UNIQUE, Ops.BIND, Ops.CONST))
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,11 @@ def add_nodes_below(roots: Sequence[UOp], order: list[UOp], seen: set[UOp]) -> N
                     stack.append(source)
 
 
+def nodes_of(op: Ops, nodes: Iterable[UOp]) -> list[UOp]:
+    """Those that are `op`."""
+    return [node for node in nodes if node.op is op]
+
+
 def _without_value(variable: UOp) -> ArgumentError:
     name, low, high = variable.arg
     return ArgumentError(
@@ -142,17 +148,23 @@ def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> St
     for node in nodes:
         op = node.op
         at[node] = len(at)
-        if op is Ops.BUFFER:
+        if op not in _VARIES:
+            form += (op, node.dtype, node.arg, node.tag, len(node.src))
+            for source in node.src:
+                source = source if source in at else _met(source, at)
+                form.append(at[source])
+                if source in views:
+                    if op in GroupOp.Movement:
+                        views[node] = views[source]
+                    elif op not in _TAKES_ANY_NUMBER:
+                        numbers.pop(views[source], None)
+        elif op is Ops.BUFFER:
             params.append(node)
             form += (op, node.dtype, node.arg, at[node.src[1]])
-            continue
-        if op is Ops.UNIQUE:
-            continue
-        if op is Ops.BIND:
+        elif op is Ops.BIND:
             binds.append(node)
             form += (op, node.dtype, node.src[0].arg[1:])
-            continue
-        if op is Ops.CONST:
+        elif op is Ops.CONST:
             form += (op, node.dtype, len(node.src))
             if node.src and dtypes.is_float(node.dtype) and node.dtype.itemsize in BITS:
                 views[node] = node
@@ -160,16 +172,6 @@ def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> St
             else:
                 form.append(repr(node.arg))
             form += [at[s] for s in node.src]
-            continue
-        form += (op, node.dtype, node.arg, node.tag, len(node.src))
-        for source in node.src:
-            source = source if source in at else _met(source, at)
-            form.append(at[source])
-            if source in views:
-                if op in GroupOp.Movement:
-                    views[node] = views[source]
-                elif op not in _TAKES_ANY_NUMBER:
-                    numbers.pop(views[source], None)
     ends = [_met(root, at) for root in roots]
     for root in ends:
         if root in views:

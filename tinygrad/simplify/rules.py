@@ -6,6 +6,7 @@ on a tensor's graph, where constants are broadcast to a shape, a rule sees throu
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -154,4 +155,4 @@ def simplify(node: UOp) -> UOp:
 
 
 services.simplify = simplify
-services.size = simplify_index
+services.size = functools.lru_cache(4096)(simplify_index)  # a size comes again and again

@@ -185,6 +185,8 @@ class _Graph:
         self.order = root.toposort()
         self.nodes = set(self.order)
         self.by_value: dict[UOp, UOp] = {}
+        if all(node.known is None and node.newer is None for node in self.order):
+            return  # nothing has happened to any
         for node in self.order:
             if node.known is not None or node.op in VIEWS:
                 now = settled(node)

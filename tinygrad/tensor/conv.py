@@ -15,6 +15,7 @@ from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import ceildiv, prod
 from tinygrad.tensor.creation import DTypeLike
 from tinygrad.tensor.indexing import Indexing
+from tinygrad.tensor.template import expression
 from tinygrad.uop.infer import settled
 
 Sizes = int | Sequence[int]
@@ -41,6 +42,7 @@ class Conv(Indexing):
 
     # ---- convolution -----------------------------------------------------------------------------
 
+    @expression
     def conv2d(
         self,
         weight: Self,
@@ -211,6 +213,7 @@ class Conv(Indexing):
             out.append((before, max(after, (places - 1) * step + reach - size - before)))
         return out
 
+    @expression
     def avg_pool2d(
         self,
         kernel_size: Sizes = (2, 2),
@@ -240,6 +243,7 @@ class Conv(Indexing):
         ones = self._wrap(self._constant(1, dtypes.float32, sizes))
         return total.div(ones._windows(kernel, step, dilation, pads).sum(axes))
 
+    @expression
     def max_pool2d(
         self,
         kernel_size: Sizes = (2, 2),

@@ -28,6 +28,7 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 Number = (bool, int, float)
+_NAMES = {op: op.name.lower() for op in Ops}
 T = TypeVar("T", bound="Elementwise")
 
 
@@ -120,7 +121,7 @@ class Elementwise(Movement):
     def _binary(self, op: Ops, other: Any, reverse: bool = False) -> Self:
         if is_complex(other):
             return self._promoted(other)._binary(op, other, reverse)  # type: ignore[no-any-return]
-        a, b = self._pair(op.name.lower(), other, reverse)
+        a, b = self._pair(_NAMES[op], other, reverse)
         return self._of_pair(a.alu(op, b), other)
 
     def _unary(self, op: Ops) -> Self:
@@ -493,7 +494,7 @@ class Elementwise(Movement):
     def _compare(self, op: Ops, x: Any, reverse: bool = False) -> Self:
         if is_complex(x):
             return self._promoted(x)._compare(op, x, reverse)  # type: ignore[no-any-return]
-        a, b = self._pair(op.name.lower(), x, reverse)
+        a, b = self._pair(_NAMES[op], x, reverse)
         return self._wrap(a.alu(op, b), False)
 
     def isnan(self) -> Self:

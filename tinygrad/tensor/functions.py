@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar
 
 from tinygrad.base.dtype import compute_dtype, least_upper_float
 from tinygrad.tensor.elementwise import Elementwise
+from tinygrad.tensor.template import expression
 from tinygrad.uop.op import Ops
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -212,6 +213,7 @@ class Functions(Elementwise):
         """
         return (self.exp() + (-self).exp()) * 0.5
 
+    @expression
     @wide
     def tanh(self) -> Self:
         """The hyperbolic tangent; exact near 0.
@@ -275,6 +277,7 @@ class Functions(Elementwise):
 
     # ---- activations -----------------------------------------------------------------------------
 
+    @expression
     def relu(self) -> Self:
         """Itself above 0, else 0.
 
@@ -283,6 +286,7 @@ class Functions(Elementwise):
         """
         return (self <= 0).where(0, self)
 
+    @expression
     @wide
     def sigmoid(self) -> Self:
         """1 / (1 + e**-x).
@@ -326,6 +330,7 @@ class Functions(Elementwise):
         """
         return self.clamp(min_val, max_val)
 
+    @expression
     @wide
     def silu(self) -> Self:
         """x · sigmoid(x).

@@ -8,6 +8,7 @@ from tinygrad.base.dtype import dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.tensor.functions import wide
 from tinygrad.tensor.random import Random
+from tinygrad.tensor.template import expression
 
 
 class Learning(Random):
@@ -33,6 +34,7 @@ class Learning(Random):
         loss = -Y * self.log() - (1 - Y) * (1 - self).log()
         return loss._reduced(reduction)
 
+    @expression
     def binary_crossentropy_logits(
         self,
         Y: Self,
@@ -48,6 +50,7 @@ class Learning(Random):
         loss = yes * (-self).softplus() + (1 - Y) * self.softplus()
         return loss._reduced(reduction)
 
+    @expression
     def sparse_categorical_crossentropy(
         self,
         Y: Self,  # noqa: N803
@@ -71,6 +74,7 @@ class Learning(Random):
             return loss._reduced(reduction)
         return loss.sum() / counts.sum()
 
+    @expression
     def cross_entropy(
         self,
         Y: Self,  # noqa: N803
@@ -97,6 +101,7 @@ class Learning(Random):
         goal = Y * (1 - label_smoothing) + even if label_smoothing else Y
         return (-(self.log_softmax(axis) * goal).sum(axis))._reduced(reduction)
 
+    @expression
     def nll_loss(
         self,
         Y: Self,  # noqa: N803
@@ -141,6 +146,7 @@ class Learning(Random):
 
     # ---- normalization ---------------------------------------------------------------------------
 
+    @expression
     @wide
     def layernorm(self, axis: Any = -1, eps: float = 1e-5) -> Self:
         """Mean 0 and variance 1 over `axis`; the variance counts `eps` more.
@@ -151,6 +157,7 @@ class Learning(Random):
         centred = self - self.mean(axis, keepdim=True)
         return centred * (centred.square().mean(axis, keepdim=True) + eps).rsqrt()
 
+    @expression
     def batchnorm(
         self,
         weight: Self | None,

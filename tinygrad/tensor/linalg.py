@@ -11,6 +11,7 @@ from tinygrad.tensor.core import broadcast_shape, check_axes, check_devices
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
 from tinygrad.tensor.elementwise import is_complex
 from tinygrad.tensor.reduction import Reduction
+from tinygrad.tensor.template import expression
 from tinygrad.uop.op import Ops
 
 
@@ -31,6 +32,7 @@ class Linalg(Reduction):
         wide = compute_dtype(sum_acc_dtype(out))
         return (self.cast(wide) * other.cast(wide))._reduce("add", axes, False).cast(out)
 
+    @expression
     def dot(self, w: Any, dtype: DTypeLike | None = None) -> Self:
         """The matrix product: over the last axis of this and the last but one of `w`; a vector
         counts as a row on the left, as a column on the right; all axes before are batches.
@@ -93,6 +95,7 @@ class Linalg(Reduction):
     def __rmatmul__(self, x: Any) -> Self:
         return self.matmul(x, True)
 
+    @expression
     def linear(
         self, weight: Self, bias: Self | None = None, dtype: DTypeLike | None = None
     ) -> Self:

@@ -111,7 +111,9 @@ class Writing(Autograd):
             )
         if given.requires_grad is True:
             raise ArgumentError("assign: the value needs a gradient; use .detach() first")
-        value = self._given("assign", given)._broadcast_to_view("assign", self.shape)
+        value = self._given("assign", given)
+        if value.shape != self.shape:
+            value = value._broadcast_to_view("assign", self.shape)
         if value._held is not self._held:
             self._overwrite(self, value)
         return self

@@ -47,6 +47,8 @@ def sum_axes(node: UOp, axes: tuple[int, ...]) -> UOp:
 
 def total(parts: list[UOp]) -> UOp:
     """The sum of some nodes of one dtype, at least one; narrow floats are rounded once."""
+    if len(parts) == 1:
+        return parts[0]
     first, *others = parts
     wide = compute_dtype(first.dtype) if len(others) > 1 else first.dtype  # two are rounded once
     return sum((part.cast(wide) for part in others), start=first.cast(wide)).cast(first.dtype)
@@ -332,24 +334,23 @@ def gradient(
     order = root.toposort() if order is None else order
     needed = set(wanted)
     for node in order:
-        for source in node.src:
-            if source in needed:
-                needed.add(node)
-                break
+        if not needed.isdisjoint(node.src):
+            needed.add(node)
     found: dict[UOp, list[UOp]] = {root: [seed]} if root in needed else {}  # in parts
     results: dict[UOp, dict[int, UOp]] = {}  # of a SCAN or CALL, by number
     for node in reversed(order):
         if node not in needed or not node.src:
             continue
-        if node.op in (Ops.SCAN, Ops.CALL):
+        rule = RULES.get(node.op)
+        if rule is None and node.op is not Ops.ITEM:
             parts = _delegate(node, results.pop(node)) if node in results else ()
         elif node not in found:
             continue
-        elif node.op is Ops.ITEM:
+        elif rule is None:
             results.setdefault(node.src[0], {})[node.arg[0]] = total(found[node])
             continue
         else:
-            parts = RULES[node.op](node, total(found[node]))
+            parts = rule(node, total(found[node]))
             if node.op is Ops.ASSIGN and (before := node.src[0].base) in needed:
                 found.setdefault(before, []).append(_left(node.src[0], total(found[node])))
         if node not in wanted:

@@ -29,10 +29,11 @@ class Arithmetic:
         return other if type(other) is own or isinstance(other, own) else self.const_like(other)
 
     def _binary(self, op: Ops, other: Any, reverse: bool = False) -> Self:
-        if hasattr(other, "__array_priority__"):  # a tensor or an array: it knows what to do
-            return NotImplemented  # type: ignore[no-any-return]
-        operand = self._operand(other)
-        return operand.alu(op, self) if reverse else self.alu(op, operand)
+        if type(other) is not type(self):
+            if hasattr(other, "__array_priority__"):  # a tensor or an array: it knows what to do
+                return NotImplemented  # type: ignore[no-any-return]
+            other = self._operand(other)
+        return other.alu(op, self) if reverse else self.alu(op, other)
 
     # ---- operators -------------------------------------------------------------------------------
 

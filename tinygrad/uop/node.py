@@ -25,6 +25,7 @@ from tinygrad.uop.placement import placed
 from tinygrad.uop.questions import Questions
 
 _UNSET: Any = object()
+_MOVEMENT, _CONST = GroupOp.Movement, Ops.CONST  # asked for each node: an enum's members are slow
 
 
 class _Entry(weakref.ref["UOp"]):
@@ -93,7 +94,7 @@ class UOp(Questions):
         tag: Any = None,
     ) -> UOp:
         key: tuple[Any, ...] = (op, dtype, src, arg, tag)
-        if op is Ops.CONST and (dtype is not dtypes.index or type(arg) is not int):
+        if op is _CONST and (dtype is not dtypes.index or type(arg) is not int):
             arg = dtypes.as_const(arg, dtype)
             key = (op, dtype, src, struct.pack("d", arg) if type(arg) is float else arg, tag)
         entry = cls._table.get(key)
@@ -104,7 +105,7 @@ class UOp(Questions):
         node.known = node.newer = node.storage = node.origin = node.readers = node.families = None
         node._shape = node._interval = node._key = node._ranges = _UNSET
         node.device = None
-        is_view = op in GroupOp.Movement
+        is_view = op in _MOVEMENT
         if is_view:
             node.device, node.readers = src[0].device, src[0].readers
         elif op in _PLACES:
@@ -179,7 +180,7 @@ class UOp(Questions):
     def new_storage(self, size: int, dtype: DType) -> UOp:
         """A buffer unlike any other where this DEVICE says."""
         unique = UOp(Ops.UNIQUE, dtypes.void, (), next(UOp._unique))
-        return UOp(Ops.BUFFER, dtype, (unique, self), size)
+        return UOp(Ops.BUFFER, dtype, (unique, self), size).shaped((size,))
 
     @staticmethod
     def variable(name: str, low: int, high: int, dtype: DType = dtypes.int32) -> UOp:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tinygrad.nn.optim.optimizer import Optimizer, norm
+from tinygrad.nn.optim.optimizer import Optimizer, moved_along, norm
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.template import expression
 
 
 class Moments(Optimizer):
@@ -34,15 +35,25 @@ class Moments(Optimizer):
 
     def _averages(self, i: int, grad: Tensor) -> tuple[Tensor, Tensor]:
         """m and v with this step's gradient in them."""
-        m = self._put(self.m[i], self.b1 * self.m[i] + (1 - self.b1) * grad)
-        v = self._put(self.v[i], self.b2 * self.v[i] + (1 - self.b2) * grad.square())
+        m = self._put(self.m[i], _moved_average(self.m[i], grad, self.b1))
+        v = self._put(self.v[i], _moved_average(self.v[i], grad, self.b2, squared=True))
         return m, v
 
     def _direction(self, i: int, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         """m / √v, both corrected, and the state that changed."""
         m, v = self._averages(i, grad)
         m_share, v_share = (self._beside(m, share) for share in (self.m_share, self.v_share))
-        return (m / m_share) / ((v / v_share).sqrt() + self.eps), [m, v]
+        return _corrected(m, v, m_share, v_share, self.eps), [m, v]
+
+
+@expression
+def _moved_average(average: Tensor, new: Tensor, keep: float, squared: bool = False) -> Tensor:
+    return keep * average + (1 - keep) * (new.square() if squared else new)
+
+
+@expression
+def _corrected(m: Tensor, v: Tensor, m_share: Tensor, v_share: Tensor, eps: float) -> Tensor:
+    return (m / m_share) / ((v / v_share).sqrt() + eps)
 
 
 class Adam(Moments):
@@ -75,7 +86,7 @@ class Adam(Moments):
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         direction, state = self._direction(i, grad)
-        return param - self._lr(param) * direction, state
+        return moved_along(param, direction, self._lr(param)), state
 
 
 class AdamW(Moments):
@@ -112,7 +123,7 @@ class AdamW(Moments):
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         direction, state = self._direction(i, grad)
-        return param - self._lr(param) * (direction + self.weight_decay * param), state
+        return moved_along(param, direction, self._lr(param), self.weight_decay), state
 
 
 class LAMB(Moments):

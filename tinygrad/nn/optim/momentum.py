@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tinygrad.base.errors import ArgumentError
-from tinygrad.nn.optim.optimizer import Optimizer, norm
+from tinygrad.nn.optim.optimizer import Optimizer, moved_along, norm
 from tinygrad.tensor import Tensor
 
 
@@ -73,7 +73,7 @@ class SGD(Momentum):
         if self.classic:
             grad = grad * lr
         direction, state = self._direction(i, grad)
-        return param - (direction if self.classic else direction * lr), state
+        return param - direction if self.classic else moved_along(param, direction, lr), state
 
 
 class LARS(Momentum):

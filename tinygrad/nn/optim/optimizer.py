@@ -19,6 +19,7 @@ from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import dedup
 from tinygrad.nn.state import own_copy
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.template import expression
 
 
 class Stepper(ABC):
@@ -243,6 +244,12 @@ def _moves(tensor: Tensor) -> bool:
 def norm(x: Tensor) -> Tensor:
     """The Euclidean length of all elements."""
     return x.square().sum().sqrt()
+
+
+@expression
+def moved_along(param: Tensor, direction: Tensor, lr: Tensor, decay: float = 0.0) -> Tensor:
+    """The parameter after a step against `direction`, which shrinks it by lr times `decay` too."""
+    return param - lr * (direction + decay * param if decay else direction)
 
 
 def wide(dtype: DType) -> DType:
