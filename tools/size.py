@@ -27,15 +27,15 @@ BUDGETS: dict[str, int | None] = {
     "base": 670,
     "uop": 1840,
     "simplify": 1100,
-    "transforms": 325,
+    "transforms": 330,
     "schedule": 2985,
     "loops": 4815,
     "codegen": 5420,
     "backends/*": 2920,
     "engine": 4270,
-    "tensor": 7000,
+    "tensor": 7130,
 }
-CORE_BUDGET = 31_240  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 31_300  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350
 # The interpreter judges what the lanes of a warp, or of several, do together, too, and what an
 # engine copies beside them; CUDA describes buffers to that engine.
