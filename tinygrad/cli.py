@@ -26,6 +26,7 @@ from tinygrad.engine.cache import DiskCache, default_folder
 from tinygrad.engine.devices import Device
 from tinygrad.engine.show import describe_target
 from tinygrad.models.auto import TEXTS, load_model
+from tinygrad.models.chats import answer
 from tinygrad.models.sampling import Sampler
 from tinygrad.models.t5 import T5
 from tinygrad.models.texts import write
@@ -67,6 +68,7 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
     parser.description = generate.__doc__
     parser.add_argument("model", help="a folder with config.json, or a GGUF file")
     parser.add_argument("prompt", help="what the text begins with, or what a T5 answers")
+    parser.add_argument("--chat", action="store_true", help="answer it by the model's template")
     parser.add_argument("--most", type=int, default=100, help="tokens")
     parser.add_argument("--bits", type=int, choices=[8, 4], help="of weights, in memory")
     for name in ("temperature", "top_p", "min_p", "repetition_penalty"):
@@ -85,9 +87,14 @@ def generate(options: argparse.Namespace) -> int:
         model = load_model(options.model, TEXTS)
         if options.bits:
             quantise(model, options.bits)
-        if not isinstance(model, T5):
+        if options.chat:
+            said = [{"role": "user", "content": options.prompt}]
+            pieces = answer(model, said, sampler, options.most)
+        else:
+            pieces = write(model, options.prompt, sampler, options.most)
+        if not options.chat and not isinstance(model, T5):
             print(options.prompt, end="", flush=True)
-        for piece in write(model, options.prompt, sampler, options.most):
+        for piece in pieces:
             print(piece, end="", flush=True)
     except TinygradError as error:
         print(f"generate: {error}", file=sys.stderr)

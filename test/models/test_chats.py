@@ -9,6 +9,7 @@ from model_reference import DECODER, made, transformers
 from models.test_texts import trained
 
 from tinygrad.base.errors import ArgumentError
+from tinygrad.cli import main
 from tinygrad.models.chats import answer, chat_text
 from tinygrad.models.llama import Llama
 
@@ -58,6 +59,13 @@ def test_an_answer_is_what_the_scores_say(folder):
             tokens = torch.cat([tokens, model(tokens).logits[:, -1:].argmax(-1)], 1)
     wanted = theirs.decode(tokens[0, given.shape[1] :], skip_special_tokens=True)
     assert "".join(answer(Llama.from_pretrained(folder), TALK, most=4)) == wanted
+
+
+def test_the_command_answers(folder, capsys):
+    said = [{"role": "user", "content": "Why?"}]
+    wanted = "".join(answer(Llama.from_pretrained(folder), said, most=4))
+    assert main(["generate", str(folder), "Why?", "--most", "4", "--chat"]) == 0
+    assert capsys.readouterr().out == wanted + "\n"
 
 
 def test_a_gguf_file_has_its_template(tmp_path):

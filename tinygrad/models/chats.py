@@ -62,8 +62,10 @@ def chat_text(
         ArgumentError: there is no template, it refuses the messages, or it does what a template
             may not.
     """
-    import jinja2.sandbox  # an extra: only who talks needs it
-
+    try:
+        import jinja2.sandbox  # an extra: only who talks needs it
+    except ImportError as error:
+        raise ArgumentError("chat templates need jinja2: pip install 'tinygrad[text]'") from error
     source, tokens = _template(path)
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
