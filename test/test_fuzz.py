@@ -68,6 +68,12 @@ FOUND = [  # lines; the last names the outputs
     # a unit's operand that is staged for each copy around it
     "a = given(1, (31, 16), 'bfloat16') @ given(2, (16, 16), 'bfloat16')\n"
     "b = a.reshape(1, 1, 31, 16).avg_pool2d((2, 1), stride=2, dilation=2, padding=0)\nb",
+    # a sum that is made for each of the neighbours in a word
+    "a = given(1, (1, 1, 4, 13), 'bfloat16').conv_transpose2d(given(2, (1, 2, 3, 1), 'bfloat16'))\n"
+    "b = a @ given(3, (13, 8), 'bfloat16')\nb",
+    "a = given(1, (1, 1, 4, 13), 'int8')\n"
+    "b = a.conv_transpose2d(given(2, (1, 2, 3, 1), 'int8'), stride=2)\n"
+    "c = b @ given(3, (25, 8), 'int8')\nc",
     # no elements
     "a = given(1, (4, 33, 0), 'float32').sin().pad(((1, 0), (1, 2), (0, 2)))\na",
     "a = given(1, (1, 1, 0, 5), 'uint8').conv2d(given(2, (2, 1, 1, 1), 'uint8'), padding=2)\na",

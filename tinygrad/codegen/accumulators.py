@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.codegen.access import around
-from tinygrad.codegen.evaluate import Evaluator
+from tinygrad.codegen.evaluate import COPIES, Evaluator
 from tinygrad.codegen.index import Copies
 from tinygrad.codegen.leaves import Put
 from tinygrad.codegen.linear import Values
@@ -14,6 +14,9 @@ from tinygrad.codegen.reduce import empty_of, identity, is_compensated, is_long
 from tinygrad.loops.layout import element, flat_offset, own_ranges, role_of, size_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
+
+APART = (*COPIES, "TILE")
+"""What has a state of its own each turn; but a unit's state is all turns of the TILE loops."""
 
 
 class Accumulators:
@@ -24,7 +27,7 @@ class Accumulators:
         self.evaluator, self.node = evaluator, node
         value, own = node.src[0], own_ranges(node)
         self.unrolled = [r for r in own if role_of(r) == "UNROLL"]
-        self.outs = evaluator.copies_of(node.ranges, {})
+        self.outs = evaluator.copies_of(node.ranges, {}, COPIES if value.op is Ops.WMMA else APART)
         self.spread = evaluator.copies_of([r for r in own if role_of(r) == "SPREAD"], {})
         self.keys: list[Copies] = [{**out, **turn} for out in self.outs for turn in self.spread]
         self.lanes = next((r for r in own if role_of(r) == "VECTOR"), None)

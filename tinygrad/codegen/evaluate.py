@@ -33,6 +33,9 @@ from tinygrad.uop.op import GroupOp, Ops, evaluate
 
 COMPARISONS = GroupOp.Comparison
 
+COPIES = ("UNROLL", "SPREAD")
+"""Roles whose turns stand in the text one after another."""
+
 
 class Evaluator:
     """The values of one phase of a kernel. Whoever walks its loop tree (`codegen/expand`) binds the
@@ -210,11 +213,13 @@ class Evaluator:
 
     # ---- copies ----------------------------------------------------------------------------------
 
-    def copies_of(self, ranges: Iterable[UOp], copies: Copies) -> list[Copies]:
-        """All turns of the UNROLLed and SPREAD among `ranges` that are not cut off for sure, the
+    def copies_of(
+        self, ranges: Iterable[UOp], copies: Copies, roles: Sequence[str] = COPIES
+    ) -> list[Copies]:
+        """All turns of those among `ranges` with these roles that are not cut off for sure, the
         longest range outermost, so that few operands live at a time."""
         found: list[Copies] = [dict(copies)]
-        copied = [r for r in ranges if role_of(r) in ("UNROLL", "SPREAD") and r not in copies]
+        copied = [r for r in ranges if role_of(r) in roles and r not in copies]
         copied.sort(key=lambda r: (_is_limited_by(r, copied), -size_of(r), name_of(r)))
         for loop in copied:
             found = [{**outer, loop: turn} for outer in found for turn in range(size_of(loop))]
