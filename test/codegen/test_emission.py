@@ -618,6 +618,21 @@ def test_a_stage_is_not_filled_by_a_turn_that_reads_less_than_others():
             np.testing.assert_allclose(K.compute(trimmed, (20,), [x, w]), expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("outer", ["UNROLL", "VECTOR"])
+def test_a_loop_that_runs_has_no_limit_that_differs_from_copy_to_copy(outer):
+    t = K.loop("t", 100)
+    kernel = K.out((100,), K.read(1, (100,), t) * 2, t)
+    split = ("split", "t", 16, "ti", outer)
+    with pytest.raises(ArgumentError, match=f"'t': 'ti', .*can't be {outer}; legal is LOOP, or"):
+        lower(apply(kernel, [split]), K.host_target())
+    if outer == "VECTOR":
+        with pytest.raises(ArgumentError, match="'t' and 'ti': lanes of both meet"):
+            lower(apply(kernel, [split, ("role", "ti", "VECTOR")]), K.host_target())
+    x = K.normal(100)
+    made = apply(kernel, [split, ("role", "ti", "UNROLL")])
+    np.testing.assert_array_equal(K.compute(made, (100,), [x]), x * 2)
+
+
 def test_the_nest_of_a_matrix_product():
     recipe = [
         ("split", "n", 64, "ni", "PARALLEL"),

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Sequence
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ArgumentError
 from tinygrad.codegen.accumulators import Accumulators, StagedSums
 from tinygrad.codegen.ahead import ahead_of, filled_ahead
 from tinygrad.codegen.evaluate import Evaluator
@@ -104,7 +105,7 @@ class Expansion:
     def _loop(self, item: Loop, values: Values, body: Body) -> Values:
         loop = item.loop
         assert loop is not None
-        begin, end = self._turns(item)
+        begin, end = self._turns(loop, item)
         fills = filled_ahead(item)
         ahead = ahead_of(self.evaluator, self.fill, item, fills, end) if fills else None
         if ahead is not None:
@@ -120,10 +121,11 @@ class Expansion:
         self.program.close(following)
         return carries
 
-    def _turns(self, item: Loop) -> tuple[Number, Number]:
+    def _turns(self, loop: UOp, item: Loop) -> tuple[Number, Number]:
         """Where a loop begins and ends."""
         end: Number = item.high + 1
         for limit in item.ends:
+            self._check_counted(loop, limit)
             end = self.program.smaller(end, self.integers.scalar(limit, {}))
         if item.ends:
             end = self._at_least(end, item.low + 1, item)
@@ -135,6 +137,16 @@ class Expansion:
             begin = self.program.smaller(begin, item.high)
             end = self.program.larger(end, self.program.integer(Ops.ADD, begin, 1))
         return begin, end
+
+    def _check_counted(self, loop: UOp, limit: UOp) -> None:
+        """A loop that runs can't end elsewhere in each copy or lane of another."""
+        for outer in limit.ranges:
+            if outer not in self.integers.bound:
+                inner, kind = name_of(loop), role_of(outer)
+                raise ArgumentError(
+                    f"role of {name_of(outer)!r}: {inner!r}, which is run, ends where it says, so "
+                    f"it can't be {kind}; legal is LOOP, or UNROLL for {inner!r} too"
+                )
 
     def _fewer(self, task: UOp, turn: int, end: int, usual: Number) -> UOp:
         """A loop's end, another one in one turn of a task."""

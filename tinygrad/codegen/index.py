@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.errors import ArgumentError
 from tinygrad.codegen.linear import Number, Program, Scope, as_node
 from tinygrad.loops.layout import name_of, role_of, size_of
 from tinygrad.simplify.affine import add, affine
@@ -110,7 +111,12 @@ class Integers:
         found = None
         for loop in self.copied(node):
             if loop not in copies and (role_of(loop) == "VECTOR" or loop is self.along):
-                assert found is None, f"vectors along {found!r} and {loop!r} meet"
+                if found is not None:
+                    both = f"{name_of(found)!r} and {name_of(loop)!r}"
+                    raise ArgumentError(
+                        f"role of {both}: lanes of both meet in one value; legal is one VECTOR in "
+                        "it, and UNROLL or LOOP for the other"
+                    )
                 found = loop
         return found
 
@@ -263,9 +269,11 @@ class Integers:
         program, count = self.program, size_of(loop)
         dtype = kind.vec(count)
         terms, constant = self.form(node)
-        if len(terms) == 1 and constant == 0 and node in terms and node is not loop:
+        known = {loop, *copies}  # a copy's turn is one number, also where its limit has lanes
+        if len(terms) == 1 and constant == 0 and node in terms and node not in known:
             return self._opaque_lanes(node, loop, copies, dtype)
-        fixed = {t: k for t, k in terms.items() if loop not in t.ranges}
+        whole = [t for t in terms if loop not in t.ranges or t in known and t is not loop]
+        fixed = {term: terms[term] for term in whole}
         start = self.total(fixed, constant, copies)
         step = terms.get(loop, 0)
         begin = int(start) if isinstance(start, int) else 0
@@ -277,7 +285,7 @@ class Integers:
         if step or begin or not parts:
             parts.append(program.vector(iota))
         for term, factor in terms.items():
-            if loop in term.ranges and term is not loop:
+            if loop in term.ranges and term not in known:
                 value = self._as_kind(self.lanes(term, loop, copies), kind)
                 if factor != 1:
                     by = program.widen(UOp.const(kind, factor), count)

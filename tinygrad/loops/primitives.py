@@ -188,7 +188,8 @@ def role(kernel: UOp, name: str, new: str) -> UOp:
     """A loop is run in another way: in tasks, as the lanes of a vector, as copies in the text.
 
     Requires: whoever closes the loop may have that role (ROLES); VECTOR and UNROLL are static and
-    small (LARGEST_VECTOR, LARGEST_UNROLL).
+    small (LARGEST_VECTOR, LARGEST_UNROLL). When the kernel is written out, no LOOP has a limit that
+    counts with one of these; an UNROLL or a VECTOR may.
 
         for i:16: body(i)        becomes        for i:16 VECTOR: body(i)
 
