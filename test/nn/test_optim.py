@@ -226,6 +226,18 @@ def test_parameters_keep_their_storage_and_what_needs_no_gradient_its_value():
     assert w.uop.realized is storage and frozen.tolist() == [1.0] * 4
 
 
+@Tensor.train()
+def test_a_parameter_that_was_computed_from_another_is_a_start_for_an_optimizer():
+    weight = Tensor([2.0, 4.0], requires_grad=True) * 0.5
+    optimizer = optim.SGD([weight], lr=0.25)
+    for _ in range(2):
+        optimizer.zero_grad()
+        (weight * weight).sum().backward()
+        optimizer.step()
+    assert weight.tolist() == [0.25, 0.5]
+    assert weight.uop.realized is not None
+
+
 def test_what_got_no_gradient_stays_and_is_computed():
     w, unused, count = Tensor(W), Tensor(B), Tensor(3)
     for tensor in (w, unused, count):

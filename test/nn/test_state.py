@@ -78,6 +78,13 @@ def test_computed_tensors_are_written_in_place():
     assert place.uop.realized is storage and place.tolist() == [1.0, 2.0]
 
 
+def test_what_was_computed_is_a_start_once_it_was_loaded():
+    place = (Tensor([1.0, 2.0], requires_grad=True) * 2).realize()
+    with Tensor.no_grad():
+        load_state_dict({"w": place}, {"w": Tensor([3.0, 4.0])})
+    assert (place * place).sum().gradient(place)[0].tolist() == [6, 8]
+
+
 def test_another_dtype_is_kept_and_used_values_are_consumed():
     place, values = {"w": Tensor([0.0])}, {"w": Tensor([1.0], dtype=dtypes.half)}
     load_state_dict(place, values, consume=True)

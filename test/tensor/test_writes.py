@@ -371,6 +371,73 @@ def test_gradients_pass_through_writes_as_in_pytorch():
         np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), rtol=1e-5)
 
 
+def put(t: Any, value: Any) -> None:
+    """All of `t` becomes `value`, in both libraries."""
+    (t.assign if isinstance(t, Tensor) else t.copy_)(value)
+
+
+@pytest.mark.parametrize("computed", [False, True])
+def test_gradients_pass_through_assign_as_in_pytorch(computed):
+    """Each edit gets a result y, a tensor z that wants a gradient, and a constant c."""
+    x_, z_ = np.arange(1.0, 7.0, dtype=np.float32).reshape(2, 3), np.eye(2, 3, dtype=np.float32) + 2
+
+    def like_pytorch(edit: Callable[[Any, Any, Any], Any]) -> None:
+        found = []
+        for make in (Tensor, torch.tensor):
+            x, z = (make(a, requires_grad=True) for a in (x_, z_))
+            y = x * 2
+            if computed and isinstance(y, Tensor):
+                y.realize()
+            more = edit(y, z, make(np.full((1, 3), 5, np.float32)))
+            loss = (y * y).sum() + x.sum() + (z * 3).sum() + (more * x).sum()
+            loss.backward()
+            found.append([np.asarray(t.detach().numpy()) for t in (loss, x.grad, z.grad)])
+        for ours, theirs in zip(*found, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+    like_pytorch(lambda y, z, c: (put(y[0:1], c), 0 * z)[1])
+    like_pytorch(lambda y, z, c: (put(y, c.expand(2, 3)), 0 * z)[1])
+    like_pytorch(lambda y, z, c: (put(y, z), 0 * z)[1])
+    like_pytorch(lambda y, z, c: (put(y[0:1], z[1:2] * 3), 0 * z)[1])
+    like_pytorch(lambda y, z, c: (put(y[0:1], z[1:2].detach()), 0 * z)[1])
+    like_pytorch(lambda y, z, c: (put(y.transpose(0, 1)[1:][0], z[0, :2]), 0 * z)[1])
+    like_pytorch(lambda y, z, c: (put(y[0:1], c), put(y[:, 1:2], y[:, 0:1] + z[:, 0:1]), z)[2])
+    like_pytorch(lambda y, z, c: (y + z, put(y[1:2], c))[0])
+    like_pytorch(lambda y, z, c: (y[0:1], put(y[:, 1:], c[:, 1:] + y[:, 1:]))[0])
+
+
+def test_a_captured_step_assigns_to_a_result_as_pytorch_does():
+    @TinyJit
+    def step(x: Tensor, c: Tensor) -> Tensor:
+        y = x * 2
+        y[0:1].assign(c)
+        return ((y * y).sum() + x.sum()).gradient(x)[0].realize()
+
+    for i in range(4):
+        x = Tensor([1.0, 2.0 + i], requires_grad=True).realize()
+        assert step(x, Tensor([5.0 + i]).realize()).tolist() == [1, 17 + 8 * i]
+
+
+def test_assign_starts_anew_what_was_made_from_nothing():
+    x = Tensor([1.0, 2.0, 3.0], requires_grad=True).realize()
+    x[0:1].assign(Tensor([5.0]))
+    assert (x * x).sum().gradient(x)[0].tolist() == [10, 4, 6]
+    with Tensor.no_grad():
+        x.assign(x * 2)
+    assert (x * x).sum().gradient(x)[0].tolist() == [20, 8, 12]
+
+
+def test_a_write_that_would_cut_off_a_gradient_is_refused():
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    with pytest.raises(ArgumentError, match=r"assign: the value needs a gradient; use .detach"):
+        Tensor([1.0, 2.0]).assign(x * 2)
+    for write in (lambda y: y.assign(y * 3), lambda y: y[0:1].zero_(), lambda y: y.mul_(3)):
+        y = x * 2
+        with Tensor.no_grad(), pytest.raises(ArgumentError, match=r"no_grad.*legal are a copy"):
+            write(y)
+        assert (y * y).sum().gradient(x)[0].tolist() == [8, 16]
+
+
 def test_a_mask_takes_as_many_values_as_it_selects():
     x = Tensor([1, 2, 3, 4])
     x[x > 2] = Tensor([30, 40])

@@ -175,7 +175,8 @@ def _fitting(name: str, place: Tensor, value: Tensor) -> Tensor:
 
 
 def _put(place: Tensor, value: Tensor, realize: bool) -> None:
-    if place.dtype is value.dtype and place.uop.realized is not None:
+    is_result = place._taped  # of what was loaded it is none
+    if place.dtype is value.dtype and place.uop.realized is not None and not is_result:
         place.assign(value)
     elif is_borrowed(value.uop.base) or not realize:  # a mapped file is copied only by who writes
         place.replace(value)

@@ -65,6 +65,11 @@ def _repeated(view: Core) -> ArgumentError:
     )
 
 
+def _has_leaf(family: list[Any]) -> bool:
+    """Whether one wants a gradient and was made from nothing: its value is a start, no result."""
+    return any(member.requires_grad is True and not member._taped for member in family)
+
+
 class Writing(Autograd):
     """Changes of value."""
 
@@ -98,7 +103,9 @@ class Writing(Autograd):
     def assign(self, x: Any) -> Self:
         """Writes `x` (of this shape, or broadcast to it, and this dtype) in place.
 
-        Views of the same storage see it; expressions built before keep the old value.
+        Views of the same storage see it; expressions built before keep the old value. Gradients
+        pass by PyTorch's rules, but a tensor that was made from nothing, or a part of it, may be
+        written: it goes on from the new value, as if under `no_grad`.
 
         >>> t = Tensor([1, 2]).realize()
         >>> t.assign(Tensor([3, 4])).tolist()
@@ -109,13 +116,14 @@ class Writing(Autograd):
             raise DTypeError(
                 f"assign: {given.dtype!r} to a tensor of {self.dtype!r}; use .cast({self.dtype!r})"
             )
-        if given.requires_grad is True:
+        passes = self._is_recorded and not _has_leaf(self._members())
+        if given.requires_grad is True and not passes:
             raise ArgumentError("assign: the value needs a gradient; use .detach() first")
         value = self._given("assign", given)
         if value.shape != self.shape:
             value = value._broadcast_to_view("assign", self.shape)
         if value._held is not self._held:
-            self._overwrite(self, value)
+            (self._put if passes else self._overwrite)(self, value)
         return self
 
     def copy_(self, x: Any) -> Self:
@@ -303,16 +311,19 @@ class Writing(Autograd):
         follow, else in storage."""
         if 0 in view.shape:
             return
-        follow = value.requires_grad is True or self.requires_grad is True
-        recorded = self._kin is not None and self._kin.recorded
-        if Core._recording and (follow or recorded):
+        if Core._recording and (value.requires_grad is True or self._is_recorded):
             self._rewrite(view, value)
         else:
             self._overwrite(view, value)
 
+    @property
+    def _is_recorded(self) -> bool:
+        """Whether gradients follow this, or another of its family."""
+        return self.requires_grad is True or (self._kin is not None and self._kin.recorded)
+
     def _rewrite(self, view: Self, value: Self) -> None:
         members = self._members()
-        if any(m.requires_grad is True and not m._taped for m in members):
+        if _has_leaf(members):
             raise ArgumentError(
                 "in place: this needs a gradient and was made from nothing, so that writing would "
                 "cut it off from its gradient; legal are a copy of it, or with Tensor.no_grad()"
@@ -343,6 +354,11 @@ class Writing(Autograd):
             write(view._held, value._held)
             return
         members = self._members()
+        if not _has_leaf(members) and any(m._taped and m.requires_grad for m in members):
+            raise ArgumentError(
+                "in place: under Tensor.no_grad(), to what a gradient follows, so that writing "
+                "would cut it off; legal are a copy, .detach().clone(), or without no_grad"
+            )
         for member in members:
             member._taped = False
         if view is self and len(members) == 1 and self._bottom.op not in STORED:
