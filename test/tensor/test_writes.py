@@ -15,7 +15,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 
 from tinygrad import TinyJit
-from tinygrad.base.errors import ArgumentError, DTypeError
+from tinygrad.base.errors import ArgumentError, DTypeError, JitError
 from tinygrad.engine.devices import Device
 from tinygrad.tensor import Tensor
 
@@ -416,6 +416,15 @@ def test_a_captured_step_assigns_to_a_result_as_pytorch_does():
     for i in range(4):
         x = Tensor([1.0, 2.0 + i], requires_grad=True).realize()
         assert step(x, Tensor([5.0 + i]).realize()).tolist() == [1, 17 + 8 * i]
+
+
+def test_a_captured_step_refuses_a_write_from_outside_that_gradients_follow():
+    for write in (lambda y, v: y.assign(v), lambda y, v: y.add_(v)):
+        y = (Tensor([1.0, 2.0], requires_grad=True) * 2).realize()
+        step = TinyJit(lambda v, y=y, write=write: (write(y, v) + 1).realize())
+        step(Tensor([1.0, 2.0]).realize())
+        with pytest.raises(JitError, match="becomes another expression.*return the new one"):
+            step(Tensor([1.0, 2.0]).realize())
 
 
 def test_assign_starts_anew_what_was_made_from_nothing():

@@ -314,6 +314,13 @@ class Capture:
         rebinds (`self.h = ...`) is state that replays would never see change: what stood for it
         has fewer references now, or is gone."""
         state = self.made.states
+        for standing in before:
+            if standing.is_another():
+                raise JitError(
+                    f"{self.name}: a tensor{standing.origin} becomes another expression (a write "
+                    "that gradients follow, replace), which replays don't do; return the new one, "
+                    "or .assign() to a .detach().clone() of it"
+                )
         found = [s for s in before if s.buffer() in state]
         for standing in found:
             if _references(standing.holder) < standing.references:
@@ -364,6 +371,14 @@ class _Standing(NamedTuple):
     buffer: Callable[[], Buffer | None]
     references: int
     origin: str
+
+    def is_another(self) -> bool:
+        """Whether the tensor, which a gradient follows, stands for something else now."""
+        holder = self.holder()
+        if holder is None or holder.requires_grad is not True:
+            return False
+        now = realized_buffer(holder.uop)
+        return now is None or now is not self.buffer()
 
 
 def _references(reference: weakref.ref[Holder]) -> int:
