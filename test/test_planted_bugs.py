@@ -38,7 +38,7 @@ PLANTED = {  # name → (module, what stands there, what is planted)
     ),
     "readers of an old version that are not waited for": (
         "tinygrad.schedule.kernels",
-        "if node.op in (Ops.ASSIGN, Ops.SCATTER):",
+        "if overwrites(node):",
         "if node.op is Ops.SCATTER:",
     ),
 }

@@ -121,7 +121,7 @@ def test_symbolic_sizes_constants_and_complex_numbers_go_the_long_way(runs):
         assert runs(part)[0] == 1
         assert part.shape[0].val == k
     for _ in range(2):
-        assert runs(Tensor.ones(3))[0] == 1
+        assert runs(Tensor.full((3,), 0.8125))[0] == 1  # of which nobody has a copy
         assert runs(Tensor([1 + 2j]))[0] == 1
 
 

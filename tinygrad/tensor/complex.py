@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # what would go through, and means nothing
 REFUSED = ("trunc", "floor", "ceil", "round", "layernorm", "cov", "corrcoef")
 # functions around methods, and inside them
-_WRAPPERS = {"widened", "spelling", "method", "turned_method", "__get__"}
+_WRAPPERS = {"widened", "remembered", "spelling", "method", "turned_method", "__get__"}
 _WRAPPERS |= {"<lambda>", "<genexpr>", "<listcomp>"}
 
 
