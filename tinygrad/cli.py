@@ -92,8 +92,8 @@ def generate(options: argparse.Namespace) -> int:
             pieces = answer(model, said, sampler, options.most)
         else:
             pieces = write(model, options.prompt, sampler, options.most)
-        if not options.chat and not isinstance(model, T5):
-            print(options.prompt, end="", flush=True)
+            if not isinstance(model, T5):
+                print(options.prompt, end="", flush=True)
         for piece in pieces:
             print(piece, end="", flush=True)
     except TinygradError as error:

@@ -350,9 +350,10 @@ def gradient(
             results.setdefault(node.src[0], {})[node.arg[0]] = total(found[node])
             continue
         else:
-            parts = rule(node, total(found[node]))
+            g = total(found[node])
+            parts = rule(node, g)
             if node.op is Ops.ASSIGN and (before := node.src[0].base) in needed:
-                found.setdefault(before, []).append(_left(node.src[0], total(found[node])))
+                found.setdefault(before, []).append(_left(node.src[0], g))
         if node not in wanted:
             found.pop(node, None)
         for source, part in zip(node.src, parts, strict=False):
