@@ -6,7 +6,7 @@ from their own sources, with the shim in place of Metal's library, and run when 
 
 import ctypes
 import functools
-import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -99,11 +99,13 @@ def build(source):
             f" {{ metal::run_grid({name}_lane, args, grid, block); }}\n"
         )
     whole = for_shim(source) + "".join(calls)
-    path = folder() / (hashlib.sha256(whole.encode()).hexdigest() + ".so")
+    # a name of its own: two threads may build one source at once
+    handle, path = tempfile.mkstemp(suffix=".so", dir=folder())
+    os.close(handle)
     command = [*compiler(), *FLAGS, "-O1", "-fPIC", "-shared", "-I", str(SHIM)]
-    command += ["-nostdlib++", "-fno-exceptions", "-x", "c++", "-", "-o", str(path), "-lm"]
+    command += ["-nostdlib++", "-fno-exceptions", "-x", "c++", "-", "-o", path, "-lm"]
     ran = subprocess.run(command, input=whole, capture_output=True, text=True)
-    return (None, ran.stderr) if ran.returncode else (ctypes.CDLL(str(path)), "")
+    return (None, ran.stderr) if ran.returncode else (ctypes.CDLL(path), "")
 
 
 # ---- objects -------------------------------------------------------------------------------------
