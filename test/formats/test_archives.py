@@ -45,7 +45,10 @@ ARCHIVES = {
     "tar.xz": tar_of(FILES, "w:xz"),
     "zip": zip_of(FILES),
     "deflated zip": zip_of(FILES, zipfile.ZIP_DEFLATED),
+    "zip by lzma": zip_of(FILES, zipfile.ZIP_LZMA),
 }
+ENCRYPTED = ARCHIVES["zip"].replace(b"PK\1\2\x14\3\x14\0\0", b"PK\1\2\x14\3\x14\0\1")
+UNPACKABLE = ARCHIVES["zip by lzma"].replace(b"]\0\0\x80\0", b"\xff\0\0\x80\0")
 
 
 @pytest.mark.parametrize("kind", ARCHIVES)
@@ -85,8 +88,8 @@ def test_memory_follows_the_file_and_not_the_limit(kind):
 
 @pytest.mark.parametrize(
     "raw",
-    [b"no archive at all", ARCHIVES["tar"][:700], ARCHIVES["zip"][:50]],
-    ids=["text", "cut tar", "cut zip"],
+    [b"no archive at all", ARCHIVES["tar"][:700], ARCHIVES["zip"][:50], ENCRYPTED, UNPACKABLE],
+    ids=["text", "cut tar", "cut zip", "encrypted zip", "broken lzma"],
 )
 def test_other_files_are_refused(raw):
     with pytest.raises(FileError):
@@ -189,6 +192,6 @@ def test_mutant_arrays_are_read_or_refused(raw):
 
 
 @settings(max_examples=100)
-@given(mutants([ARCHIVES["tar"][:3000], ARCHIVES["deflated zip"], ARCHIVES["tar.gz"]]))
+@given(mutants([ARCHIVES["tar"][:3000], *(ARCHIVES[k] for k in ARCHIVES if k != "tar")]))
 def test_mutant_archives_are_read_or_refused(raw):
     survives(archives.members, raw)

@@ -27,7 +27,7 @@ PIECE = 1 << 20  # that many bytes are unpacked at a time
 PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ")  # gzip, bzip2, xz
 IMAGES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif"))
 BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError,
-          NotImplementedError, LookupError, OverflowError, TypeError)  # fmt: skip
+          RuntimeError, LookupError, OverflowError, TypeError)  # fmt: skip
 
 
 class TensorIO(BytesFile):
@@ -56,6 +56,8 @@ def members(source: Source, most: int = MOST) -> dict[str, Bytes]:
         FileError: no archive, a broken one, one that unpacks to more than `most` bytes, or with a
             name that leads out of it.
     """
+    import lzma  # not every Python has it
+
     raw, where = bytes_of(source), f"archive {name_of(source)}"
     start = raw[:6].tobytes()
     try:
@@ -66,7 +68,7 @@ def members(source: Source, most: int = MOST) -> dict[str, Bytes]:
         return _tar_members(raw, where)
     except FileError:
         raise
-    except BROKEN as error:
+    except (lzma.LZMAError, *BROKEN) as error:
         raise FileError(f"{where}: {error}") from error
 
 
@@ -129,13 +131,10 @@ def _packed_members(raw: Bytes, where: str, most: int) -> dict[str, Bytes]:
     kind = next(make for start, make in opened.items() if raw[: len(start)].tobytes() == start)
     unpacker = kind(fileobj=file) if kind is gzip.GzipFile else kind(file)
     data = bytearray()
-    try:
-        while piece := unpacker.read(PIECE):
-            data += piece
-            if len(data) > most:
-                raise FileError(f"{where}: unpacks to more than {most} bytes")
-    except lzma.LZMAError as error:
-        raise FileError(f"{where}: {error}") from error
+    while piece := unpacker.read(PIECE):
+        data += piece
+        if len(data) > most:
+            raise FileError(f"{where}: unpacks to more than {most} bytes")
     return _tar_members(np.frombuffer(data, np.uint8), where)
 
 
