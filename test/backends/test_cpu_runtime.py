@@ -25,9 +25,10 @@ from tinygrad.backends.cpu.queue import CPUQueue
 from tinygrad.backends.cpu.relocations import AARCH64
 from tinygrad.backends.cpu.runner import load_runner
 from tinygrad.backends.cpu.runner_ir import WAITS, runner_source
-from tinygrad.backends.cpu.target import choose_core, feature_string, permitted
+from tinygrad.backends.cpu.target import choose_core, feature_string
 from tinygrad.backends.interface import Launch
 from tinygrad.backends.llvm_compiler import LLVMCompiler, compile_in_child
+from tinygrad.backends.without import permitted
 from tinygrad.base.errors import ArgumentError, CompileError, DeviceError, OutOfMemory
 from tinygrad.base.settings import SETTINGS
 from tinygrad.base.target import Target

@@ -40,6 +40,7 @@ TABLE = (
     Row("CACHE_LIMIT_MB", 512, "the disk cache is kept under this size"),
     Row("CPU_COUNT", 0, "threads of the CPU device; 0: all cores"),
     Row("CPU_WITHOUT", "", "processor features not to use, by prefix: avx512 · avx512,vaes · avx"),
+    Row("CUDA_WITHOUT", "", "features of a card not to use, the same way: wgmma,box_copy · mma"),
     Row("DEVICE_TIMEOUT", 0, "seconds to wait for kernels of a device; 0: as long as it takes"),
     Row("TRAINING", 0, "1: dropout drops and batch norm learns; also Tensor.train()"),
     Row("FUSE_OPS", 400, "a kernel holds at most about this many operations"),

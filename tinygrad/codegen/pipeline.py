@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import CompileError
 from tinygrad.base.helpers import ceildiv, colored, prod
 from tinygrad.base.target import Target
 from tinygrad.codegen.access import SLACK
@@ -199,12 +200,16 @@ class _Lowering:
             check_meetings(laid_out)
         listed = _for_target(laid_out, self.target)
         buffers = tuple(n.arg[0] for n in listed if n.op is Ops.PARAM)
+        scratch = local_layout(listed)[1]
+        if self.target.has_groups and scratch > self.target.local_memory:
+            room = f"{scratch:,} bytes, on {self.target.device} they can {self.target.local_memory:,}"
+            raise CompileError(f"[lower] {self.name}: lanes share {room}; legal is NOOPT=1")
         return Phase(
             self.name + suffix,
             tuple(listed),
             grid,
             self.block.shape,
-            local_layout(listed)[1],
+            scratch,
             buffers,
             f"{'fill' if padded else 'store'} over {axes(own)}\n{lines}",
             _ends(tasks),

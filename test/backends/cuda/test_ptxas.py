@@ -3,6 +3,8 @@ instructions that are meant. Nothing runs here. A tenth of the cases each time, 
 
 from __future__ import annotations
 
+import functools
+import operator
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +15,8 @@ from backends.cuda.compiled import DEVICES, kernels_of
 from backends.cuda.toolkit import assemble, instructions, tool
 
 from tinygrad import Tensor, dtypes
+from tinygrad.base.errors import CompileError
+from tinygrad.loops.groups import blocks
 
 CHIPS = ("sm_80", "sm_89", "sm_90a")
 
@@ -196,6 +200,33 @@ def test_the_chip_executes_what_is_meant(what, tmp_path):
             assert any(re.search(word, text) for text in texts), f"{chip}: no {word}\n{texts[-1]}"
         for word in absent:
             assert not any(re.search(word, text) for text in texts), f"{chip}: {word}"
+
+
+def columns_times(device, count):
+    """So many products of the same rows, read along their columns, in one kernel."""
+    x, *others = (empty(device, 1024, dtypes.float32) for _ in range(1 + count))
+    return functools.reduce(operator.mul, (x.T @ w for w in others))
+
+
+# how many turns' pieces of 1 to 4 products are fetched beyond the next, where all must fit
+AHEAD = {"sm_80": [2, 2, 2, 1], "sm_89": [2, 1, 0, None], "sm_90a": [2, 2, 2, 2]}
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_pieces_of_several_products_fit_into_what_lanes_share(chip):
+    found = []
+    for count in (1, 2, 3, 4):
+        (ptx,) = kernels_of(chip, lambda device, n=count: columns_times(device, n))
+        waits = re.findall(r"cp\.async\.wait_group\s+(\d)", ptx)
+        found.append(max(map(int, waits), default=None))
+    assert found == AHEAD[chip]
+
+
+def test_a_kernel_whose_lanes_would_share_more_than_they_can_is_told(monkeypatch):
+    always = lambda target, shared, most: (("depth", 4), ("via", "async"))  # noqa: E731
+    monkeypatch.setattr(blocks, "pipeline", always)
+    with pytest.raises(CompileError, match="share 155,136 bytes, on CUDA they can 101,376; legal"):
+        kernels_of("sm_89", lambda device: columns_times(device, 3))
 
 
 def test_each_chip_has_a_device():

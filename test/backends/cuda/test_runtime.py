@@ -79,6 +79,12 @@ def test_tensors_are_computed(library):
     assert library.launched and library.calls["cuLaunchKernel"]
 
 
+def test_features_of_a_card_can_be_left_unused(library):
+    whole = open_device("CUDA").target.native
+    with Context(CUDA_WITHOUT="wgmma, box_copy"):
+        assert whole - open_device("CUDA").target.native == {"wgmma", "box_copy"}
+
+
 @pytest.mark.parametrize("dtype", (dtypes.float16, dtypes.bfloat16), ids=repr)
 def test_warps_multiply_matrices(library, dtype):
     a, b = (Tensor(numbers(*s), device="CUDA").cast(dtype).realize() for s in ((65, 33), (33, 40)))

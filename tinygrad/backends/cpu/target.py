@@ -24,6 +24,7 @@ from tinygrad.backends.cpu.features import (
     X86_FEATURES,
     Core,
 )
+from tinygrad.backends.without import permitted
 from tinygrad.base.settings import SETTINGS
 from tinygrad.base.target import Target
 
@@ -107,13 +108,6 @@ def host_features(machine: str) -> tuple[str, set[str]]:
     if "amx-tile" in present and not enable_amx():
         present -= {name for name in present if name.startswith("amx-")}
     return facts.get("vendor_id", ""), present
-
-
-def permitted(present: set[str], without: str) -> set[str]:
-    """The features that don't begin with one of the words of CPU_WITHOUT: an older processor is
-    this one without what it lacks, so its code can be made, run and timed here."""
-    prefixes = tuple(filter(None, without.replace(",", " ").split()))
-    return {name for name in present if not name.startswith(prefixes)}
 
 
 def feature_names(machine: str) -> dict[str, str]:

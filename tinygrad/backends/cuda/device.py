@@ -18,7 +18,9 @@ from tinygrad.backends.cuda import driver as cuda
 from tinygrad.backends.cuda.driver import Driver, KernelNode, Pointer, version_text
 from tinygrad.backends.cuda.target import WARP, chip_of, chip_target
 from tinygrad.backends.presence import wait_until
+from tinygrad.backends.without import permitted
 from tinygrad.base.errors import CompileError, DeviceError, OutOfMemory
+from tinygrad.base.settings import SETTINGS
 from tinygrad.base.target import Target
 
 # facts of a Target, and the driver's numbers of what a card is asked for them
@@ -140,4 +142,6 @@ def describe(driver: Driver, card: int, name: str) -> Target:
             f"driver for CUDA {version_text(driver.version)}; needed are 7.5 or later and {WARP}"
         )
     found: dict[str, Any] = {n: v for n, v in zip(ATTRIBUTES, facts, strict=True) if v}
-    return replace(chip_target(chip), **found)
+    made = chip_target(chip)
+    native = frozenset(permitted(made.native, SETTINGS["CUDA_WITHOUT"].value))
+    return replace(made, native=native, **found)

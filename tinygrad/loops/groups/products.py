@@ -52,7 +52,7 @@ def group_product(plan: Plan, nest: Nest, products: list[Product]) -> bool:
     if shape is None:
         plan.back_to(before)
         return False
-    _Lanes(plan, sides, shape, max(p.rows.dtype.itemsize for p in products)).run(products)
+    _Lanes(plan, sides, shape, products).run(products)
     return True
 
 
@@ -162,10 +162,10 @@ def block_shape(target: Target, sizes: Sizes, words: int) -> Shape | None:
 class _Lanes(Blocks):
     """The steps of the recipe."""
 
-    def __init__(self, plan: Plan, sides: Sides, shape: Shape, itemsize: int) -> None:
-        self.itemsize = itemsize
-        shared = SHARED * sum(shape.block) * (shape.depth * itemsize + VECTOR)
-        super().__init__(plan, sides, replace(shape, shared=shared))
+    def __init__(self, plan: Plan, sides: Sides, shape: Shape, products: list[Product]) -> None:
+        self.itemsize = max(one.rows.dtype.itemsize for one in products)
+        step = sum(shape.block) * self.itemsize + 2 * VECTOR
+        super().__init__(plan, sides, replace(shape, shared=len(products) * shape.depth * step))
 
     def run(self, products: list[Product]) -> None:
         for one in products:
