@@ -53,6 +53,31 @@ MISUSES = {
         RuntimeCheckError,
         ["<<", "-2 places", "legal"],
     ),
+    "clamp to what a dtype doesn't hold": (
+        lambda: Tensor([100], dtype="int8").clamp(0, 1000),
+        ArgumentError,
+        ["clamp", "1000 beside dtypes.char", "holds -128 to 127", "cast to a wider dtype"],
+    ),
+    "fill with what a dtype doesn't hold": (
+        lambda: Tensor([1, 2], dtype="uint8").masked_fill(Tensor([True, False]), -1),
+        ArgumentError,
+        ["where", "-1 beside dtypes.uchar", "holds 0 to 255"],
+    ),
+    "remainder by what a dtype doesn't hold": (
+        lambda: Tensor([100], dtype="int8") % 1000,
+        ArgumentError,
+        ["%", "1000 beside dtypes.char", "holds -128 to 127"],
+    ),
+    "shift by what a dtype doesn't hold": (
+        lambda: Tensor([1], dtype="uint8") << 256,
+        ArgumentError,
+        ["<<", "256 beside dtypes.uchar", "holds 0 to 255"],
+    ),
+    "layer of a negative size": (
+        lambda: nn.Linear(-3, 2),
+        ShapeError,
+        ["size -3", "legal are whole numbers from 0"],
+    ),
     "optimizer whose average grows": (
         lambda: nn.optim.Adam(wanting(), b1=1.5),
         ArgumentError,

@@ -63,6 +63,16 @@ def test_more_activations(name, options):
     check(name, array(4, 5), tolerance=3e-5, **options)
 
 
+def test_what_shrinks_keeps_nan():
+    x = Tensor([np.nan, 0.3, np.inf])
+    for shrink in (ours.hardshrink, ours.softshrink):
+        np.testing.assert_equal(
+            shrink(x).numpy(),
+            getattr(theirs, shrink.__name__)(torch.tensor([np.nan, 0.3, np.inf])).numpy(),
+        )
+    check("softplus", array(4, 5) * 9, beta=2.0, threshold=3.0)
+
+
 def test_layers_with_given_weights():
     check("linear", array(2, 3), array(4, 3), array(4))
     check("conv2d", array(2, 4, 7, 6), array(6, 2, 3, 2), array(6), stride=2, padding=1, groups=2)

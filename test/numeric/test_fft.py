@@ -95,6 +95,17 @@ def test_several_axes(name):
     check(lambda t: ours(t, (3, 8), (0, 2)), lambda t: theirs(t, (3, 8), (0, 2)), x, grad=False)
 
 
+def test_a_gradient_of_three_products_in_rows():
+    """Each is made for the lanes of the next: of such a value's own loops none can be a vector."""
+    x = draw(2, 4, 5, real=True, kind="float64")
+    ours, theirs = Tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
+    mine, goal = fft.rfftn(ours), T.rfftn(theirs)
+    weights = draw(*mine.shape, real=True, seed=5, kind="float64")
+    terms = (mine.real * Tensor(weights)).sum() + (mine.imag * Tensor(weights) * 0.5).sum()
+    ((goal.real + goal.imag * 0.5) * torch.tensor(weights)).sum().backward()
+    near(terms.gradient(ours)[0].numpy(), theirs.grad.numpy(), 1e-12)
+
+
 def test_frequencies_and_shifts():
     for n in (4, 5):
         near(fft.fftfreq(n, 0.5).numpy(), np.fft.fftfreq(n, 0.5).astype("float32"))

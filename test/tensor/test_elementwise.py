@@ -248,6 +248,44 @@ def test_minus_of_unsigned_wraps():
     assert value(-Tensor([1, 2], dtype="uint8")).tolist() == [255, 254]
 
 
+def test_a_number_beyond_a_dtype_compares_as_itself():
+    small, unsigned = Tensor([100, -5], dtype="int8"), Tensor([2, 250], dtype="uint8")
+    assert value(small < 1000).tolist() == value(small >= -1000).tolist() == [True, True]
+    assert value(unsigned > -1).tolist() == value(unsigned < 300).tolist() == [True, True]
+    assert value(unsigned == 258).tolist() == [False, False]
+    assert value(unsigned != 258).tolist() == [True, True]
+
+
+def test_a_number_beyond_a_dtype_divides_as_itself():
+    small, unsigned = Tensor([100, -5], dtype="int8"), Tensor([2, 4], dtype="uint8")
+    close(value(unsigned / -4), np.float32([-0.5, -1.0]))
+    close(value(-4 / unsigned), np.float32([-2.0, -1.0]))
+    close(value(small / 1000), np.float32([0.1, -0.005]))
+    close(value(unsigned.copysign(-1)), np.float32([-2, -4]))
+    close(value(small.hypot(1000)), np.float32([1004.98756, 1000.0125]))
+
+
+def test_a_number_beyond_a_dtype_wraps_in_sums_and_products():
+    small = Tensor([100, -5], dtype="int8")
+    assert value(small + 1000).tolist() == [76, -29]
+    assert value(1000 - small).tolist() == [-124, -19]
+    assert value(small * 1000).tolist() == [-96, 120]
+
+
+def test_hyperbolic_functions_reach_as_far_as_they_are_finite():
+    for dtype, far in (("float16", 11.5), ("float32", 89.2), ("float64", 710.3)):
+        x = np.array([-far, -0.0, 1e-4, far], dtype)
+        for name in ("sinh", "cosh"):
+            wanted = getattr(np, name)(x.astype("float64")).astype(dtype)
+            close(value(getattr(Tensor(x), name)()), wanted)
+    check(lambda x: x.sinh(), None, [-20.0, -1.0, 0.0, 1e-3, 20.0], dtype="float64")
+    check(lambda x: x.cosh(), None, [-20.0, -1.0, 0.0, 1e-3, 20.0], dtype="float64")
+
+
+def test_sign_has_a_gradient_of_0():
+    check(lambda x: x.sign(), None, [-2.0, 0.5, 3.0])
+
+
 def test_floats_floor_and_modulo():
     numbers = [-7.5, -0.5, 0.0, 2.5, 7.0]
     check(lambda a: a // 2, None, numbers, grad=False)

@@ -201,6 +201,7 @@ def test_copies_are_asked_for():
     x.numpy()[0, 0] = 9
     assert x.tolist() == [[1, 2]]
     assert np.asarray(x, dtype="int64").dtype == np.int64
+    assert np.asarray(x.cast("bfloat16")).dtype == x.cast("bfloat16").numpy().dtype
     spread = x.expand(3, 2)
     assert np.from_dlpack(spread).tolist() == [[1, 2]] * 3
     with pytest.raises(BufferError, match="no strided part"):

@@ -26,6 +26,11 @@ def test_reduce(name, axis, keepdim):
     )
 
 
+def test_a_spread_of_0_has_no_gradient():
+    check(lambda x: x.std(1), None, [[2.0, 2.0, 2.0], [1.0, 2.0, 4.0]])
+    check(lambda x: x.std_mean()[0], lambda x: torch.std_mean(x)[0], [3.0, 3.0])
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_prod(axis):
     check(lambda x: x.prod(axis), None, (3, 4, 5))

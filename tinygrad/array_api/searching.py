@@ -102,7 +102,8 @@ def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
     """
     checked(x)
     check_axes("nonzero", x, 1)
-    return x.nonzero().unbind(1)
+    places: tuple[Tensor, ...] = x.nonzero(as_tuple=True)
+    return places
 
 
 def searchsorted(

@@ -68,7 +68,10 @@ def keeps(name: object) -> TypeGuard[str]:
 def known(name: str) -> str:
     """The one spelling of a device that has a backend; DeviceError with those that there are."""
     if not isinstance(name, str):
-        raise ArgumentError(f"device {name!r} of type {type(name).__name__}; legal are names")
+        raise ArgumentError(
+            f"device {name!r} of type {type(name).__name__}; legal are names; to change a dtype: "
+            "cast(dtype)"
+        )
     canonical = canonicalize(name)
     kind = canonical.partition(":")[0]
     if kind in NOT_BUILT or (kind not in DEVICES and kind not in offers()):

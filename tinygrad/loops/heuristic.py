@@ -98,6 +98,9 @@ def schedule_scalars(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
 
 def _nest(plan: Plan, name: str) -> None:
     nest = plan.nest(name)
+    stage = plan.stages.get(name)
+    if stage is not None and any(role_of(loop) == "VECTOR" for loop in stage.ranges):
+        return  # it is filled for each lane around it: its own loops can't be vectors, too
     found = contractions(plan, nest)
     if any(is_word(plan, n) for n in plan.below(nest.values) if n.op is Ops.REDUCE):
         found = []  # their vectors run along another loop of the sum

@@ -193,7 +193,7 @@ def hardshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
     >>> hardshrink(Tensor([-1.0, 0.5, 2.0])).numpy().round(4)
     array([-1.,  0.,  2.], dtype=float32)
     """
-    return (x.abs() > lambd).where(x, 0)
+    return (x.abs() <= lambd).where(0, x)
 
 
 def softshrink(x: Tensor, lambd: float = 0.5) -> Tensor:

@@ -20,7 +20,7 @@ def uniform_weight(shape: tuple[int, ...], fan_in: int) -> Tensor:
 
     (LeCun, Bottou, Orr and Müller, "Efficient BackProp", 1998.)
     """
-    bound = fan_in**-0.5 if fan_in else 0.0
+    bound = fan_in**-0.5 if fan_in > 0 else 0.0
     return Tensor.uniform(*shape, low=-bound, high=bound)
 
 

@@ -244,7 +244,9 @@ class Complex(Tensor):
         a, b = self._parts()
         return self.joined(a * c - b * d, a * d + b * c)
 
-    def sub(self, x: Any, reverse: bool = False) -> Any:
+    def sub(self, x: Any, reverse: bool = False, *, alpha: float = 1) -> Any:
+        if alpha != 1:
+            return self.sub(self._tensor(x) * alpha, reverse)
         return self.neg().add(x) if reverse else self.add(-(x if _number(x) else self._tensor(x)))
 
     def neg(self) -> Any:

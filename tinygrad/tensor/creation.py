@@ -226,7 +226,7 @@ class Creation(Core):
         dtype: DTypeLike | None = None,
         device: Devices | None = None,
         requires_grad: bool | None = None,
-        **_: Any,
+        **more: Any,
     ) -> Self:
         """`fill_value` everywhere; the dtype is that of the value unless given.
 

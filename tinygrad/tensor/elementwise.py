@@ -28,6 +28,8 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 Number = (bool, int, float)
+WRAP = {"add", "sub", "mul", "and", "or", "xor"}
+"""What commutes with wrapping: a number beyond a dtype may stand for the one that it wraps to."""
 _NAMES = {op: op.name.lower() for op in Ops}
 T = TypeVar("T", bound="Elementwise")
 
@@ -66,10 +68,12 @@ class Elementwise(Movement):
             "and arrays"
         )
 
-    def _operand(self, other: Any, dtype: DType | None = None) -> UOp:
+    def _operand(self, operation: str, other: Any, dtype: DType | None = None) -> UOp:
         """The node of `other`: of a number the constant, wherever a copy of it may lie."""
         if isinstance(other, Number):
-            return UOp.const(dtype or self._dtype_of(other), other, self.device)
+            kind = dtype or self._dtype_of(other)
+            check_held(operation, other, kind)
+            return UOp.const(kind, other, self.device)
         return self._tensor(other)._node
 
     def _dtype_of(self, number: Any) -> DType:
@@ -82,7 +86,10 @@ class Elementwise(Movement):
 
     def _meet(self, operation: str, *others: Any, dtype: DType | None = None) -> list[Self]:
         """This and `others` with one shape, and one dtype unless `dtype` is void."""
-        all_: list[Self] = [self, *(self._tensor(other) for other in others)]
+        own = None if dtype is dtypes.void else dtype
+        for number in (other for other in others if isinstance(other, Number)):
+            check_held(operation, number, own or self._dtype_of(number))
+        all_: list[Self] = [self, *(self._tensor(other, own) for other in others)]
         check_devices(operation, *all_)
         shape = broadcast_shape(operation, *(t.shape for t in all_))
         if dtype is dtypes.void:
@@ -95,6 +102,7 @@ class Elementwise(Movement):
         a = self._node
         if isinstance(other, Number):
             kind = least_upper_dtype(a.dtype, self._dtype_of(other))
+            check_held(operation, other, kind)
             a = a.cast(kind)
             b = a.const_like(other)
         else:
@@ -138,6 +146,8 @@ class Elementwise(Movement):
     def _shifted(self, op: Ops, sign: str, x: Any, reverse: bool) -> Self:
         """Shifts whole numbers; a CHECK that no number of places is negative."""
         self._whole(sign, x)
+        if isinstance(x, int) and x >= 0:  # one below 0 is told of below
+            check_held(sign, x, self._dtype_of(x))
         value, places = (self._tensor(x), self) if reverse else (self, self._tensor(x))
         node = places._node
         legal = f"{sign}: by {{0}} places; legal are numbers from 0"
@@ -149,20 +159,23 @@ class Elementwise(Movement):
 
     # ---- arithmetic ------------------------------------------------------------------------------
 
-    def add(self, x: Any, reverse: bool = False) -> Self:
-        """The sum.
+    def add(self, x: Any, reverse: bool = False, *, alpha: float = 1) -> Self:
+        """The sum, of `alpha` times the other.
 
         >>> (Tensor([1, 2]) + 0.5).tolist()
         [1.5, 2.5]
         """
-        return self._binary(Ops.ADD, x, reverse)
+        return self._binary(Ops.ADD, x if alpha == 1 else self._tensor(x) * alpha, reverse)
 
-    def sub(self, x: Any, reverse: bool = False) -> Self:
-        """The difference. DTypeError between bools, where it has no meaning.
+    def sub(self, x: Any, reverse: bool = False, *, alpha: float = 1) -> Self:
+        """The difference, of `alpha` times the other. DTypeError between bools, where it has no
+        meaning.
 
         >>> Tensor([5, 7]).sub(2).tolist()
         [3, 5]
         """
+        if alpha != 1:
+            return self.sub(self._tensor(x) * alpha, reverse)
         if is_complex(x):
             return self._promoted(x).sub(x, reverse)  # type: ignore[no-any-return]
         a, b = self._pair("sub", x, reverse)
@@ -203,6 +216,8 @@ class Elementwise(Movement):
             return self._promoted(x).div(x, reverse, rounding_mode)  # type: ignore[no-any-return]
         if rounding_mode == "floor":
             return self.idiv(x, reverse)
+        if rounding_mode is None and isinstance(x, int) and not dtypes.is_float(self.dtype):
+            return self.cast(least_upper_float(self.dtype)).div(float(x), reverse)
         one, other = self._pair("div", x, reverse)
         if rounding_mode is None or dtypes.is_float(one.dtype):
             kind = least_upper_float(one.dtype)
@@ -383,19 +398,20 @@ class Elementwise(Movement):
         a, b = self._pair("minimum", x)
         return self._of_pair(_opposite(_opposite(a).alu(Ops.MAX, _opposite(b))), x)
 
-    def clamp(self, min_: Any = None, max_: Any = None, **more: Any) -> Self:
+    def clamp(self, min_: Any = None, max_: Any = None) -> Self:
         """Not below `min`, not above `max`; where they cross, `max`.
 
         >>> Tensor([-1, 5]).clamp(0, 3).tolist()
         [0, 3]
         """
-        low, high = more.get("min", min_), more.get("max", max_)
-        if low is None and high is None:
+        if min_ is None and max_ is None:
             raise ArgumentError("clamp: give min, max or both")
+        for limit in (each for each in (min_, max_) if isinstance(each, Number)):
+            check_held("clamp", limit, self._dtype_of(limit))
         out = self
-        if low is not None:  # where, not maximum: the gradient at the edge belongs to this
-            out = (out < low).where(low, out)
-        return out if high is None else (out > high).where(high, out)
+        if min_ is not None:  # where, not maximum: the gradient at the edge belongs to this
+            out = (out < min_).where(min_, out)
+        return out if max_ is None else (out > max_).where(max_, out)
 
     clip = clamp
 
@@ -429,7 +445,9 @@ class Elementwise(Movement):
             return self
         above, below = (self > 0).cast(self.dtype), (self < 0).cast(self.dtype)
         out = above - below if not dtypes.is_unsigned(self.dtype) else above
-        return self.isnan().where(self.detach(), out) if dtypes.is_float(self.dtype) else out
+        if dtypes.is_float(self.dtype):
+            out = self.isnan().where(self.detach(), out)
+        return self._from(out._node)  # of which a gradient may be asked: it is 0
 
     # ---- rounding --------------------------------------------------------------------------------
 
@@ -459,14 +477,20 @@ class Elementwise(Movement):
         whole = self.trunc()
         return (self > whole).where(whole + 1, whole) if dtypes.is_float(self.dtype) else self
 
-    def round(self) -> Self:
-        """Rounded to the nearest whole number, halves to the even one.
+    def round(self, decimals: int = 0) -> Self:
+        """Rounded to the nearest whole number, halves to the even one; with `decimals` to so many
+        digits behind the point, or before it.
 
         >>> Tensor([0.5, 1.5, 2.5]).round().tolist()
         [0.0, 2.0, 2.0]
         """
         if not dtypes.is_float(self.dtype):
             return self
+        if decimals:
+            scale = 10.0 ** abs(decimals)
+            there = self * scale if decimals > 0 else self / scale
+            whole = there.round()
+            return whole / scale if decimals > 0 else whole * scale
         whole = self.trunc()
         rest = (self - whole).abs()
         odd = (whole * 0.5).trunc().ne(whole * 0.5)
@@ -494,6 +518,8 @@ class Elementwise(Movement):
     def _compare(self, op: Ops, x: Any, reverse: bool = False) -> Self:
         if is_complex(x):
             return self._promoted(x)._compare(op, x, reverse)  # type: ignore[no-any-return]
+        if isinstance(x, int) and not holds(self._dtype_of(x), x):
+            x = math.copysign(math.inf, x)  # it is beyond all of these
         a, b = self._pair(_NAMES[op], x, reverse)
         return self._wrap(a.alu(op, b), False)
 
@@ -644,13 +670,13 @@ class Elementwise(Movement):
     def _choices(self, x: Any, y: Any) -> tuple[UOp, UOp]:
         """The nodes to choose from; a number takes the dtype that it takes beside the other."""
         if isinstance(x, Elementwise):
-            return x._node, x._operand(y)
+            return x._node, x._operand("where", y)
         if isinstance(y, Elementwise):
-            return y._operand(x), y._node
+            return y._operand("where", x), y._node
         kind = None
         if isinstance(x, Number) and isinstance(y, Number):
             kind = max(dtypes.from_py(x), dtypes.from_py(y))
-        return self._operand(x, kind), self._operand(y, kind)
+        return self._operand("where", x, kind), self._operand("where", y, kind)
 
     def masked_fill(self, mask: Self, value: Any) -> Self:
         """`value` where `mask` is true.
@@ -752,6 +778,21 @@ def is_complex(x: Any) -> bool:
 
 def _is_mask(x: Any) -> bool:
     return isinstance(x, Elementwise) and x.dtype is dtypes.bool
+
+
+def holds(dtype: DType, number: float) -> bool:
+    """Whether a number is one of `dtype` as it stands, if both are whole."""
+    whole = isinstance(number, int) and dtypes.is_int(dtype)
+    return not whole or dtypes.min(dtype) <= number <= dtypes.max(dtype)
+
+
+def check_held(operation: str, number: float, dtype: DType) -> None:
+    """ArgumentError for a number that would wrap where a wrapped one means something else."""
+    if operation not in WRAP and not holds(dtype, number):
+        raise ArgumentError(
+            f"{operation}: {number} beside {dtype!r}, which holds {dtypes.min(dtype)} to "
+            f"{dtypes.max(dtype)}; legal are such numbers; cast to a wider dtype before"
+        )
 
 
 def _at_least_int8(dtype: DType) -> DType:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
-from tinygrad.base.dtype import compute_dtype, least_upper_float
+from tinygrad.base.dtype import compute_dtype, dtypes, least_upper_float
 from tinygrad.tensor.elementwise import Elementwise
 from tinygrad.tensor.template import expression
 from tinygrad.uop.op import Ops
@@ -202,7 +202,13 @@ class Functions(Elementwise):
         >>> Tensor([-1.0, 0.5, 2.0]).sinh().numpy().round(4)
         array([-1.1752,  0.5211,  3.6269], dtype=float32)
         """
-        return (self.expm1() - (-self).expm1()) * 0.5
+        negative = self < 0
+        most = 1400 if self.dtype is dtypes.float64 else 176
+        e = (negative.where(-self, self).minimum(most) * 0.5).expm1()
+        # 2 · sinh(x / 2) · cosh(x / 2): e**x may be too large where its half is not
+        other = (e + 1).reciprocal()
+        out = (e + e * other) * 0.5 * (e + 1 + other)
+        return negative.where(-out, out)
 
     @wide
     def cosh(self) -> Self:
@@ -211,7 +217,9 @@ class Functions(Elementwise):
         >>> Tensor([-1.0, 0.5, 2.0]).cosh().numpy().round(4)
         array([1.5431, 1.1276, 3.7622], dtype=float32)
         """
-        return (self.exp() + (-self).exp()) * 0.5
+        root = (self.abs() * 0.5).exp()
+        half = root * 0.5 * root  # of e**x, which may be too large where this is not
+        return half + 0.25 / half
 
     @expression
     @wide
@@ -389,15 +397,16 @@ class Functions(Elementwise):
         return self.elu(alpha) * gamma
 
     @wide
-    def softplus(self, beta: float = 1.0) -> Self:
-        """log(1 + e**(beta·x)) / beta, for any size of x.
+    def softplus(self, beta: float = 1.0, threshold: float | None = None) -> Self:
+        """log(1 + e**(beta·x)) / beta, for any size of x; x itself where beta·x > `threshold`.
 
         >>> Tensor([-1.0, 0.5, 2.0]).softplus().numpy().round(4)
         array([0.3133, 0.9741, 2.1269], dtype=float32)
         """
         x = self * beta
         negative = x < 0
-        return (negative.where(0, x) + negative.where(x, -x).exp().log1p()) * (1 / beta)
+        out = (negative.where(0, x) + negative.where(x, -x).exp().log1p()) * (1 / beta)
+        return out if threshold is None else (x > threshold).where(self, out)
 
     def logsigmoid(self) -> Self:
         """log(sigmoid(x)).

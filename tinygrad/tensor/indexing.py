@@ -15,7 +15,7 @@ from tinygrad.base.dtype import compute_dtype, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, ShapeError
 from tinygrad.base.helpers import plain
 from tinygrad.engine.realize import read
-from tinygrad.tensor.core import axis_of, broadcast_shape, check_devices
+from tinygrad.tensor.core import Core, axis_of, broadcast_shape, check_devices
 from tinygrad.tensor.creation import HasArray
 from tinygrad.tensor.linalg import Linalg
 from tinygrad.uop.node import UOp
@@ -178,8 +178,9 @@ class Indexing(Linalg):
         nodes = [legal_index(t._broadcast_to(shape)._node, self.shape[a], a) for a, t in tensors]
         return nodes, shape
 
-    def nonzero(self) -> Self:
-        """The positions of all elements that are not zero, (how many, axes). Reads the tensor.
+    def nonzero(self, as_tuple: bool = False) -> Any:
+        """The positions of all elements that are not zero, (how many, axes); `as_tuple`: a vector
+        for each axis. Reads the tensor.
 
         >>> Tensor([0, 5, 6]).nonzero().tolist()
         [[1], [2]]
@@ -187,7 +188,8 @@ class Indexing(Linalg):
         import numpy as np
 
         found = np.argwhere(read(self.bool()._node)).astype(np.int32)
-        return self._tensor(found)
+        places = self._tensor(found)
+        return places.unbind(1) if as_tuple else places
 
     def masked_select(self, mask: Any) -> Self:
         """The elements where `mask` is true, flat. Reads the mask.
@@ -229,6 +231,8 @@ class Indexing(Linalg):
         >>> Tensor([[1, 2], [3, 4]]).gather(1, Tensor([[0], [1]])).tolist()
         [[1], [4]]
         """
+        if isinstance(dim, Core):
+            dim, index = index, dim  # as programs of the first years have them
         if index.numel() == 0:
             return self.zeros(index.shape, dtype=self.dtype, device=self.device)
         _, nodes = self._full_index("gather", dim, index)

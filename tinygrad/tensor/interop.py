@@ -76,6 +76,8 @@ class Interop(Writing):
             letter = storage.numpy_dtype(self.dtype).str
         except (BufferError, DTypeError) as error:
             raise AttributeError(str(error)) from error
+        if "V" in letter:  # a name of bytes only; __array__ says more
+            raise AttributeError(f"__array_interface__: {self.dtype!r} has no letter there")
         size = self.dtype.itemsize
         return {
             "version": 3,

@@ -190,11 +190,12 @@ class Learning(Random):
         dropout_p: float = 0.0,
         is_causal: bool = False,
         enable_gqa: bool = False,
+        scale: float | None = None,
     ) -> Self:
         """softmax(q·kᵀ / √d + mask)·v; this is q, of shape (.., queries, d).
 
         A bool mask says what may be seen, a float one is added. With `enable_gqa` several heads
-        of q share one of k and v. (Vaswani and others, 2017.)
+        of q share one of k and v. `scale` is instead of 1 / √d. (Vaswani and others, 2017.)
 
         >>> q = Tensor.ones(1, 2, 4)
         >>> q.scaled_dot_product_attention(q, q).shape
@@ -206,7 +207,8 @@ class Learning(Random):
         if is_causal and attn_mask is not None:
             raise ArgumentError("attention: is_causal and attn_mask; legal is one of them")
         wide = least_upper_dtype(self.dtype, key.dtype, dtypes.float32)
-        scores = self.matmul(key.transpose(-2, -1), dtype=wide) * self.shape[-1] ** -0.5
+        by: Any = self.shape[-1] ** -0.5 if scale is None else scale
+        scores = self.matmul(key.transpose(-2, -1), dtype=wide) * by
         if is_causal:
             queries, keys = self.shape[-2], key.shape[-2]
             seen = self.ones(queries, keys, dtype=dtypes.bool, device=self.device)

@@ -25,13 +25,13 @@ class Movement(Conversion):
 
     # ---- shape -----------------------------------------------------------------------------------
 
-    def reshape(self, *shape: Any) -> Self:
+    def reshape(self, shape: Any = (), *more: Any) -> Self:
         """The same elements in row-major order; one size may be -1, None keeps the axis's size.
 
         >>> Tensor([1, 2, 3, 4]).reshape(2, -1).tolist()
         [[1, 2], [3, 4]]
         """
-        given = argfix(*shape)
+        given = argfix(shape, *more)
         sizes = [self._kept(i, n, given) if n is None else n for i, n in enumerate(given)]
         _whole("reshape", sizes)
         unknown = [i for i, n in enumerate(sizes) if isinstance(n, int) and n == -1]
@@ -49,10 +49,10 @@ class Movement(Conversion):
                 f"reshape: {self.shape} has {self.numel()} elements, {given} has "
                 f"{prod(sizes)}; legal are shapes with as many elements"
             )
-        shape = tuple(sizes)
-        if shape == self.shape:
+        final = tuple(sizes)
+        if final == self.shape:
             return self
-        return self._from(reshaped(self._held, shape + self._element))
+        return self._from(reshaped(self._held, final + self._element))
 
     def _of_now(self) -> Self:
         """This with the sizes that its symbolic axes have now, as numbers."""
@@ -65,13 +65,13 @@ class Movement(Conversion):
 
     view = reshape
 
-    def expand(self, *shape: Any) -> Self:
+    def expand(self, shape: Any = (), *more: Any) -> Self:
         """Axes of size 1 repeated, new axes in front; -1 keeps a size.
 
         >>> Tensor([[1], [2]]).expand(2, 3).tolist()
         [[1, 1, 1], [2, 2, 2]]
         """
-        given = argfix(*shape)
+        given = argfix(shape, *more)
         _whole("expand", [-1 if n is None else n for n in given])
         if len(given) < self.ndim:
             raise ShapeError(f"expand: {self.shape} to {given}; legal are {self.ndim} axes or more")
@@ -98,13 +98,13 @@ class Movement(Conversion):
         lined = (1,) * (len(shape) - self.ndim) + self.shape + self._element
         return self._from(reshaped(self._held, lined).expand(shape + self._element))
 
-    def permute(self, *order: Any) -> Self:
+    def permute(self, order: Any = (), *more: Any) -> Self:
         """The axes in another order.
 
         >>> Tensor.ones(2, 3, 4).permute(2, 0, 1).shape
         (4, 2, 3)
         """
-        given = argfix(*order)
+        given = argfix(order, *more)
         axes = tuple(axis_of(a, self.ndim, "permute") for a in given)
         if sorted(axes) != list(range(self.ndim)):
             raise ArgumentError(
@@ -114,12 +114,14 @@ class Movement(Conversion):
             return self
         return self._from(self._held.permute(axes + self._element_axes))
 
-    def transpose(self, dim0: Sint = 1, dim1: Sint = 0) -> Self:
-        """Two axes exchanged.
+    def transpose(self, dim0: Any = 1, dim1: Sint = 0) -> Self:
+        """Two axes exchanged. As NumPy has it: of None all, of a tuple in that order.
 
         >>> Tensor([[1, 2], [3, 4]]).transpose(0, 1).tolist()
         [[1, 3], [2, 4]]
         """
+        if dim0 is None or isinstance(dim0, (tuple, list)):
+            return self.T if dim0 is None else self.permute(dim0)
         first, second = (axis_of(d, self.ndim, "transpose") for d in (dim0, dim1))
         if first == second:
             return self
@@ -410,6 +412,7 @@ class Movement(Conversion):
         >>> Tensor([1, 2]).cat(Tensor([3])).tolist()
         [1, 2, 3]
         """
+        others, dim = _after_a_list(self, others, dim)
         parts = tensors_of("cat", self, others)
         first: Self = parts[0]
         axis = axis_of(dim, first.ndim, "cat")
@@ -441,6 +444,7 @@ class Movement(Conversion):
         >>> Tensor([1, 2]).stack(Tensor([3, 4])).tolist()
         [[1, 2], [3, 4]]
         """
+        others, dim = _after_a_list(self, others, dim)
         parts = tensors_of("stack", self, others)
         if any(part.shape != parts[0].shape for part in parts):
             raise ShapeError(f"stack: shapes {[p.shape for p in parts]}; legal are equal shapes")
@@ -588,6 +592,12 @@ def _cut_off(pair: tuple[Any, Any], size: Sint) -> bool:
 def _is(size: Sint, number: int) -> bool:
     """Whether a size is this number; a symbolic one never is."""
     return isinstance(size, int) and size == number
+
+
+def _after_a_list(first: Any, others: tuple[Any, ...], dim: Sint) -> tuple[Any, Sint]:
+    """What stands behind `first`, and the axis: what follows a list, as in `Tensor.cat([a], 1)`."""
+    axis_follows = len(others) == 1 and isinstance(others[0], int)
+    return ((), others[0]) if isinstance(first, (tuple, list)) and axis_follows else (others, dim)
 
 
 def tensors_of(operation: str, first: Any, others: Sequence[Any]) -> tuple[Any, ...]:

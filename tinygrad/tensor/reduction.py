@@ -7,6 +7,7 @@ from typing import Any, Self
 from tinygrad.base.dtype import compute_dtype, dtypes, least_upper_float, sum_acc_dtype
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import prod
+from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
 from tinygrad.tensor.elementwise import _opposite
 from tinygrad.tensor.functions import Functions, wide
@@ -158,7 +159,12 @@ class Reduction(Functions):
         >>> Tensor([1.0, 2.0, 3.0]).std().item()
         1.0
         """
-        return self.var(axis, keepdim, correction).sqrt()
+        return self.var(axis, keepdim, correction)._square_root()
+
+    def _square_root(self) -> Self:
+        """The square root; where it is 0 no gradient passes, instead of an infinite one."""
+        silent = self.eq(0)
+        return silent.where(0, silent.where(1, self).sqrt())
 
     def std_mean(
         self, axis: Axis = None, keepdim: bool = False, correction: float = 1
@@ -169,7 +175,7 @@ class Reduction(Functions):
         [1.0, 2.0]
         """
         spread, mean = self.var_mean(axis, keepdim, correction)
-        return spread.sqrt(), mean
+        return spread._square_root(), mean
 
     def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Self:
         """Divided by its p-norm along `dim`, which counts as at least `eps`.
@@ -193,7 +199,7 @@ class Reduction(Functions):
             place = self.flatten().argmax(0)
             return place.reshape((1,) * self.ndim) if keepdim else place
         self._not_empty("argmax", axis)
-        (at,) = self._axes(axis, "argmax") or (0,)
+        at = axis_of(axis, self.ndim, "argmax")
         x = self if self.ndim else self.reshape(1)
         n = x.shape[at]
         found: Self

@@ -13,10 +13,23 @@ OTHERS = {
     "axis": ("dim", "dims"),
     "dim": ("axis",),
     "dims": ("dim", "axis"),
+    "order": ("dims", "axes"),
+    "shape": ("size",),
     "keepdim": ("keepdims",),
     "correction": ("ddof", "unbiased"),
+    "sizes": ("split_size", "split_size_or_sections"),
+    "min_": ("min", "a_min"),
+    "max_": ("max", "a_max"),
+    "stop": ("end",),
+    "src": ("value",),
+    "sorted_": ("sorted",),
+    "diagonal": ("k",),
+    "p": ("ord",),
 }
 """What PyTorch and NumPy call an argument, by its name here."""
+
+OPTIONS = ("dtype", "device", "requires_grad", "generator", "contiguous")
+"""What a method takes beside its own arguments that says `**more`: how a tensor is made."""
 
 UNLIKE = {("max", "dim"), ("min", "dim")}
 """Where the other's result is another one, too: PyTorch gives positions beside the values."""
@@ -41,8 +54,12 @@ METHODS = {
 def spell(cls: type) -> None:
     """Lets the public methods of a class take their arguments by other names."""
     for name, method in list(vars(cls).items()):
-        if isinstance(method, FunctionType) and not name.startswith("_"):
+        if name.startswith("_"):
+            continue
+        if isinstance(method, FunctionType):
             setattr(cls, name, spelled(method))
+        elif isinstance(method, classmethod):
+            setattr(cls, name, classmethod(spelled(method.__func__)))
 
 
 def follow(cls: type) -> None:
@@ -62,40 +79,59 @@ def follow(cls: type) -> None:
 def spelled(method: Callable[..., Any]) -> Callable[..., Any]:
     """The method, which also takes others' names for its arguments. TypeError, with those that
     are legal, for one that it doesn't have."""
-    code = inspect.unwrap(method).__code__
-    own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    others = {
-        other: name
-        for name in own
-        for other in OTHERS.get(name, ())
-        if other not in own and (method.__name__, other) not in UNLIKE
-    }
-    if not others or code.co_flags & inspect.CO_VARKEYWORDS:
+    names = Names(method)
+    if names.more not in ("", "more") or not (names.others or names.more):
         return method
+    own = tuple(dict.fromkeys(names.own + (OPTIONS if names.more else ())))
 
     @functools.wraps(method)
     def spelling(*args: Any, **named: Any) -> Any:
         for name in named:
             if name not in own:
-                return method(*args, **_own(method.__name__, named, own, others))
+                args += names.rest_of(named, len(args) > 1)
+                return method(*args, **names.own_of(named, own))
         return method(*args, **named)
 
     return spelling
 
 
-def _own(
-    method: str, named: dict[str, Any], own: tuple[str, ...], others: dict[str, str]
-) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for given, value in named.items():
-        if given in ("out", "dtype") and given not in own and value is None:
-            continue  # NumPy's functions say that they want none
-        name = others.get(given, given)
-        if name not in own or name in found:
-            wrong = "twice" if name in found else f"no argument {given!r}"
-            raise TypeError(f"{method}: {wrong} in {list(named)}; legal are {', '.join(own[1:])}")
-        found[name] = value
-    return found
+class Names:
+    """What a method calls its arguments, and what others call these."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        code = inspect.unwrap(method).__code__
+        count = code.co_argcount + code.co_kwonlyargcount
+        starred = list(code.co_varnames[count:])
+        self.method = method.__name__
+        self.own = code.co_varnames[:count]
+        self.rest = starred.pop(0) if code.co_flags & inspect.CO_VARARGS else ""
+        self.more = starred.pop(0) if code.co_flags & inspect.CO_VARKEYWORDS else ""
+        self.others = {
+            other: name
+            for name in (*self.own, self.rest)
+            for other in OTHERS.get(name, ())
+            if other not in self.own and (self.method, other) not in UNLIKE
+        }
+
+    def rest_of(self, named: dict[str, Any], given: bool) -> tuple[Any, ...]:
+        """What is given by name of those that stand without one, if none is: `zeros(size=2)`."""
+        own = (name for name in named if self.rest and self.others.get(name, name) == self.rest)
+        name = next(own, None)
+        return () if given or name is None else (named.pop(name),)
+
+    def own_of(self, named: dict[str, Any], legal: tuple[str, ...]) -> dict[str, Any]:
+        """What is given, by the method's own names."""
+        found: dict[str, Any] = {}
+        for given, value in named.items():
+            if given in ("out", "dtype") and given not in legal and value is None:
+                continue  # NumPy's functions say that they want none
+            name = self.others.get(given, given)
+            if name not in legal or name in found:
+                wrong = "twice" if name in found else f"no argument {given!r}"
+                names = ", ".join(legal[1:])
+                raise TypeError(f"{self.method}: {wrong} in {list(named)}; legal are {names}")
+            found[name] = value
+        return found
 
 
 def missed(kind: str, name: str) -> str:
