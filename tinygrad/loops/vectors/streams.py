@@ -4,6 +4,7 @@ memory is spread over several vectors, one down the columns keeps a row of accum
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import ceil
 
 from tinygrad.base.dtype import dtypes
@@ -13,6 +14,7 @@ from tinygrad.loops.layout import (
     LINE,
     LONGEST_STEP,
     gate_of,
+    is_plain_loop,
     name_of,
     own_ranges,
     reads_of,
@@ -31,7 +33,6 @@ from tinygrad.loops.vectors.stretches import unbroken
 from tinygrad.loops.vectors.tasks import (
     GRAIN,
     MANY_TASKS,
-    TASKS,
     TASKS_WITH_BLOCKS,
     all_reductions_depend_on,
     all_stages_depend_on,
@@ -43,9 +44,6 @@ from tinygrad.uop.op import GroupOp, Ops
 
 RUNS = 4
 """Runs of memory that a core reads side by side."""
-
-RUN_BYTES = 64 << 10
-"""About the length of a run, if that leaves tasks enough."""
 
 WINDOW = 320
 """Operations that a core looks ahead: the turns of a longer body overlap by themselves, and copies
@@ -135,6 +133,10 @@ def _places(plan: Plan, loop: UOp) -> list[UOp]:
 def _make_tasks(plan: Plan, nest: Nest, outer: list[str], rows: list[UOp]) -> None:
     """Outer loops become tasks, and the last one where that repeats nothing."""
     last = name_of(nest.loops[-1])
+    far = bool(rows) and _from_memory(plan, rows, nest.loops[-1])
+    runs = last if far and _in_runs(rows, nest.loops[-1]) else ""
+    if runs:
+        last = plan.split(runs, size_of(nest.loops[-1]) // RUNS, runs + "r")
     candidates = [n for n in outer if all_stages_depend_on(plan, n)]
     if not plan.inner_stages and not rows and last in plan.loops:
         candidates = _ordered_names(plan, nest, [*candidates, last])
@@ -144,17 +146,15 @@ def _make_tasks(plan: Plan, nest: Nest, outer: list[str], rows: list[UOp]) -> No
         candidates = _ordered_names(plan, nest, [*candidates, *plan.blocked])
     alone = [n for n in candidates if all_reductions_depend_on(plan, n)]
     enough = turns(plan.loops[n] for n in alone) >= TASKS_WITH_BLOCKS
-    far = bool(rows) and _from_memory(plan, rows, nest.loops[-1])
-    multiple = _rows_in_runs(rows, nest.loops[-1]) if far else 1
-    parallelise(plan, alone if enough else candidates, multiple=multiple)
+    parallelise(plan, alone if enough else candidates)
     if rows and nest.name == "store":
         _those_that_share_together(plan)
     if rows and not far:
         ask_ahead(plan, nest.name)
     elif rows:
-        for name in _one_by_one(plan) or (nest.name,):
-            if multiple > 1:
-                _read_far_apart(plan, name)
+        sums = _one_by_one(plan, runs)
+        if runs:
+            _runs_side_by_side(plan, {name: f"{name}.{runs}" for name in sums} or {nest.name: runs})
 
 
 def _those_that_share_together(plan: Plan) -> None:
@@ -168,7 +168,7 @@ def _those_that_share_together(plan: Plan) -> None:
     plan.do("order", "store", names([*tasks, *(r for r in nest.loops if r not in tasks)]))
 
 
-def _one_by_one(plan: Plan) -> list[str]:
+def _one_by_one(plan: Plan, runs: str) -> list[str]:
     """Sums over rows of several matrices: each of them for all rows of a task, as stages, unless
     one is made with another, and reads the row again. Returns their names."""
     rows = plan.nest("store").loops[-1]
@@ -179,9 +179,10 @@ def _one_by_one(plan: Plan) -> list[str]:
     again = any(one is not other and one in other.toposort() for one in sums for other in sums)
     if role_of(rows) != "LOOP" or plan.stages or len(sums) < 2 or together or again:
         return []
+    over = dict.fromkeys((runs or name_of(rows), name_of(rows)))
     for first in loops:
         (one,) = owners_of(plan.kernel, plan.loops[first])
-        plan.stage(one, (name_of(rows),), "sums", "LOCAL")
+        plan.stage(one, over, "sums", "LOCAL")
     return [*plan.stages]
 
 
@@ -309,21 +310,18 @@ def _apart(rows: list[UOp], last: UOp) -> list[UOp]:
     return [n for n in _reads(rows) if last in n.ranges and n.src[0].op is Ops.PARAM]
 
 
-def _rows_in_runs(rows: list[UOp], last: UOp) -> int:
-    """Rows that a task should have for `RUNS` runs; 1 if there are too few, or they don't share."""
-    if size_of(last) < RUNS * TASKS_WITH_BLOCKS or not _share(rows, last):
-        return 1
-    within = (turns(n.ranges - {last}) * n.dtype.itemsize for n in _apart(rows, last))
-    longest = max(1, min(RUN_BYTES // max(within), size_of(last) // (RUNS * TASKS)))
-    return RUNS << longest.bit_length() - 1
+def _in_runs(rows: list[UOp], last: UOp) -> bool:
+    """Whether rows from memory are read as `RUNS` runs: there are so many, and they share."""
+    size = size_of(last) if is_plain_loop(last) else 0
+    return size >= RUNS * TASKS_WITH_BLOCKS and size % RUNS == 0 and _share(rows, last)
 
 
 def _vectors_in_flight(plan: Plan, rows: list[UOp], last: UOp, across: UOp | None) -> int:
     """Vectors of a row that are summed side by side: where several rows come from memory side by
-    side (`_read_far_apart`) a line of each, and of one alone as many as of all of them."""
+    side (`_runs_side_by_side`) a line of each, and of one alone as many as of all of them."""
     if across is None or not _from_memory(plan, rows, last):
         return COPIES
-    if _rows_in_runs(rows, last) == 1:
+    if not _in_runs(rows, last):
         return 2 * COPIES
     if vector_unit(plan, across) is not None:
         return 1
@@ -336,20 +334,14 @@ def _share(rows: list[UOp], last: UOp) -> bool:
     return any(last not in n.ranges and n.ranges & loops for n in _reads(rows))
 
 
-def _read_far_apart(plan: Plan, nest: str) -> None:
-    """Rows of a task that come from memory are read as a few runs that go on side by side: what
-    all rows share is loaded for each of them at once, so that what is in flight comes from memory,
-    and while one run waits at the end of a page, where a core stops to read ahead, others go on.
-    Neighbours would fall on the same sets of the cache if rows are 2^n bytes long."""
-    loops = plan.nest(nest).loops
-    rows, name = loops[-1], name_of(loops[-1])
-    if role_of(rows) != "LOOP" or size_of(rows) % RUNS:
-        return
-    if rows.src[1:]:  # the last task has fewer
-        plan.split(name, RUNS, name + "u", "LOOP", "UNROLL")
-        return
-    row = plan.split(name, size_of(rows) // RUNS, name + "r", "UNROLL", "LOOP")
-    plan.innermost(nest, (row, name))
+def _runs_side_by_side(plan: Plan, runs: Mapping[str, str]) -> None:
+    """Rows from memory are read as a few runs that go on side by side, each as long as it can be:
+    what all rows share is loaded for each of them at once, so that what is in flight comes from
+    memory, and a core's own prefetcher follows runs that go on from task to task. Neighbours would
+    be one run to it that is read in the wrong order. `runs`: the loop over them in each nest."""
+    for nest, loop in runs.items():
+        plan.innermost(nest, (loop,))
+        plan.do("role", loop, "UNROLL")
 
 
 def _reads(rows: list[UOp]) -> dict[UOp, None]:
