@@ -117,6 +117,9 @@ def _tar_members(raw: Bytes, where: str) -> dict[str, Bytes]:
                     raise FileError(f"{where}: {info.name!r} is sparse, or ends outside the file")
                 data = raw[info.offset_data : info.offset_data + info.size]
                 found[_checked(info.name, where)] = data
+        end = raw[archive.offset : archive.offset + tarfile.BLOCKSIZE]
+    if len(end) < tarfile.BLOCKSIZE or end.any():  # where `tarfile` found no more members
+        raise FileError(f"{where}: cut short or broken at byte {archive.offset}")
     return found
 
 
