@@ -29,7 +29,7 @@ from tinygrad.models.mamba import Mamba
 from tinygrad.models.mistral import Mistral
 from tinygrad.models.mixtral import Mixtral
 from tinygrad.models.mobilenet import MobileNetV1, MobileNetV2
-from tinygrad.models.qwen import Qwen2, Qwen3
+from tinygrad.models.qwen import Qwen2, Qwen2Moe, Qwen3, Qwen3Moe
 from tinygrad.models.resnet import ResNet
 from tinygrad.models.rwkv import RWKV
 from tinygrad.models.t5 import T5
@@ -92,7 +92,31 @@ def test_scores_of_the_next_token(name):
 YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=16)
 NEAR = dict(use_sliding_window=True, sliding_window=5, max_window_layers=1)
 GPT2_SIZES = dict(vocab_size=97, n_positions=64, n_embd=32, n_layer=2, n_head=4)
+SHORT = DECODER | dict(max_position_embeddings=24)
+DYNAMIC = dict(rope_type="dynamic", rope_theta=10000.0, factor=3.0)
+LONG = dict(
+    rope_type="longrope",
+    rope_theta=10000.0,
+    short_factor=[1.0, 1.1, 1.2, 1.3],
+    long_factor=[1.5, 2.0, 3.0, 4.0],
+    original_max_position_embeddings=16,
+)
+EXPERTS = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16)
 VARIANTS = {
+    "LLaMA, dynamic": (Llama, transformers.LlamaConfig(**SHORT, rope_parameters=DYNAMIC)),
+    "LLaMA, longrope": (Llama, transformers.LlamaConfig(**SHORT, rope_parameters=LONG)),
+    "Qwen 2, one expert shared": (
+        Qwen2Moe,
+        transformers.Qwen2MoeConfig(
+            **DECODER, **EXPERTS, shared_expert_intermediate_size=24, mlp_only_layers=[0]
+        ),
+    ),
+    "Qwen 3, experts": (
+        Qwen3Moe,
+        transformers.Qwen3MoeConfig(
+            **DECODER, **EXPERTS, head_dim=16, norm_topk_prob=True, attention_bias=True
+        ),
+    ),
     "LLaMA, yarn": (Llama, transformers.LlamaConfig(**DECODER, rope_parameters=YARN)),
     "Qwen 2, yarn as given": (
         Qwen2,
@@ -201,7 +225,28 @@ IMAGES = {
 }
 
 
+SMALL_EFFICIENTNET = dict(
+    width_coefficient=0.25,
+    depth_coefficient=0.3,
+    in_channels=[32, 16],
+    out_channels=[16, 24],
+    kernel_sizes=[3, 5],
+    strides=[1, 2],
+    num_block_repeats=[1, 2],
+    expand_ratios=[1, 6],
+    hidden_dim=320,
+)
 IMAGES_TOO = {
+    "EfficientNet, a size it was not trained for": (
+        EfficientNet,
+        "EfficientNetForImageClassification",
+        transformers.EfficientNetConfig(**SMALL_EFFICIENTNET, depthwise_padding=[]),
+    ),
+    "EfficientNet, a block that pads evenly": (
+        EfficientNet,
+        "EfficientNetForImageClassification",
+        transformers.EfficientNetConfig(**SMALL_EFFICIENTNET, depthwise_padding=[1]),
+    ),
     "ViT, no bias, another activation": (
         ViT,
         "ViTForImageClassification",
@@ -226,7 +271,8 @@ IMAGES_TOO = {
 @pytest.mark.parametrize("name", IMAGES_TOO)
 def test_what_published_configs_of_images_also_say(name):
     ours, kind, config = IMAGES_TOO[name]
-    check(ours, kind, config, floats(2, 3, 32, 32), x="pixel_values")
+    size = 31 if "size" in name else 32
+    check(ours, kind, config, floats(2, 3, size, size), x="pixel_values")
 
 
 @pytest.mark.parametrize("name", IMAGES)

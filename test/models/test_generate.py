@@ -89,6 +89,31 @@ def test_greedy_text_of_prompts_of_all_lengths(name):
         assert generate(model, prompts, most=MOST) == greedy(theirs, prompts)
 
 
+SCALINGS = {
+    "dynamic": dict(factor=3.0),
+    "longrope": dict(
+        short_factor=[1.0, 1.1, 1.2, 1.3],
+        long_factor=[1.5, 2.0, 3.0, 4.0],
+        original_max_position_embeddings=32,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCALINGS)
+def test_text_that_grows_longer_than_those_of_the_training(name):
+    """Keys stay as they were turned, and a prompt in chunks is turned as one."""
+    rope = SCALINGS[name] | dict(rope_type=name, rope_theta=10000.0)
+    config = transformers.LlamaConfig(
+        **DECODER | dict(max_position_embeddings=32), rope_parameters=rope, eos_token_id=None
+    )
+    theirs, folder = made("LlamaForCausalLM", config)
+    model = Llama.from_pretrained(folder)
+    for length in (70, 30):
+        prompt = tokens(1, length)
+        wanted = theirs.generate(torch.tensor(prompt).long(), max_new_tokens=6, do_sample=False)
+        assert generate(model, prompt.tolist(), most=6) == wanted[:, length:].tolist()
+
+
 def test_an_answer_to_texts_of_two_lengths():
     config = transformers.T5Config(
         vocab_size=97, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4,

@@ -21,39 +21,24 @@ from tinygrad.models.mamba import Mamba
 from tinygrad.models.mistral import Mistral
 from tinygrad.models.mixtral import Mixtral
 from tinygrad.models.mobilenet import MobileNetV1, MobileNetV2
-from tinygrad.models.qwen import Qwen2, Qwen3
+from tinygrad.models.qwen import Qwen2, Qwen2Moe, Qwen3, Qwen3Moe
 from tinygrad.models.resnet import ResNet
 from tinygrad.models.rwkv import RWKV
 from tinygrad.models.t5 import T5
 from tinygrad.models.vit import ViT
 from tinygrad.models.whisper import Whisper
 
-TEXTS: Mapping[
-    str, Any
-] = {  # by `model_type` of config.json, `general.architecture` of a GGUF file
-    "llama": Llama,
-    "mistral": Mistral,
-    "mixtral": Mixtral,
-    "qwen2": Qwen2,
-    "qwen3": Qwen3,
-    "gpt2": GPT2,
-    "mamba": Mamba,
-    "rwkv": RWKV,
-    "t5": T5,
-}
-OTHERS: Mapping[str, Any] = {
-    "bert": Bert,
-    "clip": CLIP,
-    "efficientnet": EfficientNet,
-    "mobilenet_v1": MobileNetV1,
-    "mobilenet_v2": MobileNetV2,
-    "resnet": ResNet,
-    "vit": ViT,
-    "whisper": Whisper,
-}
+
+def by_name(*models: type[Pretrained]) -> dict[str, type[Pretrained]]:
+    """Models by `model_type` of config.json, `general.architecture` of a GGUF file."""
+    return {name: model for model in models for name in model.ONLY["model_type"]}
 
 
-def load_model(path: str | Path, kinds: Mapping[str, Any] | None = None) -> Any:
+TEXTS = by_name(Llama, Mistral, Mixtral, Qwen2, Qwen2Moe, Qwen3, Qwen3Moe, GPT2, Mamba, RWKV, T5)
+OTHERS = by_name(Bert, CLIP, EfficientNet, MobileNetV1, MobileNetV2, ResNet, ViT, Whisper)
+
+
+def load_model(path: str | Path, kinds: Mapping[str, type[Pretrained]] | None = None) -> Any:
     """The model in a folder with config.json and weights, or in a GGUF file.
 
     Args:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 from tinygrad.models.activations import activation
 from tinygrad.models.attention import Attention, visible
-from tinygrad.models.checkpoint import Names, Pretrained
+from tinygrad.models.checkpoint import Names, Only, Pretrained
 from tinygrad.nn import Embedding, LayerNorm, Linear
 from tinygrad.tensor import Tensor
 
@@ -59,7 +59,8 @@ class Bert(Pretrained):
     ((1, 3, 8), (1, 8))
     """
 
-    ONLY: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+    ONLY: ClassVar[Only] = {
+        "model_type": ("bert",),
         "position_embedding_type": ("absolute",),
         "is_decoder": (False,),
     }

@@ -49,11 +49,17 @@ class Turn:
         start: the index of the first token; a number, or a bound variable.
         padding: (batch,) how many tokens at the front of each sequence are none; None: none are.
         cache: what was seen before; None: nothing, and nothing is kept.
+        whole: tokens of the texts so far, the rest of a prompt included; None: up to this call's.
     """
 
     start: int | UOp = 0
     padding: Tensor | None = None
     cache: Cache | None = None
+    whole: int | UOp | None = None
+
+    def length(self, tokens: Tensor) -> int | UOp:
+        """Tokens that the texts have, for what depends on that."""
+        return self.start + tokens.shape[1] if self.whole is None else self.whole
 
     def positions(self, tokens: Tensor, most: int | None = None) -> Tensor:
         """(batch or 1, tokens): the place of each in its sequence, from 0.

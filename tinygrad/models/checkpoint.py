@@ -29,6 +29,7 @@ from tinygrad.tensor import Tensor
 
 Convert = Callable[[Tensor], Tensor]
 Names = Mapping[str, str | None | tuple[str, Convert]]
+Only = Mapping[str, tuple[Any, ...]]  # what config.json may say by name; the first where it doesn't
 
 
 def translated(state: Mapping[str, Tensor], names: Names) -> dict[str, Tensor]:
@@ -156,11 +157,34 @@ def _existing(folder: Path, name: str) -> Path:
     return path
 
 
+EVERYWHERE: Only = {
+    "quantization_config": (None,),
+    "pruned_heads": (None, {}),
+    "add_cross_attention": (False,),
+}
+
+
+def refuse_others(name: str, config: Mapping[str, Any], only: Only) -> None:
+    """Refuses a config.json that asks for what isn't computed here.
+
+    Raises:
+        ArgumentError: it says something else than `only`; the message lists what is legal.
+
+    >>> refuse_others("Net", {"hidden_act": "relu"}, {"hidden_act": ("relu", "relu6")})
+    """
+    for key, legal in {**EVERYWHERE, **only}.items():
+        if config.get(key, legal[0]) not in legal:
+            raise ArgumentError(
+                f"{name}: the config's {key} is {config[key]!r}; legal is "
+                f"{' or '.join(map(repr, legal))}"
+            )
+
+
 class Pretrained:
     """What models share that load a published checkpoint."""
 
     NAMES: ClassVar[Names] = {}
-    ONLY: ClassVar[Mapping[str, tuple[Any, ...]]] = {}  # of config.json, what is computed here
+    ONLY: ClassVar[Only] = {}  # of config.json, what is computed here
     origin: Path | None = None  # the folder, or file, that the weights are from
 
     @classmethod
@@ -168,10 +192,20 @@ class Pretrained:
         """The model that a checkpoint's config.json describes, with fresh weights."""
         raise NotImplementedError
 
+    @classmethod
+    def checked(cls, config: Mapping[str, Any]) -> Self:
+        """The same, if all that config.json says is computed here.
+
+        Raises:
+            ArgumentError: it is not.
+        """
+        refuse_others(cls.__name__, config, cls.ONLY)
+        return cls.from_config(config)
+
     def names(self) -> Names:
         """From the names in checkpoints to ours. A model without a head of its own, as its scores
         are products with the embedding, doesn't need a checkpoint's copy of that."""
-        if hasattr(self, "head"):
+        if getattr(self, "head", None) is not None:
             return self.NAMES
         return {theirs: None if ours == "head" else ours for theirs, ours in self.NAMES.items()}
 
@@ -197,15 +231,9 @@ class Pretrained:
             ShapeError: a weight has another shape than the config says.
         """
         config, state = read_folder(folder)
-        for name, legal in cls.ONLY.items():
-            if config.get(name, legal[0]) not in legal:
-                raise ArgumentError(
-                    f"{cls.__name__}: the config's {name} is {config[name]!r}; legal is "
-                    f"{' or '.join(map(repr, legal))}"
-                )
         if dtype is not None:
             state = {name: _floats_as(tensor, dtype) for name, tensor in state.items()}
-        made = cls.from_config(config).load(state, strict)
+        made = cls.checked(config).load(state, strict)
         made.origin = Path(folder)
         return made
 

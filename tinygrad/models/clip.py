@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from tinygrad.models.attention import EncoderLayer
-from tinygrad.models.checkpoint import Names, Pretrained
+from tinygrad.models.checkpoint import Names, Only, Pretrained, refuse_others
 from tinygrad.models.tokenizer import read_tokenizer
 from tinygrad.nn import Conv2d, Embedding, LayerNorm, Linear
 from tinygrad.tensor import Tensor
@@ -106,6 +106,7 @@ class CLIP(Pretrained):
     (2, 1)
     """
 
+    ONLY: ClassVar[Only] = {"model_type": ("clip",)}
     NAMES: ClassVar[Names] = {
         "text_model.embeddings.token_embedding": "text.words",
         "text_model.embeddings.position_embedding": "text.places",
@@ -138,7 +139,11 @@ class CLIP(Pretrained):
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """The model that config.json describes."""
-        text, vision = config["text_config"], config["vision_config"]
+        text, vision = (
+            {**config[f"{side}_config"], **(config.get(f"{side}_config_dict") or {})}
+            for side in ("text", "vision")
+        )
+        refuse_others(cls.__name__, vision, {"num_channels": (3,)})
         return cls(
             CLIPConfig(
                 tower_config(text),

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from tinygrad.nn import BatchNorm, Conv2d
 from tinygrad.tensor import Tensor
 
 Activation = Callable[[Tensor], Tensor]
+Padding = Literal["even", "end", "fit"]
+"""Zeros around pictures: kernel // 2 on each side; one fewer of them at the begin; or as few as the
+size needs, as TensorFlow's "same" has them."""
 
 
 class ConvNorm:
@@ -21,8 +25,7 @@ class ConvNorm:
         groups: the channels fall into so many parts that don't see each other.
         activation: None: none.
         eps: of the normalization.
-        tensorflow: zeros on each side as TensorFlow's "same" has them, more at the end than at the
-            begin; else kernel // 2 on each side.
+        padding: the zeros.
     """
 
     def __init__(
@@ -34,29 +37,29 @@ class ConvNorm:
         groups: int = 1,
         activation: Activation | None = None,
         eps: float = 1e-5,
-        tensorflow: bool = False,
+        padding: Padding = "even",
     ) -> None:
-        padding = 0 if tensorflow else kernel // 2
-        self.conv = Conv2d(
-            channels, out, kernel, stride, padding=padding, groups=groups, bias=False
-        )
+        half = kernel // 2
+        self._zeros = None if padding == "fit" else (half - (padding == "end"), half)
+        around = half if padding == "even" else 0
+        self.conv = Conv2d(channels, out, kernel, stride, padding=around, groups=groups, bias=False)
         self.norm = BatchNorm(out, eps)
-        self._kernel, self._stride, self._tensorflow = kernel, stride, tensorflow
+        self._kernel, self._stride, self._padding = kernel, stride, padding
         self._activation = activation
 
     def __call__(self, x: Tensor) -> Tensor:
         """(batch, channels, height, width) → (batch, out, height / stride, width / stride)."""
-        if self._tensorflow:
-            sides = (same_padding(size, self._kernel, self._stride) for size in x.shape[2:])
+        if self._padding != "even":
+            sides = (self._zeros or fitting(n, self._kernel, self._stride) for n in x.shape[2:])
             x = x.pad(((0, 0), (0, 0), *sides))
         x = self.norm(self.conv(x))
         return x if self._activation is None else self._activation(x)
 
 
-def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
+def fitting(size: int, kernel: int, stride: int) -> tuple[int, int]:
     """Zeros before and after an axis, so that there are ⌈size / stride⌉ windows.
 
-    >>> same_padding(32, 3, 2), same_padding(33, 3, 2)
+    >>> fitting(32, 3, 2), fitting(33, 3, 2)
     ((0, 1), (1, 1))
     """
     total = max(kernel - (stride if size % stride == 0 else size % stride), 0)

@@ -9,8 +9,6 @@
 
 from __future__ import annotations
 
-import functools
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +16,9 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.models.activations import activation
 from tinygrad.models.cache import Cache, Turn
-from tinygrad.nn import Embedding, Linear, RMSNorm
+from tinygrad.models.rotary import Rotary, turned
+from tinygrad.models.words import Words
+from tinygrad.nn import Linear, RMSNorm
 from tinygrad.nn.experts import ChosenLinear, dealt
 from tinygrad.tensor import Tensor
 
@@ -49,6 +49,9 @@ class DecoderConfig:
     experts: int = 0  # 0: one feed-forward part; else a mixture of so many
     experts_used: int = 2  # of them for a token
     normalised: bool = True  # whether the weights of the experts used sum to 1
+    expert_hidden: int | None = None  # size inside an expert; None: hidden
+    shared_hidden: int = 0  # and inside one more that all tokens go through; 0: there is none
+    mixed: tuple[bool, ...] | None = None  # the layers that have a mixture; None: all
 
     def __post_init__(self) -> None:
         if self.heads % (self.kv_heads or self.heads):
@@ -67,94 +70,14 @@ class DecoderConfig:
         """Numbers a head."""
         return self.head_dim or self.dim // self.heads
 
+    @property
+    def rotary(self) -> Rotary:
+        """How heads are turned."""
+        return Rotary(self.head_size, self.theta, self.length, self.scaling)
 
-# ---- rotary positions ----------------------------------------------------------------------------
-
-
-def wavelength_rates(config: DecoderConfig) -> list[float]:
-    """The angle a position turns each pair of a head's numbers, (head_size / 2,).
-
-    (Su and others, "RoFormer", 2021; the scalings of longer texts as Hugging Face's
-    `rope_scaling` names them, "linear", "llama3" and "yarn"; "divided" by a number each, as in
-    GGUF files.)
-    """
-    size = config.head_size
-    rates = [config.theta ** (-2 * i / size) for i in range(size // 2)]
-    kind = scaling_of(config)
-    if kind == "default":
-        return rates
-    if kind == "linear":
-        return [rate / config.scaling["factor"] for rate in rates]
-    if kind == "llama3":
-        return [_llama3(rate, config.scaling) for rate in rates]
-    if kind == "yarn":
-        return _yarn(rates, config)
-    if kind == "divided":
-        return [r / by for r, by in zip(rates, config.scaling["factors"], strict=True)]
-    raise ArgumentError(f"rope_scaling {kind!r}; legal are default, linear, llama3, yarn, divided")
-
-
-def scaling_of(config: DecoderConfig) -> str:
-    """What the scaling of wavelengths is called."""
-    kind: str = config.scaling.get("rope_type", config.scaling.get("type", "default"))
-    return kind
-
-
-def wave_height(config: DecoderConfig) -> float:
-    """What sines and cosines are multiplied by: more than 1 keeps scores of long texts sharp."""
-    scaling = config.scaling
-    if scaling_of(config) != "yarn":
-        return 1.0
-    if (given := scaling.get("attention_factor")) is not None:
-        return float(given)
-
-    def height(weight: float) -> float:
-        return 0.1 * weight * math.log(scaling["factor"]) + 1.0 if scaling["factor"] > 1 else 1.0
-
-    weight, over = scaling.get("mscale"), scaling.get("mscale_all_dim")
-    return height(weight) / height(over) if weight and over else height(1.0)
-
-
-def _yarn(rates: list[float], config: DecoderConfig) -> list[float]:
-    """Waves that turn seldom within the texts of the training are slowed by `factor`, those that
-    turn often stay; between them, some of both. (Peng and others, "YaRN", 2023.)"""
-    scaling, size = config.scaling, config.head_size
-    trained = scaling.get("original_max_position_embeddings") or config.length
-
-    def pair_that_turns(times: float) -> float:
-        waves = math.log(trained / (times * 2 * math.pi)) / math.log(config.theta)
-        return size * waves / 2
-
-    first = pair_that_turns(scaling.get("beta_fast") or 32)
-    last = pair_that_turns(scaling.get("beta_slow") or 1)
-    if scaling.get("truncate", True):
-        first, last = math.floor(first), math.ceil(last)
-    first, last = max(first, 0), min(last, size - 1)
-    last += 0.001 * (first == last)
-    slow = [min(max((i - first) / (last - first), 0.0), 1.0) for i in range(len(rates))]
-    return [r * (1 - s) + r / scaling["factor"] * s for r, s in zip(rates, slow, strict=True)]
-
-
-def _llama3(rate: float, scaling: dict[str, Any]) -> float:
-    """Long waves are slowed by `factor`, short ones stay; between them, some of both."""
-    low, high = float(scaling["low_freq_factor"]), float(scaling["high_freq_factor"])
-    turns = float(scaling["original_max_position_embeddings"]) * rate / (2 * math.pi)
-    share = min(max((turns - low) / (high - low), 0.0), 1.0)
-    return rate * share + rate / float(scaling["factor"]) * (1 - share)
-
-
-@functools.cache
-def _on_device(rates: tuple[float, ...], device: str) -> Tensor:
-    """Brought there once, and not at each step."""
-    return Tensor(list(rates), device=device).realize()
-
-
-def turned(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
-    """Each pair (i, i + size/2) of x (batch, heads, tokens, size) turned by its angle."""
-    cos, sin = angles  # (batch or 1, 1, tokens, size / 2) each
-    half = x.shape[-1] // 2
-    a, b = x[..., :half], x[..., half:]
-    return (a * cos - b * sin).cat(b * cos + a * sin, dim=-1).cast(x.dtype)
+    def mixes(self, layer: int) -> bool:
+        """Whether this layer has a mixture of experts."""
+        return self.experts > 0 and (self.mixed is None or self.mixed[layer])
 
 
 # ---- the parts of a layer ------------------------------------------------------------------------
@@ -198,8 +121,8 @@ class Attention:
 class GatedLinear:
     """silu(gate(x))·up(x), brought back to dim. (Shazeer, "GLU Variants", 2020.)"""
 
-    def __init__(self, config: DecoderConfig) -> None:
-        dim, hidden, bias = config.dim, config.hidden, config.feed_bias
+    def __init__(self, config: DecoderConfig, hidden: int) -> None:
+        dim, bias = config.dim, config.feed_bias
         self.gate = Linear(dim, hidden, bias)
         self.up = Linear(dim, hidden, bias)
         self.down = Linear(hidden, dim, bias)
@@ -213,15 +136,21 @@ class GatedLinear:
 class Mixture:
     """A few of many gated linear units for each token, as a router says.
 
-    (Jiang and others, "Mixtral of Experts", 2024.) The others are neither read nor computed.
+    (Jiang and others, "Mixtral of Experts", 2024.) The others are neither read nor computed. Where
+    one more is shared, all tokens go through it, each by its gate. (Dai and others, "DeepSeekMoE",
+    2024.)
     """
 
     def __init__(self, config: DecoderConfig) -> None:
-        dim, hidden, experts = config.dim, config.hidden, config.experts
+        dim, experts, hidden = config.dim, config.experts, config.expert_hidden or config.hidden
         self.router = Linear(dim, experts, bias=False)
         self.gate = ChosenLinear(experts, dim, hidden)
         self.up = ChosenLinear(experts, dim, hidden)
         self.down = ChosenLinear(experts, hidden, dim)
+        if config.shared_hidden:
+            self.shared = GatedLinear(config, config.shared_hidden)
+            self.shared_gate = Linear(dim, 1, bias=False)
+        self._shares = config.shared_hidden > 0
         self._experts, self._used = experts, config.experts_used
         self._normalised = config.normalised
         self._activation = activation(config.activation)
@@ -237,17 +166,20 @@ class Mixture:
         given, which = tokens[deal.rows].contiguous(), deal.which  # (blocks, rows, dim)
         inside = self._activation(self.gate(given, which)) * self.up(given, which)
         found = self.down(inside, which).reshape(-1, x.shape[-1])[deal.places]  # (tokens, used, ..)
-        return (found * shares.cast(x.dtype).unsqueeze(-1)).sum(1).reshape(x.shape)
+        mixed = (found * shares.cast(x.dtype).unsqueeze(-1)).sum(1)  # (tokens, dim)
+        if self._shares:
+            mixed = mixed + self.shared_gate(tokens).sigmoid() * self.shared(tokens)
+        return mixed.reshape(x.shape)
 
 
 class Layer:
     """Attention, then a feed-forward part; each of the normalized input, added to it."""
 
-    def __init__(self, config: DecoderConfig) -> None:
+    def __init__(self, config: DecoderConfig, mixes: bool) -> None:
         self.attention_norm = RMSNorm(config.dim, config.eps)
         self.attention = Attention(config)
         self.feed_norm = RMSNorm(config.dim, config.eps)
-        self.feed = Mixture(config) if config.experts else GatedLinear(config)
+        self.feed = Mixture(config) if mixes else GatedLinear(config, config.hidden)
 
     def __call__(
         self, x: Tensor, layer: int, turn: Turn, angles: tuple[Tensor, Tensor], mask: Tensor | None
@@ -257,7 +189,7 @@ class Layer:
         return x + self.feed(self.feed_norm(x))
 
 
-class Decoder:
+class Decoder(Words):
     """Tokens to the scores of what comes next.
 
     >>> model = Decoder(DecoderConfig(vocab=16, dim=8, layers=1, heads=2, hidden=16))
@@ -266,29 +198,23 @@ class Decoder:
     """
 
     def __init__(self, config: DecoderConfig) -> None:
-        self.config = config
-        self.embed = Embedding(config.vocab, config.dim)
-        self.layers = [Layer(config) for _ in range(config.layers)]
+        super().__init__(config.vocab, config.dim, config.tied)
+        self.config, self._rotary = config, config.rotary
+        self.layers = [Layer(config, config.mixes(i)) for i in range(config.layers)]
         self.norm = RMSNorm(config.dim, config.eps)
-        if not config.tied:
-            self.head = Linear(config.dim, config.vocab, bias=False)
 
     def __call__(self, tokens: Tensor, turn: Turn | None = None) -> Tensor:
         """Tokens (batch, tokens) → scores (batch, tokens, vocab)."""
         turn = turn or Turn()
         x = self.embed(tokens)  # (batch, tokens, dim)
-        rates = _on_device(tuple(wavelength_rates(self.config)), x.device)
-        angle = (turn.positions(tokens).unsqueeze(-1) * rates).unsqueeze(1)
-        height = wave_height(self.config)
-        angles = (angle.cos() * height).contiguous(), (angle.sin() * height).contiguous()
+        angles = self._rotary.angles(turn.positions(tokens), turn.length(tokens))
         windowed = self.config.windowed or (True,) * len(self.layers)
         masks = {
             near: turn.mask(tokens, self.config.window if near else None) for near in {*windowed}
         }
         for number, (layer, near) in enumerate(zip(self.layers, windowed, strict=True)):
             x = layer(x, number, turn, angles, masks[near])
-        x = self.norm(x)
-        return x.linear(self.embed.weight.T) if self.config.tied else self.head(x)
+        return self.scores(self.norm(x))
 
     @property
     def longest(self) -> int | None:

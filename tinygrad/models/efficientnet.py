@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from tinygrad.models.checkpoint import Names, Pretrained, class_count
-from tinygrad.models.convolution import ConvNorm, rounded
+from tinygrad.models.checkpoint import Names, Only, Pretrained, class_count
+from tinygrad.models.convolution import ConvNorm, Padding, rounded
 from tinygrad.nn import Conv2d, Linear
 from tinygrad.tensor import Tensor
 
@@ -49,6 +49,9 @@ class EfficientNetConfig:
     channels: int = 3
     classes: int = 1000
     eps: float = 1e-3
+    even: tuple[
+        int, ...
+    ] = ()  # blocks that halve pictures of odd size, at the size of the training
 
 
 # width, depth and image size of each
@@ -72,15 +75,13 @@ class Block:
 
     def __init__(
         self, channels: int, out: int, kernel: int, stride: int, expansion: int, squeezed: int,
-        eps: float,
+        eps: float, padding: Padding,
     ) -> None:  # fmt: skip
         inner = channels * expansion
         self.expand = (
             None if expansion == 1 else ConvNorm(channels, inner, activation=Tensor.silu, eps=eps)
         )
-        self.depthwise = ConvNorm(
-            inner, inner, kernel, stride, inner, Tensor.silu, eps, tensorflow=True
-        )
+        self.depthwise = ConvNorm(inner, inner, kernel, stride, inner, Tensor.silu, eps, padding)
         self.squeeze = Conv2d(inner, squeezed, 1)
         self.excite = Conv2d(squeezed, inner, 1)
         self.project = ConvNorm(inner, out, eps=eps)
@@ -122,7 +123,8 @@ class EfficientNet(Pretrained):
         "efficientnet.encoder.top_bn": "top.norm",
         "classifier": "head",
     }
-    ONLY: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+    ONLY: ClassVar[Only] = {
+        "model_type": ("efficientnet",),
         "hidden_act": ("swish", "silu"),
         "pooling_type": ("mean",),
     }
@@ -132,9 +134,11 @@ class EfficientNet(Pretrained):
         scaled = [rounded(n * config.width, config.divisor) for n in (32, config.top)]
         stem, top = scaled
         self.stem = ConvNorm(
-            config.channels, stem, 3, 2, activation=Tensor.silu, eps=config.eps, tensorflow=True
+            config.channels, stem, 3, 2, activation=Tensor.silu, eps=config.eps, padding="end"
         )
-        self.blocks = [block for stage in config.stages for block in _blocks(stage, config)]
+        self.blocks: list[Block] = []
+        for stage in config.stages:
+            self.blocks += _blocks(stage, config, len(self.blocks))
         last = rounded(config.stages[-1].out * config.width, config.divisor)
         self.top = ConvNorm(last, top, activation=Tensor.silu, eps=config.eps)
         self.head = Linear(top, config.classes)
@@ -155,6 +159,7 @@ class EfficientNet(Pretrained):
                 config["num_channels"],
                 class_count(config),
                 config["batch_norm_eps"],
+                tuple(config.get("depthwise_padding") or ()),
             )
         )
 
@@ -167,11 +172,13 @@ class EfficientNet(Pretrained):
         return self.head(self.features(images).mean((2, 3)))
 
 
-def _blocks(stage: Stage, config: EfficientNetConfig) -> list[Block]:
+def _blocks(stage: Stage, config: EfficientNetConfig, before: int) -> list[Block]:
     channels, out = (rounded(n * config.width, config.divisor) for n in (stage.channels, stage.out))
     made = []
     for place in range(math.ceil(stage.repeats * config.depth)):
         given, stride = (channels, stage.stride) if place == 0 else (out, 1)
         squeezed = max(1, int(given * config.squeeze))
-        made.append(Block(given, out, stage.kernel, stride, stage.expansion, squeezed, config.eps))
+        padding: Padding = "even" if stride == 1 or before + place in config.even else "end"
+        sizes = (given, out, stage.kernel, stride, stage.expansion, squeezed)
+        made.append(Block(*sizes, config.eps, padding))
     return made

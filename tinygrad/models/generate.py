@@ -137,13 +137,15 @@ class CacheSteps:
         self.cache = model.new_cache(batch, room)
         self._model = model
         self._place = UOp.variable("place", 0, room)
+        self._whole = UOp.variable("whole", 1, room)
         self._padding: Tensor | None = None
         self._captured: dict[tuple[int, bool], Any] = {}
         self.start = 0  # tokens so far, padding included
+        self.prompt = 0  # tokens of the longest prompt
 
     def prompts(self, prompts: Sequence[Sequence[int]]) -> Scores:
         """Takes the prompts, at the start. Returns scores (batch, vocab)."""
-        longest = max(map(len, prompts))
+        self.prompt = longest = max(map(len, prompts))
         if any(len(prompt) < longest for prompt in prompts):
             missing = [longest - len(prompt) for prompt in prompts]
             self._padding = Tensor(missing, dtype=dtypes.int32).realize()
@@ -176,13 +178,14 @@ class CacheSteps:
         given = Tensor(tokens)
         at = last.bind(count - 1) if isinstance(last, UOp) else last
         start = 0 if first else self._place.bind(self.start)
-        found: Scores = step(given.realize(), start, at).numpy()
+        whole = self._whole.bind(max(self.prompt, self.start + count))
+        found: Scores = step(given.realize(), start, at, whole).numpy()
         self.start += count
         return found
 
-    def _scores(self, tokens: Tensor, start: int | UOp, last: int | UOp) -> Tensor:
+    def _scores(self, tokens: Tensor, start: int | UOp, last: int | UOp, whole: UOp) -> Tensor:
         """(batch, vocab): the scores after the token at `last`."""
-        scores = self._model(tokens, Turn(start, self._padding, self.cache))
+        scores = self._model(tokens, Turn(start, self._padding, self.cache, whole))
         return scores[:, last].cast(dtypes.float32).realize()
 
 

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Self
 
 from tinygrad.models.activations import activation
 from tinygrad.models.cache import Cache, Turn
-from tinygrad.models.checkpoint import Names, Pretrained, transposed
+from tinygrad.models.checkpoint import Names, Only, Pretrained, transposed
+from tinygrad.models.words import Words
 from tinygrad.nn import Embedding, LayerNorm, Linear
 from tinygrad.tensor import Tensor
 
@@ -59,7 +60,7 @@ class Layer:
         return x + self.down(self._activation(self.up(self.norm2(x))))
 
 
-class GPT2(Pretrained):
+class GPT2(Words, Pretrained):
     """Tokens to the scores of what comes next.
 
     >>> model = GPT2(GPT2Config(vocab=16, length=8, dim=8, layers=1, heads=2))
@@ -67,6 +68,7 @@ class GPT2(Pretrained):
     (1, 3, 16)
     """
 
+    ONLY: ClassVar[Only] = {"model_type": ("gpt2",)}
     NAMES: ClassVar[Names] = {
         "wte": "embed",
         "wpe": "places",
@@ -88,12 +90,10 @@ class GPT2(Pretrained):
 
     def __init__(self, config: GPT2Config | None = None) -> None:
         self.config = config = config or GPT2Config()
-        self.embed = Embedding(config.vocab, config.dim)
+        super().__init__(config.vocab, config.dim, config.tied)
         self.places = Embedding(config.length, config.dim)
         self.layers = [Layer(config, i + 1) for i in range(config.layers)]
         self.norm = LayerNorm(config.dim, config.eps)
-        if not config.tied:
-            self.head = Linear(config.dim, config.vocab, bias=False)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
@@ -114,10 +114,6 @@ class GPT2(Pretrained):
             )
         )
 
-    def names(self) -> Names:
-        """With tied weights, a checkpoint's copy of the embedding isn't needed."""
-        return {**self.NAMES, "lm_head": None} if self.config.tied else self.NAMES
-
     def load(self, state: Mapping[str, Tensor], strict: bool = True) -> Self:
         """Takes the weights of a checkpoint, with or without the prefix `transformer.`."""
         plain = {name.removeprefix("transformer."): tensor for name, tensor in state.items()}
@@ -131,8 +127,7 @@ class GPT2(Pretrained):
         mask = turn.mask(tokens)
         for number, layer in enumerate(self.layers):
             x = layer(x, number, turn, mask)
-        x = self.norm(x)
-        return x.linear(self.embed.weight.T) if self.config.tied else self.head(x)
+        return self.scores(self.norm(x))
 
     @property
     def longest(self) -> int:

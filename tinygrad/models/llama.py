@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 from tinygrad.base.dtype import DType
 from tinygrad.base.errors import ArgumentError
-from tinygrad.models.checkpoint import Names, Pretrained, translated
+from tinygrad.models.checkpoint import Names, Only, Pretrained, translated
 from tinygrad.models.decoder import Decoder, DecoderConfig
 from tinygrad.nn.state import gguf_load
 from tinygrad.tensor import Tensor
@@ -77,6 +77,7 @@ class Llama(Decoder, Pretrained):
     (1, 1, 16)
     """
 
+    ONLY: ClassVar[Only] = {"model_type": ("llama",)}
     NAMES: ClassVar[Names] = HUGGING_FACE
     FAMILY: ClassVar[str] = "llama"  # what a GGUF file calls it
     PAIRED: ClassVar[bool] = True  # whether such a file has a pair's numbers beside each other
@@ -173,7 +174,10 @@ def _gguf_scaling(
 
 def shared_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """What the config.json of this family's members says alike, as arguments of DecoderConfig."""
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    rope = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
+    for name in ("original_max_position_embeddings", "partial_rotary_factor"):  # beside it, too
+        if name in config:
+            rope.setdefault(name, config[name])
     return {
         "vocab": config["vocab_size"],
         "dim": config["hidden_size"],
@@ -184,7 +188,7 @@ def shared_config(config: Mapping[str, Any]) -> dict[str, Any]:
         "head_dim": config.get("head_dim"),
         "eps": config["rms_norm_eps"],
         "theta": rope.get("rope_theta") or config.get("rope_theta") or 10000.0,
-        "scaling": dict(rope),
+        "scaling": rope,
         "length": config.get("max_position_embeddings", 2048),
         "tied": config.get("tie_word_embeddings", False),
         "qkv_bias": config.get("attention_bias", False),

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.models.checkpoint import Names
+from tinygrad.models.checkpoint import Names, Only
 from tinygrad.models.states import Recurrent, States
-from tinygrad.nn import Conv1d, Embedding, Linear, RMSNorm
+from tinygrad.nn import Conv1d, Linear, RMSNorm
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.scan import scan
 
@@ -111,7 +111,7 @@ class Mamba(Recurrent):
     (1, 3, 16)
     """
 
-    ONLY: ClassVar[Mapping[str, tuple[Any, ...]]] = {"hidden_act": ("silu", "swish")}
+    ONLY: ClassVar[Only] = {"model_type": ("mamba",), "hidden_act": ("silu", "swish")}
     NAMES: ClassVar[Names] = {
         "backbone.embeddings": "embed",
         "backbone.embedding": "embed",  # the authors' own files
@@ -129,11 +129,9 @@ class Mamba(Recurrent):
 
     def __init__(self, config: MambaConfig | None = None) -> None:
         self.config = config = config or MambaConfig()
-        self.embed = Embedding(config.vocab, config.dim)
+        super().__init__(config.vocab, config.dim, config.tied)
         self.layers = [Layer(config) for _ in range(config.layers)]
         self.norm = RMSNorm(config.dim, config.eps)
-        if not config.tied:
-            self.head = Linear(config.dim, config.vocab, bias=False)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
@@ -154,11 +152,6 @@ class Mamba(Recurrent):
                 config.get("tie_word_embeddings", True),
             )
         )
-
-    def scores(self, x: Tensor) -> Tensor:
-        """What the last layer gives (batch, tokens, dim) → (batch, tokens, vocab)."""
-        x = self.norm(x)
-        return x.linear(self.embed.weight.T) if self.config.tied else self.head(x)
 
     def new_states(self, batch: int) -> list[States]:
         """The states of `batch` sequences before their first token."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-from tinygrad.models.checkpoint import Names
+from tinygrad.models.checkpoint import Names, Only
 from tinygrad.models.decoder import DecoderConfig
 from tinygrad.models.llama import HUGGING_FACE, Llama, shared_config
 
@@ -13,6 +13,7 @@ from tinygrad.models.llama import HUGGING_FACE, Llama, shared_config
 class Mixtral(Llama):
     """Mixtral, from Hugging Face's layout."""
 
+    ONLY: ClassVar[Only] = {"model_type": ("mixtral",)}
     NAMES: ClassVar[Names] = {
         **HUGGING_FACE,
         "model.layers.{}.block_sparse_moe.gate": "layers.{}.feed.router",

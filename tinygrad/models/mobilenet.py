@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from tinygrad.models.checkpoint import Names, Pretrained, class_count
-from tinygrad.models.convolution import ConvNorm, rounded
+from tinygrad.models.checkpoint import Names, Only, Pretrained, class_count
+from tinygrad.models.convolution import ConvNorm, Padding, rounded
 from tinygrad.nn import Linear
 from tinygrad.tensor import Tensor
 
@@ -31,7 +31,7 @@ class MobileNetConfig:
     classes: int = 1000
     eps: float = 1e-3
     least: int = 8  # channels
-    tensorflow: bool = True  # zeros as TensorFlow's "same" has them
+    padding: Padding = "fit"
     expansion: int = 6  # of version 2
     wide_top: bool = True  # of version 2: no fewer channels before the classifier when width < 1
 
@@ -43,7 +43,7 @@ def _config(config: Mapping[str, Any]) -> MobileNetConfig:
         class_count(config),
         config["layer_norm_eps"],
         config["min_depth"],
-        config["tf_padding"],
+        "fit" if config["tf_padding"] else "even",
         config.get("expand_ratio", 6),
         config.get("finegrained_output", True),
     )
@@ -53,11 +53,6 @@ class _Classifier(Pretrained):
     """What both versions share: features, their mean, a linear layer."""
 
     head: Linear
-    ONLY: ClassVar[Mapping[str, tuple[Any, ...]]] = {
-        "hidden_act": ("relu6",),
-        "output_stride": (32,),
-        "first_layer_is_expansion": (True,),
-    }
 
     def __init__(self, config: MobileNetConfig | None = None) -> None:
         self.config = config or MobileNetConfig()
@@ -82,7 +77,7 @@ class _Classifier(Pretrained):
         activation = Tensor.relu6 if active else None
         config = self.config
         return ConvNorm(
-            channels, out, kernel, stride, groups, activation, config.eps, config.tensorflow
+            channels, out, kernel, stride, groups, activation, config.eps, config.padding
         )
 
 
@@ -94,6 +89,7 @@ class MobileNetV1(_Classifier):
     (5, 128)
     """
 
+    ONLY: ClassVar[Only] = {"model_type": ("mobilenet_v1",), "hidden_act": ("relu6",)}
     NAMES: ClassVar[Names] = {
         "mobilenet_v1.conv_stem.convolution": "convs.0.conv",
         "mobilenet_v1.conv_stem.normalization": "convs.0.norm",
@@ -143,6 +139,13 @@ class MobileNetV2(_Classifier):
     (5, 1280)
     """
 
+    ONLY: ClassVar[Only] = {
+        "model_type": ("mobilenet_v2",),
+        "hidden_act": ("relu6",),
+        "output_stride": (32,),
+        "first_layer_is_expansion": (True,),
+        "depth_divisible_by": (8,),
+    }
     NAMES: ClassVar[Names] = {
         **{
             f"mobilenet_v2.{theirs}.{end}": f"{ours}.{short}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from tinygrad.models.checkpoint import Names, Pretrained, class_count, translated
+from tinygrad.models.checkpoint import Names, Only, Pretrained, class_count, translated
 from tinygrad.models.convolution import ConvNorm
 from tinygrad.nn import Linear
 from tinygrad.tensor import Tensor
@@ -101,7 +101,7 @@ class ResNet(Pretrained):
         },
         "classifier.1": "head",
     }
-    ONLY: ClassVar[Mapping[str, tuple[Any, ...]]] = {"hidden_act": ("relu",)}
+    ONLY: ClassVar[Only] = {"model_type": ("resnet",), "hidden_act": ("relu",)}
 
     def __init__(self, config: ResNetConfig | None = None) -> None:
         self.config = config = config or ResNetConfig()

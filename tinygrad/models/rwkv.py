@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from tinygrad.models.checkpoint import Names
+from tinygrad.models.checkpoint import Names, Only
 from tinygrad.models.states import Recurrent, States
-from tinygrad.nn import Embedding, LayerNorm, Linear
+from tinygrad.nn import LayerNorm, Linear
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.scan import scan
 
@@ -126,6 +126,7 @@ class RWKV(Recurrent):
     (1, 3, 16)
     """
 
+    ONLY: ClassVar[Only] = {"model_type": ("rwkv",)}
     NAMES: ClassVar[Names] = {
         "rwkv.embeddings": "embed",
         "rwkv.blocks.0.pre_ln": "norm_before",
@@ -156,12 +157,10 @@ class RWKV(Recurrent):
 
     def __init__(self, config: RWKVConfig | None = None) -> None:
         self.config = config = config or RWKVConfig()
-        self.embed = Embedding(config.vocab, config.dim)
+        super().__init__(config.vocab, config.dim, config.tied)
         self.norm_before = LayerNorm(config.dim, config.eps)
         self.layers = [Layer(config) for _ in range(config.layers)]
         self.norm = LayerNorm(config.dim, config.eps)
-        if not config.tied:
-            self.head = Linear(config.dim, config.vocab, bias=False)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
@@ -182,11 +181,6 @@ class RWKV(Recurrent):
     def embedded(self, tokens: Tensor) -> Tensor:
         """(batch, tokens) → (batch, tokens, dim)."""
         return self.norm_before(self.embed(tokens))
-
-    def scores(self, x: Tensor) -> Tensor:
-        """What the last layer gives (batch, tokens, dim) → (batch, tokens, vocab)."""
-        x = self.norm(x)
-        return x.linear(self.embed.weight.T) if self.config.tied else self.head(x)
 
     def new_states(self, batch: int) -> list[States]:
         """The states of `batch` sequences before their first token."""

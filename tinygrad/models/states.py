@@ -6,16 +6,16 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 
 from tinygrad.models.checkpoint import Pretrained
-from tinygrad.nn import Embedding
+from tinygrad.models.words import Words
 from tinygrad.tensor import Tensor
 
 States = tuple[Tensor, ...]
 
 
-class Recurrent(Pretrained):
+class Recurrent(Words, Pretrained):
     """Tokens to the scores of what comes next, layer by layer, each with its states."""
 
-    embed: Embedding
+    norm: Callable[[Tensor], Tensor]
     layers: Sequence[Callable[[Tensor, States], tuple[Tensor, States]]]
 
     def __call__(self, tokens: Tensor) -> Tensor:
@@ -28,15 +28,11 @@ class Recurrent(Pretrained):
         for layer, states in zip(self.layers, before, strict=True):
             x, made = layer(x, states)
             after.append(made)
-        return self.scores(x), after
+        return self.scores(self.norm(x)), after
 
     def embedded(self, tokens: Tensor) -> Tensor:
         """(batch, tokens) → (batch, tokens, dim)."""
         return self.embed(tokens)
-
-    @abstractmethod
-    def scores(self, x: Tensor) -> Tensor:
-        """What the last layer gives (batch, tokens, dim) → (batch, tokens, vocab)."""
 
     @abstractmethod
     def new_states(self, batch: int) -> list[States]:

@@ -15,7 +15,8 @@ import numpy as np
 from tinygrad.models.activations import activation
 from tinygrad.models.attention import Attention, visible
 from tinygrad.models.cache import Cache, Turn
-from tinygrad.models.checkpoint import Names, Pretrained
+from tinygrad.models.checkpoint import Names, Only, Pretrained
+from tinygrad.models.words import Words
 from tinygrad.nn import Embedding, Linear, RMSNorm
 from tinygrad.tensor import Tensor
 
@@ -161,7 +162,7 @@ def distance_buckets(count: int, config: T5Config, both_ways: bool) -> np.ndarra
     return np.asarray(first + np.where(back < near, back, far), np.int32)
 
 
-class T5(Pretrained):
+class T5(Words, Pretrained):
     """A text to the scores of another one, token by token.
 
     >>> config = T5Config(vocab=16, dim=8, head_dim=4, hidden=16, layers=1, heads=2)
@@ -169,6 +170,7 @@ class T5(Pretrained):
     (1, 2, 16)
     """
 
+    ONLY: ClassVar[Only] = {"model_type": ("t5",), "is_decoder": (False,)}
     NAMES: ClassVar[Names] = {
         "shared": "embed",
         "encoder.embed_tokens": None,
@@ -208,11 +210,9 @@ class T5(Pretrained):
 
     def __init__(self, config: T5Config | None = None) -> None:
         self.config = config = config or T5Config()
-        self.embed = Embedding(config.vocab, config.dim)
+        super().__init__(config.vocab, config.dim, config.tied)
         self.encoder = Stack(config, decodes=False)
         self.decoder = Stack(config, decodes=True)
-        if not config.tied:
-            self.head = Linear(config.dim, config.vocab, bias=False)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
@@ -275,7 +275,7 @@ class Reading:
         x = model.decoder.decoded(model.embed(tokens), self._seen, self._mask, turn or Turn())
         if config.scaled:
             x = x * config.dim**-0.5
-        return x.linear(model.embed.weight.T) if config.tied else model.head(x)
+        return model.scores(x)
 
     @property
     def longest(self) -> int | None:

@@ -51,7 +51,7 @@ class VisualWakeWords(MobileNetV1):
 class _Residual:
     def __init__(self, channels: int, out: int, stride: int) -> None:
         relu: Activation = Tensor.relu
-        self.first = ConvNorm(channels, out, 3, stride, activation=relu, tensorflow=True)
+        self.first = ConvNorm(channels, out, 3, stride, activation=relu, padding="fit")
         self.second = ConvNorm(out, out, 3)
         self.shortcut = None if channels == out else Conv2d(channels, out, 1, stride)
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.models.attention import Attention
-from tinygrad.models.checkpoint import Names, Pretrained
+from tinygrad.models.checkpoint import Names, Only, Pretrained
 from tinygrad.models.residual import Double, Halve, ResBlock, pixels_apart, pixels_last
 from tinygrad.nn import Conv2d, GroupNorm, LayerNorm, Linear
 from tinygrad.nn.activations import gelu
@@ -32,6 +32,7 @@ class UNetConfig:
     context: int = 768  # features of the text
     groups: int = 32
     eps: float = 1e-5
+    out: int | None = None  # channels of the result; None: of the picture
 
 
 class TextLayer:
@@ -172,17 +173,29 @@ class UNet(Pretrained):
     (1, 4, 8, 8)
     """
 
-    ONLY: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+    ONLY: ClassVar[Only] = {
+        "_class_name": ("UNet2DConditionModel",),
         "act_fn": ("silu", "swish"),
+        "addition_embed_type": (None,),
+        "attention_type": ("default",),
         "center_input_sample": (False,),
+        "class_embed_type": (None,),
+        "cross_attention_norm": (None,),
         "downsample_padding": (1,),
+        "dual_cross_attention": (False,),
+        "encoder_hid_dim_type": (None,),
         "flip_sin_to_cos": (True,),
         "freq_shift": (0,),
+        "mid_block_only_cross_attention": (None, False),
         "mid_block_scale_factor": (1,),
+        "num_class_embeds": (None,),
         "only_cross_attention": (False,),
         "resnet_out_scale_factor": (1.0,),
         "resnet_skip_time_act": (False,),
         "resnet_time_scale_shift": ("default",),
+        "time_embedding_act_fn": (None,),
+        "time_embedding_type": ("positional",),
+        "timestep_post_act": (None,),
     }
     NAMES: ClassVar[Names] = {
         "conv_in": "into",
@@ -221,7 +234,7 @@ class UNet(Pretrained):
                 channels = width
             self.up.append(Level(sizes, heads[number], config, Double(width) if number else None))
         self.norm = GroupNorm(config.groups, widths[0], config.eps)
-        self.out = Conv2d(widths[0], config.channels, 3, padding=1)
+        self.out = Conv2d(widths[0], config.out or config.channels, 3, padding=1)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
@@ -238,6 +251,7 @@ class UNet(Pretrained):
                 config["cross_attention_dim"],
                 config["norm_num_groups"],
                 config["norm_eps"],
+                config.get("out_channels"),
             )
         )
 

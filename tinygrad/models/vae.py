@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from tinygrad.models.attention import Attention
-from tinygrad.models.checkpoint import Names, Pretrained
+from tinygrad.models.checkpoint import Names, Only, Pretrained
 from tinygrad.models.residual import Double, Halve, ResBlock, pixels_apart, pixels_last
 from tinygrad.nn import Conv2d, GroupNorm
 from tinygrad.tensor import Tensor
@@ -152,8 +152,12 @@ class VAE(Pretrained):
     ((1, 4, 8, 8), (1, 3, 16, 16))
     """
 
-    ONLY: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+    ONLY: ClassVar[Only] = {
+        "_class_name": ("AutoencoderKL",),
         "act_fn": ("silu", "swish"),
+        "mid_block_add_attention": (True,),
+        "use_quant_conv": (True,),
+        "use_post_quant_conv": (True,),
         "shift_factor": (None, 0.0),
         "latents_mean": (None,),
         "latents_std": (None,),

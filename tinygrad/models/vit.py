@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from tinygrad.models.attention import EncoderLayer
-from tinygrad.models.checkpoint import Names, Pretrained, class_count
+from tinygrad.models.checkpoint import Names, Only, Pretrained, class_count
 from tinygrad.nn import Conv2d, LayerNorm, Linear
 from tinygrad.tensor import Tensor
 
@@ -37,6 +37,7 @@ class ViT(Pretrained):
     (2, 5)
     """
 
+    ONLY: ClassVar[Only] = {"model_type": ("vit",)}
     NAMES: ClassVar[Names] = {
         "vit.embeddings.cls_token": "first",
         "vit.embeddings.position_embeddings": "places",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tinygrad.base.errors import ShapeError
 from tinygrad.models.attention import Attention
 from tinygrad.models.cache import Cache, Turn
-from tinygrad.models.checkpoint import Names, Pretrained
+from tinygrad.models.checkpoint import Names, Only, Pretrained
 from tinygrad.nn import Conv1d, Embedding, LayerNorm, Linear
 from tinygrad.nn.activations import gelu
 from tinygrad.tensor import Tensor
@@ -152,7 +152,12 @@ class Whisper(Pretrained):
     (1, 2, 16)
     """
 
-    ONLY: ClassVar[Mapping[str, tuple[Any, ...]]] = {"activation_function": ("gelu",)}
+    ONLY: ClassVar[Only] = {
+        "model_type": ("whisper",),
+        "activation_function": ("gelu",),
+        "scale_embedding": (False,),
+        "tie_word_embeddings": (True,),
+    }
     NAMES: ClassVar[Names] = {
         "model.encoder.conv1": "encoder.conv1",
         "model.encoder.conv2": "encoder.conv2",
