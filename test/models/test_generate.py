@@ -198,6 +198,14 @@ def test_what_may_be_drawn(name):
     np.testing.assert_array_equal(np.isinf(found), np.isinf(wanted))
 
 
+def test_of_equals_no_more_are_kept_than_are_needed():
+    """Scores of narrow floats are often equal. Which of them stay is a matter of sorting."""
+    scores = np.round(floats(20, 97))
+    found = Sampler(top_p=0.6).filtered(scores)
+    wanted = transformers.TopPLogitsWarper(0.6)(torch.zeros(20, 1), torch.tensor(scores)).numpy()
+    np.testing.assert_array_equal(np.sort(found), np.sort(wanted))
+
+
 def test_repetition_is_penalised():
     seen = tokens(3, 6)
     scores = floats(3, 97)

@@ -72,18 +72,22 @@ class Sampler:
             least = np.partition(scores, -self.top_k, -1)[:, -self.top_k, None]
             scores = np.where(scores < least, -np.inf, scores)
         if self.top_p < 1:
-            scores = np.where(probabilities(scores) < self._nucleus(scores), -np.inf, scores)
+            kept = np.stack([self._nucleus(shares) for shares in probabilities(scores)])
+            scores = np.where(kept, scores, -np.inf)
         if self.min_p > 0:
             shares = probabilities(scores)
             scores = np.where(shares < self.min_p * shares.max(-1, keepdims=True), -np.inf, scores)
         return scores
 
-    def _nucleus(self, scores: Scores) -> NDArray[Any]:
-        """(batch, 1): the least probability among the likeliest that together have `top_p`."""
-        shares = -np.sort(-probabilities(scores), -1)
-        before = shares.cumsum(-1) - shares
-        kept = np.where(before < self.top_p, shares, np.inf)
-        return np.asarray(kept.min(-1, keepdims=True))
+    def _nucleus(self, shares: NDArray[Any]) -> NDArray[np.bool_]:
+        """(vocab,): the fewest of the likeliest that together have `top_p`; of equals the last."""
+        ordered = np.sort(shares)[::-1]
+        count = int((ordered.cumsum() - ordered < self.top_p).sum())
+        least = ordered[count - 1]
+        kept = np.asarray(shares > least)
+        equal = np.flatnonzero(shares == least)
+        kept[equal[len(equal) - (count - kept.sum()) :]] = True
+        return kept
 
     def _draw(self, shares: NDArray[Any]) -> int:
         totals = shares.astype(np.float64).cumsum()
