@@ -6,6 +6,7 @@ import pytest
 from tensor.check import has_large_sizes, value
 
 from tinygrad import GlobalCounters, Tensor
+from tinygrad.engine.digits import places_in_order
 
 SHAPES = [(1,), (7,), (1000,), (3, 257), (5, 40, 6)]
 TYPES = ["float64", "float16", "int32", "int64", "int8", "uint8", "uint32", "uint64"]
@@ -49,6 +50,26 @@ def test_positions_and_order(shape, dtype):
 def test_argmin_takes_the_first_of_equals():
     assert value(Tensor([2.0, -0.0, 0.0]).argmin()) == 1
     assert value(Tensor([[3, 1], [1, 1]]).argmin(1)).tolist() == [1, 0]
+
+
+SPANS = [(0, 1), (0, 300), (-(1 << 31), 1 << 31), (5, 6 + (1 << 33)), (-(1 << 63), (1 << 63) - 1)]
+
+
+@pytest.mark.parametrize("low,high", SPANS)
+def test_long_rows_are_sorted_by_their_digits(low, high):
+    """Few digits, those of one word, those of two, and differences that overflow."""
+    rng = np.random.default_rng(3)
+    x = rng.integers(low, high, (2, 5003))
+    x[:, 1], x[:, -1] = low, high - 1
+    x[:, 2000:3000] = x[:, :1000]
+    for kind in ("int64", "int32"):
+        row = x.astype(kind)
+        order = order_of(row, 1, False)
+        assert np.array_equal(np.array([places_in_order(each) for each in row]), order)
+        places = value(Tensor(row).sort()[1])
+        assert np.array_equal(places, order)
+        chosen = value(Tensor(row).topk(7, largest=False)[1])
+        assert np.array_equal(chosen, order[:, :7])
 
 
 def test_choosing_among_many_looks_at_blocks():

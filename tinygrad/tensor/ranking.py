@@ -12,9 +12,9 @@ import numpy as np
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.helpers import prod
+from tinygrad.engine.digits import PLACE_BITS, places_in_order
 from tinygrad.engine.host import HostFunction, call, register
 
-PLACE_BITS = 32
 LONG_ROW = 1 << 12
 FEW = 1 << 12  # elements that are looked at at once: sooner than the host is asked twice
 SPREAD = 16  # a choice of k among so many times k looks at the leaders of blocks first
@@ -35,20 +35,15 @@ def _smallest(words: np.ndarray[Any, Any], k: int) -> list[np.ndarray[Any, Any]]
 
 def _argsorted(ranks: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Where each of a row's ranks was in order, equal ones as they came: short rows are compared,
-    long ones dealt out by 16 bits after the other, which NumPy does in linear time."""
-    size, bits = ranks.shape[-1], 8 * ranks.itemsize
-    if size < LONG_ROW and bits > PLACE_BITS:
+    long ones sorted by digits."""
+    size = ranks.shape[-1]
+    if size < LONG_ROW and ranks.itemsize * 8 > PLACE_BITS:
         return np.argsort(ranks, axis=-1, kind="stable").astype(np.int32)
     if size < LONG_ROW:
         sorted_words = np.sort((ranks.astype(np.int64) << PLACE_BITS) | np.arange(size), axis=-1)
         return sorted_words.astype(np.int32)  # the lower half: where it was
-    order = np.broadcast_to(np.arange(size, dtype=np.int32), ranks.shape)
-    for shift in range(0, bits, 16):
-        last = shift + 16 == bits  # signed, as the rank is
-        digit = (ranks >> shift).astype(np.int16 if last else np.uint16)
-        moved = np.argsort(np.take_along_axis(digit, order, -1), axis=-1, kind="stable")
-        order = np.take_along_axis(order, moved, -1)
-    return order
+    rows = [places_in_order(row) for row in ranks.reshape(-1, size)]
+    return np.array(rows, np.int32).reshape(ranks.shape)
 
 
 SMALLEST = register(HostFunction("smallest", _smallest, _chosen))
@@ -104,24 +99,34 @@ def leaders(x: Any, k: int, largest: bool) -> Any:
     the first: so n/b leaders and k·b candidates are looked at, least for b = √(n/k).
     """
     size = x.shape[-1]
-    if not fits(x, size) or k == 0:
+    if k == 0:
         return in_order(x, largest)._cut(x.ndim - 1, 0, k)
     if size < SPREAD * k or prod(x.shape) < FEW:
         return _first(_order(x, largest), x._counting(size, x.device), k)
     block = 1 << int((size / k) ** 0.5).bit_length() - 1  # whole vectors
     blocks = -(-size // block)
     *lead, _ = x.shape
-    none = dtypes.max(dtypes.int32)  # as far behind as an element, and its place is behind them
-    rank = _order(x, largest).pad((0, blocks * block - size), value=none)
+    rank = _order(x, largest)
+    none = dtypes.max(rank.dtype)  # as far behind as an element, and its place is behind them
+    rank = rank.pad((0, blocks * block - size), value=none)
     best = rank.reshape((*lead, blocks, block)).min(-1)
-    chosen = _first(best, x._counting(blocks, x.device), k).unsqueeze(-1)
-    places = (chosen * block + x._counting(block, x.device)).reshape((*lead, k * block))
+    chosen = _first(best, x._counting(blocks, x.device), k)
+    if not fits(x, size):
+        chosen = chosen.sort()[0]  # so that candidates come as their places do
+    places = (chosen.unsqueeze(-1) * block + x._counting(block, x.device)).reshape(
+        (*lead, k * block)
+    )
     values = x.gather(-1, places.minimum(size - 1))
     return _first((places < size).where(_order(values, largest), none), places, k)
 
 
 def _first(order: Any, places: Any, k: int) -> Any:
-    """The places of the `k` smallest of `order`, of equal ones those before."""
+    """The places of the `k` smallest of `order`, of equal ones those before. Where a rank fills a
+    word `places` rise."""
+    if order.dtype.itemsize * 8 > PLACE_BITS:
+        (found,) = call(ARGSORT, order._node)
+        first = order._from(found)._cut(order.ndim - 1, 0, k)
+        return places.expand(order.shape).gather(-1, first)
     word = words(order, places)
     return places_of(order._from(call(SMALLEST, word._node, parameters=(k,))[0]))
 
