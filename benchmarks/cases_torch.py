@@ -27,7 +27,7 @@ def finish(result: torch.Tensor) -> torch.Tensor:
 
 
 def host(result: torch.Tensor) -> np.ndarray:
-    return result.detach().float().numpy()
+    return result.detach().float().cpu().numpy()
 
 
 def compiled(function: Any) -> Any:
@@ -35,11 +35,11 @@ def compiled(function: Any) -> Any:
 
 
 def floats(inputs: Inputs, *shape: int) -> torch.Tensor:
-    return torch.from_numpy(inputs.normal(*shape))
+    return torch.from_numpy(inputs.normal(*shape)).to(torch.get_default_device())
 
 
 def numbers(inputs: Inputs, high: int, *shape: int) -> torch.Tensor:
-    return torch.from_numpy(inputs.below(high, *shape))
+    return torch.from_numpy(inputs.below(high, *shape)).to(torch.get_default_device())
 
 
 def plain(function: Callable[..., torch.Tensor], *arguments: torch.Tensor) -> Step:

@@ -1,18 +1,79 @@
-"""`benchmarks/gpu.py` runs from its first line to its page, on a device that every machine has."""
+"""`benchmarks/gpu.py` runs from its first line to its page, on devices that every machine has and
+on the emulated card; and nothing that a case does costs what the others found."""
 
+import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parent.parent / "benchmarks" / "gpu.py"
-PARTS = ("copy", "gemm", "f32", "attention", "rows", "conv", "training")
+TEST = Path(__file__).parent
+SCRIPT = TEST.parent / "benchmarks" / "gpu.py"
+spec = importlib.util.spec_from_file_location("gpu", SCRIPT)
+gpu = importlib.util.module_from_spec(spec)
+sys.modules["gpu"] = gpu
+spec.loader.exec_module(gpu)
 
 
-def run(output, *arguments):
-    command = [sys.executable, str(SCRIPT), "--small", "--output", str(output), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+def run(output, *arguments, change=None):
+    """The script, small, beside PyTorch on the processor. `change`: what its cases' process runs
+    before anything else."""
+    command = [sys.executable, str(SCRIPT), "--small", "--peer", "cpu", "--output", str(output)]
+    paths = [str(TEST.parent), str(TEST)]
+    if change is not None:
+        site = output.parent / "site"
+        site.mkdir()
+        guard = "import sys\nif any('gpu_cases' in x for x in sys.orig_argv):\n    "
+        (site / "sitecustomize.py").write_text(guard + change)
+        paths.append(str(site))
+    facts = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    return subprocess.run(
+        [*command, *arguments], capture_output=True, text=True, timeout=280, check=False, env=facts
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "pins", "kept"),
+    [
+        ("0.50.3", ">=0.50,<0.51", True),
+        ("0.47.0", ">=0.50,<0.51", False),
+        ("0.51", ">=0.50,<0.51", False),
+        ("2.11.0+cu130", "", True),
+        ("2.13.0", "==2.13.0", True),
+    ],
+)
+def test_versions_are_compared_with_what_is_asked_for(version, pins, kept):
+    assert gpu.fits(version, pins) is kept
+
+
+def test_the_page_is_on_the_disk_after_each_row(tmp_path):
+    page = gpu.Page(tmp_path / "page.md", "title")
+    page.waiting = {"a": "gemm", "b": "gemm", "c": "operations"}
+    page.add("a", {"part": "gemm", "note": "SIGSEGV"})
+    assert "| a | | | | | | | SIGSEGV |" in (tmp_path / "page.md").read_text()
+    page.add("c", {"part": "operations", "note": ""})
+    found = (tmp_path / "page.md").read_text()
+    assert "1 of 1 agree" in found and "Not reached: b." in found and "| c |" not in found
+
+
+def test_an_unknown_part_is_told_with_those_there_are(tmp_path):
+    ran = run(tmp_path / "page.md", "--only", "nothing")
+    assert ran.returncode != 0 and f"the parts are {', '.join(gpu.PARTS)}" in ran.stderr
+
+
+@pytest.mark.parametrize("there", ("", "0.47.0"))
+def test_what_is_not_installed_is_said_at_once_with_the_command(there, tmp_path, monkeypatch):
+    def version(name):
+        if name == "llvmlite" and not there:
+            raise gpu.importlib.metadata.PackageNotFoundError(name)
+        return there if name == "llvmlite" else "99"
+
+    monkeypatch.setattr(gpu.importlib.metadata, "version", version)
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "--output", str(tmp_path / "page.md")])
+    with pytest.raises(SystemExit, match=r"-m pip install 'llvmlite>=0.50,<0.51'$"):
+        gpu.main()
 
 
 @pytest.mark.slow
@@ -20,19 +81,41 @@ def test_every_part_gives_its_rows(tmp_path):
     ran = run(tmp_path / "page.md", "--device", "CL", "--minutes", "4")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     page = (tmp_path / "page.md").read_text()
-    for word in ("agree with PyTorch", "copy of", "matmul bfloat16", "attention", "training step"):
+    for word in ("op tests pass", "agree with PyTorch", "copy of", "matmul bfloat16", "attention"):
         assert word in page, page
-    assert "Not reached" not in page
+    assert "mlp_train_step" in page and " 0 of" not in page
+
+
+CRASHING = """import os, time, tinygrad
+    tinygrad.Tensor.softmax = lambda x: os.abort()
+    tinygrad.Tensor.layernorm = lambda x: time.sleep(1000)
+"""
 
 
 @pytest.mark.slow
-def test_what_is_not_reached_is_said(tmp_path):
-    ran = run(tmp_path / "page.md", "--device", "CPU", "--minutes", "0", "--only", "rows,conv")
-    assert ran.returncode == 0, ran.stderr
-    assert "Not reached: rows, conv." in (tmp_path / "page.md").read_text()
+def test_cases_that_crash_or_hang_are_rows_and_the_others_go_on(tmp_path):
+    only = ("--device", "CPU", "--only", "rows,conv", "--patience", "8")
+    ran = run(tmp_path / "page.md", *only, change=CRASHING)
+    page = (tmp_path / "page.md").read_text()
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    for name, why in (("softmax", "its process: SIGABRT"), ("layernorm", "not done after 8 s")):
+        for dtype in ("float32", "bfloat16"):
+            assert f"| {name} {dtype} 64x64 | | | | | | | {why} |" in page
+    assert "| conv 3x3 float32 2x4x9x9 to 8 | " in page and "Not reached" not in page
 
 
 @pytest.mark.slow
-def test_an_unknown_part_is_told_with_those_there_are(tmp_path):
-    ran = run(tmp_path / "page.md", "--only", "nothing")
-    assert ran.returncode != 0 and f"the parts are check, {', '.join(PARTS)}" in ran.stderr
+def test_a_device_that_is_absent_is_the_reason_on_the_page(tmp_path):
+    ran = run(tmp_path / "page.md", "--device", "CL:99", "--only", "copy")
+    assert ran.returncode == 2, ran.stdout + ran.stderr
+    words = "No case could begin: DeviceError: device CL:99: there are CL:0"
+    assert words in (tmp_path / "page.md").read_text()
+
+
+@pytest.mark.slow
+def test_it_runs_on_the_emulated_card(tmp_path):
+    only = ("--device", "CUDA", "--only", "copy,gemm", "--minutes", "4")
+    ran = run(tmp_path / "page.md", *only, change="import backends.cuda.emulated")
+    page = (tmp_path / "page.md").read_text()
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "code for sm_90a" in page and "| matmul bfloat16 256 | " in page

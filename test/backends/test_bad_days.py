@@ -246,6 +246,8 @@ ABSENT = {
         "DeviceError device CLANG: no C compiler answers",
     ),
     "a card that is not there": ({"DEV": "CL:99"}, "DeviceError device CL:99: there are CL:0"),
+    "a second host": ({"DEV": "NPY:1"}, "DeviceError device NPY:1: arrays of the host are one dev"),
+    "nearly a setting": ({"CUDA": "yes"}, "DeviceError the environment says CUDA=yes; legal is CU"),
     "a name that nobody knows": ({"DEV": "TPU9"}, "DeviceError device 'TPU9' is not known"),
 }
 

@@ -1,6 +1,6 @@
-"""A machine without some of what it has, by its setting `<device>_WITHOUT`: an older one is this one
-without what it lacks, so code for it can be made, run and timed here; and what turns out not to work
-on a machine is left out without losing the rest."""
+"""A machine without some of what it has, by its setting `<device>_WITHOUT`: an older one is this
+one without what it lacks, so code for it can be made, run and timed here; and what turns out not to
+work on a machine is left out without losing the rest."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tinygrad.base.errors import DeviceError
+from tinygrad.base.errors import ArgumentError, DeviceError
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,7 @@ def parse(text: str, default: int | str) -> int | str:
     """An environment string in the type of the default."""
     if isinstance(default, str):
         return text
-    try:
-        return int(text) if text else 0
-    except ValueError:
-        return int(float(text))
+    return int(float(text)) if text else 0
 
 
 class ContextVar:
@@ -85,7 +82,11 @@ class ContextVar:
         if name in cls._all:
             return cls._all[name]
         made = cls._all[name] = super().__new__(cls)
-        made.name, made.value = name, parse(os.environ.get(name, str(default)), default)
+        made.name, text = name, os.environ.get(name, str(default))
+        try:
+            made.value = parse(text, default)
+        except (ValueError, OverflowError):
+            raise ArgumentError(f"the environment says {name}={text}; legal are numbers") from None
         return made
 
     def __repr__(self) -> str:
@@ -189,13 +190,18 @@ def requested_device() -> str:
     for name in ("DEV", "BACKEND"):
         if SETTINGS[name].value:
             return str(SETTINGS[name].value)
-    asked = [name for name in DEVICE_NAMES if os.environ.get(name, "0") == "1"]
+    values = {name: os.environ.get(name, "0") for name in DEVICE_NAMES}
+    for name, value in values.items():
+        if value.lower() in ALMOST:
+            raise DeviceError(f"the environment says {name}={value}; legal is {name}=1")
+    asked = [name for name, value in values.items() if value == "1"]
     if len(asked) > 1:
         both = " and ".join(f"{name}=1" for name in asked)
         raise DeviceError(f"the environment says {both}; legal is one of them, or DEV={asked[0]}")
     return asked[0] if asked else ""
 
 
+ALMOST = ("y", "yes", "t", "true", "on")  # other words may be other programs'
 DEVICE_NAMES = (
     "CPU",
     "CL",

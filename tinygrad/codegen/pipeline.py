@@ -200,9 +200,9 @@ class _Lowering:
             check_meetings(laid_out)
         listed = _for_target(laid_out, self.target)
         buffers = tuple(n.arg[0] for n in listed if n.op is Ops.PARAM)
-        scratch = local_layout(listed)[1]
-        if self.target.has_groups and scratch > self.target.local_memory:
-            room = f"{scratch:,} bytes, on {self.target.device} they can {self.target.local_memory:,}"
+        scratch, most = local_layout(listed)[1], self.target.local_memory
+        if self.target.has_groups and scratch > most:
+            room = f"{scratch:,} bytes, on {self.target.device} they can {most:,}"
             raise CompileError(f"[lower] {self.name}: lanes share {room}; legal is NOOPT=1")
         return Phase(
             self.name + suffix,

@@ -11,7 +11,7 @@ from tinygrad.backends.c_family import CRenderer
 from tinygrad.backends.interface import Backend
 from tinygrad.backends.null import NullCompiler, NullQueue
 from tinygrad.base.dtype import INVERSE_NAMES
-from tinygrad.base.errors import OutOfMemory
+from tinygrad.base.errors import DeviceError, OutOfMemory
 from tinygrad.base.helpers import free_memory
 from tinygrad.base.target import Target
 
@@ -64,5 +64,7 @@ TARGET = Target("NPY", vector=0, dtypes=DTYPES, storage_dtypes=DTYPES)
 
 
 def open_device(index: int = 0, cache: Any = None) -> Backend:
-    """The arrays of this process."""
+    """The arrays of this process. DeviceError for a second one: there is one host."""
+    if index:
+        raise DeviceError(f"device NPY:{index}: arrays of the host are one device, NPY")
     return Backend(TARGET, CRenderer(), NullCompiler(), ArrayMemory(), NullQueue())
