@@ -1,12 +1,16 @@
 """Which steps of several devices wait for which, and that the others run at the same time."""
 
 import threading
+import time
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from tinygrad import Tensor
+from tinygrad import Tensor, TinyJit, nn
 from tinygrad.engine import run
+from tinygrad.engine.devices import Device
 from tinygrad.engine.lanes import Segment, Touch, run_lanes, segments_of
 from tinygrad.engine.plans import plan_for
 from tinygrad.engine.structure import structure_of
@@ -123,3 +127,86 @@ def test_fault_words_and_scratch_are_each_lane_s_own(monkeypatch):
     with pytest.raises(IndexError, match="index 7"):
         x.gather(1, at).numpy()
     np.testing.assert_allclose((x @ x.T).numpy(), values @ values.T)
+
+
+# ---- what it gains -------------------------------------------------------------------------------
+
+
+class Waiting:
+    """A queue whose kernels take time of their own, while the processor has nothing to do: as a
+    card's do. `busy` has (what, start, end) of all that its devices did."""
+
+    def __init__(self, queue, busy):
+        self.queue, self.busy = queue, busy
+        self.load, self.synchronize = queue.load, queue.synchronize
+
+    def segment(self, launches):
+        made = self.queue.segment(launches)
+        return SimpleNamespace(run=took(made.run, "kernels", len(launches), self.busy))
+
+
+def took(work, what, count, busy):
+    def run(*given):
+        start = time.perf_counter()
+        found = work(*given)
+        time.sleep(0.004 * count)
+        busy.append((what, start, time.perf_counter()))
+        return found
+
+    return run
+
+
+def waiting_devices(monkeypatch, names, busy):
+    """The CPU's cores as cards that are joined by slow links."""
+    for name in names:
+        backend = Device[name].backend
+        memory = backend.memory
+
+        def copy(target, _, source, nbytes, memory=memory):
+            memory.write(target, memory.read(source, nbytes))
+
+        queue = Waiting(backend.queue, busy)
+        backend = replace(backend, queue=queue, copy_from=took(copy, "copy", 1, busy))
+        monkeypatch.setattr(Device[name], "backend", backend)
+
+
+def test_copies_of_a_training_step_are_hidden_behind_its_kernels(monkeypatch):
+    """Data parallel: sums of gradients are on their way while the backward pass goes on."""
+    names, busy = ("CPU:30", "CPU:31"), []
+    waiting_devices(monkeypatch, names, busy)
+    values = np.random.default_rng(0).standard_normal((8, 16)).astype(np.float32)
+
+    def step_time(enough_work):
+        monkeypatch.setattr(run, "ENOUGH_WORK", enough_work)
+        Tensor.manual_seed(0)
+        layers = [nn.Linear(16, 16) for _ in range(4)]
+        parameters = [p.to_(names) for p in nn.state.get_parameters(layers)]
+        optimizer = nn.optim.SGD(parameters, lr=0.1)
+
+        @TinyJit
+        @Tensor.train()
+        def step(x):
+            optimizer.zero_grad()
+            loss = x.sequential([f for layer in layers for f in (layer, Tensor.relu)])
+            loss = loss.square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.realize()
+
+        x = Tensor(values).shard(names, axis=0).realize()
+        losses = [step(x).item() for _ in range(3)]
+        busy.clear()
+        start = time.perf_counter()
+        losses.append(step(x).item())
+        return time.perf_counter() - start, losses
+
+    alone, wanted = step_time(float("inf"))
+    beside, losses = step_time(-1)
+    assert losses == wanted
+    hidden = sum(
+        max(0.0, min(end, stop) - max(start, begin))
+        for what, start, end in busy
+        for other, begin, stop in busy
+        if what == "copy" and other == "kernels"
+    )
+    assert hidden > 0.02 and beside < 0.85 * alone, (hidden, beside, alone)
