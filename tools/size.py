@@ -24,7 +24,7 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # The floors, lowest first, with their budgets in code lines. `*`: the files of that folder itself;
 # each folder inside is a driver with a budget of its own.
 BUDGETS: dict[str, int | None] = {
-    "base": 670,
+    "base": 680,
     "uop": 1840,
     "simplify": 1100,
     "transforms": 330,
@@ -40,8 +40,8 @@ DRIVER_BUDGET = 350
 # The interpreter judges what the lanes of a warp, or of several, do together, too, and what an
 # engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
-# pool that other devices find in theirs.
-DRIVER_BUDGETS = {"cpu": 1450, "interpreter": 755, "cuda": 600}
+# pool that other devices find in theirs, and stops kernels that run too long, as drivers do.
+DRIVER_BUDGETS = {"cpu": 1490, "interpreter": 775, "cuda": 600}
 
 NOT_CODE = {
     tokenize.COMMENT,

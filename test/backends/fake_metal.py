@@ -245,7 +245,6 @@ METHODS = {
     "commandBuffer": (ID,),
     "computeCommandEncoder": (ID,),
     "commit": (None,),
-    "waitUntilCompleted": (None,),
     "status": (U64,),
     "error": (ID,),
     "GPUStartTime": (DOUBLE,),
@@ -422,7 +421,7 @@ class Buffer(Object):
 class CommandQueue(Object):
     def __init__(self, machine):
         super().__init__(machine)
-        self.sent = []
+        self.sent, self.hangs = [], False
 
     def commandBuffer(self):
         return self.machine.autoreleased(CommandBuffer(self.machine, self))
@@ -448,13 +447,12 @@ class CommandBuffer(Object):
         self.queue.sent.append(self)
 
     def status(self):
-        return self.state
-
-    def waitUntilCompleted(self):
+        """Each time that somebody looks the next commands are over."""
         if self.state == self.NOT_SENT:
             raise Misuse("waits for commands that were not sent")
-        while self.state == self.SENT:
+        if self.state == self.SENT and not self.queue.hangs:
             self.queue.sent.pop(0).execute()
+        return self.state
 
     def execute(self):
         machine = self.machine

@@ -209,6 +209,45 @@ def test_a_kernel_that_runs_too_long_can_be_left(device, limit, words):
     assert found.endswith("[2.0, 3.0]\n")
 
 
+LONG = """
+import os, signal, threading, time
+import numpy as np
+from tinygrad import Tensor
+from tinygrad.base.settings import SETTINGS
+a = Tensor.ones(SIZE, SIZE, device=NAME).contiguous().realize()
+(Tensor([1.0, 2.0], device=NAME) + 1).realize()
+held = a.shrink(((0, 9), None)) @ a
+(held.contiguous()).realize()
+made = a @ a
+made.schedule()
+SETTINGS["DEVICE_TIMEOUT"].value = LIMIT
+if not LIMIT:
+    threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    made.realize()
+except BaseException as error:
+    print(type(error).__name__, error)
+SETTINGS["DEVICE_TIMEOUT"].value = 0
+print((Tensor([1.0, 2.0], device=NAME) + 1).tolist(), bool((held == SIZE).all().item()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("device", "size", "limit"),
+    [("CPU", 6000, 0), ("CPU", 6000, 0.3), ("CLANG", 6000, 0.3), ("PYTHON", 99, 0.3)],
+)
+def test_a_kernel_of_this_process_that_runs_too_long_is_stopped(device, size, limit):
+    """Between two chunks of its tasks: it is over, and the device goes on."""
+    if device not in COMPUTING:
+        pytest.skip(f"{device}: no compiler")
+    code = LONG.replace("LIMIT", str(limit)).replace("SIZE", str(size))
+    found = child(code.replace("NAME", repr(device))).rstrip().split("\n")
+    told = "KeyboardInterrupt" if not limit else f"DeviceError device {device}: running r_"
+    assert found[0].startswith(told), found
+    assert not limit or "stopped after 0.3 s (DEVICE_TIMEOUT)" in found[0]
+    assert found[-1] == "[2.0, 3.0] True"
+
+
 # ---- drivers that are old or not there -----------------------------------------------------------
 
 

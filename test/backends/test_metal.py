@@ -28,6 +28,7 @@ from tinygrad.base.errors import (
     IndexCheckError,
     OutOfMemory,
 )
+from tinygrad.base.settings import SETTINGS
 
 if fake_metal.compiler() is None:
     pytest.skip("METAL: no clang++ of 15 or later to read its sources", allow_module_level=True)
@@ -224,10 +225,24 @@ def test_kernels_run_when_somebody_waits_and_in_order(machine):
     launches = [Launch(function, pair, block=(8, 1, 1)) for pair in ((1, 0), (0, 1), (1, 0))]
     device.queue.segment(launches).run([a, b], [])
     (commands,) = (o for o in machine.objects.values() if isinstance(o, fake_metal.CommandBuffer))
-    assert commands.status() == commands.SENT and len(commands.dispatches) == 3
+    assert commands.state == commands.SENT and len(commands.dispatches) == 3
     device.memory.write(a, memoryview(bytes(32)))  # waits: the kernels read what was there
     np.testing.assert_array_equal(read(device, b), np.arange(8) + 21)
     np.testing.assert_array_equal(read(device, a), 0)
+
+
+def test_a_kernel_that_runs_too_long_is_told_and_waited_for_again(machine, monkeypatch):
+    device = open_device("METAL")
+    a, b = written(device, range(8)), device.memory.allocate(32)
+    device.queue.segment([Launch(added_seven(device), (1, 0), block=(8, 1, 1))]).run([a, b], [])
+    (queue,) = (o for o in machine.objects.values() if isinstance(o, fake_metal.CommandQueue))
+    queue.hangs = True
+    with monkeypatch.context() as patch:
+        patch.setattr(SETTINGS["DEVICE_TIMEOUT"], "value", 0.05)
+        with pytest.raises(DeviceError, match="device METAL: its kernels have run for 0.05 s"):
+            device.queue.synchronize()
+    queue.hangs = False
+    np.testing.assert_array_equal(read(device, b), np.arange(8) + 7)
 
 
 def test_times_are_those_of_the_gpu(machine):

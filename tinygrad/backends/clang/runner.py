@@ -50,7 +50,9 @@ struct seat {          // one for each thread; the caller's is the first
   char apart[112];
 };
 struct pool {
-  kernel function; void** arguments; i64 tasks, chunk, chunks, ranges; char apart0[80];
+  kernel function; void** arguments; i64 tasks, chunk, chunks, ranges;
+  int* stop;           // not 0 if no more chunk should run
+  char apart0[72];
   int finished;        // chunks of the open kernel that are done
   int caller_sleeps;   // until `finished` changes
   char apart1[120];
@@ -64,6 +66,7 @@ struct record {
   kernel function; void** arguments; unsigned* positions;
   i64 count, tasks, chunk, chunks, ranges, wake;
 };
+_Static_assert(offsetof(struct pool, stop) == {STOP}, "");
 _Static_assert(offsetof(struct pool, finished) == {FINISHED}, "");
 _Static_assert(offsetof(struct pool, caller_sleeps) == {CALLER_SLEEPS}, "");
 _Static_assert(offsetof(struct pool, spins) == {SPINS}, "");
@@ -93,7 +96,8 @@ static void work(struct pool* pool, i64 own, char* volatile* scratch) {
       i64 ranges = __atomic_load_n(&pool->ranges, RELAXED);
       i64 low = ((thread + 1) * pool->chunks / ranges - left) * pool->chunk;
       i64 high = low + pool->chunk < pool->tasks ? low + pool->chunk : pool->tasks;
-      pool->function(pool->arguments, low, high, *scratch);
+      if (!__atomic_load_n(pool->stop, RELAXED))
+        pool->function(pool->arguments, low, high, *scratch);
       done++;
     }
     thread = thread + 1 < visits ? thread + 1 : 0;
@@ -124,12 +128,18 @@ static void share(struct pool* pool, i64 wakes, char* scratch) {
   }
 }
 
-// Run `count` records; without a pool the caller runs every task itself.
-EXPORT void run_list(struct pool* pool, struct record* at, i64 count, i64* table, char* scratch) {
+// Run `count` records; without a pool the caller runs every task itself, a chunk at a time.
+EXPORT void run_list(struct pool* pool, struct record* at, i64 count, i64* table, char* scratch,
+                     int* stop) {
   for (struct record* end = at + count; at < end; at++) {
     for (i64 i = 0; i < at->count; i++) ((i64*)at->arguments)[i] = table[at->positions[i]];
     if (!pool || !at->chunks) {
-      at->function(at->arguments, 0, at->tasks, scratch);
+      for (i64 low = 0, high; low == 0 || low < at->tasks; low = high) {
+        if (__atomic_load_n(stop, RELAXED)) return;
+        high = at->chunk < at->tasks - low ? low + at->chunk : at->tasks;
+        at->function(at->arguments, low, high, scratch);
+        if (high == at->tasks) break;
+      }
       continue;
     }
     pool->function = at->function;
@@ -137,6 +147,7 @@ EXPORT void run_list(struct pool* pool, struct record* at, i64 count, i64* table
     pool->tasks = at->tasks;
     pool->chunk = at->chunk;
     pool->chunks = at->chunks;
+    pool->stop = stop;
     __atomic_store_n(&pool->ranges, at->ranges, RELAXED);
     share(pool, at->wake, scratch);
   }

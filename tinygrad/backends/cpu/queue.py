@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from tinygrad.backends.cpu.loader import LoadedObject, load_object
 from tinygrad.backends.cpu.locks import ForkSafeLock
 from tinygrad.backends.cpu.pages import Pages
+from tinygrad.backends.cpu.patience import Patience
 from tinygrad.backends.cpu.pool import Pool
 from tinygrad.backends.cpu.runner import RECORD
 from tinygrad.backends.interface import Launch
@@ -27,6 +28,8 @@ from tinygrad.base.settings import SPEC
 
 CHUNKS_PER_THREAD = 8  # how finely a kernel's tasks are dealt out, for balance
 SHARED_WORK = 2_000  # nanoseconds on one core: below this a kernel stays with the caller
+LONG_WORK = 200_000_000  # from here on a segment can be left: it takes the start of a thread
+SLICES = 64  # of a long kernel, for each thread: how soon it can be left
 WAKING_WORK = 60_000  # nanoseconds of shared kernels in a segment: below this nobody is woken
 
 Place = Callable[[bytes, Sequence[str]], LoadedObject]
@@ -49,6 +52,8 @@ class CPUQueue:
         self.place = place
         self.lock = ForkSafeLock()
         self.scratch: Pages | None = None
+        self.stop = ctypes.c_int32(0)
+        self.stop_at = ctypes.addressof(self.stop)
         self._loaded: weakref.WeakValueDictionary[tuple[bytes, str], LoadedObject]
         self._loaded = weakref.WeakValueDictionary()
 
@@ -89,6 +94,7 @@ class CPUSegment:
         unknown = any(launch.work == 0 for launch in shared)
         self.wakes = unknown or sum(launch.work for launch in shared) >= WAKING_WORK
         self.shares = bool(shared)
+        self.is_long = sum(launch.work for launch in launches) >= LONG_WORK
         self._pack_table = struct.Struct(f"{self.n_buffers + self.n_values}q").pack_into
         self._table = (ctypes.c_int64 * max(1, self.n_buffers + self.n_values))()
         self._lay_out()
@@ -104,24 +110,26 @@ class CPUSegment:
             self._pack_table(self._table, 0, *buffers, *values)
             scratch = queue.scratch_address(self.scratch) if self.scratch else 0
             pool = queue.pool.borrow(self.scratch) if self.shares else 0
+            given = self._table_at, scratch, queue.stop_at
             try:
+                if self.is_long:
+                    with Patience(queue.stop):
+                        return self._run_timed(pool, *given)
                 if timed:
-                    return self._run_timed(pool, scratch)
-                queue.pool.runner.run_list(
-                    pool, self._records_at, len(self.launches), self._table_at, scratch
-                )
+                    return self._run_timed(pool, *given)
+                queue.pool.runner.run_list(pool, self._records_at, len(self.launches), *given)
             finally:
                 if pool:
                     queue.pool.give_back()
         return []
 
-    def _run_timed(self, pool: int, scratch: int) -> list[float]:
+    def _run_timed(self, pool: int, *given: int) -> list[float]:
         """One call a kernel; each time holds the half microsecond of the call."""
         seconds = []
         for number in range(len(self.launches)):
             record = self._records_at + RECORD.size * number
             start = time.perf_counter()
-            self.queue.pool.runner.run_list(pool, record, 1, self._table_at, scratch)
+            self.queue.pool.runner.run_list(pool, record, 1, *given)
             seconds.append(time.perf_counter() - start)
         return seconds
 
@@ -159,10 +167,11 @@ class CPUSegment:
         tasks = launch.grid[0]
         if launch.grid[1:] != (1, 1):
             raise ArgumentError(f"[segment] a CPU grid has one axis, not {launch.grid}")
+        is_long = launch.work >= LONG_WORK
         if not self._is_shared(launch):
-            return tasks, tasks, 0, 0, 0
+            return tasks, ceildiv(tasks, SLICES if is_long else 1), 0, 0, 0
         threads = self.queue.pool.threads
-        chunk = ceildiv(tasks, CHUNKS_PER_THREAD * threads)
+        chunk = ceildiv(tasks, (SLICES if is_long else CHUNKS_PER_THREAD) * threads)
         chunks = ceildiv(tasks, chunk)
         return tasks, chunk, chunks, min(threads, chunks), int(self.wakes)
 

@@ -8,7 +8,9 @@ for the last one. Rules that make it robust when cores are taken away by other p
 - a helper takes part only by taking a chunk of tasks from a counter, so the caller waits only for
   chunks that somebody is working on, never for a thread that has not come;
 - a kernel ends by the count of its finished chunks, never by a count of threads;
-- who waits spins briefly, then sleeps in the system, and is woken.
+- who waits spins briefly, then sleeps in the system, and is woken;
+- nobody begins a chunk once the word `stop` is not 0: a list ends early, when the chunks that were
+  begun are over.
 
 Each thread has a seat with a range of a kernel's chunks: its own first, so that a core finds what
 it wrote one kernel ago in its cache; then those of the others, so that nobody waits while there is
@@ -52,15 +54,15 @@ class ObjectCache(Protocol):
 
 
 class Runner:
-    """The loaded native code: `run_list(pool, records, count, table, scratch)`,
+    """The loaded native code: `run_list(pool, records, count, table, scratch, stop)`,
     `help(pool, thread)`, `dismiss(pool, thread)`; all arguments are addresses or integers."""
 
     def __init__(self, code: LoadedObject, machine: str) -> None:
         self.code = code
         self.machine = machine
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
-        prototype = ctypes.CFUNCTYPE(None, pointer, pointer, integer, pointer, pointer)
-        self.run_list: Callable[[int, int, int, int, int], None] = prototype(
+        prototype = ctypes.CFUNCTYPE(None, pointer, pointer, integer, *[pointer] * 3)
+        self.run_list: Callable[[int, int, int, int, int, int], None] = prototype(
             code.address("run_list")
         )
         self.help: Callable[[int, int], None] = ctypes.CFUNCTYPE(None, pointer, integer)(

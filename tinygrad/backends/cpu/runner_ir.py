@@ -7,6 +7,7 @@ from dataclasses import dataclass
 # Offsets of the pool's words, in bytes. What different threads write lies in different pairs of
 # cache lines.
 KERNEL = 0  # ptr function, ptr arguments, i64 tasks, i64 tasks a chunk, i64 chunks, i64 ranges
+STOP = 48  # ptr to an i32: not 0 if no more chunk should run
 FINISHED = 128  # i32: chunks of the open kernel that are done
 CALLER_SLEEPS = 132  # i32: the caller waits in the system for `finished` to change
 SPINS = 256  # i64: how often to look before sleeping
@@ -19,6 +20,7 @@ SEAT_REMAINING = 0  # i32: chunks of this seat's range that nobody has taken (or
 SEAT_SLEEPS = 4  # i32: its helper sleeps, or is about to
 SEAT_SCRATCH = 8  # ptr: its helper's scratch memory
 OFFSETS = {
+    "STOP": STOP,
     "FINISHED": FINISHED,
     "CALLER_SLEEPS": CALLER_SLEEPS,
     "SPINS": SPINS,
@@ -122,6 +124,7 @@ entry:
   %chunk_at = getelementptr i8, ptr %pool, i64 24
   %chunks_at = getelementptr i8, ptr %pool, i64 32
   %ranges_at = getelementptr i8, ptr %pool, i64 40
+  %stop_at = getelementptr i8, ptr %pool, i64 {STOP}
   %visits = load atomic i64, ptr %ranges_at monotonic, align 8
   br label %visit
 visit:
@@ -131,7 +134,7 @@ visit:
   %seat = call ptr @seat_of(ptr %pool, i64 %thread)
   br label %look
 look:
-  %done = phi i32 [ %done_before, %visit ], [ %done_next, %run ]
+  %done = phi i32 [ %done_before, %visit ], [ %done_next, %over ]
   %seen = load atomic i32, ptr %seat monotonic, align 4
   %any = icmp sgt i32 %seen, 0
   br i1 %any, label %take, label %leave
@@ -156,7 +159,14 @@ run:
   %end = add i64 %low, %chunk
   %inside = icmp slt i64 %end, %tasks
   %high = select i1 %inside, i64 %end, i64 %tasks
+  %stop = load ptr, ptr %stop_at
+  %stops = load atomic i32, ptr %stop monotonic, align 4
+  %goes_on = icmp eq i32 %stops, 0
+  br i1 %goes_on, label %compute, label %over
+compute:
   call void %function(ptr %arguments, i64 %low, i64 %high, ptr %scratch)
+  br label %over
+over:
   %done_next = add i32 %done, 1
   br label %look
 leave:
@@ -242,9 +252,9 @@ done:
 }
 """
 
-# Run `count` records. Without a pool the caller runs every task itself.
+# Run `count` records. Without a pool the caller runs every task itself, a chunk at a time.
 RUN_LIST = """
-define void @run_list(ptr %pool, ptr %records, i64 %count, ptr %table, ptr %scratch) {
+define void @run_list(ptr %pool, ptr %records, i64 %count, ptr %table, ptr %scratch, ptr %stop) {
 entry:
   %scratch_at = alloca ptr
   store ptr %scratch, ptr %scratch_at
@@ -290,8 +300,16 @@ ready:
   %solo = or i1 %alone, %unshared
   br i1 %solo, label %serial, label %shared
 serial:
-  call void %function(ptr %arguments, i64 0, i64 %tasks, ptr %scratch)
-  br label %next
+  %low = phi i64 [ 0, %ready ], [ %high, %compute ]
+  %stops = load atomic i32, ptr %stop monotonic, align 4
+  %goes_on = icmp eq i32 %stops, 0
+  br i1 %goes_on, label %compute, label %exit
+compute:
+  %end = add i64 %low, %chunk
+  %inside = icmp slt i64 %end, %tasks
+  %high = select i1 %inside, i64 %end, i64 %tasks
+  call void %function(ptr %arguments, i64 %low, i64 %high, ptr %scratch)
+  br i1 %inside, label %serial, label %next
 shared:
   store ptr %function, ptr %pool
   %kernel_arguments = getelementptr i8, ptr %pool, i64 8
@@ -304,6 +322,8 @@ shared:
   store i64 %chunks, ptr %kernel_chunks
   %kernel_ranges = getelementptr i8, ptr %pool, i64 40
   store atomic i64 %ranges, ptr %kernel_ranges monotonic, align 8
+  %kernel_stop = getelementptr i8, ptr %pool, i64 {STOP}
+  store ptr %stop, ptr %kernel_stop
   call void @share(ptr %pool, i64 %chunks, i64 %ranges, i64 %wakes, ptr %scratch_at)
   br label %next
 next:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import inspect
 import itertools
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -14,6 +17,7 @@ from tinygrad.backends.interface import Launch
 from tinygrad.backends.interpreter.operations import NAMESPACE
 from tinygrad.base.errors import CompileError, DeviceError, OutOfMemory
 from tinygrad.base.helpers import free_memory
+from tinygrad.base.settings import SETTINGS
 
 Point = tuple[int, int, int]
 LARGE = 1 << 28  # bytes from which on the machine is asked whether it has them
@@ -98,13 +102,34 @@ class PythonSegment:
         self, buffers: Sequence[Any], values: Sequence[int], timed: bool = False
     ) -> list[float]:
         seconds = []
-        for launch in self.launches:
-            start = time.perf_counter()
-            run_kernel(
-                launch, [buffers[i] for i in launch.buffers], [values[i] for i in launch.values]
-            )
-            seconds.append(time.perf_counter() - start)
+        with at_most(SETTINGS["DEVICE_TIMEOUT"].value):
+            for launch in self.launches:
+                start = time.perf_counter()
+                given = [buffers[i] for i in launch.buffers], [values[i] for i in launch.values]
+                run_kernel(launch, *given)
+                seconds.append(time.perf_counter() - start)
         return seconds if timed else []
+
+
+@contextlib.contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """TimeoutError, in the midst of whatever Python runs in this thread, after so many seconds; 0:
+    never."""
+    if not seconds:
+        yield
+        return
+    raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    given = ctypes.c_ulong(threading.get_ident()), ctypes.py_object(TimeoutError)
+    timer = threading.Timer(seconds, raise_in, given)
+    timer.start()
+    try:
+        yield
+    except TimeoutError:
+        raise TimeoutError(f"stopped after {seconds} s (DEVICE_TIMEOUT)") from None
+    finally:
+        timer.cancel()
+        timer.join()
+        raise_in(given[0], None)  # what has not arrived doesn't
 
 
 def run_kernel(launch: Launch, buffers: Sequence[Any], values: Sequence[int]) -> None:

@@ -8,7 +8,7 @@ import threading
 
 from tinygrad.backends.interface import INTEGERS
 from tinygrad.backends.metal.objc import ID, Held, ObjC, open_library
-from tinygrad.backends.presence import Presence
+from tinygrad.backends.presence import Presence, wait_until
 from tinygrad.base.errors import CompileError, DeviceError, OutOfMemory
 from tinygrad.base.target import ORDINARY, Numerics, Target
 
@@ -20,7 +20,7 @@ WITH_BFLOAT, WITH_LONG = (3, 1), (2, 3)  # versions of the language: macOS 14, m
 PROBE = "#include <metal_stdlib>\n[[kernel]] void probe(device bfloat* data [[buffer(0)]]) {}\n"
 
 MOST_UNDER_WAY = 64  # a queue has no more command buffers that are not done
-FAILED = 5  # of MTLCommandBufferStatus
+COMPLETED, FAILED = 4, 5  # of MTLCommandBufferStatus
 TIMEOUT, OUT_OF_MEMORY = 2, 8  # of MTLCommandBufferError
 # What the device survives. After all other errors it is lost for this process.
 SURVIVED = {
@@ -79,19 +79,19 @@ class Connection:
         """These commands were committed. The oldest are surely done, and looked at."""
         self.under_way.append(commands)
         while len(self.under_way) > MOST_UNDER_WAY:
-            self._finish(self.under_way.pop(0))
+            self._finish()
 
     def wait(self) -> None:
         """Until all that was committed is done. Raises the first error that it left."""
         self.presence.check()
         with self.lock:
             while self.under_way:
-                self._finish(self.under_way.pop(0))
+                self._finish()
 
-    def _finish(self, commands: Held) -> None:
-        objc = self.objc
-        objc(commands.id, "waitUntilCompleted")
-        if objc(commands.id, "status") != FAILED:
+    def _finish(self) -> None:
+        objc, commands = self.objc, self.under_way[0]
+        wait_until(lambda: objc(commands.id, "status") >= COMPLETED, self.presence.label)
+        if objc(self.under_way.pop(0).id, "status") != FAILED:
             return
         with objc.pool():
             error = objc(commands.id, "error")

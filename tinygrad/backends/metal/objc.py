@@ -42,7 +42,7 @@ ERROR = ctypes.POINTER(ID)  # where a method puts an NSError
 PLAIN: dict[Any, str] = {
     ID: "new retain localizedDescription name newCommandQueue contents commandBuffer error "
     "computeCommandEncoder",
-    None: "release commit waitUntilCompleted endEncoding",
+    None: "release commit endEncoding",
     TEXT: "UTF8String",
     COUNT: "count status maxBufferLength maxThreadgroupMemoryLength maxTotalThreadsPerThreadgroup "
     "recommendedMaxWorkingSetSize",
