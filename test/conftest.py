@@ -43,14 +43,17 @@ hypothesis.settings.load_profile("repeatable")
 
 
 @pytest.fixture(autouse=True)
-def fixed_seed():
-    """Start each test from the same random state, whichever tests ran before it."""
+def alone():
+    """Each test starts from the same random state, and hears of no kernel that failed in another,
+    whichever tests ran before it."""
     random.seed(0)
     np.random.seed(0)
     if torch := sys.modules.get("torch"):
         torch.manual_seed(0)
     if tensor := getattr(sys.modules.get("tinygrad"), "Tensor", None):
         tensor.manual_seed(0)
+    if faults := sys.modules.get("tinygrad.engine.faults"):
+        faults.forget_faults()
 
 
 def skip_reasons(config) -> Counter[str]:

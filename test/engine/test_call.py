@@ -15,19 +15,20 @@ def ramp(*shape, dtype=None):
 
 
 def python_calls(function):
-    """How many functions of Python run in one call, this one's argument left out."""
-    count = 0
+    """How many functions of Python run in a call, this one's argument left out. The fewest of
+    some: now and then one drops what is dead, for many that don't."""
+    counts = [0, 0, 0]
 
     def tell(frame, event, argument):
-        nonlocal count
-        count += event == "call"
+        counts[turn] += event == "call"
 
-    sys.setprofile(tell)
-    try:
-        function()
-    finally:
-        sys.setprofile(None)
-    return count - 1
+    for turn in range(len(counts)):
+        sys.setprofile(tell)
+        try:
+            function()
+        finally:
+            sys.setprofile(None)
+    return min(counts) - 1
 
 
 def settled(function, *arguments, **named):

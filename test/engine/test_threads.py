@@ -159,6 +159,7 @@ INTERRUPTED = """
         assert (Tensor.ones(size, 3) @ Tensor.ones(3, size)).sum().item() == 3 * size * size
         assert step(Tensor([1.0, 2.0]).realize()).item() == 8
     print("interrupted" if hits > 3 else hits)
+    exec("")  # or CPython ends by the signal if the last exec, a named tuple's, was interrupted
 """
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from tinygrad import Device, Tensor, TinyJit, nn
 from tinygrad.engine.faults import forget_faults
+from tinygrad.engine.realize import compute_pending
 from tinygrad.tensor.scan import scan
 
 DEVICES = ["CPU", "CL", "PYTHON"]
@@ -16,11 +17,11 @@ DEVICES = ["CPU", "CL", "PYTHON"]
 
 @pytest.fixture(autouse=True, params=DEVICES)
 def device(request):
-    forget_faults()
     before = Device.DEFAULT
     Device.DEFAULT = request.param
     yield request.param
     Device.DEFAULT = before
+    compute_pending()  # what is wrong fails now, and not in a step that another test captures
     forget_faults()
 
 

@@ -59,11 +59,16 @@ def test_threads_agree():
 
 
 def test_dead_nodes_leave_the_table():
+    def deep():
+        graph = var()
+        for i in range(100):
+            graph = graph * 3 + i + 1_000_000
+        return graph
+
+    deep()  # its constants are remembered
     gc.collect()
     before = len(UOp._table)
-    graph = var()
-    for i in range(100):
-        graph = graph * 3 + i + 1_000_000
+    graph = deep()
     assert len(UOp._table) > before + 150
     del graph
     gc.collect()
