@@ -3,11 +3,13 @@ same error at each read; all else is right. One row a case: what must raise, and
 
 import contextlib
 import threading
+from collections import OrderedDict
 
 import numpy as np
 import pytest
 
-from tinygrad import Device, Tensor, TinyJit, nn
+from tinygrad import Device, GlobalCounters, Tensor, TinyJit, nn
+from tinygrad.engine import plans
 from tinygrad.engine.faults import forget_faults
 from tinygrad.engine.realize import compute_pending
 from tinygrad.tensor.scan import scan
@@ -243,7 +245,16 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_a_failed_check_spoilt_is_never_read(case):
+def test_what_a_failed_check_spoilt_is_never_read(case, monkeypatch):
+    """Also if the plans come from the disk, which has no graphs."""
+    spoil_and_read(case)
+    monkeypatch.setattr(plans, "_plans", OrderedDict())
+    before = GlobalCounters.plans_made
+    spoil_and_read(case)
+    assert GlobalCounters.plans_made - before < 3  # of calls of the host
+
+
+def spoil_and_read(case):
     wrong, right = case()
     for tensor in wrong:
         tensor.realize()

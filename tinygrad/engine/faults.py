@@ -112,8 +112,11 @@ class Flow(NamedTuple):
 Touches = tuple[Collection[int], Collection[int], Collection[int]]
 
 
-def _touches(step: Step) -> Iterator[Touches]:
+def touches_of(step: Step) -> Iterator[Touches]:
     """The slots that each kernel of a step reads, those that it writes, and of which all."""
+    if step.touches:
+        yield from step.touches
+        return
     if step.ast is None:
         made = range(step.writes)
         yield range(step.writes, len(step.storages)), made, made
@@ -222,7 +225,7 @@ def _spread(run: _Run, failed: Errors, gone: Errors) -> None:
     inside = {*failed}.difference(words for _, _, words in flow.steps)  # the words of a SCAN's body
     for step, numbers, words in flow.steps:
         own = next(iter(inside), words) if step.op is Ops.SCAN else words
-        for read, written, whole in _touches(step):
+        for read, written, whole in touches_of(step):
             found = (errors.get(flow.homes[numbers[slot]]) for slot in read)
             error = failed.get(own) or next(filter(None, found), None)
             for slot in whole if error is None else written:

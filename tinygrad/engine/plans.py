@@ -17,6 +17,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.settings import CACHELEVEL, DEBUG, FUSE_OPS, NOOPT, RING_BYTES, SPEC
 from tinygrad.engine.cache import disk_cache, stamped_key
 from tinygrad.engine.devices import Device
+from tinygrad.engine.faults import touches_of
 from tinygrad.engine.profile import GlobalCounters
 from tinygrad.engine.recipes import recipe_settings
 from tinygrad.engine.run import RunnablePlan
@@ -153,9 +154,16 @@ def _storable(made: Plan) -> bool:
 def _pack(runnable: RunnablePlan) -> bytes:
     made = runnable.given
     storages = [(s.kind, s.device, s.dtype.name, s.size, s.place, s.whole) for s in made.storages]
-    steps = [(s.op.name, s.device, s.storages, s.writes, s.origin, s.variables) for s in made.steps]
+    steps = [
+        (s.op.name, s.device, s.storages, s.writes, s.origin, s.variables, _touched(s))
+        for s in made.steps
+    ]
     rest = (made.results, made.arenas, runnable.keys)
     return json.dumps((storages, steps, *rest)).encode()
+
+
+def _touched(step: Step) -> list[Any]:
+    return [[*map(sorted, each)] for each in touches_of(step)] if step.op is Ops.KERNEL else []
 
 
 def _unpack(raw: bytes) -> RunnablePlan:
@@ -166,8 +174,8 @@ def _unpack(raw: bytes) -> RunnablePlan:
             Storage(kind, _place(dev), kinds[dtype], *rest) for kind, dev, dtype, *rest in storages
         ),
         tuple(
-            Step(Ops[op], dev, tuple(numbers), writes, origin=origin, variables=tuple(names))
-            for op, dev, numbers, writes, origin, names in steps
+            Step(Ops[op], dev, tuple(n), writes, None, None, origin, tuple(names), (), touches)
+            for op, dev, n, writes, origin, names, touches in steps
         ),
         tuple(results),
         arenas,

@@ -49,7 +49,8 @@ class Step:
 
     `storages` are numbers in the plan in the order of the kernel's slots; the first `writes` of
     them are written. `variables` names the plan's variables that the kernel's `v000`, `v001`, ..
-    stand for. `own` are storages that nobody but this kernel uses, which compiling it added.
+    stand for. `own` are storages that nobody but this kernel uses, which compiling it added. A step
+    from the disk has no `ast`, but what `engine/faults` wants to know of it, `touches`.
     """
 
     op: Ops
@@ -61,6 +62,7 @@ class Step:
     origin: str | None = None
     variables: tuple[str, ...] = ()
     own: tuple[int, ...] = ()
+    touches: Any = ()
 
 
 def variable_name(number: int) -> str:
