@@ -1,6 +1,6 @@
 """A residual net learns CIFAR-10, from its archive or by download.
 
-Without network: put cifar-10-python.tar.gz where the message says.
+Without network: put cifar-10-binary.tar.gz where the message says.
 """
 
 import argparse

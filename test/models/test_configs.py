@@ -25,7 +25,7 @@ INERT = {
     "other tasks": r"summary_.*|problem_type|num_labels|label2id|pooler_.*|semantic_loss_.*|"
     r"use_weighted_layer_sum|classifier_proj_size|median_filter_width",
     "how, not what": r"chunk_size_feed_forward|pretraining_tp|use_mambapy|use_associative_scan|"
-    r"residual_in_fp32|reorder_and_upcast_attn|rescale_every|_attn_implementation|dtype",
+    r"residual_in_fp32|reorder_and_upcast_attn|_attn_implementation|dtype",
     "made of others": r"hidden_dim|dense_act_fn|is_gated_act|is_encoder_decoder|context_length|"
     r"architectures|transformers_version|_name_or_path|image_size|pooling",
     "other names of these": r"n_positions|max_position_embeddings|num_hidden_layers|hidden_size|"

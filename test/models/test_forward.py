@@ -137,6 +137,17 @@ VARIANTS = {
             **DECODER, **NEAR, layer_types=["sliding_attention", "full_attention"]
         ),
     ),
+    "RWKV, halved": (
+        RWKV,
+        transformers.RwkvConfig(
+            vocab_size=97,
+            hidden_size=24,
+            num_hidden_layers=3,
+            attention_hidden_size=24,
+            rescale_every=1,
+            layer_norm_epsilon=1e-2,
+        ),  # fmt: skip
+    ),
     "GPT-2, a head, another width and activation": (
         GPT2,
         transformers.GPT2Config(
@@ -155,7 +166,8 @@ VARIANTS = {
 @pytest.mark.parametrize("name", VARIANTS)
 def test_what_published_configs_also_say(name):
     ours, config = VARIANTS[name]
-    kind = f"{ours.__name__}{'LMHeadModel' if ours is GPT2 else 'ForCausalLM'}"
+    name = {RWKV: "Rwkv"}.get(ours, ours.__name__)
+    kind = f"{name}{'LMHeadModel' if ours is GPT2 else 'ForCausalLM'}"
     check(ours, kind, config, tokens(2, 40), x="input_ids")
 
 

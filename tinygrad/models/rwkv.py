@@ -27,6 +27,13 @@ class RWKVConfig:
     hidden: int = 3072
     eps: float = 1e-5
     tied: bool = False
+    halving: int = 0  # layers after which what runs through them is halved, for narrow floats
+
+    def eps_at(self, layer: int) -> float:
+        """Norms undo such halves but for their eps, so it grows in their place; that of the norm
+        behind the layers is always 1e-5."""
+        eps = self.eps if layer < self.layers else 1e-5
+        return eps * 4 ** (layer // self.halving) if self.halving else eps
 
 
 def mixed(x: Tensor, before: Tensor, share: Tensor) -> Tensor:
@@ -103,10 +110,10 @@ class ChannelMix:
 class Layer:
     """Both mixes of the normalized input, added to it."""
 
-    def __init__(self, config: RWKVConfig) -> None:
-        self.norm1 = LayerNorm(config.dim, config.eps)
+    def __init__(self, config: RWKVConfig, number: int) -> None:
+        self.norm1 = LayerNorm(config.dim, config.eps_at(number))
         self.time = TimeMix(config)
-        self.norm2 = LayerNorm(config.dim, config.eps)
+        self.norm2 = LayerNorm(config.dim, config.eps_at(number))
         self.channel = ChannelMix(config)
 
     def __call__(self, x: Tensor, before: States) -> tuple[Tensor, States]:
@@ -159,8 +166,8 @@ class RWKV(Recurrent):
         self.config = config = config or RWKVConfig()
         super().__init__(config.vocab, config.dim, config.tied)
         self.norm_before = LayerNorm(config.dim, config.eps)
-        self.layers = [Layer(config) for _ in range(config.layers)]
-        self.norm = LayerNorm(config.dim, config.eps)
+        self.layers = [Layer(config, number) for number in range(config.layers)]
+        self.norm = LayerNorm(config.dim, config.eps_at(config.layers))
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
@@ -175,6 +182,7 @@ class RWKV(Recurrent):
                 config.get("intermediate_size") or 4 * dim,
                 config["layer_norm_epsilon"],
                 config.get("tie_word_embeddings", False),
+                config.get("rescale_every", 6),
             )
         )
 
