@@ -72,6 +72,10 @@ CASTS = {
     (BOOL, UNSIGNED): "zext",
 }
 
+SCALES = {
+    dtypes.float32.vec(16): "llvm.x86.avx512.mask.scalef.ps.512",
+    dtypes.float64.vec(8): "llvm.x86.avx512.mask.scalef.pd.512",
+}
 ZERO = "@zero = private unnamed_addr constant [16 x i8] zeroinitializer, align 16"
 METADATA = '!0 = !{}\n!1 = !{i32 1}\n!2 = !{!"branch_weights", i32 1, i32 1000000}'
 
@@ -410,8 +414,16 @@ class _Function(Writer):
         self.names[node] = self.intrinsic(UNARY[node.op], node.dtype, self.ref(node.src[0]))
 
     def scaled(self, node: UOp) -> None:
-        """By LLVM's function, which wants whole numbers and makes them floats again."""
+        """By AVX-512's instruction, which takes whole floats, where a vector is a register; else by
+        LLVM's function, which wants whole numbers and makes them floats again."""
         value, number = node.src
+        if node.dtype in SCALES:
+            kind, every = self.type(node.dtype), f"i{node.dtype.count}"
+            arguments = self.typed(value), self.typed(number), f"{kind} undef", f"{every} -1"
+            types = f"{kind}, {kind}, {kind}, {every}, i32"
+            name, rounded = SCALES[node.dtype], "i32 4"  # as ever
+            self.names[node] = self.emit(self.call(name, kind, *arguments, rounded, types=types))
+            return
         whole = dtypes.int32.vec(node.dtype.count)
         count = self.emit(f"fptosi {self.typed(number)} to {self.type(whole)}")
         out, kind = self.type(node.dtype), self.type(whole)

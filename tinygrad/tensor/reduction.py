@@ -236,7 +236,7 @@ class Reduction(Functions):
         [0.5, 0.5]
         """
         e = self._below_largest(axis).exp()
-        out = e / e.sum(axis, keepdim=True)
+        out = e * e.sum(axis, keepdim=True).reciprocal()
         return out if dtype is None else out.cast(dtype)
 
     @expression
