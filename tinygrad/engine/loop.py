@@ -41,7 +41,9 @@ def run_scan(step: Step, buffers: Sequence[Buffer], taken: Taken) -> None:
             targets[: info.states] = [results.get(n, targets[n]) for n in range(info.states)]
         slices_in = [slices.read(at) for slices in inputs]
         params = [*states, *slices_in, *sources[info.states + info.inputs :]]
-        plan.run(params, [], taken, dict(zip(plan.plan.results, targets, strict=True)))
+        plan.run(
+            params, plan.plan.values, taken, dict(zip(plan.plan.results, targets, strict=True))
+        )
         for slices in outputs.values():
             slices.wrote(at)
         states = targets[: info.states]

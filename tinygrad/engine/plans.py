@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.settings import CACHELEVEL, DEBUG, FUSE_OPS, NOOPT, RING_BYTES, SPEC
+from tinygrad.base.settings import (
+    BEAM,
+    CACHELEVEL,
+    DEBUG,
+    FUSE_OPS,
+    NOOPT,
+    RECIPES,
+    RING_BYTES,
+    SPEC,
+)
 from tinygrad.engine.cache import disk_cache, stamped_key
 from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import touches_of
@@ -26,6 +35,7 @@ from tinygrad.engine.structure import Structure
 from tinygrad.loops.groups.rows import longest_row
 from tinygrad.loops.groups.unit_rows import row_units
 from tinygrad.schedule.bundles import kernels_of
+from tinygrad.schedule.fills import with_shared_fills
 from tinygrad.schedule.kernels import plan
 from tinygrad.schedule.plan import Plan, Step, Storage, Wishes
 from tinygrad.uop.node import UOp
@@ -62,7 +72,8 @@ def plan_for(structure: Structure) -> tuple[RunnablePlan, list[tuple[str, int]]]
             _plans.popitem(last=False)
     else:
         _plans.move_to_end(key)
-    return found.plan, structure.variables([structure.numbers[i] for i in found.open])
+    variables = structure.variables([structure.numbers[i] for i in found.open])
+    return found.plan, variables + [("", value) for value in found.plan.plan.values]
 
 
 def _differing(found: _Shared, structure: Structure) -> set[int]:
@@ -115,6 +126,8 @@ def _make(sink: UOp, disk_key: str, devices: Sequence[str]) -> RunnablePlan:
         verify(sink, "tensor")
     GlobalCounters.plans_made += 1
     made = plan_of(sink, devices)
+    if not (NOOPT or BEAM or RECIPES) and all(_compiles(name) for name in devices):
+        made = with_shared_fills(made, sum(n.op is Ops.DEFINE_VAR for n in sink.toposort()))
     if SPEC:
         for step in made.steps:
             if step.ast is not None and step.ast.op in (Ops.SINK, Ops.BUNDLE):
@@ -125,6 +138,12 @@ def _make(sink: UOp, disk_key: str, devices: Sequence[str]) -> RunnablePlan:
     if _storable(made):
         disk_cache().put("plan", disk_key, _pack(runnable))
     return runnable
+
+
+def _compiles(device: str) -> bool:
+    """Whether kernels are compiled for it, by LLVM, which takes a while, and for no groups."""
+    target = Device[device].target
+    return bool(target.triple) and not target.has_groups
 
 
 def _from_disk(disk_key: str) -> RunnablePlan | None:
@@ -155,10 +174,10 @@ def _pack(runnable: RunnablePlan) -> bytes:
     made = runnable.given
     storages = [(s.kind, s.device, s.dtype.name, s.size, s.place, s.whole) for s in made.storages]
     steps = [
-        (s.op.name, s.device, s.storages, s.writes, s.origin, s.variables, _touched(s))
+        (s.op.name, s.device, s.storages, s.writes, s.origin, s.variables, _touched(s), s.part)
         for s in made.steps
     ]
-    rest = (made.results, made.arenas, runnable.keys)
+    rest = (made.results, made.arenas, made.values, runnable.keys)
     return json.dumps((storages, steps, *rest)).encode()
 
 
@@ -167,18 +186,19 @@ def _touched(step: Step) -> list[Any]:
 
 
 def _unpack(raw: bytes) -> RunnablePlan:
-    storages, steps, results, arenas, keys = json.loads(raw)
+    storages, steps, results, arenas, values, keys = json.loads(raw)
     kinds = dtypes.fields()
     made = Plan(
         tuple(
             Storage(kind, _place(dev), kinds[dtype], *rest) for kind, dev, dtype, *rest in storages
         ),
         tuple(
-            Step(Ops[op], dev, tuple(n), writes, None, None, origin, tuple(names), (), touches)
-            for op, dev, n, writes, origin, names, touches in steps
+            Step(Ops[op], dev, tuple(n), writes, None, None, origin, tuple(names), (), *rest)
+            for op, dev, n, writes, origin, names, *rest in steps
         ),
         tuple(results),
         arenas,
+        tuple(values),
     )
     return RunnablePlan(made, keys)
 

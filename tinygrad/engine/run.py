@@ -65,9 +65,10 @@ class Stretch:
             if item.faults is not None:
                 table.append(own + len(self.extra))
                 self.extra.append(item.faults)
-            self.operations += record.operations
-            self.nbytes += record.nbytes
-            self.work += sum(phase.work for phase in record.phases)
+            part = item.step.part
+            self.operations += int(part * record.operations)
+            self.nbytes += int(part * record.nbytes)
+            self.work += int(part * sum(phase.work for phase in record.phases))
             for function, phase in zip(item.kernel.functions, record.phases, strict=True):
                 launches.append(
                     Launch(
@@ -77,7 +78,7 @@ class Stretch:
                         phase.grid,
                         phase.block,
                         phase.scratch,
-                        phase.work,
+                        int(part * phase.work),
                         tuple(TensorView(*row) for row in phase.tensors),
                     )
                 )
@@ -118,9 +119,8 @@ class Stretch:
             GlobalCounters.kernel_count += 1
             record, step = item.kernel.record, item.step
             took = sum(next(seconds) for _ in record.phases)
-            report_step(
-                step.device, record.colored, took, record.operations, record.nbytes, step.origin
-            )
+            done = int(step.part * record.operations), int(step.part * record.nbytes)
+            report_step(step.device, record.colored, took, *done, step.origin)
 
     def handles(self, buffers: Sequence[Buffer], taken: Taken) -> list[Any]:
         """The segment's table of buffers."""

@@ -126,21 +126,21 @@ def _shared(steps: Sequence[Step]) -> Iterable[tuple[UOp, list[tuple[Step, tuple
         same.setdefault(step.ast, []).append(step)
     alike: dict[UOp, list[UOp]] = {}
     for ast in same:
-        form, _ = _of_any_size(_with_variables(ast, _numbers(ast)))
+        form, _ = of_any_size(with_variables(ast, numbers(ast)))
         alike.setdefault(form, []).append(ast)
     for family in alike.values():
-        columns = [*zip(*map(_numbers, family), strict=True)]
+        columns = [*zip(*map(numbers, family), strict=True)]
         places = [i for i, column in enumerate(columns) if len(set(column)) > 1]
         opened, values = [], []
         for ast in family:
-            differing = [_numbers(ast)[i] for i in places]
-            opened.append(_with_variables(ast, differing))
+            differing = [numbers(ast)[i] for i in places]
+            opened.append(with_variables(ast, differing))
             values.append(tuple(map(bits_of, differing)))
         if len(set(opened)) == 1:
             kernel = opened[0]
         else:
-            forms, sizes = zip(*map(_of_any_size, opened), strict=True)
-            kernel = _sized(forms[0], sizes)
+            forms, sizes = zip(*map(of_any_size, opened), strict=True)
+            kernel = sized(forms[0], sizes)
             values = [(*own, size) for own, size in zip(values, sizes, strict=True)]
         yield kernel, [(s, v) for ast, v in zip(family, values, strict=True) for s in same[ast]]
 
@@ -148,12 +148,12 @@ def _shared(steps: Sequence[Step]) -> Iterable[tuple[UOp, list[tuple[Step, tuple
 # ---- kernels of any numbers ----------------------------------------------------------------------
 
 
-def _numbers(kernel: UOp) -> list[UOp]:
+def numbers(kernel: UOp) -> list[UOp]:
     """The float constants of a kernel."""
     return [n for n in kernel.toposort() if n.op is Ops.CONST and n.dtype in OPENED]
 
 
-def _with_variables(kernel: UOp, numbers: Sequence[UOp]) -> UOp:
+def with_variables(kernel: UOp, numbers: Sequence[UOp]) -> UOp:
     """The kernel with variables, after those that it has, for these constants: they hold its
     bits."""
     changes = {}
@@ -181,7 +181,7 @@ def _with_numbers(kernel: UOp, values: Values) -> UOp:
 # ---- kernels of any size -------------------------------------------------------------------------
 
 
-def _of_any_size(kernel: UOp) -> tuple[UOp, int]:
+def of_any_size(kernel: UOp) -> tuple[UOp, int]:
     """A kernel that goes over all elements as they lie as one of ROOM elements, with its size as a
     variable, and that size; any other kernel as it is, and 0."""
     target, _, *ranges = kernel.src[0].src
@@ -212,7 +212,7 @@ def alone(kernel: UOp, values: Values) -> UOp:
     return _resized(kernel, loop, size, UOp.range(size, "i0"))
 
 
-def _sized(form: UOp, sizes: Sequence[int]) -> UOp:
+def sized(form: UOp, sizes: Sequence[int]) -> UOp:
     """The kernel of these sizes: its loop is the longest, but only the shortest is there surely."""
     loop, largest = _loop_of_any_size(form), max(sizes)
     assert loop is not None

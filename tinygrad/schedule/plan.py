@@ -50,7 +50,8 @@ class Step:
     `storages` are numbers in the plan in the order of the kernel's slots; the first `writes` of
     them are written. `variables` names the plan's variables that the kernel's `v000`, `v001`, ..
     stand for. `own` are storages that nobody but this kernel uses, which compiling it added. A step
-    from the disk has no `ast`, but what `engine/faults` wants to know of it, `touches`.
+    from the disk has no `ast`, but what `engine/faults` wants to know of it, `touches`. A kernel of
+    any size does only a `part` of what that of the largest would.
     """
 
     op: Ops
@@ -63,6 +64,7 @@ class Step:
     variables: tuple[str, ...] = ()
     own: tuple[int, ...] = ()
     touches: Any = ()
+    part: float = 1.0
 
 
 def variable_name(number: int) -> str:
@@ -106,9 +108,11 @@ class KernelInfo:
 @dataclass(frozen=True)
 class Plan:
     """Steps in order. `results` says for each root of the graph in which storage its base lives;
-    `arenas` how many bytes the temporaries of each device take together."""
+    `arenas` how many bytes the temporaries of each device take together, `values` what variables
+    behind the graph's own are."""
 
     storages: tuple[Storage, ...]
     steps: tuple[Step, ...]
     results: tuple[int, ...]
     arenas: dict[str, int]
+    values: tuple[int, ...] = ()

@@ -1,0 +1,51 @@
+"""Random numbers are compiled once for many sizes, and are the same as if they were not."""
+
+import numpy as np
+import pytest
+
+from tinygrad import Device, GlobalCounters, Tensor, TinyJit
+from tinygrad.base.settings import Context
+
+SHAPES = [(513,), (7, 11), (3, 5, 129), (1,), (4096,), (4095,)]
+KINDS = {
+    "rand": Tensor.rand,
+    "uniform": lambda *shape, **more: Tensor.uniform(*shape, low=-1 / len(shape), high=2.0, **more),
+    "randn": Tensor.randn,
+    "normal": lambda *shape, **more: Tensor.normal(*shape, mean=0.5, std=len(shape), **more),
+}
+
+
+def drawn(kind, device, **settings):
+    """Some of each shape, each realised alone, and how many kernels that took to compile."""
+    before = GlobalCounters.kernels_compiled
+    with Context(CACHELEVEL=0, **settings):
+        Tensor.manual_seed(7)
+        made = [KINDS[kind](*shape, device=device).realize().numpy() for shape in SHAPES]
+    return made, GlobalCounters.kernels_compiled - before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sizes_share_a_kernel(kind):
+    Device["CPU"].kernels.clear()
+    shared, few = drawn(kind, "CPU")
+    apart, _ = drawn(kind, "CPU", NOOPT=1)
+    assert few <= 3  # of six; a scale that is 1 is not there, one that changes is an argument
+    for ours, theirs in zip(shared, apart, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=1e-6)
+        assert len(np.unique(ours)) > 0.99 * ours.size
+
+
+def test_what_is_drawn_beyond_a_kernels_tasks_is_there():
+    big = Tensor.rand(4097 * 64, device="CPU").realize().numpy()  # more than the second size has
+    assert abs(big[-4096:].mean() - 0.5) < 0.02 and (big > 0).mean() > 0.999
+
+
+def test_counters_and_captured_steps_know_the_own_size():
+    Tensor.rand(1000, device="CPU").realize()
+    before = GlobalCounters.global_mem
+    Tensor.rand(999, device="CPU").realize()
+    assert abs(GlobalCounters.global_mem - before - 4 * 999) <= 4
+    step = TinyJit(lambda x: (x.realize(), Tensor.rand(77, device="CPU").realize()))
+    x = Tensor.ones(3, device="CPU").contiguous().realize()
+    seen = [step(x)[1].numpy() for _ in range(5)]
+    assert len(np.unique(np.stack(seen))) > 380
