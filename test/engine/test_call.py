@@ -1,13 +1,15 @@
 """A captured call that is like the one before it goes a short way through Python; one that only
 looks like it goes the long way, and means what it says."""
 
+import gc
 import sys
 
 import numpy as np
 import pytest
 
-from tinygrad import Context, Tensor, TinyJit, Variable, dtypes, nn
+from tinygrad import Context, GlobalCounters, Tensor, TinyJit, Variable, dtypes, nn
 from tinygrad.base.errors import JitError
+from tinygrad.engine import storage
 
 
 def ramp(*shape, dtype=None):
@@ -22,6 +24,7 @@ def python_calls(function):
         nonlocal count
         count += event == "call"
 
+    gc.collect()  # what others left ends now, and not meanwhile
     sys.setprofile(tell)
     try:
         function()
@@ -86,17 +89,121 @@ def symbolic():
 
 
 @pytest.mark.parametrize(
-    ("program", "most"),
-    [(one_tensor, 40), (containers, 52), (training, 55), (counted, 40), (symbolic, 65)],
+    ("program", "most", "again"),
+    [
+        (one_tensor, 40, 28),
+        (containers, 52, 38),
+        (training, 55, 38),
+        (counted, 40, 38),
+        (symbolic, 65, 65),
+    ],
     ids=lambda p: getattr(p, "__name__", p),
 )
-def test_a_captured_call_runs_few_functions(program, most):
+def test_a_captured_call_runs_few_functions(program, most, again):
     call = program()
     with Context(TRAINING=int(program is training)):
         kept = [call() for _ in range(3)]
         # now and then a call drops what is dead, for many that don't
         assert min(python_calls(call) for _ in range(3)) <= most
-    del kept
+        del kept
+        for _ in range(3):
+            call()
+        assert min(python_calls(call) for _ in range(3)) <= again
+
+
+# ---- results that are made again in their places -------------------------------------------------
+
+
+def address(tensor):
+    return tensor.uop.base.storage.handle
+
+
+def test_a_result_that_nobody_holds_gives_its_place_to_a_later_one():
+    step, x = doubled()
+    places = {address(step(x)) for _ in range(9)}
+    result = step(x)
+    for _ in range(9):
+        result = step(x)
+        places.add(address(result))
+    assert len(places) <= 3
+
+
+def test_a_large_result_is_not_kept():
+    step, x = settled(lambda a: a.expand(10_000, 4).contiguous().realize(), ramp(4)), ramp(4)
+    before = GlobalCounters.mem_used
+    for _ in range(3):
+        step(x.realize())
+    assert GlobalCounters.mem_used - before < 40_000
+
+
+HOLDING = {
+    "tensor": lambda t: t.tolist,
+    "expression": lambda t: (t + 0).tolist,
+    "view": lambda t: t.T.T.tolist,
+    "part": lambda t: t[1:].reshape(-1).tolist,
+    "copy yet to be made": lambda t: t.expand(2, 4, 3)[1].tolist,
+    "node": lambda t: Tensor.of(t.uop).tolist,
+    "buffer": lambda t: lambda b=t.uop.base.storage: storage.as_array(b, dtypes.float32).tolist(),
+    "array": lambda t: np.asarray(t).tolist,
+    "memory": lambda t: t.data().tolist,
+    "dlpack": lambda t: np.from_dlpack(t).tolist,
+    "gradient": lambda t: (t.detach().requires_grad_() * 1).tolist,
+}
+
+
+@pytest.mark.parametrize("hold", HOLDING.values(), ids=HOLDING)
+def test_what_still_shows_a_result_keeps_it(hold):
+    step, x = doubled()
+    other = (ramp(4, 3) + 100).realize()
+    for _ in range(4):
+        step(x)
+    value = np.ravel((ramp(4, 3) * 2).numpy())
+    look = hold(step(x))
+    size = np.ravel(hold(step(x))()).size
+    later = [step(other) for _ in range(6)]
+    for _ in range(6):
+        step(other)
+    np.testing.assert_array_equal(np.ravel(look()), value[-size:])
+    assert len({address(t) for t in later}) == 6
+
+
+def test_a_result_that_was_written_is_right_when_it_is_made_again():
+    step, x = doubled()
+    for _ in range(6):
+        result = step(x)
+        result.assign(result + 1).realize()
+        assert result.tolist() == (ramp(4, 3) * 2 + 1).tolist()
+    assert step(x).tolist() == (ramp(4, 3) * 2).tolist()
+
+
+def test_a_result_that_another_step_holds_as_its_state_is_kept():
+    step, x = doubled()
+    for _ in range(4):
+        step(x)
+    state = step(x)
+    adds = settled(lambda a: (a + state).realize(), x)
+    for _ in range(6):
+        step((ramp(4, 3) + 100).realize())
+    assert adds(x).tolist() == (ramp(4, 3) * 3).tolist()
+
+
+def test_two_views_of_one_result_are_made_again_together():
+    x = ramp(4, 3).realize()
+
+    def run(a):
+        made = (a * 2).realize()
+        return made, made.T
+
+    step = settled(run, x)
+    places = set()
+    for n in range(8):
+        whole, turned = step((ramp(4, 3) + n).realize())
+        assert turned.tolist() == ((ramp(4, 3) + n) * 2).T.tolist()
+        places.add(address(whole))
+        if n % 2:
+            turned.assign(turned * 0).realize()
+            assert whole.tolist() == np.zeros((4, 3)).tolist()
+    assert len(places) < 8
 
 
 # ---- what only looks alike -----------------------------------------------------------------------

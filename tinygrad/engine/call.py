@@ -10,7 +10,9 @@ for more than they store. Whoever is not recognised, for whatever reason, goes t
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from sys import getrefcount
 from typing import Any, NamedTuple
 
 from tinygrad.base.dtype import DType
@@ -27,6 +29,9 @@ from tinygrad.uop.op import Ops
 
 Bound = dict[UOp, UOp]
 """Variables, and expressions of them, with the values that they have in a call."""
+
+MOST_KITS = 4
+LARGEST_KEPT = 32 << 10  # bytes of a result that keeps its place when nobody holds it
 
 
 class Given(NamedTuple):
@@ -48,6 +53,38 @@ class Row(NamedTuple):
     device: Any
     fixed: bool
     requires_grad: bool
+
+
+class Kit:
+    """What a call's results are made of: new buffers, and for each output the node of its tensor,
+    None where sizes change from call to call. Once nobody else holds any of it, nor has learned
+    anything of it, a later call makes its results of the same."""
+
+    __slots__ = ("buffers", "nodes", "_views", "_parts", "_counts")
+
+    def __init__(
+        self, recipes: Sequence[Recipe | UOp], buffers: Sequence[Buffer], again: bool
+    ) -> None:
+        self.buffers = buffers
+        self.nodes = [_node_of(recipe, buffers) for recipe in recipes]
+        self._views: list[UOp] = []
+        for node in self.nodes if again else ():
+            while node is not None:
+                self._views.append(node)
+                node = None if node.op is Ops.BUFFER else node.src[0]
+        self._parts = (*buffers, *self._views) if again else ()
+        self._counts = list(map(getrefcount, self._parts))
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nobody would notice."""
+        if list(map(getrefcount, self._parts)) != self._counts:
+            return False
+        for node in self._views:
+            if node.known is not None or node.newer is not None:
+                return False
+            node.families = None  # of tensors that are gone
+        return not any([buffer.others for buffer in self.buffers])
 
 
 class Call:
@@ -76,6 +113,9 @@ class Call:
             out if isinstance(out, UOp) else _recipe(out, self._replay.made)
             for out in captured.outputs
         ]
+        fresh = self._replay.fresh
+        self._keeps = all(type(d) is str and n <= LARGEST_KEPT for _, d, n in fresh)
+        self._kits: deque[Kit] = deque(maxlen=MOST_KITS)
 
     # ---- whether it is the same call ---------------------------------------------------------
 
@@ -139,7 +179,12 @@ class Call:
             before_overwriting(written)
         changing = given.bound or captured.streams
         values = self._values_now(given.bound) if changing else self._values
-        return self._result(given, self._replay.run(inputs, values))
+        kit = self._kit()
+        result = self._result(given, kit)  # what this touches is in the caches now, not after
+        self._replay.run(inputs, values, kit.buffers)
+        if self._keeps:
+            self._kits.append(kit)
+        return result
 
     def _check_state(self, inputs: Sequence[Buffer]) -> None:
         """The state must be where it was, its writes done, and no argument part of it."""
@@ -191,18 +236,29 @@ class Call:
 
     def captured_result(self, given: Given, find: Callable[[Source], Buffer]) -> Any:
         """The result of the call that was captured, whose buffers `find` knows."""
-        return self._result(given, [find(source) for source in self._replay.made])
+        found = [find(source) for source in self._replay.made]
+        return self._result(given, Kit(self._recipes, found, False))
 
-    def _result(self, given: Given, made: Sequence[Buffer]) -> Any:
-        """The step's result, with tensors of what was `made`."""
+    def _kit(self) -> Kit:
+        """For one call: that of the call before the last, if nobody needs it, or a new one."""
+        try:
+            kit = self._kits.popleft() if len(self._kits) > 1 else None
+        except IndexError:  # another thread was faster
+            kit = None
+        if kit is not None and kit.is_free:
+            return kit
+        return Kit(self._recipes, self._replay.buffers(), self._keeps)
+
+    def _result(self, given: Given, kit: Kit) -> Any:
+        """The step's result."""
         found: list[Any] = []
         first_of: dict[tuple[int, Source], Holder] = {}  # of each family
-        for recipe in self._recipes:
+        for recipe, node in zip(self._recipes, kit.nodes, strict=True):
             if isinstance(recipe, UOp):
                 found.append(given.bound.get(recipe.src[0], recipe))
                 continue
             whose = recipe.out.family, recipe.out.source
-            tensor = _made(recipe, given, made, first_of.get(whose))
+            tensor = _made(recipe, given, kit, node, first_of.get(whose))
             first_of.setdefault(whose, tensor)
             found.append(tensor)
         shape = self.captured.result
@@ -222,9 +278,11 @@ class Recipe(NamedTuple):
 
 
 def _recipe(out: Output, made: Mapping[Source, int]) -> Recipe:
-    views = []
+    views: list[tuple[Ops, list[tuple[UOp, UOp]], Any]] = []
     for view in movement_of(out.view):
         sizes = [(size, without_values(size)) for size in view.src[1:]]
+        if view.op is Ops.RESHAPE and views and views[-1][0] is Ops.RESHAPE:
+            views.pop()
         views.append((view.op, sizes, view.arg))
     shape = [n if isinstance(n, int) else without_values(n) for n in out.view.shape]
     is_symbolic = any(isinstance(n, UOp) for n in shape)
@@ -232,27 +290,15 @@ def _recipe(out: Output, made: Mapping[Source, int]) -> Recipe:
     return Recipe(out, number, views, out.view.base, shape if is_symbolic else None)
 
 
-def _made(recipe: Recipe, given: Given, made: Sequence[Buffer], relative: Holder | None) -> Holder:
-    """The tensor of one output. `relative`: a view of the same that was made before it."""
-    out = recipe.out
-    wants = False if out.wanted_gradient else None  # its expression stayed inside
-    kind, number, _ = out.source
-    if kind == "made":
-        buffer = made[recipe.number]
-    elif kind == "input":
-        relative, buffer = given.tensors[number], given.inputs[number]
-        if out.itself:
-            return relative
-    elif kind == "constant":
-        return out.kind.of(out.view)
-    elif isinstance(out.state, weakref.ref):
-        found = out.state()
-        assert found is not None, "a state that is gone was noticed before"
-        return found
-    else:
-        assert out.state is not None, "a view of the state is like another"
-        node = out.state.uop
-        return out.state.alike(_bound(node, given.bound) if given.bound else node, wants)
+def _node_of(recipe: Recipe | UOp, buffers: Sequence[Buffer]) -> UOp | None:
+    """The node of an output's tensor, if that is made anew and always of one shape."""
+    if isinstance(recipe, UOp) or recipe.out.source.kind != "made" or recipe.shape is not None:
+        return None
+    return _view(recipe, buffers[recipe.number], {})
+
+
+def _view(recipe: Recipe, buffer: Buffer, bound: Bound) -> UOp:
+    """What an output is of the whole of its buffer."""
     flat = recipe.flat
     base = None if buffer.version is None else buffer.version()
     if base is None:
@@ -261,13 +307,42 @@ def _made(recipe: Recipe, given: Given, made: Sequence[Buffer], relative: Holder
     for op, sizes, arg in recipe.views:
         src = [node]
         for size, free in sizes:
-            src.append(given.bound[free] if free in given.bound else _bound(size, given.bound))
+            src.append(bound[free] if free in bound else _bound(size, bound))
         node = UOp(op, flat.dtype, tuple(src), arg)
     if recipe.shape is not None:
-        shape = tuple([given.bound.get(n) if isinstance(n, UOp) else n for n in recipe.shape])
+        shape = tuple([bound.get(n) if isinstance(n, UOp) else n for n in recipe.shape])
         if None not in shape:
             node = node.shaped(shape)
-    node.origin = node.origin or out.view.origin
+    node.origin = node.origin or recipe.out.view.origin
+    return node
+
+
+def _made(
+    recipe: Recipe, given: Given, kit: Kit, node: UOp | None, relative: Holder | None
+) -> Holder:
+    """The tensor of one output, of its `node` if that is known. `relative`: a view of the same that
+    was made before it."""
+    out = recipe.out
+    wants = False if out.wanted_gradient else None  # its expression stayed inside
+    if node is None:
+        kind, number, _ = out.source
+        if kind == "made":
+            buffer = kit.buffers[recipe.number]
+        elif kind == "input":
+            relative, buffer = given.tensors[number], given.inputs[number]
+            if out.itself:
+                return relative
+        elif kind == "constant":
+            return out.kind.of(out.view)
+        elif isinstance(out.state, weakref.ref):
+            found = out.state()
+            assert found is not None, "a state that is gone was noticed before"
+            return found
+        else:
+            assert out.state is not None, "a view of the state is like another"
+            node = out.state.uop
+            return out.state.alike(_bound(node, given.bound) if given.bound else node, wants)
+        node = _view(recipe, buffer, given.bound)
     return out.kind.of(node, wants) if relative is None else relative.alike(node, wants)
 
 

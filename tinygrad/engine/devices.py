@@ -44,8 +44,11 @@ class OpenDevice:
 
     def synchronize(self) -> None:
         """Waits until everything that was started has finished."""
-        with Telling(self.name, "waiting for its kernels"):
+        try:
             self.backend.queue.synchronize()
+        except Exception:
+            with Telling(self.name, "waiting for its kernels"):
+                raise
 
     @property
     def target(self) -> Target:

@@ -122,11 +122,12 @@ class Replay:
         """The number of a storage that a plan made."""
         return self.firsts[source.first] + source.second
 
-    def run(self, inputs: Sequence[Buffer], values: Sequence[int]) -> list[Buffer]:
-        """Runs all plans; new buffers with what is seen, in the order of `made`."""
-        made = []
-        for _, device, nbytes in self.fresh:
-            made.append(Buffer(device, nbytes))
+    def buffers(self) -> list[Buffer]:
+        """New buffers for what is seen, in the order of `made`."""
+        return [Buffer(device, nbytes) for _, device, nbytes in self.fresh]
+
+    def run(self, inputs: Sequence[Buffer], values: Sequence[int], made: Sequence[Buffer]) -> None:
+        """Runs all plans, which fill what is `made`."""
         try:
             frame = self._idle.pop()
         except IndexError:
@@ -150,7 +151,6 @@ class Replay:
         if (taken or noted or spoilt) and not is_fine(taken):
             note(self.chain.flow, self._filled(frame, inputs, made), taken)
         self._idle.append(frame)
-        return made
 
     def _filled(
         self, frame: Frame, inputs: Sequence[Buffer], made: Sequence[Buffer]
