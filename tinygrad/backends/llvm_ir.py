@@ -428,8 +428,8 @@ class _Function(Writer):
         count = self.emit(f"fptosi {self.typed(number)} to {self.type(whole)}")
         out, kind = self.type(node.dtype), self.type(whole)
         name = f"llvm.ldexp.{self.suffix(node.dtype)}.{self.suffix(whole)}"
-        arguments = self.typed(value), f"{kind} {count}"
-        self.names[node] = self.emit(self.call(name, out, *arguments, types=f"{out}, {kind}"))
+        made = self.call(name, out, self.typed(value), f"{kind} {count}", types=f"{out}, {kind}")
+        self.names[node] = self.emit(made)
 
     def reciprocal(self, node: UOp) -> None:
         one = self.number(1.0, node.dtype.scalar())
