@@ -261,7 +261,7 @@ RULES: dict[Ops, Callable[..., Any]] = {
     Ops.BIND: lambda node, *_: np.array(node.val),
     Ops.COPY: lambda node, a, _: a,
     Ops.CONTIGUOUS: lambda node, a: a,
-    Ops.DETACH: lambda node, a: a,
+    Ops.DETACH: lambda node, a, *_: a,
     Ops.ASSIGN: _assign,
     Ops.RESHAPE: lambda node, a: a.reshape(node.arg),
     Ops.EXPAND: lambda node, a: np.broadcast_to(a, node.arg),

@@ -436,15 +436,105 @@ def test_assign_starts_anew_what_was_made_from_nothing():
     assert (x * x).sum().gradient(x)[0].tolist() == [20, 8, 12]
 
 
-def test_a_write_that_would_cut_off_a_gradient_is_refused():
+def test_what_lets_no_gradient_pass_takes_no_value_that_needs_one():
     x = Tensor([1.0, 2.0], requires_grad=True)
     with pytest.raises(ArgumentError, match=r"assign: the value needs a gradient; use .detach"):
         Tensor([1.0, 2.0]).assign(x * 2)
-    for write in (lambda y: y.assign(y * 3), lambda y: y[0:1].zero_(), lambda y: y.mul_(3)):
-        y = x * 2
-        with Tensor.no_grad(), pytest.raises(ArgumentError, match=r"no_grad.*legal are a copy"):
-            write(y)
-        assert (y * y).sum().gradient(x)[0].tolist() == [8, 16]
+    with pytest.raises(ArgumentError, match=r"in place: a value that needs.*legal is the .detach"):
+        (x * 3).detach()[0:1] = x[0:1]
+
+
+SILENT: list[Callable[[Any, Any], None]] = [
+    lambda t, no_grad: no_grad(lambda: put(t, t * 3)),
+    lambda t, no_grad: no_grad(lambda: put(t[0:1], t[1:2] + 1)),
+    lambda t, no_grad: no_grad(lambda: t.mul_(3)),
+    lambda t, no_grad: no_grad(lambda: t.__setitem__(1, 7.0)),
+    lambda t, no_grad: t.detach().__setitem__(slice(0, 1), 5.0),
+    lambda t, no_grad: put(t.detach(), t.detach() * 2),
+    lambda t, no_grad: no_grad(lambda: (t.mul_(3), t.add_(1), put(t[0:1], t[1:2]))),
+]
+
+
+@pytest.mark.parametrize("edit", SILENT)
+@pytest.mark.parametrize("computed", [False, True])
+def test_a_write_that_is_not_recorded_leaves_gradients_their_way(edit, computed):
+    """Of a start, and of a result, with views of both: values are the new ones, gradients go where
+    they went before, as in PyTorch."""
+
+    def seen(make: Any, no_grad: Any) -> list[Any]:
+        out = []
+        for is_result in (False, True):
+            x = make([1.0, 2.0, 4.0], requires_grad=True)
+            t = x * 2 if is_result else x
+            view, before = t[1:], t * 5
+            if computed and isinstance(t, Tensor):
+                t.realize()
+            edit(t, no_grad)
+            if computed and isinstance(t, Tensor):
+                t.realize()
+            loss = before.sum() + (t * t).sum() + (view * 7 * view).sum() + (x * 11).sum()
+            loss.backward()
+            out += [loss.item(), x.grad.tolist()]
+            if not is_result:  # and once more, by the new value
+                with (Tensor if isinstance(x, Tensor) else torch).no_grad():
+                    put(x, x - x.grad * 0.5)
+                x.grad = None
+                (x * x + x.detach()).sum().backward()
+                out += [x.tolist(), x.grad.tolist()]
+        return out
+
+    def within(modes: Any) -> Any:
+        def run(action: Callable[[], Any]) -> None:
+            with modes():
+                action()
+
+        return run
+
+    ours, theirs = seen(Tensor, within(Tensor.no_grad)), seen(torch.tensor, within(torch.no_grad))
+    for own, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-6)
+
+
+def test_results_made_without_recording_pass_nothing():
+    w, x = (Tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    with Tensor.no_grad():
+        y = w * 2
+        x.assign(w * 3)
+    found = (y * w * x).sum().gradient(w, x)
+    assert [g.tolist() for g in found] == [[6, 24], [2, 8]]
+
+
+def test_what_was_written_in_part_is_followed_to_what_it_was_made_of():
+    x, z = Tensor([1.0, 2.0, 3.0]), Tensor([4.0, 5.0])
+    y = x * 2
+    y[0:1] = 5
+    y[2:] = z[1:] * 3
+    found = (y * x).sum().gradient(x, z)
+    assert [g.tolist() for g in found] == [[5, 8, 15], [0, 9]]
+    assert (y * x).tolist() == [5, 8, 45]
+
+
+def test_equal_starts_have_gradients_of_their_own():
+    """However much alike: constants, copies, parts of the same, in one storage."""
+
+    def pair(make: Callable[[], Any], wanted: bool | None = True) -> None:
+        x, w = make(), make()
+        for tensor in (x, w):
+            tensor.requires_grad = wanted
+        assert [g.tolist() for g in (x * 2 + w * 3).sum().gradient(x, w)] == [[2, 2], [3, 3]]
+
+    q = Tensor([1.0, 2.0], requires_grad=True)
+    for wanted in (True, None):
+        pair(lambda: Tensor.zeros(2), wanted)
+        pair(lambda: Tensor.ones(2).contiguous().realize(), wanted)
+        pair(lambda: q.zeros_like(), wanted)
+        pair(lambda: Tensor(3.0).expand(2).contiguous(), wanted)
+    pair(lambda: (q * 2).detach())
+    pair(lambda: q.detach())
+    pair(lambda: Tensor([1.0, 2.0]).realize().detach())
+    first, second = Tensor.ones(3), Tensor.ones(3)
+    ((first * Tensor([1.0, 2.0, 3.0])).sum() * second).sum().backward()
+    assert (first.grad.tolist(), second.grad.tolist()) == ([3, 6, 9], [6, 6, 6])
 
 
 def test_a_mask_takes_as_many_values_as_it_selects():

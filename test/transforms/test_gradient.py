@@ -98,6 +98,7 @@ ROWS = {
     Ops.CAST: (lambda a: (a * a).cast(dtypes.float64), (3,)),
     Ops.CHECK: (lambda a: (a * a).check(a > 0, "index", "no"), (3,)),
     Ops.CONTIGUOUS: (lambda a: (a * a).contiguous(), (3,)),
+    Ops.DETACH: (lambda a: (a * a).detach(a * a), (3,)),
     Ops.COPY: (lambda a: (a * a).copy_to("CPU"), (3,)),
     Ops.RESHAPE: (lambda a: (a * a).reshape((3, 2)), (2, 3)),
     Ops.EXPAND: (lambda a: (a * a).reshape((3, 1)).expand((3, 4)), (3,)),

@@ -31,7 +31,7 @@ from tinygrad.engine.profile import GlobalCounters
 from tinygrad.engine.recipes import recipe_settings
 from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.show import show_plan
-from tinygrad.engine.structure import Structure
+from tinygrad.engine.structure import Structure, nobodys
 from tinygrad.loops.groups.rows import longest_row
 from tinygrad.loops.groups.unit_rows import row_units
 from tinygrad.schedule.bundles import kernels_of
@@ -66,7 +66,7 @@ def plan_for(structure: Structure) -> tuple[RunnablePlan, list[tuple[str, int]]]
     values."""
     key = (structure.form, *_settings())
     found = _plans.get(key)
-    if found is None or not (found.numbers == structure.numbers or _fits(found, structure)):
+    if found is None or not _fits(found, structure):
         _plans[key] = found = _shared(structure, found)
         if len(_plans) > MOST_PLANS:
             _plans.popitem(last=False)
@@ -78,7 +78,7 @@ def plan_for(structure: Structure) -> tuple[RunnablePlan, list[tuple[str, int]]]
 
 def _differing(found: _Shared, structure: Structure) -> set[int]:
     pairs = zip(found.numbers, structure.numbers, strict=True)
-    return {i for i, (ours, theirs) in enumerate(pairs) if ours is not theirs}
+    return {i for i, (ours, theirs) in enumerate(pairs) if ours is not nobodys(theirs)}
 
 
 def _fits(found: _Shared, structure: Structure) -> bool:
@@ -90,7 +90,7 @@ def _shared(structure: Structure, before: _Shared | None) -> _Shared:
     changing = _differing(before, structure).union(before.open) if before is not None else ()
     places = tuple(sorted(changing))
     sink = structure.open_sink([structure.numbers[i] for i in places])
-    return _Shared(runnable_plan(sink), structure.numbers, places)
+    return _Shared(runnable_plan(sink), tuple(map(nobodys, structure.numbers)), places)
 
 
 def runnable_plan(sink: UOp) -> RunnablePlan:

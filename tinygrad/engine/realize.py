@@ -163,7 +163,7 @@ def _origins_of_checks(structure: Structure) -> dict[tuple[str, str], str | None
     for node in structure.nodes:
         if not unnamed and node not in checks:
             continue
-        inside = set().union(*(unnamed.get(s, ()) for s in node.src))
+        inside = set().union(*(unnamed.get(resolved(s), ()) for s in node.src))
         if node in checks:
             inside.add(node.arg)
         if inside and node.origin is not None:
@@ -205,7 +205,7 @@ def _old_readers(wanted: Sequence[UOp], nodes: Sequence[UOp], inside: set[UOp]) 
             reading.add(node)
             continue
         for source in node.src:
-            if source.known is not None and resolved(source) in reading:
+            if source not in reading and resolved(source) in reading:
                 reading.add(node)
                 break
     reading.difference_update(map(resolved, wanted))
@@ -369,13 +369,13 @@ def whole_buffer(node: UOp) -> UOp:
 
 
 def own_copy(base: UOp) -> UOp:
-    """A BUFFER of its own with a copy of this one's bytes."""
-    if recording.recorder is None:
+    """Storage that nobody else has, with the elements of `base`: a view of all of a BUFFER."""
+    if base.op is Ops.BUFFER and recording.recorder is None:
         raise_faults(buffer_of(base))
         return copy_of(base)
-    copy = base.contiguous()  # a kernel, so that replays copy too
+    copy = base.contiguous().replace(tag="own")  # a kernel, so that replays copy too
     realize(copy)
-    found = latest(copy).base
+    found = latest(copy)
     copy.known = None  # nobody else gets it
     return found
 

@@ -19,6 +19,7 @@ _TAKES_ANY_NUMBER = frozenset(
     (Ops.ADD, Ops.MUL, Ops.FDIV, Ops.MAX, Ops.WHERE, Ops.CMPLT, Ops.CMPEQ, Ops.CMPNE)
     + (Ops.CONTIGUOUS, Ops.ASSIGN)
 )
+_DETACH = Ops.DETACH  # asked for each node: an enum's members are slow
 _VARIES = frozenset((Ops.BUFFER, Ops.UNIQUE, Ops.BIND, Ops.CONST))
 
 
@@ -56,8 +57,10 @@ class Structure:
                 made[node] = UOp.variable(variables[node], low, high, node.dtype)
             elif node in variables:
                 bits = bits_variable(variables[node], node.dtype)
-                here = UOp(Ops.CONST, bits.dtype, tuple(made[s] for s in node.src), 0)
+                here = UOp(Ops.CONST, bits.dtype, tuple(made[s] for s in node.src[:1]), 0)
                 made[node] = (here + bits).bitcast(node.dtype)
+            elif node.op is Ops.CONST:
+                made[node] = node.with_src(tuple(made[s] for s in node.src[:1]))
             elif node.op is Ops.DEFINE_VAR:
                 raise _without_value(node)
             else:
@@ -73,22 +76,32 @@ class Structure:
         return named + [("", bits_of(number)) for number in open_numbers]
 
 
+def nobodys(number: UOp) -> UOp:
+    """The constant, also where it was one of its own: that says nothing of its value."""
+    return number if len(number.src) < 2 else number.with_src(number.src[:1])
+
+
 def resolved(node: UOp) -> UOp:
-    """The node, or the view of storage that holds its value since it was computed.
+    """The node, or the view of storage that holds its value since it was computed. What only says
+    where gradients go (DETACH) is left out: no plan depends on it.
 
     A constant is written into the kernel even if somebody's copy of it lies in memory, so a kernel
     doesn't depend on what else the process has computed."""
-    while node.known is not None and node.base.op is not Ops.CONST:
-        node = node.known
-    return node
+    while True:
+        if node.known is not None and node.base.op is not Ops.CONST:
+            node = node.known
+        elif node.op is _DETACH:
+            node = node.src[0]
+        else:
+            return node
 
 
 def _met(node: UOp, nodes: Container[UOp]) -> UOp:
     """What the walk that gave `nodes` met in this node's place. Another thread may have computed
     more since then, so what the node is known by now need not be what was met."""
     while node not in nodes:
-        assert node.known is not None, f"{node.op!r} was not met"
-        node = node.known
+        assert node.known is not None or node.op is _DETACH, f"{node.op!r} was not met"
+        node = node.src[0] if node.known is None else node.known
     return node
 
 
@@ -116,7 +129,7 @@ def add_nodes_below(roots: Sequence[UOp], order: list[UOp], seen: set[UOp]) -> N
                 continue
             stack += (node, None)
             for source in node.src[::-1]:
-                if source.known is not None:
+                if source.known is not None or source.op is _DETACH:
                     source = resolved(source)
                 if source not in seen:
                     stack.append(source)
@@ -165,13 +178,14 @@ def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> St
             binds.append(node)
             form += (op, node.dtype, node.src[0].arg[1:])
         elif op is Ops.CONST:
-            form += (op, node.dtype, len(node.src))
-            if node.src and dtypes.is_float(node.dtype) and node.dtype.itemsize in BITS:
+            place = node.src[:1]  # whose own it is says nothing of its value
+            form += (op, node.dtype, len(place))
+            if place and dtypes.is_float(node.dtype) and node.dtype.itemsize in BITS:
                 views[node] = node
                 numbers[node] = None
             else:
                 form.append(repr(node.arg))
-            form += [at[s] for s in node.src]
+            form += [at[s] for s in place]
     ends = [_met(root, at) for root in roots]
     for root in ends:
         if root in views:

@@ -194,10 +194,10 @@ class _Graph:
                     self.by_value.setdefault(now, node)
 
     def nodes_of(self, tensor: Core) -> list[UOp]:
-        """The nodes that `tensor` stands for: the one it holds, or the one whose value is now in
-        the buffer that it holds."""
+        """The nodes that `tensor` stands for: the start that it is, the node that it holds, or the
+        one whose value is now in the buffer that it holds."""
         own, now = tensor._uop, tensor.uop
-        found = [node for node in dict.fromkeys((own, now)) if node in self.nodes]
+        found = [n for n in dict.fromkeys((tensor._start, own, now)) if n in self.nodes]
         if own not in self.nodes and (before := self.by_value.get(now)) is not None:
             found.append(before)
         return found

@@ -138,7 +138,7 @@ class Complex(Tensor):
 
     def view_as_real(self) -> Tensor:
         made = Tensor._wrap(self._held, self.requires_grad)
-        made._taped = self._taped
+        made._taped = self.requires_grad is True
         made._join(self)
         return made
 

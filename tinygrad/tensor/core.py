@@ -40,6 +40,7 @@ Devices = str | tuple[str, ...]  # one, or several that share a tensor
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 VIEWS = GroupOp.Movement | {Ops.BUFFER, Ops.ASSIGN}  # what may show a buffer's newest version
+_WITHOUT_SOURCES = frozenset((Ops.BUFFER, Ops.CONST, Ops.ARANGE, Ops.DETACH))
 
 
 class Size(int):
@@ -90,10 +91,10 @@ def check_axes(operation: str, tensor: Core, least: int) -> None:
 
 
 def is_detached(node: UOp) -> bool:
-    """Whether a DETACH stands among the views at the top of `node`."""
+    """Whether a DETACH that lets no gradient pass stands among the views at the top of `node`."""
     while node.op in GroupOp.Movement:
         node = node.src[0]
-    return node.op is Ops.DETACH
+    return node.op is Ops.DETACH and len(node.src) == 1
 
 
 def settled(node: UOp, whole: bool = False) -> UOp:
@@ -106,11 +107,11 @@ def settled(node: UOp, whole: bool = False) -> UOp:
         below = bottom_of(node)
         now = settled(below)
         return node if now is below else on_bottom(node, below, now)
-    if node.known is not None:
-        node = node.known.detach() if is_detached(node) else node.known
     if node.op is Ops.DETACH:
         inner = settled(node.src[0], whole)
-        return node if inner is node.src[0] else inner.detach()
+        return node if inner is node.src[0] else inner.detach(*node.src[1:])
+    if node.known is not None:
+        node = node.known.detach() if is_detached(node) else node.known
     if node.op not in VIEWS:
         return node
     below = node.base
@@ -139,6 +140,11 @@ def constant(value: Any, dtype: DType, device: Devices, shape: Shape = ()) -> UO
     """`value` everywhere, as a node."""
     node = UOp.const(dtype, value, device)
     return node.broadcast_to(shape) if shape else node
+
+
+def owned(node: UOp) -> UOp:
+    """`node`, and a constant as one that is equal to no other: a gradient may be asked by it."""
+    return node.own() if node.base.op is Ops.CONST and dtypes.is_float(node.dtype) else node
 
 
 class _Training:
@@ -276,7 +282,7 @@ class Core(Holder):
 
     def _become(self, other: Core) -> None:
         """From now on this is the same as `other`."""
-        self._uop, self._taped = other._held, other._taped
+        self._uop, self._taped = other._value, other._taped
         self._enter(other._family)
         note_change()
 
@@ -292,7 +298,7 @@ class Core(Holder):
     @property
     def _bottom(self) -> UOp:
         """What this is a view of: storage, what will be stored, or a copy yet to be made."""
-        return bottom_of(self._held, self._root)
+        return bottom_of(self._value, self._root)
 
     @property
     def _root(self) -> UOp | None:
@@ -316,13 +322,13 @@ class Core(Holder):
         """From now on the family views `new`, which has the elements of its bottom `old`."""
         for member in self._members():
             if member._bottom is old:
-                member._uop = on_bottom(member._held, old, new)
+                member._uop = on_bottom(member._value, old, new)
         self._family.root = None
         note_change()
 
     def copy_out(self, base: UOp) -> None:
         """See `Holder`: a copy of part of the version `base` is made before that is overwritten."""
-        if self._kin is None or self._kin.root is None or bottom_of(self._held) is not base:
+        if self._kin is None or self._kin.root is None or bottom_of(self._value) is not base:
             return
         bottom = self._bottom
         if bottom is not base:
@@ -331,8 +337,24 @@ class Core(Holder):
 
     @property
     def _held(self) -> UOp:
-        """The node to build on, with the axes of an element: an expression while gradients may
-        have to follow it."""
+        """The node to build on, with the axes of an element. It says where gradients go: those of
+        what was made from nothing and wants one to a node of its own, whatever its value lies in
+        or is equal to; those of what says that it wants none nowhere."""
+        node, wants = self._value, self.requires_grad
+        if wants is None or not Core._recording or (wants and self._taped):
+            return node
+        if wants:
+            return node.detach(self._start)
+        return node if node.base.op in _WITHOUT_SOURCES else node.detach()
+
+    @property
+    def _start(self) -> UOp:
+        """What stands in a graph for this as a start, in all its versions."""
+        return UOp(Ops.UNIQUE, dtypes.void, (), ("start", self.serial))
+
+    @property
+    def _value(self) -> UOp:
+        """What holds the value, or will: an expression while gradients may have to follow it."""
         node = below = self._uop
         while below.op in GroupOp.Movement and below.known is None:
             below = below.src[0]
@@ -363,7 +385,7 @@ class Core(Holder):
         >>> Tensor([1, 2]).uop.op
         Ops.COPY
         """
-        node = self._held
+        node = self._value
         return settled(node) if self._taped else node
 
     @property

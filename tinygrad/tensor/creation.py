@@ -23,7 +23,7 @@ from tinygrad.engine.devices import Device
 from tinygrad.engine.keeping import tensor_of_file, workplace
 from tinygrad.engine.sharing import is_addressable
 from tinygrad.schedule.shard_rules import placement_of
-from tinygrad.tensor.core import Core, Devices, Shape, Sint, constant
+from tinygrad.tensor.core import Core, Devices, Shape, Sint, constant, owned
 from tinygrad.uop.infer import settled
 from tinygrad.uop.node import UOp
 
@@ -246,7 +246,7 @@ class Creation(Core):
             return cls._complex.joined(*parts)  # type: ignore[no-any-return]
         sizes = checked_shape("full", *(shape if isinstance(shape, (tuple, list)) else (shape,)))
         place = cls._place(device)
-        node = constant(fill_value, kind, workplace(place), sizes)
+        node = owned(constant(fill_value, kind, workplace(place), sizes))
         if keeps(place) and 0 not in sizes:
             node = node.copy_to(place)
         return cls._wrap(node, requires_grad)

@@ -160,7 +160,7 @@ class Interop(Writing):
         if bottom.op is not Ops.BUFFER or not storage.buffer_of(bottom).fixed:
             self._store()
             realize(self._bottom)
-        node = self._node
+        node = self._value
         view = _layout(node)
         return None if view is None else _lent(storage.buffer_of(node.base), view)
 

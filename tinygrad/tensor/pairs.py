@@ -37,7 +37,7 @@ class Pairs(Learning):
         if not self.ndim or self.shape[-1] != 2:
             raise ShapeError(f"view_as_complex: {self.shape}; legal is a last axis of size 2")
         made = self._complex.of(self._node)
-        made.requires_grad, made._taped = self.requires_grad, self._taped
+        made.requires_grad, made._taped = self.requires_grad, self.requires_grad is True
         made._join(self)
         return made
 

@@ -40,9 +40,9 @@ def scan(
     if len(lengths) != 1 or any(x.ndim == 0 for x in xs):
         raise ShapeError(f"scan: inputs of shapes {[x.shape for x in xs]} have no common length")
     (turns,) = lengths
-    sources = [*(s.uop for s in init), *(x.uop for x in xs)]
-    holes = [placeholder(i, s.uop) for i, s in enumerate(init)]
-    holes += [placeholder(len(init) + i, x.uop, x.shape[1:]) for i, x in enumerate(xs)]
+    sources = [*(s._held for s in init), *(x._held for x in xs)]
+    holes = [placeholder(i, s._held) for i, s in enumerate(init)]
+    holes += [placeholder(len(init) + i, x._held, x.shape[1:]) for i, x in enumerate(xs)]
     states, outputs = body(*(Tensor(hole) for hole in holes))
     if len(states) != len(init):
         raise ArgumentError(f"scan: body returns {len(states)} states for {len(init)}")
@@ -52,7 +52,7 @@ def scan(
                 f"scan: state {number} goes in as {before.dtype.name}{list(before.shape)} and "
                 f"comes out as {after.dtype.name}{list(after.shape)}"
             )
-    roots, others = close([t.uop for t in (*states, *outputs)], holes)
+    roots, others = close([t._held for t in (*states, *outputs)], holes)
     info = ScanInfo(UOp.sink(*roots), turns, len(init), len(xs), reverse)
     tensors = (*init, *xs)
     results = [

@@ -19,9 +19,10 @@ from tinygrad.engine.structure import structure_of
 from tinygrad.schedule.kernels import plan
 from tinygrad.schedule.plan import Step
 from tinygrad.schedule.shard_rules import placement_of
-from tinygrad.tensor.core import axis_of
+from tinygrad.tensor.core import axis_of, owned
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, holds_complex, node_of
 from tinygrad.tensor.interop import Interop
+from tinygrad.uop.node import UOp
 from tinygrad.uop.placement import Placement, cut_at, even_bounds
 
 
@@ -65,7 +66,8 @@ class Tensor(Interop):
         if isinstance(data, os.PathLike):
             data = whole_file(data, kind or dtypes.uint8)
             data = data if device is None else moved_to(data, Device.canonicalize(device))
-        self._set(node_of(data, kind, Device.canonicalize(device)), None)
+        node = node_of(data, kind, Device.canonicalize(device))
+        self._set(node if isinstance(data, UOp) else owned(node), None)
         if requires_grad is not None:
             self.requires_grad_(requires_grad)
         self._begin()
@@ -79,7 +81,7 @@ class Tensor(Interop):
         Ops.BUFFER
         """
         group: tuple[Tensor, ...] = (self, *others)
-        realize(*(t._held for t in group if 0 not in t.shape))
+        realize(*(t._value for t in group if 0 not in t.shape))
         return self
 
     def kernelize(self, *others: Tensor) -> Self:
@@ -90,7 +92,7 @@ class Tensor(Interop):
         """
 
         group: tuple[Tensor, ...] = (self, *others)
-        kernelize(*(t._held for t in group))
+        kernelize(*(t._value for t in group))
         return self
 
     def schedule(self, *others: Tensor) -> list[Step]:

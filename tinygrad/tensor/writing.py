@@ -27,6 +27,7 @@ from tinygrad.engine.holders import holders
 from tinygrad.engine.keeping import moved, workplace, write
 from tinygrad.engine.realize import own_copy, realize
 from tinygrad.engine.storage import copies_of, is_shared, join, note_change, supersede
+from tinygrad.schedule.bases import is_concrete
 from tinygrad.tensor.autograd import Autograd
 from tinygrad.tensor.core import Core, is_detached, root_of
 from tinygrad.tensor.creation import node_of
@@ -65,6 +66,22 @@ def _repeated(view: Core) -> ArgumentError:
     )
 
 
+def _is_silent(view: Core) -> bool:
+    """Whether a write to it is none that gradients know of: they go on as if nothing was written,
+    while values are the new ones. So are those to what was made from nothing, a start."""
+    return not Core._recording or is_detached(view._value)
+
+
+def _followed(node: UOp, bottom: UOp) -> UOp:
+    """The `bottom` of `node`, under what says that its gradients go elsewhere, if that is there."""
+    for step in steps_between(node, bottom):
+        if step.op is Ops.DETACH and len(step.src) > 1:
+            bottom = step
+        elif step.op is not Ops.RESHAPE:
+            break
+    return bottom
+
+
 def _has_leaf(family: list[Any]) -> bool:
     """Whether one wants a gradient and was made from nothing: its value is a start, no result."""
     return any(member.requires_grad is True and not member._taped for member in family)
@@ -97,7 +114,7 @@ class Writing(Autograd):
         if chosen.tensors:
             written: Self = view._scattered(chosen.tensors, chosen.places, given)
             self._put(view, written)
-        elif given._family is not self._family or given._held is not view._held:  # t[i] += v
+        elif given._family is not self._family or given._value is not view._value:  # t[i] += v
             self._put(view, given._broadcast_to_view("setitem", view.shape))
 
     def assign(self, x: Any) -> Self:
@@ -117,12 +134,12 @@ class Writing(Autograd):
                 f"assign: {given.dtype!r} to a tensor of {self.dtype!r}; use .cast({self.dtype!r})"
             )
         passes = self._is_recorded and not _has_leaf(self._members())
-        if given.requires_grad is True and not passes:
+        if given.requires_grad is True and not passes and Core._recording:
             raise ArgumentError("assign: the value needs a gradient; use .detach() first")
         value = self._given("assign", given)
         if value.shape != self.shape:
             value = value._broadcast_to_view("assign", self.shape)
-        if value._held is not self._held:
+        if value._value is not self._value:
             (self._put if passes else self._overwrite)(self, value)
         return self
 
@@ -311,10 +328,10 @@ class Writing(Autograd):
         follow, else in storage."""
         if 0 in view.shape:
             return
-        if Core._recording and (value.requires_grad is True or self._is_recorded):
-            self._rewrite(view, value)
-        else:
+        if _is_silent(view) or not (value.requires_grad is True or self._is_recorded):
             self._overwrite(view, value)
+        else:
+            self._rewrite(view, value)
 
     @property
     def _is_recorded(self) -> bool:
@@ -328,19 +345,19 @@ class Writing(Autograd):
                 "in place: this needs a gradient and was made from nothing, so that writing would "
                 "cut it off from its gradient; legal are a copy of it, or with Tensor.no_grad()"
             )
-        bottom = self._bottom
+        bottom = _followed(self._value, self._bottom)
         self._check_single(view, members)
         new = value._held
-        if view._held.reshape(bottom.shape) is not bottom:
-            ones = UOp.const(dtypes.bool, True, self.device).broadcast_to(view._held.shape)
-            here = spread(view._held, bottom, ones)
-            new = here.where(spread(view._held, bottom, new), bottom)
+        if view._value.reshape(bottom.shape) is not bottom:
+            ones = UOp.const(dtypes.bool, True, self.device).broadcast_to(view._value.shape)
+            here = spread(view._value, bottom, ones)
+            new = here.where(spread(view._value, bottom, new), bottom)
         elif bottom_of(new).op in STORED:  # that is someone else's
             new = new.contiguous()
         new = new.reshape(bottom.shape)
         for member in members:
-            node = member._held
-            member._uop = on_bottom(node, member._bottom, new)
+            node = member._value
+            member._uop = on_bottom(node, _followed(node, member._bottom), new)
             if not is_detached(node):
                 member.requires_grad = member._taped = True
         self._family.recorded = True
@@ -349,60 +366,77 @@ class Writing(Autograd):
 
     def _overwrite(self, view: Self, value: Self) -> None:
         if keeps(self.device):
-            if repeats(view._held, view._bottom):
+            if repeats(view._value, view._bottom):
                 raise _repeated(view)
-            write(view._held, value._held)
+            write(view._value, value._held)
             return
         members = self._members()
-        if not _has_leaf(members) and any(m._taped and m.requires_grad for m in members):
+        silent = _is_silent(view) or _has_leaf(members)
+        if silent and Core._recording and value.requires_grad is True:
             raise ArgumentError(
-                "in place: under Tensor.no_grad(), to what a gradient follows, so that writing "
-                "would cut it off; legal are a copy, .detach().clone(), or without no_grad"
+                "in place: a value that needs a gradient, through .detach(), which lets none pass; "
+                "legal is the .detach() of the value, or a tensor of its own: .detach().clone()"
+            )
+        taped = [m for m in members if silent and m._taped and m.requires_grad]
+        tape = [(m, m._value, _followed(m._value, m._bottom)) for m in taped]
+        if not all(is_concrete(bottom) for _, _, bottom in tape):
+            raise ArgumentError(
+                f"in place: not recorded, to a result of shape {self.shape} that gradients follow; "
+                "legal are numbers as sizes, or its .detach().clone()"
             )
         for member in members:
             member._taped = False
         if view is self and len(members) == 1 and self._bottom.op not in STORED:
-            self.hold(value._held)
+            new = value._held
+            self.hold(new.contiguous() if tape else new.detach() if silent else new)
             self._family.root = root_of(self._uop)
             join(bottom_of(self._uop), self._family)
-            return
-        self._check_single(view, members)
-        view._store()
-        target = writable_part(view._held)
-        assert target.base is view._bottom, "a family has one bottom"
-        for step in steps_between(target, target.base):
-            step.known = None  # where a part was computed alone is no place to write to
-        changed = target.assign(value._held)
-        supersede(target.base, changed.base)
-        if not is_detached(view._held):
-            view._uop = changed
+        else:
+            self._check_single(view, members)
+            before, bottom = view._store(), view._bottom
+            target = writable_part(view._value)
+            assert target.base is bottom, "a family has one bottom"
+            for step in steps_between(target, bottom):
+                step.known = None  # where a part was computed alone is no place to write to
+            new = value._held
+            if silent:
+                target, new = on_bottom(target, bottom, bottom.detach()), new.detach()
+            elif before is not None and view.requires_grad is None:
+                history = before.reshape(bottom.shape)
+                target = on_bottom(target, bottom, bottom.detach(history))
+            changed = target.assign(new)
+            supersede(bottom, changed.base)
+            if not is_detached(view._value):
+                view._uop = changed
+        for member, past, bottom in tape:
+            history = bottom.src[1] if bottom.op is Ops.DETACH else bottom
+            now = member._bottom.reshape(bottom.shape).detach(history)
+            member.hold(on_bottom(past, bottom, now), taped=True)
 
     def _check_single(self, view: Self, members: list[Self]) -> None:
         """Sees to it that no two elements of `view` are one in memory."""
-        if not repeats(view._held, view._bottom):
+        if not repeats(view._value, view._bottom):
             return
         if any(member is not view for member in members):
             raise _repeated(view)
         view._leave()
-        view.hold(view._held.contiguous(), view._taped)
+        view.hold(view._value.contiguous(), view._taped)
 
-    def _store(self) -> None:
-        """Sees to it that the family has storage of its own to write into."""
-        bottom = self._bottom
-        if bottom.op not in STORED and self._root is None:
-            realize(bottom)
-            bottom = self._bottom
-        if bottom.op not in STORED:  # a constant, or a copy yet to be made
-            copy = bottom.contiguous()
-            self._rebase(bottom, copy)
-            realize(copy)
-            bottom = self._bottom
+    def _store(self) -> UOp | None:
+        """Sees to it that the family has storage of its own to write into. What it was until then,
+        if that was an expression that gradients may be asked through."""
+        bottom = before = self._bottom
+        if bottom.op not in STORED:
+            self._unshare(bottom)
+            is_fixed = bottom.base.op is Ops.CONST or not dtypes.is_float(bottom.dtype)
+            return None if is_fixed or not is_concrete(bottom) else before
         if copies_of(bottom):
             for holder in holders:
                 holder.copy_out(bottom)
         if is_shared(bottom, self._family):
             realize(bottom)
             self._unshare(self._bottom)
+        return None
 
     def _unshare(self, base: UOp) -> None:
         """A buffer of its own for this and the views made of it."""

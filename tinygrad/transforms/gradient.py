@@ -269,7 +269,7 @@ def _refuse(node: UOp, g: UOp) -> Gradients:
 
 _SILENT = (
     (Ops.CONST, Ops.ARANGE, Ops.BUFFER, Ops.PARAM, Ops.DEFINE_VAR, Ops.BIND, Ops.UNIQUE, Ops.DEVICE)
-    + (Ops.DETACH, Ops.BITCAST, Ops.TRUNC, Ops.CMPLT, Ops.CMPNE, Ops.CMPEQ, Ops.THREEFRY)
+    + (Ops.BITCAST, Ops.TRUNC, Ops.CMPLT, Ops.CMPNE, Ops.CMPEQ, Ops.THREEFRY)
     + (Ops.IDIV, Ops.MOD, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR)
 )
 _REFUSED = (frozenset(Ops) - STAGES["tensor"]) | {Ops.SINK, Ops.KERNEL, Ops.LDEXP}
@@ -296,6 +296,7 @@ RULES: dict[Ops, Rule] = {
     ),
     Ops.CAST: _cast,
     Ops.CHECK: lambda node, g: (g, None),
+    Ops.DETACH: lambda node, g: (None, *(g for _ in node.src[1:])),
     # the same values elsewhere
     Ops.CONTIGUOUS: lambda node, g: (g,),
     Ops.COPY: _copy,

@@ -333,8 +333,14 @@ class UOp(Questions):
     def contiguous(self) -> UOp:
         return UOp(Ops.CONTIGUOUS, self.dtype, (self,))
 
-    def detach(self) -> UOp:
-        return UOp(Ops.DETACH, self.dtype, (self,))
+    def own(self) -> UOp:
+        """This view of a constant as one of a constant unlike any other."""
+        base, unique = self.base, UOp(Ops.UNIQUE, dtypes.void, (), next(UOp._unique))
+        return self.viewed(base.replace(src=(*base.src[:1], unique)))
+
+    def detach(self, *history: UOp) -> UOp:
+        """This value; a gradient of it goes to `history` instead, or nowhere."""
+        return UOp(Ops.DETACH, self.dtype, (self, *history))
 
     def assign(self, value: UOp) -> UOp:
         """This view of the next version of its buffer, in which it holds `value`."""

@@ -263,7 +263,7 @@ TABLE: tuple[Row, ...] = (
         None,
         "given",
         "scalar",
-        "The number `arg`; on a tensor's graph it names a DEVICE.",
+        "The number `arg`; on a tensor's graph it names a DEVICE, and may be UNIQUE.",
     ),
     Row(Ops.ARANGE, None, "given", "buffer", "The numbers 0 to `arg` - 1; may name a DEVICE."),
     Row(
@@ -278,7 +278,9 @@ TABLE: tuple[Row, ...] = (
         "The first source's value, where the DEVICE second says.",
     ),
     Row(Ops.CONTIGUOUS, 1, "first", "like_first", "The same value, stored in a buffer of its own."),
-    Row(Ops.DETACH, 1, "first", "like_first", "The same value; no gradient passes."),
+    Row(
+        Ops.DETACH, None, "first", "like_first", "The value 0; gradients go to 1, if that is there."
+    ),
     Row(
         Ops.ASSIGN,
         2,

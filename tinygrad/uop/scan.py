@@ -74,4 +74,4 @@ def _take(node: UOp, inside: set[UOp], outer: dict[UOp, UOp], first: int) -> Non
 
 
 def _is_constant(node: UOp) -> bool:
-    return node.base.op is Ops.CONST
+    return node.base.op is Ops.CONST and len(node.base.src) < 2  # nobody's own

@@ -84,7 +84,7 @@ class Optimizer(Stepper):
             if param.requires_grad is None:
                 param.requires_grad = dtypes.is_float(param.dtype)
             if param._taped:
-                param.hold(param._held)  # a start from now on, whatever it was computed from
+                param.hold(param._value)  # a start from now on, whatever it was computed from
         tensors = dedup(params)
         self.params = [t for t in tensors if _moves(t)]
         self.buffers = [t for t in tensors if not _moves(t)]
