@@ -73,6 +73,11 @@ MISUSES = {
         ArgumentError,
         ["<<", "256 beside dtypes.uchar", "holds 0 to 255"],
     ),
+    "seed as a generator": (
+        lambda: Tensor.rand(3, generator=0),
+        ArgumentError,
+        ["generator 0", "legal are None and a Generator(seed)"],
+    ),
     "layer of a negative size": (
         lambda: nn.Linear(-3, 2),
         ShapeError,

@@ -42,6 +42,7 @@ KEYS = {
     "number and true": s_[0, True],
     "dots and true": s_[..., True],
     "dots": s_[..., 0],
+    "dots for no axis": s_[1:, 0, ..., I],
     "all": s_[...],
 }
 

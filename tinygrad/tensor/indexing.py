@@ -84,6 +84,8 @@ class Indexing(Linalg):
         chosen = _Selection(self)
         axis = 0
         for place, item in enumerate(self._expanded(indices)):
+            if item is Ellipsis:  # it stands between what is beside it, also for no axis
+                continue
             if item is None:
                 chosen.shape.append(1)
                 continue
@@ -110,7 +112,7 @@ class Indexing(Linalg):
         return chosen
 
     def _expanded(self, indices: Any) -> list[Any]:
-        """One item an axis, and None for new ones: `...` filled in, lists and masks as tensors."""
+        """One item an axis, None for new ones; slices follow `...`, lists and masks are tensors."""
         given = indices if isinstance(indices, tuple) else (indices,)
         items = [self._as_index(item) for item in given]
         dots = [i for i, item in enumerate(items) if item is Ellipsis]
@@ -120,8 +122,8 @@ class Indexing(Linalg):
                 f"index: {used} indices and {len(dots)} '...' for shape {self.shape}; "
                 f"legal are {self.ndim} indices and one '...'"
             )
-        at = dots[0] if dots else len(items)
-        items[at : at + len(dots)] = [slice(None)] * (self.ndim - used)
+        at = dots[0] + 1 if dots else len(items)
+        items[at:at] = [slice(None)] * (self.ndim - used)
         out: list[Any] = []
         axis = 0
         for item in items:

@@ -57,7 +57,9 @@ class Random(Order):
         """64 fresh random bits for each element, as uint64."""
         if 0 in shape:
             return constant(0, dtypes.uint64, device, shape)
-        generator = more.get("generator") or default_generator
+        generator = default_generator if more.get("generator") is None else more["generator"]
+        if not isinstance(generator, Generator):
+            raise ArgumentError(f"generator {generator!r}; legal are None and a Generator(seed)")
         room = prod(n if isinstance(n, int) else int(n.vmax) for n in shape)
         return generator.bits(settled(prod(shape)), room, device).reshape(shape)
 
