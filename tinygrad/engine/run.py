@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -78,7 +79,7 @@ class Stretch:
                         phase.grid,
                         phase.block,
                         phase.scratch,
-                        int(part * phase.work),
+                        math.ceil(part * phase.work),  # 0 says that it is not known
                         tuple(TensorView(*row) for row in phase.tensors),
                     )
                 )
