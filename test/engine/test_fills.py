@@ -49,3 +49,29 @@ def test_counters_and_captured_steps_know_the_own_size():
     x = Tensor.ones(3, device="CPU").contiguous().realize()
     seen = [step(x)[1].numpy() for _ in range(5)]
     assert len(np.unique(np.stack(seen))) > 380
+
+
+def test_running_sums_of_what_is_made_of_nothing():
+    """Their loop has an order, and so a size of its own."""
+    n = 5000
+    made = ((Tensor.arange(n, device="CPU").float() * 1.5).sin() * 0.5 + 1).cumsum().numpy()
+    np.testing.assert_allclose(made, np.cumsum(np.sin(np.arange(n) * 1.5) * 0.5 + 1), rtol=1e-4)
+
+
+@pytest.mark.parametrize("n", [700, 4097])
+def test_other_fills(n):
+    """The same number inside and outside; several results; whole numbers; a turned matrix."""
+    at = np.arange(n)
+    x = Tensor.arange(n, device="CPU").float()
+    np.testing.assert_allclose(
+        ((x * 0.25).sin() * 0.25 + 0.25).numpy(), np.sin(at * 0.25) * 0.25 + 0.25, atol=2e-5
+    )
+    one, two = x.sin() * 2.5 + 1, x.sin() * 3.5 - 1
+    one.realize(two)
+    np.testing.assert_allclose(one.numpy(), np.sin(at) * 2.5 + 1, atol=2e-5)
+    np.testing.assert_allclose(two.numpy(), np.sin(at) * 3.5 - 1, atol=2e-5)
+    whole = (Tensor.arange(n, device="CPU") // 3 * 7 % 11) * 5 + 2
+    np.testing.assert_array_equal(whole.numpy(), at // 3 * 7 % 11 * 5 + 2)
+    turned = (Tensor.arange(3 * n, device="CPU").reshape(n, 3).T.float() * 0.5).cos() * 2 + 1
+    expected = np.cos(np.arange(3 * n).reshape(n, 3).T * 0.5) * 2 + 1
+    np.testing.assert_allclose(turned.numpy(), expected, atol=5e-5)

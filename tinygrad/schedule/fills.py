@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tinygrad.schedule.bundles import numbers, of_any_size, sized, with_variables
+from tinygrad.schedule.bundles import ORDERED, numbers, of_any_size, sized, with_variables
 from tinygrad.schedule.plan import Plan, Step, bits_of, variable_name
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -32,7 +32,8 @@ def _shared(step: Step, first: int) -> tuple[Step, list[int]] | None:
     ast, written = step.ast, tuple(range(step.writes))
     if ast is None or ast.op is not Ops.SINK or step.writes < len(step.storages):
         return None
-    if len(ast.toposort()) < LONG:
+    order = ast.toposort()
+    if len(order) < LONG or any(node.op in ORDERED for node in order):
         return None
     opened = [number for number in numbers(ast) if number in _outermost(ast)]
     form, size = of_any_size(with_variables(ast, opened))
