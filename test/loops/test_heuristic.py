@@ -374,6 +374,18 @@ def test_rows_that_lie_in_tiles_are_read_there_by_one_panel(columns, taps, laid_
     assert ("pa1" in stages) is laid_out
 
 
+@pytest.mark.parametrize(
+    ("rows", "block"),
+    [
+        (512, 16),  # 18 KiB apart: their lines share a 32nd of the sets
+        (480, 64),  # 17,280 bytes: an odd number of lines
+    ],
+)
+def test_no_more_turns_share_lines_of_the_cache_than_it_keeps(rows, block):
+    recipe = schedule(kernels.taps_of_rows(rows, 49, 512, 9), kernels.WIDE)[1]
+    assert ("split", "k0", block, "k0b") in recipe
+
+
 def test_golden_nest_of_causal_attention():
     """Scores, weights and sums of a block of rows stay LOCAL; loops over keys end at the mask."""
     scheduled, _ = schedule(kernels.attention(8, 768, 64), kernels.WIDE)

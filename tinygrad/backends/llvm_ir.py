@@ -419,10 +419,9 @@ class _Function(Writer):
         value, number = node.src
         if node.dtype in SCALES:
             kind, every = self.type(node.dtype), f"i{node.dtype.count}"
-            arguments = self.typed(value), self.typed(number), f"{kind} undef", f"{every} -1"
-            types = f"{kind}, {kind}, {kind}, {every}, i32"
-            name, rounded = SCALES[node.dtype], "i32 4"  # as ever
-            self.names[node] = self.emit(self.call(name, kind, *arguments, rounded, types=types))
+            given = (self.typed(value), self.typed(number), f"{kind} undef", f"{every} -1", "i32 4")
+            types = f"{kind}, {kind}, {kind}, {every}, i32"  # all lanes, rounded as ever
+            self.names[node] = self.emit(self.call(SCALES[node.dtype], kind, *given, types=types))
             return
         whole = dtypes.int32.vec(node.dtype.count)
         count = self.emit(f"fptosi {self.typed(number)} to {self.type(whole)}")

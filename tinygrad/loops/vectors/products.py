@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, gcd
 
 from tinygrad.base.helpers import round_up
 from tinygrad.loops.cost import turns, weight
@@ -259,6 +259,7 @@ def _block_panel(plan: Plan, tiling: Tiling, one: Product) -> Product:
         part //= size_of(inner[0])
     if part > 1:
         name = name_of(loops[-1])
+        part = min(part, _turns_in_cache(plan, tiling, one, loops[-1]))
         block = plan.split(name, even_part(size_of(loops[-1]), ceil(part / 2)), name + "b")
         inner.insert(0, plan.loops[block])
     reduction = reduction_of(plan, tiling.nest.name, one)
@@ -270,6 +271,16 @@ def _block_panel(plan: Plan, tiling: Tiling, one: Product) -> Product:
         inner=inner[-1],
         around=tuple(names(loops)),
     )
+
+
+def _turns_in_cache(plan: Plan, tiling: Tiling, one: Product, loop: UOp) -> int:
+    """How many turns' lines of rows that are read where they lie the first cache can keep for the
+    next tile: lines that are a multiple of a large power of two apart share few of its sets."""
+    rows = _operand(plan, tiling, one, along_columns=False)
+    if rows.op is not Ops.INDEX or not _lies_in_tiles(plan, tiling, one, rows):
+        return size_of(loop)
+    apart = gcd((step(rows, loop) or 0) * rows.dtype.itemsize, PAGE)
+    return plan.target.cache_l1 // max(apart, plan.target.cache_line)
 
 
 def _accumulate_tiles(plan: Plan, tiling: Tiling, one: Product, outer: list[str]) -> None:
