@@ -343,6 +343,8 @@ class Writer:
         if t.ndim < 2 or prod(t.shape[:-2]) > 8 or t.dtype is dtypes.bool:
             return []
         channels = prod(t.shape[:-2])
+        if not channels:
+            return []
         h, w = t.shape[-2:]
         x = f"{name}.reshape(1, {channels}, {h}, {w})"
         taps = [self.pick([k for k in (1, 2, 3, 5) if k <= max(1, n)]) for n in (h, w)]

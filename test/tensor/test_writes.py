@@ -376,6 +376,34 @@ def put(t: Any, value: Any) -> None:
     (t.assign if isinstance(t, Tensor) else t.copy_)(value)
 
 
+def columns(t: Any) -> None:
+    t[:, Tensor([0, 2])] = 5
+
+
+OTHER_ORDERS = {  # what a tensor is given whose elements lie in another order than its own
+    "columns": columns,
+    "transposed": lambda t: t.assign((Tensor([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]) + 1).T),
+    "stored, transposed": lambda t: t.assign(Tensor([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]).T),
+    "a part": lambda t: t.assign((Tensor.ones(4, 4) + t.sum())[1:3, :3]),
+    "backwards": lambda t: t.assign(t.flip(1) * 2),
+}
+
+
+@pytest.mark.parametrize("kind", ["waiting", "stored", "computed", "with a gradient"])
+@pytest.mark.parametrize("name", OTHER_ORDERS)
+def test_a_tensor_keeps_its_order_whatever_it_is_given(name, kind):
+    """So that what lies one after the other stays a view, through which writes are seen."""
+    t = Tensor(np.arange(6, dtype=np.float32).reshape(2, 3), requires_grad=kind[:4] == "with")
+    t = t.realize() if kind == "stored" else t if kind == "waiting" else t * 2
+    OTHER_ORDERS[name](t)
+    flat = t.reshape(-1)
+    flat[1] = 100
+    wanted = t.numpy()
+    assert wanted[0, 1] == 100
+    t += 1
+    np.testing.assert_equal(flat.numpy(), (wanted + 1).reshape(-1))
+
+
 @pytest.mark.parametrize("computed", [False, True])
 def test_gradients_pass_through_assign_as_in_pytorch(computed):
     """Each edit gets a result y, a tensor z that wants a gradient, and a constant c."""

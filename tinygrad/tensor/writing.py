@@ -29,7 +29,7 @@ from tinygrad.engine.realize import own_copy, realize
 from tinygrad.engine.storage import copies_of, is_shared, join, note_change, supersede
 from tinygrad.schedule.bases import is_concrete
 from tinygrad.tensor.autograd import Autograd
-from tinygrad.tensor.core import Core, is_detached, root_of
+from tinygrad.tensor.core import Core, copied_part, is_detached, root_of
 from tinygrad.tensor.creation import node_of
 from tinygrad.tensor.indexing import side_by_side
 from tinygrad.uop.node import UOp
@@ -354,7 +354,7 @@ class Writing(Autograd):
             new = here.where(spread(view._value, bottom, new), bottom)
         elif bottom_of(new).op in STORED:  # that is someone else's
             new = new.contiguous()
-        new = new.reshape(bottom.shape)
+        new = _laid_out(new).reshape(bottom.shape)
         for member in members:
             node = member._value
             member._uop = on_bottom(node, _followed(node, member._bottom), new)
@@ -387,8 +387,8 @@ class Writing(Autograd):
         for member in members:
             member._taped = False
         if view is self and len(members) == 1 and self._bottom.op not in STORED:
-            new = value._held
-            self.hold(new.contiguous() if tape else new.detach() if silent else new)
+            new = value._held.contiguous() if tape else _laid_out(value._held)
+            self.hold(new.detach() if silent and not tape else new)
             self._family.root = root_of(self._uop)
             join(bottom_of(self._uop), self._family)
         else:
@@ -443,3 +443,8 @@ class Writing(Autograd):
         own = own_copy(base)
         self._rebase(base, own)
         join(own, self._family)
+
+
+def _laid_out(node: UOp) -> UOp:
+    """A value in the order of what it becomes the value of, whose views go on being views."""
+    return node.contiguous() if copied_part(node) is not None and root_of(node) is None else node
