@@ -17,7 +17,7 @@ from tinygrad import GlobalCounters, Tensor, TinyJit, dtypes
 from tinygrad.base.errors import ArgumentError, FileError
 from tinygrad.formats import gguf as files
 from tinygrad.formats.quants import FORMATS, dequantise
-from tinygrad.nn import Linear
+from tinygrad.nn import Embedding, Linear
 from tinygrad.nn.state import gguf_load, load_state_dict
 
 
@@ -54,6 +54,20 @@ def test_blocks_are_dequantised_bit_by_bit(name):
         wanted = quants.dequantize(raw, gguf.GGMLQuantizationType[name])
     found = dequantise(Tensor(raw.reshape(-1)), name, wanted.shape).numpy()
     np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("name", ["Q4_0", "Q6_K"])
+def test_few_rows_of_a_table_are_all_that_becomes_floats(name):
+    """An embedding of a model was computed whole for each token, and kept as floats."""
+    raw = Tensor(blocks_of(name, 1000).reshape(-1) // 2).realize()
+    shape = (500, 2 * FORMATS[name].elements)
+    layer = Embedding(*shape)
+    layer.weight = dequantise(raw, name, shape)
+    wanted = layer.weight.numpy()[[[3], [499]]]
+    GlobalCounters.reset()
+    found = layer(Tensor([[3], [499]], dtype=dtypes.int32)).realize()
+    assert GlobalCounters.global_mem < raw.nbytes() // 2
+    np.testing.assert_array_equal(found.numpy(), wanted)
 
 
 def test_another_format_is_refused():

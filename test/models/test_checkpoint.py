@@ -103,6 +103,17 @@ def test_a_gguf_file_says_how_wavelengths_are_divided(tmp_path):
         Llama.from_pretrained(tmp_path / "x.gguf")
 
 
+@pytest.mark.parametrize(
+    "fact, value, legal",
+    [("attention.sliding_window", 5, "None or 0"), ("rope.dimension_count", 4, "8")],
+)
+def test_what_a_gguf_file_says_and_is_not_computed_is_refused(fact, value, legal, tmp_path):
+    model, folder = made("LlamaForCausalLM", transformers.LlamaConfig(**DECODER))
+    gguf_file(tmp_path / "x.gguf", model, folder, {f"llama.{fact}": value})
+    with pytest.raises(ArgumentError, match=f"config's {fact} is {value}; legal is {legal}"):
+        Llama.from_pretrained(tmp_path / "x.gguf")
+
+
 def test_a_gguf_file_of_long_texts(tmp_path):
     yarn = dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=16)
     config = transformers.LlamaConfig(**DECODER, rope_parameters=yarn)

@@ -11,7 +11,7 @@ from model_reference import ENCODER, floats, made, randomised, saved, tokens, tr
 
 from tinygrad import Tensor
 from tinygrad.base.errors import ArgumentError
-from tinygrad.models.diffusion import StableDiffusion
+from tinygrad.models.diffusion import Schedule, StableDiffusion
 from tinygrad.models.unet import UNet
 from tinygrad.models.vae import VAE
 
@@ -40,10 +40,23 @@ def built(kind, **config):
         return randomised(kind(**config))
 
 
-@pytest.mark.parametrize("linear", [False, True])
-def test_unet(linear):
-    theirs = built(UNet2DConditionModel, **UNET, use_linear_projection=linear)
-    x, text, steps = floats(2, 4, 8, 8), floats(2, 7, 32), np.array([3, 700], np.int32)
+UNETS = {
+    "Stable Diffusion 1": {},
+    "Stable Diffusion 2": dict(use_linear_projection=True),
+    "inpainting, a block more below": dict(
+        in_channels=9, layers_per_block=(1, 2), attention_head_dim=(2, 4)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNETS)
+def test_unet(name):
+    theirs = built(UNet2DConditionModel, **UNET | UNETS[name])
+    x, text, steps = (
+        floats(2, theirs.config.in_channels, 8, 8),
+        floats(2, 7, 32),
+        np.array([3, 700], np.int32),
+    )
     with torch.no_grad():
         wanted = theirs(torch.tensor(x), torch.tensor(steps), torch.tensor(text)).sample.numpy()
     found = UNet.from_pretrained(saved(theirs))(Tensor(x), Tensor(steps), Tensor(text)).numpy()
@@ -68,6 +81,15 @@ def test_vae():
     np.testing.assert_allclose(variance.numpy(), code.logvar.numpy(), atol=1e-4)
     decoded = ours.decode(Tensor(latents) * ours.config.scale)
     np.testing.assert_allclose(decoded.numpy(), back, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "said", [{"clip_sample": True}, {"timestep_spacing": "trailing"}, {"beta_schedule": "linear"}]
+)
+def test_another_schedule_is_refused(said):
+    ((name, value),) = said.items()
+    with pytest.raises(ArgumentError, match=f"diffusion: the config's {name} is {value!r}; legal"):
+        Schedule.from_config({"beta_schedule": "scaled_linear", **said})
 
 
 @pytest.mark.parametrize("kind", ["epsilon", "v_prediction"])

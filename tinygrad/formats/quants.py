@@ -15,6 +15,7 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, FileError
 from tinygrad.tensor import Tensor
+from tinygrad.uop.node import UOp
 
 LARGE = 256  # elements of a block of the K and IQ formats
 NEAREST_4BIT = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
@@ -64,8 +66,28 @@ def dequantise(raw: Tensor, name: str, shape: tuple[int, ...]) -> Tensor:
     row = FORMATS.get(name)
     if row is None:
         raise ArgumentError(f"dequantise: format {name}; legal are {', '.join(FORMATS)}")
-    blocks = raw.reshape(-1, row.nbytes)
-    return row.unpack(blocks).reshape(shape)
+    made = row.unpack(raw.reshape(-1, row.nbytes)).reshape(shape)
+    _BLOCKS[made.uop] = raw, name
+    return made
+
+
+_BLOCKS: WeakKeyDictionary[UOp, tuple[Tensor, str]] = WeakKeyDictionary()
+"""What expressions over blocks are made of, for who wants a few rows of them."""
+
+
+def rows(table: Tensor, places: Tensor) -> Tensor:
+    """Rows of a table (count, size) by number: (..) → (.., size). Of one that `dequantise` made,
+    these blocks alone are read and become floats; a gather of an expression computes all of it.
+
+    >>> table = dequantise(Tensor.zeros(2 * 34, dtype="uint8"), "Q8_0", (2, 32))
+    >>> rows(table, Tensor([[1, 0, 1]])).shape
+    (1, 3, 32)
+    """
+    if table.uop not in _BLOCKS:
+        return table._rows(places)
+    raw, name = _BLOCKS[table.uop]
+    blocks = raw.reshape(table.shape[0], -1)._rows(places).contiguous()
+    return dequantise(blocks.flatten(), name, (*places.shape, table.shape[1]))
 
 
 # ---- words for what the formats have in common ---------------------------------------------------

@@ -22,13 +22,23 @@ from numpy.typing import NDArray
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.engine.jit import TinyJit
+from tinygrad.models.checkpoint import Only, read_folder, refuse_others
 from tinygrad.models.checkpoint import load as load_weights
-from tinygrad.models.checkpoint import read_folder
 from tinygrad.models.clip import CLIP, TextTower, tower_config
 from tinygrad.models.tokenizer import read_tokenizer
 from tinygrad.models.unet import UNet
 from tinygrad.models.vae import VAE
 from tinygrad.tensor import Tensor
+
+ONLY: Only = {  # of scheduler_config.json
+    "beta_schedule": ("scaled_linear",),
+    "clip_sample": (False,),
+    "prediction_type": ("epsilon", "v_prediction"),
+    "rescale_betas_zero_snr": (False,),
+    "thresholding": (False,),
+    "timestep_spacing": ("leading",),
+    "trained_betas": (None,),
+}
 
 
 @dataclass(frozen=True)
@@ -56,15 +66,12 @@ class Schedule:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """As scheduler_config.json describes it."""
-        if config.get("beta_schedule", "scaled_linear") != "scaled_linear":
-            raise ArgumentError(
-                f"diffusion: beta_schedule {config['beta_schedule']!r}; legal is 'scaled_linear'"
-            )
+        refuse_others("diffusion", {"beta_schedule": "linear", **config}, ONLY)
         return cls(
             config.get("num_train_timesteps", 1000),
-            config.get("beta_start", 0.00085),
-            config.get("beta_end", 0.012),
-            config.get("steps_offset", 1),
+            config.get("beta_start", 0.0001),
+            config.get("beta_end", 0.02),
+            config.get("steps_offset", 0),
             config.get("set_alpha_to_one", False),
             config.get("prediction_type", "epsilon"),
         )
@@ -124,6 +131,9 @@ class StableDiffusion:
         """
         folder = Path(folder)
         config, state = read_folder(folder / "text_encoder")
+        refuse_others(
+            "StableDiffusion's text_encoder", config, {"model_type": ("clip_text_model",)}
+        )
         tower = tower_config(config)
         text = TextTower(tower, config["vocab_size"], config["max_position_embeddings"])
         names = {  # only the text side is there; some files leave its prefix out

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 from tinygrad.base.dtype import DType
 from tinygrad.base.errors import ArgumentError
-from tinygrad.models.checkpoint import Names, Only, Pretrained, translated
+from tinygrad.models.checkpoint import Names, Only, Pretrained, refuse_others, translated
 from tinygrad.models.decoder import Decoder, DecoderConfig
 from tinygrad.nn.state import gguf_load
 from tinygrad.tensor import Tensor
@@ -124,6 +124,17 @@ class Llama(Decoder, Pretrained):
         return pairs.transpose(1, 2).reshape(weight.shape)
 
 
+# of a GGUF file's facts, by what follows the family's name, what is computed here
+GGUF_ONLY: Only = {
+    "attention.causal": (True,),
+    "attention.scale": (None,),
+    "attention.sliding_window": (None, 0),
+    "expert_count": (None, 0),
+    "logit_scale": (None,),
+    "rope.scaling.attn_factor": (None, 1.0),
+}
+
+
 def gguf_config(facts: Mapping[str, Any], state: Mapping[str, Tensor]) -> DecoderConfig:
     """What a GGUF file says of a decoder of this family."""
     family = facts["general.architecture"]
@@ -135,6 +146,10 @@ def gguf_config(facts: Mapping[str, Any], state: Mapping[str, Tensor]) -> Decode
         return found
 
     dim, heads = fact("embedding_length"), fact("attention.head_count")
+    size = fact("attention.key_length", dim // heads)
+    said = {name.removeprefix(f"{family}."): value for name, value in facts.items()}
+    sizes = dict.fromkeys(("rope.dimension_count", "attention.value_length"), (size,))
+    refuse_others(f"GGUF of {family}", said, {**GGUF_ONLY, **sizes})
     return DecoderConfig(
         vocab=state["token_embd.weight"].shape[0],
         dim=dim,
@@ -142,7 +157,7 @@ def gguf_config(facts: Mapping[str, Any], state: Mapping[str, Tensor]) -> Decode
         heads=heads,
         hidden=fact("feed_forward_length"),
         kv_heads=fact("attention.head_count_kv", heads),
-        head_dim=fact("attention.key_length", dim // heads),
+        head_dim=size,
         eps=fact("attention.layer_norm_rms_epsilon"),
         theta=fact("rope.freq_base", 10000.0),
         length=fact("context_length"),

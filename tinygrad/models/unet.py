@@ -27,7 +27,7 @@ class UNetConfig:
     channels: int = 4
     widths: tuple[int, ...] = (320, 640, 1280, 1280)
     attends: tuple[bool, ...] = (True, True, True, False)  # on each level
-    blocks: int = 2  # on each level
+    blocks: tuple[int, ...] = (2, 2, 2, 2)
     heads: tuple[int, ...] = (8, 8, 8, 8)
     context: int = 768  # features of the text
     groups: int = 32
@@ -168,7 +168,7 @@ def _level_names(theirs: str, ours: str) -> Names:
 class UNet(Pretrained):
     """A noisy picture (latents), its step, and a text → the noise in it.
 
-    >>> config = UNetConfig(4, (8, 16), (True, False), 1, (2, 2), context=6, groups=4)
+    >>> config = UNetConfig(4, (8, 16), (True, False), (1, 1), (2, 2), context=6, groups=4)
     >>> UNet(config)(Tensor.ones(1, 4, 8, 8), Tensor([10]), Tensor.ones(1, 3, 6)).shape
     (1, 4, 8, 8)
     """
@@ -220,16 +220,16 @@ class UNet(Pretrained):
         self.down = []
         kept = [widths[0]]  # channels of what the way up takes back
         for number, width in enumerate(widths):
-            sizes = [(kept[-1], width)] + [(width, width)] * (config.blocks - 1)
+            sizes = [(kept[-1], width)] + [(width, width)] * (config.blocks[number] - 1)
             last = number == len(widths) - 1
             self.down.append(Level(sizes, heads[number], config, None if last else Halve(width)))
-            kept += [width] * (config.blocks + (not last))
+            kept += [width] * (config.blocks[number] + (not last))
         self.middle = Middle(widths[-1], config.heads[-1], config)
         self.up = []
         channels = widths[-1]
         for number, width in reversed(list(enumerate(widths))):
             sizes = []
-            for _ in range(config.blocks + 1):
+            for _ in range(config.blocks[number] + 1):
                 sizes.append((channels + kept.pop(), width))
                 channels = width
             self.up.append(Level(sizes, heads[number], config, Double(width) if number else None))
@@ -241,13 +241,18 @@ class UNet(Pretrained):
         """The model that config.json describes."""
         widths = tuple(config["block_out_channels"])
         heads = config.get("num_attention_heads") or config["attention_head_dim"]
+
+        def on_levels(said: Any) -> tuple[Any, ...]:
+            """One number is for all of them."""
+            return tuple(said) if isinstance(said, (list, tuple)) else (said,) * len(widths)
+
         return cls(
             UNetConfig(
                 config["in_channels"],
                 widths,
                 tuple("CrossAttn" in name for name in config["down_block_types"]),
-                config["layers_per_block"],
-                tuple(heads) if isinstance(heads, (list, tuple)) else (heads,) * len(widths),
+                on_levels(config["layers_per_block"]),
+                on_levels(heads),
                 config["cross_attention_dim"],
                 config["norm_num_groups"],
                 config["norm_eps"],

@@ -10,6 +10,7 @@ from typing import Any
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import prod
+from tinygrad.formats.quants import rows
 from tinygrad.tensor import Tensor
 
 Sizes = int | tuple[int, ...]
@@ -263,7 +264,7 @@ class Embedding:
         """Whole numbers (..) → vectors (.., embed_size)."""
         if not dtypes.is_int(idx.dtype):
             raise ArgumentError(f"Embedding: numbers of {idx.dtype!r}; legal are ints")
-        return self.weight._rows(idx)
+        return rows(self.weight, idx)
 
 
 class Dropout:
