@@ -8,6 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 import safetensors.numpy
+import safetensors.torch
+import torch
 from formats.mutants import mutants, survives
 from hypothesis import given, settings
 
@@ -205,6 +207,15 @@ def test_names_that_the_format_lacks_are_refused(tmp_path):
 
 
 REAL = safetensors.numpy.save({"a": np.arange(6.0), "b": np.zeros((2, 3), np.int8)}, {"k": "v"})
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"])
+def test_narrow_floats_that_tensors_lack_become_float32(name, tmp_path):
+    values = torch.arange(256, dtype=torch.uint8).view(getattr(torch, name))
+    safetensors.torch.save_file({"w": values}, tmp_path / "w.safetensors")
+    found = safe_load(tmp_path / "w.safetensors")["w"]
+    assert found.dtype is dtypes.float32
+    np.testing.assert_array_equal(found.numpy(), values.float().numpy())
 
 
 @settings(max_examples=150)

@@ -54,6 +54,10 @@ def name_of(source: Source) -> str:
     return os.fspath(source) if isinstance(source, (str, os.PathLike)) else "bytes"
 
 
+WIDENED = frozenset(("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"))
+"""What tensors lack; float32 holds all values."""
+
+
 def tensor_of(array: NDArray[Any], device: str | None = None) -> Tensor:
     """A tensor that is `array`, a part of a mapped file, or a copy of it made when needed.
 
@@ -64,6 +68,8 @@ def tensor_of(array: NDArray[Any], device: str | None = None) -> Tensor:
     if array.dtype.kind == "c":  # pairs of floats
         parts = array.view(array.real.dtype).reshape((*array.shape, 2))
         return tensor_of(parts, device).view_as_complex()  # type: ignore[no-any-return]
+    if array.dtype.name in WIDENED:
+        return Tensor(array.astype(np.float32), device=place)
     if array.size == 0 or array.dtype.byteorder == ">":
         return Tensor(array.astype(array.dtype.newbyteorder("=")), device=place)
     node = storage.borrowed(array, from_numpy_name(array.dtype.name), place)
