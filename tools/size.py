@@ -28,14 +28,14 @@ BUDGETS: dict[str, int | None] = {
     "uop": 1840,
     "simplify": 1100,
     "transforms": 330,
-    "schedule": 3040,
+    "schedule": 3100,
     "loops": 4815,
     "codegen": 5425,
     "backends/*": 2920,
     "engine": 4460,
     "tensor": 7280,
 }
-CORE_BUDGET = 31_800  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 31_870  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350
 # The interpreter judges what the lanes of a warp, or of several, do together, too, and what an
 # engine copies beside them; CUDA describes buffers to that engine.

@@ -174,12 +174,12 @@ def test_copies_of_a_training_step_are_hidden_behind_its_kernels(monkeypatch):
     """Data parallel: sums of gradients are on their way while the backward pass goes on."""
     names, busy = ("CPU:30", "CPU:31"), []
     waiting_devices(monkeypatch, names, busy)
-    values = np.random.default_rng(0).standard_normal((8, 16)).astype(np.float32)
+    values = np.random.default_rng(0).standard_normal((8, 80)).astype(np.float32)
 
     def step_time(enough_work):
         monkeypatch.setattr(run, "ENOUGH_WORK", enough_work)
         Tensor.manual_seed(0)
-        layers = [nn.Linear(16, 16) for _ in range(4)]
+        layers = [nn.Linear(80, 80) for _ in range(4)]  # whose gradients are no small ones
         parameters = [p.to_(names) for p in nn.state.get_parameters(layers)]
         optimizer = nn.optim.SGD(parameters, lr=0.1)
 

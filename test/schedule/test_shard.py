@@ -195,8 +195,8 @@ def test_a_cut_is_a_fact_of_the_order_of_elements():
 # ---- what it takes -------------------------------------------------------------------------------
 
 
-def copies(tensor: Tensor) -> int:
-    return Counter(step.op for step in tensor.schedule())[Ops.COPY]
+def copies(*tensors: Tensor) -> int:
+    return Counter(step.op for step in tensors[0].schedule(*tensors[1:]))[Ops.COPY]
 
 
 def test_columns_of_a_product_take_no_copy():
@@ -244,6 +244,29 @@ def test_a_large_sum_goes_around_a_ring():
         assert copies(total) == 12  # 3 chunks go to 2 others, twice
         np.testing.assert_allclose(total.numpy(), values.sum(0), rtol=1e-5)
         np.testing.assert_allclose(x.max(0).numpy(), values.max(0))
+
+
+@pytest.mark.parametrize(("names", "copies_of_one"), [(D, 4), (D[:2], 2)])
+def test_many_small_sums_share_their_copies(names, copies_of_one):
+    """Those that need none of each other, of one dtype; two devices exchange what they have."""
+    values = [rng.standard_normal((6, n)).astype(np.float32) for n in (5, 1, 40, 7)]
+    xs = [Tensor(v, device="PYTHON").shard(names, 0).realize() for v in values]
+    sums = [x.sum(0) for x in xs]
+    assert copies(*sums) == copies_of_one
+    wholes = [x.cast(dtypes.int32).sum(0) for x in xs]
+    assert copies(*sums, *wholes, xs[0].max(0)) == 3 * copies_of_one
+    apart = [float(((x - x.sum(0)).sum(0) * 2).sum().item()) for x in xs]
+    joined = [(x - total).sum(0) * 2 for x, total in zip(xs, sums, strict=True)]
+    assert copies(*joined) == 2 * copies_of_one  # each needs one of the others
+    Tensor.realize(*sums, *joined)
+    for value, total, below, alone in zip(values, sums, joined, apart, strict=True):
+        np.testing.assert_allclose(total.numpy(), value.sum(0), rtol=1e-5, atol=1e-6)
+        assert float(below.sum().item()) == pytest.approx(alone, rel=1e-5)
+
+
+def test_large_sums_are_on_their_way_alone():
+    xs = [Tensor.full((2, 5000), n, device="PYTHON").shard(D[:2], 0).contiguous() for n in (1, 2)]
+    assert copies(*(x.realize().sum(0) for x in xs)) == 4
 
 
 def test_all_devices_get_the_same_bits():

@@ -5,7 +5,10 @@ wanted. A sum is added up in one order, so all devices get the same bits.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from itertools import accumulate
+from typing import NamedTuple
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.settings import RING_BYTES
@@ -14,6 +17,8 @@ from tinygrad.uop.op import MONOIDS
 from tinygrad.uop.placement import even_bounds
 
 Nodes = tuple[UOp, ...]
+SMALL = 1 << 14  # bytes below which sums share their copies
+TOGETHER = 16  # so many at most
 
 
 def sent(node: UOp, device: str) -> UOp:
@@ -60,8 +65,10 @@ def all_reduce(parts: Nodes, names: Sequence[str], monoid: str) -> Nodes:
 
 
 def _in_a_tree(parts: Nodes, names: Sequence[str], monoid: str) -> Nodes:
-    """Pairs, pairs of pairs, ..., and the same way back."""
+    """Pairs, pairs of pairs, ..., and the same way back; two devices exchange what they have."""
     combine, held, count = MONOIDS[monoid].combine, list(parts), len(parts)
+    if count == 2:
+        return tuple(sent(parts[0], n).alu(combine, sent(parts[1], n)) for n in names)
     step = 1
     while step < count:
         for i in range(0, count - step, 2 * step):
@@ -103,3 +110,58 @@ def reduced_to(target: int, pieces: Sequence[UOp], names: Sequence[str], monoid:
         device = (target + turn) % count
         held = sent(held, names[device]).alu(combine, pieces[device])
     return held
+
+
+# ---- several at once -----------------------------------------------------------------------------
+
+
+class Reduction(NamedTuple):
+    """What `all_reduce` was asked, and its results."""
+
+    parts: Nodes
+    names: tuple[str, ...]
+    monoid: str
+    results: Nodes
+
+    @property
+    def is_small(self) -> bool:
+        """Whether its copies cost their start more than their bytes."""
+        shape, itemsize = self.parts[0].shape, self.parts[0].dtype.itemsize
+        return all(isinstance(n, int) for n in shape) and self.parts[0].size * itemsize <= SMALL
+
+
+def in_buckets(roots: Nodes, made: Sequence[Reduction]) -> Nodes:
+    """The same values, small reductions that need none of each other as one: what a device has for
+    them lies in one piece of memory, which is reduced, and of which each takes its part."""
+    depth: dict[UOp, int] = {}  # how many reductions are below a node, one within the other
+    ends = {node for one in made for node in one.results}
+    for node in UOp.sink(*roots).toposort():
+        depth[node] = max((depth[s] for s in node.src), default=0) + (node in ends)
+    alike = defaultdict(list)
+    for one in made:
+        if one.is_small and one.results[0] in depth:
+            level = min(depth[node] for node in one.results if node in depth)
+            alike[level, one.names, one.monoid, one.parts[0].dtype.name].append(one)
+    known: dict[UOp, UOp] = {}
+    for key in sorted(alike):
+        for first in range(0, len(alike[key]), TOGETHER):
+            bucket = alike[key][first : first + TOGETHER]
+            if len(bucket) > 1:
+                known |= _as_one(bucket, known)
+    return UOp.sink(*roots).substitute(known).src
+
+
+def _as_one(bucket: Sequence[Reduction], known: dict[UOp, UOp]) -> dict[UOp, UOp]:
+    """The results of reductions as parts of one's."""
+    ends = list(accumulate((one.parts[0].size for one in bucket), initial=0))
+    names, monoid = bucket[0].names, bucket[0].monoid
+    lined = []
+    for device in range(len(names)):
+        parts = [one.parts[device].substitute(known).contiguous() for one in bucket]
+        lined.append(joined([part.reshape((part.size,)) for part in parts], 0))
+    found = all_reduce(tuple(lined), names, monoid)
+    return {
+        old: sliced(whole, 0, begin, end).reshape(old.shape)
+        for one, begin, end in zip(bucket, ends[:-1], ends[1:], strict=True)
+        for old, whole in zip(one.results, found, strict=True)
+    }

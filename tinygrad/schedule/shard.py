@@ -16,11 +16,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 from tinygrad.base.errors import ArgumentError
 from tinygrad.schedule.bases import is_memory, memory_base, stored_base
-from tinygrad.schedule.collectives import all_reduce, joined, reduced_to, sent, sliced
+from tinygrad.schedule.collectives import (
+    Reduction,
+    all_reduce,
+    in_buckets,
+    joined,
+    reduced_to,
+    sent,
+    sliced,
+)
 from tinygrad.schedule.plan import Plan, Storage
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -69,6 +78,7 @@ class Sharding:
         self.params: list[tuple[UOp, int]] = []  # PARAM and part, of each slot of the new graph
         self.inside: list[tuple[Cut | None, str | None]] = []  # of a loop's body: its sources
         self.loops: dict[UOp, Any] = {}  # how the results of a SCAN lie, see `shard_loops`
+        self.reduced: list[Reduction] = []
         self._whole: dict[UOp, Nodes] = {}
 
     def add(self, roots: Sequence[UOp]) -> None:
@@ -168,6 +178,7 @@ class Sharding:
             own = self.parts[node]
             if own.partial is not None:
                 found = all_reduce(own.nodes, self.names(node), own.partial)
+                self.reduced.append(Reduction(own.nodes, self.names(node), own.partial, found))
             elif own.cut is None:
                 found = own.nodes
             elif _keeps_elements(node):
@@ -315,24 +326,29 @@ def shard(sink: UOp, rules: dict[Ops, Rule]) -> Sharded:
     walk = Sharding(rules)
     bases = [stored_base(root) if isinstance(root.device, tuple) else root for root in sink.src]
     walk.add(bases)
+    wanted: list[Nodes] = []
+    for base in bases:
+        own = walk.parts.get(base)
+        if own is None:
+            wanted.append((walk.single[base],))
+        else:
+            wanted.append(own.nodes if own.partial is None else walk.whole(base))
+    # a version is made as a whole, whatever is read of it
+    versions = [own.nodes for node, own in walk.parts.items() if node.op is Ops.ASSIGN]
     made = Sharded(UOp.sink(), walk.params)
     roots: list[UOp] = []
     taken: dict[UOp, UOp] = {}
-    for number, base in enumerate(bases):
+    rest = iter(in_buckets(sum((*wanted, *versions), ()), walk.reduced))
+    for number, (base, old) in enumerate(zip(bases, wanted, strict=True)):
+        parts = list(islice(rest, len(old)))
         if not isinstance(base.device, tuple):
-            roots.append(walk.single[base])
             made.roots.append((base, base.device))
-            continue
-        own = walk.parts[base]
-        nodes = walk.whole(base) if own.partial is not None else own.nodes
-        if base.op is not Ops.ASSIGN and not is_memory(base):
-            nodes = tuple(_stored(n, base, taken, (number, i)) for i, n in enumerate(nodes))
-        roots += nodes
-        made.roots.append((base, Placement(walk.names(base), own.cut)))
-    for node, own in walk.parts.items():  # a version is made as a whole, whatever is read of it
-        if node.op is Ops.ASSIGN:
-            roots += own.nodes
-    made.sink = UOp.sink(*roots)
+        else:
+            made.roots.append((base, Placement(walk.names(base), walk.parts[base].cut)))
+            if base.op is not Ops.ASSIGN and not is_memory(base):
+                parts = [_stored(n, base, taken, (number, i)) for i, n in enumerate(parts)]
+        roots += parts
+    made.sink = UOp.sink(*roots, *rest)
     return made
 
 
