@@ -6,6 +6,8 @@ The kernels are written by hand in LLVM IR, so that nothing here depends on our 
 import ctypes
 import functools
 import os
+import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -20,6 +22,7 @@ from tinygrad.backends.cpu.features import X86_FEATURES
 from tinygrad.backends.cpu.loader import ElfObject, link_with_llvm, load_object
 from tinygrad.backends.cpu.memory import SMALL, HostMemory, size_class
 from tinygrad.backends.cpu.pages import PAGE
+from tinygrad.backends.cpu.patience import Patience
 from tinygrad.backends.cpu.pool import Pool
 from tinygrad.backends.cpu.queue import CPUQueue
 from tinygrad.backends.cpu.relocations import AARCH64
@@ -605,3 +608,21 @@ def test_cores_are_chosen_by_ability():
     assert choose_core("riscv64", "", set()).vector == 0
     assert "+avx2" in feature_string("x86_64", {"avx2"}).split(",")
     assert "-avx512f" in feature_string("x86_64", {"avx2"}).split(",")
+
+
+def test_signals_that_come_meanwhile_reach_the_event_loop_that_waits_for_them():
+    heard, told = socket.socketpair()
+    told.setblocking(False)
+    before = signal.set_wakeup_fd(told.fileno())
+    handler = signal.signal(signal.SIGTERM, lambda *_: None)
+    stop = ctypes.c_int32(0)
+    try:
+        with Patience(stop):
+            os.kill(os.getpid(), signal.SIGTERM)
+            heard.settimeout(20)
+            assert heard.recv(1)[0] == signal.SIGTERM and stop.value == 0
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+        assert signal.set_wakeup_fd(before) == told.fileno()
+        heard.close()
+        told.close()

@@ -4,7 +4,9 @@ chunk of tasks. So the kernels are really over when the error comes, and the dev
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import os
 import signal
 import socket
 import threading
@@ -22,7 +24,7 @@ class Patience:
     def __init__(self, stop: ctypes.c_int32) -> None:
         self.stop = stop
         self.limit = SETTINGS["DEVICE_TIMEOUT"].value or None
-        self.late = False
+        self.late, self.before = False, -1
         self.hears = (
             threading.current_thread() is threading.main_thread()
             and signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -54,5 +56,8 @@ class Patience:
             while (said := self.listening.recv(1)) != OVER:
                 if said[0] == signal.SIGINT:
                     self.stop.value = 1
+                if self.before != -1:  # somebody's event loop
+                    with contextlib.suppress(OSError):
+                        os.write(self.before, said)
         except TimeoutError:
             self.late, self.stop.value = True, 1
