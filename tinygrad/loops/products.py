@@ -21,6 +21,9 @@ from tinygrad.uop.op import Ops
 
 MOST_VECTORS = 6
 MOST_ROWS = 16
+FEW_REGISTERS = 16
+"""With so few no mask has one of its own; processors with more have registers for masks."""
+
 WAYS, SETS = 8, 2048
 """Rows so many bytes apart share two lines of the first cache, which keeps so many of each."""
 
@@ -74,13 +77,23 @@ class Tile(NamedTuple):
 
 
 def register_tile(
-    plan: Plan, rows: int, columns: int, itemsize: int, run: int = 0, apart: int = 0
+    plan: Plan,
+    rows: int,
+    columns: int,
+    itemsize: int,
+    run: int = 0,
+    apart: int = 0,
+    masked: bool = False,
 ) -> Tile:
     """The best tile of elements of that size. `run`: so many rows lie in even steps; 0: all.
-    `apart`: bytes from row to row, if they are read where they lie."""
-    lanes = max(1, min(plan.lanes, plan.target.vector // itemsize))
+    `apart`: bytes from row to row, if they are read where they lie. `masked`: vectors are read
+    under masks, which come and go through a register of their size where none has room for them."""
+    target = plan.target
+    if masked and target.registers <= FEW_REGISTERS:
+        target = replace(target, registers=target.registers - 1)
+    lanes = max(1, min(plan.lanes, target.vector // itemsize))
     most = WAYS if apart and apart % SETS == 0 else MOST_ROWS
-    return best_tile(plan.target, rows, columns, lanes, run, most)
+    return best_tile(target, rows, columns, lanes, run, most)
 
 
 @lru_cache(maxsize=1024)

@@ -209,7 +209,8 @@ def _split_tiles(plan: Plan, nest: Nest, products: list[Product]) -> Tiling:
     size, columns = size_of(row_loop), panel or size_of(last)
     is_apart = len(products) == 1 and is_window(products[0].rows)
     run = steps_apart(products[0].rows, row_loop) if is_apart else 0
-    tile = register_tile(plan, size, columns, itemsize, run, _bytes_apart(products))
+    masked = any(p.in_place for p in products)
+    tile = register_tile(plan, size, columns, itemsize, run, _bytes_apart(products), masked)
     width = min(max(tile.columns, plan.lanes), round_up(columns, plan.lanes))
     height = min(tile.rows, size)
     edges = [loop for loop in nest.loops if name_of(loop) in plan.edges]
