@@ -280,6 +280,21 @@ def test_float_functions(width):
     table.check()
 
 
+@pytest.mark.parametrize("width", (1, 4, 8, 16))
+def test_scaling_by_a_power_of_two_is_exact_until_it_is_rounded_once(width):
+    table = Table(width)
+    powers = [0, 1, -1, 127, 128, -126, math.nan, -149, -150, 200, 24, -24, 5, 1023, -1074, -160]
+    for dtype in FLOATS:
+        a, n = samples(dtype), np.array(powers, numpy_dtype(dtype))
+        whole = np.where(np.isnan(n), 0, n).astype(np.int32)
+        with np.errstate(all="ignore"):
+            expected = np.where(np.isnan(n), n, np.ldexp(a, whole))
+        table.add(lambda a, n: a.alu(Ops.LDEXP, n), (dtype, dtype), dtype, (a, n), expected)
+    table.check(
+        [name for name in TASKS if "LDEXP" in backend(name).target.native or name == "PYTHON"]
+    )
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_multiply_add_rounds_once(width):
     table = Table(width)

@@ -276,7 +276,8 @@ class Gamma(Elementary):
         array([-0.1587,  0.3457,  1.9545], dtype=float32)
         """
         if approximate == "tanh":
-            inner: Self = self * (self * self * 0.044715 + 1) * (2 * math.sqrt(2 / math.pi))
+            slope = 2 * math.sqrt(2 / math.pi)
+            inner: Self = self * (self * self * (0.044715 * slope) + slope)
             return self * inner.sigmoid()
         if approximate != "none":
             raise ArgumentError(f'gelu: approximate={approximate!r}; legal are "none" and "tanh"')
