@@ -28,7 +28,7 @@ from tinygrad.base.settings import SPEC
 
 CHUNKS_PER_THREAD = 8  # how finely a kernel's tasks are dealt out, for balance
 SHARED_WORK = 2_000  # nanoseconds on one core: below this a kernel stays with the caller
-LONG_WORK = 200_000_000  # from here on a segment can be left: it takes the start of a thread
+LONG_WORK = 4_000_000_000  # from here on a segment can be left: a thread starts, 0.25 ms
 SLICES = 64  # of a long kernel, for each thread: how soon it can be left
 WAKING_WORK = 60_000  # nanoseconds of shared kernels in a segment: below this nobody is woken
 
