@@ -1,5 +1,7 @@
 """Random numbers are compiled once for many sizes, and are the same as if they were not."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -75,3 +77,21 @@ def test_other_fills(n):
     turned = (Tensor.arange(3 * n, device="CPU").reshape(n, 3).T.float() * 0.5).cos() * 2 + 1
     expected = np.cos(np.arange(3 * n).reshape(n, 3).T * 0.5) * 2 + 1
     np.testing.assert_allclose(turned.numpy(), expected, atol=5e-5)
+
+
+def test_threads_that_compile_the_same_kernel_keep_their_own():
+    """What one thread has loaded, another that loads the same puts aside, and then drops."""
+    made = []
+
+    def draw(k):
+        for n in range(1, 12):
+            with Context(CACHELEVEL=0):
+                made.append(Tensor.rand(50 * k + n, device="CPU").realize().numpy().size)
+
+    Device["CPU"].kernels.clear()
+    threads = [threading.Thread(target=draw, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert len(made) == 44

@@ -315,8 +315,13 @@ class RunnablePlan:
         loaded = {name: load_kernels(pairs, Device[name]) for name, pairs in wanted.items()}
         self.complete = None not in loaded.values()
         if self.complete:
-            next_key = iter(self.keys).__next__
-            items = [_item(step, next_key) for step in plan.steps]
+            keys = iter(self.keys)
+            items = [
+                _item(step, loaded[step.device][next(keys)])  # the device's may be another's by now
+                if step.op is Ops.KERNEL
+                else Item(step)
+                for step in plan.steps
+            ]
             own = [() if i.kernel is None else i.kernel.record.temporaries for i in items]
             self.plan = with_own_storages(plan, own)
             pairs = zip(items, self.plan.steps, strict=True)
@@ -384,13 +389,9 @@ def arenas_for(plans: Sequence[RunnablePlan]) -> dict[str, Buffer]:
     return {name: Buffer(name, size) for name, size in sizes.items()}
 
 
-def _item(step: Step, next_key: Callable[[], str]) -> Item:
-    if step.op is not Ops.KERNEL:
-        return Item(step)
-    device = Device[step.device]
-    kernel = device.kernels[next_key()]
+def _item(step: Step, kernel: LoadedKernel) -> Item:
     faults = kernel.record.faults
-    return Item(step, kernel, FaultWords(device, faults) if faults else None)
+    return Item(step, kernel, FaultWords(Device[step.device], faults) if faults else None)
 
 
 def _refuse_kernels(steps: Sequence[Step]) -> None:
