@@ -85,13 +85,13 @@ def test_threads_that_compile_the_same_kernel_keep_their_own():
 
     def draw(k):
         for n in range(1, 12):
-            with Context(CACHELEVEL=0):
-                made.append(Tensor.rand(50 * k + n, device="CPU").realize().numpy().size)
+            made.append(Tensor.rand(50 * k + n, device="CPU").realize().numpy().size)
 
     Device["CPU"].kernels.clear()
     threads = [threading.Thread(target=draw, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=60)
+    with Context(CACHELEVEL=0):
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=60)
     assert len(made) == 44
