@@ -32,7 +32,7 @@ BUDGETS: dict[str, int | None] = {
     "loops": 4815,
     "codegen": 5425,
     "backends/*": 2920,
-    "engine": 4460,
+    "engine": 4465,
     "tensor": 7280,
 }
 CORE_BUDGET = 31_870  # all of the above: the floors that make a Tensor run, with every renderer

@@ -312,12 +312,15 @@ class RunnablePlan:
         wanted: dict[str, list[Any]] = {}
         for step, key in zip(kernels, self.keys, strict=True):
             wanted.setdefault(step.device, []).append((step.ast, key))
-        loaded = {name: load_kernels(pairs, Device[name]) for name, pairs in wanted.items()}
-        self.complete = None not in loaded.values()
+        loaded: dict[str, dict[str, LoadedKernel]] = {}
+        for name, given in wanted.items():
+            if (found := load_kernels(given, Device[name])) is not None:
+                loaded[name] = found
+        self.complete = len(loaded) == len(wanted)
         if self.complete:
-            keys = iter(self.keys)
+            next_key = iter(self.keys).__next__
             items = [
-                _item(step, loaded[step.device][next(keys)])  # the device's may be another's by now
+                _item(step, loaded[step.device][next_key()])  # the device's may be another's by now
                 if step.op is Ops.KERNEL
                 else Item(step)
                 for step in plan.steps
