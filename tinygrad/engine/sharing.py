@@ -61,15 +61,12 @@ def address_of(buffer: Buffer) -> int | None:
 
 def is_addressable(device: Any) -> bool:
     """Whether the host can use the memory of a device where it is, and the device the host's."""
-    if not isinstance(device, str):
-        return False
-    memory: Any = Device[device].backend.memory
-    return _borrows(memory)
+    return isinstance(device, str) and _borrows(Device[device].backend)
 
 
-@functools.cache
-def _borrows(memory: Any) -> bool:
-    return memory.borrow(memoryview(bytearray(1))) is not None
+@functools.lru_cache
+def _borrows(backend: Any) -> bool:
+    return backend.memory.borrow(memoryview(bytearray(1))) is not None
 
 
 def lend(buffer: Buffer) -> Loan | None:

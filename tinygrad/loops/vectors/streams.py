@@ -33,6 +33,7 @@ from tinygrad.loops.vectors.stretches import unbroken
 from tinygrad.loops.vectors.tasks import (
     GRAIN,
     MANY_TASKS,
+    TASKS,
     TASKS_WITH_BLOCKS,
     all_reductions_depend_on,
     all_stages_depend_on,
@@ -44,6 +45,9 @@ from tinygrad.uop.op import GroupOp, Ops
 
 RUNS = 4
 """Runs of memory that a core reads side by side."""
+
+RUN_BYTES = 256 << 10
+"""What a task reads of a run, if that leaves tasks enough."""
 
 WINDOW = 320
 """Operations that a core looks ahead: the turns of a longer body overlap by themselves, and copies
@@ -134,8 +138,10 @@ def _make_tasks(plan: Plan, nest: Nest, outer: list[str], rows: list[UOp]) -> No
     """Outer loops become tasks, and the last one where that repeats nothing."""
     last = name_of(nest.loops[-1])
     far = bool(rows) and _from_memory(plan, rows, nest.loops[-1])
+    multiple = 1
     runs = last if far and _in_runs(rows, nest.loops[-1]) else ""
     if runs:
+        multiple = _rows_of_a_task(rows, nest.loops[-1])
         last = plan.split(runs, size_of(nest.loops[-1]) // RUNS, runs + "r")
     candidates = [n for n in outer if all_stages_depend_on(plan, n)]
     if not plan.inner_stages and not rows and last in plan.loops:
@@ -146,7 +152,7 @@ def _make_tasks(plan: Plan, nest: Nest, outer: list[str], rows: list[UOp]) -> No
         candidates = _ordered_names(plan, nest, [*candidates, *plan.blocked])
     alone = [n for n in candidates if all_reductions_depend_on(plan, n)]
     enough = turns(plan.loops[n] for n in alone) >= TASKS_WITH_BLOCKS
-    parallelise(plan, alone if enough else candidates)
+    parallelise(plan, alone if enough else candidates, multiple)
     if rows and nest.name == "store":
         _those_that_share_together(plan)
     if rows and not far:
@@ -314,6 +320,15 @@ def _in_runs(rows: list[UOp], last: UOp) -> bool:
     """Whether rows from memory are read as `RUNS` runs: there are so many, and they share."""
     size = size_of(last) if is_plain_loop(last) else 0
     return size >= RUNS * TASKS_WITH_BLOCKS and size % RUNS == 0 and _share(rows, last)
+
+
+def _rows_of_a_task(rows: list[UOp], last: UOp) -> int:
+    """How many rows of each run a task has, at least: where it reads several matrices after each
+    other (`_one_by_one`), enough for each of them to be a run."""
+    if len(rows) == 1:
+        return 1
+    within = max(turns(n.ranges - {last}) * n.dtype.itemsize for n in _apart(rows, last))
+    return max(1, min(RUN_BYTES // within, size_of(last) // (RUNS * TASKS)))
 
 
 def _vectors_in_flight(plan: Plan, rows: list[UOp], last: UOp, across: UOp | None) -> int:
