@@ -197,7 +197,8 @@ class _Graph:
         """The nodes that `tensor` stands for: the start that it is, the node that it holds, or the
         one whose value is now in the buffer that it holds."""
         own, now = tensor._uop, tensor.uop
-        found = [n for n in dict.fromkeys((tensor._start, own, now)) if n in self.nodes]
+        starts = (tensor._start,) if tensor.requires_grad is True else ()
+        found = [n for n in dict.fromkeys((*starts, own, now)) if n in self.nodes]
         if own not in self.nodes and (before := self.by_value.get(now)) is not None:
             found.append(before)
         return found

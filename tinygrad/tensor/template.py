@@ -117,7 +117,8 @@ def _look(tensor: Core, holes: list[UOp]) -> Look | None:
     holes.append(node)
     op, dtype, shape, device = node.op, node.dtype, node.shape, node.device
     is_storage = op in _STORAGE  # else a method may look at bounds
-    if not is_storage and (op is Ops.CONST or op in MOVED or not dtypes.is_float(dtype)):
+    movement = op in MOVED and op is not Ops.DETACH  # by symbolic sizes
+    if not is_storage and (op is Ops.CONST or movement or not dtypes.is_float(dtype)):
         return None
     if tensor._element or type(device) is not str or not all(type(n) is int for n in shape):
         return None
@@ -133,7 +134,9 @@ def _stand_in(look: Look, holes: list[UOp]) -> Core:
     for op, arg in reversed(look.views):
         nodes.append(UOp(op, look.dtype, (nodes[-1],), arg))
     holes += reversed(nodes)
-    return look.kind.of(nodes[-1], look.wants_gradient)
+    made = look.kind.of(nodes[-1], look.wants_gradient)
+    made._taped = True  # no start: of a tensor that is one the node says so
+    return made
 
 
 @functools.lru_cache(MOST, typed=True)
@@ -147,7 +150,7 @@ def _remembered(
     result = method(*values[:first], **dict(zip(names, values[first:], strict=True)))
     if not isinstance(result, Core) or result._element:
         return None
-    node = result._held
+    node = result._value
     if bottom_of(node) in holes or not is_plain_window(node):
         return None  # a view of an argument, or a copy that is yet to be made
     if node.base.op is Ops.CONST or any(

@@ -387,7 +387,8 @@ class Writing(Autograd):
         for member in members:
             member._taped = False
         if view is self and len(members) == 1 and self._bottom.op not in STORED:
-            new = value._held.contiguous() if tape else _laid_out(value._held)
+            new = value._value if silent else value._held
+            new = new.contiguous() if tape else _laid_out(new)
             self.hold(new.detach() if silent and not tape else new)
             self._family.root = root_of(self._uop)
             join(bottom_of(self._uop), self._family)
@@ -398,10 +399,8 @@ class Writing(Autograd):
             assert target.base is bottom, "a family has one bottom"
             for step in steps_between(target, bottom):
                 step.known = None  # where a part was computed alone is no place to write to
-            new = value._held
-            if silent:
-                target, new = on_bottom(target, bottom, bottom.detach()), new.detach()
-            elif before is not None and view.requires_grad is None:
+            new = value._value.detach() if silent else value._held
+            if not silent and before is not None and view.requires_grad is None:
                 history = before.reshape(bottom.shape)
                 target = on_bottom(target, bottom, bottom.detach(history))
             changed = target.assign(new)
