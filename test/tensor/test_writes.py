@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import hypothesis.strategies as st
@@ -521,6 +522,12 @@ def test_a_write_that_is_not_recorded_leaves_gradients_their_way(edit, computed)
     ours, theirs = seen(Tensor, within(Tensor.no_grad)), seen(torch.tensor, within(torch.no_grad))
     for own, other in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(own, other, rtol=1e-6)
+
+
+def test_another_thread_goes_on_recording():
+    with Tensor.no_grad(), ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: (Tensor([1.0], requires_grad=True) * 2).requires_grad).result()
+        assert not (Tensor([1.0], requires_grad=True) * 2).requires_grad
 
 
 def test_results_made_without_recording_pass_nothing():

@@ -9,7 +9,7 @@ from typing import Any, Self
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.engine.holders import holders
-from tinygrad.tensor.core import VIEWS, Core, settled
+from tinygrad.tensor.core import VIEWS, Core, recording, settled
 from tinygrad.tensor.resizing import Resizing
 from tinygrad.transforms.gradient import gradient
 from tinygrad.uop.node import UOp
@@ -24,9 +24,12 @@ def is_differentiable(dtype: DType) -> bool:
 class During(contextlib.ContextDecorator):
     """While it lasts, `owner` has `value` under a name."""
 
-    def __init__(self, owner: type[Core], name: str, value: bool) -> None:
+    def __init__(self, owner: Any, name: str, value: bool) -> None:
         self.owner, self.name, self.value = owner, name, value
         self.before: list[Any] = []
+
+    def _recreate_cm(self) -> During:  # of a decorated function each call, in any thread
+        return During(self.owner, self.name, self.value)
 
     def __enter__(self) -> During:
         self.before.append(vars(self.owner).get(self.name))
@@ -49,12 +52,13 @@ class Autograd(Resizing):
     @staticmethod
     def no_grad() -> During:
         """While it lasts, results need no gradient: `with Tensor.no_grad(): ...`, or a decorator.
+        Other threads go on recording.
 
         >>> with Tensor.no_grad():
         ...     (Tensor([1.0], requires_grad=True) * 2).requires_grad
         False
         """
-        return During(Core, "_recording", False)
+        return During(recording, "on", False)
 
     @classmethod
     def train(cls, mode: bool = True) -> During:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import threading
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -158,6 +159,15 @@ class _Training:
         return bool(TRAINING.value)
 
 
+class _Recording(threading.local):
+    """Whether this thread records what gradients follow: it doesn't under `no_grad`."""
+
+    on: bool = True
+
+
+recording = _Recording()
+
+
 class Core(Holder):
     """A node, its gradient, and whether one is wanted. `requires_grad` None: not said.
 
@@ -166,7 +176,6 @@ class Core(Holder):
     """
 
     __slots__ = ("grad", "_taped", "_kin")
-    _recording: ClassVar[bool] = True
     training: ClassVar[Any] = _Training()
     _element: ClassVar[Shape] = ()
     """The last axes of the node that one element takes: (2,) of a complex number, else none."""
@@ -261,7 +270,7 @@ class Core(Holder):
             if other.requires_grad is not wants:
                 wants = True if True in (wants, other.requires_grad) else None
         made = object.__new__(type(self))
-        made._set(node, wants if Core._recording else False)
+        made._set(node, wants if recording.on else False)
         made._taped = made.requires_grad is True
         if node is self._uop or node.op in VIEWS or node.op is Ops.DETACH:
             made._join(self)
@@ -341,7 +350,7 @@ class Core(Holder):
         what was made from nothing and wants one to a node of its own, whatever its value lies in
         or is equal to; those of what says that it wants none nowhere."""
         node, wants = self._value, self.requires_grad
-        if wants is None or not Core._recording or (wants and self._taped):
+        if wants is None or not recording.on or (wants and self._taped):
             return node
         if wants:
             return node.detach(self._start)

@@ -19,7 +19,7 @@ from tinygrad.engine.structure import structure_of
 from tinygrad.schedule.kernels import plan
 from tinygrad.schedule.plan import Step
 from tinygrad.schedule.shard_rules import placement_of
-from tinygrad.tensor.core import axis_of, owned
+from tinygrad.tensor.core import axis_of, owned, recording
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, holds_complex, node_of
 from tinygrad.tensor.interop import Interop
 from tinygrad.uop.node import UOp
@@ -300,4 +300,4 @@ class Tensor(Interop):
         return cls(gzip.decompress(raw) if gunzip else raw, **more)
 
 
-surroundings.append(lambda: (bool(Tensor.training), Tensor._recording))
+surroundings.append(lambda: (bool(Tensor.training), recording.on))

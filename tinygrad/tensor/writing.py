@@ -29,7 +29,7 @@ from tinygrad.engine.realize import own_copy, realize
 from tinygrad.engine.storage import copies_of, is_shared, join, note_change, supersede
 from tinygrad.schedule.bases import is_concrete
 from tinygrad.tensor.autograd import Autograd
-from tinygrad.tensor.core import Core, copied_part, is_detached, root_of
+from tinygrad.tensor.core import Core, copied_part, is_detached, recording, root_of
 from tinygrad.tensor.creation import node_of
 from tinygrad.tensor.indexing import side_by_side
 from tinygrad.uop.node import UOp
@@ -69,7 +69,7 @@ def _repeated(view: Core) -> ArgumentError:
 def _is_silent(view: Core) -> bool:
     """Whether a write to it is none that gradients know of: they go on as if nothing was written,
     while values are the new ones. So are those to what was made from nothing, a start."""
-    return not Core._recording or is_detached(view._value)
+    return not recording.on or is_detached(view._value)
 
 
 def _followed(node: UOp, bottom: UOp) -> UOp:
@@ -134,7 +134,7 @@ class Writing(Autograd):
                 f"assign: {given.dtype!r} to a tensor of {self.dtype!r}; use .cast({self.dtype!r})"
             )
         passes = self._is_recorded and not _has_leaf(self._members())
-        if given.requires_grad is True and not passes and Core._recording:
+        if given.requires_grad is True and not passes and recording.on:
             raise ArgumentError("assign: the value needs a gradient; use .detach() first")
         value = self._given("assign", given)
         if value.shape != self.shape:
@@ -372,7 +372,7 @@ class Writing(Autograd):
             return
         members = self._members()
         silent = _is_silent(view) or _has_leaf(members)
-        if silent and Core._recording and value.requires_grad is True:
+        if silent and recording.on and value.requires_grad is True:
             raise ArgumentError(
                 "in place: a value that needs a gradient, through .detach(), which lets none pass; "
                 "legal is the .detach() of the value, or a tensor of its own: .detach().clone()"
