@@ -141,6 +141,7 @@ class Optimizer(Stepper):
 
     # ---- a step ----------------------------------------------------------------------------------
 
+    @Tensor.no_grad()
     def schedule_step(self) -> list[Tensor]:
         """Moves the parameters that have a gradient; returns all tensors that change.
 
