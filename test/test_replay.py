@@ -26,6 +26,10 @@ def test_two_shapes_of_one_sum():
 
 def test_a_maximum():
     assert Tensor([1.0, 3.0, 2.0]).max().item() == 3.0
+
+def test_rows_of_what_was_turned():  # whose sums were first built in another order of their terms
+    turned = Tensor.ones(6, 5, 4).contiguous().transpose(0, 1).reshape(10, 12)
+    assert turned[1:9].contiguous().sum().item() == 96.0
 """
 
 

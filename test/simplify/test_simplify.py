@@ -1,10 +1,13 @@
 """What each expression becomes: one fact a line. A leaf is a loop (`i=8`), a variable with bounds
 (`v=(-3, 5)`) or anything of a dtype (`x=INT`)."""
 
+from itertools import permutations
+
 import pytest
 from simplify.terms import leaf, parse
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.simplify.affine import Algebra
 from tinygrad.simplify.rules import simplify
 
 INT, CHAR, UINT, BOOL = dtypes.int32, dtypes.int8, dtypes.uint32, dtypes.bool
@@ -154,3 +157,13 @@ def test_stays(before, leaves):
     names = {name: leaf(name, bounds) for name, bounds in leaves.items()}
     expression = parse(before, names)
     assert simplify(expression) is expression
+
+
+@pytest.mark.parametrize("parts", [*permutations(("i", "j*4", "k*20"))])
+def test_what_was_computed_before_leaves_no_trace_in_a_form(parts):
+    """Code is made in the order of a form's terms: it must be the same in every process."""
+    names = {"i": leaf("i", 4), "j": leaf("j", 5), "k": leaf("k", 6)}
+    algebra = Algebra()
+    node = algebra.simplify(parse(" + ".join(parts) + " + 1", names))
+    remembered, derived = algebra.affine(node), Algebra().affine(node)
+    assert [*remembered[0].items()] == [*derived[0].items()] and remembered[1] == derived[1]

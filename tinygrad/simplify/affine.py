@@ -86,15 +86,16 @@ class Algebra:
     def build(self, terms: Terms, constant: int = 0) -> UOp:
         """The canonical node of a form: ((a*ka + b*kb) + c*kc) + constant, terms in `order`."""
         total: UOp | None = None
-        for term in terms if len(terms) == 1 else sorted(terms, key=order):
+        ordered = terms if len(terms) == 1 else sorted(terms, key=order)
+        for term in ordered:
             coefficient = terms[term]
             part = term if coefficient == 1 else term.alu(Ops.MUL, number(coefficient))
             total = part if total is None else total.alu(Ops.ADD, part)
         if total is None:
             return number(constant)
         node = total.alu(Ops.ADD, number(constant)) if constant else total
-        if node not in self._memo:
-            self._remember(node, (terms, constant))
+        if node not in self._memo:  # in order: code follows it, and must not tell who was first
+            self._remember(node, ({term: terms[term] for term in ordered}, constant))
         return node
 
     def simplify(self, node: UOp) -> UOp:
