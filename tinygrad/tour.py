@@ -85,8 +85,9 @@ def forward(result: Tensor, target: Target) -> Iterator[Section]:
         "The tensor's graph",
         "A tensor is a node, and a node is an operation with its sources. The product is a "
         "broadcast multiplication and a sum over the axis that the two share; RESHAPE, PERMUTE "
-        "and EXPAND move nothing, they say which element is meant. Equal nodes are one object; "
-        "where one is used again it is named, x0.",
+        "and EXPAND move nothing, they say which element is meant. DETACH says that gradients by "
+        "`a` end there, whatever `a` lies in. Equal nodes are one object; where one is used again "
+        "it is named, x0.",
         str(result.uop),
     )
     structure = structure_of([result.uop])

@@ -354,7 +354,8 @@ class Core(Holder):
             return node
         if wants:
             return node.detach(self._start)
-        return node if node.base.op in _WITHOUT_SOURCES else node.detach()
+        lets_none = node.base.op in _WITHOUT_SOURCES or not dtypes.is_float(node.dtype)
+        return node if lets_none else node.detach()
 
     @property
     def _start(self) -> UOp:
