@@ -31,8 +31,28 @@ def jit_with_negative_weights():
     chosen.tolist()
 
 
+def gradient_by_what_wants_none():
+    x = Tensor([1.0, 2.0]).detach()
+    return (x * Tensor([3.0, 4.0], requires_grad=True)).sum().gradient(x)
+
+
+def gradient_of_what_wants_none():
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    return (x.detach() * 2).sum().gradient(x)
+
+
 # name → (what is done, the error, parts of its message)
 MISUSES = {
+    "gradient by what wants none": (
+        gradient_by_what_wants_none,
+        ArgumentError,
+        ["gradient", "(2,)", "requires_grad=False", "legal are tensors that say True"],
+    ),
+    "gradient of what wants none": (
+        gradient_of_what_wants_none,
+        ArgumentError,
+        ["backward", "requires_grad=False", "detach", "call backward there"],
+    ),
     "shift by a negative number": (
         lambda: Tensor([1, 2]) << -1,
         ArgumentError,

@@ -88,12 +88,20 @@ class Autograd(Resizing):
         one's shape, says how each element counts. Derivatives are tensors like any other, and
         have derivatives.
 
-        ArgumentError for a target that this doesn't depend on, unless `materialize_grads`: zeros.
+        ArgumentError if this or a target says requires_grad=False, and for a target that this
+        doesn't depend on, unless `materialize_grads`: zeros.
 
         >>> x = Tensor([3.0])
         >>> (x * x).sum().gradient(x)[0].tolist()
         [6.0]
         """
+        for target in targets:
+            if target.requires_grad is False:
+                raise ArgumentError(
+                    f"gradient: by a target of shape {target.shape} that says requires_grad=False, "
+                    "as what .detach() and no_grad make: none passes what is computed of it; legal "
+                    "are tensors that say True, or nothing"
+                )
         found = self._gradients(list(targets), gradient)
         for target, node in zip(targets, found, strict=True):
             if node is None and not materialize_grads:
@@ -113,6 +121,12 @@ class Autograd(Resizing):
         self, targets: list[Self], seed: Self | None, graph: _Graph | None = None
     ) -> list[UOp | None]:
         """A node for each target, None where this doesn't depend on it."""
+        if self.requires_grad is False:
+            raise ArgumentError(
+                "backward: of a tensor that says requires_grad=False: made of what says so, such as "
+                "t.detach(), under no_grad, or the result of a captured step, whose expression "
+                "stayed inside; call backward there"
+            )
         if seed is None and self.numel() != 1:
             raise ShapeError(
                 f"backward: of a tensor of shape {self.shape}; legal is one element, or give "
@@ -160,11 +174,6 @@ class Autograd(Resizing):
         >>> x.grad.tolist()
         [4.0]
         """
-        if self.requires_grad is False:
-            raise ArgumentError(
-                "backward: of a tensor that says requires_grad=False: made under no_grad, or the "
-                "result of a captured step, whose expression stayed inside; call backward there"
-            )
         graph = _Graph(self._expression)
         alive: list[Any] = [t for t in holders if isinstance(t, Autograd)]
         floats = [t for t in alive if is_differentiable(t.dtype) and graph.nodes_of(t)]
