@@ -33,7 +33,7 @@ BUDGETS: dict[str, int | None] = {
     "codegen": 5425,
     "backends/*": 2920,
     "engine": 4465,
-    "tensor": 7280,
+    "tensor": 7300,
 }
 CORE_BUDGET = 31_870  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350

@@ -123,9 +123,9 @@ class Autograd(Resizing):
         """A node for each target, None where this doesn't depend on it."""
         if self.requires_grad is False:
             raise ArgumentError(
-                "backward: of a tensor that says requires_grad=False: made of what says so, such as "
-                "t.detach(), under no_grad, or the result of a captured step, whose expression "
-                "stayed inside; call backward there"
+                "backward: of a tensor that says requires_grad=False: made of what says so, as "
+                "t.detach() does, under no_grad, or the result of a captured step, whose "
+                "expression stayed inside; call backward there"
             )
         if seed is None and self.numel() != 1:
             raise ShapeError(
