@@ -67,7 +67,9 @@ def test_detach_and_no_grad():
     with Tensor.no_grad():
         assert (x * 2).requires_grad is False
     same = x.detach().realize()
-    assert value((same * 2).sum().gradient(x)[0]).tolist() == [0.0]
+    assert value((same * 2 + x).sum().gradient(x)[0]).tolist() == [1.0]
+    with pytest.raises(ArgumentError, match="requires_grad=False"):  # as in PyTorch
+        (same * 2).sum().gradient(x)
 
 
 def test_a_reshaped_target_is_still_a_target():
