@@ -158,7 +158,7 @@ class Optimizer(Stepper):
             param, grad = self.params[i], self.params[i].grad
             assert grad is not None, "filtered above"
             kind = wide(param.dtype)
-            here, slope = self._shared(i, param.detach(), grad.detach())
+            here, slope = self._shared(i, param, grad)
             if not self.keeps_gradients:
                 param.grad = slope
             new, state = self._moved(i, here.cast(kind), slope.cast(kind))
@@ -178,7 +178,7 @@ class Optimizer(Stepper):
         """Writes a parameter or a piece of state, if this step counts."""
         if self.applies is None:
             return tensor.assign(value)
-        return tensor.assign(self.applies.to(tensor.device).where(value, tensor.detach()))
+        return tensor.assign(self.applies.to(tensor.device).where(value, tensor))
 
     def _advance(self) -> list[Tensor]:
         """What changes once a step, before the parameters do."""
