@@ -26,6 +26,15 @@ def test_what_a_page_shows_is_what_happens(name, monkeypatch):
     assert not report, "".join(report)
 
 
+def test_what_the_way_through_the_code_names_is_there():
+    rows = re.findall(r"^\| `(\S+\.py)` \| (.+?) \|", (DOCS / "guide/reading.md").read_text(), re.M)
+    assert len(rows) == 20
+    for file, found in rows:
+        code = (DOCS.parent / "tinygrad" / file).read_text()
+        for name in re.findall(r"`(\w+)`", found):
+            assert re.search(rf"^ *(def |class )?{name}\b", code, re.M), f"{file}: {name}"
+
+
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
