@@ -33,9 +33,9 @@ BUDGETS: dict[str, int | None] = {
     "codegen": 5425,
     "backends/*": 2920,
     "engine": 4465,
-    "tensor": 7300,
+    "tensor": 7450,
 }
-CORE_BUDGET = 31_870  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 32_020  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350
 # The interpreter judges what the lanes of a warp, or of several, do together, too, and what an
 # engine copies beside them; CUDA describes buffers to that engine.

@@ -728,7 +728,7 @@ MISUSES = {
     "tensor nested none": (
         lambda: Tensor([None]),
         DTypeError,
-        ["Tensor", "legal are bool, int and float"],
+        ["Tensor", "legal are bool, int, float and arrays"],
     ),
     "order of complex": (lambda: Tensor([1j]).max(), DTypeError, ["max", "complex64"]),
     "huge int": (

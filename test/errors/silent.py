@@ -41,8 +41,50 @@ def gradient_of_what_wants_none():
     return (x.detach() * 2).sum().gradient(x)
 
 
+def writing(kind, number):
+    Tensor([1, 2], dtype=kind)[0] = number
+
+
+# what would have wrapped, or become another number: an integer dtype doesn't hold it
+NUMBERS = {
+    "Tensor": (lambda: Tensor([1, 300], dtype="uint8"), "300 as dtypes.uchar", "0 to 255"),
+    "Tensor of one": (lambda: Tensor(-1, dtype="uint8"), "-1 as dtypes.uchar", "0 to 255"),
+    "Tensor of a long": (lambda: Tensor([2**63]), f"{2**63} as dtypes.long", "a wider dtype"),
+    "Tensor of no number": (
+        lambda: Tensor([1, float("nan"), 2], dtype="int32"),
+        "nan as dtypes.int",
+        "-2147483648 to",
+    ),
+    "full": (
+        lambda: Tensor.full((2,), 1e20, dtype="int32"),
+        "1e+20 as dtypes.int",
+        "to 2147483647",
+    ),
+    "full_like": (lambda: Tensor([1], dtype="uint8").full_like(-1), "-1 as dtypes.uchar", "to 255"),
+    "arange": (lambda: Tensor.arange(250, 260, dtype="uint8"), "259 as dtypes.uchar", "to 255"),
+    "pad": (lambda: Tensor([1], dtype="int8").pad((1, 1), value=300), "300 as dtypes.char", "127"),
+    "scatter": (
+        lambda: Tensor([1], dtype="int8").scatter(0, Tensor([0]), 300),
+        "300 as dtypes.char",
+        "-128 to 127",
+    ),
+    "index_fill": (
+        lambda: Tensor([1], dtype="int8").index_fill(0, Tensor([0]), -129),
+        "-129 as dtypes.char",
+        "-128 to 127",
+    ),
+    "setitem": (lambda: writing("uint8", -1), "-1 as dtypes.uchar", "0 to 255"),
+    "setitem of no number": (lambda: writing("int32", float("nan")), "nan as dtypes.int", "legal"),
+    "fill_": (lambda: Tensor([1], dtype="int8").fill_(300), "300 as dtypes.char", "-128 to 127"),
+    "assign": (lambda: Tensor([1], dtype="int8").assign(300), "300 as dtypes.char", "legal"),
+}
+
 # name → (what is done, the error, parts of its message)
 MISUSES = {
+    **{
+        f"{name} with what a dtype doesn't hold": (wrong, ArgumentError, parts)
+        for name, (wrong, *parts) in NUMBERS.items()
+    },
     "gradient by what wants none": (
         gradient_by_what_wants_none,
         ArgumentError,
@@ -76,22 +118,22 @@ MISUSES = {
     "clamp to what a dtype doesn't hold": (
         lambda: Tensor([100], dtype="int8").clamp(0, 1000),
         ArgumentError,
-        ["clamp", "1000 beside dtypes.char", "holds -128 to 127", "cast to a wider dtype"],
+        ["clamp", "1000 as dtypes.char", "holds -128 to 127", "or a wider dtype"],
     ),
     "fill with what a dtype doesn't hold": (
         lambda: Tensor([1, 2], dtype="uint8").masked_fill(Tensor([True, False]), -1),
         ArgumentError,
-        ["where", "-1 beside dtypes.uchar", "holds 0 to 255"],
+        ["where", "-1 as dtypes.uchar", "holds 0 to 255"],
     ),
     "remainder by what a dtype doesn't hold": (
         lambda: Tensor([100], dtype="int8") % 1000,
         ArgumentError,
-        ["%", "1000 beside dtypes.char", "holds -128 to 127"],
+        ["%", "1000 as dtypes.char", "holds -128 to 127"],
     ),
     "shift by what a dtype doesn't hold": (
         lambda: Tensor([1], dtype="uint8") << 256,
         ArgumentError,
-        ["<<", "256 beside dtypes.uchar", "holds 0 to 255"],
+        ["<<", "256 as dtypes.uchar", "holds 0 to 255"],
     ),
     "seed as a generator": (
         lambda: Tensor.rand(3, generator=0),

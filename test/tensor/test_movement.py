@@ -1,6 +1,8 @@
 """Shapes, order, boxes, repetition against PyTorch, and what each refuses."""
 
 import math
+from array import array
+from collections import deque
 
 import einops
 import numpy as np
@@ -167,11 +169,35 @@ def test_creation():
     assert value(Tensor(2.5)).shape == ()
     assert value(Tensor([])).shape == (0,)
     assert Tensor(np.float64([1])).dtype.name == "double"
-    assert value(Tensor([1, 300], dtype="uint8")).tolist() == [1, 44]
     assert value(Tensor([1.0, 1e300]))[1] == np.inf
     assert Tensor([2**40]).dtype.name == "long"
     assert value(Tensor(b"ab")).tolist() == [97, 98]
     assert value(Tensor([1.5], dtype="bfloat16")).astype("f").tolist() == [1.5]
+    assert Tensor.full((2,), 2**40).tolist() == [2**40] * 2
+
+
+LISTS = [  # what NumPy, or PyTorch, makes an array of
+    (range(3), [0, 1, 2]),
+    ([range(2), (2, 3)], [[0, 1], [2, 3]]),
+    (deque([1, 2]), [1, 2]),
+    (array("d", [1.5]), [1.5]),
+    ([np.float32(1), 2], [1.0, 2.0]),
+    ([Tensor(1.5), 2], [1.5, 2.0]),
+    ([[Tensor(1), np.int32(2)], [3, 4]], [[1, 2], [3, 4]]),
+    ([[torch.arange(2), np.arange(2)]], [[[0, 1], [0, 1]]]),
+    (np.array([300]).astype("uint8"), [44]),
+]
+
+
+@pytest.mark.parametrize("data, values", LISTS)
+def test_lists_of_all_kinds(data, values):
+    assert Tensor(data).tolist() == values
+
+
+def test_numbers_beside_arrays_take_their_dtype():
+    assert Tensor([Tensor(1.5), 2]).dtype.name == "float"
+    assert Tensor([np.float64(1.5), 2]).dtype.name == "double"
+    assert Tensor(array("d", [1.5])).dtype.name == "double"
 
 
 MISUSES = [

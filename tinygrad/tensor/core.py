@@ -143,6 +143,23 @@ def constant(value: Any, dtype: DType, device: Devices, shape: Shape = ()) -> UO
     return node.broadcast_to(shape) if shape else node
 
 
+def holds(dtype: DType, number: Any) -> bool:
+    """Whether a number can be one of `dtype`: a float that becomes a whole one loses its fraction,
+    no more."""
+    if not dtypes.is_int(dtype) or not isinstance(number, (int, float)):
+        return True
+    return bool(dtypes.min(dtype) <= number <= dtypes.max(dtype))
+
+
+def check_number(operation: str, number: Any, dtype: DType) -> None:
+    """ArgumentError for a number that would wrap, or become another one."""
+    if not holds(dtype, number):
+        raise ArgumentError(
+            f"{operation}: {number} as {dtype!r}, which holds {dtypes.min(dtype)} to "
+            f"{dtypes.max(dtype)}; legal are such numbers, or a wider dtype"
+        )
+
+
 def owned(node: UOp) -> UOp:
     """`node`, and a constant as one that is equal to no other: a gradient may be asked by it."""
     return node.own() if node.base.op is Ops.CONST and dtypes.is_float(node.dtype) else node

@@ -13,6 +13,7 @@ from tinygrad.base.dtype import (
     DType,
     dtypes,
     from_numpy_name,
+    least_upper_dtype,
     round_float,
     to_dtype,
 )
@@ -24,7 +25,7 @@ from tinygrad.engine.keeping import tensor_of_file, workplace
 from tinygrad.engine.realize import capturing
 from tinygrad.engine.sharing import is_addressable
 from tinygrad.schedule.shard_rules import placement_of
-from tinygrad.tensor.core import Core, Devices, Shape, Sint, constant, owned
+from tinygrad.tensor.core import Core, Devices, Shape, Sint, check_number, constant, owned
 from tinygrad.uop.infer import settled
 from tinygrad.uop.node import UOp
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DTypeLike = DType | str
+Memory = memoryview | array.array  # type: ignore[type-arg]
 
 
 @runtime_checkable
@@ -60,6 +62,7 @@ def checked_shape(operation: str, *shape: Any) -> Shape:
 
 
 NUMBERS = (bool, int, float, complex)
+LISTS = (list, tuple, range)
 
 
 def parts_of_number(value: Any) -> tuple[Any, Any]:
@@ -71,8 +74,8 @@ def nested_shape(data: Any) -> tuple[int, ...]:
     """The shape of nested lists; ShapeError with the place where they are ragged."""
     shape: list[int] = []
     level = [data]
-    while level and isinstance(level[0], (list, tuple)):
-        sizes = [len(item) if isinstance(item, (list, tuple)) else None for item in level]
+    while level and isinstance(level[0], LISTS):
+        sizes = [len(item) if isinstance(item, LISTS) else None for item in level]
         if len(set(sizes)) > 1:
             raise ShapeError(
                 f"Tensor: ragged list: at depth {len(shape)} the items have sizes "
@@ -80,7 +83,7 @@ def nested_shape(data: Any) -> tuple[int, ...]:
             )
         shape.append(len(level[0]))
         level = [leaf for item in level for leaf in item]
-    if any(isinstance(leaf, (list, tuple)) for leaf in level):
+    if any(isinstance(leaf, LISTS) for leaf in level):
         raise ShapeError(
             f"Tensor: ragged list: numbers and lists side by side at depth {len(shape)}"
         )
@@ -96,7 +99,12 @@ def _leaves(data: Any, depth: int) -> list[Any]:
 def _packed(values: list[Any], dtype: DType) -> memoryview:
     """`values` as bytes of `dtype`, which has a letter in Python's `array` module."""
     if dtypes.is_int(dtype) or dtype is dtypes.bool:
-        values = [dtypes.as_const(v, dtype) for v in values]
+        kept = [dtypes.as_const(v, dtype) for v in values]
+        if dtype is not dtypes.bool:
+            for value, new in zip(values, kept, strict=True):
+                if not -1 < value - new < 1:
+                    check_number("Tensor", value, dtype)
+        values = kept
     letter = "B" if dtype is dtypes.bool else "h" if dtype is dtypes.int16 else dtype.fmt
     try:
         return memoryview(array.array(str(letter), values)).cast("B")
@@ -108,14 +116,16 @@ def from_list(data: Sequence[Any], dtype: DType | None, device: Devices) -> UOp:
     """Nested lists as a buffer of the host, copied to `device`."""
     shape = nested_shape(data)
     values = _leaves(data, len(shape))
-    _check_range(values)
-    wrong = [v for v in values if not isinstance(v, (bool, int, float))]
-    if wrong:
+    if not set(map(type, values)) <= {bool, int, float}:
+        if any(isinstance(v, HasArray) for v in values):
+            return _from_arrays(values, shape, dtype, device)
+        wrong = next(v for v in values if not isinstance(v, (bool, int, float)))
         raise DTypeError(
-            f"Tensor: {wrong[0]!r} of type {type(wrong[0]).__name__} in a list; "
-            "legal are bool, int and float"
+            f"Tensor: {wrong!r} of type {type(wrong).__name__} in a list; "
+            "legal are bool, int, float and arrays"
         )
-    own = _least_type(values)
+    _check_range(values)
+    own = least_type(values)
     dtype = dtype or own
     if not values:
         return constant(0, dtype, device, shape)
@@ -133,7 +143,7 @@ def _check_range(values: list[Any]) -> None:
             )
 
 
-def _least_type(values: list[Any]) -> DType:
+def least_type(values: list[Any]) -> DType:
     kinds = set(map(type, values))
     if not kinds or any(issubclass(kind, float) for kind in kinds):
         return dtypes.default_float
@@ -145,7 +155,7 @@ def _least_type(values: list[Any]) -> DType:
     return dtypes.default_int if fits else dtypes.int64
 
 
-def from_array(data: HasArray | memoryview, dtype: DType | None, device: Devices) -> UOp:
+def from_array(data: HasArray | Memory, dtype: DType | None, device: Devices) -> UOp:
     """A NumPy array as a buffer on `device`: what can't change is copied there when it is needed,
     anything else now."""
     import numpy as np  # heavy, and only programs that have arrays need it
@@ -153,10 +163,7 @@ def from_array(data: HasArray | memoryview, dtype: DType | None, device: Devices
     values = np.asarray(data)
     native = values.dtype.newbyteorder("=")
     values = np.ascontiguousarray(values, native).reshape(values.shape)
-    try:
-        own = from_numpy_name(values.dtype.name)
-    except TypeError as error:
-        raise DTypeError(f"Tensor: an array of {values.dtype}; {error}") from error
+    own = _dtype_of(values)
     if values.size == 0:
         return constant(0, dtype or own, device, values.shape)
     changing = may_change(values)
@@ -167,6 +174,33 @@ def from_array(data: HasArray | memoryview, dtype: DType | None, device: Devices
     is_there = host.device == device and (device == storage.HOST or not capturing())
     there = host if is_there else host.copy_to(device)  # replays start from the same bytes
     return there.cast(dtype or own).reshape(values.shape)
+
+
+def _dtype_of(values: NDArray[Any]) -> DType:
+    """The dtype of an array; DTypeError where there is none."""
+    try:
+        return from_numpy_name(values.dtype.name)
+    except TypeError as error:
+        raise DTypeError(f"Tensor: an array of {values.dtype}; {error}") from error
+
+
+def _from_arrays(
+    values: list[Any], shape: tuple[int, ...], dtype: DType | None, device: Devices
+) -> UOp:
+    """Arrays of one shape in lists of this shape; numbers beside them count as in lists."""
+    import numpy as np
+
+    numbers = [v for v in values if type(v) in NUMBERS]
+    arrays = [np.asarray(v) for v in values]
+    if len({a.shape for a in arrays}) > 1:
+        raise ShapeError(
+            f"Tensor: ragged list: {arrays[0].shape} beside "
+            f"{next(a.shape for a in arrays if a.shape != arrays[0].shape)}; legal is one shape"
+        )
+    kinds = {_dtype_of(a) for v, a in zip(values, arrays, strict=True) if type(v) not in NUMBERS}
+    own = least_upper_dtype(*kinds, *([least_type(numbers)] if numbers else ()))
+    whole = np.stack(arrays).reshape(*shape, *arrays[0].shape)
+    return from_array(whole, dtype or own, device)
 
 
 def from_bytes(data: bytes, dtype: DType, device: Devices) -> UOp:
@@ -241,7 +275,8 @@ class Creation(Core):
             raise DTypeError(
                 f"full: {fill_value!r} of type {type(fill_value).__name__}; legal is a number"
             )
-        kind = dtypes.from_py(fill_value) if dtype is None else checked_dtype(dtype)
+        kind = least_type([fill_value]) if dtype is None else checked_dtype(dtype)
+        check_number("full", fill_value, kind)
         if kind in COMPLEX_PARTS:
             more = {"dtype": COMPLEX_PARTS[kind], "device": device, "requires_grad": requires_grad}
             parts = (cls._real.full(shape, part, **more) for part in parts_of_number(fill_value))
@@ -387,6 +422,8 @@ class Creation(Core):
         place, wants = cls._place(more.get("device")), more.get("requires_grad")
         if size == 0:
             return cls._wrap(constant(0, kind, place, (0,)), wants)
+        for end in (start, start + (size - 1) * step):
+            check_number("arange", end, kind)
         if dtypes.is_float(kind):  # start + i * step, in a type that holds every i
             wide = dtypes.float64 if kind is dtypes.float64 else dtypes.float32
             count = UOp.arange(size, place).cast(wide)
@@ -453,22 +490,20 @@ def node_of(data: Any, dtype: DType | None, device: Devices) -> UOp:
         return constant(0, dtype or dtypes.default_float, device, (0,))
     if isinstance(data, (bool, int, float)):
         _check_range([data])
-        return constant(data, dtype or _least_type([data]), device)
+        kind = dtype or least_type([data])
+        check_number("Tensor", data, kind)
+        return constant(data, kind, device)
     if isinstance(data, (bytes, bytearray)):
         return from_bytes(bytes(data), dtype or dtypes.uint8, device)
-    if isinstance(data, memoryview):
+    if isinstance(data, (Memory, HasArray)):
         return from_array(data, dtype, device)
-    if isinstance(data, (list, tuple)):
-        if any(isinstance(item, HasArray) for item in data):
-            import numpy as np
-
-            return from_array(np.stack([np.asarray(item) for item in data]), dtype, device)
+    if isinstance(data, LISTS):
         return from_list(data, dtype, device)
-    if isinstance(data, HasArray):
-        return from_array(data, dtype, device)
+    if isinstance(data, Sequence) and not isinstance(data, str):
+        return from_list(list(data), dtype, device)
     raise DTypeError(
         f"Tensor: can't hold {data!r} of type {type(data).__name__}; legal are numbers, "
-        "nested lists of them, bytes, arrays and nodes"
+        "nested lists of them, bytes, arrays and nodes; list() makes one of an iterable"
     )
 
 

@@ -20,7 +20,7 @@ from tinygrad.base.dtype import (
     least_upper_float,
 )
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
-from tinygrad.tensor.core import Core, broadcast_shape, check_devices
+from tinygrad.tensor.core import Core, broadcast_shape, check_devices, check_number, holds
 from tinygrad.tensor.creation import DTypeLike, HasArray, checked_dtype, holds_complex, node_of
 from tinygrad.tensor.movement import Movement
 from tinygrad.transforms.gradient import broadcast
@@ -780,19 +780,10 @@ def _is_mask(x: Any) -> bool:
     return isinstance(x, Elementwise) and x.dtype is dtypes.bool
 
 
-def holds(dtype: DType, number: float) -> bool:
-    """Whether a number is one of `dtype` as it stands, if both are whole."""
-    whole = isinstance(number, int) and dtypes.is_int(dtype)
-    return not whole or dtypes.min(dtype) <= number <= dtypes.max(dtype)
-
-
 def check_held(operation: str, number: float, dtype: DType) -> None:
     """ArgumentError for a number that would wrap where a wrapped one means something else."""
-    if operation not in WRAP and not holds(dtype, number):
-        raise ArgumentError(
-            f"{operation}: {number} beside {dtype!r}, which holds {dtypes.min(dtype)} to "
-            f"{dtypes.max(dtype)}; legal are such numbers; cast to a wider dtype before"
-        )
+    if operation not in WRAP:
+        check_number(operation, number, dtype)
 
 
 def _at_least_int8(dtype: DType) -> DType:

@@ -15,7 +15,7 @@ from tinygrad.base.dtype import compute_dtype, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, ShapeError
 from tinygrad.base.helpers import plain
 from tinygrad.engine.realize import read
-from tinygrad.tensor.core import Core, axis_of, broadcast_shape, check_devices
+from tinygrad.tensor.core import Core, axis_of, broadcast_shape, check_devices, check_number
 from tinygrad.tensor.creation import HasArray
 from tinygrad.tensor.linalg import Linalg
 from tinygrad.uop.node import UOp
@@ -253,6 +253,7 @@ class Indexing(Linalg):
 
     def _scatter(self, operation: str, dim: int, index: Self, src: Any, how: str) -> Self:
         if isinstance(src, (bool, int, float)):
+            check_number(operation, src, self.dtype)
             src = self._wrap(self._constant(src, shape=index.shape))
         if src.dtype is not self.dtype:
             raise DTypeError(f"{operation}: src is {src.dtype!r}; legal is {self.dtype!r}")

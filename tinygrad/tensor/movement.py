@@ -9,7 +9,15 @@ from tinygrad.base.dtype import COMPLEX_PARTS, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import argfix, argsort, ceildiv, plain, prod
 from tinygrad.tensor.conversion import Conversion
-from tinygrad.tensor.core import Shape, Sint, axis_of, broadcast_shape, check_axes, check_devices
+from tinygrad.tensor.core import (
+    Shape,
+    Sint,
+    axis_of,
+    broadcast_shape,
+    check_axes,
+    check_devices,
+    check_number,
+)
 from tinygrad.tensor.formulas import steps_of
 from tinygrad.transforms.gradient import reshaped
 from tinygrad.uop.infer import settled
@@ -287,6 +295,7 @@ class Movement(Conversion):
             inside = UOp.const(dtypes.bool, True, self.device).broadcast_to(node.shape).pad(outer)
             if isinstance(value, float) and not dtypes.is_float(self.dtype):
                 padded = padded.cast(least_upper_dtype(self.dtype, dtypes.default_float))
+            check_number("pad", value, padded.dtype)
             padded = inside.where(padded, padded.const_like(value))
         return self if padded is self._held else self._from(padded)
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import plain
-from tinygrad.tensor.core import Shape, Sint, axis_of, broadcast_shape
+from tinygrad.tensor.core import Shape, Sint, axis_of, broadcast_shape, check_number
 from tinygrad.tensor.indexing import legal_index
 from tinygrad.tensor.joining import Joining
 from tinygrad.tensor.movement import known_size
@@ -188,6 +188,7 @@ class Parts(Joining):
         shape = self._shape_of_slices("index_fill", dim, index)
         if getattr(value, "ndim", 0):
             raise ShapeError(f"index_fill: a value of {value.shape}; legal is one number")
+        check_number("index_fill", value, self.dtype)
         part = self._tensor(value, self.dtype).cast(self.dtype)._broadcast_to(shape)
         return self._written(dim, index.flatten(), part, "set")
 

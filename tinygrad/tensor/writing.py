@@ -29,7 +29,14 @@ from tinygrad.engine.realize import own_copy, realize
 from tinygrad.engine.storage import copies_of, is_shared, join, note_change, supersede
 from tinygrad.schedule.bases import is_concrete
 from tinygrad.tensor.autograd import Autograd
-from tinygrad.tensor.core import Core, copied_part, is_detached, recording, root_of
+from tinygrad.tensor.core import (
+    Core,
+    check_number,
+    copied_part,
+    is_detached,
+    recording,
+    root_of,
+)
 from tinygrad.tensor.creation import node_of
 from tinygrad.tensor.indexing import side_by_side
 from tinygrad.uop.node import UOp
@@ -128,7 +135,7 @@ class Writing(Autograd):
         >>> t.assign(Tensor([3, 4])).tolist()
         [3, 4]
         """
-        given = self._value_for_write(x)
+        given = self._value_for_write("assign", x)
         if given.dtype is not self.dtype:
             raise DTypeError(
                 f"assign: {given.dtype!r} to a tensor of {self.dtype!r}; use .cast({self.dtype!r})"
@@ -222,16 +229,17 @@ class Writing(Autograd):
 
     def _given(self, operation: str, value: Any) -> Self:
         """What is to be written, as a tensor of this dtype."""
-        given = self._value_for_write(value)
+        given = self._value_for_write(operation, value)
         if given.device != self.device and not keeps(self.device):
             raise ArgumentError(
                 f"{operation}: from {given.device} to {self.device}; use .to() first"
             )
         return given.cast(self.dtype)
 
-    def _value_for_write(self, value: Any) -> Self:
+    def _value_for_write(self, operation: str, value: Any) -> Self:
         """`value` as a tensor that can be computed with. A write to a device that only keeps bytes
         is done at once, from anywhere."""
+        check_number(operation, value, self.dtype)
         if not keeps(self.device):
             return self._tensor(value, self.dtype)
         place = workplace(self.device)
