@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 
-from tinygrad.base.settings import TABLE
+import pytest
+
+from tinygrad.base.settings import TABLE, Context
 from tinygrad.cli import main
 
 
@@ -51,6 +53,17 @@ def test_settings_lists_the_table(capsys):
     assert main(["settings"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == [row.name for row in TABLE]
+
+
+IDLE = [row for row in TABLE if not row.effect]
+
+
+@pytest.mark.parametrize("row", IDLE, ids=[row.name for row in IDLE])
+def test_a_setting_without_effect_says_so(row):
+    with pytest.warns(UserWarning, match=f"{row.name}=3 has no effect: {row.meaning[:20]}"):
+        Context(**{row.name: 3})
+    assert f"{row.name}=3 has no effect" in run("settings", **{row.name: "3"}).stderr
+    assert not run("settings", **{row.name: str(row.default)}).stderr
 
 
 def test_cache_clear_removes_what_was_compiled(tmp_path):

@@ -24,7 +24,7 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # The floors, lowest first, with their budgets in code lines. `*`: the files of that folder itself;
 # each folder inside is a driver with a budget of its own.
 BUDGETS: dict[str, int | None] = {
-    "base": 680,
+    "base": 690,
     "uop": 1840,
     "simplify": 1100,
     "transforms": 330,
@@ -32,7 +32,7 @@ BUDGETS: dict[str, int | None] = {
     "loops": 4815,
     "codegen": 5425,
     "backends/*": 2920,
-    "engine": 4465,
+    "engine": 4470,
     "tensor": 7450,
 }
 CORE_BUDGET = 32_020  # all of the above: the floors that make a Tensor run, with every renderer

@@ -273,6 +273,24 @@ def test_compiling_leaves_the_interpreter_as_it_was():
     assert sys.getswitchinterval() == before
 
 
+def test_cachelevel_is_asked_each_time(tmp_path):
+    code = """
+from pathlib import Path
+from tinygrad import Context, Tensor
+files = lambda: sum(path.is_file() for path in Path({folder!r}).rglob("*"))
+with Context(CACHELEVEL=0):
+    (Tensor([1.0]) + 1).realize()
+none = files()
+with Context(CACHELEVEL=1):
+    (Tensor([1.0]) + 2).realize()
+kinds = sorted(path.name for path in Path({folder!r}).iterdir())
+(Tensor([1.0]) + 3).realize()
+print(none, kinds, files() > 0)
+"""
+    found = child(code.format(folder=str(tmp_path)), TINYGRAD_CACHE=str(tmp_path), DEV="CPU")
+    assert found == "0 ['kernel'] True\n"
+
+
 PROGRAM = """
 import json, sys
 from tinygrad import GlobalCounters, Tensor

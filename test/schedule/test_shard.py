@@ -246,6 +246,18 @@ def test_a_large_sum_goes_around_a_ring():
         np.testing.assert_allclose(x.max(0).numpy(), values.max(0))
 
 
+RINGS = [(0, D, 4), (1, D, 12), (2, D, 12), (0, D[:2], 2), (1, D[:2], 2), (2, D[:2], 4)]
+
+
+@pytest.mark.parametrize(("ring", "names", "expected"), RINGS)
+def test_a_setting_says_which_sums_go_around_a_ring(ring, names, expected):
+    x = Tensor(rng.standard_normal((6, 40)).astype(np.float32), device="PYTHON").shard(names, 0)
+    with Context(RING=ring, RING_BYTES=64):
+        total = x.realize().sum(0)
+        assert copies(total) == expected
+        np.testing.assert_allclose(total.numpy(), x.numpy().sum(0), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize(("names", "copies_of_one"), [(D, 4), (D[:2], 2)])
 def test_many_small_sums_share_their_copies(names, copies_of_one):
     """Those that need none of each other, of one dtype; two devices exchange what they have."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -14,7 +15,8 @@ from tinygrad.base.errors import ArgumentError, DeviceError
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. `effect` False: accepted for programs that set it, does nothing."""
+    """One line of the table. `effect` False: accepted for programs that name it; another value than
+    the default does nothing, which is a warning."""
 
     name: str
     default: int | str
@@ -35,7 +37,9 @@ TABLE = (
     ),
     Row("SPEC", 0, "1: verify every graph; scratch memory begins as NaNs, so a stray read shows"),
     Row("JIT", 1, "0: TinyJit calls its function each time"),
-    Row("CACHELEVEL", 2, "on disk, 0: nothing · 1: compiled code · 2: plans too; memory keeps all"),
+    Row(
+        "CACHELEVEL", 2, "the disk has 0: nothing · 1: compiled code · 2: plans too; memory has all"
+    ),
     Row("TINYGRAD_CACHE", "", "folder of the disk cache; empty: the user's cache folder"),
     Row("CACHE_LIMIT_MB", 512, "the disk cache is kept under this size"),
     Row("CPU_COUNT", 0, "threads of the CPU device; 0: all cores"),
@@ -45,18 +49,18 @@ TABLE = (
     Row("TRAINING", 0, "1: dropout drops and batch norm learns; also Tensor.train()"),
     Row("FUSE_OPS", 400, "a kernel holds at most about this many operations"),
     Row(
-        "RING_BYTES", 1 << 18, "sums over three devices or more go around a ring from this size on"
+        "RING", 1, "sums over several devices go 0: in trees · 1: large ones around rings · 2: all"
     ),
+    Row("RING_BYTES", 1 << 18, "what is large, of three devices or more"),
     Row("DEFAULT_FLOAT", "float32", "dtype of float literals and random numbers"),
     Row("DEFAULT_INT", "int32", "dtype of int literals"),
     Row("LRU", 1, "0: freed buffers go back to the system at once"),
     Row("PROFILE", 0, "1: time every kernel into engine.profile"),
     Row("TRACEMETA", 1, "0: don't remember the user's source lines"),
     Row("VIZ", 0, "1: when the program ends, a page with every stage of what it computed"),
-    Row("CHECK_OOB", 0, "the compiler proves its own indices instead", effect=False),
-    Row("IMAGE", 0, "image textures are not used", effect=False),
-    Row("RING", 1, "ring all-reduce", effect=False),
-    Row("TRANSCENDENTAL", 1, "transcendental functions are always our own", effect=False),
+    Row("CHECK_OOB", 0, "indices are always checked, where bounds don't prove them", effect=False),
+    Row("IMAGE", 0, "buffers are never image textures", effect=False),
+    Row("TRANSCENDENTAL", 1, "sin, exp2 and log2 are always our own, to a few ulp", effect=False),
 )
 
 
@@ -120,7 +124,17 @@ class ContextVar:
         return bool(self.value <= other)
 
 
+def tell_of_idle(name: str, value: object) -> None:
+    """A warning if somebody sets what has no effect."""
+    row = _IDLE.get(name)
+    if row is not None and value != row.default:
+        warnings.warn(f"{name}={value} has no effect: {row.meaning}", stacklevel=3)
+
+
+_IDLE = {row.name: row for row in TABLE if not row.effect}
 SETTINGS: Mapping[str, ContextVar] = {row.name: ContextVar(row.name, row.default) for row in TABLE}
+for _name in _IDLE:
+    tell_of_idle(_name, SETTINGS[_name].value)
 
 DEBUG = SETTINGS["DEBUG"]
 NOOPT = SETTINGS["NOOPT"]
@@ -135,6 +149,7 @@ CACHE_FOLDER = SETTINGS["TINYGRAD_CACHE"]
 CACHE_LIMIT_MB = SETTINGS["CACHE_LIMIT_MB"]
 TRAINING = SETTINGS["TRAINING"]
 FUSE_OPS = SETTINGS["FUSE_OPS"]
+RING = SETTINGS["RING"]
 RING_BYTES = SETTINGS["RING_BYTES"]
 TRACEMETA = SETTINGS["TRACEMETA"]
 VIZ = SETTINGS["VIZ"]
@@ -143,7 +158,8 @@ VIZ = SETTINGS["VIZ"]
 class Context(contextlib.ContextDecorator):
     """`with Context(DEBUG=2): ...` or `@Context(TRAINING=1)`: settings for a while.
 
-    KeyError, with the settings that there are, for a name that is none.
+    KeyError, with the settings that there are, for a name that is none; a warning for one without
+    effect.
 
     >>> with Context(BEAM=2):
     ...     BEAM.value
@@ -158,6 +174,7 @@ class Context(contextlib.ContextDecorator):
         for name, value in values.items():
             if isinstance(ContextVar._all[name].value, int) and not isinstance(value, int):
                 raise TypeError(f"Context: {name}={value!r}; legal is a whole number")
+            tell_of_idle(name, value)
         self.values = values
         self.before: list[dict[str, Any]] = []
 

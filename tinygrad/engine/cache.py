@@ -122,10 +122,14 @@ def default_folder() -> Path | None:
         return None
 
 
-@functools.cache
 def disk_cache() -> DiskCache:
-    """The process's cache."""
-    return DiskCache(default_folder())
+    """The process's cache; where CACHELEVEL is 0 another one, in memory."""
+    return _opened(CACHELEVEL.value > 0)
+
+
+@functools.cache
+def _opened(on_disk: bool) -> DiskCache:
+    return DiskCache(default_folder() if on_disk else None)
 
 
 def stamped_key(node: UOp, *facts: object) -> str:

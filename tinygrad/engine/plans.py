@@ -21,6 +21,7 @@ from tinygrad.base.settings import (
     FUSE_OPS,
     NOOPT,
     RECIPES,
+    RING,
     RING_BYTES,
     SPEC,
 )
@@ -162,7 +163,7 @@ def _disk_key(sink: UOp, devices: Sequence[str]) -> str:
 
 def _settings() -> tuple[object, ...]:
     """What decides, besides the graph and its devices, how it is planned."""
-    return recipe_settings(), FUSE_OPS.value, RING_BYTES.value
+    return recipe_settings(), FUSE_OPS.value, RING.value, RING_BYTES.value
 
 
 def _storable(made: Plan) -> bool:

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.settings import RING_BYTES
+from tinygrad.base.settings import RING, RING_BYTES
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS
 from tinygrad.uop.placement import even_bounds
@@ -57,9 +57,9 @@ def joined(parts: Sequence[UOp], axis: int) -> UOp:
 def all_reduce(parts: Nodes, names: Sequence[str], monoid: str) -> Nodes:
     """On each device the reduction of what all have: in a tree where that is small, which takes few
     steps, or around a ring in chunks, which keeps all links busy."""
-    nbytes = parts[0].size * parts[0].dtype.itemsize
     whole = all(isinstance(n, int) for n in parts[0].shape)
-    if len(names) > 2 and whole and nbytes >= RING_BYTES.value and parts[0].size >= len(names):
+    large = len(names) > 2 and parts[0].size * parts[0].dtype.itemsize >= RING_BYTES.value
+    if whole and parts[0].size >= len(names) > 1 and (RING.value > 1 or RING.value and large):
         return _around_a_ring(parts, names, monoid)
     return _in_a_tree(parts, names, monoid)
 
