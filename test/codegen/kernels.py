@@ -264,8 +264,17 @@ def gather(n, rows, columns):
     i, j = loop("i", n), loop("j", columns)
     at = read(2, (n,), i, dtype=dtypes.int32)
     ok = (at < const(rows, dtypes.int32)) & (const(-1, dtypes.int32) < at)
-    at = at.check(ok, "index", "out of range")
+    at = at.check(ok, "index", "{0} out of range")
     return out((n, columns), read(1, (rows, columns), at.cast(dtypes.index), j), i, j)
+
+
+def gather_unsigned(n, rows):
+    """As a Tensor's index has it: one comparison, of unsigned numbers, and a clamp."""
+    i = loop("i", n)
+    at = read(2, (n,), i, dtype=dtypes.int32).cast(dtypes.uint32)
+    told = at.cast(dtypes.int32).check(at < const(rows, dtypes.uint32), "index", "{0} out of range")
+    at, last = told.cast(dtypes.uint32), const(rows - 1, dtypes.uint32)
+    return out((n,), read(1, (rows,), (at < last).where(at, last).cast(dtypes.index)), i)
 
 
 def scatter(n, rows, columns):

@@ -240,7 +240,7 @@ def test_check_writes_its_code_and_the_operand_once():
     x, i = K.normal(90, 35), np.arange(13, dtype=np.int32)
     i[4], i[6] = 77, 78
     lowered = lower(K.gather(13, 9, 35), K.host_target())
-    assert lowered.faults == (("index", "out of range"),)
+    assert lowered.faults == (("index", "{0} out of range"),)
     for how in ("python", "llvm"):
         K.compute(K.gather(13, 9, 35), (13, 35), [x, i], how)
         assert K.Faults.words[:2].tolist() == [1, 77]
@@ -267,6 +267,40 @@ def test_a_loop_of_tests_has_no_branch():
     assert Ops.END in program[: program.index(Ops.FAULT)]
 
 
+@pytest.mark.parametrize("size", [7, 16, 64, 100, 1000])
+def test_of_unsigned_numbers_below_a_limit_a_loop_remembers_the_largest(size):
+    """One number a lane, and one comparison with the limit, behind the loops; it is told wherever
+    it was: in a whole vector, in the rest of a row, in the first place and the last."""
+    kernel, _ = schedule(K.gather_unsigned(size, 50), K.host_target())
+    ops = [(n.op, n.dtype.scalar()) for n in lower(kernel, K.host_target()).phases[-1].program]
+    tests = [ops.count((op, d)) for op, d in ((Ops.FAULT, dtypes.void), (Ops.CMPNE, dtypes.bool))]
+    assert tests == ([1, 1] if size > 7 else [7, 7])  # a few single numbers are tested in place
+    assert size < 1000 or ops.count((Ops.CARRY, dtypes.uint32)) == 1
+    assert (Ops.CARRY, dtypes.bool) not in ops and (Ops.CARRY, dtypes.int32) not in ops
+    x, fine = K.normal(50), np.random.default_rng(0).integers(0, 50, size, dtype=np.int32)
+    for how in ("python", "llvm"):
+        assert np.array_equal(K.compute(kernel, (size,), [x, fine], how), x[fine])
+        assert not K.Faults.words.any()
+        for place in (0, size // 3, size - 2, size - 1):
+            for number in (50, -1, 2**31 - 1, -(2**31)):
+                at = fine.copy()
+                at[place] = number
+                made, expected = K.compute(kernel, (size,), [x, at], how), fine.copy()
+                expected[place] = 49
+                assert K.Faults.words[:2].tolist() == [1, number]
+                assert np.array_equal(made, x[expected])
+
+
+def test_a_number_that_no_message_tells_is_not_remembered():
+    i = K.loop("i", 1000)
+    number = K.read(1, (1000,), i, dtype=dtypes.int32)
+    number = number.check(number.ne(K.const(0, dtypes.int32)), "division", "by zero")
+    kernel, _ = schedule(K.out((1000,), number * 2, i), K.host_target())
+    program = lower(kernel, K.host_target()).phases[-1].program
+    carried = [n.dtype.scalar() for n in program if n.op is Ops.CARRY and n.dtype.count > 1]
+    assert carried == [dtypes.bool]
+
+
 def test_tests_of_vectors_wait_for_the_end_of_all_loops_around_them():
     """One whose branch is inside a loop stays: its lanes may not be there."""
     lanes = dtypes.int32.vec(4)
@@ -285,7 +319,7 @@ def test_tests_of_vectors_wait_for_the_end_of_all_loops_around_them():
     made = after_loops(first)
     ops = [node.op for node in made]
     assert ops.count(Ops.FAULT) == 1 and ops[-1] is Ops.FAULT, ops
-    assert ops.count(Ops.CARRY) == 4 and made[-1].src[2].op is Ops.CARRY
+    assert ops.count(Ops.CARRY) == 4 and made[-1].src[2].src[1].op is Ops.CARRY
     assert [len(node.src) for node in made if node.op is Ops.END] == [5, 5]
     branch = UOp(Ops.IF, dtypes.void, (UOp.const(dtypes.bool, True),))
     inside = [outer, branch, found[0], failed[0], faults[0], UOp(Ops.ENDIF, dtypes.void, (branch,))]

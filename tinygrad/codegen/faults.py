@@ -12,7 +12,7 @@ from tinygrad.base.dtype import DType, dtypes
 from tinygrad.codegen.index import Copies, Integers
 from tinygrad.codegen.linear import as_node
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop.op import GroupOp, Ops
 
 
 class Faults:
@@ -37,7 +37,8 @@ class Faults:
         mask = self.integers.valid(self.integers.limited(check), copies)
         failed_here = program.both(failed, mask)
         assert failed_here is not None
-        operands = [value] if dtypes.is_int(value.dtype) else []
+        tells = "{0}" in check.arg[1] and dtypes.is_int(value.dtype)
+        operands = [value] if tells else []
         pointer = program.argument(Ops.PARAM, self.words.dtype, self.words.arg)
         src = (pointer, *program.joined(failed_here, *operands))
         if Ops.FAULT in program.lacking:
@@ -71,19 +72,44 @@ class Faults:
 
 
 def after_loops(program: Sequence[UOp]) -> list[UOp]:
-    """The program with FAULTs of vectors behind the loops that they stood in, which remember for
-    each lane whether one failed, and the numbers of the last that did: a loop without branches is
-    one stretch, whose loads and arithmetic go on beside each other."""
-    return _Gathering(program).out
+    """The program with FAULTs of vectors at its end, behind all loops. Until then it remembers for
+    each lane what is to be told: a loop without branches is one stretch, whose loads and arithmetic
+    go on beside each other. Of numbers that must be below a limit that is the largest, which is
+    compared in the end; of all else whether one failed, and the numbers of the last that did."""
+    used: set[UOp] = set()
+    kept: list[UOp] = []
+    for node in reversed(_Gathering(program).out):
+        if node in used or node.op not in _PURE:
+            used.update(node.src)
+            kept.append(node)
+    return kept[::-1]
+
+
+_PURE = GroupOp.Elementwise | {Ops.VECTORIZE}  # nobody wants it that only a FAULT asked for
+
+
+def _comparison(fault: UOp) -> tuple[UOp, UOp, UOp | None] | None:
+    """An unsigned number, the CONST that it must be below, and a mask: if that is what a FAULT
+    asks, and all that it tells is this number."""
+    _, failed, *told = fault.src
+    failed, mask = failed.src if failed.op is Ops.AND else (failed, None)
+    if failed.op is not Ops.CMPNE or failed.src[0].op is not Ops.CMPLT or len(told) != 1:
+        return None
+    number, limit = failed.src[0].src
+    limit = limit.src[0] if limit.op is Ops.VECTORIZE else limit
+    is_told = number in told or (told[0].op is Ops.CAST and told[0].src[0] is number)
+    same_bits = told[0].dtype.itemsize == number.dtype.itemsize
+    is_limit = dtypes.is_unsigned(number.dtype) and limit.op is Ops.CONST and limit.arg > 0
+    return (number, limit, mask) if is_told and same_bits and is_limit else None
 
 
 @dataclass
 class _Open:
-    """A loop (or a branch, whose FAULTs stay) from its place in the program on. For each kind of
-    FAULT in it: the CARRYs, and what they are worth so far."""
+    """A loop (or the program, or a branch, whose FAULTs stay) from its place in the program on. For
+    each kind of FAULT in it: the CARRYs, and what they are worth so far."""
 
-    place: int
-    start: UOp
+    place: int = 0
+    start: UOp | None = None
     carries: dict[UOp, list[UOp]] = field(default_factory=dict)
     values: dict[UOp, list[UOp]] = field(default_factory=dict)
 
@@ -91,10 +117,11 @@ class _Open:
 class _Gathering:
     def __init__(self, program: Sequence[UOp]) -> None:
         self.out: list[UOp] = []
-        self.open: list[_Open] = []
+        self.open = [_Open()]
         self.serial = count(max((n.arg for n in program if n.op is Ops.CARRY), default=0) + 1)
         for node in program:
             self._add(node)
+        self._tell(self.open.pop().values)
 
     def _add(self, node: UOp) -> None:
         if node.op in (Ops.RANGE, Ops.IF):
@@ -103,45 +130,74 @@ class _Gathering:
             self.open.pop()
         if node.op is Ops.END:
             self._close(node)
-        elif node.op is Ops.FAULT and node.src[1].dtype.count > 1 and self._in_loop():
+        elif node.op is Ops.FAULT and node.src[1].dtype.count > 1 and self._waits():
             self._remember(node)
         else:
             self.out.append(node)
 
-    def _in_loop(self) -> bool:
-        return bool(self.open) and self.open[-1].start.op is Ops.RANGE
+    def _waits(self) -> bool:
+        inside = self.open[-1:]
+        return any(each.start is None or each.start.op is Ops.RANGE for each in inside)
 
     def _remember(self, fault: UOp) -> None:
-        """The lanes that failed, and their numbers, go to the CARRYs of their kind."""
-        loop, (words, failed, *numbers) = self.open[-1], fault.src
-        zeros = [UOp.const(each.dtype.scalar(), 0) for each in (failed, *numbers)]
-        kind = UOp(Ops.FAULT, dtypes.void, (words, *zeros), (fault.arg, failed.dtype.count))
-        if kind not in loop.carries:
-            loop.carries[kind] = loop.values[kind] = [
-                self._carry(zero, each.dtype, loop.start)
-                for zero, each in zip(zeros, (failed, *numbers), strict=True)
-            ]
-        before, *olds = loop.values[kind]
-        either = UOp(Ops.OR, failed.dtype, (before, failed))
-        chosen = [
-            UOp(Ops.WHERE, new.dtype, (failed, new, old))
-            for new, old in zip(numbers, olds, strict=True)
-        ]
-        loop.values[kind] = [either, *chosen]
-        self.out += loop.values[kind]
+        """What is to be told goes to the values of its kind."""
+        words, failed, *numbers = fault.src
+        if (compared := _comparison(fault)) is not None:
+            number, limit, mask = compared
+            kind = UOp(Ops.FAULT, dtypes.void, (words, limit), (fault.arg, numbers[0].dtype))
+            (largest,) = self._before(kind, (number,))
+            chosen = self._node(Ops.CMPLT, failed.dtype, largest, number)
+            chosen = chosen if mask is None else self._node(Ops.AND, failed.dtype, chosen, mask)
+            now = [self._node(Ops.WHERE, number.dtype, chosen, number, largest)]
+        else:
+            kind = UOp(Ops.FAULT, dtypes.void, (words,), fault.arg)
+            one, *olds = self._before(kind, (failed, *numbers))
+            pairs = zip(numbers, olds, strict=True)
+            now = [self._node(Ops.OR, failed.dtype, one, failed)]
+            now += [self._node(Ops.WHERE, new.dtype, failed, new, old) for new, old in pairs]
+        self.open[-1].values[kind] = now
 
-    def _carry(self, zero: UOp, dtype: DType, loop: UOp) -> UOp:
-        number = next(self.serial)
-        first = UOp(Ops.VECTORIZE, dtype, (zero,), tag=number)
-        return UOp(Ops.CARRY, dtype, (first, loop), number)
+    def _before(self, kind: UOp, remembered: Sequence[UOp]) -> list[UOp]:
+        """What is remembered of a kind so far: zeros, before its first FAULT."""
+        inside = self.open[-1]
+        if kind not in inside.values:
+            zeros = [self._same(UOp.const(n.dtype.scalar(), 0), n.dtype) for n in remembered]
+            if inside.start is None:
+                self.out += zeros
+                return zeros
+            carries = [UOp(Ops.CARRY, n.dtype, (n, inside.start), n.tag) for n in zeros]
+            inside.carries[kind] = inside.values[kind] = carries
+        return inside.values[kind]
+
+    def _node(self, op: Ops, dtype: DType, *src: UOp) -> UOp:
+        self.out.append(UOp(op, dtype, src))
+        return self.out[-1]
+
+    def _same(self, const: UOp, dtype: DType) -> UOp:
+        """A number in all lanes, by a node of its own."""
+        return UOp(Ops.VECTORIZE, dtype, (const,), tag=next(self.serial))
 
     def _close(self, end: UOp) -> None:
-        """The loop ends; what failed in it is told there, or by a loop around it."""
+        """The loop ends; what failed in it is told there, or by what is around it."""
         loop = self.open.pop()
         carries = [carry for several in loop.carries.values() for carry in several]
         values = [value for several in loop.values.values() for value in several]
-        first = [*(carry.src[0] for carry in carries), loop.start, *carries]
+        first = [*(carry.src[0] for carry in carries), self.out[loop.place], *carries]
         self.out[loop.place : loop.place + 1] = first
         self.out.append(end.with_src((*end.src, *chain(*zip(carries, values, strict=True)))))
-        for kind, made in loop.carries.items():
-            self._add(UOp(Ops.FAULT, dtypes.void, (kind.src[0], *made), kind.arg[0]))
+        self._tell(loop.carries)
+
+    def _tell(self, remembered: dict[UOp, list[UOp]]) -> None:
+        """FAULTs of what was remembered, by kinds."""
+        for kind, made in remembered.items():
+            words, *limits = kind.src
+            code = kind.arg
+            if limits:
+                (number,), (code, told) = made, kind.arg
+                test, true = dtypes.bool.vec(number.dtype.count), UOp.const(dtypes.bool, True)
+                consts = self._same(limits[0], number.dtype), self._same(true, test)
+                self.out += consts
+                below = self._node(Ops.CMPLT, test, number, consts[0])
+                made = [self._node(Ops.CMPNE, test, below, consts[1])]
+                made.append(number if told is number.dtype else self._node(Ops.CAST, told, number))
+            self._add(UOp(Ops.FAULT, dtypes.void, (words, *made), code))

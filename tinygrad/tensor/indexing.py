@@ -383,7 +383,7 @@ def legal_index(node: UOp, size: Any, axis: int, from_zero: bool = False) -> UOp
         return found
     message = f"index {{0}} is out of range on axis {axis}; legal are {legal}"
     signed = dtypes.int64 if unsigned is dtypes.uint64 else dtypes.int32
-    told = node if dtypes.is_unsigned(node.dtype) else found.cast(signed)  # unchanged if it fails
+    told = found if dtypes.is_unsigned(node.dtype) else found.cast(signed)  # unchanged if it fails
     checked = told.check(found < limit, "index", message).cast(unsigned)
     return _least(checked, limit - 1)
 
