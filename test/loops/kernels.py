@@ -110,6 +110,15 @@ def matvec(rows, columns):
     return out((rows,), value.reduce("add", k), i)
 
 
+def turning_matvec(rows, turning, columns, piece):
+    """Rows take turns in memory: a piece of each of `turning`, then the next piece of each."""
+    pieces = columns // piece
+    i, j, k0, k1 = named(i0=turning, i1=rows, k0=pieces, k1=piece)
+    matrix = at(1, (rows, pieces, turning, piece), j, k0, i, k1)
+    value = matrix * at(2, (pieces, piece), k0, k1)
+    return out((turning, rows), value.reduce("add", k0, k1), i, j)
+
+
 def softmax(rows, columns):
     i, j, j1, j2 = named(i0=rows, i1=columns, k0=columns, k1=columns)
 

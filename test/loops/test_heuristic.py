@@ -87,6 +87,7 @@ SOME = {
     "as many rows as n": kernels.growing_sum(12, 20),
     "n rows": kernels.growing_rows(12, 20),
     "rows of n": kernels.growing_softmax(3, 40),
+    "a matrix whose rows take turns": kernels.turning_matvec(64, 4, 1024, 64),
     "two matrices by a vector": kernels.gated_matvec(37, 100),
     "sums together": kernels.centred_sums(5, 100),
     "a few sums together": kernels.centred_sums(3, 7),
@@ -131,6 +132,8 @@ def test_rows_from_memory_are_read_as_runs_side_by_side():
     assert [step[-1] for step in odd if step[1] == "i0"] == ["PARALLEL"]
     few = schedule(kernels.gated_matvec(36, 8192), kernels.WIDE)[1]  # a row of each run a task
     assert [step[2] for step in few if step[0] == "stage"] == [("i0",), ("i0",)]
+    turning = schedule(kernels.turning_matvec(1024, 4, 2048, 64), kernels.WIDE)[1]
+    assert {("split", "i1", 512, "i1r"), ("role", "i0", "UNROLL")} <= {*turning}  # two runs of four
     small = schedule(kernels.matvec(64, 2048), kernels.WIDE)[1]
     assert ("split", "i0", 4, "i0u", "LOOP", "UNROLL") in small
 

@@ -68,7 +68,7 @@ def rounded(x, group):
 
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize(
-    ("rows", "inputs", "group"), [(1, 512, 32), (3, 96, 32), (1, 64, 64), (5, 80, 8)]
+    ("rows", "inputs", "group"), [(1, 512, 32), (3, 96, 32), (1, 64, 64), (5, 80, 8), (2, 6144, 32)]
 )
 def test_whole_numbers_give_the_product_of_what_was_rounded(bits, rows, inputs, group):
     linear, x = layer(inputs), RANDOM.standard_normal((rows, inputs)).astype(np.float32)
@@ -95,6 +95,13 @@ def test_whole_numbers_of_zeros_and_of_more_axes():
     linear = layer(bias=False)
     found = IntegerLinear(linear, 4)(Tensor(x)).numpy()
     assert found.shape == (2, 3, 24) and not found[0].any() and found[1, 2].any()
+
+
+@pytest.mark.parametrize("out", [1, 6, 23])
+def test_whole_numbers_of_any_number_of_outputs(out):
+    linear, x = layer(64, out), RANDOM.standard_normal((2, 64)).astype(np.float32)
+    wanted = rounded(x, 32) @ QuantisedLinear(linear, 4).weight.numpy().T + linear.bias.numpy()
+    np.testing.assert_allclose(IntegerLinear(linear, 4)(Tensor(x)).numpy(), wanted, atol=1e-4)
 
 
 def test_memory():

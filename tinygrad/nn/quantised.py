@@ -146,7 +146,9 @@ class IntegerLinear:
     products of each group may add up to, in the worst case, beside what rounding the weight does.
 
     Numbers of a weight lie as vectors of whole numbers are multiplied: four neighbours of one
-    group, then four of the next, for up to `LANES` groups.
+    group, a word, then one of the next, for up to `LANES` groups. Rows are cut into parts, so that
+    inputs stay in the nearest cache while all rows of a part pass; and of 4 bits `ROWS` rows take
+    turns, since as many more sums side by side fit beside one run of memory.
 
     Args:
         linear: the layer to stand for.
@@ -172,23 +174,28 @@ class IntegerLinear:
         self.bias = linear.bias
         self._bits, self._group = bits, group
         lanes = next(n for n in (LANES, 8, 4, 2, 1) if inputs // group % n == 0)
-        self._blocks, self._lanes = inputs // group // lanes, lanes
+        blocks = inputs // group // lanes
+        near = max(1, NEAR_INPUTS // (group * lanes))
+        near = next(n for n in range(near, 0, -1) if blocks % n == 0)
+        self._sizes = blocks // near, near, lanes  # parts, blocks of a part, groups of a block
+        rows = next(n for n in (ROWS, 2, 1) if out % n == 0) if bits == 4 else 1
         whole, scales = _rounded(linear.weight.detach(), bits, group)
         words = self._words(whole + (1 << bits - 1), dtypes.uint8)
-        if bits == 4:  # two numbers a byte: of the first half of a group, and of the second
-            first, second = words.chunk(2, dim=2)
-            words = first + second * 16
-        self.numbers = words.contiguous()  # (out, blocks, words of a group, lanes, 4)
-        scales = scales.reshape(out, self._blocks, lanes)
+        if bits == 4:  # two numbers a byte: of a word, and of the next
+            words = words[:, :, :, 0::2] + words[:, :, :, 1::2] * 16
+        words = words.reshape(rows, -1, *words.shape[1:])
+        # (parts, out / rows, blocks, words, rows, lanes, 4)
+        self.numbers = words.permute(2, 1, 3, 4, 0, 5, 6).contiguous()
+        scales = scales.reshape(rows, -1, *self._sizes).permute(2, 1, 3, 0, 4)
         self.scales = scales.cast(linear.weight.dtype).contiguous()
         for tensor in (self.numbers, self.scales):
             tensor.requires_grad_(False)
         self.numbers.realize(self.scales)
 
     def _words(self, whole: Tensor, dtype: DType) -> Tensor:
-        """(rows, groups, group) → (rows, blocks, words of a group, lanes, 4)."""
-        shape = (whole.shape[0], self._blocks, self._lanes, self._group // 4, 4)
-        return whole.cast(dtype).reshape(*shape).transpose(2, 3)
+        """(n, groups, group) → (n, parts, blocks, words of a group, lanes, 4)."""
+        shape = (whole.shape[0], *self._sizes, self._group // 4, 4)
+        return whole.cast(dtype).reshape(*shape).transpose(3, 4)
 
     def __call__(self, x: Tensor) -> Tensor:
         """(.., inputs) → (.., out)."""
@@ -197,38 +204,50 @@ class IntegerLinear:
             return self._many(x)
         whole, scales = _rounded(x.reshape(-1, inputs), 8, self._group)  # (rows, groups, ..)
         whole = whole.cast(dtypes.int8).contiguous()  # vectors along memory, words after that
-        given = self._words(whole, dtypes.int8).contiguous().unsqueeze(1)
-        scales = scales.reshape(-1, 1, self._blocks, self._lanes).contiguous()
+        given = self._words(whole, dtypes.int8).contiguous().unsqueeze(2).unsqueeze(2)
+        parts, blocks, lanes = self._sizes
+        scales = scales.reshape(-1, parts, 1, 1, blocks, lanes).contiguous()
         products = given.cast(dtypes.int32) * self._bytes().cast(dtypes.int32)
-        sums = products.sum((3, 5))  # (rows, out, blocks, lanes)
-        above = (given.cast(dtypes.int32).sum((3, 5)) * (1 << self._bits - 1)).contiguous()
-        parts = (sums - above).cast(dtypes.float32) * (self.scales * scales)
-        y: Tensor = parts.sum((2, 3)).cast(x.dtype).reshape(*before, -1)
+        whole = products.sum((5, 7))  # (n, parts, rows, out / rows, blocks, lanes)
+        above = (given.cast(dtypes.int32).sum((5, 7)) * (1 << self._bits - 1)).contiguous()
+        terms = (whole - above).cast(dtypes.float32) * (self._scales() * scales)
+        sums = terms.sum((4, 5))  # (n, parts, rows, out / rows)
+        sums = sums.contiguous() if parts > 1 else sums
+        y: Tensor = sums.sum(1).cast(x.dtype).reshape(*before, -1)
         return y if self.bias is None else y + self.bias
 
     def _many(self, x: Tensor) -> Tensor:
         """For many rows, which share the making of floats: inputs aren't rounded."""
-        out, *words = self.numbers.shape[0], self._blocks, self._group // 4, self._lanes, 4
-        rows = x.reshape(-1, self._blocks, self._lanes, self._group // 4, 4).transpose(2, 3)
+        inputs = x.shape[-1]
+        words = x.reshape(-1, *self._sizes, self._group // 4, 4).transpose(3, 4)
         numbers = self._bytes().cast(dtypes.int8) - (1 << self._bits - 1)
-        weight = numbers.cast(x.dtype) * self.scales.cast(x.dtype).reshape(
-            out, self._blocks, 1, self._lanes, 1
-        )
-        assert weight.shape == (out, *words)
-        rows = rows.reshape(-1, prod(words)).contiguous()
-        y: Tensor = rows.linear(weight.reshape(out, -1).T, self.bias)
-        return y.reshape(*x.shape[:-1], out)
+        weight = numbers.cast(x.dtype) * self._scales().cast(x.dtype).unsqueeze(4).unsqueeze(-1)
+        weight = weight.permute(1, 2, 0, 3, 4, 5, 6).reshape(-1, inputs)  # in the order of words
+        y: Tensor = words.reshape(-1, inputs).contiguous().linear(weight.T, self.bias)
+        return y.reshape(*x.shape[:-1], -1)
 
     def _bytes(self) -> Tensor:
-        """(out, blocks, words of a group, lanes, 4): the numbers, each a byte of its own."""
-        if self._bits == 8:
-            return self.numbers
-        return (self.numbers & 15).cat(self.numbers >> 4, dim=2)
+        """(parts, rows, out / rows, blocks, words, lanes, 4): the numbers, each a byte."""
+        numbers = self.numbers
+        if self._bits == 4:
+            numbers = Tensor.stack(numbers & 15, numbers >> 4, dim=4).flatten(3, 4)
+        return numbers.permute(0, 4, 1, 2, 3, 5, 6)
+
+    def _scales(self) -> Tensor:
+        """(parts, rows, out / rows, blocks, lanes)."""
+        return self.scales.permute(0, 3, 1, 2, 4)
 
     def nbytes(self) -> int:
         """Memory of the weight."""
         return int(self.numbers.nbytes() + self.scales.nbytes())
 
+
+NEAR_INPUTS = 2048
+"""Inputs of a part: what is left of them in the nearest cache when rows that are read side by side
+have gone through it."""
+
+ROWS = 4
+"""Rows of 4 bits that take turns: memory has a word of each, then the next word of each."""
 
 LANES = 16
 """Groups whose sums are made side by side: 32-bit numbers of a vector of 64 bytes."""

@@ -46,6 +46,10 @@ from tinygrad.uop.op import GroupOp, Ops
 RUNS = 4
 """Runs of memory that a core reads side by side."""
 
+ROWS_IN_RUNS = 8
+"""Rows that it reads side by side, where several of a run lie between each other: sums of their own
+enough to hide how long an instruction takes."""
+
 RUN_BYTES = 256 << 10
 """What a task reads of a run, if that leaves tasks enough."""
 
@@ -138,12 +142,14 @@ def _make_tasks(plan: Plan, nest: Nest, outer: list[str], rows: list[UOp]) -> No
     """Outer loops become tasks, and the last one where that repeats nothing."""
     last = name_of(nest.loops[-1])
     far = bool(rows) and _from_memory(plan, rows, nest.loops[-1])
-    multiple = 1
-    runs = last if far and _in_runs(rows, nest.loops[-1]) else ""
-    if runs:
+    multiple, side_by_side = 1, list[str]()
+    if far and _in_runs(rows, nest.loops[-1]):
+        turning = _taking_turns(nest, rows)
+        side_by_side = [last, *names(turning)]
+        count = ROWS_IN_RUNS // turns(turning) if turning else RUNS
         multiple = _rows_of_a_task(rows, nest.loops[-1])
-        last = plan.split(runs, size_of(nest.loops[-1]) // RUNS, runs + "r")
-    candidates = [n for n in outer if all_stages_depend_on(plan, n)]
+        last = plan.split(last, size_of(nest.loops[-1]) // count, last + "r")
+    candidates = [n for n in outer if n not in side_by_side and all_stages_depend_on(plan, n)]
     if not plan.inner_stages and not rows and last in plan.loops:
         candidates = _ordered_names(plan, nest, [*candidates, last])
     elif rows and all_stages_depend_on(plan, last):
@@ -158,9 +164,10 @@ def _make_tasks(plan: Plan, nest: Nest, outer: list[str], rows: list[UOp]) -> No
     if rows and not far:
         ask_ahead(plan, nest.name)
     elif rows:
-        sums = _one_by_one(plan, runs)
-        if runs:
-            _runs_side_by_side(plan, {name: f"{name}.{runs}" for name in sums} or {nest.name: runs})
+        sums = _one_by_one(plan, side_by_side)
+        if side_by_side:
+            inside = {name: [f"{name}.{loop}" for loop in side_by_side] for name in sums}
+            _runs_side_by_side(plan, inside or {nest.name: side_by_side})
 
 
 def _those_that_share_together(plan: Plan) -> None:
@@ -174,7 +181,17 @@ def _those_that_share_together(plan: Plan) -> None:
     plan.do("order", "store", names([*tasks, *(r for r in nest.loops if r not in tasks)]))
 
 
-def _one_by_one(plan: Plan, runs: str) -> list[str]:
+def _taking_turns(nest: Nest, rows: list[UOp]) -> list[UOp]:
+    """Loops over rows of the largest matrix that lie between each other, a piece of each and then
+    the next pieces: together they are one run of memory."""
+    last, within = nest.loops[-1], [r for row in rows for r in own_ranges(row)]
+    read = max(_apart(rows, last), key=lambda n: turns(n.ranges) * n.dtype.itemsize)
+    piece = max((step(read, r) or 0 for r in within if r in read.ranges), default=0)
+    found = [r for r in nest.loops[:-1] if is_plain_loop(r) and 0 < (step(read, r) or 0) < piece]
+    return found if 2 * turns(found) <= ROWS_IN_RUNS else []
+
+
+def _one_by_one(plan: Plan, side_by_side: list[str]) -> list[str]:
     """Sums over rows of several matrices: each of them for all rows of a task, as stages, unless
     one is made with another, and reads the row again. Returns their names."""
     rows = plan.nest("store").loops[-1]
@@ -185,7 +202,7 @@ def _one_by_one(plan: Plan, runs: str) -> list[str]:
     again = any(one is not other and one in other.toposort() for one in sums for other in sums)
     if role_of(rows) != "LOOP" or plan.stages or len(sums) < 2 or together or again:
         return []
-    over = dict.fromkeys((runs or name_of(rows), name_of(rows)))
+    over = dict.fromkeys((*side_by_side, name_of(rows)))
     for first in loops:
         (one,) = owners_of(plan.kernel, plan.loops[first])
         plan.stage(one, over, "sums", "LOCAL")
@@ -349,14 +366,15 @@ def _share(rows: list[UOp], last: UOp) -> bool:
     return any(last not in n.ranges and n.ranges & loops for n in _reads(rows))
 
 
-def _runs_side_by_side(plan: Plan, runs: Mapping[str, str]) -> None:
+def _runs_side_by_side(plan: Plan, runs: Mapping[str, list[str]]) -> None:
     """Rows from memory are read as a few runs that go on side by side, each as long as it can be:
     what all rows share is loaded for each of them at once, so that what is in flight comes from
     memory, and a core's own prefetcher follows runs that go on from task to task. Neighbours would
-    be one run to it that is read in the wrong order. `runs`: the loop over them in each nest."""
-    for nest, loop in runs.items():
-        plan.innermost(nest, (loop,))
-        plan.do("role", loop, "UNROLL")
+    be one run to it that is read in the wrong order, unless they take turns. `runs`: the loops over
+    them in each nest."""
+    for nest, loops in runs.items():
+        plan.innermost(nest, loops)
+        plan.give("UNROLL", loops)
 
 
 def _reads(rows: list[UOp]) -> dict[UOp, None]:
