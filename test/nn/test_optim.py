@@ -79,6 +79,8 @@ def same_options(name, **options):
             {"lr": 0.05, "b1": 0.5, "b2": 0.9, "eps": 1e-3},
             {"lr": 0.05, "betas": (0.5, 0.9), "eps": 1e-3},
         ),
+        *same_options("Adam", lr=0.05, betas=(0.5, 0.9), weight_decay=0.1),
+        *same_options("RAdam", lr=0.05, betas=[0.5, 0.9]),
         ("AdamW", {"lr": 0.1}, {"lr": 0.1}),
         ("AdamW", {"lr": 0.1, "weight_decay": 0.5}, {"lr": 0.1, "weight_decay": 0.5}),
         ("NAdam", {"lr": 0.1}, {"lr": 0.1}),
@@ -173,6 +175,88 @@ def test_muon_moves_matrices_along_orthogonal_ones():
     np.testing.assert_allclose(w.numpy(), W * (1 - 0.1 * 0.5) - 0.1 * turned, atol=1e-4)
     with pytest.raises(ArgumentError, match=r"Muon: parameters of shapes \[\(4,\)\]"):
         optim.Muon([Tensor(B)])
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (6, 3), (3, 6)])
+@pytest.mark.parametrize("how", [None, "original", "match_rms_adamw"])
+def test_muon_is_torchs_but_for_bfloat16(monkeypatch, shape, how):
+    """PyTorch rounds the direction to bfloat16 before its products; without that it is ours."""
+    monkeypatch.setattr(torch.Tensor, "bfloat16", torch.Tensor.clone)
+    options = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.1, "nesterov": True}
+    start = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+    goal = np.random.default_rng(4).standard_normal(shape).astype(np.float32)
+    ours, theirs = Tensor(start), torch.tensor(start, requires_grad=True)
+    mine = optim.Muon([ours], adjust_lr_fn=how, **options)
+    wanted = torch.optim.Muon([theirs], adjust_lr_fn=how, **options)
+    if how is None:  # which there is "original"
+        monkeypatch.setattr("torch.optim._muon._adjust_lr", lambda lr, how, shape: lr)
+    with Tensor.train():
+        for _ in range(STEPS):
+            mine.zero_grad()
+            wanted.zero_grad()
+            (ours - Tensor(goal)).square().sum().backward()
+            (theirs - torch.tensor(goal)).square().sum().backward()
+            mine.step()
+            wanted.step()
+    np.testing.assert_allclose(ours.numpy(), theirs.detach().numpy(), rtol=1e-4, atol=1e-4)
+
+
+GROUPED = ["SGD", "Adam", "AdamW", "NAdam", "RAdam", "Adagrad", "Adadelta", "RMSprop"]
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_groups_are_torchs(name):
+    def make(lib):
+        def made(params):
+            return getattr(lib, name)(
+                [
+                    {"params": params[:1], "lr": 0.05, "weight_decay": 0.1},
+                    {"params": iter(params[1:])},
+                ],
+                lr=0.01,
+            )
+
+        return made
+
+    same(trained(make(optim)), trained_by_torch(make(torch.optim)))
+
+
+@Tensor.train()
+def test_groups_are_seen_as_in_torch():
+    a, b = Tensor(B), Tensor(B)
+    both = optim.SGD([{"params": [a]}, {"params": [b], "lr": 2.0}], 1.0, momentum=0.5)
+    assert [group["lr"] for group in both.param_groups] == [1.0, 2.0]
+    for group in both.param_groups:
+        group["lr"] *= 0.5
+    schedule = optim.ExponentialLR(both, 0.5)
+    assert schedule.get_last_lr() == [1.0, 2.0]
+    (a + b).sum().backward()
+    both.step()
+    assert (a.tolist(), b.tolist()) == ([-1.0] * 4, [-2.0] * 4)
+    assert both.param_groups[1]["momentum"] == 0.5 and both.param_groups[1]["params"] == [b]
+
+
+@Tensor.train()
+def test_a_state_dict_holds_no_parameters_and_goes_on():
+    w, other = Tensor(W), Tensor(W)
+    first = optim.Adam([{"params": [w]}], lr=0.1)
+    steps(first, w, 2)
+    second = optim.Adam([{"params": [other]}], lr=0.5)
+    other.assign(w.detach()).realize()
+    second.load_state_dict({name: t.clone() for name, t in first.state_dict().items()})
+    assert not [name for name in first.state_dict() if "params" in name]
+    steps(first, w, 2)
+    steps(second, other, 2)
+    assert w.tolist() == other.tolist()
+
+
+@Tensor.train()
+def test_gradients_may_be_zeros_instead_of_none():
+    w = Tensor(B)
+    optimizer = optim.SGD([w])
+    w.sum().backward()
+    optimizer.zero_grad(set_to_none=False)
+    assert w.grad.tolist() == [0.0] * 4
 
 
 def test_a_group_steps_all():
@@ -334,6 +418,18 @@ def steps(optimizer, w, count):
         (lambda: optim.SGD([Tensor(B)]).step(), r"with Tensor.train\(\)"),
         (lambda: Tensor.train()(optim.Adam([Tensor(B)]).step)(), "call backward"),
         (lambda: optim.OptimizerGroup(), "of no optimizers"),
+        (lambda: optim.Adam(Tensor(B)), "legal are lists of tensors"),
+        (lambda: optim.Adam(3), "parameters 3; legal are lists of tensors"),
+        (lambda: optim.LBFGS([{"params": [Tensor(B)]}]), "of type dict among the parameters"),
+        (lambda: optim.SGD([{"parms": [Tensor(B)]}]), 'legal are dicts with "params"'),
+        (lambda: optim.Adam([Tensor(B)], betas=0.5), "betas 0.5; legal are two numbers"),
+        (lambda: optim.Adam([Tensor(B)], 0.1, (0.5, 0.9)), r"b1 \(0.5, 0.9\); legal are numbers"),
+        (lambda: optim.Muon([Tensor(W)], adjust_lr_fn="x"), "adjust_lr_fn 'x'; legal are"),
+        (
+            lambda: optim.SGD([Tensor(B)]).param_groups[0].update(momentum=0.5),
+            "'momentum' = 0.5; legal to set are lr, weight_decay",
+        ),
+        (lambda: optim.SGD([Tensor(B)]).param_groups[0].update(lr=-1.0), "legal are numbers from"),
     ],
 )
 def test_misuse(misuse, message):
@@ -369,3 +465,11 @@ def test_a_step_is_one_native_call_whatever_the_number_of_parameters(name, monke
             optimizer.step()
         assert len(calls) == 1
         assert calls[0] <= KERNELS[name] * count + OF_ALL
+
+
+def test_an_option_that_there_isnt_is_an_error_that_says_which_there_are():
+    with pytest.raises(TypeError, match="Adam: no argument 'amsgrad'.*legal are params, lr, b1"):
+        optim.Adam([Tensor(B)], amsgrad=True)
+    with pytest.raises(TypeError, match="SGD: no argument 'foo'.*legal are params, lr, momentum"):
+        optim.SGD([{"params": [Tensor(B)], "foo": 1}])
+    assert optim.Adam([Tensor(B)], betas=(0.5, 0.9), fused=True).b1 == 0.5

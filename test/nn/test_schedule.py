@@ -49,7 +49,17 @@ def warm_then_cosine(lib, o):
         lambda lib, o: lib.PolynomialLR(o, 10, 2.0),
         lambda lib, o: lib.CosineAnnealingLR(o, 10, 0.1),
         lambda lib, o: lib.OneCycleLR(o, 2.0, STEPS + 1),
+        lambda lib, o: lib.OneCycleLR(
+            o, 2.0, epochs=13, steps_per_epoch=2, anneal_strategy="linear", pct_start=0.4
+        ),
+        lambda lib, o: lib.CosineAnnealingWarmRestarts(o, 4),
+        lambda lib, o: lib.CosineAnnealingWarmRestarts(o, 2, T_mult=2, eta_min=0.1),
+        lambda lib, o: lib.CosineAnnealingWarmRestarts(o, 3, T_mult=3),
         lambda lib, o: lib.LambdaLR(o, lambda turn: 1 / (turn + 1)),
+        lambda lib, o: lib.LambdaLR(o, lr_lambda=lambda turn: 0.9 ** (turn // 3)),
+        lambda lib, o: lib.LambdaLR(o, lambda turn: min(1.0, (turn + 1) / 7)),
+        lambda lib, o: lib.LambdaLR(o, lambda turn: [0.5, 0.25, 0.125][turn % 3]),
+        lambda lib, o: lib.LambdaLR(o, lambda turn: 0.5),
         warm_then_cosine,
     ],
 )
@@ -58,9 +68,10 @@ def test_rates(make):
 
 
 @pytest.mark.parametrize("mode", ["min", "max"])
-def test_plateau(mode):
+@pytest.mark.parametrize("how", [{}, {"threshold_mode": "abs", "threshold": 0.6}, {"eps": 0.05}])
+def test_plateau(mode, how):
     losses = [3, 2, 2, 2, 2, 2, 2, 1, 1.5, 1, 1, 1, 1, 1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5]
-    options = {"mode": mode, "factor": 0.5, "patience": 2, "cooldown": 2, "min_lr": 0.03}
+    options = {"mode": mode, "factor": 0.5, "patience": 2, "cooldown": 2, "min_lr": 0.03} | how
     ours = optim.SGD([Tensor([1.0])], lr=0.5)
     theirs = torch.optim.SGD([torch.tensor([1.0], requires_grad=True)], lr=0.5)
     mine = optim.ReduceLROnPlateau(ours, **options)
@@ -89,6 +100,29 @@ def test_a_captured_schedule_goes_on():
     assert w.item() == -1.9375 and optimizer.lr.item() == 0.03125
 
 
+@pytest.mark.parametrize(
+    "make", [lambda o: optim.StepLR(o, 2), lambda o: optim.ReduceLROnPlateau(o, patience=1)]
+)
+def test_saved_state_goes_on(make):
+    def goes(schedule, losses):
+        for loss in losses:
+            schedule.step(*([loss] if isinstance(schedule, optim.ReduceLROnPlateau) else []))
+        return schedule.get_last_lr()
+
+    first, second = (optim.SGD([Tensor([1.0])], lr=0.5) for _ in range(2))
+    one, other = make(first), make(second)
+    goes(one, [1.0, 1.0, 1.0])
+    second.load_state_dict(first.state_dict())
+    other.load_state_dict(one.state_dict())
+    assert goes(one, [1.0, 1.0, 1.0]) == goes(other, [1.0, 1.0, 1.0])
+
+
+def test_the_number_of_the_step():
+    schedule = optim.StepLR(optim.SGD([Tensor([1.0])], lr=0.5), 2)
+    schedule.step()
+    assert schedule.last_epoch == 1
+
+
 def test_a_group_keeps_its_first_rates():
     both = optim.OptimizerGroup(optim.SGD([Tensor([1.0])], 1.0), optim.SGD([Tensor([1.0])], 2.0))
     schedule = optim.ExponentialLR(both, 0.5)
@@ -101,6 +135,11 @@ def test_a_group_keeps_its_first_rates():
     [
         (lambda o: optim.StepLR(o, 0), "step_size=0; legal is 1 or more"),
         (lambda o: optim.ReduceLROnPlateau(o, mode="best"), "legal are .min. and .max."),
+        (lambda o: optim.ReduceLROnPlateau(o, threshold_mode="x"), "legal are .rel. and .abs."),
+        (lambda o: optim.LambdaLR(o, [lambda t: t]), "legal is a function"),
+        (lambda o: optim.OneCycleLR(o, 1.0, epochs=3), "legal are total_steps, or both"),
+        (lambda o: optim.OneCycleLR(o, 1.0, 9, anneal_strategy="x"), "legal are cos, linear"),
+        (lambda o: optim.StepLR(o.params[0], 3), "of type Tensor; legal are optimizers"),
         (lambda o: optim.SequentialLR(o, [optim.ExponentialLR(o, 1)], [1]), "legal are 0"),
     ],
 )

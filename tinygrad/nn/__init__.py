@@ -80,6 +80,7 @@ from tinygrad.nn.norms import (
     RMSNorm,
 )
 from tinygrad.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
+from tinygrad.nn.spellings import spell
 
 __all__ = [
     "CELU",
@@ -158,3 +159,5 @@ __all__ = [
     "optim",
     "state",
 ]
+
+spell(globals(), __all__)

@@ -57,6 +57,7 @@ from tinygrad.nn.pooling import (
     max_unpool2d,
     max_unpool3d,
 )
+from tinygrad.nn.spellings import spell
 from tinygrad.tensor import Tensor
 
 Sizes = int | tuple[int, ...]
@@ -311,3 +312,5 @@ __all__ = [
     "unfold",
     "upsample",
 ]
+
+spell(globals(), __all__)

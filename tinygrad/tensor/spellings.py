@@ -76,11 +76,13 @@ def follow(cls: type) -> None:
                 setattr(cls, other, vars(cls)[name])
 
 
-def spelled(method: Callable[..., Any]) -> Callable[..., Any]:
+def spelled(
+    method: Callable[..., Any], others: dict[str, tuple[str, ...]] = OTHERS, called: str = ""
+) -> Callable[..., Any]:
     """The method, which also takes others' names for its arguments. TypeError, with those that
-    are legal, for one that it doesn't have."""
-    names = Names(method)
-    if names.more not in ("", "more") or not (names.others or names.more):
+    are legal, for one that it doesn't have; errors name the method, or what it is `called`."""
+    names = Names(method, others, called)
+    if names.more not in ("", "more") or not (names.others or names.more or called):
         return method
     own = tuple(dict.fromkeys(names.own + (OPTIONS if names.more else ())))
 
@@ -98,18 +100,20 @@ def spelled(method: Callable[..., Any]) -> Callable[..., Any]:
 class Names:
     """What a method calls its arguments, and what others call these."""
 
-    def __init__(self, method: Callable[..., Any]) -> None:
+    def __init__(
+        self, method: Callable[..., Any], others: dict[str, tuple[str, ...]], called: str
+    ) -> None:
         code = inspect.unwrap(method).__code__
         count = code.co_argcount + code.co_kwonlyargcount
         starred = list(code.co_varnames[count:])
-        self.method = method.__name__
+        self.method = called or method.__name__
         self.own = code.co_varnames[:count]
         self.rest = starred.pop(0) if code.co_flags & inspect.CO_VARARGS else ""
         self.more = starred.pop(0) if code.co_flags & inspect.CO_VARKEYWORDS else ""
         self.others = {
             other: name
             for name in (*self.own, self.rest)
-            for other in OTHERS.get(name, ())
+            for other in others.get(name, ())
             if other not in self.own and (self.method, other) not in UNLIKE
         }
 
@@ -126,9 +130,11 @@ class Names:
             if given in ("out", "dtype") and given not in legal and value is None:
                 continue  # NumPy's functions say that they want none
             name = self.others.get(given, given)
+            if not name:
+                continue  # what makes no difference here
             if name not in legal or name in found:
                 wrong = "twice" if name in found else f"no argument {given!r}"
-                names = ", ".join(legal[1:])
+                names = ", ".join(name for name in legal if name != "self")
                 raise TypeError(f"{self.method}: {wrong} in {list(named)}; legal are {names}")
             found[name] = value
         return found

@@ -11,6 +11,7 @@ from tinygrad.nn.optim.optimizer import Optimizer, OptimizerGroup
 from tinygrad.nn.optim.schedule import (
     ConstantLR,
     CosineAnnealingLR,
+    CosineAnnealingWarmRestarts,
     ExponentialLR,
     LambdaLR,
     LinearLR,
@@ -23,6 +24,7 @@ from tinygrad.nn.optim.schedule import (
     StepLR,
 )
 from tinygrad.nn.optim.zero import zero
+from tinygrad.nn.spellings import spell
 
 __all__ = [
     "EMA",
@@ -36,6 +38,7 @@ __all__ = [
     "AdamW",
     "ConstantLR",
     "CosineAnnealingLR",
+    "CosineAnnealingWarmRestarts",
     "ExponentialLR",
     "GradScaler",
     "LambdaLR",
@@ -59,3 +62,5 @@ __all__ = [
     "orthogonalized",
     "zero",
 ]
+
+spell(globals(), __all__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tinygrad.nn.optim.optimizer import Optimizer
+from tinygrad.nn.optim.optimizer import Optimizer, Parameters
 from tinygrad.tensor import Tensor
 
 
@@ -29,7 +29,7 @@ class Adagrad(Optimizer):
 
     def __init__(
         self,
-        params: list[Tensor],
+        params: Parameters,
         lr: float = 0.01,
         lr_decay: float = 0.0,
         weight_decay: float = 0.0,
@@ -76,7 +76,7 @@ class Adadelta(Optimizer):
 
     def __init__(
         self,
-        params: list[Tensor],
+        params: Parameters,
         lr: float = 1.0,
         rho: float = 0.9,
         eps: float = 1e-6,
@@ -119,7 +119,7 @@ class RMSprop(Optimizer):
 
     def __init__(
         self,
-        params: list[Tensor],
+        params: Parameters,
         lr: float = 0.01,
         alpha: float = 0.99,
         eps: float = 1e-8,

@@ -145,5 +145,6 @@ def optimizers_of(stepper: Stepper) -> list[Optimizer]:
     """The optimizers in a group of them, or the one itself."""
     if isinstance(stepper, OptimizerGroup):
         return [one for each in stepper.optimizers for one in optimizers_of(each)]
-    assert isinstance(stepper, Optimizer)
+    if not isinstance(stepper, Optimizer):
+        raise ArgumentError(f"{stepper!r} of type {type(stepper).__name__}; legal are optimizers")
     return [stepper]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.nn.optim.line_search import Slope, strong_wolfe
+from tinygrad.nn.optim.optimizer import checked_tensors
 from tinygrad.tensor import Tensor
 
 Closure = Callable[[], Tensor]
@@ -43,7 +44,7 @@ class LBFGS:
 
     def __init__(
         self,
-        params: list[Tensor],
+        params: Iterable[Tensor],
         lr: float = 1.0,
         max_iter: int = 20,
         max_eval: int | None = None,
@@ -56,6 +57,7 @@ class LBFGS:
             raise ArgumentError(
                 f'LBFGS: line_search_fn={line_search_fn!r}; legal are None and "strong_wolfe"'
             )
+        params = checked_tensors("LBFGS", params)
         for param in params:
             if param.requires_grad is None:
                 param.requires_grad = dtypes.is_float(param.dtype)

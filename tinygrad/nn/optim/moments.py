@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tinygrad.nn.optim.optimizer import Optimizer, moved_along, norm
+from tinygrad.nn.optim.optimizer import Optimizer, Parameters, moved_along, norm
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.template import expression
 
@@ -16,9 +16,17 @@ class Moments(Optimizer):
     """
 
     def __init__(
-        self, params: list[Tensor], lr: float, b1: float, b2: float, eps: float, weight_decay: float
+        self,
+        params: Parameters,
+        lr: float,
+        b1: float,
+        b2: float,
+        eps: float,
+        weight_decay: float,
+        betas: tuple[float, float] | None,
     ) -> None:
         super().__init__(params, lr)
+        b1, b2 = self._pair(b1, b2, betas)
         self._check(b1=b1, b2=b2, eps=eps, weight_decay=weight_decay)
         self.b1 = b1
         self.b2 = b2
@@ -65,6 +73,8 @@ class Adam(Moments):
         b1: what m, the average of gradients, keeps each step.
         b2: what v, the average of their squares, keeps each step.
         eps: added to √v.
+        weight_decay: this much of the parameter is added to its gradient.
+        betas: b1 and b2 as a pair.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -76,15 +86,19 @@ class Adam(Moments):
 
     def __init__(
         self,
-        params: list[Tensor],
+        params: Parameters,
         lr: float = 0.001,
         b1: float = 0.9,
         b2: float = 0.999,
         eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        betas: tuple[float, float] | None = None,
     ) -> None:
-        super().__init__(params, lr, b1, b2, eps, 0.0)
+        super().__init__(params, lr, b1, b2, eps, weight_decay, betas)
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+        if self.weight_decay:
+            grad = grad + self.weight_decay * param
         direction, state = self._direction(i, grad)
         return moved_along(param, direction, self._lr(param)), state
 
@@ -101,6 +115,7 @@ class AdamW(Moments):
         b2: what v, the average of their squares, keeps each step.
         eps: added to √v.
         weight_decay: parameters shrink by lr times this.
+        betas: b1 and b2 as a pair.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -112,14 +127,15 @@ class AdamW(Moments):
 
     def __init__(
         self,
-        params: list[Tensor],
+        params: Parameters,
         lr: float = 0.001,
         b1: float = 0.9,
         b2: float = 0.999,
         eps: float = 1e-8,
         weight_decay: float = 0.01,
+        betas: tuple[float, float] | None = None,
     ) -> None:
-        super().__init__(params, lr, b1, b2, eps, weight_decay)
+        super().__init__(params, lr, b1, b2, eps, weight_decay, betas)
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         direction, state = self._direction(i, grad)
@@ -139,6 +155,7 @@ class LAMB(Moments):
         eps: added to √v.
         weight_decay: this much of the parameter is added to its direction.
         adam: don't scale.
+        betas: b1 and b2 as a pair.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -150,15 +167,16 @@ class LAMB(Moments):
 
     def __init__(
         self,
-        params: list[Tensor],
+        params: Parameters,
         lr: float = 0.001,
         b1: float = 0.9,
         b2: float = 0.999,
         eps: float = 1e-6,
         weight_decay: float = 0.0,
         adam: bool = False,
+        betas: tuple[float, float] | None = None,
     ) -> None:
-        super().__init__(params, lr, b1, b2, eps, weight_decay)
+        super().__init__(params, lr, b1, b2, eps, weight_decay, betas)
         self.adam = adam
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -184,6 +202,7 @@ class NAdam(Moments):
         eps: added to √v.
         weight_decay: this much of the parameter is added to its gradient.
         momentum_decay: how fast the momentum comes up to b1.
+        betas: b1 and b2 as a pair.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -195,15 +214,16 @@ class NAdam(Moments):
 
     def __init__(
         self,
-        params: list[Tensor],
+        params: Parameters,
         lr: float = 0.002,
         b1: float = 0.9,
         b2: float = 0.999,
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         momentum_decay: float = 0.004,
+        betas: tuple[float, float] | None = None,
     ) -> None:
-        super().__init__(params, lr, b1, b2, eps, weight_decay)
+        super().__init__(params, lr, b1, b2, eps, weight_decay, betas)
         self.momentum_decay = momentum_decay
         self.t, self.mu_product = self._number(0.0), self._number(1.0)
         self._own([self.t, self.mu_product])
@@ -239,6 +259,7 @@ class RAdam(Moments):
         b2: what v, the average of their squares, keeps each step.
         eps: added to √v.
         weight_decay: this much of the parameter is added to its gradient.
+        betas: b1 and b2 as a pair.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -250,14 +271,15 @@ class RAdam(Moments):
 
     def __init__(
         self,
-        params: list[Tensor],
+        params: Parameters,
         lr: float = 0.001,
         b1: float = 0.9,
         b2: float = 0.999,
         eps: float = 1e-8,
         weight_decay: float = 0.0,
+        betas: tuple[float, float] | None = None,
     ) -> None:
-        super().__init__(params, lr, b1, b2, eps, weight_decay)
+        super().__init__(params, lr, b1, b2, eps, weight_decay, betas)
         self.t = self._number(0.0)
         self._own([self.t])
 

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tinygrad.base.errors import ArgumentError
-from tinygrad.nn.optim.optimizer import Optimizer, moved_along, norm
+from tinygrad.nn.optim.optimizer import (
+    Optimizer,
+    Parameters,
+    checked_tensors,
+    moved_along,
+    norm,
+)
 from tinygrad.tensor import Tensor
 
 
@@ -12,7 +20,7 @@ class Momentum(Optimizer):
 
     def __init__(
         self,
-        params: list[Tensor],
+        params: Parameters,
         lr: float,
         momentum: float,
         weight_decay: float,
@@ -56,7 +64,7 @@ class SGD(Momentum):
 
     def __init__(
         self,
-        params: list[Tensor],
+        params: Parameters,
         lr: float = 0.001,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
@@ -100,7 +108,7 @@ class LARS(Momentum):
 
     def __init__(
         self,
-        params: list[Tensor],
+        params: Parameters,
         lr: float = 0.001,
         momentum: float = 0.9,
         weight_decay: float = 1e-4,
@@ -123,6 +131,13 @@ class LARS(Momentum):
         return param - (direction if self.classic else direction * rate), state
 
 
+SCALES: dict[str | None, Callable[[int, int], float]] = {  # by the rows and columns of a matrix
+    None: lambda rows, columns: 1.0,
+    "original": lambda rows, columns: max(1.0, rows / columns) ** 0.5,
+    "match_rms_adamw": lambda rows, columns: 0.2 * max(rows, columns) ** 0.5,
+}
+
+
 class Muon(Momentum):
     """SGD with momentum along the nearest matrix with orthogonal rows, for matrices.
 
@@ -137,6 +152,11 @@ class Muon(Momentum):
         ns_steps: iterations towards orthogonal rows.
         ns_coefficients: the polynomial of an iteration.
         nesterov: look ahead along the momentum.
+        adjust_lr_fn: the rate of a matrix of other than as many columns as rows: None, lr;
+            "original", lr times √(rows / columns) where that is above 1, which is what PyTorch
+            takes None for; "match_rms_adamw", lr times 0.2·√(the longer side).
+
+    Products are of float32 here, and of bfloat16 in PyTorch: its steps are 1% from these.
 
     Raises:
         ArgumentError: a parameter with fewer axes; give those to another optimizer, and both to
@@ -152,27 +172,33 @@ class Muon(Momentum):
 
     def __init__(
         self,
-        params: list[Tensor],
+        params: Parameters,
         lr: float = 0.001,
         momentum: float = 0.95,
         weight_decay: float = 0.1,
         ns_steps: int = 5,
         ns_coefficients: tuple[float, float, float] = (3.4445, -4.775, 2.0315),
         nesterov: bool = True,
+        adjust_lr_fn: str | None = None,
     ) -> None:
+        if adjust_lr_fn not in SCALES:
+            raise ArgumentError(f"Muon: adjust_lr_fn {adjust_lr_fn!r}; legal are {list(SCALES)}")
+        params = checked_tensors("Muon", params)
         flat = [param.shape for param in params if param.ndim < 2]
         if flat:
             raise ArgumentError(f"Muon: parameters of shapes {flat}; legal are two axes or more")
         super().__init__(params, lr, momentum, weight_decay, nesterov)
         self.ns_steps = ns_steps
         self.ns_coefficients = ns_coefficients
+        self.scale = SCALES[adjust_lr_fn]
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         lr = self._lr(param)
         direction, state = self._direction(i, grad)
         matrix = direction.reshape(direction.shape[0], -1)
         turned = orthogonalized(matrix, self.ns_steps, self.ns_coefficients).reshape(param.shape)
-        return param * (1 - lr * self.weight_decay) - lr * turned, state
+        step = lr * self.scale(*matrix.shape) * turned
+        return param * (1 - lr * self.weight_decay) - step, state
 
 
 def orthogonalized(
@@ -208,6 +234,7 @@ class Lion(Optimizer):
         b1: the weight of the average in the direction of this step.
         b2: what the average keeps each step.
         weight_decay: parameters shrink by lr times this.
+        betas: b1 and b2 as a pair.
 
     >>> x = Tensor([1.0, -3.0], requires_grad=True)
     >>> with Tensor.train():
@@ -219,13 +246,15 @@ class Lion(Optimizer):
 
     def __init__(
         self,
-        params: list[Tensor],
+        params: Parameters,
         lr: float = 1e-4,
         b1: float = 0.9,
         b2: float = 0.99,
         weight_decay: float = 0.0,
+        betas: tuple[float, float] | None = None,
     ) -> None:
         super().__init__(params, lr)
+        b1, b2 = self._pair(b1, b2, betas)
         self._check(b1=b1, b2=b2, weight_decay=weight_decay)
         self.b1 = b1
         self.b2 = b2

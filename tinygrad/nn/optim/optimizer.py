@@ -10,16 +10,20 @@ Papers say θ, g, m and v; here they are `param`, `grad`, `m` and `v`.
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from typing import Any
 
 from tinygrad.base.dtype import DType, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import dedup
-from tinygrad.nn.state import own_copy
+from tinygrad.nn.state import get_state_dict, load_state_dict, own_copy
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.template import expression
+
+Parameters = Iterable[Tensor] | Sequence[dict[str, Any]]
+"""The tensors to move; or groups of them, dicts of "params" and of options for these."""
 
 
 class Stepper(ABC):
@@ -27,10 +31,24 @@ class Stepper(ABC):
 
     params: list[Tensor]
 
-    def zero_grad(self) -> None:
-        """Forgets the gradients, so that the next `backward` starts anew."""
+    @property
+    @abstractmethod
+    def param_groups(self) -> list[Options]:
+        """What can be set of each optimizer, by name: `param_groups[0]["lr"] = 0.1`."""
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What the next step depends on besides the parameters, by name."""
+        moved = set(map(id, self.params))
+        return {name: t for name, t in get_state_dict(self).items() if id(t) not in moved}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Goes on where `state` was taken."""
+        load_state_dict(self.state_dict(), state)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets the gradients, so that the next `backward` starts anew; or makes them zeros."""
         for param in self.params:
-            param.grad = None
+            param.grad = None if set_to_none or param.grad is None else param.grad.zeros_like()
 
     def step(self) -> None:
         """Moves the parameters and computes them, and all that changes with them, now."""
@@ -43,6 +61,7 @@ class Stepper(ABC):
 
 
 PARTS = ("b1", "b2", "rho", "alpha")
+SETTABLE = ("lr", "weight_decay", "eps")
 
 
 class Optimizer(Stepper):
@@ -51,7 +70,8 @@ class Optimizer(Stepper):
     Args:
         params: the tensors to move: all floats but those that say requires_grad=False; the others
             say requires_grad=True from now on. Tensors that don't move, such as a BatchNorm's
-            averages, are only realized with them.
+            averages, are only realized with them. Groups with options of their own, dicts such as
+            {"params": [..], "lr": 0.1}, make an OptimizerGroup, of one optimizer each.
         lr: the learning rate. `self.lr` is a tensor of one number; assign to change it.
 
     Raises:
@@ -72,13 +92,14 @@ class Optimizer(Stepper):
     keeps_gradients: bool = True
     """Whether a gradient stays on each device as a whole after a step."""
 
-    def __init__(self, params: list[Tensor], lr: float) -> None:
-        wrong = [param for param in params if not isinstance(param, Tensor)]
-        if wrong:
-            raise ArgumentError(
-                f"{self._name}: {wrong[0]!r} of type {type(wrong[0]).__name__} among the "
-                "parameters; legal are tensors"
-            )
+    def __new__(cls, params: Any = (), *args: Any, **options: Any) -> Any:  # noqa: D102
+        if isinstance(params, (list, tuple)) and any(isinstance(each, dict) for each in params):
+            names = list(inspect.signature(cls.__init__).parameters)[2:]
+            return OptimizerGroup.of(cls, params, **dict(zip(names, args, strict=False)), **options)
+        return super().__new__(cls)
+
+    def __init__(self, params: Parameters, lr: float) -> None:
+        params = checked_tensors(self._name, params)
         self._check(lr=lr)
         for param in params:
             if param.requires_grad is None:
@@ -98,9 +119,18 @@ class Optimizer(Stepper):
         """ArgumentError for a setting that makes no sense: of what averages keep a part below 1,
         of all else less than nothing."""
         for name, value in numbers.items():
-            if not value >= 0 or (name in PARTS and not value < 1):
+            known = isinstance(value, (int, float)) and value >= 0
+            if not known or (name in PARTS and not value < 1):
                 legal = "numbers from 0 to below 1" if name in PARTS else "numbers from 0"
                 raise ArgumentError(f"{self._name}: {name} {value}; legal are {legal}")
+
+    def _pair(self, b1: float, b2: float, betas: Any) -> tuple[float, float]:
+        """b1 and b2, of which `betas` may be the pair."""
+        if betas is None:
+            return b1, b2
+        if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+            raise ArgumentError(f"{self._name}: betas {betas!r}; legal are two numbers")
+        return betas[0], betas[1]
 
     @property
     def lr(self) -> Tensor:
@@ -116,6 +146,11 @@ class Optimizer(Stepper):
     @property
     def _name(self) -> str:
         return type(self).__name__
+
+    @property
+    def param_groups(self) -> list[Options]:
+        """What can be set, by name."""
+        return [Options(self)]
 
     # ---- state -----------------------------------------------------------------------------------
 
@@ -198,6 +233,49 @@ class Optimizer(Stepper):
         return number.to(like.device).cast(like.dtype)
 
 
+class Options(MutableMapping[str, Any]):
+    """What an optimizer was made with, by name. "lr" is a number, and is written in place;
+    "weight_decay" and "eps" can be set, too, but a captured step keeps those that it saw.
+
+    >>> from tinygrad.nn.optim import SGD
+    >>> options = SGD([Tensor([1.0])], lr=0.5, momentum=0.9).param_groups[0]
+    >>> options["lr"] *= 0.5
+    >>> options["lr"], options["momentum"]
+    (0.25, 0.9)
+    """
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self._optimizer = optimizer
+
+        names = inspect.signature(type(optimizer)).parameters
+        self._names = [name for name in names if hasattr(optimizer, name)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._names:
+            raise KeyError(f"param_groups: no option {name!r}; there are {', '.join(self)}")
+        value = getattr(self._optimizer, name)
+        return float(value.item()) if name == "lr" else value
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name not in self._names or name not in SETTABLE:
+            raise ArgumentError(
+                f"param_groups: {self._optimizer._name}'s {name!r} = {value!r}; legal to set are "
+                f"{', '.join(each for each in SETTABLE if each in self._names)}"
+            )
+        if not isinstance(value, Tensor):
+            self._optimizer._check(**{name: value})
+        setattr(self._optimizer, name, value)
+
+    def __delitem__(self, name: str) -> None:
+        raise ArgumentError(f"param_groups: del {name!r}; legal is to set it")
+
+
 class OptimizerGroup(Stepper):
     """Several optimizers as one, for parameters that move in different ways.
 
@@ -230,7 +308,17 @@ class OptimizerGroup(Stepper):
         >>> [each.weight_decay for each in OptimizerGroup.of(AdamW, groups, lr=0.1).optimizers]
         [0.01, 0.0]
         """
+        wrong = [group for group in groups if not isinstance(group, dict) or "params" not in group]
+        if wrong:
+            raise ArgumentError(
+                f'OptimizerGroup: {wrong[0]!r} among groups; legal are dicts with "params"'
+            )
         return OptimizerGroup(*(kind(**{**defaults, **group}) for group in groups))
+
+    @property
+    def param_groups(self) -> list[Options]:
+        """What can be set of each optimizer, by name."""
+        return [options for each in self.optimizers for options in each.param_groups]
 
     def __getitem__(self, i: int) -> Stepper:
         return self.optimizers[i]
@@ -238,6 +326,20 @@ class OptimizerGroup(Stepper):
     def schedule_step(self) -> list[Tensor]:
         """A step of each; returns all tensors that change."""
         return [tensor for each in self.optimizers for tensor in each.schedule_step()]
+
+
+def checked_tensors(who: str, params: Any) -> list[Tensor]:
+    """The parameters as a list; ArgumentError for anything else."""
+    if isinstance(params, Tensor) or not isinstance(params, Iterable):
+        raise ArgumentError(f"{who}: parameters {params!r}; legal are lists of tensors")
+    tensors = list(params)
+    for each in tensors:
+        if not isinstance(each, Tensor):
+            raise ArgumentError(
+                f"{who}: {each!r} of type {type(each).__name__} among the parameters; "
+                "legal are tensors"
+            )
+    return tensors
 
 
 def _moves(tensor: Tensor) -> bool:

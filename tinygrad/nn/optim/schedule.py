@@ -16,7 +16,8 @@ from typing import ClassVar
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.nn.optim.gradients import optimizers_of
-from tinygrad.nn.optim.optimizer import Stepper
+from tinygrad.nn.optim.optimizer import Optimizer, Stepper
+from tinygrad.nn.state import load_state_dict
 from tinygrad.tensor import Tensor
 
 
@@ -68,6 +69,19 @@ class Scheduler(ABC):
         changed = self.schedule_step()
         changed[0].realize(*changed[1:])
 
+    @property
+    def last_epoch(self) -> int:
+        """The number of the step, as a number of Python."""
+        return int(self.turn.item())
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What the next step depends on besides the optimizer."""
+        return {"turn": self.turn}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Goes on where `state` was taken; the optimizer's rate is in its own state."""
+        load_state_dict(self.state_dict(), state)
+
     def get_last_lr(self) -> list[float]:
         """The rates now, one an optimizer."""
         return [float(each.lr.item()) for each in self.optimizers]
@@ -75,7 +89,8 @@ class Scheduler(ABC):
 
 @dataclass(eq=False)
 class LambdaLR(Scheduler):
-    """The first rate times `factor(turn)`, a function of a tensor.
+    """The first rate times `factor(turn)`, a function of the number of the step, (1,) int32. It may
+    give a number; if it reads the tensor for that, `if turn < 10`, it can't be captured.
 
     >>> from tinygrad.nn.optim import SGD
     >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
@@ -85,11 +100,20 @@ class LambdaLR(Scheduler):
     0.25
     """
 
-    factor: Callable[[Tensor], Tensor]
+    factor: Callable[[Tensor], Tensor | float]
+
+    def __post_init__(self, optimizer: Stepper) -> None:
+        if not callable(self.factor):
+            raise ArgumentError(
+                f"LambdaLR: {self.factor!r}; legal is a function: make a schedule for each "
+                "optimizer of a group"
+            )
+        super().__post_init__(optimizer)
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """base·factor(turn)."""
-        return base * self.factor(turn.float())
+        factor = self.factor(turn)
+        return (factor if isinstance(factor, Tensor) else turn.float().const_like(factor)) * base
 
 
 @dataclass(eq=False)
@@ -248,16 +272,54 @@ class CosineAnnealingLR(Scheduler):
 
 
 @dataclass(eq=False)
+class CosineAnnealingWarmRestarts(Scheduler):
+    """Down to `eta_min` along half a cosine, again and again: in T_0 steps, then in T_mult times as
+    many as the time before. (Loshchilov and Hutter, "SGDR", 2016.)
+
+    >>> from tinygrad.nn.optim import SGD
+    >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
+    >>> schedule = CosineAnnealingWarmRestarts(optimizer, T_0=2)
+    >>> rates = []
+    >>> for _ in range(3):
+    ...     rates += [round(optimizer.lr.item(), 4)]
+    ...     schedule.step()
+    >>> rates
+    [0.5, 0.25, 0.5]
+    """
+
+    T_0: int
+    T_mult: int = 1
+    eta_min: float = 0.0
+    counts = ("T_0", "T_mult")
+
+    def rate(self, base: float, turn: Tensor) -> Tensor:
+        """A cosine of how much of the time since the last restart is over."""
+        if self.T_mult == 1:
+            return _cosine(base, self.eta_min, (turn % self.T_0).float() / self.T_0)
+        start, length = turn * 0, turn * 0 + self.T_0
+        begin, size = self.T_0, self.T_0 * self.T_mult
+        while begin < 2**31 - 1:  # as many restarts as a number of steps may have seen
+            over = turn >= begin
+            start, length = over.where(begin, start), over.where(min(size, 2**31 - 1), length)
+            begin, size = begin + size, size * self.T_mult
+        return _cosine(base, self.eta_min, (turn - start).float() / length.float())
+
+
+@dataclass(eq=False)
 class OneCycleLR(Scheduler):
     """Up from max_lr / div_factor to `max_lr`, then down to next to nothing, along cosines.
+    Momentum stays as it is.
 
     (Smith and Topin, "Super-Convergence", 2017.)
 
     Args:
         optimizer: whose rate to set. Its own first rate doesn't count.
         max_lr: the highest rate.
-        total_steps: the length of the cycle.
+        total_steps: the length of the cycle; None for epochs times steps_per_epoch.
+        epochs: see there.
+        steps_per_epoch: see there.
         pct_start: the share of the steps that go up.
+        anneal_strategy: "cos", or "linear" for straight lines.
         div_factor: max_lr over the first rate.
         final_div_factor: the first rate over the last.
 
@@ -270,13 +332,28 @@ class OneCycleLR(Scheduler):
     """
 
     max_lr: float
-    total_steps: int
+    total_steps: int | None = None
+    epochs: int | None = None
+    steps_per_epoch: int | None = None
     pct_start: float = 0.3
+    anneal_strategy: str = "cos"
     div_factor: float = 25.0
     final_div_factor: float = 1e4
     counts = ("total_steps",)
 
     def __post_init__(self, optimizer: Stepper) -> None:
+        if self.total_steps is None:
+            if self.epochs is None or self.steps_per_epoch is None:
+                raise ArgumentError(
+                    f"OneCycleLR: epochs={self.epochs}, steps_per_epoch={self.steps_per_epoch}; "
+                    "legal are total_steps, or both of them"
+                )
+            self.total_steps = self.epochs * self.steps_per_epoch
+        if self.anneal_strategy not in CURVES:
+            raise ArgumentError(
+                f"OneCycleLR: anneal_strategy={self.anneal_strategy!r}; legal are "
+                f"{', '.join(CURVES)}"
+            )
         self.first = self.max_lr / self.div_factor
         self.last = self.first / self.final_div_factor
         self.top = max(self.pct_start * self.total_steps - 1, 1e-9)
@@ -286,8 +363,9 @@ class OneCycleLR(Scheduler):
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """The rate at step `turn`; `base` doesn't matter."""
         at = turn.float()
-        up = _cosine(self.first, self.max_lr, at / self.top)
-        down = _cosine(self.max_lr, self.last, ((at - self.top) / self.down).minimum(1.0))
+        curve = CURVES[self.anneal_strategy]
+        up = curve(self.first, self.max_lr, at / self.top)
+        down = curve(self.max_lr, self.last, ((at - self.top) / self.down).minimum(1.0))
         return (at <= self.top).where(up, down)
 
 
@@ -335,8 +413,10 @@ class ReduceLROnPlateau:
         factor: what the rate is multiplied by.
         patience: how many steps without progress are borne.
         threshold: by what share a measure must be better to count.
+        threshold_mode: "rel"; or "abs": it must be better by `threshold` itself.
         cooldown: how many steps after a change don't count.
         min_lr: the rate never falls below.
+        eps: a change by less than this isn't made.
 
     >>> from tinygrad.nn.optim import SGD
     >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
@@ -354,9 +434,15 @@ class ReduceLROnPlateau:
         factor: float = 0.1,
         patience: int = 10,
         threshold: float = 1e-4,
+        threshold_mode: str = "rel",
         cooldown: int = 0,
         min_lr: float = 0.0,
+        eps: float = 1e-8,
     ) -> None:
+        if threshold_mode not in ("rel", "abs"):
+            raise ArgumentError(
+                f'ReduceLROnPlateau: threshold_mode={threshold_mode!r}; legal are "rel" and "abs"'
+            )
         if mode not in ("min", "max"):
             raise ArgumentError(f'ReduceLROnPlateau: mode={mode!r}; legal are "min" and "max"')
         self.optimizers = optimizers_of(optimizer)
@@ -364,6 +450,8 @@ class ReduceLROnPlateau:
         self.factor = factor
         self.patience = patience
         self.threshold = threshold
+        self.relative = threshold_mode == "rel"
+        self.eps = eps
         self.cooldown = cooldown
         self.min_lr = min_lr
         self.best = _kept(math.inf)
@@ -373,23 +461,36 @@ class ReduceLROnPlateau:
         """Takes a measure, of one element; returns what changes."""
         given = metric if isinstance(metric, Tensor) else Tensor([metric])
         value = given.detach().reshape(1).float().to(self.best.device) * self.sign
-        better = value < self.best - self.best.abs() * self.threshold
+        by = self.best.abs() * self.threshold if self.relative else self.threshold
+        better = value < self.best - by
         better = self.best.isinf().where(value < self.best, better)
         resting = (self.resting - 1).maximum(0)
         bad = (better | (self.resting > 0)).where(0.0, self.bad + 1)
         cut = bad > self.patience
-        changed = [
-            each.lr.assign(
-                cut.to(each.device).where((each.lr * self.factor).maximum(self.min_lr), each.lr)
-            )
-            for each in self.optimizers
-        ]
         return [
-            *changed,
+            *(self._cut(each, cut) for each in self.optimizers),
             self.best.assign(better.where(value, self.best)),
             self.bad.assign(cut.where(0.0, bad)),
             self.resting.assign(cut.where(float(self.cooldown), resting)),
         ]
+
+    def _cut(self, optimizer: Optimizer, cut: Tensor) -> Tensor:
+        """The rate, lower where `cut` is true."""
+        lower = (optimizer.lr * self.factor).maximum(self.min_lr)
+        cut = cut.to(optimizer.device) & (optimizer.lr - lower > self.eps)
+        return optimizer.lr.assign(cut.where(lower, optimizer.lr))
+
+    def get_last_lr(self) -> list[float]:
+        """The rates now, one an optimizer."""
+        return [float(each.lr.item()) for each in self.optimizers]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What the next step depends on besides the optimizer."""
+        return {"best": self.best, "bad": self.bad, "resting": self.resting}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Goes on where `state` was taken; the optimizer's rate is in its own state."""
+        load_state_dict(self.state_dict(), state)
 
     def step(self, metric: Tensor | float) -> None:
         """Takes a measure, now."""
@@ -405,3 +506,11 @@ def _kept(value: float) -> Tensor:
 def _cosine(start: float, end: float, share: Tensor) -> Tensor:
     """From `start` at share 0 to `end` at share 1, along half a cosine."""
     return end + (start - end) * (1 + (share * math.pi).cos()) / 2
+
+
+def _line(start: float, end: float, share: Tensor) -> Tensor:
+    """From `start` at share 0 to `end` at share 1, in a line."""
+    return start + (end - start) * share
+
+
+CURVES = {"cos": _cosine, "linear": _line}
