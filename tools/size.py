@@ -26,16 +26,16 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 BUDGETS: dict[str, int | None] = {
     "base": 690,
     "uop": 1840,
-    "simplify": 1040,
-    "transforms": 330,
+    "simplify": 1100,
+    "transforms": 340,
     "schedule": 3100,
     "loops": 4815,
     "codegen": 5465,
     "backends/*": 2920,
     "engine": 4470,
-    "tensor": 7340,
+    "tensor": 7350,
 }
-CORE_BUDGET = 31_920  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 31_950  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350
 # The interpreter judges what the lanes of a warp, or of several, do together, too, and what an
 # engine copies beside them; CUDA describes buffers to that engine.

@@ -95,6 +95,87 @@ def test_a_deep_graph():
     assert len(grad._node.toposort()) > 10_000
 
 
+# What was computed of a tensor that says nothing: a gradient by that would have to go on there.
+
+
+def _computed(x):
+    return (x * 2).realize()
+
+
+CUTS = {
+    "used beside it": lambda x: (_computed(x) * x).sum(),
+    "used alone": lambda x: _computed(x).sum(),
+    "read": lambda x: [loss := (x * x).sum(), loss.item()][0],
+    "a view of it": lambda x: (_computed(x)[1:] * x[:1]).sum(),
+    "twice": lambda x: ((_computed(x) + 1).realize() * x).sum(),
+    "written": lambda x: (Tensor.zeros(2).contiguous().realize().assign(x * 3).realize() * x).sum(),
+    "with others": lambda x: [
+        Tensor.realize(y := x * 2, z := x.detach() * 3),
+        (y * z * x).sum(),
+    ][1],
+}
+
+
+@pytest.mark.parametrize("where", [lambda x: x, lambda x: x.realize(), lambda x: x * 1.5 + 1])
+@pytest.mark.parametrize("name", CUTS)
+def test_a_gradient_that_is_cut_by_computing_is_an_error(name, where):
+    x = where(Tensor([2.0, 3.0]))
+    root = CUTS[name](x)
+    with pytest.raises(ArgumentError, match="made that was computed since"):
+        root.gradient(x, materialize_grads=True)
+    with pytest.raises(ArgumentError, match="made that was computed since"):
+        root.backward()
+    x.realize() + 1  # it is computed after what was made of it
+    with pytest.raises(ArgumentError, match="made that was computed since"):
+        root.gradient(x)
+
+
+KEPT = {
+    "detached": (lambda x, w: (_computed(x).detach() * x).sum(), [4.0, 6.0]),
+    "given under no_grad": (lambda x, w: (Tensor.no_grad()(_computed)(x) * x).sum(), [4.0, 6.0]),
+    "of another": (lambda x, w: (_computed(w) * x).sum(), [10.0, 14.0]),
+    "of another, together": (
+        lambda x, w: [Tensor.realize(y := w * 2, x * 2), (y * x).sum()][1],
+        [10.0, 14.0],
+    ),
+    "rounded": (lambda x, w: (_computed(x.round().cast("int32")).float() * x).sum(), [4.0, 6.0]),
+    "compared": (lambda x, w: (x > 2).realize().where(x, x * 5).sum(), [5.0, 1.0]),
+    "itself": (lambda x, w: [_computed(x), (x * x).sum()][1], [4.0, 6.0]),
+    "computed in between": (lambda x, w: [y := x * x, z := y.sum(), y.realize(), z][3], [4.0, 6.0]),
+}
+
+
+@pytest.mark.parametrize("where", [lambda x: x, lambda x: x.realize()])
+@pytest.mark.parametrize("name", KEPT)
+def test_what_computing_cuts_nothing_of(name, where):
+    x, w = where(Tensor([2.0, 3.0])), Tensor([5.0, 7.0])
+    make, expected = KEPT[name]
+    assert value(make(x, w).gradient(x)[0]).tolist() == expected
+
+
+def test_what_a_value_was_made_of_is_forgotten_with_it():
+    """A loop that computes keeps nothing of the turns before."""
+    w, x, kept = Tensor([1.0]).realize(), Tensor([1.0]).realize(), []
+    for _ in range(5):
+        x = (x * w).realize()
+        _ = x + 1
+        kept.append(sum(made() is not None for made in x.uop.base.storage.past))
+    assert kept[-1] == kept[-2] <= 4
+    assert (x * w).sum().gradient(x)[0].item() == 1.0
+
+
+def test_a_target_is_what_it_is_now_and_whatever_equals_it():
+    """A tensor that says nothing is its present version, as PyTorch's results are; an expression
+    is every equal one."""
+    x = Tensor([3.0]).contiguous().realize()
+    before = x * 5
+    x += 1
+    assert value((before + x * x).sum().gradient(x)[0]).tolist() == [8.0]
+    q = Tensor([3.0])
+    y, z = q * 2, q * 2
+    assert value((y * 5).sum().gradient(z)[0]).tolist() == [5.0]
+
+
 # ---- laziness and sharing ------------------------------------------------------------------------
 
 

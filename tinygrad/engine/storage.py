@@ -37,13 +37,14 @@ class Buffer:
 
     __slots__ = (
         *("device", "nbytes", "handle", "owner", "memory", "version", "expression", "others"),
-        *("fixed", "parts", "__weakref__"),
+        *("fixed", "parts", "past", "__weakref__"),
     )
 
     memory: Memory | None  # what it was allocated from; None for a part, or what is not ours
     version: weakref.ref[UOp] | None  # the BUFFER that it holds now
     expression: weakref.ref[UOp] | None  # what that is the value of
     others: int  # how many outside of this library see the bytes, and may write them
+    past: Any  # what the value was made of, as far as gradients may ask (`tensor/past`)
     fixed: bool  # whether others own the bytes, and nothing here may write them
 
     device: Any  # a name, or a Placement
@@ -51,7 +52,7 @@ class Buffer:
 
     def __init__(self, device: Any, nbytes: int, handle: Any = None, owner: Any = None) -> None:
         self.device, self.nbytes, self.handle, self.owner = device, nbytes, handle, owner
-        self.memory = self.version = self.expression = None
+        self.memory = self.version = self.expression = self.past = None
         self.others, self.fixed, self.parts = 0, False, ()
         if type(device) is not str:
             self.device = placed(device)
@@ -371,7 +372,7 @@ def _after(version: UOp) -> UOp | None:
 def overwritten(old: UOp, new: UOp) -> None:
     """The storage of `old` now holds version `new` (a fresh BUFFER node)."""
     buffer = buffer_of(old)
-    buffer.expression = None
+    buffer.expression = buffer.past = None
     bind(new, buffer)
     inherit(old, new)
     old.storage, old.newer = None, new

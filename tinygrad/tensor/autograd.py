@@ -10,6 +10,7 @@ from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.engine.holders import holders
 from tinygrad.tensor.core import VIEWS, Core, recording, settled
+from tinygrad.tensor.past import computed_below
 from tinygrad.tensor.resizing import Resizing
 from tinygrad.transforms.gradient import gradient
 from tinygrad.uop.node import UOp
@@ -86,10 +87,12 @@ class Autograd(Resizing):
     ) -> list[Self]:
         """The derivative of this by each target. This has one element unless `gradient`, of this
         one's shape, says how each element counts. Derivatives are tensors like any other, and
-        have derivatives.
+        have derivatives. A target is its present version, and, if it is an expression, whatever
+        equals it.
 
         ArgumentError if this or a target says requires_grad=False, and for a target that this
-        doesn't depend on, unless `materialize_grads`: zeros.
+        doesn't depend on, unless `materialize_grads`: zeros. ArgumentError, too, where the gradient
+        by a target that says nothing would have to pass a value that was computed since.
 
         >>> x = Tensor([3.0])
         >>> (x * x).sum().gradient(x)[0].tolist()
@@ -143,6 +146,7 @@ class Autograd(Resizing):
             raise ShapeError(
                 f"backward: gradient has {first.shape}, this has {self.shape}; legal is this shape"
             )
+        self._check_past(root, targets)
         graph = graph or _Graph(root)
         places = [graph.nodes_of(target) for target in targets]
         flat = [node for nodes in places for node in nodes]
@@ -159,6 +163,22 @@ class Autograd(Resizing):
             out.append(total)
         return out
 
+    def _check_past(self, root: UOp, targets: list[Self]) -> None:
+        """ArgumentError where a gradient by a target comes to a value that was made of it, but says
+        so no more."""
+        silent = [target for target in targets if target.requires_grad is None]
+        for value, made_of in computed_below(root) if silent else ():
+            for target in silent:
+                if target._uop in made_of or target.uop in made_of:
+                    at = f" (made at {value.origin})" if value.origin else ""
+                    raise ArgumentError(
+                        f"gradient: by a target of shape {target.shape}, of which a value of "
+                        f"{value.arg} elements{at} was made that was computed since: unless the "
+                        "target says requires_grad=True how it was made is forgotten then; legal "
+                        "are to say so before, the gradient before it is computed, or, where it is "
+                        "given, its .detach()"
+                    )
+
     @property
     def _expression(self) -> UOp:
         return self._uop if self._taped else self._held
@@ -167,7 +187,8 @@ class Autograd(Resizing):
         """Adds to `.grad` of each tensor that this depends on the derivative of this by it.
 
         Those are all that say requires_grad=True; if none does, all of floats that don't say
-        requires_grad=False.
+        requires_grad=False. ArgumentError where it would have to pass, to one of the latter, a
+        value that was computed since.
 
         >>> x = Tensor([2.0], requires_grad=True)
         >>> _ = (x * x).backward()
@@ -180,6 +201,7 @@ class Autograd(Resizing):
         wanted = [t for t in floats if t.requires_grad is True]
         if not wanted:
             wanted = [t for t in floats if t.requires_grad is None]
+            self._check_past(self._expression, alive)
         for tensor, node in zip(wanted, self._gradients(wanted, gradient, graph), strict=True):
             if node is None:
                 continue

@@ -13,6 +13,7 @@ import functools
 import os
 import sys
 import threading
+import weakref
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -30,6 +31,7 @@ from tinygrad.engine.aliases import (
 from tinygrad.engine.holders import Holder, holders
 from tinygrad.engine.storage import Family, join, latest, leave, note_change
 from tinygrad.schedule.bases import beneath
+from tinygrad.tensor.past import past_of, remember
 from tinygrad.tensor.spellings import follow, missed, spell
 from tinygrad.uop.infer import settled as settled_size
 from tinygrad.uop.node import UOp
@@ -394,10 +396,20 @@ class Core(Holder):
             self._leave()  # nobody else sees the whole
             now = settled(node)
         if now is not node:
+            if wants_past := self._lets_go(node):
+                was, past = weakref.ref(node), past_of(node)
             self._uop = now
+            del node, below  # what nobody else holds is no part of a past
+            if wants_past:
+                remember(was, now, past)
             join(bottom_of(now), self._family)
             _ = self._root
         return now
+
+    def _lets_go(self, node: UOp) -> bool:
+        """Whether this, when it stands no more for `node`, forgets how a gradient would go on."""
+        silent = self.requires_grad is not None or not recording.on
+        return not silent and node.base.op not in _WITHOUT_SOURCES and dtypes.is_float(node.dtype)
 
     _node = _held
     """The same for what computes with numbers, and not only moves elements. Complex tensors refuse

@@ -267,7 +267,8 @@ def _refuse(node: UOp, g: UOp) -> Gradients:
     raise DTypeError(f"gradient: {node.op!r} is not part of a tensor's graph, it has no derivative")
 
 
-_SILENT = (
+_CAST, _DETACH = Ops.CAST, Ops.DETACH  # asked for each node: an enum's members are slow
+_SILENT = frozenset(
     (Ops.CONST, Ops.ARANGE, Ops.BUFFER, Ops.PARAM, Ops.DEFINE_VAR, Ops.BIND, Ops.UNIQUE, Ops.DEVICE)
     + (Ops.BITCAST, Ops.TRUNC, Ops.CMPLT, Ops.CMPNE, Ops.CMPEQ, Ops.THREEFRY)
     + (Ops.IDIV, Ops.MOD, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR)
@@ -319,6 +320,20 @@ RULES: dict[Ops, Rule] = {
 
 
 # ---- the walk ------------------------------------------------------------------------------------
+
+
+def followed(root: UOp) -> list[UOp]:
+    """The nodes that a gradient of `root` may come to, and whole numbers beside them."""
+    nodes, seen = [root], {root}
+    for node in nodes:  # it grows meanwhile
+        op = node.op
+        if op in _SILENT or (op is _CAST and not dtypes.is_float(node.dtype)):
+            continue
+        for source in node.src[1:] if op is _DETACH else node.src:
+            if source.src and source not in seen:
+                seen.add(source)
+                nodes.append(source)
+    return nodes
 
 
 @garbage_kept()

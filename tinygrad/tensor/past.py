@@ -1,0 +1,59 @@
+"""What a computed value was made of, known weakly.
+
+A tensor that says nothing of gradients lets go of its expression once that is computed: a loop that
+computes would else keep all its turns. So no gradient goes on from there. This file remembers of
+which nodes the value was made, as long as somebody holds them, so that a gradient by one of those
+is an error and never one that takes the value as given.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+
+from tinygrad.engine.storage import latest
+from tinygrad.transforms.gradient import followed
+from tinygrad.uop.node import UOp
+
+Made = weakref.ref[UOp]
+
+_moved: weakref.WeakValueDictionary[Made, UOp] = weakref.WeakValueDictionary()
+"""A node that a tensor let go of → what the tensor stands for since."""
+
+
+def past_of(node: UOp) -> set[Made]:
+    """The nodes that a gradient of `node` goes on to, and those that it would have gone on to."""
+    nodes = followed(node)
+    found = set(map(weakref.ref, nodes))
+    for each in nodes:
+        if each.storage is not None and each.storage.past:
+            found.update(map(weakref.ref, _alive(each.storage.past)))
+    return found
+
+
+def remember(was: Made, now: UOp, past: Iterable[Made]) -> None:
+    """A tensor that stood for the node `was`, which was made of `past`, stands for `now`."""
+    _moved[was] = now
+    buffer = now.base.storage
+    if buffer is not None:
+        alive = {made for made in past if made() is not None}
+        buffer.past = alive | buffer.past if buffer.past else alive
+
+
+def computed_below(root: UOp) -> list[tuple[UOp, set[UOp]]]:
+    """Each computed value that a gradient of `root` comes to, and what it was made of."""
+    stored = [node for node in followed(root) if node.storage is not None]
+    return [(node, _alive(node.storage.past)) for node in stored if node.storage.past]
+
+
+def _alive(past: Iterable[Made]) -> set[UOp]:
+    """The nodes that are still held, and what tensors stand for that did for one of them."""
+    found = set()
+    for made in past:
+        node = made()
+        node = _moved.get(made) if node is None else node
+        if node is not None:
+            found.add(node)
+            if node.known is not None:
+                found.add(latest(node))
+    return found
