@@ -585,6 +585,19 @@ def test_lanes_move_between_vectors():
     check(steps, [np.zeros(12, np.float32), a], expected)
 
 
+def test_lanes_of_masks_move_and_one_bit_stands_in_some_lanes():
+    source, out, off = param(1, dtypes.float32), param(0, dtypes.float32), const(False, dtypes.bool)
+    a, b = load(source, 0, 4, serial=1), load(source, 4, 4, serial=2)
+    mask, scalar = a.alu(Ops.CMPLT, b), load(source, 0, serial=3)
+    moved = UOp(Ops.SHUFFLE, dtypes.bool.vec(4), (mask, mask), (3, 3, 0, 5))
+    bit = scalar.alu(Ops.CMPLT, const(1.0, dtypes.float32))
+    some = vector(off, bit, bit, off)
+    floats = [UOp(Ops.CAST, dtypes.float32.vec(4), (each,)) for each in (mask, moved, some)]
+    steps = program(*(store(out, 4 * i, each) for i, each in enumerate(floats)))
+    numbers = np.array([0, 5, 2, 7, 1, 6, 1, 8], np.float32)
+    check(steps, [np.zeros(12, np.float32), numbers], [1, 1, 0, 1, 1, 1, 1, 1, 0, 1, 1, 0])
+
+
 def test_rounds_of_shuffles_are_fenced_where_they_would_be_searched_for_longer_ones():
     source, out = param(1, dtypes.float32), param(0, dtypes.float32)
     mixed, turns = load(source, 0, 4), (3, 0, 1, 2)

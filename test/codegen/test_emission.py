@@ -225,6 +225,23 @@ def test_lanes_on_one_spot_have_masks_of_their_own(low):
     check(kernel, [x, mask], expected.reshape(2, 16), 0, [(True, "python"), (True, "llvm")])
 
 
+@pytest.mark.parametrize("is_flag", [True, False])
+def test_a_flag_times_what_a_gate_turned_off_is_no_instruction(is_flag):
+    """The sum over k < 2 of f(x[i]) * (y[i] if k < 1); what is no flag may make 0 * inf, a NaN."""
+    i, k = K.loop("i", 16, "VECTOR"), K.loop("k", 2, "UNROLL")
+    x, y = K.param(1, (16,)).index(i), K.param(2, (16,)).index(i, gate=k.alu(Ops.CMPLT, K.index(1)))
+    flag = x.alu(Ops.CMPLT, UOp.const(dtypes.float32, 0)).cast(dtypes.float32)
+    term = (flag if is_flag else x) * y
+    kernel = K.out((16,), UOp(Ops.REDUCE, dtypes.float32, (term, k), "add"), i)
+    numbers, factors = K.normal(16), K.normal(16)
+    numbers[3] = np.inf
+    expected = np.where(numbers < 0, factors, 0) if is_flag else numbers * factors
+    expected[3] = 0 if is_flag else np.nan
+    check(kernel, [numbers, factors], expected, 0, [(True, "python"), (True, "llvm")])
+    text = lower(kernel, K.host_target()).phases[0].program
+    assert len([n for n in text if n.op is Ops.MULACC]) == (1 if is_flag else 2)
+
+
 def test_gelu():
     x = K.normal(1003)
     check(K.gelu(1003), [x], K.gelu_ref(x), 1e-5)

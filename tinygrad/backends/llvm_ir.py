@@ -85,6 +85,8 @@ ROUNDS = 2
 16 takes a dozen milliseconds and finds nothing. After so many rounds a fence ends what it sees."""
 FENCED = (dtypes.float32, dtypes.float64)
 
+OFF = UOp.const(dtypes.bool, False)
+
 
 class LLVMRenderer:
     """Functions for one Target, called as its dialect says."""
@@ -357,8 +359,13 @@ class _Function(Writer):
         if is_number(node):
             return
         element, count = self.types[node.dtype.scalar()], node.dtype.count
-        if len(set(node.src)) == 1:
-            self.names[node] = self.splat(element, self.ref(node.src[0]), count)
+        lanes = set(node.src) - {OFF}
+        if len(lanes) == 1:
+            name = self.splat(element, self.ref(*lanes), count)
+            if OFF in node.src:  # a bit that some lanes have: they are not set one by one
+                on = ", ".join(f"i1 {int(source is not OFF)}" for source in node.src)
+                name = self.emit(f"and {self.type(node.dtype)} {name}, <{on}>")
+            self.names[node] = name
             return
         value = "poison"
         for lane, source in enumerate(node.src):
@@ -382,9 +389,12 @@ class _Function(Writer):
         return f"{kind} " + self.emit(f"zext {self.typed(mask)} to {kind}")
 
     def shuffle(self, node: UOp) -> None:
-        left, right = (self.typed(source) for source in node.src)
+        is_mask, count = kind_of(node.dtype) == BOOL, len(node.arg)
+        left, right = map(self._as_bytes if is_mask else self.typed, node.src)
         lanes = ", ".join(f"i32 {lane}" for lane in node.arg)
-        name = self.emit(f"shufflevector {left}, {right}, <{len(node.arg)} x i32> <{lanes}>")
+        name = self.emit(f"shufflevector {left}, {right}, <{count} x i32> <{lanes}>")
+        if is_mask:
+            name = self.emit(f"icmp ne <{count} x i8> {name}, zeroinitializer")
         rounds = 1 + max(self.rounds.get(source, 0) for source in node.src)
         if rounds == ROUNDS and self.dialect.tasks and node.dtype.scalar() in FENCED:
             name, rounds = self.intrinsic("llvm.arithmetic.fence", node.dtype, name), 0
@@ -487,6 +497,9 @@ class _Function(Writer):
             if old != BOOL:
                 word = "fcmp une" if old == FLOAT else "icmp ne"
                 value = self.emit(f"{word} {kind} {value}, zeroinitializer")
+        elif (old, new) == (BOOL, FLOAT) and node.dtype.count > 1:  # a mask needs no conversion
+            one = f"splat ({self.types[node.dtype.scalar()]} 1.0)"
+            value = self._choose(node.dtype, value, one, "zeroinitializer")
         elif kind != target:
             word = CASTS.get((old, new)) or self._resize(source.dtype, node.dtype)
             if word == "fpext" and source.dtype.itemsize == node.dtype.itemsize:  # half, bfloat16

@@ -161,14 +161,15 @@ class Evaluator:
         program = self.program
         if node.op is Ops.WHERE and done[node.src[0]].op is Ops.CONST:
             return done[node.src[1 if done[node.src[0]].arg else 2]]
-        sources = program.joined(*(done[s] for s in node.src))
-        dtype = node.dtype.scalar().vec(sources[0].dtype.count)
-        if node.op is Ops.CAST and sources[0].dtype is dtype:
-            return sources[0]
-        if node.op in (Ops.AND, Ops.OR) and dtypes.is_bool(dtype):
+        sources = tuple(done[s] for s in node.src)
+        if node.op in (Ops.AND, Ops.OR) and dtypes.is_bool(node.dtype):
             for one, other in (sources, sources[::-1]):
                 if one.op is Ops.CONST:
                     return other if bool(one.arg) == (node.op is Ops.AND) else one
+        sources = program.joined(*sources)
+        dtype = node.dtype.scalar().vec(sources[0].dtype.count)
+        if node.op is Ops.CAST and sources[0].dtype is dtype:
+            return sources[0]
         known = [s.arg for s in sources if s.op is Ops.CONST and not dtypes.is_float(s.dtype)]
         if len(known) == len(sources) and node.op in _FOLDED:  # what a copy's number makes
             value = known[0] if node.op is Ops.CAST else evaluate(node.op, dtype, *known)

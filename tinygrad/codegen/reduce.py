@@ -78,6 +78,8 @@ class Combiner:
 
     def fused(self, a: UOp, b: UOp, total: UOp) -> UOp:
         """a*b + total, rounded once where the target can."""
+        if any(_is_nothing(*pair) for pair in ((a, b), (b, a))):
+            return total
         a, b, total = self.program.joined(a, b, total)
         if "MULACC" in self.target.native:
             return self.program.add(Ops.MULACC, total.dtype, (a, b, total))
@@ -138,6 +140,13 @@ class Combiner:
     def _minus(self, a: UOp, b: UOp) -> UOp:
         minus_one = UOp.const(b.dtype.scalar(), -1)
         return self.fused(b, minus_one, a)
+
+
+def _is_nothing(a: UOp, b: UOp) -> bool:
+    """Whether a product is 0 as `a` is, a read whose gate is off: b is no number that may be NaN or
+    infinite."""
+    is_zero, is_flag = a.op is Ops.CONST and not a.arg, b.op is Ops.CAST
+    return is_zero and (b is a or (is_flag and dtypes.is_bool(b.src[0].dtype)))
 
 
 def is_compensated(node: UOp) -> bool:
