@@ -175,6 +175,14 @@ def test_which_pixel_was_the_largest_is_asked_again_not_stored() -> None:
     assert max(temporaries(gradient)) <= 4 * 8 * 32 * 32
 
 
+def test_what_windows_ask_for_several_times_is_made_once() -> None:
+    """Each maximum's share of the gradient is stored; the pixels only look which are theirs."""
+    x = data(4, 8, 30, 30)
+    (gradient,) = x.max_pool2d(3, 2).gradient(x, gradient=data(4, 8, 14, 14))
+    check(2, gradient)
+    assert temporaries(gradient) == [4 * 8 * 14 * 14] * 2
+
+
 def test_a_sum_that_is_asked_for_several_times_is_stored() -> None:
     image, filters = data(2, 64, 56, 56), data(128, 64, 1, 1)
     assert temporaries(of_input(image, filters, stride=2)) == [2 * 64 * 28 * 28]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from tinygrad.base.helpers import prod
 from tinygrad.schedule.bases import memory_base, overwrites
-from tinygrad.schedule.movement import ZERO, Index, loops_of, view_offset
+from tinygrad.schedule.movement import ZERO, Index, loops_of, turns_of, view_offset
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -79,3 +80,9 @@ def is_redone(demand: Demand, context: tuple[UOp, ...]) -> bool:
             return True
         outside = outside or loop not in free
     return False
+
+
+def overlaps(demand: Demand) -> bool:
+    """Whether loops ask for most elements several times, as those of windows do that overlap."""
+    elements: int = prod(at.vmax - at.vmin + 1 for at in demand.where)
+    return turns_of(loops_of(demand.where)) >= 2 * elements

@@ -8,7 +8,7 @@ from collections.abc import Container, Sequence
 
 from tinygrad.base.settings import FUSE_OPS
 from tinygrad.schedule.bases import MOVED, is_concrete, is_memory, memory_base
-from tinygrad.schedule.demand import Contexts, Demand, Demanded, is_redone
+from tinygrad.schedule.demand import Contexts, Demand, Demanded, is_redone, overlaps
 from tinygrad.schedule.movement import loops_of, turns_of
 from tinygrad.schedule.plan import Wishes
 from tinygrad.schedule.redo import (
@@ -78,7 +78,7 @@ class Inlining:
             return cheap or self._each_its_part(node, demands) or self._is_made_again(node, demands)
         if len(demands) > 1 and weight * len(demands) > SHARED_WEIGHT:
             return False
-        if not any(is_redone(d, context) for d, cs in demands.items() for context in cs):
+        if not any(overlaps(d) or any(is_redone(d, c) for c in cs) for d, cs in demands.items()):
             return True
         # a reduction below would be stored in its place: then rather what follows it
         return cheap and not any(s.op in (Ops.REDUCE_AXIS, Ops.FOLD) for s in self._leaves[node])

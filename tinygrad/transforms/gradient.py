@@ -157,17 +157,16 @@ def _expand(node: UOp, g: UOp) -> Gradients:
 
 def _reduce_axis(node: UOp, g: UOp) -> Gradients:
     (x,), (monoid, axes) = node.src, node.arg
-    g = g.expand(x.shape)
     if monoid == "add":
-        return (g,)
+        return (g.expand(x.shape),)
     if monoid == "max":  # shared by all that reach the maximum
         hit = x.eq(node.expand(x.shape)).cast(x.dtype)
-        return (g * (hit / sum_axes(hit, axes).expand(x.shape)),)
+        return (hit * (g / sum_axes(hit, axes)).expand(x.shape),)
     order = tuple(i for i in range(x.ndim) if i not in axes) + axes
     lined = x.permute(order)  # (kept.., reduced..)
     kept = lined.shape[: x.ndim - len(axes)]
     others = _other_factors(lined.reshape((*kept, prod(x.shape[i] for i in axes))))
-    return (g * others.reshape(lined.shape).permute(argsort(order)),)
+    return (g.expand(x.shape) * others.reshape(lined.shape).permute(argsort(order)),)
 
 
 def _running(node: UOp, g: UOp) -> Gradients:
