@@ -431,6 +431,24 @@ def test_max_keeps_nan():
     check(K.out((3,), K.read(1, (3, 50), i, j).reduce("max", j), i), [x], x.max(1))
 
 
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64])
+def test_the_larger_of_whole_vectors_heeds_nan_and_the_signs_of_zeros(dtype):
+    numbers = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-45]
+    kind = {dtypes.float32: np.float32, dtypes.float64: np.float64}[dtype]
+    a, b = (grid.ravel().astype(kind) for grid in np.meshgrid(numbers, numbers))
+    i = K.loop("i", 64)
+    kernel = K.out(
+        (64,), K.param(1, (64,), dtype).index(i).alu(Ops.MAX, K.param(2, (64,), dtype).index(i)), i
+    )
+    expected = np.maximum(a, b)
+    for how in ("python", "llvm"):
+        found = K.compute(K.scheduled(kernel), (64,), [a, b], how, kind)
+        np.testing.assert_array_equal(found, expected, err_msg=how)
+        zeros = (a == 0) & (b == 0)
+        negative = np.signbit(a) & np.signbit(b)
+        assert (np.signbit(found) == negative)[zeros].all(), how
+
+
 def test_argmax_by_comparing_with_the_max():
     i, j, j2, x = K.loop("i", 6), K.loop("j", 37), K.loop("j2", 37), K.normal(6, 37)
     most = K.read(1, (6, 37), i, j).reduce("max", j)

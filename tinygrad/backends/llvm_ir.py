@@ -76,6 +76,10 @@ SCALES = {
     dtypes.float32.vec(16): "llvm.x86.avx512.mask.scalef.ps.512",
     dtypes.float64.vec(8): "llvm.x86.avx512.mask.scalef.pd.512",
 }
+RANGES = {
+    dtypes.float32.vec(16): "llvm.x86.avx512.mask.range.ps.512",
+    dtypes.float64.vec(8): "llvm.x86.avx512.mask.range.pd.512",
+}
 ZERO = "@zero = private unnamed_addr constant [16 x i8] zeroinitializer, align 16"
 METADATA = '!0 = !{}\n!1 = !{i32 1}\n!2 = !{!"branch_weights", i32 1, i32 1000000}'
 
@@ -104,15 +108,22 @@ class LLVMRenderer:
 
     def render(self, name: str, program: Sequence[UOp]) -> str:
         index = index_type(program) if self.dialect.short_index else dtypes.int64
-        return _Function(program, self.types[index], self.dialect).render(name)
+        ranges = RANGES if "VRANGE" in self.target.native else {}
+        return _Function(program, self.types[index], self.dialect, ranges).render(name)
 
 
 class _Function(Writer):
     """One function while it is written."""
 
-    def __init__(self, program: Sequence[UOp], types: dict[DType, str], dialect: Dialect) -> None:
+    def __init__(
+        self,
+        program: Sequence[UOp],
+        types: dict[DType, str],
+        dialect: Dialect,
+        ranges: dict[DType, str],
+    ) -> None:
         super().__init__(types)
-        self.program, self.dialect = program, dialect
+        self.program, self.dialect, self.ranges = program, dialect, ranges
         self.frame: Frame = (TaskFrame if dialect.tasks else LaneFrame)(self, program, dialect)
         self.carried = carries(program)
         self.tiles = TileRegisters(self, program, self.carried)
@@ -459,7 +470,7 @@ class _Function(Writer):
     def maximum(self, node: UOp) -> None:
         """On floats the machine's maximum, which is its second operand where one is NaN, and a
         choice of the first where that is NaN: off the chain of an accumulator, which is second.
-        Where zeros may meet, LLVM's maximum, which heeds their signs."""
+        Where zeros may meet, what heeds their signs: AVX-512's range, or LLVM's maximum."""
         first, second = node.src
         if first.op in (Ops.MAX, Ops.CARRY) or is_number(second):
             first, second = second, first
@@ -469,6 +480,8 @@ class _Function(Writer):
             self.names[node] = self.emit(f"or {kind} {a}, {b}")
         elif family != FLOAT:
             self.names[node] = self.intrinsic(INTEGER_MAX[family], node.dtype, a, b)
+        elif zeros_may_meet(node) and node.dtype in self.ranges:
+            self.names[node] = self._range(node.dtype, a, b)
         elif zeros_may_meet(node):
             self.names[node] = self.intrinsic("llvm.maximum", node.dtype, a, b)
         else:
@@ -478,6 +491,16 @@ class _Function(Writer):
                 unordered = self.emit(f"fcmp uno {kind} {a}, {a}")
                 larger = self._choose(node.dtype, unordered, a, larger)
             self.names[node] = larger
+
+    def _range(self, dtype: DType, a: str, b: str) -> str:
+        """The larger by AVX-512's instruction, which heeds the signs of zeros but takes a number
+        for a NaN; where one is NaN, so is their sum."""
+        kind, every = self.type(dtype), f"i{dtype.count}"
+        given = (f"{kind} {a}", f"{kind} {b}", "i32 5", f"{kind} undef", f"{every} -1", "i32 4")
+        types = f"{kind}, {kind}, i32, {kind}, {every}, i32"  # 5: the larger, with its own sign
+        larger = self.emit(self.call(self.ranges[dtype], kind, *given, types=types))
+        unordered, total = (self.emit(f"{op} {kind} {a}, {b}") for op in ("fcmp uno", "fadd"))
+        return self._choose(dtype, unordered, total, larger)
 
     def where(self, node: UOp) -> None:
         self.names[node] = self._choose(node.dtype, *(self.ref(source) for source in node.src))

@@ -157,6 +157,7 @@ NATIVE_OPS = {
     "CAST_HALF": ("f16c", "avx512fp16", "neon"),
     "TRUNC": ("sse4.1", "neon"),
     "LDEXP": ("avx512f",),
+    "VRANGE": ("avx512dq",),
     "RECIP": ("",),
     "PREFETCH": ("",),
     "PICK": ("",),
