@@ -31,14 +31,39 @@ def test_sizes_share_a_kernel(kind):
     Device["CPU"].kernels.clear()
     shared, few = drawn(kind, "CPU")
     apart, _ = drawn(kind, "CPU", NOOPT=1)
-    assert few <= 3  # of six; a scale that is 1 is not there, one that changes is an argument
+    assert few <= 3  # of six; a scale that is 1 is not there, and twice something is a sum
     for ours, theirs in zip(shared, apart, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=1e-6)
         assert len(np.unique(ours)) > 0.99 * ours.size
 
 
+def test_a_scale_that_is_an_argument_is_the_same_kernel():
+    """What takes a second value becomes an argument of the graph: the third draw compiles none."""
+    with Context(CACHELEVEL=0):
+        for high in (1.5, 2.5):
+            Tensor.uniform(5000, high=high, device="CPU").realize()
+        before = GlobalCounters.kernels_compiled
+        last = Tensor.uniform(300, 70, high=3.5, device="CPU").realize().numpy()
+        assert GlobalCounters.kernels_compiled == before
+    assert 3.4 < last.max() <= 3.5 and abs(last.mean() - 1.75) < 0.05
+
+
+def test_only_the_own_tasks_of_a_kernel_of_any_size_are_launched():
+    launched = []
+    queue = Device["CPU"].backend.queue
+    prepare = queue.segment
+    queue.segment = lambda launches: launched.extend(launches) or prepare(launches)
+    try:
+        for n in (1, 5000, 100_001):
+            Tensor.rand(n, 3, device="CPU").realize()
+    finally:
+        del queue.segment
+    tasks = [launch.grid[0] for launch in launched if launch.grid[0] > 1]
+    assert max(tasks) < 1000, tasks
+
+
 def test_what_is_drawn_beyond_a_kernels_tasks_is_there():
-    big = Tensor.rand(4097 * 64, device="CPU").realize().numpy()  # more than the second size has
+    big = Tensor.rand(4097 * 64, device="CPU").realize().numpy()
     assert abs(big[-4096:].mean() - 0.5) < 0.02 and (big > 0).mean() > 0.999
 
 

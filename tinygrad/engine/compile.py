@@ -47,6 +47,7 @@ class PhaseRecord:
     scratch: int
     work: int
     tensors: tuple[tuple[Any, ...], ...] = ()
+    ends: bool = False  # whether tasks beyond what a variable says do nothing
 
 
 @dataclass(frozen=True)
@@ -177,6 +178,7 @@ def compile_lowered(made: tuple[Lowered, Cost], device: OpenDevice) -> KernelRec
                 phase.scratch,
                 cost.operations // max(1, len(lowered.phases)),
                 phase.tensors,
+                bool(phase.ends),
             )
         )
     return KernelRecord(

@@ -15,7 +15,7 @@ from tinygrad.backends.interface import Launch, Segment, TensorView
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import DeviceError
 from tinygrad.base.settings import DEBUG
-from tinygrad.engine.compile import LoadedKernel, kernel_key, load_kernels
+from tinygrad.engine.compile import LoadedKernel, PhaseRecord, kernel_key, load_kernels
 from tinygrad.engine.devices import Device, OpenDevice, Telling
 from tinygrad.engine.faults import FaultWords, Flow, Taken
 from tinygrad.engine.host import are_alike, run_host_step
@@ -76,7 +76,7 @@ class Stretch:
                         function,
                         tuple(table[slot] for slot in phase.buffers),
                         tuple(values[variable] for variable in phase.variables),
-                        phase.grid,
+                        _grid(phase, part),
                         phase.block,
                         phase.scratch,
                         math.ceil(part * phase.work),  # 0 says that it is not known
@@ -395,6 +395,12 @@ def arenas_for(plans: Sequence[RunnablePlan]) -> dict[str, Buffer]:
 def _item(step: Step, kernel: LoadedKernel) -> Item:
     faults = kernel.record.faults
     return Item(step, kernel, FaultWords(Device[step.device], faults) if faults else None)
+
+
+def _grid(phase: PhaseRecord, part: float) -> tuple[int, int, int]:
+    """The tasks of a phase, of which a kernel of any size has only a part."""
+    tasks, rows, planes = phase.grid
+    return (math.ceil(part * tasks), rows, planes) if phase.ends else phase.grid
 
 
 def _refuse_kernels(steps: Sequence[Step]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
-from tinygrad.loops.cost import turns
+from tinygrad.loops.cost import WEIGHT, turns
 from tinygrad.loops.layout import (
     fill_order,
     gate_of,
@@ -31,6 +31,9 @@ NO_DATA = (dtypes.index, dtypes.void)
 
 SELDOM = 64
 """What is touched so much more seldom than the rest has no say in how wide vectors are."""
+
+WORDS = {Ops.THREEFRY: 4}
+"""Bytes of the words that an op computes with, where these are not its dtype's."""
 
 COPIES = 4
 """Vectors that are in flight at once in a stream."""
@@ -240,10 +243,14 @@ class Plan:
 
 def lanes_for(kernel: UOp, target: Target) -> int:
     """Lanes of a vector of the widest type that the kernel computes with or touches often."""
-    often = {n: turns(n.ranges) for n in nodes_of(kernel) if n.dtype not in NO_DATA}
+    often = {
+        node: WEIGHT.get(node.op, 1) * turns(node.ranges)
+        for node in nodes_of(kernel)
+        if node.dtype not in NO_DATA
+    }
     most = max(often.values(), default=1)
-    widest = max((n.dtype.itemsize for n, t in often.items() if t * SELDOM >= most), default=1)
-    return max(1, min(64, target.vector // widest))
+    widths = [WORDS.get(n.op, n.dtype.itemsize) for n, t in often.items() if t * SELDOM >= most]
+    return max(1, min(64, target.vector // max(widths, default=1)))
 
 
 def is_plain(access: UOp) -> bool:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tinygrad.schedule.bundles import ORDERED, numbers, of_any_size, sized, with_variables
-from tinygrad.schedule.plan import Plan, Step, bits_of, variable_name
+from tinygrad.schedule.plan import Plan, Step, bits_of, variable_name, variable_number
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 LONG = 16  # nodes: what has fewer, as one that writes a constant, is compiled in no time
-SMALLEST, GROWTH = 1 << 12, 1 << 6  # a kernel's largest sizes: tasks beyond the own one cost little
+SMALLEST, GROWTH = 1 << 30, 1 << 6  # a kernel's largest sizes: below the first, places have 32 bits
 
 
 def with_shared_fills(plan: Plan, variables: int) -> Plan:
@@ -43,15 +43,23 @@ def _shared(step: Step, first: int) -> tuple[Step, list[int]] | None:
     while largest < size:
         largest *= GROWTH
     values = [*map(bits_of, opened), size]
-    names = tuple(variable_name(first + i) for i in range(len(values)))
-    kernel = sized(form, [largest])
+    names = (*step.variables, *(variable_name(first + i) for i in range(len(values))))
+    kernel, variables = _numbered_alike(sized(form, [largest]), names)
     return replace(
         step,
         ast=kernel,
-        variables=(*step.variables, *names),
+        variables=variables,
         part=size / largest,
         touches=(((), written, written),),
     ), values
+
+
+def _numbered_alike(kernel: UOp, names: tuple[str, ...]) -> tuple[UOp, tuple[str, ...]]:
+    """The kernel with its variables, which stand for these of the plan, numbered as they come: a
+    constant that was one of the graph's arguments already makes no other kernel."""
+    found = [node for node in kernel.toposort() if node.op is Ops.DEFINE_VAR]
+    alike = {v: v.replace(arg=(variable_name(i), *v.arg[1:])) for i, v in enumerate(found)}
+    return kernel.substitute(alike), tuple(names[variable_number(v.arg[0])] for v in found)
 
 
 def _outermost(kernel: UOp) -> set[UOp]:
@@ -60,9 +68,15 @@ def _outermost(kernel: UOp) -> set[UOp]:
     for store in kernel.src:
         value = store.src[1]
         while value.op in (Ops.ADD, Ops.MUL, Ops.CAST):
-            inner = [source for source in value.src if source.op is not Ops.CONST]
+            inner = [source for source in value.src if not _is_known(source)]
             found.update(value.src)
             if len(inner) != 1:
                 break
             value = inner[0]
     return found
+
+
+def _is_known(value: UOp) -> bool:
+    """Whether this is a number: a constant, or one that the graph's arguments bring."""
+    is_argument = value.op is Ops.BITCAST and value.src[0].op is Ops.DEFINE_VAR
+    return value.op is Ops.CONST or is_argument

@@ -55,7 +55,7 @@ RUN_BYTES = 256 << 10
 
 WINDOW = 320
 """Operations that a core looks ahead: the turns of a longer body overlap by themselves, and copies
-of it would only be text to compile."""
+of it would only be text to compile; where nothing is read, already of one half as long."""
 
 ACCUMULATE_TURNS = 8
 """Rows whose sum is formed in registers before it is added to a row of accumulators."""
@@ -219,8 +219,8 @@ def ask_ahead(plan: Plan, nest: str) -> None:
 
 def _copies(plan: Plan, nest: Nest, last: UOp) -> int:
     """How many vectors along `last` are written out side by side: a power of two."""
-    operations = 0
-    for node in plan.inline(plan.nest(nest.name).values):
+    nodes, operations = plan.inline(plan.nest(nest.name).values), 0
+    for node in nodes:
         if node.dtype is dtypes.index or node.op not in GroupOp.Elementwise | {Ops.INDEX}:
             continue
         apart = step(node, last) if node.op is Ops.INDEX else 0
@@ -228,7 +228,8 @@ def _copies(plan: Plan, nest: Nest, last: UOp) -> int:
         each = plan.lanes if by_lane else max(WEIGHT.get(node.op, 1), 2 * abs(apart or 0))
         operations += each * turns(r for r in node.ranges if role_of(r) == "UNROLL")
     copies = COPIES
-    while copies > 1 and copies * operations > WINDOW:
+    window = WINDOW if reads_of(nodes) else WINDOW // 2
+    while copies > 1 and copies * operations > window:
         copies //= 2
     return copies
 
