@@ -25,12 +25,12 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # each folder inside is a driver with a budget of its own.
 BUDGETS: dict[str, int | None] = {
     "base": 690,
-    "uop": 1840,
+    "uop": 1850,
     "simplify": 1100,
     "transforms": 340,
     "schedule": 3105,
-    "loops": 4815,
-    "codegen": 5470,
+    "loops": 4960,
+    "codegen": 5505,
     "backends/*": 2945,
     "engine": 4470,
     "tensor": 7405,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from backends import fake_hip, golden
 from backends import test_renderers as programs
 
@@ -28,6 +29,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import CompileError, DeviceError, IndexCheckError, OutOfMemory
 from tinygrad.loops.matrix_units import UNITS
 
+SCALED = torch.nn.functional.scaled_dot_product_attention
 NAMED = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
 
 
@@ -215,6 +217,24 @@ def test_a_waves_lanes_hold_what_their_matrix_unit_wants(tensors, number, unit):
     np.testing.assert_array_equal(found, (first @ second).bfloat16().float().numpy())
     functions = (f for f in tensors.objects.values() if isinstance(f, fake_hip.Function))
     assert any(f"warp_unit('{unit}')" in f.kernel.source for f in functions)
+
+
+@pytest.mark.parametrize(
+    ("number", "unit", "rows", "keys", "width"),
+    [(1, "mfma.bf16", 17, 130, 24), (2, "wmma12.bf16", 20, 70, 16)],
+)
+def test_scores_become_an_operand_where_they_lie(tensors, number, unit, rows, keys, width):
+    """One kernel: results have a row in each column of lanes, as the second operand has."""
+    device, shapes = f"AMD:{number}", [(1, rows, width), (1, keys, width), (1, keys, 16)]
+    given = [np.random.randn(*shape).astype(np.float32) for shape in shapes]
+    q, k, v = (Tensor(array, device=device).bfloat16().realize() for array in given)
+    before = len(tensors.launched)
+    found = q.scaled_dot_product_attention(k, v).realize()
+    (name,) = tensors.launched[before:]
+    functions = [f for f in tensors.objects.values() if isinstance(f, fake_hip.Function)]
+    assert any(f.kernel.name == name and f"_unit('{unit}')" in f.kernel.source for f in functions)
+    wanted = SCALED(*(torch.tensor(x.float().numpy()) for x in (q, k, v)))
+    np.testing.assert_allclose(found.float().numpy(), wanted.numpy(), rtol=0.02, atol=0.01)
 
 
 def test_a_captured_step_runs_again(tensors):

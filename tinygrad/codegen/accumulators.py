@@ -4,14 +4,26 @@ or in a stage, where the loops that it reduces are around the stage's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tinygrad.base.dtype import dtypes
 from tinygrad.codegen.access import around
 from tinygrad.codegen.evaluate import COPIES, Evaluator
+from tinygrad.codegen.groups import COUNTED
 from tinygrad.codegen.index import Copies
 from tinygrad.codegen.leaves import Put
 from tinygrad.codegen.linear import Values
 from tinygrad.codegen.reduce import empty_of, identity, is_compensated, is_long
-from tinygrad.loops.layout import element, flat_offset, own_ranges, role_of, size_of
+from tinygrad.loops.follow import BEFORE
+from tinygrad.loops.layout import (
+    element,
+    factor_of,
+    flat_offset,
+    own_ranges,
+    role_of,
+    size_of,
+    term_of,
+)
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -25,21 +37,26 @@ class Accumulators:
 
     def __init__(self, evaluator: Evaluator, node: UOp) -> None:
         self.evaluator, self.node = evaluator, node
-        value, own = node.src[0], own_ranges(node)
+        self.value, self.factor, own = term_of(node), factor_of(node), own_ranges(node)
         self.unrolled = [r for r in own if role_of(r) == "UNROLL"]
-        self.outs = evaluator.copies_of(node.ranges, {}, COPIES if value.op is Ops.WMMA else APART)
+        self.outs = evaluator.copies_of(node.ranges, {}, COPIES if self.is_tiled else APART)
         self.spread = evaluator.copies_of([r for r in own if role_of(r) == "SPREAD"], {})
         self.keys: list[Copies] = [{**out, **turn} for out in self.outs for turn in self.spread]
         self.lanes = next((r for r in own if role_of(r) == "VECTOR"), None)
         self.width = self._width()
         self.empty = evaluator.program.widen(empty_of(node), self.width)
         self.states = 2 if is_compensated(node) else 1
-        is_plain = not self._is_fused() and value.op is not Ops.WMMA
+        is_plain = not self._is_fused() and not self.is_tiled
         self.in_pairs = bool(self.unrolled) and is_plain
 
+    @property
+    def is_tiled(self) -> bool:
+        """Whether a unit takes in tiles."""
+        return self.value.op is Ops.WMMA
+
     def _width(self) -> int:
-        evaluator, value, loop = self.evaluator, self.node.src[0], self.lanes
-        if value.op is Ops.WMMA:
+        evaluator, value, loop = self.evaluator, self.value, self.lanes
+        if self.is_tiled:
             return evaluator.tiles.width(self.node)
         if loop is None:
             loop = evaluator.integers.vector_of(value, {})
@@ -48,7 +65,7 @@ class Accumulators:
     def _is_fused(self) -> bool:
         """Whether a product is taken in by one instruction."""
         wide = (dtypes.float32, dtypes.float64)
-        is_product = self.node.arg == "add" and self.node.src[0].op is Ops.MUL
+        is_product = self.node.arg == "add" and self.value.op is Ops.MUL
         return is_product and self.node.dtype in wide
 
     def start(self) -> Values:
@@ -58,7 +75,7 @@ class Accumulators:
     def take(self, accumulators: Values) -> Values:
         """One turn of the loops. Values of unrolled turns are combined first, in pairs, but for
         products, which the accumulator takes in one by one."""
-        found = list(accumulators)
+        found = self._scaled(accumulators)
         turns = [{}] if self.in_pairs else self.evaluator.copies_of(self.unrolled, {})
         for turn in turns:
             for i, key in enumerate(self.keys):
@@ -66,11 +83,20 @@ class Accumulators:
                 found[state] = self._after(found[state], {**turn, **key})
         return found
 
+    def _scaled(self, accumulators: Values) -> Values:
+        """The states, multiplied by what a sum that follows a maximum is scaled by."""
+        if self.factor is None:
+            return list(accumulators)
+        evaluator, program = self.evaluator, self.evaluator.program
+        factors = [evaluator.evaluate(self.factor, key) for key in self.keys]
+        pairs = (program.joined(*pair) for pair in zip(accumulators, factors, strict=True))
+        return [program.add(Ops.MUL, pair[0].dtype, pair) for pair in pairs]
+
     def keep(self, results: Values) -> None:
         """Every copy finds its reduction: states, lanes and the lanes of a group are combined."""
         evaluator, node, own = self.evaluator, self.node, own_ranges(self.node)
         home = evaluator.home_of(node)
-        groups = [r for r in own if role_of(r) == "GROUP"]
+        groups = [r for r in own if role_of(r) in COUNTED]
         each = self.states * len(self.spread)
         for i, out in enumerate(self.outs):
             states = results[each * i : each * (i + 1)]
@@ -83,14 +109,14 @@ class Accumulators:
 
     def _after(self, state: Values, copies: Copies) -> Values:
         """The state of one copy after its values are taken in."""
-        evaluator, program, value = self.evaluator, self.evaluator.program, self.node.src[0]
+        evaluator, program, value = self.evaluator, self.evaluator.program, self.value
         if self.in_pairs:
             item = combined(evaluator, self.node, copies)
             return state if item is None else self._with(state, item)
         mask = evaluator.integers.valid(own_ranges(self.node), copies)
         if mask is not None and mask.op is Ops.CONST:
             return state
-        if value.op is Ops.WMMA:
+        if self.is_tiled:
             taken = evaluator.tiles.dot(self.node, state[0], copies)
             if mask is not None:
                 joined = program.joined(mask, taken, state[0])
@@ -107,6 +133,38 @@ class Accumulators:
 
     def _with(self, state: Values, item: UOp) -> Values:
         return taken_in(self.evaluator, self.node.arg, state, item)
+
+
+class Maxima:
+    """The maxima so far, by which sums that follow them are scaled; they are carried beside."""
+
+    def __init__(self, evaluator: Evaluator, nodes: Sequence[UOp]) -> None:
+        self.evaluator = evaluator
+        factors = [factor for node in nodes if (factor := factor_of(node)) is not None]
+        below = dict.fromkeys(n for factor in factors for n in factor.toposort())
+        self.states = [
+            (node, copies)
+            for node in below
+            if node.op is Ops.RUNNING and node.tag is None
+            for copies in evaluator.copies_of(node.ranges, {})
+        ]
+
+    def start(self) -> Values:
+        """Nothing yet."""
+        return [identity(node.arg, node.dtype) for node, _ in self.states]
+
+    def take(self, values: Values) -> Values:
+        """What this turn brings, which those who follow find with what was before."""
+        evaluator, found = self.evaluator, []
+        for (node, copies), value in zip(self.states, values, strict=True):
+            most = evaluator.evaluate(node.src[0], copies)
+            found.append(evaluator.combiner.combine(node.arg, value, most))
+            for each, state in ((node, found[-1]), (node.replace(tag=BEFORE), value)):
+                evaluator.home_of(each).memo[evaluator.integers.key(each, copies)] = state
+        return found
+
+    def keep(self, results: Values) -> None:
+        """Nobody reads them behind the loop."""
 
 
 class StagedSums:
@@ -153,7 +211,7 @@ def combined(evaluator: Evaluator, reduce: UOp, copies: Copies) -> UOp | None:
     program, items, inner = evaluator.program, [], own_ranges(reduce)
     for turn in evaluator.copies_of(inner, copies):
         mask = evaluator.integers.valid(inner, turn)
-        item = evaluator.evaluate(reduce.src[0], turn)
+        item = evaluator.evaluate(term_of(reduce), turn)
         if mask is not None:
             empty = identity(reduce.arg, reduce.dtype)
             joined = program.joined(mask, item, empty)

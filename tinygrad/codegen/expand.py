@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
-from tinygrad.codegen.accumulators import Accumulators, StagedSums
+from tinygrad.codegen.accumulators import Accumulators, Maxima, StagedSums
 from tinygrad.codegen.ahead import ahead_of, filled_ahead
 from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.fragments import Sums
@@ -26,6 +26,7 @@ from tinygrad.loops.layout import (
     own_ranges,
     role_of,
     size_of,
+    term_of,
 )
 from tinygrad.loops.matrix_units import UNITS
 from tinygrad.loops.nest import Branch, Copy, Fill, Given, Item, Leaf, Loop, Nest, Reduce
@@ -192,7 +193,8 @@ class Expansion:
 
     def _reduce(self, item: Reduce) -> None:
         """Accumulators of several REDUCEs go through the loops side by side."""
-        sums = [self._sums(node) for node in item.nodes]
+        maxima = Maxima(self.evaluator, item.nodes)
+        sums = [maxima, *(self._sums(node) for node in item.nodes)]
         starts = [each.start() for each in sums]
         ends = [*itertools.accumulate(map(len, starts), initial=0)]
 
@@ -208,7 +210,7 @@ class Expansion:
             each.keep(own)
 
     def _sums(self, node: UOp) -> Sums | Accumulators:
-        value = node.src[0]
+        value = term_of(node)
         in_warps = value.op is Ops.WMMA and UNITS[value.arg].held is not None
         return Sums(self.evaluator, node) if in_warps else Accumulators(self.evaluator, node)
 

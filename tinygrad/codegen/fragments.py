@@ -15,7 +15,16 @@ from tinygrad.codegen.evaluate import Evaluator
 from tinygrad.codegen.index import Copies
 from tinygrad.codegen.linear import Values
 from tinygrad.codegen.reduce import identity
-from tinygrad.loops.layout import below_bits, flat_offset, option, own_ranges, role_of, size_of
+from tinygrad.loops.layout import (
+    below_bits,
+    factor_of,
+    flat_offset,
+    option,
+    own_ranges,
+    role_of,
+    size_of,
+    term_of,
+)
 from tinygrad.loops.matrix_units import UNITS, Fragments, MatrixUnit
 from tinygrad.loops.rebuild import replaced
 from tinygrad.simplify.affine import add, divide, modulo, scale
@@ -68,12 +77,17 @@ def _powers(count: int) -> list[int]:
     return [1 << i for i in range((count - 1).bit_length())]
 
 
+def _turns(loop: UOp) -> range:
+    return range(size_of(loop))
+
+
 class Sums:
     """One such REDUCE."""
 
     def __init__(self, owner: Evaluator, node: UOp) -> None:
         self.owner, self.node = owner, node
-        value = node.src[0]
+        value = term_of(node)
+        self.factor = factor_of(node)
         unit = UNITS[value.arg]
         assert unit.held is not None
         self.unit: MatrixUnit = unit
@@ -96,7 +110,7 @@ class Sums:
         inside = self.loops.values()
         own = [r for r in own_ranges(self.node) if r not in inside]
         unrolled = [r for r in own if role_of(r) == "UNROLL"]
-        totals = list(accumulators)
+        totals = self._scaled(accumulators)
         for inner in self.owner.copies_of(unrolled, {}):
             for i, out in enumerate(self.outs):
                 copies = {**out, **inner}
@@ -112,6 +126,17 @@ class Sums:
             if not self.owner.is_late:
                 self._effect(Ops.WAIT, dtypes.void, (), ("products", 0))
         return totals
+
+    def _scaled(self, accumulators: Values) -> Values:
+        """The accumulators, multiplied by what a sum that follows a maximum is scaled by."""
+        if self.factor is None:
+            return list(accumulators)
+        program, found = self.owner.program, []
+        turns = [dict(zip(self.own, t, strict=True)) for t in product(*map(_turns, self.own))]
+        for out, total in zip(self.outs, accumulators, strict=True):
+            factors = [self.owner.evaluate(self.factor, {**out, **turn}) for turn in turns]
+            found.append(program.add(Ops.MUL, total.dtype, (total, program.vector(factors))))
+        return found
 
     def _effect(self, op: Ops, dtype: DType, src: tuple[UOp, ...], arg: object) -> UOp:
         return self.owner.program.effect(op, dtype, src, arg)
@@ -141,7 +166,7 @@ class Sums:
         key: Callable[[Copies], object] = lambda c: self.owner.integers.key(self.node, c)  # noqa: E731
         for out, total in zip(self.outs, results, strict=True):
             groups: dict[object, Values] = {}
-            for lane, turn in enumerate(product(*(range(size_of(r)) for r in self.own))):
+            for lane, turn in enumerate(product(*map(_turns, self.own))):
                 copies = {**out, **dict(zip(self.own, turn, strict=True))}
                 element = program.lane(total, lane)
                 if vector is None:
@@ -212,7 +237,7 @@ class Sums:
         inside = [r for r in loops if role_of(r) == "VECTOR"]
         outside = [r for r in loops if r not in inside]
         words = []
-        for turn in product(*(range(size_of(r)) for r in outside)):
+        for turn in product(*map(_turns, outside)):
             here = {**copies, **dict(zip(outside, turn, strict=True))}
             found = self.owner.evaluate(value, here)
             found = program.widen(found, prod(size_of(r) for r in inside))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from tinygrad.base.errors import ArgumentError
 from tinygrad.codegen.turns import Trip, Turns
 from tinygrad.loops.layout import (
+    factor_of,
     fill_order,
     fills_itself,
     name_of,
@@ -81,13 +82,13 @@ class NestBuilder:
         """The nest that computes `values` for all turns of `own`."""
         for node in dict.fromkeys(n for value in values for n in self.needed(value)):
             if node.op is Ops.REDUCE:
-                self._owners.setdefault(own_ranges(node), []).append(node)
+                self._owners.setdefault(_loops_around(node), []).append(node)
         self.nest(own, values, self.root.items, kind)
         return Nest(self.root, self.copies)
 
     def nest(self, own: Sequence[UOp], values: Sequence[UOp], into: list[Item], kind: str) -> None:
         before, self.into = self.into, into
-        loops = tuple(r for r in own if role_of(r) in SEQUENTIAL)
+        loops = tuple(r for r in own if role_of(r) in SEQUENTIAL and not self._is_lane_here(r))
         self._open(Work(loops, (*values, *own), kind))
         self.into = before
 
@@ -138,11 +139,15 @@ class NestBuilder:
 
     def _home(self, node: UOp) -> Scope:
         """The innermost open scope that `node` depends on."""
-        scopes = (self.bound[r] for r in node.ranges if r in self.bound)
+        scopes = (self.bound[r] for r in _stands_in(node) if r in self.bound)
         return max(scopes, key=lambda scope: scope.depth, default=self.root)
 
     def _is_ready(self, node: UOp) -> bool:
-        return all(r in self.bound for r in node.ranges if role_of(r) in SEQUENTIAL)
+        return all(r in self.bound for r in _stands_in(node) if role_of(r) in SEQUENTIAL)
+
+    def _is_lane_here(self, loop: UOp) -> bool:
+        """Whether lanes that are told apart already count this loop, too."""
+        return role_of(loop) == "LANE" and loop in self.bound
 
     def _is_done(self, node: UOp) -> bool:
         return any(node in scope.done for scope in self._open_scopes())
@@ -153,7 +158,7 @@ class NestBuilder:
             for node in self.needed(value):
                 if node.op not in (Ops.REDUCE, Ops.STAGE) or not self._is_ready(node):
                     continue
-                if any(r in node.ranges for r in coming):
+                if any(r in _stands_in(node) for r in coming):
                     continue
                 if not self._is_done(node) and not fills_itself(node):
                     home = self._home(node)
@@ -181,7 +186,7 @@ class NestBuilder:
         around these, and need none of each other."""
         return [
             other
-            for other in self._owners.get(own_ranges(node), ())
+            for other in self._owners.get(_loops_around(node), ())
             if other is not node
             and other not in home.done
             and self._is_ready(other)
@@ -461,6 +466,20 @@ def _is_told_apart(scope: Given) -> bool:
     """Whether nothing is shared by all turns of a task."""
     first = scope.items[0] if len(scope.items) == 1 else None
     return isinstance(first, Branch) and first.rest.loop is scope.loop
+
+
+def _stands_in(node: UOp) -> frozenset[UOp]:
+    """The loops that a node stands inside of: those that it depends on, and lanes that combine what
+    each of them reduced."""
+    if node.op is not Ops.REDUCE:
+        return node.ranges
+    return node.ranges.union(r for r in own_ranges(node) if role_of(r) == "LANE")
+
+
+def _loops_around(node: UOp) -> tuple[UOp, ...]:
+    """The loops of a REDUCE that others go through beside it: all; or the first, if what it carries
+    from turn to turn is scaled as others' is."""
+    return own_ranges(node)[: 1 if factor_of(node) is not None else None]
 
 
 def _is_clipped(node: UOp) -> bool:

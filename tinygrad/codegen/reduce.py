@@ -158,6 +158,8 @@ def is_long(node: UOp) -> bool:
     """Whether one accumulator of a float32 sum takes in many values."""
     if node.arg != "add" or node.dtype is not dtypes.float32 or node.tag is not None:
         return False
+    if node.src[0].op is Ops.RESCALE:  # a state that changes as it grows is no sum of blocks
+        return False
     turns = prod(size_of(loop) for loop in own_ranges(node) if role_of(loop) == "LOOP")
     return bool(turns > (PLAIN_PRODUCTS if _is_product(node) else PLAIN))
 

@@ -90,5 +90,7 @@ class Running:
 
 
 def running_of(values: Sequence[UOp]) -> UOp | None:
-    """The RUNNING node among what these values are made of; a kernel has at most one."""
-    return next((n for value in values for n in value.toposort() if n.op is Ops.RUNNING), None)
+    """The RUNNING node among what these values are made of that counts with a loop in order; a
+    kernel has at most one."""
+    found = (n for value in values for n in value.toposort() if n.op is Ops.RUNNING)
+    return next((n for n in found if any(role_of(r) == "ORDERED" for r in n.src[1].ranges)), None)

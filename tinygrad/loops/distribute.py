@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinygrad.base.errors import ArgumentError
-from tinygrad.loops.layout import own_ranges, role_of, size_of
+from tinygrad.loops.layout import factor_of, own_ranges, role_of, size_of, term_of
 from tinygrad.loops.matrix_units import UNITS, Part
 from tinygrad.loops.operands import loop_named, owners_of
 from tinygrad.loops.rebuild import replaced
@@ -59,12 +59,12 @@ def distribute(
             raise ArgumentError(f"distribute: {unit} takes loops of {parts}, not {tuple(names)}")
         found.append(loops)
     digits = _digits(found[0], held.rows) | _digits(found[1], held.columns)
-    if any(role_of(loop) not in ("LANE", "GROUP") for loop in digits.values()):
-        raise ArgumentError(f"distribute: {unit}'s lanes are LANEs or GROUPs of the output")
-    owners = owners_of(kernel, found[2][0])
-    product = owners[0].src[0]
-    if len(owners) != 1 or product.op is not Ops.WMMA or product.arg != unit:
+    if any(role_of(loop) != "LANE" for loop in digits.values()):
+        raise ArgumentError(f"distribute: {unit}'s lanes are LANEs of the output")
+    owners = [n for n in owners_of(kernel, found[2][0]) if _is_by(n, unit)]
+    if len(owners) != 1:
         raise ArgumentError(f"distribute: {tuple(depth)} are not the loops of one sum by {unit}")
+    product = term_of(owners[0])
     if row.is_staged:  # the unit reads its operands where they lie
         made = UOp(Ops.WMMA, row.out, (*product.src, *(r for loops in found for r in loops)), unit)
         return replaced(kernel, {owners[0]: owners[0].with_src((made, *own_ranges(owners[0])))})
@@ -94,7 +94,15 @@ def distribute(
     made = UOp(Ops.WMMA, row.out, (*sides, *(items[name] for name in held.items)), unit)
     gone = {loop for loop in found[2] if loop not in items.values()}
     own = tuple(r for r in own_ranges(owners[0]) if r not in gone)
+    if (grown := factor_of(owners[0])) is not None:
+        made = UOp(Ops.RESCALE, row.out, (made, replaced(grown, along)))
     return replaced(kernel, {owners[0]: owners[0].with_src((made, *own))})
+
+
+def _is_by(node: UOp, unit: str) -> bool:
+    """Whether it is a sum of that unit's products."""
+    is_sum = node.op is Ops.REDUCE and term_of(node).op is Ops.WMMA
+    return is_sum and term_of(node).arg == unit
 
 
 def _digits(loops: Sequence[UOp], parts: Sequence[Part]) -> dict[int, UOp]:

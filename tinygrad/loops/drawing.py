@@ -109,3 +109,18 @@ def two_sums(rows: int, columns: int) -> UOp:
     total = element(1, (rows, columns), i, k).reduce("add", k)
     value = total * element(1, (rows, columns), i, k1).reduce("max", k1)
     return UOp.sink(element(0, (rows,), i).store(value, i))
+
+
+def weights(rows: int, columns: int) -> UOp:
+    """out[i] = sum over k1 of exp2(x[i, k1] - (max over k of x[i, k]))"""
+    i, k, k1 = UOp.range(rows, "i"), UOp.range(columns, "k"), UOp.range(columns, "k1")
+    most = element(1, (rows, columns), i, k).reduce("max", k)
+    apart = element(1, (rows, columns), i, k1) + most * -1.0
+    return UOp.sink(element(0, (rows,), i).store(apart.exp2().reduce("add", k1), i))
+
+
+def repeated(rows: int, columns: int) -> UOp:
+    """out[i, j] = sum over k of x[i, k]"""
+    i, j, k = UOp.range(rows, "i"), UOp.range(columns, "j"), UOp.range(columns, "k")
+    value = element(1, (rows, columns), i, k).reduce("add", k)
+    return UOp.sink(element(0, (rows, columns), i, j).store(value, i, j))

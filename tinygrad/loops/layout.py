@@ -54,6 +54,17 @@ def own_ranges(node: UOp) -> tuple[UOp, ...]:
     return node.src[OWN[node.op] :]
 
 
+def term_of(reduce: UOp) -> UOp:
+    """What a REDUCE takes in."""
+    value = reduce.src[0]
+    return value.src[0] if value.op is Ops.RESCALE else value
+
+
+def factor_of(reduce: UOp) -> UOp | None:
+    """What a REDUCE multiplies its sum by before each turn of its first loop."""
+    return reduce.src[0].src[1] if reduce.src[0].op is Ops.RESCALE else None
+
+
 def fills_itself(node: UOp) -> bool:
     """Whether this is a STAGE that its first reader fills."""
     return node.op is Ops.STAGE and node.arg[1] != "GLOBAL" and bool(option(node, "first"))

@@ -120,7 +120,7 @@ def _mma(depth: int, words: int, pack: int) -> Fragments:
 def _amd(rows: tuple[Part, ...], depth: tuple[Part, ...]) -> Fragments:
     """AMD's layouts (ISA documents of CDNA 3, RDNA 3 and 4): a lane has a row of a and a column of
     b, both numbered by its last four bits, and pairs `p` of words `w` of them along the depth; of
-    the result it has one column, and the rows that the rest of its number and `e` say."""
+    the result it has one column, and the rows that the rest of its number and its items say."""
     return Fragments(
         rows=rows,
         columns=(("c", 16, 1),),
@@ -129,7 +129,7 @@ def _amd(rows: tuple[Part, ...], depth: tuple[Part, ...]) -> Fragments:
         b=(("c", 16, 1),),
         a_items=("w", "p"),
         b_items=("w", "p"),
-        out_items=("e",),
+        out_items=tuple(name for name, _, stride in rows if not stride),
     )
 
 
@@ -148,9 +148,9 @@ def _wgmma(columns: int, depth: int) -> Fragments:
     )
 
 
-_MFMA = _amd((("h", 4, 16), ("e", 4, 0)), (("h", 4, 16), ("w", 2, 0), ("p", 2, 0)))
+_MFMA = _amd((("h", 4, 16), ("d", 2, 0), ("e", 2, 0)), (("h", 4, 16), ("w", 2, 0), ("p", 2, 0)))
 _WMMA = _amd((("e", 8, 0), ("h", 2, 16)), (("w", 8, 0), ("p", 2, 0)))
-_WMMA12 = _amd((("h", 2, 16), ("e", 8, 0)), (("h", 2, 16), ("w", 4, 0), ("p", 2, 0)))
+_WMMA12 = _amd((("h", 2, 16), ("d", 4, 0), ("e", 2, 0)), (("h", 2, 16), ("w", 4, 0), ("p", 2, 0)))
 
 ROWS: tuple[MatrixUnit, ...] = (
     # x86 tiles: 16 rows of 64 bytes

@@ -17,6 +17,7 @@ from typing import Any
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.loops.distribute import distribute
+from tinygrad.loops.follow import across, follow
 from tinygrad.loops.layout import (
     element,
     fact,
@@ -601,5 +602,7 @@ PRIMITIVES: dict[str, Callable[..., UOp]] = {
     "tensorise": tensorise,
     "distribute": distribute,
     "own_loop": own_loop,
+    "follow": follow,
+    "across": across,
 }
 """Every primitive by the name that recipes use."""

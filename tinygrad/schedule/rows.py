@@ -50,7 +50,7 @@ FEWEST_USES = 8
 """Of a factor of scores, for a unit: half of its rows."""
 
 LONGEST_IN_REGISTERS = 1 << 20
-"""Elements of a row whose scores a unit makes again for each reduction."""
+"""Elements of a row whose scores a unit makes again rather than to store them."""
 
 
 class Product(NamedTuple):

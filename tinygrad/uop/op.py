@@ -87,6 +87,7 @@ class Ops(IntEnum):
     # kernels: loops, staged values, stores
     RANGE = auto()
     REDUCE = auto()
+    RESCALE = auto()
     STAGE = auto()
     STORE = auto()
     # the linear program
@@ -331,7 +332,7 @@ TABLE: tuple[Row, ...] = (
         "first",
         "like_first",
         "Monoid arg[0] over this and all before along axis arg[1]; in a kernel monoid `arg`, over "
-        "the turns so far of the index that is source 1.",
+        "the turns so far of the index that is source 1 (tagged `before`: without this turn).",
     ),
     Row(
         Ops.INDEX,
@@ -405,6 +406,14 @@ TABLE: tuple[Row, ...] = (
     Row(Ops.RANGE, None, "given", "scalar", "A loop from 0 to min(sources): arg = (name, role)."),
     Row(
         Ops.REDUCE, None, "first", "scalar", "Monoid `arg` of source 0 over the RANGEs that follow."
+    ),
+    Row(
+        Ops.RESCALE,
+        2,
+        "first",
+        "scalar",
+        "A term, source 0, for a sum that was multiplied by source 1 before this turn of its first "
+        "loop.",
     ),
     Row(
         Ops.STAGE, None, "first", "stage", "Source 0 for all RANGEs that follow, kept: see design."

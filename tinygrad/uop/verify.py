@@ -35,7 +35,8 @@ STAGES: dict[str, frozenset[Ops]] = {
     "kernel": frozenset(
         _LEAVES
         | _ELEMENTWISE
-        | {Ops.RANGE, Ops.REDUCE, Ops.RUNNING, Ops.INDEX, Ops.STAGE, Ops.STORE, Ops.WMMA}
+        | {Ops.RANGE, Ops.REDUCE, Ops.RUNNING, Ops.RESCALE, Ops.INDEX}
+        | {Ops.STAGE, Ops.STORE, Ops.WMMA}
     ),
     # instructions in order
     "linear": frozenset(INSTRUCTIONS),

@@ -171,7 +171,11 @@ EXPECTED = {
         CHIPS,
         lambda d: attention(d, 1024, 64),
         ("HMMA.16816.F32.BF16", "LDSM.16.M88", "LDSM.16.MT88", "LDGSTS.*128", "SHFL.BFLY"),
-        ("STL", "(?s)STG.E.*BAR.SYNC"),
+        (
+            "STL",
+            "(?s)STG.E.*BAR.SYNC",
+            "(?s)(HMMA.16816.*?){65}",
+        ),  # scores and their products, once
     ),
     "a check writes its fault words once": (CHIPS, checked, ("ATOM.*CAS",), ()),
     "bfloat16 is rounded by the chip": (

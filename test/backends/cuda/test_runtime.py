@@ -115,6 +115,22 @@ def test_scores_stay_in_registers(library, rows, keys, width, dtype, causal):
     np.testing.assert_allclose(out.float().numpy(), wanted.numpy(), rtol=0.01, atol=0.01)
 
 
+def test_sums_follow_a_maximum_that_comes_late(library):
+    """The first two blocks of keys are not seen at all, scores lie far below 0, and grow."""
+    q, k, v = numbers(16, 16), -np.abs(numbers(200, 16)), numbers(200, 16)
+    q, k = np.abs(q) * 30, k * np.linspace(40, 20, 200, dtype=np.float32)[:, None]
+    mask = np.arange(200) < np.arange(16)[:, None] * 8 + 130
+    mask[:, :128] = False
+    given = [Tensor(x, device="CUDA").bfloat16().realize() for x in (q, k, v)]
+    found = given[0].scaled_dot_product_attention(*given[1:], Tensor(mask, device="CUDA"))
+    scores = given[0].float().numpy() @ given[1].float().numpy().T / 4
+    weights = np.exp(
+        np.where(mask, scores - scores.max(1, where=mask, initial=-np.inf)[:, None], -np.inf)
+    )
+    wanted = weights @ given[2].float().numpy() / weights.sum(1, keepdims=True)
+    np.testing.assert_allclose(found.float().numpy(), wanted, rtol=0.02, atol=0.02)
+
+
 @pytest.mark.parametrize(
     ("shape", "dtype", "turned"),
     [

@@ -1,17 +1,23 @@
 """Attention by a unit that the lanes of a warp execute together: a warp has some rows, and goes
 along the keys. The scores of a block of keys are a product by the unit, whose results the lanes
-keep in registers; there they are taken in by what is reduced along a row, or become, as they lie,
-an operand of the next product. So scores are nowhere in memory, however long a row is. Each
-reduction along it makes them again, which costs the unit less than memory would.
+keep in registers; there they are taken in by what is reduced along a row, and become, as they lie,
+an operand of the next product. So scores are nowhere in memory, however long a row is.
 
-That needs a unit whose results lie in lanes as its operands do."""
+Sums whose terms are made with the row's maximum follow it (`follow`), so all that is reduced goes
+along the keys once, and scores are made once. Where a term needs another sum of the whole row, each
+reduction makes the scores again, which costs the unit less than memory would.
+
+That needs a unit whose results lie in lanes as one of its operands does: with rows as its rows if
+it is the first, with rows as its columns if it is the second."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tinygrad.base.helpers import ceildiv, prod, round_up
 from tinygrad.base.target import Target
+from tinygrad.loops.follow import can_follow
 from tinygrad.loops.groups.blocks import lanes_first
 from tinygrad.loops.groups.pieces import (
     BUSY_GROUPS,
@@ -23,12 +29,14 @@ from tinygrad.loops.groups.pieces import (
     pipeline,
     sum_over,
 )
-from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, size_of, sums_of
+from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, size_of, sums_of, term_of
 from tinygrad.loops.matrix_units import UNITS, MatrixUnit, Part, matrix_units
 from tinygrad.loops.plan import Plan, names
 from tinygrad.loops.tensorise import operand
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
+
+T = TypeVar("T")
 
 KEYS = 64  # of a block
 WARPS = 4  # of a group, at most
@@ -46,12 +54,43 @@ class Form:
     last: str
 
 
-def keeps_results(unit: MatrixUnit) -> bool:
-    """Whether results of a unit lie in lanes as its first operand does."""
+@dataclass(frozen=True)
+class Use:
+    """A unit whose results become its operand number `side`: the sizes and parts of the axis of
+    rows, and of the other axis of results, which then is an end of the depth."""
+
+    unit: MatrixUnit
+    side: int
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Of rows, and of what is beside them."""
+        sizes = self.unit.rows, self.unit.columns
+        return sizes[self.side], sizes[1 - self.side]
+
+    @property
+    def parts(self) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+        """The same, as parts."""
+        assert self.unit.held is not None
+        parts = self.unit.held.rows, self.unit.held.columns
+        return parts[self.side], parts[1 - self.side]
+
+    def in_order(self, rows: T, others: T) -> tuple[T, T]:
+        """What belongs to the unit's own rows and columns."""
+        return (others, rows) if self.side else (rows, others)
+
+
+def use_of(unit: MatrixUnit) -> Use | None:
+    """How a unit's results can be its operand, if they lie in lanes as one."""
     held = unit.held
-    if held is None or unit.is_staged or held.a != held.rows:
-        return False
-    return _shape(held.depth)[-len(_shape(held.columns)) :] == _shape(held.columns)
+    if held is None or unit.is_staged:
+        return None
+    for side, operand_parts in enumerate((held.a, held.b)):
+        use = Use(unit, side)
+        rows, others = use.parts
+        if rows == operand_parts and _shape(held.depth)[-len(others) :] == _shape(others):
+            return use
+    return None
 
 
 def _shape(parts: tuple[Part, ...]) -> list[tuple[int, int]]:
@@ -60,9 +99,7 @@ def _shape(parts: tuple[Part, ...]) -> list[tuple[int, int]]:
 
 def row_units(target: Target) -> list[MatrixUnit]:
     """The units of a target that can do this."""
-    return [
-        u for u in UNITS.values() if keeps_results(u) and u in matrix_units(target, u.a, u.b, u.out)
-    ]
+    return [u for u in UNITS.values() if use_of(u) and u in matrix_units(target, u.a, u.b, u.out)]
 
 
 def unit_rows(plan: Plan) -> bool:
@@ -72,10 +109,11 @@ def unit_rows(plan: Plan) -> bool:
         return False
     form, products = found
     unit = _unit_for(plan, products)
-    if unit is None:
+    use = None if unit is None else use_of(unit)
+    if use is None:
         return False
     depth = max(size_of(own_ranges(n)[0]) for n in products[:-1])
-    made = _Rows(plan, unit, form, depth)
+    made = _Rows(plan, use, form, depth)
     if not made.fits:
         return False
     made.run()
@@ -86,29 +124,42 @@ class _Rows:
     """The steps of the recipe. `rows`, `columns`: the output's loops; `keys`: those of what is
     reduced along a row, `last` the one whose sum is the output's product."""
 
-    def __init__(self, plan: Plan, unit: MatrixUnit, form: Form, depth: int) -> None:
+    def __init__(self, plan: Plan, use: Use, form: Form, depth: int) -> None:
+        unit = use.unit
         assert unit.held is not None
-        self.plan, self.unit, self.held, self.form = plan, unit, unit.held, form
+        self.plan, self.use, self.unit, self.held, self.form = plan, use, unit, unit.held, form
         outer = names(plan.nest("store").loops)
         self.outer = [x for x in outer if x not in (form.rows, form.columns)]
         self.width = size_of(plan.loops[form.columns])
         self.depth = round_up(depth, unit.depth)
+        self.rows, self.beside = use.sizes
+        self.leader = self._leader()
+        self.passes = 1 if self.leader else len(form.keys)  # along the keys
         batch = prod(size_of(plan.loops[x]) for x in self.outer)
         size, self.warps = size_of(plan.loops[form.rows]), WARPS
         while self.warps > 1 and (
-            batch * ceildiv(size, self.warps * unit.rows) < BUSY_GROUPS
-            or self.warps * unit.rows >= 2 * size
+            batch * ceildiv(size, self.warps * self.rows) < BUSY_GROUPS
+            or self.warps * self.rows >= 2 * size
         ):
             self.warps //= 2
+
+    def _leader(self) -> str | None:
+        """The loop of the maximum that all other reductions can follow."""
+        sums = {k: sum_over(self.plan, k) for k in self.form.keys}
+        for k, first in sums.items():
+            others = (n for n in sums.values() if n is not first)
+            if all(can_follow(first, other) for other in others):
+                return k
+        return None
 
     @property
     def fits(self) -> bool:
         """Whether registers and shared memory hold what a warp, and a group, needs at once."""
         target, unit = self.plan.target, self.unit
         operand = self.depth * unit.a.itemsize // WORD
-        words = unit.rows * (self.width + KEYS + operand) / unit.lanes
+        words = self.rows * (self.width + KEYS + operand) / unit.lanes
         return (
-            self.width % unit.columns == 0
+            self.width % self.beside == 0
             and words <= target.registers * FILLED
             and self.warps * unit.lanes <= target.group_limit
             and self._shared() <= target.local_memory
@@ -116,49 +167,64 @@ class _Rows:
 
     def _shared(self) -> int:
         """Bytes of all pieces."""
-        rows = len(self.form.keys) * self.depth + self.width
-        return KEYS * (rows * self.unit.a.itemsize + (len(self.form.keys) + 1) * VECTOR)
+        columns = self.passes * self.depth + self.width
+        return KEYS * (columns * self.unit.a.itemsize + (self.passes + 1) * VECTOR)
 
     def run(self) -> None:
         """All steps."""
-        plan, unit, form = self.plan, self.unit, self.form
+        plan, form = self.plan, self.form
         m, n = form.rows, form.columns
-        warp = plan.split(m, self.warps * unit.rows, m + "w", "PARALLEL", "LOOP")
-        row = plan.split(warp, unit.rows, m + "i", "LANE", "LOOP")
-        sums = {k: self._block(k, n) for k in form.keys}
-        tile = plan.split(n, unit.columns, n + "t", "UNROLL", "LOOP")
+        warp = plan.split(m, self.warps * self.rows, m + "w", "PARALLEL", "LOOP")
+        row = plan.split(warp, self.rows, m + "i", "LANE", "LOOP")
+        insides = {k: self._block(k, n) for k in form.keys}
+        if self.leader:
+            kept = self.leader, insides[self.leader]
+            for k in form.keys:
+                if k != self.leader:
+                    plan.do("follow", kept, (k, insides[k]))
+            insides = {self.leader: insides[self.leader]}
+        sums = {k: self._bring(k, inside, n) for k, inside in insides.items()}
+        tile = plan.split(n, self.beside, n + "t", "UNROLL", "LOOP")
         roles = ("LANE", "UNROLL", "VECTOR")
-        rows = parts_of(plan, row, self.held.rows, roles)
-        columns = parts_of(plan, tile, self.held.columns, roles)
-        lanes, items = lanes_first(((rows, self.held.rows), (columns, self.held.columns)))
+        parts = self.use.parts
+        rows, columns = (
+            parts_of(plan, x, each, roles) for x, each in zip((row, tile), parts, strict=True)
+        )
+        lanes, items = lanes_first(zip((rows, columns), parts, strict=True))
         plan.do("order", "store", (*self.outer, m, warp, *lanes, n, *items))
         plan.give("PARALLEL", self.outer)
-        for k in form.keys:
-            self._distribute(k, sums[k], rows, columns)
+        for k, inside in insides.items():
+            self._distribute(k, inside, sums[k], rows, columns)
 
-    def _block(self, k: str, column: str) -> list[str]:
-        """A block of keys a turn, whose operands are brought to the group. Returns the loops of the
-        sums that its scores are."""
-        plan, unit = self.plan, self.unit
+    def _block(self, k: str, column: str) -> str:
+        """A block of keys a turn; the loop inside of it."""
+        plan = self.plan
         plan.do("extend", k, KEYS)
         if k == self.form.last:
-            plan.do("tensorise", k, self._side(k, column), unit.name)
-        inside = plan.split(k, KEYS, k + "i")
-        found = list[str]()
+            self._tensorise(k, column)
+        return plan.split(k, KEYS, k + "i")
+
+    def _bring(self, k: str, inside: str, column: str) -> list[str]:
+        """The operands of a block of keys are brought to the group. Returns the loops of the sums
+        that its scores are."""
+        plan, found = self.plan, list[str]()
         while (shared := self._scores(inside, found)) is not None:
             found.append(plan.unused(name_of(own_ranges(shared)[0]) + "s"))
             plan.do("own_loop", plan.path(shared), found[-1])
-            plan.do("extend", found[-1], unit.depth)
-            plan.do("tensorise", found[-1], self._side(found[-1], inside), unit.name)
+            plan.do("extend", found[-1], self.unit.depth)
+            self._tensorise(found[-1], inside)
             self._piece(found[-1], (inside, found[-1]))
-        if k == self.form.last:
-            self._piece(k, (inside, column))
+        if self._product(k) is not None:
+            turned = "matrix_load" in plan.target.native
+            self._piece(k, (inside, column) if turned else (column, inside))
         return found
 
-    def _side(self, k: str, other: str) -> int:
-        """Which factor of a sum is that of the rows: the one without the loop `other`."""
+    def _tensorise(self, k: str, other: str) -> None:
+        """The products of a sum are the unit's: its operand number `side` is the factor of the
+        rows, the one without the loop `other`."""
         factors = sum_over(self.plan, k).src[0].src
-        return next(i for i, x in enumerate(factors) if self.plan.loops[other] not in x.ranges)
+        mine = next(i for i, x in enumerate(factors) if self.plan.loops[other] not in x.ranges)
+        self.plan.do("tensorise", k, mine ^ self.use.side, self.unit.name)
 
     def _scores(self, inside: str, done: list[str]) -> UOp | None:
         """A sum of scores of these keys that is not the unit's yet."""
@@ -166,33 +232,44 @@ class _Rows:
         sums = (x for x in sums_of(self.plan.nodes) if loop in x.ranges)
         return next((x for x in sums if name_of(own_ranges(x)[0]) not in done), None)
 
+    def _product(self, k: str) -> UOp | None:
+        """The unit's products that are summed over `k`."""
+        loop = self.plan.loops[k]
+        terms = (term_of(x) for x in sums_of(self.plan.nodes) if loop in own_ranges(x))
+        return next((x for x in terms if x.op is Ops.WMMA), None)
+
     def _piece(self, k: str, layout: tuple[str, str]) -> None:
-        """The second operand of the sum over `k`: rows for keys, 16 bytes beyond whole ones."""
-        plan, value = self.plan, sum_over(self.plan, k).src[0].src[1]
+        """The operand beside the rows': in rows that begin 16 bytes beyond whole ones."""
+        plan, product = self.plan, self._product(k)
+        assert product is not None
+        value = product.src[1 - self.use.side]
         options: Options = ()
         if is_copy(value, plan.loops[layout[1]]):
             blocks = (size_of(r) for r in value.ranges if name_of(r) in self.form.keys)
             options = pipeline(plan.target, self._shared(), next(blocks, 1))
         piece(plan, value, layout, "key", self.warps * self.unit.lanes, options)
 
-    def _distribute(self, k: str, sums: list[str], rows: list[str], columns: list[str]) -> None:
-        """Products go to the lanes. Scores lie in them as the next product wants its operand, or as
-        lanes share what is reduced."""
-        plan, unit, held = self.plan, self.unit, self.held
-        inside = k + "i"
-        if k == self.form.last:
-            part = plan.split(inside, unit.depth, k + "p", "UNROLL", "LOOP")
-            keys = parts_of(plan, part, held.depth, ("LOOP", "UNROLL", "VECTOR"))
-            plan.do("distribute", rows, columns, keys, unit.name)
-            pairs = zip(columns, keys[-len(columns) :], held.columns, strict=True)
-            mine = [lane if stride else item for lane, item, (*_, stride) in pairs]
-        else:
-            part = plan.split(inside, unit.columns, k + "p", "UNROLL", "LOOP")
-            mine = parts_of(plan, part, held.columns, ("GROUP", "UNROLL", "UNROLL"))
+    def _distribute(
+        self, k: str, inside: str, sums: list[str], rows: list[str], columns: list[str]
+    ) -> None:
+        """Products go to the lanes. Scores lie in them as the next product wants its operand, and
+        lanes that have other keys of a row combine what they reduced."""
+        plan, unit, use = self.plan, self.unit, self.use
+        part = plan.split(inside, unit.depth, k + "p", "UNROLL", "LOOP")
+        keys = parts_of(plan, part, self.held.depth, ("LOOP", "UNROLL", "VECTOR"))
+        if self._product(k) is not None:
+            plan.do("distribute", *use.in_order(rows, columns), keys, unit.name)
+        mine = []
+        for lane, item, (*_, stride) in zip(
+            columns, keys[-len(columns) :], use.parts[1], strict=True
+        ):
+            if stride and item in plan.loops:
+                plan.do("across", item, lane)
+            mine.append(lane if stride else item)
         for loop in sums:
             depth = plan.split(loop, unit.depth, loop + "d", "UNROLL", "LOOP")
-            parts = parts_of(plan, depth, held.depth, ("LOOP", "TILE", "VECTOR"))
-            plan.do("distribute", rows, mine, parts, unit.name)
+            parts = parts_of(plan, depth, self.held.depth, ("LOOP", "TILE", "VECTOR"))
+            plan.do("distribute", *use.in_order(rows, mine), parts, unit.name)
 
 
 def _form_of(plan: Plan) -> tuple[Form, list[UOp]] | None:
