@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from tinygrad import nn
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, IndexCheckError, ShapeError
 from tinygrad.engine.devices import Device
@@ -99,6 +100,20 @@ def test_conv2d(device, more):
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same'")
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+@pytest.mark.parametrize("padding", [2, (1, 2), "same", "valid"])
+def test_conv2d_with_other_padding(mode, padding):
+    make = {"padding": padding, "padding_mode": mode, "bias": False}
+    check(Conv2d(2, 3, (3, 5), **make), torch.nn.Conv2d(2, 3, (3, 5), **make), (2, 2, 5, 6))
+
+
+@pytest.mark.parametrize("axes", [1, 3])
+def test_other_padding_of_other_axes(axes):
+    ours, theirs = (getattr(lib, f"Conv{axes}d") for lib in (nn, torch.nn))
+    more = {"padding": 1, "padding_mode": "circular"}
+    check(ours(2, 3, 3, **more), theirs(2, 3, 3, **more), (2, 2, *(4,) * axes))
+
+
 def test_conv2d_with_an_even_kernel_keeps_the_size():
     check(Conv2d(1, 1, 4, padding="same"), torch.nn.Conv2d(1, 1, 4, padding="same"), (1, 1, 5, 6))
 
@@ -192,6 +207,74 @@ def test_embedding(device):
     close("gradient, of a number used twice too", ours.weight.grad, theirs.weight.grad)
 
 
+@pytest.mark.parametrize("padding_idx", [2, -1])
+def test_embedding_of_padding(padding_idx):
+    ours = Embedding(num_embeddings=5, embedding_dim=3, padding_idx=padding_idx)
+    theirs = torch.nn.Embedding(5, 3, padding_idx)
+    assert ours.weight[padding_idx].tolist() == [0.0] * 3
+    load_state_dict(ours, {"weight": Tensor(arrays_of(randomized(theirs))["weight"])})
+    ours.weight.requires_grad = True
+    numbers = [[0, 2, 4], [2, 2, 1]]
+    found, wanted = ours(Tensor(numbers)), theirs(torch.tensor(numbers))
+    np.testing.assert_allclose(found.numpy(), wanted.detach().numpy())
+    (found**2).sum().backward()
+    (wanted**2).sum().backward()
+    np.testing.assert_allclose(ours.weight.grad.numpy(), theirs.weight.grad.numpy(), rtol=1e-6)
+
+
+LAYERS = [  # name, arguments, shape: the same class in both
+    *((f"MaxPool{n}d", (2,), (1, 2, *(5,) * n)) for n in (1, 2, 3)),
+    *((f"AvgPool{n}d", (3, 1, 1), (1, 2, *(5,) * n)) for n in (1, 2, 3)),
+    *((f"LPPool{n}d", (2, 2), (1, 2, *(5,) * n)) for n in (1, 2, 3)),
+    *((f"AdaptiveAvgPool{n}d", (2,), (1, 2, *(5,) * n)) for n in (1, 2, 3)),
+    *((f"AdaptiveMaxPool{n}d", (2,), (1, 2, *(5,) * n)) for n in (1, 2, 3)),
+    *((f"ZeroPad{n}d", (1,), (1, 2, *(3,) * n)) for n in (1, 2, 3)),
+    *((f"ReflectionPad{n}d", (1,), (1, 2, *(3,) * n)) for n in (1, 2, 3)),
+    *((f"ReplicationPad{n}d", (2,), (1, 2, *(3,) * n)) for n in (1, 2, 3)),
+    *((f"CircularPad{n}d", (1,), (1, 2, *(3,) * n)) for n in (1, 2, 3)),
+    *((f"ConstantPad{n}d", ((1, 2) * n, 0.5), (1, 2, *(3,) * n)) for n in (1, 2, 3)),
+    ("MaxPool2d", ((2, 3), 1, 1), (2, 2, 6, 6)),
+    ("Flatten", (), (2, 3, 4)),
+    ("Flatten", (0, 1), (2, 3, 4)),
+    ("Unflatten", (1, (2, 3)), (2, 6)),
+    ("PixelShuffle", (2,), (1, 8, 3, 3)),
+    ("PixelUnshuffle", (2,), (1, 2, 4, 4)),
+    ("ChannelShuffle", (2,), (1, 4, 2, 2)),
+    ("Upsample", (None, 2), (1, 2, 3, 3)),
+    ("Softmin", (0,), (3, 4)),
+    ("Tanhshrink", (), (3, 4)),
+    ("Hardshrink", (0.3,), (3, 4)),
+    ("Softshrink", (0.3,), (3, 4)),
+]
+
+
+@pytest.mark.parametrize("name, arguments, shape", LAYERS)
+def test_functions_as_layers(name, arguments, shape):
+    check(getattr(nn, name)(*arguments), getattr(torch.nn, name)(*arguments), shape)
+
+
+def test_layers_of_two():
+    x, y = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
+    for name in ("CosineSimilarity", "PairwiseDistance"):
+        found = getattr(nn, name)()(Tensor(x), Tensor(y))
+        wanted = getattr(torch.nn, name)()(torch.tensor(x), torch.tensor(y))
+        np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-5)
+
+
+def test_a_list_of_layers_is_a_layer():
+    ours = nn.Sequential(Linear(3, 4), nn.ReLU(inplace=True), Linear(4, 2))
+    theirs = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    check(ours, theirs, (5, 3))
+    assert len(ours[:2]) == 2
+    with pytest.raises(ArgumentError, match="legal are layers one by one"):
+        nn.Sequential([Linear(3, 4)])
+
+
+def test_what_there_isnt_says_what_to_use():
+    with pytest.raises(AttributeError, match="nn has no 'Module'; legal is a class of your own"):
+        _ = nn.Module
+
+
 def test_lstm_cell(device):
     ours, theirs = LSTMCell(3, 2), randomized(torch.nn.LSTMCell(3, 2))
     load_state_dict(ours, {name: Tensor(value) for name, value in arrays_of(theirs).items()})
@@ -235,7 +318,14 @@ def test_initial_weights_are_spread_as_in_pytorch():
         (lambda: LayerNorm2d(3)(Tensor.ones(2, 4, 1, 1)), ShapeError, r"legal is \(N, 3"),
         (lambda: GroupNorm(2, 3), ArgumentError, "2 groups of 3 channels"),
         (lambda: Conv2d(3, 4, 3, groups=2), ArgumentError, "groups=2 for 3 → 4 channels"),
-        (lambda: Conv2d(3, 4, 3, padding="valid"), ArgumentError, 'legal are numbers and "same"'),
+        (lambda: Conv2d(3, 4, 3, padding="full"), ArgumentError, 'legal are numbers, "same" and'),
+        (lambda: Conv2d(3, 4, 3, padding_mode="x"), ArgumentError, "legal are zeros, reflect,"),
+        (lambda: BatchNorm(3, 1e-5, 0.1), ArgumentError, "affine=0.1; legal are True and False"),
+        (
+            lambda: Embedding(3, 4, 3),
+            ArgumentError,
+            "padding_idx=3 of 3 vectors; legal are -3 to 2",
+        ),
         (lambda: Conv2d(3, 4, 3, 2, "same"), ArgumentError, "legal is stride 1"),
         (lambda: Embedding(3, 4)(Tensor([0.5])), ArgumentError, "legal are ints"),
         (lambda: Embedding(3, 4)(Tensor([1, 3])).numpy(), IndexCheckError, "3"),

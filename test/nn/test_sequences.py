@@ -128,6 +128,8 @@ ATTENTIONS = [
     {"bias": False},
     {"batch_first": True},
     {"kdim": 5, "vdim": 7},
+    {"add_bias_kv": True},
+    {"add_bias_kv": True, "add_zero_attn": True, "batch_first": True},
 ]
 
 
@@ -145,8 +147,9 @@ def test_attention(options, need_weights):
     check(layer, module, q, k, v, need_weights=need_weights)
 
 
-def test_attention_with_masks():
-    layer, module = nn.MultiheadAttention(8, 2), torch.nn.MultiheadAttention(8, 2)
+@pytest.mark.parametrize("options", [{}, {"add_bias_kv": True, "add_zero_attn": True}])
+def test_attention_with_masks(options):
+    layer, module = (lib.MultiheadAttention(8, 2, **options) for lib in (nn, torch.nn))
     alike(layer, module)
     q, k, v = array(4, 3, 8), array(6, 3, 8), array(6, 3, 8)
     padding = np.zeros((3, 6), bool)

@@ -5,6 +5,8 @@ A layer is a plain object: parameters are its attributes, calling it applies it.
 class to inherit from; `nn.state` finds the tensors of any object.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from tinygrad.nn import datasets, functional, init, losses, optim, state
 from tinygrad.nn.activations import (
     CELU,
@@ -12,7 +14,9 @@ from tinygrad.nn.activations import (
     GELU,
     GLU,
     SELU,
+    Dropout1d,
     Dropout2d,
+    Dropout3d,
     Hardsigmoid,
     Hardswish,
     Hardtanh,
@@ -37,6 +41,35 @@ from tinygrad.nn.attention import (
     TransformerEncoderLayer,
 )
 from tinygrad.nn.checkpoint import Checkpoint
+from tinygrad.nn.containers import (
+    CircularPad1d,
+    CircularPad2d,
+    CircularPad3d,
+    ConstantPad1d,
+    ConstantPad2d,
+    ConstantPad3d,
+    Flatten,
+    ReflectionPad1d,
+    ReflectionPad2d,
+    ReflectionPad3d,
+    ReplicationPad1d,
+    ReplicationPad2d,
+    ReplicationPad3d,
+    Sequential,
+    Unflatten,
+    ZeroPad1d,
+    ZeroPad2d,
+    ZeroPad3d,
+)
+from tinygrad.nn.functional import (
+    CosineSimilarity,
+    Hardshrink,
+    PairwiseDistance,
+    Softmin,
+    Softshrink,
+    Tanhshrink,
+)
+from tinygrad.nn.images import ChannelShuffle, PixelShuffle, PixelUnshuffle, Upsample
 from tinygrad.nn.layers import (
     Bilinear,
     Conv1d,
@@ -79,10 +112,72 @@ from tinygrad.nn.norms import (
     LayerNorm2d,
     RMSNorm,
 )
+from tinygrad.nn.pooling import (
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AdaptiveAvgPool3d,
+    AdaptiveMaxPool1d,
+    AdaptiveMaxPool2d,
+    AdaptiveMaxPool3d,
+    AvgPool1d,
+    AvgPool2d,
+    AvgPool3d,
+    LPPool1d,
+    LPPool2d,
+    LPPool3d,
+    MaxPool1d,
+    MaxPool2d,
+    MaxPool3d,
+)
 from tinygrad.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 from tinygrad.nn.spellings import spell
 
 __all__ = [
+    "Flatten",
+    "Unflatten",
+    "Sequential",
+    "ZeroPad1d",
+    "ZeroPad2d",
+    "ZeroPad3d",
+    "ReflectionPad1d",
+    "ReflectionPad2d",
+    "ReflectionPad3d",
+    "ReplicationPad1d",
+    "ReplicationPad2d",
+    "ReplicationPad3d",
+    "CircularPad1d",
+    "CircularPad2d",
+    "CircularPad3d",
+    "ConstantPad1d",
+    "ConstantPad2d",
+    "ConstantPad3d",
+    "CosineSimilarity",
+    "Hardshrink",
+    "PairwiseDistance",
+    "Softmin",
+    "Softshrink",
+    "Tanhshrink",
+    "ChannelShuffle",
+    "PixelShuffle",
+    "PixelUnshuffle",
+    "Upsample",
+    "AvgPool1d",
+    "AvgPool2d",
+    "AvgPool3d",
+    "MaxPool1d",
+    "MaxPool2d",
+    "MaxPool3d",
+    "LPPool1d",
+    "LPPool2d",
+    "LPPool3d",
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveAvgPool3d",
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d",
+    "Dropout1d",
+    "Dropout3d",
     "CELU",
     "ELU",
     "GELU",
@@ -161,3 +256,21 @@ __all__ = [
 ]
 
 spell(globals(), __all__)
+
+
+INSTEAD = {
+    "Module": "a class of your own: parameters are its attributes, __call__ applies it",
+    "Parameter": "Tensor(data, requires_grad=True)",
+    "ModuleList": "a list",
+    "ModuleDict": "a dict",
+    "ParameterList": "a list of tensors",
+    "ParameterDict": "a dict of tensors",
+}
+"""What PyTorch's programs look for: what does the same here."""
+
+
+if not TYPE_CHECKING:  # which knows what there is
+
+    def __getattr__(name: str) -> Any:
+        there = f"; legal is {INSTEAD[name]}" if name in INSTEAD else ""
+        raise AttributeError(f"nn has no {name!r}{there}")

@@ -131,3 +131,6 @@ class Dropout2d:
             return x
         kept = Tensor.ones(*x.shape[:2], *(1,) * (x.ndim - 2), dtype=x.dtype, device=x.device)
         return x * kept.dropout(self.p)
+
+
+Dropout1d = Dropout3d = Dropout2d

@@ -21,6 +21,8 @@ class MultiheadAttention:
         num_heads: how many attentions; must divide embed_dim.
         dropout: of what is attended to, while training.
         bias: whether the projections add one.
+        add_bias_kv: one more key and value, which are learned.
+        add_zero_attn: one more key and value of zeros: what attends to nothing.
         kdim: features of the keys, embed_dim if None.
         vdim: features of the values, embed_dim if None.
         batch_first: inputs are (batch, length, features), not (length, batch, features).
@@ -41,6 +43,8 @@ class MultiheadAttention:
         num_heads: int,
         dropout: float = 0.0,
         bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
         kdim: int | None = None,
         vdim: int | None = None,
         batch_first: bool = False,
@@ -62,6 +66,12 @@ class MultiheadAttention:
             self.v_proj_weight = Tensor.glorot_uniform(embed_dim, vdim or embed_dim)
         self.in_proj_bias = Tensor.zeros(3 * embed_dim) if bias else None
         self.out_proj = Linear(embed_dim, embed_dim, bias)
+        self.bias_k = self.bias_v = None
+        if add_bias_kv:
+            self.bias_k, self.bias_v = (
+                Tensor.randn(1, 1, embed_dim) * embed_dim**-0.5 for _ in range(2)
+            )
+        self.add_zero_attn = add_zero_attn
         if bias:
             self.out_proj.bias = Tensor.zeros(embed_dim)
 
@@ -99,6 +109,7 @@ class MultiheadAttention:
             for number, x in enumerate((query, key, value))
         )
         mask = self._mask(q, k, key_padding_mask, attn_mask, is_causal)
+        k, v, mask = self._with_more(k, v, mask)
         out, weights = self._attended(q, k, v, mask, need_weights)
         length, batch = query.shape[:2]
         out = self.out_proj(out.permute(2, 0, 1, 3).reshape(length, batch, self.embed_dim))
@@ -123,6 +134,23 @@ class MultiheadAttention:
         length, batch, _ = x.shape
         split = x.linear(weight.T, bias).reshape(length, batch, self.num_heads, -1)
         return split.permute(1, 2, 0, 3)
+
+    def _with_more(
+        self, k: Tensor, v: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Keys, values and mask with what stands behind each sequence: bias and zeros."""
+        batch, heads, _, size = k.shape
+        before = k.shape[2]
+        if self.bias_k is not None and self.bias_v is not None:
+            k, v = (
+                t.cat(more.reshape(1, heads, 1, size).expand(batch, heads, 1, size), dim=2)
+                for t, more in ((k, self.bias_k), (v, self.bias_v))
+            )
+        if self.add_zero_attn:
+            k, v = (t.pad(((0, 0), (0, 0), (0, 1), (0, 0))) for t in (k, v))
+        if mask is not None and k.shape[2] > before:
+            mask = mask.pad(((0, 0),) * (mask.ndim - 1) + ((0, k.shape[2] - before),))
+        return k, v, mask
 
     def _mask(
         self, q: Tensor, k: Tensor, padding: Tensor | None, mask: Tensor | None, causal: bool

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tinygrad.nn.activations import gelu, glu, leaky_relu, log_softmax, softmax
+from tinygrad.nn.held import held
 from tinygrad.nn.images import (
     affine_grid,
     channel_shuffle,
@@ -224,6 +225,14 @@ def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, dim: in
     one = at.reshape(*(-1 if i == axis else 1 for i in range(logits.ndim))).eq(best)
     sharp: Tensor = one.cast(soft.dtype) - soft.detach() + soft
     return sharp
+
+
+Softmin = held("Softmin", softmin)
+Tanhshrink = held("Tanhshrink", tanhshrink)
+Hardshrink = held("Hardshrink", hardshrink)
+Softshrink = held("Softshrink", softshrink)
+CosineSimilarity = held("CosineSimilarity", cosine_similarity)
+PairwiseDistance = held("PairwiseDistance", pairwise_distance)
 
 
 __all__ = [

@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
-from dataclasses import make_dataclass
+from dataclasses import field, make_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tinygrad.tensor import Tensor
@@ -26,14 +26,21 @@ class Held:
         return type(self).function(*tensors, **more, **vars(self))
 
 
-def held(name: str, function: Callable[..., Tensor]) -> type[Held]:
-    """The class of this name. Its fields are what `function` has defaults for, in that order.
+def held(
+    name: str, function: Callable[..., Any], options_of: Callable[..., Any] | None = None
+) -> type[Held]:
+    """The class of this name. Its fields are what `function` (or another one, whose options it
+    passes on) takes that is no tensor, or has a default, in that order.
 
     >>> held("L1Loss", nn.functional.l1_loss)("sum")
     L1Loss(reduction='sum')
     """
-    given = inspect.signature(function).parameters.values()
-    options = [(p.name, p.annotation, p.default) for p in given if p.default is not p.empty]
+    given = inspect.signature(options_of or function).parameters.values()
+    options = [
+        (p.name, p.annotation, field() if p.default is p.empty else p.default)
+        for p in given
+        if p.default is not p.empty or not (p.name == "self" or p.annotation.startswith("Tensor"))
+    ]
     members = {
         "__doc__": function.__doc__,
         "__module__": sys._getframe(1).f_globals["__name__"],

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.nn.held import held
 from tinygrad.numeric.sampling import BOUNDS, FILTERS, sampled
 from tinygrad.tensor import Tensor
 
@@ -174,3 +175,12 @@ def grid_sample(
             "or with three axes and 3"
         )
     return sampled(x, grid, mode, padding_mode, align_corners)
+
+
+# ---- as layers -----------------------------------------------------------------------------------
+
+
+PixelShuffle = held("PixelShuffle", pixel_shuffle)
+PixelUnshuffle = held("PixelUnshuffle", pixel_unshuffle)
+ChannelShuffle = held("ChannelShuffle", channel_shuffle)
+Upsample = held("Upsample", upsample)

@@ -12,8 +12,10 @@ from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import prod
 from tinygrad.formats.quants import rows
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.conv import padding_pairs
 
 Sizes = int | tuple[int, ...]
+PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 def uniform_weight(shape: tuple[int, ...], fan_in: int) -> Tensor:
@@ -92,10 +94,13 @@ class Conv2d:
         out_channels: channels of the result.
         kernel_size: one number for both axes, or one an axis.
         stride: the distance of windows.
-        padding: zeros on each side; one number, one an axis, or "same": as many as keep the size.
+        padding: zeros on each side; one number, one an axis, "valid" for none, or "same": as many
+            as keep the size.
         dilation: the distance of the taps of a window.
         groups: the channels fall into so many parts that don't see each other.
         bias: whether to add one number a channel.
+        padding_mode: what the padding holds: "zeros", or as `Tensor.pad` has them "reflect",
+            "replicate" or "circular".
 
     Raises:
         ArgumentError: groups don't divide the channels, or "same" with a stride.
@@ -115,8 +120,14 @@ class Conv2d:
         dilation: Sizes = 1,
         groups: int = 1,
         bias: bool = True,
+        padding_mode: str = "zeros",
     ) -> None:
         _check_groups("Conv2d", in_channels, out_channels, groups)
+        if padding_mode not in PADDING_MODES:
+            raise ArgumentError(
+                f"Conv2d: padding_mode={padding_mode!r}; legal are {', '.join(PADDING_MODES)}"
+            )
+        self.padding_mode = padding_mode
         kernel = _each(kernel_size, 2)
         self.kernel_size = kernel
         self.stride = stride
@@ -131,9 +142,12 @@ class Conv2d:
 
     def __call__(self, x: Tensor) -> Tensor:
         """(N, in, *spatial) → (N, out, *positions)."""
-        return x.conv2d(
-            self.weight, self.bias, self.groups, self.stride, self.dilation, self.padding
-        )
+        padding = self.padding
+        if self.padding_mode != "zeros":
+            around = padding_pairs(padding, len(self.kernel_size))
+            x = x.pad([n for pair in reversed(around) for n in pair], self.padding_mode)
+            padding = 0
+        return x.conv2d(self.weight, self.bias, self.groups, self.stride, self.dilation, padding)
 
 
 def Conv1d(  # noqa: N802  made like a class
@@ -247,6 +261,7 @@ class Embedding:
     Args:
         vocab_size: how many vectors.
         embed_size: how long each is.
+        padding_idx: the number of a vector that begins as 0 and gets no gradient.
 
     Raises:
         IndexCheckError: a number outside the table, when the result is read.
@@ -255,16 +270,28 @@ class Embedding:
     (1, 3, 4)
     """
 
-    def __init__(self, vocab_size: int, embed_size: int) -> None:
+    def __init__(self, vocab_size: int, embed_size: int, padding_idx: int | None = None) -> None:
         self.vocab_sz = vocab_size
         self.embed_sz = embed_size
+        self.padding_idx = padding_idx
         self.weight = Tensor.glorot_uniform(vocab_size, embed_size)
+        if padding_idx is not None:
+            if not -vocab_size <= padding_idx < vocab_size:
+                raise ArgumentError(
+                    f"Embedding: padding_idx={padding_idx} of {vocab_size} vectors; legal are "
+                    f"{-vocab_size} to {vocab_size - 1}"
+                )
+            self.padding_idx = padding_idx % vocab_size
+            self.weight[self.padding_idx] = 0
 
     def __call__(self, idx: Tensor) -> Tensor:
         """Whole numbers (..) → vectors (.., embed_size)."""
         if not dtypes.is_int(idx.dtype):
             raise ArgumentError(f"Embedding: numbers of {idx.dtype!r}; legal are ints")
-        return rows(self.weight, idx)
+        found = rows(self.weight, idx)
+        if self.padding_idx is None:
+            return found
+        return idx.eq(self.padding_idx).unsqueeze(-1).where(found.detach(), found)
 
 
 class Dropout:
@@ -299,8 +326,10 @@ def _check_groups(layer: str, in_channels: int, out_channels: int, groups: int) 
 
 def _same(word: str, kernel: tuple[int, ...], stride: Sizes, dilation: Sizes) -> tuple[int, ...]:
     """The padding that keeps the size: (before, after) of each axis, flat, the last axis first."""
+    if word.lower() == "valid":
+        return (0,) * len(kernel)
     if word.lower() != "same":
-        raise ArgumentError(f'Conv2d: padding={word!r}; legal are numbers and "same"')
+        raise ArgumentError(f'Conv2d: padding={word!r}; legal are numbers, "same" and "valid"')
     if any(step != 1 for step in _each(stride, 1)):
         raise ArgumentError(f'Conv2d: padding="same" with stride={stride}; legal is stride 1')
     gaps = _each(dilation, len(kernel))

@@ -87,13 +87,19 @@ class GroupNorm:
         num_channels: channels of x, (N, num_channels, *any).
         eps: added to the variance.
         affine: whether to scale and shift each channel by what it learns.
+        bias: whether to shift; affine=False says no.
 
     >>> GroupNorm(2, 6)(Tensor.ones(1, 6, 4)).shape
     (1, 6, 4)
     """
 
     def __init__(
-        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        bias: bool = True,
     ) -> None:
         if num_groups < 1 or num_channels % num_groups:
             raise ArgumentError(
@@ -103,6 +109,8 @@ class GroupNorm:
         self.num_channels = num_channels
         self.eps = eps
         self.weight, self.bias = _scale_and_shift((num_channels,), affine)
+        if not bias:
+            self.bias = None
 
     def __call__(self, x: Tensor) -> Tensor:
         """(N, num_channels, *any) → the same shape."""
@@ -237,6 +245,11 @@ def _check_channels(layer: str, x: Tensor, channels: int) -> None:
 
 def _scale_and_shift(shape: tuple[int, ...], wanted: bool) -> tuple[Tensor | None, Tensor | None]:
     """What a layer multiplies by and adds: at first 1 and 0."""
+    if not isinstance(wanted, bool):
+        raise ArgumentError(
+            f"affine={wanted!r}; legal are True and False: what stands there in PyTorch, momentum, "
+            "goes by its name"
+        )
     return (Tensor.ones(*shape), Tensor.zeros(*shape)) if wanted else (None, None)
 
 

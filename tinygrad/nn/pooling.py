@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import ceildiv
+from tinygrad.nn.held import held
 from tinygrad.tensor import Tensor
 
 Sizes = int | tuple[int, ...]
@@ -320,3 +322,23 @@ def adaptive_max_pool3d(x: Tensor, output_size: Wanted, return_indices: bool = F
     (1, 1, 2, 2, 2)
     """
     return _greatest(3, x, output_size, return_indices)
+
+
+# ---- as layers -----------------------------------------------------------------------------------
+
+
+AvgPool1d = held("AvgPool1d", avg_pool1d, partial(_averages, 1))
+AvgPool2d = held("AvgPool2d", avg_pool2d, partial(_averages, 2))
+AvgPool3d = held("AvgPool3d", avg_pool3d, partial(_averages, 3))
+MaxPool1d = held("MaxPool1d", max_pool1d, partial(_largest, 1))
+MaxPool2d = held("MaxPool2d", max_pool2d, partial(_largest, 2))
+MaxPool3d = held("MaxPool3d", max_pool3d, partial(_largest, 3))
+LPPool1d = held("LPPool1d", lp_pool1d, partial(_powers, 1))
+LPPool2d = held("LPPool2d", lp_pool2d, partial(_powers, 2))
+LPPool3d = held("LPPool3d", lp_pool3d, partial(_powers, 3))
+AdaptiveAvgPool1d = held("AdaptiveAvgPool1d", adaptive_avg_pool1d)
+AdaptiveAvgPool2d = held("AdaptiveAvgPool2d", adaptive_avg_pool2d)
+AdaptiveAvgPool3d = held("AdaptiveAvgPool3d", adaptive_avg_pool3d)
+AdaptiveMaxPool1d = held("AdaptiveMaxPool1d", adaptive_max_pool1d)
+AdaptiveMaxPool2d = held("AdaptiveMaxPool2d", adaptive_max_pool2d)
+AdaptiveMaxPool3d = held("AdaptiveMaxPool3d", adaptive_max_pool3d)

@@ -34,6 +34,7 @@ def spell(module: dict[str, Any], names: list[str]) -> None:
         thing = module[name]
         if isinstance(thing, FunctionType):
             module[name] = spelled(thing, OTHERS, name)
-        made = vars(thing).get("__init__") if inspect.isclass(thing) else None
-        if isinstance(made, FunctionType) and not hasattr(made, "__wrapped__"):  # by another name
-            setattr(thing, "__init__", spelled(made, OTHERS, name))  # noqa: B010
+        for what in ("__init__", "__call__") if inspect.isclass(thing) else ():
+            method = vars(thing).get(what)
+            if isinstance(method, FunctionType) and not hasattr(method, "__wrapped__"):
+                setattr(thing, what, spelled(method, OTHERS, name))

@@ -1,0 +1,101 @@
+"""Layers of layers, and layers that only move elements, for lists of layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from tinygrad.base.errors import ArgumentError
+from tinygrad.nn.held import held
+from tinygrad.tensor import Tensor
+
+Sizes = int | tuple[int, ...]
+
+
+class Sequential(list[Callable[..., Any]]):
+    """A list of layers that is called as one. Its tensors are named by their places: "0.weight".
+
+    >>> Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))(Tensor.ones(5, 2)).shape
+    (5, 1)
+    """
+
+    def __init__(self, *layers: Callable[..., Any]) -> None:
+        wrong = [layer for layer in layers if not callable(layer)]
+        if wrong:
+            raise ArgumentError(
+                f"Sequential: {wrong[0]!r}; legal are layers one by one: Sequential(*list)"
+            )
+        super().__init__(layers)
+
+    def __call__(self, x: Any) -> Any:
+        """Each layer applied to the result of the one before."""
+        for layer in self:
+            x = layer(x)
+        return x
+
+
+# ---- that move elements --------------------------------------------------------------------------
+
+
+def _flat(x: Tensor, start_dim: int = 1, end_dim: int = -1) -> Tensor:
+    """The axes from start_dim to end_dim as one.
+
+    >>> nn.Flatten()(Tensor.ones(2, 3, 4)).shape
+    (2, 12)
+    """
+    return x.flatten(start_dim, end_dim)
+
+
+def _parted(x: Tensor, dim: int, unflattened_size: tuple[int, ...]) -> Tensor:
+    """One axis as several.
+
+    >>> nn.Unflatten(1, (2, 3))(Tensor.ones(2, 6)).shape
+    (2, 2, 3)
+    """
+    return x.unflatten(dim, tuple(unflattened_size))
+
+
+def _padded(axes: int, mode: str, x: Tensor, padding: Sizes, value: float = 0.0) -> Tensor:
+    """Elements around the last axes: `padding` on each side, or a number for each, the last axis
+    first. Which elements says the name, as the modes of `Tensor.pad` do.
+
+    >>> nn.ZeroPad2d(1)(Tensor.ones(1, 1, 2, 2)).shape
+    (1, 1, 4, 4)
+    """
+    sides = (padding,) * (2 * axes) if isinstance(padding, int) else tuple(padding)
+    if len(sides) != 2 * axes:
+        raise ArgumentError(f"pad: {padding}; legal is a number, or {2 * axes} of them")
+    return x.pad(sides, mode, value)
+
+
+def _constant(axes: int, x: Tensor, padding: Sizes, value: float) -> Tensor:
+    return _padded(axes, "constant", x, padding, value)
+
+
+def _by_mode(axes: int, mode: str, x: Tensor, padding: Sizes) -> Tensor:
+    return _padded(axes, mode, x, padding)
+
+
+def _pad(name: str, function: Callable[..., Tensor]) -> Any:
+    function.__doc__ = _padded.__doc__
+    return held(name, function)
+
+
+Flatten = held("Flatten", _flat)
+Unflatten = held("Unflatten", _parted)
+ZeroPad1d = _pad("ZeroPad1d", partial(_by_mode, 1, "constant"))
+ZeroPad2d = _pad("ZeroPad2d", partial(_by_mode, 2, "constant"))
+ZeroPad3d = _pad("ZeroPad3d", partial(_by_mode, 3, "constant"))
+ReflectionPad1d = _pad("ReflectionPad1d", partial(_by_mode, 1, "reflect"))
+ReflectionPad2d = _pad("ReflectionPad2d", partial(_by_mode, 2, "reflect"))
+ReflectionPad3d = _pad("ReflectionPad3d", partial(_by_mode, 3, "reflect"))
+ReplicationPad1d = _pad("ReplicationPad1d", partial(_by_mode, 1, "replicate"))
+ReplicationPad2d = _pad("ReplicationPad2d", partial(_by_mode, 2, "replicate"))
+ReplicationPad3d = _pad("ReplicationPad3d", partial(_by_mode, 3, "replicate"))
+CircularPad1d = _pad("CircularPad1d", partial(_by_mode, 1, "circular"))
+CircularPad2d = _pad("CircularPad2d", partial(_by_mode, 2, "circular"))
+CircularPad3d = _pad("CircularPad3d", partial(_by_mode, 3, "circular"))
+ConstantPad1d = _pad("ConstantPad1d", partial(_constant, 1))
+ConstantPad2d = _pad("ConstantPad2d", partial(_constant, 2))
+ConstantPad3d = _pad("ConstantPad3d", partial(_constant, 3))
