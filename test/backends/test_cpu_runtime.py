@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -24,7 +25,7 @@ from tinygrad.backends.cpu.memory import SMALL, HostMemory, size_class
 from tinygrad.backends.cpu.pages import PAGE
 from tinygrad.backends.cpu.patience import Patience
 from tinygrad.backends.cpu.pool import Pool
-from tinygrad.backends.cpu.queue import CPUQueue
+from tinygrad.backends.cpu.queue import LONG_WORK, CPUQueue
 from tinygrad.backends.cpu.relocations import AARCH64
 from tinygrad.backends.cpu.runner import load_runner
 from tinygrad.backends.cpu.runner_ir import WAITS, runner_source
@@ -228,6 +229,15 @@ def test_a_timed_run_gives_a_time_for_each_kernel():
     burn, empty = segment.run([at], [100_000], timed=True)
     assert (x == 100_000).all() and burn > empty > 0
     print(f"burn {burn * 1e6:.0f} us, empty {empty * 1e6:.2f} us")
+
+
+def test_a_long_segment_is_timed_only_if_asked():
+    q = queue()
+    x, at = array(4)
+    burn = launch(q, BURN, "burn", buffers=(0,), values=(0,), grid=(4, 1, 1), work=LONG_WORK)
+    segment = q.segment([burn, burn])
+    assert segment.is_long and segment.run([at], [1000]) == []
+    assert (x == 2000).all() and len(segment.run([at], [1000], timed=True)) == 2
 
 
 def test_small_work_is_not_shared_and_wakes_nobody():
@@ -621,6 +631,9 @@ def test_signals_that_come_meanwhile_reach_the_event_loop_that_waits_for_them():
             os.kill(os.getpid(), signal.SIGTERM)
             heard.settimeout(20)
             assert heard.recv(1)[0] == signal.SIGTERM and stop.value == 0
+        threads = threading.active_count()
+        with Patience(stop):  # the same thread listens; the signal before was not for this call
+            assert threading.active_count() == threads and stop.value == 0
     finally:
         signal.signal(signal.SIGTERM, handler)
         assert signal.set_wakeup_fd(before) == told.fileno()

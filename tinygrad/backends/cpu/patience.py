@@ -6,15 +6,19 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
+import math
 import os
+import selectors
 import signal
 import socket
 import threading
+import time
 from typing import Any
 
 from tinygrad.base.settings import SETTINGS
 
-OVER = b"\0"  # no signal's number
+NOBODY = b"\0"  # no signal's number: only wakes the listener
 
 
 class Patience:
@@ -23,7 +27,8 @@ class Patience:
 
     def __init__(self, stop: ctypes.c_int32) -> None:
         self.stop = stop
-        self.limit = SETTINGS["DEVICE_TIMEOUT"].value or None
+        self.limit = SETTINGS["DEVICE_TIMEOUT"].value
+        self.end = time.monotonic() + self.limit if self.limit else math.inf
         self.late, self.before = False, -1
         self.hears = (
             threading.current_thread() is threading.main_thread()
@@ -32,32 +37,72 @@ class Patience:
 
     def __enter__(self) -> None:
         self.stop.value = 0
-        self.listening, self.telling = socket.socketpair()
-        self.telling.setblocking(False)
-        self.thread = threading.Thread(target=self._listen, daemon=True)
+        self.listener = _listener()
+        with self.listener.lock:
+            self.listener.calls.add(self)
+        told = self.listener.told
+        if self.limit:
+            told.send(NOBODY)
         if self.hears:  # the system's handler, in whatever thread, writes the signal's number there
-            self.before = signal.set_wakeup_fd(self.telling.fileno(), warn_on_full_buffer=False)
-        self.thread.start()
+            self.before = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if self.hears:
             signal.set_wakeup_fd(self.before)
-        self.telling.send(OVER)
-        self.thread.join()
-        self.listening.close()
-        self.telling.close()
+        with self.listener.lock:
+            self.listener.hear()  # what came last is not for a later call
+            self.listener.calls.remove(self)
         self.stop.value = 0
         if self.late and error is None:
             raise TimeoutError(f"stopped after {self.limit} s (DEVICE_TIMEOUT)")
 
+    def hear(self, number: int) -> None:
+        """A signal came."""
+        if number == signal.SIGINT:
+            self.stop.value = 1
+        if self.before != -1:  # somebody's event loop
+            with contextlib.suppress(OSError):
+                os.write(self.before, bytes([number]))
+
+
+class Listener:
+    """A thread that sleeps until a signal comes, or a call's time is over."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.calls: set[Patience] = set()
+        self.heard, self.told = socket.socketpair()
+        self.heard.setblocking(False)
+        self.told.setblocking(False)
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def hear(self) -> None:
+        """Tells the call of the main thread of signals that came. The lock is held."""
+        with contextlib.suppress(BlockingIOError):
+            for number in self.heard.recv(64):
+                for call in self.calls if number else ():
+                    if call.hears:
+                        call.hear(number)
+
     def _listen(self) -> None:
-        self.listening.settimeout(self.limit)
-        try:
-            while (said := self.listening.recv(1)) != OVER:
-                if said[0] == signal.SIGINT:
-                    self.stop.value = 1
-                if self.before != -1:  # somebody's event loop
-                    with contextlib.suppress(OSError):
-                        os.write(self.before, said)
-        except TimeoutError:
-            self.late, self.stop.value = True, 1
+        ears = selectors.DefaultSelector()
+        ears.register(self.heard, selectors.EVENT_READ)
+        while True:
+            with self.lock:
+                self.hear()
+                now = time.monotonic()
+                for call in self.calls:
+                    if call.end <= now:
+                        call.late, call.stop.value, call.end = True, 1, math.inf
+                first = min((call.end for call in self.calls), default=math.inf)
+            ears.select(None if first == math.inf else first - now)
+
+
+@functools.cache
+def _listener() -> Listener:
+    """The process's, once a call was long."""
+    return Listener()
+
+
+if hasattr(os, "register_at_fork"):  # a child has no thread of its parent
+    os.register_at_fork(after_in_child=_listener.cache_clear)

@@ -7,6 +7,7 @@ of its buffers and its values into one table and makes one native call. Everythi
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 import struct
@@ -28,8 +29,9 @@ from tinygrad.base.settings import SPEC
 
 CHUNKS_PER_THREAD = 8  # how finely a kernel's tasks are dealt out, for balance
 SHARED_WORK = 2_000  # nanoseconds on one core: below this a kernel stays with the caller
-LONG_WORK = 4_000_000_000  # from here on a segment can be left: a thread starts, 0.25 ms
+LONG_WORK = 4_000_000_000  # from here on a segment can be left: a thread listens
 SLICES = 64  # of a long kernel, for each thread: how soon it can be left
+IN_A_MOMENT = contextlib.nullcontext()
 WAKING_WORK = 60_000  # nanoseconds of shared kernels in a segment: below this nobody is woken
 
 Place = Callable[[bytes, Sequence[str]], LoadedObject]
@@ -112,12 +114,10 @@ class CPUSegment:
             pool = queue.pool.borrow(self.scratch) if self.shares else 0
             given = self._table_at, scratch, queue.stop_at
             try:
-                if self.is_long:
-                    with Patience(queue.stop):
+                with Patience(queue.stop) if self.is_long else IN_A_MOMENT:
+                    if timed:
                         return self._run_timed(pool, *given)
-                if timed:
-                    return self._run_timed(pool, *given)
-                queue.pool.runner.run_list(pool, self._records_at, len(self.launches), *given)
+                    queue.pool.runner.run_list(pool, self._records_at, len(self.launches), *given)
             finally:
                 if pool:
                     queue.pool.give_back()
