@@ -22,7 +22,7 @@ from tinygrad.tensor.function import function
 from tinygrad.tensor.generator import Generator
 from tinygrad.tensor.tensor import Tensor
 from tinygrad.uop.node import UOp, services
-from tinygrad.uop.text import tree
+from tinygrad.uop.text import shown
 
 if TYPE_CHECKING:
     from tinygrad import nn
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tinygrad.engine.explain import explain
     from tinygrad.viz.explorer import explore
 
-services.render = tree
+services.render = shown
 services.simplify = simplify
 services.realized = realized_buffer
 services.axis = axis_of

@@ -7,7 +7,7 @@ import pytest
 from tinygrad.base.dtype import dtypes
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
-from tinygrad.uop.text import dump, parse, tree
+from tinygrad.uop.text import dump, parse, shown, tree
 
 VALUES = (0.0, -0.0, 1.5, float("inf"), -float("inf"), float("nan"))
 ODD = "with %1 = odd text\n"
@@ -53,6 +53,26 @@ def test_tree_names_what_is_used_twice():
         "  x0:=UOp(Ops.CONST, dtypes.int, arg=2, src=()),\n"
         "   x0,))"
     )
+
+
+N, M = UOp.variable("n", 1, 8), UOp.variable("m", 0, 3)
+SHOWN = [
+    (N, "n[1..8]"),
+    (N.bind(5), "n[1..8]=5"),
+    (N.bind(5).cast(dtypes.index), "n[1..8]=5"),
+    (N.bind(5) * 2 - 1, "(n*2 - 1)[1..15]=9"),
+    ((N.bind(5) + M.bind(2)) * 4, "((n + m)*4)[4..44]=28"),
+    ((N.bind(5) + 2) // 3, "((n + 2)//3)[1..3]=2"),
+    (N.bind(5) + M, "(n + m)[1..11]"),
+    (N.bind(5) + N, "(n + n)[2..16]"),
+    (UOp.const(dtypes.index, 3), "UOp(Ops.CONST, dtypes.index, arg=3, src=())"),
+]
+
+
+@pytest.mark.parametrize(("node", "expected"), SHOWN, ids=[text for _, text in SHOWN])
+def test_a_size_is_shown_as_its_formula(node, expected):
+    assert repr(node) == shown(node) == expected
+    assert f"{(node, 4)}" == f"({expected}, 4)"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
-"""Graphs as text. `tree` is what a person reads (and the form that the seeds print); `dump` and
-`parse` are the exact form, one node a line, that goes to files and comes back."""
+"""Graphs as text. `shown` is what a person reads: `tree`, the form that the seeds print, and of a
+size its formula; `dump` and `parse` are the exact form, one node a line, that goes to files and
+comes back."""
 
 from __future__ import annotations
 
@@ -13,6 +14,46 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 DEEPEST = 80  # columns of indentation: deeper nodes stand no further right
+
+
+_SIGNS = {Ops.ADD: " + ", Ops.MUL: "*", Ops.IDIV: "//", Ops.MOD: "%"}
+_VARIABLES = frozenset((Ops.DEFINE_VAR, Ops.BIND))
+_OF_SIZES = frozenset((*_SIGNS, *_VARIABLES, Ops.CONST, Ops.CAST, Ops.MAX))
+
+
+def shown(node: UOp) -> str:
+    """What `repr` gives: of whole numbers that variables make their formula, with bounds and, if
+    all variables have one, the value; else the tree.
+
+    >>> n = UOp.variable("n", 1, 8)
+    >>> shown(n), shown(n.bind(5)), shown(n.bind(5) * 2 - 1)
+    ('n[1..8]', 'n[1..8]=5', '(n*2 - 1)[1..15]=9')
+    """
+    ops = {n.op for n in node.toposort()} if dtypes.is_int(node.dtype) else set()
+    if ops.isdisjoint(_VARIABLES) or not ops <= _OF_SIZES:
+        return tree(node)
+    text = _formula(node)
+    if not text.isidentifier():
+        text = f"({text})"
+    bound = {n for n in node.toposort() if n.op is Ops.BIND}
+    known = all(n.op is not Ops.DEFINE_VAR for n in node.toposort(stop=bound))
+    return f"{text}[{node.vmin}..{node.vmax}]" + (f"={node.val}" if known else "")
+
+
+def _formula(node: UOp) -> str:
+    """A size without its value."""
+    if node.op in _VARIABLES:
+        return str((node.src or (node,))[0].arg[0])
+    if node.op is Ops.CAST:
+        return _formula(node.src[0])
+    if node.vmin == node.vmax:
+        return str(node.vmin)
+    parts = [_formula(source) for source in node.src]
+    if node.op is Ops.MAX:
+        return f"max({', '.join(parts)})"
+    if node.op is not Ops.ADD:
+        parts = [f"({part})" if " " in part else part for part in parts]
+    return _SIGNS[node.op].join(parts).replace("+ -", "- ")
 
 
 def tree(root: UOp) -> str:
