@@ -244,8 +244,9 @@ def round_bits(value: UOp) -> UOp:
     """A float32's bits, of which the upper half is the nearest bfloat16, ties to even. It has
     float32's exponents, so that the sign may stay where it is."""
     bits = value.bitcast(dtypes.uint32)
-    found = bits + (bits >> 16 & 1) + 0x7FFF
-    return value.ne(value).where(bits & 0x80000000 | NAN, found)
+    below = bits + 0x7FFF
+    found = (bits & 0x10000).ne(0).where(below + 1, below)
+    return value.ne(value).where(bits | NAN, found)
 
 
 def round_to(value: UOp, row: Narrow) -> UOp:
