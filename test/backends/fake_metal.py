@@ -32,24 +32,37 @@ LANGUAGES = {(3 << 16) + 1, (2 << 16) + 3}
 # ---- Metal's compiler ----------------------------------------------------------------------------
 
 
-@functools.cache
-def compiler():
-    """A compiler of C++ that knows _Float16; None if there is none."""
-    for name in ("clang++-19", "clang++-18", "clang++-17", "clang++-16", "clang++-15", "clang++"):
-        found = shutil.which(name)
-        if found is None:
-            continue
-        words = subprocess.run([found, "-dumpversion"], capture_output=True, text=True).stdout
-        if int(words.split(".")[0]) >= 15:
-            return [found]
-    zig = subprocess.run([sys.executable, "-m", "ziglang", "version"], capture_output=True)
-    return [sys.executable, "-m", "ziglang", "c++"] if zig.returncode == 0 else None
-
-
 FLAGS = (
     *("-std=c++14", "-w", "-fwrapv", "-ffp-contract=off", "-fno-strict-aliasing"),
-    *("-Xclang", "-ffloat16-excess-precision=none"),
+    *("-Xclang", "-ffloat16-excess-precision=none", "-I", str(SHIM), "-x", "c++", "-"),
 )
+
+
+@functools.cache
+def folder():
+    return Path(tempfile.mkdtemp(prefix="fake-metal-"))
+
+
+def made(command, source, suffix):
+    """The file that a compiler makes of a source, and its words: empty if it is right."""
+    # a name of its own: two threads may compile one source at once
+    handle, path = tempfile.mkstemp(suffix=suffix, dir=folder())
+    os.close(handle)
+    command = [*command, *FLAGS, "-o", path]
+    ran = subprocess.run(command, input=source, capture_output=True, text=True)
+    return path, ran.stderr if ran.returncode else ""
+
+
+@functools.cache
+def compiler():
+    """A compiler of C++ that knows _Float16 and the flags (clang 16 or later); None if there is
+    none."""
+    names = ("clang++", *(f"clang++-{version}" for version in range(16, 30)))
+    installed = [[found] for found in map(shutil.which, names) if found]
+    for command in (*installed, [sys.executable, "-m", "ziglang", "c++"]):
+        if not made([*command, "-S"], "_Float16 x;", ".s")[1]:
+            return command
+    return None
 
 
 def for_shim(source):
@@ -59,9 +72,7 @@ def for_shim(source):
 
 def check_syntax(source):
     """The compiler's words about a source of Metal's language; empty if it is right."""
-    command = [*compiler(), *FLAGS, "-I", str(SHIM), "-fsyntax-only", "-x", "c++", "-"]
-    ran = subprocess.run(command, input=for_shim(source), capture_output=True, text=True)
-    return ran.stderr if ran.returncode else ""
+    return made([*compiler(), "-S"], for_shim(source), ".s")[1]
 
 
 HEAD = re.compile(
@@ -76,11 +87,6 @@ def kernels_of(source):
         name: (int(lanes), PARAMETER.findall(parameters))
         for lanes, name, parameters in HEAD.findall(source)
     }
-
-
-@functools.cache
-def folder():
-    return Path(tempfile.mkdtemp(prefix="fake-metal-"))
 
 
 @functools.cache
@@ -99,13 +105,9 @@ def build(source):
             f" {{ metal::run_grid({name}_lane, args, grid, block); }}\n"
         )
     whole = for_shim(source) + "".join(calls)
-    # a name of its own: two threads may build one source at once
-    handle, path = tempfile.mkstemp(suffix=".so", dir=folder())
-    os.close(handle)
-    command = [*compiler(), *FLAGS, "-O1", "-fPIC", "-shared", "-I", str(SHIM)]
-    command += ["-nostdlib++", "-fno-exceptions", "-x", "c++", "-", "-o", path, "-lm"]
-    ran = subprocess.run(command, input=whole, capture_output=True, text=True)
-    return (None, ran.stderr) if ran.returncode else (ctypes.CDLL(path), "")
+    command = [*compiler(), "-O1", "-fPIC", "-shared", "-nostdlib++", "-fno-exceptions", "-lm"]
+    path, words = made(command, whole, ".so")
+    return (None, words) if words else (ctypes.CDLL(path), "")
 
 
 # ---- objects -------------------------------------------------------------------------------------

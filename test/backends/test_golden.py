@@ -23,7 +23,7 @@ def test_no_file_is_left_over():
 @pytest.mark.parametrize("file", [file for file in SOURCES if file.startswith("metal/")])
 def test_metal_sources_are_right_by_the_shim(file):
     if fake_metal.compiler() is None:
-        pytest.skip("METAL: no clang++ of 15 or later to read its sources")
+        pytest.skip("METAL: no clang++ of 16 or later to read its sources")
     assert not fake_metal.check_syntax(SOURCES[file])
 
 

@@ -31,7 +31,7 @@ from tinygrad.base.errors import (
 from tinygrad.base.settings import SETTINGS
 
 if fake_metal.compiler() is None:
-    pytest.skip("METAL: no clang++ of 15 or later to read its sources", allow_module_level=True)
+    pytest.skip("METAL: no clang++ of 16 or later to read its sources", allow_module_level=True)
 
 SHARED = fake_metal.Machine()  # of the tensors: plans keep their device
 
