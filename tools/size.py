@@ -26,7 +26,7 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 BUDGETS: dict[str, int | None] = {
     "base": 690,
     "uop": 1875,
-    "simplify": 1040,
+    "simplify": 1100,
     "transforms": 340,
     "schedule": 3110,
     "loops": 4970,

@@ -1,6 +1,7 @@
 """A captured call that is like the one before it goes a short way through Python; one that only
 looks like it goes the long way, and means what it says."""
 
+import contextlib
 import gc
 import sys
 
@@ -9,7 +10,7 @@ import pytest
 
 from tinygrad import Context, GlobalCounters, Tensor, TinyJit, Variable, dtypes, nn
 from tinygrad.base.errors import JitError
-from tinygrad.engine import storage
+from tinygrad.engine import faults, storage
 
 
 def ramp(*shape, dtype=None):
@@ -48,6 +49,12 @@ def one_tensor():
     x = ramp(4, 3).realize()
     step = settled(lambda a: a.sum().contiguous().realize(), x)
     return lambda: step(x)
+
+
+def checked():
+    x, at = ramp(9).realize(), Tensor([1, 2]).realize()
+    step = settled(lambda a, i: a[i].realize(), x, at)
+    return lambda: step(x, at)
 
 
 def containers():
@@ -91,7 +98,8 @@ def symbolic():
 @pytest.mark.parametrize(
     ("program", "most", "again"),
     [
-        (one_tensor, 40, 28),
+        (one_tensor, 36, 24),
+        (checked, 37, 25),
         (containers, 52, 38),
         (training, 55, 38),
         (counted, 40, 38),
@@ -109,6 +117,26 @@ def test_a_captured_call_runs_few_functions(program, most, again):
         for _ in range(3):
             call()
         assert min(python_calls(call) for _ in range(3)) <= again
+
+
+def test_a_captured_step_keeps_its_fault_words_until_one_is_written():
+    x, good, bad = ramp(4).realize(), Tensor([3, -4]).realize(), Tensor([3, 4]).realize()
+    step = settled(lambda a, i: a[i].realize(), x, good)
+    (words,) = step.captured.executions[0].plan.faults
+    words.clean.clear()
+    for _ in range(3):
+        assert step(x, good).tolist() == [3, 0]
+    assert not words.clean and not faults.noted
+    given = [good, bad, good, bad, bad, good]
+    for index, made in list(zip(given, [step(x, i) for i in given], strict=True)):
+        if index is good:
+            with contextlib.suppress(IndexError):  # whoever ran what failed is told of it, once
+                x.tolist()
+            assert made.tolist() == [3, 0]
+        else:
+            with pytest.raises(IndexError, match="index 4 is out of range .* legal are -4 to 3"):
+                made.tolist()
+    assert step(x, good).tolist() == [3, 0] and not faults.noted
 
 
 # ---- results that are made again in their places -------------------------------------------------

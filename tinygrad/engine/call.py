@@ -30,6 +30,9 @@ from tinygrad.uop.op import Ops
 Bound = dict[UOp, UOp]
 """Variables, and expressions of them, with the values that they have in a call."""
 
+_BUFFER, _RESHAPE, _SHRINK = Ops.BUFFER, Ops.RESHAPE, Ops.SHRINK
+"""An enumeration's member by its name costs as much as a function."""
+
 MOST_KITS = 4
 LARGEST_KEPT = 32 << 10  # bytes of a result that keeps its place when nobody holds it
 
@@ -103,6 +106,7 @@ class Call:
         _, self._args, self._kwargs = shape
         self._surroundings = [(look, look()) for look in surroundings]
         self._rows = [_row(*pair) for pair in zip(settled, inputs, strict=True)]
+        self._kinds = _only_tensors(self._args) if len(self._kwargs) == 1 else None
         self._is_plain = len(set(inputs)) == len(inputs)
         self._written = list(captured.written)
         self._values = [value for each in captured.executions for _, value in each.variables]
@@ -113,6 +117,9 @@ class Call:
             out if isinstance(out, UOp) else _recipe(out, self._replay.made)
             for out in captured.outputs
         ]
+        views = [x if isinstance(x, UOp) else (x.family, x.source) for x in captured.outputs]
+        self._firsts = [views.index(each) for each in views]  # views of the same, made before
+        self._is_one = type(captured.result) is tuple and captured.result[0] is Holder
         fresh = self._replay.fresh
         self._keeps = all(type(d) is str and n <= LARGEST_KEPT for _, d, n in fresh)
         self._kits: deque[Kit] = deque(maxlen=MOST_KITS)
@@ -121,36 +128,40 @@ class Call:
 
     def recognise(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Given | None:
         """What the call gives, if it is sure to be like the captured one."""
-        leaves: list[Any] = []
+        if not self._is_plain:
+            return None
         bound: Bound = {}
-        if not self._is_plain or not fits(self._args, args, leaves):
-            return None
-        if (kwargs or len(self._kwargs) > 1) and not fits(self._kwargs, kwargs, leaves):
-            return None
-        if len(leaves) > len(self._rows) and not _take_variables(leaves, bound):
-            return None
+        leaves: Any = args
+        if kwargs or tuple(map(type, args)) != self._kinds:
+            leaves = []
+            if not fits(self._args, args, leaves):
+                return None
+            if (kwargs or len(self._kwargs) > 1) and not fits(self._kwargs, kwargs, leaves):
+                return None
+            if len(leaves) > len(self._rows) and not _take_variables(leaves, bound):
+                return None
         inputs = []
         for tensor, row in zip(leaves, self._rows, strict=True):
+            room, _, sizes, dtype, device, fixed, wants = row
             view = node = tensor._uop
-            if row.sizes:
-                if node.op is not Ops.SHRINK or not _same_sizes(node, row, bound):
+            if sizes:
+                if node.op is not _SHRINK or not _same_sizes(node, row, bound):
                     return None
                 node = node.src[0]
-            is_flat = node.op is not Ops.RESHAPE
-            base = node if is_flat else node.src[0]
+            base = node.src[0] if node.op is _RESHAPE else node
             buffer = base.storage
             if (
-                base.op is not Ops.BUFFER
+                base.op is not _BUFFER
                 or buffer is None
-                or ((node.arg,) if is_flat else node.arg) != row.room
+                or ((node.arg,) if base is node else node.arg) != room
                 or base.newer is not None
                 or base.known is not None
                 or node.known is not None
                 or view.known is not None
-                or base.dtype is not row.dtype
-                or buffer.device != row.device
-                or buffer.fixed is not row.fixed
-                or (tensor.requires_grad is True) is not row.requires_grad
+                or base.dtype is not dtype
+                or buffer.device != device
+                or buffer.fixed is not fixed
+                or (tensor.requires_grad is True) is not wants
             ):
                 return None
             inputs.append(buffer)
@@ -252,18 +263,13 @@ class Call:
     def _result(self, given: Given, kit: Kit) -> Any:
         """The step's result."""
         found: list[Any] = []
-        first_of: dict[tuple[int, Source], Holder] = {}  # of each family
-        for recipe, node in zip(self._recipes, kit.nodes, strict=True):
+        for recipe, node, first in zip(self._recipes, kit.nodes, self._firsts, strict=True):
             if isinstance(recipe, UOp):
                 found.append(given.bound.get(recipe.src[0], recipe))
                 continue
-            whose = recipe.out.family, recipe.out.source
-            tensor = _made(recipe, given, kit, node, first_of.get(whose))
-            first_of.setdefault(whose, tensor)
-            found.append(tensor)
-        shape = self.captured.result
-        is_tensor = type(shape) is tuple and shape[0] is Holder
-        return found[0] if is_tensor else unflatten(shape, iter(found))
+            relative = found[first] if first < len(found) else None
+            found.append(_made(recipe, given, kit, node, relative))
+        return found[0] if self._is_one else unflatten(self.captured.result, iter(found))
 
 
 class Recipe(NamedTuple):
@@ -349,6 +355,13 @@ def _made(
 def _bound(node: UOp, bound: Bound) -> UOp:
     """An expression, or a view, with the values that variables have in this call."""
     return node.substitute({b: bound.get(b.src[0], b) for b in bindings_below(node)})
+
+
+def _only_tensors(shape: Any) -> tuple[type, ...] | None:
+    """The types of a call's arguments, if these are tensors, one by one."""
+    parts = shape[1:]
+    alone = all(type(part) is tuple and part[0] is Holder for part in parts)
+    return tuple(part[1] for part in parts) if alone else None
 
 
 def _row(tensor: Holder, buffer: Buffer) -> Row:

@@ -15,6 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, NamedTuple
 from weakref import ref
 
@@ -37,6 +38,7 @@ from tinygrad.uop.op import Ops
 
 WORDS = 8  # int64: the code (0: none), then the operands
 ZEROS = memoryview(bytes(8 * WORDS))
+UNKNOWN = ctypes.c_int64(1)
 MOST_NOTED = 64  # runs; with more they are looked at, though nobody reads
 KINDS: dict[str, type[RuntimeCheckError]] = {
     "index": IndexCheckError,
@@ -47,10 +49,10 @@ KINDS: dict[str, type[RuntimeCheckError]] = {
 
 class Words(NamedTuple):
     """The words of one run. `code` is the first of them where the host addresses it, and kernels
-    are over when they return."""
+    are over when they return; elsewhere it is not 0, so that runs are noted."""
 
     handle: Any
-    code: ctypes.c_int64 | None
+    code: ctypes.c_int64
 
 
 @dataclass(eq=False)
@@ -75,7 +77,8 @@ class FaultWords:
         handle = memory.allocate(8 * WORDS)
         memory.write(handle, ZEROS)
         address = None if self.device.target.has_groups else memory.address(handle)
-        return Words(handle, None if address is None else ctypes.c_int64.from_address(address))
+        code = UNKNOWN if address is None else ctypes.c_int64.from_address(address)
+        return Words(handle, code)
 
     def give_back(self, words: Words) -> RuntimeCheckError | None:
         """The error that stood there; another run may have the words."""
@@ -96,6 +99,7 @@ class FaultWords:
         return KINDS.get(kind, RuntimeCheckError)(text)
 
 
+_code_of = attrgetter("code")
 Taken = dict[FaultWords, Words]
 """The words of one run, by whose they are."""
 
@@ -169,14 +173,16 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew)
 
 
+def none_failed(taken: Taken) -> bool:
+    """Whether the run with these words that has just been made need not be noted: it is known by
+    now that nothing failed. Then they are as they were, and serve another run."""
+    return not (noted or spoilt or any(map(_code_of, taken.values())))
+
+
 def is_fine(taken: Taken) -> bool:
-    """Whether the run that has just taken these words need not be noted: it is known by now that
-    none failed. Then others may have the words."""
-    if noted or spoilt:
+    """The same; then others may have the words."""
+    if not none_failed(taken):
         return False
-    for words in taken.values():
-        if words.code is None or words.code.value:
-            return False
     for owner, words in taken.items():
         owner.clean.append(words)
     return True

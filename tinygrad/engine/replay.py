@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from tinygrad.base.settings import DEBUG
-from tinygrad.engine.faults import Taken, is_fine, note, noted, spoilt
+from tinygrad.engine.faults import Taken, none_failed, note, noted, spoilt
 from tinygrad.engine.layout import Source, in_one_arena
 from tinygrad.engine.run import Chain, RunnablePlan, arenas_for
 from tinygrad.engine.sharing import any_crooked
@@ -31,11 +31,13 @@ class Execution:
 
 
 class Frame(NamedTuple):
-    """What stays between replays: the buffers of all storages, and where the step is one stretch of
-    kernels the table of their handles. What differs from call to call is empty in both."""
+    """What stays between replays: the buffers of all storages, of which those are empty that differ
+    from call to call; where the step is one stretch of kernels the table of their handles; and
+    fault words, until one is not zero."""
 
     buffers: list[Buffer]
     table: list[Any]
+    taken: Taken
 
 
 class Replay:
@@ -68,7 +70,6 @@ class Replay:
         self.parts = [part for part in self.parts if part[1] in changing]
         self._stretch = None if self.parts else self.chain.only
         self._inputs_at, self._made_at = self._positions()
-        self._changing = [position for position, _ in self._inputs_at + self._made_at]
 
     def _positions(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """Where in the table of the only stretch the handles of inputs and of what is made go."""
@@ -132,8 +133,7 @@ class Replay:
             frame = self._idle.pop()
         except IndexError:
             frame = self._frame()
-        taken: Taken = {}
-        stretch = self._stretch
+        taken, stretch = frame.taken, self._stretch
         if stretch is None or DEBUG.value >= 2 or (self.chain.written and any_crooked()):
             self.chain.run(self._filled(frame, inputs, made), values, taken)
         else:
@@ -142,14 +142,13 @@ class Replay:
                 table[position] = inputs[number].handle
             for position, number in self._made_at:
                 table[position] = made[number].handle
-            if stretch.extra:
+            if not taken and stretch.extra:
                 stretch.watch(table, taken)
             stretch.launch(table, values)
             stretch.count()
-            for position in self._changing:
-                table[position] = None
-        if (taken or noted or spoilt) and not is_fine(taken):
+        if (taken or noted or spoilt) and not none_failed(taken):
             note(self.chain.flow, self._filled(frame, inputs, made), taken)
+            frame = frame._replace(taken={})
         self._idle.append(frame)
 
     def _filled(
@@ -184,4 +183,4 @@ class Replay:
             same = dict(self.again)
             table = [buffers[same.get(n, n)].handle for n in self._stretch.positions]
             table += [None] * len(self._stretch.extra)
-        return Frame(buffers, table)
+        return Frame(buffers, table, {})

@@ -66,6 +66,9 @@ struct record {
   kernel function; void** arguments; unsigned* positions;
   i64 count, tasks, chunk, chunks, ranges, wake;
 };
+struct list {
+  struct record* records; i64 count; int* stop; struct pool* pool; char* scratch; i64 table[];
+};
 _Static_assert(offsetof(struct pool, stop) == {STOP}, "");
 _Static_assert(offsetof(struct pool, finished) == {FINISHED}, "");
 _Static_assert(offsetof(struct pool, caller_sleeps) == {CALLER_SLEEPS}, "");
@@ -128,11 +131,13 @@ static void share(struct pool* pool, i64 wakes, char* scratch) {
   }
 }
 
-// Run `count` records; without a pool the caller runs every task itself, a chunk at a time.
-EXPORT void run_list(struct pool* pool, struct record* at, i64 count, i64* table, char* scratch,
-                     int* stop) {
-  for (struct record* end = at + count; at < end; at++) {
-    for (i64 i = 0; i < at->count; i++) ((i64*)at->arguments)[i] = table[at->positions[i]];
+// Run the records of a list; without a pool the caller runs every task itself, a chunk at a time.
+EXPORT void run_list(struct list* list) {
+  struct pool* pool = list->pool;
+  int* stop = list->stop;
+  char* scratch = list->scratch;
+  for (struct record *at = list->records, *end = at + list->count; at < end; at++) {
+    for (i64 i = 0; i < at->count; i++) ((i64*)at->arguments)[i] = list->table[at->positions[i]];
     if (!pool || !at->chunks) {
       for (i64 low = 0, high; low == 0 || low < at->tasks; low = high) {
         if (__atomic_load_n(stop, RELAXED)) return;

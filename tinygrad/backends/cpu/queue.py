@@ -21,7 +21,7 @@ from tinygrad.backends.cpu.locks import ForkSafeLock
 from tinygrad.backends.cpu.pages import Pages
 from tinygrad.backends.cpu.patience import Patience
 from tinygrad.backends.cpu.pool import Pool
-from tinygrad.backends.cpu.runner import RECORD
+from tinygrad.backends.cpu.runner import LIST, RECORD
 from tinygrad.backends.interface import Launch
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import ceildiv
@@ -56,6 +56,7 @@ class CPUQueue:
         self.scratch: Pages | None = None
         self.stop = ctypes.c_int32(0)
         self.stop_at = ctypes.addressof(self.stop)
+        self.run_list = pool.runner.run_list
         self._loaded: weakref.WeakValueDictionary[tuple[bytes, str], LoadedObject]
         self._loaded = weakref.WeakValueDictionary()
 
@@ -97,8 +98,10 @@ class CPUSegment:
         self.wakes = unknown or sum(launch.work for launch in shared) >= WAKING_WORK
         self.shares = bool(shared)
         self.is_long = sum(launch.work for launch in launches) >= LONG_WORK
-        self._pack_table = struct.Struct(f"{self.n_buffers + self.n_values}q").pack_into
-        self._table = (ctypes.c_int64 * max(1, self.n_buffers + self.n_values))()
+        behind = struct.Struct(f"{2 + self.n_buffers + self.n_values}q")
+        self._pack_behind = behind.pack_into
+        self._list = ctypes.create_string_buffer(LIST.size + behind.size)
+        self._list_at = ctypes.addressof(self._list)
         self._lay_out()
 
     def run(
@@ -109,29 +112,36 @@ class CPUSegment:
             buffers, values = self._trimmed(buffers, values)
         queue = self.queue
         with queue.lock.now:
-            self._pack_table(self._table, 0, *buffers, *values)
             scratch = queue.scratch_address(self.scratch) if self.scratch else 0
             pool = queue.pool.borrow(self.scratch) if self.shares else 0
-            given = self._table_at, scratch, queue.stop_at
             try:
+                self._pack_behind(self._list, LIST.size, pool, scratch, *buffers, *values)
                 with Patience(queue.stop) if self.is_long else IN_A_MOMENT:
                     if timed:
-                        return self._run_timed(pool, *given)
-                    queue.pool.runner.run_list(pool, self._records_at, len(self.launches), *given)
+                        return self._run_timed()
+                    queue.run_list(self._list_at)
             finally:
                 if pool:
                     queue.pool.give_back()
         return []
 
-    def _run_timed(self, pool: int, *given: int) -> list[float]:
-        """One call a kernel; each time holds the half microsecond of the call."""
+    def _run_timed(self) -> list[float]:
+        """One call a kernel; each time holds the quarter of a microsecond of the call."""
         seconds = []
-        for number in range(len(self.launches)):
-            record = self._records_at + RECORD.size * number
-            start = time.perf_counter()
-            self.queue.pool.runner.run_list(pool, record, 1, *given)
-            seconds.append(time.perf_counter() - start)
+        try:
+            for number in range(len(self.launches)):
+                self._begin_at(number, 1)
+                start = time.perf_counter()
+                self.queue.run_list(self._list_at)
+                seconds.append(time.perf_counter() - start)
+        finally:
+            self._begin_at(0, len(self.launches))
         return seconds
+
+    def _begin_at(self, number: int, count: int) -> None:
+        """The list is so many kernels from this one on."""
+        records = ctypes.addressof(self._records) + RECORD.size * number
+        LIST.pack_into(self._list, 0, records, count, self.queue.stop_at)
 
     def _is_shared(self, launch: Launch) -> bool:
         enough = launch.work == 0 or launch.work >= SHARED_WORK
@@ -144,8 +154,6 @@ class CPUSegment:
         self._arguments = (ctypes.c_int64 * max(1, starts[-1]))()
         self._positions = (ctypes.c_int32 * max(1, starts[-1]))()
         self._records = ctypes.create_string_buffer(max(1, RECORD.size * len(self.launches)))
-        self._table_at = ctypes.addressof(self._table)
-        self._records_at = ctypes.addressof(self._records)
         arguments = ctypes.addressof(self._arguments)
         positions = ctypes.addressof(self._positions)
         for number, (launch, start) in enumerate(zip(self.launches, starts, strict=False)):
@@ -160,6 +168,7 @@ class CPUSegment:
                 len(sources),
                 *self._partition(launch),
             )
+        self._begin_at(0, len(self.launches))
 
     def _partition(self, launch: Launch) -> tuple[int, int, int, int, int]:
         """(tasks, tasks a chunk, chunks or 0, ranges, whether to wake helpers). Chunks say who

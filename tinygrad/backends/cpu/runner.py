@@ -38,8 +38,10 @@ from tinygrad.backends.interface import Compiler
 
 FUNCTIONS = ("run_list", "help", "dismiss")
 
+# How a list begins: records, count, stop. Behind it lie pool, scratch and the table.
+LIST = struct.Struct("3q")
 # One kernel of a list: function, arguments, positions, count, tasks, chunk, chunks, ranges, wake.
-# `arguments` is filled from the segment's table at `count` `positions` (i32 each); `chunks` 0 means
+# `arguments` is filled from the list's table at `count` `positions` (i32 each); `chunks` 0 means
 # that the caller runs all tasks itself; `ranges` is how many seats the chunks are dealt to; `wake`
 # allows waking sleeping helpers.
 RECORD = struct.Struct("9q")
@@ -54,15 +56,14 @@ class ObjectCache(Protocol):
 
 
 class Runner:
-    """The loaded native code: `run_list(pool, records, count, table, scratch, stop)`,
-    `help(pool, thread)`, `dismiss(pool, thread)`; all arguments are addresses or integers."""
+    """The loaded native code: `run_list(list)`, `help(pool, thread)`, `dismiss(pool, thread)`; all
+    arguments are addresses or integers. A call costs Python the more the more they are."""
 
     def __init__(self, code: LoadedObject, machine: str) -> None:
         self.code = code
         self.machine = machine
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
-        prototype = ctypes.CFUNCTYPE(None, pointer, pointer, integer, *[pointer] * 3)
-        self.run_list: Callable[[int, int, int, int, int, int], None] = prototype(
+        self.run_list: Callable[[int], None] = ctypes.CFUNCTYPE(None, pointer)(
             code.address("run_list")
         )
         self.help: Callable[[int, int], None] = ctypes.CFUNCTYPE(None, pointer, integer)(

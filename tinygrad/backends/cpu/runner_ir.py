@@ -252,10 +252,20 @@ done:
 }
 """
 
-# Run `count` records. Without a pool the caller runs every task itself, a chunk at a time.
+# Run the records of a list. Without a pool the caller runs every task itself, a chunk at a time.
 RUN_LIST = """
-define void @run_list(ptr %pool, ptr %records, i64 %count, ptr %table, ptr %scratch, ptr %stop) {
+define void @run_list(ptr %list) {
 entry:
+  %records = load ptr, ptr %list
+  %count_at = getelementptr i8, ptr %list, i64 8
+  %count = load i64, ptr %count_at
+  %stop_at = getelementptr i8, ptr %list, i64 16
+  %stop = load ptr, ptr %stop_at
+  %pool_at = getelementptr i8, ptr %list, i64 24
+  %pool = load ptr, ptr %pool_at
+  %given_at = getelementptr i8, ptr %list, i64 32
+  %scratch = load ptr, ptr %given_at
+  %table = getelementptr i8, ptr %list, i64 40
   %scratch_at = alloca ptr
   store ptr %scratch, ptr %scratch_at
   %alone = icmp eq ptr %pool, null
