@@ -18,6 +18,7 @@ from tinygrad.base.errors import ArgumentError, FileError
 from tinygrad.formats import gguf as files
 from tinygrad.formats.quants import FORMATS, dequantise
 from tinygrad.nn import Embedding, Linear
+from tinygrad.nn.experts import ChosenLinear
 from tinygrad.nn.state import gguf_load, load_state_dict
 
 
@@ -280,3 +281,21 @@ def test_a_captured_step_reads_the_blocks_and_keeps_no_floats(tmp_path):
     again = [step(x).numpy() for _ in range(3)][-1]
     assert (first == again).all()
     assert GlobalCounters.mem_used - before < weight.nbytes // 2
+
+
+def test_of_experts_in_blocks_only_the_chosen_are_read(tmp_path):
+    """Also by captured steps, for any choice, and no floats are kept."""
+    file, weight = tmp_path / "w.gguf", np.random.default_rng(0).standard_normal((8, 64, 128))
+    files.save(file, {"w": Tensor(weight.astype(np.float32))}, kinds="Q4_0")
+    layer = ChosenLinear(8, 128, 64)
+    load_state_dict(layer, {"weight": gguf_load(file)[1]["w"]}, realize=False)
+    known = gguf_load(file)[1]["w"].numpy()
+    step = TinyJit(lambda x, which: layer(x, which).realize())
+    x, before = np.ones((2, 1, 128), np.float32), GlobalCounters.mem_used
+    for chosen in ([3, 5], [7, 7], [0, 6], [1, 2]):
+        given = Tensor(x).realize(), Tensor(chosen, dtype=dtypes.int32).realize()
+        GlobalCounters.reset()
+        found = step(*given)
+        assert GlobalCounters.global_mem < 2 * 64 * 128 * 2
+        np.testing.assert_allclose(found.numpy()[:, 0], known[chosen].sum(-1), atol=1e-4)
+    assert GlobalCounters.mem_used - before < weight[0].nbytes

@@ -1,6 +1,8 @@
 """Checkpoints load by name, in every published layout, or say what is wrong."""
 
 import json
+import re
+from collections import defaultdict
 from pathlib import Path
 
 import gguf
@@ -13,8 +15,10 @@ from safetensors.torch import load_file, save_file
 from tinygrad import Tensor, dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.models.auto import load_model
-from tinygrad.models.llama import GGUF, HUGGING_FACE, ORIGINAL, Llama
-from tinygrad.models.qwen import Qwen2, Qwen3
+from tinygrad.models.generate import generate
+from tinygrad.models.llama import GGUF, GGUF_EXPERTS, HUGGING_FACE, ORIGINAL, Llama
+from tinygrad.models.mixtral import Mixtral
+from tinygrad.models.qwen import Qwen2, Qwen2Moe, Qwen3, Qwen3Moe
 from tinygrad.models.resnet import TORCHVISION, ResNet
 
 
@@ -90,6 +94,39 @@ def test_gguf_files_of_relatives(family, ours, tmp_path):
         Llama.from_pretrained(tmp_path / "x.gguf")
 
 
+EXPERTS = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=64)
+PLAIN = dict(rope_parameters=dict(rope_type="default", rope_theta=1e4))
+MIXTURES = {
+    "llama": ("Mixtral", Llama, PLAIN | dict(num_local_experts=3, sliding_window=None)),
+    "qwen2moe": ("Qwen2Moe", Qwen2Moe, EXPERTS | dict(shared_expert_intermediate_size=32)),
+    "qwen3moe": ("Qwen3Moe", Qwen3Moe, EXPERTS | dict(head_dim=16, norm_topk_prob=True)),
+}
+
+
+@pytest.mark.parametrize("family", MIXTURES)
+def test_mixtures_in_gguf_files(family, tmp_path):
+    """Experts lie in one tensor, and stay quantised; tokens are those of `transformers`."""
+    name, ours, facts = MIXTURES[family]
+    sizes = DECODER | dict(hidden_size=64, intermediate_size=96)
+    model, folder = made(
+        f"{name}ForCausalLM", getattr(transformers, f"{name}Config")(**sizes, **facts)
+    )
+    gguf_file(tmp_path / "x.gguf", model, folder, kind="Q8_0", family=family)
+    check(model, tmp_path / "x.gguf", ours)
+    loaded = load_model(tmp_path / "x.gguf")
+    assert type(loaded) is ours
+    prompt = tokens(1, 5)
+    wanted = model.generate(torch.tensor(prompt).long(), max_new_tokens=6, do_sample=False)
+    assert generate(loaded, prompt.tolist(), most=6) == wanted[:, 5:].tolist()
+
+
+def test_a_gguf_file_with_a_tensor_for_each_expert_is_refused(tmp_path):
+    model, folder = made("LlamaForCausalLM", transformers.LlamaConfig(**DECODER))
+    gguf_file(tmp_path / "x.gguf", model, folder, {"llama.expert_count": 2})
+    with pytest.raises(ArgumentError, match="legal is one tensor for all experts"):
+        Llama.from_pretrained(tmp_path / "x.gguf")
+
+
 def test_a_gguf_file_says_how_wavelengths_are_divided(tmp_path):
     config = transformers.LlamaConfig(**DECODER, rope_parameters=LLAMA3)
     model, folder = made("LlamaForCausalLM", config)
@@ -130,7 +167,7 @@ def gguf_file(path, model, folder, facts=(), kind="F32", family="llama", extra=(
     """The checkpoint of a decoder of two layers as a GGUF file; `model` gets the weights as they
     are after quantisation."""
     config = model.config
-    size = config.head_dim
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     writer = gguf.GGUFWriter(path, family)
     writer.add_key_length(size)
     writer.add_block_count(config.num_hidden_layers)
@@ -140,21 +177,29 @@ def gguf_file(path, model, folder, facts=(), kind="F32", family="llama", extra=(
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    if experts := getattr(config, "num_experts", getattr(config, "num_local_experts", 0)):
+        writer.add_expert_count(experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
     for name, value in dict(facts).items():
         inner = gguf.GGUFValueType.get_type(value[0]) if isinstance(value, list) else None
         writer.add_key_value(name, value, gguf.GGUFValueType.get_type(value), inner)
-    back = {ours: theirs for theirs, ours in GGUF.items() if ours}
-    for name, value in load_file(Path(folder) / "model.safetensors").items():
-        number = "".join(c for c in name.partition("layers.")[2].partition(".")[0])
+    state, places = load_file(Path(folder) / "model.safetensors"), gguf_places()
+    if kind != "F32":
+        known = {name: rounded(name, value, kind) for name, value in state.items()}
+        save_file(known, Path(folder) / "model.safetensors")
+        model.load_state_dict(type(model).from_pretrained(folder).state_dict())
+    for name, value in together(state).items():
+        number = name.partition("layers.")[2].partition(".")[0]
         row, _, part = name.replace(f"layers.{number}.", "layers.{}.").rpartition(".")
         turned = family == "llama" and ("q_proj" in name or "k_proj" in name)
-        values, raw = (interleaved(value, size) if turned else value).numpy(), None
-        if kind != "F32" and value.ndim == 2:
-            raw = gguf.GGMLQuantizationType[kind]
-            values = gguf.quants.quantize(values, raw)
-            known = torch.tensor(gguf.quants.dequantize(values, raw))
-            model.state_dict()[name].copy_(together(known, size) if turned else known)
-        writer.add_tensor(f"{back[row].replace('{}', number)}.{part}", values, raw_dtype=raw)
+        values, place = (interleaved(value, size) if turned else value).numpy(), places[row]
+        type_ = None
+        if kind != "F32" and is_quantised(name, value):
+            type_ = gguf.GGMLQuantizationType[kind]
+            values = gguf.quants.quantize(values, type_)
+        if "gate_inp_shexp" in place:
+            values = values.reshape(-1)
+        writer.add_tensor(f"{place.replace('{}', number)}.{part}", values, raw_dtype=type_)
     for name, values in dict(extra).items():
         writer.add_tensor(name, values)
     writer.write_header_to_file()
@@ -163,10 +208,35 @@ def gguf_file(path, model, folder, facts=(), kind="F32", family="llama", extra=(
     writer.close()
 
 
-def together(weight, size):
-    """The reverse of `interleaved`."""
-    pairs = weight.reshape(-1, size // 2, 2, *weight.shape[1:])
-    return pairs.transpose(1, 2).reshape(weight.shape).contiguous()
+def gguf_places():
+    """From rows of Hugging Face's names to those of a GGUF file."""
+    mixed = {
+        ours if isinstance(ours, str) else ours[0]: name for name, ours in GGUF_EXPERTS.items()
+    }
+    names = {**Mixtral.NAMES, **Qwen2Moe.NAMES}
+    found = {theirs: mixed[ours] for theirs, ours in names.items() if ours in mixed}
+    return found | {theirs: name for name, theirs in GGUF.items() if theirs}
+
+
+def is_quantised(name, value):
+    """Routers and gates of one output stay floats, as vectors do."""
+    return value.ndim > 1 and not re.search(r"(mlp|moe|expert)[._]gate\.", name)
+
+
+def rounded(name, value, kind):
+    """What a block format keeps of a weight."""
+    if not is_quantised(name, value):
+        return value
+    raw = gguf.GGMLQuantizationType[kind]
+    return torch.tensor(gguf.quants.dequantize(gguf.quants.quantize(value.numpy(), raw), raw))
+
+
+def together(state):
+    """The weights of a layer's experts as one, by a name with `*` for the number."""
+    found = defaultdict(list)
+    for name in sorted(state):
+        found[re.sub(r"experts\.\d+", "experts.*", name)].append(state[name])
+    return {n: torch.stack(parts) if "*" in n else parts[0] for n, parts in found.items()}
 
 
 def test_pytorch_files_load_too(llama):

@@ -75,19 +75,24 @@ _BLOCKS: WeakKeyDictionary[UOp, tuple[Tensor, str]] = WeakKeyDictionary()
 """What expressions over blocks are made of, for who wants a few rows of them."""
 
 
+def is_in_blocks(table: Tensor) -> bool:
+    """Whether `dequantise` made this, so that it is never to be computed as a whole."""
+    return table.uop in _BLOCKS
+
+
 def rows(table: Tensor, places: Tensor) -> Tensor:
-    """Rows of a table (count, size) by number: (..) → (.., size). Of one that `dequantise` made,
-    these blocks alone are read and become floats; a gather of an expression computes all of it.
+    """Rows of a table (count, size..), (..) → (.., size..). Of one that `dequantise` made, only
+    these blocks are read and become floats; a gather of an expression computes all of it.
 
     >>> table = dequantise(Tensor.zeros(2 * 34, dtype="uint8"), "Q8_0", (2, 32))
     >>> rows(table, Tensor([[1, 0, 1]])).shape
     (1, 3, 32)
     """
-    if table.uop not in _BLOCKS:
+    if not is_in_blocks(table):
         return table._rows(places)
     raw, name = _BLOCKS[table.uop]
-    blocks = raw.reshape(table.shape[0], -1)._rows(places).contiguous()
-    return dequantise(blocks.flatten(), name, (*places.shape, table.shape[1]))
+    blocks = raw.reshape(table.shape[0], -1)._rows(places)
+    return dequantise(blocks.flatten(), name, (*places.shape, *table.shape[1:]))
 
 
 # ---- words for what the formats have in common ---------------------------------------------------

@@ -30,8 +30,14 @@ from tinygrad.models.whisper import Whisper
 
 
 def by_name(*models: type[Pretrained]) -> dict[str, type[Pretrained]]:
-    """Models by `model_type` of config.json, `general.architecture` of a GGUF file."""
+    """Models by `model_type` of config.json."""
     return {name: model for model in models for name in model.ONLY["model_type"]}
+
+
+def by_family(kinds: Mapping[str, type[Pretrained]]) -> dict[str, type[Pretrained]]:
+    """Of these the models by `general.architecture` of a GGUF file, of a family the first."""
+    llamas = [model for model in kinds.values() if issubclass(model, Llama)]
+    return {model.FAMILY: model for model in reversed(llamas)}
 
 
 TEXTS = by_name(Llama, Mistral, Mixtral, Qwen2, Qwen2Moe, Qwen3, Qwen3Moe, GPT2, Mamba, RWKV, T5)
@@ -50,7 +56,7 @@ def load_model(path: str | Path, kinds: Mapping[str, type[Pretrained]] | None = 
     """
     kinds = {**TEXTS, **OTHERS} if kinds is None else kinds
     if str(path).endswith(".gguf"):
-        name = facts_of(path).get("general.architecture")
+        name, kinds = facts_of(path).get("general.architecture"), by_family(kinds)
     else:
         name = read_config(path).get("model_type")
     found: type[Pretrained] | None = kinds.get(str(name))

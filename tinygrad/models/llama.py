@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -47,6 +47,12 @@ ORIGINAL: Names = {
     "rope.freqs": None,
 }
 
+
+def as_row(weight: Tensor) -> Tensor:
+    """A weight of one output, (1, in), which a GGUF file has as (in,)."""
+    return weight.reshape(1, -1)
+
+
 # llama.cpp's GGUF files
 GGUF: Names = {
     "token_embd": "model.embed_tokens",
@@ -64,6 +70,18 @@ GGUF: Names = {
     "output_norm": "model.norm",
     "output": "lm_head",
     "rope_freqs": None,
+}
+
+# of mixtures, whose experts lie in one tensor there as they do here
+GGUF_EXPERTS: Names = {
+    "blk.{}.ffn_gate_inp": "layers.{}.feed.router",
+    "blk.{}.ffn_gate_exps": "layers.{}.feed.gate",
+    "blk.{}.ffn_up_exps": "layers.{}.feed.up",
+    "blk.{}.ffn_down_exps": "layers.{}.feed.down",
+    "blk.{}.ffn_gate_inp_shexp": ("layers.{}.feed.shared_gate", as_row),
+    "blk.{}.ffn_gate_shexp": "layers.{}.feed.shared.gate",
+    "blk.{}.ffn_up_shexp": "layers.{}.feed.shared.up",
+    "blk.{}.ffn_down_shexp": "layers.{}.feed.shared.down",
 }
 
 TURNED = re.compile(r"\.[qk]_proj\.")  # weights whose results are turned in pairs
@@ -108,7 +126,7 @@ class Llama(Decoder, Pretrained):
         """Takes the weights of a checkpoint, in any of the three layouts."""
         for mark, names, paired in (
             ("tok_embeddings", ORIGINAL, True),
-            ("token_embd", GGUF, self.PAIRED),
+            ("token_embd", {**GGUF, **GGUF_EXPERTS}, self.PAIRED),
         ):
             if f"{mark}.weight" in state:
                 state = translated(state, names)
@@ -129,7 +147,9 @@ GGUF_ONLY: Only = {
     "attention.causal": (True,),
     "attention.scale": (None,),
     "attention.sliding_window": (None, 0),
-    "expert_count": (None, 0),
+    "expert_gating_func": (None, 0, 1),  # a softmax
+    "expert_group_count": (None, 0, 1),
+    "expert_weights_scale": (None, 0.0, 1.0),
     "logit_scale": (None,),
     "rope.scaling.attn_factor": (None, 1.0),
 }
@@ -165,7 +185,28 @@ def gguf_config(facts: Mapping[str, Any], state: Mapping[str, Tensor]) -> Decode
         tied="output.weight" not in state,
         qkv_bias="blk.0.attn_q.bias" in state,
         qk_norm="blk.0.attn_q_norm.weight" in state,
+        **(_gguf_mixture(fact, family, state) if fact("expert_count", 0) else {}),
     )
+
+
+def _gguf_mixture(
+    fact: Callable[..., Any], family: str, state: Mapping[str, Tensor]
+) -> dict[str, Any]:
+    """Of the experts; their sizes are those of their weights."""
+    sizes = {name: tensor.shape for name, tensor in state.items() if "exp" in name}
+    inside = {name.split(".")[2]: shape[-2] for name, shape in sizes.items() if len(shape) > 1}
+    if "ffn_gate_exps" not in inside:
+        raise ArgumentError("GGUF: no blk.*.ffn_gate_exps; legal is one tensor for all experts")
+    return {
+        "experts": fact("expert_count"),
+        "experts_used": fact("expert_used_count"),
+        "expert_hidden": inside["ffn_gate_exps"],
+        "shared_hidden": inside.get("ffn_gate_shexp", 0),
+        "normalised": fact("expert_weights_norm", family != "qwen2moe"),
+        "mixed": tuple(
+            f"blk.{i}.ffn_gate_exps.weight" in sizes for i in range(fact("block_count"))
+        ),
+    }
 
 
 def _gguf_scaling(

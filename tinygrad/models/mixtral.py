@@ -11,7 +11,7 @@ from tinygrad.models.llama import HUGGING_FACE, Llama, shared_config
 
 
 class Mixtral(Llama):
-    """Mixtral, from Hugging Face's layout."""
+    """Mixtral, from Hugging Face's layout. A GGUF file of it calls itself a LLaMA."""
 
     ONLY: ClassVar[Only] = {"model_type": ("mixtral",)}
     NAMES: ClassVar[Names] = {

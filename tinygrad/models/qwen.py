@@ -82,10 +82,11 @@ class Qwen3(Llama):
         return cls(DecoderConfig(**shared_config(config), **windows(config), qk_norm=True))
 
 
-class Qwen2Moe(Llama):
-    """Qwen 1.5 and 2 with experts, one of them shared by all tokens, from Hugging Face's layout."""
+class Qwen2Moe(Qwen2):
+    """Qwen 1.5 and 2 with experts, one of them shared by all tokens."""
 
     ONLY: ClassVar[Only] = {"model_type": ("qwen2_moe",)}
+    FAMILY: ClassVar[str] = "qwen2moe"
     NAMES: ClassVar[Names] = {**HUGGING_FACE, **EXPERTS}
 
     @classmethod
@@ -95,10 +96,11 @@ class Qwen2Moe(Llama):
         return cls(DecoderConfig(**given | {"qkv_bias": config.get("qkv_bias", True)}))
 
 
-class Qwen3Moe(Llama):
-    """Qwen 3 with experts, from Hugging Face's layout."""
+class Qwen3Moe(Qwen3):
+    """Qwen 3 with experts."""
 
     ONLY: ClassVar[Only] = {"model_type": ("qwen3_moe",)}
+    FAMILY: ClassVar[str] = "qwen3moe"
     NAMES: ClassVar[Names] = {**Qwen3.NAMES, **EXPERTS}
 
     @classmethod

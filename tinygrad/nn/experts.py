@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ShapeError
+from tinygrad.formats.quants import is_in_blocks, rows
 from tinygrad.nn.layers import uniform_weight
 from tinygrad.tensor import Tensor
 
@@ -48,8 +49,9 @@ class ChosenLinear:
                 f"ChosenLinear: x {x.shape} and layers {which.shape}; legal are (blocks, rows, "
                 f"{self.weight.shape[-1]}) and (blocks,)"
             )
-        weight = self.weight.realize()  # what a checkpoint has in parts is put together once
-        return x.matmul(weight[which].transpose(1, 2))
+        if not is_in_blocks(self.weight):
+            self.weight.realize()  # what a checkpoint has in parts is put together once
+        return x.matmul(rows(self.weight, which).transpose(1, 2))
 
 
 @dataclass(frozen=True)
