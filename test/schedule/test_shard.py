@@ -9,6 +9,8 @@ import pytest
 from tinygrad import Tensor, dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.settings import Context
+from tinygrad.engine.plans import plan_of
+from tinygrad.engine.structure import structure_of
 from tinygrad.schedule.shard_rules import RULES
 from tinygrad.uop.op import ROW, Ops
 from tinygrad.uop.placement import Cut
@@ -61,6 +63,7 @@ OPERATIONS = {
     "product over the cut": lambda x, y: x.reshape(6, 20).T @ y.reshape(6, 20),
     "product to the cut": lambda x, y: x.reshape(6, 20) @ y.reshape(20, 6),
     "sort": lambda x, y: x.sort(0)[0] + x.sort(1)[0],
+    "topk": lambda x, y: x.topk(3, 0)[0] * y.topk(3, 1)[0][:3, :1],
     "rows by index": lambda x, y: x[at(x, 0, 2, 5, 1)] * y[whole(x, 6)[:4, 0, 0]],
     "columns by index": lambda x, y: x[:, at(x, 0, 2, 4)],
     "elements by index": lambda x, y: x[at(x, 0, 2, 5), at(x, 0, 2, 4)],
@@ -321,3 +324,39 @@ def test_a_misuse_says_what_would_be_legal(number):
     with pytest.raises((ArgumentError, ValueError)) as caught:
         misuse(Tensor(X, device="PYTHON"))
     assert words in str(caught.value), str(caught.value)
+
+
+ROWS = {
+    "ties, both zeros and NaN": np.array(
+        [np.nan, -np.nan, 0.0, -0.0, np.inf, -np.inf, 1, 1, 1, 2, -3, np.nan, 0.0, -0.0], np.float32
+    ),
+    "many": np.random.default_rng(0).integers(-40, 40, (2, 600)).astype(np.float16),
+    "64 bits": np.random.default_rng(0).integers(-9, 9, 37),
+    "fewer than devices": np.array([2.0, 1.0]),
+}
+
+
+@pytest.mark.parametrize("splits", (None, "some"))
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_that_is_cut_is_in_order_bit_for_bit(name, splits):
+    x = ROWS[name]
+    size, devices = x.shape[-1], tuple(f"CPU:{i}" for i in range(4))
+    parts = None if splits is None else (max(0, size - 3), 0, 1, min(2, size - 1))
+    one = Tensor(x, device="CPU")
+    many = one.shard(devices, x.ndim - 1, splits=parts)
+    for order in (
+        lambda t: t.sort(),
+        lambda t: t.sort(descending=True),
+        lambda t: t.topk(2),
+        lambda t: (t.argsort(descending=True), t.topk(size, largest=False)[0]),
+    ):
+        for ours, theirs in zip(order(many), order(one), strict=True):
+            assert ours.numpy().tobytes() == theirs.numpy().tobytes()
+
+
+def test_no_device_sees_more_of_a_row_than_two_parts():
+    x = Tensor.empty(4000, device="CPU").shard([f"CPU:{i}" for i in range(4)], 0).realize()
+    for tensor, most in ((x.sort()[0], 2000), (x.topk(5)[0], 1000)):
+        made = plan_of(structure_of([tensor.uop]).sink)
+        kept = [s.size for s in made.storages if isinstance(s.device, str)]
+        assert max(kept) <= most, (kept, most)

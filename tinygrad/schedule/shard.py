@@ -78,6 +78,7 @@ class Sharding:
         self.params: list[tuple[UOp, int]] = []  # PARAM and part, of each slot of the new graph
         self.inside: list[tuple[Cut | None, str | None]] = []  # of a loop's body: its sources
         self.loops: dict[UOp, Any] = {}  # how the results of a SCAN lie, see `shard_loops`
+        self.results: dict[UOp, list[Parts]] = {}  # of a CALL that each device makes its part of
         self.reduced: list[Reduction] = []
         self._whole: dict[UOp, Nodes] = {}
 

@@ -122,8 +122,12 @@ def _given(walk: Sharding, node: UOp, number: int, lies: Lies, devices: int) -> 
 
 
 def item(walk: Sharding, node: UOp) -> Parts:
-    """A result of a SCAN, or of a function of the host, which one device has."""
+    """A result of a SCAN, or of a function of the host, which one device has if it isn't known by
+    parts."""
     made, (number, shape) = walk.parts[node.src[0]], node.arg
+    known = walk.results.get(node.src[0])
+    if known is not None:
+        return known[int(number)]
     if node.src[0] not in walk.loops:
         one = node.with_src(made.nodes[:1])
         return Parts(tuple(sent(one, name) for name in walk.names(node)))

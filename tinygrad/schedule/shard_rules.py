@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tinygrad.base.dtype import dtypes
+from tinygrad.schedule.bases import is_concrete
 from tinygrad.schedule.collectives import sent, sliced
 from tinygrad.schedule.shard import Along, Nodes, Parts, Rule, Sharding
 from tinygrad.schedule.shard_loops import item, scan
+from tinygrad.schedule.shard_sorting import ROWWISE, sorted_parts
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, GroupOp, Ops
 from tinygrad.uop.placement import Cut, Placement
@@ -234,7 +237,8 @@ def _running(walk: Sharding, node: UOp) -> Parts:
 
 def _index(walk: Sharding, node: UOp) -> Parts:
     """Rows of a whole table by indices that are cut; whole rows of a table whose rows are cut; or,
-    of a table whose first axes are cut, what each device has, zeros for the rest."""
+    of a table whose first axes are cut, what each device has, zeros for the rest: -0.0, which
+    changes no number that it is added to."""
     table, count = node.src[0], len(walk.names(node))
     indices = node.src[1:]  # and a gate
     lead = len(indices[0].shape) if indices else 0
@@ -247,15 +251,22 @@ def _index(walk: Sharding, node: UOp) -> Parts:
     nodes = _each(node, [walk.nodes(table, along, count), *whole])
     if along.axis >= node.arg:
         return walk.made(node, nodes, Along(along.axis - node.arg + lead, along.bounds))
-    found = []
+    found, is_float = [], dtypes.is_float(node.dtype)
     for part, local in enumerate(nodes):
         at = list(local.src[1:])
         inside, moved = _inside(at[along.axis], along, part, 0)
         gate = inside if len(at) == node.arg else inside & at.pop()
         at[along.axis] = moved
-        found.append(local.with_src((local.src[0], *at, gate)))
-    made = _of_any(walk.nodes(table, along, count), found, [n.const_like(0) for n in found])
+        read = local.with_src((local.src[0], *at, gate))
+        found.append(_broad(inside, read).where(read, read.const_like(-0.0)) if is_float else read)
+    made = _of_any(walk.nodes(table, along, count), found, [n.const_like(-0.0) for n in found])
     return Parts(made, None, "add")
+
+
+def _broad(gate: UOp, like: UOp) -> UOp:
+    """A gate for each of the elements that are read where it says."""
+    shape = gate.shape + (1,) * (like.ndim - gate.ndim)
+    return gate.reshape(shape).broadcast_to(like.shape)
 
 
 def _inside(at: UOp, along: Along, part: int, elsewhere: int) -> tuple[UOp, UOp]:
@@ -309,8 +320,11 @@ def _into_rows(walk: Sharding, node: UOp, along: Along) -> Parts:
 
 
 def _call(walk: Sharding, node: UOp) -> Parts:
-    """A function of the host is called once, by the first device."""
+    """A function of the host is called once, by the first device; one of rows where these are."""
     names = walk.names(node)
+    if node.arg[0] in ROWWISE and is_concrete(node.src[0]):
+        walk.results[node] = sorted_parts(walk, node)
+        return Parts((node,) * len(names))
     once = node.with_src(tuple(walk.nodes(s, None, len(names))[0] for s in node.src))
     return Parts((once,) * len(names))
 

@@ -9,7 +9,7 @@ from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.tensor.conv import Conv
 from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.functions import wide
-from tinygrad.tensor.ranking import fits, in_order, leaders, places_of, ranks, words
+from tinygrad.tensor.ranking import fits, in_order, leaders, ordered, places_of, ranks, words
 from tinygrad.uop.node import UOp
 
 RUNNING = {"add": "cumsum", "mul": "cumprod", "max": "cummax"}
@@ -106,8 +106,12 @@ class Order(Conv):
         axis = axis_of(dim, self.ndim, "sort")
         _check_size("sort", self.shape[axis])
         x = self.movedim(axis, -1)
-        places = in_order(x, descending)
-        return x.gather(-1, places).movedim(-1, axis), places.movedim(-1, axis)
+        if isinstance(self.device, tuple):
+            values, places = ordered(x, descending)
+        else:
+            places = in_order(x, descending)
+            values = x.gather(-1, places)
+        return values.movedim(-1, axis), places.movedim(-1, axis)
 
     def argsort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Self:
         """Where each element of the sorted tensor was.

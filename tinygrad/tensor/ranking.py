@@ -14,6 +14,8 @@ from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.helpers import prod
 from tinygrad.engine.digits import PLACE_BITS, places_in_order
 from tinygrad.engine.host import HostFunction, call, register
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
 
 LONG_ROW = 1 << 12
 FEW = 1 << 12  # elements that are looked at at once: sooner than the host is asked twice
@@ -56,6 +58,27 @@ ARGSORT = register(
 )
 
 
+def _ordered(ranks: np.ndarray[Any, Any], x: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    places = _argsorted(ranks)
+    return [np.take_along_axis(x, places, -1), places]
+
+
+def _ordered_gradient(node: UOp, results: dict[int, UOp]) -> tuple[UOp | None, ...]:
+    """Each element's is where the order has brought it."""
+    x, g = node.src[1], results[0]
+    *lead, size = x.shape
+    flat = (x.size // size, size)
+    places = UOp(Ops.ITEM, dtypes.int32, (node,), (1, x.shape)).reshape(flat)
+    row = UOp.arange(flat[0], x.device).reshape((flat[0], 1)).broadcast_to(flat)
+    of_x = x.const_like(0).reshape(flat).scatter("add", g.reshape(flat), row, places)
+    return None, of_x.reshape(x.shape)
+
+
+ORDERED = register(
+    HostFunction("ordered", _ordered, lambda ranks, x: [x, (x[0], dtypes.int32)], _ordered_gradient)
+)
+
+
 def ranks(x: Any) -> Any:
     """Integers in the order of the elements: int64 for types of 64 bits, int32 for all others."""
     kind = x.dtype
@@ -92,6 +115,13 @@ def in_order(x: Any, descending: bool) -> Any:
     return x._from(places)
 
 
+def ordered(x: Any, descending: bool) -> tuple[Any, Any]:
+    """The sorted last axis, and where each element was; what several devices have moves with its
+    rank, as each of them would need all the others' elements to look them up."""
+    values, places = (x._from(each) for each in call(ORDERED, _order(x, descending)._node, x._node))
+    return values, places
+
+
 def leaders(x: Any, k: int, largest: bool) -> Any:
     """Where the first `k` of the sorted last axis were. int32.
 
@@ -101,7 +131,7 @@ def leaders(x: Any, k: int, largest: bool) -> Any:
     size = x.shape[-1]
     if k == 0:
         return in_order(x, largest)._cut(x.ndim - 1, 0, k)
-    if size < SPREAD * k or prod(x.shape) < FEW:
+    if size < SPREAD * k or prod(x.shape) < FEW or isinstance(x.device, tuple):
         return _first(_order(x, largest), x._counting(size, x.device), k)
     block = 1 << int((size / k) ** 0.5).bit_length() - 1  # whole vectors
     blocks = -(-size // block)

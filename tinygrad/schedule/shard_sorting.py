@@ -1,0 +1,128 @@
+"""Functions of the host that put rows in order, over devices. What is cut along another axis than
+the row's is sorted where it is. A row that is cut is sorted part by part; then neighbours merge, in
+turn with the one before and the one behind: each sees the part of the other, and keeps the smaller
+half or the larger. After so many rounds as there are devices all is in order (Baudet and Stevenson,
+"Optimal sorting algorithms for parallel computers", 1978), and no device ever had more than two
+parts. Neighbours keep the order of equal ones, so the sort is stable. Of the `k` smallest of a row
+each device finds its own first, then all of them the smallest of these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.helpers import ceildiv
+from tinygrad.schedule.collectives import joined, sent, sliced
+from tinygrad.schedule.shard import Along, Nodes, Parts, Sharding
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+ROWWISE = frozenset(("argsort", "smallest", "ordered"))
+"""Functions of the last axis: of keys, where each was in order; the first of them in order; other
+values in the order of the keys, and where each was."""
+
+
+def sorted_parts(walk: Sharding, node: UOp) -> list[Parts]:
+    """The results of such a CALL."""
+    name, *parameters = node.arg
+    keys, along = node.src[0], walk.along(node.src[0])
+    count = len(walk.names(node))
+    if along is None or along.axis < keys.ndim - 1:
+        sources = zip(*(walk.nodes(s, along, count) for s in node.src), strict=True)
+        made = [_here(name, parameters, each) for each in sources]
+        return [walk.made(parts[0], parts, along) for parts in zip(*made, strict=True)]
+    if name == "smallest":
+        found = [_smallest(part, parameters[0]) for part in walk.nodes(keys, along)]
+        chosen = [joined([sent(n, to) for n in found], along.axis) for to in walk.names(node)]
+        return [Parts(tuple(_smallest(each, parameters[0]) for each in chosen))]
+    return _in_rounds(walk, node, along)
+
+
+def _here(name: str, parameters: Sequence[float], sources: Sequence[UOp]) -> list[UOp]:
+    """The results on one device."""
+    if name == "smallest":
+        return [_smallest(sources[0], int(parameters[0]))]
+    places = _places(sources[0])
+    return [places] if name == "argsort" else [_moved(sources[1], places), places]
+
+
+def _smallest(keys: UOp, count: float) -> UOp:
+    shape = (*keys.shape[:-1], min(int(count), keys.shape[-1]))
+    call = UOp(Ops.CALL, src=(keys.contiguous(),), arg=("smallest", shape[-1]))
+    return UOp(Ops.ITEM, keys.dtype, (call,), (0, shape))
+
+
+def _places(keys: UOp) -> UOp:
+    call = UOp(Ops.CALL, src=(keys.contiguous(),), arg=("argsort",))
+    return UOp(Ops.ITEM, dtypes.int32, (call,), (0, keys.shape))
+
+
+def _moved(values: UOp, places: UOp) -> UOp:
+    """The elements of rows that lay at these places."""
+    *lead, size = values.shape
+    rows = values.size // size if size else 0
+    flat, at = values.reshape((rows, size)), places.reshape((rows, places.shape[-1]))
+    row = UOp.arange(rows, values.device).reshape((rows, 1)).broadcast_to(at.shape)
+    return flat.index(row, at).reshape((*lead, at.shape[1]))
+
+
+def _in_rounds(walk: Sharding, node: UOp, along: Along) -> list[Parts]:
+    names, axis = walk.names(node), along.axis
+    size, each = along.bounds[-1], ceildiv(along.bounds[-1], len(names))
+    bounds = tuple(min(i * each, size) for i in range(len(names) + 1))
+    even = Along(axis, bounds)
+    sources = [[_filled(part, each) for part in walk.nodes(s, even)] for s in node.src]
+    places = []
+    for i, keys in enumerate(sources[0]):
+        at = UOp.arange(each, keys.device) + i * each
+        places.append(at.broadcast_to(keys.shape))
+    blocks = [_ordered(list(block)) for block in zip(*sources, places, strict=True)]
+    for turn in range(len(names)):
+        before = list(blocks)
+        for low in range(turn % 2, len(names) - 1, 2):
+            for i, begin in ((low, 0), (low + 1, each)):
+                pair = zip(before[low], before[low + 1], strict=True)
+                both = [joined([sent(n, names[i]) for n in two], axis) for two in pair]
+                blocks[i] = _ordered(both, begin, begin + each)
+    results = []
+    for number in range(1, len(blocks[0])):
+        nodes = tuple(block[number] for block in blocks)
+        pieces = [_within(nodes, i, name, even, along) for i, name in enumerate(names)]
+        results.append(walk.made(nodes[0], pieces, along))
+    return results
+
+
+def _filled(part: UOp, size: int) -> UOp:
+    """A part of that many elements: behind those it has, what no key is larger than."""
+    have = part.shape[-1]
+    last = UOp.const(part.dtype, dtypes.max(part.dtype), part.device)
+    if have == size:
+        return part
+    shape = (*part.shape[:-1], size)
+    if have == 0:
+        return last.broadcast_to(shape)
+    room = ((0, 0),) * (part.ndim - 1) + ((0, size - have),)
+    is_there: UOp = UOp.arange(size, part.device).broadcast_to(shape) < have
+    filled: UOp = is_there.where(part.pad(room), last.broadcast_to(shape))
+    return filled
+
+
+def _ordered(block: Sequence[UOp], begin: int = 0, end: int | None = None) -> list[UOp]:
+    """Keys, and what goes with them, in the order of the keys: from place `begin` on to `end`."""
+    keys = block[0]
+    order = sliced(_places(keys), keys.ndim - 1, begin, keys.shape[-1] if end is None else end)
+    return [_moved(each, order).contiguous() for each in block]
+
+
+def _within(nodes: Nodes, part: int, device: str, even: Along, along: Along) -> UOp:
+    """What a device has to have of a result that lies evenly."""
+    begin, end = along.box(part)
+    pieces = []
+    for i, node in enumerate(nodes):
+        first, last = even.box(i)
+        low, high = max(begin, first), min(end, last)
+        if low < high:
+            pieces.append(sent(sliced(node, along.axis, low - first, high - first), device))
+    if not pieces:
+        return sliced(sent(nodes[part], device), along.axis, 0, 0)
+    return joined(pieces, along.axis)
