@@ -108,6 +108,11 @@ def test_found_on_the_accelerator_of_the_tests(text):
     check(program(text, True), ("TOY",))
 
 
+def test_a_device_without_values_does_not_know_what_a_mask_chooses():
+    chosen = "a = given(2, (9, 3), 'bfloat16')\nb = a[given(294, (9,), 'bool'), ::-1]\nb"
+    check(program(chosen, False), ("NULL", "CPU"))
+
+
 def share(what, name):
     """What a device takes of these, so that all take no longer the more there are."""
     return what[COMPILED.index(name) :: len(COMPILED)]
