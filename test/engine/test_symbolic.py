@@ -85,6 +85,28 @@ FACTS = {
         lambda a, b, n: a[:n].square().sum().gradient(a)[0],
         lambda a, b, n: np.where(np.arange(MOST)[:, None] < n, 2 * a, 0),
     ),
+    "steps": (lambda a, b, n: a[:n:3] + 1, lambda a, b, n: a[:n:3] + 1),
+    "steps back": (lambda a, b, n: b[:, :n][:, ::-2], lambda a, b, n: b[:, :n][:, ::-2]),
+    "sorted": (lambda a, b, n: b[:, :n].sort(1)[0], lambda a, b, n: np.sort(b[:, :n], 1)),
+    "sorted rows": (lambda a, b, n: a[:n].sort(1)[0], lambda a, b, n: np.sort(a[:n], 1)),
+    "places in order": (
+        lambda a, b, n: a[:n].argsort(0, descending=True),
+        lambda a, b, n: np.argsort(-a[:n], 0),
+    ),
+    "largest": (lambda a, b, n: b[:, :n].topk(1)[0], lambda a, b, n: b[:, :n].max(1)[:, None]),
+    "flat columns": (lambda a, b, n: b[:, :n].flatten() * 3, lambda a, b, n: b[:, :n].ravel() * 3),
+    "turned": (lambda a, b, n: a[:n].reshape(24, n), lambda a, b, n: a[:n].reshape(24, n)),
+    "repeated": (lambda a, b, n: a[:n].repeat(2, 1), lambda a, b, n: np.tile(a[:n], (2, 1))),
+    "tokens of a batch": (
+        lambda a, b, n: b.reshape(4, 6, MOST)[:, :, :n].transpose(1, 2).flatten(0, 1) @ a[:6],
+        lambda a, b, n: b.reshape(4, 6, MOST)[:, :, :n].transpose(0, 2, 1).reshape(-1, 6) @ a[:6],
+    ),
+    "gradient of a copy": (
+        lambda a, b, n: (
+            (b[:, :n].flatten() * Tensor.arange(n * 24, device=b.device)).sum().gradient(b)[0]
+        ),
+        lambda a, b, n: np.pad(np.arange(24 * n).reshape(24, n), ((0, 0), (0, MOST - n))),
+    ),
     "of now": (lambda a, b, n: (a[:n] + 1)[:1], lambda a, b, n: (a[:n] + 1)[:1]),
 }
 
@@ -249,14 +271,12 @@ def test_a_symbolic_shape_becomes_the_numbers_of_now():
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda a, n, m: a[:n].reshape(24, n),
-        lambda a, n, m: a[:, :n].reshape(-1),
+        lambda a, n, m: a[:n].reshape(23, n),
+        lambda a, n, m: a[:n].gather(1, a[:m].cast("int32")),
         lambda a, n, m: a[:n] + a[:m],
         lambda a, n, m: a[:n].T @ a[:m],
         lambda a, n, m: a[:n].reshape(m, 24),
         lambda a, n, m: a[:n].reshape(m, -1),
-        lambda a, n, m: a[:, :n].sort(1),
-        lambda a, n, m: a[:, :n].topk(1),
         lambda a, n, m: a[None, None, :n].conv2d(Tensor.ones(1, 1, 2, 2)),  # n may be 1
     ],
 )
@@ -264,6 +284,13 @@ def test_sizes_that_may_differ_dont_meet(wrong):
     n, m = Variable("n", 1, 24).bind(5), Variable("m", 1, 24).bind(5)
     with pytest.raises(ShapeError):
         wrong(Tensor(A), n, m)
+
+
+def test_fewer_elements_than_are_chosen_are_told():
+    n = Variable("n", 1, MOST)
+    assert Tensor(B)[:, : n.bind(3)].topk(3)[1].shape == (24, 3)
+    with pytest.raises(IndexError, match="is out of range on axis 1"):
+        Tensor(B)[:, : n.bind(2)].topk(3)[0].tolist()
 
 
 def decoder(capture: bool):

@@ -213,7 +213,8 @@ class Indexing(Linalg):
             raise ShapeError(
                 f"{operation}: index of {index.shape} for {self.shape}; legal are as many axes"
             )
-        over = [i for i in range(self.ndim) if i != axis and index.shape[i] > self.shape[i]]
+        pairs = enumerate(zip(index.shape, self.shape, strict=True))
+        over = [i for i, pair in pairs if i != axis and _is_over(*pair)]
         if over:
             raise ShapeError(
                 f"{operation}: index of {index.shape} is larger than {self.shape} on axis {over[0]}"
@@ -258,7 +259,7 @@ class Indexing(Linalg):
         if src.dtype is not self.dtype:
             raise DTypeError(f"{operation}: src is {src.dtype!r}; legal is {self.dtype!r}")
         if src.ndim != index.ndim or any(
-            n > m for n, m in zip(index.shape, src.shape, strict=True)
+            _is_over(n, m) for n, m in zip(index.shape, src.shape, strict=True)
         ):
             raise ShapeError(f"{operation}: src of {src.shape} doesn't cover index {index.shape}")
         if index.numel() == 0:
@@ -428,14 +429,22 @@ def _sliced(x: Any, axis: int, part: slice) -> Any:
 
 def _sliced_by_sizes(x: Any, axis: int, part: slice) -> Any:
     """One axis cut where sizes are symbolic: they are taken to lie within it."""
-    if part.step not in (None, 1):
-        raise ArgumentError(f"index: step {part.step} of a symbolic axis; legal is 1")
-    size = x.shape[axis]
-    whole = slice(0 if part.start is None else part.start, size if part.stop is None else part.stop)
-    begin, end = (
-        size + v if isinstance(v, int) and v < 0 else v for v in (whole.start, whole.stop)
-    )
-    return x._cut(axis, begin, end)
+    size, step = x.shape[axis], 1 if part.step is None else operator.index(part.step)
+    first, last = (size + v if isinstance(v, int) and v < 0 else v for v in (part.start, part.stop))
+    if step < 0:
+        x, step = x.flip(axis), -step
+        first, last = (None if v is None else size - 1 - v for v in (first, last))
+    begin, end = 0 if first is None else first, size if last is None else last
+    return x._cut(axis, begin, end)._strided(axis, step)
+
+
+def _is_over(size: Any, limit: Any) -> bool:
+    """Whether a size may be larger."""
+    if isinstance(size, int) and isinstance(limit, int):
+        return size > limit
+    most = size if isinstance(size, int) else size.vmax
+    least = limit if isinstance(limit, int) else limit.vmin
+    return size is not limit and bool(most > least)
 
 
 def _position(item: Any, size: Any, axis: int, shape: tuple[Any, ...]) -> Any:

@@ -18,6 +18,7 @@ from tinygrad.tensor.core import (
     check_devices,
     check_number,
 )
+from tinygrad.tensor.creation import node_of
 from tinygrad.tensor.formulas import steps_of
 from tinygrad.transforms.gradient import reshaped
 from tinygrad.uop.infer import settled
@@ -52,7 +53,7 @@ class Movement(Conversion):
         total = settled(prod(sizes))
         if total != own and isinstance(own, UOp) and total == own.val:
             return self._of_now().reshape(sizes)
-        if total != own or not symbolic_axes_lead(self.shape, sizes):
+        if total != own:
             raise ShapeError(
                 f"reshape: {self.shape} has {self.numel()} elements, {given} has "
                 f"{prod(sizes)}; legal are shapes with as many elements"
@@ -60,6 +61,8 @@ class Movement(Conversion):
         final = tuple(sizes)
         if final == self.shape:
             return self
+        if not symbolic_axes_lead(self.shape, final):
+            return self._from(_regrouped(self._held, self.shape, final))
         return self._from(reshaped(self._held, final + self._element))
 
     def _of_now(self) -> Self:
@@ -572,6 +575,26 @@ def symbolic_axes_lead(shape: Sequence[Sint], other: Sequence[Sint]) -> bool:
                 return False
             group[short] = settled(group[short] * rests[short].pop(0))
     return True
+
+
+def _regrouped(node: UOp, shape: Shape, final: Shape) -> UOp:
+    """The elements of `shape` under another one that is no view of the storage, as it has room for
+    the largest sizes: each is read where it lies."""
+    kind = dtypes.int32 if node.size < 1 << 31 else dtypes.int64
+
+    def everywhere(size: Sint) -> UOp:  # as a value
+        return node_of(size, kind, node.device).broadcast_to(final)
+
+    place, stride = everywhere(0), 1
+    for axis in reversed(range(len(final))):
+        line = tuple(n if i == axis else 1 for i, n in enumerate(final))
+        count = UOp.arange(final[axis], node.device, kind).reshape(line).expand(final)
+        place, stride = place + count * everywhere(stride), settled(stride * final[axis])
+    indices: list[UOp] = []
+    for size in reversed(shape):
+        indices.insert(0, place % everywhere(size))
+        place = place // everywhere(size)
+    return node.index(*indices)
 
 
 def _quotient(total: Sint, sizes: Sequence[Sint]) -> Sint:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 from tinygrad.base.dtype import compute_dtype, dtypes, sum_acc_dtype
-from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.base.errors import ArgumentError
 from tinygrad.tensor.conv import Conv
 from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.functions import wide
@@ -104,7 +104,6 @@ class Order(Conv):
         if self.ndim == 0:
             return self, self.zeros_like(dtype=dtypes.int32)
         axis = axis_of(dim, self.ndim, "sort")
-        _check_size("sort", self.shape[axis])
         x = self.movedim(axis, -1)
         if isinstance(self.device, tuple):
             values, places = ordered(x, descending)
@@ -131,19 +130,11 @@ class Order(Conv):
         """
         axis = axis_of(dim, self.ndim, "topk")
         size = self.shape[axis] if self.ndim else 1
-        _check_size("topk", size)
-        if not 0 <= k <= size:
-            raise ArgumentError(f"topk: {k} of an axis of size {size}; legal are 0 to {size}")
+        most = size if isinstance(size, int) else size.vmax  # that k are there now is CHECKed
+        if not 0 <= k <= most:
+            raise ArgumentError(f"topk: {k} of an axis of size {size}; legal are 0 to {most}")
         if self.ndim == 0:
             return self, self.zeros_like(dtype=dtypes.int32)
         x = self.movedim(axis, -1)
         places = leaders(x, k, largest)
         return x.gather(-1, places).movedim(-1, axis), places.movedim(-1, axis)
-
-
-def _check_size(operation: str, size: Any) -> None:
-    if isinstance(size, UOp):
-        raise ShapeError(
-            f"{operation}: an axis of symbolic size, at most {size.vmax}; legal are axes of a "
-            "fixed size: pad to the largest, or reshape to the size of now"
-        )

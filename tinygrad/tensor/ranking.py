@@ -110,9 +110,20 @@ def places_of(word: Any) -> Any:
 
 
 def in_order(x: Any, descending: bool) -> Any:
-    """Where each element of the sorted last axis was; equal ones keep their order. int32."""
-    (places,) = call(ARGSORT, _order(x, descending)._node)
-    return x._from(places)
+    """Where each element of the sorted last axis was; equal ones keep their order. int32. Symbolic
+    sizes have room for the largest: what is there besides comes behind all elements."""
+    rank = _order(x, descending)
+    room = rank._node.room
+    if room != x.shape:
+        pads = [(0, most - n) for n, most in zip(x.shape, room, strict=True)]
+        rank = rank.pad(pads, value=_last(rank))
+    (places,) = call(ARGSORT, rank._node)
+    return x._from(places).shrink([(0, n) for n in x.shape])
+
+
+def _last(rank: Any) -> Any:
+    """As far behind as an element, and its place is behind them."""
+    return dtypes.max(rank.dtype)
 
 
 def ordered(x: Any, descending: bool) -> tuple[Any, Any]:
@@ -129,7 +140,7 @@ def leaders(x: Any, k: int, largest: bool) -> Any:
     the first: so n/b leaders and k·b candidates are looked at, least for b = √(n/k).
     """
     size = x.shape[-1]
-    if k == 0:
+    if k == 0 or not all(isinstance(n, int) for n in x.shape):
         return in_order(x, largest)._cut(x.ndim - 1, 0, k)
     if size < SPREAD * k or prod(x.shape) < FEW or isinstance(x.device, tuple):
         return _first(_order(x, largest), x._counting(size, x.device), k)
@@ -137,8 +148,7 @@ def leaders(x: Any, k: int, largest: bool) -> Any:
     blocks = -(-size // block)
     *lead, _ = x.shape
     rank = _order(x, largest)
-    none = dtypes.max(rank.dtype)  # as far behind as an element, and its place is behind them
-    rank = rank.pad((0, blocks * block - size), value=none)
+    rank = rank.pad((0, blocks * block - size), value=_last(rank))
     best = rank.reshape((*lead, blocks, block)).min(-1)
     chosen = _first(best, x._counting(blocks, x.device), k)
     if not fits(x, size):
@@ -147,7 +157,7 @@ def leaders(x: Any, k: int, largest: bool) -> Any:
         (*lead, k * block)
     )
     values = x.gather(-1, places.minimum(size - 1))
-    return _first((places < size).where(_order(values, largest), none), places, k)
+    return _first((places < size).where(_order(values, largest), _last(rank)), places, k)
 
 
 def _first(order: Any, places: Any, k: int) -> Any:
