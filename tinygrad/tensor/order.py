@@ -10,7 +10,6 @@ from tinygrad.tensor.conv import Conv
 from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.functions import wide
 from tinygrad.tensor.ranking import fits, in_order, leaders, ordered, places_of, ranks, words
-from tinygrad.uop.node import UOp
 
 RUNNING = {"add": "cumsum", "mul": "cumprod", "max": "cummax"}
 
