@@ -26,13 +26,13 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 BUDGETS: dict[str, int | None] = {
     "base": 690,
     "uop": 1875,
-    "simplify": 1040,
+    "simplify": 1100,
     "transforms": 340,
     "schedule": 3215,
     "loops": 4970,
     "codegen": 5550,
     "backends/*": 2945,
-    "engine": 4485,
+    "engine": 4495,
     "tensor": 7450,
 }
 CORE_BUDGET = 32_540  # all of the above: the floors that make a Tensor run, with every renderer
