@@ -147,7 +147,7 @@ def _make_tasks(plan: Plan, nest: Nest, outer: list[str], rows: list[UOp]) -> No
         turning = _taking_turns(nest, rows)
         side_by_side = [last, *names(turning)]
         count = ROWS_IN_RUNS // turns(turning) if turning else RUNS
-        multiple = _rows_of_a_task(rows, nest.loops[-1])
+        multiple = _rows_of_a_task(_sums_of_rows(plan), nest.loops[-1])
         last = plan.split(last, size_of(nest.loops[-1]) // count, last + "r")
     candidates = [n for n in outer if n not in side_by_side and all_stages_depend_on(plan, n)]
     if not plan.inner_stages and not rows and last in plan.loops:
@@ -191,12 +191,17 @@ def _taking_turns(nest: Nest, rows: list[UOp]) -> list[UOp]:
     return found if 2 * turns(found) <= ROWS_IN_RUNS else []
 
 
+def _sums_of_rows(plan: Plan) -> list[UOp]:
+    """The sums that stand directly in the stores, one for each of their elements."""
+    nest = plan.nest("store")
+    return [n for n in sums_of(plan.below(nest.values)) if n.ranges == frozenset(nest.loops)]
+
+
 def _one_by_one(plan: Plan, side_by_side: list[str]) -> list[str]:
     """Sums over rows of several matrices: each of them for all rows of a task, as stages, unless
     one is made with another, and reads the row again. Returns their names."""
     rows = plan.nest("store").loops[-1]
-    sums = sums_of(plan.below(plan.nest("store").values))
-    sums = [n for n in sums if n.ranges == frozenset(plan.nest("store").loops)]
+    sums = _sums_of_rows(plan)
     loops = [name_of(own_ranges(n)[0]) for n in sums]
     together = len({*loops}) < len(loops)
     again = any(one is not other and one in other.toposort() for one in sums for other in sums)
@@ -340,12 +345,12 @@ def _in_runs(rows: list[UOp], last: UOp) -> bool:
     return size >= RUNS * TASKS_WITH_BLOCKS and size % RUNS == 0 and _share(rows, last)
 
 
-def _rows_of_a_task(rows: list[UOp], last: UOp) -> int:
+def _rows_of_a_task(sums: list[UOp], last: UOp) -> int:
     """How many rows of each run a task has, at least: where it reads several matrices after each
     other (`_one_by_one`), enough for each of them to be a run."""
-    if len(rows) == 1:
+    if len(sums) < 2:
         return 1
-    within = max(turns(n.ranges - {last}) * n.dtype.itemsize for n in _apart(rows, last))
+    within = max(turns(n.ranges - {last}) * n.dtype.itemsize for n in _apart(sums, last))
     return max(1, min(RUN_BYTES // within, size_of(last) // (RUNS * TASKS)))
 
 
