@@ -109,8 +109,9 @@ def test_found_on_the_accelerator_of_the_tests(text):
 
 
 def test_a_device_without_values_does_not_know_what_a_mask_chooses():
-    chosen = "a = given(2, (9, 3), 'bfloat16')\nb = a[given(294, (9,), 'bool'), ::-1]\nb"
-    check(program(chosen, False), ("NULL", "CPU"))
+    chosen = "a = given(2, (9, 3), 'float32')\nb = a[given(294, (9,), 'bool'), ::-1]\n"
+    check(program(chosen + "b", False), ("NULL", "CPU"))
+    check(program(chosen + "c = b + given(3, (6, 3), 'float32')\nc", False), ("NULL", "CPU"))
 
 
 def share(what, name):

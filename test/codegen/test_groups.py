@@ -21,7 +21,6 @@ from tinygrad.codegen.pipeline import lower, rewrite
 from tinygrad.loops.groups import staged_products
 from tinygrad.loops.heuristic import schedule
 from tinygrad.loops.operands import path_to
-from tinygrad.loops.primitives import PRIMITIVES
 from tinygrad.loops.recipe import apply
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -510,8 +509,8 @@ def test_two_turns_on_their_way_without_copies_of_their_own():
 # ---- rows in registers ---------------------------------------------------------------------------
 
 
-def narrow_attention(rows, keys, width):
-    """softmax(q @ k.T) @ v, as the scheduler writes it."""
+def narrow_attention(rows, keys, width, early=False):
+    """softmax(q @ k.T) @ v, as the scheduler writes it; divided after the product, or before it."""
     half, single = dtypes.float16, dtypes.float32
     m, n = K.loop("m", rows), K.loop("n", width)
 
@@ -528,8 +527,9 @@ def narrow_attention(rows, keys, width):
 
     total = weights(second).reduce("add", second)
     value = K.read(3, (keys, width), third, n, dtype=half).cast(single)
-    summed = (weights(third).cast(half).cast(single) * value).reduce("add", third)
-    return K.out((rows, width), summed.alu(Ops.FDIV, total), m, n)
+    weight = weights(third).alu(Ops.FDIV, total) if early else weights(third)
+    summed = (weight.cast(half).cast(single) * value).reduce("add", third)
+    return K.out((rows, width), summed if early else summed.alu(Ops.FDIV, total), m, n)
 
 
 REGISTERS = dataclasses.replace(
@@ -537,17 +537,22 @@ REGISTERS = dataclasses.replace(
 )
 
 
-@pytest.mark.parametrize(("rows", "keys", "width"), [(17, 66, 8), (16, 40, 24), (33, 64, 16)])
-def test_scores_are_the_units_results_and_its_operand(rows, keys, width):
+@pytest.mark.parametrize(
+    ("rows", "keys", "width", "early"),
+    [(17, 66, 8, False), (16, 40, 24, False), (33, 130, 16, False), (17, 66, 8, True)],
+)
+def test_scores_are_the_units_results_and_its_operand(rows, keys, width, early):
+    """They are made once, as sums follow the maximum; for each reduction, if one needs the sum."""
     shapes = (rows, width), (keys, width), (keys, width)
     (q, k, v), bits = operands(dtypes.float16, *shapes)
     scores = (q @ k.T).astype(float)
     weights = np.exp(scores - scores.max(1, keepdims=True))
     wanted = weights @ v / weights.sum(1, keepdims=True)
-    kernel = narrow_attention(rows, keys, width)
+    kernel = narrow_attention(rows, keys, width, early)
     recipe = check(kernel, bits, wanted, 2e-3, REGISTERS)
     units = [step[-1] for step in recipe if step[0] == "distribute"]
-    assert units == ["mma.f16"] * 4 and not any(name.startswith("row") for name in staged(recipe))
+    assert units == ["mma.f16"] * (4 if early else 2)
+    assert not any(name.startswith("row") for name in staged(recipe))
 
 
 @pytest.mark.parametrize("width", [12, 400])
@@ -557,15 +562,23 @@ def test_other_rows_stay_with_other_recipes(width):
     assert not any(step[0] == "own_loop" for step in recipe)
 
 
-def test_a_stage_that_no_turn_is_ahead_of_is_stored(monkeypatch):
+def test_a_stage_that_no_turn_is_ahead_of_is_stored():
     """A copy on its way is waited for by the loop that it is ahead in, and by nobody else: the last
     turn of a loop that doesn't divide stands apart."""
-    (q, k, v), bits = operands(dtypes.float16, (16, 8), (66, 8), (66, 8))
-    weights = np.exp((q @ k.T).astype(float))
-    extend = PRIMITIVES["extend"]
-    longer = lambda kernel, name, n: kernel if name == "k1" else extend(kernel, name, n)  # noqa: E731
-    monkeypatch.setitem(PRIMITIVES, "extend", longer)
-    kernel, _ = schedule(narrow_attention(16, 66, 8), REGISTERS)
-    found = K.compute(kernel, (16, 8), bits, "python", target=REGISTERS)
-    wanted = weights @ v / weights.sum(1, keepdims=True)
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-3)
+    recipe = [
+        ("role", "m", "PARALLEL"),
+        ("split", "n", 8, "nl", "PARALLEL", "LANE"),
+        ("split", "k", 4, "ki"),
+        ("stage", (0, 1, 0, 1), ("ki", "nl"), "pb", "LOCAL", (("depth", 3), ("via", "async"))),
+        ("complete", "pb"),
+        ("split", "pb.nl", 4, "pb.nv", "LOOP", "VECTOR"),
+        ("role", "pb.nl", "LANE"),
+        ("role", "pb.ki", "LANE"),
+    ]
+    for length in (12, 14):
+        a, b = K.normal(2, length), K.normal(length, 24)
+        kernel = apply(K.matmul(2, 24, length), recipe)
+        found = K.compute(kernel, (2, 24), [a, b], "python", target=FETCHES)
+        np.testing.assert_allclose(found, a @ b, rtol=0, atol=1e-5)
+        ops = [node.op for node in lower(kernel, FETCHES).phases[0].program]
+        assert Ops.FETCH in ops
