@@ -33,7 +33,7 @@ BUDGETS: dict[str, int | None] = {
     "codegen": 5550,
     "backends/*": 2945,
     "engine": 4495,
-    "tensor": 7450,
+    "tensor": 7550,
 }
 CORE_BUDGET = 32_540  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350

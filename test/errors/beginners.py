@@ -674,7 +674,7 @@ MISUSES = {
     "embedding neg": (
         lambda: nn.Embedding(-1, 2),
         ShapeError,
-        ["rand", "(-1, 2)", "legal are whole numbers from 0"],
+        ["glorot_uniform", "(-1, 2)", "legal are whole numbers from 0"],
     ),
     "mha": (
         lambda: ones(1, 2, 4, 8).scaled_dot_product_attention(ones(1, 2, 4, 7), ones(1, 2, 4, 8)),

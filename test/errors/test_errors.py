@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from errors.beginners import MISUSES as OF_BEGINNERS
 from errors.silent import MISUSES as ONCE_SILENT
+from fuzz_misuse import finds
 
 from tinygrad import Context, Device, Tensor, TinyJit, Variable, nn
 from tinygrad.base.errors import (
@@ -493,3 +494,36 @@ def test_what_the_machine_cannot_give_is_refused_before_it_is_touched(device, mo
     with pytest.raises(OutOfMemory, match="268,435,456 bytes"):
         Tensor.empty(1 << 26, device=device).realize()
     assert (Tensor([1, 2], device=device) + 1).tolist() == [2, 3]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_no_call_fails_in_pythons_words(seed):
+    """Every public method, function, layer and optimizer, with arguments of all kinds."""
+    assert list(finds(seed, 1)) == []
+
+
+TYPES = {  # a call with an argument of a wrong type, and what is said of it
+    "method": (lambda: ones(3).gather(0, 3), "gather: index=3 of type int; legal is Tensor"),
+    "function": (lambda: nn.functional.gelu("a"), "gelu: x='a' of type str; legal is Tensor"),
+    "method as a function": (lambda: nn.functional.relu(None), "relu: self=None of type NoneType"),
+    "layer": (lambda: nn.Linear("a", 3), "Linear: in_features='a' of type str; legal is int"),
+    "call": (lambda: nn.Linear(2, 3)([1.0]), r"Linear: x=\[1.0\] of type list; legal is Tensor"),
+    "number": (lambda: ones(3).narrow(0, (1,), 2), r"narrow: start=\(1,\) of type tuple"),
+    "one of several": (lambda: Tensor.broadcast_tensors(ones(3), 2), "legal are tensors"),
+    "held": (lambda: nn.HuberLoss(delta=[1])(ones(3), ones(3)), "delta=.* of type list"),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_an_argument_of_a_wrong_type_is_named(name):
+    misuse, message = TYPES[name]
+    with pytest.raises((DTypeError, ArgumentError), match=message):
+        misuse()
+
+
+def test_errors_of_a_users_function_are_his():
+    def wrong(x):
+        return x.nonsense
+
+    with pytest.raises(AttributeError, match="nonsense"):
+        ones(3).sequential([wrong])

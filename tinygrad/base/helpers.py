@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from tinygrad.base.errors import ArgumentError
+
 T = TypeVar("T")
 U = TypeVar("U")
 
@@ -57,7 +59,7 @@ def argfix(*values: Any) -> tuple[Any, ...]:
     """
     if values and isinstance(values[0], (tuple, list)):
         if len(values) != 1:
-            raise ValueError(f"give numbers or one tuple of them, not {values}")
+            raise ArgumentError(f"{values}; legal are numbers, or one tuple of them")
         values = tuple(values[0])
     return tuple(map(plain, values))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tinygrad.base.errors import ShapeError
+from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.nn.held import held
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.creation import DTypeLike
@@ -34,6 +34,10 @@ def glu(x: Tensor, dim: int = -1) -> Tensor:
     >>> glu(Tensor([4.0, 0.0])).tolist()
     [2.0]
     """
+    if x.ndim == 0 or not -x.ndim <= dim < x.ndim:
+        raise ArgumentError(
+            f"glu: axis {dim} of shape {x.shape}; legal are {-x.ndim} to {x.ndim - 1}"
+        )
     if x.shape[dim] % 2:
         raise ShapeError(f"glu: axis {dim} of shape {x.shape} has no halves; legal are even sizes")
     value, gate = x.chunk(2, dim=dim)
@@ -127,6 +131,8 @@ class Dropout2d:
 
     def __call__(self, x: Tensor) -> Tensor:
         """(N, channels, *any) → the same shape."""
+        if not isinstance(self.p, (int, float)) or not 0 <= self.p <= 1:
+            raise ArgumentError(f"Dropout2d: p={self.p!r}; legal are numbers from 0 to 1")
         if not Tensor.training or self.p == 0:
             return x
         kept = Tensor.ones(*x.shape[:2], *(1,) * (x.ndim - 2), dtype=x.dtype, device=x.device)

@@ -29,9 +29,9 @@ class Checkpoint:
     Args:
         path: the file. One process writes it; `path` with `.part` behind is used while it does.
         parts: by name. Of an object with `state_dict` and `load_state_dict` (a data loader, a
-            generator, LBFGS) what these give and take: numbers, strings and tensors in dicts and
-            lists. Of any other its tensors (`get_state_dict`). The stream that `Tensor.rand` draws
-            from is always a part.
+            generator, an optimizer) what these give and take: numbers, strings and tensors in
+            dicts and lists. Of any other its tensors (`get_state_dict`). The stream that
+            `Tensor.rand` draws from is always a part.
 
     >>> import os, tempfile
     >>> net = {"w": Tensor([1.0, 2.0])}

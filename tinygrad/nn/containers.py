@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from tinygrad.base.errors import ArgumentError
@@ -69,33 +68,36 @@ def _padded(axes: int, mode: str, x: Tensor, padding: Sizes, value: float = 0.0)
     return x.pad(sides, mode, value)
 
 
-def _constant(axes: int, x: Tensor, padding: Sizes, value: float) -> Tensor:
-    return _padded(axes, "constant", x, padding, value)
+def _pad(name: str, axes: int, mode: str) -> Any:
+    def pad(x: Tensor, padding: Sizes) -> Tensor:
+        return _padded(axes, mode, x, padding)
+
+    pad.__doc__ = _padded.__doc__
+    return held(name, pad)
 
 
-def _by_mode(axes: int, mode: str, x: Tensor, padding: Sizes) -> Tensor:
-    return _padded(axes, mode, x, padding)
+def _pad_by(name: str, axes: int) -> Any:
+    def pad(x: Tensor, padding: Sizes, value: float) -> Tensor:
+        return _padded(axes, "constant", x, padding, value)
 
-
-def _pad(name: str, function: Callable[..., Tensor]) -> Any:
-    function.__doc__ = _padded.__doc__
-    return held(name, function)
+    pad.__doc__ = _padded.__doc__
+    return held(name, pad)
 
 
 Flatten = held("Flatten", _flat)
 Unflatten = held("Unflatten", _parted)
-ZeroPad1d = _pad("ZeroPad1d", partial(_by_mode, 1, "constant"))
-ZeroPad2d = _pad("ZeroPad2d", partial(_by_mode, 2, "constant"))
-ZeroPad3d = _pad("ZeroPad3d", partial(_by_mode, 3, "constant"))
-ReflectionPad1d = _pad("ReflectionPad1d", partial(_by_mode, 1, "reflect"))
-ReflectionPad2d = _pad("ReflectionPad2d", partial(_by_mode, 2, "reflect"))
-ReflectionPad3d = _pad("ReflectionPad3d", partial(_by_mode, 3, "reflect"))
-ReplicationPad1d = _pad("ReplicationPad1d", partial(_by_mode, 1, "replicate"))
-ReplicationPad2d = _pad("ReplicationPad2d", partial(_by_mode, 2, "replicate"))
-ReplicationPad3d = _pad("ReplicationPad3d", partial(_by_mode, 3, "replicate"))
-CircularPad1d = _pad("CircularPad1d", partial(_by_mode, 1, "circular"))
-CircularPad2d = _pad("CircularPad2d", partial(_by_mode, 2, "circular"))
-CircularPad3d = _pad("CircularPad3d", partial(_by_mode, 3, "circular"))
-ConstantPad1d = _pad("ConstantPad1d", partial(_constant, 1))
-ConstantPad2d = _pad("ConstantPad2d", partial(_constant, 2))
-ConstantPad3d = _pad("ConstantPad3d", partial(_constant, 3))
+ZeroPad1d = _pad("ZeroPad1d", 1, "constant")
+ZeroPad2d = _pad("ZeroPad2d", 2, "constant")
+ZeroPad3d = _pad("ZeroPad3d", 3, "constant")
+ReflectionPad1d = _pad("ReflectionPad1d", 1, "reflect")
+ReflectionPad2d = _pad("ReflectionPad2d", 2, "reflect")
+ReflectionPad3d = _pad("ReflectionPad3d", 3, "reflect")
+ReplicationPad1d = _pad("ReplicationPad1d", 1, "replicate")
+ReplicationPad2d = _pad("ReplicationPad2d", 2, "replicate")
+ReplicationPad3d = _pad("ReplicationPad3d", 3, "replicate")
+CircularPad1d = _pad("CircularPad1d", 1, "circular")
+CircularPad2d = _pad("CircularPad2d", 2, "circular")
+CircularPad3d = _pad("CircularPad3d", 3, "circular")
+ConstantPad1d = _pad_by("ConstantPad1d", 1)
+ConstantPad2d = _pad_by("ConstantPad2d", 2)
+ConstantPad3d = _pad_by("ConstantPad3d", 3)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tinygrad.base.errors import ShapeError
 from tinygrad.nn.activations import gelu, glu, leaky_relu, log_softmax, softmax
 from tinygrad.nn.held import held
 from tinygrad.nn.images import (
@@ -219,6 +220,8 @@ def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, dim: in
     soft = ((logits + noise) / tau).softmax(dim)
     if not hard:
         return soft
+    if not logits.ndim:
+        raise ShapeError("gumbel_softmax: logits (); legal is an axis of classes")
     best = soft.argmax(dim, keepdim=True)
     at = Tensor.arange(logits.shape[dim], device=logits.device)
     axis = dim % logits.ndim

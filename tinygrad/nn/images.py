@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.base.helpers import plain
 from tinygrad.nn.held import held
 from tinygrad.numeric.sampling import BOUNDS, FILTERS, sampled
 from tinygrad.tensor import Tensor
@@ -98,7 +99,7 @@ def _goal_sizes(
 
     def each(value: Any) -> tuple[Any, ...]:
         values = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
-        if len(values) != count:
+        if len(values) != count or not all(isinstance(plain(v), (int, float)) for v in values):
             raise ArgumentError(f"interpolate: {value}; legal is a number, or {count} of them")
         return values
 
@@ -119,6 +120,8 @@ def affine_grid(theta: Tensor, size: tuple[int, ...], align_corners: bool = Fals
     >>> affine_grid(Tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]), (1, 1, 1, 2)).tolist()
     [[[[-0.5, 0.0], [0.5, 0.0]]]]
     """
+    if len(size) not in (4, 5):
+        raise ShapeError(f"affine_grid: size {size}; legal is (N, C, *axes) of two or three axes")
     batch, _, *axes = size
     count = len(axes)
     if theta.shape != (batch, count, count + 1):

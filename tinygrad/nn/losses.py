@@ -221,6 +221,8 @@ def pairwise_distance(
     >>> round(pairwise_distance(Tensor([[3.0, 0.0]]), Tensor([[0.0, 4.0]])).item(), 3)
     5.0
     """
+    if p == 0:
+        raise ArgumentError("pairwise_distance: p 0; legal is any other number")
     away = (x - y + eps).abs()
     if p == float("inf"):
         return away.max(-1, keepdim=keepdim)
@@ -317,6 +319,8 @@ def ctc_loss(
     >>> round(ctc_loss(even, Tensor([[1]]), [2], [1]).exp().item(), 4)
     1.3333
     """
+    if log_probs.ndim != 3:
+        raise ShapeError(f"ctc_loss: {log_probs.shape}; legal is (length, N, classes)")
     length, batch, _ = log_probs.shape
     lengths = _whole_numbers(input_lengths, log_probs.device)
     counts = _whole_numbers(target_lengths, log_probs.device)

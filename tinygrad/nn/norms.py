@@ -308,8 +308,9 @@ def rms_norm(
     >>> rms_norm(Tensor([3.0, 3.0]), (2,)).round().tolist()
     [1.0, 1.0]
     """
-    small = 2.0 ** -dtypes.finfo(x.dtype)[1] if eps is None else eps
     wide = _wide(x)
+    kind = x.dtype if dtypes.is_float(x.dtype) else wide.dtype
+    small = 2.0 ** -dtypes.finfo(kind)[1] if eps is None else eps
     axes = tuple(range(-len(normalized_shape), 0))
     out = wide * (wide.square().mean(axes, keepdim=True) + small).rsqrt()
     return _scaled(out, weight, None, x)

@@ -59,6 +59,8 @@ def _averages(
     )
     if divisor_override is None:
         return out
+    if not isinstance(divisor_override, int) or divisor_override == 0:
+        raise ArgumentError(f"avg_pool: divisor_override {divisor_override!r}; legal are others")
     if ceil_mode:
         raise ArgumentError("avg_pool: divisor_override with ceil_mode; legal is one of them")
     return out.mul(math.prod(kernel) / divisor_override)
@@ -199,6 +201,8 @@ def _powers(
 ) -> Tensor:
     """sign(s)·relu(|s|)^(1/p) of s = Σ xᵖ, p = `norm_type`, as PyTorch has it."""
     kernel = _each(f"lp_pool{axes}d", x, kernel_size, axes)
+    if norm_type == 0:
+        raise ArgumentError(f"lp_pool{axes}d: norm_type 0; legal is any other number")
     mean = _averages(axes, x**norm_type, kernel, stride, 0, ceil_mode, True)
     total = mean * math.prod(kernel)
     empty = total <= 0
@@ -243,7 +247,7 @@ def _goal(operation: str, x: Tensor, size: Wanted, axes: int) -> tuple[int, ...]
     wanted = _each(operation, x, size, axes)
     own = x.shape[-axes:]
     goal = tuple(n if w is None else w for n, w in zip(own, wanted, strict=True))
-    if any(n < 1 for n in (*goal, *own)):
+    if any(isinstance(n, bool) or n < 1 for n in (*goal, *own)):
         raise ShapeError(f"{operation}: x {x.shape} to {size}; legal are {axes} sizes above 0")
     return goal
 

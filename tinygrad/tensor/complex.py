@@ -88,7 +88,9 @@ class Complex(Tensor):
             nested_shape(data)  # ragged lists are told
         if isinstance(data, complex):
             made: Any = self.full((), data, dtype=kind, device=device)
-        elif isinstance(data, Tensor) or not _numeric(data):
+        elif isinstance(data, Tensor):
+            made = (data if device is None else data.to(device)).cast(kind)
+        elif not _numeric(data):
             made = Tensor(data, device).cast(kind)
         else:
             values = np.asarray(data)

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
-from tinygrad.base.helpers import ceildiv, prod
+from tinygrad.base.helpers import ceildiv, plain, prod
 from tinygrad.tensor.creation import DTypeLike
 from tinygrad.tensor.indexing import Indexing
 from tinygrad.tensor.template import expression
@@ -30,6 +30,8 @@ class Conv(Indexing):
         self, kernel: tuple[int, ...], stride: Sizes, dilation: Sizes, pads: list[tuple[int, int]]
     ) -> Self:
         """(.., *spatial) → (.., *positions, *taps), zeros around."""
+        if self.ndim < len(kernel):
+            raise ShapeError(f"window: {kernel} over {self.shape}; legal is an axis for each")
         windows = _sliding(self.ndim - len(kernel), kernel, stride, dilation, pads)
         for axis, taps, _, gap, before, after in windows:
             size, reach = settled(self.shape[axis] + before + after), gap * (taps - 1) + 1
@@ -61,6 +63,8 @@ class Conv(Indexing):
         >>> Tensor.ones(1, 1, 3, 3).conv2d(Tensor.ones(1, 1, 2, 2)).tolist()
         [[[[4.0, 4.0], [4.0, 4.0]]]]
         """
+        if weight.ndim < 3:
+            raise _weight_of_few_axes("conv2d", weight.shape)
         out_channels, each, *kernel = weight.shape
         self._check_conv("conv2d", weight, groups, each * groups, out_channels)
         count = len(kernel)
@@ -115,6 +119,8 @@ class Conv(Indexing):
         >>> Tensor.ones(1, 1, 2, 2).conv_transpose2d(Tensor.ones(1, 1, 2, 2)).sum().item()
         16.0
         """
+        if weight.ndim < 3:
+            raise _weight_of_few_axes("conv_transpose2d", weight.shape)
         channels, each, *kernel = weight.shape
         self._check_conv("conv_transpose2d", weight, groups, channels, channels)
         count = len(kernel)
@@ -181,6 +187,8 @@ class Conv(Indexing):
         [[[[1.0, 2.0, 1.0], [2.0, 4.0, 2.0], [1.0, 2.0, 1.0]]]]
         """
         kernel, size = _kernel(kernel_size), _kernel(output_size)
+        if len(kernel) != len(size):
+            raise ArgumentError(f"fold: {size} of kernels {kernel}; legal are as many axes")
         windows = _sliding(2, kernel, stride, dilation, padding_pairs(padding, len(kernel)))
         places = [
             (n + before + after - gap * (taps - 1) - 1) // step + 1
@@ -202,7 +210,7 @@ class Conv(Indexing):
         """Padding of each axis; with `ceil_mode` enough behind for a last, partial window that
         begins inside."""
         pads = padding_pairs(padding, len(kernel))
-        if not ceil_mode:
+        if not ceil_mode or self.ndim < len(kernel):
             return pads
         out = []
         for axis, taps, step, gap, before, after in _sliding(0, kernel, stride, dilation, pads):
@@ -295,6 +303,8 @@ class Conv(Indexing):
         """
         kernel = _kernel(kernel_size)
         count = len(kernel)
+        if self.ndim < count:
+            raise ShapeError(f"max_unpool2d: {self.shape}; legal are {count} axes or more")
         step, pads = kernel if stride is None else stride, padding_pairs(padding, count)
         windows = _sliding(0, kernel, step, dilation, pads)
         spatial = tuple(_reach(*each) for each in zip(self.shape[-count:], windows, strict=True))
@@ -336,7 +346,10 @@ def _each(value: Any, count: int, name: str) -> tuple[int, ...]:
 
 
 def _kernel(size: Sizes) -> tuple[int, ...]:
-    return tuple(size) if isinstance(size, (tuple, list)) else (size, size)  # type: ignore[return-value]
+    sizes = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
+    if not all(isinstance(n, int) and n > 0 for n in map(plain, sizes)):
+        raise ArgumentError(f"kernel {size}; legal are sizes from 1")
+    return sizes
 
 
 def padding_pairs(padding: Any, count: int) -> list[tuple[int, int]]:
@@ -353,6 +366,10 @@ def padding_pairs(padding: Any, count: int) -> list[tuple[int, int]]:
         f"padding: {padding}; legal are one number, {count} numbers, or {2 * count} (before, "
         "after, the last axis first)"
     )
+
+
+def _weight_of_few_axes(operation: str, shape: tuple[Any, ...]) -> ShapeError:
+    return ShapeError(f"{operation}: weight {shape}; legal is (out, channels / groups, *kernel)")
 
 
 def _same_padding(

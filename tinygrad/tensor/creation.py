@@ -275,7 +275,10 @@ class Creation(Core):
             raise DTypeError(
                 f"full: {fill_value!r} of type {type(fill_value).__name__}; legal is a number"
             )
-        kind = least_type([fill_value]) if dtype is None else checked_dtype(dtype)
+        own = (
+            least_type([fill_value]) if isinstance(fill_value, int) else dtypes.from_py(fill_value)
+        )
+        kind = own if dtype is None else checked_dtype(dtype)
         check_number("full", fill_value, kind)
         if kind in COMPLEX_PARTS:
             more = {"dtype": COMPLEX_PARTS[kind], "device": device, "requires_grad": requires_grad}
@@ -333,6 +336,9 @@ class Creation(Core):
         >>> Tensor([1, 2]).const_like(7).tolist()
         [7, 7]
         """
+        value = plain(value)
+        if not isinstance(value, (bool, int, float)):
+            raise DTypeError(f"const_like: {value!r}; legal is a number")
         return self._wrap(self._constant(value, shape=self.shape))
 
     def full_like(self, fill_value: Any, **more: Any) -> Self:
@@ -410,6 +416,10 @@ class Creation(Core):
             raise DTypeError(
                 f"arange: {wrong[0]!r} of type {type(wrong[0]).__name__}; legal are numbers"
             )
+        if not all(isinstance(v, UOp) or math.isfinite(v) for v in (start, stop, step)):
+            raise ArgumentError(
+                f"arange: from {start} to {stop} by {step}; legal are finite numbers"
+            )
         if step == 0:
             raise ArgumentError(f"arange: step 0 from {start} to {stop}; legal is any other")
         floats = any(isinstance(v, float) for v in (start, stop, step))
@@ -436,7 +446,9 @@ class Creation(Core):
         return cls._wrap((scaled + start if start != 0 else scaled).cast(kind), wants)
 
     @classmethod
-    def linspace(cls, start: Any, stop: Any, steps: int, **more: Any) -> Self:
+    def linspace(
+        cls, start: float | complex, stop: float | complex, steps: int, **more: Any
+    ) -> Self:
         """`steps` numbers from `start` to `stop`, both included, evenly spaced.
 
         >>> Tensor.linspace(0, 1, 3).tolist()

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
 from tinygrad.base.dtype import compute_dtype, dtypes, least_upper_float
+from tinygrad.base.errors import ArgumentError
 from tinygrad.tensor.elementwise import Elementwise
 from tinygrad.tensor.template import expression
 from tinygrad.uop.op import Ops
@@ -403,6 +404,8 @@ class Functions(Elementwise):
         >>> Tensor([-1.0, 0.5, 2.0]).softplus().numpy().round(4)
         array([0.3133, 0.9741, 2.1269], dtype=float32)
         """
+        if beta == 0:
+            raise ArgumentError("softplus: beta 0; legal is any other number")
         x = self * beta
         negative = x < 0
         out = (negative.where(0, x) + negative.where(x, -x).exp().log1p()) * (1 / beta)

@@ -12,7 +12,7 @@ import math
 from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.errors import ArgumentError
+from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.tensor.elementary import Elementary
 from tinygrad.tensor.functions import _polynomial, wide
 
@@ -387,6 +387,8 @@ class Gamma(Elementary):
         >>> Tensor([0.0]).i0().tolist()
         [1.0]
         """
+        if self.dtype not in I0_SPLIT:
+            raise DTypeError(f"i0: {self.dtype!r}; legal are real numbers")
         split, near_terms, far_terms = I0_SPLIT[self.dtype]
         size = self.abs()
         near = size < split

@@ -241,7 +241,7 @@ class Indexing(Linalg):
         _, nodes = self._full_index("gather", dim, index)
         return self._from(self._held.index(*nodes), index)
 
-    def scatter(self, dim: int, index: Self, src: Any, reduce: str | None = None) -> Self:
+    def scatter(self, dim: int, index: Self, src: Self | float, reduce: str | None = None) -> Self:
         """A copy with self[index[i][j]][j] = src[i][j] for dim 0, and so on; of several updates
         of one element the last counts. `reduce` "add" or "multiply" combines instead.
 

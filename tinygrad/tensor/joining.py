@@ -77,6 +77,9 @@ class Joining(Gamma):
         [(2, 3), (2, 3)]
         """
         parts = argfix(*tensors)
+        wrong = [part for part in parts if not isinstance(part, Joining)]
+        if wrong or not parts:
+            raise ArgumentError(f"broadcast_tensors: {wrong or parts}; legal are tensors")
         shape = broadcast_shape("broadcast_tensors", *(t.shape for t in parts))
         return tuple(t._broadcast_to(shape) for t in parts)
 
@@ -161,7 +164,9 @@ class Joining(Gamma):
         ]
         return parts[0].cat(*parts[1:], dim=1)
 
-    def tensor_split(self, indices_or_sections: Any, dim: int = 0) -> tuple[Self, ...]:
+    def tensor_split(
+        self, indices_or_sections: Sint | Sequence[Sint], dim: int = 0
+    ) -> tuple[Self, ...]:
         """Parts along `dim`: so many, as equal as can be, or cut at the places in a list.
 
         >>> [t.tolist() for t in Tensor([1, 2, 3, 4, 5]).tensor_split(2)]
@@ -180,7 +185,9 @@ class Joining(Gamma):
             sizes = [size // parts + (i < size % parts) for i in range(parts)]
             cuts = list(itertools.accumulate(sizes[:-1]))
         else:
-            cuts = [int(i) for i in indices_or_sections]
+            cuts = [plain(i) for i in indices_or_sections]
+            if not all(isinstance(cut, int) for cut in cuts):
+                raise ArgumentError(f"tensor_split: at {cuts}; legal are whole numbers")
         places = [slice(*ends).indices(size)[:2] for ends in itertools.pairwise([0, *cuts, None])]
         return tuple(self._cut(axis, begin, max(begin, end)) for begin, end in places)
 
@@ -194,7 +201,7 @@ class Joining(Gamma):
             )
         return self.tensor_split(parts, dim)
 
-    def hsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
+    def hsplit(self, indices_or_sections: Sint | Sequence[Sint]) -> tuple[Self, ...]:
         """`tensor_split` along the second axis, of a vector along its only one.
 
         >>> [t.tolist() for t in Tensor([[1, 2], [3, 4]]).hsplit(2)]
@@ -202,7 +209,7 @@ class Joining(Gamma):
         """
         return self._split_evenly("hsplit", indices_or_sections, 0 if self.ndim == 1 else 1)
 
-    def vsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
+    def vsplit(self, indices_or_sections: Sint | Sequence[Sint]) -> tuple[Self, ...]:
         """`tensor_split` along the first axis of two or more.
 
         >>> [t.shape for t in Tensor.ones(4, 2).vsplit(2)]
@@ -211,7 +218,7 @@ class Joining(Gamma):
         check_axes("vsplit", self, 2)
         return self._split_evenly("vsplit", indices_or_sections, 0)
 
-    def dsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
+    def dsplit(self, indices_or_sections: Sint | Sequence[Sint]) -> tuple[Self, ...]:
         """`tensor_split` along the third axis.
 
         >>> [t.shape for t in Tensor.ones(2, 2, 4).dsplit(2)]
@@ -245,6 +252,8 @@ class Joining(Gamma):
         >>> Tensor([[1, 2], [3, 4]]).rot90().tolist()
         [[2, 4], [1, 3]]
         """
+        if len(dims) != 2:
+            raise ArgumentError(f"rot90: axes {tuple(dims)} of {self.shape}; legal are two")
         first, second = (axis_of(d, self.ndim, "rot90") for d in dims)
         if first == second or self.ndim < 2:
             raise ArgumentError(f"rot90: axes {tuple(dims)} of {self.shape}; legal are two")
@@ -278,7 +287,7 @@ class Joining(Gamma):
             return self.diagonal(diagonal)
         if self.ndim != 1:
             raise ShapeError(f"diag: {self.shape}; legal are one axis or two")
-        return self.diag_embed(int(plain(diagonal)))
+        return self.diag_embed(plain(diagonal))
 
     def diag_embed(self, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Self:
         """The last axis on the diagonal, `offset` columns to the right, of two new axes.
@@ -286,6 +295,8 @@ class Joining(Gamma):
         >>> Tensor([[1, 2]]).diag_embed().tolist()
         [[[1, 0], [0, 2]]]
         """
+        if not self.ndim:
+            raise ShapeError("diag_embed: of one number, shape (); legal is one axis or more")
         first, second = (axis_of(d, self.ndim + 1, "diag_embed") for d in (dim1, dim2))
         n, side = self.shape[-1], self.shape[-1] + abs(offset)
         x = self.unsqueeze(-1)  # (.., n, 1), padded to rows one longer than the square's
@@ -371,7 +382,8 @@ class Joining(Gamma):
         choose: Any = itertools.combinations
         if with_replacement:
             choose = itertools.combinations_with_replacement
-        places = np.array(list(choose(range(self.shape[0]), r)), np.int32).reshape(-1, r)
+        chosen = list(choose(range(self.shape[0]), r))
+        places = np.array(chosen, np.int32).reshape(len(chosen), r)
         if places.size:
             return self[self._tensor(places)]
         return self.zeros(places.shape, dtype=self.dtype, device=self.device)
@@ -405,6 +417,8 @@ class Joining(Gamma):
         >>> Tensor.logspace(0, 2, 3).round().tolist()
         [1.0, 10.0, 100.0]
         """
+        if base <= 0:
+            raise ArgumentError(f"logspace: base {base}; legal are numbers above 0")
         kind: DTypeLike | None = more.pop("dtype", None)
         exponents = cls.linspace(start, end, steps, dtype=dtypes.float64, **more)
         power = (exponents * math.log2(base)).exp2()

@@ -131,6 +131,8 @@ class Learning(Random):
     ) -> tuple[Self, Self]:
         """Along `axis` the element at each class number, with a CHECK that it is one; and where
         that is."""
+        if not self.ndim:
+            raise ShapeError(f"{operation}: of one number, shape (); legal is an axis of classes")
         hit = classes._one_hot_along(axis, self.shape[axis])
         own = hit.where(self, 0).sum(axis)
         return classes._of_class(own, self.shape[axis], operation, ignored), hit
@@ -201,6 +203,10 @@ class Learning(Random):
         >>> q.scaled_dot_product_attention(q, q).shape
         (1, 2, 4)
         """
+        if min(self.ndim, key.ndim, value.ndim) < 2:
+            raise ShapeError(
+                f"attention: {self.shape}, {key.shape}, {value.shape}; legal are (.., length, size)"
+            )
         if enable_gqa:
             share = self.shape[-3] // key.shape[-3]
             key, value = (t._each_repeated(share, t.ndim - 3) for t in (key, value))

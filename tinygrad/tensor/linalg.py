@@ -118,7 +118,9 @@ class Linalg(Reduction):
         >>> Tensor.einsum("ij,jk->ik", Tensor([[1, 2]]), Tensor([[3], [4]])).tolist()
         [[11]]
         """
-        xs = list(operands[0] if isinstance(operands[0], (tuple, list)) else operands)
+        xs = list(operands[0] if operands and isinstance(operands[0], (tuple, list)) else operands)
+        if wrong := [x for x in xs if not isinstance(x, Linalg)]:
+            raise ArgumentError(f"einsum: {formula!r} of {wrong[0]!r}; legal are tensors")
         inputs, output = _letters(formula, xs)
         out_type = dtype or least_upper_dtype(*(x.dtype for x in xs))
         done, letters = xs[0], inputs[0]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from tinygrad.base.dtype import COMPLEX_PARTS, dtypes, least_upper_dtype
-from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import argfix, argsort, ceildiv, plain, prod
 from tinygrad.tensor.conversion import Conversion
 from tinygrad.tensor.core import (
@@ -235,6 +235,9 @@ class Movement(Conversion):
         if len(arg) != self.ndim:
             raise ShapeError(f"shrink: {arg} of {self.shape}; legal is one (begin, end) an axis")
         pairs = zip(arg, self.shape, strict=True)
+        wrong = [b for b in arg if b is not None and (not isinstance(b, Sequence) or len(b) != 2)]
+        if wrong:
+            raise ShapeError(f"shrink: {wrong[0]!r} in {arg}; legal are (begin, end) and None")
         box = tuple((0, n) if b is None else tuple(map(plain, b)) for b, n in pairs)
         for (begin, end), n in zip(box, self.shape, strict=True):
             numbers = all(isinstance(v, int) for v in (begin, end, n))
@@ -277,6 +280,8 @@ class Movement(Conversion):
         >>> Tensor([1, 2]).pad((1, 2)).tolist()
         [0, 1, 2, 0, 0]
         """
+        if not isinstance(plain(value), (bool, int, float)):
+            raise DTypeError(f"pad: value {value!r}; legal is a number")
         if not isinstance(padding, (tuple, list)):
             raise ShapeError(
                 f"pad: {padding!r} around {self.shape}; legal are pairs, or a number for each side"
@@ -363,6 +368,8 @@ class Movement(Conversion):
         [[1, 2, 1, 2], [1, 2, 1, 2]]
         """
         counts = argfix(repeats, *more)
+        if not all(isinstance(count, (int, UOp)) for count in counts):
+            raise ArgumentError(f"repeat: {counts}; legal are whole numbers")
         if len(counts) < self.ndim:
             raise ShapeError(f"repeat: {counts} of {self.shape}; legal is a number for each axis")
         shape = (1,) * (len(counts) - self.ndim) + self.shape
@@ -377,7 +384,7 @@ class Movement(Conversion):
             (*self.shape[:axis], self.shape[axis] * repeats, *self.shape[axis + 1 :])
         )
 
-    def split(self, sizes: Any, dim: Sint = 0) -> tuple[Self, ...]:
+    def split(self, sizes: Sint | Sequence[Sint], dim: Sint = 0) -> tuple[Self, ...]:
         """Parts of one size (the last may be smaller) or of several, along `dim`.
 
         >>> [t.tolist() for t in Tensor([1, 2, 3]).split(2)]
@@ -428,8 +435,10 @@ class Movement(Conversion):
         parts = tensors_of("cat", self, others)
         first: Self = parts[0]
         axis = axis_of(dim, first.ndim, "cat")
-        like = parts[0].shape[:axis], parts[0].shape[axis + 1 :]
-        if any((p.shape[:axis], p.shape[axis + 1 :]) != like for p in parts):
+        if not all(part.ndim for part in parts):
+            raise ShapeError("cat: of numbers, shape (); legal is one axis or more: use stack")
+        like = first.ndim, first.shape[:axis], first.shape[axis + 1 :]
+        if any((p.ndim, p.shape[:axis], p.shape[axis + 1 :]) != like for p in parts):
             raise ShapeError(
                 f"cat: shapes {[p.shape for p in parts]} along axis {axis}; "
                 "legal are shapes that are equal on all other axes"
@@ -464,7 +473,9 @@ class Movement(Conversion):
         apart: list[Self] = [part.unsqueeze(axis) for part in parts]
         return apart[0].cat(*apart[1:], dim=axis)
 
-    def roll(self, shifts: Any, dims: Any = None) -> Self:
+    def roll(
+        self, shifts: Sint | Sequence[Sint], dims: Sint | Sequence[Sint] | None = None
+    ) -> Self:
         """Moved along axes, around the end to the front.
 
         >>> Tensor([1, 2, 3]).roll(1).tolist()
@@ -490,6 +501,8 @@ class Movement(Conversion):
         [[1, 2], [2, 3], [3, 4]]
         """
         axis, size, step = axis_of(dim, self.ndim, "unfold"), plain(size), plain(step)
+        if not self.ndim:
+            raise ShapeError("unfold: of one number, shape (); legal is one axis or more")
         if not 0 < size <= self.shape[axis] or step <= 0:
             raise ArgumentError(
                 f"unfold: windows of {size} every {step} of an axis of size {self.shape[axis]}"
@@ -551,6 +564,9 @@ class Movement(Conversion):
 
 def known_size(operation: str, shape: Shape, axis: int) -> int:
     """The size of an axis; ShapeError if it is symbolic, where the result's form depends on it."""
+    axis = axis_of(axis, len(shape), operation)
+    if not shape:
+        raise ShapeError(f"{operation}: of one number, shape (); legal is one axis or more")
     size = shape[axis]
     if not isinstance(size, int):
         raise ShapeError(

@@ -86,6 +86,8 @@ class Products(Parts):
             if not 0 <= dims <= min(self.ndim, other.ndim):
                 raise ArgumentError(f"tensordot: {dims} axes of {self.shape} and {other.shape}")
             here, there = list(range(self.ndim - dims, self.ndim)), list(range(dims))
+        elif len(dims) != 2:
+            raise ArgumentError(f"tensordot: dims {dims}; legal are a number, or two lists of axes")
         else:
             here = [axis_of(d, self.ndim, "tensordot") for d in dims[0]]
             there = [axis_of(d, other.ndim, "tensordot") for d in dims[1]]

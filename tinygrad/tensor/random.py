@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from tinygrad.base.dtype import COMPLEX_PARTS, DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
-from tinygrad.base.helpers import argfix, plain, prod
+from tinygrad.base.helpers import plain, prod
 from tinygrad.tensor.core import constant
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, checked_shape
 from tinygrad.tensor.generator import Generator, default_generator
@@ -253,7 +253,7 @@ class Random(Order):
         >>> Tensor.scaled_uniform(2, 3).shape
         (2, 3)
         """
-        bound = prod(argfix(*shape)) ** -0.5
+        bound = (prod(checked_shape("scaled_uniform", *shape)) or 1) ** -0.5
         return cls.uniform(*shape, low=-bound, high=bound, **more)
 
     @classmethod
@@ -263,8 +263,8 @@ class Random(Order):
         >>> Tensor.glorot_uniform(2, 3).shape
         (2, 3)
         """
-        sizes = argfix(*shape)
-        bound = (6 / (sizes[0] + prod(sizes[1:]))) ** 0.5
+        sizes = checked_shape("glorot_uniform", *shape)
+        bound = (6 / ((sum(sizes[:1]) + prod(sizes[1:])) or 1)) ** 0.5
         return cls.uniform(*shape, low=-bound, high=bound, **more)
 
     @classmethod
@@ -274,7 +274,7 @@ class Random(Order):
         >>> Tensor.kaiming_uniform(2, 3).shape
         (2, 3)
         """
-        bound = (6 / (1 + a**2) / prod(argfix(*shape)[1:])) ** 0.5
+        bound = (6 / (1 + a**2) / _fan_in(shape)) ** 0.5
         return cls.uniform(*shape, low=-bound, high=bound, **more)
 
     @classmethod
@@ -284,7 +284,7 @@ class Random(Order):
         >>> Tensor.kaiming_normal(2, 3).shape
         (2, 3)
         """
-        std = (2 / (1 + a**2) / prod(argfix(*shape)[1:])) ** 0.5
+        std = (2 / (1 + a**2) / _fan_in(shape)) ** 0.5
         return cls.normal(*shape, mean=0.0, std=std, **more)
 
     # ---- choices ---------------------------------------------------------------------------------
@@ -379,3 +379,8 @@ class Random(Order):
         more = {"dtype": dtypes.float32, "device": self.device, "generator": generator}
         kept = self.rand(*self.shape, **more) >= p
         return kept.where(self * (1 / (1 - p)), 0)
+
+
+def _fan_in(shape: tuple[Any, ...]) -> Any:
+    """How many inputs meet in an output of a weight (out, in, ..); 1 where there are none."""
+    return prod(checked_shape("kaiming", *shape)[1:]) or 1

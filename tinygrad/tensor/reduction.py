@@ -183,6 +183,8 @@ class Reduction(Functions):
         >>> Tensor([[3.0, 4.0]]).normalize().numpy().round(4)
         array([[0.6, 0.8]], dtype=float32)
         """
+        if p == 0:
+            raise ArgumentError("normalize: p 0; legal is any other number")
         norm = (self.abs() ** p).sum(dim, keepdim=True) ** (1 / p)
         return self / norm.maximum(eps)
 

@@ -173,6 +173,8 @@ class Sets(Statistics):
         """
         import numpy as np
 
+        if dim is not None and not self.ndim:
+            raise ShapeError("unique: of one number, shape (); legal is dim None")
         x = self._values_read()
         axis = None if dim is None else axis_of(dim, self.ndim, "unique")
         values, inverse, counts = np.unique(
@@ -191,6 +193,8 @@ class Sets(Statistics):
         """
         import numpy as np
 
+        if dim is not None and not self.ndim:
+            raise ShapeError("unique_consecutive: of one number, shape (); legal is dim None")
         x = self._values_read()
         axis = 0 if dim is None else axis_of(dim, self.ndim, "unique_consecutive")
         rows = x.reshape(-1) if dim is None else np.moveaxis(x, axis, 0)

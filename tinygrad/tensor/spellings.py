@@ -9,6 +9,8 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+from tinygrad.tensor.arguments import told
+
 OTHERS = {
     "axis": ("dim", "dims"),
     "dim": ("axis",),
@@ -80,19 +82,28 @@ def spelled(
     method: Callable[..., Any], others: dict[str, tuple[str, ...]] = OTHERS, called: str = ""
 ) -> Callable[..., Any]:
     """The method, which also takes others' names for its arguments. TypeError, with those that
-    are legal, for one that it doesn't have; errors name the method, or what it is `called`."""
+    are legal, for one that it doesn't have; DTypeError for one of a type that it doesn't take.
+    Errors name the method, or what it is `called`."""
     names = Names(method, others, called)
-    if names.more not in ("", "more") or not (names.others or names.more or called):
+    if not (names.others or names.more or called or names.typed):
         return method
+    passes_on = names.more not in ("", "more")
     own = tuple(dict.fromkeys(names.own + (OPTIONS if names.more else ())))
 
     @functools.wraps(method)
     def spelling(*args: Any, **named: Any) -> Any:
-        for name in named:
+        for name in () if passes_on else named:
             if name not in own:
                 args += names.rest_of(named, len(args) > 1)
-                return method(*args, **names.own_of(named, own))
-        return method(*args, **named)
+                named = names.own_of(named, own)
+                break
+        try:
+            return method(*args, **named)
+        except Exception as error:
+            wrong = told(method, names.method, args, named, error)
+            if wrong is None:
+                raise
+            raise wrong from error
 
     return spelling
 
@@ -108,7 +119,9 @@ class Names:
         starred = list(code.co_varnames[count:])
         self.method = called or method.__name__
         self.own = code.co_varnames[:count]
+        given = inspect.unwrap(method).__annotations__
         self.rest = starred.pop(0) if code.co_flags & inspect.CO_VARARGS else ""
+        self.typed = any(given.get(name, "Any") != "Any" for name in (*self.own, self.rest))
         self.more = starred.pop(0) if code.co_flags & inspect.CO_VARKEYWORDS else ""
         self.others = {
             other: name

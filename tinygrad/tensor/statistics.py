@@ -209,6 +209,8 @@ class Statistics(Products):
             raise ArgumentError(
                 f"{operation}: interpolation {how!r}; legal are {', '.join(INTERPOLATIONS)}"
             )
+        if 0 in getattr(q, "shape", ()):
+            raise ArgumentError(f"{operation}: q of shape {q.shape}; legal is one number or more")
         if isinstance(q, (int, float)) and not 0 <= q <= 1:
             raise ArgumentError(f"{operation}: q {q}; legal are numbers from 0 to 1")
         x, axis = self._last(dim, operation)
@@ -277,6 +279,8 @@ class Statistics(Products):
             return after.add(before) * (dx / 2), axis
         places = self._tensor(x)
         places = self._along(axis, places) if places.ndim == 1 else places
+        if not self.ndim - axis <= places.ndim <= self.ndim:
+            raise ShapeError(f"{operation}: places {places.shape} for {self.shape}")
         if places.shape[axis - self.ndim] != self.shape[axis]:
             raise ShapeError(f"{operation}: places {places.shape} for {self.shape}")
         return after.add(before) * places.diff(dim=axis - self.ndim) / 2, axis

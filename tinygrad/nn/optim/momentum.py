@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tinygrad.base.errors import ArgumentError
+from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.nn.optim.optimizer import (
     Optimizer,
     Parameters,
@@ -213,6 +213,10 @@ def orthogonalized(
     >>> orthogonalized(Tensor([[3.0, 0.0], [0.0, 3.0]])).shape
     (2, 2)
     """
+    if matrix.ndim != 2 or len(coefficients) != 3:
+        raise ShapeError(
+            f"orthogonalized: {matrix.shape} by {coefficients}; legal are a matrix and 3 numbers"
+        )
     a, b, c = coefficients
     tall = matrix.shape[0] > matrix.shape[1]
     x = matrix.T if tall else matrix

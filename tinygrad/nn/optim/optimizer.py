@@ -30,6 +30,7 @@ class Stepper(ABC):
     """What a training loop calls: an optimizer, or a group of them."""
 
     params: list[Tensor]
+    buffers: list[Tensor]
 
     @property
     @abstractmethod
@@ -37,9 +38,9 @@ class Stepper(ABC):
         """What can be set of each optimizer, by name: `param_groups[0]["lr"] = 0.1`."""
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What the next step depends on besides the parameters, by name."""
-        moved = set(map(id, self.params))
-        return {name: t for name, t in get_state_dict(self).items() if id(t) not in moved}
+        """What the next step depends on besides the tensors that it was given, by name."""
+        given = set(map(id, (*self.params, *self.buffers)))
+        return {name: t for name, t in get_state_dict(self).items() if id(t) not in given}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Goes on where `state` was taken."""
@@ -294,6 +295,7 @@ class OptimizerGroup(Stepper):
             raise ArgumentError("OptimizerGroup: of no optimizers; give at least one")
         self.optimizers = optimizers
         self.params = [param for each in optimizers for param in each.params]
+        self.buffers = [buffer for each in optimizers for buffer in each.buffers]
 
     @staticmethod
     def of(

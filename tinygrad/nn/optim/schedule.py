@@ -354,6 +354,11 @@ class OneCycleLR(Scheduler):
                 f"OneCycleLR: anneal_strategy={self.anneal_strategy!r}; legal are "
                 f"{', '.join(CURVES)}"
             )
+        if min(self.div_factor, self.final_div_factor) <= 0:
+            raise ArgumentError(
+                f"OneCycleLR: div_factor={self.div_factor}, final_div_factor="
+                f"{self.final_div_factor}; legal are numbers above 0"
+            )
         self.first = self.max_lr / self.div_factor
         self.last = self.first / self.final_div_factor
         self.top = max(self.pct_start * self.total_steps - 1, 1e-9)

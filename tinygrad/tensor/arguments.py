@@ -1,0 +1,91 @@
+"""What is said of an argument of a wrong type. A call that failed in Python's own words is looked
+at again, beside what its function says of its arguments; calls that succeed pay nothing."""
+
+from __future__ import annotations
+
+import inspect
+import numbers
+import types
+import typing
+from abc import ABC
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tinygrad.base.errors import DTypeError, TinygradError
+from tinygrad.uop.node import UOp
+
+BARE = (TypeError, AttributeError, ValueError, LookupError, ArithmeticError, AssertionError)
+WORDS = {"Self": "Tensor", "Sint": "int", "Sizes": "int | tuple[int, ...]"}
+"""What stands in annotations: what is said to a user."""
+
+
+class AnyTensor(ABC):  # noqa: B024  what it holds are others
+    """Every class of tensors: floors below those don't know them."""
+
+    @classmethod
+    def __subclasshook__(cls, other: type) -> bool:
+        return hasattr(other, "uop") and hasattr(other, "requires_grad_")
+
+
+MEANT = {"Self": AnyTensor, "Sint": int}
+"""What names in annotations stand for, where a type checker is told of less."""
+
+
+def told(
+    function: Callable[..., Any], called: str, given: Any, named: Any, error: Exception
+) -> DTypeError | None:
+    """The error that names an argument whose type isn't what `function` takes, if there is one and
+    `error` doesn't say so already."""
+    if isinstance(error, TinygradError) or not isinstance(error, BARE):
+        return None
+    function = inspect.unwrap(function)
+    try:
+        bound = inspect.signature(function).bind(*given, **named)
+    except TypeError:
+        return None  # which says itself what is missing
+    for name, value in bound.arguments.items():
+        parameter = bound.signature.parameters[name]
+        if parameter.kind is parameter.VAR_KEYWORD:
+            continue
+        each = value if parameter.kind is parameter.VAR_POSITIONAL else (value,)
+        text = parameter.annotation if isinstance(parameter.annotation, str) else "Any"
+        hint = _hint(text, function)
+        for one in each:
+            if name == "self" and text == "Any":
+                text, fitting = "Tensor", hasattr(type(one), function.__name__)
+            else:
+                fitting = one is parameter.default or fits(one, hint)
+            if not fitting:
+                legal = WORDS.get(text, text.replace("Self", "Tensor"))
+                kind = type(one).__name__
+                return DTypeError(f"{called}: {name}={one!r} of type {kind}; legal is {legal}")
+    return None
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a value is what an annotation says, as far as it says anything."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return any(fits(value, part) for part in parts)
+    if hint is Any:
+        return True
+    if hint is None or hint is type(None):
+        return value is None
+    if origin in (list, tuple) or (isinstance(origin, type) and issubclass(origin, Iterable)):
+        inner = [part for part in parts[:1] if part is not Ellipsis]
+        return isinstance(value, origin) and all(fits(v, p) for p in inner for v in value)
+    if origin is not None:
+        return isinstance(value, origin) if isinstance(origin, type) else True
+    if hint is int:
+        return isinstance(value, (numbers.Integral, UOp))
+    if hint is float:
+        return isinstance(value, (numbers.Real, UOp))
+    return isinstance(value, hint) if isinstance(hint, type) and hint is not object else True
+
+
+def _hint(text: str, function: Any) -> Any:
+    """What an annotation means; Any where only a type checker knows."""
+    try:
+        return eval(text, {**vars(typing), **function.__globals__, **MEANT})
+    except (NameError, TypeError):
+        return Any
