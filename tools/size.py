@@ -26,16 +26,16 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 BUDGETS: dict[str, int | None] = {
     "base": 690,
     "uop": 1875,
-    "simplify": 1100,
+    "simplify": 1040,
     "transforms": 340,
     "schedule": 3215,
     "loops": 4970,
     "codegen": 5550,
     "backends/*": 2945,
-    "engine": 4495,
-    "tensor": 7550,
+    "engine": 4505,
+    "tensor": 7615,
 }
-CORE_BUDGET = 32_540  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 32_730  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350
 # The interpreter judges what the lanes of a warp, or of several, do together, too, and what an
 # engine copies beside them; CUDA describes buffers to that engine.
