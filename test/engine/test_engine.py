@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from tinygrad import Device, GlobalCounters, Tensor, TinyJit, Variable, dtypes, explain, nn
 from tinygrad.backends.cpu.queue import CPUSegment
 from tinygrad.base.errors import JitError
+from tinygrad.base.helpers import MASSES, garbage_kept
 from tinygrad.base.settings import Context
 from tinygrad.engine import plans
 from tinygrad.engine.cache import DiskCache
@@ -845,3 +847,22 @@ def test_ever_new_shapes_stay_within_a_bound(monkeypatch):
     assert nodes_alive() <= nodes + 4 * 150  # what the last plans hold
     assert len(plans._plans) == 4
     assert len(known) <= before + 3 * len(plans._plans)
+
+
+def test_what_is_made_in_masses_is_looked_through_when_all_is():
+    """Not by the next small collection; cycles among it are found by a whole one."""
+
+    class Held:
+        pass
+
+    with garbage_kept():
+        many = [[i] for i in range(2 * MASSES)]
+        cycle = Held()
+        cycle.itself = cycle
+        seen = weakref.ref(cycle)
+    assert gc.get_count()[0] < MASSES and len(many) and gc.isenabled()
+    del cycle
+    gc.collect(1)
+    assert seen() is not None
+    gc.collect()
+    assert seen() is None

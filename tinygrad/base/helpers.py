@@ -151,15 +151,22 @@ def merge_dicts(dicts: Iterable[dict[T, U]]) -> dict[T, U]:
     return merged
 
 
+MASSES = 10_000  # objects: with fewer, what lives shortly is found by small collections
+
+
 @contextlib.contextmanager
 def garbage_kept() -> Iterator[None]:
     """No collection of cycles meanwhile: a large graph has none, and looking for them among its
-    nodes takes a quarter of the time that making it does."""
+    nodes takes a quarter of the time that making it does. What was made in masses counts as old
+    then, or the next collection would look through all of it at once."""
     was_on = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
+        if was_on and gc.get_count()[0] > MASSES and not gc.get_freeze_count():
+            gc.freeze()
+            gc.unfreeze()  # to the oldest generation
         if was_on:
             gc.enable()
 

@@ -4,6 +4,7 @@ words all live in such. Private pages, so a forked child has its own copy of wha
 from __future__ import annotations
 
 import ctypes
+import functools
 import mmap
 import sys
 from contextlib import suppress
@@ -38,10 +39,9 @@ class Pages:
 
     def make_executable(self) -> None:
         """Turn the pages from writable to executable; they are never both."""
-        libc = ctypes.CDLL(None, use_errno=True)
         flags = mmap.PROT_READ | mmap.PROT_EXEC
         size = ctypes.c_size_t(self.nbytes)
-        if libc.mprotect(ctypes.c_void_p(self.address), size, flags):
+        if _libc().mprotect(ctypes.c_void_p(self.address), size, flags):
             raise DeviceError(
                 f"the system refused executable memory (errno {ctypes.get_errno()}); "
                 "a policy such as SELinux execmem may forbid it; DEV=PYTHON needs none"
@@ -51,6 +51,11 @@ class Pages:
         """Give the pages back now. Nothing may use the address any more."""
         del self._anchor
         self._map.close()
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
 
 
 def _map(nbytes: int) -> mmap.mmap:
