@@ -104,6 +104,11 @@ def test_whole_numbers_of_any_number_of_outputs(out):
     np.testing.assert_allclose(IntegerLinear(linear, 4)(Tensor(x)).numpy(), wanted, atol=1e-4)
 
 
+def test_long_rows_lie_in_parts_unless_these_would_be_short():
+    parts = {n: IntegerLinear(layer(n, 4), 4).numbers.shape[0] for n in (2048, 8192, 11008)}
+    assert parts == {2048: 1, 8192: 4, 11008: 1}
+
+
 def test_memory():
     linear = layer(1024, 8)
     assert IntegerLinear(linear, 4, 64).nbytes() == 8 * 1024 // 2 + 4 * 8 * 16

@@ -175,8 +175,8 @@ class IntegerLinear:
         self._bits, self._group = bits, group
         lanes = next(n for n in (LANES, 8, 4, 2, 1) if inputs // group % n == 0)
         blocks = inputs // group // lanes
-        near = max(1, NEAR_INPUTS // (group * lanes))
-        near = next(n for n in range(near, 0, -1) if blocks % n == 0)
+        most = max(1, NEAR_INPUTS // (group * lanes))
+        near = next((n for n in range(most, most // 2, -1) if blocks % n == 0), blocks)
         self._sizes = blocks // near, near, lanes  # parts, blocks of a part, groups of a block
         rows = next(n for n in (ROWS, 2, 1) if out % n == 0) if bits == 4 else 1
         whole, scales = _rounded(linear.weight.detach(), bits, group)
@@ -208,9 +208,9 @@ class IntegerLinear:
         parts, blocks, lanes = self._sizes
         scales = scales.reshape(-1, parts, 1, 1, blocks, lanes).contiguous()
         products = given.cast(dtypes.int32) * self._bytes().cast(dtypes.int32)
-        whole = products.sum((5, 7))  # (n, parts, rows, out / rows, blocks, lanes)
+        summed = products.sum((5, 7))  # (n, parts, rows, out / rows, blocks, lanes)
         above = (given.cast(dtypes.int32).sum((5, 7)) * (1 << self._bits - 1)).contiguous()
-        terms = (whole - above).cast(dtypes.float32) * (self._scales() * scales)
+        terms = (summed - above).cast(dtypes.float32) * (self._scales() * scales)
         sums = terms.sum((4, 5))  # (n, parts, rows, out / rows)
         sums = sums.contiguous() if parts > 1 else sums
         y: Tensor = sums.sum(1).cast(x.dtype).reshape(*before, -1)
