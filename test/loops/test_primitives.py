@@ -241,6 +241,13 @@ REFUSED = [
     (primitives.stage, ((0, 2), ("i0",), "s"), "no value that can be kept"),
     (primitives.stage, ((0, 9), ("i0",), "s"), "sources"),
     (primitives.accumulate, ((0, 1, 0), ("i0",), "s"), "a REDUCE is needed"),
+    (primitives.follow, (("k0",), ("i0",)), "loops of [72] and [70] turns; legal: the same"),
+    (
+        primitives.follow,
+        (("k0",), ("k0",)),
+        "are no powers of distances to a maximum over ('k0',)",
+    ),
+    (primitives.across, ("k0", "i0"), "is no LOOP of as many turns as a LANE"),
     (primitives.regroup, ((0, 1), ("k0",)), "not some of the loops of a REDUCE"),
     (primitives.regroup, ((0, 0), ("k0",)), "not some of the loops of a REDUCE"),
     (primitives.pad, ("s", "i0", 1), "no stage 's'"),
