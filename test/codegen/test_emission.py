@@ -19,6 +19,7 @@ from tinygrad.codegen.faults import after_loops
 from tinygrad.codegen.index import Integers
 from tinygrad.codegen.linear import Program
 from tinygrad.codegen.pipeline import lower
+from tinygrad.loops.follow import can_follow
 from tinygrad.loops.heuristic import schedule
 from tinygrad.loops.layout import name_of
 from tinygrad.loops.operands import path_to
@@ -828,3 +829,22 @@ def test_a_sum_that_follows_a_maximum_is_scaled_where_that_grows(how, role):
     wanted = (np.exp2((x - centres[:, None]) * 0.5) * w).sum(1)
     found = K.compute(kernel, (rows,), [x, w], how)
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_no_multiple_of_a_power_follows_no_maximum():
+    x, first, second = (1, 40), K.loop("k", 40), K.loop("k1", 40)
+    i = K.loop("i", 1)
+    most = K.read(1, x, i, first).reduce("max", first)
+    power = (K.read(1, x, i, second) + most * -1.0).exp2()
+    own = (K.read(1, x, i, second) + (most + K.read(1, x, i, second)) * -1.0).exp2()
+    rounded = power.cast(dtypes.int32).cast(dtypes.float32)
+    for terms in (
+        power + 1.0,
+        power * most,
+        power * power,
+        rounded,
+        own,
+        (most < 1.0).where(power, 0.0),
+    ):
+        assert not can_follow(most, terms.reduce("add", second))
+    assert can_follow(most, (power * K.read(1, x, i, second)).reduce("add", second))

@@ -477,9 +477,12 @@ def _stands_in(node: UOp) -> frozenset[UOp]:
 
 
 def _loops_around(node: UOp) -> tuple[UOp, ...]:
-    """The loops of a REDUCE that others go through beside it: all; or the first, if what it carries
-    from turn to turn is scaled as others' is."""
-    return own_ranges(node)[: 1 if factor_of(node) is not None else None]
+    """The loops of a REDUCE that others go through beside it: all; or those that are run one turn
+    after the other, if what it carries through them is scaled as others' is."""
+    own = own_ranges(node)
+    if factor_of(node) is None:
+        return own
+    return tuple(r for r in own if role_of(r) in SEQUENTIAL and role_of(r) != "LANE")
 
 
 def _is_clipped(node: UOp) -> bool:

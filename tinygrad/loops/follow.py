@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.loops.layout import nodes_of, own_ranges, role_of, size_of
 from tinygrad.loops.operands import loop_named
@@ -22,9 +23,6 @@ from tinygrad.uop.op import MONOIDS, Ops
 
 BEFORE = "before"
 """The tag of a RUNNING without the present turn."""
-
-MULTIPLES = frozenset((Ops.MUL, Ops.WMMA, Ops.CAST, Ops.BITCAST))
-"""What is twice as much for a factor that is; a unit takes floats as their bits."""
 
 
 class Power(NamedTuple):
@@ -64,7 +62,7 @@ def follow(kernel: UOp, kept: Sequence[str], given: Sequence[str]) -> UOp:
         sizes = [[size_of(r) for r in own] for own in (loops, others)]
         raise ArgumentError(f"follow: loops of {sizes[0]} and {sizes[1]} turns; legal: the same")
     first, second = _reduction(kernel, loops, "max"), _reduction(kernel, others, "add")
-    power = None if first is None or second is None else power_of(second.src[0], first)
+    power = None if first is None or second is None else power_of(second, first)
     if first is None or second is None or power is None:
         what = f"the terms over {tuple(given)}", f"a maximum over {tuple(kept)}"
         raise ArgumentError(f"follow: {what[0]} are no powers of distances to {what[1]}")
@@ -100,21 +98,17 @@ def across(kernel: UOp, name: str, lane: str) -> UOp:
 def can_follow(first: UOp, second: UOp) -> bool:
     """Whether `second` is a sum that can go through the loops of `first`, if they are alike."""
     monoids = first.arg, second.arg
-    return monoids == ("max", "add") and power_of(second.src[0], first) is not None
+    return monoids == ("max", "add") and power_of(second, first) is not None
 
 
-def power_of(value: UOp, centre: UOp) -> Power | None:
-    """Where `value` is a multiple of exp2(a * (x + c * -1)) for numbers a, and only c depends on
-    `centre`: the power, that distance, and c."""
-    above = _above(value, centre)
+def power_of(second: UOp, first: UOp) -> Power | None:
+    """Where the terms of a sum are multiples of exp2(a * (x + c * -1)) for numbers a, and only c
+    depends on `first`, another reduction, but not on the sum's loops: power, distance, and c."""
+    value = second.src[0]
+    above = _above(value, first)
     while value.op is not Ops.EXP2:
-        factors = value.src[:2] if value.op is Ops.WMMA else value.src
-        if value.op is Ops.WHERE and value.src[0] not in above:
-            factors = tuple(s for s in value.src[1:] if not _is_zero(s))
-        elif value.op not in MULTIPLES:
-            return None
-        inside = [s for s in factors if s in above]
-        if len(inside) != 1 or (value.op is Ops.WHERE and len(factors) != 1):
+        inside = [factor for factor in _factors_of(value) if factor in above]
+        if len(inside) != 1 or sum(s in above for s in value.src) > 1:
             return None
         (value,) = inside
     distance = value.src[0]
@@ -125,7 +119,20 @@ def power_of(value: UOp, centre: UOp) -> Power | None:
     moved = distance.src[1]
     if moved.op is not Ops.MUL or moved.src[1].op is not Ops.CONST or moved.src[1].arg != -1:
         return None
-    return Power(value, distance, moved.src[0])
+    centre = moved.src[0]
+    return Power(value, distance, centre) if centre.ranges <= first.ranges else None
+
+
+def _factors_of(value: UOp) -> tuple[UOp, ...]:
+    """What a value is proportional to: it is twice as much if one of these is."""
+    if value.op is Ops.WMMA:  # which takes floats as their bits
+        return tuple(s.src[0] if s.op is Ops.BITCAST else s for s in value.src[:2])
+    if value.op is Ops.WHERE:
+        chosen = tuple(s for s in value.src[1:] if not _is_zero(s))
+        return chosen if len(chosen) == 1 else ()
+    if value.op is Ops.MUL or (value.op is Ops.CAST and dtypes.is_float(value.dtype)):
+        return value.src
+    return ()
 
 
 def _above(value: UOp, centre: UOp) -> set[UOp]:
