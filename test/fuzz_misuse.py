@@ -134,7 +134,7 @@ def calls() -> dict[str, Callable[[Draw], str]]:
         if callable(getattr(Tensor, name)):
             found[f"Tensor.{name}"] = method(name)
     for space, module in (("functional", nn.functional), ("optim", nn.optim), ("nn", nn)):
-        for name in public(module) if space == "functional" else module.__all__:
+        for name in module.__all__:
             thing = getattr(module, name)
             if (
                 callable(thing)

@@ -186,6 +186,8 @@ def test_edges():
     assert Tensor.uniform(3, low=2, high=2).tolist() == [2.0] * 3
     assert Tensor.normal(3, mean=2, std=0).tolist() == [2.0] * 3
     assert Tensor.randint(3, low=-4, high=-3).tolist() == [-4] * 3
+    assert Tensor.randint(-4, -3, (2, 1)).tolist() == [[-4], [-4]]  # as in PyTorch
+    assert Tensor.randint(1, [3]).tolist() == [0] * 3
     assert Tensor.randperm(0).tolist() == [] and Tensor.randperm(1).tolist() == [0]
     assert Tensor([0.0, 1.0, 0.0]).multinomial(1).tolist() == [1]
     assert sorted(Tensor([1.0, 0.0, 2.0]).multinomial(2).tolist()) == [0, 2]

@@ -148,11 +148,14 @@ class Random(Order):
 
     @classmethod
     def randint(cls, *shape: Any, low: int = 0, high: int = 10, **more: Any) -> Self:
-        """Whole numbers from `low` up to and without `high`, each alike.
+        """Whole numbers from `low` up to and without `high`, each alike. Before a tuple of sizes
+        may stand what PyTorch has there: high, or low and high.
 
-        >>> Tensor.randint(3, low=5, high=6).tolist()
-        [5, 5, 5]
+        >>> Tensor.randint(3, low=5, high=6).tolist(), Tensor.randint(5, 6, (2,)).tolist()
+        ([5, 5, 5], [5, 5])
         """
+        if len(shape) in (2, 3) and isinstance(shape[-1], (tuple, list)):
+            low, high, shape = (low, *shape)[-3:]
         kind = checked_dtype(more.get("dtype") or dtypes.int32)
         if not dtypes.is_int(kind):
             raise DTypeError(f"randint: {kind!r}; legal are ints")
