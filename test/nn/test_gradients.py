@@ -133,3 +133,26 @@ def test_lbfgs_says_what_is_legal():
         optim.LBFGS([Tensor([1.0])], line_search_fn="armijo")
     with pytest.raises(ArgumentError, match="none wants a gradient"):
         optim.LBFGS([Tensor([1.0], requires_grad=False)])
+
+
+@Tensor.train()
+def test_unscaled_gradients_can_be_clipped():
+    moved = []
+    for scaler in (None, optim.GradScaler(1024.0)):
+        w = Tensor([3.0, -4.0], requires_grad=True)
+        optimizer = optim.SGD([w], lr=1.0)
+        for _ in range(2):
+            optimizer.zero_grad()
+            loss = (w * w).sum()
+            (loss if scaler is None else scaler.scale(loss)).backward()
+            if scaler is not None:
+                scaler.unscale_(optimizer)
+            optim.clip_grad_norm_([w], 1.0)
+            (optimizer if scaler is None else scaler).step(*([] if scaler is None else [optimizer]))
+            if scaler is not None:
+                scaler.update()
+        moved.append(w.tolist())
+    np.testing.assert_allclose(moved[0], moved[1], rtol=1e-6)
+    scaler.unscale_(optimizer)
+    with pytest.raises(ArgumentError, match="twice before a step"):
+        scaler.unscale_(optimizer)

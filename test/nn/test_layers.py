@@ -270,6 +270,12 @@ def test_a_list_of_layers_is_a_layer():
         nn.Sequential([Linear(3, 4)])
 
 
+def test_weights_come_from_torch_as_they_are():
+    ours, theirs = Linear(3, 2), torch.nn.Linear(3, 2)
+    load_state_dict(ours, theirs.state_dict())
+    assert ours.weight.tolist() == theirs.weight.tolist()
+
+
 def test_what_there_isnt_says_what_to_use():
     with pytest.raises(AttributeError, match="nn has no 'Module'; legal is a class of your own"):
         _ = nn.Module

@@ -10,6 +10,7 @@ import math
 
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import prod
+from tinygrad.nn.spellings import spell
 from tinygrad.tensor import Tensor
 
 GAINS = {
@@ -195,3 +196,6 @@ def _filled(tensor: Tensor, values: Tensor) -> Tensor:
         tensor.requires_grad = wanted
         return tensor.realize()
     return tensor.assign(values).realize()
+
+
+spell(globals(), [name for name in globals() if name.endswith("_")])

@@ -99,7 +99,7 @@ def _parts(obj: Any) -> Iterator[tuple[str, Any]]:
 
 def load_state_dict(
     model: Any,
-    state_dict: dict[str, Tensor],
+    state_dict: dict[str, Any],
     strict: bool = True,
     verbose: bool = True,
     consume: bool = False,
@@ -112,7 +112,8 @@ def load_state_dict(
 
     Args:
         model: any object, see `get_state_dict`.
-        state_dict: tensors by name, as `get_state_dict` or `safe_load` give them.
+        state_dict: tensors by name, as `get_state_dict` or `safe_load` give them; or arrays, as
+            other libraries do.
         strict: whether each tensor of the model must get a value.
         verbose: whether to warn of values that the model has no place for.
         consume: whether to take what was used out of `state_dict`, so that it can be freed.
@@ -162,8 +163,9 @@ def _listed(names: list[str], most: int = 20) -> str:
     return (", ".join(names[:most]) or "none") + more
 
 
-def _fitting(name: str, place: Tensor, value: Tensor) -> Tensor:
-    """`value` on the device of `place`, with its shape, no gradient following it."""
+def _fitting(name: str, place: Tensor, given: Any) -> Tensor:
+    """What was given on the device of `place`, with its shape, no gradient following it."""
+    value = given if isinstance(given, Tensor) else Tensor(given)
     if place.shape != value.shape:
         if {place.shape, value.shape} != {(), (1,)}:
             raise ShapeError(

@@ -107,10 +107,23 @@ class GradScaler:
         self.factor = Tensor([init_scale], requires_grad=False).contiguous().realize()
         self.good_steps = Tensor([0], dtype=dtypes.int32, requires_grad=False).contiguous()
         self.good_steps.realize()
+        self._unscaled: set[int] = set()
 
     def scale(self, loss: Tensor) -> Tensor:
         """The loss to call `backward` on."""
         return loss * self.factor.to(loss.device).reshape(()).cast(loss.dtype)
+
+    def unscale_(self, optimizer: Stepper) -> None:
+        """The gradients as those of the unscaled loss, before `step`: to clip them."""
+        if id(optimizer) in self._unscaled:
+            raise ArgumentError("GradScaler.unscale_: twice before a step; legal is once")
+        for param, grad in _with_gradients(optimizer.params):
+            kind = compute_dtype(grad.dtype)
+            param.grad = grad.cast(kind) / self.factor.to(grad.device).cast(kind)
+        self._unscaled.add(id(optimizer))
+
+    def update(self) -> None:
+        """What PyTorch's programs call after a step: here the step itself moves the scale."""
 
     def step(self, optimizer: Stepper) -> None:
         """A step of the optimizer by the gradients of the unscaled loss, if they are finite."""
@@ -119,10 +132,9 @@ class GradScaler:
 
     def schedule_step(self, optimizer: Stepper) -> list[Tensor]:
         """The same, not computed yet: all tensors that change."""
-        moved = _with_gradients(optimizer.params)
-        for param, grad in moved:
-            kind = compute_dtype(grad.dtype)
-            param.grad = grad.cast(kind) / self.factor.to(grad.device).cast(kind)
+        if id(optimizer) not in self._unscaled:
+            self.unscale_(optimizer)
+        self._unscaled.remove(id(optimizer))
         finite = Tensor([True])
         for _, grad in _with_gradients(optimizer.params):
             finite = finite & grad.isfinite().all().to(finite.device)
