@@ -2,7 +2,8 @@
 
 A mapped file costs nothing until it is read, and then only the pages that are touched. Where the
 device can address the host's memory (CPU, PYTHON) a tensor is the file's bytes themselves; else it
-is a copy that is made when it is needed. A mapped file must not be cut while it is used.
+is a copy that is made when it is needed. A mapped file must not be cut while it is used: that is an
+error where kernels read it (`backends/cpu/cut_files`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygrad.backends.cpu.cut_files import watch
 from tinygrad.backends.cpu.pages import wish_huge
 from tinygrad.base.dtype import from_numpy_name
 from tinygrad.base.errors import FileError
@@ -44,7 +46,9 @@ def bytes_of(source: Source) -> Bytes:
         with open(source, "rb") as file:
             pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         wish_huge(pages)
-        return np.frombuffer(pages, np.uint8)
+        found = np.frombuffer(pages, np.uint8)
+        watch(found, os.fspath(source))
+        return found
     except (OSError, ValueError) as error:
         raise FileError(f"file {os.fspath(source)!r} can't be read: {error}") from error
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from tinygrad.backends import blocks
+from tinygrad.backends.cpu.cut_files import check, cut, readers
 from tinygrad.backends.cpu.locks import ForkSafeLock
 from tinygrad.backends.cpu.pages import PAGE, Pages, view_bytes
 from tinygrad.backends.interface import ALIGNMENT
@@ -105,10 +106,18 @@ class HostMemory:
     def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
         source = memoryview(data).cast("B")
         if source.nbytes:
-            view_bytes(handle + offset, source.nbytes)[:] = source
+            readers.append(None)
+            try:
+                view_bytes(handle + offset, source.nbytes)[:] = source
+            finally:
+                readers.pop()
+            if cut:
+                check([self.borrow(source)])
 
     def read(self, handle: int, nbytes: int, offset: int = 0) -> memoryview:
         """The bytes themselves: writes through the view, or by kernels, are seen by both."""
+        if cut:
+            check([handle + offset])
         return view_bytes(handle + offset, nbytes)
 
     def view(self, handle: int, offset: int) -> int:

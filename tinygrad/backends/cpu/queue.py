@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from tinygrad.backends.cpu.cut_files import check, cut, readers
 from tinygrad.backends.cpu.loader import LoadedObject, load_object
 from tinygrad.backends.cpu.locks import ForkSafeLock
 from tinygrad.backends.cpu.pages import Pages
@@ -114,6 +115,7 @@ class CPUSegment:
         with queue.lock.now:
             scratch = queue.scratch_address(self.scratch) if self.scratch else 0
             pool = queue.pool.borrow(self.scratch) if self.shares else 0
+            readers.append(None)
             try:
                 self._pack_behind(self._list, LIST.size, pool, scratch, *buffers, *values)
                 with Patience(queue.stop) if self.is_long else IN_A_MOMENT:
@@ -121,8 +123,11 @@ class CPUSegment:
                         return self._run_timed()
                     queue.run_list(self._list_at)
             finally:
+                readers.pop()
                 if pool:
                     queue.pool.give_back()
+                if cut:
+                    check(buffers)
         return []
 
     def _run_timed(self) -> list[float]:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygrad.backends.cpu.cut_files import watch
 from tinygrad.backends.cpu.pages import wish_huge
 from tinygrad.base.errors import DeviceError, FileError, OutOfMemory
 
@@ -141,6 +142,7 @@ class DiskFile:
                 raise FileError(f"file {self.path!r} can't be mapped: {error}") from error
             wish_huge(whole)
             self._mapped = np.frombuffer(whole, np.uint8)
+            watch(self._mapped, self.path)
         return self._mapped[start:end]
 
     def _finish(self, part: str) -> None:
