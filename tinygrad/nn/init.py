@@ -10,7 +10,7 @@ import math
 
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import prod
-from tinygrad.nn.spellings import spell
+from tinygrad.nn import spellings
 from tinygrad.tensor import Tensor
 
 GAINS = {
@@ -198,4 +198,4 @@ def _filled(tensor: Tensor, values: Tensor) -> Tensor:
     return tensor.assign(values).realize()
 
 
-spell(globals(), [name for name in globals() if name.endswith("_")])
+spellings.spell(globals(), [name for name in globals() if name.endswith("_")])
