@@ -179,6 +179,15 @@ def test_a_target_is_what_it_is_now_and_whatever_equals_it():
 # ---- laziness and sharing ------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("made", [lambda: Tensor(3), lambda: Tensor.full((2,), 3.0)])
+def test_a_constant_that_is_computed_changes_no_other(made):
+    x, other = Tensor([1, 2]).realize(), made()
+    before = [n.op for n in (x * other).uop.toposort()]
+    made().realize()
+    assert [n.op for n in (x * other).uop.toposort()] == before
+    assert [n.op for n in (x * made()).uop.toposort()] == before
+
+
 def test_repr_never_computes():
     x = Tensor([1, 2, 3, 4])
     assert repr(x).startswith("<Tensor <UOp CPU (4,) int (<Ops.COPY: ") or x.device != "CPU"

@@ -163,8 +163,9 @@ def check_number(operation: str, number: Any, dtype: DType) -> None:
 
 
 def owned(node: UOp) -> UOp:
-    """`node`, and a constant as one that is equal to no other: a gradient may be asked by it."""
-    return node.own() if node.base.op is Ops.CONST and dtypes.is_float(node.dtype) else node
+    """`node`, and a constant as one that is equal to no other: a gradient may be asked by it, and
+    it may come to lie in memory, which must not change what others compute."""
+    return node.own() if node.base.op is Ops.CONST else node
 
 
 class _Training:
