@@ -167,17 +167,18 @@ class Autograd(Resizing):
         """ArgumentError where a gradient by a target comes to a value that was made of it, but says
         so no more."""
         silent = [target for target in targets if target.requires_grad is None]
-        for value, made_of in computed_below(root) if silent else ():
-            for target in silent:
-                if target._uop in made_of or target.uop in made_of:
-                    at = f" (made at {value.origin})" if value.origin else ""
-                    raise ArgumentError(
-                        f"gradient: by a target of shape {target.shape}, of which a value of "
-                        f"{value.arg} elements{at} was made that was computed since: unless the "
-                        "target says requires_grad=True how it was made is forgotten then; legal "
-                        "are to say so before, the gradient before it is computed, or, where it is "
-                        "given, its .detach()"
-                    )
+        computed = computed_below(root) if silent else []
+        stands = {n: each for each in silent for n in (each._uop, each.uop)} if computed else {}
+        for value, made_of in computed:
+            for node in made_of & stands.keys():
+                at = f" (made at {value.origin})" if value.origin else ""
+                raise ArgumentError(
+                    f"gradient: by a target of shape {stands[node].shape}, of which a value of "
+                    f"{value.arg} elements{at} was made that was computed since: unless the target "
+                    "says requires_grad=True how it was made is forgotten then; legal are to say "
+                    "so before, the gradient before it is computed, or, where it is given, its "
+                    ".detach()"
+                )
 
     @property
     def _expression(self) -> UOp:
@@ -201,7 +202,7 @@ class Autograd(Resizing):
         wanted = [t for t in floats if t.requires_grad is True]
         if not wanted:
             wanted = [t for t in floats if t.requires_grad is None]
-            self._check_past(self._expression, alive)
+            self._check_past(self._expression, [t for t in alive if is_differentiable(t.dtype)])
         for tensor, node in zip(wanted, self._gradients(wanted, gradient, graph), strict=True):
             if node is None:
                 continue

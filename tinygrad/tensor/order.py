@@ -9,6 +9,7 @@ from tinygrad.base.errors import ArgumentError
 from tinygrad.tensor.conv import Conv
 from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.functions import wide
+from tinygrad.tensor.indexing import legal_index
 from tinygrad.tensor.ranking import fits, in_order, leaders, ordered, places_of, ranks, words
 
 RUNNING = {"add": "cumsum", "mul": "cumprod", "max": "cummax"}
@@ -129,11 +130,13 @@ class Order(Conv):
         """
         axis = axis_of(dim, self.ndim, "topk")
         size = self.shape[axis] if self.ndim else 1
-        most = size if isinstance(size, int) else size.vmax  # that k are there now is CHECKed
+        most = size if isinstance(size, int) else size.vmax
         if not 0 <= k <= most:
             raise ArgumentError(f"topk: {k} of an axis of size {size}; legal are 0 to {most}")
         if self.ndim == 0:
             return self, self.zeros_like(dtype=dtypes.int32)
         x = self.movedim(axis, -1)
         places = leaders(x, k, largest)
+        if not isinstance(size, int):  # it may have fewer now
+            places = places._from(legal_index(places._node, size, axis))
         return x.gather(-1, places).movedim(-1, axis), places.movedim(-1, axis)
