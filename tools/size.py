@@ -24,18 +24,18 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # The floors, lowest first, with their budgets in code lines. `*`: the files of that folder itself;
 # each folder inside is a driver with a budget of its own.
 BUDGETS: dict[str, int | None] = {
-    "base": 690,
+    "base": 695,
     "uop": 1875,
     "simplify": 1040,
     "transforms": 340,
     "schedule": 3215,
-    "loops": 4970,
-    "codegen": 5550,
+    "loops": 4980,
+    "codegen": 5555,
     "backends/*": 2945,
     "engine": 4505,
-    "tensor": 7615,
+    "tensor": 7620,
 }
-CORE_BUDGET = 32_730  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 32_750  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350
 # The interpreter judges what the lanes of a warp, or of several, do together, too, and what an
 # engine copies beside them; CUDA describes buffers to that engine.
