@@ -206,6 +206,21 @@ def test_same_expression_is_the_same_node():
     assert b.tolist() == [4, 8, 12, 16]
 
 
+def test_data_that_was_prepared_has_no_gradient_and_is_no_error():
+    data, weight = Tensor([[2.0, 4.0]]), Tensor([[1.0], [1.0]])
+    prepared = (data / 2).realize()
+    (prepared @ weight).sum().backward()
+    assert data.grad is None and weight.grad.tolist() == [[1.0], [2.0]]
+
+
+def test_backward_of_what_was_computed_is_an_error_if_nothing_else_has_a_gradient():
+    x = Tensor([1.0, 2.0])
+    loss = (x * x).sum()
+    assert loss.item() == 5
+    with pytest.raises(ArgumentError, match="computed since"):
+        loss.backward()
+
+
 def test_what_was_computed_drops_its_past():
     x = Tensor([1.0])
     for _ in range(50):

@@ -10,7 +10,7 @@ from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.engine.holders import holders
 from tinygrad.tensor.core import VIEWS, Core, recording, settled
-from tinygrad.tensor.past import computed_below
+from tinygrad.tensor.past import computed_below, is_start
 from tinygrad.tensor.resizing import Resizing
 from tinygrad.transforms.gradient import gradient
 from tinygrad.uop.node import UOp
@@ -189,7 +189,7 @@ class Autograd(Resizing):
 
         Those are all that say requires_grad=True; if none does, all of floats that don't say
         requires_grad=False. ArgumentError where it would have to pass, to one of the latter, a
-        value that was computed since.
+        value that was computed since; and where that is all that it comes to.
 
         >>> x = Tensor([2.0], requires_grad=True)
         >>> _ = (x * x).backward()
@@ -202,7 +202,9 @@ class Autograd(Resizing):
         wanted = [t for t in floats if t.requires_grad is True]
         if not wanted:
             wanted = [t for t in floats if t.requires_grad is None]
-            self._check_past(self._expression, [t for t in alive if is_differentiable(t.dtype)])
+            some = any(is_start(t.uop) for t in wanted)
+            others = [] if some else [t for t in alive if is_differentiable(t.dtype)]
+            self._check_past(self._expression, wanted + others)
         for tensor, node in zip(wanted, self._gradients(wanted, gradient, graph), strict=True):
             if node is None:
                 continue

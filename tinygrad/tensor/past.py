@@ -14,8 +14,11 @@ from collections.abc import Iterable
 from tinygrad.engine.storage import latest
 from tinygrad.transforms.gradient import followed
 from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
 
 Made = weakref.ref[UOp]
+
+_STARTS = frozenset((Ops.BUFFER, Ops.DETACH))
 
 _moved: weakref.WeakValueDictionary[Made, UOp] = weakref.WeakValueDictionary()
 """A node that a tensor let go of → what the tensor stands for since."""
@@ -38,6 +41,16 @@ def remember(was: Made, now: UOp, past: Iterable[Made]) -> None:
     if buffer is not None:
         alive = {made for made in past if made() is not None}
         buffer.past = alive | buffer.past if buffer.past else alive
+
+
+def is_start(node: UOp) -> bool:
+    """Whether gradients end here, at what was made of nothing that is still held."""
+    base = node.base
+    while base.op is Ops.COPY:
+        base = base.src[0].base
+    if base.storage is not None and base.storage.past:
+        return not _alive(base.storage.past)
+    return not base.src or base.op in _STARTS
 
 
 def computed_below(root: UOp) -> list[tuple[UOp, set[UOp]]]:

@@ -147,7 +147,7 @@ class Names:
                 continue  # what makes no difference here
             if name not in legal or name in found:
                 wrong = "twice" if name in found else f"no argument {given!r}"
-                names = ", ".join(name for name in legal if name != "self")
+                names = ", ".join(name for name in legal if name not in ("self", "cls"))
                 raise TypeError(f"{self.method}: {wrong} in {list(named)}; legal are {names}")
             found[name] = value
         return found

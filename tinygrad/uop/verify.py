@@ -8,6 +8,7 @@ from tinygrad.base.errors import VerifyError
 from tinygrad.uop.instructions import INSTRUCTIONS
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import ROW, SIZED, GroupOp, Ops
+from tinygrad.uop.text import tree
 
 _LEAVES = {Ops.CONST, Ops.DEFINE_VAR, Ops.PARAM, Ops.SINK}
 _ELEMENTWISE = set(GroupOp.Elementwise)
@@ -48,10 +49,10 @@ def verify(root: UOp, stage: str) -> None:
     legal = STAGES[stage]
     for node in root.toposort():
         if node.op not in legal:
-            raise VerifyError(f"{node.op!r} has no place at stage {stage!r}: {node!r}")
+            raise VerifyError(f"{node.op!r} has no place at stage {stage!r}: {tree(node)}")
         problem = _problem(node, stage)
         if problem:
-            raise VerifyError(f"{node.op!r} at stage {stage!r}: {problem}: {node!r}")
+            raise VerifyError(f"{node.op!r} at stage {stage!r}: {problem}: {tree(node)}")
 
 
 def _problem(node: UOp, stage: str) -> str | None:

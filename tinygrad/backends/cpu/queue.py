@@ -118,16 +118,23 @@ class CPUSegment:
             readers.append(None)
             try:
                 self._pack_behind(self._list, LIST.size, pool, scratch, *buffers, *values)
-                with Patience(queue.stop) if self.is_long else IN_A_MOMENT:
-                    if timed:
-                        return self._run_timed()
-                    queue.run_list(self._list_at)
+                if timed or self.is_long:
+                    return self._run_watched(timed)
+                queue.run_list(self._list_at)
             finally:
                 readers.pop()
                 if pool:
                     queue.pool.give_back()
                 if cut:
                     check(buffers)
+        return []
+
+    def _run_watched(self, timed: bool) -> list[float]:
+        """What somebody times, or may want to stop."""
+        with Patience(self.queue.stop) if self.is_long else IN_A_MOMENT:
+            if timed:
+                return self._run_timed()
+            self.queue.run_list(self._list_at)
         return []
 
     def _run_timed(self) -> list[float]:
