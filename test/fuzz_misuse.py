@@ -1,7 +1,7 @@
 """Calls with arguments of all kinds, right and wrong: of every public method of a tensor, function,
 layer, optimizer and schedule. Each gives a result or an error that was raised on purpose; Python's
 own, from inside the package (TypeError, IndexError, KeyError, AttributeError, AssertionError, ..),
-is a find. What PyTorch's method of the same name refuses and ours takes is printed on demand.
+is a find. Results are not computed.
 
     python test/fuzz_misuse.py --minutes 2 --seed 1 [--only pad,sum]
 """
