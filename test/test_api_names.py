@@ -67,6 +67,7 @@ def test_names_are_there():
     assert not missing
 
 
+@pytest.mark.filterwarnings("ignore:.* has no effect")
 def test_settings_are_there():
     body, *_ = dict(paragraphs())["Context variables"].splitlines()
     for name in WORD.findall(body):

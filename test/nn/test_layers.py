@@ -114,6 +114,7 @@ def test_other_padding_of_other_axes(axes):
     check(ours(2, 3, 3, **more), theirs(2, 3, 3, **more), (2, 2, *(4,) * axes))
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
 def test_conv2d_with_an_even_kernel_keeps_the_size():
     check(Conv2d(1, 1, 4, padding="same"), torch.nn.Conv2d(1, 1, 4, padding="same"), (1, 1, 5, 6))
 

@@ -274,6 +274,8 @@ def test_a_number_beyond_a_dtype_wraps_in_sums_and_products():
 
 def test_hyperbolic_functions_reach_as_far_as_they_are_finite():
     for dtype, far in (("float16", 11.5), ("float32", 89.2), ("float64", 710.3)):
+        if lacks(dtype):
+            continue
         x = np.array([-far, -0.0, 1e-4, far], dtype)
         for name in ("sinh", "cosh"):
             wanted = getattr(np, name)(x.astype("float64")).astype(dtype)

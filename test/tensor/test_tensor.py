@@ -206,6 +206,10 @@ def test_same_expression_is_the_same_node():
     assert b.tolist() == [4, 8, 12, 16]
 
 
+def test_a_number_is_an_array_of_no_axes_for_numpy():
+    assert type(Tensor(1.5).numpy()) is np.ndarray and np.asarray(Tensor(1.5) + 1).shape == ()
+
+
 def test_data_that_was_prepared_has_no_gradient_and_is_no_error():
     data, weight = Tensor([[2.0, 4.0]]), Tensor([[1.0], [1.0]])
     prepared = (data / 2).realize()

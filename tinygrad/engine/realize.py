@@ -406,4 +406,5 @@ def read(node: UOp) -> np.ndarray[Any, Any]:
         Device[name].synchronize()
     raise_faults(buffer)
     values = as_array(buffer, node.dtype).reshape(node.room)
-    return values[tuple(slice(n if isinstance(n, int) else n.val) for n in node.shape)]
+    # `...`: an array also if it has no axis
+    return values[(*(slice(n if isinstance(n, int) else n.val) for n in node.shape), ...)]

@@ -78,10 +78,11 @@ class Inlining:
             return cheap or self._each_its_part(node, demands) or self._is_made_again(node, demands)
         if len(demands) > 1 and weight * len(demands) > SHARED_WEIGHT:
             return False
-        if not any(overlaps(d) or any(is_redone(d, c) for c in cs) for d, cs in demands.items()):
-            return True
         # a reduction below would be stored in its place: then rather what follows it
-        return cheap and not any(s.op in (Ops.REDUCE_AXIS, Ops.FOLD) for s in self._leaves[node])
+        reduced = any(s.op in (Ops.REDUCE_AXIS, Ops.FOLD) for s in self._leaves[node])
+        if not any(is_redone(d, c) for d, cs in demands.items() for c in cs):
+            return not (reduced and any(map(overlaps, demands)))
+        return cheap and not reduced
 
     @staticmethod
     def _each_its_part(node: UOp, demands: Demanded) -> bool:
