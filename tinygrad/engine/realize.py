@@ -406,5 +406,5 @@ def read(node: UOp) -> np.ndarray[Any, Any]:
         Device[name].synchronize()
     raise_faults(buffer)
     values = as_array(buffer, node.dtype).reshape(node.room)
-    # `...`: an array also if it has no axis
-    return values[(*(slice(n if isinstance(n, int) else n.val) for n in node.shape), ...)]
+    cut = tuple(slice(n if isinstance(n, int) else n.val) for n in node.shape)
+    return values[cut] if cut else values  # a number's array has no axes
