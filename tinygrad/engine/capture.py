@@ -23,7 +23,7 @@ from tinygrad.base.errors import JitError
 from tinygrad.base.helpers import garbage_kept
 from tinygrad.engine.containers import flatten, unflatten
 from tinygrad.engine.counters import Stream
-from tinygrad.engine.holders import Holder, holders
+from tinygrad.engine.holders import Holder, ask_all, holders
 from tinygrad.engine.layout import Source
 from tinygrad.engine.realize import (
     Run,
@@ -135,6 +135,7 @@ class Capture:
 
     def run(self, function: Callable[..., Any], shape: Any, leaves: Sequence[Any]) -> Captured:
         """Calls the function with arguments of this shape, and records what it does."""
+        ask_all()
         compute_pending()
         with garbage_kept():  # so that references only vanish where the step drops them
             before = _all_standing()

@@ -6,7 +6,7 @@ import itertools
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterator
-from typing import Self
+from typing import ClassVar, Self
 
 from tinygrad.engine.alive import Alive
 from tinygrad.uop.node import UOp
@@ -91,6 +91,21 @@ class Holders:
 holders = Holders()
 """Before a buffer is overwritten those that still need its old value are computed, so that a
 program means what its order says."""
+
+
+class Promised:
+    """Whether `some` holders may have no node yet: asked for `_uop` they make it."""
+
+    some: ClassVar[bool] = False
+
+
+def ask_all() -> None:
+    """Every holder has a node from now on, so that graphs say who reads what."""
+    if Promised.some:
+        Promised.some = False
+        for holder in holders:
+            _ = holder._uop
+
 
 surroundings: list[Callable[[], Hashable]] = []
 """What besides its arguments a function of tensors may look at: modes and defaults. A captured step

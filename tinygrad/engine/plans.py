@@ -65,7 +65,7 @@ met: list[Callable[[UOp], None]] = []
 def plan_for(structure: Structure) -> tuple[RunnablePlan, list[tuple[str, int]]]:
     """The plan of a structure, its kernels compiled and loaded; and its variables' names and
     values."""
-    key = (structure.form, *_settings())
+    key = (structure.form, *settings_of_plans())
     found = _plans.get(key)
     if found is None or not _fits(found, structure):
         _plans[key] = found = _shared(structure, found)
@@ -158,10 +158,12 @@ def _from_disk(disk_key: str) -> RunnablePlan | None:
 
 
 def _disk_key(sink: UOp, devices: Sequence[str]) -> str:
-    return stamped_key(sink, [Device[d].target.key() for d in devices], devices, *_settings())
+    return stamped_key(
+        sink, [Device[d].target.key() for d in devices], devices, *settings_of_plans()
+    )
 
 
-def _settings() -> tuple[object, ...]:
+def settings_of_plans() -> tuple[object, ...]:
     """What decides, besides the graph and its devices, how it is planned."""
     return recipe_settings(), FUSE_OPS.value, RING.value, RING_BYTES.value
 

@@ -28,7 +28,7 @@ from tinygrad.engine.faults import (
     raise_faults,
     spoilt,
 )
-from tinygrad.engine.holders import Holder, holders
+from tinygrad.engine.holders import Holder, ask_all, holders
 from tinygrad.engine.plans import plan_for
 from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.storage import (
@@ -88,12 +88,24 @@ class Recorder(Protocol):
         """A plan has run; `buffers` are those of all its storages."""
 
 
+class Done(NamedTuple):
+    """What was wanted, the structure of that, its plan, the values of the plan's variables, and the
+    buffers of all storages."""
+
+    wanted: Sequence[UOp]
+    structure: Structure
+    plan: RunnablePlan
+    values: list[int]
+    buffers: list[Buffer]
+
+
 class _Recording(threading.local):
     recorder: Recorder | None = None
+    done: list[Done | None] | None = None
 
 
 recording = _Recording()
-"""Of each thread, what looks on."""
+"""Of each thread, what looks on, and where what was done is noted (None: without a graph)."""
 
 
 def capturing() -> bool:
@@ -139,10 +151,13 @@ def _realize(wanted: list[UOp]) -> None:
     recorder = recording.recorder
     if recorder is not None:
         recorder.before(Run(runnable, params, variables))
+    values = [value for _, value in variables]
     taken: Taken = {}
-    buffers = runnable.run(params, [value for _, value in variables], taken)
+    buffers = runnable.run(params, values, taken)
     if (taken or noted or spoilt) and not is_fine(taken):
         note(runnable.chain.flow, buffers, taken)
+    if recording.done is not None:
+        recording.done.append(Done(wanted, structure, runnable, values, buffers))
     if runnable.faults:
         origins = _origins_of_checks(structure)
         for words in runnable.faults:
@@ -224,6 +239,7 @@ def _waiting() -> Iterator[Holder]:
 def before_overwriting(buffers: Sequence[Buffer]) -> None:
     """What a replay must see to before it overwrites these: live tensors get what they still need
     of the old values, and expressions that were computed from them are of an old version now."""
+    ask_all()
     for buffer in buffers:
         version = None if buffer.version is None else buffer.version()
         if version is not None and (

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from tinygrad.base.settings import DEBUG
-from tinygrad.engine.faults import Taken, none_failed, note, noted, spoilt
+from tinygrad.engine.faults import Taken, is_fine, none_failed, note, noted, spoilt
 from tinygrad.engine.layout import Source, in_one_arena
 from tinygrad.engine.run import Chain, RunnablePlan, arenas_for
 from tinygrad.engine.sharing import any_crooked
@@ -42,10 +42,14 @@ class Frame(NamedTuple):
 
 class Replay:
     """`executions` in order, with the buffers that stay; `seen` are the results that callers get.
-    Storages are numbered through all plans."""
+    Storages are numbered through all plans. Frames of more than `most` bytes don't stay."""
 
     def __init__(
-        self, executions: Sequence[Execution], state: Sequence[Buffer], seen: Collection[Source]
+        self,
+        executions: Sequence[Execution],
+        state: Sequence[Buffer],
+        seen: Collection[Source],
+        most: int | None = None,
     ) -> None:
         params = [execution.params for execution in executions]
         plans = in_one_arena([execution.plan for execution in executions], params, seen)
@@ -59,6 +63,8 @@ class Replay:
         self.again: list[tuple[int, int]] = []  # (storage, the storage that it is)
         self.parts: list[tuple[int, int, int]] = []  # (storage, the whole, number of the part)
         self._idle: list[Frame] = []
+        self._stays = most is None or most >= sum(sum(p.plan.arenas.values()) for p in plans)
+        self._is_fine = none_failed if self._stays else is_fine  # whose words others may have
         total = 0
         for number, execution in enumerate(self.executions):
             self.firsts.append(total)
@@ -66,6 +72,7 @@ class Replay:
             total += len(execution.plan.plan.storages)
         counts = [len(execution.variables) for execution in executions]
         self.chain = Chain(plans, counts, self._homes())
+        self.faults = [words for plan in plans for words in plan.faults]
         changing = {place for place, *_ in (*self.inputs, *self.again, *self.fresh)}
         self.parts = [part for part in self.parts if part[1] in changing]
         self._stretch = None if self.parts else self.chain.only
@@ -146,10 +153,11 @@ class Replay:
                 stretch.watch(table, taken)
             stretch.launch(table, values)
             stretch.count()
-        if (taken or noted or spoilt) and not none_failed(taken):
+        if (taken or noted or spoilt) and not self._is_fine(taken):
             note(self.chain.flow, self._filled(frame, inputs, made), taken)
             frame = frame._replace(taken={})
-        self._idle.append(frame)
+        if self._stays:
+            self._idle.append(frame)
 
     def _filled(
         self, frame: Frame, inputs: Sequence[Buffer], made: Sequence[Buffer]

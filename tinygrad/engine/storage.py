@@ -37,7 +37,7 @@ class Buffer:
 
     __slots__ = (
         *("device", "nbytes", "handle", "owner", "memory", "version", "expression", "others"),
-        *("fixed", "parts", "past", "__weakref__"),
+        *("fixed", "parts", "past", "era", "__weakref__"),
     )
 
     memory: Memory | None  # what it was allocated from; None for a part, or what is not ours
@@ -46,6 +46,7 @@ class Buffer:
     others: int  # how many outside of this library see the bytes, and may write them
     past: Any  # what the value was made of, as far as gradients may ask (`tensor/past`)
     fixed: bool  # whether others own the bytes, and nothing here may write them
+    era: int  # how often they were overwritten while `version` stayed, as nobody else read it
 
     device: Any  # a name, or a Placement
     parts: tuple[Buffer, ...]
@@ -53,7 +54,7 @@ class Buffer:
     def __init__(self, device: Any, nbytes: int, handle: Any = None, owner: Any = None) -> None:
         self.device, self.nbytes, self.handle, self.owner = device, nbytes, handle, owner
         self.memory = self.version = self.expression = self.past = None
-        self.others, self.fixed, self.parts = 0, False, ()
+        self.others, self.fixed, self.parts, self.era = 0, False, (), 0
         if type(device) is not str:
             self.device = placed(device)
             if handle is None:

@@ -61,6 +61,7 @@ from tinygrad.nn.pooling import (
 )
 from tinygrad.nn.spellings import spell
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.template import expression
 
 Sizes = int | tuple[int, ...]
 
@@ -111,6 +112,7 @@ def dropout(x: Tensor, p: float = 0.5, training: bool | None = None) -> Tensor:
 # ---- what layers do, with the weights given ------------------------------------------------------
 
 
+@expression
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x (.., in) times weight (out, in), plus bias (out,).
 

@@ -11,6 +11,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import prod
 from tinygrad.formats.quants import rows
+from tinygrad.nn.functional import linear
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.conv import padding_pairs
 
@@ -48,7 +49,7 @@ class Linear:
 
     def __call__(self, x: Tensor) -> Tensor:
         """(.., in) → (.., out)."""
-        return x.linear(self.weight.transpose(), self.bias)
+        return linear(x, self.weight, self.bias)
 
 
 class Bilinear:

@@ -9,8 +9,10 @@ from typing import Any, Self
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.engine.holders import holders
-from tinygrad.tensor.core import VIEWS, Core, recording, settled
+from tinygrad.tensor.backward import promised_gradients
+from tinygrad.tensor.core import VIEWS, Core, settled
 from tinygrad.tensor.past import computed_below, is_start
+from tinygrad.tensor.promise import recording
 from tinygrad.tensor.resizing import Resizing
 from tinygrad.transforms.gradient import gradient
 from tinygrad.uop.node import UOp
@@ -105,7 +107,7 @@ class Autograd(Resizing):
                     "as what .detach() and no_grad make: none passes what is computed of it; legal "
                     "are tensors that say True, or nothing"
                 )
-        found = self._gradients(list(targets), gradient)
+        found = self._gradients(list(targets), gradient, alone=True)
         for target, node in zip(targets, found, strict=True):
             if node is None and not materialize_grads:
                 raise ArgumentError(
@@ -121,9 +123,14 @@ class Autograd(Resizing):
         return made
 
     def _gradients(
-        self, targets: list[Self], seed: Self | None, graph: _Graph | None = None
+        self,
+        targets: list[Self],
+        seed: Self | None,
+        graph: _Graph | None = None,
+        alone: bool = False,
     ) -> list[UOp | None]:
-        """A node for each target, None where this doesn't depend on it."""
+        """A node for each target, None where this doesn't depend on it. `alone`: what derivatives
+        begin with, ones, is a constant that is equal to no other."""
         if self.requires_grad is False:
             raise ArgumentError(
                 "backward: of a tensor that says requires_grad=False: made of what says so, as "
@@ -141,16 +148,21 @@ class Autograd(Resizing):
                 f"backward: of {self.dtype!r}; legal are floats, and with gradient= complex numbers"
             )
         root = self._expression
-        first = self.ones_like() if seed is None else seed.cast(self.dtype)
-        if first.shape != self.shape:
+        if seed is not None and seed.shape != self.shape:
             raise ShapeError(
-                f"backward: gradient has {first.shape}, this has {self.shape}; legal is this shape"
+                f"backward: gradient has {seed.shape}, this has {self.shape}; legal is this shape"
             )
         self._check_past(root, targets)
+        if seed is not None:
+            first = seed.cast(self.dtype)._held
+        elif alone:
+            first = self.ones_like()._held
+        else:
+            first = self._constant(1, shape=self.shape)
         graph = graph or _Graph(root)
         places = [graph.nodes_of(target) for target in targets]
         flat = [node for nodes in places for node in nodes]
-        parts = iter(gradient(root, flat, first._held, graph.order))
+        parts = iter(gradient(root, flat, first, graph.order))
         out: list[UOp | None] = []
         for nodes, target in zip(places, targets, strict=True):
             total: UOp | None = None
@@ -196,6 +208,8 @@ class Autograd(Resizing):
         >>> x.grad.tolist()
         [4.0]
         """
+        if gradient is None and promised_gradients(self, lambda of, by: of._gradients(by, None)):
+            return self
         graph = _Graph(self._expression)
         alive: list[Any] = [t for t in holders if isinstance(t, Autograd)]
         floats = [t for t in alive if is_differentiable(t.dtype) and graph.nodes_of(t)]

@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import threading
 import weakref
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -28,10 +27,11 @@ from tinygrad.engine.aliases import (
     on_bottom,
     repeats,
 )
-from tinygrad.engine.holders import Holder, holders
+from tinygrad.engine.holders import Holder, Promised, holders
 from tinygrad.engine.storage import Family, join, latest, leave, note_change
 from tinygrad.schedule.bases import beneath
 from tinygrad.tensor.past import past_of, remember
+from tinygrad.tensor.promise import Promise, Source, keeping, recording, start_node
 from tinygrad.tensor.spellings import follow, missed, spell
 from tinygrad.uop.infer import settled as settled_size
 from tinygrad.uop.node import UOp
@@ -179,15 +179,6 @@ class _Training:
         return bool(TRAINING.value)
 
 
-class _Recording(threading.local):
-    """Whether this thread records what gradients follow: it doesn't under `no_grad`."""
-
-    on: bool = True
-
-
-recording = _Recording()
-
-
 class Core(Holder):
     """A node, its gradient, and whether one is wanted. `requires_grad` None: not said.
 
@@ -195,7 +186,7 @@ class Core(Holder):
     computed, so that `backward` can follow it; all others then keep only the buffer.
     """
 
-    __slots__ = ("grad", "_taped", "_kin")
+    __slots__ = ("grad", "_taped", "_kin", "_source")
     training: ClassVar[Any] = _Training()
     _element: ClassVar[Shape] = ()
     """The last axes of the node that one element takes: (2,) of a complex number, else none."""
@@ -208,6 +199,8 @@ class Core(Holder):
     if not TYPE_CHECKING:  # a checker knows what there is
 
         def __getattr__(self, name: str) -> Any:
+            if name == "_uop":
+                return self._keep_promise()
             raise AttributeError(missed(type(self).__name__, name), name=name, obj=self)
 
     _real: ClassVar[Any]
@@ -217,6 +210,9 @@ class Core(Holder):
     _taped: bool
     _kin: Family | None
     """The family, once there may be others in it."""
+    _source: Source | None
+    """What it has in the place of a node, if it has none yet; of storage its version, if that was
+    asked for."""
 
     @classmethod
     def _wrap(cls, node: UOp, requires_grad: bool | None = None) -> Self:
@@ -230,6 +226,28 @@ class Core(Holder):
     def of(cls, node: UOp, wants_gradient: bool | None = None) -> Self:
         """A tensor of `node`, which has the axes of an element, see `_element`."""
         return cls._wrap(node, wants_gradient)
+
+    @classmethod
+    def _promised(cls, promise: Promise) -> Self:
+        """A tensor that has no node before it is asked for one."""
+        made = object.__new__(cls)
+        made.requires_grad, made.grad, made._kin = promise.wants, None, None
+        made._taped, made._source = promise.wants is True, promise
+        holders.add(made)
+        Promised.some = True
+        return made
+
+    def _keep_promise(self) -> UOp:
+        """The node that was promised: from now on this has one."""
+        with keeping:
+            promise = self._source
+            if isinstance(promise, Promise):  # else another thread was faster
+                is_known = promise.buffer is not None and not self._taped
+                self._uop = promise.shown if is_known else promise.node
+                self._source = None
+                if is_known:
+                    join(promise.base, self._family)
+        return object.__getattribute__(self, "_uop")  # type: ignore[no-any-return]
 
     def with_node(self, node: UOp) -> Self:
         """Another tensor, of `node`, that has no tensors as sources.
@@ -248,7 +266,7 @@ class Core(Holder):
 
     def hold(self, node: UOp, taped: bool = False) -> None:
         """From now on this is a tensor of `node`."""
-        self._uop, self._taped = node, taped
+        self._uop, self._taped, self._source = node, taped, None
         note_change()
 
     @property
@@ -272,7 +290,7 @@ class Core(Holder):
         if node.origin is None and TRACEMETA.value:
             node.origin = user_line()
         self._uop, self.requires_grad, self.grad, self._taped = node, requires_grad, None, False
-        self._kin = None
+        self._kin = self._source = None
         holders.add(self)
 
     def _begin(self) -> None:
@@ -311,7 +329,7 @@ class Core(Holder):
 
     def _become(self, other: Core) -> None:
         """From now on this is the same as `other`."""
-        self._uop, self._taped = other._value, other._taped
+        self._uop, self._taped, self._source = other._value, other._taped, None
         self._enter(other._family)
         note_change()
 
@@ -380,7 +398,7 @@ class Core(Holder):
     @property
     def _start(self) -> UOp:
         """What stands in a graph for this as a start, in all its versions."""
-        return UOp(Ops.UNIQUE, dtypes.void, (), ("start", self.serial))
+        return start_node(self.serial)
 
     @property
     def _value(self) -> UOp:
@@ -425,8 +443,23 @@ class Core(Holder):
         >>> Tensor([1, 2]).uop.op
         Ops.COPY
         """
+        promise = self._source
+        if isinstance(promise, Promise) and promise.buffer is not None:
+            return latest(promise.shown)
         node = self._value
         return settled(node) if self._taped else node
+
+    @property
+    def _is_promised(self) -> bool:
+        """Whether it has no node yet, and is not computed."""
+        promise = self._source
+        return isinstance(promise, Promise) and promise.buffer is None
+
+    @property
+    def _facts(self) -> UOp:
+        """What has this one's shape, dtype and device."""
+        promise = self._source
+        return promise.like if isinstance(promise, Promise) else self._uop
 
     @property
     def shape(self) -> Shape:
@@ -435,7 +468,7 @@ class Core(Holder):
         >>> Tensor.ones(2, 3).shape
         (2, 3)
         """
-        return self._uop.shape
+        return self._facts.shape
 
     @property
     def dtype(self) -> DType:
@@ -444,7 +477,7 @@ class Core(Holder):
         >>> Tensor([1.0]).dtype
         dtypes.float
         """
-        return self._uop.dtype
+        return self._facts.dtype
 
     @property
     def device(self) -> Devices:
@@ -453,7 +486,7 @@ class Core(Holder):
         >>> Tensor([1], device="CPU").device
         'CPU'
         """
-        device: Devices | None = self._uop.device
+        device: Devices | None = self._facts.device
         assert device is not None, "a tensor's graph names its device"
         return device
 

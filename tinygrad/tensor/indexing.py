@@ -15,6 +15,7 @@ from tinygrad.base.dtype import compute_dtype, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, ShapeError
 from tinygrad.base.helpers import plain
 from tinygrad.engine.realize import read
+from tinygrad.tensor.again import compute
 from tinygrad.tensor.core import Core, axis_of, broadcast_shape, check_devices, check_number
 from tinygrad.tensor.creation import HasArray
 from tinygrad.tensor.linalg import Linalg
@@ -354,7 +355,9 @@ class Indexing(Linalg):
 
     def _read(self) -> NDArray[Any]:
         """The values; perhaps in the device's memory, so copy before writing."""
-        return read(self._node)
+        if self._is_promised:
+            compute([self])
+        return read(self.uop)
 
 
 def legal_index(node: UOp, size: Any, axis: int, from_zero: bool = False) -> UOp:

@@ -14,14 +14,16 @@ from tinygrad.engine.holders import surroundings
 from tinygrad.engine.keeping import moved as moved_to
 from tinygrad.engine.keeping import whole_file
 from tinygrad.engine.kernelize import kernelize
-from tinygrad.engine.realize import in_memory, realize
+from tinygrad.engine.realize import in_memory
 from tinygrad.engine.structure import structure_of
 from tinygrad.schedule.kernels import plan
 from tinygrad.schedule.plan import Step
 from tinygrad.schedule.shard_rules import placement_of
-from tinygrad.tensor.core import axis_of, owned, recording
+from tinygrad.tensor.again import compute
+from tinygrad.tensor.core import axis_of, owned
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, holds_complex, node_of
 from tinygrad.tensor.interop import Interop
+from tinygrad.tensor.promise import recording
 from tinygrad.uop.node import UOp
 from tinygrad.uop.placement import Placement, cut_at, even_bounds
 
@@ -81,7 +83,7 @@ class Tensor(Interop):
         Ops.BUFFER
         """
         group: tuple[Tensor, ...] = (self, *others)
-        realize(*(t._value for t in group if 0 not in t.shape))
+        compute(group)
         return self
 
     def kernelize(self, *others: Tensor) -> Self:

@@ -29,16 +29,10 @@ from tinygrad.engine.realize import own_copy, realize
 from tinygrad.engine.storage import copies_of, is_shared, join, note_change, supersede
 from tinygrad.schedule.bases import is_concrete
 from tinygrad.tensor.autograd import Autograd
-from tinygrad.tensor.core import (
-    Core,
-    check_number,
-    copied_part,
-    is_detached,
-    recording,
-    root_of,
-)
+from tinygrad.tensor.core import Core, check_number, copied_part, is_detached, root_of
 from tinygrad.tensor.creation import node_of
 from tinygrad.tensor.indexing import side_by_side
+from tinygrad.tensor.promise import recording
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 

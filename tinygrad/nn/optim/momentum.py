@@ -11,6 +11,7 @@ from tinygrad.nn.optim.optimizer import (
     checked_tensors,
     moved_along,
     norm,
+    steps_alike,
 )
 from tinygrad.tensor import Tensor
 
@@ -42,6 +43,7 @@ class Momentum(Optimizer):
         return (grad + self.momentum * b if self.nesterov else b), [b]
 
 
+@steps_alike
 class SGD(Momentum):
     """Stochastic gradient descent: param - lr·grad.
 

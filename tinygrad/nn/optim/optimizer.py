@@ -12,15 +12,19 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Iterator, MutableMapping, Sequence
+from typing import Any, TypeVar
 
 from tinygrad.base.dtype import DType, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import dedup
+from tinygrad.engine.holders import surroundings
 from tinygrad.nn.state import get_state_dict, load_state_dict, own_copy
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.template import expression
+from tinygrad.tensor.again import again
+from tinygrad.tensor.template import expression, looks_of
+
+Kind = TypeVar("Kind", bound="Optimizer")
 
 Parameters = Iterable[Tensor] | Sequence[dict[str, Any]]
 """The tensors to move; or groups of them, dicts of "params" and of options for these."""
@@ -53,6 +57,9 @@ class Stepper(ABC):
 
     def step(self) -> None:
         """Moves the parameters and computes them, and all that changes with them, now."""
+        self._step()
+
+    def _step(self) -> None:
         changed = self.schedule_step()
         changed[0].realize(*changed[1:])
 
@@ -63,6 +70,15 @@ class Stepper(ABC):
 
 PARTS = ("b1", "b2", "rho", "alpha")
 SETTABLE = ("lr", "weight_decay", "eps")
+
+ALIKE: set[type] = set()
+"""Optimizers whose steps depend on what they and their parameters hold, and on nothing else."""
+
+
+def steps_alike(kind: type[Kind]) -> type[Kind]:
+    """The class (not those made of it), as one of those."""
+    ALIKE.add(kind)
+    return kind
 
 
 class Optimizer(Stepper):
@@ -176,6 +192,32 @@ class Optimizer(Stepper):
         tensors[0].realize(*tensors[1:])
 
     # ---- a step ----------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Moves the parameters and computes them, and all that changes with them, now. A step that
+        is like one before runs that one's plan."""
+        held = self._holds() if type(self) in ALIKE and Tensor.training else None
+        if held is None:
+            self._step()
+        else:
+            again(*held, self._step, writes=True)
+
+    def _holds(self) -> tuple[Hashable, list[Tensor]] | None:
+        """All that a step depends on: what is no tensor, and tensors. None if there is more."""
+        plain: list[Hashable] = [type(self), *[look() for look in surroundings]]
+        tensors: list[Tensor] = []
+        for name, value in vars(self).items():
+            values = value if type(value) is list else [value]
+            plain += (name, len(values))
+            looks = looks_of(values, _as_it_is, tensors)
+            if looks is None:
+                return None
+            plain += looks
+        for param in self.params:
+            plain.append(param.grad is None)
+            if param.grad is not None:
+                tensors.append(param.grad)
+        return tuple(plain), tensors
 
     @Tensor.no_grad()
     def schedule_step(self) -> list[Tensor]:
@@ -346,6 +388,11 @@ def checked_tensors(who: str, params: Any) -> list[Tensor]:
 
 def _moves(tensor: Tensor) -> bool:
     return bool(tensor.requires_grad) and dtypes.is_float(tensor.dtype)
+
+
+def _as_it_is(tensor: Any, tensors: list[Any]) -> Hashable:
+    tensors.append(tensor)
+    return bool(tensor.requires_grad)
 
 
 def norm(x: Tensor) -> Tensor:

@@ -1,0 +1,298 @@
+"""What was computed before is computed again, without a graph.
+
+Promises (`tensor/promise`) say what a step computes in a few *lines*: which templates, one over the
+other, over which storage. When such lines come first the step goes its long way, and is looked at:
+which plan ran, on which of that storage, and where results lay. From then on the plan alone runs.
+It reads no node, so it must be sure that none would say more. Where it isn't the step goes the long
+way again:
+
+- of what is overwritten there is one tensor, or one family, and no node that reads it. Tensors
+  alive whose promises read it are results, too, and part of the lines;
+- nobody captures, and no other library sees the storage;
+- all storage is what it was when it was promised.
+
+With SPEC a step is done both ways, and must give the same bits.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+from tinygrad.base.settings import SPEC
+from tinygrad.engine.holders import holders
+from tinygrad.engine.layout import Source as Place
+from tinygrad.engine.plans import settings_of_plans
+from tinygrad.engine.realize import Done, capturing, in_memory, open_inputs, realize, recording
+from tinygrad.engine.replay import Execution, Replay
+from tinygrad.engine.storage import Buffer, is_expected, is_read
+from tinygrad.engine.turns import turns
+from tinygrad.schedule.bases import stored_base
+from tinygrad.tensor.promise import Expression, Promise, Source, Version, keeping, source_of
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+MOST = 128  # steps that are known; the least recently used goes first
+LARGEST_KEPT = 1 << 18  # bytes of temporaries that a known step keeps for the next time
+
+LongWay = Callable[[], object]
+
+
+class Lines:
+    """Expressions and what they stand on, numbered as they are met. What was computed counts as
+    storage, unless its expression is asked for (`whole`)."""
+
+    def __init__(self, whole: bool = False) -> None:
+        self.whole = whole
+        self.key: list[Hashable] = []
+        self.places: dict[Expression | Source, int] = {}
+        self.leaves: list[Source] = []
+        self.starts: dict[int, Version] = {}
+        self.is_over = False
+        self._bases: dict[UOp, int] = {}
+
+    def add(self, source: Source) -> int:
+        """The number of a promise's expression, or of storage."""
+        is_leaf = isinstance(source, Version) or (source.buffer is not None and not self.whole)
+        item = source if is_leaf else source.expression  # type: ignore[union-attr]
+        place = self.places.get(item)
+        if place is not None:
+            return place
+        if isinstance(item, Expression):
+            row: list[Hashable] = [item.template, item.origin]
+            for below in item.sources:
+                row.append(self.add(below))
+                if below.number:
+                    row.append(-below.number)
+            self.key += row
+        else:
+            self._add_leaf(item)
+        place = self.places[item] = len(self.places)
+        return place
+
+    def _add_leaf(self, leaf: Source) -> None:
+        if isinstance(leaf, Version):
+            self.is_over |= leaf.is_over
+            start = leaf.start
+            same = None if start is None else self.starts.setdefault(start, leaf)
+            number = None if same is leaf or same is None else self.places[same]
+            base = self._bases.setdefault(leaf.base, len(self._bases))
+            self.key += (leaf.look, base, start is None, number)
+        else:
+            self.key += (leaf.expression.template, leaf.number)
+        self.leaves.append(leaf)
+
+
+class Known(NamedTuple):
+    """A plan as a replay of its own: which leaves are its inputs, its variables' values, which of
+    the promises it keeps, which of the given tensors it overwrites, and the lines of its CHECKs."""
+
+    replay: Replay
+    inputs: list[int]
+    values: list[int]
+    kept: list[int]
+    written: list[int]
+    origins: list[dict[Any, Any]]
+
+
+_known: OrderedDict[Hashable, Known | None] = OrderedDict()
+"""None of what can't be known."""
+
+
+def compute(tensors: Sequence[Any]) -> None:
+    """Computes these, together; those without elements need nothing."""
+    tensors = [tensor for tensor in tensors if 0 not in tensor.shape]
+    promised = [tensor for tensor in tensors if tensor._is_promised]
+    others = [tensor for tensor in tensors if not isinstance(tensor._source, Promise)]
+    if promised and all([in_memory(tensor._value) for tensor in others]):
+        again("realize", promised, lambda: realize(*[tensor._value for tensor in promised]))
+    else:
+        realize(*[tensor._value for tensor in (*promised, *others)])
+
+
+def again(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool = False) -> None:
+    """Computes tensors that are promised, or does the step `name`, which `writes` to some of the
+    tensors that it is given, as it was done before; else the long way."""
+    if capturing() or open_inputs:
+        long_way()
+        return
+    with turns.together():
+        with keeping:
+            asked = _Asked(given, writes)
+            key = (name, settings_of_plans(), *asked.key)
+            known = _known.get(key) if asked.is_clear else None
+            if known is not None and asked.may_be_done(known):
+                _known.move_to_end(key)
+                if SPEC:
+                    asked.check(known, long_way)
+                else:
+                    asked.do(known)
+                return
+        if not asked.is_clear or key in _known:
+            long_way()
+            return
+        _known[key] = asked.watch(long_way)
+        if len(_known) > MOST:
+            _known.popitem(last=False)
+
+
+class _Asked:
+    """What is to be computed: `promises`, of a step all that may stand on what it overwrites."""
+
+    def __init__(self, given: Sequence[Any], writes: bool) -> None:
+        self.given, self.writes, self.lines = given, writes, Lines()
+        self.sources = [
+            tensor._source if isinstance(tensor._source, Promise) else source_of(tensor)
+            for tensor in given
+        ]
+        self.key: tuple[Hashable, ...] = ()
+        self.promises: list[Promise] = []
+        self.is_clear = None not in self.sources
+        if not self.is_clear:
+            return
+        lines = self.lines
+        places = [(lines.add(each), each.number) for each in self.sources if each is not None]
+        buffers = {leaf.buffer for leaf in lines.leaves}
+        waiting = _waiting(buffers) if writes else self.sources
+        self.promises = [promise for promise in waiting if isinstance(promise, Promise)]
+        places += [(lines.add(promise), promise.number) for promise in self.promises]
+        self.key = (*lines.key, *places)
+        self.is_clear = not lines.is_over and not any(
+            [leaf.buffer is None or leaf.buffer.others for leaf in lines.leaves]
+        )
+
+    def may_be_done(self, known: Known) -> bool:
+        """Whether nobody but who is asked sees what will be overwritten."""
+        for number in known.written:
+            source, tensor = self.sources[number], self.given[number]
+            assert isinstance(source, Version), "what is written is storage"
+            base, families = source.base, source.base.families
+            if (base.readers and is_read(base)) or is_expected(base):
+                return False
+            if families is not None and (
+                families.copied or any([each is not tensor._kin for each in families])
+            ):
+                return False
+        return True
+
+    def do(self, known: Known) -> None:
+        """Runs the plan."""
+        leaves, replay = self.lines.leaves, known.replay
+        for words, origins in zip(replay.faults, known.origins, strict=True):
+            words.origins = origins
+        made = replay.buffers()
+        inputs: list[Any] = [leaves[number].buffer for number in known.inputs]
+        replay.run(inputs, known.values, made)
+        for number, buffer in zip(known.kept, made, strict=True):
+            self.promises[number].buffer = buffer
+        for buffer in self._written(known):
+            buffer.era += 1
+            buffer.expression = None
+        if recording.done is not None:
+            recording.done.append(None)
+
+    def _written(self, known: Known) -> list[Any]:
+        return [self.sources[number].buffer for number in known.written]  # type: ignore[union-attr]
+
+    def watch(self, long_way: LongWay) -> Known | None:
+        """Goes the long way; what was done, if that is all that there is to it."""
+        outside, done = recording.done, []  # type: ignore[var-annotated]
+        recording.done = done
+        try:
+            long_way()
+        finally:
+            recording.done = outside
+        if outside is not None:
+            outside += done
+        return self._known(done[0]) if len(done) == 1 and done[0] is not None else None
+
+    def _known(self, done: Done) -> Known | None:
+        plan, structure, buffers = done.plan, done.structure, done.buffers
+        storages = plan.plan.storages
+        at = {leaf.base: number for number, leaf in enumerate(self.lines.leaves)}
+        inputs = [at[node] for node in structure.params if node in at]
+        given = {each.base: i for i, each in enumerate(self.sources) if isinstance(each, Version)}
+        over = {structure.params[storages[number].place] for number in plan.chain.written}
+        if structure.binds or len(inputs) < len(structure.params) or over - given.keys():
+            return None
+        made = {buffers[i]: i for i, kept in enumerate(storages) if kept.kind == "out"}
+        kept: dict[Place, int] = {}
+        ends: list[UOp] = []
+        for number, promise in enumerate(self.promises):
+            end = promise.computed_end
+            storage = None if end is None else made.get(_storage(end))
+            if end is not None and storage is not None:
+                kept[Place("made", 0, storage)] = number
+                ends.append(end)
+            elif not self.writes or not over.isdisjoint(_storage_below(promise)):
+                return None  # this knew it from elsewhere
+        wanted = {end for end in map(stored_base, done.wanted) if end.op is not Ops.ASSIGN}
+        if wanted != {*ends} or len(kept) < len(ends):
+            return None
+        sources = [Place("input", number) for number in range(len(inputs))]
+        execution = Execution(plan, sources, [("", value) for value in done.values])
+        replay = Replay([execution], [], kept, LARGEST_KEPT)
+        order = [kept[place] for place in replay.made]
+        origins = [words.origins for words in plan.faults]
+        written = [given[base] for base in over]
+        return Known(replay, inputs, done.values, order, written, origins)
+
+    def check(self, known: Known, long_way: LongWay) -> None:
+        """Does it both ways, and compares all that is there afterwards."""
+        written = self._written(known)
+        before = [bytes(buffer.read()) for buffer in written]
+        self.do(known)
+        results = [self.promises[number] for number in known.kept]
+        mine = [bytes(buffer.read()) for buffer in (*written, *[each.buffer for each in results])]
+        for buffer, data in zip(written, before, strict=True):
+            buffer.write(memoryview(data))
+            buffer.era -= 1
+        for promise in results:
+            promise.buffer = None
+        long_way()
+        ends = [promise.computed_end for promise in results]
+        right = [*written, *[_storage(end) for end in ends if end is not None]]
+        assert mine == [bytes(buffer.read()) for buffer in right], "a step done again is another"
+
+
+def _waiting(buffers: set[Buffer | None]) -> list[Source | None]:
+    """The promises of tensors alive that are not computed, and stand on some of this storage."""
+    sources = [holder._source for holder in holders]  # type: ignore[attr-defined]
+    known: dict[Expression, bool] = {}
+    return [
+        source
+        for source in sources
+        if isinstance(source, Promise)
+        and source.buffer is None
+        and _reads(source.expression, buffers, known)
+    ]
+
+
+def _reads(
+    expression: Expression, buffers: set[Buffer | None], known: dict[Expression, bool]
+) -> bool:
+    found = known.get(expression)
+    if found is None:
+        found = known[expression] = any(
+            [
+                source.buffer in buffers
+                if isinstance(source, Version) or source.buffer is not None
+                else _reads(source.expression, buffers, known)
+                for source in expression.sources
+            ]
+        )
+    return found
+
+
+def _storage(node: UOp) -> Any:
+    """Where a node was computed."""
+    assert node.known is not None, "it was"
+    return node.known.base.storage
+
+
+def _storage_below(promise: Promise) -> set[UOp]:
+    """The BUFFERs that it stands on."""
+    lines = Lines()
+    lines.add(promise)
+    return {leaf.base for leaf in lines.leaves}

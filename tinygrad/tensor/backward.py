@@ -1,0 +1,161 @@
+"""Gradients of what is promised: those of lines that came before are templates.
+
+`backward` gives a gradient to each tensor alive that its graph has. Of a graph that nobody has made
+that is known as long as no node reads the storage that it stands on: then in it are its starts, and
+promises that it stands on. Where there may be more the graph is made.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from operator import is_
+from typing import Any, NamedTuple
+
+from tinygrad.base.settings import SPEC, TRACEMETA
+from tinygrad.engine.aliases import bottom_of, repeats
+from tinygrad.engine.holders import holders
+from tinygrad.engine.realize import capturing
+from tinygrad.engine.storage import is_read
+from tinygrad.tensor.again import Lines
+from tinygrad.tensor.core import Core, user_line
+from tinygrad.tensor.promise import (
+    Expression,
+    Look,
+    Promise,
+    Source,
+    Template,
+    Version,
+    holes_of,
+    look_at,
+    stand_in,
+    write_down,
+)
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+MOST = 256  # graphs whose gradients are known; the least recently used goes first
+
+
+class Known(NamedTuple):
+    """The gradients over what the lines stand on, and how they look, None for a constant."""
+
+    template: Template
+    looks: list[Look | None]
+
+
+_known: OrderedDict[Hashable, Known | None] = OrderedDict()
+"""None of what can't be known."""
+
+LongWay = Callable[[Any, list[Any]], Sequence[UOp | None]]
+"""The gradients of a tensor by some others."""
+
+
+def promised_gradients(root: Core, long_way: LongWay) -> bool:
+    """Gives to each tensor that `backward` of `root` is for its gradient, promised; False, and
+    nothing happened, where only a graph tells which these are."""
+    source = root._source
+    if capturing() or not isinstance(source, Promise) or root.requires_grad is False:
+        return False
+    lines = Lines(whole=True)
+    lines.add(source)
+    bases = {leaf.base for leaf in lines.leaves}
+    if lines.is_over or any([base.readers and is_read(base) for base in bases]):
+        return False
+    wanted = _wanted(lines, bases)
+    if not wanted:
+        return False
+    key = (*lines.key, source.number, *[_place(lines, tensor) for tensor in wanted])
+    if key not in _known:
+        _known[key] = _template(lines, _by_graph(root, wanted, long_way), wanted)
+        if len(_known) > MOST:
+            _known.popitem(last=False)
+    found = _known[key]
+    if found is None:
+        return False
+    _known.move_to_end(key)
+    made = Expression(found.template, lines.leaves, user_line() if TRACEMETA.value else None)
+    assert not SPEC or _is_right(made, _by_graph(root, wanted, long_way)), "backward: others"
+    for number, (tensor, look) in enumerate(zip(wanted, found.looks, strict=True)):
+        if look is None:
+            tensor.grad = tensor.with_node(found.template.roots[number])
+            tensor.grad.requires_grad = False
+        else:
+            tensor.grad = type(tensor)._promised(Promise(made, number, look, False))
+    return True
+
+
+def _wanted(lines: Lines, bases: set[UOp]) -> list[Any] | None:
+    """The tensors alive that say that they want a gradient, have none, and are in the graph; None
+    if that can't be told."""
+    wanted: list[Any] = []
+    for tensor in holders:
+        if tensor.requires_grad is not True:
+            continue
+        source = tensor._source  # type: ignore[attr-defined]
+        if isinstance(source, Promise):
+            if source.expression in lines.places and source.wants:
+                wanted.append(tensor)
+            elif _stands_on(source, lines):
+                return None  # so it may be part of an expression
+        elif tensor.serial in lines.starts:
+            wanted.append(tensor)
+        elif tensor._uop.base in bases:
+            return None
+    return wanted if all([tensor.grad is None for tensor in wanted]) else None
+
+
+def _stands_on(promise: Promise, lines: Lines) -> bool:
+    """Whether all that it stands on is among what the lines stand on."""
+    own = Lines(whole=True)
+    own.add(promise)
+    there = {_era(leaf) for leaf in lines.leaves}
+    return all([_era(leaf) in there for leaf in own.leaves])
+
+
+def _era(leaf: Source) -> Hashable:
+    assert isinstance(leaf, Version), "whole lines stand on storage"
+    return leaf.base, leaf.era
+
+
+def _place(lines: Lines, tensor: Any) -> Hashable:
+    start = lines.starts.get(tensor.serial)
+    return lines.places[tensor._source.expression if start is None else start]
+
+
+def _template(lines: Lines, nodes: Sequence[UOp | None], of: Sequence[Any]) -> Known | None:
+    """Of gradients that are all there, and no views of storage."""
+    holes = holes_of([leaf.look for leaf in lines.leaves], lines.leaves)
+    looks: list[Look | None] = []
+    for node, tensor in zip(nodes, of, strict=True):
+        if node is None or bottom_of(node) in holes:
+            return None
+        is_constant = node.base.op is Ops.CONST
+        if len(node.base.src) > 1 if is_constant else repeats(node, bottom_of(node)):
+            return None
+        looks.append(None if is_constant else look_at(type(tensor), False, node))
+    template = Template(holes, [node for node in nodes if node is not None])
+    alike = [n for leaf in lines.leaves for n in stand_in(leaf.look)]
+    return Known(Template(alike, template.over(alike, None)), looks)  # which keeps no storage
+
+
+def _by_graph(root: Core, wanted: Sequence[Any], long_way: LongWay) -> Sequence[UOp | None]:
+    """The gradients by the graph, which nobody else gets to see."""
+    nodes: dict[Expression, list[UOp]] = {}
+
+    def shadow(tensor: Any) -> Any:
+        source = tensor._source
+        if not isinstance(source, Promise):
+            return tensor
+        write_down([source], nodes)
+        there = type(tensor).of(nodes[source.expression][source.number], tensor.requires_grad)
+        there._taped = tensor._taped
+        return there
+
+    return long_way(shadow(root), [shadow(tensor) for tensor in wanted])
+
+
+def _is_right(made: Expression, nodes: Sequence[UOp | None]) -> bool:
+    """Whether these are its nodes."""
+    promise = Promise(made, 0, None, None)
+    return all(map(is_, write_down([promise], {})[made], nodes))

@@ -1,0 +1,345 @@
+"""What a tensor is before anybody asks for its node.
+
+A method that was run before on arguments that looked alike (`tensor/template`) needn't run again,
+and its result needn't be written down: the tensor holds a *promise* in the place of a node, the
+output of a template over promises and storage. Who asks the tensor for its node makes all that is
+promised below it; so whatever does not know of promises is right by default. In a step that is like
+one before nobody asks, and promises alone tell that it is (`tensor/again`).
+
+Storage is meant as it was when the promise was made. A *version* is a BUFFER and its era, which
+ends when the bytes are overwritten and the node stays, as nobody else reads it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import threading
+import weakref
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tinygrad.backends import keeps
+from tinygrad.base.dtype import DType, dtypes
+from tinygrad.engine.storage import Buffer, bind, computed_from, learn
+from tinygrad.schedule.bases import MOVED, stored_base
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+MOST_DEEP = 64
+"""Promises that stand on each other; what is made of so many has a node at once."""
+
+
+class _Keeping:
+    """Held while nodes are made of promises, and while a step that needs none is done: a tensor
+    that another thread asks has a node before the step begins, or a value after it. It is taken
+    inside of a turn (`engine/turns`), never around one."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Forgets who holds it: in a forked child those threads are not there."""
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *exception: object) -> None:
+        self._lock.release()
+
+
+keeping = _Keeping()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=keeping.renew)
+
+
+class _Recording(threading.local):
+    """Whether this thread records what gradients follow: it doesn't under `no_grad`."""
+
+    on: bool = True
+
+
+recording = _Recording()
+
+
+class Template:
+    """The expressions `roots` over some nodes, its holes. Numbers, and views of them, are kept."""
+
+    def __init__(self, holes: Sequence[UOp], roots: Sequence[UOp]) -> None:
+        nodes = [n for n in UOp.sink(*roots).toposort(stop=holes)[:-1] if n not in holes]
+        self.roots = tuple(roots)
+        self.fixed = [n for n in nodes if n.op is Ops.DEVICE or n.base.op is Ops.CONST]
+        at = {node: i for i, node in enumerate((*holes, *self.fixed))}
+        self.steps: list[tuple[Ops, DType, list[int], Any, Any]] = []
+        for node in nodes:
+            if node not in at:
+                at[node] = len(at)
+                places = [at[source] for source in node.src]
+                self.steps.append((node.op, node.dtype, places, node.arg, node.shape))
+        self.places = [at[root] for root in roots]
+
+    def over(self, holes: Sequence[UOp], origin: str | None) -> list[UOp]:
+        """The expressions over other nodes, made in the line `origin`."""
+        made = [*holes, *self.fixed]
+        for op, dtype, places, arg, shape in self.steps:
+            node = UOp(op, dtype, tuple([made[i] for i in places]), arg)
+            node._shape = shape
+            node.origin = node.origin or origin
+            made.append(node)
+        return [made[place] for place in self.places]
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """What a method may see of a tensor: `views` of something, from the top down, and that. Equal
+    looks are one object, so that comparing them costs nothing."""
+
+    kind: Any
+    wants_gradient: bool | None
+    views: tuple[tuple[Ops, Any], ...]
+    is_storage: bool
+    shape: tuple[int, ...]
+    dtype: DType
+    device: str
+
+
+def look_at(kind: type, wants_gradient: bool | None, node: UOp) -> Look | None:
+    """How a tensor of `node` looks; None where more may matter: bounds, and sizes' names."""
+    views = []
+    while node.op in MOVED and len(node.src) == 1:
+        views.append((node.op, node.arg))
+        node = node.src[0]
+    op, dtype, shape, device = node.op, node.dtype, node.shape, node.device
+    is_storage = op in _STORAGE  # else a method may look at bounds
+    movement = op in MOVED and op is not Ops.DETACH  # by symbolic sizes
+    if not is_storage and (op is Ops.CONST or movement or not dtypes.is_float(dtype)):
+        return None
+    if type(device) is not str or not all(type(n) is int for n in shape):
+        return None
+    return _look(kind, wants_gradient, tuple(views), is_storage, shape, dtype, device)
+
+
+_STORAGE = (Ops.BUFFER, Ops.ASSIGN)
+_look = functools.lru_cache(4096, typed=True)(Look)
+
+
+def stand_in(look: Look) -> list[UOp]:
+    """A node that looks so, its views, and what it is a view of."""
+    node = UOp.new_buffer(look.device, math.prod(look.shape), look.dtype)
+    if not look.is_storage:
+        node = UOp(Ops.ITEM, look.dtype, (node,), (0, look.shape))
+    for op, arg in reversed(look.views):
+        node = UOp(op, look.dtype, (node,), arg)
+    return chain_of(node, len(look.views))
+
+
+class Version:
+    """What a tensor of storage stands for now: all of the BUFFER `base`, as `view` shows it, until
+    the end of its era. `start`: the tensor's number, if gradients by it are wanted."""
+
+    __slots__ = ("view", "base", "era", "start", "wants", "records", "look")
+    depth = number = 0
+
+    def __init__(self, tensor: Any, view: UOp, base: UOp, look: Look) -> None:
+        self.view, self.base, self.era, self.look = view, base, base.storage.era, look
+        self.wants, self.records = tensor.requires_grad, recording.on
+        is_start = self.wants is True and self.records and not tensor._taped
+        self.start = tensor.serial if is_start else None
+
+    @property
+    def buffer(self) -> Buffer:
+        """Where it lies."""
+        return self.base.storage  # type: ignore[no-any-return]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the bytes were overwritten, or are to be."""
+        base = self.base
+        buffer = base.storage
+        return buffer is None or buffer.era != self.era or base.newer is not None
+
+    @property
+    def node(self) -> UOp:
+        """The node to build on. Of bytes that were overwritten one that can't be read."""
+        view, buffer = self.view, self.base.storage
+        if buffer is not None and buffer.era != self.era:
+            gone = UOp.new_buffer(self.base.device, self.base.arg, self.base.dtype)
+            view = gone.reshape(view.shape)
+        return view if self.start is None else view.detach(start_node(self.start))
+
+    def now(self, tensor: Any) -> Version | None:
+        """This, or the same in a later era; None if the tensor stands for something else now."""
+        view, base = self.view, self.base
+        if (
+            view is not tensor._uop
+            or tensor.requires_grad is not self.wants
+            or recording.on is not self.records
+            or view.known is not None
+            or base.known is not None
+            or base.newer is not None
+            or base.storage is None
+        ):
+            return None
+        if base.storage.era == self.era:
+            return self
+        tensor._source = later = Version(tensor, view, base, self.look)
+        return later
+
+
+def source_of(tensor: Any) -> Source | None:
+    """The promise or the version that expressions of a tensor stand on; None if there must be
+    a node."""
+    source: Source | None = tensor._source
+    if isinstance(source, Promise):
+        wants = source.wants
+        stays = wants is tensor.requires_grad and (wants is not False or not recording.on)
+        if stays and source.look is not None and (source.buffer is None or tensor._taped):
+            return source
+        _ = tensor._uop
+    elif source is not None and (now := source.now(tensor)) is not None:
+        return now
+    view = tensor._value
+    base = view.src[0] if view.op is Ops.RESHAPE and len(view.src) == 1 else view
+    buffer = base.storage
+    if base.op is not Ops.BUFFER or buffer is None or buffer.fixed or buffer.parts:
+        return None
+    look = None if tensor._element else look_at(type(tensor), tensor.requires_grad, tensor._held)
+    if look is None or keeps(look.device) or base.newer is not None:
+        return None
+    tensor._source = made = Version(tensor, view, base, look)
+    return made
+
+
+def start_node(serial: int) -> UOp:
+    """What stands in a graph for the tensor of this number as a start, in all its versions."""
+    return UOp(Ops.UNIQUE, arg=("start", serial))
+
+
+class Expression:
+    """A template over `sources`, written in the user's line `origin`, and its nodes once made."""
+
+    __slots__ = ("template", "sources", "origin", "depth", "nodes")
+
+    def __init__(self, template: Template, sources: Sequence[Source], origin: str | None) -> None:
+        self.template, self.sources, self.origin = template, sources, origin
+        self.depth: int = 1 + max([source.depth for source in sources])
+        self.nodes: list[UOp] | None = None
+
+
+class Promise:
+    """An output of an expression. Once it is computed `buffer` has its stored base."""
+
+    __slots__ = ("expression", "number", "look", "wants", "depth", "buffer", "_base", "__weakref__")
+
+    def __init__(self, expression: Expression, number: int, look: Any, wants: bool | None) -> None:
+        self.expression, self.number, self.look, self.wants = expression, number, look, wants
+        self.depth = expression.depth
+        self.buffer: Buffer | None = None
+        self._base: UOp | None = None
+
+    @property
+    def like(self) -> UOp:
+        """A node of its shape, dtype and device."""
+        return self.expression.template.roots[self.number]
+
+    @property
+    def node(self) -> UOp:
+        """Its node, which is made now if it wasn't."""
+        if self.expression.nodes is None:
+            write_down([self])
+        assert self.expression.nodes is not None, "written down"
+        node = self.expression.nodes[self.number]
+        _tell(self, node)
+        return node
+
+    @property
+    def computed_end(self) -> UOp | None:
+        """Of a node that was made, what is stored for it, if it was computed."""
+        nodes = self.expression.nodes
+        end = None if nodes is None else stored_base(nodes[self.number])
+        return None if end is None or end.known is None else end
+
+    @property
+    def base(self) -> UOp:
+        """The BUFFER of what was computed."""
+        if self._base is None:
+            assert self.buffer is not None, "it was computed"
+            flat = stored_base(self.like)
+            self._base = bind(UOp.new_buffer(flat.device, flat.size, flat.dtype), self.buffer)
+            self.buffer.expression = weakref.ref(self)  # type: ignore[arg-type]
+        return self._base
+
+    @property
+    def shown(self) -> UOp:
+        """What was computed, as a view of storage."""
+        steps = []
+        node, end = self.like, stored_base(self.like)
+        while node is not end:
+            steps.append(node)
+            node = node.src[0]
+        whole = self.base.in_room(end.shape)
+        return whole.moved_by(s for s in reversed(steps) if s.op is not Ops.DETACH)
+
+
+Source = Version | Promise
+
+
+def write_down(
+    promises: Iterable[Promise], made: dict[Expression, list[UOp]] | None = None
+) -> dict[Expression, list[UOp]]:
+    """Makes the nodes of these and all that they stand on, without recursion, and says where they
+    were computed. With `made` the nodes go there, and no expression keeps them."""
+    found: dict[Expression, list[UOp]] = {} if made is None else made
+    stack = [promise.expression for promise in promises]
+    while stack:
+        expression = stack[-1]
+        if expression in found or expression.nodes is not None:
+            found[stack.pop()] = expression.nodes or found[expression]
+            continue
+        below = [s.expression for s in expression.sources if isinstance(s, Promise)]
+        todo = [e for e in below if e not in found]
+        if todo:
+            stack += todo
+            continue
+        below_it = [
+            source
+            if made is None or isinstance(source, Version)
+            else found[source.expression][source.number]
+            for source in expression.sources
+        ]
+        holes = holes_of([source.look for source in expression.sources], below_it)
+        found[expression] = expression.template.over(holes, expression.origin)
+        if made is None:
+            expression.nodes = found[expression]
+    return found
+
+
+def _tell(promise: Promise, node: UOp) -> None:
+    """Says where the node was computed, if it was."""
+    end = stored_base(node)
+    if promise.buffer is None or end.known is not None:
+        return
+    computed_from(promise.base, end)
+    learn(end, promise.base.in_room(end.shape))
+    if node is not end:
+        learn(node, promise.shown)
+
+
+def holes_of(looks: Iterable[Any], seen: Iterable[Source | UOp]) -> list[UOp]:
+    """What a template is made over, of tensors that look so."""
+    holes: list[UOp] = []
+    for look, each in zip([look for look in looks if isinstance(look, Look)], seen, strict=True):
+        node = each if isinstance(each, UOp) else each.node
+        holes += chain_of(node, len(look.views))
+    return holes
+
+
+def chain_of(node: UOp, length: int) -> list[UOp]:
+    """The node, and `length` more: each the first source of the one before."""
+    chain = [node]
+    for _ in range(length):
+        chain.append(chain[-1].src[0])
+    return chain
