@@ -123,6 +123,7 @@ def look_at(kind: type, wants_gradient: bool | None, node: UOp) -> Look | None:
 
 
 _STORAGE = (Ops.BUFFER, Ops.ASSIGN)
+_SHOWS_STORAGE = (Ops.RESHAPE, Ops.BUFFER)
 _look = functools.lru_cache(4096, typed=True)(Look)
 
 
@@ -201,6 +202,8 @@ def source_of(tensor: Any) -> Source | None:
         _ = tensor._uop
     elif source is not None and (now := source.now(tensor)) is not None:
         return now
+    if tensor._uop.known is None and tensor._uop.op not in _SHOWS_STORAGE:
+        return None
     view = tensor._value
     base = view.src[0] if view.op is Ops.RESHAPE and len(view.src) == 1 else view
     buffer = base.storage
