@@ -152,12 +152,13 @@ class _Asked:
         if not self.is_clear:
             return
         lines = self.lines
-        places = [(lines.add(each), each.number) for each in self.sources if each is not None]
+        places = [lines.add(each) for each in self.sources if each is not None]
         buffers = {leaf.buffer for leaf in lines.leaves}
         waiting = _waiting(buffers) if writes else self.sources
         self.promises = [promise for promise in waiting if isinstance(promise, Promise)]
-        places += [(lines.add(promise), promise.number) for promise in self.promises]
-        self.key = (*lines.key, *places)
+        places += [lines.add(promise) for promise in self.promises]
+        outputs = [each.number for each in (*self.sources, *self.promises) if each is not None]
+        self.key = (*lines.key, *places, *outputs)
         self.is_clear = not lines.is_over and not any(
             [leaf.buffer is None or leaf.buffer.others for leaf in lines.leaves]
         )

@@ -51,21 +51,20 @@ def expression(method: F) -> F:
     @functools.wraps(method)
     def remembered(*given: Any, **named: Any) -> Any:
         values = (*given, *named.values()) if named else given
-        seen: list[Source | UOp] = []
+        seen: list[Any] = []  # sources, and nodes of what has none
         looks = looks_of(values, _seen, seen)
         modes = tuple([look() for look in surroundings])
         found = looks and _remembered(method, tuple(named), modes, *looks)
         if not looks or not found:
             return method(*given, **named)
         line = user_line() if TRACEMETA.value else None
-        sources = [each for each in seen if not isinstance(each, UOp)]
-        if capturing() or len(sources) < len(seen):
+        if capturing() or UOp in map(type, seen):
             (node,) = found.template.over(holes_of(looks, seen), line)
             assert not SPEC or node is method(*given, **named)._uop, f"{method.__name__}: another"
             made = found.kind.of(node, found.wants)
             made._taped = found.wants is True
             return made
-        promise = Promise(Expression(found.template, sources, line), 0, found.look, found.wants)
+        promise = Promise(Expression(found.template, seen, line), 0, found.look, found.wants)
         assert not SPEC or _is_right(promise, method, given, named), f"{method.__name__}: another"
         made = found.kind._promised(promise)
         if promise.depth >= MOST_DEEP:

@@ -206,13 +206,15 @@ class Optimizer(Stepper):
         """All that a step depends on: what is no tensor, and tensors. None if there is more."""
         plain: list[Hashable] = [type(self), *[look() for look in surroundings]]
         tensors: list[Tensor] = []
+        values: list[Any] = []
         for name, value in vars(self).items():
-            values = value if type(value) is list else [value]
-            plain += (name, len(values))
-            looks = looks_of(values, _as_it_is, tensors)
-            if looks is None:
-                return None
-            plain += looks
+            several = value if type(value) is list else (value,)
+            plain += (name, len(several))
+            values += several
+        looks = looks_of(values, _as_it_is, tensors)
+        if looks is None:
+            return None
+        plain += looks
         for param in self.params:
             plain.append(param.grad is None)
             if param.grad is not None:
