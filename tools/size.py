@@ -32,10 +32,10 @@ BUDGETS: dict[str, int | None] = {
     "loops": 4980,
     "codegen": 5555,
     "backends/*": 2945,
-    "engine": 4505,
-    "tensor": 7630,
+    "engine": 4535,
+    "tensor": 8260,
 }
-CORE_BUDGET = 32_760  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 33_420  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350
 # The interpreter judges what the lanes of a warp, or of several, do together, too, and what an
 # engine copies beside them; CUDA describes buffers to that engine.

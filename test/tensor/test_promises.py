@@ -398,7 +398,7 @@ def inputs_are_written_before_what_read_them_is_computed():
 
 @program
 def results_are_written():
-    x, seen = Tensor(X[0]).realize(), []
+    x, seen = Tensor(X[0], requires_grad=False).realize(), []
     for _ in range(STEPS):
         made, other = x.relu(), x.relu()
         made.realize()
@@ -409,9 +409,27 @@ def results_are_written():
     return seen
 
 
+@by_graphs
+def what_says_nothing_of_gradients_is_computed():
+    x, seen = Tensor(X[0]).realize(), []
+    for _ in range(STEPS):
+        made = x.relu().realize()
+        loss = (made.softmax(-1) * x).sum()
+        seen.append(loss.numpy())
+        for target in (made, x):
+            try:
+                seen.append(loss.gradient(target)[0].numpy())
+            except ArgumentError as error:
+                assert "made that was computed since" in str(error)
+                seen.append(np.zeros(1))
+    assert not any(each.any() for each in seen[1::3] + seen[2::3])
+    return seen
+
+
 @program
 def captured_steps_between():
-    x, w = Tensor(X[0]).realize(), Tensor(HIDDEN.T.copy()).realize()
+    x = Tensor(X[0], requires_grad=True).realize()
+    w = Tensor(HIDDEN.T.copy()).realize()
 
     @TinyJit
     def step(x):

@@ -9,6 +9,8 @@ way again:
 - of what is overwritten there is one tensor, or one family, and no node that reads it. Tensors
   alive whose promises read it are results, too, and part of the lines;
 - nobody captures, and no other library sees the storage;
+- results say that they want a gradient, or none: what computed values of others were made of is
+  remembered of their nodes (`tensor/past`);
 - all storage is what it was when it was promised.
 
 With SPEC a step is done both ways, and must give the same bits.
@@ -20,6 +22,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
+from tinygrad.base.dtype import dtypes
 from tinygrad.base.settings import SPEC
 from tinygrad.engine.holders import holders
 from tinygrad.engine.layout import Source as Place
@@ -189,7 +192,7 @@ class _Asked:
             self.promises[number].buffer = buffer
         for buffer in self._written(known):
             buffer.era += 1
-            buffer.expression = None
+            buffer.expression = buffer.past = None
         if recording.done is not None:
             recording.done.append(None)
 
@@ -226,6 +229,8 @@ class _Asked:
             if end is not None and storage is not None:
                 kept[Place("made", 0, storage)] = number
                 ends.append(end)
+                if promise.wants is None and dtypes.is_float(promise.like.dtype):
+                    return None  # what it was made of must be remembered: `tensor/past`
             elif not self.writes or not over.isdisjoint(_storage_below(promise)):
                 return None  # this knew it from elsewhere
         wanted = {end for end in map(stored_base, done.wanted) if end.op is not Ops.ASSIGN}
