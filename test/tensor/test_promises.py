@@ -397,6 +397,20 @@ def inputs_are_written_before_what_read_them_is_computed():
 
 
 @program
+def what_is_made_of_weights_stays_where_a_step_is_new():
+    """What stands on the inputs grows from step to step, so that there is a new one each time."""
+    net, (x, y), kept = Net(), batch(0), []
+    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
+    with Tensor.train():
+        for number in range(STEPS):
+            optimizer.zero_grad()
+            net(x).sparse_categorical_crossentropy(y).backward()
+            kept += [net.out.weight.softmax(-1), *[x.relu() for _ in range(number % 4)]]
+            optimizer.step()
+    return [*weights(net), *[tensor.numpy() for tensor in kept]]
+
+
+@program
 def results_are_written():
     x, seen = Tensor(X[0], requires_grad=False).realize(), []
     for _ in range(STEPS):

@@ -370,12 +370,18 @@ def _after(version: UOp) -> UOp | None:
     return version.known if version.known is not None else version.newer
 
 
+last_eras: weakref.WeakKeyDictionary[UOp, int] = weakref.WeakKeyDictionary()
+"""Of versions that were overwritten the era that they ended in, if it wasn't their buffer's first."""
+
+
 def overwritten(old: UOp, new: UOp) -> None:
     """The storage of `old` now holds version `new` (a fresh BUFFER node)."""
     buffer = buffer_of(old)
     buffer.expression = buffer.past = None
     bind(new, buffer)
     inherit(old, new)
+    if buffer.era:
+        last_eras[old] = buffer.era
     old.storage, old.newer = None, new
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from tinygrad.backends import keeps
 from tinygrad.base.dtype import DType, dtypes
-from tinygrad.engine.storage import Buffer, bind, computed_from, learn
+from tinygrad.engine.storage import Buffer, bind, computed_from, last_eras, learn
 from tinygrad.schedule.bases import MOVED, stored_base
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -166,7 +166,8 @@ class Version:
     def node(self) -> UOp:
         """The node to build on. Of bytes that were overwritten one that can't be read."""
         view, buffer = self.view, self.base.storage
-        if buffer is not None and buffer.era != self.era:
+        last = last_eras.get(self.base, self.era) if buffer is None else buffer.era
+        if last != self.era:
             gone = UOp.new_buffer(self.base.device, self.base.arg, self.base.dtype)
             view = gone.reshape(view.shape)
         return view if self.start is None else view.detach(start_node(self.start))
