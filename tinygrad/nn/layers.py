@@ -11,9 +11,9 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import prod
 from tinygrad.formats.quants import rows
-from tinygrad.nn.functional import linear
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.conv import padding_pairs
+from tinygrad.tensor.template import expression
 
 Sizes = int | tuple[int, ...]
 PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
@@ -26,6 +26,12 @@ def uniform_weight(shape: tuple[int, ...], fan_in: int) -> Tensor:
     """
     bound = fan_in**-0.5 if fan_in > 0 else 0.0
     return Tensor.uniform(*shape, low=-bound, high=bound)
+
+
+@expression
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Of weights (out, in)."""
+    return x.linear(weight.transpose(), bias)
 
 
 class Linear:
@@ -49,7 +55,7 @@ class Linear:
 
     def __call__(self, x: Tensor) -> Tensor:
         """(.., in) → (.., out)."""
-        return linear(x, self.weight, self.bias)
+        return _linear(x, self.weight, self.bias)
 
 
 class Bilinear:
