@@ -33,9 +33,9 @@ BUDGETS: dict[str, int | None] = {
     "codegen": 5555,
     "backends/*": 2945,
     "engine": 4535,
-    "tensor": 8260,
+    "tensor": 8270,
 }
-CORE_BUDGET = 33_420  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 33_430  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350
 # The interpreter judges what the lanes of a warp, or of several, do together, too, and what an
 # engine copies beside them; CUDA describes buffers to that engine.

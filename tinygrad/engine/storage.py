@@ -371,7 +371,7 @@ def _after(version: UOp) -> UOp | None:
 
 
 last_eras: weakref.WeakKeyDictionary[UOp, int] = weakref.WeakKeyDictionary()
-"""Of versions that were overwritten the era that they ended in, if it wasn't their buffer's first."""
+"""Of versions that were overwritten the era that they ended in, if it wasn't the first."""
 
 
 def overwritten(old: UOp, new: UOp) -> None:

@@ -134,10 +134,20 @@ def again(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool 
                 return
         if not asked.is_clear or key in _known:
             long_way()
-            return
-        _known[key] = asked.watch(long_way)
-        if len(_known) > MOST:
-            _known.popitem(last=False)
+        else:
+            _known[key] = asked.watch(long_way)
+            if len(_known) > MOST:
+                _known.popitem(last=False)
+        if writes:
+            _let_go(given)
+
+
+def _let_go(given: Sequence[Any]) -> None:
+    """Tensors that were written hold storage, and not the graph of the step, which reads what the
+    next one stands on: its inputs may be the same."""
+    for tensor in given:
+        if not isinstance(tensor._source, Promise):
+            _ = tensor._value
 
 
 class _Asked:
