@@ -32,7 +32,7 @@ BUDGETS: dict[str, int | None] = {
     "loops": 4980,
     "codegen": 5555,
     "backends/*": 2945,
-    "engine": 4535,
+    "engine": 4540,
     "tensor": 8270,
 }
 CORE_BUDGET = 33_430  # all of the above: the floors that make a Tensor run, with every renderer
