@@ -29,13 +29,13 @@ BUDGETS: dict[str, int | None] = {
     "simplify": 1040,
     "transforms": 340,
     "schedule": 3215,
-    "loops": 4980,
+    "loops": 4985,
     "codegen": 5555,
     "backends/*": 2945,
     "engine": 4540,
     "tensor": 8270,
 }
-CORE_BUDGET = 33_430  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 33_440  # all of the above: the floors that make a Tensor run, with every renderer
 DRIVER_BUDGET = 350
 # The interpreter judges what the lanes of a warp, or of several, do together, too, and what an
 # engine copies beside them; CUDA describes buffers to that engine.

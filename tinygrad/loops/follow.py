@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
-from tinygrad.loops.layout import nodes_of, own_ranges, role_of, size_of
-from tinygrad.loops.operands import loop_named
+from tinygrad.loops.layout import nodes_of, own_ranges, role_of
+from tinygrad.loops.operands import loop_named, loops_alike
 from tinygrad.loops.rebuild import replaced
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, Ops
@@ -57,10 +57,9 @@ def follow(kernel: UOp, kept: Sequence[str], given: Sequence[str]) -> UOp:
     reduce add: k:8
     store: i:4
     """
-    loops, others = (tuple(loop_named(kernel, n) for n in names) for names in (kept, given))
-    if [r.src for r in loops] != [r.src for r in others] or any(r.src[1:] for r in loops):
-        sizes = [[size_of(r) for r in own] for own in (loops, others)]
-        raise ArgumentError(f"follow: loops of {sizes[0]} and {sizes[1]} turns; legal: the same")
+    loops, others = loops_alike("follow", kernel, kept, given)
+    if any(r.src[1:] for r in loops):
+        raise ArgumentError(f"follow: a loop of {tuple(kept)} has a limit; legal: none")
     first, second = _reduction(kernel, loops, "max"), _reduction(kernel, others, "add")
     power = None if first is None or second is None else power_of(second, first)
     if first is None or second is None or power is None:

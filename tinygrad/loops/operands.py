@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from tinygrad.base.errors import ArgumentError
-from tinygrad.loops.layout import OWN, name_of, nodes_of, own_ranges
+from tinygrad.loops.layout import OWN, name_of, nodes_of, own_ranges, size_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -54,6 +54,19 @@ def loop_named(kernel: UOp, name: str) -> UOp:
     if name not in found:
         raise ArgumentError(f"no loop {name!r}; there are {', '.join(sorted(found))}")
     return found[name]
+
+
+def loops_alike(
+    primitive: str, kernel: UOp, kept: Sequence[str], given: Sequence[str]
+) -> tuple[tuple[UOp, ...], tuple[UOp, ...]]:
+    """The loops of two reductions; ArgumentError unless they take the same turns."""
+    loops, others = (tuple(loop_named(kernel, n) for n in names) for names in (kept, given))
+    if [r.src for r in loops] != [r.src for r in others]:
+        sizes = [[size_of(r) for r in own] for own in (loops, others)]
+        raise ArgumentError(
+            f"{primitive}: loops of {sizes[0]} and {sizes[1]} turns; legal: the same"
+        )
+    return loops, others
 
 
 def check_unused(kernel: UOp, *names: str) -> None:

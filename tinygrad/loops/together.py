@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinygrad.base.errors import ArgumentError
-from tinygrad.loops.layout import nodes_of, own_ranges, size_of
-from tinygrad.loops.operands import loop_named
+from tinygrad.loops.layout import nodes_of, own_ranges
+from tinygrad.loops.operands import loops_alike
 from tinygrad.loops.rebuild import replaced
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -34,10 +34,7 @@ def together(kernel: UOp, kept: Sequence[str], given: Sequence[str]) -> UOp:
     reduce max: k:8
     store: i:4
     """
-    loops, others = (tuple(loop_named(kernel, n) for n in names) for names in (kept, given))
-    if [r.src for r in loops] != [r.src for r in others]:
-        sizes = [[size_of(r) for r in own] for own in (loops, others)]
-        raise ArgumentError(f"together: loops of {sizes[0]} and {sizes[1]} turns; legal: the same")
+    loops, others = loops_alike("together", kernel, kept, given)
     owners = [n for n in nodes_of(kernel) if _loops_of(n) in (loops, others)]
     for names, own in ((kept, loops), (given, others)):
         if not any(own_ranges(n) == own for n in owners):
