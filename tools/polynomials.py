@@ -1,5 +1,5 @@
-"""Fit the polynomials of codegen/numbers/transcendental.py and the short ones of tensor/gamma.py,
-and print them with their errors.
+"""Fit the polynomials of codegen/numbers/transcendental.py and the short ones of
+tensor/long_tail/gamma.py, and print them with their errors.
 
 Each is close to the minimax polynomial of a smooth function on a small interval: the least squares
 at Chebyshev's points, in 60 digits (mpmath). Then, lowest first, each coefficient is rounded to

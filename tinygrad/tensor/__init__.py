@@ -1,7 +1,7 @@
 """Floor 7: the face. `Tensor` and what it is made of, one idea a file.
 
 The methods stand on a staircase: each file has a class that derives from the one before it, so a
-method is made of those below, and `Tensor` is the top.
+method is made of those below, and `Tensor` is the top. What a Tensor is takes these steps:
 
     core            a node of the graph, its gradient, the family of views that it belongs to
     creation        tensors out of nothing, of numbers and of arrays
@@ -17,26 +17,17 @@ method is made of those below, and `Tensor` is the top.
     random          distributions (streams of random bits: generator)
     learning        losses, normalizations, attention
     pairs           real and imaginary parts
-    decomposition   det, inv, svd, .. (on the host: lapack; their gradients: matrix_gradients)
-    hashing         Keccak
-    elementary      the long tail of one element in, one out; the parts of a float
-    gamma           functions that integrals define: erf, gelu, lgamma, Bessel's
-    joining         side by side and apart, turned, each with each
-    parts           elements by number: index_select, index_add, repeat_interleave, ..
-    products        sums over products by their names; lengths
-    statistics      medians, quantiles, differences, covariance
-    sets            searchsorted, histograms, unique
-    resizing        interpolation
     autograd        backward, gradient, no_grad
     writing         t[...] = value, assign, what ends in _
     interop         NumPy, DLPack, pickle, copy, notebooks
+    long_tail/      a folder: what else NumPy and PyTorch have, made of all these
     tensor          Tensor itself: computing, devices, reading
 
-Beside it: `complex` (tensors of pairs of floats; of numbers: complex_functions), `spellings` (other
-libraries' names for arguments), `scan` (loops of tensors), `function` (a mark).
+Beside it: `complex/` (tensors of pairs of floats), `spellings` (other libraries' names for
+arguments), `scan` (loops of tensors), `function` (a mark).
 """
 
-from tinygrad.tensor.complex import Complex
+from tinygrad.tensor.complex.numbers import Complex
 from tinygrad.tensor.generator import Generator
 from tinygrad.tensor.tensor import Tensor
 

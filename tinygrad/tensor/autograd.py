@@ -11,9 +11,9 @@ from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.engine.holders import holders
 from tinygrad.tensor.backward import promised_gradients
 from tinygrad.tensor.core import VIEWS, Core, settled
+from tinygrad.tensor.pairs import Pairs
 from tinygrad.tensor.past import computed_below, is_start
 from tinygrad.tensor.promise import recording
-from tinygrad.tensor.resizing import Resizing
 from tinygrad.transforms.gradient import gradient
 from tinygrad.uop.node import UOp
 
@@ -47,7 +47,7 @@ class During(contextlib.ContextDecorator):
             setattr(self.owner, self.name, before)
 
 
-class Autograd(Resizing):
+class Autograd(Pairs):
     """Derivatives by the graph."""
 
     __slots__ = ()

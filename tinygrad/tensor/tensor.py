@@ -22,13 +22,13 @@ from tinygrad.schedule.shard_rules import placement_of
 from tinygrad.tensor.again import compute
 from tinygrad.tensor.core import axis_of, owned
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, holds_complex, node_of
-from tinygrad.tensor.interop import Interop
+from tinygrad.tensor.long_tail.resizing import Resizing
 from tinygrad.tensor.promise import recording
 from tinygrad.uop.node import UOp
 from tinygrad.uop.placement import Placement, cut_at, even_bounds
 
 
-class Tensor(Interop):
+class Tensor(Resizing):
     """An array of numbers that is computed when it is needed.
 
     `data` is a number, nested lists of numbers, bytes, an array of NumPy, a node, or the path

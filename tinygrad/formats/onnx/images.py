@@ -17,7 +17,7 @@ from tinygrad.formats.onnx.host import axes_of
 from tinygrad.formats.onnx.registry import Array, Row, Table, on_host, one
 from tinygrad.numeric.sampling import sampled
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.resizing import cubic, triangle
+from tinygrad.tensor.long_tail.resizing import cubic, triangle
 
 # ---- resizing ------------------------------------------------------------------------------------
 

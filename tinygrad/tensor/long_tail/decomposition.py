@@ -16,12 +16,12 @@ import numpy as np
 
 from tinygrad.base.dtype import dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
-from tinygrad.tensor import lapack
-from tinygrad.tensor import matrix_gradients as gradients
 from tinygrad.tensor.core import broadcast_shape, check_axes
 from tinygrad.tensor.elementwise import by_squares, float_kind
-from tinygrad.tensor.lapack import COMPLEX, INT, REAL, SAME, Routine, Shape
-from tinygrad.tensor.pairs import Pairs
+from tinygrad.tensor.interop import Interop
+from tinygrad.tensor.long_tail import lapack
+from tinygrad.tensor.long_tail import matrix_gradients as gradients
+from tinygrad.tensor.long_tail.lapack import COMPLEX, INT, REAL, SAME, Routine, Shape
 
 Shapes = list[tuple[Shape, str]]
 
@@ -113,7 +113,7 @@ PINV = Routine(
 )
 
 
-class Decomposition(Pairs):
+class Decomposition(Interop):
     """Matrices taken apart, and equations solved."""
 
     __slots__ = ()

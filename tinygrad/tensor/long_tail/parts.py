@@ -10,7 +10,7 @@ from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import plain
 from tinygrad.tensor.core import Shape, Sint, axis_of, broadcast_shape, check_number
 from tinygrad.tensor.indexing import legal_index
-from tinygrad.tensor.joining import Joining
+from tinygrad.tensor.long_tail.joining import Joining
 from tinygrad.tensor.movement import known_size
 from tinygrad.uop.node import UOp
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.tensor.elementwise import float_kind
-from tinygrad.tensor.sets import Sets
+from tinygrad.tensor.long_tail.sets import Sets
 
 Numbers = NDArray[Any]
 Taps = tuple[Numbers, Numbers]  # places of the source and their weights, (goal, taps) each

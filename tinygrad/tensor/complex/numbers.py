@@ -11,6 +11,8 @@ Python's and C99's rule for a real number beside a complex one holds: it has no 
 `inf * (1 + 0j)` is `inf + 0j`, not NaN.
 """
 
+# ruff: noqa: D102  a method means what it means for real numbers
+
 from __future__ import annotations
 
 import math
@@ -22,7 +24,7 @@ from tinygrad.base.dtype import COMPLEX_PARTS, DType, complex_of, dtypes, least_
 from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.engine.realize import read
 from tinygrad.engine.sharing import Loan
-from tinygrad.tensor import complex_functions as functions
+from tinygrad.tensor.complex import functions
 from tinygrad.tensor.core import _PACKAGE, Core, Shape, axis_of
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, nested_shape, parts_of_number
 from tinygrad.tensor.dlpack import Strided

@@ -10,7 +10,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.engine.realize import read
 from tinygrad.tensor.core import axis_of
-from tinygrad.tensor.statistics import Statistics
+from tinygrad.tensor.long_tail.statistics import Statistics
 
 
 class Sets(Statistics):

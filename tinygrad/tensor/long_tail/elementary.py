@@ -13,7 +13,7 @@ from tinygrad.base.errors import DTypeError
 from tinygrad.engine.host import HostFunction, call, register
 from tinygrad.tensor.elementwise import _float_of, float_kind
 from tinygrad.tensor.functions import wide
-from tinygrad.tensor.hashing import Hashing
+from tinygrad.tensor.long_tail.hashing import Hashing
 
 Described = tuple[tuple[int, ...], DType]
 

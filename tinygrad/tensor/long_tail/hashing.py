@@ -9,7 +9,7 @@ import numpy as np
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.base.helpers import prod
-from tinygrad.tensor.decomposition import Decomposition
+from tinygrad.tensor.long_tail.decomposition import Decomposition
 
 # ---- Keccak (FIPS 202): bytes that a block takes, and the byte that ends a message ---------------
 

@@ -12,7 +12,7 @@ from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import prod
 from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
-from tinygrad.tensor.parts import Parts
+from tinygrad.tensor.long_tail.parts import Parts
 from tinygrad.tensor.reduction import Axis
 
 

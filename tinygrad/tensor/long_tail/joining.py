@@ -13,7 +13,7 @@ from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import argfix, plain
 from tinygrad.tensor.core import Sint, axis_of, broadcast_shape, check_axes
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
-from tinygrad.tensor.gamma import Gamma
+from tinygrad.tensor.long_tail.gamma import Gamma
 from tinygrad.tensor.movement import tensors_of
 
 

@@ -11,7 +11,7 @@ from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.tensor.core import axis_of, check_axes
 from tinygrad.tensor.creation import DTypeLike, node_of
 from tinygrad.tensor.elementwise import float_kind
-from tinygrad.tensor.products import Products
+from tinygrad.tensor.long_tail.products import Products
 from tinygrad.tensor.ranking import ranks
 from tinygrad.tensor.reduction import Axis
 

@@ -13,8 +13,8 @@ from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError
-from tinygrad.tensor.elementary import Elementary
 from tinygrad.tensor.functions import _polynomial, wide
+from tinygrad.tensor.long_tail.elementary import Elementary
 
 Ratio = tuple[tuple[float, ...], tuple[float, ...]]
 

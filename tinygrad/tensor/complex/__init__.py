@@ -1,0 +1,2 @@
+"""Complex numbers, the one class above `Tensor`: `numbers` has `Complex`, `functions` what exp, log
+and the like do to a pair of floats."""

@@ -1,0 +1,16 @@
+"""The long tail: methods that a Tensor has and that nothing below needs. The upper part of the
+staircase of `tensor/`, between what a Tensor is (`interop` and down) and `Tensor` itself.
+
+Each file has a class that derives from the one before it, made of the methods of those below:
+
+    decomposition   det, inv, svd, .. (on the host: lapack; their gradients: matrix_gradients)
+    hashing         Keccak
+    elementary      more of one element in, one out; the parts of a float
+    gamma           functions that integrals define: erf, gelu, lgamma, Bessel's
+    joining         side by side and apart, turned, each with each
+    parts           elements by number: index_select, index_add, repeat_interleave, ..
+    products        sums over products by their names; lengths
+    statistics      medians, quantiles, differences, covariance
+    sets            searchsorted, histograms, unique
+    resizing        interpolation
+"""
