@@ -1,17 +1,657 @@
-"""`promises.py`, in a process of its own: that a step is done again without a graph depends on
-what else is alive, and here that is nothing."""
+"""Steps that came before are done again without their graphs; here: and mean what they meant.
 
-import subprocess
-import sys
-from pathlib import Path
+Each program runs three times: with promises, without, and with SPEC, which does all both ways. What
+it returns must have the same bits.
+"""
 
-TEST = Path(__file__).parent.parent
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+from tinygrad import Context, GlobalCounters, Tensor, TinyJit, nn
+from tinygrad.base.errors import ArgumentError, IndexCheckError, ShapeError
+from tinygrad.tensor import again, backward, template
+
+STEPS = 6
+draw = np.random.default_rng(0)
+X, Y = draw.standard_normal((STEPS, 8, 5), "float32"), draw.integers(0, 3, (STEPS, 8))
+HIDDEN, OUT = draw.standard_normal((4, 5), "float32"), draw.standard_normal((3, 4), "float32")
 
 
-def test_steps_are_done_again_and_mean_what_they_meant():
-    command = [sys.executable, "-m", "pytest", "tensor/promises.py", "-q", "-n", "0"]
-    ran = subprocess.run(
-        [*command, "-p", "no:cacheprovider"], cwd=TEST, capture_output=True, text=True, timeout=600
-    )
-    assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-2000:]
-    assert int(ran.stdout.split(" passed")[0].split()[-1]) > 40
+class Net:
+    def __init__(self):
+        self.hidden, self.out = nn.Linear(5, 4), nn.Linear(4, 3)
+        for layer, values in ((self.hidden, HIDDEN), (self.out, OUT)):
+            layer.weight = Tensor(values).realize()
+            layer.bias = Tensor(np.linspace(-1, 1, len(values), dtype="float32")).realize()
+
+    def __call__(self, x):
+        return self.out(self.hidden(x).relu())
+
+    @property
+    def parameters(self):
+        return nn.state.get_parameters(self)
+
+
+def batch(number):
+    i = number % STEPS
+    return Tensor(X[i]).realize(), Tensor(Y[i].astype("int32")).realize()
+
+
+def loss_of(net, number, rows=8):
+    x, y = batch(number)
+    if rows < 8:
+        x, y = Tensor(X[number % STEPS][:rows]).realize(), Tensor(Y[0][:rows].astype("int32"))
+        y.realize()
+    return net(x).sparse_categorical_crossentropy(y)
+
+
+def weights(*nets):
+    return [p.numpy() for net in nets for p in net.parameters]
+
+
+def train(kind=nn.optim.SGD, before=None, between=None, after=None, steps=STEPS, **options):
+    """A plain loop; `before`, `between` and `after` look on, and do what they like."""
+    net, seen = Net(), []
+    optimizer = kind(net.parameters, **{"lr": 0.1, **options})
+    with Tensor.train():
+        for number in range(steps):
+            for do in (before,) if before else ():
+                seen += do(net, optimizer, number) or []
+            optimizer.zero_grad()
+            loss = loss_of(net, number)
+            for do in (between,) if between else ():
+                seen += do(net, optimizer, number) or []
+            loss.backward()
+            optimizer.step()
+            seen.append(loss.numpy())
+            for do in (after,) if after else ():
+                seen += do(net, optimizer, number, loss) or []
+    return [*seen, *weights(net)]
+
+
+# ---- programs ------------------------------------------------------------------------------------
+
+PROGRAMS = []
+BY_GRAPHS = []
+"""Programs that need their graphs in each step."""
+
+
+def program(run):
+    PROGRAMS.append(run)
+    return run
+
+
+def by_graphs(run):
+    BY_GRAPHS.append(run)
+    return program(run)
+
+
+@program
+def plain():
+    return train()
+
+
+@program
+def adam():
+    return train(nn.optim.Adam, lr=0.01)
+
+
+@program
+def decayed():
+    return train(nn.optim.AdamW, lr=0.01, weight_decay=0.1)
+
+
+@program
+def averages_of_one_batch():
+    net, (x, y) = Net(), batch(0)
+    optimizer = nn.optim.Adam(net.parameters, lr=0.1)
+    with Tensor.train():
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            net(x).sparse_categorical_crossentropy(y).backward()
+            optimizer.step()
+    return weights(net)
+
+
+@program
+def momentum():
+    return train(momentum=0.9, nesterov=True, weight_decay=0.01)
+
+
+@program
+def changing_rate():
+    def set_rate(net, optimizer, number):
+        optimizer.lr = 0.1 / (number + 1)
+
+    return train(before=set_rate)
+
+
+@program
+def scheduled():
+    holder = {}
+
+    def follow(net, optimizer, number, loss):
+        found = holder.setdefault(id(optimizer), None) or nn.optim.ExponentialLR(optimizer, 0.7)
+        holder[id(optimizer)] = found
+        found.step()
+
+    return train(after=follow)
+
+
+@program
+def settings_of_the_optimizer_change():
+    def change(net, optimizer, number):
+        optimizer.weight_decay = 0.1 * (number % 2)
+
+    return train(before=change, weight_decay=0.1)
+
+
+@program
+def items():
+    return train(after=lambda net, optimizer, number, loss: [np.float32(loss.item())])
+
+
+@program
+def decisions():
+    def decide(net, optimizer, number, loss):
+        if loss.item() > 1:
+            with Tensor.no_grad():
+                net.hidden.bias.assign(net.hidden.bias * 0.5)
+
+    return train(after=decide)
+
+
+@program
+def losses_are_kept():
+    kept = []
+    made = train(after=lambda net, optimizer, number, loss: kept.append(loss))
+    return [*made, *(loss.numpy() for loss in kept)]
+
+
+@program
+def what_reads_old_weights_is_kept():
+    kept = []
+
+    def keep(net, optimizer, number):
+        x, _ = batch(number)
+        kept.append(net.hidden(x).relu())  # nobody computes it before the weights change
+
+    made = train(between=keep)
+    return [*made, *(tensor.numpy() for tensor in kept)]
+
+
+@program
+def views_of_weights_are_kept():
+    views = []
+
+    def keep(net, optimizer, number):
+        if not number:
+            with Tensor.no_grad():
+                views.append(net.hidden.weight.transpose())
+        return [views[-1].numpy()]
+
+    return train(before=keep)
+
+
+@program
+def weights_are_written():
+    def write(net, optimizer, number):
+        if number % 2:
+            with Tensor.no_grad():
+                net.out.weight.assign(net.out.weight * 0.5)
+        if number == 3:
+            with Tensor.no_grad():
+                net.hidden.weight[1] = 0.25
+
+    return train(before=write)
+
+
+@by_graphs
+def weights_are_written_between_forward_and_backward():
+    def write(net, optimizer, number):
+        with Tensor.no_grad():
+            net.out.bias.assign(net.out.bias + 1)
+
+    return train(between=write)
+
+
+@program
+def weights_are_replaced():
+    def swap(net, optimizer, number):
+        if number == 3:
+            net.out.weight.replace(Tensor(OUT * 2).realize().requires_grad_())
+
+    return train(before=swap)
+
+
+@program
+def gradients_are_set_by_hand():
+    def give(net, optimizer, number):
+        if number % 2:
+            net.out.bias.grad = Tensor(np.full(3, 0.5, "float32"))
+
+    return train(between=give)
+
+
+@program
+def gradients_are_read_and_scaled():
+    def look(net, optimizer, number, loss):
+        return [net.hidden.weight.grad.numpy(), (net.out.bias.grad * 2).numpy()]
+
+    return train(after=look)
+
+
+@program
+def a_weight_is_frozen():
+    def freeze(net, optimizer, number):
+        net.hidden.bias.requires_grad_(number % 3 != 1)
+
+    return train(before=freeze)
+
+
+@program
+def gradients_add_up():
+    net = Net()
+    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
+    seen = []
+    with Tensor.train():
+        for number in range(STEPS):
+            if number % 2 == 0:
+                optimizer.zero_grad()
+            loss = loss_of(net, number)
+            loss.backward()
+            seen.append(loss.numpy())
+            if number % 2:
+                optimizer.step()
+    return [*seen, *weights(net)]
+
+
+@by_graphs
+def two_losses_one_step():
+    net = Net()
+    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
+    with Tensor.train():
+        for number in range(STEPS):
+            optimizer.zero_grad()
+            loss_of(net, number).backward()
+            loss_of(net, number + 1).backward()
+            optimizer.step()
+    return weights(net)
+
+
+@program
+def shapes_alternate():
+    net = Net()
+    optimizer = nn.optim.Adam(net.parameters, lr=0.01)
+    with Tensor.train():
+        for number in range(2 * STEPS):
+            optimizer.zero_grad()
+            loss_of(net, number, rows=(8, 5)[number % 2]).backward()
+            optimizer.step()
+    return weights(net)
+
+
+@program
+def models_alternate():
+    first, second = Net(), Net()
+    optimizers = [nn.optim.SGD(first.parameters, lr=0.1), nn.optim.Adam(second.parameters, lr=0.01)]
+    with Tensor.train():
+        for number in range(STEPS):
+            for net, optimizer in zip((first, second), optimizers, strict=True):
+                optimizer.zero_grad()
+                loss_of(net, number).backward()
+                optimizer.step()
+    return weights(first, second)
+
+
+@program
+def losses_of_two_models_wait():
+    first, second = Net(), Net()
+    optimizers = [nn.optim.SGD(net.parameters, lr=0.1) for net in (first, second)]
+    seen = []
+    with Tensor.train():
+        for number in range(STEPS):
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            losses = [loss_of(net, number) for net in (first, second)]
+            for loss in losses:
+                loss.backward()
+            for optimizer in optimizers[:: 1 if number % 2 else -1]:
+                optimizer.step()
+            seen += [loss.numpy() for loss in losses]
+    return [*seen, *weights(first, second)]
+
+
+@program
+def evaluated_between():
+    def evaluate(net, optimizer, number, loss):
+        with Tensor.no_grad(), Tensor.train(False):
+            return [loss_of(net, number).numpy(), net(batch(number)[0]).argmax(1).numpy()]
+
+    return train(after=evaluate)
+
+
+@program
+def an_error_in_the_middle():
+    def fail(net, optimizer, number):
+        with pytest.raises(ShapeError):
+            net(Tensor(np.zeros((2, 7), "float32")).realize())
+        with pytest.raises(ArgumentError):
+            optimizer.step()
+
+    def fail_first(net, optimizer, number):
+        optimizer.zero_grad()
+        fail(net, optimizer, number)
+
+    return train(before=fail_first)
+
+
+@program
+def an_interrupt_in_the_middle():
+    net = Net()
+    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
+    with Tensor.train():
+        for number in range(2 * STEPS):
+            try:
+                optimizer.zero_grad()
+                loss = loss_of(net, number)
+                if number % 3 == 1:
+                    raise KeyboardInterrupt
+                loss.backward()
+                if number % 3 == 2:
+                    raise KeyboardInterrupt
+                optimizer.step()
+            except KeyboardInterrupt:
+                pass
+    return weights(net)
+
+
+@program
+def collected_in_the_middle():
+    return train(between=lambda *_: gc.collect() and None, after=lambda *_: gc.collect() and None)
+
+
+@program
+def a_second_step_of_one_gradient():
+    def again_(net, optimizer, number, loss):
+        optimizer.step()
+
+    return train(after=again_)
+
+
+@program
+def settings_change():
+    net = Net()
+    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
+    for number in range(STEPS):
+        with Context(TRAINING=1, NOOPT=number % 2, TRACEMETA=number % 2, DEBUG=0):
+            optimizer.zero_grad()
+            loss_of(net, number).backward()
+            optimizer.step()
+    return weights(net)
+
+
+@by_graphs
+def inputs_are_written_before_what_read_them_is_computed():
+    x, seen = Tensor(X[0]).realize(), []
+    for number in range(STEPS):
+        made = x.relu().softmax(-1)
+        small = x.relu()
+        x.assign(Tensor(X[number]))
+        seen += [small, made]
+    return [tensor.numpy() for tensor in seen]
+
+
+@program
+def what_is_made_of_weights_stays_where_a_step_is_new():
+    """What stands on the inputs grows from step to step, so that there is a new one each time."""
+    net, (x, y), kept = Net(), batch(0), []
+    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
+    with Tensor.train():
+        for number in range(STEPS):
+            optimizer.zero_grad()
+            net(x).sparse_categorical_crossentropy(y).backward()
+            kept += [net.out.weight.softmax(-1), *[x.relu() for _ in range(number % 4)]]
+            optimizer.step()
+    return [*weights(net), *[tensor.numpy() for tensor in kept]]
+
+
+@program
+def results_are_written():
+    x, seen = Tensor(X[0], requires_grad=False).realize(), []
+    for _ in range(STEPS):
+        made, other = x.relu(), x.relu()
+        made.realize()
+        later = made.relu()
+        made += 1
+        other[0] = 5
+        seen += [made.numpy(), other.numpy(), later.numpy()]
+    return seen
+
+
+@by_graphs
+def what_says_nothing_of_gradients_is_computed():
+    x, seen = Tensor(X[0]).realize(), []
+    for _ in range(STEPS):
+        made = x.relu().realize()
+        loss = (made.softmax(-1) * x).sum()
+        seen.append(loss.numpy())
+        for target in (made, x):
+            try:
+                seen.append(loss.gradient(target)[0].numpy())
+            except ArgumentError as error:
+                assert "made that was computed since" in str(error)
+                seen.append(np.zeros(1))
+    assert not any(each.any() for each in seen[1::3] + seen[2::3])
+    return seen
+
+
+@program
+def captured_steps_between():
+    x = Tensor(X[0], requires_grad=True).realize()
+    w = Tensor(HIDDEN.T.copy()).realize()
+
+    @TinyJit
+    def step(x):
+        w.assign(w * 0.5)
+        return (x + w.sum()).realize()
+
+    seen = []
+    for number in range(STEPS):
+        waiting = x.dot(w).relu()
+        seen += [step(Tensor(X[number]).realize()).numpy(), waiting.numpy()]
+        seen.append(x.dot(w).relu().numpy())
+    return seen
+
+
+@program
+def captured_and_plain_steps_of_one_model():
+    net = Net()
+    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
+
+    @TinyJit
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = net(x).sparse_categorical_crossentropy(y)
+        loss.backward()
+        optimizer.step()
+        return loss.realize()
+
+    with Tensor.train():
+        for number in range(3 * STEPS):
+            if number % 4:
+                step(*batch(number))
+            else:
+                optimizer.zero_grad()
+                loss_of(net, number).backward()
+                optimizer.step()
+    return weights(net)
+
+
+@program
+def lent_memory():
+    net = Net()
+    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
+    seen = []
+    with Tensor.train():
+        for number in range(STEPS):
+            if number == 3:
+                shown = np.from_dlpack(net.out.bias.detach())
+            optimizer.zero_grad()
+            loss_of(net, number).backward()
+            optimizer.step()
+    return [*seen, *weights(net), shown.copy()]
+
+
+@pytest.fixture
+def ways(monkeypatch):
+    """Runs a program, and says how often it did again what was done before."""
+    count = [0]
+    do = again._Asked.do
+
+    def counted(asked, *known):
+        count[0] += 1
+        do(asked, *known)
+
+    monkeypatch.setattr(again._Asked, "do", counted)
+
+    def run(program, spec=False, graphs=False):
+        count[0] = 0
+        with monkeypatch.context() as patch:
+            for module in (again, backward, template):
+                patch.setattr(module, "SPEC", spec)
+                if graphs:
+                    patch.setattr(module, "capturing", lambda: True)
+            return program(), count[0]
+
+    return run
+
+
+@pytest.mark.parametrize("run", PROGRAMS, ids=lambda run: run.__name__)
+def test_what_is_done_again_means_what_it_meant(ways, run):
+    slow, _ = ways(run, graphs=True)
+    quick, _ = ways(run)
+    again_, done = ways(run)
+    checked, _ = ways(run, spec=True)
+    assert (done == 0) is (run in BY_GRAPHS)
+    for found in (quick, again_, checked):
+        assert len(found) == len(slow)
+        for mine, theirs in zip(found, slow, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+def test_ones_that_a_gradient_is_are_no_other_ones(ways):
+    def run():
+        x = Tensor(X[0]).realize()
+        ones = x.sum().gradient(x)[0]
+        return [(ones * 3 + 1).sum().gradient(ones)[0].numpy()]
+
+    for graphs in (True, False):
+        np.testing.assert_array_equal(ways(run, graphs=graphs)[0][0], np.full_like(X[0], 3))
+
+
+def test_nothing_is_computed_of_no_elements(ways):
+    x = Tensor(np.zeros((0, 3), "float32")).realize()
+    for _ in range(3):
+        assert ways(lambda: x.relu().numpy())[0].shape == (0, 3)
+        assert ways(lambda: x.relu().softmax(-1).realize().tolist())[0] == []
+
+
+@pytest.mark.parametrize("run", [plain, averages_of_one_batch], ids=lambda run: run.__name__)
+def test_from_the_second_step_on_no_graph_is_made(ways, run):
+    for known in (again._known, backward._known):
+        known.clear()
+    assert ways(run)[1] == STEPS - 1
+    assert ways(run)[1] == STEPS
+
+
+def test_what_others_computed_decides_nothing(ways):
+    counts = [
+        Tensor.arange(n, dtype=kind).realize() for n in (3, 5, 8) for kind in ("int", "float")
+    ]
+    for known in (again._known, backward._known):
+        known.clear()
+    assert ways(plain)[1] == STEPS - 1
+    assert counts[0].tolist() == [0, 1, 2]
+
+
+def test_known_steps_keep_no_storage_alive(ways):
+    def used():
+        gc.collect()
+        return GlobalCounters.mem_used
+
+    ways(plain)
+    before = used()
+    for run in (plain, adam, losses_are_kept, models_alternate):
+        ways(run)
+    ways(plain)
+    assert used() <= before + len(again._known) * again.LARGEST_KEPT
+    kept = weakref.ref(batch(0)[0].uop.base.storage)
+    gc.collect()
+    assert kept() is None
+
+
+def test_what_is_known_is_bounded(ways, monkeypatch):
+    monkeypatch.setattr(again, "MOST", 3)
+    monkeypatch.setattr(backward, "MOST", 3)
+    again._known.clear()
+    backward._known.clear()
+    ways(shapes_alternate)
+    ways(models_alternate)
+    assert len(again._known) <= 3
+    assert len(backward._known) <= 3
+
+
+def test_threads_train_at_the_same_time(ways):
+    right = ways(momentum, graphs=True)[0]
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(momentum())) for _ in range(3)]
+
+    def together():
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    with Tensor.train():  # a mode of all threads: none may leave it before the others
+        ways(together)
+    assert len(found) == 3
+    for made in found:
+        for mine, theirs in zip(made, right, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+def test_an_old_graph_is_not_followed_to_overwritten_weights(ways):
+    def follow(net, optimizer, number, loss):
+        optimizer.zero_grad()
+        with pytest.raises(ArgumentError, match="reads a version of a buffer"):
+            loss.backward()
+            net.hidden.weight.grad.realize()
+
+    for graphs in (True, False):
+        ways(lambda: train(after=follow), graphs=graphs)
+
+
+def test_a_failed_check_names_the_line_of_its_own_step(ways):
+    def run():
+        x, heard = Tensor(X[0]).realize(), []
+        for classes in 3 * [[0] * 8, [9] * 8]:
+            y = Tensor(classes).realize()
+            for line in (0, 1):
+                try:
+                    if line:
+                        x.sparse_categorical_crossentropy(y).item()
+                    else:
+                        x.sparse_categorical_crossentropy(y).item()
+                except IndexCheckError as error:
+                    heard.append(str(error))
+        return heard
+
+    assert ways(run)[0] == ways(run)[0] == ways(run, graphs=True)[0]
+    assert len(set(ways(run)[0])) == 2

@@ -20,6 +20,7 @@ _TAKES_ANY_NUMBER = frozenset(
     + (Ops.CONTIGUOUS, Ops.ASSIGN)
 )
 _DETACH = Ops.DETACH  # asked for each node: an enum's members are slow
+_NUMBERS = frozenset((Ops.CONST, Ops.ARANGE))
 _VARIES = frozenset((Ops.BUFFER, Ops.UNIQUE, Ops.BIND, Ops.CONST))
 
 
@@ -85,10 +86,10 @@ def resolved(node: UOp) -> UOp:
     """The node, or the view of storage that holds its value since it was computed. What only says
     where gradients go (DETACH) is left out: no plan depends on it.
 
-    A constant is written into the kernel even if somebody's copy of it lies in memory, so a kernel
-    doesn't depend on what else the process has computed."""
+    A constant, or 0, 1, 2, ..., is written into the kernel even if somebody's copy of it lies in
+    memory, so a kernel doesn't depend on what else the process has computed."""
     while True:
-        if node.known is not None and node.base.op is not Ops.CONST:
+        if node.known is not None and node.base.op not in _NUMBERS:
             node = node.known
         elif node.op is _DETACH:
             node = node.src[0]
