@@ -128,6 +128,7 @@ def test_rows_from_memory_are_read_as_runs_side_by_side():
     recipe = schedule(kernels.gated_matvec(1024, 2048), kernels.WIDE)[1]
     assert [step[2] for step in recipe if step[0] == "stage"] == [("i0", "i0rc"), ("i0", "i0rc")]
     assert ("role", "sums2.i0", "UNROLL") in recipe
+    assert ("split", "i0rc", 16, "i0rcv", "LOOP", "VECTOR") in recipe  # what is made of the sums
     recipe = schedule(kernels.gated_matvec(8192, 2048), kernels.WIDE)[1]
     assert ("split", "i0r", 32, "i0rc", "PARALLEL") in recipe  # 256 KiB of a run, then the next
     odd = schedule(kernels.matvec(1009, 2048), kernels.WIDE)[1]

@@ -199,7 +199,8 @@ def _sums_of_rows(plan: Plan) -> list[UOp]:
 
 def _one_by_one(plan: Plan, side_by_side: list[str]) -> list[str]:
     """Sums over rows of several matrices: each of them for all rows of a task, as stages, unless
-    one is made with another, and reads the row again. Returns their names."""
+    one is made with another, and reads the row again; vectors of what is made of them then.
+    Returns their names."""
     rows = plan.nest("store").loops[-1]
     sums = _sums_of_rows(plan)
     loops = [name_of(own_ranges(n)[0]) for n in sums]
@@ -211,6 +212,7 @@ def _one_by_one(plan: Plan, side_by_side: list[str]) -> list[str]:
     for first in loops:
         (one,) = owners_of(plan.kernel, plan.loops[first])
         plan.stage(one, over, "sums", "LOCAL")
+    _along(plan, plan.nest("store"), rows)
     return [*plan.stages]
 
 
