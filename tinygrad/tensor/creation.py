@@ -25,7 +25,7 @@ from tinygrad.engine.keeping import tensor_of_file, workplace
 from tinygrad.engine.realize import capturing
 from tinygrad.engine.sharing import is_addressable
 from tinygrad.schedule.shard_rules import placement_of
-from tinygrad.tensor.core import Core, Devices, Shape, Sint, check_number, constant, owned
+from tinygrad.tensor.core import Core, Devices, Shape, check_number, constant, owned
 from tinygrad.uop.infer import settled
 from tinygrad.uop.node import UOp
 
@@ -144,6 +144,7 @@ def _check_range(values: list[Any]) -> None:
 
 
 def least_type(values: list[Any]) -> DType:
+    """The dtype of numbers for which none is given."""
     kinds = set(map(type, values))
     if not kinds or any(issubclass(kind, float) for kind in kinds):
         return dtypes.default_float
@@ -517,6 +518,3 @@ def node_of(data: Any, dtype: DType | None, device: Devices) -> UOp:
         f"Tensor: can't hold {data!r} of type {type(data).__name__}; legal are numbers, "
         "nested lists of them, bytes, arrays and nodes; list() makes one of an iterable"
     )
-
-
-__all__ = ["Creation", "DTypeLike", "Sint", "checked_dtype", "checked_shape", "node_of"]

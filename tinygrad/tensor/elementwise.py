@@ -19,9 +19,9 @@ from tinygrad.base.dtype import (
     least_upper_dtype,
     least_upper_float,
 )
-from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
+from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.tensor.core import Core, broadcast_shape, check_devices, check_number, holds
-from tinygrad.tensor.creation import DTypeLike, HasArray, checked_dtype, holds_complex, node_of
+from tinygrad.tensor.creation import HasArray, holds_complex, node_of
 from tinygrad.tensor.movement import Movement
 from tinygrad.transforms.gradient import broadcast
 from tinygrad.uop.node import UOp
@@ -821,11 +821,3 @@ def _whole_power(base: T, exponent: T) -> T:
         return out
     unit = base.eq(1) | base.eq(-1)
     return ((exponent < 0) & unit.logical_not()).where(out.const_like(0), out)
-
-
-def same_dtype(operation: str, dtype: DTypeLike | None, default: DType) -> DType:
-    """`dtype` if one was given, else `default`."""
-    return default if dtype is None else checked_dtype(dtype)
-
-
-__all__ = ["Elementwise", "Number", "ShapeError", "is_complex", "same_dtype"]

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from tinygrad.base.dtype import COMPLEX_PARTS, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
-from tinygrad.base.helpers import argfix, argsort, ceildiv, plain, prod
+from tinygrad.base.helpers import argfix, ceildiv, plain, prod
 from tinygrad.tensor.conversion import Conversion
 from tinygrad.tensor.core import (
     Shape,
@@ -666,6 +666,3 @@ def _whole(operation: str, sizes: Sequence[Any]) -> None:
             f"{operation}: size {wrong[0]!r} of type {type(wrong[0]).__name__} in {tuple(sizes)}; "
             "legal are whole numbers"
         )
-
-
-__all__ = ["Movement", "argsort"]

@@ -52,65 +52,41 @@ def _as_second(a: Shape, b: Shape, *_: Any) -> Shapes:
     return [(b, SAME)]
 
 
+def _turned(shape: Shape, *_: Any) -> Shapes:
+    return [((*shape[:-2], shape[-1], shape[-2]), SAME)]
+
+
+def _slogdet(shape: Shape) -> Shapes:
+    return [(shape[:-2], SAME), (shape[:-2], REAL)]
+
+
+def _eigh(shape: Shape, upper: bool) -> Shapes:
+    return [(shape[:-1], REAL), (shape, SAME)]
+
+
+def _eig(shape: Shape) -> Shapes:
+    return [(shape[:-1], COMPLEX), (shape, COMPLEX)]
+
+
 # ---- the routines --------------------------------------------------------------------------------
 
 _linalg = np.linalg
-DET = Routine("det", lambda a: [_linalg.det(a)], gradients.det, shapes=lambda s: [(s[:-2], SAME)])
-SLOGDET = Routine(
-    "slogdet",
-    _linalg.slogdet,
-    gradients.slogdet,
-    shapes=lambda s: [(s[:-2], SAME), (s[:-2], REAL)],
-)
+DET = Routine("det", _linalg.det, gradients.det, shapes=lambda s: [(s[:-2], SAME)])
+SLOGDET = Routine("slogdet", _linalg.slogdet, gradients.slogdet, shapes=_slogdet)
 ADJUGATE = Routine("adjugate", lapack.adjugate, gradients.adjugate)
-INV = Routine("inv", lambda a: [_linalg.inv(a)], gradients.inv, "singular")
-SOLVE = Routine(
-    "solve", lambda a, b: [_linalg.solve(a, b)], gradients.solve, "singular", _as_second
-)
+INV = Routine("inv", _linalg.inv, gradients.inv, "singular")
+SOLVE = Routine("solve", _linalg.solve, gradients.solve, "singular", _as_second)
 TRIANGULAR = Routine(
-    "solve_triangular",
-    lambda *given: [lapack.triangular(*given)],
-    gradients.triangular,
-    "singular",
-    _as_second,
+    "solve_triangular", lapack.triangular, gradients.triangular, "singular", _as_second
 )
-CHOLESKY = Routine(
-    "cholesky", lambda a: [_linalg.cholesky(a)], gradients.cholesky, "not positive definite"
-)
-QR = Routine(
-    "qr",
-    lambda a, complete: _linalg.qr(a, "complete" if complete else "reduced"),
-    gradients.qr,
-    shapes=_qr,
-)
-SVD = Routine(
-    "svd",
-    lambda a, full: _linalg.svd(a, bool(full)),
-    gradients.svd,
-    "not finite, or svd didn't end",
-    _svd,
-)
-EIGH = Routine(
-    "eigh",
-    lambda a, upper: _linalg.eigh(a, "U" if upper else "L"),
-    gradients.eigh,
-    "not finite",
-    lambda s, _: [(s[:-1], REAL), (s, SAME)],
-)
-EIG = Routine(
-    "eig", _linalg.eig, gradients.eig, "not finite", lambda s: [(s[:-1], COMPLEX), (s, COMPLEX)]
-)
+CHOLESKY = Routine("cholesky", _linalg.cholesky, gradients.cholesky, "not positive definite")
+QR = Routine("qr", lapack.qr, gradients.qr, shapes=_qr)
+SVD = Routine("svd", _linalg.svd, gradients.svd, "not finite, or svd didn't end", _svd)
+EIGH = Routine("eigh", lapack.eigh, gradients.eigh, "not finite", _eigh)
+EIG = Routine("eig", _linalg.eig, gradients.eig, "not finite", _eig)
 LU = Routine("lu", lapack.lu, gradients.lu, shapes=_lu)
-EXP = Routine(
-    "matrix_exp", lambda a: [lapack.scipy_linalg("matrix_exp").expm(a)], gradients.matrix_exp
-)
-PINV = Routine(
-    "pinv",
-    lapack.pinv,
-    gradients.pinv,
-    "not finite",
-    lambda s, *_: [((*s[:-2], s[-1], s[-2]), SAME)],
-)
+EXP = Routine("matrix_exp", lapack.matrix_exp, gradients.matrix_exp)
+PINV = Routine("pinv", lapack.pinv, gradients.pinv, "not finite", _turned)
 
 
 class Decomposition(Interop):

@@ -374,6 +374,3 @@ class Elementary(Hashing):
         moved = a.eq(0).where((b > 0).where(least, -least), moved)
         out = a.eq(b).where(b, moved)
         return (a.isnan() | b.isnan()).where(math.nan, out).detach()
-
-
-__all__ = ["Elementary"]

@@ -440,6 +440,3 @@ class Joining(Gamma):
         ends = math.log2(abs(start)), math.log2(abs(end))
         power = cls.linspace(*ends, steps, dtype=dtypes.float64, **more).exp2()
         return (power * sign).cast(kind)
-
-
-__all__ = ["Joining"]

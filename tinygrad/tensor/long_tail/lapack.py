@@ -34,12 +34,12 @@ GradientOf = Callable[..., Sequence[Any]]
 
 @dataclass
 class Routine:
-    """`run(*arrays, *parameters)` gives the results; `shapes(*shapes, *parameters)` their shapes
-    and kinds. `gradient(arguments, results, incoming, *parameters)` gives a tensor or None for each
-    argument, from tensors; incoming gradients that are not there are None."""
+    """`run(*arrays, *parameters)` gives the result, or several; `shapes(*shapes, *parameters)`
+    their shapes and kinds. `gradient(arguments, results, incoming, *parameters)` gives a tensor or
+    None for each argument, from tensors; incoming gradients that are not there are None."""
 
     name: str
-    run: Callable[..., Sequence[Any]]
+    run: Callable[..., Any]
     gradient: GradientOf
     wrong: str = ""  # what a matrix is for which `run` fails
     shapes: Callable[..., Sequence[tuple[Shape, str]]] = lambda shape, *_: [(shape, SAME)]
@@ -51,30 +51,27 @@ class Routine:
 
     def _on_host(self, *given: Any) -> list[Array]:
         """On arrays as they lie in buffers: complex numbers as pairs."""
-        pairs = given[-1]
-        arrays = [a for a in given if isinstance(a, np.ndarray)]
-        parameters = given[len(arrays) : -1]
+        arrays, (*parameters, pairs) = _arrays_and_rest(given)
         kind = arrays[0].dtype
         wide = numpy_dtype(complex_of(_OWN[kind.name]))
         if pairs:
             arrays = [np.ascontiguousarray(a).view(wide)[..., 0] for a in arrays]
         shaped = self.shapes(*(a.shape for a in arrays), *parameters)
-        out = []
         with np.errstate(all="ignore"):
             found = self._found(*arrays, *parameters)
-        for result, (shape, holds) in zip(found, shaped, strict=True):
-            number = {SAME: wide if pairs else kind, REAL: kind, COMPLEX: wide, INT: np.int32}
-            values = np.ascontiguousarray(result, dtype=number[holds]).reshape(shape)
-            out.append(values)
-        return out
+        number = {SAME: wide if pairs else kind, REAL: kind, COMPLEX: wide, INT: np.int32}
+        return [
+            np.ascontiguousarray(result, dtype=number[holds]).reshape(shape)
+            for result, (shape, holds) in zip(found, shaped, strict=True)
+        ]
 
     def _found(self, *given: Any) -> Sequence[Any]:
         """The results; where there are none, LinalgError names the first matrix that has none."""
         try:
-            return self.run(*given)
+            found = self.run(*given)
+            return found if isinstance(found, tuple) else (found,)
         except np.linalg.LinAlgError as error:
-            arrays = [a for a in given if isinstance(a, np.ndarray)]
-            rest = given[len(arrays) :]
+            arrays, rest = _arrays_and_rest(given)
             for place in np.ndindex(arrays[0].shape[:-2]):
                 try:
                     self.run(*(a[place] for a in arrays), *rest)
@@ -120,7 +117,7 @@ class Routine:
             found: Sequence[Any] = [np.zeros(shape) for shape, _ in shapes]
         else:
             arrays = (np.zeros(t.shape, numpy_dtype(first.real.dtype)) for t in tensors)
-            found = self.run(*arrays, *parameters)
+            found = self._found(*arrays, *parameters)
         return [
             first._tensor(np.asarray(value, np.float64).reshape(shape)).cast(kind)
             for value, (shape, _), kind in zip(found, shapes, kinds, strict=True)
@@ -162,19 +159,23 @@ def _gradient(routine: Routine, node: UOp, results: dict[int, UOp]) -> Gradients
 # ---- batches on the host -------------------------------------------------------------------------
 
 
+def _arrays_and_rest(given: tuple[Any, ...]) -> tuple[list[Array], tuple[Any, ...]]:
+    arrays = [a for a in given if isinstance(a, np.ndarray)]
+    return arrays, given[len(arrays) :]
+
+
 def each(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of one matrix (or several) for stacks of them."""
 
     @functools.wraps(function)
     def run(*given: Any) -> Any:
-        arrays = [a for a in given if isinstance(a, np.ndarray)]
-        rest = given[len(arrays) :]
+        arrays, rest = _arrays_and_rest(given)
         lead = arrays[0].shape[:-2]
         found = [function(*(a[place] for a in arrays), *rest) for place in np.ndindex(lead)]
         if not isinstance(found[0], tuple):
             return np.stack(found).reshape((*lead, *found[0].shape))
         columns = zip(*found, strict=True)
-        return [np.stack(parts).reshape((*lead, *parts[0].shape)) for parts in columns]
+        return tuple(np.stack(parts).reshape((*lead, *parts[0].shape)) for parts in columns)
 
     return run
 
@@ -215,7 +216,22 @@ def lu(a: Array) -> Any:
     return order, lower, np.triu(packed[:least]), pivots + 1
 
 
-def adjugate(a: Array) -> list[Array]:
+def qr(a: Array, complete: bool) -> Any:
+    """Q and R; of a square Q all columns."""
+    return np.linalg.qr(a, "complete" if complete else "reduced")
+
+
+def eigh(a: Array, upper: bool) -> Any:
+    """Eigenvalues and vectors by one triangle."""
+    return np.linalg.eigh(a, "U" if upper else "L")
+
+
+def matrix_exp(a: Array) -> Any:
+    """The exponential of each matrix."""
+    return scipy_linalg("matrix_exp").expm(a)
+
+
+def adjugate(a: Array) -> Any:
     """Of each matrix the transposed matrix of cofactors, also of singular ones: by U, S, V, with
     the product of all other singular values in the place of each."""
     u, s, v = np.linalg.svd(a)
@@ -223,10 +239,10 @@ def adjugate(a: Array) -> list[Array]:
     others = np.stack([np.delete(s, i, -1).prod(-1) for i in range(n)], -1) if n else s
     turn = np.linalg.det(u) * np.linalg.det(v)
     inner = v.conj().swapaxes(-1, -2) * others[..., None, :]
-    return [turn[..., None, None] * (inner @ u.conj().swapaxes(-1, -2))]
+    return turn[..., None, None] * (inner @ u.conj().swapaxes(-1, -2))
 
 
-def pinv(a: Array, rtol: float, atol: float, hermitian: bool) -> list[Array]:
+def pinv(a: Array, rtol: float, atol: float, hermitian: bool) -> Any:
     """The pseudo-inverse: singular values of at most max(atol, rtol · largest) count as 0."""
     if hermitian:
         w, u = np.linalg.eigh(a)
@@ -235,4 +251,4 @@ def pinv(a: Array, rtol: float, atol: float, hermitian: bool) -> list[Array]:
         u, s, v = np.linalg.svd(a, full_matrices=False)
     bound = np.maximum(atol, rtol * s.max(-1, keepdims=True, initial=0))
     inverse = np.where(s > bound, 1 / np.where(s > bound, s, 1), 0)
-    return [(v.conj().swapaxes(-1, -2) * inverse[..., None, :]) @ u.conj().swapaxes(-1, -2)]
+    return (v.conj().swapaxes(-1, -2) * inverse[..., None, :]) @ u.conj().swapaxes(-1, -2)

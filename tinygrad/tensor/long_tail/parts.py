@@ -225,6 +225,3 @@ def _vector(operation: str, index: Any) -> None:
         raise ShapeError(
             f"{operation}: an index of {index.dtype!r} {index.shape}; legal is a vector of ints"
         )
-
-
-__all__ = ["Parts"]

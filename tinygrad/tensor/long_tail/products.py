@@ -279,6 +279,3 @@ class Products(Parts):
                 f"cdist: {self.shape} and {x2.shape}; legal are (.., n, k), (.., m, k)"
             )
         return (self.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
-
-
-__all__ = ["Products"]

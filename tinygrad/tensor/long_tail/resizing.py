@@ -181,6 +181,3 @@ class Resizing(Sets):
         rest = (1,) * (self.ndim - axis - 1)
         share = self._tensor(weights.astype(np.float64)).cast(self.dtype)
         return (found * share.reshape((*weights.shape, *rest))).sum(axis + 1)
-
-
-__all__ = ["Resizing"]

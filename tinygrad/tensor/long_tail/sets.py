@@ -218,6 +218,3 @@ class Sets(Statistics):
         others = (self._tensor(a).cast(dtypes.int32) for a in (inverse, counts))
         more = tuple(t for t, want in zip(others, wanted, strict=True) if want)
         return (made, *more) if more else made
-
-
-__all__ = ["Sets"]

@@ -344,6 +344,3 @@ class Statistics(Products):
             return c / c
         root = c.diagonal().sqrt()
         return (c / root.unsqueeze(1) / root.unsqueeze(0)).clamp(-1, 1)
-
-
-__all__ = ["Statistics"]
