@@ -6,6 +6,7 @@ import bisect
 import dataclasses
 import heapq
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -98,63 +99,34 @@ def _by_size(lives: Sequence[Life]) -> tuple[list[int], int]:
 
 
 def _in_time(lives: Sequence[Life]) -> tuple[list[int], int]:
-    """In order of time, each into the smallest gap that holds it."""
-    offsets = [0] * len(lives)
-    gaps = _Gaps()
+    """In order of time, each into the smallest gap that holds it; the last gap has no end."""
+    offsets, end = [0] * len(lives), 0
+    gaps: list[tuple[float, float]] = [(0, math.inf)]  # (start, end), in order
     ending: list[tuple[int, int]] = []  # (last step, number of the life)
     for i in sorted(range(len(lives)), key=lambda i: (lives[i].first, -lives[i].nbytes, i)):
         while ending and ending[0][0] < lives[i].first:
             _, gone = heapq.heappop(ending)
-            gaps.give(offsets[gone], _rounded(lives[gone]))
-        offsets[i] = gaps.take(_rounded(lives[i]))
+            _open(gaps, offsets[gone], offsets[gone] + _rounded(lives[gone]))
+        size = _rounded(lives[i])
+        _, begins, ends = min((e - b, b, e) for b, e in gaps if e - b >= size)
+        gaps.remove((begins, ends))
+        if begins + size < ends:
+            bisect.insort(gaps, (begins + size, ends))
+        offsets[i], end = int(begins), max(end, int(begins) + size)
         heapq.heappush(ending, (lives[i].last, i))
-    return offsets, gaps.end
+    return offsets, end
+
+
+def _open(gaps: list[tuple[float, float]], start: float, end: float) -> None:
+    """Here is a gap again, one with those beside it."""
+    at = bisect.bisect(gaps, (start, end))
+    if gaps[at][0] == end:
+        end = gaps.pop(at)[1]
+    if at and gaps[at - 1][1] == start:
+        at -= 1
+        start = gaps.pop(at)[0]
+    gaps.insert(at, (start, end))
 
 
 def _rounded(life: Life) -> int:
     return round_up(max(life.nbytes, 1), ALIGNMENT)
-
-
-class _Gaps:
-    """The free places below `end`, no two of them side by side."""
-
-    def __init__(self) -> None:
-        self.end = 0
-        self.sizes: dict[int, int] = {}  # start → size
-        self.starts: dict[int, int] = {}  # end → start
-        self.by_size: list[tuple[int, int]] = []  # (size, start), sorted; may hold gone ones
-
-    def take(self, size: int) -> int:
-        at = bisect.bisect_left(self.by_size, (size, 0))
-        while at < len(self.by_size):
-            found, start = self.by_size.pop(at)
-            if self.sizes.get(start) != found:
-                continue  # it was merged into a larger gap since
-            self._remove(start)
-            if found > size:
-                self._add(start + size, found - size)
-            return start
-        start = self.starts.get(self.end, self.end)  # grow the last gap, if it is free
-        if start != self.end:
-            self._remove(start)
-        self.end = start + size
-        return start
-
-    def give(self, start: int, size: int) -> None:
-        if start + size in self.sizes:
-            size += self._remove(start + size)
-        if start in self.starts:
-            before = self.starts[start]
-            size += self._remove(before)
-            start = before
-        self._add(start, size)
-
-    def _add(self, start: int, size: int) -> None:
-        self.sizes[start] = size
-        self.starts[start + size] = start
-        bisect.insort(self.by_size, (size, start))
-
-    def _remove(self, start: int) -> int:
-        size = self.sizes.pop(start)
-        del self.starts[start + size]
-        return size
