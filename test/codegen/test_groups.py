@@ -18,7 +18,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import DeviceError, VerifyError
 from tinygrad.base.target import Target
 from tinygrad.codegen.pipeline import lower, rewrite
-from tinygrad.loops.groups import staged_products
+from tinygrad.loops.groups import unit_products
 from tinygrad.loops.heuristic import schedule
 from tinygrad.loops.operands import path_to
 from tinygrad.loops.recipe import apply
@@ -357,7 +357,7 @@ STAGED = dataclasses.replace(
 
 
 def test_a_shorter_mantissa_has_to_be_asked_for(monkeypatch):
-    monkeypatch.setattr(staged_products, "BUSY_GROUPS", 1)
+    monkeypatch.setattr(unit_products, "BUSY_GROUPS", 1)
     (a, b), bits = operands(dtypes.float32, (40, 34), (34, 48))
     kernel = wmma((40, 48, 34), dtypes.float32, dtypes.float32)
     asked = dataclasses.replace(STAGED, native=STAGED.native | {"wgmma_tf32"})
@@ -371,7 +371,7 @@ def test_a_shorter_mantissa_has_to_be_asked_for(monkeypatch):
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_unit_reads_staged_operands_itself(turned, monkeypatch):
     """Of both layouts, by copies that are on their way and by stores, beyond the edges."""
-    monkeypatch.setattr(staged_products, "BUSY_GROUPS", 1)
+    monkeypatch.setattr(unit_products, "BUSY_GROUPS", 1)
     m, n, k = (40, 56, 72) if turned else (56, 40, 99)
     (a, b), bits = operands(dtypes.bfloat16, (m, k), (k, n))
     bits = [np.ascontiguousarray(bits[0].T), bits[1]] if turned else bits
@@ -397,7 +397,7 @@ BOXES = dataclasses.replace(STAGED, native=STAGED.native | {"box_copy"})
 )
 def test_boxes_are_fetched_by_one_lane(size, at, bt, monkeypatch):
     """What a box reaches beyond the edges is 0. Lanes meet once, before the first turn."""
-    monkeypatch.setattr(staged_products, "BUSY_GROUPS", 1)
+    monkeypatch.setattr(unit_products, "BUSY_GROUPS", 1)
     m, n, k = size
     (a, b), bits = operands(dtypes.bfloat16, (m, k), (k, n))
     bits = [np.ascontiguousarray(x.T) if t else x for x, t in zip(bits, (at, bt), strict=True)]
@@ -419,7 +419,7 @@ def test_boxes_are_fetched_by_one_lane(size, at, bt, monkeypatch):
     ],
 )
 def test_a_buffer_is_seen_as_a_tensor(shape, tensors, monkeypatch):
-    monkeypatch.setattr(staged_products, "BUSY_GROUPS", 1)
+    monkeypatch.setattr(unit_products, "BUSY_GROUPS", 1)
     made, _ = schedule(wmma(shape, dtypes.bfloat16, dtypes.float32), BOXES)
     views = lower(made, BOXES).phases[0].tensors
     assert [view[2:] for view in views] == tensors
@@ -427,7 +427,7 @@ def test_a_buffer_is_seen_as_a_tensor(shape, tensors, monkeypatch):
 
 def test_a_batch_is_an_axis_of_its_own(monkeypatch):
     """Its matrices end within boxes, and what follows is another one's."""
-    monkeypatch.setattr(staged_products, "BUSY_GROUPS", 1)
+    monkeypatch.setattr(unit_products, "BUSY_GROUPS", 1)
     sizes = {"g": 2, "m": 60, "n": 56, "k": 72}
     g, m, n, k = (K.loop(name, size) for name, size in sizes.items())
     a = K.read(1, (2, 60, 72), g, m, k, dtype=dtypes.bfloat16)
@@ -443,7 +443,7 @@ def test_a_batch_is_an_axis_of_its_own(monkeypatch):
 
 
 def test_a_signal_that_nobody_gives_is_an_error(monkeypatch):
-    monkeypatch.setattr(staged_products, "BUSY_GROUPS", 1)
+    monkeypatch.setattr(unit_products, "BUSY_GROUPS", 1)
     made, _ = schedule(wmma((64, 128, 448), dtypes.bfloat16, dtypes.float32), BOXES)
     program = lower(made, BOXES).phases[0].program
     quiet = [node for node in program if node.op is not Ops.COMMIT or node.arg != 0]
@@ -456,7 +456,7 @@ def test_a_signal_that_nobody_gives_is_an_error(monkeypatch):
 
 
 def test_products_of_a_turn_are_on_their_way_when_the_next_begins(monkeypatch):
-    monkeypatch.setattr(staged_products, "BUSY_GROUPS", 1)
+    monkeypatch.setattr(unit_products, "BUSY_GROUPS", 1)
     kernel = wmma((128, 256, 512), dtypes.float16, dtypes.float32)
     made, _ = schedule(kernel, STAGED)
     program = lower(made, STAGED).phases[0].program
@@ -470,7 +470,7 @@ def test_products_of_a_turn_are_on_their_way_when_the_next_begins(monkeypatch):
 )
 def test_a_unit_does_not_read_another_layout(change, monkeypatch):
     """Only the order of the fill may change."""
-    monkeypatch.setattr(staged_products, "BUSY_GROUPS", 1)
+    monkeypatch.setattr(unit_products, "BUSY_GROUPS", 1)
     _, recipe = schedule(wmma((64, 64, 64), dtypes.float16, dtypes.float32), STAGED)
     at = next(i for i, step in enumerate(recipe) if step[0] == "complete") + 1
     kernel = wmma((64, 64, 64), dtypes.float16, dtypes.float32)

@@ -16,7 +16,7 @@ from tinygrad.base.target import Target
 from tinygrad.codegen.pipeline import lower
 from tinygrad.loops.cost import estimate
 from tinygrad.loops.groups.blocks import Sizes
-from tinygrad.loops.groups.staged_products import staged_shape
+from tinygrad.loops.groups.unit_products import staged_shape
 from tinygrad.loops.heuristic import schedule
 from tinygrad.loops.layout import fact, name_of, role_of
 from tinygrad.loops.matrix_units import UNITS, matrix_units

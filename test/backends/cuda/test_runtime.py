@@ -26,7 +26,7 @@ from tinygrad.backends.interface import Launch, TensorView
 from tinygrad.base.errors import CompileError, DeviceError, OutOfMemory
 from tinygrad.base.settings import SETTINGS
 from tinygrad.engine.devices import Device
-from tinygrad.loops.groups import staged_products
+from tinygrad.loops.groups import unit_products
 
 TEST = Path(__file__).parents[2]
 
@@ -143,7 +143,7 @@ def test_sums_follow_a_maximum_that_comes_late(library):
 )
 def test_four_warps_multiply_what_is_staged(library, shape, dtype, turned, monkeypatch):
     """Copies and products arrive as late as they may; sums of these numbers are exact."""
-    monkeypatch.setattr(staged_products, "BUSY_GROUPS", 1)
+    monkeypatch.setattr(unit_products, "BUSY_GROUPS", 1)
     *batch, m, n, k = shape
     values = [np.random.randint(-64, 65, (*batch, *size)) for size in ((m, k), (k, n))]
     given = [v if dtypes.is_int(dtype) else v / np.float32(32) for v in values]
@@ -162,7 +162,7 @@ def test_four_warps_multiply_what_is_staged(library, shape, dtype, turned, monke
 
 def test_boxes_follow_buffers_that_move(library, monkeypatch):
     """In a graph, too: its parameters are told of the maps for other addresses."""
-    monkeypatch.setattr(staged_products, "BUSY_GROUPS", 1)
+    monkeypatch.setattr(unit_products, "BUSY_GROUPS", 1)
     jitted = TinyJit(lambda x, w: (x @ w).float().contiguous().relu().realize())
     w = Tensor(numbers(72, 64), device="CUDA").half().realize()
     kept, before = [], library.calls["cuGraphExecKernelNodeSetParams"]
@@ -195,7 +195,7 @@ def test_a_driver_without_tensor_maps_says_so(monkeypatch):
     ],
 )
 def test_the_emulator_finds_what_is_missing(library, left_out, depth, card, lost, monkeypatch):
-    monkeypatch.setattr(staged_products, "BUSY_GROUPS", 1)
+    monkeypatch.setattr(unit_products, "BUSY_GROUPS", 1)
     compile_ = PTXCompiler.compile
 
     def without(self, source):

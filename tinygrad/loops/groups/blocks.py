@@ -1,7 +1,8 @@
-"""What products on devices with groups have in common, whoever multiplies: a group computes a block
-of the result. It goes along the sum in steps; for each, all its lanes together bring a piece of
-both operands into the memory that they share, whatever the operands are made of. What lies beyond
-the edges is 0 in the pieces, so that only what is stored needs masks."""
+"""What recipes for groups of lanes have in common: a unit's parts of a loop; pieces of operands in
+the memory that a group's lanes share, which all of them fill together, whatever operands are made
+of; and blocks of a product's result. A group computes a block, and goes along the sum in steps, for
+each of which pieces of both operands are brought. What lies beyond the edges is 0 in the pieces, so
+that only what is stored needs masks."""
 
 from __future__ import annotations
 
@@ -10,14 +11,145 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tinygrad.base.helpers import ceildiv, prod
-from tinygrad.loops.groups.pieces import TURNED, Options, is_copy, piece, pipeline, reach, sum_over
-from tinygrad.loops.layout import reads_of, size_of
+from tinygrad.base.target import Target
+from tinygrad.loops.layout import below_bits, own_ranges, reads_of, role_of, size_of, step, sums_of
 from tinygrad.loops.matrix_units import MatrixUnit, Part
-from tinygrad.loops.plan import Plan
-from tinygrad.loops.products import Product, those_in
-from tinygrad.loops.tensorise import operand, units_of
+from tinygrad.loops.plan import Plan, names
+from tinygrad.loops.products import those_in
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
+
+WORD = 4  # bytes of a register of a lane
+VECTOR = 16  # bytes that a lane moves at once
+Options = tuple[tuple[str, object], ...]
+DEEPEST = 4  # pieces of a pipeline: of three on their way the first is there in time
+TURNED = 2  # bytes of elements whose matrices units can turn as they read them
+BUSY_GROUPS = 128  # fewer leave processors idle
+SHORT = 8  # a loop of so few turns is written out
+
+
+def sum_over(plan: Plan, k: str) -> UOp:
+    """The sum that the loop `k` belongs to."""
+    loop = plan.loops[k]
+    return next(x for x in sums_of(plan.nodes) if loop in own_ranges(x))
+
+
+def parts_of(
+    plan: Plan, loop: str, parts: Sequence[Part], roles: tuple[str, str, str]
+) -> list[str]:
+    """A loop as its parts. Roles: of lanes, of what a lane holds, of neighbours it holds."""
+    found, rest = [], loop
+    for i, (_, _, stride) in enumerate(parts):
+        inside = prod(size for _, size, _ in parts[i + 1 :])
+        role = roles[0] if stride else roles[1 + (i + 1 == len(parts))]
+        found.append(rest)
+        if inside > 1:
+            rest = plan.split(rest, inside, f"{loop}{parts[i + 1][0]}", role, "LOOP")
+        elif role != "LOOP":
+            plan.do("role", rest, role)
+    return found
+
+
+def lanes_first(pairs: Iterable[tuple[Sequence[str], Sequence[Part]]]) -> tuple[list[str], ...]:
+    """The loops that count lanes, slowest first; and those that count what a lane holds."""
+    strides = {
+        name: part[2] for names, parts in pairs for name, part in zip(names, parts, strict=True)
+    }
+    lanes = sorted((x for x in strides if strides[x]), key=lambda x: -strides[x])
+    return lanes, [x for x in strides if not strides[x]]
+
+
+# ---- pieces --------------------------------------------------------------------------------------
+
+
+def pipeline(target: Target, shared: int, most: int) -> Options:
+    """A stage's options for a piece that is fetched while others are used, as many as there is
+    room for; `shared`: bytes of one turn's pieces, `most`: turns that there are."""
+    depth = min(DEEPEST, target.local_memory // shared, most)
+    if "async_copy" not in target.native or depth < 2:
+        return ()
+    return (("depth", depth), ("via", "async"))
+
+
+def is_copy(value: UOp, along: UOp) -> bool:
+    """Whether a piece is what memory holds, bit for bit, and has neighbours along its rows."""
+    value = below_bits(value)
+    return value.op is Ops.INDEX and value.src[0].op is Ops.PARAM and step(value, along) == 1
+
+
+def fill(plan: Plan, name: str, lanes: int) -> None:
+    """A stage is filled by all lanes of a group together: neighbours along what memory has side by
+    side, in vectors where it can be."""
+    own = names(own_ranges(plan.stages[name]))
+    loads = reads_of(plan.below(plan.nest(name).values))
+    fast = min(own, key=lambda x: (reach(loads, plan.loops[x]), -own.index(x)))
+    others = [x for x in own if x != fast]
+    elements = prod(size_of(plan.loops[x]) for x in own)
+    width = plan.target.lanes(plan.stages[name].dtype.itemsize)
+    while width > 1 and elements < lanes * width:
+        width //= 2
+    tail: list[str] = []
+    if width > 1 and all(_is_row(x, plan.loops[fast]) for x in loads):
+        tail = [plan.split(fast, width, fast + "v", "LOOP", "VECTOR")]
+    given, _ = deal(plan, (fast, *reversed(others)), lanes)
+    for loop in own:
+        if role_of(plan.loops[loop]) == "LOOP" and size_of(plan.loops[loop]) <= SHORT:
+            plan.do("role", loop, "UNROLL")
+    plan.do("order", name, (*(x for x in own if x not in given), *given, *tail))
+
+
+def piece(
+    plan: Plan, value: UOp, layout: Sequence[str], base: str, lanes: int, options: Options = ()
+) -> None:
+    """A whole stage that so many lanes fill together; its rows begin 16 bytes beyond whole ones,
+    unless they are swizzled."""
+    name = plan.stage(value, layout, base, "LOCAL", options)
+    plan.do("complete", name)
+    if len(layout) > 1 and "swizzle" not in dict(options):
+        plan.do("pad", name, f"{name}.{layout[0]}", max(1, VECTOR // value.dtype.itemsize))
+    fill(plan, name, lanes)
+
+
+def deal(plan: Plan, loops: Iterable[str], lanes: int) -> tuple[list[str], int]:
+    """Loops, the fastest first, are dealt out to lanes for as long as there are lanes to tell
+    apart. The loops that count lanes, slowest first, and how many lanes are left for each."""
+    given: list[str] = []
+    for loop in loops:
+        size = size_of(plan.loops[loop])
+        if lanes == 1:
+            break
+        if size <= lanes:
+            plan.do("role", loop, "LANE")
+            given.insert(0, loop)
+            lanes //= power_above(size)
+        else:
+            given.insert(0, plan.split(loop, lanes, loop + "l", "LOOP", "LANE"))
+            lanes = 1
+    return given, lanes
+
+
+def power_below(number: int) -> int:
+    """The largest power of two that is not larger."""
+    return int(2 ** (number.bit_length() - 1))
+
+
+def power_above(number: int) -> int:
+    """The smallest power of two that is not smaller."""
+    return int(2 ** (number - 1).bit_length())
+
+
+def reach(loads: Iterable[UOp], loop: UOp) -> int:
+    """How far apart neighbours along the loop are read; those that are not know no distance."""
+    steps = [step(x, loop) for x in loads if loop in x.ranges]
+    return sum((1 << 20) if s is None else abs(s) for s in steps) if steps else 1 << 30
+
+
+def _is_row(load: UOp, loop: UOp) -> bool:
+    """Whether a vector along the loop reads neighbours, or one element."""
+    return step(load, loop) in (0, 1)
+
+
+# ---- blocks --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -89,10 +221,10 @@ class Blocks(ABC):
         )
         self.inner = self.marks = rows, columns
 
-    def bring(self, one: Product, unit: MatrixUnit | None = None) -> str:
-        """Operands come in pieces; the products are the unit's. Returns the loop over the terms of
-        a turn."""
-        plan, k, step = self.plan, one.first_loop, self.shape.depth
+    def bring(self, k: str, unit: MatrixUnit | None = None) -> str:
+        """Operands of the sum over `k` come in pieces; the products are the unit's. Returns the
+        loop over the terms of a turn."""
+        plan, step = self.plan, self.shape.depth
         plan.do("extend", k, step)
         if unit is not None:
             factors = sum_over(plan, k).src[0].src
@@ -135,60 +267,3 @@ class Blocks(ABC):
         """The output's loops within the outer ones, which count groups, too."""
         self.plan.do("order", "store", (*self.outer, *(x for each in loops for x in each)))
         self.plan.give("PARALLEL", self.outer)
-
-
-class UnitBlocks(Blocks):
-    """Those of a unit that many lanes execute together, be its operands held by them or read from
-    the memory that they share."""
-
-    def __init__(self, plan: Plan, sides: Sides, shape: Shape) -> None:
-        super().__init__(plan, sides, shape)
-        assert shape.unit is not None and shape.unit.held is not None
-        self.unit, self.held = shape.unit, shape.unit.held
-
-    def run(self, products: Sequence[Product]) -> None:
-        """All steps."""
-        depths = []
-        for one in products:
-            ki = self.bring(one, self.unit)
-            depths.append(self.depth_parts(ki, one.first_loop + "d"))
-        rows, columns = self.output()
-        for depth in depths:
-            self.plan.do("distribute", rows, columns, depth, self.unit.name)
-
-    @abstractmethod
-    def depth_parts(self, ki: str, kd: str) -> list[str]:
-        """A turn's terms as the unit's own loops along the sum, the first named like `kd`."""
-
-    @abstractmethod
-    def output(self) -> tuple[list[str], list[str]]:
-        """The output's loops as the unit's own along rows and columns."""
-
-
-def common_unit(plan: Plan, m: str, products: Sequence[Product], staged: bool) -> MatrixUnit | None:
-    """The unit that all these products take, if they take one; m: the loop of rows."""
-    units = [_unit_of(plan, m, one.first_loop, staged) for one in products]
-    return units[0] if all(other is units[0] for other in units) else None
-
-
-def _unit_of(plan: Plan, m: str, k: str, staged: bool) -> MatrixUnit | None:
-    """The first unit of a warp, or of several warps that reads staged operands, for the sum over
-    `k` of products of two CASTs, or of two values as they are."""
-    value = sum_over(plan, k).src[0]
-    if value.op is not Ops.MUL:
-        return None
-    a, b = sorted(value.src, key=lambda x: plan.loops[m] not in x.ranges)
-    for unit in units_of(plan.target, a, b, value.dtype):
-        is_exact = unit.a is operand(a, unit.a).dtype
-        if unit.held is not None and unit.is_staged == staged and is_exact:
-            return unit
-    return None
-
-
-def lanes_first(pairs: Iterable[tuple[Sequence[str], Sequence[Part]]]) -> tuple[list[str], ...]:
-    """The loops that count lanes, slowest first; and those that count what a lane holds."""
-    strides = {
-        name: part[2] for names, parts in pairs for name, part in zip(names, parts, strict=True)
-    }
-    lanes = sorted((x for x in strides if strides[x]), key=lambda x: -strides[x])
-    return lanes, [x for x in strides if not strides[x]]

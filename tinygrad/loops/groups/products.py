@@ -1,6 +1,5 @@
-"""Products on devices with groups of lanes: by a unit, if one suits (`staged_products`,
-`warp_products`), else every lane multiplies what its own small tile needs of a block's pieces.
-"""
+"""Products on devices with groups of lanes: by a unit, if one suits (`unit_products`), else every
+lane multiplies what its own small tile needs of a block's pieces."""
 
 from __future__ import annotations
 
@@ -8,14 +7,23 @@ from dataclasses import replace
 
 from tinygrad.base.target import Target
 from tinygrad.loops.cost import turns
-from tinygrad.loops.groups.blocks import Blocks, Shape, Sides, Sizes
-from tinygrad.loops.groups.pieces import BUSY_GROUPS, VECTOR, WORD, piece, power_below
-from tinygrad.loops.groups.staged_products import staged_product
-from tinygrad.loops.groups.warp_products import warp_product
+from tinygrad.loops.groups.blocks import (
+    BUSY_GROUPS,
+    VECTOR,
+    WORD,
+    Blocks,
+    Shape,
+    Sides,
+    Sizes,
+    piece,
+    power_below,
+    sum_over,
+)
+from tinygrad.loops.groups.unit_products import unit_product
 from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, reads_of, role_of, size_of
 from tinygrad.loops.operands import owners_of
 from tinygrad.loops.plan import Nest, Plan, names
-from tinygrad.loops.products import Product, factors_of, reduction_of
+from tinygrad.loops.products import Product, reduction_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -34,26 +42,28 @@ def group_product(plan: Plan, nest: Nest, products: list[Product]) -> bool:
     if loops is None:
         return False
     done = _joined(plan, loops, products)
-    if done is None:
+    if done is None or not _multiplied(plan, *done):
         plan.back_to(before)
         return False
-    sides, products = done
+    return True
+
+
+def _multiplied(plan: Plan, sides: Sides, sums: list[str]) -> bool:
+    """Whether a unit, or lanes, take these sums of products."""
     sizes = Sizes(
         size_of(plan.loops[sides.m]),
         size_of(plan.loops[sides.n]),
-        max(size_of(one.inner) for one in products),
+        max(size_of(plan.loops[k]) for k in sums),
         turns(plan.loops[x] for x in sides.outer),
-        len(products),
+        len(sums),
     )
-    if staged_product(plan, sides, sizes, products) or warp_product(plan, sides, sizes, products):
+    if unit_product(plan, sides, sizes, sums):
         return True
-    words = sum(max(1, p.rows.dtype.itemsize // WORD) for p in products)
-    shape = block_shape(plan.target, sizes, words)
-    if shape is None:
-        plan.back_to(before)
-        return False
-    _Lanes(plan, sides, shape, products).run(products)
-    return True
+    itemsizes = [sum_over(plan, k).src[0].dtype.itemsize for k in sums]
+    shape = block_shape(plan.target, sizes, sum(max(1, size // WORD) for size in itemsizes))
+    if shape is not None:
+        _Lanes(plan, sides, shape, itemsizes).run(sums)
+    return shape is not None
 
 
 # ---- loops ---------------------------------------------------------------------------------------
@@ -82,8 +92,8 @@ def _is_free(loop: UOp) -> bool:
 
 def _joined(
     plan: Plan, sides: tuple[list[str], list[str]], products: list[Product]
-) -> tuple[Sides, list[Product]] | None:
-    """One loop for the rows, one for the columns, one for each sum; and the loops around."""
+) -> tuple[Sides, list[str]] | None:
+    """One loop for the rows, one for the columns, and the loops around; one for each sum."""
     rows, columns = sides
     outer = [x for x in names(plan.nest("store").loops) if x not in (*rows, *columns)]
     plan.do("order", "store", (*outer, *rows, *columns))
@@ -97,13 +107,9 @@ def _joined(
             return None
         k = _as_one(plan, list(one.loops))
         sums, *others = owners_of(plan.kernel, plan.loops[k])
-        factors = factors_of(sums) if sums.op is Ops.REDUCE and not others else None
-        if factors is None or sums.src[0].op is not Ops.MUL:
+        if sums.op is not Ops.REDUCE or others or sums.src[0].op is not Ops.MUL:
             return None
-        first, second = factors if plan.loops[n] in factors[1].ranges else factors[::-1]
-        made.append(
-            Product(k, (k,), plan.loops[k], first, second, plan.loops[m], (), (), False, 0.0)
-        )
+        made.append(k)
     return Sides(m, n, outer), made
 
 
@@ -162,14 +168,14 @@ def block_shape(target: Target, sizes: Sizes, words: int) -> Shape | None:
 class _Lanes(Blocks):
     """The steps of the recipe."""
 
-    def __init__(self, plan: Plan, sides: Sides, shape: Shape, products: list[Product]) -> None:
-        self.itemsize = max(one.rows.dtype.itemsize for one in products)
+    def __init__(self, plan: Plan, sides: Sides, shape: Shape, itemsizes: list[int]) -> None:
+        self.itemsize = max(itemsizes)
         step = sum(shape.block) * self.itemsize + 2 * VECTOR
-        super().__init__(plan, sides, replace(shape, shared=len(products) * shape.depth * step))
+        super().__init__(plan, sides, replace(shape, shared=len(itemsizes) * shape.depth * step))
 
-    def run(self, products: list[Product]) -> None:
-        for one in products:
-            self.bring(one)
+    def run(self, sums: list[str]) -> None:
+        for k in sums:
+            self.bring(k)
         self._tile()
 
     def layout(self, k: str, ki: str, axis: int) -> tuple[str, str]:

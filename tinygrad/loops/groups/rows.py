@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
-from tinygrad.loops.groups.pieces import SHORT, deal, power_below
+from tinygrad.loops.groups.blocks import SHORT, deal, power_below
 from tinygrad.loops.layout import elements, is_plain_loop, name_of, own_ranges, role_of, size_of
 from tinygrad.loops.matrix_units import matrix_units
 from tinygrad.loops.plan import Plan, names

@@ -18,12 +18,12 @@ from typing import TypeVar
 from tinygrad.base.helpers import ceildiv, prod, round_up
 from tinygrad.base.target import Target
 from tinygrad.loops.follow import can_follow
-from tinygrad.loops.groups.blocks import lanes_first
-from tinygrad.loops.groups.pieces import (
+from tinygrad.loops.groups.blocks import (
     BUSY_GROUPS,
     VECTOR,
     Options,
     is_copy,
+    lanes_first,
     parts_of,
     piece,
     pipeline,
