@@ -349,9 +349,8 @@ class _Function(Writer):
         if bools.count * _compared(mask).itemsize >= 64:
             name, kind = f"llvm.vector.reduce.or.v{bools.count}i1", self.type(bools)
             return self.emit(self.call(name, "i1", f"{kind} {failed}", types=kind))
-        lanes, wide = f"i{8 * bools.count}", f"<{bools.count} x i8>"
-        wider = self.emit(f"zext {self.type(bools)} {failed} to {wide}")
-        return self.emit(f"icmp ne {lanes} {self.emit(f'bitcast {wide} {wider} to {lanes}')}, 0")
+        lanes, wide = f"i{8 * bools.count}", self._as_bytes(mask)
+        return self.emit(f"icmp ne {lanes} {self.emit(f'bitcast {wide} to {lanes}')}, 0")
 
     def _lane(self, vector: UOp, number: str) -> str:
         """The element of a number that is computed."""
@@ -397,7 +396,7 @@ class _Function(Writer):
         integer directly: LLVM 22 makes a move of signs of it that knows only registers 0 to 15
         (X86CompressEVEX), and takes another one's from 16 on."""
         kind = f"<{mask.dtype.count} x i8>"
-        return f"{kind} " + self.emit(f"zext {self.typed(mask)} to {kind}")
+        return f"{kind} " + self.once(f"zext {self.typed(mask)} to {kind}")
 
     def shuffle(self, node: UOp) -> None:
         is_mask, count = kind_of(node.dtype) == BOOL, len(node.arg)

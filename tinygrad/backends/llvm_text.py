@@ -63,6 +63,7 @@ class Writer:
         self.in_group = False  # whether a unit's products have begun that no COMMIT has ended
         self.count = 0
         self.label = "entry"  # the block that is being written
+        self.in_block: dict[str, str] = {}  # what it has computed, by text: see `once`
 
     def type(self, dtype: DType) -> str:
         found = self.types.get(dtype)
@@ -123,17 +124,22 @@ class Writer:
         self.lines.append(f"  {name} = {text}")
         return name
 
+    def once(self, text: str) -> str:
+        """As `emit`, but what the block has computed before is not written again."""
+        if text not in self.in_block:
+            self.in_block[text] = self.emit(text)
+        return self.in_block[text]
+
     def splat(self, element: str, value: str, count: int) -> str:
         """A scalar in every lane."""
         kind = f"<{count} x {element}>"
-        lane = self.emit(f"insertelement {kind} poison, {element} {value}, i32 0")
+        lane = self.once(f"insertelement {kind} poison, {element} {value}, i32 0")
         zeros = f"<{count} x i32> zeroinitializer"
-        return self.emit(f"shufflevector {kind} {lane}, {kind} poison, {zeros}")
+        return self.once(f"shufflevector {kind} {lane}, {kind} poison, {zeros}")
 
     def call(self, name: str, result: str, *arguments: str, types: str) -> str:
         """The text of a call of an intrinsic, which is declared."""
-        if name not in self.declared:
-            self.declared[name] = f"declare {result} @{name}({types})"
+        self.declared.setdefault(name, f"declare {result} @{name}({types})")
         return f"call {result} @{name}({', '.join(arguments)})"
 
     def intrinsic(self, name: str, dtype: DType, *sources: str) -> str:
@@ -155,3 +161,4 @@ class Writer:
     def start_block(self, label: str) -> None:
         self.lines.append(f"{label}:")
         self.label = label
+        self.in_block.clear()
