@@ -89,6 +89,13 @@ def taps_of_rows(m, n, k, taps):
     return out((m, n), (a * b).reduce("add", r, t), i, j)
 
 
+def product_and_window(m, n, k, taps):
+    """A product, and beside it a sum over a few rows of another array."""
+    i, j, q, t = named(i0=m, i1=n, k0=k, k1=taps)
+    total = (at(1, (m, k), i, q) * at(2, (k, n), q, j)).reduce("add", q)
+    return out((m, n), total + at(3, (m + taps - 1, n), i + t, j).reduce("max", t), i, j)
+
+
 def half_matmul(m, n, k):
     """Half operands, products rounded to half, summed in float32."""
     i, j, r = loop(m, "i0"), loop(n, "i1"), loop(k, "k0")

@@ -220,6 +220,12 @@ def test_lanes_that_memory_has_apart_are_little_text():
     assert lower(strided[0], kernels.WIDE).instructions < 1500  # 2500, all turns written out
 
 
+@pytest.mark.parametrize("taps, in_text", [(2, True), (9, False)])
+def test_a_short_sum_beside_a_tile_is_text_where_its_copies_are_few(taps, in_text):
+    recipe = schedule(kernels.product_and_window(96, 128, 64, taps), kernels.WIDE)[1]
+    assert (("role", "k1", "UNROLL") in recipe) == in_text
+
+
 def test_even_and_odd_pixels_of_strided_windows_are_phases():
     recipe = schedule(kernels.folded(3, 37), kernels.WIDE)[1]
     assert ("split", "i1", 2, "i1p", "LOOP", "UNROLL") in recipe

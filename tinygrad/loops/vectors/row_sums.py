@@ -20,6 +20,9 @@ from tinygrad.loops.products import fit, vector_unit
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
+MOST_COPIES = 64
+"""A short reduction beside a tile is a loop where it would be written out more often than this."""
+
 
 def spread_reduction(
     plan: Plan, reduction: UOp, last: UOp | None, copies: int = COPIES, always: bool = False
@@ -31,6 +34,7 @@ def spread_reduction(
     # as it is now: loops of reductions inside may have become vectors
     reduction = next(n for n in sums_of(plan.nodes) if loop in own_ranges(n))
     reduced = reduction.src[0].toposort()
+    copies_around = turns(r for r in reduction.ranges if role_of(r) == "UNROLL")
     fills_vectors = size_of(loop) > UNROLL_WHOLE or size_of(loop) >= plan.lanes > 1
     if is_word(plan, reduction):
         _words_of_lanes(plan, loop)
@@ -45,7 +49,7 @@ def spread_reduction(
             words = any(is_word(plan, n) for n in reduced if n.op is Ops.REDUCE)
             if always and unit is None and not words:  # sums inside are read in one run
                 _spread_blocks(plan, outer, size_of(loop) // plan.lanes, copies)
-    elif turns(own_ranges(reduction)) <= UNROLL_WHOLE:
+    elif turns(own_ranges(reduction)) <= min(UNROLL_WHOLE, MOST_COPIES // copies_around):
         for each in own_ranges(reduction):
             if role_of(each) == "LOOP":
                 plan.do("role", name_of(each), "UNROLL")
