@@ -182,11 +182,23 @@ def test_lanes_a_few_elements_apart(step, gate, count):
     check(kernel, [x], expected, ways=[(True, "python"), (True, "llvm")])
 
 
-@pytest.mark.parametrize("step, loads", [(1, 1), (-1, 1), (2, 2), (3, 3), (-4, 4), (5, 4), (6, 16)])
-def test_loads_of_a_strided_vector(step, loads):
+LOADS_AND_SHUFFLES = [
+    (1, 1, 0),
+    (-1, 1, 1),
+    (2, 2, 1),
+    (3, 3, 3),
+    (-4, 4, 3),
+    (5, 4, 3),
+    (6, 16, 0),
+]
+
+
+@pytest.mark.parametrize("step, loads, shuffles", LOADS_AND_SHUFFLES)
+def test_loads_of_a_strided_vector(step, loads, shuffles):
     kernel = strided(16, step, 0 if step > 0 else -15 * step)
     (phase,) = lower(kernel, K.host_target()).phases
-    assert sum(node.op is Ops.LOAD for node in phase.program) == loads
+    ops = [node.op for node in phase.program]
+    assert (ops.count(Ops.LOAD), ops.count(Ops.SHUFFLE)) == (loads, shuffles)
 
 
 @pytest.mark.parametrize("low", [0, 1])

@@ -9,7 +9,8 @@ falls into the addressing mode.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from math import gcd
 from typing import NamedTuple
 
@@ -263,23 +264,28 @@ class Access:
         touched, and where lanes are masked, nothing between them either."""
         count, width = len(spots), width_of(spots)
         wide = None if mask is None else self.program.widen(mask, count)
-        found: UOp | None = None
-        for begin in pieces(spots):
+        begins, vectors = pieces(spots), []
+        for begin in begins:
             inside = [[i for i, s in enumerate(spots) if s == begin + at] for at in range(width)]
             part = None if wide is None else self._any_of(wide, inside)
-            piece = self._emit(lowest.moved(begin), width, part)
-            if width < count:
-                piece = self._picked(piece, piece, [i % width for i in range(count)])
-            lanes = [
-                count + s - begin if 0 <= s - begin < width else i for i, s in enumerate(spots)
-            ]
-            found = self._picked(piece if found is None else found, piece, lanes)
-        assert found is not None, "a vector has lanes"
+            vectors.append(self._emit(lowest.moved(begin), width, part))
+        which = [bisect_right(begins, spot) - 1 for spot in spots]
+        places = [n * width + spot - begins[n] for n, spot in zip(which, spots, strict=True)]
+        found = self._picked_from(vectors, places)
         if wide is None or len({*spots}) == count:
             return found
         # what one lane may read another, on the same spot, may not
         nothing = self.program.widen(UOp.const(lowest.memory.dtype, 0), count)
         return self.program.add(Ops.WHERE, found.dtype, (wide, found, nothing))
+
+    def _picked_from(self, vectors: list[UOp], places: list[int]) -> UOp:
+        """The lanes at these places, counted through all vectors: two vectors a shuffle."""
+        count, both = len(places), 2 * vectors[0].dtype.count
+        found = self._picked(vectors[0], vectors[:2][-1], [p if p < both else 0 for p in places])
+        if len(vectors) <= 2:
+            return found
+        rest = self._picked_from(vectors[2:], [max(0, p - both) for p in places])
+        return self._picked(found, rest, [i + count * (p >= both) for i, p in enumerate(places)])
 
     def _any_of(self, mask: UOp, groups: list[list[int]]) -> UOp:
         """For each group of lanes whether one is on."""
@@ -310,16 +316,19 @@ class Access:
         return self.program.add(Ops.SHUFFLE, dtype, (first, second), tuple(lanes))
 
     def _gathered(self, address: Address, loop: UOp, mask: UOp | None) -> UOp:
-        program, lanes = self.program, []
-        for lane in range(size_of(loop)):
-            own = None if mask is None else program.lane(mask, lane)
-            if own is not None and own.op is Ops.CONST:
-                if not own.arg:
-                    lanes.append(UOp.const(address.memory.dtype, 0))
-                    continue
-                own = None
-            lanes.append(self._emit(address.in_turn(loop, lane), 1, own))
-        return program.vector(lanes)
+        lanes = [UOp.const(address.memory.dtype, 0)] * size_of(loop)
+        for lane, own in self._lanes_on(mask, len(lanes)):
+            lanes[lane] = self._emit(address.in_turn(loop, lane), 1, own)
+        return self.program.vector(lanes)
+
+    def _lanes_on(self, mask: UOp | None, count: int) -> Iterator[tuple[int, UOp | None]]:
+        """The lanes that are not off for sure, each with its own mask."""
+        for lane in range(count):
+            own = None if mask is None else self.program.lane(mask, lane)
+            if own is None or own.op is not Ops.CONST:
+                yield lane, own
+            elif own.arg:
+                yield lane, None
 
     # ---- squares ---------------------------------------------------------------------------------
 
@@ -327,7 +336,7 @@ class Access:
         """An UNROLL range as long as `loop`, a power of two, that steps from one element, or from
         one word of `inner`, to the next."""
         terms, size = address.terms, size_of(loop)
-        if _step(terms, loop) is None or size & (size - 1):
+        if size & (size - 1):
             return None
         steps = (prod(map(size_of, inner)), 1) if _is_row_major(terms, inner) else (1,)
         for term in terms:
@@ -403,12 +412,7 @@ class Access:
         if _step(address.terms, loop) == 1:
             self._put(address.start(loop), value, mask, nontemporal)
             return
-        for lane in range(size):
-            own = None if mask is None else program.lane(mask, lane)
-            if own is not None and own.op is Ops.CONST:
-                if not own.arg:
-                    continue
-                own = None
+        for lane, own in self._lanes_on(mask, size):
             self._put(address.in_turn(loop, lane), program.lane(value, lane), own)
 
     def fetch(self, stage: UOp, offset: UOp, read: UOp, copies: Copies, own: Loops) -> bool:
