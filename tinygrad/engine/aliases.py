@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tinygrad.base.helpers import prod, strides_for
+from tinygrad.base.helpers import strides_for
 from tinygrad.schedule.bases import MOVED, beneath
 from tinygrad.transforms.gradient import RULES as GRADIENTS
 from tinygrad.uop.node import UOp
@@ -99,39 +99,24 @@ def repeats(node: UOp, bottom: UOp) -> bool:
 
 
 def _reshaped(node: UOp, strides: Strides) -> Strides | None:
-    """Axes are split, and merged where each steps over the whole of the next."""
-    old = [(n, s) for n, s in zip(node.src[0].room, strides, strict=True) if n != 1]
-    new, out, taken = node.room, [], 0
-    if 0 in new:
-        return strides_for(new)
-    for position, size in enumerate(new):
-        if size == 1:
-            out.append(0)
-            continue
-        if prod(new[:position]) == prod(n for n, _ in old[:taken]):  # a group begins
-            taken = _group(old, taken, new, position)
-            if taken < 0:
-                return None
-        inner = prod(new[: position + 1])
-        out.append(old[taken - 1][1] * (prod(n for n, _ in old[:taken]) // inner))
-    return tuple(out)
-
-
-def _group(old: list[tuple[int, int]], first: int, new: tuple[int, ...], position: int) -> int:
-    """Where the old axes end that the new ones from `position` on are made of; -1 if these don't
-    lie in a row."""
-    stop, size = first + 1, old[first][0]
-    goal, at = new[position], position + 1
-    while size != goal:
-        if goal < size:
-            goal *= new[at]
-            at += 1
-        else:
-            if old[stop - 1][1] != old[stop][0] * old[stop][1]:
-                return -1
-            size *= old[stop][0]
-            stop += 1
-    return stop
+    """Axes that lie in a row are one run of elements, from which the new ones are cut."""
+    if 0 in node.room:
+        return strides_for(node.room)
+    runs: list[tuple[int, int]] = []  # elements, and how far apart
+    for size, stride in zip(node.src[0].room, strides, strict=True):
+        if size > 1 and runs and runs[-1][1] == size * stride:
+            runs[-1] = (runs[-1][0] * size, stride)
+        elif size > 1:
+            runs.append((size, stride))
+    out, left, apart = [], 1, 0
+    for size in reversed(node.room):
+        if left == 1 < size:
+            left, apart = runs.pop()
+        if left % size:
+            return None
+        out.append(apart if size > 1 else 0)
+        left, apart = left // size, apart * size
+    return tuple(out[::-1])
 
 
 def _expanded(node: UOp, strides: Strides) -> Strides:
