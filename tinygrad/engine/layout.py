@@ -23,26 +23,29 @@ class Source(NamedTuple):
     second: int = 0
 
 
+def sources_of(plans: Sequence[Plan], params: Sequence[Sequence[Source]]) -> list[list[Source]]:
+    """For each storage of each plan where its bytes come from; `params` says that of what plans
+    are given."""
+    return [
+        [
+            given[kept.place] if kept.kind == "param" else Source("made", number, storage)
+            for storage, kept in enumerate(plan.storages)
+        ]
+        for number, (plan, given) in enumerate(zip(plans, params, strict=True))
+    ]
+
+
 def in_one_arena(
-    plans: Sequence[RunnablePlan],
-    params: Sequence[Sequence[Source]],
-    seen: Collection[Source],
+    plans: Sequence[RunnablePlan], sources: Sequence[Sequence[Source]], seen: Collection[Source]
 ) -> list[RunnablePlan]:
     """The plans of a step, one after the other, with places for all that lives no longer than it.
-    `params` says of each plan where its parameters come from, `seen` what outlives the step."""
+    `seen` is what outlives the step."""
     made = [each.plan for each in plans]
-
-    def home(number: int, storage: int) -> Source:
-        """Which plan made what a storage holds."""
-        kept = made[number].storages[storage]
-        if kept.kind == "param":
-            source = params[number][kept.place]
-            if source.kind == "made":
-                return source
-        return Source("made", number, storage)
 
     def ends(source: Source) -> bool:
         """Whether it is gone after the step."""
+        if source.kind != "made":
+            return False
         kept = made[source.first].storages[source.second]
         is_hidden = kept.kind == "out" and source not in seen and isinstance(kept.device, str)
         return kept.kind == "temp" or (is_hidden and not keeps(kept.device))
@@ -51,19 +54,19 @@ def in_one_arena(
     steps = ((number, step) for number, plan in enumerate(made) for step in plan.steps)
     for moment, (number, step) in enumerate(steps):
         for storage in (*step.storages, *step.own):
-            source = home(number, storage)
+            source = sources[number][storage]
             if ends(source):
                 kept = made[source.first].storages[source.second]
                 first = lives[source].first if source in lives else moment
                 lives[source] = Life(kept.nbytes, first, moment)
     offsets, arenas = _placed(made, lives)
     settled = []
-    for number, (each, plan) in enumerate(zip(plans, made, strict=True)):
+    for each, plan, own in zip(plans, made, sources, strict=True):
         storages = [
             kept
-            if (source := home(number, storage)) not in offsets
+            if source not in offsets
             else dataclasses.replace(kept, kind="temp", place=offsets[source])
-            for storage, kept in enumerate(plan.storages)
+            for source, kept in zip(own, plan.storages, strict=True)
         ]
         changed = dataclasses.replace(plan, storages=tuple(storages), arenas=arenas)
         settled.append(each.laid_out(changed))

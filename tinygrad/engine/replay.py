@@ -9,16 +9,18 @@ replay the same capture at the same time.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tinygrad.base.settings import DEBUG
 from tinygrad.engine.faults import Taken, is_fine, none_failed, note, noted, spoilt
-from tinygrad.engine.layout import Source, in_one_arena
+from tinygrad.engine.layout import Source, in_one_arena, sources_of
 from tinygrad.engine.run import Chain, RunnablePlan, arenas_for
 from tinygrad.engine.sharing import any_crooked
 from tinygrad.engine.storage import NOTHING, Buffer
+from tinygrad.schedule.plan import Storage
 
 
 @dataclass
@@ -51,84 +53,54 @@ class Replay:
         seen: Collection[Source],
         most: int | None = None,
     ) -> None:
+        given = [execution.plan for execution in executions]
         params = [execution.params for execution in executions]
-        plans = in_one_arena([execution.plan for execution in executions], params, seen)
-        pairs = zip(executions, plans, strict=True)
-        self.executions = [replace(execution, plan=plan) for execution, plan in pairs]
-        self.state = list(state)
-        self.firsts: list[int] = []
+        sources = sources_of([plan.plan for plan in given], params)
+        plans = in_one_arena(given, sources, seen)
+        self.plans, self.params, self.state = plans, params, list(state)
+        self._firsts = list(itertools.accumulate(map(len, sources), initial=0))
         self.inputs: list[tuple[int, int]] = []  # (storage, number of the input)
         self.fresh: list[tuple[int, Any, int]] = []  # (storage, device, bytes) of what is seen
         self.made: dict[Source, int] = {}  # the places in `fresh`
         self.again: list[tuple[int, int]] = []  # (storage, the storage that it is)
         self.parts: list[tuple[int, int, int]] = []  # (storage, the whole, number of the part)
+        homes: list[Hashable] = list(itertools.chain.from_iterable(sources))
+        for number, plan in enumerate(plans):
+            first = self._firsts[number]
+            for place, kept in enumerate(plan.plan.storages, first):
+                self._lay_out(place, sources[number][place - first], kept, seen)
+                if kept.kind == "part":
+                    self.parts.append((place, first + kept.whole, kept.place))
+                    homes[place] = (sources[number][kept.whole], kept.place)
         self._idle: list[Frame] = []
         self._stays = most is None or most >= sum(sum(p.plan.arenas.values()) for p in plans)
         self._is_fine = none_failed if self._stays else is_fine  # whose words others may have
-        total = 0
-        for number, execution in enumerate(self.executions):
-            self.firsts.append(total)
-            self._lay_out(number, execution, seen)
-            total += len(execution.plan.plan.storages)
         counts = [len(execution.variables) for execution in executions]
-        self.chain = Chain(plans, counts, self._homes())
+        self.chain = Chain(plans, counts, homes)
         self.faults = [words for plan in plans for words in plan.faults]
         changing = {place for place, *_ in (*self.inputs, *self.again, *self.fresh)}
         self.parts = [part for part in self.parts if part[1] in changing]
         self._stretch = None if self.parts else self.chain.only
         self._inputs_at, self._made_at = self._positions()
 
+    def _lay_out(self, place: int, source: Source, kept: Storage, seen: Collection[Source]) -> None:
+        if source.kind == "input":
+            self.inputs.append((place, source.first))
+        elif kept.kind == "param" and source.kind == "made":
+            self.again.append((place, self._firsts[source.first] + source.second))
+        elif kept.kind == "out" and source in seen:
+            self.made[source] = len(self.fresh)
+            self.fresh.append((place, kept.device, kept.nbytes))
+
     def _positions(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """Where in the table of the only stretch the handles of inputs and of what is made go."""
         inputs = dict(self.inputs)
         fresh = {place: number for number, (place, _, _) in enumerate(self.fresh)}
-        inputs_at, made_at = [], []
         same = dict(self.again)
         positions = self._stretch.positions if self._stretch is not None else {}
-        for place, position in positions.items():
-            place = same.get(place, place)
-            if place in inputs:
-                inputs_at.append((position, inputs[place]))
-            elif place in fresh:
-                made_at.append((position, fresh[place]))
-        return inputs_at, made_at
-
-    def _lay_out(self, number: int, execution: Execution, seen: Collection[Source]) -> None:
-        for place, kept in enumerate(execution.plan.plan.storages, self.firsts[-1]):
-            if kept.kind == "param":
-                source = execution.params[kept.place]
-                if source.kind == "input":
-                    self.inputs.append((place, source.first))
-                elif source.kind == "made":
-                    self.again.append((place, self.place(source)))
-            elif kept.kind == "out" and (here := self._source(number, place)) in seen:
-                self.made[here] = len(self.fresh)
-                self.fresh.append((place, kept.device, kept.nbytes))
-            elif kept.kind == "part":
-                self.parts.append((place, self.firsts[-1] + kept.whole, kept.place))
-
-    def _source(self, number: int, place: int) -> Source:
-        return Source("made", number, place - self.firsts[-1])
-
-    def _homes(self) -> list[Hashable]:
-        """For each storage what it is: the same for storages that are the same."""
-        homes: list[Hashable] = []
-        for execution in self.executions:
-            first = len(homes)
-            kept = execution.plan.plan.storages
-            homes += range(first, first + len(kept))
-            for place, each in enumerate(kept, first):
-                if each.kind == "param":
-                    source = execution.params[each.place]
-                    homes[place] = homes[self.place(source)] if source.kind == "made" else source
-            for place, each in enumerate(kept, first):
-                if each.kind == "part":
-                    homes[place] = (homes[first + each.whole], each.place)
-        return homes
-
-    def place(self, source: Source) -> int:
-        """The number of a storage that a plan made."""
-        return self.firsts[source.first] + source.second
+        at = [(position, same.get(place, place)) for place, position in positions.items()]
+        inputs_at = [(position, inputs[place]) for position, place in at if place in inputs]
+        return inputs_at, [(position, fresh[place]) for position, place in at if place in fresh]
 
     def buffers(self) -> list[Buffer]:
         """New buffers for what is seen, in the order of `made`."""
@@ -175,17 +147,14 @@ class Replay:
         return buffers
 
     def _frame(self) -> Frame:
-        arenas = arenas_for([execution.plan for execution in self.executions])
+        arenas = arenas_for(self.plans)
         seen = {place for place, _, _ in self.fresh}
         buffers: list[Buffer] = []
-        for execution in self.executions:
+        for plan, sources in zip(self.plans, self.params, strict=True):
             first = len(buffers)
-            storages = execution.plan.plan.storages
-            given = {n: NOTHING for n in range(len(storages)) if first + n in seen}
-            params = [
-                self.state[s.first] if s.kind == "state" else NOTHING for s in execution.params
-            ]
-            buffers += execution.plan.storages(params, given, arenas)
+            given = {n: NOTHING for n in range(len(plan.plan.storages)) if first + n in seen}
+            params = [self.state[s.first] if s.kind == "state" else NOTHING for s in sources]
+            buffers += plan.storages(params, given, arenas)
         table: list[Any] = []
         if self._stretch is not None:
             same = dict(self.again)
