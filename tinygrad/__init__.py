@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.base.later import later
 from tinygrad.base.settings import VIZ, Context, ContextVar, getenv
 from tinygrad.engine.capture import refuse_to_tell
 from tinygrad.engine.devices import Device
@@ -17,7 +18,6 @@ from tinygrad.engine.jit import TinyJit
 from tinygrad.engine.profile import GlobalCounters
 from tinygrad.engine.storage import realized_buffer
 from tinygrad.schedule.shard_rules import axis_of
-from tinygrad.simplify.rules import simplify
 from tinygrad.tensor.function import function
 from tinygrad.tensor.generator import Generator
 from tinygrad.tensor.tensor import Tensor
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from tinygrad.engine.explain import explain
     from tinygrad.viz.explorer import explore
 
+rules = later("tinygrad.simplify.rules")
 services.render = shown
-services.simplify = simplify
+services.simplify = lambda node: rules.simplify(node)
 services.realized = realized_buffer
 services.axis = axis_of
 services.looked = refuse_to_tell

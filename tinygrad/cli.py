@@ -24,7 +24,7 @@ from tinygrad.base.helpers import plural
 from tinygrad.base.settings import DEVICE_NAMES, TABLE
 from tinygrad.engine.cache import DiskCache, default_folder
 from tinygrad.engine.devices import Device
-from tinygrad.engine.show import describe_target
+from tinygrad.engine.profile import describe_target
 from tinygrad.models.auto import TEXTS, load_model
 from tinygrad.models.chats import answer
 from tinygrad.models.sampling import Sampler

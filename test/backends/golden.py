@@ -16,7 +16,7 @@ from backends.absent import MACHINES
 
 from tinygrad import Tensor, dtypes
 from tinygrad.codegen.pipeline import lower
-from tinygrad.engine.plans import plan_of
+from tinygrad.engine.making import plan_of
 from tinygrad.engine.structure import structure_of
 from tinygrad.loops.heuristic import schedule
 from tinygrad.uop.op import Ops

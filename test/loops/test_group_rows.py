@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tinygrad import Tensor
-from tinygrad.engine.plans import plan_of
+from tinygrad.engine.making import plan_of
 from tinygrad.engine.structure import structure_of
 
 SCALED = torch.nn.functional.scaled_dot_product_attention

@@ -9,7 +9,7 @@ from tinygrad import GlobalCounters, Tensor, TinyJit, Variable, dtypes, nn
 from tinygrad.base.target import Target
 from tinygrad.codegen.bundles import shared
 from tinygrad.engine.explain import explain
-from tinygrad.engine.plans import plan_of
+from tinygrad.engine.making import plan_of
 from tinygrad.engine.structure import structure_of
 from tinygrad.nn.optim import LAMB, SGD, Adam, AdamW, clip_grad_norm_
 from tinygrad.schedule.bundles import kernels_of

@@ -9,7 +9,7 @@ import pytest
 from tinygrad import Tensor, dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.settings import Context
-from tinygrad.engine.plans import plan_of
+from tinygrad.engine.making import plan_of
 from tinygrad.engine.structure import structure_of
 from tinygrad.schedule.shard_rules import RULES
 from tinygrad.uop.op import ROW, Ops

@@ -20,7 +20,6 @@ import functools
 import importlib.util
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
@@ -29,7 +28,10 @@ from pathlib import Path
 from typing import Any
 
 from tinygrad.base.errors import CompileError
+from tinygrad.base.later import later
 from tinygrad.base.target import Target
+
+subprocess = later("subprocess")
 
 CODEGEN_LEVEL = 1  # 0 makes matrix products 4 times slower; 2 takes 5 to 20 percent longer
 NO_STRENGTH_REDUCTION = "-disable-lsr"
@@ -214,4 +216,5 @@ def compile_in_child(source: str, target: Target) -> bytes:
     if result.returncode:
         words = result.stderr.decode(errors="replace").strip()
         raise CompileError(f"[compile] LLVM ended with {result.returncode}: {words}\n{source}")
-    return result.stdout
+    binary: bytes = result.stdout
+    return binary

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,7 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from tinygrad.base.errors import ArgumentError
+from tinygrad.base.later import later
 from tinygrad.tensor import Tensor
+
+futures = later("concurrent.futures")
 
 
 class Dataset(Protocol):
@@ -192,8 +194,8 @@ class DataLoader:
             yield from (self.collate_fn(self._samples(numbers)) for numbers in batches)
             return
         waiting = iter(batches)
-        with ThreadPoolExecutor(self.num_workers) as pool:
-            ahead: deque[Future[list[Any]]] = deque()
+        with futures.ThreadPoolExecutor(self.num_workers) as pool:
+            ahead: deque[Any] = deque()
             first = self.prefetch + self.num_workers - 1
             ahead.extend(pool.submit(self._samples, n) for n in islice(waiting, first))
             try:

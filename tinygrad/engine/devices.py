@@ -11,7 +11,7 @@ from tinygrad.backends.interface import Backend, Compiler, Renderer
 from tinygrad.base.errors import ArgumentError, DeviceError, OutOfMemory, TinygradError
 from tinygrad.base.target import Target
 from tinygrad.engine.cache import KindCache, disk_cache
-from tinygrad.engine.show import show_device
+from tinygrad.engine.profile import show_device
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import numpy as np
 
 from tinygrad.backends.interface import Launch
 from tinygrad.base.dtype import DType, dtypes
-from tinygrad.engine.compile import kernel_key, load_kernels
 from tinygrad.engine.devices import Device
+from tinygrad.engine.kernels import kernel_key, load_kernels
 from tinygrad.schedule.plan import variable_name
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops

@@ -7,7 +7,7 @@ from tinygrad.base.target import Target
 from tinygrad.codegen.pipeline import bundle_name, kernel_name
 from tinygrad.engine.devices import Device
 from tinygrad.engine.holders import Holder
-from tinygrad.engine.plans import plan_of
+from tinygrad.engine.making import plan_of
 from tinygrad.engine.profile import user_place
 from tinygrad.engine.realize import in_memory
 from tinygrad.engine.structure import structure_of

@@ -13,10 +13,10 @@ import ctypes
 import os
 import threading
 from collections import deque
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 import numpy as np
@@ -28,13 +28,16 @@ from tinygrad.base.errors import (
     ShapeCheckError,
     TinygradError,
 )
-from tinygrad.base.helpers import prod
+from tinygrad.base.later import later
 from tinygrad.engine.devices import OpenDevice
 from tinygrad.engine.storage import NOTHING, Buffer, original
-from tinygrad.schedule.bundles import kernels_and_slots
 from tinygrad.schedule.plan import Step
-from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
+
+if TYPE_CHECKING:
+    from tinygrad.engine import making
+else:
+    making = later("tinygrad.engine.making")
 
 WORDS = 8  # int64: the code (0: none), then the operands
 ZEROS = memoryview(bytes(8 * WORDS))
@@ -116,34 +119,12 @@ class Flow(NamedTuple):
 Touches = tuple[Collection[int], Collection[int], Collection[int]]
 
 
-def touches_of(step: Step) -> Iterator[Touches]:
+def touches_of(step: Step) -> Iterable[Touches]:
     """The slots that each kernel of a step reads, those that it writes, and of which all."""
-    if step.touches:
-        yield from step.touches
-        return
-    if step.ast is None:
-        made = range(step.writes)
-        yield range(step.writes, len(step.storages)), made, made
-        return
-    for kernel, slots in kernels_and_slots(step.ast):
-        targets = [store.src[0] for store in kernel.src]
-        sources = [n for store in kernel.src for n in (store.src[1], *store.src[0].src[1:])]
-        reads = [n for n in UOp.sink(*sources).toposort() if n.op is Ops.INDEX]
-        whole = [target for target in targets if _covers(target)]
-        read, written, covered = (
-            [n.src[0].arg[0] if slots is None else slots[n.src[0].arg[0]] for n in each]
-            for each in (reads, targets, whole)
-        )
-        yield read, written, covered
-
-
-def _covers(target: UOp) -> bool:
-    """Whether the turns of the loops are as many as the elements, and none is left out."""
-    below = target.src[1].toposort()
-    loops = [node for node in below if node.op is Ops.RANGE]
-    free = all(len(loop.src) == 1 and loop.arg[1] == "LOOP" for loop in loops)
-    known = len(target.src) == 2 and all(node.op is not Ops.INDEX for node in below)
-    return free and known and prod(loop.vmax + 1 for loop in loops) == target.src[0].arg[1]
+    if step.ast is not None and not step.touches:
+        return making.touches_of_kernels(step.ast)
+    made = range(step.writes)
+    return step.touches or [(range(step.writes, len(step.storages)), made, made)]
 
 
 class _Run(NamedTuple):

@@ -3,8 +3,9 @@ ASSIGN(BUFFER, KERNEL(buffers...)), as a person or a test may look at it; realiz
 
 from __future__ import annotations
 
-from tinygrad.codegen.pipeline import kernel_name
-from tinygrad.engine.plans import plan_of
+from typing import TYPE_CHECKING
+
+from tinygrad.base.later import later
 from tinygrad.engine.realize import in_memory, same_view
 from tinygrad.engine.storage import Buffer, bind, latest, learn
 from tinygrad.engine.structure import structure_of
@@ -13,6 +14,11 @@ from tinygrad.schedule.plan import KernelInfo, Plan, Step
 from tinygrad.schedule.shard import is_sharded
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
+
+if TYPE_CHECKING:
+    from tinygrad.engine import making
+else:
+    making = later("tinygrad.engine.making")
 
 
 def kernelize(*roots: UOp) -> None:
@@ -23,7 +29,7 @@ def kernelize(*roots: UOp) -> None:
     structure = structure_of(wanted)
     if is_sharded(structure.sink):
         return  # each device has kernels of its own
-    made = plan_of(structure.sink)
+    made = making.plan_of(structure.sink)
     if any(step.op not in (Ops.KERNEL, Ops.COPY) for step in made.steps) or structure.binds:
         return  # host functions and bound variables stay as they are until they run
     current = [_storage(number, made, structure.params) for number in range(len(made.storages))]
@@ -55,4 +61,4 @@ def _ast(step: Step) -> UOp:
 
 
 def _name(step: Step) -> str:
-    return "" if step.ast is None else kernel_name(step.ast)[0]
+    return "" if step.ast is None else making.kernel_name(step.ast)[0]

@@ -11,9 +11,12 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.base.later import later
 from tinygrad.base.settings import (
     BEAM,
     CACHELEVEL,
@@ -23,26 +26,21 @@ from tinygrad.base.settings import (
     RECIPES,
     RING,
     RING_BYTES,
-    SPEC,
 )
 from tinygrad.engine.cache import disk_cache, stamped_key
 from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import touches_of
-from tinygrad.engine.profile import GlobalCounters
-from tinygrad.engine.recipes import recipe_settings
 from tinygrad.engine.run import RunnablePlan
-from tinygrad.engine.show import show_plan
-from tinygrad.engine.structure import Structure, nobodys
-from tinygrad.loops.groups.rows import longest_row
-from tinygrad.loops.groups.unit_rows import row_units
-from tinygrad.schedule.bundles import kernels_of
-from tinygrad.schedule.fills import with_shared_fills
-from tinygrad.schedule.kernels import plan
-from tinygrad.schedule.plan import Plan, Step, Storage, Wishes
+from tinygrad.engine.structure import Structure, devices_of, nobodys
+from tinygrad.schedule.plan import Plan, Step, Storage
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
-from tinygrad.uop.placement import Cut, Place, Placement, names_of
-from tinygrad.uop.verify import verify
+from tinygrad.uop.placement import Cut, Place, Placement
+
+if TYPE_CHECKING:
+    from tinygrad.engine import making
+else:
+    making = later("tinygrad.engine.making")
 
 MOST_PLANS = 4096  # kept in the process; the least recently used goes first
 
@@ -67,7 +65,7 @@ def plan_for(structure: Structure) -> tuple[RunnablePlan, list[tuple[str, int]]]
     values."""
     key = (structure.form, *settings_of_plans())
     found = _plans.get(key)
-    if found is None or not _fits(found, structure):
+    if found is None or not _differing(found, structure).issubset(found.open):
         _plans[key] = found = _shared(structure, found)
         if len(_plans) > MOST_PLANS:
             _plans.popitem(last=False)
@@ -82,10 +80,6 @@ def _differing(found: _Shared, structure: Structure) -> set[int]:
     return {i for i, (ours, theirs) in enumerate(pairs) if ours is not nobodys(theirs)}
 
 
-def _fits(found: _Shared, structure: Structure) -> bool:
-    return _differing(found, structure).issubset(found.open)
-
-
 def _shared(structure: Structure, before: _Shared | None) -> _Shared:
     """A plan in which those numbers are open that were before, or that differ now."""
     changing = _differing(before, structure).union(before.open) if before is not None else ()
@@ -98,53 +92,17 @@ def runnable_plan(sink: UOp) -> RunnablePlan:
     """The plan of a structure's graph, its kernels compiled and loaded: from the disk, or made."""
     for tell in met:
         tell(sink)
-    devices = _devices_of(sink)
+    devices = devices_of(sink)
     disk_key = _disk_key(sink, devices) if CACHELEVEL >= 2 else ""
     return _from_disk(disk_key) or _make(sink, disk_key, devices)
 
 
-def plan_of(sink: UOp, devices: Sequence[str] = ()) -> Plan:
-    """The plan of a structure, as its devices want it."""
-    targets = [Device[name].target for name in devices or _devices_of(sink)]
-    limits = [target.buffer_limit for target in targets if target.buffer_limit]
-    groups = [target for target in targets if target.has_groups]
-    rows = [longest_row(target) for target in groups]
-    longest = 0 if NOOPT else min(rows, default=Wishes.longest_row)
-    units = [frozenset(unit.a for unit in row_units(target)) for target in targets]
-    registers = frozenset.intersection(*units) if units and not NOOPT else frozenset()
-    wishes = Wishes(longest, min(limits, default=0), not NOOPT and bool(groups), registers)
-    return plan(sink, wishes)
-
-
-def _devices_of(sink: UOp) -> list[str]:
-    """The devices that kernels of this structure may run on."""
-    places = [n.arg for n in sink.toposort() if n.op is Ops.DEVICE]
-    return sorted({name for place in places for name in names_of(place)} - {"NPY"})
-
-
 def _make(sink: UOp, disk_key: str, devices: Sequence[str]) -> RunnablePlan:
-    if SPEC:
-        verify(sink, "tensor")
-    GlobalCounters.plans_made += 1
-    made = plan_of(sink, devices)
-    if not (NOOPT or BEAM or RECIPES) and all(_compiles(name) for name in devices):
-        made = with_shared_fills(made, sum(n.op is Ops.DEFINE_VAR for n in sink.toposort()))
-    if SPEC:
-        for step in made.steps:
-            if step.ast is not None and step.ast.op in (Ops.SINK, Ops.BUNDLE):
-                for kernel in kernels_of(step.ast):
-                    verify(kernel, "kernel")
-    show_plan(made)
+    made = making.plan_to_run(sink, devices)
     runnable = RunnablePlan(made)
     if _storable(made):
         disk_cache().put("plan", disk_key, _pack(runnable))
     return runnable
-
-
-def _compiles(device: str) -> bool:
-    """Whether kernels are compiled for it, by LLVM, which takes a while, and for no groups."""
-    target = Device[device].target
-    return bool(target.triple) and not target.has_groups
 
 
 def _from_disk(disk_key: str) -> RunnablePlan | None:
@@ -164,8 +122,19 @@ def _disk_key(sink: UOp, devices: Sequence[str]) -> str:
 
 
 def settings_of_plans() -> tuple[object, ...]:
-    """What decides, besides the graph and its devices, how it is planned."""
-    return recipe_settings(), FUSE_OPS.value, RING.value, RING_BYTES.value
+    """What decides, besides the graph and its devices, how it is planned, and which recipes its
+    kernels get."""
+    recipes = NOOPT.value, BEAM.value, _pins_stamp()
+    return *recipes, FUSE_OPS.value, RING.value, RING_BYTES.value
+
+
+def _pins_stamp() -> str:
+    if not RECIPES.value:
+        return ""
+    digest = sha256()
+    for path in sorted(Path(RECIPES.value).glob("*.recipe")):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 def _storable(made: Plan) -> bool:

@@ -7,7 +7,9 @@ import sys
 from collections import defaultdict
 from typing import ClassVar
 
-from tinygrad.base.helpers import colored, time_to_str, uncolored
+from tinygrad.base.helpers import colored, plural, time_to_str, uncolored
+from tinygrad.base.settings import DEBUG
+from tinygrad.base.target import Target
 
 
 class GlobalCounters:
@@ -42,6 +44,20 @@ class GlobalCounters:
         cls.mem_used += nbytes
         cls.mem_used_per_device[device] += nbytes
         cls.mem_peak = max(cls.mem_peak, cls.mem_used)
+
+
+def show_device(name: str, target: Target) -> None:
+    """At DEBUG=1: a device that was opened."""
+    if DEBUG >= 1:
+        print(f"opened {describe_target(name, target)}", file=sys.stderr)
+
+
+def describe_target(name: str, target: Target) -> str:
+    """A device in one line."""
+    processor = f" {target.cpu}" if target.cpu else ""
+    vector = f"{target.vector}-byte vectors" if target.vector else "scalars"
+    groups = f", groups of {target.group_limit}" if target.has_groups else ""
+    return f"{name}:{processor} {plural(target.cores, 'core')}, {vector}{groups}"
 
 
 def report_step(

@@ -8,7 +8,6 @@ round; what it finds is kept in the disk cache, beside the time that it takes to
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import time
 from pathlib import Path
@@ -38,13 +37,8 @@ SHORT = 5e-6
 """Seconds; a kernel that takes less is not searched for."""
 
 
-def recipe_settings() -> tuple[object, ...]:
-    """What decides, besides kernels and targets, which recipes they get: part of a plan's key."""
-    return NOOPT.value, BEAM.value, _pins_stamp()
-
-
 def recipe_facts(ast: UOp) -> tuple[object, ...]:
-    """The same for one kernel: part of its key."""
+    """What decides, besides a kernel and its target, which recipe it gets: part of its key."""
     pins = [_pin(kernel) for kernel in ast.src] if ast.op is Ops.BUNDLE else _pin(ast)
     return NOOPT.value, BEAM.value, pins
 
@@ -101,15 +95,6 @@ def _pin(ast: UOp) -> Recipe | None:
         return from_text("\n".join(line for line in lines if not line.lstrip().startswith("#")))
     except ArgumentError as error:
         raise ArgumentError(f"{_pin_file(ast)}: {error}") from error
-
-
-def _pins_stamp() -> str:
-    if not RECIPES.value:
-        return ""
-    digest = hashlib.sha256()
-    for path in sorted(Path(RECIPES.value).glob("*.recipe")):
-        digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()
 
 
 # ---- search --------------------------------------------------------------------------------------

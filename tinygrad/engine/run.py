@@ -15,10 +15,10 @@ from tinygrad.backends.interface import Launch, Segment, TensorView
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import DeviceError
 from tinygrad.base.settings import DEBUG
-from tinygrad.engine.compile import LoadedKernel, PhaseRecord, kernel_key, load_kernels
 from tinygrad.engine.devices import Device, OpenDevice, Telling
 from tinygrad.engine.faults import FaultWords, Flow, Taken
 from tinygrad.engine.host import are_alike, run_host_step
+from tinygrad.engine.kernels import LoadedKernel, PhaseRecord, kernel_key, load_kernels
 from tinygrad.engine.lanes import ENOUGH_WORK, Touch, run_lanes, segments_of
 from tinygrad.engine.profile import GlobalCounters, report_step
 from tinygrad.engine.sharing import straightened, write_back

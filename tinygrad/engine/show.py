@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from tinygrad.backends.c_family import CRenderer
 from tinygrad.backends.interface import Compiler
 from tinygrad.base.dtype import DType, dtypes
-from tinygrad.base.helpers import colored, plural
+from tinygrad.base.helpers import colored
 from tinygrad.base.settings import DEBUG
-from tinygrad.base.target import Target
 from tinygrad.codegen.pipeline import Lowered, Phase, axis_colors
 from tinygrad.loops.recipe import Recipe, to_text
 from tinygrad.schedule.plan import Plan
@@ -22,12 +21,6 @@ from tinygrad.uop.op import Ops
 _OPENS = (Ops.RANGE, Ops.IF)
 _CLOSES = (Ops.END, Ops.ENDIF)
 _POINTERS = (Ops.PARAM, Ops.LOCAL, Ops.INDEX)
-
-
-def show_device(name: str, target: Target) -> None:
-    """At DEBUG=1: a device that was opened."""
-    if DEBUG >= 1:
-        _print(f"opened {describe_target(name, target)}")
 
 
 def show_plan(made: Plan) -> None:
@@ -71,14 +64,6 @@ def show_assembly(compiler: Compiler, source: str, binary: bytes) -> None:
 
 
 # ---- texts ---------------------------------------------------------------------------------------
-
-
-def describe_target(name: str, target: Target) -> str:
-    """A device in one line."""
-    processor = f" {target.cpu}" if target.cpu else ""
-    vector = f"{target.vector}-byte vectors" if target.vector else "scalars"
-    groups = f", groups of {target.group_limit}" if target.has_groups else ""
-    return f"{name}:{processor} {plural(target.cores, 'core')}, {vector}{groups}"
 
 
 def painted(text: str, colors: Mapping[str, str]) -> str:

@@ -13,6 +13,7 @@ from tinygrad.base.errors import ArgumentError
 from tinygrad.schedule.plan import BITS, bits_of, bits_variable, variable_name
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop.placement import names_of
 
 # What computes the same bits whether a number is written into the code or read when it runs.
 _TAKES_ANY_NUMBER = frozenset(
@@ -139,6 +140,12 @@ def add_nodes_below(roots: Sequence[UOp], order: list[UOp], seen: set[UOp]) -> N
 def nodes_of(op: Ops, nodes: Iterable[UOp]) -> list[UOp]:
     """Those that are `op`."""
     return [node for node in nodes if node.op is op]
+
+
+def devices_of(sink: UOp) -> list[str]:
+    """The devices that kernels of this structure may run on."""
+    places = [n.arg for n in sink.toposort() if n.op is Ops.DEVICE]
+    return sorted({name for place in places for name in names_of(place)} - {"NPY"})
 
 
 def _without_value(variable: UOp) -> ArgumentError:

@@ -19,8 +19,9 @@ import numpy as np
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import TinygradError
 from tinygrad.codegen.pipeline import lower
-from tinygrad.engine.compile import LoadedKernel, compile_lowered, load_record
 from tinygrad.engine.devices import Device
+from tinygrad.engine.kernels import LoadedKernel, load_record
+from tinygrad.engine.making import compile_lowered
 from tinygrad.engine.race import Condition, worst_ratio
 from tinygrad.engine.recipes import MOST_INSTRUCTIONS
 from tinygrad.engine.run import RunnablePlan

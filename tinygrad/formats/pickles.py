@@ -12,12 +12,14 @@ What could cost more than the file is long is bounded: keys of dicts and members
 from __future__ import annotations
 
 import io
-import pickletools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tinygrad.base.errors import FileError
+from tinygrad.base.later import later
+
+pickletools = later("pickletools")
 
 Function = Callable[..., Any]
 

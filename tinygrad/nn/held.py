@@ -27,6 +27,16 @@ class Held:
         """The tensors that the function takes before its options."""
         return type(self).function(*tensors, **more, **vars(self))
 
+    def __repr__(self) -> str:
+        options = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__qualname__}({options})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((*vars(self).values(),))
+
 
 def held(
     name: str, function: Callable[..., Any], options_of: Callable[..., Any] | None = None
@@ -48,4 +58,4 @@ def held(
         "__module__": sys._getframe(1).f_globals["__name__"],
         "function": staticmethod(spelled(function, OTHERS, name)),
     }
-    return make_dataclass(name, options, bases=(Held,), namespace=members, unsafe_hash=True)
+    return make_dataclass(name, options, bases=(Held,), namespace=members, repr=False, eq=False)

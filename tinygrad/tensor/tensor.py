@@ -9,6 +9,7 @@ from typing import Any, Self
 from tinygrad.backends import keeps
 from tinygrad.base.dtype import COMPLEX_PARTS, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
+from tinygrad.base.later import later
 from tinygrad.engine.devices import Device
 from tinygrad.engine.holders import surroundings
 from tinygrad.engine.keeping import moved as moved_to
@@ -16,7 +17,6 @@ from tinygrad.engine.keeping import whole_file
 from tinygrad.engine.kernelize import kernelize
 from tinygrad.engine.realize import in_memory
 from tinygrad.engine.structure import structure_of
-from tinygrad.schedule.kernels import plan
 from tinygrad.schedule.plan import Step
 from tinygrad.schedule.shard_rules import placement_of
 from tinygrad.tensor.again import compute
@@ -26,6 +26,8 @@ from tinygrad.tensor.long_tail.resizing import Resizing
 from tinygrad.tensor.promise import recording
 from tinygrad.uop.node import UOp
 from tinygrad.uop.placement import Placement, cut_at, even_bounds
+
+kernels = later("tinygrad.schedule.kernels")
 
 
 class Tensor(Resizing):
@@ -120,7 +122,7 @@ class Tensor(Resizing):
             return [], {}
         structure = structure_of(nodes)
         bound = {node.src[0].arg[0]: node.val for node in structure.binds}
-        return list(plan(structure.sink).steps), bound
+        return list(kernels.plan(structure.sink).steps), bound
 
     def replace(self, x: Tensor, allow_shape_mismatch: bool = False) -> Self:
         """Makes this the same as `x`; nothing is written.

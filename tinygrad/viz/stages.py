@@ -14,7 +14,7 @@ from tinygrad.base.helpers import plural
 from tinygrad.codegen.pipeline import bundle_name, kernel_name
 from tinygrad.engine.devices import Device
 from tinygrad.engine.explain import plan_text
-from tinygrad.engine.plans import plan_of
+from tinygrad.engine.making import plan_of
 from tinygrad.engine.recipes import kernel_id, lower_kernel
 from tinygrad.engine.show import c_view, listing, plain_assembly
 from tinygrad.loops.drawing import loop_lines

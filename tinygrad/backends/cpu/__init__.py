@@ -18,7 +18,7 @@ from tinygrad.backends.cpu.runner import ObjectCache, Runner, load_runner
 from tinygrad.backends.cpu.target import core_count, host_target
 from tinygrad.backends.interface import Backend, Compiler
 from tinygrad.backends.llvm_compiler import LLVMCompiler
-from tinygrad.backends.llvm_ir import LLVMRenderer
+from tinygrad.base.later import later
 
 __all__ = [
     "ObjectCache",
@@ -37,7 +37,8 @@ def open_device(index: int = 0, cache: ObjectCache | None = None) -> Backend:
     target = host_target()
     compiler = LLVMCompiler(target)
     queue = open_queue(compiler, cache)
-    return Backend(target, LLVMRenderer(target), compiler, host_memory(), queue)
+    renderer = later("tinygrad.backends.llvm_ir", "LLVMRenderer", target)
+    return Backend(target, renderer, compiler, host_memory(), queue)
 
 
 def open_queue(

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tinygrad.backends.c_family import CRenderer
 from tinygrad.backends.disk.files import DiskFile
 from tinygrad.backends.interface import Backend
 from tinygrad.backends.npy import DTYPES
 from tinygrad.backends.null import NullCompiler, NullQueue
 from tinygrad.base.errors import DeviceError
+from tinygrad.base.later import later
 from tinygrad.base.target import Target
 
 __all__ = ["DiskFile", "Region", "open_device"]
@@ -62,4 +62,5 @@ class DiskMemory:
 
 def open_device(path: str = "", cache: Any = None) -> Backend:
     """The file at `path`, which is opened when a tensor of it is made."""
-    return Backend(TARGET, CRenderer(), NullCompiler(), DiskMemory(path), NullQueue())
+    renderer = later("tinygrad.backends.c_family", "CRenderer")
+    return Backend(TARGET, renderer, NullCompiler(), DiskMemory(path), NullQueue())

@@ -18,9 +18,9 @@ from __future__ import annotations
 from typing import Any
 
 from tinygrad.backends.interface import Backend
-from tinygrad.backends.interpreter.renderer import PythonRenderer
 from tinygrad.backends.interpreter.runtime import PythonCompiler, PythonMemory, PythonQueue
 from tinygrad.base.dtype import INVERSE_NAMES
+from tinygrad.base.later import later
 from tinygrad.base.target import ORDINARY, Target
 from tinygrad.uop.op import GroupOp
 
@@ -38,4 +38,5 @@ TARGET = Target(
 
 def open_device(index: int = 0, cache: Any = None) -> Backend:
     """The interpreter; every index is one of its own."""
-    return Backend(TARGET, PythonRenderer(), PythonCompiler(), PythonMemory(), PythonQueue())
+    renderer = later("tinygrad.backends.interpreter.renderer", "PythonRenderer")
+    return Backend(TARGET, renderer, PythonCompiler(), PythonMemory(), PythonQueue())

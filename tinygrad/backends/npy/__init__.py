@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad.backends.c_family import CRenderer
 from tinygrad.backends.interface import Backend
 from tinygrad.backends.null import NullCompiler, NullQueue
 from tinygrad.base.dtype import INVERSE_NAMES
 from tinygrad.base.errors import DeviceError, OutOfMemory
 from tinygrad.base.helpers import free_memory
+from tinygrad.base.later import later
 from tinygrad.base.target import Target
 
 LARGE = 1 << 28  # bytes from which on the machine is asked whether it has them
@@ -67,4 +67,5 @@ def open_device(index: int = 0, cache: Any = None) -> Backend:
     """The arrays of this process. DeviceError for a second one: there is one host."""
     if index:
         raise DeviceError(f"device NPY:{index}: arrays of the host are one device, NPY")
-    return Backend(TARGET, CRenderer(), NullCompiler(), ArrayMemory(), NullQueue())
+    renderer = later("tinygrad.backends.c_family", "CRenderer")
+    return Backend(TARGET, renderer, NullCompiler(), ArrayMemory(), NullQueue())

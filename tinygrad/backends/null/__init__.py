@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tinygrad.backends.c_family import CRenderer
 from tinygrad.backends.interface import INTEGERS, Backend, Launch
+from tinygrad.base.later import later
 from tinygrad.base.target import ORDINARY, Numerics, Target
 
 DTYPES = frozenset(("bool", *INTEGERS, "float32", "float64"))
@@ -86,4 +86,5 @@ class NullSegment:
 
 def open_device(index: int = 0, cache: Any = None) -> Backend:
     """A device that is always there."""
-    return Backend(TARGET, CRenderer(), NullCompiler(), NullMemory(), NullQueue())
+    renderer = later("tinygrad.backends.c_family", "CRenderer")
+    return Backend(TARGET, renderer, NullCompiler(), NullMemory(), NullQueue())

@@ -1,0 +1,174 @@
+"""What a process does that finds no plan in the caches, or no kernel: a graph becomes a plan, a
+kernel becomes object code. All floors that rewrite graphs are known here and nowhere else in the
+engine, so that a warm process doesn't import them.
+
+Python lowers one kernel after the other while other threads compile those that are lowered, if
+there are cores for them: on one they would only take each other's place in its cache.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tinygrad.backends.cpu.target import core_count
+from tinygrad.base.helpers import prod
+from tinygrad.base.settings import BEAM, CAPTURE_KERNELS, DEBUG, NOOPT, RECIPES, SPEC
+from tinygrad.codegen.pipeline import Lowered, kernel_name
+from tinygrad.engine.devices import Device, OpenDevice
+from tinygrad.engine.faults import Touches
+from tinygrad.engine.gallery import capture_kernel
+from tinygrad.engine.kernels import KernelRecord, PhaseRecord
+from tinygrad.engine.profile import GlobalCounters
+from tinygrad.engine.recipes import kernel_id, lower_kernel
+from tinygrad.engine.show import show_assembly, show_lowered, show_phase, show_plan
+from tinygrad.engine.structure import devices_of
+from tinygrad.loops.cost import Cost, estimate
+from tinygrad.loops.groups.rows import longest_row
+from tinygrad.loops.groups.unit_rows import row_units
+from tinygrad.schedule.bundles import kernels_and_slots, kernels_of
+from tinygrad.schedule.fills import with_shared_fills
+from tinygrad.schedule.kernels import plan
+from tinygrad.schedule.plan import Plan, Wishes, variable_number
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+from tinygrad.uop.verify import verify
+
+__all__ = ["compile_lowered", "compiled", "kernel_name", "plan_of", "plan_to_run"]
+
+SHORT_TURN = 1e-3
+"""Seconds that a thread which comes back from LLVM waits for the one that lowers, in place of
+Python's 5 ms: compiling a kernel leaves LLVM some ten times."""
+
+
+# ---- plans ---------------------------------------------------------------------------------------
+
+
+def plan_of(sink: UOp, devices: Sequence[str] = ()) -> Plan:
+    """The plan of a structure, as its devices want it."""
+    targets = [Device[name].target for name in devices or devices_of(sink)]
+    limits = [target.buffer_limit for target in targets if target.buffer_limit]
+    groups = [target for target in targets if target.has_groups]
+    rows = [longest_row(target) for target in groups]
+    longest = 0 if NOOPT else min(rows, default=Wishes.longest_row)
+    units = [frozenset(unit.a for unit in row_units(target)) for target in targets]
+    registers = frozenset.intersection(*units) if units and not NOOPT else frozenset()
+    wishes = Wishes(longest, min(limits, default=0), not NOOPT and bool(groups), registers)
+    return plan(sink, wishes)
+
+
+def plan_to_run(sink: UOp, devices: Sequence[str]) -> Plan:
+    """The same, with kernels of any size where that saves compiling; checked, counted, shown."""
+    if SPEC:
+        verify(sink, "tensor")
+    GlobalCounters.plans_made += 1
+    made = plan_of(sink, devices)
+    if not (NOOPT or BEAM or RECIPES) and all(map(_compiles, devices)):
+        made = with_shared_fills(made, sum(n.op is Ops.DEFINE_VAR for n in sink.toposort()))
+    if SPEC:
+        for step in made.steps:
+            if step.ast is not None and step.ast.op in (Ops.SINK, Ops.BUNDLE):
+                for kernel in kernels_of(step.ast):
+                    verify(kernel, "kernel")
+    show_plan(made)
+    return made
+
+
+def _compiles(device: str) -> bool:
+    """Whether kernels are compiled for it, by LLVM, which takes a while, and for no groups."""
+    target = Device[device].target
+    return bool(target.triple) and not target.has_groups
+
+
+def touches_of_kernels(ast: UOp) -> Iterator[Touches]:
+    """The slots of a step that each of its kernels reads, that it writes, and of which all."""
+    for kernel, slots in kernels_and_slots(ast):
+        targets = [store.src[0] for store in kernel.src]
+        sources = [n for store in kernel.src for n in (store.src[1], *store.src[0].src[1:])]
+        reads = [n for n in UOp.sink(*sources).toposort() if n.op is Ops.INDEX]
+        whole = [target for target in targets if _covers(target)]
+        read, written, covered = (
+            [n.src[0].arg[0] if slots is None else slots[n.src[0].arg[0]] for n in each]
+            for each in (reads, targets, whole)
+        )
+        yield read, written, covered
+
+
+def _covers(target: UOp) -> bool:
+    """Whether the turns of the loops are as many as the elements, and none is left out."""
+    below = target.src[1].toposort()
+    loops = [node for node in below if node.op is Ops.RANGE]
+    free = all(len(loop.src) == 1 and loop.arg[1] == "LOOP" for loop in loops)
+    known = len(target.src) == 2 and all(node.op is not Ops.INDEX for node in below)
+    return free and known and prod(loop.vmax + 1 for loop in loops) == target.src[0].arg[1]
+
+
+# ---- kernels -------------------------------------------------------------------------------------
+
+
+def compiled(missing: Mapping[str, UOp], device: OpenDevice) -> Iterator[tuple[str, KernelRecord]]:
+    """Each kernel's key and what it became."""
+    cores = core_count()
+    if len(missing) == 1 or cores == 1 or DEBUG >= 3:
+        for key, ast in missing.items():
+            yield key, compile_lowered(_lowered(ast, device), device)
+        return
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SHORT_TURN)
+    try:
+        with ThreadPoolExecutor(max_workers=cores) as pool:
+            futures = {
+                key: pool.submit(compile_lowered, _lowered(ast, device), device)
+                for key, ast in missing.items()
+            }
+            for key, made in futures.items():
+                yield key, made.result()
+    finally:
+        sys.setswitchinterval(before)
+
+
+def _lowered(ast: UOp, device: OpenDevice) -> tuple[Lowered, Cost]:
+    GlobalCounters.kernels_lowered += 1
+    lowered, recipe = lower_kernel(ast, device)
+    show_lowered(lowered, recipe, kernel_id(ast))
+    if CAPTURE_KERNELS and not (BEAM or RECIPES):
+        capture_kernel(ast, lowered, device, Path(CAPTURE_KERNELS.value))
+    return lowered, estimate(ast)
+
+
+def compile_lowered(made: tuple[Lowered, Cost], device: OpenDevice) -> KernelRecord:
+    """Linear programs to object code. May be called from several threads at once."""
+    lowered, cost = made
+    GlobalCounters.kernels_compiled += 1
+    phases, binaries = [], []
+    for phase in lowered.phases:
+        source = device.renderer.render(phase.name, phase.program)
+        show_phase(phase, source)
+        binaries.append(device.compiler.compile(source))
+        show_assembly(device.compiler, source, binaries[-1])
+        names = sorted({n.arg[0] for n in phase.program if n.op is Ops.DEFINE_VAR})
+        phases.append(
+            PhaseRecord(
+                phase.name,
+                phase.buffers,
+                tuple(map(variable_number, names)),
+                phase.tasks,
+                phase.block,
+                phase.scratch,
+                cost.operations // max(1, len(lowered.phases)),
+                phase.tensors,
+                bool(phase.ends),
+            )
+        )
+    return KernelRecord(
+        lowered.name,
+        lowered.colored,
+        cost.operations,
+        cost.bytes,
+        lowered.temporaries,
+        lowered.faults,
+        tuple(phases),
+        tuple(binaries),
+    )
