@@ -9,8 +9,6 @@ way again:
 - of what is overwritten there is one tensor, or one family, and no node that reads it. Tensors
   alive whose promises read it are results, too, and part of the lines;
 - nobody captures, and no other library sees the storage;
-- results say that they want a gradient, or none: what computed values of others were made of is
-  remembered of their nodes (`tensor/past`);
 - all storage is what it was when it was promised.
 
 With SPEC a step is done both ways, and must give the same bits.
@@ -32,7 +30,9 @@ from tinygrad.engine.replay import Execution, Replay
 from tinygrad.engine.storage import Buffer, is_expected, is_read
 from tinygrad.engine.turns import turns
 from tinygrad.schedule.bases import stored_base
+from tinygrad.tensor.past import past_of_promised
 from tinygrad.tensor.promise import Expression, Promise, Source, Version, keeping, source_of
+from tinygrad.transforms.gradient import followed
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -74,6 +74,12 @@ class Lines:
         place = self.places[item] = len(self.places)
         return place
 
+    def sources(self) -> list[Source]:
+        """What expressions stand on: storage, and promises of others."""
+        expressions = [item for item in self.places if isinstance(item, Expression)]
+        inner = [below for item in expressions for below in item.sources]
+        return [*self.leaves, *[each for each in inner if each not in self.places]]
+
     def _add_leaf(self, leaf: Source) -> None:
         if isinstance(leaf, Version):
             self.is_over |= leaf.is_over
@@ -89,12 +95,14 @@ class Lines:
 
 class Known(NamedTuple):
     """A plan as a replay of its own: which leaves are its inputs, its variables' values, which of
-    the promises it keeps, which of the given tensors it overwrites, and the lines of its CHECKs."""
+    the promises it keeps, for each of these what it is the past of, which of the given tensors it
+    overwrites, and the lines of its CHECKs."""
 
     replay: Replay
     inputs: list[int]
     values: list[int]
     kept: list[int]
+    pasts: list[list[int]]
     written: list[int]
     origins: list[dict[Any, Any]]
 
@@ -198,8 +206,11 @@ class _Asked:
         made = replay.buffers()
         inputs: list[Any] = [leaves[number].buffer for number in known.inputs]
         replay.run(inputs, known.values, made)
-        for number, buffer in zip(known.kept, made, strict=True):
+        sources = self.lines.sources() if any(known.pasts) else []
+        for number, buffer, past in zip(known.kept, made, known.pasts, strict=True):
             self.promises[number].buffer = buffer
+            if past:
+                buffer.past = past_of_promised([sources[place] for place in past])
         for buffer in self._written(known):
             buffer.era += 1
             buffer.expression = buffer.past = None
@@ -239,8 +250,6 @@ class _Asked:
             if end is not None and storage is not None:
                 kept[Place("made", 0, storage)] = number
                 ends.append(end)
-                if promise.wants is None and dtypes.is_float(promise.like.dtype):
-                    return None  # what it was made of must be remembered: `tensor/past`
             elif not self.writes or not over.isdisjoint(_storage_below(promise)):
                 return None  # this knew it from elsewhere
         wanted = {end for end in map(stored_base, done.wanted) if end.op is not Ops.ASSIGN}
@@ -250,9 +259,18 @@ class _Asked:
         execution = Execution(plan, sources, [("", value) for value in done.values])
         replay = Replay([execution], [], kept, LARGEST_KEPT)
         order = [kept[place] for place in replay.made]
+        pasts = [self._past(self.promises[number]) for number in order]
         origins = [words.origins for words in plan.faults]
         written = [given[base] for base in over]
-        return Known(replay, inputs, done.values, order, written, origins)
+        return Known(replay, inputs, done.values, order, pasts, written, origins)
+
+    def _past(self, promise: Promise) -> list[int]:
+        """Which of the lines' sources a gradient would go on to, if that is to be remembered of
+        what was computed (`tensor/past`)."""
+        if promise.wants is not None or not dtypes.is_float(promise.like.dtype):
+            return []
+        nodes = set(followed(promise.node))
+        return [i for i, source in enumerate(self.lines.sources()) if source.node in nodes]
 
     def check(self, known: Known, long_way: LongWay) -> None:
         """Does it both ways, and compares all that is there afterwards."""

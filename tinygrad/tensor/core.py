@@ -30,7 +30,7 @@ from tinygrad.engine.aliases import (
 from tinygrad.engine.holders import Holder, Promised, holders
 from tinygrad.engine.storage import Family, join, latest, leave, note_change
 from tinygrad.schedule.bases import beneath
-from tinygrad.tensor.past import past_of, remember
+from tinygrad.tensor.past import asked, past_of, remember
 from tinygrad.tensor.promise import Promise, Source, keeping, recording, start_node
 from tinygrad.tensor.spellings import follow, missed, spell
 from tinygrad.uop.infer import settled as settled_size
@@ -245,6 +245,8 @@ class Core(Holder):
                 is_known = promise.buffer is not None and not self._taped
                 self._uop = promise.shown if is_known else promise.node
                 self._source = None
+                if promise.wants is None:
+                    asked(promise, self)
                 if is_known:
                     join(promise.base, self._family)
         return object.__getattribute__(self, "_uop")  # type: ignore[no-any-return]

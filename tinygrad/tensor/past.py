@@ -11,27 +11,50 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable
 
+from tinygrad.engine.holders import Holder
 from tinygrad.engine.storage import latest
+from tinygrad.tensor.promise import Promise, Source
 from tinygrad.transforms.gradient import followed
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-Made = weakref.ref[UOp]
+Made = weakref.ref[UOp] | weakref.ref[Promise]
 
 _STARTS = frozenset((Ops.BUFFER, Ops.DETACH))
 
 _moved: weakref.WeakValueDictionary[Made, UOp] = weakref.WeakValueDictionary()
 """A node that a tensor let go of → what the tensor stands for since."""
 
+_asked: weakref.WeakValueDictionary[Made, Holder] = weakref.WeakValueDictionary()
+"""A promise that a tensor held before it was asked for its node → that tensor."""
+
 
 def past_of(node: UOp) -> set[Made]:
     """The nodes that a gradient of `node` goes on to, and those that it would have gone on to."""
     nodes = followed(node)
-    found = set(map(weakref.ref, nodes))
+    found: set[Made] = set(map(weakref.ref, nodes))
     for each in nodes:
         if each.storage is not None and each.storage.past:
             found.update(map(weakref.ref, _alive(each.storage.past)))
     return found
+
+
+def past_of_promised(sources: Iterable[Source]) -> set[Made]:
+    """The same of what stands on these, and has no nodes."""
+    found: set[Made] = set()
+    for source in sources:
+        if isinstance(source, Promise):
+            found.add(weakref.ref(source))
+        else:
+            found |= {weakref.ref(source.view), weakref.ref(source.base)}
+            if source.buffer.past:
+                found |= set(filter(_is_held, source.buffer.past))
+    return found
+
+
+def asked(promise: Promise, holder: Holder) -> None:
+    """A tensor that held the promise holds a node from now on."""
+    _asked[weakref.ref(promise)] = holder
 
 
 def remember(was: Made, now: UOp, past: Iterable[Made]) -> None:
@@ -39,7 +62,7 @@ def remember(was: Made, now: UOp, past: Iterable[Made]) -> None:
     _moved[was] = now
     buffer = now.base.storage
     if buffer is not None:
-        alive = {made for made in past if made() is not None}
+        alive = set(filter(_is_held, past))
         buffer.past = alive | buffer.past if buffer.past else alive
 
 
@@ -59,12 +82,20 @@ def computed_below(root: UOp) -> list[tuple[UOp, set[UOp]]]:
     return [(node, _alive(node.storage.past)) for node in stored if node.storage.past]
 
 
+def _is_held(made: Made) -> bool:
+    return made() is not None or made in _asked
+
+
 def _alive(past: Iterable[Made]) -> set[UOp]:
     """The nodes that are still held, and what tensors stand for that did for one of them."""
     found = set()
     for made in past:
-        node = made()
-        node = _moved.get(made) if node is None else node
+        now = made()
+        holder = _asked.get(made)
+        if isinstance(now, Promise) or holder is not None:
+            node = holder._uop if holder is not None else now.node  # type: ignore[union-attr]
+        else:
+            node = _moved.get(made) if now is None else now
         if node is not None:
             found.add(node)
             if node.known is not None:
