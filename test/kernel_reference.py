@@ -11,7 +11,6 @@ import numpy as np
 from tinygrad.base.dtype import dtypes
 from tinygrad.loops.layout import (
     elements,
-    fact,
     flat_offset,
     gate_of,
     indices,
@@ -21,6 +20,7 @@ from tinygrad.loops.layout import (
     size_of,
     strides,
 )
+from tinygrad.loops.trims import ends_of
 from tinygrad.uop.op import ROW, GroupOp, Ops
 
 REDUCERS = {
@@ -54,8 +54,8 @@ class Evaluator:
         self.kernel, self.variables = kernel, variables
         self.buffers = [np.asarray(b).reshape(-1) for b in buffers]
         self.values = {}
-        self.stops = dict(fact(kernel, "trim"))
-        self.starts = dict(fact(kernel, "start"))
+        self.stops = ends_of(kernel, "trim")
+        self.starts = ends_of(kernel, "start")
 
     def axes(self, loops):
         return tuple(sorted(loops, key=name_of))

@@ -297,7 +297,7 @@ for i0 in 0..8, tasks
           fill
   for i1 in 0..16
     fill row1 over row1.i1b, row1.i1bu:6 UNROLL, row1.k1, row1.k1i:4 UNROLL, row1.k1v:16 VECTOR
-      for row1.k1 in 0..min(12, ((((i1*3) + 2)//4) + 3))
+      for row1.k1 in 0..min(12, ((((i1*3) + 2)//4) + 1))
         for row1.i1b in 0..8
           reduce add over k0, k0u:2 UNROLL
             for k0 in 0..32
@@ -311,7 +311,7 @@ for i0 in 0..8, tasks
         fill
     fill row2 over row2.i1b, row2.k3, row2.k3i:4 UNROLL, row2.k3v:16 VECTOR
       for row2.i1b in 0..48
-        for row2.k3 in 0..min(12, ((((i1*3) + 2)//4) + 3))
+        for row2.k3 in 0..min(12, ((((i1*3) + 2)//4) + 1))
           fill
     i2 = 0
       for i1b in 0..8
@@ -321,7 +321,7 @@ for i0 in 0..8, tasks
         reduce add over k2, k2v:16 VECTOR
           for k2 in 0..min(6, ((((i1*3) + 2)//8) + 1))
             reduce add over k2.block
-              for k2.block in 0..8
+              for k2.block in 0..min(8, (((i1*3) + (k2*-8)) + 3))
                 take
             take
         store

@@ -9,6 +9,7 @@ from tinygrad.base.errors import ArgumentError
 from tinygrad.loops import primitives
 from tinygrad.loops.layout import elements, fact, option, strides
 from tinygrad.loops.operands import path_to, stages_of
+from tinygrad.loops.trims import ends_of
 from tinygrad.uop.op import Ops
 
 
@@ -190,7 +191,8 @@ def test_trim_and_how_splits_change_it():
     trimmed = primitives.trim(k, ("i0",))
     assert fact(trimmed, "trim") == (("k0", ((("i0", 1),), 1, 1)),)
     after = primitives.split(primitives.split(trimmed, "k0", 4, "k1"), "i0", 8, "j")
-    assert fact(after, "trim") == (("k0", ((("i0", 8),), 8, 4)),)
+    inside = "k1", ((("i0", 8), ("k0", -4)), 8, 1)
+    assert fact(after, "trim") == (("k0", ((("i0", 8),), 8, 4)), inside)
     same(k, after)
 
 
@@ -213,8 +215,26 @@ def test_copies_of_a_loop_run_to_its_end_and_so_does_what_fills_what_they_read()
     trimmed = primitives.trim(staged, ("i0",))
     stop = ((), 2, 1)
     assert fact(trimmed, "trim") == (("k0", stop), ("row.k0", stop))
-    assert fact(primitives.role(trimmed, "row.k0", "UNROLL"), "trim") == (("k0", stop),)
-    assert fact(primitives.role(trimmed, "k0", "UNROLL"), "trim") == ()
+    assert ends_of(primitives.role(trimmed, "row.k0", "UNROLL"), "trim") == {"k0": stop}
+    assert ends_of(primitives.role(trimmed, "k0", "UNROLL"), "trim") == {}
+
+
+def test_a_stage_is_filled_as_far_as_the_loop_inside_of_a_split_sum_goes():
+    i, k = kernels.named(i0=64, k0=64)
+    value = (k < i + 1).where(kernels.at(1, (64, 64), i, k) * 3.0, 0.0)
+    kernel = kernels.out((64,), value.reduce("add", k), i)
+    kernel = primitives.stage(kernel, path_to(kernel, value.src[1]), ("k0",), "row")
+    kernel = primitives.split(primitives.trim(kernel, ("i0",)), "i0", 16, "j")
+    stop = (("i0", 16),), 16
+    for factor, inside, filled in ((8, "LOOP", 0), (8, "UNROLL", 0), (32, "VECTOR", 16)):
+        cut = primitives.split(kernel, "k0", factor, "kb", "LOOP", inside)
+        assert ends_of(cut, "trim")["row.k0"] == (stop[0], stop[1] + filled, 1)
+        same(kernel, cut)
+    cut = primitives.split(kernel, "k0", 32, "kb")  # the inner loop ends with the bound, ...
+    assert ends_of(cut, "trim")["row.k0"] == (*stop, 1)
+    cut = primitives.order(cut, "reduce", ("kb", "k0"))  # ... unless it is the outer one
+    assert ends_of(cut, "trim")["row.k0"] == (stop[0], 32, 1) and "kb" not in ends_of(cut, "trim")
+    same(kernel, cut)
 
 
 def test_prefetch_and_stream_are_facts():

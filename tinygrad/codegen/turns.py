@@ -8,9 +8,9 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tinygrad.loops.layout import fact, name_of, size_of
+from tinygrad.loops.layout import name_of, size_of
 from tinygrad.loops.nest import Scope
-from tinygrad.loops.trims import Stop
+from tinygrad.loops.trims import Stop, ends_of
 from tinygrad.simplify.affine import add, divide
 from tinygrad.simplify.forms import number
 from tinygrad.uop.bounds import Interval, bounds
@@ -33,8 +33,8 @@ class Turns:
 
     def __init__(self, kernel: UOp) -> None:
         self.bound: dict[UOp, Scope] = {}
-        self.trims: dict[str, Stop] = dict(fact(kernel, "trim"))
-        self.starts: dict[str, Stop] = dict(fact(kernel, "start"))
+        self.trims = ends_of(kernel, "trim")
+        self.starts = ends_of(kernel, "start")
         self._facts: dict[UOp, Interval] = {}
 
     def known(self) -> dict[UOp, Interval]:

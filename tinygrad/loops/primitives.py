@@ -40,7 +40,7 @@ from tinygrad.loops.operands import (
 from tinygrad.loops.rebuild import Replacement, rebuild, replaced
 from tinygrad.loops.tensorise import complete, extend, own_loop, tensorise
 from tinygrad.loops.together import together
-from tinygrad.loops.trims import ENDS, covering, permitted, unbounded
+from tinygrad.loops.trims import ENDS, permitted
 from tinygrad.loops.windows import window
 from tinygrad.simplify.affine import add, build, divide, modulo, scale
 from tinygrad.simplify.forms import number
@@ -107,7 +107,10 @@ def split(
     change = Replacement(add(start, piece), (outer, piece), factor)
     made = rebuild(kernel, {loop: change}, lambda n: _split_options(n, name, inner))
     ends = {end: tuple(_split_trim(t, name, factor) for t in fact(kernel, end)) for end in ENDS}
-    return _with_facts(made, **{end: covering(made, stops) for end, stops in ends.items()})
+    inside = (stop for loop, stop in fact(kernel, "trim") if loop == name)
+    for terms, d, f in inside:  # the inner loop stops where the loop did
+        ends["trim"] += ((inner, ((*terms, (name, -factor * f)), d, f)),)
+    return _with_facts(made, **ends)
 
 
 def _is_running(kernel: UOp, loop: UOp) -> bool:
@@ -207,9 +210,6 @@ def role(kernel: UOp, name: str, new: str) -> UOp:
         raise ArgumentError(f"role of {name!r}: ORDERED is the scheduler's and stays as it is")
     made = UOp(Ops.RANGE, loop.dtype, loop.src, (name, new))
     _check_role(kernel, loop, made, new)
-    if new in ("VECTOR", "UNROLL", "SPREAD", "TILE"):  # lanes and copies: all of them run
-        free = {end: unbounded(kernel, fact(kernel, end), name) for end in ENDS}
-        kernel = _with_facts(kernel, **free)
     return rebuild(kernel, {loop: Replacement(made, (made,))})
 
 

@@ -9,7 +9,7 @@ infinity or NaN that it would have met there is not seen.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import product
 from typing import Any
 
@@ -22,6 +22,7 @@ from tinygrad.loops.layout import (
     nodes_of,
     own_ranges,
     reads_of,
+    role_of,
     size_of,
 )
 from tinygrad.loops.rebuild import value_at
@@ -41,6 +42,9 @@ Stops = tuple[tuple[str, Stop], ...]
 ENDS = ("trim", "start")
 """The facts of a kernel that bound loops: stops, and starts."""
 
+RUN = ("LOOP", "PARALLEL")
+"""Roles of loops whose turns are run one by one: the others' are all there."""
+
 IDENTITY: dict[str, Any] = {"add": 0, "max": -math.inf, "mul": 1}
 
 
@@ -52,7 +56,7 @@ def permitted(kernel: UOp, outer: frozenset[str]) -> dict[str, Stops]:
 
 def bounded(kernel: UOp) -> set[str]:
     """The loops that have such bounds."""
-    return {name for end in ENDS for name, _ in fact(kernel, end)}
+    return {name for end in ENDS for name in ends_of(kernel, end)}
 
 
 def part_within(kernel: UOp, loops: Iterable[UOp], outer: frozenset[str]) -> float:
@@ -100,39 +104,38 @@ def _permitted(kernel: UOp, outer: frozenset[str], end: str) -> Stops:
     return tuple(sorted((name_of(loop), stop) for loop, stop in stops.items()))
 
 
-def covering(kernel: UOp, stops: Stops) -> Stops:
-    """The same bounds, where a stage is filled at least as far as its readers go: a reader that
-    takes f elements a turn may read up to f - 1 more than its bound, and what fills one stage reads
-    another."""
-    known = dict(stops)
-    for node in reversed(nodes_of(kernel)) if stops else ():  # readers before what they read
+def ends_of(kernel: UOp, end: str) -> dict[str, Stop]:
+    """Where loops stop, or start: bounds by loops around them. A stage is filled at least as far as
+    its readers go: one that takes f elements a turn reads on to a multiple of f, unless a loop
+    inside has a bound, too; and what fills one stage reads another."""
+    known = dict(fact(kernel, end))
+    nodes = nodes_of(kernel) if known else ()
+    for node in nodes:
+        around = {*map(name_of, node.ranges)}
+        for loop in own_ranges(node) if node.op in (Ops.REDUCE, Ops.STAGE) else ():
+            terms = known.get(name_of(loop), ((),))[0]
+            if role_of(loop) not in RUN or not around.issuperset(n for n, _ in terms):
+                known.pop(name_of(loop), None)
+            around.update([name_of(loop)] if node.op is Ops.REDUCE else [])
+    for node in reversed(nodes):  # readers before what they read
         if node.op is not Ops.INDEX or node.src[0].op is not Ops.STAGE:
             continue
         for index, loop in zip(indices(node), own_ranges(node.src[0]), strict=True):
-            filled = known.get(name_of(loop))
-            for reader in map(name_of, index.ranges) if filled else ():
-                read = known.get(reader)
-                if filled is None or read is None or filled[0] != read[0]:
-                    continue
-                more = read[2] - 1 if filled[2] % read[2] else 0
-                if read[1] + more > filled[1]:
-                    filled = (filled[0], read[1] + more, filled[2])
-                    known[name_of(loop)] = filled
-    return tuple((name, known[name]) for name, _ in stops)
+            if name_of(loop) in known:
+                readers = {n: known[n] for n in map(name_of, index.ranges) if n in known}
+                filled = _filled(known.pop(name_of(loop)), readers)
+                known.update({name_of(loop): filled} if readers else {})
+    return known
 
 
-def unbounded(kernel: UOp, stops: Stops, name: str) -> Stops:
-    """The same bounds without that of the loop `name`, which runs to its end; what it reads is
-    filled to its end too."""
-    known = dict(stops)
-    if known.pop(name, None) is None:
-        return stops
-    for node in reversed(nodes_of(kernel)):  # readers before what they read
-        if node.op is Ops.INDEX and node.src[0].op is Ops.STAGE:
-            for index, loop in zip(indices(node), own_ranges(node.src[0]), strict=True):
-                if not any(name_of(reader) in known for reader in index.ranges):
-                    known.pop(name_of(loop), None)
-    return tuple((name, known[name]) for name, _ in stops if name in known)
+def _filled(stop: Stop, readers: Mapping[str, Stop]) -> Stop:
+    """As far as these loops read together, at least."""
+    split = {n for terms, _, _ in readers.values() for n, _ in terms}
+    for terms, d, f in (bound for name, bound in readers.items() if name not in split):
+        more = f - math.gcd(f, d, *(k for _, k in terms)) if stop[2] % f else 0
+        if tuple(t for t in terms if t[0] not in readers) == stop[0]:
+            stop = stop[0], max(stop[1], d + more), stop[2]
+    return stop
 
 
 def _bound(guard: UOp, loop: UOp, outer: frozenset[str], end: str) -> Stop | None:
