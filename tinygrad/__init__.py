@@ -18,7 +18,6 @@ from tinygrad.engine.jit import TinyJit
 from tinygrad.engine.profile import GlobalCounters
 from tinygrad.engine.storage import realized_buffer
 from tinygrad.schedule.shard_rules import axis_of
-from tinygrad.tensor.function import function
 from tinygrad.tensor.generator import Generator
 from tinygrad.tensor.tensor import Tensor
 from tinygrad.uop.node import UOp, services
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from tinygrad import nn
     from tinygrad.data.download import fetch
     from tinygrad.engine.explain import explain
+    from tinygrad.nn.function import function
     from tinygrad.viz.explorer import explore
 
 rules = later("tinygrad.simplify.rules")
@@ -66,6 +66,7 @@ __all__ = [
 _WHEN_NAMED = {
     "nn": ("tinygrad.nn", None),
     "fetch": ("tinygrad.data.download", "fetch"),
+    "function": ("tinygrad.nn.function", "function"),
     "explain": ("tinygrad.engine.explain", "explain"),
     "explore": ("tinygrad.viz.explorer", "explore"),
 }

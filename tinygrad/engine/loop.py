@@ -27,7 +27,7 @@ def run_scan(step: Step, buffers: Sequence[Buffer], taken: Taken) -> None:
     body = UOp.sink(
         *(UOp(Ops.CONTIGUOUS, r.dtype, (r,), tag=i) for i, r in enumerate(info.body.src))
     )
-    plan = runnable_plan(body)
+    plan = runnable_plan(body.rebuilt({Ops.DETACH: lambda node: node.src[0]}))
     spare = [[_like(root, step.device) for root in info.body.src] for _ in range(2)]
     states = sources[: info.states]
     inputs = [Slices(x, info.turns) for x in sources[info.states : info.states + info.inputs]]

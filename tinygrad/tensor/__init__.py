@@ -24,7 +24,7 @@ method is made of those below, and `Tensor` is the top. What a Tensor is takes t
     tensor          Tensor itself: computing, devices, reading
 
 Beside it: `complex/` (tensors of pairs of floats), `spellings` (other libraries' names for
-arguments), `scan` (loops of tensors), `function` (a mark).
+arguments), `scan` (loops of tensors).
 """
 
 from tinygrad.tensor.complex.numbers import Complex

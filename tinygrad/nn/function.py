@@ -1,0 +1,148 @@
+"""`function`: functions of tensors whose gradients are given by hand.
+
+The value of such a function is detached, and its history is a CALL: a gradient that comes there
+goes on as the expression that the other function makes of it. No plan and no kernel sees that.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar, overload
+
+from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.tensor import Tensor
+from tinygrad.tensor.autograd import is_differentiable
+from tinygrad.transforms.gradient import CALLS, Gradients
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@overload
+def function(wrapped: Callable[P, R], *, gradient: Any = None) -> Callable[P, R]: ...
+@overload
+def function(*, gradient: Callable[..., Any]) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def function(wrapped: Any = None, *, gradient: Any = None) -> Any:
+    """Decorates a function of tensors whose gradient is what `gradient` gives, be the function
+    what it may: rounded, read from a table, or itself with a gradient that is clipped.
+
+    `gradient` gets the gradient of the result (of several results a tuple), then what the function
+    got, and returns for each tensor among that, in order, a gradient of its shape, or None, which
+    lets none pass. Both only build expressions: what they make of the same tensors is computed
+    once, and gradients have gradients. By what the function uses without being given it, there are
+    none. ArgumentError for another number of gradients, ShapeError for another shape.
+
+    Without `gradient` it is a mark of functions that only build an expression.
+
+    >>> @function(gradient=lambda grad_out, x, most: grad_out.clip(-most, most))
+    ... def gently(x, most): return x
+    >>> x = Tensor([1.0, 2.0])
+    >>> gently(x, 3.0).square().sum().gradient(x)[0].tolist()
+    [2.0, 3.0]
+    """
+    if wrapped is None:
+        return functools.partial(function, gradient=gradient)
+    if gradient is None:
+        return wrapped
+    signature = inspect.signature(wrapped)
+
+    @functools.wraps(wrapped)
+    def by_hand(*given: Any, **named: Any) -> Any:
+        bound = signature.bind(*given, **named)
+        if named := {key: each for key, each in bound.kwargs.items() if isinstance(each, Tensor)}:
+            raise ArgumentError(
+                f"{wrapped.__name__}: tensors named {list(named)} with a gradient by hand; legal "
+                "are parameters that may be given by place"
+            )
+        with Tensor.no_grad():
+            made = wrapped(*bound.args, **bound.kwargs)
+        results = made if isinstance(made, tuple) else (made,)
+        if not all(isinstance(each, Tensor) for each in results):
+            raise ArgumentError(
+                f"{wrapped.__name__}: gave {type(made).__name__}; legal, with a gradient by hand, "
+                "are a tensor, or a tuple of them"
+            )
+        tensors = {i: each for i, each in enumerate(bound.args) if isinstance(each, Tensor)}
+        if not tensors:
+            return made
+        rule = _Rule(
+            gradient,
+            wrapped.__name__,
+            tuple([None if i in tensors else each for i, each in enumerate(bound.args)]),
+            bound.kwargs,
+            {i: type(each) for i, each in tensors.items()},
+            [(type(each), each._value.const_like(0)) for each in results],
+        )
+        call = UOp(Ops.CALL, src=tuple([t._held for t in tensors.values()]), arg=(_NAME, rule))
+        recorded = []
+        for number, each in enumerate(results):
+            value = each._value
+            history = UOp(Ops.ITEM, value.dtype, (call,), (number, value.shape))
+            recorded.append(each._from(value.detach(history), *tensors.values()))
+        return tuple(recorded) if isinstance(made, tuple) else recorded[0]
+
+    return by_hand
+
+
+_NAME = "function with a gradient by hand"
+
+
+@dataclass(frozen=True, eq=False)
+class _Rule:
+    """A call of `name`, with `kinds` of tensors at their places among what was `given`; `results`
+    has the kind of each, and a gradient of zeros."""
+
+    gradient: Callable[..., Any]
+    name: str
+    given: tuple[Any, ...]
+    named: dict[str, Any]
+    kinds: dict[int, type[Tensor]]
+    results: list[tuple[type[Tensor], UOp]]
+
+    def gradients(self, sources: tuple[UOp, ...], found: dict[int, UOp]) -> Gradients:
+        """Those of the sources, from those of the results by number."""
+        of_results = tuple(
+            [_taped(kind, found.get(i, zero)) for i, (kind, zero) in enumerate(self.results)]
+        )
+        tensors = list(map(_taped, self.kinds.values(), sources))
+        given = list(self.given)
+        for place, tensor in zip(self.kinds, tensors, strict=True):
+            given[place] = tensor
+        first = of_results if len(of_results) > 1 else of_results[0]
+        made = self.gradient(first, *given, **self.named)
+        parts = tuple(made) if isinstance(made, (tuple, list)) else (made,)
+        if len(parts) != len(tensors):
+            raise ArgumentError(
+                f"{self.name}: {len(parts)} gradients by hand for {len(tensors)} tensors; legal is "
+                "one for each, or None"
+            )
+        return tuple(map(self._checked, parts, tensors))
+
+    def _checked(self, part: Any, tensor: Tensor) -> UOp | None:
+        if part is None or not is_differentiable(tensor.dtype):
+            return None
+        if not isinstance(part, Tensor):
+            raise ArgumentError(
+                f"{self.name}: a gradient by hand is {part!r}; legal are a tensor and None"
+            )
+        if part.shape != tensor.shape:
+            raise ShapeError(
+                f"{self.name}: a gradient by hand of shape {part.shape} for a tensor of shape "
+                f"{tensor.shape}; legal is that shape"
+            )
+        return part.cast(tensor.dtype)._held
+
+
+def _taped(kind: type[Tensor], node: UOp) -> Tensor:
+    """A tensor that gradients of gradients go on from."""
+    made = kind.of(node, True)
+    made._taped = True
+    return made
+
+
+CALLS[_NAME] = lambda node, found: node.arg[1].gradients(node.src, found)
