@@ -153,6 +153,21 @@ def test_what_computing_cuts_nothing_of(name, where):
     assert value(make(x, w).gradient(x)[0]).tolist() == expected
 
 
+def _square(x):
+    return x.reshape(2, 1) @ x.reshape(1, 2)
+
+
+@pytest.mark.parametrize("make", [Tensor.exp, lambda x: x * 2 + 1, Tensor.softmax, _square])
+def test_what_is_made_again_of_what_was_computed_is_an_expression_again(make):
+    x, start = Tensor([2.0, 3.0]).realize(), Tensor([2.0, 3.0], requires_grad=True)
+    before = make(x).realize()
+    after = make(x)
+    (of_after,) = (after * x).square().sum().gradient(x)
+    (expected,) = (make(start) * start).square().sum().gradient(start)
+    assert value(of_after).tolist() == value(expected).tolist()
+    assert before.tolist() == after.tolist()
+
+
 def test_what_a_value_was_made_of_is_forgotten_with_it():
     """A loop that computes keeps nothing of the turns before."""
     w, x, kept = Tensor([1.0]).realize(), Tensor([1.0]).realize(), []

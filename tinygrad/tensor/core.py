@@ -249,6 +249,8 @@ class Core(Holder):
                     asked(promise, self)
                 if is_known:
                     join(promise.base, self._family)
+                else:
+                    self._taped = self._taped or (self.requires_grad is None and self._equals_known)
         return object.__getattribute__(self, "_uop")  # type: ignore[no-any-return]
 
     def with_node(self, node: UOp) -> Self:
@@ -295,6 +297,11 @@ class Core(Holder):
         self._kin = self._source = None
         holders.add(self)
 
+    @property
+    def _equals_known(self) -> bool:
+        """Whether an equal expression was computed before: this one was not."""
+        return self._uop.known is not None or self._uop.base.known is not None
+
     def _begin(self) -> None:
         """This is the first of its family."""
         node = self._uop
@@ -311,7 +318,7 @@ class Core(Holder):
                 wants = True if True in (wants, other.requires_grad) else None
         made = object.__new__(type(self))
         made._set(node, wants if recording.on else False)
-        made._taped = made.requires_grad is True
+        made._taped = made.requires_grad is True or (wants is None and made._equals_known)
         if node is self._uop or node.op in VIEWS or node.op is Ops.DETACH:
             made._join(self)
         return made
