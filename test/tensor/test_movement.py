@@ -93,6 +93,25 @@ def test_pad(name):
     )
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda a, b: a * float("inf"),
+        lambda a, b: a * b,
+        lambda a, b: a * b[:1],
+        lambda a, b: a * (a + 200).exp(),
+        lambda a, b: a * a.log(),
+        lambda a, b: a * b.sum(),
+    ],
+)
+def test_what_is_padded_is_zero_there_whatever_its_factors(make):
+    a, b = np.float32([1, 2]), np.float32([np.inf, 3])
+    theirs = F.pad(make(torch.tensor(a), torch.tensor(b)), (1, 2))
+    close(value(make(Tensor(a), Tensor(b)).pad((1, 2))), theirs.numpy())
+    whole = [Tensor(x).contiguous().realize() for x in (a, b)]
+    close(value(make(*whole).pad((1, 2))), theirs.numpy())
+
+
 def test_pad_by_axis():
     x = np.ones((2, 3), np.float32)
     close(value(Tensor(x).pad(((1, 0), None))), np.pad(x, ((1, 0), (0, 0))))

@@ -7,6 +7,7 @@ the plan, size).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from tinygrad.base.dtype import dtypes
@@ -109,7 +110,7 @@ class Expressions:
         if node.op is Ops.FOLD and value.op is Ops.REDUCE and value.arg == "add":
             value, ranges = value.src[0], (*value.src[1:], *ranges)  # a sum of sums is one sum
         if condition is not None:
-            value = zero_unless(condition, value)
+            value = zero_unless(condition, value, lax=True)
         return narrowed_sum(value, ranges) if monoid == "add" else value.reduce(monoid, *ranges)
 
     def _gathered(self, node: UOp, demand: Demand) -> UOp:
@@ -138,32 +139,38 @@ class Expressions:
         return old.alu(MONOIDS[node.arg[0]].combine, update)
 
 
-def zero_unless(condition: UOp, value: UOp) -> UOp:
+def zero_unless(condition: UOp, value: UOp, lax: bool = False) -> UOp:
     """`value`, or 0 where the condition fails. A read under a gate that contains the condition is
-    that already, and so is a product with such a factor (be the other one infinite there), if no
-    other factor divides by what the gate has made 0."""
-    if _is_zero_unless(set(conditions_of(condition)), value):
+    that already, and so is a product with such a factor, unless another one may be infinite there.
+    Terms of a sum are `lax`: what their other factors read under no gate counts as finite."""
+    if _is_zero_unless(set(conditions_of(condition)), value, lax):
         return value
     return condition.where(value, value.const_like(0))
 
 
-def _is_zero_unless(conditions: set[UOp], value: UOp) -> bool:
+def _is_zero_unless(conditions: set[UOp], value: UOp, lax: bool = False) -> bool:
     if value.op is Ops.MUL:
-        zeros = [_is_zero_unless(conditions, factor) for factor in value.src]
-        return all(zeros) or any(zeros) and not _divides(value.src[zeros.index(False)])
+        zeros = [_is_zero_unless(conditions, factor, lax) for factor in value.src]
+        others = [factor for factor, zero in zip(value.src, zeros, strict=True) if not zero]
+        return any(zeros) and all(_is_finite(conditions, factor, lax) for factor in others)
     if value.op is not Ops.INDEX or len(value.src) == 1 + value.arg:
         return False
     return conditions.issubset(conditions_of(value.src[1 + value.arg]))
 
 
-def _divides(value: UOp) -> bool:
-    """Whether the value is made of quotients or logarithms of what is read."""
-    return any(
-        n.op in _POLES for n in reached(value, through=lambda n: n.op in GroupOp.Elementwise)
-    )
+def _is_finite(conditions: set[UOp], value: UOp, lax: bool) -> bool:
+    """Whether the value, made of what is 0 where the conditions fail and of numbers, is finite
+    there: no quotient, no logarithm, no power."""
+    for node in reached(value, through=lambda n: n.op in GroupOp.Elementwise):
+        if node.op in _POLES or (node.op is Ops.CONST and not math.isfinite(node.arg)):
+            return False
+        if not (lax or node.op in _OF_NUMBERS or _is_zero_unless(conditions, node)):
+            return False
+    return True
 
 
-_POLES = frozenset((Ops.FDIV, Ops.RECIP, Ops.LOG2, Ops.POW))
+_OF_NUMBERS = GroupOp.Elementwise | {Ops.CONST}
+_POLES = frozenset((Ops.FDIV, Ops.RECIP, Ops.LOG2, Ops.EXP2, Ops.POW))
 
 
 def _is_inside(memory: UOp, offset: UOp) -> bool:
