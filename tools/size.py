@@ -32,7 +32,7 @@ BUDGETS: dict[str, int | None] = {
     "loops": 4970,
     "codegen": 5555,
     "backends/*": 2950,
-    "engine": 4525,
+    "engine": 4540,
     "tensor/*": 5825,
 }
 CORE_BUDGET = 30_980  # all of the above: the floors that make a Tensor run, with every renderer

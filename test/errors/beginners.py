@@ -150,7 +150,7 @@ MISUSES = {
         ArgumentError,
         ["stack", "legal are -2 to 1"],
     ),
-    "split": (lambda: ones(5).split(0), ArgumentError, ["split", "legal are sizes from 1"]),
+    "split": (lambda: ones(5).split(0), ArgumentError, ["split", "legal are numbers from 1"]),
     "chunk": (lambda: ones(5).chunk(0), ArgumentError, ["chunk", "legal are numbers from 1"]),
     "roll": (lambda: ones(3).roll(1, 4), ArgumentError, ["roll", "legal are -1 to 0"]),
     "gather axes": (
@@ -186,7 +186,7 @@ MISUSES = {
     "scatter red": (
         lambda: ones(3).scatter_reduce(0, Tensor([1]), Tensor([1.0]), "foo"),
         ArgumentError,
-        ["scatter_reduce", "'foo'", "legal are sum, prod, mean, amax and amin"],
+        ["scatter_reduce", "'foo'", "legal are sum, prod, mean, amax, amin"],
     ),
     "one_hot oob": (
         lambda: Tensor([5]).one_hot(3).tolist(),
@@ -525,7 +525,7 @@ MISUSES = {
         ShapeError,
         ["eye", "(-2, -2)", "legal are whole numbers from 0"],
     ),
-    "full str": (lambda: Tensor.full((2,), "a"), DTypeError, ["full", "'a'", "legal is a number"]),
+    "full str": (lambda: Tensor.full((2,), "a"), DTypeError, ["full", "'a'", "legal are numbers"]),
     "zeros float": (
         lambda: Tensor.zeros(2.5),
         ShapeError,

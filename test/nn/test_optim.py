@@ -420,11 +420,11 @@ def steps(optimizer, w, count):
         (lambda: optim.OptimizerGroup(), "of no optimizers"),
         (lambda: optim.Adam(Tensor(B)), "legal are lists of tensors"),
         (lambda: optim.Adam(3), "parameters 3; legal are lists of tensors"),
-        (lambda: optim.LBFGS([{"params": [Tensor(B)]}]), "of type dict among the parameters"),
+        (lambda: optim.LBFGS([{"params": [Tensor(B)]}]), "among the parameters: .* of type dict"),
         (lambda: optim.SGD([{"parms": [Tensor(B)]}]), 'legal are dicts with "params"'),
         (lambda: optim.Adam([Tensor(B)], betas=0.5), "betas 0.5; legal are two numbers"),
         (lambda: optim.Adam([Tensor(B)], 0.1, (0.5, 0.9)), r"b1 \(0.5, 0.9\); legal are numbers"),
-        (lambda: optim.Muon([Tensor(W)], adjust_lr_fn="x"), "adjust_lr_fn 'x'; legal are"),
+        (lambda: optim.Muon([Tensor(W)], adjust_lr_fn="x"), "adjust_lr_fn='x'; legal are"),
         (
             lambda: optim.SGD([Tensor(B)]).param_groups[0].update(momentum=0.5),
             "'momentum' = 0.5; legal to set are lr, weight_decay",

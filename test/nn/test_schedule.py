@@ -134,8 +134,8 @@ def test_a_group_keeps_its_first_rates():
     "misuse, message",
     [
         (lambda o: optim.StepLR(o, 0), "step_size=0; legal is 1 or more"),
-        (lambda o: optim.ReduceLROnPlateau(o, mode="best"), "legal are .min. and .max."),
-        (lambda o: optim.ReduceLROnPlateau(o, threshold_mode="x"), "legal are .rel. and .abs."),
+        (lambda o: optim.ReduceLROnPlateau(o, mode="best"), "legal are min, max"),
+        (lambda o: optim.ReduceLROnPlateau(o, threshold_mode="x"), "legal are rel, abs"),
         (lambda o: optim.LambdaLR(o, [lambda t: t]), "legal is a function"),
         (lambda o: optim.OneCycleLR(o, 1.0, epochs=3), "legal are total_steps, or both"),
         (lambda o: optim.OneCycleLR(o, 1.0, 9, anneal_strategy="x"), "legal are cos, linear"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.nn.held import held
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.arguments import check_number_from, check_types
 from tinygrad.tensor.creation import DTypeLike
 
 
@@ -131,8 +132,8 @@ class Dropout2d:
 
     def __call__(self, x: Tensor) -> Tensor:
         """(N, channels, *any) → the same shape."""
-        if not isinstance(self.p, (int, float)) or not 0 <= self.p <= 1:
-            raise ArgumentError(f"Dropout2d: p={self.p!r}; legal are numbers from 0 to 1")
+        check_types("Dropout2d", [self.p], (int, float), "numbers", ArgumentError)
+        check_number_from("Dropout2d", "p", self.p, 0, 1)
         if not Tensor.training or self.p == 0:
             return x
         kept = Tensor.ones(*x.shape[:2], *(1,) * (x.ndim - 2), dtype=x.dtype, device=x.device)

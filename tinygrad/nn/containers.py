@@ -8,6 +8,7 @@ from typing import Any
 from tinygrad.base.errors import ArgumentError
 from tinygrad.nn.held import held
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.arguments import check_types
 
 Sizes = int | tuple[int, ...]
 
@@ -20,11 +21,8 @@ class Sequential(list[Callable[..., Any]]):
     """
 
     def __init__(self, *layers: Callable[..., Any]) -> None:
-        wrong = [layer for layer in layers if not callable(layer)]
-        if wrong:
-            raise ArgumentError(
-                f"Sequential: {wrong[0]!r}; legal are layers one by one: Sequential(*list)"
-            )
+        legal = "layers one by one: Sequential(*list)"
+        check_types("Sequential", layers, Callable, legal, ArgumentError)
         super().__init__(layers)
 
     def __call__(self, x: Any) -> Any:

@@ -11,6 +11,7 @@ from tinygrad.base.helpers import plain
 from tinygrad.nn.held import held
 from tinygrad.numeric.sampling import BOUNDS, FILTERS, sampled
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.arguments import check_choice
 
 # ---- channels and pixels -------------------------------------------------------------------------
 
@@ -164,10 +165,9 @@ def grid_sample(
     2.5
     """
     count = x.ndim - 2
-    if padding_mode not in BOUNDS:
-        raise ArgumentError(f"padding_mode={padding_mode!r}; legal are {', '.join(BOUNDS)}")
-    if mode not in FILTERS or (mode == "bicubic" and count != 2):
-        raise ArgumentError(f"mode={mode!r} over {count} axes; legal are {', '.join(FILTERS)}")
+    check_choice("grid_sample", "padding_mode", padding_mode, BOUNDS)
+    legal = [word for word in FILTERS if count == 2 or word != "bicubic"]
+    check_choice("grid_sample", "mode", mode, legal)
     if (
         count not in (2, 3)
         or (grid.ndim, grid.shape[-1], grid.shape[0]) != (x.ndim, count, x.shape[0])

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 
-from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.base.errors import ShapeError
 from tinygrad.base.helpers import prod
 from tinygrad.nn import spellings
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.arguments import check_choice
 
 GAINS = {
     "linear": 1.0,
@@ -31,10 +32,7 @@ def calculate_gain(nonlinearity: str, param: float = 0.01) -> float:
     """
     if nonlinearity == "leaky_relu":
         return math.sqrt(2 / (1 + param * param))
-    if nonlinearity not in GAINS:
-        raise ArgumentError(
-            f"nonlinearity={nonlinearity!r}; legal are leaky_relu, {', '.join(GAINS)}"
-        )
+    check_choice("calculate_gain", "nonlinearity", nonlinearity, ("leaky_relu", *GAINS))
     return GAINS[nonlinearity]
 
 
@@ -182,8 +180,7 @@ def fans(tensor: Tensor) -> tuple[int, int]:
 
 
 def _fan(tensor: Tensor, mode: str) -> int:
-    if mode not in ("fan_in", "fan_out"):
-        raise ArgumentError(f"mode={mode!r}; legal are fan_in and fan_out")
+    check_choice("init", "mode", mode, ("fan_in", "fan_out"))
     return fans(tensor)[0 if mode == "fan_in" else 1]
 
 

@@ -12,6 +12,7 @@ from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import prod
 from tinygrad.formats.quants import rows
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.arguments import check_choice
 from tinygrad.tensor.conv import padding_pairs
 from tinygrad.tensor.template import expression
 
@@ -130,10 +131,7 @@ class Conv2d:
         padding_mode: str = "zeros",
     ) -> None:
         _check_groups("Conv2d", in_channels, out_channels, groups)
-        if padding_mode not in PADDING_MODES:
-            raise ArgumentError(
-                f"Conv2d: padding_mode={padding_mode!r}; legal are {', '.join(PADDING_MODES)}"
-            )
+        check_choice("Conv2d", "padding_mode", padding_mode, PADDING_MODES)
         self.padding_mode = padding_mode
         kernel = _each(kernel_size, 2)
         self.kernel_size = kernel

@@ -9,6 +9,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.nn.held import held
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.arguments import check_number_from
 from tinygrad.tensor.scan import scan
 
 FLOOR = -1e30
@@ -114,8 +115,7 @@ def cross_entropy(
     >>> round(cross_entropy(x, Tensor([0, 1, -100])).item(), 4)
     0.1269
     """
-    if not 0.0 <= label_smoothing <= 1.0:
-        raise ArgumentError(f"label_smoothing={label_smoothing}; legal are numbers from 0 to 1")
+    check_number_from("cross_entropy", "label_smoothing", label_smoothing, 0, 1)
     logs = x.log_softmax(_class_axis(x))
     if target.shape == x.shape and dtypes.is_float(target.dtype):
         return _soft_cross_entropy(logs, target, weight, reduction, label_smoothing)

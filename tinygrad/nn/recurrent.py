@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.base.errors import ShapeError
 from tinygrad.nn.layers import uniform_weight
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.arguments import check_choice, check_number_from
 from tinygrad.tensor.scan import scan
 
 State = tuple[Tensor, ...]
@@ -158,8 +159,7 @@ class Recurrent:
         dropout: float = 0.0,
         bidirectional: bool = False,
     ) -> None:
-        if num_layers < 1:
-            raise ArgumentError(f"{self._name}: num_layers={num_layers}; legal is 1 or more")
+        check_number_from(self._name, "num_layers", num_layers, 1)
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.num_layers = num_layers
@@ -331,6 +331,5 @@ NONLINEARITIES: dict[str, Callable[[Tensor], Tensor]] = {"tanh": Tensor.tanh, "r
 
 
 def _nonlinearity(name: str) -> str:
-    if name not in NONLINEARITIES:
-        raise ArgumentError(f'nonlinearity={name!r}; legal are "tanh" and "relu"')
+    check_choice("RNN", "nonlinearity", name, NONLINEARITIES)
     return name

@@ -1,9 +1,11 @@
-"""What is said of an argument of a wrong type. A call that failed in Python's own words is looked
-at again, beside what its function says of its arguments; calls that succeed pay nothing."""
+"""What is said of a wrong argument. A call that failed in Python's own words is looked at again,
+beside what its function says of its arguments' types; calls that succeed pay nothing. What types
+don't say, functions check: which words and which numbers are legal."""
 
 from __future__ import annotations
 
 import inspect
+import math
 import numbers
 import types
 import typing
@@ -11,7 +13,7 @@ from abc import ABC
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tinygrad.base.errors import DTypeError, TinygradError
+from tinygrad.base.errors import ArgumentError, DTypeError, TinygradError
 from tinygrad.uop.node import UOp
 
 BARE = (TypeError, AttributeError, ValueError, LookupError, ArithmeticError, AssertionError)
@@ -29,6 +31,36 @@ class AnyTensor(ABC):  # noqa: B024  what it holds are others
 
 MEANT = {"Self": AnyTensor, "Sint": int}
 """What names in annotations stand for, where a type checker is told of less."""
+
+
+def check_choice(operation: str, name: str, value: Any, legal: Iterable[Any]) -> None:
+    """ArgumentError for a value that is none of those that are legal."""
+    if value not in legal:
+        words = ", ".join(map(str, legal))
+        raise ArgumentError(f"{operation}: {name}={value!r}; legal are {words}")
+
+
+def check_number_from(
+    operation: str, name: str, value: Any, least: float, most: float = math.inf
+) -> None:
+    """ArgumentError for a number below the least that is legal or above the most, and for NaN."""
+    if not least <= value <= most:
+        end = "" if most == math.inf else f" to {most}"
+        raise ArgumentError(f"{operation}: {name}={value}; legal are numbers from {least}{end}")
+
+
+def check_types(
+    operation: str,
+    values: Iterable[Any],
+    kinds: Any,
+    legal: str,
+    error: type[TinygradError] = DTypeError,
+) -> None:
+    """An error that names the first value of another type."""
+    for value in values:
+        if not isinstance(value, kinds):
+            kind = type(value).__name__
+            raise error(f"{operation}: {value!r} of type {kind}; legal are {legal}")
 
 
 def told(

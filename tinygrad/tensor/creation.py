@@ -25,6 +25,7 @@ from tinygrad.engine.keeping import tensor_of_file, workplace
 from tinygrad.engine.realize import capturing
 from tinygrad.engine.sharing import is_addressable
 from tinygrad.schedule.shard_rules import placement_of
+from tinygrad.tensor.arguments import check_number_from, check_types
 from tinygrad.tensor.core import Core, Devices, Shape, check_number, constant, owned
 from tinygrad.uop.infer import settled
 from tinygrad.uop.node import UOp
@@ -272,10 +273,7 @@ class Creation(Core):
         """
         fill_value = plain(fill_value)
         real = dtype is not None and checked_dtype(dtype) not in COMPLEX_PARTS
-        if not isinstance(fill_value, (bool, int, float, UOp) if real else (*NUMBERS, UOp)):
-            raise DTypeError(
-                f"full: {fill_value!r} of type {type(fill_value).__name__}; legal is a number"
-            )
+        check_types("full", [fill_value], (int, float, UOp) if real else (*NUMBERS, UOp), "numbers")
         own = (
             least_type([fill_value]) if isinstance(fill_value, int) else dtypes.from_py(fill_value)
         )
@@ -338,8 +336,7 @@ class Creation(Core):
         [7, 7]
         """
         value = plain(value)
-        if not isinstance(value, (bool, int, float)):
-            raise DTypeError(f"const_like: {value!r}; legal is a number")
+        check_types("const_like", [value], (int, float), "numbers")
         return self._wrap(self._constant(value, shape=self.shape))
 
     def full_like(self, fill_value: Any, **more: Any) -> Self:
@@ -412,11 +409,7 @@ class Creation(Core):
         start, stop, step = plain(start), plain(stop), plain(step)
         if stop is None:
             start, stop = 0, start
-        wrong = [v for v in (start, stop, step) if not isinstance(v, (bool, int, float, UOp))]
-        if wrong:
-            raise DTypeError(
-                f"arange: {wrong[0]!r} of type {type(wrong[0]).__name__}; legal are numbers"
-            )
+        check_types("arange", (start, stop, step), (int, float, UOp), "numbers")
         if not all(isinstance(v, UOp) or math.isfinite(v) for v in (start, stop, step)):
             raise ArgumentError(
                 f"arange: from {start} to {stop} by {step}; legal are finite numbers"
@@ -456,8 +449,7 @@ class Creation(Core):
         [0.0, 0.5, 1.0]
         """
         steps = plain(steps)
-        if steps < 0:
-            raise ArgumentError(f"linspace: {steps} steps; legal are numbers from 0")
+        check_number_from("linspace", "steps", steps, 0)
         kind = checked_dtype(more.pop("dtype", None) or dtypes.default_float)
         if part := COMPLEX_PARTS.get(kind):
             return cls.linspace(start, stop, steps, dtype=part, **more)._to_complex(kind)

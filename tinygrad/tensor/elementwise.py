@@ -20,6 +20,7 @@ from tinygrad.base.dtype import (
     least_upper_float,
 )
 from tinygrad.base.errors import ArgumentError, DTypeError
+from tinygrad.tensor.arguments import check_choice
 from tinygrad.tensor.core import Core, broadcast_shape, check_devices, check_number, holds
 from tinygrad.tensor.creation import HasArray, holds_complex, node_of
 from tinygrad.tensor.movement import Movement
@@ -208,10 +209,7 @@ class Elementwise(Movement):
         >>> Tensor([-7]).div(2, rounding_mode="trunc").tolist()
         [-3]
         """
-        if rounding_mode not in (None, "trunc", "floor"):
-            raise ArgumentError(
-                f"div: rounding_mode {rounding_mode!r}; legal are None, trunc, floor"
-            )
+        check_choice("div", "rounding_mode", rounding_mode, (None, "trunc", "floor"))
         if is_complex(x):
             return self._promoted(x).div(x, reverse, rounding_mode)  # type: ignore[no-any-return]
         if rounding_mode == "floor":

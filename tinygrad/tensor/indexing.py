@@ -16,6 +16,7 @@ from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, Sha
 from tinygrad.base.helpers import plain
 from tinygrad.engine.realize import read
 from tinygrad.tensor.again import compute
+from tinygrad.tensor.arguments import check_choice
 from tinygrad.tensor.core import Core, axis_of, broadcast_shape, check_devices, check_number
 from tinygrad.tensor.creation import HasArray
 from tinygrad.tensor.linalg import Linalg
@@ -249,8 +250,7 @@ class Indexing(Linalg):
         >>> Tensor([0, 0, 0]).scatter(0, Tensor([1]), Tensor([5])).tolist()
         [0, 5, 0]
         """
-        if reduce not in (None, "add", "multiply"):
-            raise ArgumentError(f"scatter: reduce {reduce!r}; legal are None, add, multiply")
+        check_choice("scatter", "reduce", reduce, (None, "add", "multiply"))
         return self._scatter("scatter", dim, index, src, MONOID_OF.get(str(reduce), "set"))
 
     def _scatter(self, operation: str, dim: int, index: Self, src: Any, how: str) -> Self:
@@ -280,10 +280,8 @@ class Indexing(Linalg):
         >>> Tensor([1, 1]).scatter_reduce(0, Tensor([0, 0]), Tensor([5, 6]), "sum").tolist()
         [12, 1]
         """
-        if reduce not in ("sum", "prod", "mean", "amax", "amin"):
-            raise ArgumentError(
-                f"scatter_reduce: {reduce!r}; legal are sum, prod, mean, amax and amin"
-            )
+        legal = ("sum", "prod", "mean", "amax", "amin")
+        check_choice("scatter_reduce", "reduce", reduce, legal)
         if reduce == "amin":
             turned = self._opposite().scatter_reduce(
                 dim, index, src._opposite(), "amax", include_self

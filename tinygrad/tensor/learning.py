@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.tensor.arguments import check_choice, check_number_from
 from tinygrad.tensor.functions import wide
 from tinygrad.tensor.random import Random
 from tinygrad.tensor.template import expression
@@ -17,8 +18,7 @@ class Learning(Random):
     __slots__ = ()
 
     def _reduced(self, reduction: str) -> Self:
-        if reduction not in ("mean", "sum", "none"):
-            raise ArgumentError(f"reduction={reduction!r}; legal are mean, sum and none")
+        check_choice("a loss", "reduction", reduction, ("mean", "sum", "none"))
         if reduction == "none":
             return self
         return self.mean() if reduction == "mean" else self.sum()
@@ -87,7 +87,7 @@ class Learning(Random):
         >>> round(Tensor([[0.0, 0.0]]).cross_entropy(Tensor([1])).item(), 4)
         0.6931
         """
-        _smoothing(label_smoothing)
+        check_number_from("cross_entropy", "label_smoothing", label_smoothing, 0, 1)
         axis = 0 if self.ndim == 1 else 1
         if Y.ndim < self.ndim:
             own = self._log_chance(Y, axis, label_smoothing, "cross_entropy")
@@ -141,7 +141,7 @@ class Learning(Random):
         self, classes: Self, axis: int, smoothing: float, operation: str, ignored: int | None = None
     ) -> Self:
         """The log of the softmax along `axis` at each class number, and some of all others'."""
-        _smoothing(smoothing)
+        check_number_from(operation, "label_smoothing", smoothing, 0, 1)
         logs = self.log_softmax(axis)
         own, _ = logs._at_class(classes, axis, operation, ignored)
         return own * (1 - smoothing) + logs.mean(axis) * smoothing if smoothing else own
@@ -229,8 +229,3 @@ class Learning(Random):
         mixed = weights.cast(self.dtype).dropout(dropout_p).matmul(value, dtype=wide)
         out: Self = mixed / (total == 0).where(1.0, total)
         return out.cast(self.dtype)
-
-
-def _smoothing(amount: float) -> None:
-    if not 0.0 <= amount <= 1.0:
-        raise ArgumentError(f"label_smoothing: {amount}; legal are numbers from 0 to 1")

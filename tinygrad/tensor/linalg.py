@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from tinygrad.base.dtype import compute_dtype, least_upper_dtype, sum_acc_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.tensor.arguments import check_types
 from tinygrad.tensor.core import broadcast_shape, check_axes, check_devices
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
 from tinygrad.tensor.elementwise import is_complex
@@ -119,8 +120,7 @@ class Linalg(Reduction):
         [[11]]
         """
         xs = list(operands[0] if operands and isinstance(operands[0], (tuple, list)) else operands)
-        if wrong := [x for x in xs if not isinstance(x, Linalg)]:
-            raise ArgumentError(f"einsum: {formula!r} of {wrong[0]!r}; legal are tensors")
+        check_types(f"einsum: {formula!r}", xs, Linalg, "tensors", ArgumentError)
         inputs, output = _letters(formula, xs)
         out_type = dtype or least_upper_dtype(*(x.dtype for x in xs))
         done, letters = xs[0], inputs[0]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import NoneType
 from typing import Any, Self
 
 from tinygrad.base.dtype import COMPLEX_PARTS, dtypes, least_upper_dtype
-from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
+from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import argfix, ceildiv, plain, prod
+from tinygrad.tensor.arguments import check_choice, check_number_from, check_types
 from tinygrad.tensor.conversion import Conversion
 from tinygrad.tensor.core import (
     Shape,
@@ -42,7 +44,7 @@ class Movement(Conversion):
         """
         given = argfix(shape, *more)
         sizes = [self._kept(i, n, given) if n is None else n for i, n in enumerate(given)]
-        _whole("reshape", sizes)
+        check_types("reshape", sizes, (int, UOp), "whole numbers", ShapeError)
         unknown = [i for i, n in enumerate(sizes) if isinstance(n, int) and n == -1]
         if any(isinstance(n, int) and n < -1 for n in sizes) or len(unknown) > 1:
             raise ShapeError(f"reshape: to {given}; legal are sizes from 0 and one -1")
@@ -83,7 +85,7 @@ class Movement(Conversion):
         [[1, 1, 1], [2, 2, 2]]
         """
         given = argfix(shape, *more)
-        _whole("expand", [-1 if n is None else n for n in given])
+        check_types("expand", given, (int, UOp, NoneType), "whole numbers", ShapeError)
         if len(given) < self.ndim:
             raise ShapeError(f"expand: {self.shape} to {given}; legal are {self.ndim} axes or more")
         own = (1,) * (len(given) - self.ndim) + self.shape
@@ -280,8 +282,7 @@ class Movement(Conversion):
         >>> Tensor([1, 2]).pad((1, 2)).tolist()
         [0, 1, 2, 0, 0]
         """
-        if not isinstance(plain(value), (bool, int, float)):
-            raise DTypeError(f"pad: value {value!r}; legal is a number")
+        check_types("pad", [plain(value)], (int, float), "numbers")
         if not isinstance(padding, (tuple, list)):
             raise ShapeError(
                 f"pad: {padding!r} around {self.shape}; legal are pairs, or a number for each side"
@@ -309,10 +310,7 @@ class Movement(Conversion):
 
     def _pad_by(self, mode: str, pads: Pads) -> Self:
         """Each axis in turn with pieces of itself."""
-        if mode not in ("reflect", "replicate", "circular"):
-            raise ArgumentError(
-                f"pad: mode {mode!r}; legal are constant, reflect, replicate, circular"
-            )
+        check_choice("pad", "mode", mode, ("constant", "reflect", "replicate", "circular"))
         out = self
         for axis, (before, after) in enumerate(pads):
             size = self.shape[axis]
@@ -368,8 +366,7 @@ class Movement(Conversion):
         [[1, 2, 1, 2], [1, 2, 1, 2]]
         """
         counts = argfix(repeats, *more)
-        if not all(isinstance(count, (int, UOp)) for count in counts):
-            raise ArgumentError(f"repeat: {counts}; legal are whole numbers")
+        check_types("repeat", counts, (int, UOp), "whole numbers", ArgumentError)
         if len(counts) < self.ndim:
             raise ShapeError(f"repeat: {counts} of {self.shape}; legal is a number for each axis")
         shape = (1,) * (len(counts) - self.ndim) + self.shape
@@ -393,8 +390,7 @@ class Movement(Conversion):
         axis = axis_of(dim, self.ndim, "split")
         total, sizes = known_size("split", self.shape, axis), plain(sizes)
         if isinstance(sizes, int):
-            if sizes <= 0:
-                raise ArgumentError(f"split: parts of size {sizes}; legal are sizes from 1")
+            check_number_from("split", "sizes", sizes, 1)
             sizes = [min(sizes, total - i) for i in range(0, max(total, 1), sizes)]
         if sum(sizes) != total:
             raise ShapeError(f"split: {sizes} of an axis of size {total}; the sum must be its size")
@@ -408,8 +404,7 @@ class Movement(Conversion):
         [[1, 2], [3]]
         """
         chunks = plain(chunks)
-        if chunks <= 0:
-            raise ArgumentError(f"chunk: {chunks} parts; legal are numbers from 1")
+        check_number_from("chunk", "chunks", chunks, 1)
         axis = axis_of(dim, self.ndim, "chunk")
         size = ceildiv(known_size("chunk", self.shape, axis), chunks)
         return list(self.split(size if size else [0] * chunks, dim))
@@ -517,8 +512,7 @@ class Movement(Conversion):
         >>> [t.tolist() for t in Tensor([1, 2]).meshgrid(Tensor([3]))]
         [[[1], [2]], [[3], [3]]]
         """
-        if indexing not in ("ij", "xy"):
-            raise ArgumentError(f"meshgrid: indexing {indexing!r}; legal are ij and xy")
+        check_choice("meshgrid", "indexing", indexing, ("ij", "xy"))
         parts = (self, *others)
         if len(parts) == 1:
             return parts
@@ -657,12 +651,3 @@ def tensors_of(operation: str, first: Any, others: Sequence[Any]) -> tuple[Any, 
         raise ArgumentError(f"{operation}: of {what}; legal are one tensor or more")
     check_devices(operation, *items)
     return items
-
-
-def _whole(operation: str, sizes: Sequence[Any]) -> None:
-    wrong = [n for n in sizes if not isinstance(n, (int, UOp))]
-    if wrong:
-        raise ShapeError(
-            f"{operation}: size {wrong[0]!r} of type {type(wrong[0]).__name__} in {tuple(sizes)}; "
-            "legal are whole numbers"
-        )

@@ -16,6 +16,7 @@ from typing import Any, Self
 from tinygrad.base.dtype import COMPLEX_PARTS, DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import plain, prod
+from tinygrad.tensor.arguments import check_number_from
 from tinygrad.tensor.core import constant
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, checked_shape
 from tinygrad.tensor.generator import Generator, default_generator
@@ -198,8 +199,7 @@ class Random(Order):
         >>> Tensor.normal(2, 3, mean=1.0, std=0.5).shape
         (2, 3)
         """
-        if not std >= 0:
-            raise ArgumentError(f"normal: std = {std}; legal are numbers from 0")
+        check_number_from("normal", "std", std, 0)
         return cls._changed(cls.randn, shape, more, lambda x: x.mul(std).add(mean))
 
     @classmethod
@@ -221,8 +221,7 @@ class Random(Order):
         >>> Tensor.gumbel(2, 3).shape
         (2, 3)
         """
-        if not scale >= 0:
-            raise ArgumentError(f"gumbel: scale = {scale}; legal are numbers from 0")
+        check_number_from("gumbel", "scale", scale, 0)
         return cls._changed(
             cls.exponential, shape, more, lambda x: x.maximum(1e-30).log() * -scale + loc
         )
@@ -314,8 +313,7 @@ class Random(Order):
         """
         if p is None and not dtypes.is_float(self.dtype):
             raise DTypeError(f"bernoulli: chances of {self.dtype!r}; legal are floats, or give p")
-        if p is not None and not 0 <= p <= 1:
-            raise ArgumentError(f"bernoulli: p = {p}; legal are numbers from 0 to 1")
+        check_number_from("bernoulli", "p", p or 0, 0, 1)
         chance: Any = p
         if p is None:
             own = self.detach().float()
@@ -373,8 +371,7 @@ class Random(Order):
         >>> Tensor([1.0]).dropout(0.5).tolist()
         [1.0]
         """
-        if not 0 <= p <= 1:
-            raise ArgumentError(f"dropout: p = {p}; legal are numbers from 0 to 1")
+        check_number_from("dropout", "p", p, 0, 1)
         if not self.training or p == 0:
             return self
         if p == 1:

@@ -11,6 +11,7 @@ from tinygrad.base.errors import ArgumentError
 from tinygrad.nn.optim.line_search import Slope, strong_wolfe
 from tinygrad.nn.optim.optimizer import checked_tensors
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.arguments import check_choice
 
 Closure = Callable[[], Tensor]
 
@@ -53,10 +54,7 @@ class LBFGS:
         history_size: int = 100,
         line_search_fn: str | None = None,
     ) -> None:
-        if line_search_fn not in (None, "strong_wolfe"):
-            raise ArgumentError(
-                f'LBFGS: line_search_fn={line_search_fn!r}; legal are None and "strong_wolfe"'
-            )
+        check_choice("LBFGS", "line_search_fn", line_search_fn, (None, "strong_wolfe"))
         params = checked_tensors("LBFGS", params)
         for param in params:
             if param.requires_grad is None:

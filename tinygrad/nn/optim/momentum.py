@@ -14,6 +14,7 @@ from tinygrad.nn.optim.optimizer import (
     steps_alike,
 )
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.arguments import check_choice
 
 
 class Momentum(Optimizer):
@@ -183,8 +184,7 @@ class Muon(Momentum):
         nesterov: bool = True,
         adjust_lr_fn: str | None = None,
     ) -> None:
-        if adjust_lr_fn not in SCALES:
-            raise ArgumentError(f"Muon: adjust_lr_fn {adjust_lr_fn!r}; legal are {list(SCALES)}")
+        check_choice("Muon", "adjust_lr_fn", adjust_lr_fn, SCALES)
         params = checked_tensors("Muon", params)
         flat = [param.shape for param in params if param.ndim < 2]
         if flat:

@@ -22,6 +22,7 @@ from tinygrad.engine.holders import surroundings
 from tinygrad.nn.state import get_state_dict, load_state_dict, own_copy
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.again import again
+from tinygrad.tensor.arguments import check_types
 from tinygrad.tensor.template import expression, looks_of
 
 Kind = TypeVar("Kind", bound="Optimizer")
@@ -379,12 +380,7 @@ def checked_tensors(who: str, params: Any) -> list[Tensor]:
     if isinstance(params, Tensor) or not isinstance(params, Iterable):
         raise ArgumentError(f"{who}: parameters {params!r}; legal are lists of tensors")
     tensors = list(params)
-    for each in tensors:
-        if not isinstance(each, Tensor):
-            raise ArgumentError(
-                f"{who}: {each!r} of type {type(each).__name__} among the parameters; "
-                "legal are tensors"
-            )
+    check_types(f"{who}: among the parameters", tensors, Tensor, "tensors", ArgumentError)
     return tensors
 
 

@@ -19,6 +19,7 @@ from tinygrad.nn.optim.gradients import optimizers_of
 from tinygrad.nn.optim.optimizer import Optimizer, Stepper
 from tinygrad.nn.state import load_state_dict
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.arguments import check_choice
 
 
 @dataclass(eq=False)
@@ -349,11 +350,7 @@ class OneCycleLR(Scheduler):
                     "legal are total_steps, or both of them"
                 )
             self.total_steps = self.epochs * self.steps_per_epoch
-        if self.anneal_strategy not in CURVES:
-            raise ArgumentError(
-                f"OneCycleLR: anneal_strategy={self.anneal_strategy!r}; legal are "
-                f"{', '.join(CURVES)}"
-            )
+        check_choice("OneCycleLR", "anneal_strategy", self.anneal_strategy, CURVES)
         if min(self.div_factor, self.final_div_factor) <= 0:
             raise ArgumentError(
                 f"OneCycleLR: div_factor={self.div_factor}, final_div_factor="
@@ -444,12 +441,8 @@ class ReduceLROnPlateau:
         min_lr: float = 0.0,
         eps: float = 1e-8,
     ) -> None:
-        if threshold_mode not in ("rel", "abs"):
-            raise ArgumentError(
-                f'ReduceLROnPlateau: threshold_mode={threshold_mode!r}; legal are "rel" and "abs"'
-            )
-        if mode not in ("min", "max"):
-            raise ArgumentError(f'ReduceLROnPlateau: mode={mode!r}; legal are "min" and "max"')
+        check_choice("ReduceLROnPlateau", "threshold_mode", threshold_mode, ("rel", "abs"))
+        check_choice("ReduceLROnPlateau", "mode", mode, ("min", "max"))
         self.optimizers = optimizers_of(optimizer)
         self.sign = 1 if mode == "min" else -1
         self.factor = factor

@@ -11,6 +11,7 @@ from typing import TypeVar
 from tinygrad.base.errors import ArgumentError
 from tinygrad.nn.optim.optimizer import Optimizer
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.arguments import check_choice
 
 Kind = TypeVar("Kind", bound=Optimizer)
 STAGES = (1, 2, 3)
@@ -45,8 +46,7 @@ def zero(optimizer: Kind, stage: int = 1) -> Kind:
     """
     if not isinstance(optimizer, Optimizer):
         raise ArgumentError(f"zero: {type(optimizer).__name__}; legal is an optimizer of one group")
-    if stage not in STAGES:
-        raise ArgumentError(f"zero: stage {stage!r}; legal are {STAGES}")
+    check_choice("zero", "stage", stage, STAGES)
     alone = [param for param in optimizer.params if not isinstance(param.device, tuple)]
     if alone:
         raise ArgumentError(

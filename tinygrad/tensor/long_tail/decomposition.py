@@ -15,7 +15,8 @@ from typing import Any, Self
 import numpy as np
 
 from tinygrad.base.dtype import dtypes, least_upper_dtype
-from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.base.errors import ShapeError
+from tinygrad.tensor.arguments import check_choice
 from tinygrad.tensor.core import broadcast_shape, check_axes
 from tinygrad.tensor.elementwise import by_squares, float_kind
 from tinygrad.tensor.interop import Interop
@@ -262,8 +263,7 @@ class Decomposition(Interop):
         >>> (q @ r).tolist()
         [[1.0, 0.0], [0.0, 1.0]]
         """
-        if mode not in ("complete", "reduced"):
-            raise ArgumentError(f"qr: mode {mode!r}; legal are complete and reduced")
+        check_choice("qr", "mode", mode, ("complete", "reduced"))
         q, r = QR(self._matrix("qr"), parameters=(mode == "complete",))
         return q, r
 
@@ -307,8 +307,7 @@ class Decomposition(Interop):
         >>> Tensor([[2.0, 0.0], [0.0, 1.0]]).eigh()[0].tolist()
         [1.0, 2.0]
         """
-        if UPLO not in ("L", "U"):
-            raise ArgumentError(f"eigh: UPLO {UPLO!r}; legal are L and U")
+        check_choice("eigh", "UPLO", UPLO, ("L", "U"))
         w, v = EIGH(self._square("eigh"), parameters=(UPLO == "U",))
         return w, v
 

@@ -7,8 +7,9 @@ from typing import Any, Self
 import numpy as np
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.errors import ArgumentError, DTypeError
+from tinygrad.base.errors import DTypeError
 from tinygrad.base.helpers import prod
+from tinygrad.tensor.arguments import check_choice
 from tinygrad.tensor.long_tail.decomposition import Decomposition
 
 # ---- Keccak (FIPS 202): bytes that a block takes, and the byte that ends a message ---------------
@@ -56,8 +57,8 @@ class Hashing(Decomposition):
         >>> bytes(Tensor(b"abc").keccak().tolist()).hex()[:8]
         '3a985da7'
         """
-        if isinstance(cfg, str) and cfg not in KECCAK:
-            raise ArgumentError(f"keccak: {cfg!r}; legal are {', '.join(KECCAK)}")
+        if isinstance(cfg, str):
+            check_choice("keccak", "cfg", cfg, KECCAK)
         if self.dtype is not dtypes.uint8 or not self.ndim:
             raise DTypeError(f"keccak: {self.dtype!r} of {self.shape}; legal are uint8 on an axis")
         rate, ending = KECCAK[cfg] if isinstance(cfg, str) else cfg

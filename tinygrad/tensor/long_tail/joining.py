@@ -11,6 +11,7 @@ from typing import Any, Self
 from tinygrad.base.dtype import dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import argfix, plain
+from tinygrad.tensor.arguments import check_number_from, check_types
 from tinygrad.tensor.core import Sint, axis_of, broadcast_shape, check_axes
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
 from tinygrad.tensor.long_tail.gamma import Gamma
@@ -180,14 +181,12 @@ class Joining(Gamma):
         size = self.shape[axis]
         if isinstance(indices_or_sections, int):
             parts = indices_or_sections
-            if parts <= 0:
-                raise ArgumentError(f"tensor_split: {parts} parts; legal are numbers from 1")
+            check_number_from("tensor_split", "parts", parts, 1)
             sizes = [size // parts + (i < size % parts) for i in range(parts)]
             cuts = list(itertools.accumulate(sizes[:-1]))
         else:
             cuts = [plain(i) for i in indices_or_sections]
-            if not all(isinstance(cut, int) for cut in cuts):
-                raise ArgumentError(f"tensor_split: at {cuts}; legal are whole numbers")
+            check_types("tensor_split", cuts, int, "whole numbers", ArgumentError)
         places = [slice(*ends).indices(size)[:2] for ends in itertools.pairwise([0, *cuts, None])]
         return tuple(self._cut(axis, begin, max(begin, end)) for begin, end in places)
 

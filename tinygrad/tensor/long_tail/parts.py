@@ -8,6 +8,7 @@ from typing import Any, Self
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import plain
+from tinygrad.tensor.arguments import check_choice, check_number_from
 from tinygrad.tensor.core import Shape, Sint, axis_of, broadcast_shape, check_number
 from tinygrad.tensor.indexing import legal_index
 from tinygrad.tensor.long_tail.joining import Joining
@@ -107,8 +108,7 @@ class Parts(Joining):
                 f"repeat_interleave: counts of {counts.dtype} and shape {counts.shape}; legal is a "
                 f"whole number, or {size} of them"
             )
-        if (counts < 0).any():
-            raise ArgumentError(f"repeat_interleave: {counts.min()} times; legal are 0 and more")
+        check_number_from("repeat_interleave", "repeats", counts.min(initial=0), 0)
         rows = np.repeat(np.arange(size, dtype=np.int32), np.broadcast_to(counts, size))
         return x.index_select(axis, self._tensor(rows))
 
@@ -201,8 +201,7 @@ class Parts(Joining):
         >>> Tensor([1, 1]).index_reduce(0, Tensor([0, 0]), Tensor([5, 6]), "prod").tolist()
         [30, 1]
         """
-        if reduce not in REDUCES:
-            raise ArgumentError(f"index_reduce: {reduce!r}; legal are {', '.join(REDUCES)}")
+        check_choice("index_reduce", "reduce", reduce, REDUCES)
         part = self._slices("index_reduce", dim, index, source)
         spread = part._along(axis_of(dim, self.ndim, "index_reduce"), index.flatten())
         return self.scatter_reduce(

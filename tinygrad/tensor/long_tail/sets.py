@@ -9,6 +9,7 @@ from typing import Any, Self
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.engine.realize import read
+from tinygrad.tensor.arguments import check_choice
 from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.long_tail.statistics import Statistics
 
@@ -32,8 +33,7 @@ class Sets(Statistics):
         >>> Tensor([1, 3, 5]).searchsorted(Tensor([3, 6])).tolist()
         [1, 3]
         """
-        if side not in (None, "left", "right"):
-            raise ArgumentError(f"searchsorted: side {side!r}; legal are left and right")
+        check_choice("searchsorted", "side", side, (None, "left", "right"))
         right = right or side == "right"
         rows = self if sorter is None else self.gather(-1, sorter)
         wanted = self._tensor(values)

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes, least_upper_float
 from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.tensor.arguments import check_choice, check_number_from
 from tinygrad.tensor.core import axis_of, check_axes
 from tinygrad.tensor.creation import DTypeLike, node_of
 from tinygrad.tensor.elementwise import float_kind
@@ -113,8 +114,7 @@ class Statistics(Products):
         [4, 2]
         """
         x, axis = self._last(dim, "kthvalue")
-        if not 1 <= k <= x.shape[-1]:
-            raise ArgumentError(f"kthvalue: {k} of {x.shape[-1]}; legal are 1 to {x.shape[-1]}")
+        check_number_from("kthvalue", "k", k, 1, x.shape[-1])
         values, places = x.topk(k, largest=False)
         out = (t._cut(t.ndim - 1, k - 1, k).squeeze(-1) for t in (values, places))
         found, at = (t._restored(dim, keepdim, axis, self.shape) for t in out)
@@ -205,14 +205,11 @@ class Statistics(Products):
     def _quantile(
         self, operation: str, q: Any, dim: int | None, keepdim: bool, how: str, skip: bool
     ) -> Self:
-        if how not in INTERPOLATIONS:
-            raise ArgumentError(
-                f"{operation}: interpolation {how!r}; legal are {', '.join(INTERPOLATIONS)}"
-            )
+        check_choice(operation, "interpolation", how, INTERPOLATIONS)
         if 0 in getattr(q, "shape", ()):
             raise ArgumentError(f"{operation}: q of shape {q.shape}; legal is one number or more")
-        if isinstance(q, (int, float)) and not 0 <= q <= 1:
-            raise ArgumentError(f"{operation}: q {q}; legal are numbers from 0 to 1")
+        if isinstance(q, (int, float)):
+            check_number_from(operation, "q", q, 0, 1)
         x, axis = self._last(dim, operation)
         if x.shape[-1] == 0:
             raise ArgumentError(f"{operation}: of no elements: shape {self.shape}")
