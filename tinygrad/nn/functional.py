@@ -226,8 +226,7 @@ def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, dim: in
         raise ShapeError("gumbel_softmax: logits (); legal is an axis of classes")
     best = soft.argmax(dim, keepdim=True)
     at = Tensor.arange(logits.shape[dim], device=logits.device)
-    axis = dim % logits.ndim
-    one = at.reshape(*(-1 if i == axis else 1 for i in range(logits.ndim))).eq(best)
+    one = logits._along(dim % logits.ndim, at).eq(best)
     sharp: Tensor = one.cast(soft.dtype) - soft.detach() + soft
     return sharp
 

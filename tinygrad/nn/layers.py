@@ -13,7 +13,7 @@ from tinygrad.base.helpers import prod
 from tinygrad.formats.quants import rows
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_choice
-from tinygrad.tensor.conv import padding_pairs
+from tinygrad.tensor.conv import padding_pairs, same_padding
 from tinygrad.tensor.template import expression
 
 Sizes = int | tuple[int, ...]
@@ -331,17 +331,7 @@ def _check_groups(layer: str, in_channels: int, out_channels: int, groups: int) 
 
 def _same(word: str, kernel: tuple[int, ...], stride: Sizes, dilation: Sizes) -> tuple[int, ...]:
     """The padding that keeps the size: (before, after) of each axis, flat, the last axis first."""
-    if word.lower() == "valid":
-        return (0,) * len(kernel)
-    if word.lower() != "same":
-        raise ArgumentError(f'Conv2d: padding={word!r}; legal are numbers, "same" and "valid"')
-    if any(step != 1 for step in _each(stride, 1)):
+    if word.lower() == "same" and any(step != 1 for step in _each(stride, 1)):
         raise ArgumentError(f'Conv2d: padding="same" with stride={stride}; legal is stride 1')
-    gaps = _each(dilation, len(kernel))
-    if len(gaps) != len(kernel):
-        raise ShapeError(f"Conv2d: dilation={dilation} for a kernel of {len(kernel)} axes")
-    pads: list[int] = []
-    for taps, gap in reversed(list(zip(kernel, gaps, strict=True))):
-        total = gap * (taps - 1)
-        pads += [total // 2, total - total // 2]
-    return tuple(pads)
+    pairs = same_padding(word, kernel, dilation)
+    return tuple(n for pair in reversed(pairs) for n in pair)

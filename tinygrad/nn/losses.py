@@ -122,7 +122,7 @@ def cross_entropy(
     hard = nll_loss(logs, target, weight, ignore_index, "none")
     total, share = hard, _shares(logs, target, weight, ignore_index)
     if label_smoothing:
-        spread = -(logs if weight is None else logs * _by_class(logs, weight))
+        spread = -(logs if weight is None else logs * logs._along(_class_axis(logs), weight))
         spread = target.ne(ignore_index).where(spread.sum(_class_axis(x)), 0)
         classes = x.shape[_class_axis(x)]
         total = hard * (1 - label_smoothing) + spread * (label_smoothing / classes)
@@ -134,7 +134,7 @@ def _soft_cross_entropy(
 ) -> Tensor:
     axis = _class_axis(logs)
     goal = target * (1 - smoothing) + smoothing / logs.shape[axis]
-    each = logs if weight is None else logs * _by_class(logs, weight)
+    each = logs if weight is None else logs * logs._along(_class_axis(logs), weight)
     loss: Tensor = -(each * goal).sum(axis)
     return loss._reduced(reduction)
 
@@ -164,12 +164,6 @@ def nll_loss(
 
 def _class_axis(x: Tensor) -> int:
     return 0 if x.ndim == 1 else 1
-
-
-def _by_class(x: Tensor, weight: Tensor) -> Tensor:
-    """The weights of classes beside x."""
-    axis = _class_axis(x)
-    return weight.reshape(tuple(-1 if i == axis else 1 for i in range(x.ndim)))
 
 
 def _shares(x: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int) -> Tensor:

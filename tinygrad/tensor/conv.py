@@ -69,7 +69,7 @@ class Conv(Indexing):
         self._check_conv("conv2d", weight, groups, each * groups, out_channels)
         count = len(kernel)
         if isinstance(padding, str):
-            pads = _same_padding(padding, tuple(kernel), _each(dilation, count, "dilation"))
+            pads = same_padding(padding, tuple(kernel), dilation)
         else:
             pads = padding_pairs(padding, count)
         x = self._windows(tuple(kernel), stride, dilation, pads)
@@ -372,12 +372,12 @@ def _weight_of_few_axes(operation: str, shape: tuple[Any, ...]) -> ShapeError:
     return ShapeError(f"{operation}: weight {shape}; legal is (out, channels / groups, *kernel)")
 
 
-def _same_padding(
-    padding: str, kernel: tuple[int, ...], dilation: tuple[int, ...]
-) -> list[tuple[int, int]]:
+def same_padding(padding: str, kernel: tuple[int, ...], dilation: Sizes) -> list[tuple[int, int]]:
+    """The padding of each axis that keeps its size, or none, by its word."""
     if padding.lower() == "valid":
         return [(0, 0)] * len(kernel)
     if padding.lower() != "same":
-        raise ArgumentError(f"padding: {padding!r}; legal are numbers, 'same' and 'valid'")
-    extra = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+        raise ArgumentError(f'padding: {padding!r}; legal are numbers, "same" and "valid"')
+    gaps = _each(dilation, len(kernel), "dilation")
+    extra = [d * (k - 1) for d, k in zip(gaps, kernel, strict=True)]
     return [(n // 2, n - n // 2) for n in extra]

@@ -1,10 +1,8 @@
 """What every tensor has: a node of the graph, and the facts that follow from it.
 
-The files of this folder are a staircase. Each holds one idea as an abstract class, stands on the
-one before and knows nothing of those above: core, creation, movement, elementwise, functions,
-reduction, linalg, indexing, conv, order, random, learning, pairs, decomposition, special,
-elementary, gamma, joining, parts, products, statistics, sets, resizing, autograd, writing,
-tensor, complex.
+The files of this folder are a staircase, this one the lowest step; `tinygrad.tensor` names them all
+in order. Each holds one idea as an abstract class, stands on the one before and knows nothing of
+those above.
 """
 
 from __future__ import annotations

@@ -397,12 +397,6 @@ class Complex(Tensor):
     def mean(self, axis: Any = None, keepdim: bool = False) -> Any:
         return self.view_as_real().mean(self._axes(axis, "mean"), keepdim).view_as_complex()
 
-    def any(self, axis: Any = None, keepdim: bool = False) -> Any:
-        return self.bool().any(axis, keepdim)
-
-    def all(self, axis: Any = None, keepdim: bool = False) -> Any:
-        return self.bool().all(axis, keepdim)
-
     def var_mean(self, axis: Any = None, keepdim: bool = False, correction: float = 1) -> Any:
         spread = sum(part.var(axis, keepdim, correction) for part in self._parts())
         return spread, self.mean(axis, keepdim)
