@@ -1,10 +1,11 @@
 """Functions of the host that put rows in order, over devices. What is cut along another axis than
-the row's is sorted where it is. A row that is cut is sorted part by part; then neighbours merge, in
-turn with the one before and the one behind: each sees the part of the other, and keeps the smaller
-half or the larger. After so many rounds as there are devices all is in order (Baudet and Stevenson,
-"Optimal sorting algorithms for parallel computers", 1978), and no device ever had more than two
-parts. Neighbours keep the order of equal ones, so the sort is stable. Of the `k` smallest of a row
-each device finds its own first, then all of them the smallest of these."""
+the row's is sorted where it is. A row that is cut is sorted in blocks of one size; then neighbours
+merge, in turn with the one before and the one behind: each sees the block of the other, and keeps
+the smaller half or the larger. After so many rounds as there are devices all is in order (Baudet
+and Stevenson, "Optimal sorting algorithms for parallel computers", 1978), and no device ever had
+more than two blocks, of which the result's parts are what is no filling. Neighbours keep the order
+of equal ones, so the sort is stable. Of the `k` smallest of a row each device finds its own first,
+then all of them the smallest of these."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import ceildiv
 from tinygrad.schedule.collectives import joined, sent, sliced
-from tinygrad.schedule.shard import Along, Nodes, Parts, Sharding
+from tinygrad.schedule.shard import Along, Parts, Sharding
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -86,9 +87,8 @@ def _in_rounds(walk: Sharding, node: UOp, along: Along) -> list[Parts]:
                 blocks[i] = _ordered(both, begin, begin + each)
     results = []
     for number in range(1, len(blocks[0])):
-        nodes = tuple(block[number] for block in blocks)
-        pieces = [_within(nodes, i, name, even, along) for i, name in enumerate(names)]
-        results.append(walk.made(nodes[0], pieces, along))
+        pieces = [sliced(b[number], axis, 0, even.size(i)) for i, b in enumerate(blocks)]
+        results.append(walk.made(node.src[0], pieces, even))
     return results
 
 
@@ -112,17 +112,3 @@ def _ordered(block: Sequence[UOp], begin: int = 0, end: int | None = None) -> li
     keys = block[0]
     order = sliced(_places(keys), keys.ndim - 1, begin, keys.shape[-1] if end is None else end)
     return [_moved(each, order).contiguous() for each in block]
-
-
-def _within(nodes: Nodes, part: int, device: str, even: Along, along: Along) -> UOp:
-    """What a device has to have of a result that lies evenly."""
-    begin, end = along.box(part)
-    pieces = []
-    for i, node in enumerate(nodes):
-        first, last = even.box(i)
-        low, high = max(begin, first), min(end, last)
-        if low < high:
-            pieces.append(sent(sliced(node, along.axis, low - first, high - first), device))
-    if not pieces:
-        return sliced(sent(nodes[part], device), along.axis, 0, 0)
-    return joined(pieces, along.axis)
