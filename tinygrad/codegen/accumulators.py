@@ -14,7 +14,6 @@ from tinygrad.codegen.index import Copies
 from tinygrad.codegen.leaves import Put
 from tinygrad.codegen.linear import Values
 from tinygrad.codegen.reduce import empty_of, identity, is_compensated, is_long
-from tinygrad.loops.follow import BEFORE
 from tinygrad.loops.layout import (
     element,
     factor_of,
@@ -24,6 +23,7 @@ from tinygrad.loops.layout import (
     size_of,
     term_of,
 )
+from tinygrad.loops.together import BEFORE
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 

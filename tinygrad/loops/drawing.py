@@ -117,10 +117,3 @@ def weights(rows: int, columns: int) -> UOp:
     most = element(1, (rows, columns), i, k).reduce("max", k)
     apart = element(1, (rows, columns), i, k1) + most * -1.0
     return UOp.sink(element(0, (rows,), i).store(apart.exp2().reduce("add", k1), i))
-
-
-def repeated(rows: int, columns: int) -> UOp:
-    """out[i, j] = sum over k of x[i, k]"""
-    i, j, k = UOp.range(rows, "i"), UOp.range(columns, "j"), UOp.range(columns, "k")
-    value = element(1, (rows, columns), i, k).reduce("add", k)
-    return UOp.sink(element(0, (rows, columns), i, j).store(value, i, j))

@@ -28,10 +28,9 @@ from tinygrad.loops.products import contractions, factors_of
 from tinygrad.loops.recipe import Recipe
 from tinygrad.loops.sharing import share_values
 from tinygrad.loops.siblings import join_siblings
-from tinygrad.loops.vectors.next_row import ask_for_the_next_row
 from tinygrad.loops.vectors.orientation import turn_windows
 from tinygrad.loops.vectors.products import product
-from tinygrad.loops.vectors.row_sums import is_word
+from tinygrad.loops.vectors.row_sums import ask_for_the_next_row, is_word
 from tinygrad.loops.vectors.short_rows import merge_short_rows
 from tinygrad.loops.vectors.streams import stream
 from tinygrad.loops.vectors.tasks import all_stages_depend_on, parallelise

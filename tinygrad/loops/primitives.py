@@ -17,7 +17,6 @@ from typing import Any
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.loops.distribute import distribute
-from tinygrad.loops.follow import across, follow
 from tinygrad.loops.layout import (
     element,
     fact,
@@ -38,8 +37,8 @@ from tinygrad.loops.operands import (
     stage_named,
 )
 from tinygrad.loops.rebuild import Replacement, rebuild, replaced
-from tinygrad.loops.tensorise import complete, extend, own_loop, tensorise
-from tinygrad.loops.together import together
+from tinygrad.loops.tensorise import complete, extend, tensorise
+from tinygrad.loops.together import across, follow, own_loop, together
 from tinygrad.loops.trims import ENDS, permitted
 from tinygrad.loops.windows import window
 from tinygrad.simplify.affine import add, build, divide, modulo, scale

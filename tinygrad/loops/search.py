@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any
 
 from tinygrad.base.errors import TinygradError
+from tinygrad.base.helpers import ceildiv
 from tinygrad.base.target import Target
 from tinygrad.loops.heuristic import schedule
 from tinygrad.loops.matrix_units import UNITS
@@ -44,7 +45,7 @@ def search(
     for _ in range(1 + ROUNDS):
         best = beam[0][0]
         fresh = []
-        share = ceil_divide(TRIES * width, ROUNDS)
+        share = ceildiv(TRIES * width, ROUNDS)
         for candidate in islice((c for c in found if c not in seen), share):
             seen.add(candidate)
             fresh.append((stopwatch(candidate, beam[-1][0]), candidate))
@@ -55,11 +56,6 @@ def search(
             break
         found = alternate([neighbours(one) for _, one in beam])
     return (beam[0][1] if beam[0][0] < start * NEEDED_GAIN else recipe), tried
-
-
-def ceil_divide(number: int, parts: int) -> int:
-    """`number / parts`, rounded up."""
-    return -(-number // parts)
 
 
 def alternate(lists: Iterable[Iterator[Recipe]]) -> Iterator[Recipe]:

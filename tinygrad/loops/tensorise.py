@@ -10,7 +10,7 @@ from tinygrad.base.errors import ArgumentError
 from tinygrad.base.target import Target
 from tinygrad.loops.layout import gate_of, is_plain_loop, own_ranges, role_of, size_of
 from tinygrad.loops.matrix_units import SHIFTED, UNITS, MatrixUnit, matrix_units
-from tinygrad.loops.operands import at_path, check_unused, loop_named, owners_of, stage_named
+from tinygrad.loops.operands import loop_named, owners_of, stage_named
 from tinygrad.loops.rebuild import rebuild, replaced
 from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
@@ -49,27 +49,6 @@ def extend(kernel: UOp, name: str, multiple: int) -> UOp:
     moved = [_inside(replaced(f, {loop: longer}), longer, inside) for f in factors]
     sums = value.with_src(tuple(moved)) if value.op is Ops.MUL else moved[0]
     return replaced(kernel, {reduce: reduce.with_src((sums, *own))})
-
-
-def own_loop(kernel: UOp, path: tuple[int, ...], name: str) -> UOp:
-    """A REDUCE that shares its loop with others gets one of its own, so that a recipe may treat
-    them differently.
-
-    Requires: `path` leads to a REDUCE of one loop; `name` is a new name.
-
-        for k: s += x(k)        becomes        for k2: s += x(k2)
-
-    >>> draw(own_loop(product(4, 8, 16), (0, 1), "k2"))
-    reduce add: k2:16
-    store: m:4, n:8
-    """
-    check_unused(kernel, name)
-    reduce = at_path(kernel, path)
-    if reduce.op is not Ops.REDUCE or len(own_ranges(reduce)) != 1:
-        raise ArgumentError(f"own_loop: {reduce.op!r} at {path}; legal: a REDUCE of one loop")
-    (loop,) = own_ranges(reduce)
-    mine = loop.replace(arg=(name, role_of(loop)))
-    return replaced(kernel, {reduce: replaced(reduce, {loop: mine})})
 
 
 def complete(kernel: UOp, name: str) -> UOp:

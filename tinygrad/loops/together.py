@@ -1,16 +1,38 @@
-"""The primitive that has reductions go through the same loops, side by side: what several of them
-read is read once."""
+"""Primitives that say through which loops reductions go: those of another one, side by side or
+following it; those of lanes; or loops of their own.
+
+Where one needs the other they can still go through their loops once. A sum of terms
+w * 2**(a*(x - m)), where m follows from the maximum of x, can't begin before the maximum is known;
+but it can be scaled. So it takes terms that are made with the maximum so far, and when that grows,
+what was summed is scaled by 2**(a*(before - now)). `schedule/states` has the same law for rows in
+blocks, which are scaled when all is known; here what a term is made of, the scores of attention,
+would have to be made again then. (Milakov and Gimelshein, "Online normalizer calculation for
+softmax", 2018; Dao and others, "FlashAttention", 2022.)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
-from tinygrad.loops.layout import nodes_of, own_ranges
-from tinygrad.loops.operands import loops_alike
+from tinygrad.loops.layout import nodes_of, own_ranges, role_of, sums_of
+from tinygrad.loops.operands import at_path, check_unused, loop_named, loops_alike
 from tinygrad.loops.rebuild import replaced
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop.op import MONOIDS, Ops
+
+BEFORE = "before"
+"""The tag of a RUNNING without the present turn."""
+
+
+class Power(NamedTuple):
+    """exp2 of multiples of a distance to a centre."""
+
+    value: UOp
+    distance: UOp
+    centre: UOp
 
 
 def together(kernel: UOp, kept: Sequence[str], given: Sequence[str]) -> UOp:
@@ -35,7 +57,7 @@ def together(kernel: UOp, kept: Sequence[str], given: Sequence[str]) -> UOp:
     store: i:4
     """
     loops, others = loops_alike("together", kernel, kept, given)
-    owners = [n for n in nodes_of(kernel) if _loops_of(n) in (loops, others)]
+    owners = [n for n in sums_of(nodes_of(kernel)) if own_ranges(n) in (loops, others)]
     for names, own in ((kept, loops), (given, others)):
         if not any(own_ranges(n) == own for n in owners):
             raise ArgumentError(f"together: {tuple(names)} are not all loops of a REDUCE")
@@ -45,6 +67,157 @@ def together(kernel: UOp, kept: Sequence[str], given: Sequence[str]) -> UOp:
     return replaced(kernel, dict(zip(others, loops, strict=True)))
 
 
-def _loops_of(node: UOp) -> tuple[UOp, ...]:
-    """The loops of a REDUCE; none of other nodes."""
-    return own_ranges(node) if node.op is Ops.REDUCE else ()
+def own_loop(kernel: UOp, path: tuple[int, ...], name: str) -> UOp:
+    """A REDUCE that shares its loop with others gets one of its own, so that a recipe may treat
+    them differently.
+
+    Requires: `path` leads to a REDUCE of one loop; `name` is a new name.
+
+        for k: s += x(k)        becomes        for k2: s += x(k2)
+
+    >>> from tinygrad.loops.drawing import draw, product
+    >>> draw(own_loop(product(4, 8, 16), (0, 1), "k2"))
+    reduce add: k2:16
+    store: m:4, n:8
+    """
+    check_unused(kernel, name)
+    reduce = at_path(kernel, path)
+    if reduce.op is not Ops.REDUCE or len(own_ranges(reduce)) != 1:
+        raise ArgumentError(f"own_loop: {reduce.op!r} at {path}; legal: a REDUCE of one loop")
+    (loop,) = own_ranges(reduce)
+    mine = loop.replace(arg=(name, role_of(loop)))
+    return replaced(kernel, {reduce: replaced(reduce, {loop: mine})})
+
+
+def across(kernel: UOp, name: str, lane: str) -> UOp:
+    """A reduction's loop is counted by lanes that count a loop of the output, too: each lane takes
+    its own turn, and then all of them combine what they have.
+
+        for i, j (lanes): out(i, j) = sum over k of x(i, k)
+    becomes
+        for i, j (lanes): out(i, j) = sum over lanes j of x(i, j)
+
+    Requires: `name` is a LOOP of REDUCEs, of as many turns as the LANE loop of the output; no value
+    that is reduced depends on that.
+
+    >>> from tinygrad.loops.drawing import draw, shares
+    >>> from tinygrad.loops.primitives import role
+    >>> draw(across(role(shares(4, 8), "j", "LANE"), "j1", "j"))
+    reduce add: j:8 LANE
+    store: i:4, j:8 LANE
+    """
+    loop, counted = loop_named(kernel, name), loop_named(kernel, lane)
+    if role_of(loop) != "LOOP" or role_of(counted) != "LANE" or loop.src != counted.src:
+        raise ArgumentError(f"across: {loop!r} is no LOOP of as many turns as a LANE {counted!r}")
+    for node in sums_of(nodes_of(kernel)):
+        if {loop, counted} <= {*own_ranges(node), *node.ranges}:
+            raise ArgumentError(f"across: what is reduced over {name!r} depends on {lane!r}")
+    return replaced(kernel, {loop: counted})
+
+
+def follow(kernel: UOp, kept: Sequence[str], given: Sequence[str]) -> UOp:
+    """The sum over loops `given`, whose terms are made with a maximum over loops `kept`, goes
+    through these, beside the maximum, and is scaled where that grows.
+
+        for k: m = max(m, x(k))
+        for k1: s += w(k1) * exp2(a * (x(k1) - m))
+    becomes
+        for k: m, before = max(m, x(k)), m
+               s = s * exp2(a * (before - m)) + w(k) * exp2(a * (x(k) - m))
+
+    Inside the first of several loops the maximum is that of all turns of the others.
+
+    Requires: each names all loops of a REDUCE, in order, of the same sizes, none with limits; the
+    maximum stands in the exponent and nowhere else.
+
+    >>> from tinygrad.loops.drawing import draw, weights
+    >>> draw(weights(4, 8))
+    reduce max: k:8
+    reduce add: k1:8
+    store: i:4
+    >>> draw(follow(weights(4, 8), ("k",), ("k1",)))
+    reduce add: k:8
+    store: i:4
+    """
+    loops, others = loops_alike("follow", kernel, kept, given)
+    if any(r.src[1:] for r in loops):
+        raise ArgumentError(f"follow: a loop of {tuple(kept)} has a limit; legal: none")
+    first, second = _reduction(kernel, loops, "max"), _reduction(kernel, others, "add")
+    power = None if first is None or second is None else power_of(second, first)
+    if first is None or second is None or power is None:
+        what = f"the terms over {tuple(given)}", f"a maximum over {tuple(kept)}"
+        raise ArgumentError(f"follow: {what[0]} are no powers of distances to {what[1]}")
+    return replaced(kernel, {second: _followed(first, second, loops, power)})
+
+
+def can_follow(first: UOp, second: UOp) -> bool:
+    """Whether `second` is a sum that can go through the loops of `first`, if they are alike."""
+    monoids = first.arg, second.arg
+    return monoids == ("max", "add") and power_of(second, first) is not None
+
+
+def power_of(second: UOp, first: UOp) -> Power | None:
+    """Where the terms of a sum are multiples of exp2(a * (x + c * -1)) for numbers a, and only c
+    depends on `first`, another reduction, but not on the sum's loops: power, distance, and c."""
+    value = second.src[0]
+    above = _above(value, first)
+    while value.op is not Ops.EXP2:
+        inside = [factor for factor in _factors_of(value) if factor in above]
+        if len(inside) != 1 or sum(s in above for s in value.src) > 1:
+            return None
+        (value,) = inside
+    distance = value.src[0]
+    while distance.op is Ops.MUL and distance.src[1].op is Ops.CONST:
+        distance = distance.src[0]
+    if distance.op is not Ops.ADD or distance.src[0] in above:
+        return None
+    moved = distance.src[1]
+    if moved.op is not Ops.MUL or moved.src[1].op is not Ops.CONST or moved.src[1].arg != -1:
+        return None
+    centre = moved.src[0]
+    return Power(value, distance, centre) if centre.ranges <= first.ranges else None
+
+
+def _factors_of(value: UOp) -> tuple[UOp, ...]:
+    """What a value is proportional to: it is twice as much if one of these is."""
+    if value.op is Ops.WMMA:  # which takes floats as their bits
+        return tuple(s.src[0] if s.op is Ops.BITCAST else s for s in value.src[:2])
+    if value.op is Ops.WHERE:
+        chosen = tuple(s for s in value.src[1:] if not _is_zero(s))
+        return chosen if len(chosen) == 1 else ()
+    if value.op is Ops.MUL or (value.op is Ops.CAST and dtypes.is_float(value.dtype)):
+        return value.src
+    return ()
+
+
+def _above(value: UOp, centre: UOp) -> set[UOp]:
+    """What below `value` is made of `centre`, and that itself."""
+    found = {centre}
+    for node in value.toposort():
+        if not found.isdisjoint(node.src):
+            found.add(node)
+    return found
+
+
+def _is_zero(node: UOp) -> bool:
+    return node.op is Ops.CONST and node.arg == 0
+
+
+def _reduction(kernel: UOp, loops: tuple[UOp, ...], monoid: str) -> UOp | None:
+    """The REDUCE of these loops that follows none."""
+    found = (n for n in sums_of(nodes_of(kernel)) if n.src[0].op is not Ops.RESCALE)
+    return next((n for n in found if own_ranges(n) == loops and n.arg == monoid), None)
+
+
+def _followed(first: UOp, second: UOp, loops: tuple[UOp, ...], power: Power) -> UOp:
+    """`second` in the loops of `first`."""
+    most = first.src[0].reduce("max", *loops[1:])
+    now = UOp(Ops.RUNNING, first.dtype, (most, loops[0]), "max")
+    before = now.replace(tag=BEFORE)
+    names = dict(zip(own_ranges(second), loops, strict=True))
+    term = replaced(replaced(second.src[0], {first: now}), names)
+    earlier, later = (replaced(power.centre, {first: state}) for state in (before, now))
+    grown = replaced(power.value, {power.distance: earlier + later * -1.0})
+    nothing = UOp.const(first.dtype, MONOIDS["max"].identity(first.dtype))
+    factor = before.alu(Ops.CMPEQ, nothing).where(grown.const_like(0), grown)
+    return second.with_src((UOp(Ops.RESCALE, term.dtype, (term, factor)), *loops))

@@ -17,7 +17,6 @@ from typing import TypeVar
 
 from tinygrad.base.helpers import ceildiv, prod, round_up
 from tinygrad.base.target import Target
-from tinygrad.loops.follow import can_follow
 from tinygrad.loops.groups.blocks import (
     BUSY_GROUPS,
     VECTOR,
@@ -33,6 +32,7 @@ from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, size_of, s
 from tinygrad.loops.matrix_units import UNITS, MatrixUnit, Part, matrix_units
 from tinygrad.loops.plan import Plan, names
 from tinygrad.loops.tensorise import operand
+from tinygrad.loops.together import can_follow
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 

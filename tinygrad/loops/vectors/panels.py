@@ -1,5 +1,5 @@
-"""How a panel of a product's columns is filled by loops of its own: what memory holds in a row is
-read in vectors, in whatever order the product wants it."""
+"""How a panel of a product's columns, or of what is read beside its sums, is filled by loops of its
+own: what memory holds in a row is read in vectors, in whatever order the product wants it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from tinygrad.loops.layout import (
     reads_of,
     size_of,
     steady,
+    step,
+    sums_of,
 )
-from tinygrad.loops.plan import Plan, is_plain, names, steps_along
+from tinygrad.loops.plan import Nest, Plan, is_plain, names, steps_along
 from tinygrad.loops.primitives import split
 from tinygrad.loops.products import Product
 from tinygrad.loops.vectors.stretches import fill_stretches
@@ -64,6 +66,23 @@ def fill_squares(plan: Plan, name: str, along: str, across: str) -> None:
     walk = [r for r in own_ranges(plan.stages[name]) if name_of(r) != across]
     if plan.loops[across].ranges.isdisjoint(walk):
         plan.do("order", name, (across, *names(walk)))  # few rows at a time, each along memory
+
+
+def turn_reads(plan: Plan, nest: Nest, row: str, column: str) -> None:
+    """What is read beside a product's sums, and lies in memory along the tile's rows instead of its
+    vectors, as a mask does where scores stand transposed: a copy of a block's part, turned in
+    squares of registers, is read by whole vectors. Else each lane would be a read of its own. A
+    nest whose rows are no block leaves them: the copy would be as large as the result."""
+    rows, columns = plan.loops[row], plan.loops[column]
+    if nest.is_top or min(size_of(rows), size_of(columns)) < plan.lanes:
+        return
+    values = plan.nest(nest.name).values
+    sums = sums_of(plan.below(values))
+    reads = [n for v in values for n in v.toposort(stop=sums) if n.op is Ops.INDEX]
+    for read in dict.fromkeys(n for n in reads if n.src[0].op is Ops.PARAM):
+        if step(read, rows) == 1 and not steady(read, columns):
+            name = plan.stage(read, (row, column), "turned")
+            fill_squares(plan, name, f"{name}.{row}", f"{name}.{column}")
 
 
 def _as_memory_runs(plan: Plan, one: Product, name: str) -> list[str]:

@@ -41,7 +41,7 @@ from tinygrad.loops.products import (
 )
 from tinygrad.loops.trims import bounded
 from tinygrad.loops.vectors.dots import dots, runs_along_k
-from tinygrad.loops.vectors.panels import fill_nest
+from tinygrad.loops.vectors.panels import fill_nest, turn_reads
 from tinygrad.loops.vectors.row_sums import spread_reduction
 from tinygrad.loops.vectors.stretches import panel_of, stretch_of
 from tinygrad.loops.vectors.tasks import (
@@ -52,7 +52,6 @@ from tinygrad.loops.vectors.tasks import (
     parallelise,
 )
 from tinygrad.loops.vectors.tile_products import fitting_tile, tile_product
-from tinygrad.loops.vectors.turned import turn_reads
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
