@@ -48,13 +48,16 @@ def schedule(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
     if target.has_groups:
         merge_loops(plan)
         schedule_groups(plan)
-        return plan.kernel, plan.recipe
-    if target.vector == 0:
+    elif target.vector == 0:
         keep_rows(plan)
-        return plan.kernel, plan.recipe
-    if any(role_of(loop) == "ORDERED" for loop in plan.nest("store").loops):
+    elif _is_in_order(plan):
         _ordered(plan)
-        return plan.kernel, plan.recipe
+    else:
+        _vectors(plan)
+    return plan.kernel, plan.recipe
+
+
+def _vectors(plan: Plan) -> None:
     take_apart(plan)
     results = turn_windows(plan)
     merge_loops(plan)
@@ -69,7 +72,10 @@ def schedule(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
     _nest(plan, "store")
     ask_for_the_next_row(plan)
     _stream_large_outputs(plan)
-    return plan.kernel, plan.recipe
+
+
+def _is_in_order(plan: Plan) -> bool:
+    return any(role_of(loop) == "ORDERED" for loop in plan.nest("store").loops)
 
 
 def keep_rows(plan: Plan) -> None:
@@ -88,7 +94,7 @@ def schedule_scalars(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
     lane by lane, which makes more text than it saves time."""
     plan = Plan(kernel, target)
     plan.do("drop_single")
-    if not any(role_of(loop) == "ORDERED" for loop in plan.nest("store").loops):
+    if not _is_in_order(plan):
         keep_rows(plan)
         loops = [name_of(loop) for loop in plan.nest("store").loops]
         parallelise(plan, [n for n in loops if all_stages_depend_on(plan, n)])
@@ -201,18 +207,14 @@ def _packed_sums(plan: Plan) -> set[UOp]:
 def _composed(plan: Plan) -> tuple[UOp, int] | None:
     loops = {*plan.nest("store").loops, *_packed_sums(plan)}
     operands = [operand for pair in _pairs(plan) for operand in pair]
-    found: list[tuple[int, str, UOp]] = []
-    for index, divisor in divisions({n for operand in operands for n in operand.toposort()}):
-        terms, _ = affine(index)
-        loop = next(iter(terms), None)
-        if loop is None or terms != {loop: 1} or loop not in loops or not is_plain_loop(loop):
-            continue
-        if divisor < size_of(loop) and size_of(loop) % divisor == 0:
-            found.append((divisor, name_of(loop), loop))
-    if not found:
-        return None
-    smallest, _, loop = min(found, key=lambda f: f[:2])
-    return loop, smallest
+    seen = divisions({n for operand in operands for n in operand.toposort()})
+    cuts = [
+        (loop, divisor)
+        for loop, divisor in seen
+        if loop in loops and is_plain_loop(loop)
+        if divisor < size_of(loop) and size_of(loop) % divisor == 0
+    ]
+    return min(cuts, key=lambda cut: (cut[1], name_of(cut[0])), default=None)
 
 
 # ---- loops that every access sees as one ---------------------------------------------------------

@@ -1,10 +1,11 @@
 """A recipe in the making: the kernel so far, the steps that led to it, and what the heuristics ask
-about it. Facts are remembered for as long as the kernel stays the same."""
+about it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
@@ -57,7 +58,7 @@ class Nest:
     is_top: bool = True
 
 
-Mark = tuple[UOp, Recipe, set[str], set[str], tuple[str, ...]]
+Mark = tuple[UOp, Recipe, frozenset[str], frozenset[str], tuple[str, ...]]
 
 
 @dataclass
@@ -67,20 +68,15 @@ class Plan:
 
     kernel: UOp
     target: Target
-    steps: list[tuple[Any, ...]] = field(default_factory=list)
-    blocked: set[str] = field(default_factory=set)
-    edges: set[str] = field(default_factory=set)
-    block_rows: set[str] = field(default_factory=set)
-    kept: list[str] = field(default_factory=list)
+    recipe: Recipe = ()
+    blocked: frozenset[str] = frozenset()
+    edges: frozenset[str] = frozenset()
+    block_rows: frozenset[str] = frozenset()
+    kept: tuple[str, ...] = ()
     lanes: int = 1
 
     def __post_init__(self) -> None:
-        self._facts: dict[Any, Any] = {}
         self.lanes = lanes_for(self.kernel, self.target)
-
-    @property
-    def recipe(self) -> Recipe:
-        return tuple(self.steps)
 
     def do(self, primitive: str, *args: Any) -> None:
         """One more step."""
@@ -88,8 +84,7 @@ class Plan:
         made = PRIMITIVES[primitive](self.kernel, *args)
         if made is not self.kernel:
             self.kernel = made
-            self.steps.append((primitive, *args))
-            self._facts = {}
+            self.recipe += ((primitive, *args),)
 
     def split(self, loop: str, factor: int, wanted: str, *roles: str) -> str:
         """A loop in two; the name of the inner one, which is like the wanted one."""
@@ -123,23 +118,18 @@ class Plan:
 
     def mark(self) -> Mark:
         """All that steps change, for `back_to`."""
-        return self.kernel, (*self.steps,), {*self.blocked}, {*self.block_rows}, (*self.kept,)
+        return self.kernel, self.recipe, self.blocked, self.block_rows, self.kept
 
     def back_to(self, mark: Mark) -> None:
         """As it was at this mark."""
-        self.kernel, steps, blocked, rows, kept = mark
-        self.steps, self.kept = [*steps], [*kept]
-        self.blocked, self.block_rows = {*blocked}, {*rows}
-        self._facts = {}
+        self.kernel, self.recipe, self.blocked, self.block_rows, self.kept = mark
 
     # ---- names -----------------------------------------------------------------------------------
 
     def unused(self, base: str) -> str:
         """`base`, or with a number if the kernel has that name."""
-        taken = self.loops.keys() | self.stages.keys()
-        if base not in taken:
-            return base
-        return next(n for n in (f"{base}{i}" for i in range(1, len(taken) + 2)) if n not in taken)
+        is_taken = base in self.loops or base in self.stages
+        return self.numbered(base) if is_taken else base
 
     def numbered(self, base: str) -> str:
         """A new name: `base` and a number."""
@@ -167,11 +157,6 @@ class Plan:
         inside = self.kernel.toposort(stop=before)
         return [n for n in inside if n.op is Ops.STAGE and n not in before]
 
-    def _remember(self, key: Any, make: Any) -> Any:
-        if key not in self._facts:
-            self._facts[key] = make()
-        return self._facts[key]
-
     def nest(self, name: str) -> Nest:
         """The loops and values of the STOREs ("store") or of a stage."""
         if name == "store":
@@ -184,22 +169,11 @@ class Plan:
 
     def below(self, values: Iterable[UOp]) -> list[UOp]:
         """The nodes of these values that aren't inside a stage."""
-        return self._below(tuple(values), is_inline=False)
+        return [*_within(self.kernel, tuple(values), is_inline=False)]
 
     def inline(self, values: Iterable[UOp]) -> list[UOp]:
         """The nodes of these values and of the stages that they fill on the way."""
-        return self._below(tuple(values), is_inline=True)
-
-    def _below(self, values: tuple[UOp, ...], is_inline: bool) -> list[UOp]:
-        found = self._remember((values, is_inline), lambda: self._walk(values, is_inline))
-        return list(found)
-
-    def _walk(self, values: tuple[UOp, ...], is_inline: bool) -> dict[UOp, None]:
-        stop = {s for s in self.stages.values() if not (is_inline and option(s, "first"))}
-        seen: dict[UOp, None] = {}
-        for value in values:
-            seen.update(dict.fromkeys(value.toposort(stop)))
-        return seen
+        return [*_within(self.kernel, tuple(values), is_inline=True)]
 
     def path(self, node: UOp) -> tuple[int, ...]:
         return path_to(self.kernel, node)
@@ -239,6 +213,12 @@ class Plan:
         while lanes > size:
             lanes //= 2
         return lanes
+
+
+@lru_cache(maxsize=64)
+def _within(kernel: UOp, values: tuple[UOp, ...], is_inline: bool) -> dict[UOp, None]:
+    stop = {s for s in stages_of(kernel).values() if not (is_inline and option(s, "first"))}
+    return dict.fromkeys(node for value in values for node in value.toposort(stop))
 
 
 def lanes_for(kernel: UOp, target: Target) -> int:

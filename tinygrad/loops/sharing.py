@@ -164,7 +164,7 @@ def _keep(plan: Plan, found: Candidate, group_rows: int) -> None:
         options = (("pad", ((f"{name}.{name_of(rows)}", extra),)),)
     twins = tuple(name_of(t) for t in found.twins)
     plan.do("stage", plan.path(value), tuple(over), name, "LOCAL", options, twins)
-    plan.kept.append(name)
+    plan.kept += (name,)
 
 
 def _keep_results(plan: Plan, value: UOp, rows: UOp, loop: UOp) -> bool:
@@ -173,7 +173,7 @@ def _keep_results(plan: Plan, value: UOp, rows: UOp, loop: UOp) -> bool:
     once = {r for r in value.ranges if r is not loop}  # and not for each turn of a sum inside
     for node in plan.below((value,)):
         if node.op is Ops.REDUCE and rows in node.ranges and {*node.ranges} <= once:
-            plan.kept.append(plan.stage(node, (name_of(rows),), "sum"))
+            plan.kept += (plan.stage(node, (name_of(rows),), "sum"),)
             return True
     return False
 
@@ -223,7 +223,7 @@ def _cut_block(plan: Plan, value: UOp, rows: UOp, loop: UOp, group_rows: int) ->
     while 2 * block * size_of(loop) * 4 * 2 <= room(plan.target) and 2 * block <= most:
         block *= 2
     if block >= size:
-        plan.block_rows.add(name)
+        plan.block_rows |= {name}
         return False
     inner = plan.split(name, block, name + "b")
     # what the rows have in common is made once for all blocks: these loops go inside the others
@@ -231,6 +231,6 @@ def _cut_block(plan: Plan, value: UOp, rows: UOp, loop: UOp, group_rows: int) ->
     outer = [n for n in names(top) if n not in (name, inner) and plan.loops[n] in value.ranges]
     outer += [name, inner]
     plan.do("order", "store", (*outer, *(n for n in names(top) if n not in outer)))
-    plan.blocked.add(name)
-    plan.block_rows.add(inner)
+    plan.blocked |= {name}
+    plan.block_rows |= {inner}
     return True

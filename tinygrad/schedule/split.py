@@ -1,15 +1,21 @@
-"""Long reductions to few results become partial results and a fixed-order combine, so that many
-cores can work on one sum. The partition depends on shapes only, never on the number of cores.
+"""A reduction in two steps: blocks of what is reduced each come to a state, and the states to the
+whole. Where an axis is no multiple of a block, what is left over is one block more.
 
-Devices with groups have lanes by the thousand: there products with few results are split, too, and
-running reductions of few rows take three steps: within blocks, over what the blocks come to, and
-the two together (Blelloch, "Prefix sums and their applications", 1990)."""
+So long reductions to few results become partial results and a fixed-order combine, and many cores
+can work on one sum. The partition depends on shapes only, never on the number of cores. Devices
+with groups have lanes by the thousand: there products with few results are split, too, and running
+reductions of few rows take three steps: within blocks, over what the blocks come to, and the two
+together (Blelloch, "Prefix sums and their applications", 1990)."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from math import prod
+
 from tinygrad.base.helpers import ceildiv
 from tinygrad.schedule.bases import is_concrete
-from tinygrad.schedule.blocks import joined, pieces_of
 from tinygrad.schedule.rows import is_product
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, Ops
@@ -18,12 +24,73 @@ MANY_RESULTS = 32  # with so many there is work for all cores already
 LONG = 1 << 15  # elements a reduction must have to be split
 PARTIALS = (64, 128, 32, 96, 48, 256, 16)  # preferred numbers of partial results
 
-
 BLOCK = 256  # elements of a running reduction that one lane takes
 FEWEST_BLOCKS = 8
 ENOUGH_LANES = 1 << 13  # with so many rows each may be one lane
 FEW_RESULTS = 1 << 12  # of a product whose tiles would leave lanes idle
 DEEPEST = 256  # terms that a product's lane then adds
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A `box` of what is reduced, all of it or what is left over, with an axis for blocks: in the
+    shape `apart`, axes `within` are reduced for each block, then the axes `blocks`."""
+
+    box: tuple[tuple[int, int], ...]
+    apart: tuple[int, ...]
+    blocks: tuple[int, ...]
+    within: tuple[int, ...]
+
+    @property
+    def terms(self) -> int:
+        """Of a block."""
+        return prod(self.apart[i] for i in self.within)
+
+    def part(self, value: UOp) -> UOp:
+        """What of a value lies in the box."""
+        return value.shrink(self.box).reshape(self.apart)
+
+    def rows(self, value: UOp) -> UOp:
+        """A number for each row, for all its blocks."""
+        reduced = (*self.blocks, *self.within)
+        rows = tuple(1 if i in reduced else n for i, n in enumerate(self.apart))
+        states = tuple(1 if i in self.within else n for i, n in enumerate(self.apart))
+        return value.reshape(rows).expand(states)
+
+    def states(self, monoid: str, terms: UOp) -> UOp:
+        """What the blocks come to; `terms` lie `apart`."""
+        return terms.reduce_axis(monoid, self.within)
+
+
+def pieces_of(node: UOp, axis: int, blocks: int, each: int, inner: Collection[int]) -> list[Piece]:
+    """What a REDUCE_AXIS reduces, in `blocks` of so many `each` of `axis`, which reduce the axes
+    `inner`."""
+    main, size = blocks * each, node.src[0].shape[axis]
+    found = [_piece(node, axis, (0, main), blocks, inner)]
+    return found if main == size else [*found, _piece(node, axis, (main, size), 1, inner)]
+
+
+def _piece(
+    node: UOp, axis: int, span: tuple[int, int], blocks: int, inner: Collection[int]
+) -> Piece:
+    shape, reduced = node.src[0].shape, node.arg[1]
+    box = tuple(span if i == axis else (0, n) for i, n in enumerate(shape))
+    apart = (*shape[:axis], blocks, (span[1] - span[0]) // blocks, *shape[axis + 1 :])
+    outer = tuple(i + (i > axis) for i in reduced if i == axis or i not in inner)
+    return Piece(box, apart, outer, tuple(i + (i >= axis) for i in reduced if i in inner))
+
+
+def joined(node: UOp, pieces: Sequence[Piece], states: Sequence[UOp]) -> UOp:
+    """The row's state of those of its blocks."""
+    monoid = node.arg[0]
+    found = [
+        state.reduce_axis(monoid, piece.blocks).reshape(node.shape)
+        for piece, state in zip(pieces, states, strict=True)
+    ]
+    return reduce(lambda one, other: one.alu(MONOIDS[monoid].combine, other), found)
+
+
+# ---- what is split -------------------------------------------------------------------------------
 
 
 def split_reductions(sink: UOp, lanes: bool = False) -> UOp:

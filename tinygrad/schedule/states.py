@@ -25,7 +25,7 @@ from math import prod
 
 from tinygrad.base.dtype import largest_float
 from tinygrad.schedule.bases import beneath, is_concrete, reached
-from tinygrad.schedule.blocks import Piece, joined, pieces_of
+from tinygrad.schedule.split import Piece, joined, pieces_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 

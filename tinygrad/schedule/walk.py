@@ -23,7 +23,6 @@ from tinygrad.schedule.bases import (
     overwrites,
     storage_home,
 )
-from tinygrad.schedule.circles import in_circles
 from tinygrad.schedule.demand import (
     Contexts,
     Demand,
@@ -34,7 +33,7 @@ from tinygrad.schedule.demand import (
     stored_in,
 )
 from tinygrad.schedule.inlining import FEW_ROWS, Inlining, makes_rows
-from tinygrad.schedule.limits import beyond
+from tinygrad.schedule.limits import beyond, in_circles
 from tinygrad.schedule.movement import (
     ZERO,
     Index,

@@ -41,7 +41,7 @@ def group_rows(plan: Plan, lanes: int) -> bool:
     plan.give("PARALLEL", names(around))
     while found := next(filter(None, (_sum_beside(plan, x, rows) for x in rows)), None):
         value, row = found
-        plan.kept.append(plan.stage(value, (row,), "sum"))
+        plan.kept += (plan.stage(value, (row,), "sum"),)
     for name in plan.kept:
         plan.do("complete", name)
         _share(plan, plan.stages[name], lanes)

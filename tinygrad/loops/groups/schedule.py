@@ -4,7 +4,10 @@ The lanes of a group run along memory, so that neighbours read neighbouring elem
 
 from __future__ import annotations
 
+from math import isqrt
+
 from tinygrad.loops.cost import turns
+from tinygrad.loops.groups.blocks import power_below
 from tinygrad.loops.groups.products import group_product
 from tinygrad.loops.groups.rows import group_rows
 from tinygrad.loops.groups.unit_rows import unit_rows
@@ -45,10 +48,7 @@ def schedule_groups(plan: Plan) -> None:
 
 def _block(plan: Plan) -> int:
     """Lanes of a group: a power of two within what the device takes."""
-    block = BLOCK
-    while block > max(1, plan.target.group_limit):
-        block //= 2
-    return block
+    return power_below(max(1, min(BLOCK, plan.target.group_limit)))
 
 
 def _serial(plan: Plan, nest: Nest) -> None:
@@ -85,9 +85,7 @@ def _rows(plan: Plan, nest: Nest, shared: list[UOp]) -> None:
     """A group for each row: its lanes take turns along the reduction, and along the output."""
     rows = _row_loops(nest, shared)
     shortest = min(size_of(own_ranges(n)[-1]) for n in shared)
-    block = _block(plan)
-    while block > LEAST_BLOCK and block * 2 > shortest:
-        block //= 2
+    block = min(_block(plan), power_below(shortest // 2))
     for name in dict.fromkeys(name_of(own_ranges(n)[-1]) for n in shared):
         owners = owners_of(plan.kernel, plan.loops[name])
         if len(owners) == 1 and owners[0].arg == "add" and not plan.loops[name].src[1:]:
@@ -102,9 +100,7 @@ def _rows(plan: Plan, nest: Nest, shared: list[UOp]) -> None:
 
 def _tiles(plan: Plan, rows: UOp, columns: UOp) -> None:
     """Each lane computes a small tile of a product; a group's lanes make a square block."""
-    side = TILE_LANES
-    while side * side > _block(plan):
-        side //= 2
+    side = min(TILE_LANES, power_below(isqrt(_block(plan))))
     outer = [name_of(r) for r in plan.nest("store").loops if r not in (rows, columns)]
     inside: list[list[str]] = [[], [], []]
     for loop in (rows, columns):
@@ -120,10 +116,8 @@ def _tiles(plan: Plan, rows: UOp, columns: UOp) -> None:
 
 def _flat(plan: Plan, nest: Nest) -> None:
     """Lanes along the last loop; a short one is joined by the loop around it."""
-    last, block = nest.loops[-1], _block(plan)
-    total, size = turns(nest.loops), size_of(last)
-    while block > LEAST_BLOCK and total < block * 8:
-        block //= 2
+    last, total = nest.loops[-1], turns(nest.loops)
+    size, block = size_of(last), min(_block(plan), max(LEAST_BLOCK, power_below(total // 8)))
     name = name_of(last)
     taken = {name}
     if block == 1:

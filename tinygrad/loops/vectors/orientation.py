@@ -97,7 +97,7 @@ def turn_windows(plan: Plan) -> tuple[str, ...]:
     if beside:
         order = (*blocks, *taps, *beside, along)
         plan.innermost(name, [f"{name}.{n}" for n in order])
-        plan.edges = {f"{name}.{n}" for n in (*blocks, *taps)}
+        plan.edges = frozenset(f"{name}.{n}" for n in (*blocks, *taps))
     plan.do("order", "store", (*rest, *blocks, *beside, along, *taps))
     return (name,)
 
