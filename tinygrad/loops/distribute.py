@@ -10,7 +10,7 @@ from tinygrad.loops.layout import factor_of, own_ranges, role_of, size_of, term_
 from tinygrad.loops.matrix_units import UNITS, Part
 from tinygrad.loops.operands import loop_named, owners_of
 from tinygrad.loops.rebuild import replaced
-from tinygrad.simplify.affine import add, divide, modulo, scale
+from tinygrad.simplify.affine import add, build, divide, modulo, scale
 from tinygrad.simplify.forms import number
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -68,7 +68,7 @@ def distribute(
     if row.is_staged:  # the unit reads its operands where they lie
         made = UOp(Ops.WMMA, row.out, (*product.src, *(r for loops in found for r in loops)), unit)
         return replaced(kernel, {owners[0]: owners[0].with_src((made, *own_ranges(owners[0])))})
-    lane = _lane(digits)
+    lane = build({loop: stride for stride, loop in digits.items()})  # its number in the warp
     along = _changes(found[2], held.depth, lane)
     own_items = {
         name: loop
@@ -109,14 +109,6 @@ def _digits(loops: Sequence[UOp], parts: Sequence[Part]) -> dict[int, UOp]:
     """The loops that are digits of the lane's number, by stride."""
     pairs = zip(loops, parts, strict=True)
     return {stride: loop for loop, (_, _, stride) in pairs if stride}
-
-
-def _lane(digits: dict[int, UOp]) -> UOp:
-    """The number of the lane in its warp."""
-    total = number(0)
-    for stride, loop in digits.items():
-        total = add(total, loop, stride)
-    return total
 
 
 def _changes(loops: Sequence[UOp], parts: Sequence[Part], lane: UOp) -> dict[UOp, UOp]:

@@ -7,6 +7,7 @@ from math import prod
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of
 from tinygrad.loops.nest import expression
+from tinygrad.schedule.movement import offset_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -49,10 +50,7 @@ def one_loop(loop: UOp) -> str:
 
 def element(slot: int, shape: tuple[int, ...], *indices: UOp, dtype: DType = dtypes.float32) -> UOp:
     """One element of a row-major buffer."""
-    offset = UOp.const(dtypes.index, 0)
-    for position, index in enumerate(indices):
-        offset = offset + index * prod(shape[position + 1 :])
-    return UOp(Ops.PARAM, dtype, (), (slot, prod(shape))).index(offset)
+    return UOp(Ops.PARAM, dtype, (), (slot, prod(shape))).index(offset_of(indices, shape))
 
 
 def scaled(rows: int, columns: int) -> UOp:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from math import ceil
 from typing import NamedTuple
 
+from tinygrad.base.helpers import round_up
 from tinygrad.base.target import Target
 from tinygrad.loops.in_place import is_in_place, laying_out
 from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of
@@ -42,7 +43,6 @@ POWER_OF_TWO_PANELS = 0.02  # panels of 2^n lines fall on fewer sets, but start 
 class Product:
     """A REDUCE over rows[m, k] * columns[k, n]; facts from before anything was split."""
 
-    first_loop: str
     loops: tuple[str, ...]
     inner: UOp
     rows: UOp
@@ -174,7 +174,6 @@ def _contraction(nest: Nest, reduction: UOp, last: UOp) -> Product | None:
     if not row_loops or size_of(row_loops[-1]) == 1:
         return None
     return Product(
-        name_of(loops[0]),
         tuple(names(loops)),
         inner,
         rows,
@@ -224,59 +223,45 @@ def _memory_of(bits: UOp) -> UOp:
 
 
 def unit_of(plan: Plan, column: str, one: Product, is_tile: bool) -> tuple[MatrixUnit, int] | None:
-    """The unit that computes this product, and which factor is its first operand. Short sums that
-    the unit would mostly pad stay as they are."""
-    factors = _factors(plan, one.inner)
-    if factors is None:
-        return None
-    rows = next(i for i, f in enumerate(factors) if column not in names(f.ranges))
-    unit = _unit(plan, one.inner, factors, rows, is_tile)
-    return None if unit is None else (unit, rows)
+    """The unit that computes this product, and which factor is its first operand: the one without
+    the loop `column`."""
+    found = _units(plan, one.inner, is_tile)
+    return next(((u, rows) for u, rows, first in found if column not in names(first.ranges)), None)
 
 
 def vector_unit(plan: Plan, loop: UOp) -> tuple[MatrixUnit, int] | None:
     """The vector unit for a sum of products along `loop`, whichever factor is its first operand;
     rather one that takes the factors as they are."""
-    factors = _factors(plan, loop)
-    if factors is None:
-        return None
-    found = [
-        (unit, rows)
-        for rows in (0, 1)
-        if (unit := _unit(plan, loop, factors, rows, is_tile=False)) is not None
-    ]
-    exact = (f for f in found if f[0].a is operand(factors[f[1]], f[0].a).dtype)
-    return next(exact, next(iter(found), None))
+    found = _units(plan, loop, is_tile=False)
+    exact = [each for each in found if each[0].a is operand(each[2], each[0].a).dtype]
+    return next((each[:2] for each in (*exact, *found)), None)
 
 
-def _factors(plan: Plan, loop: UOp) -> tuple[UOp, ...] | None:
-    """The factors of what is summed along `loop`, if that is a product."""
+def _units(plan: Plan, loop: UOp, is_tile: bool) -> list[tuple[MatrixUnit, int, UOp]]:
+    """Units for what is summed along `loop`, if that is a product, with the number of the factor
+    that is the first operand, and that factor. Short sums that a unit would mostly pad stay as they
+    are."""
     owners = owners_of(plan.kernel, loop)
     if len(owners) != 1 or len(loop.src) > 1 or owners[0].op is not Ops.REDUCE:
-        return None
-    value = owners[0].src[0]
-    return value.src if value.op is Ops.MUL else None
-
-
-def _unit(
-    plan: Plan, loop: UOp, factors: tuple[UOp, ...], rows: int, is_tile: bool
-) -> MatrixUnit | None:
-    size, a, b = size_of(loop), factors[rows], factors[1 - rows]
-    for unit in units_of(plan.target, a, b, a.dtype):
-        padded = ceil(size / unit.depth) * unit.depth
-        most = size * (4.0 if is_tile else 1.25)  # tiles are that much faster
-        if unit.columns == plan.lanes and unit.is_tile == is_tile and padded <= most:
-            return unit
-    return None
+        return []
+    value, size, found = owners[0].src[0], size_of(loop), []
+    most = size * (4.0 if is_tile else 1.25)  # tiles are that much faster
+    for rows, first in enumerate(value.src if value.op is Ops.MUL else ()):
+        for unit in units_of(plan.target, first, value.src[1 - rows], first.dtype):
+            suits = unit.columns == plan.lanes and unit.is_tile == is_tile
+            if suits and round_up(size, unit.depth) <= most:
+                found.append((unit, rows, first))
+                break
+    return found
 
 
 def reduction_of(plan: Plan, nest: str, one: Product) -> UOp:
     """The sum of the product as it stands in the kernel now."""
     for node in plan.below(plan.nest(nest).values):
-        is_sum = node.op is Ops.REDUCE and name_of(own_ranges(node)[0]) == one.first_loop
+        is_sum = node.op is Ops.REDUCE and name_of(own_ranges(node)[0]) == one.loops[0]
         if is_sum and not any(factor.op is Ops.CONST for factor in factors_of(node) or ()):
             return node  # and not what `tensorise` takes off it
-    raise AssertionError(f"the product over {one.first_loop} is gone")
+    raise AssertionError(f"the product over {one.loops[0]} is gone")
 
 
 def whole_sum(plan: Plan, reduction: UOp) -> UOp:

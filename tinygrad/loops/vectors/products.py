@@ -266,7 +266,6 @@ def _block_panel(plan: Plan, tiling: Tiling, one: Product) -> Product:
     plan.do("regroup", plan.path(reduction), (*names(inner), *one.depth))
     return replace(
         one,
-        first_loop=name_of(inner[0]),
         loops=tuple(names(inner)),
         inner=inner[-1],
         around=tuple(names(loops)),
@@ -366,7 +365,7 @@ def _taps_outside(plan: Plan, tiling: Tiling, one: Product) -> Product:
             return one
         order = [*(n for n in one.loops if n != far), far]
     plan.do("order", "reduce", order)
-    return replace(one, first_loop=order[0], loops=tuple(order), inner=plan.loops[order[-1]])
+    return replace(one, loops=tuple(order), inner=plan.loops[order[-1]])
 
 
 def _lies_in_tiles(plan: Plan, tiling: Tiling, one: Product, rows: UOp) -> bool:
@@ -453,7 +452,7 @@ def _other_reductions(plan: Plan, tiling: Tiling, products: list[Product]) -> No
     """Row sums and the like beside the products are spread over vectors."""
     nest = plan.nest(tiling.nest.name)
     vector = next(r for r in nest.loops if name_of(r) == tiling.n_lanes)
-    done = {loop for p in products for loop in (p.first_loop, *p.around)}
+    done = {loop for p in products for loop in (p.loops[0], *p.around)}
     for node in plan.inline(nest.values):
         if node.op is Ops.REDUCE and name_of(own_ranges(node)[0]) not in done:
             spread_reduction(plan, node, vector, 1)
