@@ -295,6 +295,16 @@ def in_one_word(plan: Plan, name: str, one: Product) -> None:
     plan.give("TILE", (f"{name}.{loop}" for loop in one.depth))
 
 
+def rows_before(plan: Plan, one: Product, column: str, layout: Iterable[str]) -> str:
+    """The rows of the stores' product, without the loop `column`, are laid out so before all, in
+    tasks; their stage."""
+    value = side_of(plan, "store", one, column, is_column=False)
+    loops = those_in(value, (*layout, *one.depth))
+    name = plan.stage(value, loops, "pa", "GLOBAL")
+    plan.do("role", f"{name}.{loops[0]}", "PARALLEL")
+    return name
+
+
 def those_in(value: UOp, loops: Iterable[str]) -> tuple[str, ...]:
     """The loops that the value depends on (one of a single turn it does not)."""
     free = {name_of(r) for r in value.ranges}

@@ -12,9 +12,8 @@ from tinygrad.loops.products import (
     best_tile,
     in_one_word,
     reduction_of,
-    side_of,
+    rows_before,
     tensorised,
-    those_in,
     whole_sum,
 )
 from tinygrad.loops.vectors.tasks import parallelise
@@ -53,7 +52,11 @@ def dots(plan: Plan, nest: Nest, one: Product) -> None:
     panel = plan.split(n, min(DOTS * plan.lanes, round_up(columns, plan.lanes)), n + "i")
     one = tensorised(plan, panel, one)
     lanes = plan.split(k, plan.lanes, k + "v", "LOOP", "VECTOR")
-    _rows_side_by_side(plan, one, m, (*outer, k, m, lanes, *one.depth), lanes)
+    # what each result's sum reads again lies in the order in which it is read: rows of 2^n bytes
+    # would fall on the same sets of the cache
+    name = rows_before(plan, one, panel, (*outer, k, m, lanes))
+    in_one_word(plan, name, one)
+    plan.do("role", f"{name}.{lanes}", "VECTOR")
     reduction = reduction_of(plan, "store", one)
     name = plan.stage(whole_sum(plan, reduction), (m, panel), "tile", "LOCAL")
     down, along = f"{name}.{m}", f"{name}.{panel}"
@@ -66,17 +69,3 @@ def dots(plan: Plan, nest: Nest, one: Product) -> None:
     vector = plan.split(panel, plan.lanes, n + "v", "UNROLL", "VECTOR")
     plan.innermost("store", (n, m, panel, vector))
     parallelise(plan, [*outer, n])
-
-
-def _rows_side_by_side(
-    plan: Plan, one: Product, m: str, loops: tuple[str, ...], lanes: str
-) -> None:
-    """What each result's sum reads again is laid out in the order in which it is read: rows of 2^n
-    bytes would fall on the same sets of the cache."""
-    column = name_of(plan.nest("store").loops[-1])
-    rows = side_of(plan, "store", one, column, is_column=False)
-    layout = those_in(rows, loops)
-    name = plan.stage(rows, layout, "pa", "GLOBAL")
-    in_one_word(plan, name, one)
-    plan.do("role", f"{name}.{lanes}", "VECTOR")
-    plan.do("role", f"{name}.{layout[0]}", "PARALLEL")

@@ -6,7 +6,7 @@ other one is laid out so that its elements are read one after the other. What an
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil, gcd
 
 from tinygrad.base.helpers import round_up
@@ -84,25 +84,38 @@ TILES_A_TASK = 8
 # ---- the nest of one or several products ---------------------------------------------------------
 
 
-@dataclass
 class Tiling:
-    """The names of the loops of a nest of products: n split in n, n_in (panel), n_copies and
-    n_lanes (tile); m split in m, m_copies. Where a panel is one tile, n_in is n_copies."""
+    """The loops of a nest of products, whose names are n, split in n, n_in (panel), n_copies and
+    n_lanes (tile), and m, split in m, m_copies. Where a panel is one tile, n_in is n_copies.
 
-    nest: Nest
-    m: str
-    n: str
-    m_copies: str
-    n_in: str
-    n_copies: str
-    n_lanes: str
-    height: int
-    width: int
-    rows: int
-    columns: int
-    panel: int  # columns of one turn of n: a tile's, or several tiles'
-    stretch: int  # columns along which reads are steady; 0: along all
-    edges: tuple[str, ...]  # loops of rows around m: what is summed depends on them
+    `panel`: columns of one turn of n, a tile's (`height`, `width`) or several tiles'; `stretch`:
+    columns along which reads are steady, 0: along all; `edges`: loops of rows around m, on which
+    depends what is summed."""
+
+    def __init__(self, plan: Plan, nest: Nest, products: list[Product]) -> None:
+        row_loop, last = products[0].row_loop, nest.loops[-1]
+        self.nest, self.m, self.n = nest, name_of(row_loop), name_of(last)
+        itemsize = max(p.rows.dtype.itemsize for p in products)
+        depth = itemsize * max(turns(plan.loops[k] for k in p.loops) for p in products)
+        if nest.is_top and len(products) == 1:  # a deep panel is packed in blocks
+            depth = min(depth, int(PANEL_BLOCK * plan.target.cache_l2) // (4 * plan.lanes))
+        self.stretch, panel = stretch_of(plan, last, [p.columns for p in products]), 0
+        if self.stretch < plan.lanes and all(_is_transposed(plan, p) for p in products):
+            self.stretch = 0
+        if self.stretch:
+            panel = panel_of(plan, self.stretch, size_of(last), depth)
+        size, columns = size_of(row_loop), panel or size_of(last)
+        is_apart = len(products) == 1 and is_window(products[0].rows)
+        run = steps_apart(products[0].rows, row_loop) if is_apart else 0
+        masked = any(p.in_place for p in products)
+        tile = register_tile(plan, size, columns, itemsize, run, _bytes_apart(products), masked)
+        self.width = min(max(tile.columns, plan.lanes), round_up(columns, plan.lanes))
+        self.height, self.panel = min(tile.rows, size), panel or self.width
+        edges = [loop for loop in nest.loops if name_of(loop) in plan.edges]
+        self.edges, self.rows, self.columns = names(edges), size * turns(edges), size_of(last)
+        self.n_in = self.n_copies = self.n_lanes = plan.split(self.n, self.panel, self.n + "i")
+        turn_reads(plan, nest, self.m, self.n_in)
+        self.m_copies = plan.split(self.m, self.height, self.m + "u", "LOOP", "UNROLL")
 
     @property
     def inside(self) -> set[str]:
@@ -127,7 +140,7 @@ def product(plan: Plan, nest: Nest, products: list[Product]) -> bool:
 
 
 def _tiled(plan: Plan, nest: Nest, products: list[Product]) -> None:
-    tiling = _split_tiles(plan, nest, products)
+    tiling = Tiling(plan, nest, products)
     if not tiling.stretch:
         products = [tensorised(plan, tiling.n_in, one) for one in products]
     if len(products) == 1:
@@ -191,46 +204,6 @@ def _is_long_epilogue(plan: Plan, tiling: Tiling, products: list[Product]) -> bo
     after = [n for v in plan.nest(tiling.nest.name).values for n in v.toposort(stop=done)]
     length = sum(weight(n) for n in dict.fromkeys(after) if n not in done)
     return length * tiling.height * (tiling.width // plan.lanes) > EPILOGUE
-
-
-def _split_tiles(plan: Plan, nest: Nest, products: list[Product]) -> Tiling:
-    row_loop, last = products[0].row_loop, nest.loops[-1]
-    m, n = name_of(row_loop), name_of(last)
-    itemsize = max(p.rows.dtype.itemsize for p in products)
-    depth = itemsize * max(turns(plan.loops[k] for k in p.loops) for p in products)
-    if nest.is_top and len(products) == 1:  # a deep panel is packed in blocks
-        depth = min(depth, int(PANEL_BLOCK * plan.target.cache_l2) // (4 * plan.lanes))
-    stretch, panel = stretch_of(plan, last, [p.columns for p in products]), 0
-    if stretch < plan.lanes and all(_is_transposed(plan, p) for p in products):
-        stretch = 0
-    if stretch:
-        panel = panel_of(plan, stretch, size_of(last), depth)
-    size, columns = size_of(row_loop), panel or size_of(last)
-    is_apart = len(products) == 1 and is_window(products[0].rows)
-    run = steps_apart(products[0].rows, row_loop) if is_apart else 0
-    masked = any(p.in_place for p in products)
-    tile = register_tile(plan, size, columns, itemsize, run, _bytes_apart(products), masked)
-    width = min(max(tile.columns, plan.lanes), round_up(columns, plan.lanes))
-    height = min(tile.rows, size)
-    edges = [loop for loop in nest.loops if name_of(loop) in plan.edges]
-    n_in = plan.split(n, panel or width, n + "i")
-    turn_reads(plan, nest, m, n_in)
-    return Tiling(
-        nest,
-        m,
-        n,
-        plan.split(m, height, m + "u", "LOOP", "UNROLL"),
-        n_in,
-        n_in,
-        n_in,
-        height,
-        width,
-        size * turns(edges),
-        size_of(last),
-        panel or width,
-        stretch,
-        tuple(names(edges)),
-    )
 
 
 def _bytes_apart(products: list[Product]) -> int:

@@ -3,6 +3,8 @@ unit, and folded at the end. And rows that several reductions go through."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import (
     is_plain_loop,
@@ -15,7 +17,7 @@ from tinygrad.loops.layout import (
     sums_of,
 )
 from tinygrad.loops.operands import owners_of
-from tinygrad.loops.plan import COPIES, UNROLL_WHOLE, Plan, steps_along
+from tinygrad.loops.plan import COPIES, UNROLL_WHOLE, Plan, names, steps_along
 from tinygrad.loops.products import contractions, fit, vector_unit
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -50,9 +52,7 @@ def spread_reduction(
             if always and unit is None and not words:  # sums inside are read in one run
                 _spread_blocks(plan, outer, size_of(loop) // plan.lanes, copies)
     elif turns(own_ranges(reduction)) <= min(UNROLL_WHOLE, MOST_COPIES // copies_around):
-        for each in own_ranges(reduction):
-            if role_of(each) == "LOOP":
-                plan.do("role", name_of(each), "UNROLL")
+        plan.give("UNROLL", (name_of(r) for r in own_ranges(reduction) if role_of(r) == "LOOP"))
 
 
 def _spread_blocks(plan: Plan, outer: list[str], vectors: int, copies: int) -> None:
@@ -97,40 +97,25 @@ def _words_of_lanes(plan: Plan, loop: UOp) -> None:
         fit(plan, name_of(loop), *unit)
         plan.do("drop_single")
     if turns(outer) <= UNROLL_WHOLE:
-        for each in outer:
-            plan.do("role", name_of(each), "UNROLL")
+        plan.give("UNROLL", names(outer))
 
 
 def _meets_a_vector(plan: Plan, reduction: UOp, reduced: list[UOp], last: UOp | None) -> bool:
     """Whether a vector along the reduction would meet another one in the same value: along the
     stored row, along the row of a stage that its readers fill, or of a reduction inside."""
-    if last is not None and last in reduction.ranges and _vectorised(plan, last):
+    if last in reduction.ranges and last is not None and plan.lanes_within(size_of(last)) > 1:
         return True
     rows = {r for s in plan.stages.values() if option(s, "first") for r in own_ranges(s)}
     if any(r in rows or role_of(r) == "VECTOR" for r in reduction.ranges):
         return True
-    loop = own_ranges(reduction)[-1]
-    return any(
-        node.op is Ops.REDUCE
-        and loop in node.ranges
-        and any(role_of(r) == "VECTOR" for r in own_ranges(node))
-        for node in reduced
-    )
+    return reduced_by_vectors(reduced, own_ranges(reduction)[-1])
 
 
-def reduced_by_vectors(plan: Plan, last: UOp) -> bool:
-    """Whether a reduction that depends on the stored row runs over a vector already: another nest
-    has the same, or it is in a stage that is filled for each element of the row."""
-    return any(
-        node.op is Ops.REDUCE
-        and last in node.ranges
-        and any(role_of(r) == "VECTOR" for r in own_ranges(node))
-        for node in plan.nodes
-    )
-
-
-def _vectorised(plan: Plan, last: UOp) -> bool:
-    return plan.lanes_within(size_of(last)) > 1
+def reduced_by_vectors(nodes: Iterable[UOp], loop: UOp) -> bool:
+    """Whether a reduction that depends on a loop runs over a vector already. If that is the stored
+    row, another nest has the same, or it is in a stage that is filled for each of its elements."""
+    sums = (node for node in sums_of(nodes) if loop in node.ranges)
+    return any(role_of(r) == "VECTOR" for node in sums for r in own_ranges(node))
 
 
 # ---- the next row --------------------------------------------------------------------------------

@@ -97,7 +97,7 @@ def stream(plan: Plan, nest: Nest) -> None:
     if across is None:
         if nest.is_top and _columns(plan, nest, reductions):
             return
-        if not reduced_by_vectors(plan, last):
+        if not reduced_by_vectors(plan.nodes, last):
             _along(plan, nest, last)
             if reductions and not plan.stages and not phases:
                 _share_masks(plan, nest, loads)

@@ -7,7 +7,15 @@ from __future__ import annotations
 from tinygrad.loops.layout import name_of, size_of
 from tinygrad.loops.matrix_units import MatrixUnit
 from tinygrad.loops.plan import Nest, Plan, names, steps_along
-from tinygrad.loops.products import Product, finish_in_memory, side_of, take_unit, those_in, unit_of
+from tinygrad.loops.products import (
+    Product,
+    finish_in_memory,
+    rows_before,
+    side_of,
+    take_unit,
+    those_in,
+    unit_of,
+)
 from tinygrad.loops.vectors.tasks import parallelise
 
 TILES = 2
@@ -36,7 +44,13 @@ def tile_product(plan: Plan, nest: Nest, one: Product, unit: MatrixUnit, rows: i
     column_tiles = plan.split(n, TILES * unit.columns, n + "t")
     column = plan.split(column_tiles, unit.columns, n + "c")
     one = take_unit(plan, one, unit, rows)
-    _stage_rows(plan, one, outer, (m, row_tiles, k, row), column)
+    # [row tile][k][row][depth]: a vector of whole words along memory, or a square of words
+    name = rows_before(plan, one, column, (*outer, m, row_tiles, k, row))
+    depth, *packs = one.depth
+    plan.give("TILE", (f"{name}.{pack}" for pack in packs))
+    plan.do("role", f"{name}.{depth}", "VECTOR")
+    if any(s != 1 for s in one.row_steps):
+        plan.do("role", f"{name}.{row}", "UNROLL")
     _stage_columns(plan, one, (k, column_tiles, column))
     tiles, inside = (row_tiles, column_tiles), (row, column)
     finish_in_memory(
@@ -46,21 +60,6 @@ def tile_product(plan: Plan, nest: Nest, one: Product, unit: MatrixUnit, rows: i
     plan.do("role", column, "VECTOR")
     plan.do("role", column_tiles, "UNROLL")
     parallelise(plan, [*outer, n])
-
-
-def _stage_rows(
-    plan: Plan, one: Product, outer: list[str], loops: tuple[str, ...], column: str
-) -> None:
-    """[row tile][k][row][depth]: a vector of whole words along memory, or a square of words."""
-    value = side_of(plan, "store", one, column, is_column=False)
-    layout = those_in(value, (*outer, *loops, *one.depth))
-    name = plan.stage(value, layout, "pa", "GLOBAL")
-    depth, *packs = one.depth
-    plan.give("TILE", (f"{name}.{pack}" for pack in packs))
-    plan.do("role", f"{name}.{depth}", "VECTOR")
-    if any(s != 1 for s in one.row_steps):
-        plan.do("role", f"{name}.{loops[-1]}", "UNROLL")
-    plan.do("role", f"{name}.{layout[0]}", "PARALLEL")
 
 
 def _stage_columns(plan: Plan, one: Product, loops: tuple[str, ...]) -> None:
