@@ -210,8 +210,9 @@ def _composed(plan: Plan) -> tuple[UOp, int] | None:
     seen = divisions({n for operand in operands for n in operand.toposort()})
     cuts = [
         (loop, divisor)
-        for loop, divisor in seen
-        if loop in loops and is_plain_loop(loop)
+        for index, divisor in seen
+        for loop in affine(index)[0]  # and a number
+        if affine(index)[0] == {loop: 1} and loop in loops and is_plain_loop(loop)
         if divisor < size_of(loop) and size_of(loop) % divisor == 0
     ]
     return min(cuts, key=lambda cut: (cut[1], name_of(cut[0])), default=None)
