@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from math import gcd
+from operator import attrgetter
 from typing import NamedTuple
 
 from tinygrad.base.dtype import dtypes
@@ -160,8 +161,8 @@ class Access:
         """A pointer moved by all that is no number, its alignment, and by how much it is still to
         be moved. Copies that differ by a constant share it."""
         integers, program, dtype = self.integers, self.program, memory.dtype
-        scope = max(map(integers.home, terms), key=lambda s: s.depth, default=program.base)
-        key = (memory, *((integers.key(t, copies), k) for t, k in terms.items()))
+        scope = max(map(integers.home, terms), key=attrgetter("depth"), default=program.base)
+        key = (memory, *[(integers.key(t, copies), k) for t, k in terms.items()])
         if key in scope.starts:
             return scope.starts[key]
         parts: list[tuple[int, UOp, int]] = []

@@ -76,9 +76,11 @@ def after_loops(program: Sequence[UOp]) -> list[UOp]:
     each lane what is to be told: a loop without branches is one stretch, whose loads and arithmetic
     go on beside each other. Of numbers that must be below a limit that is the largest, which is
     compared in the end; of all else whether one failed, and the numbers of the last that did."""
+    if any(node.op is Ops.FAULT for node in program):
+        program = _Gathering(program).out
     used: set[UOp] = set()
     kept: list[UOp] = []
-    for node in reversed(_Gathering(program).out):
+    for node in reversed(program):
         if node in used or node.op not in _PURE:
             used.update(node.src)
             kept.append(node)

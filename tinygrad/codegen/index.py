@@ -104,7 +104,7 @@ class Integers:
     def key(self, node: UOp, copies: Copies) -> object:
         """What tells one copy of a node's value from the others."""
         ranges = self.copied(node)
-        return (node, *(copies.get(r) for r in ranges)) if ranges else node
+        return (node, *map(copies.get, ranges)) if ranges else node
 
     def vector_of(self, node: UOp, copies: Copies) -> UOp | None:
         """The VECTOR range whose lanes make the value a vector."""

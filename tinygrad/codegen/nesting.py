@@ -97,8 +97,8 @@ class NestBuilder:
     def needed(self, value: UOp) -> tuple[UOp, ...]:
         """REDUCEs, STAGEs to fill, reads of STAGEs that fill themselves and clipped RANGEs below
         `value`, sources first."""
-        filled = frozenset(s for scope in self._open_scopes() for s in scope.done)
-        filled = frozenset(s for s in filled if s.op is Ops.STAGE and option(s, "first"))
+        done = (s for scope in self._open_scopes() for s in scope.done)
+        filled = frozenset(s for s in done if s.op is Ops.STAGE and option(s, "first"))
         found = self._needs.get((value, filled))
         if found is None:
             found = self._needs[value, filled] = tuple(self._needed(value, filled))

@@ -55,8 +55,9 @@ class Combiner:
     """Two values of a monoid into one, with what the target has."""
 
     def __init__(self, program: Program, target: Target) -> None:
-        self.program = program
-        self.target = target
+        self.program, self.target = program, target
+        named = (d for name, d in dtypes.fields().items() if name in target.dtypes)
+        self.computed = frozenset((dtypes.float32, dtypes.float64, *named))
 
     def combine(self, monoid: str, a: UOp, b: UOp) -> UOp:
         """The monoid's operation, lane by lane, rounded to the dtype."""
@@ -65,16 +66,11 @@ class Combiner:
         dtype = a.dtype
         if dtypes.is_bool(dtype):
             return program.add(BOOLEAN[op], dtype, (a, b))
-        if dtypes.is_float(dtype) and not self._computes(dtype):
+        if dtypes.is_float(dtype) and dtype.scalar() not in self.computed:
             wide = dtypes.float32.vec(dtype.count)
             a, b = (program.add(Ops.CAST, wide, (x,)) for x in (a, b))
             return program.add(Ops.CAST, dtype, (self.combine(monoid, a, b),))
         return program.add(op, dtype, (a, b))
-
-    def _computes(self, dtype: DType) -> bool:
-        wide = (dtypes.float32, dtypes.float64)
-        names = {n for n, d in dtypes.fields().items() if d is dtype.scalar()}
-        return dtype.scalar() in wide or bool(names & self.target.dtypes)
 
     def fused(self, a: UOp, b: UOp, total: UOp) -> UOp:
         """a*b + total, rounded once where the target can."""
