@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
@@ -49,6 +50,11 @@ class OpenDevice:
         except Exception:
             with Telling(self.name, "waiting for its kernels"):
                 raise
+
+    @functools.cached_property
+    def is_addressable(self) -> bool:
+        """Whether the host can use its memory where it is, and it the host's."""
+        return self.backend.memory.borrow(memoryview(bytearray(1))) is not None
 
     @property
     def target(self) -> Target:

@@ -9,6 +9,7 @@ a wrong answer. `latest` leads from an old version to the newest.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import sys
 import weakref
@@ -227,6 +228,7 @@ def is_borrowed(base: UOp) -> bool:
     return held is not None and held.fixed
 
 
+@functools.cache
 def numpy_dtype(dtype: DType) -> Any:
     """NumPy's dtype object for ours (of ml_dtypes for what NumPy lacks)."""
     name = to_numpy_name(dtype)

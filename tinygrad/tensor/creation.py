@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import array
+import functools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Self
 
 from tinygrad.backends import keeps
 from tinygrad.base.dtype import (
@@ -31,17 +32,16 @@ from tinygrad.uop.infer import settled
 from tinygrad.uop.node import UOp
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 DTypeLike = DType | str
 Memory = memoryview | array.array  # type: ignore[type-arg]
 
 
-@runtime_checkable
-class HasArray(Protocol):
-    """What NumPy can read: an ndarray, a NumPy number, another library's tensor."""
-
-    def __array__(self) -> NDArray[Any]: ...
+def has_array(data: Any) -> bool:
+    """Whether NumPy can read it: an ndarray, a NumPy number, another library's tensor."""
+    return hasattr(data, "__array__")
 
 
 def checked_dtype(dtype: DTypeLike) -> DType:
@@ -118,7 +118,7 @@ def from_list(data: Sequence[Any], dtype: DType | None, device: Devices) -> UOp:
     shape = nested_shape(data)
     values = _leaves(data, len(shape))
     if not set(map(type, values)) <= {bool, int, float}:
-        if any(isinstance(v, HasArray) for v in values):
+        if any(has_array(v) for v in values):
             return _from_arrays(values, shape, dtype, device)
         wrong = next(v for v in values if not isinstance(v, (bool, int, float)))
         raise DTypeError(
@@ -157,15 +157,15 @@ def least_type(values: list[Any]) -> DType:
     return dtypes.default_int if fits else dtypes.int64
 
 
-def from_array(data: HasArray | Memory, dtype: DType | None, device: Devices) -> UOp:
-    """A NumPy array as a buffer on `device`: what can't change is copied there when it is needed,
-    anything else now."""
+def from_array(data: Any, dtype: DType | None, device: Devices) -> UOp:
+    """An array, or memory, as a buffer on `device`: what can't change is copied there when it is
+    needed, anything else now."""
     import numpy as np  # heavy, and only programs that have arrays need it
 
     values = np.asarray(data)
     native = values.dtype.newbyteorder("=")
     values = np.ascontiguousarray(values, native).reshape(values.shape)
-    own = _dtype_of(values)
+    own = _dtype_of(native)
     if values.size == 0:
         return constant(0, dtype or own, device, values.shape)
     changing = may_change(values)
@@ -178,12 +178,13 @@ def from_array(data: HasArray | Memory, dtype: DType | None, device: Devices) ->
     return there.cast(dtype or own).reshape(values.shape)
 
 
-def _dtype_of(values: NDArray[Any]) -> DType:
-    """The dtype of an array; DTypeError where there is none."""
+@functools.cache
+def _dtype_of(kind: np.dtype[Any]) -> DType:
+    """The dtype of an array's; DTypeError where there is none."""
     try:
-        return from_numpy_name(values.dtype.name)
+        return from_numpy_name(kind.name)
     except TypeError as error:
-        raise DTypeError(f"Tensor: an array of {values.dtype}; {error}") from error
+        raise DTypeError(f"Tensor: an array of {kind}; {error}") from error
 
 
 def _from_arrays(
@@ -199,7 +200,7 @@ def _from_arrays(
             f"Tensor: ragged list: {arrays[0].shape} beside "
             f"{next(a.shape for a in arrays if a.shape != arrays[0].shape)}; legal is one shape"
         )
-    kinds = {_dtype_of(a) for v, a in zip(values, arrays, strict=True) if type(v) not in NUMBERS}
+    kinds = {_dtype_of(np.asarray(v).dtype) for v in values if type(v) not in NUMBERS}
     own = least_upper_dtype(*kinds, *([least_type(numbers)] if numbers else ()))
     whole = np.stack(arrays).reshape(*shape, *arrays[0].shape)
     return from_array(whole, dtype or own, device)
@@ -489,7 +490,7 @@ def node_of(data: Any, dtype: DType | None, device: Devices) -> UOp:
         if node.device is None:
             node = node + UOp.const(node.dtype, 0, device)
         return node if dtype is None else node.cast(dtype)
-    if keeps(device) and (dtype is not None or not isinstance(data, HasArray)):
+    if keeps(device) and (dtype is not None or not has_array(data)):
         return node_of(data, dtype, workplace(device)).copy_to(device)
     if data is None:
         return constant(0, dtype or dtypes.default_float, device, (0,))
@@ -500,7 +501,7 @@ def node_of(data: Any, dtype: DType | None, device: Devices) -> UOp:
         return constant(data, kind, device)
     if isinstance(data, (bytes, bytearray)):
         return from_bytes(bytes(data), dtype or dtypes.uint8, device)
-    if isinstance(data, (Memory, HasArray)):
+    if isinstance(data, Memory) or has_array(data):
         return from_array(data, dtype, device)
     if isinstance(data, LISTS):
         return from_list(data, dtype, device)
