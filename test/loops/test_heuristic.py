@@ -130,7 +130,7 @@ def test_rows_from_memory_are_read_as_runs_side_by_side():
     assert ("role", "sums2.i0", "UNROLL") in recipe
     assert ("split", "i0rc", 16, "i0rcv", "LOOP", "VECTOR") in recipe  # what is made of the sums
     recipe = schedule(kernels.gated_matvec(8192, 2048), kernels.WIDE)[1]
-    assert ("split", "i0r", 32, "i0rc", "PARALLEL") in recipe  # 256 KiB of a run, then the next
+    assert ("split", "i0r", 128, "i0rc", "PARALLEL") in recipe  # 1 MiB of a run, then the next
     odd = schedule(kernels.matvec(1009, 2048), kernels.WIDE)[1]
     assert [step[-1] for step in odd if step[1] == "i0"] == ["PARALLEL"]
     few = schedule(kernels.gated_matvec(36, 8192), kernels.WIDE)[1]  # a row of each run a task
