@@ -97,6 +97,36 @@ def test_narrow_numbers_are_rounded_once(name, given):
     np.testing.assert_allclose(found.float().numpy(), wanted.numpy(), rtol=2**-8, atol=1e-6)
 
 
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("shape", [(4, 3), (2, 3, 4, 5)])
+def test_batch_norm(shape, training):
+    check("batch_norm", array(*shape), None, None, array(3), array(3), True)
+    mean, var = array(3), np.float32([0.5, 1.0, 2.0])
+    x, weight = array(*shape), array(3)
+    mine, other = ([kind(t) for t in (mean, var)] for kind in (Tensor, torch.tensor))
+    for _ in range(2):
+        found = ours.batch_norm(Tensor(x), *mine, Tensor(weight), None, training, 0.3, 1e-3)
+        wanted = theirs.batch_norm(
+            torch.tensor(x), *other, torch.tensor(weight), None, training, 0.3, 1e-3
+        )
+        np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-4, atol=1e-5)
+    for a, b in zip(mine, other, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5)
+    with pytest.raises(ArgumentError, match="both averages, or None"):
+        ours.batch_norm(Tensor(x), None, None)
+
+
+def test_what_layers_do_with_given_numbers():
+    check("prelu", array(2, 3, 4), np.float32([0.25]))
+    check("prelu", array(2, 3, 4), array(3))
+    check("threshold", array(2, 3), 0.1, 7.0)
+    check("local_response_norm", array(2, 6, 3), 4, alpha=0.5, beta=0.6, k=1.5)
+    check("local_response_norm", array(2, 5, 3, 2), 3)
+    assert ours.dropout2d(Tensor.ones(2, 3, 4), training=False).min().item() == 1.0
+    dropped = ours.dropout2d(Tensor.ones(40, 5, 4), 0.5, training=True).numpy()
+    assert set(np.unique(dropped)) == {0.0, 2.0} and (dropped == dropped[:, :, :1]).all()
+
+
 def test_pixels_become_channels_and_back():
     check("pixel_shuffle", array(2, 12, 3, 4), 2)
     check("pixel_unshuffle", array(2, 3, 6, 4), 2)

@@ -242,6 +242,13 @@ LAYERS = [  # name, arguments, shape: the same class in both
     ("PixelUnshuffle", (2,), (1, 2, 4, 4)),
     ("ChannelShuffle", (2,), (1, 4, 2, 2)),
     ("Upsample", (None, 2), (1, 2, 3, 3)),
+    ("UpsamplingNearest2d", (None, 2), (1, 2, 3, 3)),
+    ("UpsamplingBilinear2d", ((4, 5),), (1, 2, 3, 3)),
+    ("Unfold", (2, 1, 1), (1, 2, 4, 4)),
+    ("Fold", ((4, 4), 2), (1, 8, 9)),
+    ("LocalResponseNorm", (3, 0.5), (1, 4, 2, 2)),
+    ("Threshold", (0.1, 7.0), (3, 4)),
+    ("Softmax2d", (), (2, 3, 2, 2)),
     ("Softmin", (0,), (3, 4)),
     ("Tanhshrink", (), (3, 4)),
     ("Hardshrink", (0.3,), (3, 4)),
@@ -252,6 +259,25 @@ LAYERS = [  # name, arguments, shape: the same class in both
 @pytest.mark.parametrize("name, arguments, shape", LAYERS)
 def test_functions_as_layers(name, arguments, shape):
     check(getattr(nn, name)(*arguments), getattr(torch.nn, name)(*arguments), shape)
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_what_pools_took_goes_back(axes):
+    x = np.random.default_rng(0).standard_normal((2, 3, *(4,) * axes)).astype(np.float32)
+    pool, back = (getattr(torch.nn, f"Max{kind}{axes}d") for kind in ("Pool", "Unpool"))
+    values, places = pool(2, return_indices=True)(torch.tensor(x))
+    mine = getattr(nn, f"MaxUnpool{axes}d")(2)
+    for size in (None, x.shape):
+        found = mine(Tensor(values.numpy()), Tensor(places.numpy()), output_size=size)
+        wanted = back(2)(values, places, output_size=size)
+        np.testing.assert_array_equal(found.numpy(), wanted.numpy())
+
+
+def test_what_a_loss_takes_has_names():
+    x, y = Tensor([1.0, 2.0]), Tensor([3.0, 5.0])
+    assert nn.MSELoss()(input=x, target=y).item() == nn.MSELoss()(x, y).item() == 6.5
+    with pytest.raises(TypeError, match="MSELoss: no argument 'goal'"):
+        nn.MSELoss()(x, goal=y)
 
 
 def test_layers_of_two():

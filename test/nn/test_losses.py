@@ -84,6 +84,12 @@ def check(name, x, *others, tolerance=1e-5, **options):
         ("triplet_margin_loss", X, [Y, P], {"p": 3.0, "swap": True}),
         ("margin_ranking_loss", X[:, 0], [Y[:, 0], SIGNS], {"margin": 0.5}),
         ("hinge_embedding_loss", X[:, 0], [SIGNS], {"margin": 0.5}),
+        ("gaussian_nll_loss", X, [Y, P], {}),
+        ("gaussian_nll_loss", X, [Y, P[:, :1]], {"full": True, "eps": 0.5}),
+        ("poisson_nll_loss", X, [T * 3], {}),
+        ("poisson_nll_loss", P, [T * 3], {"log_input": False, "full": True}),
+        ("soft_margin_loss", X[:, 0], [SIGNS], {}),
+        ("multilabel_soft_margin_loss", X, [T], {"weight": WEIGHTS}),
     ],
 )
 @pytest.mark.filterwarnings("ignore:reduction. 'mean'")
@@ -157,6 +163,16 @@ def test_objects_are_the_functions():
             losses.hinge_embedding_loss(x, y.sign(), reduction="sum"),
         ),
         (losses.MSELoss()(x, y), losses.mse_loss(x, y)),
+        (
+            losses.GaussianNLLLoss(full=True)(x, y, y.exp()),
+            losses.gaussian_nll_loss(x, y, y.exp(), full=True),
+        ),
+        (losses.PoissonNLLLoss(full=True)(x, y), losses.poisson_nll_loss(x, y, full=True)),
+        (losses.SoftMarginLoss("sum")(x, y), losses.soft_margin_loss(x, y, "sum")),
+        (
+            losses.MultiLabelSoftMarginLoss(reduction="sum")(x, y),
+            losses.multilabel_soft_margin_loss(x, y, reduction="sum"),
+        ),
         (losses.HuberLoss(delta=2.0)(x, y), losses.huber_loss(x, y, delta=2.0)),
         (losses.SmoothL1Loss(beta=2.0)(x, y), losses.smooth_l1_loss(x, y, beta=2.0)),
         (

@@ -87,6 +87,8 @@ def same_options(name, **options):
         ("NAdam", {"b1": 0.8, "weight_decay": 0.1}, {"betas": (0.8, 0.999), "weight_decay": 0.1}),
         ("RAdam", {"lr": 0.1}, {"lr": 0.1}),
         ("RAdam", {"b2": 0.7, "weight_decay": 0.1}, {"betas": (0.9, 0.7), "weight_decay": 0.1}),
+        ("Adamax", {}, {}),
+        *same_options("Adamax", lr=0.1, betas=(0.5, 0.9), weight_decay=0.1),
         ("Adagrad", {"lr": 0.1}, {"lr": 0.1}),
         *same_options(
             "Adagrad",
@@ -201,7 +203,8 @@ def test_muon_is_torchs_but_for_bfloat16(monkeypatch, shape, how):
     np.testing.assert_allclose(ours.numpy(), theirs.detach().numpy(), rtol=1e-4, atol=1e-4)
 
 
-GROUPED = ["SGD", "Adam", "AdamW", "NAdam", "RAdam", "Adagrad", "Adadelta", "RMSprop"]
+GROUPED = ["SGD", "Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adagrad", "RMSprop"]
+GROUPED += ["Adadelta"]
 
 
 @pytest.mark.parametrize("name", GROUPED)
@@ -382,6 +385,7 @@ ALL = [
     optim.Adam,
     optim.NAdam,
     optim.RAdam,
+    optim.Adamax,
     optim.Adagrad,
     optim.Adadelta,
     lambda p: optim.RMSprop(p, momentum=0.9, centered=True),
@@ -440,7 +444,7 @@ def test_misuse(misuse, message):
 # ---- what a step costs ---------------------------------------------------------------------------
 
 KERNELS = {"SGD": 1, "Adam": 1, "AdamW": 1, "NAdam": 1, "RAdam": 1, "Adagrad": 1, "RMSprop": 1}
-KERNELS |= {"Lion": 2, "Adadelta": 2, "LARS": 2, "LAMB": 4}
+KERNELS |= {"Adamax": 1, "Lion": 2, "Adadelta": 2, "LARS": 2, "LAMB": 4}
 OF_ALL = 4  # kernels for numbers that all parameters share
 
 

@@ -22,7 +22,7 @@ def rates(make):
 
 
 def rates_of_torch(make):
-    optimizer = torch.optim.SGD([torch.tensor([1.0], requires_grad=True)], lr=0.5)
+    optimizer = torch.optim.SGD([torch.tensor([1.0], requires_grad=True)], lr=0.5, momentum=0.9)
     schedule = make(torch.optim.lr_scheduler, optimizer)
     found = []
     for _ in range(STEPS):
@@ -52,6 +52,9 @@ def warm_then_cosine(lib, o):
         lambda lib, o: lib.OneCycleLR(
             o, 2.0, epochs=13, steps_per_epoch=2, anneal_strategy="linear", pct_start=0.4
         ),
+        lambda lib, o: lib.CyclicLR(o, 0.1, 0.5, 4),
+        lambda lib, o: lib.CyclicLR(o, 0.1, 0.5, 4, 7, mode="triangular2"),
+        lambda lib, o: lib.CyclicLR(o, 0.1, 0.5, 3, 2, mode="exp_range", gamma=0.9),
         lambda lib, o: lib.CosineAnnealingWarmRestarts(o, 4),
         lambda lib, o: lib.CosineAnnealingWarmRestarts(o, 2, T_mult=2, eta_min=0.1),
         lambda lib, o: lib.CosineAnnealingWarmRestarts(o, 3, T_mult=3),

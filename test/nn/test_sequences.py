@@ -176,6 +176,37 @@ def test_transformer_layers(options):
         check(layer, module, *(array(3, 3, 8) for _ in range(inputs)), tolerance=5e-5)
 
 
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+@pytest.mark.parametrize("options", [{}, {"batch_first": True, "norm_first": True}])
+def test_transformers(options):
+    models = [lib.Transformer(8, 2, 2, 3, 16, dropout=0.0, **options) for lib in (nn, torch.nn)]
+    alike(*models)
+    check(*models, array(4, 4, 8), array(4, 4, 8), tolerance=5e-5)
+    padding = np.zeros((4, 4), bool)
+    padding[0, 2:] = True
+    later = np.triu(np.full((4, 4), -np.inf, np.float32), 1)
+    masks = {"src_key_padding_mask": padding, "memory_key_padding_mask": padding, "tgt_mask": later}
+    check(*models, array(4, 4, 8), array(4, 4, 8), tolerance=5e-5, **masks)
+    assert nn.Transformer.generate_square_subsequent_mask(4).tolist() == later.tolist()
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+def test_stacks_of_layers_of_ones_own():
+    parts = [
+        [
+            lib.TransformerEncoder(lib.TransformerEncoderLayer(8, 2, 16, 0.0), 2, lib.LayerNorm(8)),
+            lib.TransformerDecoder(lib.TransformerDecoderLayer(8, 2, 16, 0.0), 2),
+        ]
+        for lib in (nn, torch.nn)
+    ]
+    for (layer, module), inputs in zip(zip(*parts, strict=True), (1, 2), strict=True):
+        first, second = (get_state_dict(each) for each in layer.layers)
+        for name, weight in first.items():
+            assert weight is not second[name] and (weight.numpy() == second[name].numpy()).all()
+        alike(layer, module)
+        check(layer, module, *(array(3, 3, 8) for _ in range(inputs)), tolerance=5e-5)
+
+
 def test_transformer_that_looks_back_only():
     layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0)
     module = torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0)

@@ -31,9 +31,11 @@ from tinygrad.nn.activations import (
     Sigmoid,
     SiLU,
     Softmax,
+    Softmax2d,
     Softplus,
     Softsign,
     Tanh,
+    Threshold,
 )
 from tinygrad.nn.attention import (
     MultiheadAttention,
@@ -63,13 +65,22 @@ from tinygrad.nn.containers import (
 )
 from tinygrad.nn.functional import (
     CosineSimilarity,
+    Fold,
     Hardshrink,
     PairwiseDistance,
     Softmin,
     Softshrink,
     Tanhshrink,
+    Unfold,
 )
-from tinygrad.nn.images import ChannelShuffle, PixelShuffle, PixelUnshuffle, Upsample
+from tinygrad.nn.images import (
+    ChannelShuffle,
+    PixelShuffle,
+    PixelUnshuffle,
+    Upsample,
+    UpsamplingBilinear2d,
+    UpsamplingNearest2d,
+)
 from tinygrad.nn.layers import (
     Bilinear,
     Conv1d,
@@ -88,14 +99,18 @@ from tinygrad.nn.losses import (
     CosineEmbeddingLoss,
     CrossEntropyLoss,
     CTCLoss,
+    GaussianNLLLoss,
     HingeEmbeddingLoss,
     HuberLoss,
     KLDivLoss,
     L1Loss,
     MarginRankingLoss,
     MSELoss,
+    MultiLabelSoftMarginLoss,
     NLLLoss,
+    PoissonNLLLoss,
     SmoothL1Loss,
+    SoftMarginLoss,
     TripletMarginLoss,
 )
 from tinygrad.nn.norms import (
@@ -110,6 +125,7 @@ from tinygrad.nn.norms import (
     InstanceNorm3d,
     LayerNorm,
     LayerNorm2d,
+    LocalResponseNorm,
     RMSNorm,
 )
 from tinygrad.nn.pooling import (
@@ -128,9 +144,13 @@ from tinygrad.nn.pooling import (
     MaxPool1d,
     MaxPool2d,
     MaxPool3d,
+    MaxUnpool1d,
+    MaxUnpool2d,
+    MaxUnpool3d,
 )
 from tinygrad.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 from tinygrad.nn.spellings import spell
+from tinygrad.nn.transformers import Transformer, TransformerDecoder, TransformerEncoder
 
 __all__ = [
     "Flatten",
@@ -245,6 +265,23 @@ __all__ = [
     "Softsign",
     "Tanh",
     "TransformerDecoderLayer",
+    "Fold",
+    "GaussianNLLLoss",
+    "LocalResponseNorm",
+    "MaxUnpool1d",
+    "MaxUnpool2d",
+    "MaxUnpool3d",
+    "MultiLabelSoftMarginLoss",
+    "PoissonNLLLoss",
+    "SoftMarginLoss",
+    "Softmax2d",
+    "Threshold",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerEncoder",
+    "Unfold",
+    "UpsamplingBilinear2d",
+    "UpsamplingNearest2d",
     "TransformerEncoderLayer",
     "TripletMarginLoss",
     "datasets",

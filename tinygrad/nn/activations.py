@@ -72,7 +72,63 @@ def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
     return x.leaky_relu(negative_slope)
 
 
+def threshold(x: Tensor, threshold: float, value: float) -> Tensor:
+    """x above the threshold, else `value`.
+
+    >>> threshold(Tensor([-1.0, 2.0]), 0.5, 7.0).tolist()
+    [7.0, 2.0]
+    """
+    return (x > threshold).where(x, value)
+
+
+def prelu(x: Tensor, weight: Tensor) -> Tensor:
+    """x where it is above 0, else a share of it: `weight` has one, or one for each channel of x
+    (N, channels, *any). (He and others, 2015.)
+
+    >>> prelu(Tensor([[-4.0, 4.0]]), Tensor([0.25])).tolist()
+    [[-1.0, 4.0]]
+    """
+    size = weight.numel()
+    if size > 1 and (x.ndim < 2 or x.shape[1] != size):
+        raise ShapeError(f"PReLU: x has shape {x.shape}; legal is (N, {size}, *any)")
+    share = weight.reshape(1, -1, *(1,) * (x.ndim - 2)) if size > 1 else weight.reshape(())
+    return (x > 0).where(x, x * share)
+
+
+def _over_channels(x: Tensor) -> Tensor:
+    """The softmax over the channels of x (N, channels, height, width).
+
+    >>> nn.Softmax2d()(Tensor.ones(1, 2, 1, 1)).flatten().tolist()
+    [0.5, 0.5]
+    """
+    if x.ndim not in (3, 4):
+        raise ShapeError(f"Softmax2d: {x.shape}; legal is (N, channels, height, width)")
+    return x.softmax(-3)
+
+
+def dropout2d(x: Tensor, p: float = 0.5, training: bool | None = None) -> Tensor:
+    """Zeroes whole channels of x (N, channels, *any) with probability `p`, the others are larger by
+    1 / (1 - p); x itself unless `training`, which is `Tensor.training` where it isn't said.
+
+    (Tompson and others, "Efficient Object Localization Using Convolutional Networks", 2015.)
+
+    >>> dropout2d(Tensor.ones(1, 2, 3, 3), training=False).shape
+    (1, 2, 3, 3)
+    """
+    check_types("Dropout2d", [p], (int, float), "numbers", ArgumentError)
+    check_number_from("Dropout2d", "p", p, 0, 1)
+    if not (Tensor.training if training is None else training) or p == 0:
+        return x
+    kept = Tensor.ones(*x.shape[:2], *(1,) * (x.ndim - 2), dtype=x.dtype, device=x.device)
+    with Tensor.train():
+        return x * kept.dropout(p)
+
+
+dropout1d = dropout3d = dropout2d
+
 Identity = held("Identity", _same)
+Threshold = held("Threshold", threshold)
+Softmax2d = held("Softmax2d", _over_channels)
 ReLU = held("ReLU", Tensor.relu)
 ReLU6 = held("ReLU6", Tensor.relu6)
 SELU = held("SELU", Tensor.selu)
@@ -111,11 +167,7 @@ class PReLU:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Any shape → the same."""
-        size = self.weight.shape[0]
-        if size > 1 and (x.ndim < 2 or x.shape[1] != size):
-            raise ShapeError(f"PReLU: x has shape {x.shape}; legal is (N, {size}, *any)")
-        share = self.weight.reshape(1, -1, *(1,) * (x.ndim - 2)) if size > 1 else self.weight
-        return (x > 0).where(x, x * share)
+        return prelu(x, self.weight)
 
 
 class Dropout2d:
@@ -132,12 +184,7 @@ class Dropout2d:
 
     def __call__(self, x: Tensor) -> Tensor:
         """(N, channels, *any) → the same shape."""
-        check_types("Dropout2d", [self.p], (int, float), "numbers", ArgumentError)
-        check_number_from("Dropout2d", "p", self.p, 0, 1)
-        if not Tensor.training or self.p == 0:
-            return x
-        kept = Tensor.ones(*x.shape[:2], *(1,) * (x.ndim - 2), dtype=x.dtype, device=x.device)
-        return x * kept.dropout(self.p)
+        return dropout2d(x, self.p)
 
 
 Dropout1d = Dropout3d = Dropout2d

@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tinygrad.base.errors import ShapeError
-from tinygrad.nn.activations import gelu, glu, leaky_relu, log_softmax, softmax
+from tinygrad.nn.activations import (
+    dropout1d,
+    dropout2d,
+    dropout3d,
+    gelu,
+    glu,
+    leaky_relu,
+    log_softmax,
+    prelu,
+    softmax,
+    threshold,
+)
 from tinygrad.nn.held import held
 from tinygrad.nn.images import (
     affine_grid,
@@ -27,18 +38,22 @@ from tinygrad.nn.losses import (
     cosine_similarity,
     cross_entropy,
     ctc_loss,
+    gaussian_nll_loss,
     hinge_embedding_loss,
     huber_loss,
     kl_div,
     l1_loss,
     margin_ranking_loss,
     mse_loss,
+    multilabel_soft_margin_loss,
     nll_loss,
     pairwise_distance,
+    poisson_nll_loss,
     smooth_l1_loss,
+    soft_margin_loss,
     triplet_margin_loss,
 )
-from tinygrad.nn.norms import group_norm, layer_norm, rms_norm
+from tinygrad.nn.norms import batch_norm, group_norm, layer_norm, local_response_norm, rms_norm
 from tinygrad.nn.pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -237,6 +252,8 @@ Hardshrink = held("Hardshrink", hardshrink)
 Softshrink = held("Softshrink", softshrink)
 CosineSimilarity = held("CosineSimilarity", cosine_similarity)
 PairwiseDistance = held("PairwiseDistance", pairwise_distance)
+Fold = held("Fold", Tensor.fold)
+Unfold = held("Unfold", Tensor.im2col)
 
 
 __all__ = [
@@ -250,6 +267,7 @@ __all__ = [
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
+    "batch_norm",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "celu",
@@ -265,9 +283,13 @@ __all__ = [
     "cross_entropy",
     "ctc_loss",
     "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
     "elu",
     "embedding",
     "fold",
+    "gaussian_nll_loss",
     "gelu",
     "glu",
     "grid_sample",
@@ -285,6 +307,7 @@ __all__ = [
     "layer_norm",
     "leaky_relu",
     "linear",
+    "local_response_norm",
     "log_softmax",
     "logsigmoid",
     "lp_pool1d",
@@ -299,6 +322,7 @@ __all__ = [
     "max_unpool3d",
     "mish",
     "mse_loss",
+    "multilabel_soft_margin_loss",
     "nll_loss",
     "normalize",
     "one_hot",
@@ -306,6 +330,8 @@ __all__ = [
     "pairwise_distance",
     "pixel_shuffle",
     "pixel_unshuffle",
+    "poisson_nll_loss",
+    "prelu",
     "relu",
     "relu6",
     "rms_norm",
@@ -314,6 +340,7 @@ __all__ = [
     "sigmoid",
     "silu",
     "smooth_l1_loss",
+    "soft_margin_loss",
     "softmax",
     "softmin",
     "softplus",
@@ -321,6 +348,7 @@ __all__ = [
     "softsign",
     "tanh",
     "tanhshrink",
+    "threshold",
     "triplet_margin_loss",
     "unfold",
     "upsample",

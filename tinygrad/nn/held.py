@@ -23,9 +23,9 @@ class Held:
 
         def __init__(self, *options: Any, **named: Any) -> None: ...
 
-    def __call__(self, *tensors: Any, **more: Any) -> Tensor:
+    def __call__(self, *tensors: Any, **named: Any) -> Tensor:
         """The tensors that the function takes before its options."""
-        return type(self).function(*tensors, **more, **vars(self))
+        return type(self).function(*tensors, **named, **vars(self))
 
     def __repr__(self) -> str:
         options = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())

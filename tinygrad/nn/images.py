@@ -186,4 +186,26 @@ def grid_sample(
 PixelShuffle = held("PixelShuffle", pixel_shuffle)
 PixelUnshuffle = held("PixelUnshuffle", pixel_unshuffle)
 ChannelShuffle = held("ChannelShuffle", channel_shuffle)
+
+
+def _nearest(x: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """`upsample` by the nearest pixels.
+
+    >>> nn.UpsamplingNearest2d(scale_factor=2)(Tensor.ones(1, 1, 2, 2)).shape
+    (1, 1, 4, 4)
+    """
+    return upsample(x, size, scale_factor, "nearest")
+
+
+def _bilinear(x: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """`upsample` in straight lines between the middles of the outermost pixels.
+
+    >>> nn.UpsamplingBilinear2d(scale_factor=2)(Tensor.ones(1, 1, 2, 2)).shape
+    (1, 1, 4, 4)
+    """
+    return upsample(x, size, scale_factor, "bilinear", align_corners=True)
+
+
 Upsample = held("Upsample", upsample)
+UpsamplingNearest2d = held("UpsamplingNearest2d", _nearest)
+UpsamplingBilinear2d = held("UpsamplingBilinear2d", _bilinear)

@@ -5,6 +5,8 @@ A loss is a number an element, put together by `reduction`: "mean", "sum" or "no
 
 from __future__ import annotations
 
+import math
+
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.nn.held import held
@@ -192,6 +194,73 @@ def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", log_target: bool 
     if reduction == "batchmean":
         return loss._reduced("sum") / int(x.shape[0])
     return loss._reduced(reduction)
+
+
+def gaussian_nll_loss(
+    x: Tensor,
+    target: Tensor,
+    var: Tensor | float,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Tensor:
+    """Minus the log-likelihood of the target under a normal distribution of mean x and variance
+    `var`, eps at least, of one shape with x, or without its last axis; `full` says with the
+    constant. (Nix and Weigend, 1994.)
+
+    >>> gaussian_nll_loss(Tensor([1.0]), Tensor([3.0]), Tensor([4.0])).numpy().round(4)
+    np.float32(1.1931)
+    """
+    spread = var if isinstance(var, Tensor) else x.full_like(var)
+    if spread.ndim < x.ndim:
+        spread = spread.unsqueeze(-1)
+    least = spread + (spread.maximum(eps) - spread).detach()  # a gradient passes below eps, too
+    loss = 0.5 * (least.log() + (x - target).square() / least)
+    return (loss + 0.5 * math.log(2 * math.pi) if full else loss)._reduced(reduction)
+
+
+def poisson_nll_loss(
+    x: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    eps: float = 1e-8,
+    reduction: str = "mean",
+) -> Tensor:
+    """Minus the log-likelihood of counts under a Poisson distribution whose rate is e**x, or x
+    itself; `full` says with Stirling's approximation of log(target!).
+
+    >>> poisson_nll_loss(Tensor([0.0]), Tensor([3.0])).item()
+    1.0
+    """
+    loss = x.exp() - target * x if log_input else x - target * (x + eps).log()
+    if full:
+        count = (target > 1).where(target, 1.0)
+        loss = loss + (count > 1).where(
+            count * count.log() - count + 0.5 * (2 * math.pi * count).log(), 0.0
+        )
+    return loss._reduced(reduction)
+
+
+def soft_margin_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    """log(1 + e**(-target·x)), of targets 1 and -1.
+
+    >>> soft_margin_loss(Tensor([0.0]), Tensor([1.0])).numpy().round(4)
+    np.float32(0.6931)
+    """
+    return (-target * x).softplus()._reduced(reduction)
+
+
+def multilabel_soft_margin_loss(
+    x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
+) -> Tensor:
+    """The mean over the classes, the last axis, of the binary cross-entropy of logits x.
+
+    >>> multilabel_soft_margin_loss(Tensor([[0.0, 0.0]]), Tensor([[1.0, 0.0]])).numpy().round(4)
+    np.float32(0.6931)
+    """
+    loss = binary_cross_entropy_with_logits(x, target, weight, reduction="none")
+    return loss.mean(-1)._reduced(reduction)
 
 
 # ---- of vectors ----------------------------------------------------------------------------------
@@ -390,4 +459,8 @@ CTCLoss = held("CTCLoss", ctc_loss)
 CosineEmbeddingLoss = held("CosineEmbeddingLoss", cosine_embedding_loss)
 TripletMarginLoss = held("TripletMarginLoss", triplet_margin_loss)
 MarginRankingLoss = held("MarginRankingLoss", margin_ranking_loss)
+GaussianNLLLoss = held("GaussianNLLLoss", gaussian_nll_loss)
+PoissonNLLLoss = held("PoissonNLLLoss", poisson_nll_loss)
+SoftMarginLoss = held("SoftMarginLoss", soft_margin_loss)
+MultiLabelSoftMarginLoss = held("MultiLabelSoftMarginLoss", multilabel_soft_margin_loss)
 HingeEmbeddingLoss = held("HingeEmbeddingLoss", hinge_embedding_loss)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tinygrad.base.dtype import dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import prod
+from tinygrad.nn.held import held
 from tinygrad.tensor import Tensor
 
 
@@ -50,28 +51,17 @@ class BatchNorm:
         """(N, sz, *any) → the same shape."""
         _check_channels("BatchNorm", x, self._channels)
         mean, variance = self.calc_stats(x)  # (sz,) each
-        scale = (variance + self.eps).rsqrt()
-        return _wide(x).batchnorm(self.weight, self.bias, mean, scale).cast(x.dtype)
+        return _moved_to(x, mean, variance, self.weight, self.bias, self.eps)
 
     def calc_stats(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The mean and variance to normalize x by, (sz,) each; training updates the average."""
         if self.track_running_stats and not Tensor.training:
             return self.running_mean, self.running_var
-        others = tuple(axis for axis in range(x.ndim) if axis != 1)
-        variance, mean = _wide(x).var_mean(others, correction=0)
+        mean, variance = _statistics(x)
         if self.track_running_stats:
-            self._track(mean.detach(), variance.detach(), prod(x.shape[i] for i in others))
+            _track(x, mean, variance, self.running_mean, self.running_var, self.momentum)
+            self.num_batches_tracked.assign(self.num_batches_tracked.detach() + 1)
         return mean, variance
-
-    def _track(self, mean: Tensor, variance: Tensor, count: int) -> None:
-        """Moves the averages towards the statistics of a batch of `count` values a channel."""
-        if count == 1:
-            raise ShapeError("BatchNorm: one value a channel has no variance; train on a batch")
-        unbiased = variance * (count / (count - 1))
-        for average, new in ((self.running_mean, mean), (self.running_var, unbiased)):
-            old = average.detach()
-            average.assign((old + (new - old) * self.momentum).cast(average.dtype))
-        self.num_batches_tracked.assign(self.num_batches_tracked.detach() + 1)
 
 
 BatchNorm1d = BatchNorm2d = BatchNorm3d = BatchNorm
@@ -254,6 +244,92 @@ def _scale_and_shift(shape: tuple[int, ...], wanted: bool) -> tuple[Tensor | Non
 
 
 # ---- as functions --------------------------------------------------------------------------------
+
+
+def batch_norm(
+    x: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Mean 0 and variance 1 of each channel of x (N, channels, *any), scaled and shifted; while
+    `training` by the batch's statistics, towards which the averages move in place, else by these.
+
+    >>> batch_norm(Tensor([[1.0], [3.0]]), None, None, training=True, eps=0.0).tolist()
+    [[-1.0], [1.0]]
+    """
+    if x.ndim < 2:
+        raise ShapeError(f"batch_norm: x has shape {x.shape}; legal is (N, channels, *any)")
+    if running_mean is None or running_var is None:
+        if not training or running_mean is not running_var:
+            raise ArgumentError(
+                f"batch_norm: training={training} with {running_mean=}, {running_var=}; legal are "
+                "both averages, or None of them while training"
+            )
+        mean, variance = _statistics(x)
+    elif training:
+        mean, variance = _statistics(x)
+        _track(x, mean, variance, running_mean, running_var, momentum)
+    else:
+        mean, variance = running_mean, running_var
+    return _moved_to(x, mean, variance, weight, bias, eps)
+
+
+def _statistics(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance of each channel."""
+    others = tuple(axis for axis in range(x.ndim) if axis != 1)
+    variance, mean = _wide(x).var_mean(others, correction=0)
+    return mean, variance
+
+
+def _track(
+    x: Tensor, mean: Tensor, variance: Tensor, means: Tensor, variances: Tensor, momentum: float
+) -> None:
+    """Moves the averages towards the statistics of x."""
+    count = prod(n for axis, n in enumerate(x.shape) if axis != 1)
+    if count == 1:
+        raise ShapeError("BatchNorm: one value a channel has no variance; train on a batch")
+    unbiased = variance.detach() * (count / (count - 1))
+    for average, new in ((means, mean.detach()), (variances, unbiased)):
+        old = average.detach()
+        average.assign((old + (new - old) * momentum).cast(average.dtype))
+
+
+def _moved_to(
+    x: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+) -> Tensor:
+    return _wide(x).batchnorm(weight, bias, mean, (variance + eps).rsqrt()).cast(x.dtype)
+
+
+def local_response_norm(
+    x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
+    """x (N, channels, *any) over (k + alpha·the mean square of the `size` channels around)^beta.
+    (Krizhevsky and others, "ImageNet Classification", 2012.)
+
+    >>> local_response_norm(Tensor([[[1.0], [1.0], [1.0]]]), 2, alpha=2.0, beta=1.0).tolist()
+    [[[0.5], [0.3333333432674408], [0.3333333432674408]]]
+    """
+    if x.ndim < 3 or size < 1:
+        raise ShapeError(
+            f"local_response_norm: {size} channels of x {x.shape}; legal are 1 or more of (N, "
+            "channels, *any)"
+        )
+    around = (None, (size // 2, (size - 1) // 2), *(None,) * (x.ndim - 2))
+    squares = x.square().pad(around).unfold(1, size, 1).mean(-1)
+    return x / (squares * alpha + k) ** beta
+
+
+LocalResponseNorm = held("LocalResponseNorm", local_response_norm)
 
 
 def layer_norm(

@@ -5,13 +5,14 @@ from tinygrad.nn.optim.adaptive import Adadelta, Adagrad, RMSprop
 from tinygrad.nn.optim.average import EMA
 from tinygrad.nn.optim.gradients import GradScaler, clip_grad_norm_, clip_grad_value_
 from tinygrad.nn.optim.lbfgs import LBFGS
-from tinygrad.nn.optim.moments import LAMB, Adam, AdamW, NAdam, RAdam
+from tinygrad.nn.optim.moments import LAMB, Adam, Adamax, AdamW, NAdam, RAdam
 from tinygrad.nn.optim.momentum import LARS, SGD, Lion, Muon, orthogonalized
 from tinygrad.nn.optim.optimizer import Optimizer, OptimizerGroup
 from tinygrad.nn.optim.schedule import (
     ConstantLR,
     CosineAnnealingLR,
     CosineAnnealingWarmRestarts,
+    CyclicLR,
     ExponentialLR,
     LambdaLR,
     LinearLR,
@@ -36,9 +37,11 @@ __all__ = [
     "Adagrad",
     "Adam",
     "AdamW",
+    "Adamax",
     "ConstantLR",
     "CosineAnnealingLR",
     "CosineAnnealingWarmRestarts",
+    "CyclicLR",
     "ExponentialLR",
     "GradScaler",
     "LambdaLR",

@@ -191,6 +191,48 @@ class LAMB(Moments):
         return param - rate * direction, state
 
 
+class Adamax(Moments):
+    """Steps of about lr in each coordinate: m over u, the largest gradient so far, which fades.
+
+    (Kingma and Ba, "Adam", 2014, section 7.)
+
+    Args:
+        params: the tensors to move.
+        lr: the learning rate.
+        b1: what m, the average of gradients, keeps each step.
+        b2: what u keeps each step.
+        eps: added to each gradient's size.
+        weight_decay: this much of the parameter is added to its gradient.
+        betas: b1 and b2 as a pair.
+
+    >>> x = Tensor([1.0], requires_grad=True)
+    >>> with Tensor.train():
+    ...     _ = (x * x).sum().backward()
+    ...     Adamax([x], lr=0.25).step()
+    >>> round(x.item(), 4)
+    0.75
+    """
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: float = 0.002,
+        b1: float = 0.9,
+        b2: float = 0.999,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        betas: tuple[float, float] | None = None,
+    ) -> None:
+        super().__init__(params, lr, b1, b2, eps, weight_decay, betas)
+
+    def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+        if self.weight_decay:
+            grad = grad + self.weight_decay * param
+        m = self._put(self.m[i], _moved_average(self.m[i], grad, self.b1))
+        u = self._put(self.v[i], (self.v[i] * self.b2).maximum(grad.abs() + self.eps))
+        return param - self._lr(param) * (m / self._beside(m, self.m_share)) / u, [m, u]
+
+
 class NAdam(Moments):
     """Adam with Nesterov's look ahead along m, by a momentum that grows with the steps.
 

@@ -372,6 +372,60 @@ class OneCycleLR(Scheduler):
 
 
 @dataclass(eq=False)
+class CyclicLR(Scheduler):
+    """Up from `base_lr` to `max_lr` in a line, and down, again and again. Momentum stays as it is.
+
+    (Smith, "Cyclical Learning Rates for Training Neural Networks", 2015.)
+
+    Args:
+        optimizer: whose rate to set. Its own first rate doesn't count.
+        base_lr: the lowest rate.
+        max_lr: the highest rate.
+        step_size_up: how many steps go up.
+        step_size_down: how many go down; None for as many.
+        mode: "triangular"; "triangular2", by half as much in each cycle; or "exp_range", times
+            gamma at each step.
+        gamma: see there.
+
+    >>> from tinygrad.nn.optim import SGD
+    >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
+    >>> schedule = CyclicLR(optimizer, base_lr=1.0, max_lr=2.0, step_size_up=2)
+    >>> schedule.step()
+    >>> optimizer.lr.item()
+    1.5
+    """
+
+    base_lr: float
+    max_lr: float
+    step_size_up: int = 2000
+    step_size_down: int | None = None
+    mode: str = "triangular"
+    gamma: float = 1.0
+    counts = ("step_size_up", "step_size_down")
+
+    def __post_init__(self, optimizer: Stepper) -> None:
+        if self.mode not in ("triangular", "triangular2", "exp_range"):
+            raise ArgumentError(
+                f"CyclicLR: mode={self.mode!r}; legal are triangular, triangular2 and exp_range"
+            )
+        if self.step_size_down is None:
+            self.step_size_down = self.step_size_up
+        super().__post_init__(optimizer)
+
+    def rate(self, base: float, turn: Tensor) -> Tensor:
+        """The rate at step `turn`; `base` doesn't matter."""
+        assert self.step_size_down is not None, "made so"
+        cycle = self.step_size_up + self.step_size_down
+        at = (turn % cycle).float()
+        share = (at / self.step_size_up).minimum((cycle - at) / self.step_size_down)
+        if self.mode == "triangular2":
+            share = share * 0.5 ** (turn // cycle).float()
+        if self.mode == "exp_range":
+            share = share * self.gamma ** turn.float()
+        return self.base_lr + (self.max_lr - self.base_lr) * share
+
+
+@dataclass(eq=False)
 class SequentialLR(Scheduler):
     """One schedule after the other: the next begins at its milestone, from its own step 0.
 
