@@ -10,7 +10,7 @@ import numpy as np
 from tinygrad.backends.cpu.loader import load_object
 from tinygrad.backends.cpu.target import host_target
 from tinygrad.backends.interface import Launch
-from tinygrad.backends.interpreter import PythonRenderer
+from tinygrad.backends.interpreter.renderer import PythonRenderer
 from tinygrad.backends.interpreter.runtime import PythonCompiler, PythonQueue
 from tinygrad.backends.llvm_compiler import LLVMCompiler
 from tinygrad.backends.llvm_ir import LLVMRenderer
