@@ -6,8 +6,6 @@ pooling to a given size, and sampling, beside the losses and activations of this
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tinygrad.base.errors import ShapeError
 from tinygrad.nn.activations import (
     dropout1d,
@@ -84,31 +82,25 @@ Sizes = int | tuple[int, ...]
 # ---- methods of Tensor as functions --------------------------------------------------------------
 
 
-def _method(name: str) -> Callable[..., Tensor]:
-    """A method of Tensor under the same name: `relu(x)` is `x.relu()`."""
-    method: Callable[..., Tensor] = getattr(Tensor, name)
-    return method
-
-
-relu = _method("relu")
-relu6 = _method("relu6")
-elu = _method("elu")
-celu = _method("celu")
-selu = _method("selu")
-silu = _method("silu")
-mish = _method("mish")
-tanh = _method("tanh")
-sigmoid = _method("sigmoid")
-logsigmoid = _method("logsigmoid")
-hardsigmoid = _method("hardsigmoid")
-hardswish = _method("hardswish")
-hardtanh = _method("hardtanh")
-softplus = _method("softplus")
-softsign = _method("softsign")
-normalize = _method("normalize")
-one_hot = _method("one_hot")
-pad = _method("pad")
-scaled_dot_product_attention = _method("scaled_dot_product_attention")
+relu = Tensor.relu
+relu6 = Tensor.relu6
+elu = Tensor.elu
+celu = Tensor.celu
+selu = Tensor.selu
+silu = Tensor.silu
+mish = Tensor.mish
+tanh = Tensor.tanh
+sigmoid = Tensor.sigmoid
+logsigmoid = Tensor.logsigmoid
+hardsigmoid = Tensor.hardsigmoid
+hardswish = Tensor.hardswish
+hardtanh = Tensor.hardtanh
+softplus = Tensor.softplus
+softsign = Tensor.softsign
+normalize = Tensor.normalize
+one_hot = Tensor.one_hot
+pad = Tensor.pad
+scaled_dot_product_attention = Tensor.scaled_dot_product_attention
 
 
 def dropout(x: Tensor, p: float = 0.5, training: bool | None = None) -> Tensor:
@@ -185,8 +177,8 @@ conv1d = conv3d = conv2d
 conv_transpose1d = conv_transpose3d = conv_transpose2d
 
 
-unfold = _method("im2col")
-fold = _method("fold")
+unfold = Tensor.im2col
+fold = Tensor.fold
 
 
 def softmin(x: Tensor, dim: int = -1) -> Tensor:

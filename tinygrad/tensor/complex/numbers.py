@@ -137,9 +137,6 @@ class Complex(Tensor):
     def dtype(self) -> DType:
         return complex_of(self._uop.dtype)
 
-    def is_floating_point(self) -> bool:
-        return False
-
     def view_as_real(self) -> Tensor:
         made = Tensor._wrap(self._held, self.requires_grad)
         made._taped = self.requires_grad is True
@@ -393,9 +390,6 @@ class Complex(Tensor):
 
     def _accumulated(self, monoid: str, axis: Any, keepdim: bool, dtype: Any) -> Any:
         return (self if dtype is None else self.cast(dtype))._reduce(monoid, axis, keepdim)
-
-    def mean(self, axis: Any = None, keepdim: bool = False) -> Any:
-        return self.view_as_real().mean(self._axes(axis, "mean"), keepdim).view_as_complex()
 
     def var_mean(self, axis: Any = None, keepdim: bool = False, correction: float = 1) -> Any:
         spread = sum(part.var(axis, keepdim, correction) for part in self._parts())

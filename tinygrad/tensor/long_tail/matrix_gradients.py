@@ -28,22 +28,23 @@ def _diagonal(matrix: Any) -> Any:
     return matrix.diagonal(0, -2, -1)
 
 
+def _same(like: Any) -> Any:
+    """Where row and column are one, as many as the last axis has elements."""
+    return like.eye(like.shape[-1], device=like.device).bool()
+
+
 def _on_diagonal(vector: Any) -> Any:
     """(.., n) → (.., n, n)."""
-    n = vector.shape[-1]
-    return vector.eye(n, device=vector.device).bool().where(vector.unsqueeze(-1), 0)
+    return _same(vector).where(vector.unsqueeze(-1), 0)
 
 
 def _gaps(values: Any) -> Any:
     """values[j] - values[i] at (i, j); 1 on the diagonal, where nothing is divided by it."""
-    n = values.shape[-1]
-    same = values.eye(n, device=values.device).bool()
-    return same.where(1, values.unsqueeze(-2) - values.unsqueeze(-1))
+    return _same(values).where(1, values.unsqueeze(-2) - values.unsqueeze(-1))
 
 
 def _off_diagonal(matrix: Any) -> Any:
-    n = matrix.shape[-1]
-    return matrix.eye(n, device=matrix.device).bool().where(0, matrix)
+    return _same(matrix).where(0, matrix)
 
 
 def inv(given: Given, results: Given, incoming: Given) -> Given:

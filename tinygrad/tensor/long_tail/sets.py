@@ -173,10 +173,7 @@ class Sets(Statistics):
         """
         import numpy as np
 
-        if dim is not None and not self.ndim:
-            raise ShapeError("unique: of one number, shape (); legal is dim None")
-        x = self._values_read()
-        axis = None if dim is None else axis_of(dim, self.ndim, "unique")
+        x, axis = self._values_read("unique", dim)
         values, inverse, counts = np.unique(
             x, return_inverse=True, return_counts=True, axis=axis, equal_nan=False
         )
@@ -193,24 +190,24 @@ class Sets(Statistics):
         """
         import numpy as np
 
-        if dim is not None and not self.ndim:
-            raise ShapeError("unique_consecutive: of one number, shape (); legal is dim None")
-        x = self._values_read()
-        axis = 0 if dim is None else axis_of(dim, self.ndim, "unique_consecutive")
-        rows = x.reshape(-1) if dim is None else np.moveaxis(x, axis, 0)
+        x, axis = self._values_read("unique_consecutive", dim)
+        rows = x.reshape(-1) if axis is None else np.moveaxis(x, axis, 0)
         count = rows.shape[0]
         flat = rows.reshape(count, math.prod(rows.shape[1:]))
         fresh = np.concatenate([np.ones(min(count, 1), bool), (flat[1:] != flat[:-1]).any(1)])
         places = np.flatnonzero(fresh)
-        values = np.moveaxis(rows[places], 0, axis if dim is not None else 0)
+        values = np.moveaxis(rows[places], 0, axis or 0)
         inverse = (np.cumsum(fresh) - 1).reshape(self.shape if dim is None else -1)
         counts = np.diff(np.append(places, count))
         return self._found(values, inverse, counts, return_inverse, return_counts)
 
-    def _values_read(self) -> Any:
-        """The values as an array of a type that NumPy itself has."""
+    def _values_read(self, operation: str, dim: int | None) -> tuple[Any, int | None]:
+        """The values as an array of a type that NumPy itself has, and axis `dim` from the front."""
+        if dim is not None and not self.ndim:
+            raise ShapeError(f"{operation}: of one number, shape (); legal is dim None")
         kind = dtypes.float32 if self.dtype.fmt is None else self.dtype
-        return read(self.cast(kind)._node)
+        axis = None if dim is None else axis_of(dim, self.ndim, operation)
+        return read(self.cast(kind)._node), axis
 
     def _found(self, values: Any, inverse: Any, counts: Any, *wanted: bool) -> Any:
         """Arrays as tensors: the values, and of the others those that are wanted."""

@@ -276,9 +276,8 @@ class Statistics(Products):
             return after.add(before) * (dx / 2), axis
         places = self._tensor(x)
         places = self._along(axis, places) if places.ndim == 1 else places
-        if not self.ndim - axis <= places.ndim <= self.ndim:
-            raise ShapeError(f"{operation}: places {places.shape} for {self.shape}")
-        if places.shape[axis - self.ndim] != self.shape[axis]:
+        there = self.ndim - axis <= places.ndim <= self.ndim
+        if not there or places.shape[axis - self.ndim] != self.shape[axis]:
             raise ShapeError(f"{operation}: places {places.shape} for {self.shape}")
         return after.add(before) * places.diff(dim=axis - self.ndim) / 2, axis
 
