@@ -27,7 +27,7 @@ Beside it: `complex/` (tensors of pairs of floats), `spellings` (other libraries
 arguments), `scan` (loops of tensors).
 """
 
-from tinygrad.tensor.complex.numbers import Complex
+from tinygrad.tensor.complex import Complex
 from tinygrad.tensor.generator import Generator
 from tinygrad.tensor.tensor import Tensor
 
