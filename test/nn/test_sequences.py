@@ -228,6 +228,7 @@ def test_transformer_that_looks_back_only():
         (lambda: nn.LSTM(3, 5)(Tensor.ones(2, 4)), ShapeError, "LSTM: x has shape"),
         (lambda: nn.GRU(3, 5)(Tensor.ones(0, 2, 3)), ShapeError, "at least one turn"),
         (lambda: nn.RNN(3, 5, nonlinearity="sin"), ArgumentError, "tanh"),
+        (lambda: nn.GRU(3, 5, foo=1), TypeError, "GRU: no argument 'foo'"),
         (
             lambda: nn.GRU(3, 5)(Tensor.ones(2, 2, 3), Tensor.ones(2, 5)),
             ShapeError,

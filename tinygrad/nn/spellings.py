@@ -34,10 +34,7 @@ def spell(module: dict[str, Any], names: list[str]) -> None:
         thing = module[name]
         if isinstance(thing, FunctionType):
             module[name] = spelled(thing, OTHERS, name)
-        for owner in inspect.getmro(thing) if inspect.isclass(thing) else ():
-            for what in (
-                ("__init__", "__call__") if owner.__module__.startswith(__package__) else ()
-            ):
-                method = vars(owner).get(what)
-                if isinstance(method, FunctionType) and not hasattr(method, "__wrapped__"):
-                    setattr(owner, what, spelled(method, OTHERS, owner.__name__))
+        for what in ("__init__", "__call__") if inspect.isclass(thing) else ():
+            method = getattr(thing, what)
+            if isinstance(method, FunctionType) and not hasattr(method, "__wrapped__"):
+                setattr(thing, what, spelled(method, OTHERS, thing.__name__))
