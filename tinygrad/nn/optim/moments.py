@@ -15,15 +15,18 @@ class Moments(Optimizer):
     Adam's bias correction, 1 - bᵗ, without its cancellation.
     """
 
+    counts = False
+    """Whether steps are counted, as `t`."""
+
     def __init__(
         self,
         params: Parameters,
-        lr: float,
-        b1: float,
-        b2: float,
-        eps: float,
-        weight_decay: float,
-        betas: tuple[float, float] | None,
+        lr: float = 0.001,
+        b1: float = 0.9,
+        b2: float = 0.999,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        betas: tuple[float, float] | None = None,
     ) -> None:
         super().__init__(params, lr)
         b1, b2 = self._pair(b1, b2, betas)
@@ -35,11 +38,15 @@ class Moments(Optimizer):
         self.m, self.v = self._zeros(), self._zeros()
         self.m_share, self.v_share = self._number(0.0), self._number(0.0)
         self._own([*self.m, *self.v, self.m_share, self.v_share])
+        if self.counts:
+            self.t = self._number(0.0)
+            self._own([self.t])
 
     def _advance(self) -> list[Tensor]:
         for share, keep in ((self.m_share, self.b1), (self.v_share, self.b2)):
             self._put(share, keep * share + (1 - keep))
-        return [self.m_share, self.v_share]
+        changed = [self.m_share, self.v_share]
+        return [*changed, self._put(self.t, self.t + 1)] if self.counts else changed
 
     def _averages(self, i: int, grad: Tensor) -> tuple[Tensor, Tensor]:
         """m and v with this step's gradient in them."""
@@ -84,18 +91,6 @@ class Adam(Moments):
     >>> round(x.item(), 4)
     0.75
     """
-
-    def __init__(
-        self,
-        params: Parameters,
-        lr: float = 0.001,
-        b1: float = 0.9,
-        b2: float = 0.999,
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        betas: tuple[float, float] | None = None,
-    ) -> None:
-        super().__init__(params, lr, b1, b2, eps, weight_decay, betas)
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         if self.weight_decay:
@@ -256,6 +251,8 @@ class NAdam(Moments):
     array([0.7359], dtype=float32)
     """
 
+    counts = True
+
     def __init__(
         self,
         params: Parameters,
@@ -269,16 +266,15 @@ class NAdam(Moments):
     ) -> None:
         super().__init__(params, lr, b1, b2, eps, weight_decay, betas)
         self.momentum_decay = momentum_decay
-        self.t, self.mu_product = self._number(0.0), self._number(1.0)
-        self._own([self.t, self.mu_product])
+        self.mu_product = self._number(1.0)
+        self._own([self.mu_product])
 
     def _mu(self, t: Tensor) -> Tensor:
         return self.b1 * (1 - 0.5 * 0.96 ** (t * self.momentum_decay))
 
     def _advance(self) -> list[Tensor]:
         changed = super()._advance()
-        t = self._put(self.t, self.t + 1)
-        return [*changed, t, self._put(self.mu_product, self.mu_product * self._mu(t))]
+        return [*changed, self._put(self.mu_product, self.mu_product * self._mu(self.t))]
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         if self.weight_decay:
@@ -313,22 +309,7 @@ class RAdam(Moments):
     array([0.5], dtype=float32)
     """
 
-    def __init__(
-        self,
-        params: Parameters,
-        lr: float = 0.001,
-        b1: float = 0.9,
-        b2: float = 0.999,
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        betas: tuple[float, float] | None = None,
-    ) -> None:
-        super().__init__(params, lr, b1, b2, eps, weight_decay, betas)
-        self.t = self._number(0.0)
-        self._own([self.t])
-
-    def _advance(self) -> list[Tensor]:
-        return [*super()._advance(), self._put(self.t, self.t + 1)]
+    counts = True
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         if self.weight_decay:
