@@ -18,6 +18,7 @@ from tinygrad.loops.layout import (
     name_of,
     option,
     own_ranges,
+    reads_of,
     role_of,
     size_of,
     step,
@@ -96,7 +97,7 @@ def schedule_scalars(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
     plan.do("drop_single")
     if not _is_in_order(plan):
         keep_rows(plan)
-        loops = [name_of(loop) for loop in plan.nest("store").loops]
+        loops = plan.names_in("store")
         parallelise(plan, [n for n in loops if all_stages_depend_on(plan, n)])
     return plan.kernel, plan.recipe
 
@@ -107,7 +108,7 @@ def _nest(plan: Plan, name: str) -> None:
     if stage is not None and any(role_of(loop) == "VECTOR" for loop in stage.ranges):
         return  # it is filled for each lane around it: its own loops can't be vectors, too
     found = contractions(plan, nest)
-    if any(is_word(plan, n) for n in plan.below(nest.values) if n.op is Ops.REDUCE):
+    if any(is_word(plan, n) for n in sums_of(plan.below(nest.values))):
         found = []  # their vectors run along another loop of the sum
     if not (found and product(plan, nest, found)):
         stream(plan, plan.nest(name))
@@ -149,9 +150,7 @@ def _stream_large_outputs(plan: Plan) -> None:
     stores = plan.kernel.src
     written = sum(s.src[0].src[0].arg[1] * s.src[0].dtype.itemsize for s in stores)
     slots = {s.src[0].src[0] for s in stores}
-    read_back = any(
-        n.op is Ops.INDEX and n.src[0] in slots for s in stores for n in s.src[1].toposort()
-    )
+    read_back = any(n.src[0] in slots for s in stores for n in reads_of(s.src[1].toposort()))
     if written >= 2 * plan.target.cache_l2 and not read_back and all(map(_fills_lines, stores)):
         plan.do("stream")
 
@@ -175,7 +174,7 @@ def take_apart(plan: Plan) -> None:
         outer = name_of(loop)
         inner = plan.split(outer, divisor, outer + "g")
         for first, second in _pairs(plan):
-            rest = [n for n in names(plan.nest("store").loops) if n != inner]
+            rest = [n for n in plan.names_in("store") if n != inner]
             if len(rest) == len(plan.nest("store").loops):
                 continue  # a sum's loop: its parts are next to each other
             if inner in names(first.ranges & second.ranges):
@@ -188,7 +187,7 @@ def take_apart(plan: Plan) -> None:
 
 
 def _pairs(plan: Plan) -> list[tuple[UOp, UOp]]:
-    return [p for n in plan.nodes if n.op is Ops.REDUCE and (p := factors_of(n)) is not None]
+    return [p for n in plan.sums if (p := factors_of(n)) is not None]
 
 
 def _packed_sums(plan: Plan) -> set[UOp]:
@@ -196,8 +195,7 @@ def _packed_sums(plan: Plan) -> set[UOp]:
     byte, with scales between them. All that is read for it moves in no fixed step."""
     return {
         loop
-        for node in plan.nodes
-        if node.op is Ops.REDUCE
+        for node in plan.sums
         for factor in factors_of(node) or ()
         for loop in own_ranges(node)
         if factor.op is not Ops.INDEX and {*steps_along(factor.toposort(), loop)} == {None}
@@ -229,9 +227,7 @@ def merge_loops(plan: Plan) -> None:
 
 
 def _mergeable(plan: Plan) -> tuple[UOp, UOp] | None:
-    closers = [plan.kernel.src[0]]
-    closers += sums_of(plan.nodes)
-    for closer in closers:
+    for closer in (plan.kernel.src[0], *plan.sums):
         own = own_ranges(closer)
         for outer, inner in zip(own, own[1:], strict=False):
             if (
@@ -252,7 +248,7 @@ def _as_one(plan: Plan, closer: UOp, outer: UOp, inner: UOp) -> bool:
     of what is packed may.
     """
     width, pair = size_of(inner), {outer, inner}
-    reduces = any(n.op is Ops.REDUCE for n in plan.nodes)
+    reduces = bool(plan.sums)
     short = reduces and closer.op is Ops.STORE and inner is own_ranges(closer)[-1]
     short = short and (2 * width <= plan.lanes or bool(contractions(plan, plan.nest("store"))))
     packed = frozenset[UOp]()

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinygrad.loops.cost import turns
-from tinygrad.loops.layout import divisions, elements, flat_offset, gate_of, size_of, step
+from tinygrad.loops.layout import divisions, elements, flat_offset, gate_of, reads_of, size_of, step
 from tinygrad.loops.plan import Nest
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -30,7 +30,7 @@ def is_in_place(nest: Nest, rows: UOp, columns: UOp, loops: Sequence[UOp], row_l
     gate = _gate(columns)
     if gate is None or columns.src[0].op is not Ops.PARAM or step(columns, nest.loops[-1]) != 1:
         return False
-    if any(node.op is Ops.INDEX for node in gate.toposort()):
+    if reads_of(gate.toposort()):
         return False
     if turns(r for r in loops if r not in gate.ranges) < LEAST_TURNS:
         return False

@@ -18,9 +18,11 @@ from tinygrad.loops.layout import (
     nodes_of,
     option,
     own_ranges,
+    reads_of,
     role_of,
     size_of,
     step,
+    sums_of,
 )
 from tinygrad.loops.operands import loops_of, path_to, stages_of
 from tinygrad.loops.primitives import PRIMITIVES
@@ -107,7 +109,7 @@ class Plan:
     def innermost(self, nest: str, inside: Iterable[str]) -> list[str]:
         """The nest's loops within all its others, which are returned."""
         inside = [*inside]
-        outer = [n for n in names(self.nest(nest).loops) if n not in inside]
+        outer = [n for n in self.names_in(nest) if n not in inside]
         self.do("order", nest, (*outer, *inside))
         return outer
 
@@ -151,6 +153,11 @@ class Plan:
         return stages_of(self.kernel)
 
     @property
+    def sums(self) -> list[UOp]:
+        """Its REDUCEs."""
+        return sums_of(self.nodes)
+
+    @property
     def inner_stages(self) -> list[UOp]:
         """The stages that the stores' nest fills; those in GLOBAL memory were filled before."""
         before = [s for s in self.stages.values() if s.arg[1] == "GLOBAL"]
@@ -166,6 +173,10 @@ class Plan:
         stage = self.stages[name]
         is_top = stage.arg[1] == "GLOBAL"
         return Nest(name, tuple(fill_order(stage)), stage.src[:1], is_top=is_top)
+
+    def names_in(self, nest: str) -> list[str]:
+        """The names of a nest's loops."""
+        return names(self.nest(nest).loops)
 
     def below(self, values: Iterable[UOp]) -> list[UOp]:
         """The nodes of these values that aren't inside a stage."""
@@ -240,7 +251,7 @@ def is_plain(access: UOp) -> bool:
 
 def steps_along(nodes: Iterable[UOp], loop: UOp) -> list[int | None]:
     """The steps of all reads that depend on `loop`."""
-    return [step(n, loop) for n in nodes if n.op is Ops.INDEX and loop in n.ranges]
+    return [step(n, loop) for n in reads_of(nodes) if loop in n.ranges]
 
 
 def reach_along(nodes: Iterable[UOp], loop: UOp) -> int:

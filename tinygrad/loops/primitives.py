@@ -27,6 +27,7 @@ from tinygrad.loops.layout import (
     role_of,
     size_of,
     strides,
+    sums_of,
 )
 from tinygrad.loops.operands import (
     at_path,
@@ -274,8 +275,8 @@ def order(kernel: UOp, owner: str, names: Sequence[str]) -> UOp:
 
 
 def _ordered_reduction(kernel: UOp, names: tuple[str, ...]) -> UOp:
-    for node in nodes_of(kernel):
-        if node.op is Ops.REDUCE and {name_of(r) for r in own_ranges(node)} == set(names):
+    for node in sums_of(nodes_of(kernel)):
+        if {name_of(r) for r in own_ranges(node)} == set(names):
             by_name = {name_of(r): r for r in own_ranges(node)}
             made = node.with_src((node.src[0], *(by_name[n] for n in names)))
             return replaced(kernel, {node: made})
@@ -471,7 +472,7 @@ def accumulate(
     if value.op is not Ops.REDUCE:
         raise ArgumentError(f"accumulate {name!r}: a REDUCE is needed, not {value.op!r}")
     made = stage(kernel, path, over, name, memory, (("acc", True),))
-    closed = {name_of(r) for n in value.toposort() if n.op is Ops.REDUCE for r in own_ranges(n)}
+    closed = {name_of(r) for n in sums_of(value.toposort()) for r in own_ranges(n)}
     renamed = {loop: f"{name}.{loop}" for loop in over}
     return _with_facts(made, **{k: _renamed(fact(made, k), closed, renamed) for k in ENDS})
 

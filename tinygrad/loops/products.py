@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tinygrad.base.helpers import round_up
 from tinygrad.base.target import Target
 from tinygrad.loops.in_place import is_in_place, laying_out
-from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of
+from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of, sums_of
 from tinygrad.loops.matrix_units import MatrixUnit
 from tinygrad.loops.operands import owners_of
 from tinygrad.loops.plan import Nest, Plan, names, steps_along
@@ -151,7 +151,7 @@ def contractions(plan: Plan, nest: Nest) -> list[Product]:
     last = nest.loops[-1] if nest.loops else None
     if last is None or role_of(last) != "LOOP" or not 2 <= plan.lanes <= 2 * size_of(last):
         return []
-    sums = (n for n in plan.below(nest.values) if n.op is Ops.REDUCE)
+    sums = sums_of(plan.below(nest.values))
     found = [one for n in sums if (one := _contraction(nest, n, last)) is not None]
     return [p for p in found if p.row_loop is found[0].row_loop]
 
@@ -257,8 +257,8 @@ def _units(plan: Plan, loop: UOp, is_tile: bool) -> list[tuple[MatrixUnit, int, 
 
 def reduction_of(plan: Plan, nest: str, one: Product) -> UOp:
     """The sum of the product as it stands in the kernel now."""
-    for node in plan.below(plan.nest(nest).values):
-        is_sum = node.op is Ops.REDUCE and name_of(own_ranges(node)[0]) == one.loops[0]
+    for node in sums_of(plan.below(plan.nest(nest).values)):
+        is_sum = name_of(own_ranges(node)[0]) == one.loops[0]
         if is_sum and not any(factor.op is Ops.CONST for factor in factors_of(node) or ()):
             return node  # and not what `tensorise` takes off it
     raise AssertionError(f"the product over {one.loops[0]} is gone")

@@ -66,7 +66,7 @@ def _shared(plan: Plan) -> Candidate | None:
     """The largest value with twins, of the first loop that has one: what later loops need of it
     then reads what is kept."""
     contexts = _contexts(plan)
-    if sum(1 for n in plan.nodes if n.op is Ops.REDUCE) == 0 or len(contexts) < 2:
+    if len(contexts) < 2 or not plan.sums:
         return None
     inside = {value: dict.fromkeys(plan.below((value,))) for value in {v for v, _ in contexts}}
     size: dict[UOp, int] = {}  # as a tree, so that a value is larger than what it is made of
@@ -90,9 +90,7 @@ def _shared(plan: Plan) -> Candidate | None:
 def _made_for_reduction(plan: Plan) -> Candidate | None:
     """A value that a REDUCE takes in, or that it multiplies, and that a product makes for each turn
     of its loop: the tiles of one product are no tiles of the other."""
-    for node in plan.nodes:
-        if node.op is not Ops.REDUCE:
-            continue
+    for node in plan.sums:
         loop = own_ranges(node)[-1]
         for value in factors_of(node) or node.src[:1]:
             made = [n for n in sums_of(plan.below((value,))) if loop in n.ranges]
@@ -171,8 +169,8 @@ def _keep_results(plan: Plan, value: UOp, rows: UOp, loop: UOp) -> bool:
     """What is reduced once for each row is kept, too: the loops that fill a block of rows may stand
     in another order, and others may want it."""
     once = {r for r in value.ranges if r is not loop}  # and not for each turn of a sum inside
-    for node in plan.below((value,)):
-        if node.op is Ops.REDUCE and rows in node.ranges and {*node.ranges} <= once:
+    for node in sums_of(plan.below((value,))):
+        if rows in node.ranges and {*node.ranges} <= once:
             plan.kept += (plan.stage(node, (name_of(rows),), "sum"),)
             return True
     return False
@@ -181,11 +179,11 @@ def _keep_results(plan: Plan, value: UOp, rows: UOp, loop: UOp) -> bool:
 def _row_loop(plan: Plan, found: Candidate) -> UOp | None:
     """The loop over the rows of the products that make or read the value."""
     value, loop = found.value, found.loop
-    made = {n for n in plan.below((value,)) if n.op is Ops.REDUCE and loop in n.ranges}
+    made = {n for n in sums_of(plan.below((value,))) if loop in n.ranges}
     forms = {value} | {replaced(value, {loop: q}) for q in found.twins}
     products: list[tuple[UOp, UOp]] = []
-    for node in plan.nodes:
-        pair = factors_of(node) if node.op is Ops.REDUCE else None
+    for node in plan.sums:
+        pair = factors_of(node)
         if pair is not None and (node in made or forms & {*pair, *map(_before_casts, pair)}):
             products.append(pair)
     if not products:

@@ -7,12 +7,11 @@ from __future__ import annotations
 from itertools import combinations
 
 from tinygrad.loops.cost import turns
-from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges
+from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, reads_of, sums_of
 from tinygrad.loops.plan import Plan
 from tinygrad.loops.products import contractions
 from tinygrad.loops.rebuild import replaced
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 REGISTERS = 8
 """Vectors that a reduction wants to itself: accumulators, and what it is computing."""
@@ -35,9 +34,8 @@ def join_siblings(plan: Plan) -> None:
 
 def _best(plan: Plan) -> tuple[Group, Group] | None:
     groups: dict[Group, list[UOp]] = {}
-    for node in plan.nodes:
-        if node.op is Ops.REDUCE:
-            groups.setdefault(own_ranges(node), []).append(node)
+    for node in plan.sums:
+        groups.setdefault(own_ranges(node), []).append(node)
     if len(groups) < 2:
         return None
     most = max(1, plan.target.registers // REGISTERS)
@@ -89,9 +87,9 @@ def _shared(one: Group, other: Group, groups: dict[Group, list[UOp]]) -> float:
 
 def _reads(nodes: list[UOp], loops: Group) -> set[UOp]:
     """What is read within the loops, but for what other reductions read."""
-    inner = [n for node in nodes for n in node.src[0].toposort() if n.op is Ops.REDUCE]
-    below = {n for node in nodes for n in node.src[0].toposort(stop=inner)}
-    return {n for n in below if n.op is Ops.INDEX and not n.ranges.isdisjoint(loops)}
+    inner = sums_of(n for node in nodes for n in node.src[0].toposort())
+    below = reads_of(n for node in nodes for n in node.src[0].toposort(stop=inner))
+    return {n for n in below if not n.ranges.isdisjoint(loops)}
 
 
 def _elements(reads: set[UOp]) -> int:

@@ -24,6 +24,7 @@ from tinygrad.loops.layout import (
     reads_of,
     role_of,
     size_of,
+    sums_of,
 )
 from tinygrad.loops.rebuild import value_at
 from tinygrad.simplify.affine import add, affine, build, simplify_index
@@ -85,8 +86,8 @@ def _at(bound: Stop, outer: dict[str, int]) -> int:
 def _permitted(kernel: UOp, outer: frozenset[str], end: str) -> Stops:
     nodes = nodes_of(kernel)
     stops: dict[UOp, Stop] = {}
-    for node in nodes:
-        if node.op is Ops.REDUCE and node.arg in IDENTITY:
+    for node in sums_of(nodes):
+        if node.arg in IDENTITY:
             for guard in _guards(node.src[0], IDENTITY[node.arg]):
                 for loop in own_ranges(node):
                     found = _bound(guard, loop, outer, end)
@@ -96,8 +97,8 @@ def _permitted(kernel: UOp, outer: frozenset[str], end: str) -> Stops:
         return ()
     for node in reversed(nodes):
         if node.op is Ops.STAGE:
+            readers = [n for n in reads_of(nodes) if n.src[0] is node]
             for position, loop in enumerate(own_ranges(node)):
-                readers = [n for n in reads_of(nodes) if n.src[0] is node]
                 read = {stops.get(indices(n)[position]) for n in readers}
                 if len(read) == 1 and (only := read.pop()) is not None:
                     stops[loop] = only

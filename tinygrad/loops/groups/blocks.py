@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tinygrad.base.helpers import ceildiv, prod
 from tinygrad.base.target import Target
-from tinygrad.loops.layout import below_bits, own_ranges, reads_of, role_of, size_of, step, sums_of
+from tinygrad.loops.layout import below_bits, own_ranges, reads_of, role_of, size_of, step
 from tinygrad.loops.matrix_units import MatrixUnit, Part
 from tinygrad.loops.plan import Plan, names
 from tinygrad.loops.products import those_in
@@ -31,7 +31,7 @@ SHORT = 8  # a loop of so few turns is written out
 def sum_over(plan: Plan, k: str) -> UOp:
     """The sum that the loop `k` belongs to."""
     loop = plan.loops[k]
-    return next(x for x in sums_of(plan.nodes) if loop in own_ranges(x))
+    return next(x for x in plan.sums if loop in own_ranges(x))
 
 
 def parts_of(

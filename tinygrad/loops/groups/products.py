@@ -95,7 +95,7 @@ def _joined(
 ) -> tuple[Sides, list[str]] | None:
     """One loop for the rows, one for the columns, and the loops around; one for each sum."""
     rows, columns = sides
-    outer = [x for x in names(plan.nest("store").loops) if x not in (*rows, *columns)]
+    outer = [x for x in plan.names_in("store") if x not in (*rows, *columns)]
     plan.do("order", "store", (*outer, *rows, *columns))
     m, n = _as_one(plan, rows), _as_one(plan, columns)
     made = []

@@ -11,7 +11,7 @@ from tinygrad.loops.groups.blocks import power_below
 from tinygrad.loops.groups.products import group_product
 from tinygrad.loops.groups.rows import group_rows
 from tinygrad.loops.groups.unit_rows import unit_rows
-from tinygrad.loops.layout import name_of, own_ranges, reads_of, role_of, size_of, step, sums_of
+from tinygrad.loops.layout import name_of, own_ranges, reads_of, role_of, size_of, step
 from tinygrad.loops.operands import owners_of
 from tinygrad.loops.plan import Nest, Plan, names
 from tinygrad.loops.products import contractions
@@ -62,7 +62,7 @@ def _serial(plan: Plan, nest: Nest) -> None:
 def _shared_reductions(plan: Plan, nest: Nest) -> list[UOp]:
     """The reductions that are long, if there are too few outputs to keep all lanes busy."""
     block = _block(plan)
-    reductions = sums_of(plan.nodes)
+    reductions = plan.sums
     rows = _row_loops(nest, reductions)
     if block < LEAST_BLOCK or turns(rows) > FEW_OUTPUTS:
         return []

@@ -105,13 +105,10 @@ def row_units(target: Target) -> list[MatrixUnit]:
 def unit_rows(plan: Plan) -> bool:
     """Whether such a unit computes the kernel."""
     found = _form_of(plan)
-    if found is None:
+    use = None if found is None else _use_for(plan, found[1])
+    if found is None or use is None:
         return False
     form, products = found
-    unit = _unit_for(plan, products)
-    use = None if unit is None else use_of(unit)
-    if use is None:
-        return False
     depth = max(size_of(own_ranges(n)[0]) for n in products[:-1])
     made = _Rows(plan, use, form, depth)
     if not made.fits:
@@ -128,7 +125,7 @@ class _Rows:
         unit = use.unit
         assert unit.held is not None
         self.plan, self.use, self.unit, self.held, self.form = plan, use, unit, unit.held, form
-        outer = names(plan.nest("store").loops)
+        outer = plan.names_in("store")
         self.outer = [x for x in outer if x not in (form.rows, form.columns)]
         self.width = size_of(plan.loops[form.columns])
         self.depth = round_up(depth, unit.depth)
@@ -229,13 +226,13 @@ class _Rows:
     def _scores(self, inside: str, done: list[str]) -> UOp | None:
         """A sum of scores of these keys that is not the unit's yet."""
         loop = self.plan.loops[inside]
-        sums = (x for x in sums_of(self.plan.nodes) if loop in x.ranges)
+        sums = (x for x in self.plan.sums if loop in x.ranges)
         return next((x for x in sums if name_of(own_ranges(x)[0]) not in done), None)
 
     def _product(self, k: str) -> UOp | None:
         """The unit's products that are summed over `k`."""
         loop = self.plan.loops[k]
-        terms = (term_of(x) for x in sums_of(self.plan.nodes) if loop in own_ranges(x))
+        terms = (term_of(x) for x in self.plan.sums if loop in own_ranges(x))
         return next((x for x in terms if x.op is Ops.WMMA), None)
 
     def _piece(self, k: str, layout: tuple[str, str]) -> None:
@@ -275,11 +272,11 @@ class _Rows:
 def _form_of(plan: Plan) -> tuple[Form, list[UOp]] | None:
     """The kernel's loops in these terms, and its products; None if it has another form."""
     top = plan.nest("store").loops
-    sums = sums_of(plan.nodes)
+    sums = plan.sums
     plain = all(map(is_plain_loop, (*top, *(r for n in sums for r in own_ranges(n)))))
     if len(plan.kernel.src) != 1 or not plain or any(len(own_ranges(n)) != 1 for n in sums):
         return None
-    scores = [n for n in sums if not any(x.op is Ops.REDUCE for x in n.src[0].toposort())]
+    scores = [n for n in sums if not sums_of(n.src[0].toposort())]
     along = [n for n in sums if n not in scores]
     keys = {own_ranges(n)[0]: n for n in along}
     last = [(n, c) for n in along for c in _own_loops(n, top) if not _of_scores(n, c)]
@@ -312,13 +309,13 @@ def _own_loops(node: UOp, loops: tuple[UOp, ...]) -> list[UOp]:
 def _of_scores(node: UOp, loop: UOp) -> bool:
     """Whether it is the factor with scores that depends on a loop."""
     sides = (side for side in node.src[0].src if loop in side.ranges)
-    return any(x.op is Ops.REDUCE for side in sides for x in side.toposort())
+    return any(sums_of(side.toposort()) for side in sides)
 
 
-def _unit_for(plan: Plan, products: list[UOp]) -> MatrixUnit | None:
-    """The unit that takes the factors of all of these."""
+def _use_for(plan: Plan, products: list[UOp]) -> Use | None:
+    """The use of the unit that takes the factors of all of these."""
     for unit in row_units(plan.target):
         sides = [operand(side, unit.a).dtype for node in products for side in node.src[0].src]
         if all(d is unit.a for d in sides) and all(n.dtype is unit.out for n in products):
-            return unit
+            return use_of(unit)
     return None

@@ -24,7 +24,6 @@ from tinygrad.loops.layout import (
     reads_of,
     size_of,
     step,
-    sums_of,
 )
 from tinygrad.loops.plan import COPIES, Plan, names
 from tinygrad.loops.products import (
@@ -76,7 +75,7 @@ class Turn:
 
 def turn_windows(plan: Plan) -> tuple[str, ...]:
     """Takes the turn where that is less work; the stages that then hold a product."""
-    reductions = sums_of(plan.nodes)
+    reductions = plan.sums
     if len(reductions) != 1 or plan.stages or plan.lanes < 2:
         return ()
     found = _turn(plan, reductions[0])
@@ -91,7 +90,7 @@ def turn_windows(plan: Plan) -> tuple[str, ...]:
         inner, outer = taps.pop(), taps.pop()
         taps.append(plan.merge(outer, inner, "p"))
     parts = _parts(plan, found, turns(plan.loops[n] for n in rest))
-    sums = sums_of(plan.nodes)  # the inner one first
+    sums = plan.sums  # the inner one first
     layout = (*rest, *parts, *blocks, *beside, *taps, along)
     name = plan.stage(sums[0], layout, "out", "GLOBAL")
     if beside:
@@ -205,7 +204,7 @@ def _pairs(window: UOp, own: Sequence[UOp], taps: Sequence[UOp]) -> tuple[Pair, 
 def _keep_window(plan: Plan, found: Turn, beside: tuple[str, ...]) -> None:
     """The window in memory, laid out as what it is made of, and rows beside each other; unless it
     is just that."""
-    (reduction,) = sums_of(plan.nodes)
+    (reduction,) = plan.sums
     sides = factors_of(reduction) or ()
     value = next(side for side in sides if name_of(found.along) not in names(side.ranges))
     if value.op is Ops.INDEX and gate_of(value) is None and not beside:
@@ -230,7 +229,7 @@ def _keep_window(plan: Plan, found: Turn, beside: tuple[str, ...]) -> None:
 def _parts(plan: Plan, found: Turn, batch: int) -> tuple[str, ...]:
     """The outermost loop of the sum, if what its turns make is summed apart: tasks that share
     nothing, where there are few panels, and sums that are few beside what goes into them."""
-    (reduction,) = sums_of(plan.nodes)
+    (reduction,) = plan.sums
     first, *rest = own_ranges(reduction)
     name, inner, size = name_of(first), names(rest), size_of(first)
     wanted = ceil(TASKS_WITH_BLOCKS / (batch * ceil(size_of(found.along) / (PANEL * plan.lanes))))
@@ -242,6 +241,6 @@ def _parts(plan: Plan, found: Turn, batch: int) -> tuple[str, ...]:
         return ()
     if size > wanted:
         inner.insert(0, plan.split(name, part, name + "p"))
-    (reduction,) = sums_of(plan.nodes)
+    (reduction,) = plan.sums
     plan.do("regroup", plan.path(reduction), inner)
     return (name,)

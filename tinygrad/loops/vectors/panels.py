@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import (
+    gate_of,
     goes_as_one,
     name_of,
     own_ranges,
@@ -14,7 +15,7 @@ from tinygrad.loops.layout import (
     step,
     sums_of,
 )
-from tinygrad.loops.plan import Nest, Plan, is_plain, names, steps_along
+from tinygrad.loops.plan import Nest, Plan, names, steps_along
 from tinygrad.loops.primitives import split
 from tinygrad.loops.products import Product
 from tinygrad.loops.vectors.stretches import fill_stretches
@@ -43,9 +44,9 @@ def fill_nest(plan: Plan, one: Product, name: str, column: str, stretch: int) ->
         columns = (across, vector) if width else (vector,)
     guarded = {
         name_of(r)
-        for n in plan.stages[name].src[0].toposort()
-        if n.op is Ops.INDEX and not is_plain(n)
-        for r in n.src[1 + n.arg].ranges
+        for n in reads_of(plan.stages[name].src[0].toposort())
+        if (gate := gate_of(n)) is not None
+        for r in gate.ranges
     }
     words = [f"{name}.{k}" for k in one.depth]
     layout = [n for n in names(own_ranges(plan.stages[name])) if n not in (*filled, *words)]
@@ -78,7 +79,7 @@ def turn_reads(plan: Plan, nest: Nest, row: str, column: str) -> None:
         return
     values = plan.nest(nest.name).values
     sums = sums_of(plan.below(values))
-    reads = [n for v in values for n in v.toposort(stop=sums) if n.op is Ops.INDEX]
+    reads = reads_of(n for v in values for n in v.toposort(stop=sums))
     for read in dict.fromkeys(n for n in reads if n.src[0].op is Ops.PARAM):
         if step(read, rows) == 1 and not steady(read, columns):
             name = plan.stage(read, (row, column), "turned")
@@ -107,6 +108,6 @@ def _widest(plan: Plan, name: str, across: str) -> int:
         tried = split(plan.kernel, across, width, vector, "UNROLL", "VECTOR")
         stage = next(n for n in tried.toposort() if n.op is Ops.STAGE and n.arg[0] == name)
         loop = next(r for r in own_ranges(stage) if name_of(r) == vector)
-        if all(steady(n, loop) for n in stage.src[0].toposort() if n.op is Ops.INDEX):
+        if all(steady(n, loop) for n in reads_of(stage.src[0].toposort())):
             return width
     return 0

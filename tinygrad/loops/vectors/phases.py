@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from math import prod
 
-from tinygrad.loops.layout import divisions, is_plain_loop, name_of, size_of
+from tinygrad.loops.layout import divisions, is_plain_loop, name_of, size_of, sums_of
 from tinygrad.loops.plan import Nest, Plan
 from tinygrad.simplify.affine import affine
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 MOST_PHASES = 4
 """Copies of a nest, one for each phase of its loops."""
@@ -19,7 +18,7 @@ def phases_of(plan: Plan, nest: Nest) -> dict[UOp, int]:
     """Loops that a sum's reads see in quotients or rests by a small number, as the taps of a
     strided window do, and that number. Split by it, each phase is a copy whose reads move evenly
     and whose gates are known."""
-    if nest.name != "store" or not any(n.op is Ops.REDUCE for n in plan.inline(nest.values)):
+    if nest.name != "store" or not sums_of(plan.inline(nest.values)):
         return {}
     seen: dict[UOp, set[int]] = {}
     for index, divisor in divisions(plan.nodes):

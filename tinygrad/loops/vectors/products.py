@@ -164,7 +164,7 @@ def _tiled(plan: Plan, nest: Nest, products: list[Product]) -> None:
     lanes, wanted = plan.lanes, tiling.n + "v"
     tiling.n_lanes = plan.split(tiling.n_copies, lanes, wanted, "UNROLL", "VECTOR")
     _other_reductions(plan, tiling, products)
-    outer = [n for n in names(plan.nest(nest.name).loops) if n not in tiling.inside]
+    outer = [n for n in plan.names_in(nest.name) if n not in tiling.inside]
     within = (tiling.m_copies, tiling.n_copies, tiling.n_lanes)
     plan.do("order", nest.name, (*outer, tiling.n, *tiling.edges, tiling.m, *tiles, *within))
     if nest.is_top:
@@ -258,7 +258,7 @@ def _turns_in_cache(plan: Plan, tiling: Tiling, one: Product, loop: UOp) -> int:
 def _accumulate_tiles(plan: Plan, tiling: Tiling, one: Product, outer: list[str]) -> None:
     """The sums so far of all row tiles wait in memory while blocks of the panel come and go."""
     part = reduction_of(plan, tiling.nest.name, one)
-    (whole,) = (n for n in sums_of(plan.nodes) if n.src[0] is part)
+    (whole,) = (n for n in plan.sums if n.src[0] is part)
     loops = plan.nest(tiling.nest.name).loops
     over = [n for n in names(loops) if n not in (*outer, tiling.n)]
     over = [n for n in over if role_of(plan.loops[n]) != "PARALLEL"]
@@ -293,7 +293,7 @@ def _lay_out_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
     if direct and (is_window(value) or _lies_in_tiles(plan, tiling, one, value)):
         return
     free = {name_of(r) for r in value.ranges}
-    outer = [n for n in names(plan.nest(tiling.nest.name).loops) if n in free]
+    outer = [n for n in plan.names_in(tiling.nest.name) if n in free]
     outer = [n for n in outer if top and n not in tiling.inside]
     top = top and free <= {
         *outer,
@@ -407,10 +407,10 @@ def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
     outer: tuple[str, ...] = (tiling.n,) if grows else ()
     memory, options = "LOCAL", (("first", True), ("prefetch", PREFETCH_TURNS)) if plain else ()
     if not plain and _row_blocks(plan, tiling) > 1:  # packed once, for all blocks of rows
-        memory, nest = "GLOBAL", names(plan.nest(tiling.nest.name).loops)
+        memory, nest = "GLOBAL", plan.names_in(tiling.nest.name)
         outer = (*(n for n in nest if n not in tiling.inside), tiling.n, *one.around)
     elif again and not around & free and _are_tasks(plan, around):
-        store = names(plan.nest("store").loops)
+        store = plan.names_in("store")
         memory, outer = "GLOBAL", (*(n for n in store if n not in tiling.inside), tiling.n)
     layout = those_in(value, (*outer, *one.loops, tiling.n_in, *one.depth))
     name = plan.stage(value, layout, "pb", memory, options)
@@ -426,8 +426,8 @@ def _other_reductions(plan: Plan, tiling: Tiling, products: list[Product]) -> No
     nest = plan.nest(tiling.nest.name)
     vector = next(r for r in nest.loops if name_of(r) == tiling.n_lanes)
     done = {loop for p in products for loop in (p.loops[0], *p.around)}
-    for node in plan.inline(nest.values):
-        if node.op is Ops.REDUCE and name_of(own_ranges(node)[0]) not in done:
+    for node in sums_of(plan.inline(nest.values)):
+        if name_of(own_ranges(node)[0]) not in done:
             spread_reduction(plan, node, vector, 1)
 
 
@@ -446,9 +446,9 @@ def _tasks(plan: Plan, tiling: Tiling, outer: list[str]) -> None:
             plan.split(first, part, first + "t")
         free.append(first)
         outer = [*outer, tiling.n, first]
-        rest = [n for n in names(plan.nest(tiling.nest.name).loops) if n not in outer]
+        rest = [n for n in plan.names_in(tiling.nest.name) if n not in outer]
         plan.do("order", tiling.nest.name, (*outer, *rest))
-    nest = names(plan.nest(tiling.nest.name).loops)
+    nest = plan.names_in(tiling.nest.name)
     candidates = [n for n in nest if n in (*free, tiling.n)]
     parallelise(plan, [n for n in candidates if not plan.kept or n != tiling.n])
 
@@ -478,7 +478,7 @@ def _ask_for_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
 
 def _row_blocks(plan: Plan, tiling: Tiling) -> int:
     """Parts of the row tiles that are tasks of their own, where panels alone are too few."""
-    outer = [n for n in names(plan.nest(tiling.nest.name).loops) if n not in tiling.inside]
+    outer = [n for n in plan.names_in(tiling.nest.name) if n not in tiling.inside]
     tasks = turns(plan.loops[n] for n in (*outer, tiling.n))
     row_tiles = turns(plan.loops[n] for n in (*tiling.edges, tiling.m))
     enough = TASKS if tiling.nest.name == "store" else TASKS_WITH_BLOCKS

@@ -34,7 +34,7 @@ def spread_reduction(
     if plan.loops.get(name_of(loop)) is not loop or role_of(loop) != "LOOP":
         return  # done before, for another reader
     # as it is now: loops of reductions inside may have become vectors
-    reduction = next(n for n in sums_of(plan.nodes) if loop in own_ranges(n))
+    reduction = next(n for n in plan.sums if loop in own_ranges(n))
     reduced = reduction.src[0].toposort()
     copies_around = turns(r for r in reduction.ranges if role_of(r) == "UNROLL")
     fills_vectors = size_of(loop) > UNROLL_WHOLE or size_of(loop) >= plan.lanes > 1
@@ -48,7 +48,7 @@ def spread_reduction(
                 fit(plan, name_of(loop), *unit)
             outer = [name_of(r) for r in own_ranges(reduction)[:-1]]
             plan.vectorise(name_of(loop), copies, "SPREAD")
-            words = any(is_word(plan, n) for n in reduced if n.op is Ops.REDUCE)
+            words = any(is_word(plan, n) for n in sums_of(reduced))
             if always and unit is None and not words:  # sums inside are read in one run
                 _spread_blocks(plan, outer, size_of(loop) // plan.lanes, copies)
     elif turns(own_ranges(reduction)) <= min(UNROLL_WHOLE, MOST_COPIES // copies_around):
@@ -129,7 +129,7 @@ def ask_for_the_next_row(plan: Plan) -> None:
     find the row in the cache. So the second reduction that reads a row asks for the next one, if
     both fit the cache well."""
     rows = [r for r in plan.nest("store").loops if role_of(r) in ("LOOP", "PARALLEL")]
-    passes = [n for n in sums_of(plan.nodes) if n.ranges and n.ranges <= {*rows}]
+    passes = [n for n in plan.sums if n.ranges and n.ranges <= {*rows}]
     if len(passes) < 2 or contractions(plan, plan.nest("store")):
         return
     row = max({r for n in passes for r in n.ranges}, key=rows.index)
@@ -148,8 +148,8 @@ def _read(node: UOp, row: UOp) -> dict[UOp, int]:
     """The buffers of which a reduction reads a part for each row, and how many bytes."""
     inner = sums_of(node.src[0].toposort())
     found: dict[UOp, int] = {}
-    for read in node.src[0].toposort(stop=inner):
-        if read.op is Ops.INDEX and read.src[0].op is Ops.PARAM and row in read.ranges:
+    for read in reads_of(node.src[0].toposort(stop=inner)):
+        if read.src[0].op is Ops.PARAM and row in read.ranges:
             along = turns(r for r in read.ranges if r not in node.ranges)
             found[read.src[0]] = max(found.get(read.src[0], 0), along * read.dtype.itemsize)
     return found

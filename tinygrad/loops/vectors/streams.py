@@ -387,7 +387,7 @@ def _runs_side_by_side(plan: Plan, runs: Mapping[str, list[str]]) -> None:
 
 
 def _reads(rows: list[UOp]) -> dict[UOp, None]:
-    return dict.fromkeys(n for row in rows for n in row.src[0].toposort() if n.op is Ops.INDEX)
+    return dict.fromkeys(reads_of(n for row in rows for n in row.src[0].toposort()))
 
 
 def _share_rows(plan: Plan, rows: list[UOp], last: UOp, across: UOp) -> None:
@@ -422,4 +422,4 @@ def _transpose(plan: Plan, nest: Nest, last: UOp, across: UOp, loads: list[UOp])
 
 
 def _ordered_names(plan: Plan, nest: Nest, wanted: list[str]) -> list[str]:
-    return [n for n in names(plan.nest(nest.name).loops) if n in wanted]
+    return [n for n in plan.names_in(nest.name) if n in wanted]

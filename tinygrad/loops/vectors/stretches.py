@@ -22,7 +22,6 @@ from tinygrad.loops.operands import loop_named
 from tinygrad.loops.plan import Nest, Plan
 from tinygrad.loops.primitives import split
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
 
 WIDEST_PANEL = 16
 """Vectors of a panel, at most."""
@@ -36,7 +35,7 @@ def stretch_of(
 ) -> int:
     """Turns of `loop` within which every read of these operands moves in steady small steps, if
     that is not so for the whole loop; 0: it is, or there are no stretches worth a vector."""
-    reads = {n for side in operands for n in side.toposort() if n.op is Ops.INDEX}
+    reads = {*reads_of(n for side in operands for n in side.toposort())}
     unsteady = [n for n in reads if not is_steady(n, loop)]
     lengths = {
         length

@@ -7,7 +7,7 @@ from math import ceil
 
 from tinygrad.base.helpers import round_up
 from tinygrad.loops.cost import turns, work
-from tinygrad.loops.layout import fill_order, name_of, role_of, size_of, sums_of
+from tinygrad.loops.layout import fill_order, name_of, role_of, size_of
 from tinygrad.loops.plan import Plan, names
 
 TASKS = 16
@@ -35,7 +35,7 @@ def all_reductions_depend_on(plan: Plan, name: str) -> bool:
     """A task must not reduce a row again that another one reduces: all that stand directly in the
     nest depend on the loop."""
     top = set(plan.nest("store").loops)
-    reductions = [n for n in sums_of(plan.nodes) if n.ranges <= top]
+    reductions = [n for n in plan.sums if n.ranges <= top]
     return all(any(name_of(r) == name for r in n.ranges) for n in reductions)
 
 
