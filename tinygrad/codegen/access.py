@@ -18,7 +18,7 @@ from typing import NamedTuple
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
 from tinygrad.codegen.index import COPIED, Copies, Integers, Terms
-from tinygrad.codegen.linear import Program, as_node
+from tinygrad.codegen.linear import Program, as_node, is_off
 from tinygrad.codegen.spots import pieces, spots_of, width_of
 from tinygrad.loops.layout import (
     LONGEST_STEP,
@@ -81,6 +81,7 @@ class Access:
         self.program: Program = integers.program
         self.evaluate = evaluate
         self.slots = slots
+        self._places: dict[tuple[UOp, UOp, bool], tuple[Terms, int]] = {}
         self.aligned = False  # whether buffers that are only read begin at a multiple of ALIGNMENT
         # loop → turns that its loads are asked for in advance, and inside which loop ("": any)
         self.ahead: dict[str, tuple[int, str]] = {}
@@ -100,11 +101,19 @@ class Access:
         return self.program.argument(Ops.LOCAL, memory.dtype, (memory.arg[0], size, *aligned))
 
     def at(self, memory: UOp, offset: UOp, copies: Copies) -> Address:
-        """The element of `memory` at `offset`. There is a staged array for every copy around it,
-        in which each element is there for every lane around it, side by side."""
+        """The element of `memory` at `offset`, which is one sum for all copies of the loops."""
+        is_slotted = is_deep(memory) and slot_of(memory) in self.integers.bound
+        key = (memory, offset, is_slotted)
+        if key not in self._places:
+            self._places[key] = self._place(*key)
+        return Address(memory, *self._places[key], copies)
+
+    def _place(self, memory: UOp, offset: UOp, is_slotted: bool) -> tuple[Terms, int]:
+        """There is a staged array for every copy around it, in which each element is there for
+        every lane around it, side by side."""
         terms, constant = self.integers.form(offset)
-        if is_deep(memory) and (slot := slot_of(memory)) in self.integers.bound:
-            terms = {**terms, slot: elements(memory)}
+        if is_slotted:
+            terms = {**terms, slot_of(memory): elements(memory)}
         copied = around(memory)
         step, places = 1, dict[UOp, int]()
         for loop in reversed([r for r in copied if role_of(r) not in WRITTEN_OUT]):
@@ -115,7 +124,7 @@ class Access:
             places[loop] = apart
             apart *= size_of(loop)
         terms = {**{t: k * step for t, k in terms.items()}, **places}
-        return Address(memory, terms, constant * step, copies)
+        return terms, constant * step
 
     def read_at(self, read: UOp, copies: Copies) -> Address:
         """The element that an INDEX reads."""
@@ -186,17 +195,13 @@ class Access:
     def load(self, read: UOp, copies: Copies) -> UOp:
         """The value of an INDEX; 0 in lanes that are gated off."""
         gate = gate_of(read)
-        if gate is not None:
-            gate = self.evaluate(gate, copies)
-            if gate.op is Ops.CONST:
-                if not gate.arg:
-                    return UOp.const(read.dtype, 0)
-                gate = None
+        mask = None if gate is None else self.evaluate(gate, copies)
+        if not is_off(mask):
+            mask = self.program.both(mask, self._within(read, copies))
+        if is_off(mask):
+            return UOp.const(read.dtype, 0)
         address = self.read_at(read, copies)
         loop = self.integers.vector_of(read, copies)
-        mask = self.program.both(gate, self._within(read, copies))
-        if mask is not None and mask.op is Ops.CONST:
-            return UOp.const(read.dtype, 0)
         if loop is None:
             return self._emit(address, 1, mask)
         if _step(address.terms, loop) == 1:
@@ -282,11 +287,15 @@ class Access:
     def _picked_from(self, vectors: list[UOp], places: list[int]) -> UOp:
         """The lanes at these places, counted through all vectors: two vectors a shuffle."""
         count, both = len(places), 2 * vectors[0].dtype.count
-        found = self._picked(vectors[0], vectors[:2][-1], [p if p < both else 0 for p in places])
+        found = self.program.picked(
+            vectors[0], vectors[:2][-1], [p if p < both else 0 for p in places]
+        )
         if len(vectors) <= 2:
             return found
         rest = self._picked_from(vectors[2:], [max(0, p - both) for p in places])
-        return self._picked(found, rest, [i + count * (p >= both) for i, p in enumerate(places)])
+        return self.program.picked(
+            found, rest, [i + count * (p >= both) for i, p in enumerate(places)]
+        )
 
     def _any_of(self, mask: UOp, groups: list[list[int]]) -> UOp:
         """For each group of lanes whether one is on."""
@@ -294,7 +303,7 @@ class Access:
         found: UOp | None = None
         for nth in range(max(map(len, groups))):
             lanes = [g[nth] if nth < len(g) else mask.dtype.count for g in groups]
-            part = self._picked(mask, off, lanes)
+            part = self.program.picked(mask, off, lanes)
             if found is None:
                 found = part
             elif part.op is found.op is Ops.VECTORIZE:
@@ -306,16 +315,6 @@ class Access:
         assert found is not None, "a group has lanes"
         return found
 
-    def _picked(self, first: UOp, second: UOp, lanes: Sequence[int]) -> UOp:
-        """The lanes, counted through both vectors; where they are known one by one, without an
-        instruction."""
-        count = first.dtype.count
-        if first.op is second.op is Ops.VECTORIZE:
-            each = [self.program.lane(v, i) for v in (first, second) for i in range(count)]
-            return self.program.vector([each[i] for i in lanes])
-        dtype = first.dtype.scalar().vec(len(lanes))
-        return self.program.add(Ops.SHUFFLE, dtype, (first, second), tuple(lanes))
-
     def _gathered(self, address: Address, loop: UOp, mask: UOp | None) -> UOp:
         lanes = [UOp.const(address.memory.dtype, 0)] * size_of(loop)
         for lane, own in self._lanes_on(mask, len(lanes)):
@@ -326,10 +325,8 @@ class Access:
         """The lanes that are not off for sure, each with its own mask."""
         for lane in range(count):
             own = None if mask is None else self.program.lane(mask, lane)
-            if own is None or own.op is not Ops.CONST:
-                yield lane, own
-            elif own.arg:
-                yield lane, None
+            if not is_off(own):
+                yield lane, self.program.both(own, None)
 
     # ---- squares ---------------------------------------------------------------------------------
 
@@ -364,10 +361,10 @@ class Access:
         def row(here: Copies) -> UOp:
             integers.along = along
             mask = self._within(read, here)
-            if gate is not None and (mask is None or mask.op is not Ops.CONST):
-                mask = program.both(mask, self._unless_true(self.evaluate(gate, here)))
+            if gate is not None and not is_off(mask):
+                mask = program.both(mask, self.evaluate(gate, here))
             integers.along = None
-            if mask is not None and mask.op is Ops.CONST:
+            if is_off(mask):
                 return program.widen(UOp.const(read.dtype, 0), size)
             return self._emit(address.start(along)._replace(copies=here), size, mask)
 
@@ -375,9 +372,6 @@ class Access:
         for turn, column in enumerate(self.square(address.copies, loop, along, row) or ()):
             memo[integers.key(read, {**address.copies, along: turn})] = column
         return memo[integers.key(read, address.copies)]
-
-    def _unless_true(self, mask: UOp) -> UOp | None:
-        return None if mask.op is Ops.CONST and mask.arg else mask
 
     # ---- stores ----------------------------------------------------------------------------------
 
@@ -402,7 +396,7 @@ class Access:
             loop = integers.vector_of(offset, copies)
         checked = tuple(r for r in ranges if not (padded and r is loop))
         mask = integers.valid(checked, copies)
-        if mask is not None and mask.op is Ops.CONST:
+        if is_off(mask):
             return
         mask = program.both(mask, only)
         if loop is None:
@@ -423,11 +417,9 @@ class Access:
         if loop is None or size_of(loop) * stage.dtype.itemsize != FETCHED:
             return False
         gate = gate_of(read)
-        mask = None if gate is None else self.evaluate(gate, copies)
-        if mask is not None and (mask.op is Ops.CONST or mask.dtype.count > 1):
-            if mask.op is not Ops.CONST or not mask.arg:
-                return False
-            mask = None
+        mask = self.program.both(None if gate is None else self.evaluate(gate, copies), None)
+        if mask is not None and (is_off(mask) or mask.dtype.count > 1):
+            return False
         if self.integers.valid(own, copies) is not None or self._within(read, copies) is not None:
             return False
         ends = []
@@ -452,10 +444,8 @@ class Access:
     def load_tile(self, read: UOp, copies: Copies, tiles: Loops, mask: UOp | None) -> UOp:
         """All turns of `tiles`, which memory has in that order, as one vector."""
         count = prod(size_of(r) for r in tiles)
-        if mask is not None and mask.op is Ops.CONST:
-            if not mask.arg:
-                return self.program.widen(UOp.const(read.dtype, 0), count)
-            mask = None
+        if is_off(mask):
+            return self.program.widen(UOp.const(read.dtype, 0), count)
         address = self.read_at(read, copies)
         return self._emit(address.start(*tiles), count, mask)
 
@@ -567,7 +557,7 @@ def transpose(program: Program, rows: Sequence[UOp]) -> list[UOp]:
         for i in range(size):
             if not i & distance:
                 pair = rows[i], rows[i + distance]
-                following[i] = program.add(Ops.SHUFFLE, rows[i].dtype, pair, low)
-                following[i + distance] = program.add(Ops.SHUFFLE, rows[i].dtype, pair, high)
+                following[i] = program.picked(*pair, low)
+                following[i + distance] = program.picked(*pair, high)
         rows, distance = following, distance // 2
     return rows

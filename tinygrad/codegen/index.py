@@ -14,7 +14,7 @@ from math import gcd
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError
-from tinygrad.codegen.linear import Number, Program, Scope, as_node
+from tinygrad.codegen.linear import Number, Program, Scope, as_node, is_off
 from tinygrad.loops.layout import name_of, role_of, size_of
 from tinygrad.simplify.affine import add, affine
 from tinygrad.uop.bounds import Interval, interval_of
@@ -428,9 +428,7 @@ class Integers:
             for comparison in comparisons:
                 if comparison.src[1] in self._free:
                     continue
-                inside = self.compare(comparison, copies)
-                if inside.op is not Ops.CONST:
-                    mask = self.program.both(mask, inside)
-                elif not inside.arg:
-                    return inside
+                mask = self.program.both(mask, self.compare(comparison, copies))
+                if is_off(mask):
+                    return mask
         return mask

@@ -204,10 +204,25 @@ class Program:
         src = (first,) if all(lane is first for lane in lanes) else tuple(lanes)
         return self.add(Ops.VECTORIZE, first.dtype.vec(len(lanes)), src)
 
+    def picked(self, first: UOp, second: UOp, lanes: Sequence[int]) -> UOp:
+        """The lanes, counted through both vectors; where they are known one by one, without an
+        instruction."""
+        count = first.dtype.count
+        if first.op is second.op is Ops.VECTORIZE:
+            each = [self.lane(v, i) for v in (first, second) for i in range(count)]
+            return self.vector([each[i] for i in lanes])
+        dtype = first.dtype.scalar().vec(len(lanes))
+        return self.add(Ops.SHUFFLE, dtype, (first, second), tuple(lanes))
+
     def both(self, a: UOp | None, b: UOp | None) -> UOp | None:
-        """The conjunction of masks; None is a mask that always holds."""
-        if a is None or b is None:
-            return a if b is None else b
+        """The conjunction of masks. None is a mask that always holds; a CONST, one that never does:
+        see `is_off`."""
+        masks = [m for m in (a, b) if m is not None and not (m.op is Ops.CONST and m.arg)]
+        if len(masks) < 2:
+            return masks[0] if masks else None
+        a, b = masks
+        if is_off(a) or is_off(b) or a is b:
+            return b if is_off(b) else a
         a, b = self.joined(a, b)
         return a if a is b else self.add(Ops.AND, a.dtype, (a, b))
 
@@ -301,6 +316,11 @@ class Program:
 
 
 _UNSIGNED = {dtypes.index: dtypes.uint64, dtypes.int32: dtypes.uint32}
+
+
+def is_off(mask: UOp | None) -> bool:
+    """Whether a mask never holds, in no lane."""
+    return mask is not None and mask.op is Ops.CONST and not mask.arg
 
 
 def as_node(value: Number) -> UOp:

@@ -98,11 +98,8 @@ class Combiner:
             return self.pairwise(monoid, lanes)
         while count > 2:
             count //= 2
-            dtype = value.dtype.scalar().vec(count)
-            low, high = tuple(range(count)), tuple(range(count, 2 * count))
-            halves = (
-                self.program.add(Ops.SHUFFLE, dtype, (value, value), part) for part in (low, high)
-            )
+            low, high = range(count), range(count, 2 * count)
+            halves = (self.program.picked(value, value, part) for part in (low, high))
             value = self.combine(monoid, *halves)
         if count == 1:
             return value

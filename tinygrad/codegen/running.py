@@ -79,7 +79,7 @@ class Running:
         reach = 1
         while reach < count:
             lanes = (*range(count - reach, count), *range(count - reach))
-            moved = self.program.add(Ops.SHUFFLE, value.dtype, (value, value), lanes)
+            moved = self.program.picked(value, value, lanes)
             both = self.combiner.combine(self.node.arg, moved, value)
             from_below = self.program.vector(
                 [UOp.const(dtypes.bool, lane >= reach) for lane in range(count)]

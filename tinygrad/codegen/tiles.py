@@ -146,17 +146,8 @@ class Tiles:
         for condition in (*ends, *(() if gate is None else (gate,))):
             found = self.vector(condition, copies, tiles)
             true = found.op is Ops.VECTORIZE and all(s.op is Ops.CONST and s.arg for s in found.src)
-            mask = mask if true else self._both(mask, found)
+            mask = mask if true else self.program.both(mask, found)
         return access.load_tile(read, copies, tiles, mask)
-
-    def _both(self, mask: UOp | None, other: UOp) -> UOp:
-        """The conjunction; one that is known is no vector."""
-        for one, rest in ((mask, other), (other, mask)):
-            if one is not None and one.op is Ops.CONST:
-                return one if rest is None or not one.arg else rest
-        found = self.program.both(mask, other)
-        assert found is not None
-        return found
 
     def _compared(self, node: UOp, copies: Copies, tiles: Loops) -> UOp | None:
         """A comparison of indices for each turn."""
@@ -205,12 +196,8 @@ class Tiles:
             return parts[0]
         even, odd = self._interleaved(parts[::2]), self._interleaved(parts[1::2])
         count = even.dtype.count
-        lanes = tuple(lane for i in range(count) for lane in (i, count + i))
-        dtype = even.dtype.scalar().vec(2 * count)
-        if even.op is odd.op is Ops.VECTORIZE:
-            both = [self.program.lane(s, i) for i in range(count) for s in (even, odd)]
-            return self.program.vector(both)
-        return self.program.add(Ops.SHUFFLE, dtype, (even, odd), lanes)
+        lanes = [lane for i in range(count) for lane in (i, count + i)]
+        return self.program.picked(even, odd, lanes)
 
     def _transposed(self, read: UOp, copies: Copies, tiles: Loops) -> UOp | None:
         """Words of TILE neighbours whose order in memory runs along an UNROLL loop as long as the
