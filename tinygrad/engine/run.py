@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tinygrad.backends import keeps
@@ -34,64 +35,73 @@ step_runners: dict[Ops, Callable[[Step, Sequence[Buffer], Taken], None]] = {
 """What runs the steps that are no kernels."""
 
 
+class Item(NamedTuple):
+    """A step of a plan; of a kernel, what is loaded and where its faults are written. Where it
+    stands in a chain: its storages, and where the values of its plan begin."""
+
+    step: Step
+    kernel: LoadedKernel | None = None
+    faults: FaultWords | None = None
+    storages: tuple[int, ...] = ()
+    first_value: int = 0
+
+    # ---- of one that is no kernel ------------------------------------------------------------
+
+    def settle(self, buffers: Sequence[Buffer]) -> None:
+        """Waits for devices beside which it will run."""
+        used = [buffers[number] for number in self.storages]
+        if self.step.op is Ops.COPY and are_alike(*used):
+            for buffer in used:
+                Device[buffer.device].synchronize()
+
+    def run(self, buffers: Sequence[Buffer], values: Sequence[int], taken: Taken) -> None:
+        """Runs it, now."""
+        step_runners[self.step.op](self.step, [buffers[n] for n in self.storages], taken)
+
+
 class Stretch:
     """Kernels in a row on one device. `positions` are the storages that they use, in the order of
     the segment's buffer table; further entries are the kernels' own buffers (`extra`)."""
 
-    def __init__(self, device: OpenDevice) -> None:
-        self.device = device
-        self.items: list[tuple[Item, tuple[int, ...], int]] = []
-        self.positions: dict[int, int] = {}
+    def __init__(self, device: OpenDevice, items: Sequence[Item]) -> None:
+        self.device, self.items = device, items
+        used = itertools.chain.from_iterable(item.storages for item in items)
+        self.positions = {number: place for place, number in enumerate(dict.fromkeys(used))}
         self.extra: list[FaultWords] = []
         self.operations = self.nbytes = 0
         self.work = 0  # nanoseconds on one core, about
-        self.segment: Segment | None = None
-        self.telling = Telling(device.name, "running kernels")
-
-    def add(self, item: Item, storages: tuple[int, ...], first_value: int) -> None:
-        """One more kernel, which uses these storages and the values from `first_value` on."""
-        self.items.append((item, storages, first_value))
-        for number in storages:
-            self.positions.setdefault(number, len(self.positions))
-
-    def bind(self) -> None:
-        """Prepares the native call; no kernel is added after."""
-        launches: list[Launch] = []
-        own = len(self.positions)
-        for item, storages, first_value in self.items:
-            assert item.kernel is not None, "a kernel's item"
-            record = item.kernel.record
-            values = [first_value + variable_number(name) for name in item.step.variables]
-            table = [self.positions[number] for number in storages]
-            if item.faults is not None:
-                table.append(own + len(self.extra))
-                self.extra.append(item.faults)
-            part = item.step.part
-            self.operations += int(part * record.operations)
-            self.nbytes += int(part * record.nbytes)
-            self.work += int(part * sum(phase.work for phase in record.phases))
-            for function, phase in zip(item.kernel.functions, record.phases, strict=True):
-                launches.append(
-                    Launch(
-                        function,
-                        tuple(table[slot] for slot in phase.buffers),
-                        tuple(values[variable] for variable in phase.variables),
-                        _grid(phase, part),
-                        phase.block,
-                        phase.scratch,
-                        math.ceil(part * phase.work),  # 0 says that it is not known
-                        tuple(TensorView(*row) for row in phase.tensors),
-                    )
-                )
-        kernels = [item.kernel.record.name for item, _, _ in self.items if item.kernel is not None]
+        launches = [launch for item in items for launch in self._launches(item)]
+        kernels = [item.kernel.record.name for item in items if item.kernel is not None]
         more = f" and {len(kernels) - 3} more" if len(kernels) > 3 else ""
-        self.telling = Telling(self.device.name, f"running {', '.join(kernels[:3])}{more}")
+        self.telling = Telling(device.name, f"running {', '.join(kernels[:3])}{more}")
         with self.telling:
-            self.segment = self.device.backend.queue.segment(launches)
+            self.segment: Segment = device.backend.queue.segment(launches)
+
+    def _launches(self, item: Item) -> Iterator[Launch]:
+        assert item.kernel is not None, "a kernel's item"
+        record, part = item.kernel.record, item.step.part
+        values = [item.first_value + variable_number(name) for name in item.step.variables]
+        table = [self.positions[number] for number in item.storages]
+        if item.faults is not None:
+            table.append(len(self.positions) + len(self.extra))
+            self.extra.append(item.faults)
+        self.operations += int(part * record.operations)
+        self.nbytes += int(part * record.nbytes)
+        self.work += int(part * sum(phase.work for phase in record.phases))
+        for function, phase in zip(item.kernel.functions, record.phases, strict=True):
+            yield Launch(
+                function,
+                tuple(table[slot] for slot in phase.buffers),
+                tuple(values[variable] for variable in phase.variables),
+                _grid(phase, part),
+                phase.block,
+                phase.scratch,
+                math.ceil(part * phase.work),  # 0 says that it is not known
+                tuple(TensorView(*row) for row in phase.tensors),
+            )
 
     def launch(self, handles: Sequence[Any], values: Sequence[int]) -> None:
         """Runs the kernels on a table that `handles` made, or one like it."""
-        assert self.segment is not None
         try:
             self.segment.run(handles, values)
         except Exception:
@@ -106,7 +116,6 @@ class Stretch:
 
     def run(self, buffers: Sequence[Buffer], values: Sequence[int], taken: Taken) -> None:
         """Runs the kernels on these storages."""
-        assert self.segment is not None
         if DEBUG.value < 2:
             self.launch(self.handles(buffers, taken), values)
             self.count()
@@ -115,7 +124,7 @@ class Stretch:
             times = self.segment.run(self.handles(buffers, taken), values, True)
         self.count(kernels=False)
         seconds = iter(times)
-        for item, _, _ in self.items:
+        for item in self.items:
             assert item.kernel is not None
             GlobalCounters.kernel_count += 1
             record, step = item.kernel.record, item.step
@@ -138,24 +147,6 @@ class Stretch:
             handles[position] = taken[words].handle
 
 
-class HostStep(NamedTuple):
-    """A step that is no kernel, and its storages."""
-
-    step: Step
-    storages: tuple[int, ...]
-
-    def settle(self, buffers: Sequence[Buffer]) -> None:
-        """Waits for devices beside which it will run."""
-        used = [buffers[number] for number in self.storages]
-        if self.step.op is Ops.COPY and are_alike(*used):
-            for buffer in used:
-                Device[buffer.device].synchronize()
-
-    def run(self, buffers: Sequence[Buffer], values: Sequence[int], taken: Taken) -> None:
-        """Runs it, now."""
-        step_runners[self.step.op](self.step, [buffers[n] for n in self.storages], taken)
-
-
 class Chain:
     """Plans that run one after the other as if they were one: kernels of a device are one native
     call also where one plan ends and the next begins. Storages and values are numbered through;
@@ -168,14 +159,14 @@ class Chain:
         homes: Sequence[Hashable] | None = None,
     ) -> None:
         self.written: list[int] = []  # what came with the graphs and is written
-        placed: list[tuple[Item, tuple[int, ...], int]] = []
+        placed: list[Item] = []
         storages: list[Storage] = []
         first_value = 0
         for plan, count in zip(plans, counts, strict=True):
             first, kept = len(storages), plan.plan.storages
             for item in plan.items:
                 numbers = tuple(first + n for n in (*item.step.storages, *item.step.own))
-                placed.append((item, numbers, first_value))
+                placed.append(item._replace(storages=numbers, first_value=first_value))
                 for number in item.step.storages[: item.step.writes]:
                     if kept[number].kind == "param":
                         self.written.append(first + number)
@@ -185,28 +176,22 @@ class Chain:
             ]
             first_value += count
         self._placed, self._storages, self._homes = placed, storages, homes
-        alone = [item.kernel is None for item, _, _ in placed]
-        lanes = [_lane(item.step) for item, _, _ in placed]
+        alone = [item.kernel is None for item in placed]
+        lanes = [_lane(item.step) for item in placed]
         touches: Sequence[Sequence[Touch]] = [()] * len(placed)
         several = len(set(lanes)) > 1
         if several:
-            touches = [_touches(item.step, numbers, storages, homes) for item, numbers, _ in placed]
+            touches = [_touches(item, storages, homes) for item in placed]
         self.segments = segments_of(lanes, touches, alone)
         self.parts = [self._part([placed[n] for n in s.steps]) for s in self.segments]
         work = sum(part.work for part in self.parts if isinstance(part, Stretch))
-        copies = all(p.step.op is Ops.COPY for p in self.parts if isinstance(p, HostStep))
+        copies = all(p.step.op is Ops.COPY for p in self.parts if isinstance(p, Item))
         self.side_by_side = several and copies and work >= ENOUGH_WORK
 
     @staticmethod
-    def _part(items: Sequence[tuple[Item, tuple[int, ...], int]]) -> Stretch | HostStep:
-        item, numbers, _ = items[0]
-        if item.kernel is None:
-            return HostStep(item.step, numbers)
-        made = Stretch(Device[item.step.device])
-        for each in items:
-            made.add(*each)
-        made.bind()
-        return made
+    def _part(items: Sequence[Item]) -> Stretch | Item:
+        first = items[0]
+        return first if first.kernel is None else Stretch(Device[first.step.device], items)
 
     @functools.cached_property
     def flow(self) -> Flow:
@@ -217,7 +202,7 @@ class Chain:
             if each.kind == "part":
                 homes[number] = homes[each.whole]
         kept = [n for n, each in enumerate(storages) if each.kind in ("param", "out")]
-        steps = [(item.step, numbers, item.faults) for item, numbers, _ in self._placed]
+        steps = [(item.step, item.storages, item.faults) for item in self._placed]
         return Flow(steps, homes, kept)
 
     @property
@@ -233,7 +218,7 @@ class Chain:
             self._run_side_by_side(buffers, values, taken)
         else:
             for part in self.parts:
-                if isinstance(part, HostStep):
+                if isinstance(part, Item):
                     GlobalCounters.kernel_count += 1
                     part.settle(buffers)
                 part.run(buffers, values, taken)
@@ -245,12 +230,12 @@ class Chain:
         stretches = [(i, part) for i, part in enumerate(parts) if isinstance(part, Stretch)]
         tables = {i: stretch.handles(buffers, taken) for i, stretch in stretches}
         for part in parts:  # plans before this one may still use the same memory
-            if isinstance(part, HostStep):
+            if isinstance(part, Item):
                 part.settle(buffers)
 
         def launch(number: int) -> None:
             part = parts[number]
-            if isinstance(part, HostStep):
+            if isinstance(part, Item):
                 part.run(buffers, values, taken)
             else:
                 part.launch(tables[number], values)
@@ -274,13 +259,11 @@ def _lane(step: Step) -> Hashable:
 
 
 def _touches(
-    step: Step,
-    numbers: Sequence[int],
-    storages: Sequence[Storage],
-    homes: Sequence[Hashable] | None,
+    item: Item, storages: Sequence[Storage], homes: Sequence[Hashable] | None
 ) -> list[Touch]:
     found = []
-    for place, number in enumerate(numbers):
+    step = item.step
+    for place, number in enumerate(item.storages):
         kept = storages[number]
         end = kept.place + kept.nbytes
         span = (kept.device, kept.place, end) if kept.kind == "temp" else None
@@ -288,15 +271,6 @@ def _touches(
         written = place < step.writes or place >= len(step.storages)
         found.append(Touch(home, written, span))
     return found
-
-
-@dataclass(frozen=True)
-class Item:
-    """A step of a plan; of a kernel, what is loaded and where its faults are written."""
-
-    step: Step
-    kernel: LoadedKernel | None = None
-    faults: FaultWords | None = None
 
 
 class RunnablePlan:
@@ -328,7 +302,7 @@ class RunnablePlan:
             own = [() if i.kernel is None else i.kernel.record.temporaries for i in items]
             self.plan = with_own_storages(plan, own)
             pairs = zip(items, self.plan.steps, strict=True)
-            self.items = [replace(item, step=step) for item, step in pairs]
+            self.items = [item._replace(step=step) for item, step in pairs]
         self.faults = [item.faults for item in self.items if item.faults is not None]
 
     @functools.cached_property
