@@ -6,10 +6,11 @@ stamp. A warm process finds the object code, and neither lowers nor loads a comp
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tinygrad.base.later import later
 from tinygrad.base.settings import BEAM, DEBUG, IGNORE_BEAM_CACHE
@@ -23,8 +24,7 @@ else:
     making, recipes = later("tinygrad.engine.making"), later("tinygrad.engine.recipes")
 
 
-@dataclass(frozen=True)
-class PhaseRecord:
+class PhaseRecord(NamedTuple):
     """One function of a kernel, as the cache keeps it; its binary apart."""
 
     name: str
@@ -38,8 +38,7 @@ class PhaseRecord:
     ends: bool = False  # whether tasks beyond what a variable says do nothing
 
 
-@dataclass(frozen=True)
-class KernelRecord:
+class KernelRecord(NamedTuple):
     """A compiled kernel: everything that running it needs."""
 
     name: str
@@ -49,29 +48,23 @@ class KernelRecord:
     temporaries: tuple[int, ...]
     faults: tuple[tuple[str, str], ...]
     phases: tuple[PhaseRecord, ...]
-    binaries: tuple[bytes, ...] = field(repr=False)
+    binaries: tuple[bytes, ...]
 
     def pack(self) -> bytes:
         """As bytes: a length, a JSON header, the binaries one after the other."""
-        header = asdict(self)
-        header["binaries"] = [len(b) for b in self.binaries]
-        text = json.dumps(header).encode()
-        return len(text).to_bytes(4, "little") + text + b"".join(self.binaries)
+        *facts, binaries = self
+        text = json.dumps([*facts, [len(b) for b in binaries]]).encode()
+        return len(text).to_bytes(4, "little") + text + b"".join(binaries)
 
     @staticmethod
     def unpack(raw: bytes) -> KernelRecord:
         """What `pack` wrote."""
         start = 4 + int.from_bytes(raw[:4], "little")
-        header: dict[str, Any] = json.loads(raw[4:start])
-        binaries = []
-        for length in header["binaries"]:
-            binaries.append(raw[start : start + length])
-            start += length
-        phases = tuple(
-            PhaseRecord(**{k: _tuples(v) for k, v in p.items()}) for p in header["phases"]
-        )
-        rest = {k: _tuples(v) for k, v in header.items() if k not in ("phases", "binaries")}
-        return KernelRecord(**rest, phases=phases, binaries=tuple(binaries))
+        *facts, phases, lengths = map(_tuples, json.loads(raw[4:start]))
+        ends = itertools.accumulate(lengths, initial=start)
+        binaries = tuple(raw[first:end] for first, end in itertools.pairwise(ends))
+        made = tuple(PhaseRecord(*phase) for phase in phases)
+        return KernelRecord._make((*facts, made, binaries))
 
 
 @dataclass(frozen=True, eq=False)
