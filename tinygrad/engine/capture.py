@@ -209,7 +209,7 @@ class Capture:
             finally:
                 recording.recorder = self
 
-    def after(self, run: Run, buffers: list[Buffer]) -> None:
+    def after(self, run: Run) -> None:
         """Records a plan that ran."""
         made = self.made
         for name, value in run.variables:
@@ -224,7 +224,7 @@ class Capture:
         made.executions.append(Execution(run.plan, sources, run.variables))
         for number, kept in enumerate(run.plan.plan.storages):
             if kept.kind == "out":
-                self.places[buffers[number]] = Source("made", len(made.executions) - 1, number)
+                self.places[run.buffers[number]] = Source("made", len(made.executions) - 1, number)
 
     def buffer(self, source: Source) -> Buffer:
         """Where the bytes of a source were in the call that was captured."""

@@ -68,11 +68,20 @@ from tinygrad.uop.placement import names_of
 
 
 class Run(NamedTuple):
-    """A plan, what it is given, and the names and values of its variables."""
+    """What is wanted, the structure of that, its plan, what this is given, the names and values of
+    its variables, and, once it has run, the buffers of all storages."""
 
+    wanted: Sequence[UOp]
+    structure: Structure
     plan: RunnablePlan
     params: list[Buffer]
     variables: list[tuple[str, int]]
+    buffers: list[Buffer]
+
+    @property
+    def values(self) -> list[int]:
+        """Of the variables."""
+        return [value for _, value in self.variables]
 
 
 class Recorder(Protocol):
@@ -84,24 +93,13 @@ class Recorder(Protocol):
     def before(self, run: Run) -> None:
         """A plan is about to run."""
 
-    def after(self, run: Run, buffers: list[Buffer]) -> None:
-        """A plan has run; `buffers` are those of all its storages."""
-
-
-class Done(NamedTuple):
-    """What was wanted, the structure of that, its plan, the values of the plan's variables, and the
-    buffers of all storages."""
-
-    wanted: Sequence[UOp]
-    structure: Structure
-    plan: RunnablePlan
-    values: list[int]
-    buffers: list[Buffer]
+    def after(self, run: Run) -> None:
+        """It has run."""
 
 
 class _Recording(threading.local):
     recorder: Recorder | None = None
-    done: list[Done | None] | None = None
+    done: list[Run | None] | None = None
 
 
 recording = _Recording()
@@ -148,23 +146,23 @@ def _realize(wanted: list[UOp]) -> None:
         structure = structure_of(wanted, nodes)
         runnable, variables = plan_for(structure)
     params = [buffer_of(node) for node in structure.params]
+    run = Run(wanted, structure, runnable, params, variables, [])
     recorder = recording.recorder
     if recorder is not None:
-        recorder.before(Run(runnable, params, variables))
-    values = [value for _, value in variables]
+        recorder.before(run)
     taken: Taken = {}
-    buffers = runnable.run(params, values, taken)
+    run.buffers[:] = runnable.run(params, run.values, taken)
     if (taken or noted or spoilt) and not is_fine(taken):
-        note(runnable.chain.flow, buffers, taken)
+        note(runnable.chain.flow, run.buffers, taken)
     if recording.done is not None:
-        recording.done.append(Done(wanted, structure, runnable, values, buffers))
+        recording.done.append(run)
     if runnable.faults:
         origins = _origins_of_checks(structure)
         for words in runnable.faults:
             words.origins = origins
     if recorder is not None:
-        recorder.after(Run(runnable, params, variables), buffers)
-    _publish(wanted, structure, runnable, buffers)
+        recorder.after(run)
+    _publish(run)
     for buffer in params:
         if buffer.others:
             renew(buffer)
@@ -318,12 +316,10 @@ def _first_version(node: UOp) -> UOp:
     return node
 
 
-def _publish(
-    wanted: Sequence[UOp], structure: Structure, runnable: RunnablePlan, buffers: list[Buffer]
-) -> None:
+def _publish(run: Run) -> None:
     """Tells the nodes where their values are now."""
     last_version: dict[Buffer, UOp] = {}
-    for node in nodes_of(Ops.ASSIGN, structure.nodes):
+    for node in nodes_of(Ops.ASSIGN, run.structure.nodes):
         home = _first_version(node)
         if is_kernelized(node):
             learn(node, home)
@@ -331,16 +327,16 @@ def _publish(
             last_version[buffer_of(home)] = node
     for buffer, node in last_version.items():
         _advance(node, buffer)
-    for root, number in zip(wanted, runnable.plan.results, strict=True):
+    for root, number in zip(run.wanted, run.plan.plan.results, strict=True):
         base = stored_base(root)
         if base.op in (Ops.ASSIGN, Ops.BUFFER) or base.known is not None:
             continue
-        buffer = buffers[number]
+        buffer = run.buffers[number]
         made = bind(UOp.new_buffer(buffer.device, base.size, base.dtype), buffer)
         made.origin = base.origin
         computed_from(made, base)
         learn(base, made.in_room(base.shape))
-    for root in wanted:
+    for root in run.wanted:
         if root.known is None and stored_base(root).known is not None:
             learn(root, same_view(root))
 

@@ -25,7 +25,7 @@ from tinygrad.base.settings import SPEC
 from tinygrad.engine.holders import holders
 from tinygrad.engine.layout import Source as Place
 from tinygrad.engine.plans import settings_of_plans
-from tinygrad.engine.realize import Done, capturing, in_memory, open_inputs, realize, recording
+from tinygrad.engine.realize import Run, capturing, in_memory, open_inputs, realize, recording
 from tinygrad.engine.replay import Execution, Replay
 from tinygrad.engine.storage import Buffer, is_expected, is_read
 from tinygrad.engine.turns import turns
@@ -232,7 +232,7 @@ class _Asked:
             outside += done
         return self._known(done[0]) if len(done) == 1 and done[0] is not None else None
 
-    def _known(self, done: Done) -> Known | None:
+    def _known(self, done: Run) -> Known | None:
         plan, structure, buffers = done.plan, done.structure, done.buffers
         storages = plan.plan.storages
         at = {leaf.base: number for number, leaf in enumerate(self.lines.leaves)}
