@@ -101,9 +101,7 @@ class CPUSegment:
         self.is_long = sum(launch.work for launch in launches) >= LONG_WORK
         behind = struct.Struct(f"{2 + self.n_buffers + self.n_values}q")
         self._pack_behind = behind.pack_into
-        self._list = ctypes.create_string_buffer(LIST.size + behind.size)
-        self._list_at = ctypes.addressof(self._list)
-        self._lay_out()
+        self._lay_out(LIST.size + behind.size)
 
     def run(
         self, buffers: Sequence[int], values: Sequence[int], timed: bool = False
@@ -152,34 +150,33 @@ class CPUSegment:
 
     def _begin_at(self, number: int, count: int) -> None:
         """The list is so many kernels from this one on."""
-        records = ctypes.addressof(self._records) + RECORD.size * number
-        LIST.pack_into(self._list, 0, records, count, self.queue.stop_at)
+        first = self._records_at + RECORD.size * number
+        LIST.pack_into(self._list, 0, first, count, self.queue.stop_at)
 
     def _is_shared(self, launch: Launch) -> bool:
         enough = launch.work == 0 or launch.work >= SHARED_WORK
         return self.queue.pool.threads > 1 and launch.grid[0] > 1 and enough
 
-    def _lay_out(self) -> None:
-        """Write the records, the argument tables that they point to, and where these come from."""
-        counts = [len(launch.buffers) + len(launch.values) for launch in self.launches]
-        starts = list(itertools.accumulate(counts, initial=0))
-        self._arguments = (ctypes.c_int64 * max(1, starts[-1]))()
-        self._positions = (ctypes.c_int32 * max(1, starts[-1]))()
-        self._records = ctypes.create_string_buffer(max(1, RECORD.size * len(self.launches)))
-        arguments = ctypes.addressof(self._arguments)
-        positions = ctypes.addressof(self._positions)
-        for number, (launch, start) in enumerate(zip(self.launches, starts, strict=False)):
-            sources = (*launch.buffers, *(self.n_buffers + value for value in launch.values))
-            self._positions[start : start + len(sources)] = list(sources)
-            RECORD.pack_into(
-                self._records,
-                RECORD.size * number,
-                launch.function.address,
-                arguments + 8 * start,
-                positions + 4 * start,
-                len(sources),
-                *self._partition(launch),
-            )
+    def _lay_out(self, first: int) -> None:
+        """Write, behind `first` bytes of the list, its records, the argument tables that they point
+        to, and where these come from: few pages, which a kernel may have driven from the caches."""
+        given = [
+            (*launch.buffers, *(self.n_buffers + value for value in launch.values))
+            for launch in self.launches
+        ]
+        total = sum(map(len, given))
+        self._list = ctypes.create_string_buffer(first + RECORD.size * len(given) + 12 * total)
+        self._list_at = ctypes.addressof(self._list)
+        self._records_at = self._list_at + first
+        arguments = self._records_at + RECORD.size * len(given)
+        positions = arguments + 8 * total
+        for launch, sources in zip(self.launches, given, strict=True):
+            facts = launch.function.address, arguments, positions, len(sources)
+            RECORD.pack_into(self._list, first, *facts, *self._partition(launch))
+            struct.pack_into(f"{len(sources)}i", self._list, positions - self._list_at, *sources)
+            first += RECORD.size
+            arguments += 8 * len(sources)
+            positions += 4 * len(sources)
         self._begin_at(0, len(self.launches))
 
     def _partition(self, launch: Launch) -> tuple[int, int, int, int, int]:
