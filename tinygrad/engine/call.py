@@ -19,7 +19,7 @@ from tinygrad.base.dtype import DType
 from tinygrad.base.errors import JitError
 from tinygrad.engine.capture import Captured, Output, movement_of
 from tinygrad.engine.containers import bindings_below, fits, matches, unflatten, without_values
-from tinygrad.engine.holders import Holder, surroundings
+from tinygrad.engine.holders import Holder, surroundings, surroundings_now
 from tinygrad.engine.layout import Source
 from tinygrad.engine.realize import before_overwriting, realize
 from tinygrad.engine.replay import Replay
@@ -34,7 +34,7 @@ _BUFFER, _RESHAPE, _SHRINK = Ops.BUFFER, Ops.RESHAPE, Ops.SHRINK
 """An enumeration's member by its name costs as much as a function."""
 
 MOST_KITS = 4
-LARGEST_KEPT = 32 << 10  # bytes of a result that keeps its place when nobody holds it
+LARGEST_KEPT = 1 << 20  # bytes of a result that keeps its place when nobody holds it
 
 
 class Given(NamedTuple):
@@ -59,23 +59,22 @@ class Row(NamedTuple):
 
 
 class Kit:
-    """What a call's results are made of: new buffers, and for each output the node of its tensor,
-    None where sizes change from call to call. Once nobody else holds any of it, nor has learned
-    anything of it, a later call makes its results of the same."""
+    """A call's results, made ahead of it: new buffers, and for each output its tensor, None where
+    sizes change from call to call. Once nobody else holds any of it, nor has learned anything of
+    it, a later call gives it out again."""
 
-    __slots__ = ("buffers", "nodes", "_views", "_parts", "_counts")
+    __slots__ = ("buffers", "tensors", "_made", "_views", "_parts", "_counts")
 
     def __init__(
         self, recipes: Sequence[Recipe | UOp], buffers: Sequence[Buffer], again: bool
     ) -> None:
         self.buffers = buffers
-        self.nodes = [_node_of(recipe, buffers) for recipe in recipes]
-        self._views: list[UOp] = []
-        for node in self.nodes if again else ():
-            while node is not None:
-                self._views.append(node)
-                node = None if node.op is Ops.BUFFER else node.src[0]
-        self._parts = (*buffers, *self._views) if again else ()
+        self.tensors = [_tensor_of(recipe, i, buffers) for i, recipe in enumerate(recipes)]
+        found = [tensor for tensor in self.tensors if tensor is not None] if again else []
+        self._made = [(tensor, tensor._uop, tensor.requires_grad) for tensor in found]
+        self._views = _views_of(found)
+        self._parts = (*buffers, *self._views, *found) if again else ()
+        found.clear()
         self._counts = list(map(getrefcount, self._parts))
 
     @property
@@ -83,6 +82,9 @@ class Kit:
         """Whether nobody would notice."""
         if list(map(getrefcount, self._parts)) != self._counts:
             return False
+        for made in self._made:
+            if not made[0].is_new(*made[1:]):
+                return False
         for node in self._views:
             if node.known is not None or node.newer is not None:
                 return False
@@ -104,7 +106,8 @@ class Call:
     ) -> None:
         self.name, self.captured = name, captured
         _, self._args, self._kwargs = shape
-        self._surroundings = [(look, look()) for look in surroundings]
+        now = zip(surroundings, surroundings_now(), strict=True)
+        self._surroundings = [(*each, then) for each, then in now]
         self._rows = [_row(*pair) for pair in zip(settled, inputs, strict=True)]
         self._kinds = _only_tensors(self._args) if len(self._kwargs) == 1 else None
         self._is_plain = len(set(inputs)) == len(inputs)
@@ -113,12 +116,11 @@ class Call:
         self._names = [name for each in captured.executions for name, _ in each.variables]
         seen = {out.source for out in captured.outputs if isinstance(out, Output)}
         self._replay = Replay(captured.executions, captured.state, seen)
-        self._recipes = [
-            out if isinstance(out, UOp) else _recipe(out, self._replay.made)
-            for out in captured.outputs
-        ]
         views = [x if isinstance(x, UOp) else (x.family, x.source) for x in captured.outputs]
-        self._firsts = [views.index(each) for each in views]  # views of the same, made before
+        self._recipes = [
+            out if isinstance(out, UOp) else _recipe(out, self._replay.made, views.index(view))
+            for out, view in zip(captured.outputs, views, strict=True)
+        ]
         self._is_one = type(captured.result) is tuple and captured.result[0] is Holder
         fresh = self._replay.fresh
         self._keeps = all(type(d) is str and n <= LARGEST_KEPT for _, d, n in fresh)
@@ -167,8 +169,8 @@ class Call:
             inputs.append(buffer)
         if len(inputs) > 1 and len(set(inputs)) < len(inputs):
             return None
-        for look, then in self._surroundings:
-            if look() != then:
+        for place, name, then in self._surroundings:
+            if getattr(place, name) != then:
                 return None
         return Given(leaves, inputs, bound)
 
@@ -263,12 +265,14 @@ class Call:
     def _result(self, given: Given, kit: Kit) -> Any:
         """The step's result."""
         found: list[Any] = []
-        for recipe, node, first in zip(self._recipes, kit.nodes, self._firsts, strict=True):
-            if isinstance(recipe, UOp):
+        for recipe, tensor in zip(self._recipes, kit.tensors, strict=True):
+            if tensor is not None:
+                found.append(tensor)
+            elif isinstance(recipe, UOp):
                 found.append(given.bound.get(recipe.src[0], recipe))
-                continue
-            relative = found[first] if first < len(found) else None
-            found.append(_made(recipe, given, kit, node, relative))
+            else:
+                relative = found[recipe.first] if recipe.first < len(found) else None
+                found.append(_made(recipe, given, kit, relative))
         return found[0] if self._is_one else unflatten(self.captured.result, iter(found))
 
 
@@ -281,9 +285,11 @@ class Recipe(NamedTuple):
     views: list[tuple[Ops, list[tuple[UOp, UOp]], Any]]
     flat: UOp
     shape: list[Any] | None  # where it has symbolic sizes: these unbound
+    first: int  # the first of the outputs that are views of the same
+    wants: bool | None
 
 
-def _recipe(out: Output, made: Mapping[Source, int]) -> Recipe:
+def _recipe(out: Output, made: Mapping[Source, int], first: int) -> Recipe:
     views: list[tuple[Ops, list[tuple[UOp, UOp]], Any]] = []
     for view in movement_of(out.view):
         sizes = [(size, without_values(size)) for size in view.src[1:]]
@@ -293,14 +299,30 @@ def _recipe(out: Output, made: Mapping[Source, int]) -> Recipe:
     shape = [n if isinstance(n, int) else without_values(n) for n in out.view.shape]
     is_symbolic = any(isinstance(n, UOp) for n in shape)
     number = made.get(out.source, -1)
-    return Recipe(out, number, views, out.view.base, shape if is_symbolic else None)
+    wants = False if out.wanted_gradient else None  # its expression stayed inside
+    free = shape if is_symbolic else None
+    return Recipe(out, number, views, out.view.base, free, first, wants)
 
 
-def _node_of(recipe: Recipe | UOp, buffers: Sequence[Buffer]) -> UOp | None:
-    """The node of an output's tensor, if that is made anew and always of one shape."""
+def _tensor_of(recipe: Recipe | UOp, number: int, buffers: Sequence[Buffer]) -> Holder | None:
+    """The tensor of the output of that number, if that is made anew, always of one shape, and no
+    view of one before."""
     if isinstance(recipe, UOp) or recipe.out.source.kind != "made" or recipe.shape is not None:
         return None
-    return _view(recipe, buffers[recipe.number], {})
+    if recipe.first < number:
+        return None
+    return recipe.out.kind.of(_view(recipe, buffers[recipe.number], {}), recipe.wants)
+
+
+def _views_of(tensors: Sequence[Holder]) -> list[UOp]:
+    """Their nodes, down to the BUFFERs."""
+    found: list[UOp] = []
+    for tensor in tensors:
+        node = tensor._uop
+        while node not in found:
+            found.append(node)
+            node = node if node.op is _BUFFER else node.src[0]
+    return found
 
 
 def _view(recipe: Recipe, buffer: Buffer, bound: Bound) -> UOp:
@@ -323,32 +345,28 @@ def _view(recipe: Recipe, buffer: Buffer, bound: Bound) -> UOp:
     return node
 
 
-def _made(
-    recipe: Recipe, given: Given, kit: Kit, node: UOp | None, relative: Holder | None
-) -> Holder:
-    """The tensor of one output, of its `node` if that is known. `relative`: a view of the same that
-    was made before it."""
-    out = recipe.out
-    wants = False if out.wanted_gradient else None  # its expression stayed inside
-    if node is None:
-        kind, number, _ = out.source
-        if kind == "made":
-            buffer = kit.buffers[recipe.number]
-        elif kind == "input":
-            relative, buffer = given.tensors[number], given.inputs[number]
-            if out.itself:
-                return relative
-        elif kind == "constant":
-            return out.kind.of(out.view)
-        elif isinstance(out.state, weakref.ref):
-            found = out.state()
-            assert found is not None, "a state that is gone was noticed before"
-            return found
-        else:
-            assert out.state is not None, "a view of the state is like another"
-            node = out.state.uop
-            return out.state.alike(_bound(node, given.bound) if given.bound else node, wants)
-        node = _view(recipe, buffer, given.bound)
+def _made(recipe: Recipe, given: Given, kit: Kit, relative: Holder | None) -> Holder:
+    """The tensor of one output that `kit` hasn't. `relative`: a view of the same that was made
+    before it."""
+    out, wants = recipe.out, recipe.wants
+    kind, number, _ = out.source
+    if kind == "made":
+        buffer = kit.buffers[recipe.number]
+    elif kind == "input":
+        relative, buffer = given.tensors[number], given.inputs[number]
+        if out.itself:
+            return relative
+    elif kind == "constant":
+        return out.kind.of(out.view)
+    elif isinstance(out.state, weakref.ref):
+        found = out.state()
+        assert found is not None, "a state that is gone was noticed before"
+        return found
+    else:
+        assert out.state is not None, "a view of the state is like another"
+        node = out.state.uop
+        return out.state.alike(_bound(node, given.bound) if given.bound else node, wants)
+    node = _view(recipe, buffer, given.bound)
     return out.kind.of(node, wants) if relative is None else relative.alike(node, wants)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterator
-from typing import ClassVar, Self
+from collections.abc import Hashable, Iterator
+from typing import Any, ClassVar, Self
 
 from tinygrad.engine.alive import Alive
 from tinygrad.uop.node import UOp
@@ -39,6 +39,10 @@ class Holder:
     @abstractmethod
     def of(cls, node: UOp, wants_gradient: bool | None = None) -> Self:
         """A new one for a node."""
+
+    @abstractmethod
+    def is_new(self, node: UOp, wants_gradient: bool | None) -> bool:
+        """Whether it is as `of` made it: nothing has happened to it."""
 
     @abstractmethod
     def alike(self, node: UOp, wants_gradient: bool | None = None) -> Self:
@@ -107,6 +111,11 @@ def ask_all() -> None:
             _ = holder._uop
 
 
-surroundings: list[Callable[[], Hashable]] = []
-"""What besides its arguments a function of tensors may look at: modes and defaults. A captured step
-holds for the surroundings that it was captured in."""
+surroundings: list[tuple[Any, str]] = []
+"""What besides its arguments a function of tensors may look at: modes and defaults, each an
+object's attribute. A captured step holds for the surroundings that it was captured in."""
+
+
+def surroundings_now() -> tuple[Hashable, ...]:
+    """Their values."""
+    return tuple([getattr(place, name) for place, name in surroundings])

@@ -20,7 +20,7 @@ from tinygrad.engine.call import Call, Given
 from tinygrad.engine.capture import Capture, Captured
 from tinygrad.engine.containers import Plain, bindings_below, flatten, without_values
 from tinygrad.engine.devices import Device
-from tinygrad.engine.holders import Holder, surroundings
+from tinygrad.engine.holders import Holder, surroundings, surroundings_now
 from tinygrad.engine.realize import (
     in_memory,
     realize,
@@ -142,7 +142,7 @@ class TinyJit(Generic[P, R]):
         nodes = [tensor.uop for tensor in settled]
         buffers = [buffer_of(version_below(node)) for node in nodes]
         signature = _signature(settled, nodes, buffers)
-        key = (shape, _surroundings())
+        key = (shape, surroundings_now())
         self.cnt += 1
         if key not in self._warm:
             return self._first_call(key, args, kwargs)
@@ -217,10 +217,6 @@ def _method(function: Callable[..., R], instance: Any) -> Callable[..., R]:
     return call
 
 
-def _surroundings() -> tuple[Any, ...]:
-    return tuple([look() for look in surroundings])
-
-
 def _settled(tensor: Holder) -> Holder:
     """The tensor computed, in a whole buffer of its own order."""
     realize(tensor.uop)
@@ -274,4 +270,4 @@ def _shown(shape: Any) -> str:
     return str(kind.__name__)
 
 
-surroundings.append(lambda: (Device.DEFAULT, dtypes.default_float, dtypes.default_int))
+surroundings += [(Device, "DEFAULT"), (dtypes, "default_float"), (dtypes, "default_int")]

@@ -225,6 +225,17 @@ class Core(Holder):
         """A tensor of `node`, which has the axes of an element, see `_element`."""
         return cls._wrap(node, wants_gradient)
 
+    def is_new(self, node: UOp, wants_gradient: bool | None) -> bool:
+        """Whether this is as `of` made it: nothing has happened to it."""
+        return (
+            self._uop is node
+            and self.requires_grad is wants_gradient
+            and self.grad is None
+            and self._kin is None
+            and self._source is None
+            and not self._taped
+        )
+
     @classmethod
     def _promised(cls, promise: Promise) -> Self:
         """A tensor that has no node before it is asked for one."""

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 from tinygrad.base.dtype import DType
 from tinygrad.base.settings import SPEC, TRACEMETA
 from tinygrad.engine.aliases import bottom_of, is_plain_window
-from tinygrad.engine.holders import surroundings
+from tinygrad.engine.holders import surroundings_now
 from tinygrad.engine.realize import capturing
 from tinygrad.tensor.core import Core, user_line
 from tinygrad.tensor.promise import (
@@ -53,7 +53,7 @@ def expression(method: F) -> F:
         values = (*given, *named.values()) if named else given
         seen: list[Any] = []  # sources, and nodes of what has none
         looks = looks_of(values, _seen, seen)
-        modes = tuple([look() for look in surroundings])
+        modes = surroundings_now()
         found = looks and _remembered(method, tuple(named), modes, *looks)
         if not looks or not found:
             return method(*given, **named)

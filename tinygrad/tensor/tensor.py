@@ -304,4 +304,4 @@ class Tensor(Resizing):
         return cls(gzip.decompress(raw) if gunzip else raw, **more)
 
 
-surroundings.append(lambda: (bool(Tensor.training), recording.on))
+surroundings += [(Tensor, "training"), (recording, "on")]

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from tinygrad.base.dtype import DType, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import dedup
-from tinygrad.engine.holders import surroundings
+from tinygrad.engine.holders import surroundings_now
 from tinygrad.nn.state import get_state_dict, load_state_dict, own_copy
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.again import again
@@ -205,7 +205,7 @@ class Optimizer(Stepper):
 
     def _holds(self) -> tuple[Hashable, list[Tensor]] | None:
         """All that a step depends on: what is no tensor, and tensors. None if there is more."""
-        plain: list[Hashable] = [type(self), *[look() for look in surroundings]]
+        plain: list[Hashable] = [type(self), *surroundings_now()]
         tensors: list[Tensor] = []
         values: list[Any] = []
         for name, value in vars(self).items():
