@@ -24,7 +24,7 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # The floors, lowest first, with their budgets in code lines. `*`: the files of that folder itself;
 # each folder inside has a budget of its own: it is a driver, or beside what a Tensor is made of.
 BUDGETS: dict[str, int | None] = {
-    "base": 710,
+    "base": 730,
     "uop": 1875,
     "simplify": 1040,
     "transforms": 340,
@@ -33,7 +33,7 @@ BUDGETS: dict[str, int | None] = {
     "codegen": 5555,
     "backends/*": 2950,
     "engine": 4540,
-    "tensor": 8280,
+    "tensor/*": 8280,
 }
 CORE_BUDGET = 30_980  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,

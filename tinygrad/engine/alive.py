@@ -3,11 +3,11 @@ comes: the dead are dropped when there may be as many of them as of the living."
 
 from __future__ import annotations
 
-import os
-import threading
 import weakref
 from collections.abc import Iterator
 from typing import Generic, TypeVar
+
+from tinygrad.base.locks import ForkSafeLock
 
 T = TypeVar("T")
 LEAST_ROOM = 8  # references that are kept before the dead are looked for
@@ -17,7 +17,7 @@ class Alive(Generic[T]):
     """Those of the objects that came and are alive. Threads may add and look as they like."""
 
     __slots__ = ("_references", "_room", "__weakref__")
-    _one_at_a_time = threading.Lock()
+    _one_at_a_time = ForkSafeLock()
 
     def __init__(self, *first: T) -> None:
         self._references = [weakref.ref(item) for item in first]
@@ -47,7 +47,7 @@ class Alive(Generic[T]):
         self._references.remove(weakref.ref(item))
 
     def _drop_the_dead(self) -> None:
-        if not Alive._one_at_a_time.acquire(blocking=False):
+        if not Alive._one_at_a_time.now.acquire(blocking=False):
             return
         try:
             before = len(self._references)  # others may come behind these meanwhile
@@ -55,12 +55,4 @@ class Alive(Generic[T]):
             self._references[:before] = living.values()
             self._room = max(LEAST_ROOM, 2 * len(self._references))
         finally:
-            Alive._one_at_a_time.release()
-
-
-def _renew() -> None:
-    Alive._one_at_a_time = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
+            Alive._one_at_a_time.now.release()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
 import threading
 from collections import deque
 from collections.abc import Collection, Hashable, Iterable, Sequence
@@ -29,6 +28,7 @@ from tinygrad.base.errors import (
     TinygradError,
 )
 from tinygrad.base.later import later
+from tinygrad.base.locks import ForkSafeLock
 from tinygrad.engine.devices import OpenDevice
 from tinygrad.engine.storage import NOTHING, Buffer, original
 from tinygrad.schedule.plan import Step
@@ -142,16 +142,7 @@ noted: deque[_Run] = deque()
 spoilt: dict[ref[Buffer], TinygradError] = {}
 """While one of these holds something, runs must be noted."""
 _untold: dict[threading.Thread, TinygradError] = {}
-_looking = threading.RLock()
-
-
-def _renew() -> None:
-    global _looking
-    _looking = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
+_looking = ForkSafeLock(threading.RLock)
 
 
 def none_failed(taken: Taken) -> bool:
@@ -179,7 +170,7 @@ def note(flow: Flow, buffers: Sequence[Buffer], taken: Taken) -> None:
 
 def _look() -> None:
     """Looks at the words of all runs that were noted, and finds what is spoilt now."""
-    with _looking:
+    with _looking.now:
         runs = [*noted]
         for device in {owner.device for run in runs for owner in run.taken}:
             with contextlib.suppress(TinygradError):  # who reads there will hear of it

@@ -129,7 +129,7 @@ def again(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool 
         long_way()
         return
     with turns.together():
-        with keeping:
+        with keeping.now:
             asked = _Asked(given, writes)
             key = (name, settings_of_plans(), *asked.key)
             known = _known.get(key) if asked.is_clear else None

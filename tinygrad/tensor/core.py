@@ -248,7 +248,7 @@ class Core(Holder):
 
     def _keep_promise(self) -> UOp:
         """The node that was promised: from now on this has one."""
-        with keeping:
+        with keeping.now:
             promise = self._source
             if isinstance(promise, Promise):  # else another thread was faster
                 is_known = promise.buffer is not None and not self._taped

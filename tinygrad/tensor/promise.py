@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 import threading
 import weakref
 from collections.abc import Iterable, Sequence
@@ -23,6 +22,7 @@ from typing import Any
 
 from tinygrad.backends import keeps
 from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.locks import ForkSafeLock
 from tinygrad.engine.storage import Buffer, bind, computed_from, last_eras, learn
 from tinygrad.schedule.bases import MOVED, stored_base
 from tinygrad.uop.node import UOp
@@ -32,28 +32,10 @@ MOST_DEEP = 64
 """Promises that stand on each other; what is made of so many has a node at once."""
 
 
-class _Keeping:
-    """Held while nodes are made of promises, and while a step that needs none is done: a tensor
-    that another thread asks has a node before the step begins, or a value after it. It is taken
-    inside of a turn (`engine/turns`), never around one."""
-
-    def __init__(self) -> None:
-        self.renew()
-
-    def renew(self) -> None:
-        """Forgets who holds it: in a forked child those threads are not there."""
-        self._lock = threading.RLock()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *exception: object) -> None:
-        self._lock.release()
-
-
-keeping = _Keeping()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=keeping.renew)
+keeping = ForkSafeLock(threading.RLock)
+"""Held while nodes are made of promises, and while a step that needs none is done: a tensor that
+another thread asks has a node before the step begins, or a value after it. It is taken inside of a
+turn (`engine/turns`), never around one."""
 
 
 class _Recording(threading.local):

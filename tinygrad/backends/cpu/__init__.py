@@ -2,7 +2,7 @@
 
 Read in this order: `features`, `target` (what this machine is); `compiler` (LLVM IR → object code:
 the only file that needs LLVM); `relocations`, `loader` (object code → callable functions); `pages`,
-`memory`, `locks` (pages of the system; blocks; a lock that survives `fork`); `runner_ir`, `runner`
+`memory` (pages of the system; blocks); `runner_ir`, `runner`
 (the native code that runs a list of kernels); `pool`, `queue` (helper threads; segments).
 """
 

@@ -17,11 +17,11 @@ import numpy as np
 
 from tinygrad.backends import blocks
 from tinygrad.backends.cpu.cut_files import check, cut, readers
-from tinygrad.backends.cpu.locks import ForkSafeLock
 from tinygrad.backends.cpu.pages import PAGE, Pages, view_bytes
 from tinygrad.backends.interface import ALIGNMENT
 from tinygrad.base.errors import ArgumentError, OutOfMemory
 from tinygrad.base.helpers import free_memory
+from tinygrad.base.locks import ForkSafeLock
 from tinygrad.base.settings import SETTINGS
 
 SLAB = 1 << 20  # small blocks are cut from slabs of this size, which are never given back

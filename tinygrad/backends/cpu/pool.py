@@ -14,7 +14,6 @@ import os
 import threading
 import weakref
 
-from tinygrad.backends.cpu.locks import ForkSafeLock
 from tinygrad.backends.cpu.pages import PAGE, Pages
 from tinygrad.backends.cpu.runner import Runner, wait_functions
 from tinygrad.backends.cpu.runner_ir import (
@@ -26,6 +25,7 @@ from tinygrad.backends.cpu.runner_ir import (
     WAIT_CALL,
     WAKE_CALL,
 )
+from tinygrad.base.locks import ForkSafeLock
 
 
 class Pool:

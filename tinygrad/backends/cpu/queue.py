@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 from tinygrad.backends.cpu.cut_files import check, cut, readers
 from tinygrad.backends.cpu.loader import LoadedObject, load_object
-from tinygrad.backends.cpu.locks import ForkSafeLock
 from tinygrad.backends.cpu.pages import Pages
 from tinygrad.backends.cpu.patience import Patience
 from tinygrad.backends.cpu.pool import Pool
@@ -26,6 +25,7 @@ from tinygrad.backends.cpu.runner import LIST, RECORD
 from tinygrad.backends.interface import Launch
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import ceildiv
+from tinygrad.base.locks import ForkSafeLock
 from tinygrad.base.settings import SPEC
 
 CHUNKS_PER_THREAD = 8  # how finely a kernel's tasks are dealt out, for balance

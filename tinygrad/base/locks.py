@@ -6,18 +6,21 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 
 class ForkSafeLock:
-    """`with lock.now:` holds a `threading.Lock` that is made anew in a forked child."""
+    """`with lock.now:` holds a lock of this `kind`, which is made anew in a forked child."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: Callable[[], Any] = threading.Lock) -> None:
+        self.kind = kind
         self.renew()
         _all.add(self)
 
     def renew(self) -> None:
         """Forget whoever holds it."""
-        self.now = threading.Lock()
+        self.now = self.kind()
 
 
 _all: weakref.WeakSet[ForkSafeLock] = weakref.WeakSet()
