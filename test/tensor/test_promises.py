@@ -109,6 +109,13 @@ def decayed():
 
 
 @program
+def other_optimizers():
+    kinds = (nn.optim.RMSprop, nn.optim.NAdam, nn.optim.RAdam, nn.optim.LAMB, nn.optim.Lion)
+    more = (nn.optim.LARS, nn.optim.Adagrad, nn.optim.Adadelta)
+    return [each for kind in (*kinds, *more) for each in train(kind, lr=0.01)]
+
+
+@program
 def averages_of_one_batch():
     net, (x, y) = Net(), batch(0)
     optimizer = nn.optim.Adam(net.parameters, lr=0.1)
@@ -273,7 +280,7 @@ def gradients_add_up():
     return [*seen, *weights(net)]
 
 
-@by_graphs
+@program
 def two_losses_one_step():
     net = Net()
     optimizer = nn.optim.SGD(net.parameters, lr=0.1)
@@ -296,6 +303,93 @@ def shapes_alternate():
             loss_of(net, number, rows=(8, 5)[number % 2]).backward()
             optimizer.step()
     return weights(net)
+
+
+@program
+def operators():
+    net = Net()
+    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
+    seen = []
+    with Tensor.train():
+        for number in range(STEPS):
+            x, y = batch(number)
+            optimizer.zero_grad()
+            h = net.hidden(x)
+            h = (h > 0).where(h, h * 0.1 - h.exp() / 3)
+            out = net.out(h)
+            loss = ((out - y.one_hot(3)) ** 2).mean() + 0.01 * (net.out.weight**2).sum().sqrt()
+            loss.backward()
+            optimizer.step()
+            seen += [loss.numpy(), (out.argmax(1) == y).mean().numpy(), (y // 2 % 2 + 1).numpy()]
+    return [*seen, *weights(net)]
+
+
+def moved(draw, t):
+    """A view of a matrix, or a copy that takes its elements in another order."""
+    rows, columns = t.shape
+    flat = rows * columns
+    return (
+        lambda: t.transpose(),
+        lambda: t.reshape(columns, rows),
+        lambda: t.flatten().reshape(rows, columns),
+        lambda: t.transpose().reshape(rows, columns),
+        lambda: t.flip(0),
+        lambda: t[1:],
+        lambda: t.reshape(1, flat).expand(2, flat),
+        lambda: t.squeeze(),
+        lambda: t.shrink(((0, rows), (0, columns - 1))),
+    )[draw.integers(9)]()
+
+
+def with_views(draw, wants):
+    """Expressions, views of them, and writes to any, in any order."""
+    start = Tensor(X[0], requires_grad=wants).realize()
+    alive, seen = [start.relu()], []
+    for _ in range(14):
+        t = alive[draw.integers(len(alive))]
+        if t.ndim != 2 or min(t.shape) < 2:
+            t = alive[0]
+        match int(draw.integers(9)):
+            case 0 | 1 | 2 | 3:
+                alive.append(moved(draw, t))
+            case 4:
+                alive.append(t.softmax(-1) * 3 - 1)
+            case 5:
+                t.realize()
+            case 6 if not wants:
+                t[0] = 0.5
+            case 7 if not wants:
+                t += 1
+            case 8:
+                alive.append(t.relu().transpose())
+            case _:
+                seen.append(t.numpy())
+        if len(alive) > 6:
+            del alive[draw.integers(1, 6)]
+    if wants:
+        sum((t.sum() for t in alive), start.sum()).backward()
+        seen += [start.grad.numpy()]
+    return [*seen, *[t.numpy() for t in alive]]
+
+
+@program
+def views_are_read_and_written():
+    draw = np.random.default_rng(7)
+    return [each for number in range(40) for each in with_views(draw, bool(number % 2))]
+
+
+@program
+def settings_of_numbers():
+    """Numbers that are equal and not the same; divisors whose bounds matter."""
+    x, y = batch(0)
+    seen = []
+    for _ in range(3):
+        for number in (0.0, -0.0, 1, True, 1.0, float("nan")):
+            seen += [(x * number).numpy(), (y * number).numpy(), (x + number * x).numpy()]
+        for classes in (4, 3):
+            picked = y.one_hot(classes)
+            seen += [(y // (picked + 1).max()).numpy(), (7 % (picked.sum(1) * 2)).numpy()]
+    return seen
 
 
 @program

@@ -21,6 +21,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.base.helpers import dedup
 from tinygrad.base.settings import SPEC
 from tinygrad.engine.holders import holders
 from tinygrad.engine.layout import Source as Place
@@ -139,6 +140,7 @@ def again(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool 
                     asked.check(known, long_way)
                 else:
                     asked.do(known)
+                    asked.tell()
                 return
         if not asked.is_clear or key in _known:
             long_way()
@@ -176,7 +178,8 @@ class _Asked:
         places = [lines.add(each) for each in self.sources if each is not None]
         buffers = {leaf.buffer for leaf in lines.leaves}
         waiting = _waiting(buffers) if writes else self.sources
-        self.promises = [promise for promise in waiting if isinstance(promise, Promise)]
+        promised = [source.stored for source in waiting if isinstance(source, Promise)]
+        self.promises = dedup(promised)
         places += [lines.add(promise) for promise in self.promises]
         outputs = [each.number for each in (*self.sources, *self.promises) if each is not None]
         self.key = (*lines.key, *places, *outputs)
@@ -216,6 +219,12 @@ class _Asked:
             buffer.expression = buffer.past = None
         if recording.done is not None:
             recording.done.append(None)
+
+    def tell(self) -> None:
+        """Tells the nodes that were made of promises where these were computed."""
+        for promise in self.promises:
+            if promise.expression.nodes is not None:
+                _ = promise.node
 
     def _written(self, known: Known) -> list[Any]:
         return [self.sources[number].buffer for number in known.written]  # type: ignore[union-attr]
@@ -298,7 +307,7 @@ def _waiting(buffers: set[Buffer | None]) -> list[Source | None]:
         source
         for source in sources
         if isinstance(source, Promise)
-        and source.buffer is None
+        and not source.is_computed
         and _reads(source.expression, buffers, known)
     ]
 

@@ -192,6 +192,13 @@ class Autograd(Pairs):
                     ".detach()"
                 )
 
+    def _add_gradient(self, made: Self) -> None:
+        if self.grad is None:
+            self.grad = made
+        else:
+            with self.no_grad():
+                self.grad = self.grad + made
+
     @property
     def _expression(self) -> UOp:
         return self._uop if self._taped else self._held
@@ -220,13 +227,8 @@ class Autograd(Pairs):
             others = [] if some else [t for t in alive if is_differentiable(t.dtype)]
             self._check_past(self._expression, wanted + others)
         for tensor, node in zip(wanted, self._gradients(wanted, gradient, graph), strict=True):
-            if node is None:
-                continue
-            made = tensor.with_node(node)
-            made.requires_grad = False
-            tensor.grad = (
-                made if tensor.grad is None else tensor.with_node((tensor.grad + made)._held)
-            )
+            if node is not None:
+                tensor._add_gradient(tensor.of(node, False))
         return self
 
 

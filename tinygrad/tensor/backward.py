@@ -52,8 +52,8 @@ LongWay = Callable[[Any, list[Any]], Sequence[UOp | None]]
 
 
 def promised_gradients(root: Core, long_way: LongWay) -> bool:
-    """Gives to each tensor that `backward` of `root` is for its gradient, promised; False, and
-    nothing happened, where only a graph tells which these are."""
+    """Adds its gradient, promised, to that of each tensor that `backward` of `root` is for; False,
+    and nothing happened, where only a graph tells which these are."""
     source = root._source
     if capturing() or not isinstance(source, Promise) or root.requires_grad is False:
         return False
@@ -78,16 +78,15 @@ def promised_gradients(root: Core, long_way: LongWay) -> bool:
     assert not SPEC or _is_right(made, _by_graph(root, wanted, long_way)), "backward: others"
     for number, (tensor, look) in enumerate(zip(wanted, found.looks, strict=True)):
         if look is None:
-            tensor.grad = tensor.with_node(found.template.roots[number])
-            tensor.grad.requires_grad = False
+            tensor._add_gradient(type(tensor).of(found.template.roots[number], False))
         else:
-            tensor.grad = type(tensor)._promised(Promise(made, number, look, False))
+            tensor._add_gradient(type(tensor)._promised(Promise(made, number, look, False)))
     return True
 
 
 def _wanted(lines: Lines, bases: set[UOp]) -> list[Any] | None:
-    """The tensors alive that say that they want a gradient, have none, and are in the graph; None
-    if that can't be told."""
+    """The tensors alive that say that they want a gradient, and are in the graph; None if that
+    can't be told."""
     wanted: list[Any] = []
     for tensor in holders:
         if tensor.requires_grad is not True:
@@ -102,7 +101,7 @@ def _wanted(lines: Lines, bases: set[UOp]) -> list[Any] | None:
             wanted.append(tensor)
         elif tensor._uop.base in bases:
             return None
-    return wanted if all([tensor.grad is None for tensor in wanted]) else None
+    return wanted
 
 
 def _stands_on(promise: Promise, lines: Lines) -> bool:

@@ -247,20 +247,24 @@ class Core(Holder):
         return made
 
     def _keep_promise(self) -> UOp:
-        """The node that was promised: from now on this has one."""
+        """The node that was promised: from now on this has one, and what is a view of the same."""
         with keeping.now:
-            promise = self._source
-            if isinstance(promise, Promise):  # else another thread was faster
-                is_known = promise.buffer is not None and not self._taped
-                self._uop = promise.shown if is_known else promise.node
-                self._source = None
-                if promise.wants is None:
-                    asked(promise, self)
-                if is_known:
-                    join(promise.base, self._family)
-                else:
-                    self._taped = self._taped or (self.requires_grad is None and self._equals_known)
+            for member in self._members():
+                promise = member._source
+                if isinstance(promise, Promise):  # else another thread was faster
+                    member._hold_promised(promise)
         return object.__getattribute__(self, "_uop")  # type: ignore[no-any-return]
+
+    def _hold_promised(self, promise: Promise) -> None:
+        is_known = promise.is_computed and not self._taped
+        self._uop = promise.shown if is_known else promise.node
+        self._source = None
+        if promise.wants is None:
+            asked(promise, self)
+        if is_known:
+            join(promise.base, self._family)
+        else:
+            self._taped = self._taped or (self.requires_grad is None and self._equals_known)
 
     def with_node(self, node: UOp) -> Self:
         """Another tensor, of `node`, that has no tensors as sources.
@@ -335,15 +339,20 @@ class Core(Holder):
     def _join(self, other: Core) -> None:
         """If this is a view of what `other` is a view of, a write to one is seen by both. A copy
         by its meaning, which still reads the storage, keeps what it reads now."""
-        family, root = other._family, other._root
+        root = other._root
         bottom = bottom_of(self._uop, root)
         same = bottom is bottom_of(other._uop, root)
         if same and is_window(self._uop, bottom):
-            self._enter(family)
-            family.recorded |= self._taped or other._taped
+            self._view(other)
             return
         self._family.root = copied_part(self._uop) if same else root_of(self._uop)
         join(bottom_of(self._uop), self._family)
+
+    def _view(self, other: Core) -> None:
+        """From now on this is a member of the family of `other`."""
+        family = other._family
+        self._enter(family)
+        family.recorded |= self._taped or other._taped
 
     def _become(self, other: Core) -> None:
         """From now on this is the same as `other`."""
@@ -462,7 +471,7 @@ class Core(Holder):
         Ops.COPY
         """
         promise = self._source
-        if isinstance(promise, Promise) and promise.buffer is not None:
+        if isinstance(promise, Promise) and promise.is_computed:
             return latest(promise.shown)
         node = self._value
         return settled(node) if self._taped else node
@@ -471,7 +480,7 @@ class Core(Holder):
     def _is_promised(self) -> bool:
         """Whether it has no node yet, and is not computed."""
         promise = self._source
-        return isinstance(promise, Promise) and promise.buffer is None
+        return isinstance(promise, Promise) and not promise.is_computed
 
     @property
     def _facts(self) -> UOp:

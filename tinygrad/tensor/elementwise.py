@@ -24,6 +24,7 @@ from tinygrad.tensor.arguments import check_choice
 from tinygrad.tensor.core import Core, broadcast_shape, check_devices, check_number, holds
 from tinygrad.tensor.creation import has_array, holds_complex, node_of
 from tinygrad.tensor.movement import Movement
+from tinygrad.tensor.template import expressions
 from tinygrad.transforms.gradient import broadcast
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -47,6 +48,7 @@ def _operators(name: str) -> tuple[Callable[[T, Any], T], Callable[[T, Any], T]]
     return method, turned_method
 
 
+@expressions
 class Elementwise(Movement):
     """One element of each source in, one out."""
 

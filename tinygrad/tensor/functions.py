@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 from tinygrad.base.dtype import compute_dtype, dtypes, least_upper_float
 from tinygrad.base.errors import ArgumentError
 from tinygrad.tensor.elementwise import Elementwise
-from tinygrad.tensor.template import expression
+from tinygrad.tensor.template import expressions
 from tinygrad.uop.op import Ops
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -48,6 +48,7 @@ def _polynomial(x: Any, coefficients: tuple[float, ...]) -> Any:
     return out
 
 
+@expressions
 class Functions(Elementwise):
     """exp, log, sin and their families; activations."""
 
@@ -222,7 +223,6 @@ class Functions(Elementwise):
         half = root * 0.5 * root  # of e**x, which may be too large where this is not
         return half + 0.25 / half
 
-    @expression
     @wide
     def tanh(self) -> Self:
         """The hyperbolic tangent; exact near 0.
@@ -286,7 +286,6 @@ class Functions(Elementwise):
 
     # ---- activations -----------------------------------------------------------------------------
 
-    @expression
     def relu(self) -> Self:
         """Itself above 0, else 0.
 
@@ -295,7 +294,6 @@ class Functions(Elementwise):
         """
         return (self <= 0).where(0, self)
 
-    @expression
     @wide
     def sigmoid(self) -> Self:
         """1 / (1 + e**-x).
@@ -339,7 +337,6 @@ class Functions(Elementwise):
         """
         return self.clamp(min_val, max_val)
 
-    @expression
     @wide
     def silu(self) -> Self:
         """x · sigmoid(x).

@@ -20,6 +20,7 @@ from tinygrad.tensor.arguments import check_choice
 from tinygrad.tensor.core import Core, axis_of, broadcast_shape, check_devices, check_number
 from tinygrad.tensor.creation import has_array
 from tinygrad.tensor.linalg import Linalg
+from tinygrad.tensor.template import expression
 from tinygrad.uop.node import UOp
 
 if TYPE_CHECKING:
@@ -321,8 +322,12 @@ class Indexing(Linalg):
         num_classes = plain(num_classes)
         if num_classes < 1:
             raise ArgumentError(f"one_hot: {num_classes} classes; legal are numbers from 1, or -1")
-        told = self._from(legal_class(self._node, num_classes, "one_hot"))
-        return told._one_hot_along(self.ndim, num_classes).where(1, 0)
+        return self._one_hot(num_classes)
+
+    @expression
+    def _one_hot(self, classes: int) -> Self:
+        told = self._from(legal_class(self._node, classes, "one_hot"))
+        return told._one_hot_along(self.ndim, classes).where(1, 0)
 
     def _of_class(self, own: Self, size: int, operation: str, ignored: int | None = None) -> Self:
         """`own`, one value for each of these class numbers, with a CHECK that each is below `size`

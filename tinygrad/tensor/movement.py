@@ -22,6 +22,7 @@ from tinygrad.tensor.core import (
 )
 from tinygrad.tensor.creation import node_of
 from tinygrad.tensor.formulas import steps_of
+from tinygrad.tensor.template import expressions
 from tinygrad.transforms.gradient import reshaped
 from tinygrad.uop.infer import settled
 from tinygrad.uop.node import UOp
@@ -29,6 +30,7 @@ from tinygrad.uop.node import UOp
 Pads = tuple[tuple[Sint, Sint], ...]
 
 
+@expressions
 class Movement(Conversion):
     """Reshape, permute, expand, pad, shrink, flip, and what is made of them."""
 

@@ -12,11 +12,12 @@ ends when the bytes are overwritten and the node stays, as nobody else reads it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import threading
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,9 +40,20 @@ turn (`engine/turns`), never around one."""
 
 
 class _Recording(threading.local):
-    """Whether this thread records what gradients follow: it doesn't under `no_grad`."""
+    """Whether this thread records what gradients follow: it doesn't under `no_grad`. `inside`:
+    it runs an expression, of which all is part that others make."""
 
     on: bool = True
+    inside: bool = False
+
+    @contextlib.contextmanager
+    def expression(self) -> Iterator[None]:
+        """While it lasts, an expression is run."""
+        before, self.inside = self.inside, True
+        try:
+            yield
+        finally:
+            self.inside = before
 
 
 recording = _Recording()
@@ -76,8 +88,9 @@ class Template:
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """What a method may see of a tensor: `views` of something, from the top down, and that. Equal
-    looks are one object, so that comparing them costs nothing."""
+    """What a method may see of a tensor: `views` of something, from the top down, and that, with
+    the `bounds` of whole numbers that are computed. Equal looks are one object, so that comparing
+    them costs nothing."""
 
     kind: Any
     wants_gradient: bool | None
@@ -86,22 +99,24 @@ class Look:
     shape: tuple[int, ...]
     dtype: DType
     device: str
+    bounds: tuple[int, ...]
 
 
 def look_at(kind: type, wants_gradient: bool | None, node: UOp) -> Look | None:
-    """How a tensor of `node` looks; None where more may matter: bounds, and sizes' names."""
+    """How a tensor of `node` looks; None where more may matter: constants, and sizes' names."""
     views = []
     while node.op in MOVED and len(node.src) == 1:
         views.append((node.op, node.arg))
         node = node.src[0]
     op, dtype, shape, device = node.op, node.dtype, node.shape, node.device
-    is_storage = op in _STORAGE  # else a method may look at bounds
+    is_storage = op in _STORAGE
     movement = op in MOVED and op is not Ops.DETACH  # by symbolic sizes
-    if not is_storage and (op is Ops.CONST or movement or not dtypes.is_float(dtype)):
+    if not is_storage and (op is Ops.CONST or movement):
         return None
     if type(device) is not str or not all(type(n) is int for n in shape):
         return None
-    return _look(kind, wants_gradient, tuple(views), is_storage, shape, dtype, device)
+    bounds = () if is_storage or dtypes.is_float(dtype) else (node.vmin, node.vmax)
+    return _look(kind, wants_gradient, tuple(views), is_storage, shape, dtype, device, bounds)
 
 
 _STORAGE = (Ops.BUFFER, Ops.ASSIGN)
@@ -113,7 +128,7 @@ def stand_in(look: Look) -> list[UOp]:
     """A node that looks so, its views, and what it is a view of."""
     node = UOp.new_buffer(look.device, math.prod(look.shape), look.dtype)
     if not look.is_storage:
-        node = UOp(Ops.ITEM, look.dtype, (node,), (0, look.shape))
+        node = UOp(Ops.ITEM, look.dtype, (node,), (0, look.shape, *look.bounds))
     for op, arg in reversed(look.views):
         node = UOp(op, look.dtype, (node,), arg)
     return chain_of(node, len(look.views))
@@ -179,8 +194,13 @@ def source_of(tensor: Any) -> Source | None:
     source: Source | None = tensor._source
     if isinstance(source, Promise):
         wants = source.wants
-        stays = wants is tensor.requires_grad and (wants is not False or not recording.on)
-        if stays and source.look is not None and (source.buffer is None or tensor._taped):
+        passes = wants is not False or not recording.on or not dtypes.is_float(source.like.dtype)
+        if (
+            passes
+            and wants is tensor.requires_grad
+            and source.look is not None
+            and (not source.is_computed or tensor._taped)
+        ):
             return source
         _ = tensor._uop
     elif source is not None and (now := source.now(tensor)) is not None:
@@ -216,15 +236,37 @@ class Expression:
 
 
 class Promise:
-    """An output of an expression. Once it is computed `buffer` has its stored base."""
+    """An output of an expression, maybe a view of what another promises. Once it is computed the
+    `buffer` of what is `stored` has its stored base."""
 
-    __slots__ = ("expression", "number", "look", "wants", "depth", "buffer", "_base", "__weakref__")
+    __slots__ = (
+        *("expression", "number", "look", "wants", "depth", "buffer", "_of", "_base"),
+        "__weakref__",
+    )
 
-    def __init__(self, expression: Expression, number: int, look: Any, wants: bool | None) -> None:
+    def __init__(
+        self,
+        expression: Expression,
+        number: int,
+        look: Any,
+        wants: bool | None,
+        of: Promise | None = None,
+    ) -> None:
         self.expression, self.number, self.look, self.wants = expression, number, look, wants
         self.depth = expression.depth
+        self._of = None if of is None else of.stored
         self.buffer: Buffer | None = None
         self._base: UOp | None = None
+
+    @property
+    def stored(self) -> Promise:
+        """The promise that this is a view of, or itself."""
+        return self if self._of is None else self._of
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether it is known where it lies."""
+        return self.stored.buffer is not None
 
     @property
     def like(self) -> UOp:
@@ -251,6 +293,8 @@ class Promise:
     @property
     def base(self) -> UOp:
         """The BUFFER of what was computed."""
+        if self._of is not None:
+            return self._of.base
         if self._base is None:
             assert self.buffer is not None, "it was computed"
             flat = stored_base(self.like)

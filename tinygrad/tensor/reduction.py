@@ -12,13 +12,14 @@ from tinygrad.tensor.creation import DTypeLike, checked_dtype
 from tinygrad.tensor.elementwise import _opposite
 from tinygrad.tensor.functions import Functions, wide
 from tinygrad.tensor.ranking import fits, places_of, ranks, words
-from tinygrad.tensor.template import expression
+from tinygrad.tensor.template import expressions
 from tinygrad.uop.op import MONOIDS
 
 REDUCES = {"add": "sum", "mul": "prod", "max": "max"}
 Axis = int | tuple[int, ...] | list[int] | None
 
 
+@expressions
 class Reduction(Functions):
     """`axis` is one, several, or None for all; `keepdim` keeps them with size 1."""
 
@@ -127,7 +128,6 @@ class Reduction(Functions):
 
     # ---- spread ----------------------------------------------------------------------------------
 
-    @expression
     def var(self, axis: Axis = None, keepdim: bool = False, correction: float = 1) -> Self:
         """The mean of squared distances to the mean; over n - `correction`.
 
@@ -190,7 +190,6 @@ class Reduction(Functions):
 
     # ---- positions -------------------------------------------------------------------------------
 
-    @expression
     def argmax(self, axis: int | None = None, keepdim: bool = False) -> Self:
         """The position of the largest, the first of equals, as int32; NaN is the largest.
 
@@ -229,7 +228,6 @@ class Reduction(Functions):
 
     # ---- normalized exponentials -----------------------------------------------------------------
 
-    @expression
     @wide
     def softmax(self, axis: int = -1, dtype: DTypeLike | None = None) -> Self:
         """e**x over its sum along `axis`.
@@ -241,7 +239,6 @@ class Reduction(Functions):
         out = e * e.sum(axis, keepdim=True).reciprocal()
         return out if dtype is None else out.cast(dtype)
 
-    @expression
     @wide
     def log_softmax(self, axis: int = -1, dtype: DTypeLike | None = None) -> Self:
         """The logarithm of `softmax`, computed without it.

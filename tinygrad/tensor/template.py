@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Hashable, Iterable
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from types import FunctionType
 from typing import Any, NamedTuple, TypeVar
 
 from tinygrad.base.dtype import DType
 from tinygrad.base.settings import SPEC, TRACEMETA
-from tinygrad.engine.aliases import bottom_of, is_plain_window
+from tinygrad.engine.aliases import bottom_of, is_plain_window, is_window
 from tinygrad.engine.holders import surroundings_now
 from tinygrad.engine.realize import capturing
 from tinygrad.tensor.core import Core, user_line
@@ -29,8 +31,9 @@ from tinygrad.tensor.promise import (
     Promise,
     Source,
     Template,
-    holes_of,
+    Version,
     look_at,
+    recording,
     source_of,
     stand_in,
     write_down,
@@ -38,11 +41,25 @@ from tinygrad.tensor.promise import (
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
+C = TypeVar("C", bound=Core)
 F = TypeVar("F", bound=Callable[..., Any])
+
+See = Callable[[Any, list[Any]], Hashable]
+"""How a tensor looks; what stands behind it goes to the list. None where more may matter."""
 
 MOST = 1024  # templates that are kept; the least recently used goes first
 _NUMBERS = frozenset((int, bool, str, float, type(None), DType))
 _NEW = {Ops.UNIQUE, Ops.BUFFER, Ops.BIND, Ops.ASSIGN, Ops.COPY, Ops.CALL, Ops.SCAN}
+
+
+def expressions(cls: type[C]) -> type[C]:
+    """The class, whose public methods that give a tensor are expressions."""
+    for name, method in list(vars(cls).items()):
+        is_public = not name.startswith("_") or name.startswith("__")
+        makes = method.__annotations__.get("return") if type(method) is FunctionType else None
+        if is_public and makes == "Self":
+            setattr(cls, name, expression(method))
+    return cls
 
 
 def expression(method: F) -> F:
@@ -50,23 +67,20 @@ def expression(method: F) -> F:
 
     @functools.wraps(method)
     def remembered(*given: Any, **named: Any) -> Any:
+        if recording.inside or capturing():
+            return method(*given, **named)
         values = (*given, *named.values()) if named else given
-        seen: list[Any] = []  # sources, and nodes of what has none
+        seen: list[Source] = []
         looks = looks_of(values, _seen, seen)
         modes = surroundings_now()
         found = looks and _remembered(method, tuple(named), modes, *looks)
-        if not looks or not found:
+        if not looks or not found or type(found.viewed(seen)) is Version:
             return method(*given, **named)
-        line = user_line() if TRACEMETA.value else None
-        if capturing() or UOp in map(type, seen):
-            (node,) = found.template.over(holes_of(looks, seen), line)
-            assert not SPEC or node is method(*given, **named)._uop, f"{method.__name__}: another"
-            made = found.kind.of(node, found.wants)
-            made._taped = found.wants is True
-            return made
-        promise = Promise(Expression(found.template, seen, line), 0, found.look, found.wants)
+        promise = _promised(found, seen)
         assert not SPEC or _is_right(promise, method, given, named), f"{method.__name__}: another"
         made = found.kind._promised(promise)
+        if found.views is not None:
+            made._view([value for value in values if isinstance(value, Core)][found.views])
         if promise.depth >= MOST_DEEP:
             _ = made._uop
         return made
@@ -74,9 +88,7 @@ def expression(method: F) -> F:
     return remembered  # type: ignore[return-value]
 
 
-def looks_of(
-    values: Iterable[Any], see: Callable[[Any, list[Any]], Hashable], seen: list[Any]
-) -> list[Hashable] | None:
+def looks_of(values: Iterable[Any], see: See, seen: list[Any]) -> list[Hashable] | None:
     """How the arguments look, what stands behind tensors in `seen`; None where more may matter."""
     found: list[Hashable] = []
     for value in values:
@@ -94,14 +106,12 @@ def looks_of(
     return found
 
 
-def _seen(tensor: Core, seen: list[Source | UOp]) -> Look | None:
+def _seen(tensor: Core, seen: list[Source]) -> Look | None:
     source = source_of(tensor)
-    if source is not None:
-        seen.append(source)
-        return source.look
-    node = tensor._held
-    seen.append(node)
-    return None if tensor._element else look_at(type(tensor), tensor.requires_grad, node)
+    if source is None:
+        return None
+    seen.append(source)
+    return source.look
 
 
 def _stand_in(look: Look, holes: list[UOp]) -> Core:
@@ -115,12 +125,32 @@ def _stand_in(look: Look, holes: list[UOp]) -> Core:
 
 class Result(NamedTuple):
     """What a method makes: a template with one root, the tensor's class, whether it wants a
-    gradient, and how it looks."""
+    gradient, how it looks, and of which tensor it is a view."""
 
     template: Template
     kind: type[Core]
     wants: bool | None
     look: Look | None
+    views: int | None
+
+    def viewed(self, sources: Sequence[Source]) -> Source | None:
+        """Of these the one that it is a view of."""
+        return None if self.views is None else sources[self.views]
+
+
+_promises: weakref.WeakValueDictionary[Hashable, Promise] = weakref.WeakValueDictionary()
+"""What is the same of the same is promised once, as equal nodes are one."""
+
+
+def _promised(result: Result, sources: list[Source]) -> Promise:
+    key = (result.template, *sources)
+    found = _promises.get(key)
+    if found is None or found.is_computed:  # who has that may write to it
+        line = user_line() if TRACEMETA.value else None
+        made = Expression(result.template, sources, line)
+        of: Any = result.viewed(sources)
+        _promises[key] = found = Promise(made, 0, result.look, result.wants, of)
+    return found
 
 
 @functools.lru_cache(MOST, typed=True)
@@ -131,17 +161,33 @@ def _remembered(
     holes: list[UOp] = []
     values = [_stand_in(look, holes) if type(look) is Look else look for look in looks]
     first = len(values) - len(names)
-    result = method(*values[:first], **dict(zip(names, values[first:], strict=True)))
-    if not isinstance(result, Core) or result._element:
+    with recording.expression():
+        result = method(*values[:first], **dict(zip(names, values[first:], strict=True)))
+    if not isinstance(result, Core) or result._element or any(result is each for each in values):
         return None
     node, wants = result._value, result.requires_grad
-    if bottom_of(node) in holes or not is_plain_window(node):
-        return None  # a view of an argument, or a copy that is yet to be made
-    if node.base.op is Ops.CONST or any(
-        below.op in _NEW for below in node.toposort(stop=holes) if below not in holes
-    ):
+    bottom = bottom_of(node)
+    views = None
+    if bottom in holes:
+        if not is_window(node, bottom):
+            return None  # a copy that is yet to be made
+        ends = [chain[-1] for chain in _chains(looks, holes)]
+        views = ends.index(bottom)
+    elif not is_plain_window(node) or bottom.op is Ops.CONST:
+        return None
+    if any(below.op in _NEW for below in node.toposort(stop=holes) if below not in holes):
         return None  # storage of its own, or numbers that were drawn
-    return Result(Template(holes, [node]), type(result), wants, look_at(type(result), wants, node))
+    look = look_at(type(result), wants, node)
+    return Result(Template(holes, [node]), type(result), wants, look, views)
+
+
+def _chains(looks: Iterable[Hashable], holes: Sequence[UOp]) -> Iterator[Sequence[UOp]]:
+    """Of each tensor its part of the holes."""
+    begin = 0
+    for look in (look for look in looks if isinstance(look, Look)):
+        end = begin + len(look.views) + 1
+        yield holes[begin:end]
+        begin = end
 
 
 def _is_right(promise: Promise, method: Any, given: Iterable[Any], named: dict[str, Any]) -> bool:
@@ -158,5 +204,6 @@ def _is_right(promise: Promise, method: Any, given: Iterable[Any], named: dict[s
         tensor._taped = value._taped
         return tensor
 
-    result = method(*map(shadow, given), **{name: shadow(v) for name, v in named.items()})
+    with recording.expression():
+        result = method(*map(shadow, given), **{name: shadow(v) for name, v in named.items()})
     return result._uop is made[promise.expression][0]

@@ -90,6 +90,7 @@ _RULES: dict[Ops, _Rule] = {
     Ops.CONST: lambda node, s: (node.arg, node.arg),
     Ops.DEFINE_VAR: lambda node, s: (node.arg[1], node.arg[2]),
     Ops.BIND: lambda node, s: s[0],
+    Ops.ITEM: lambda node, s: node.arg[2:] or None,
     Ops.RANGE: lambda node, s: (0, max(0, min(high for _, high in s) - 1)),
     Ops.SPECIAL: lambda node, s: (0, node.arg[1] - 1),
     Ops.ADD: lambda node, s: (s[0][0] + s[1][0], s[0][1] + s[1][1]),

@@ -353,7 +353,7 @@ TABLE: tuple[Row, ...] = (
         Ops.SCAN, None, "void", "none", "A counted loop: arg = (turns, states, inputs), body first."
     ),
     Row(Ops.CALL, None, "void", "none", "A registered host function arg[0] on the sources."),
-    Row(Ops.ITEM, 1, "given", "item", "Result number arg[0] of a SCAN or CALL, of shape arg[1]."),
+    Row(Ops.ITEM, 1, "given", "item", "Result arg[0] of a SCAN or CALL; arg: shape, and bounds."),
     Row(
         Ops.CHECK, 2, "first", "same", "Source 0; if bool 1 is false, error `arg` at the next read."
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tinygrad.nn.optim.optimizer import Optimizer, Parameters, moved_along, norm, steps_alike
+from tinygrad.nn.optim.optimizer import Optimizer, Parameters, moved_along, norm
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.template import expression
 
@@ -71,7 +71,6 @@ def _corrected(m: Tensor, v: Tensor, m_share: Tensor, v_share: Tensor, eps: floa
     return (m / m_share) / ((v / v_share).sqrt() + eps)
 
 
-@steps_alike
 class Adam(Moments):
     """Steps of about lr in each coordinate: m / √v. (Kingma and Ba, "Adam", 2014.)
 
@@ -99,7 +98,6 @@ class Adam(Moments):
         return moved_along(param, direction, self._lr(param)), state
 
 
-@steps_alike
 class AdamW(Moments):
     """Adam, and parameters shrink by lr·weight_decay each step, whatever their gradient.
 

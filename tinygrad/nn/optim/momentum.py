@@ -11,7 +11,6 @@ from tinygrad.nn.optim.optimizer import (
     checked_tensors,
     moved_along,
     norm,
-    steps_alike,
 )
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_choice
@@ -44,7 +43,6 @@ class Momentum(Optimizer):
         return (grad + self.momentum * b if self.nesterov else b), [b]
 
 
-@steps_alike
 class SGD(Momentum):
     """Stochastic gradient descent: param - lr·grad.
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, MutableMapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from tinygrad.base.dtype import DType, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError
@@ -24,8 +24,6 @@ from tinygrad.tensor import Tensor
 from tinygrad.tensor.again import again
 from tinygrad.tensor.arguments import check_types
 from tinygrad.tensor.template import expression, looks_of
-
-Kind = TypeVar("Kind", bound="Optimizer")
 
 Parameters = Iterable[Tensor] | Sequence[dict[str, Any]]
 """The tensors to move; or groups of them, dicts of "params" and of options for these."""
@@ -71,15 +69,6 @@ class Stepper(ABC):
 
 PARTS = ("b1", "b2", "rho", "alpha")
 SETTABLE = ("lr", "weight_decay", "eps")
-
-ALIKE: set[type] = set()
-"""Optimizers whose steps depend on what they and their parameters hold, and on nothing else."""
-
-
-def steps_alike(kind: type[Kind]) -> type[Kind]:
-    """The class (not those made of it), as one of those."""
-    ALIKE.add(kind)
-    return kind
 
 
 class Optimizer(Stepper):
@@ -196,8 +185,10 @@ class Optimizer(Stepper):
 
     def step(self) -> None:
         """Moves the parameters and computes them, and all that changes with them, now. A step that
-        is like one before runs that one's plan."""
-        held = self._holds() if type(self) in ALIKE and Tensor.training else None
+        is like one before runs that one's plan: those of this package depend on what they and the
+        parameters hold, and on nothing else; of others nobody knows."""
+        is_known = type(self).__module__.startswith(__package__ or "")
+        held = self._holds() if is_known and Tensor.training else None
         if held is None:
             self._step()
         else:
