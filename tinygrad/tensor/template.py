@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from types import FunctionType
 from typing import Any, NamedTuple, TypeVar
 
-from tinygrad.base.dtype import DType
+from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.settings import SPEC, TRACEMETA
 from tinygrad.engine.aliases import bottom_of, is_plain_window, is_window
 from tinygrad.engine.holders import surroundings_now
@@ -32,6 +32,7 @@ from tinygrad.tensor.promise import (
     Source,
     Template,
     Version,
+    holes_of,
     look_at,
     recording,
     source_of,
@@ -53,29 +54,39 @@ _NEW = {Ops.UNIQUE, Ops.BUFFER, Ops.BIND, Ops.ASSIGN, Ops.COPY, Ops.CALL, Ops.SC
 
 
 def expressions(cls: type[C]) -> type[C]:
-    """The class, whose public methods that give a tensor are expressions."""
+    """The class, whose public methods that give a tensor are expressions. They are small: of nodes
+    they are made as fast as they are remembered."""
     for name, method in list(vars(cls).items()):
         is_public = not name.startswith("_") or name.startswith("__")
         makes = method.__annotations__.get("return") if type(method) is FunctionType else None
         if is_public and makes == "Self":
-            setattr(cls, name, expression(method))
+            setattr(cls, name, expression(method, is_small=True))
     return cls
 
 
-def expression(method: F) -> F:
+def expression(method: F, is_small: bool = False) -> F:
     """The method, which remembers what it made of arguments that looked alike."""
+    see = _source_seen if is_small else _seen
 
     @functools.wraps(method)
     def remembered(*given: Any, **named: Any) -> Any:
-        if recording.inside or capturing():
+        if recording.inside or (is_small and capturing()):
             return method(*given, **named)
         values = (*given, *named.values()) if named else given
-        seen: list[Source] = []
-        looks = looks_of(values, _seen, seen)
+        seen: list[Any] = []  # sources, and nodes of what has none
+        looks = looks_of(values, see, seen)
         modes = surroundings_now()
         found = looks and _remembered(method, tuple(named), modes, *looks)
-        if not looks or not found or type(found.viewed(seen)) is Version:
+        by_nodes = not is_small and (capturing() or UOp in map(type, seen))
+        if not looks or not found or not found.can_be_made(seen, by_nodes):
             return method(*given, **named)
+        if by_nodes:
+            line = user_line() if TRACEMETA.value else None
+            (node,) = found.template.over(holes_of(looks, seen), line)
+            assert not SPEC or node is method(*given, **named)._uop, f"{method.__name__}: another"
+            made = found.kind.of(node, found.wants)
+            made._taped = found.wants is True
+            return made
         promise = _promised(found, seen)
         assert not SPEC or _is_right(promise, method, given, named), f"{method.__name__}: another"
         made = found.kind._promised(promise)
@@ -106,12 +117,23 @@ def looks_of(values: Iterable[Any], see: See, seen: list[Any]) -> list[Hashable]
     return found
 
 
-def _seen(tensor: Core, seen: list[Source]) -> Look | None:
+def _source_seen(tensor: Core, seen: list[Any]) -> Look | None:
+    """The look of what has a source."""
     source = source_of(tensor)
     if source is None:
         return None
     seen.append(source)
     return source.look
+
+
+def _seen(tensor: Core, seen: list[Any]) -> Look | None:
+    look = _source_seen(tensor, seen)
+    if look is not None:
+        return look
+    node = tensor._held
+    seen.append(node)
+    can_be_told = dtypes.is_float(node.dtype) and not tensor._element
+    return look_at(type(tensor), tensor.requires_grad, node) if can_be_told else None
 
 
 def _stand_in(look: Look, holes: list[UOp]) -> Core:
@@ -133,9 +155,9 @@ class Result(NamedTuple):
     look: Look | None
     views: int | None
 
-    def viewed(self, sources: Sequence[Source]) -> Source | None:
-        """Of these the one that it is a view of."""
-        return None if self.views is None else sources[self.views]
+    def can_be_made(self, sources: Sequence[Source | UOp], by_nodes: bool) -> bool:
+        """Whether it is no view, or one of what is promised."""
+        return self.views is None or not (by_nodes or type(sources[self.views]) is Version)
 
 
 _promises: weakref.WeakValueDictionary[Hashable, Promise] = weakref.WeakValueDictionary()
@@ -148,7 +170,7 @@ def _promised(result: Result, sources: list[Source]) -> Promise:
     if found is None or found.is_computed:  # who has that may write to it
         line = user_line() if TRACEMETA.value else None
         made = Expression(result.template, sources, line)
-        of: Any = result.viewed(sources)
+        of: Any = None if result.views is None else sources[result.views]
         _promises[key] = found = Promise(made, 0, result.look, result.wants, of)
     return found
 
