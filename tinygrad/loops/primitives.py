@@ -97,8 +97,7 @@ def split(
     outer_size = _divided_up(size, factor)
     outer_limits = tuple(_divided_up(limit, factor) for limit in limits)
     outer = UOp(Ops.RANGE, loop.dtype, (outer_size, *outer_limits), (name, outer_role))
-    whole = size_of(loop) % factor == 0
-    clips = limits if whole else (*limits, size)
+    clips = limits if size_of(loop) % factor == 0 else (*limits, size)
     start = scale(outer, factor)
     inner_limits = tuple(add(clip, start, -1) for clip in clips)
     piece = UOp.range(factor, inner, role, inner_limits)

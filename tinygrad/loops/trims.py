@@ -26,6 +26,7 @@ from tinygrad.loops.layout import (
     size_of,
     sums_of,
 )
+from tinygrad.loops.nest import SEQUENTIAL
 from tinygrad.loops.rebuild import value_at
 from tinygrad.simplify.affine import add, affine, build, simplify_index
 from tinygrad.uop.bounds import bounds
@@ -42,9 +43,6 @@ Stops = tuple[tuple[str, Stop], ...]
 
 ENDS = ("trim", "start")
 """The facts of a kernel that bound loops: stops, and starts."""
-
-RUN = ("LOOP", "PARALLEL")
-"""Roles of loops whose turns are run one by one: the others' are all there."""
 
 IDENTITY: dict[str, Any] = {"add": 0, "max": -math.inf, "mul": 1}
 
@@ -115,7 +113,7 @@ def ends_of(kernel: UOp, end: str) -> dict[str, Stop]:
         around = {*map(name_of, node.ranges)}
         for loop in own_ranges(node) if node.op in (Ops.REDUCE, Ops.STAGE) else ():
             terms = known.get(name_of(loop), ((),))[0]
-            if role_of(loop) not in RUN or not around.issuperset(n for n, _ in terms):
+            if role_of(loop) not in SEQUENTIAL or not around.issuperset(n for n, _ in terms):
                 known.pop(name_of(loop), None)
             around.update([name_of(loop)] if node.op is Ops.REDUCE else [])
     for node in reversed(nodes):  # readers before what they read
