@@ -18,6 +18,7 @@ from tinygrad.loops.layout import name_of, nodes_of, option, own_ranges, role_of
 from tinygrad.loops.operands import loop_named, owners_of
 from tinygrad.loops.primitives import split
 from tinygrad.loops.rebuild import replaced
+from tinygrad.loops.tensorise import within
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, Ops
 
@@ -212,14 +213,16 @@ def _nested(kernel: UOp, node: UOp, inner: Sequence[UOp]) -> UOp:
     goes through the same loops beside it."""
     own = own_ranges(node)
     inside = [r for r in own if r in inner or role_of(r) in ("UNROLL", "SPREAD", "TILE")]
-    # a range that a loop of the block clips has its lanes folded with each block
-    inside += [r for r in own if r not in inside and not r.ranges.isdisjoint(inside)]
     outside = [r for r in own if r not in inside]
+    # lanes that a loop of the block clips lose their limits, and so are folded behind all blocks
+    free = {r: r.with_src(r.src[:1]) for r in outside if not r.ranges.isdisjoint(inside)}
     changes: dict[UOp, UOp] = {}
     for each in _in_registers(kernel):
         if own_ranges(each) == own:
             sums = replaced(each.src[0], changes)
+            for lanes, limit in ((r, limit) for r in free for limit in r.src[1:]):
+                sums = within(each, sums, lanes, limit)
             if inside:
                 sums = UOp(Ops.REDUCE, each.dtype, (sums, *inside), each.arg, "block")
             changes[each] = UOp(Ops.REDUCE, each.dtype, (sums, *outside), each.arg, "blocks")
-    return kernel.substitute(changes)
+    return replaced(kernel.substitute(changes), free)

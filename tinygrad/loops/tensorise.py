@@ -41,14 +41,20 @@ def extend(kernel: UOp, name: str, multiple: int) -> UOp:
     inside = UOp(Ops.CMPLT, dtypes.bool, (longer, number(size)))
     value, own = reduce.src[0], tuple(longer if r is loop else r for r in own_ranges(reduce))
     if reduce.arg != "add":
-        nothing = UOp.const(reduce.dtype, MONOIDS[reduce.arg].identity(reduce.dtype))
-        guarded = _guarded(replaced(value, {loop: longer}), longer, inside)
-        chosen = inside.alu(Ops.WHERE, guarded, nothing)
+        chosen = within(reduce, replaced(value, {loop: longer}), longer, number(size))
         return replaced(kernel, {reduce: reduce.with_src((chosen, *own))})
     factors = value.src if value.op is Ops.MUL else (value,)
     moved = [_inside(replaced(f, {loop: longer}), longer, inside) for f in factors]
     sums = value.with_src(tuple(moved)) if value.op is Ops.MUL else moved[0]
     return replaced(kernel, {reduce: reduce.with_src((sums, *own))})
+
+
+def within(reduce: UOp, value: UOp, loop: UOp, limit: UOp) -> UOp:
+    """What a REDUCE takes in of `value` below a limit of this loop, and beyond what changes
+    nothing; memory is read only below."""
+    inside = UOp(Ops.CMPLT, dtypes.bool, (loop, limit))
+    nothing = UOp.const(reduce.dtype, MONOIDS[reduce.arg].identity(reduce.dtype))
+    return inside.alu(Ops.WHERE, _guarded(value, loop, inside), nothing)
 
 
 def complete(kernel: UOp, name: str) -> UOp:
