@@ -83,7 +83,7 @@ class Kit:
         if list(map(getrefcount, self._parts)) != self._counts:
             return False
         for made in self._made:
-            if not made[0].is_new(*made[1:]):
+            if not made[0]._is_new(*made[1:]):
                 return False
         for node in self._views:
             if node.known is not None or node.newer is not None:

@@ -41,7 +41,7 @@ class Holder:
         """A new one for a node."""
 
     @abstractmethod
-    def is_new(self, node: UOp, wants_gradient: bool | None) -> bool:
+    def _is_new(self, node: UOp, wants_gradient: bool | None) -> bool:
         """Whether it is as `of` made it: nothing has happened to it."""
 
     @abstractmethod

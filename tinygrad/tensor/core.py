@@ -225,7 +225,7 @@ class Core(Holder):
         """A tensor of `node`, which has the axes of an element, see `_element`."""
         return cls._wrap(node, wants_gradient)
 
-    def is_new(self, node: UOp, wants_gradient: bool | None) -> bool:
+    def _is_new(self, node: UOp, wants_gradient: bool | None) -> bool:
         """Whether this is as `of` made it: nothing has happened to it."""
         return (
             self._uop is node
