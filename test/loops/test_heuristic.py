@@ -400,6 +400,14 @@ def test_no_more_turns_share_lines_of_the_cache_than_it_keeps(rows, block):
     assert ("split", "k0", block, "k0b") in recipe
 
 
+def test_lanes_that_end_a_row_early_are_folded_once_a_row():
+    """Not with each block of a long sum, whose loop says how many lanes there are."""
+    scheduled, _ = schedule(kernels.total(64, 1000, 1), kernels.WIDE)
+    (phase,) = lower(scheduled, kernels.WIDE).phases
+    folded = [line.strip() for line in phase.nest.splitlines() if "VECTOR" in line]
+    assert folded == ["reduce add over k0, k0v:16 VECTOR"]
+
+
 def test_golden_nest_of_causal_attention():
     """Scores, weights and sums of a block of rows stay LOCAL; loops over keys end at the mask."""
     scheduled, _ = schedule(kernels.attention(8, 768, 64), kernels.WIDE)
