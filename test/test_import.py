@@ -47,6 +47,13 @@ def test_building_expressions_loads_no_compiler():
     assert counters["kernel_count"] == 0
 
 
+def test_equal_sizes_are_one_node_in_a_process_that_made_no_plan():
+    code = (
+        "from tinygrad import Tensor, Variable; n, x = Variable('n', 1, 8).bind(3), Tensor.empty(9)"
+    )
+    loaded(f"{code}; assert x[: n + 1 + 0].shape == x[: n + 1].shape")
+
+
 FIRST = "from tinygrad import Tensor; assert (Tensor([1, 2]) + 1).tolist() == [2, 3]"
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 rules = later("tinygrad.simplify.rules")
 services.render = shown
 services.simplify = lambda node: rules.simplify(node)
+services.size = lambda node: rules.size(node)
 services.realized = realized_buffer
 services.axis = axis_of
 services.looked = refuse_to_tell

@@ -154,5 +154,7 @@ def simplify(node: UOp) -> UOp:
     return graph_rewrite(node, symbolic, name="simplify")
 
 
-services.simplify = simplify
-services.size = functools.lru_cache(4096)(simplify_index)  # a size comes again and again
+size = functools.lru_cache(4096)(simplify_index)
+"""A size in its one form. It comes again and again."""
+
+services.simplify, services.size = simplify, size
