@@ -38,10 +38,8 @@ if TYPE_CHECKING:
 DTypeLike = DType | str
 Memory = memoryview | array.array  # type: ignore[type-arg]
 
-
-def has_array(data: Any) -> bool:
-    """Whether NumPy can read it: an ndarray, a NumPy number, another library's tensor."""
-    return hasattr(data, "__array__")
+ARRAY = "__array__"
+"""What NumPy can read has it: an ndarray, a NumPy number, another library's tensor."""
 
 
 def checked_dtype(dtype: DTypeLike) -> DType:
@@ -118,7 +116,7 @@ def from_list(data: Sequence[Any], dtype: DType | None, device: Devices) -> UOp:
     shape = nested_shape(data)
     values = _leaves(data, len(shape))
     if not set(map(type, values)) <= {bool, int, float}:
-        if any(has_array(v) for v in values):
+        if any(hasattr(v, ARRAY) for v in values):
             return _from_arrays(values, shape, dtype, device)
         wrong = next(v for v in values if not isinstance(v, (bool, int, float)))
         raise DTypeError(
@@ -490,7 +488,7 @@ def node_of(data: Any, dtype: DType | None, device: Devices) -> UOp:
         if node.device is None:
             node = node + UOp.const(node.dtype, 0, device)
         return node if dtype is None else node.cast(dtype)
-    if keeps(device) and (dtype is not None or not has_array(data)):
+    if keeps(device) and (dtype is not None or not hasattr(data, ARRAY)):
         return node_of(data, dtype, workplace(device)).copy_to(device)
     if data is None:
         return constant(0, dtype or dtypes.default_float, device, (0,))
@@ -501,7 +499,7 @@ def node_of(data: Any, dtype: DType | None, device: Devices) -> UOp:
         return constant(data, kind, device)
     if isinstance(data, (bytes, bytearray)):
         return from_bytes(bytes(data), dtype or dtypes.uint8, device)
-    if isinstance(data, Memory) or has_array(data):
+    if isinstance(data, Memory) or hasattr(data, ARRAY):
         return from_array(data, dtype, device)
     if isinstance(data, LISTS):
         return from_list(data, dtype, device)

@@ -22,7 +22,7 @@ from tinygrad.base.dtype import (
 from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.tensor.arguments import check_choice
 from tinygrad.tensor.core import Core, broadcast_shape, check_devices, check_number, holds
-from tinygrad.tensor.creation import has_array, holds_complex, node_of
+from tinygrad.tensor.creation import ARRAY, holds_complex, node_of
 from tinygrad.tensor.movement import Movement
 from tinygrad.tensor.template import expressions
 from tinygrad.transforms.gradient import broadcast
@@ -64,7 +64,7 @@ class Elementwise(Movement):
             return self._complex(other, self.device)  # type: ignore[no-any-return]
         if isinstance(other, Number):
             return self._wrap(UOp.const(dtype or self._dtype_of(other), other, self.device))
-        if isinstance(other, (UOp, list, tuple)) or has_array(other):
+        if isinstance(other, (UOp, list, tuple)) or hasattr(other, ARRAY):
             return self._wrap(node_of(other, None, self.device))
         raise DTypeError(
             f"an operand {other!r} of type {type(other).__name__}; legal are tensors, numbers "

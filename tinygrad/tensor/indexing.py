@@ -18,7 +18,7 @@ from tinygrad.engine.realize import read
 from tinygrad.tensor.again import compute
 from tinygrad.tensor.arguments import check_choice
 from tinygrad.tensor.core import Core, axis_of, broadcast_shape, check_devices, check_number
-from tinygrad.tensor.creation import has_array
+from tinygrad.tensor.creation import ARRAY
 from tinygrad.tensor.linalg import Linalg
 from tinygrad.tensor.template import expression
 from tinygrad.uop.node import UOp
@@ -163,8 +163,9 @@ class Indexing(Linalg):
                 return operator.index(item)
             except TypeError:  # an array
                 pass
-        if not isinstance(item, Indexing) and (isinstance(item, (list, tuple)) or has_array(item)):
-            item = self._tensor(item if not isinstance(item, (list, tuple)) else _plain(item))
+        is_list = isinstance(item, (list, tuple))
+        if is_list or (hasattr(item, ARRAY) and not isinstance(item, Indexing)):
+            item = self._tensor(_plain(item) if is_list else item)
             if item.numel() == 0 and item.dtype is not dtypes.bool:
                 item = item.cast(dtypes.int32)
         if not isinstance(item, Indexing):

@@ -147,9 +147,8 @@ def _make_tasks(plan: Plan, nest: Nest, outer: list[str], rows: list[UOp]) -> No
         turning = _taking_turns(nest, rows)
         side_by_side = [last, *names(turning)]
         count = ROWS_IN_RUNS // turns(turning) if turning else RUNS
-        run = size_of(nest.loops[-1]) // count
-        multiple = _rows_of_a_task(_sums_of_rows(plan), nest.loops[-1], run)
-        last = plan.split(last, run, last + "r")
+        multiple = _rows_of_a_task(_sums_of_rows(plan), nest.loops[-1], count)
+        last = plan.split(last, size_of(nest.loops[-1]) // count, last + "r")
     candidates = [n for n in outer if n not in side_by_side and all_stages_depend_on(plan, n)]
     if not plan.inner_stages and not rows and last in plan.loops:
         candidates = _ordered_names(plan, nest, [*candidates, last])
@@ -348,13 +347,13 @@ def _in_runs(rows: list[UOp], last: UOp) -> bool:
     return size >= RUNS * TASKS_WITH_BLOCKS and size % RUNS == 0 and _share(rows, last)
 
 
-def _rows_of_a_task(sums: list[UOp], last: UOp, run: int) -> int:
-    """How many rows of a run, which has `run`, a task has at least: where it reads several matrices
+def _rows_of_a_task(sums: list[UOp], last: UOp, runs: int) -> int:
+    """How many rows of each of the `runs` a task has, at least: where it reads several matrices
     after each other (`_one_by_one`), enough for each of them to be a run."""
     if len(sums) < 2:
         return 1
     within = max(turns(n.ranges - {last}) * n.dtype.itemsize for n in _apart(sums, last))
-    return max(1, min(RUN_BYTES // within, run // TASKS))
+    return max(1, min(RUN_BYTES // within, size_of(last) // (runs * TASKS)))
 
 
 def _vectors_in_flight(plan: Plan, rows: list[UOp], last: UOp, across: UOp | None) -> int:
