@@ -5,6 +5,7 @@ import pytest
 import torch
 from tensor.check import check, close, value
 
+from tinygrad import GlobalCounters
 from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, ShapeError
 from tinygrad.tensor import Tensor
 
@@ -236,3 +237,17 @@ MISUSES = [
 def test_misuse(error, words, function):
     with pytest.raises(error, match=words):
         function()
+
+
+def test_a_few_elements_of_storage_are_read_without_a_kernel():
+    """Each element would else be a kernel of its own to compile: 200 of them took 8 seconds."""
+    x = Tensor(np.arange(24.0).reshape(2, 3, 4)).realize()
+    expected = x.numpy().copy()
+    before = GlobalCounters.kernel_count
+    read = [x[0, 1, 2].item(), *(row.tolist() for row in x[1]), x.T[1:, ::-1].numpy()]
+    assert GlobalCounters.kernel_count == before
+    wanted = [expected[0, 1, 2], *expected[1].tolist(), expected.T[1:, ::-1]]
+    for mine, other in zip(read, wanted, strict=True):
+        np.testing.assert_array_equal(mine, other)
+    x += 1
+    np.testing.assert_array_equal(read[-1], expected.T[1:, ::-1])

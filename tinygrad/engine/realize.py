@@ -60,7 +60,7 @@ from tinygrad.engine.structure import (
     structure_of,
 )
 from tinygrad.engine.turns import turns
-from tinygrad.engine.views import shown
+from tinygrad.engine.views import is_shown, shown
 from tinygrad.schedule.bases import is_kernelized, stored_base
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -392,6 +392,11 @@ def own_copy(base: UOp) -> UOp:
     return found
 
 
+FEW = 1024
+"""Elements of a view of storage that are read where they lie: a kernel that lays them out would
+have to be compiled for each view."""
+
+
 def read(node: UOp) -> np.ndarray[Any, Any]:
     """The value as a NumPy array of its shape; raises what CHECKs found wrong. May be a view of
     the device's memory: copy before writing."""
@@ -410,13 +415,15 @@ def read(node: UOp) -> np.ndarray[Any, Any]:
         )
     if keeps(node.device):
         realize(bottom_of(latest(node)))
-        raise_faults(buffer_of(bottom_of(latest(node))))
-        return shown(latest(node), bottom_of(latest(node)))
-    base = whole_buffer(node)
+    view = latest(node)
+    lies_there = keeps(node.device) or (view.size <= FEW and is_shown(view))
+    base = bottom_of(view) if lies_there else whole_buffer(node)
     buffer = buffer_of(base)
     for name in names_of(buffer.device):
         Device[name].synchronize()
     raise_faults(buffer)
+    if lies_there:
+        return shown(view, base)
     values = as_array(buffer, node.dtype).reshape(node.room)
     cut = tuple(slice(n if isinstance(n, int) else n.val) for n in node.shape)
     return values[cut] if cut else values  # a number's array has no axes

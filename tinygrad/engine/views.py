@@ -10,12 +10,21 @@ from numpy.typing import NDArray
 
 from tinygrad.backends.disk import Region
 from tinygrad.base.errors import ShapeError
-from tinygrad.engine.aliases import steps_between
+from tinygrad.engine.aliases import bottom_of, steps_between
+from tinygrad.engine.sharing import address_of
 from tinygrad.engine.storage import as_array, buffer_of, numpy_dtype
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 Array = NDArray[Any]
+
+
+def is_shown(node: UOp) -> bool:
+    """Whether `node` is a view of a BUFFER that lies where the host sees it."""
+    bottom = bottom_of(node)
+    if bottom.storage is None or address_of(bottom.storage) is None:
+        return False
+    return all(step.op in _VIEWS and len(step.src) == 1 for step in steps_between(node, bottom))
 
 
 def shown(node: UOp, bottom: UOp) -> Array:
