@@ -72,6 +72,22 @@ def test_detach_and_no_grad():
         (same * 2).sum().gradient(x)
 
 
+def test_what_only_detached_values_were_made_of_gets_no_gradient():
+    """As in PyTorch: an optimizer leaves alone what has none, weight decay and all."""
+    g, d = Tensor([1.0], requires_grad=True), Tensor([2.0], requires_grad=True)
+    made = g * 3
+    (d * made.detach()).backward()
+    assert g.grad is None and d.grad.tolist() == [3.0]
+    (d * made).backward()
+    assert g.grad.tolist() == [6.0] and d.grad.tolist() == [6.0]
+    for _ in range(3):  # the third time as the times before
+        g.grad = d.grad = None
+        (d * (g * 3).detach()).sum().backward()
+        assert g.grad is None and d.grad.tolist() == [3.0]
+    with pytest.raises(ArgumentError, match="doesn't depend on the target"):
+        (d * made.detach()).gradient(g)
+
+
 def test_a_reshaped_target_is_still_a_target():
     x = Tensor([1.0, 2.0, 3.0, 4.0])
     square = x.reshape(2, 2)

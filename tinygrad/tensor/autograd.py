@@ -16,6 +16,7 @@ from tinygrad.tensor.past import computed_below, is_start
 from tinygrad.tensor.promise import recording
 from tinygrad.transforms.gradient import gradient
 from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
 
 
 def is_differentiable(dtype: DType) -> bool:
@@ -233,11 +234,13 @@ class Autograd(Pairs):
 
 
 class _Graph:
-    """The nodes of an expression, and for what was computed since, the node that stood for it."""
+    """The nodes of an expression that gradients may come to, and for what was computed since, the
+    node that stood for it."""
 
     def __init__(self, root: UOp) -> None:
         self.order = root.toposort()
-        self.nodes = set(self.order)
+        ends = {node for node in self.order if node.op is Ops.DETACH and len(node.src) == 1}
+        self.nodes = set(root.toposort(stop=ends) if ends else self.order)
         self.by_value: dict[UOp, UOp] = {}
         if all(node.known is None and node.newer is None for node in self.order):
             return  # nothing has happened to any
