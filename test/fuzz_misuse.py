@@ -1,7 +1,7 @@
 """Calls with arguments of all kinds, right and wrong: of every public method of a tensor, function,
-layer, optimizer and schedule. Each gives a result or an error that was raised on purpose; Python's
-own, from inside the package (TypeError, IndexError, KeyError, AttributeError, AssertionError, ..),
-is a find. Results are not computed.
+layer, optimizer, schedule, data set and loader. Each gives a result or an error that was raised on
+purpose; Python's own, from inside the package (TypeError, IndexError, KeyError, AttributeError,
+AssertionError, ..), is a find. Results are not computed, but a loader's batches are.
 
     python test/fuzz_misuse.py --minutes 2 --seed 1 [--only pad,sum]
 """
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 import tinygrad
-from tinygrad import Tensor, nn
+from tinygrad import Tensor, data, nn
 from tinygrad.base.errors import TinygradError
 
 PACKAGE = str(Path(tinygrad.__file__).parent)
@@ -58,13 +58,16 @@ LIKELY: dict[str, tuple[Any, ...]] = {  # by the name of a parameter
     "kernel_size": (1, 2, (2, 2), 0, -1, 9),
     "stride": (1, 2, 0, -1, (1, 1, 1, 1)),
     "size": (2, (2, 2), -1),
+    "dataset": ([1, 2, 3], [(1, 2.0), (3, 4.0)], np.arange(4), [], 3),
+    "batch_size": (1, 2, 9, 0, -1, "a"),
 }
 TENSOR_WORDS = "Tensor Self"
 LEFT = {  # what talks to the world, ends or measures something, or is a class to inherit from
     *("from_url", "from_blob", "from_dlpack", "kernelize", "explain", "train", "manual_seed"),
     *("schedule", "schedule_linear", "schedule_with_vars", "shard", "shard_", "to", "to_"),
     *("held", "spell", "hold", "of", "alike", "with_node", "copy_out"),
-    *("Checkpoint", "Optimizer", "Scheduler"),
+    *("Checkpoint", "Optimizer", "Scheduler", "Dataset", "FetchError", "fetch", "TextLines"),
+    "collate",
 }
 SIGNATURE = re.compile(r"\(\) (missing|takes|got)|no argument|twice in|required positional")
 
@@ -133,7 +136,12 @@ def calls() -> dict[str, Callable[[Draw], str]]:
     for name in public(Tensor):
         if callable(getattr(Tensor, name)):
             found[f"Tensor.{name}"] = method(name)
-    for space, module in (("functional", nn.functional), ("optim", nn.optim), ("nn", nn)):
+    for space, module in (
+        ("functional", nn.functional),
+        ("optim", nn.optim),
+        ("nn", nn),
+        ("data", data),
+    ):
         for name in module.__all__:
             thing = getattr(module, name)
             if (
@@ -169,6 +177,8 @@ def made(thing: Any) -> Any:
 
         def run() -> Any:
             result = thing(*given, **named)
+            if isinstance(result, data.DataLoader):
+                return list(result)
             return result(*inputs) if inspect.isclass(thing) and callable(result) else result
 
         return run, f"{thing.__name__} {shown(given, named)} on {inputs}"

@@ -95,7 +95,7 @@ def test_arrays():
     data = ArrayDataset(np.arange(10).reshape(5, 2), Tensor(np.arange(5)))
     x, y = next(iter(DataLoader(data, 3)))
     assert x.tolist() == [[0, 1], [2, 3], [4, 5]] and y.tolist() == [0, 1, 2]
-    with pytest.raises(ArgumentError, match=r"lengths \[2, 3\]"):
+    with pytest.raises(ArgumentError, match=r"shapes \[\(2,\), \(3,\)\]"):
         ArrayDataset(np.zeros(2), np.zeros(3))
 
 
@@ -111,7 +111,7 @@ def test_lines_of_text(tmp_path):
 
 @pytest.mark.parametrize("option", ["batch_size", "prefetch"])
 def test_misuse(option):
-    with pytest.raises(ArgumentError, match=f"{option}=0; legal is 1 or more"):
+    with pytest.raises(ArgumentError, match=f"{option}=0; legal are whole numbers from 1"):
         DataLoader(range(3), **{option: 0})
 
 

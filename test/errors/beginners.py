@@ -786,6 +786,21 @@ MISUSES = {
         ShapeError,
         ["replace", "(2,)", "(3,)", "legal is the same shape"],
     ),
+    "quantile of complex numbers": (
+        lambda: Tensor([1 + 2j, 3]).quantile(0.5),
+        DTypeError,
+        ["complex64", "legal are real numbers"],
+    ),
+    "narrow of a number": (
+        lambda: Tensor(2).narrow(0, 0, 1),
+        ShapeError,
+        ["narrow", "()", "legal is one axis"],
+    ),
+    "geomspace of nan": (
+        lambda: Tensor.geomspace(float("nan"), 1, 3),
+        ArgumentError,
+        ["geomspace", "nan", "legal are numbers of one sign"],
+    ),
     "huge": (
         lambda: ones(1 << 40).contiguous().realize(),
         OutOfMemory,

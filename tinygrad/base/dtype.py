@@ -8,6 +8,8 @@ import math
 import struct
 from typing import Any, ClassVar, Final
 
+from tinygrad.base.errors import DTypeError
+
 ConstType = float | int | bool
 
 
@@ -219,7 +221,7 @@ class dtypes:  # noqa: N801  the seeds spell it so
         if dtypes.is_float(dtype):
             return round_float(float(value), dtype)
         if dtype in COMPLEX_PARTS:
-            raise TypeError(f"a constant of {dtype}: below the tensors it is a pair of floats")
+            raise DTypeError(f"a constant of {dtype}, a pair of floats; legal are real numbers")
         return bool(value)
 
 

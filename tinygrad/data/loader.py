@@ -41,11 +41,10 @@ class ArrayDataset:
     """
 
     def __init__(self, *arrays: Any) -> None:
-        if len({len(array) for array in arrays}) != 1:
-            raise ArgumentError(
-                f"ArrayDataset: arrays of lengths {[len(a) for a in arrays]}; legal is one length"
-            )
         self.arrays = tuple(a.numpy() if isinstance(a, Tensor) else np.asarray(a) for a in arrays)
+        shapes = [array.shape for array in self.arrays]
+        if () in shapes or len({shape[0] for shape in shapes}) != 1:
+            raise ArgumentError(f"ArrayDataset: arrays of shapes {shapes}; legal is one length")
 
     def __len__(self) -> int:
         return len(self.arrays[0])
@@ -118,7 +117,7 @@ class DataLoader:
         drop_last: leave out a last batch that is not full.
         num_workers: threads that read samples; 0: the loop itself does.
         prefetch: batches that workers are ahead.
-        collate_fn: what makes a batch of a list of samples.
+        collate_fn: what makes a batch of a list of samples; `collate` if None.
 
     `state_dict` says where the loop is; a loader that loads it goes on with the next batch.
 
@@ -136,15 +135,26 @@ class DataLoader:
         drop_last: bool = False,
         num_workers: int = 0,
         prefetch: int = 2,
-        collate_fn: Callable[[Sequence[Any]], Any] = collate,
+        collate_fn: Callable[[Sequence[Any]], Any] | None = None,
     ) -> None:
         for name, number, least in (
             ("batch_size", batch_size, 1),
             ("num_workers", num_workers, 0),
             ("prefetch", prefetch, 1),
+            ("seed", seed, 0),
+            ("shuffle", shuffle, 0),
         ):
-            if number < least:
-                raise ArgumentError(f"DataLoader: {name}={number}; legal is {least} or more")
+            if not isinstance(number, (int, np.integer)) or number < least:
+                raise ArgumentError(
+                    f"DataLoader: {name}={number!r}; legal are whole numbers from {least}"
+                )
+        if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+            raise ArgumentError(
+                f"DataLoader: a dataset of type {type(dataset).__name__}; legal is what has a "
+                "length and gives samples by number, as a list does"
+            )
+        if not (collate_fn is None or callable(collate_fn)):
+            raise ArgumentError(f"DataLoader: collate_fn={collate_fn!r}; legal is a function")
         self.dataset = dataset
         self.batch_size = batch_size
         self.shuffle = shuffle
@@ -152,7 +162,7 @@ class DataLoader:
         self.drop_last = drop_last
         self.num_workers = num_workers
         self.prefetch = prefetch
-        self.collate_fn = collate_fn
+        self.collate_fn = collate if collate_fn is None else collate_fn
         self.epoch = 0
         self.batch = 0  # of this epoch, the next one
         self._resumed = False

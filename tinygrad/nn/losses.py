@@ -127,7 +127,7 @@ def cross_entropy(
         spread = -(logs if weight is None else logs * logs._along(_class_axis(logs), weight))
         spread = target.ne(ignore_index).where(spread.sum(_class_axis(x)), 0)
         classes = x.shape[_class_axis(x)]
-        total = hard * (1 - label_smoothing) + spread * (label_smoothing / classes)
+        total = hard * (1 - label_smoothing) + spread * (label_smoothing / max(classes, 1))
     return total.sum() / share.sum() if reduction == "mean" else total._reduced(reduction)
 
 
@@ -135,7 +135,7 @@ def _soft_cross_entropy(
     logs: Tensor, target: Tensor, weight: Tensor | None, reduction: str, smoothing: float
 ) -> Tensor:
     axis = _class_axis(logs)
-    goal = target * (1 - smoothing) + smoothing / logs.shape[axis]
+    goal = target * (1 - smoothing) + smoothing / max(logs.shape[axis], 1)
     each = logs if weight is None else logs * logs._along(_class_axis(logs), weight)
     loss: Tensor = -(each * goal).sum(axis)
     return loss._reduced(reduction)

@@ -169,6 +169,8 @@ class Transformer:
 
 
 def _copies(layer: Any, number: int) -> list[Any]:
-    if number < 0:
-        raise ArgumentError(f"num_layers={number}; legal is 0 or more")
+    if not callable(layer):
+        raise ArgumentError(f"a layer of type {type(layer).__name__}; legal is one to be called")
+    if not isinstance(number, int) or number < 0:
+        raise ArgumentError(f"num_layers={number!r}; legal is 0 or more")
     return [copy.deepcopy(layer) for _ in range(number)]

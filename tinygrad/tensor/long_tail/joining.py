@@ -47,6 +47,7 @@ class Joining(Gamma):
         >>> Tensor([1, 2, 3, 4]).narrow(0, 1, 2).tolist()
         [2, 3]
         """
+        check_axes("narrow", self, 1)
         axis = axis_of(dim, self.ndim, "narrow")
         size = self.shape[axis]
         begin = start + size if start < 0 else start
@@ -430,7 +431,7 @@ class Joining(Gamma):
         >>> Tensor.geomspace(1, 8, 4).round().tolist()
         [1.0, 2.0, 4.0, 8.0]
         """
-        if start * end <= 0:
+        if not start * end > 0:
             raise ArgumentError(
                 f"geomspace: {start} to {end}; legal are numbers of one sign, not 0"
             )
