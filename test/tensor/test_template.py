@@ -182,3 +182,11 @@ def test_threads_may_remember_at_the_same_time(runs):
         thread.join()
     assert len(found) == 22
     assert all(total == 2 * size + 3 * size * (size - 1) / 2 for size, total in found)
+
+
+def test_a_count_that_somebody_computed_is_made_as_one_that_nobody_has():
+    x = numbers(4, 5)
+    assert (x * 2).argmax(1).tolist() == [4] * 4
+    held = [Tensor.arange(5).realize()]
+    assert (x * 2).argmax(1).tolist() == [4] * 4  # SPEC: both ways
+    assert held[0].tolist() == [0, 1, 2, 3, 4]

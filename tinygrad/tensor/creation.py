@@ -389,7 +389,9 @@ class Creation(Core):
         place = cls._place(device)
         if size == 0:
             return cls._wrap(constant(0, dtype or dtypes.default_int, place, (0,)))
-        return cls._wrap(UOp.arange(size, place, dtype or dtypes.default_int))
+        made = cls._wrap(UOp.arange(size, place, dtype or dtypes.default_int))
+        made._taped = True  # it stays a count, also where somebody has computed that count
+        return made
 
     @classmethod
     def arange(
