@@ -249,7 +249,7 @@ def test_a_loop_keeps_nothing():
         x.grad.realize()
         gc.collect()
         sizes.append(len(UOp._table))
-    assert sizes[-1] == sizes[-2]
+    assert sizes[-1] <= sizes[-2]
 
 
 def test_none_lets_no_gradient_pass():

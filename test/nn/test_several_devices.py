@@ -163,7 +163,7 @@ def test_each_stage_of_zero_takes_less_memory_on_each_device():
 
 
 MISUSES = [
-    ("stage 4", lambda p: nn.optim.zero(nn.optim.SGD([p], lr=0.1), 4)),
+    ("stage=4", lambda p: nn.optim.zero(nn.optim.SGD([p], lr=0.1), 4)),
     ("on CPU; legal are several", lambda p: nn.optim.zero(nn.optim.SGD([p], lr=0.1))),
     ("an optimizer of one group", lambda p: nn.optim.zero(p)),
 ]

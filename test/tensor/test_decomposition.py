@@ -254,7 +254,7 @@ MISUSES = {
     "square": (ShapeError, "square", lambda: Tensor.ones(2, 3).inv()),
     "rows": (ShapeError, "2 rows", lambda: Tensor.eye(2).solve(Tensor.ones(3, 1))),
     "mode": (ArgumentError, "reduced", lambda: Tensor.eye(2).qr("r")),
-    "UPLO": (ArgumentError, "L and U", lambda: Tensor.eye(2).eigh("X")),
+    "UPLO": (ArgumentError, "L, U", lambda: Tensor.eye(2).eigh("X")),
     "complete": (DTypeError, "reduced",
                  lambda: (x := Tensor.ones(3, 2)).qr()[1].sum().gradient(x)),
 }  # fmt: skip

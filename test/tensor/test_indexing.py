@@ -241,7 +241,7 @@ def test_misuse(error, words, function):
 
 def test_a_few_elements_of_storage_are_read_without_a_kernel():
     """Each element would else be a kernel of its own to compile: 200 of them took 8 seconds."""
-    x = Tensor(np.arange(24.0).reshape(2, 3, 4)).realize()
+    x = Tensor(np.arange(24.0).reshape(2, 3, 4), device="CPU").realize()
     expected = x.numpy().copy()
     before = GlobalCounters.kernel_count
     read = [x[0, 1, 2].item(), *(row.tolist() for row in x[1]), x.T[1:, ::-1].numpy()]

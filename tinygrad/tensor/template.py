@@ -223,7 +223,7 @@ def _is_right(promise: Promise, method: Any, given: Iterable[Any], named: dict[s
             return value
         node = source.expression.nodes or made[source.expression]
         tensor = type(value).of(node[source.number], value.requires_grad)
-        tensor._taped = value._taped
+        tensor._taped = value._taped or tensor._equals_known
         return tensor
 
     with recording.expression():
