@@ -3,7 +3,8 @@ content. A plan from the disk brings no graph along, only kernel keys: a warm pr
 nothing.
 
 The first graph of a form gets a plan with its numbers written into the code. When another differs
-in some of them (a learning rate that falls), those become arguments of the form's plan for good."""
+in some of them (a learning rate that falls, the begin of a batch), those become arguments of the
+form's plan for good."""
 
 from __future__ import annotations
 
@@ -30,8 +31,9 @@ from tinygrad.base.settings import (
 from tinygrad.engine.cache import disk_cache, stamped_key
 from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import touches_of
+from tinygrad.engine.numbers import value_of
 from tinygrad.engine.run import RunnablePlan
-from tinygrad.engine.structure import Structure, devices_of, nobodys
+from tinygrad.engine.structure import Structure, devices_of
 from tinygrad.schedule.plan import Plan, Step, Storage
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -47,10 +49,10 @@ MOST_PLANS = 4096  # kept in the process; the least recently used goes first
 
 @dataclass(frozen=True)
 class _Shared:
-    """The plan of a form. `numbers` are its constants; those at the places `open` may differ."""
+    """The plan of a form. `values` are its numbers'; those at the places `open` may differ."""
 
     plan: RunnablePlan
-    numbers: tuple[UOp, ...]
+    values: tuple[int, ...]
     open: tuple[int, ...] = ()
 
 
@@ -76,8 +78,8 @@ def plan_for(structure: Structure) -> tuple[RunnablePlan, list[tuple[str, int]]]
 
 
 def _differing(found: _Shared, structure: Structure) -> set[int]:
-    pairs = zip(found.numbers, structure.numbers, strict=True)
-    return {i for i, (ours, theirs) in enumerate(pairs) if ours is not nobodys(theirs)}
+    pairs = zip(found.values, structure.numbers, strict=True)
+    return {i for i, (ours, theirs) in enumerate(pairs) if ours != value_of(theirs)}
 
 
 def _shared(structure: Structure, before: _Shared | None) -> _Shared:
@@ -85,7 +87,7 @@ def _shared(structure: Structure, before: _Shared | None) -> _Shared:
     changing = _differing(before, structure).union(before.open) if before is not None else ()
     places = tuple(sorted(changing))
     sink = structure.open_sink([structure.numbers[i] for i in places])
-    return _Shared(runnable_plan(sink), tuple(map(nobodys, structure.numbers)), places)
+    return _Shared(runnable_plan(sink), tuple(map(value_of, structure.numbers)), places)
 
 
 def runnable_plan(sink: UOp) -> RunnablePlan:

@@ -1,6 +1,6 @@
 """What a graph has in common with others: buffers become numbered parameters, and bound variables
-and numbers that change from step to step lose their values. Two steps of a training loop have one
-structure, and so one plan."""
+and numbers that change from step to step (`numbers`) lose their values. Two steps of a training
+loop have one structure, and so one plan."""
 
 from __future__ import annotations
 
@@ -8,18 +8,13 @@ from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
-from tinygrad.schedule.plan import BITS, bits_of, bits_variable, variable_name
+from tinygrad.engine.numbers import IN_ORDER, Begin, Number, Numbers, open_box, value_of
+from tinygrad.schedule.plan import bits_variable, variable_name
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop.op import Ops
 from tinygrad.uop.placement import names_of
 
-# What computes the same bits whether a number is written into the code or read when it runs.
-_TAKES_ANY_NUMBER = frozenset(
-    (Ops.ADD, Ops.MUL, Ops.FDIV, Ops.MAX, Ops.WHERE, Ops.CMPLT, Ops.CMPEQ, Ops.CMPNE)
-    + (Ops.CONTIGUOUS, Ops.ASSIGN)
-)
 _DETACH = Ops.DETACH  # asked for each node: an enum's members are slow
 _NUMBERS = frozenset((Ops.CONST, Ops.ARANGE))
 _VARIES = frozenset((Ops.BUFFER, Ops.UNIQUE, Ops.BIND, Ops.CONST))
@@ -28,14 +23,14 @@ _VARIES = frozenset((Ops.BUFFER, Ops.UNIQUE, Ops.BIND, Ops.CONST))
 @dataclass(frozen=True)
 class Structure:
     """`nodes` are the graph's own, sources first, with known values left out. Among them are its
-    buffers (`params`), its bound variables (`binds`), and the floats that a plan may take as
-    arguments (`numbers`). `form` is all the rest: graphs with one form differ in these only."""
+    buffers (`params`), its bound variables (`binds`), and what a plan may take as an argument
+    (`numbers`). `form` is all the rest: graphs with one form differ in these only."""
 
     roots: tuple[UOp, ...]
     nodes: tuple[UOp, ...]
     params: tuple[UOp, ...]
     binds: tuple[UOp, ...]
-    numbers: tuple[UOp, ...]
+    numbers: tuple[Number, ...]
     form: tuple[Any, ...]
 
     @property
@@ -43,11 +38,13 @@ class Structure:
         """The graph with PARAMs for BUFFERs and `v000`, `v001`, ... for bound variables."""
         return self.open_sink(())
 
-    def open_sink(self, open_numbers: Collection[UOp]) -> UOp:
-        """The same with variables, after those, for some of the numbers too: they hold its bits."""
+    def open_sink(self, open_numbers: Collection[Number]) -> UOp:
+        """The same with variables, after those, for some of the numbers too: a float's has its
+        bits."""
         made: dict[UOp, UOp] = {}
         params = {node: i for i, node in enumerate(self.params)}
-        variables = {node: variable_name(i) for i, node in enumerate((*self.binds, *open_numbers))}
+        variables = {each: variable_name(i) for i, each in enumerate((*self.binds, *open_numbers))}
+        boxes = {number.box for number in open_numbers if isinstance(number, Begin)}
         for node in self.nodes:
             if node.op is Ops.BUFFER:
                 source = (made[node.src[1]],)
@@ -61,6 +58,9 @@ class Structure:
                 bits = bits_variable(variables[node], node.dtype)
                 here = UOp(Ops.CONST, bits.dtype, tuple(made[s] for s in node.src[:1]), 0)
                 made[node] = (here + bits).bitcast(node.dtype)
+            elif node in boxes:
+                whole = made[_met(node.src[0], made)]
+                made[node] = whole.shrink(open_box(node, variables))
             elif node.op is Ops.CONST:
                 made[node] = node.with_src(tuple(made[s] for s in node.src[:1]))
             elif node.op is Ops.DEFINE_VAR:
@@ -72,15 +72,10 @@ class Structure:
                     same.origin = node.origin
         return UOp.sink(*(made[_met(root, made)] for root in self.roots))
 
-    def variables(self, open_numbers: Collection[UOp] = ()) -> list[tuple[str, int]]:
+    def variables(self, open_numbers: Collection[Number] = ()) -> list[tuple[str, int]]:
         """The values of the sink's variables, and the names of those that have one of their own."""
         named = [(bind.src[0].arg[0], bind.val) for bind in self.binds]
-        return named + [("", bits_of(number)) for number in open_numbers]
-
-
-def nobodys(number: UOp) -> UOp:
-    """The constant, also where it was one of its own: that says nothing of its value."""
-    return number if len(number.src) < 2 else number.with_src(number.src[:1])
+        return named + [("", value_of(number)) for number in open_numbers]
 
 
 def resolved(node: UOp) -> UOp:
@@ -164,42 +159,36 @@ def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> St
     form: list[Any] = []
     params: list[UOp] = []
     binds: list[UOp] = []
-    numbers: dict[UOp, None] = {}
-    views: dict[UOp, UOp] = {}  # float constants, and views of them → the constant
+    numbers = Numbers(lambda node: _met(node, at))
+    views = numbers.views
     for node in nodes:
         op = node.op
         at[node] = len(at)
         if op not in _VARIES:
-            form += (op, node.dtype, node.arg, node.tag, len(node.src))
+            arg = numbers.add_movement(node) if op in IN_ORDER else node.arg
+            form += (op, node.dtype, arg, node.tag, len(node.src))
             for source in node.src:
                 source = source if source in at else _met(source, at)
                 form.append(at[source])
                 if source in views:
-                    if op in GroupOp.Movement:
-                        views[node] = views[source]
-                    elif op not in _TAKES_ANY_NUMBER:
-                        numbers.pop(views[source], None)
+                    numbers.use(node, source)
         elif op is Ops.BUFFER:
             params.append(node)
             form += (op, node.dtype, node.arg, at[node.src[1]])
+            numbers.add_storage(node)
         elif op is Ops.BIND:
             binds.append(node)
             form += (op, node.dtype, node.src[0].arg[1:])
         elif op is Ops.CONST:
             place = node.src[:1]  # whose own it is says nothing of its value
             form += (op, node.dtype, len(place))
-            if place and dtypes.is_float(node.dtype) and node.dtype.itemsize in BITS:
-                views[node] = node
-                numbers[node] = None
-            else:
+            if not numbers.add_constant(node):
                 form.append(repr(node.arg))
             form += [at[s] for s in place]
     ends = [_met(root, at) for root in roots]
-    for root in ends:
-        if root in views:
-            numbers.pop(views[root], None)
+    numbers.end(nodes, ends)
     form += [at[root] for root in ends]
-    form += [repr(node.arg) for node in dict.fromkeys(views.values()) if node not in numbers]
+    form += numbers.fixed
     return Structure(
-        tuple(roots), tuple(nodes), tuple(params), tuple(binds), tuple(numbers), tuple(form)
+        tuple(roots), tuple(nodes), tuple(params), tuple(binds), numbers.that_differ, tuple(form)
     )

@@ -1,0 +1,134 @@
+"""Numbers that may differ among graphs of one form: float constants, and where boxes of storage
+begin. A plan may take them as arguments, if all that computes with them gives the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+from tinygrad.backends import keeps
+from tinygrad.base.dtype import dtypes
+from tinygrad.schedule.plan import BITS, bits_of
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops
+
+# What computes the same bits whether a number is written into the code or read when it runs.
+_TAKES_ANY_NUMBER = frozenset(
+    (Ops.ADD, Ops.MUL, Ops.FDIV, Ops.MAX, Ops.WHERE, Ops.CMPLT, Ops.CMPEQ, Ops.CMPNE)
+    + (Ops.CONTIGUOUS, Ops.ASSIGN)
+)
+# What makes a kernel that reads or writes a box, wherever it begins.
+_TAKES_ANY_BOX = (
+    GroupOp.Elementwise
+    | {Ops.REDUCE_AXIS, Ops.RUNNING, Ops.INDEX, Ops.SCATTER}
+    | {Ops.CONTIGUOUS, Ops.COPY, Ops.ASSIGN}
+)
+IN_ORDER = frozenset((Ops.RESHAPE, Ops.PERMUTE, Ops.SHRINK))
+
+
+class Begin(NamedTuple):
+    """Where a box of storage begins along an axis that it doesn't fill."""
+
+    box: UOp
+    axis: int
+
+
+Number = UOp | Begin
+"""A float constant, or where a box begins."""
+
+
+def value_of(number: Number) -> int:
+    """What a plan gets for it: the bits of a float."""
+    return bits_of(number) if isinstance(number, UOp) else number.box.arg[number.axis][0]
+
+
+def open_box(box: UOp, variables: Mapping[Number, str]) -> tuple[tuple[Any, Any], ...]:
+    """Its begins and ends along each axis, with variables of these names for begins."""
+    sides: list[tuple[Any, Any]] = []
+    for axis, ((begin, end), room) in enumerate(zip(box.arg, box.src[0].shape, strict=True)):
+        name = variables.get(Begin(box, axis))
+        where = UOp.variable(name, 0, room - (end - begin)) if name else begin
+        sides.append((where, where + (end - begin)))
+    return tuple(sides)
+
+
+class Numbers:
+    """Those of a graph that is walked sources first; `met` gives the node in a source's place."""
+
+    def __init__(self, met: Callable[[UOp], UOp]) -> None:
+        self.met = met
+        self.owners: dict[UOp, tuple[Number, ...]] = {}  # constants and boxes, with their numbers
+        self.views: dict[UOp, tuple[UOp, ...]] = {}  # those, and views of them → of which ones
+        self.stored: set[UOp] = set()  # storage, and views that show it in its order
+
+    def add_constant(self, node: UOp) -> bool:
+        """Whether it is one that may differ."""
+        may = bool(node.src) and dtypes.is_float(node.dtype) and node.dtype.itemsize in BITS
+        if may:
+            self.owners[node], self.views[node] = (node,), (node,)
+        return may
+
+    def add_storage(self, node: UOp) -> None:
+        """A buffer: one that lies on several devices is cut at known places."""
+        if isinstance(node.device, str) and not keeps(node.device):
+            self.stored.add(node)
+
+    def add_movement(self, node: UOp) -> Any:
+        """What doesn't differ of its `arg`."""
+        source = self.met(node.src[0])
+        if source not in self.stored or len(node.src) > 1:
+            return node.arg
+        self.stored.add(node)
+        if node.op is not Ops.SHRINK:
+            return node.arg
+        sizes = tuple([end - begin for begin, end in node.arg])
+        axes = (i for i, room in enumerate(source.shape) if sizes[i] != room)
+        self.owners[node] = tuple([Begin(node, axis) for axis in axes])
+        self.views[node] = (node, *self.views.get(source, ()))
+        return sizes
+
+    def use(self, node: UOp, source: UOp) -> None:
+        """A node has a view of such numbers as its source."""
+        if node.op in GroupOp.Movement:
+            self.views.setdefault(node, self.views[source])
+            return
+        for owner in self.views[source]:
+            legal = _TAKES_ANY_NUMBER if owner.op is Ops.CONST else _TAKES_ANY_BOX
+            if node.op not in legal:
+                self.owners.pop(owner, None)
+
+    def end(self, nodes: Sequence[UOp], roots: Iterable[UOp]) -> None:
+        """After the walk. Where the graph writes to storage of which it sees other parts, too, the
+        plan depends on whether these meet; and a view that is a result is no kernel."""
+        fixed = [root for root in roots if root in self.views]
+        if not self.stored.isdisjoint(self.owners):
+            fixed += self._overwritten(nodes)
+        for owner in chain.from_iterable(self.views[view] for view in fixed if view in self.views):
+            self.owners.pop(owner, None)
+
+    def _overwritten(self, nodes: Sequence[UOp]) -> Iterator[UOp]:
+        written = {self._bottom(self.met(n.src[0])) for n in nodes if n.op is Ops.ASSIGN}
+        seen: dict[UOp, set[UOp]] = {storage: set() for storage in written}
+        for node in nodes if written else ():
+            if node not in self.stored:
+                for source in map(self.met, node.src):
+                    if source in self.stored and (storage := self._bottom(source)) in written:
+                        seen[storage].add(source)
+        return chain.from_iterable(views for views in seen.values() if len(views) > 1)
+
+    def _bottom(self, node: UOp) -> UOp:
+        while node.op in GroupOp.Movement:
+            node = self.met(node.src[0])
+        return node
+
+    @property
+    def that_differ(self) -> tuple[Number, ...]:
+        """All that a plan may take as arguments."""
+        return tuple(chain.from_iterable(self.owners.values()))
+
+    @property
+    def fixed(self) -> list[str]:
+        """All others: a form has them."""
+        owners = dict.fromkeys(chain.from_iterable(self.views.values()))
+        return [repr(owner.arg) for owner in owners if owner not in self.owners]
