@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tinygrad import GlobalCounters, Tensor, TinyJit
+from tinygrad import GlobalCounters, Tensor, TinyJit, Variable
 
 RNG = np.random.default_rng(7)
 TABLE = RNG.normal(size=(24, 6, 5)).astype("float32")
@@ -95,6 +95,21 @@ def test_what_is_read_may_be_what_is_written(seed):
         for y in (ours, theirs):
             y[a : a + size] = y[b : b + size] * 2 - y[b + 1 : b + 1 + size]
         np.testing.assert_allclose(ours.realize().numpy(), theirs, rtol=1e-4)
+
+
+def test_boxes_beside_bound_variables():
+    """A cache to which a step appends, at a place that a variable tells, what a box gives."""
+    place, cache = Variable("place", 0, 9), Tensor.zeros(10, 5).contiguous().realize()
+    data, expected = Tensor(TABLE[:, 0]).contiguous().realize(), np.zeros((10, 5), "float32")
+
+    def run(i):
+        at = place.bind(i)
+        cache[at : at + 1] = data[2 * i : 2 * i + 1] + 1
+        expected[i] = TABLE[2 * i, 0] + 1
+        np.testing.assert_array_equal(cache.realize().numpy(), expected)
+
+    run(0), run(1)
+    assert plans_made(run, [2, 7, 5]) == 0
 
 
 def test_gradients_and_captured_steps_of_batches():

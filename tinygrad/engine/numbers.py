@@ -111,7 +111,7 @@ class Numbers:
         written = {self._bottom(self.met(n.src[0])) for n in nodes if n.op is Ops.ASSIGN}
         seen: dict[UOp, set[UOp]] = {storage: set() for storage in written}
         for node in nodes if written else ():
-            if node not in self.stored:
+            if node not in self.stored and node.op is not Ops.BIND:
                 for source in map(self.met, node.src):
                     if source in self.stored and (storage := self._bottom(source)) in written:
                         seen[storage].add(source)
