@@ -97,10 +97,16 @@ def test_resumed_runs_are_the_same_to_the_bit(tmp_path, uninterrupted, stops):
 
 
 PROGRAM = """
-import sys
+import sys, time
 sys.path.insert(0, sys.argv[1])
 from nn.test_checkpoint import STEPS, Run
-Run(sys.argv[2]).go(STEPS, lambda step: print(step, flush=True))
+
+def each(step):
+    print(step, flush=True)
+    if step == STEPS - 1:
+        time.sleep(60)  # it was too quick to be killed on its way
+
+Run(sys.argv[2]).go(STEPS, each)
 """
 
 
