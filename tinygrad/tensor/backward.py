@@ -28,6 +28,7 @@ from tinygrad.tensor.promise import (
     Version,
     holes_of,
     look_at,
+    shadow,
     stand_in,
     write_down,
 )
@@ -141,17 +142,7 @@ def _template(lines: Lines, nodes: Sequence[UOp | None], of: Sequence[Any]) -> K
 def _by_graph(root: Core, wanted: Sequence[Any], long_way: LongWay) -> Sequence[UOp | None]:
     """The gradients by the graph, which nobody else gets to see."""
     nodes: dict[Expression, list[UOp]] = {}
-
-    def shadow(tensor: Any) -> Any:
-        source = tensor._source
-        if not isinstance(source, Promise):
-            return tensor
-        write_down([source], nodes)
-        there = type(tensor).of(nodes[source.expression][source.number], tensor.requires_grad)
-        there._taped = tensor._taped
-        return there
-
-    return long_way(shadow(root), [shadow(tensor) for tensor in wanted])
+    return long_way(shadow(root, nodes), [shadow(tensor, nodes) for tensor in wanted])
 
 
 def _is_right(made: Expression, nodes: Sequence[UOp | None]) -> bool:

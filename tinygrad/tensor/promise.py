@@ -347,6 +347,18 @@ def write_down(
     return found
 
 
+def shadow(tensor: Any, nodes: dict[Expression, list[UOp]]) -> Any:
+    """What stands for a promised tensor where its graph is made, in `nodes`, and nobody else gets
+    to see it: the tensor stays promised."""
+    source = tensor._source
+    if not isinstance(source, Promise):
+        return tensor
+    write_down([source], nodes)
+    there = type(tensor).of(nodes[source.expression][source.number], tensor.requires_grad)
+    there._taped = tensor._taped or there._equals_known
+    return there
+
+
 def _tell(promise: Promise, node: UOp) -> None:
     """Says where the node was computed, if it was."""
     end = stored_base(node)

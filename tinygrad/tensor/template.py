@@ -35,6 +35,7 @@ from tinygrad.tensor.promise import (
     holes_of,
     look_at,
     recording,
+    shadow,
     source_of,
     stand_in,
     write_down,
@@ -217,15 +218,9 @@ def _is_right(promise: Promise, method: Any, given: Iterable[Any], named: dict[s
     made: dict[Expression, list[UOp]] = {}
     write_down([promise], made)
 
-    def shadow(value: Any) -> Any:
-        source = value._source if isinstance(value, Core) else None
-        if not isinstance(source, Promise):
-            return value
-        node = source.expression.nodes or made[source.expression]
-        tensor = type(value).of(node[source.number], value.requires_grad)
-        tensor._taped = value._taped or tensor._equals_known
-        return tensor
+    def there(value: Any) -> Any:
+        return shadow(value, made) if isinstance(value, Core) else value
 
     with recording.expression():
-        result = method(*map(shadow, given), **{name: shadow(v) for name, v in named.items()})
+        result = method(*map(there, given), **{name: there(v) for name, v in named.items()})
     return result._uop is made[promise.expression][0]
