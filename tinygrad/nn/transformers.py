@@ -12,6 +12,7 @@ from tinygrad.nn.init import xavier_uniform_
 from tinygrad.nn.norms import LayerNorm
 from tinygrad.nn.state import get_parameters
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.arguments import check_number_from, check_types
 
 
 class TransformerEncoder:
@@ -171,6 +172,6 @@ class Transformer:
 def _copies(layer: Any, number: int) -> list[Any]:
     if not callable(layer):
         raise ArgumentError(f"a layer of type {type(layer).__name__}; legal is one to be called")
-    if not isinstance(number, int) or number < 0:
-        raise ArgumentError(f"num_layers={number!r}; legal is 0 or more")
+    check_types("Transformer", [number], int, "whole numbers of layers", ArgumentError)
+    check_number_from("Transformer", "num_layers", number, 0)
     return [copy.deepcopy(layer) for _ in range(number)]
