@@ -32,7 +32,7 @@ BUDGETS: dict[str, int | None] = {
     "loops": 4845,
     "codegen": 5545,
     "backends/*": 2950,
-    "engine": 4595,
+    "engine": 4600,
     "tensor/*": 5920,
 }
 CORE_BUDGET = 31_010  # all of the above: the floors that make a Tensor run, with every renderer

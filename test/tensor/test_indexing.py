@@ -240,7 +240,7 @@ def test_misuse(error, words, function):
 
 
 def test_a_few_elements_of_storage_are_read_without_a_kernel():
-    """Each element would else be a kernel of its own to compile: 200 of them took 8 seconds."""
+    """Each would else be the call of a kernel, and the first ones have to be compiled."""
     x = Tensor(np.arange(24.0).reshape(2, 3, 4), device="CPU").realize()
     expected = x.numpy().copy()
     before = GlobalCounters.kernel_count

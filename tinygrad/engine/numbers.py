@@ -43,6 +43,12 @@ def value_of(number: Number) -> int:
     return bits_of(number) if isinstance(number, UOp) else number.box.arg[number.axis][0]
 
 
+def nobodys(number: Number) -> UOp | int:
+    """What is equal for equal numbers: where a box begins, or the constant, also where it was one
+    of its own, which says nothing of its value."""
+    return number.with_src(number.src[:1]) if isinstance(number, UOp) else value_of(number)
+
+
 def open_box(box: UOp, variables: Mapping[Number, str]) -> tuple[tuple[Any, Any], ...]:
     """Its begins and ends along each axis, with variables of these names for begins."""
     sides: list[tuple[Any, Any]] = []

@@ -31,7 +31,7 @@ from tinygrad.base.settings import (
 from tinygrad.engine.cache import disk_cache, stamped_key
 from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import touches_of
-from tinygrad.engine.numbers import value_of
+from tinygrad.engine.numbers import nobodys
 from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.structure import Structure, devices_of
 from tinygrad.schedule.plan import Plan, Step, Storage
@@ -49,10 +49,11 @@ MOST_PLANS = 4096  # kept in the process; the least recently used goes first
 
 @dataclass(frozen=True)
 class _Shared:
-    """The plan of a form. `values` are its numbers'; those at the places `open` may differ."""
+    """The plan of a form. `numbers` are those that it was made for; at the places `open` they may
+    differ."""
 
     plan: RunnablePlan
-    values: tuple[int, ...]
+    numbers: tuple[UOp | int, ...]
     open: tuple[int, ...] = ()
 
 
@@ -78,8 +79,8 @@ def plan_for(structure: Structure) -> tuple[RunnablePlan, list[tuple[str, int]]]
 
 
 def _differing(found: _Shared, structure: Structure) -> set[int]:
-    pairs = zip(found.values, structure.numbers, strict=True)
-    return {i for i, (ours, theirs) in enumerate(pairs) if ours != value_of(theirs)}
+    pairs = zip(found.numbers, structure.numbers, strict=True)
+    return {i for i, (ours, theirs) in enumerate(pairs) if ours != nobodys(theirs)}
 
 
 def _shared(structure: Structure, before: _Shared | None) -> _Shared:
@@ -87,7 +88,7 @@ def _shared(structure: Structure, before: _Shared | None) -> _Shared:
     changing = _differing(before, structure).union(before.open) if before is not None else ()
     places = tuple(sorted(changing))
     sink = structure.open_sink([structure.numbers[i] for i in places])
-    return _Shared(runnable_plan(sink), tuple(map(value_of, structure.numbers)), places)
+    return _Shared(runnable_plan(sink), tuple(map(nobodys, structure.numbers)), places)
 
 
 def runnable_plan(sink: UOp) -> RunnablePlan:

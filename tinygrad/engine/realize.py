@@ -393,8 +393,8 @@ def own_copy(base: UOp) -> UOp:
 
 
 FEW = 1024
-"""Elements of a view of storage that are read where they lie: a kernel that lays them out would
-have to be compiled for each view."""
+"""Elements of a view of storage that are read where they lie, as that is sooner done than the call
+of a kernel that lays them out."""
 
 
 def read(node: UOp) -> np.ndarray[Any, Any]:
