@@ -477,3 +477,55 @@ def test_an_option_that_there_isnt_is_an_error_that_says_which_there_are():
     with pytest.raises(TypeError, match="SGD: no argument 'foo'.*legal are params, lr, momentum"):
         optim.SGD([{"params": [Tensor(B)], "foo": 1}])
     assert optim.Adam([Tensor(B)], betas=(0.5, 0.9), fused=True).b1 == 0.5
+
+
+# ---- parameters that have no gradient in some steps ----------------------------------------------
+
+COUNTING = {
+    "Adam": {"lr": 0.1, "weight_decay": 0.1},
+    "AdamW": {"lr": 0.1},
+    "Adamax": {"lr": 0.1},
+    "NAdam": {"lr": 0.1},
+    "RAdam": {"lr": 0.1, "betas": (0.5, 0.6)},
+    "Adagrad": {"lr": 0.1, "lr_decay": 0.5},
+}
+MOVED = ["ab", "a", "b", "ab", "c", "bc", "abc", "abc", "a", "abc"]
+"""Which of three parameters have a gradient in each step: the third only later on."""
+
+
+def stepped(library, name, turns, optimizer=None, params=None):
+    """Parameters and optimizer after these turns."""
+    is_ours = library is optim
+    made = Tensor if is_ours else lambda values: torch.tensor(values, requires_grad=True)
+    params = params or [made(W + i) for i in range(3)]
+    kind = getattr(optim if is_ours else torch.optim, name)
+    optimizer = optimizer or kind(params, **COUNTING[name])
+    for turn in turns:
+        optimizer.zero_grad()
+        sum((params["abc".index(which)] ** 3).sum() for which in turn).backward()
+        optimizer.step()
+    return params, optimizer
+
+
+@pytest.mark.parametrize("name", COUNTING)
+@Tensor.train()
+def test_each_parameter_counts_its_own_steps_as_torchs(name):
+    found, _ = stepped(optim, name, MOVED)
+    wanted, _ = stepped(torch, name, MOVED)
+    same([each.numpy() for each in found], [each.detach().numpy() for each in wanted])
+
+
+@Tensor.train()
+def test_counts_that_went_apart_are_saved_and_loaded():
+    params, optimizer = stepped(optim, "NAdam", MOVED[:4])
+    copies = [Tensor(each.numpy()) for each in params]
+    other = optim.NAdam([{"params": copies}], lr=0.1)
+    state = {f"optimizers.0.{n}": t.clone() for n, t in optimizer.state_dict().items()}
+    assert [name for name in state if "late.2" in name]
+    other.load_state_dict(state)
+    for turns in (MOVED[4:], ["abc"] * 3):
+        stepped(optim, "NAdam", turns, optimizer, params)
+        stepped(optim, "NAdam", turns, other, copies)
+        assert [each.tolist() for each in copies] == [each.tolist() for each in params]
+    other.load_state_dict(optim.NAdam([{"params": copies}], lr=0.1).state_dict())
+    assert other.optimizers[0].late == {}

@@ -27,6 +27,8 @@ class Adagrad(Optimizer):
     [0.75, -2.75]
     """
 
+    numbers = ("t",)
+
     def __init__(
         self,
         params: Parameters,
@@ -44,13 +46,14 @@ class Adagrad(Optimizer):
         self.sum = [zeros + initial_accumulator_value for zeros in self._zeros()]
         self._own([self.t, *self.sum])
 
-    def _advance(self) -> list[Tensor]:
-        return [self._put(self.t, self.t + 1)]
+    def _advance(self, i: int | None) -> list[Tensor]:
+        t = self._of(i, "t")
+        return [self._put(t, t + 1)]
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         grad = grad + self.weight_decay * param
         total = self._put(self.sum[i], self.sum[i] + grad.square())
-        slower = self._beside(param, 1 + (self.t - 1) * self.lr_decay)
+        slower = self._beside(param, 1 + (self._of(i, "t") - 1) * self.lr_decay)
         return param - self._lr(param) / slower * grad / (total.sqrt() + self.eps), [total]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from tinygrad.nn.optim.optimizer import Optimizer, Parameters, moved_along, norm
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.template import expression
@@ -15,8 +17,7 @@ class Moments(Optimizer):
     Adam's bias correction, 1 - bᵗ, without its cancellation.
     """
 
-    counts = False
-    """Whether steps are counted, as `t`."""
+    numbers: ClassVar[tuple[str, ...]] = ("m_share", "v_share")
 
     def __init__(
         self,
@@ -38,15 +39,22 @@ class Moments(Optimizer):
         self.m, self.v = self._zeros(), self._zeros()
         self.m_share, self.v_share = self._number(0.0), self._number(0.0)
         self._own([*self.m, *self.v, self.m_share, self.v_share])
-        if self.counts:
+        if "t" in self.numbers:
             self.t = self._number(0.0)
             self._own([self.t])
 
-    def _advance(self) -> list[Tensor]:
-        for share, keep in ((self.m_share, self.b1), (self.v_share, self.b2)):
-            self._put(share, keep * share + (1 - keep))
-        changed = [self.m_share, self.v_share]
-        return [*changed, self._put(self.t, self.t + 1)] if self.counts else changed
+    def _advance(self, i: int | None) -> list[Tensor]:
+        shares, keeps = self._shares(i), (self.b1, self.b2)
+        changed = [self._put(s, b * s + (1 - b)) for s, b in zip(shares, keeps, strict=True)]
+        if "t" in self.numbers:
+            t = self._of(i, "t")
+            changed.append(self._put(t, t + 1))
+        return changed
+
+    def _shares(self, i: int | None, like: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """What the averages of a parameter hold of the weight 1, beside them."""
+        m, v = self._of(i, "m_share"), self._of(i, "v_share")
+        return (m, v) if like is None else (self._beside(like, m), self._beside(like, v))
 
     def _averages(self, i: int, grad: Tensor) -> tuple[Tensor, Tensor]:
         """m and v with this step's gradient in them."""
@@ -57,8 +65,7 @@ class Moments(Optimizer):
     def _direction(self, i: int, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         """m / √v, both corrected, and the state that changed."""
         m, v = self._averages(i, grad)
-        m_share, v_share = (self._beside(m, share) for share in (self.m_share, self.v_share))
-        return _corrected(m, v, m_share, v_share, self.eps), [m, v]
+        return _corrected(m, v, *self._shares(i, m), self.eps), [m, v]
 
 
 @expression
@@ -223,7 +230,7 @@ class Adamax(Moments):
             grad = grad + self.weight_decay * param
         m = self._put(self.m[i], _moved_average(self.m[i], grad, self.b1))
         u = self._put(self.v[i], (self.v[i] * self.b2).maximum(grad.abs() + self.eps))
-        return param - self._lr(param) * (m / self._beside(m, self.m_share)) / u, [m, u]
+        return param - self._lr(param) * (m / self._shares(i, m)[0]) / u, [m, u]
 
 
 class NAdam(Moments):
@@ -249,7 +256,7 @@ class NAdam(Moments):
     array([0.7359], dtype=float32)
     """
 
-    counts = True
+    numbers = (*Moments.numbers, "t", "mu_product")
 
     def __init__(
         self,
@@ -270,18 +277,19 @@ class NAdam(Moments):
     def _mu(self, t: Tensor) -> Tensor:
         return self.b1 * (1 - 0.5 * 0.96 ** (t * self.momentum_decay))
 
-    def _advance(self) -> list[Tensor]:
-        changed = super()._advance()
-        return [*changed, self._put(self.mu_product, self.mu_product * self._mu(self.t))]
+    def _advance(self, i: int | None) -> list[Tensor]:
+        changed, product = super()._advance(i), self._of(i, "mu_product")
+        return [*changed, self._put(product, product * self._mu(self._of(i, "t")))]
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         if self.weight_decay:
             grad = grad + self.weight_decay * param
         m, v = self._averages(i, grad)
-        mu, mu_next = self._mu(self.t), self._mu(self.t + 1)
-        of_grad = self._beside(param, (1 - mu) / (1 - self.mu_product))
-        of_m = self._beside(param, mu_next / (1 - self.mu_product * mu_next))
-        away = (v / self._beside(v, self.v_share)).sqrt() + self.eps
+        t, product = self._of(i, "t"), self._of(i, "mu_product")
+        mu, mu_next = self._mu(t), self._mu(t + 1)
+        of_grad = self._beside(param, (1 - mu) / (1 - product))
+        of_m = self._beside(param, mu_next / (1 - product * mu_next))
+        away = (v / self._shares(i, v)[1]).sqrt() + self.eps
         return param - self._lr(param) * (of_grad * grad + of_m * m) / away, [m, v]
 
 
@@ -307,22 +315,25 @@ class RAdam(Moments):
     array([0.5], dtype=float32)
     """
 
-    counts = True
+    numbers = (*Moments.numbers, "t")
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         if self.weight_decay:
             grad = grad + self.weight_decay * param
         m, v = self._averages(i, grad)
-        mean = m / self._beside(m, self.m_share)
-        away = (v.sqrt() + self.eps) / self._beside(v, self.v_share.sqrt())
-        known, trust = (self._beside(param, x) for x in self._rectification())
+        m_share, v_share = self._shares(i)
+        mean = m / self._beside(m, m_share)
+        away = (v.sqrt() + self.eps) / self._beside(v, v_share.sqrt())
+        known, trust = (
+            self._beside(param, x) for x in self._rectification(self._of(i, "t"), v_share)
+        )
         direction = (known > 5).where(mean * trust / away, mean)
         return param - self._lr(param) * direction, [m, v]
 
-    def _rectification(self) -> tuple[Tensor, Tensor]:
+    def _rectification(self, t: Tensor, v_share: Tensor) -> tuple[Tensor, Tensor]:
         """How many samples v stands for (ρ in the paper), and the factor that makes up for it."""
         most = 2 / (1 - self.b2) - 1
-        known = most - 2 * self.t * (1 - self.v_share) / self.v_share
+        known = most - 2 * t * (1 - v_share) / v_share
         enough = known.maximum(5)
         ratio = (enough - 4) * (enough - 2) * most / ((most - 4) * (most - 2) * enough)
         return known, ratio.sqrt()

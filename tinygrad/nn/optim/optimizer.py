@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, MutableMapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from tinygrad.base.dtype import DType, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError
@@ -47,7 +47,12 @@ class Stepper(ABC):
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Goes on where `state` was taken."""
+        self._make_room(list(state))
         load_state_dict(self.state_dict(), state)
+
+    @abstractmethod
+    def _make_room(self, names: list[str]) -> None:
+        """Has state for all these, as far as it depends on what happened to the parameters."""
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients, so that the next `backward` starts anew; or makes them zeros."""
@@ -99,6 +104,10 @@ class Optimizer(Stepper):
     keeps_gradients: bool = True
     """Whether a gradient stays on each device as a whole after a step."""
 
+    numbers: ClassVar[tuple[str, ...]] = ()
+    """The names of numbers that go on once a step, such as a count of the steps. All parameters
+    share them; of those that once had no gradient while others had, each has its own: `late`."""
+
     def __new__(cls, params: Any = (), *args: Any, **options: Any) -> Any:  # noqa: D102
         if isinstance(params, (list, tuple)) and any(isinstance(each, dict) for each in params):
             names = list(inspect.signature(cls.__init__).parameters)[2:]
@@ -119,6 +128,7 @@ class Optimizer(Stepper):
         if not self.params:
             raise ArgumentError(f"{self._name}: {len(tensors)} tensors, none wants a gradient")
         self.device = self.params[0].device
+        self.late: dict[str, Tensor] = {}
         self.base_lr = lr
         self.__dict__["lr"] = self._number(lr)
 
@@ -187,6 +197,7 @@ class Optimizer(Stepper):
         """Moves the parameters and computes them, and all that changes with them, now. A step that
         is like one before runs that one's plan: those of this package depend on what they and the
         parameters hold, and on nothing else; of others nobody knows."""
+        self._part()
         is_known = type(self).__module__.startswith(__package__ or "")
         held = self._holds() if is_known and Tensor.training else None
         if held is None:
@@ -200,6 +211,9 @@ class Optimizer(Stepper):
         tensors: list[Tensor] = []
         values: list[Any] = []
         for name, value in vars(self).items():
+            if type(value) is dict:
+                plain.append(tuple(value))
+                value = list(value.values())
             several = value if type(value) is list else (value,)
             plain += (name, len(several))
             values += several
@@ -225,7 +239,10 @@ class Optimizer(Stepper):
         moved = [i for i, param in enumerate(self.params) if param.grad is not None]
         if not moved:
             raise ArgumentError(f"{self._name}.step: no gradients; call backward() on a loss first")
-        changed = self._advance()
+        self._part()
+        changed = []
+        for who in dict.fromkeys(i if self._is_late(i) else None for i in moved):
+            changed += self._advance(who)
         for i in moved:
             param, grad = self.params[i], self.params[i].grad
             assert grad is not None, "filtered above"
@@ -252,8 +269,28 @@ class Optimizer(Stepper):
             return tensor.assign(value)
         return tensor.assign(self.applies.to(tensor.device).where(value, tensor))
 
-    def _advance(self) -> list[Tensor]:
-        """What changes once a step, before the parameters do."""
+    def _part(self) -> None:
+        """Parameters that stay while others move have numbers of their own from now on: copies."""
+        still = [i for i, p in enumerate(self.params) if p.grad is None] if self.numbers else []
+        for i in still if len(still) < len(self.params) else ():
+            if not self._is_late(i):
+                for name in self.numbers:
+                    self.late[f"{i}.{name}"] = own_copy(getattr(self, name)).realize()
+
+    def _is_late(self, i: int) -> bool:
+        return f"{i}.{self.numbers[0]}" in self.late if self.late else False
+
+    def _of(self, i: int | None, name: str) -> Tensor:
+        """The number of this name that parameter `i` has; None: that all share."""
+        shared: Tensor = getattr(self, name)
+        return self.late.get(f"{i}.{name}", shared)
+
+    def _make_room(self, names: list[str]) -> None:
+        own = [name.removeprefix("late.") for name in names if name.startswith("late.")]
+        self.late = {name: self.late.get(name, self._number(0.0)) for name in own}
+
+    def _advance(self, i: int | None) -> list[Tensor]:
+        """Changes the numbers of parameter `i`, or of None, before parameters move."""
         return []
 
     @abstractmethod
@@ -360,6 +397,11 @@ class OptimizerGroup(Stepper):
 
     def __getitem__(self, i: int) -> Stepper:
         return self.optimizers[i]
+
+    def _make_room(self, names: list[str]) -> None:
+        for i, each in enumerate(self.optimizers):
+            begin = f"optimizers.{i}."
+            each._make_room([n.removeprefix(begin) for n in names if n.startswith(begin)])
 
     def schedule_step(self) -> list[Tensor]:
         """A step of each; returns all tensors that change."""
