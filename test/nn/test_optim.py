@@ -100,6 +100,15 @@ def same_options(name, **options):
         ("Adadelta", {}, {}),
         *same_options("Adadelta", lr=0.5, rho=0.6, weight_decay=0.1, eps=1e-4),
         ("RMSprop", {}, {}),
+        *same_options("Adam", lr=0.1, betas=(0.5, 0.3), amsgrad=True),
+        *same_options("AdamW", lr=0.1, betas=(0.5, 0.3), amsgrad=True),
+        ("Rprop", {}, {}),
+        *same_options("Rprop", lr=0.1, etas=(0.3, 1.5), step_sizes=(0.01, 0.3)),
+        ("ASGD", {}, {}),
+        *same_options("ASGD", lr=0.1, lambd=0.1, alpha=0.5, t0=2.0, weight_decay=0.1),
+        ("Adafactor", {}, {}),
+        *same_options("Adafactor", lr=0.5, beta2_decay=-0.3, d=2.0, weight_decay=0.1),
+        *same_options("Adafactor", lr=0.1, eps=(0.3, 0.9)),
         *same_options("RMSprop", alpha=0.5, weight_decay=0.1, momentum=0.9, centered=True),
     ],
 )
@@ -388,6 +397,10 @@ ALL = [
     optim.Adamax,
     optim.Adagrad,
     optim.Adadelta,
+    optim.Adafactor,
+    optim.ASGD,
+    optim.Rprop,
+    lambda p: optim.AdamW(p, amsgrad=True),
     lambda p: optim.RMSprop(p, momentum=0.9, centered=True),
 ]
 
@@ -428,6 +441,9 @@ def steps(optimizer, w, count):
         (lambda: optim.SGD([{"parms": [Tensor(B)]}]), 'legal are dicts with "params"'),
         (lambda: optim.Adam([Tensor(B)], betas=0.5), "betas 0.5; legal are two numbers"),
         (lambda: optim.Adam([Tensor(B)], 0.1, (0.5, 0.9)), r"b1 \(0.5, 0.9\); legal are numbers"),
+        (lambda: optim.Rprop([Tensor(W)], etas=(1.5, 2)), "etas=.*legal are one between 0 and 1"),
+        (lambda: optim.Adafactor([Tensor(W)], eps=1e-3), "eps 0.001; legal are two numbers"),
+        (lambda: optim.Adafactor([Tensor(W)], d=0.5), "d=0.5; legal are"),
         (lambda: optim.Muon([Tensor(W)], adjust_lr_fn="x"), "adjust_lr_fn='x'; legal are"),
         (
             lambda: optim.SGD([Tensor(B)]).param_groups[0].update(momentum=0.5),
@@ -444,7 +460,16 @@ def test_misuse(misuse, message):
 # ---- what a step costs ---------------------------------------------------------------------------
 
 KERNELS = {"SGD": 1, "Adam": 1, "AdamW": 1, "NAdam": 1, "RAdam": 1, "Adagrad": 1, "RMSprop": 1}
-KERNELS |= {"Adamax": 1, "Lion": 2, "Adadelta": 2, "LARS": 2, "LAMB": 4}
+KERNELS |= {
+    "Rprop": 1,
+    "ASGD": 2,
+    "Adafactor": 6,
+    "Adamax": 1,
+    "Lion": 2,
+    "Adadelta": 2,
+    "LARS": 2,
+    "LAMB": 4,
+}
 OF_ALL = 4  # kernels for numbers that all parameters share
 
 
@@ -472,8 +497,8 @@ def test_a_step_is_one_native_call_whatever_the_number_of_parameters(name, monke
 
 
 def test_an_option_that_there_isnt_is_an_error_that_says_which_there_are():
-    with pytest.raises(TypeError, match="Adam: no argument 'amsgrad'.*legal are params, lr, b1"):
-        optim.Adam([Tensor(B)], amsgrad=True)
+    with pytest.raises(TypeError, match="Adam: no argument 'amsgrd'.*legal are params, lr, b1"):
+        optim.Adam([Tensor(B)], amsgrd=True)
     with pytest.raises(TypeError, match="SGD: no argument 'foo'.*legal are params, lr, momentum"):
         optim.SGD([{"params": [Tensor(B)], "foo": 1}])
     assert optim.Adam([Tensor(B)], betas=(0.5, 0.9), fused=True).b1 == 0.5
@@ -488,6 +513,8 @@ COUNTING = {
     "NAdam": {"lr": 0.1},
     "RAdam": {"lr": 0.1, "betas": (0.5, 0.6)},
     "Adagrad": {"lr": 0.1, "lr_decay": 0.5},
+    "ASGD": {"lr": 0.1, "lambd": 0.1, "t0": 2.0},
+    "Adafactor": {"lr": 0.1},
 }
 MOVED = ["ab", "a", "b", "ab", "c", "bc", "abc", "abc", "a", "abc"]
 """Which of three parameters have a gradient in each step: the third only later on."""

@@ -63,6 +63,11 @@ def warm_then_cosine(lib, o):
         lambda lib, o: lib.LambdaLR(o, lambda turn: min(1.0, (turn + 1) / 7)),
         lambda lib, o: lib.LambdaLR(o, lambda turn: [0.5, 0.25, 0.125][turn % 3]),
         lambda lib, o: lib.LambdaLR(o, lambda turn: 0.5),
+        lambda lib, o: lib.MultiplicativeLR(o, lambda turn: 1 - 0.01 * turn),
+        lambda lib, o: lib.ChainedScheduler([lib.ExponentialLR(o, 0.9)]),
+        lambda lib, o: lib.ChainedScheduler(
+            [lib.LinearLR(o, 0.1, total_iters=5), lib.CosineAnnealingLR(o, 30), lib.StepLR(o, 4)]
+        ),
         warm_then_cosine,
     ],
 )
@@ -147,5 +152,35 @@ def test_a_group_keeps_its_first_rates():
     ],
 )
 def test_misuse(misuse, message):
+    with pytest.raises(ArgumentError, match=message):
+        misuse(optim.SGD([Tensor([1.0])], lr=0.5))
+
+
+def of_both(o):
+    return [optim.ExponentialLR(o, 0.5), optim.StepLR(o, 2)]
+
+
+def in_turns(o):
+    for each in 2 * of_both(o):
+        each.step()
+    both = of_both(o)
+    for _ in range(2):
+        for each in both:
+            each.step()
+
+
+@pytest.mark.parametrize(
+    "misuse, message",
+    [
+        (in_turns, "ExponentialLR.step: in turns with StepLR of the same optimizer.*Chained"),
+        (lambda o: optim.ChainedScheduler([]), "of no schedules"),
+        (lambda o: optim.ChainedScheduler([optim.CosineAnnealingLR(o, 9, 0.1)]), "down to 0"),
+        (lambda o: optim.ChainedScheduler([optim.LambdaLR(o, float)]), "LambdaLR sets a rate"),
+        (lambda o: optim.MultiplicativeLR(o, 0.5), "0.5; legal is a function"),
+        (lambda o: optim.OneCycleLR(o, 1.0, 9, cycle_momentum=True), "=True; legal are False"),
+        (lambda o: optim.CyclicLR(o, 0.1, 1.0, cycle_momentum=True), "=True; legal are False"),
+    ],
+)
+def test_misuse_is_told(misuse, message):
     with pytest.raises(ArgumentError, match=message):
         misuse(optim.SGD([Tensor([1.0])], lr=0.5))

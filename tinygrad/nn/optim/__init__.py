@@ -1,14 +1,16 @@
 """Optimizers: how parameters move along their gradients; schedules of the learning rate; and what
 stands around a step: clipping, loss scaling, averages of weights."""
 
-from tinygrad.nn.optim.adaptive import Adadelta, Adagrad, RMSprop
-from tinygrad.nn.optim.average import EMA
+from tinygrad.nn.optim.adaptive import Adadelta, Adagrad, RMSprop, Rprop
+from tinygrad.nn.optim.average import ASGD, EMA
+from tinygrad.nn.optim.factored import Adafactor
 from tinygrad.nn.optim.gradients import GradScaler, clip_grad_norm_, clip_grad_value_
 from tinygrad.nn.optim.lbfgs import LBFGS
 from tinygrad.nn.optim.moments import LAMB, Adam, Adamax, AdamW, NAdam, RAdam
 from tinygrad.nn.optim.momentum import LARS, SGD, Lion, Muon, orthogonalized
 from tinygrad.nn.optim.optimizer import Optimizer, OptimizerGroup
 from tinygrad.nn.optim.schedule import (
+    ChainedScheduler,
     ConstantLR,
     CosineAnnealingLR,
     CosineAnnealingWarmRestarts,
@@ -16,6 +18,7 @@ from tinygrad.nn.optim.schedule import (
     ExponentialLR,
     LambdaLR,
     LinearLR,
+    MultiplicativeLR,
     MultiStepLR,
     OneCycleLR,
     PolynomialLR,
@@ -28,16 +31,19 @@ from tinygrad.nn.optim.zero import zero
 from tinygrad.nn.spellings import spell
 
 __all__ = [
+    "ASGD",
     "EMA",
     "LAMB",
     "LARS",
     "LBFGS",
     "SGD",
     "Adadelta",
+    "Adafactor",
     "Adagrad",
     "Adam",
     "AdamW",
     "Adamax",
+    "ChainedScheduler",
     "ConstantLR",
     "CosineAnnealingLR",
     "CosineAnnealingWarmRestarts",
@@ -48,6 +54,7 @@ __all__ = [
     "LinearLR",
     "Lion",
     "MultiStepLR",
+    "MultiplicativeLR",
     "Muon",
     "NAdam",
     "OneCycleLR",
@@ -56,6 +63,7 @@ __all__ = [
     "PolynomialLR",
     "RAdam",
     "RMSprop",
+    "Rprop",
     "ReduceLROnPlateau",
     "Scheduler",
     "SequentialLR",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tinygrad.base.errors import ArgumentError
 from tinygrad.nn.optim.optimizer import Optimizer, Parameters
 from tinygrad.tensor import Tensor
 
@@ -98,6 +99,52 @@ class Adadelta(Optimizer):
         step = (self.steps[i] + self.eps).sqrt() / (v + self.eps).sqrt() * grad
         steps = self.rho * self.steps[i] + (1 - self.rho) * step.square()
         return param - self._lr(param) * step, [v, self._put(self.steps[i], steps)]
+
+
+class Rprop(Optimizer):
+    """A step size for each coordinate, which grows while the gradient keeps its sign and shrinks
+    when it turns; only signs count, so it wants the gradient of all data, not of batches.
+
+    (Riedmiller and Braun, "A Direct Adaptive Method for Faster Backpropagation", 1993.)
+
+    Args:
+        params: the tensors to move.
+        lr: the first step size.
+        etas: what a step size is multiplied by when the sign turned, and when it stayed.
+        step_sizes: the least and the largest step size.
+
+    >>> x = Tensor([1.0, -3.0], requires_grad=True)
+    >>> with Tensor.train():
+    ...     _ = (x * x).sum().backward()
+    ...     Rprop([x], lr=0.25).step()
+    >>> x.tolist()
+    [0.75, -2.75]
+    """
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: float = 0.01,
+        etas: tuple[float, float] = (0.5, 1.2),
+        step_sizes: tuple[float, float] = (1e-6, 50.0),
+    ) -> None:
+        super().__init__(params, lr)
+        less, more = etas
+        if not 0 < less < 1 < more:
+            raise ArgumentError(f"Rprop: etas={etas}; legal are one between 0 and 1, one above 1")
+        self.etas = (less, more)
+        self.step_sizes = (step_sizes[0], step_sizes[1])
+        self._check(least=step_sizes[0], largest=step_sizes[1])
+        self.sizes = [zeros + lr for zeros in self._zeros()]
+        self.before = self._zeros()
+        self._own([*self.sizes, *self.before])
+
+    def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+        (less, more), turn = self.etas, grad * self.before[i]
+        factor = (turn > 0).where(more, (turn < 0).where(less, 1.0))
+        size = self._put(self.sizes[i], (self.sizes[i] * factor).clamp(*self.step_sizes))
+        grad = (turn < 0).where(0.0, grad)
+        return param - grad.sign() * size, [size, self._put(self.before[i], grad)]
 
 
 class RMSprop(Optimizer):

@@ -7,8 +7,65 @@ from contextlib import contextmanager
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.nn.optim.optimizer import Optimizer, Parameters
 from tinygrad.nn.state import get_parameters, own_copy
 from tinygrad.tensor import Tensor
+
+
+class ASGD(Optimizer):
+    """Along the gradient, by a rate that falls; `averages` holds the average of where each
+    parameter was, which is what to use in the end.
+
+    (Polyak and Juditsky, "Acceleration of Stochastic Approximation by Averaging", 1992.)
+
+    Args:
+        params: the tensors to move.
+        lr: the first rate: at step t it is lr / (1 + lambd·lr·(t - 1))^alpha.
+        lambd: parameters shrink by the rate times this.
+        alpha: how fast the rate falls.
+        t0: the step after which positions are averaged.
+        weight_decay: this much of the parameter is added to its gradient.
+
+    >>> x = Tensor([1.0], requires_grad=True)
+    >>> with Tensor.train():
+    ...     _ = (x * x).sum().backward()
+    ...     ASGD([x], lr=0.25).step()
+    >>> round(x.item(), 3)
+    0.5
+    """
+
+    numbers = ("t", "rate", "before")
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: float = 0.01,
+        lambd: float = 1e-4,
+        alpha: float = 0.75,
+        t0: float = 1e6,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(params, lr)
+        self._check(weight_decay=weight_decay)
+        self.lambd = lambd
+        self.alpha = alpha
+        self.t0 = t0
+        self.weight_decay = weight_decay
+        self.t, self.rate, self.before = map(self._number, (0.0, lr, lr))
+        self.averages = self._zeros()
+        self._own([self.t, self.rate, self.before, *self.averages])
+
+    def _advance(self, i: int | None) -> list[Tensor]:
+        t, before = self._of(i, "t"), self._of(i, "before")  # lr as it was in the step before
+        rate = self._put(self._of(i, "rate"), before / (1 + self.lambd * before * t) ** self.alpha)
+        return [rate, self._put(before, self.lr), self._put(t, t + 1)]
+
+    def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+        grad = grad + self.weight_decay * param
+        rate, t = (self._beside(param, self._of(i, name)) for name in ("rate", "t"))
+        new = param * (1 - self.lambd * rate) - rate * grad
+        share = 1 / (t - 1 - self.t0).maximum(1.0)
+        return new, [self._put(self.averages[i], self.averages[i].lerp(new, share))]
 
 
 class EMA:

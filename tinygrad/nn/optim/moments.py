@@ -37,6 +37,7 @@ class Moments(Optimizer):
         self.eps = eps
         self.weight_decay = weight_decay
         self.m, self.v = self._zeros(), self._zeros()
+        self.largest: list[Tensor] = []
         self.m_share, self.v_share = self._number(0.0), self._number(0.0)
         self._own([*self.m, *self.v, self.m_share, self.v_share])
         if "t" in self.numbers:
@@ -56,6 +57,10 @@ class Moments(Optimizer):
         m, v = self._of(i, "m_share"), self._of(i, "v_share")
         return (m, v) if like is None else (self._beside(like, m), self._beside(like, v))
 
+    def _keep_largest(self, wanted: bool) -> None:
+        self.largest = self._zeros() if wanted else []
+        self._own(self.largest)
+
     def _averages(self, i: int, grad: Tensor) -> tuple[Tensor, Tensor]:
         """m and v with this step's gradient in them."""
         m = self._put(self.m[i], _moved_average(self.m[i], grad, self.b1))
@@ -65,7 +70,11 @@ class Moments(Optimizer):
     def _direction(self, i: int, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         """m / √v, both corrected, and the state that changed."""
         m, v = self._averages(i, grad)
-        return _corrected(m, v, *self._shares(i, m), self.eps), [m, v]
+        state = [m, v]
+        if self.largest:
+            v = self._put(self.largest[i], self.largest[i].maximum(v))
+            state.append(v)
+        return _corrected(m, v, *self._shares(i, m), self.eps), state
 
 
 @expression
@@ -89,6 +98,7 @@ class Adam(Moments):
         eps: added to √v.
         weight_decay: this much of the parameter is added to its gradient.
         betas: b1 and b2 as a pair.
+        amsgrad: divide by the largest v so far. (Reddi, Kale and Kumar, 2018.)
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -97,6 +107,20 @@ class Adam(Moments):
     >>> round(x.item(), 4)
     0.75
     """
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: float = 0.001,
+        b1: float = 0.9,
+        b2: float = 0.999,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        betas: tuple[float, float] | None = None,
+        amsgrad: bool = False,
+    ) -> None:
+        super().__init__(params, lr, b1, b2, eps, weight_decay, betas)
+        self._keep_largest(amsgrad)
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         if self.weight_decay:
@@ -118,6 +142,7 @@ class AdamW(Moments):
         eps: added to √v.
         weight_decay: parameters shrink by lr times this.
         betas: b1 and b2 as a pair.
+        amsgrad: divide by the largest v so far. (Reddi, Kale and Kumar, 2018.)
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -136,8 +161,10 @@ class AdamW(Moments):
         eps: float = 1e-8,
         weight_decay: float = 0.01,
         betas: tuple[float, float] | None = None,
+        amsgrad: bool = False,
     ) -> None:
         super().__init__(params, lr, b1, b2, eps, weight_decay, betas)
+        self._keep_largest(amsgrad)
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         direction, state = self._direction(i, grad)

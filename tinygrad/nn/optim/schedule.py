@@ -7,19 +7,24 @@ but the rate that the optimizer was made with and the number of the step.
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass
 from typing import ClassVar
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.nn.optim.gradients import optimizers_of
-from tinygrad.nn.optim.optimizer import Optimizer, Stepper
+from tinygrad.nn.optim.optimizer import Optimizer, OptimizerGroup, Stepper
 from tinygrad.nn.state import load_state_dict
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_choice
+
+_LAST: WeakKeyDictionary[Optimizer, ReferenceType[Scheduler]] = WeakKeyDictionary()
+"""The schedule that stepped last, by optimizer."""
 
 
 @dataclass(eq=False)
@@ -41,6 +46,7 @@ class Scheduler(ABC):
     counts: ClassVar[tuple[str, ...]] = ()  # the options that must be 1 or more
 
     def __post_init__(self, optimizer: Stepper) -> None:
+        self.has_stepped = False
         for name in self.counts:
             if (number := getattr(self, name)) < 1:
                 who = type(self).__name__
@@ -55,7 +61,14 @@ class Scheduler(ABC):
         """The rate at step `turn`, (1,) int32, of an optimizer made with rate `base`."""
 
     def schedule_step(self) -> list[Tensor]:
-        """Goes on by one step; returns what changes. Realize it with the optimizer's step."""
+        """Goes on by one step; returns what changes. Realize it with the optimizer's step.
+
+        Raises:
+            ArgumentError: another schedule sets the rate of the same optimizer, in turns with this.
+        """
+        for each in self.optimizers:
+            self._check_alone(each)
+        self.has_stepped = True
         turn = self.turn.assign(self.turn + 1)
         return [
             turn,
@@ -64,6 +77,16 @@ class Scheduler(ABC):
                 for each in self.optimizers
             ),
         ]
+
+    def _check_alone(self, optimizer: Optimizer) -> None:
+        last = _LAST[optimizer]() if optimizer in _LAST else None
+        if self.has_stepped and last is not None and last is not self:
+            raise ArgumentError(
+                f"{type(self).__name__}.step: in turns with {type(last).__name__} of the same "
+                "optimizer, and each sets the whole rate; legal is a ChainedScheduler or a "
+                "SequentialLR of both"
+            )
+        _LAST[optimizer] = ref(self)
 
     def step(self) -> None:
         """Goes on by one step, now."""
@@ -104,17 +127,53 @@ class LambdaLR(Scheduler):
     factor: Callable[[Tensor], Tensor | float]
 
     def __post_init__(self, optimizer: Stepper) -> None:
-        if not callable(self.factor):
-            raise ArgumentError(
-                f"LambdaLR: {self.factor!r}; legal is a function: make a schedule for each "
-                "optimizer of a group"
-            )
+        _check_factor("LambdaLR", self.factor)
         super().__post_init__(optimizer)
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """base·factor(turn)."""
         factor = self.factor(turn)
         return (factor if isinstance(factor, Tensor) else turn.float().const_like(factor)) * base
+
+
+@dataclass(eq=False)
+class MultiplicativeLR(Scheduler):
+    """The first rate times `factor(1)`, times `factor(2)`, and so on; see `LambdaLR`.
+
+    >>> from tinygrad.nn.optim import SGD
+    >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
+    >>> schedule = MultiplicativeLR(optimizer, lambda turn: 0.5)
+    >>> schedule.step(); schedule.step()
+    >>> optimizer.lr.item()
+    0.125
+    """
+
+    factor: Callable[[Tensor], Tensor | float]
+
+    def __post_init__(self, optimizer: Stepper) -> None:
+        _check_factor("MultiplicativeLR", self.factor)
+        self.product = _kept(1.0)
+        super().__post_init__(optimizer)
+
+    def rate(self, base: float, turn: Tensor) -> Tensor:
+        """base times the product so far."""
+        return self.product * base
+
+    def schedule_step(self) -> list[Tensor]:
+        """Goes on by one step; returns what changes. Realize it with the optimizer's step."""
+        product = self.product.assign(self.product * self.factor(self.turn + 1))
+        return [product, *super().schedule_step()]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What the next step depends on besides the optimizer."""
+        return {"turn": self.turn, "product": self.product}
+
+
+def _check_factor(who: str, factor: object) -> None:
+    if not callable(factor):
+        raise ArgumentError(
+            f"{who}: {factor!r}; legal is a function: make a schedule for each optimizer of a group"
+        )
 
 
 @dataclass(eq=False)
@@ -323,6 +382,7 @@ class OneCycleLR(Scheduler):
         anneal_strategy: "cos", or "linear" for straight lines.
         div_factor: max_lr over the first rate.
         final_div_factor: the first rate over the last.
+        cycle_momentum: False, which PyTorch's programs must say: momentum stays.
 
     >>> from tinygrad.nn.optim import SGD
     >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
@@ -340,6 +400,7 @@ class OneCycleLR(Scheduler):
     anneal_strategy: str = "cos"
     div_factor: float = 25.0
     final_div_factor: float = 1e4
+    cycle_momentum: bool = False
     counts = ("total_steps",)
 
     def __post_init__(self, optimizer: Stepper) -> None:
@@ -351,6 +412,7 @@ class OneCycleLR(Scheduler):
                 )
             self.total_steps = self.epochs * self.steps_per_epoch
         check_choice("OneCycleLR", "anneal_strategy", self.anneal_strategy, CURVES)
+        check_choice("OneCycleLR", "cycle_momentum", self.cycle_momentum, (False,))
         if min(self.div_factor, self.final_div_factor) <= 0:
             raise ArgumentError(
                 f"OneCycleLR: div_factor={self.div_factor}, final_div_factor="
@@ -386,6 +448,7 @@ class CyclicLR(Scheduler):
         mode: "triangular"; "triangular2", by half as much in each cycle; or "exp_range", times
             gamma at each step.
         gamma: see there.
+        cycle_momentum: False, which PyTorch's programs must say: momentum stays.
 
     >>> from tinygrad.nn.optim import SGD
     >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
@@ -401,13 +464,12 @@ class CyclicLR(Scheduler):
     step_size_down: int | None = None
     mode: str = "triangular"
     gamma: float = 1.0
+    cycle_momentum: bool = False
     counts = ("step_size_up", "step_size_down")
 
     def __post_init__(self, optimizer: Stepper) -> None:
-        if self.mode not in ("triangular", "triangular2", "exp_range"):
-            raise ArgumentError(
-                f"CyclicLR: mode={self.mode!r}; legal are triangular, triangular2 and exp_range"
-            )
+        check_choice("CyclicLR", "mode", self.mode, ("triangular", "triangular2", "exp_range"))
+        check_choice("CyclicLR", "cycle_momentum", self.cycle_momentum, (False,))
         if self.step_size_down is None:
             self.step_size_down = self.step_size_up
         super().__post_init__(optimizer)
@@ -458,6 +520,55 @@ class SequentialLR(Scheduler):
             later = schedule.rate(base, (turn - milestone).maximum(0))
             now = (turn >= milestone).where(later, now)
         return now
+
+
+class ChainedScheduler(Scheduler):
+    """Several schedules at once: the first rate times the factors of all.
+
+    Args:
+        schedulers: of one optimizer, each by a factor: ConstantLR, LinearLR, StepLR, MultiStepLR,
+            ExponentialLR, PolynomialLR, CosineAnnealingLR down to 0.
+        optimizer: theirs; need not be said.
+
+    >>> from tinygrad.nn.optim import SGD
+    >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
+    >>> parts = [ConstantLR(optimizer, 0.5, total_iters=2), ExponentialLR(optimizer, 0.5)]
+    >>> schedule = ChainedScheduler(parts)
+    >>> schedule.step()
+    >>> optimizer.lr.item()
+    0.125
+    """
+
+    def __init__(self, schedulers: Sequence[Scheduler], optimizer: Stepper | None = None) -> None:
+        if not schedulers:
+            raise ArgumentError("ChainedScheduler: of no schedules; give at least one")
+        for each in schedulers:
+            if not isinstance(each, FACTORS) or getattr(each, "eta_min", False):
+                raise ArgumentError(
+                    f"ChainedScheduler: {type(each).__name__} sets a rate of its own; legal are "
+                    f"{', '.join(kind.__name__ for kind in FACTORS)}, down to 0"
+                )
+            if each.optimizers != schedulers[0].optimizers:
+                raise ArgumentError("ChainedScheduler: of several optimizers; legal is one")
+        self.schedulers = schedulers
+        self.__post_init__(optimizer or OptimizerGroup(*schedulers[0].optimizers))
+
+    def rate(self, base: float, turn: Tensor) -> Tensor:
+        """base times the factors of all."""
+        factors = [each.rate(1.0, turn) for each in self.schedulers]
+        return functools.reduce(Tensor.mul, factors) * base
+
+
+FACTORS = (
+    ConstantLR,
+    LinearLR,
+    StepLR,
+    MultiStepLR,
+    ExponentialLR,
+    PolynomialLR,
+    CosineAnnealingLR,
+)
+"""The schedules whose rate is the first one times a factor."""
 
 
 class ReduceLROnPlateau:
