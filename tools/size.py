@@ -25,7 +25,7 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # each folder inside has a budget of its own: it is a driver, or beside what a Tensor is made of.
 BUDGETS: dict[str, int | None] = {
     "base": 730,
-    "uop": 1875,
+    "uop": 1890,
     "simplify": 1040,
     "transforms": 340,
     "schedule": 3175,
@@ -33,9 +33,9 @@ BUDGETS: dict[str, int | None] = {
     "codegen": 5545,
     "backends/*": 2950,
     "engine": 4600,
-    "tensor/*": 5920,
+    "tensor/*": 5955,
 }
-CORE_BUDGET = 31_010  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 31_055  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
@@ -45,7 +45,7 @@ INSIDE_BUDGETS = {
     "backends/interpreter": 775,
     "backends/cuda": 600,
     "tensor/complex": 415,
-    "tensor/long_tail": 1940,
+    "tensor/long_tail": 1945,
 }
 DRIVER_BUDGET = 350  # of any other folder of backends/
 

@@ -107,6 +107,51 @@ FACTS = {
         ),
         lambda a, b, n: np.pad(np.arange(24 * n).reshape(24, n), ((0, 0), (0, MOST - n))),
     ),
+    "rolled": (lambda a, b, n: a[:n].roll(1, 0), lambda a, b, n: np.roll(a[:n], 1, 0)),
+    "rolled back": (
+        lambda a, b, n: a[:n].roll((-1, 5), (0, 1)),
+        lambda a, b, n: np.roll(a[:n], (-1, 5), (0, 1)),
+    ),
+    "rolled by a size": (lambda a, b, n: a.roll(n, 1), lambda a, b, n: np.roll(a, n, 1)),
+    "windows": (
+        lambda a, b, n: a[:n].cat(a[:2]).unfold(0, 3, 2),
+        lambda a, b, n: np.lib.stride_tricks.sliding_window_view(
+            np.concatenate((a[:n], a[:2])), 3, 0
+        )[::2],
+    ),
+    "parts": (
+        lambda a, b, n: b[:, :n].split([1, n - 1], 1)[1] * 2,
+        lambda a, b, n: b[:, 1:n] * 2,
+    ),
+    "diagonals": (
+        lambda a, b, n: (a[:n] @ b[:, :n]).diagonal(-1),
+        lambda a, b, n: (a[:n] @ b[:, :n]).diagonal(-1),
+    ),
+    "running logs": (
+        lambda a, b, n: b[:, :n].logcumsumexp(1),
+        lambda a, b, n: np.logaddexp.accumulate(b[:, :n], 1),
+    ),
+    "evenly spaced": (
+        lambda a, b, n: Tensor.linspace(-1, 2, n, device=a.device),
+        lambda a, b, n: np.linspace(-1, 2, n),
+    ),
+    "smallest": (lambda a, b, n: b[:, :n].kthvalue(1)[0], lambda a, b, n: b[:, :n].min(1)),
+    "places among": (
+        lambda a, b, n: a[:n, 0].sort()[0].searchsorted(a[:5, 1]),
+        lambda a, b, n: np.searchsorted(np.sort(a[:n, 0]), a[:5, 1]),
+    ),
+    "classes": (
+        lambda a, b, n: Tensor([0, 0], device=a.device).one_hot(n),
+        lambda a, b, n: np.eye(1, n)[[0, 0]],
+    ),
+    "halves of sizes": (
+        lambda a, b, n: a[:2] * (n / 2) + 1 / n,
+        lambda a, b, n: a[:2] * (n / 2) + 1 / n,
+    ),
+    "filled with a size": (
+        lambda a, b, n: Tensor.full((3,), n, device=a.device),
+        lambda a, b, n: np.full(3, n),
+    ),
     "of now": (lambda a, b, n: (a[:n] + 1)[:1], lambda a, b, n: (a[:n] + 1)[:1]),
 }
 
@@ -261,6 +306,17 @@ def test_sizes_are_one_node_however_they_are_written():
     assert a[:n].numel() is a[:n].reshape(-1).shape[0]
 
 
+def test_sizes_and_variables_are_numbers_of_one_kind():
+    """A shape has sizes of dtype index, a user's variable is an int32."""
+    n = Variable("n", 1, MOST).bind(5)
+    x = Tensor.arange(MOST)[:n]
+    size = x.shape[0]
+    assert x[n - 1 : size].shape == x[size - 1 : n].shape
+    assert (x * (size - n) + (n + size)).tolist() == [10] * 5
+    assert (x + n / 2).tolist() == [2.5, 3.5, 4.5, 5.5, 6.5]
+    assert Tensor(size // n + n).item() == 6
+
+
 def test_a_symbolic_shape_becomes_the_numbers_of_now():
     n = Variable("n", 1, MOST).bind(5)
     assert Tensor(A)[:n].reshape(5, 24).shape == (5, 24)
@@ -284,6 +340,23 @@ def test_sizes_that_may_differ_dont_meet(wrong):
     n, m = Variable("n", 1, 24).bind(5), Variable("m", 1, 24).bind(5)
     with pytest.raises(ShapeError):
         wrong(Tensor(A), n, m)
+
+
+def test_what_reads_its_sizes_takes_those_of_now():
+    x = Tensor([3, 1, 3, 2, 7])[: Variable("n", 2, 5).bind(4)]
+    assert x.unique().tolist() == [1, 2, 3]
+    assert x.unique_consecutive(return_inverse=True)[1].tolist() == [0, 1, 2, 3]
+    assert x.bincount().tolist() == [0, 1, 1, 2]
+
+
+def test_a_symbolic_size_that_was_not_foreseen_is_named():
+    x, n = Tensor(A), Variable("n", 1, MOST).bind(5)
+    with pytest.raises(ShapeError, match="interpolate: self has symbolic sizes"):
+        x[None, None, :n].interpolate((8, 8))
+    with pytest.raises(ShapeError, match="roll: by 2 of a symbolic size, of 1 to 40"):
+        x[:n].roll(2, 0)
+    with pytest.raises(ShapeError, match="diagonal: it is not known whether"):
+        x[:n].diagonal()
 
 
 def test_fewer_elements_than_are_chosen_are_told():

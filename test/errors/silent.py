@@ -226,9 +226,9 @@ MISUSES = {
         ["multinomial", "negative"],
     ),
     "roll of a symbolic axis": (
-        lambda: with_symbolic_axis().roll(1),
+        lambda: with_symbolic_axis().roll(2),
         ShapeError,
-        ["roll", "axis 0", "symbolic size, of 1 to 8", "legal"],
+        ["roll", "by 2", "symbolic size, of 1 to 8", "legal are shifts of up to 1"],
     ),
     "split of a symbolic axis": (
         lambda: with_symbolic_axis().split(2),

@@ -13,7 +13,8 @@ from abc import ABC
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tinygrad.base.errors import ArgumentError, DTypeError, TinygradError
+from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError, TinygradError
+from tinygrad.uop.infer import least, most
 from tinygrad.uop.node import UOp
 
 BARE = (TypeError, AttributeError, ValueError, LookupError, ArithmeticError, AssertionError)
@@ -41,12 +42,12 @@ def check_choice(operation: str, name: str, value: Any, legal: Iterable[Any]) ->
 
 
 def check_number_from(
-    operation: str, name: str, value: Any, least: float, most: float = math.inf
+    operation: str, name: str, value: Any, low: float, high: float = math.inf
 ) -> None:
     """ArgumentError for a number below the least that is legal or above the most, and for NaN."""
-    if not least <= value <= most:
-        end = "" if most == math.inf else f" to {most}"
-        raise ArgumentError(f"{operation}: {name}={value}; legal are numbers from {least}{end}")
+    if not (low <= least(value) and most(value) <= high):
+        end = "" if high == math.inf else f" to {high}"
+        raise ArgumentError(f"{operation}: {name}={value}; legal are numbers from {low}{end}")
 
 
 def check_types(
@@ -65,9 +66,9 @@ def check_types(
 
 def told(
     function: Callable[..., Any], called: str, given: Any, named: Any, error: Exception
-) -> DTypeError | None:
+) -> TinygradError | None:
     """The error that names an argument whose type isn't what `function` takes, if there is one and
-    `error` doesn't say so already."""
+    `error` doesn't say so already; else one with a symbolic size, which wasn't foreseen."""
     if isinstance(error, TinygradError) or not isinstance(error, BARE):
         return None
     function = inspect.unwrap(function)
@@ -91,6 +92,13 @@ def told(
                 legal = WORDS.get(text, text.replace("Self", "Tensor"))
                 kind = type(one).__name__
                 return DTypeError(f"{called}: {name}={one!r} of type {kind}; legal is {legal}")
+    for name, value in bound.arguments.items():
+        sizes = getattr(value, "shape", (value,))
+        if isinstance(sizes, tuple) and any(isinstance(size, UOp) for size in sizes):
+            return ShapeError(
+                f"{called}: {name} has symbolic sizes, {sizes}; legal are numbers: reshape a "
+                "tensor to the sizes that it has now"
+            )
     return None
 
 

@@ -16,7 +16,7 @@ from tinygrad.base.helpers import ceildiv, plain, prod
 from tinygrad.tensor.creation import DTypeLike
 from tinygrad.tensor.indexing import Indexing
 from tinygrad.tensor.template import expression
-from tinygrad.uop.infer import settled
+from tinygrad.uop.infer import least, settled
 
 Sizes = int | Sequence[int]
 
@@ -35,7 +35,7 @@ class Conv(Indexing):
         windows = _sliding(self.ndim - len(kernel), kernel, stride, dilation, pads)
         for axis, taps, _, gap, before, after in windows:
             size, reach = settled(self.shape[axis] + before + after), gap * (taps - 1) + 1
-            if (size if isinstance(size, int) else size.vmin) < reach:
+            if least(size) < reach:
                 raise ShapeError(
                     f"window: {reach} wide over axis {axis} of {self.shape}, padded to {size}; "
                     "legal are kernels that fit"
@@ -139,7 +139,7 @@ class Conv(Indexing):
         windows = _sliding(2, kernel, steps, dilation, padding_pairs(padding, count))
         rows = list(zip(spatial, windows, extra, strict=True))
         sizes = [settled(_reach(n, window) + more) for n, window, more in rows]
-        if any((n if isinstance(n, int) else n.vmin) <= 0 for n in sizes) or any(
+        if any(least(n) <= 0 for n in sizes) or any(
             e >= s for e, s in zip(extra, steps, strict=True)
         ):
             raise ShapeError(

@@ -31,6 +31,7 @@ from tinygrad.schedule.bases import beneath
 from tinygrad.tensor.past import asked, past_of, remember
 from tinygrad.tensor.promise import Promise, Source, keeping, recording, start_node
 from tinygrad.tensor.spellings import follow, missed, spell
+from tinygrad.uop.infer import most
 from tinygrad.uop.infer import settled as settled_size
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -51,7 +52,7 @@ class Size(int):
     shape: Shape
 
     def __new__(cls, shape: Shape) -> Self:  # noqa: D102
-        made = super().__new__(cls, prod(n if isinstance(n, int) else int(n.vmax) for n in shape))
+        made = super().__new__(cls, prod(map(most, shape)))
         made.shape = shape
         return made
 

@@ -271,8 +271,12 @@ class Creation(Core):
         [[7, 7], [7, 7]]
         """
         fill_value = plain(fill_value)
+        if isinstance(fill_value, UOp):
+            node = node_of(fill_value, checked_dtype(dtype) if dtype else None, cls._place(device))
+            sizes = checked_shape("full", *argfix(shape))
+            return cls._wrap(node.broadcast_to(sizes), requires_grad)
         real = dtype is not None and checked_dtype(dtype) not in COMPLEX_PARTS
-        check_types("full", [fill_value], (int, float, UOp) if real else (*NUMBERS, UOp), "numbers")
+        check_types("full", [fill_value], (int, float) if real else NUMBERS, "numbers")
         own = (
             least_type([fill_value]) if isinstance(fill_value, int) else dtypes.from_py(fill_value)
         )
@@ -454,14 +458,14 @@ class Creation(Core):
         kind = checked_dtype(more.pop("dtype", None) or dtypes.default_float)
         if part := COMPLEX_PARTS.get(kind):
             return cls.linspace(start, stop, steps, dtype=part, **more)._to_complex(kind)
-        if steps <= 1:
-            return cls.full((steps,), start, dtype=kind, **more)
         place = cls._place(more.get("device"))
         wide = kind if dtypes.is_float(kind) and kind.itemsize >= 4 else dtypes.float32
         count = UOp.arange(steps, place)
-        forward = count.cast(wide) * ((stop - start) / (steps - 1)) + start
-        backward = (count * -1 + (steps - 1)).cast(wide) * ((start - stop) / (steps - 1)) + stop
-        node = (count < steps // 2).where(forward, backward)  # exact at both ends
+        last = node_of(steps - 1, count.dtype, place).broadcast_to((steps,))
+        parts = last.maximum(1)
+        step = constant(stop - start, wide, place, (steps,)) / parts.cast(wide)
+        forward, backward = count.cast(wide) * step + start, (count - last).cast(wide) * step + stop
+        node = (count < (parts + 1) // 2).where(forward, backward)  # exact at both ends
         return cls._wrap(node.cast(kind), more.get("requires_grad"))
 
     @classmethod

@@ -11,7 +11,7 @@ import operator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from tinygrad.base.dtype import compute_dtype, dtypes
+from tinygrad.base.dtype import DType, compute_dtype, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, ShapeError
 from tinygrad.base.helpers import plain
 from tinygrad.engine.realize import read
@@ -21,6 +21,7 @@ from tinygrad.tensor.core import Core, axis_of, broadcast_shape, check_devices, 
 from tinygrad.tensor.creation import ARRAY
 from tinygrad.tensor.linalg import Linalg
 from tinygrad.tensor.template import expression
+from tinygrad.uop.infer import least, most
 from tinygrad.uop.node import UOp
 
 if TYPE_CHECKING:
@@ -375,11 +376,8 @@ def legal_index(node: UOp, size: Any, axis: int, from_zero: bool = False) -> UOp
     unsigned = dtypes.uint64 if node.dtype.itemsize == 8 else dtypes.uint32
     if node.dtype.itemsize < 4 and not dtypes.is_unsigned(node.dtype):
         node = node.cast(dtypes.int32)  # its sign, over 32 bits
-    limit, legal = UOp.const(unsigned, 0, node.device), "those on it"
-    if isinstance(size, UOp):
-        limit = (limit + size.cast(unsigned)).broadcast_to(node.shape)
-    else:
-        limit = limit.broadcast_to(node.shape) + size
+    limit, legal = _for_each(node, size, unsigned), "those on it"
+    if isinstance(size, int):
         legal = f"{0 if from_zero else -size} to {size - 1}"
 
     def place(number: UOp) -> UOp:
@@ -396,22 +394,32 @@ def legal_index(node: UOp, size: Any, axis: int, from_zero: bool = False) -> UOp
     return _least(checked, limit - 1)
 
 
+def _for_each(node: UOp, size: int | UOp, dtype: DType) -> UOp:
+    """A size as a number for each element of `node`."""
+    number = UOp.const(dtype, 0, node.device)
+    if isinstance(size, UOp):
+        number, size = number + size.cast(dtype), 0
+    return number.broadcast_to(node.shape) + size
+
+
 def _least(one: UOp, other: UOp) -> UOp:
     return (one < other).where(one, other)
 
 
-def legal_class(node: UOp, size: int, operation: str, ignored: int | None = None) -> UOp:
+def legal_class(node: UOp, size: Any, operation: str, ignored: int | None = None) -> UOp:
     """A CHECK that all numbers are those of classes, or the one that is `ignored`."""
     if not dtypes.is_int(node.dtype):
         raise DTypeError(f"{operation}: class numbers of {node.dtype!r}; legal are ints")
-    if node.vmin >= 0 and node.vmax < size:
+    if node.vmin >= 0 and node.vmax < least(size):
         return node
     wide = node.cast(dtypes.int64) if node.dtype.itemsize < 8 else node
-    ok = wide < size if dtypes.is_unsigned(node.dtype) else (wide < size) & (wide >= 0)
+    ok = wide < _for_each(node, size, wide.dtype)
+    if not dtypes.is_unsigned(node.dtype):
+        ok = ok & (wide >= 0)
     if ignored is not None:
         ok = ok | wide.eq(ignored)
-    legal = f"{operation}: class {{0}} is out of range; legal are 0 to {size - 1}"
-    return node.check(ok, "index", legal)
+    legal = f"0 to {size - 1}" if isinstance(size, int) else "those below the size"
+    return node.check(ok, "index", f"{operation}: class {{0}} is out of range; legal are {legal}")
 
 
 def _sliced(x: Any, axis: int, part: slice) -> Any:
@@ -447,11 +455,7 @@ def _sliced_by_sizes(x: Any, axis: int, part: slice) -> Any:
 
 def _is_over(size: Any, limit: Any) -> bool:
     """Whether a size may be larger."""
-    if isinstance(size, int) and isinstance(limit, int):
-        return size > limit
-    most = size if isinstance(size, int) else size.vmax
-    least = limit if isinstance(limit, int) else limit.vmin
-    return size is not limit and bool(most > least)
+    return size is not limit and most(size) > least(limit)
 
 
 def _position(item: Any, size: Any, axis: int, shape: tuple[Any, ...]) -> Any:

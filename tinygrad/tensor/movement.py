@@ -24,7 +24,7 @@ from tinygrad.tensor.creation import node_of
 from tinygrad.tensor.formulas import steps_of
 from tinygrad.tensor.template import expressions
 from tinygrad.transforms.gradient import reshaped
-from tinygrad.uop.infer import settled
+from tinygrad.uop.infer import least, most, settled
 from tinygrad.uop.node import UOp
 
 Pads = tuple[tuple[Sint, Sint], ...]
@@ -47,12 +47,12 @@ class Movement(Conversion):
         given = argfix(shape, *more)
         sizes = [self._kept(i, n, given) if n is None else n for i, n in enumerate(given)]
         check_types("reshape", sizes, (int, UOp), "whole numbers", ShapeError)
-        unknown = [i for i, n in enumerate(sizes) if isinstance(n, int) and n == -1]
+        unknown = [i for i, n in enumerate(sizes) if n == -1]
         if any(isinstance(n, int) and n < -1 for n in sizes) or len(unknown) > 1:
             raise ShapeError(f"reshape: to {given}; legal are sizes from 0 and one -1")
         own = self.numel()
         if unknown:
-            sizes[unknown[0]] = _quotient(own, [n for n in sizes if not _is(n, -1)])
+            sizes[unknown[0]] = _quotient(own, [n for n in sizes if n != -1])
         sizes = [settled(n) for n in sizes]
         total = settled(prod(sizes))
         if total != own and isinstance(own, UOp) and total == own.val:
@@ -92,7 +92,7 @@ class Movement(Conversion):
             raise ShapeError(f"expand: {self.shape} to {given}; legal are {self.ndim} axes or more")
         own = (1,) * (len(given) - self.ndim) + self.shape
         sizes = tuple(
-            n if want is None or (isinstance(want, int) and want == -1) else settled(want)
+            n if want is None or (want == -1) else settled(want)
             for n, want in zip(own, given, strict=True)
         )
         wrong = [
@@ -206,9 +206,7 @@ class Movement(Conversion):
         (3,)
         """
         axes = self._axes(dim, "squeeze")
-        return self._spaced(
-            tuple(n for i, n in enumerate(self.shape) if i not in axes or not _is(n, 1))
-        )
+        return self._spaced(tuple(n for i, n in enumerate(self.shape) if i not in axes or n != 1))
 
     def unsqueeze(self, dim: Sint) -> Self:
         """A new axis of size 1 at place `dim`.
@@ -389,14 +387,15 @@ class Movement(Conversion):
         >>> [t.tolist() for t in Tensor([1, 2, 3]).split(2)]
         [[1, 2], [3]]
         """
-        axis = axis_of(dim, self.ndim, "split")
-        total, sizes = known_size("split", self.shape, axis), plain(sizes)
+        check_axes("split", self, 1)
+        axis, sizes = axis_of(dim, self.ndim, "split"), plain(sizes)
         if isinstance(sizes, int):
+            total = known_size("split", self.shape, axis)
             check_number_from("split", "sizes", sizes, 1)
             sizes = [min(sizes, total - i) for i in range(0, max(total, 1), sizes)]
-        if sum(sizes) != total:
+        total, ends = self.shape[axis], [settled(sum(sizes[: i + 1])) for i in range(len(sizes))]
+        if not ends or ends[-1] != total or any(least(n) < 0 for n in sizes):
             raise ShapeError(f"split: {sizes} of an axis of size {total}; the sum must be its size")
-        ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
         return tuple(self._cut(axis, e - n, e) for e, n in zip(ends, sizes, strict=True))
 
     def chunk(self, chunks: Sint, dim: Sint = 0) -> list[Self]:
@@ -446,7 +445,7 @@ class Movement(Conversion):
             first, kind = parts[0], COMPLEX_PARTS[kind]
         total, at, node = sum(p.shape[axis] for p in parts), 0, None
         for part in parts:
-            if not _is(size := part.shape[axis], 0):
+            if (size := part.shape[axis]) != 0:
                 pads = tuple(
                     (at, total - at - size) if i == axis else (0, 0) for i in range(part._held.ndim)
                 )
@@ -483,11 +482,12 @@ class Movement(Conversion):
         steps, axes = (v if isinstance(v, (tuple, list)) else (v,) for v in (shifts, dims))
         if len(steps) != len(axes):
             raise ArgumentError(f"roll: shifts {shifts} and dims {dims}; legal are as many of both")
+        check_axes("roll", self, 1)
         out = self
         for step, dim in zip(steps, axes, strict=True):
             axis = axis_of(dim, self.ndim, "roll")
-            size = known_size("roll", self.shape, axis)
-            if size and (cut := -step % size):
+            size = self.shape[axis]
+            if (cut := _turned(size, step)) != 0:
                 out = out._cut(axis, cut, size).cat(out._cut(axis, 0, cut), dim=axis)
         return out
 
@@ -500,7 +500,7 @@ class Movement(Conversion):
         axis, size, step = axis_of(dim, self.ndim, "unfold"), plain(size), plain(step)
         if not self.ndim:
             raise ShapeError("unfold: of one number, shape (); legal is one axis or more")
-        if not 0 < size <= self.shape[axis] or step <= 0:
+        if not 0 < size <= least(self.shape[axis]) or step <= 0:
             raise ArgumentError(
                 f"unfold: windows of {size} every {step} of an axis of size {self.shape[axis]}"
             )
@@ -539,8 +539,13 @@ class Movement(Conversion):
         rest = tuple(i for i in range(self.ndim) if i not in (first, second))
         x = self.permute((*rest, first, second))
         *lead, rows, columns = x.shape
-        n = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
-        first = max(0, -offset) * columns + max(0, offset)
+        below, right = max(0, -offset), max(0, offset)
+        n = _over(_smaller("diagonal", rows - below, columns - right))
+        if isinstance(columns, UOp):  # no view of the storage
+            count = UOp.arange(n, self.device)
+            x = x.movedim((-2, -1), (0, 1))
+            return x._from(x._held.index(count + below, count + right)).movedim(0, -1)
+        first = below * columns + right
         # (.., rows, columns) → (.., rows * columns), of which each columns + 1st
         flat = x.reshape((*lead, rows * columns))
         part = flat._cut(
@@ -577,11 +582,11 @@ def symbolic_axes_lead(shape: Sequence[Sint], other: Sequence[Sint]) -> bool:
     has room for the largest size, so what follows in it must have a place that is known."""
     if all(isinstance(n, int) for n in (*shape, *other)):
         return True
-    rests = [[n for n in sizes if not _is(n, 1)] for sizes in (shape, other)]
+    rests = [[n for n in sizes if n != 1] for sizes in (shape, other)]
     while all(rests):
         group = [rest.pop(0) for rest in rests]
         while group[0] is not group[1] and group[0] != group[1]:
-            rooms = [n if isinstance(n, int) else n.vmax for n in group]
+            rooms = list(map(most, group))
             short = rooms.index(min(rooms))
             if rooms[0] == rooms[1] or not rests[short] or not isinstance(rests[short][0], int):
                 return False
@@ -609,6 +614,30 @@ def _regrouped(node: UOp, shape: Shape, final: Shape) -> UOp:
     return node.index(*indices)
 
 
+def _turned(size: Sint, step: Sint) -> Sint:
+    """Where an axis begins that is rolled by `step`."""
+    if isinstance(size, int):
+        return settled(-step % size) if size else 0
+    low, high = least(step), most(step)
+    if max(-low, high) > size.vmin or low < 0 < high:
+        raise ShapeError(
+            f"roll: by {step} of a symbolic size, of {size.vmin} to {size.vmax}; legal are shifts "
+            f"of up to {size.vmin} to one side"
+        )
+    return settled(-step if high <= 0 else size - step)
+
+
+def _smaller(operation: str, one: Sint, other: Sint) -> Sint:
+    """The smaller of two sizes; ShapeError if it isn't known which."""
+    for size, beside in ((one, other), (other, one)):
+        if least(settled(beside - size)) >= 0:
+            return settled(size)
+    raise ShapeError(
+        f"{operation}: it is not known whether {one} or {other} is smaller; legal are "
+        "sizes of which one is never larger"
+    )
+
+
 def _quotient(total: Sint, sizes: Sequence[Sint]) -> Sint:
     """What -1 stands for beside `sizes`; where one of them is symbolic, by the values of now: that
     the product is `total` for all others is for the caller to check."""
@@ -631,11 +660,6 @@ def _cut_off(pair: tuple[Any, Any], size: Sint) -> bool:
     """Whether negative padding leaves less than nothing of an axis."""
     numbers = all(isinstance(n, int) for n in (*pair, size))
     return numbers and size + min(pair[0], 0) + min(pair[1], 0) < 0
-
-
-def _is(size: Sint, number: int) -> bool:
-    """Whether a size is this number; a symbolic one never is."""
-    return isinstance(size, int) and size == number
 
 
 def _after_a_list(first: Any, others: tuple[Any, ...], dim: Sint) -> tuple[Any, Sint]:

@@ -11,6 +11,7 @@ from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.functions import wide
 from tinygrad.tensor.indexing import legal_index
 from tinygrad.tensor.ranking import fits, in_order, leaders, ordered, places_of, ranks, words
+from tinygrad.uop.infer import most
 
 RUNNING = {"add": "cumsum", "mul": "cumprod", "max": "cummax"}
 
@@ -83,9 +84,9 @@ class Order(Conv):
             return self
         at = axis_of(axis, self.ndim, "logcumsumexp")
         size, reach, out = self.shape[at], 1, self
-        while reach < size:  # each holds the last `reach` of those before it. (Hillis, 1986.)
+        while reach < most(size):  # each holds the last `reach` of those before it. (Hillis, 1986.)
             pads = tuple((reach, 0) if i == at else (0, 0) for i in range(self.ndim))
-            before = out._cut(at, 0, size - reach).pad(pads, value=-float("inf"))
+            before = out.pad(pads, value=-float("inf"))._cut(at, 0, size)
             out = out.logaddexp(before).contiguous()
             reach *= 2
         return out
@@ -130,9 +131,8 @@ class Order(Conv):
         """
         axis = axis_of(dim, self.ndim, "topk")
         size = self.shape[axis] if self.ndim else 1
-        most = size if isinstance(size, int) else size.vmax
-        if not 0 <= k <= most:
-            raise ArgumentError(f"topk: {k} of an axis of size {size}; legal are 0 to {most}")
+        if not 0 <= k <= most(size):
+            raise ArgumentError(f"topk: {k} of an axis of size {size}; legal are 0 to {most(size)}")
         if self.ndim == 0:
             return self, self.zeros_like(dtype=dtypes.int32)
         x = self.movedim(axis, -1)

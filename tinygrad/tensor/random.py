@@ -21,7 +21,7 @@ from tinygrad.tensor.core import constant
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, checked_shape
 from tinygrad.tensor.generator import Generator, default_generator
 from tinygrad.tensor.order import Order
-from tinygrad.uop.infer import settled
+from tinygrad.uop.infer import most, settled
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -61,7 +61,7 @@ class Random(Order):
         generator = default_generator if more.get("generator") is None else more["generator"]
         if not isinstance(generator, Generator):
             raise ArgumentError(f"generator {generator!r}; legal are None and a Generator(seed)")
-        room = prod(n if isinstance(n, int) else int(n.vmax) for n in shape)
+        room = prod(map(most, shape))
         return generator.bits(settled(prod(shape)), room, device).reshape(shape)
 
     @classmethod

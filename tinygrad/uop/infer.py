@@ -48,6 +48,16 @@ def settled(size: Any) -> Any:
     return size if isinstance(size, int) else size.as_size()
 
 
+def least(size: Any) -> Any:
+    """The smallest that a size, or another number, may be."""
+    return getattr(size, "vmin", size)
+
+
+def most(size: Any) -> Any:
+    """The largest."""
+    return getattr(size, "vmax", size)
+
+
 def window_positions(size: Any, window: tuple[int, ...]) -> Any:
     """How many positions a window (axis, size, stride, dilation, before, after) takes."""
     _, taps, stride, dilation, before, after = window

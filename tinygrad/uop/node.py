@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from tinygrad.base.dtype import ConstType, DType, compute_dtype, dtypes
 from tinygrad.uop.bounds import interval_of
-from tinygrad.uop.infer import filled, opened, place_of, shape_of
+from tinygrad.uop.infer import filled, most, opened, place_of, shape_of
 from tinygrad.uop.op import ROW, GroupOp, Ops, evaluate
 from tinygrad.uop.placement import placed
 from tinygrad.uop.questions import Questions
@@ -142,9 +142,9 @@ class UOp(Questions):
         return services.render(self)
 
     def __bool__(self) -> bool:
-        """Only a constant has a truth value, so that `if a < b` never decides by accident."""
+        """Only what is sure has a truth value, so that `if a < b` never decides by accident."""
         low, high = self.vmin, self.vmax
-        if low == high:
+        if low == high or low > 0 or high < 0:
             return bool(low)
         raise TypeError(f"the truth of {self.op!r} is not known before it runs: {low} to {high}")
 
@@ -153,6 +153,16 @@ class UOp(Questions):
         if low == high:
             return int(low)
         raise TypeError(f"the value of {self.op!r} is not known before it runs: {low} to {high}")
+
+    def __truediv__(self, other: Any) -> UOp:
+        return self._as_float()._binary(Ops.FDIV, other)
+
+    def __rtruediv__(self, other: Any) -> UOp:
+        return self._as_float()._binary(Ops.FDIV, other, True)
+
+    def _as_float(self) -> UOp:
+        """Whole numbers are divided as floats; // is the other division."""
+        return self if dtypes.is_float(self.dtype) else self.cast(dtypes.default_float)
 
     # ---- building --------------------------------------------------------------------------------
 
@@ -210,8 +220,10 @@ class UOp(Questions):
 
     def alu(self, op: Ops, *others: UOp) -> UOp:
         src = (self, *others)
+        if len(others) == 1 and others[0].dtype is not self.dtype:
+            src = _as_sizes(src)
         row = ROW[op].dtype
-        dtype = dtypes.bool if row == "bool" else src[-1].dtype if row == "last" else self.dtype
+        dtype = dtypes.bool if row == "bool" else src[-1 if row == "last" else 0].dtype
         if row == "bool" and self.dtype.count > 1:
             dtype = dtypes.bool.vec(self.dtype.count)
         made = UOp(op, dtype, src)
@@ -393,7 +405,7 @@ class UOp(Questions):
     @property
     def room(self) -> tuple[int, ...]:
         """The shape that storage has: symbolic sizes count as the largest that they can be."""
-        return tuple(n if isinstance(n, int) else int(n.vmax) for n in self.shape)
+        return tuple(map(most, self.shape))
 
     @property
     def size(self) -> int:
@@ -407,8 +419,7 @@ class UOp(Questions):
         """This flat storage as a value of `shape`."""
         if all(isinstance(n, int) for n in shape):
             return self.reshape(shape)
-        room = tuple(n if isinstance(n, int) else int(n.vmax) for n in shape)
-        return self.reshape(room).shrink(tuple((0, n) for n in shape))
+        return self.reshape(tuple(map(most, shape))).shrink(tuple((0, n) for n in shape))
 
     @property
     def ndim(self) -> int:
@@ -594,6 +605,12 @@ def _forget(
         for source in key[2]:
             if source.readers is not None:
                 source.readers.discard(entry)
+
+
+def _as_sizes(sources: tuple[UOp, ...]) -> tuple[UOp, ...]:
+    """A size and a variable of another dtype, as two sizes."""
+    index = dtypes.index
+    return tuple(s.cast(index) for s in sources) if index in [s.dtype for s in sources] else sources
 
 
 def _interval(node: UOp) -> tuple[Any, Any]:

@@ -12,6 +12,7 @@ from tinygrad.engine.realize import read
 from tinygrad.tensor.arguments import check_choice
 from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.long_tail.statistics import Statistics
+from tinygrad.uop.infer import most
 
 
 class Sets(Statistics):
@@ -43,7 +44,8 @@ class Sets(Statistics):
         at = whole._broadcast_to(wanted.shape)
         if size == 0 or wanted.numel() == 0:
             return at
-        for bit in reversed(range(size.bit_length())):  # `at` elements are known to lie before
+        bits = range(most(size).bit_length())
+        for bit in reversed(bits):  # `at` elements are known to lie before
             further = at + (1 << bit)
             spot = further.minimum(size) - 1
             found = rows[spot] if rows.ndim == 1 else rows.gather(-1, spot)
@@ -177,7 +179,7 @@ class Sets(Statistics):
         values, inverse, counts = np.unique(
             x, return_inverse=True, return_counts=True, axis=axis, equal_nan=False
         )
-        shape = self.shape if axis is None else (-1,)
+        shape = x.shape if axis is None else (-1,)
         return self._found(values, inverse.reshape(shape), counts, return_inverse, return_counts)
 
     def unique_consecutive(
@@ -197,7 +199,7 @@ class Sets(Statistics):
         fresh = np.concatenate([np.ones(min(count, 1), bool), (flat[1:] != flat[:-1]).any(1)])
         places = np.flatnonzero(fresh)
         values = np.moveaxis(rows[places], 0, axis or 0)
-        inverse = (np.cumsum(fresh) - 1).reshape(self.shape if dim is None else -1)
+        inverse = (np.cumsum(fresh) - 1).reshape(x.shape if dim is None else -1)
         counts = np.diff(np.append(places, count))
         return self._found(values, inverse, counts, return_inverse, return_counts)
 

@@ -15,6 +15,7 @@ from tinygrad.tensor.elementwise import float_kind
 from tinygrad.tensor.long_tail.products import Products
 from tinygrad.tensor.ranking import ranks
 from tinygrad.tensor.reduction import Axis
+from tinygrad.uop.infer import most
 
 INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
@@ -114,7 +115,7 @@ class Statistics(Products):
         [4, 2]
         """
         x, axis = self._last(dim, "kthvalue")
-        check_number_from("kthvalue", "k", k, 1, x.shape[-1])
+        check_number_from("kthvalue", "k", k, 1, most(x.shape[-1]))
         values, places = x.topk(k, largest=False)
         out = (t._cut(t.ndim - 1, k - 1, k).squeeze(-1) for t in (values, places))
         found, at = (t._restored(dim, keepdim, axis, self.shape) for t in out)
