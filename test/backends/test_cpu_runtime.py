@@ -22,7 +22,7 @@ from tinygrad.backends.cpu import host_memory, host_target, open_queue
 from tinygrad.backends.cpu.features import X86_FEATURES
 from tinygrad.backends.cpu.loader import ElfObject, link_with_llvm, load_object
 from tinygrad.backends.cpu.memory import SMALL, HostMemory, size_class
-from tinygrad.backends.cpu.pages import PAGE
+from tinygrad.backends.cpu.pages import HUGE_PAGE, PAGE
 from tinygrad.backends.cpu.patience import Patience
 from tinygrad.backends.cpu.pool import Pool
 from tinygrad.backends.cpu.queue import LONG_WORK, CPUQueue
@@ -546,6 +546,20 @@ def test_what_is_kept_is_bounded_oldest_first():
     assert sorted(memory._oldest) == sorted(blocks[4:])
     memory.trim()
     assert memory.kept == 0
+
+
+def test_blocks_shorter_than_a_huge_page_share_them_and_their_memory_is_given_back():
+    memory = HostMemory()
+    blocks = [memory.allocate(1 << 20) for _ in range(4)]
+    assert np.diff(blocks).tolist() == [1 << 20] * 3 and blocks[0] % HUGE_PAGE == 0
+    for block in blocks:
+        memory.write(block, memoryview(b"\1" * (1 << 20)))
+        memory.free(block, 1 << 20)
+    assert memory.kept == 4 << 20
+    memory.trim()
+    assert memory.kept == 0
+    again = sorted(memory.allocate(1 << 20) for _ in range(4))
+    assert again == blocks and not any(memory.read(blocks[0], 4 << 20))
 
 
 def test_out_of_memory_says_how_much():

@@ -3,7 +3,9 @@
 A handle is the block's address, an int, so that a launch table is written without looking
 anything up and memory that is not ours (`from_blob`, NumPy arrays) is a handle as it is.
 Freed blocks are kept by size class: fresh pages cost a page fault each, which for a large array
-is more than the work on it. What is kept is bounded and given back, oldest first.
+is more than the work on it. What is kept is bounded and given back, oldest first. Blocks shorter
+than a huge page lie side by side in huge pages: a model has hundreds of them, and a core that went
+through more memory than it has addresses of pages for would wait for each.
 """
 
 from __future__ import annotations
@@ -17,15 +19,15 @@ import numpy as np
 
 from tinygrad.backends import blocks
 from tinygrad.backends.cpu.cut_files import check, cut, readers
-from tinygrad.backends.cpu.pages import PAGE, Pages, view_bytes
+from tinygrad.backends.cpu.pages import HUGE_PAGE, PAGE, Pages, view_bytes
 from tinygrad.backends.interface import ALIGNMENT
 from tinygrad.base.errors import ArgumentError, OutOfMemory
-from tinygrad.base.helpers import free_memory
+from tinygrad.base.helpers import free_memory, round_up
 from tinygrad.base.locks import ForkSafeLock
 from tinygrad.base.settings import SETTINGS
 
-SLAB = 1 << 20  # small blocks are cut from slabs of this size, which are never given back
-SMALL = 32 << 10  # the largest block that is cut from a slab
+SLAB = 16 << 20  # bytes of addresses; blocks shorter than a huge page are cut from such
+SMALL = 32 << 10  # the largest block whose memory is never given back
 
 
 @functools.lru_cache(1024)  # a program asks for the same few again and again
@@ -70,8 +72,8 @@ class HostMemory:
         self._sizes: dict[int, int] = {}  # handle in use → size class
         self._small: dict[int, list[int]] = {}  # size class → freed handles
         self._large: dict[int, list[int]] = {}
-        self._oldest: OrderedDict[int, int] = OrderedDict()  # freed large handle → size class
-        self._pages: dict[int, Pages] = {}  # large handle → its pages
+        self._oldest: OrderedDict[int, int] = OrderedDict()  # those of `_large` with memory → size
+        self._pages: dict[int, Pages] = {}  # large handle → pages of its own, or the slab's
         self._slabs: list[Pages] = []
         self._slab_used = SLAB
         self._returned: deque[int] = deque()  # freed, not yet sorted into the lists
@@ -131,21 +133,22 @@ class HostMemory:
 
     def _take_small(self, size: int) -> int:
         freed = self._small.get(size)
-        if freed:
-            return freed.pop()
-        if self._slab_used + size > SLAB:
+        return freed.pop() if freed else self._cut(size)
+
+    def _cut(self, size: int) -> int:
+        """The next `size` bytes of a slab."""
+        begin = round_up(self._slab_used, PAGE if size > SMALL else ALIGNMENT)
+        if begin + size > SLAB:
             self._slabs.append(self._map(SLAB, SLAB))
-            self._slab_used = 0
-        handle = self._slabs[-1].address + self._slab_used
-        self._slab_used += size
-        return handle
+            begin = 0
+        self._slab_used = begin + size
+        return self._slabs[-1].address + begin
 
     def _take_large(self, nbytes: int, size: int) -> int:
         freed = self._large.get(size)
         if freed:
             handle = freed.pop()
-            del self._oldest[handle]
-            self.kept -= size
+            self.kept -= self._oldest.pop(handle, 0)
             return handle
         if self.live + self.kept + size > self.capacity:
             self._give_back(max(0, self.capacity - self.live - size))
@@ -153,6 +156,10 @@ class HostMemory:
             self._give_back(0)
         if self.live + size > self.capacity or (size >= LARGE and size > free_memory()):
             raise self._out_of_memory(nbytes)
+        if size < HUGE_PAGE:
+            handle = self._cut(size)
+            self._pages[handle] = self._slabs[-1]
+            return handle
         pages = self._map(nbytes, size)
         self._pages[pages.address] = pages
         return pages.address
@@ -194,6 +201,9 @@ class HostMemory:
     def _give_back(self, limit: int) -> None:
         while self.kept > limit:
             handle, size = self._oldest.popitem(last=False)
-            self._large[size].remove(handle)
-            self._pages.pop(handle).close()
+            if size < HUGE_PAGE:  # its place in the slab stays
+                self._pages[handle].forget(handle, size)
+            else:
+                self._large[size].remove(handle)
+                self._pages.pop(handle).close()
             self.kept -= size

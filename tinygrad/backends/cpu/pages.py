@@ -47,6 +47,12 @@ class Pages:
                 "a policy such as SELinux execmem may forbid it; DEV=PYTHON needs none"
             )
 
+    def forget(self, address: int, nbytes: int) -> None:
+        """Give back the memory of whole pages among them: they hold zeros when next used."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            start = address - ctypes.addressof(self._anchor)
+            self._map.madvise(mmap.MADV_DONTNEED, start, nbytes)
+
     def close(self) -> None:
         """Give the pages back now. Nothing may use the address any more."""
         del self._anchor
