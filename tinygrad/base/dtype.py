@@ -327,10 +327,16 @@ def to_dtype(dtype: DType | str) -> DType:
 
 def wrap_int(value: int, dtype: DType) -> int:
     """Two's complement: what remains of `value` in the bits of `dtype`."""
+    low, size = _span(dtype)
+    return (value - low) % size + low
+
+
+@functools.cache
+def _span(dtype: DType) -> tuple[int, int]:
+    """An integer type's least value, and how many it has."""
     if dtype is dtypes.index:
         dtype = dtypes.int64
-    low, size = int(dtypes.min(dtype)), 1 << dtype.bitsize
-    return (value - low) % size + low
+    return int(dtypes.min(dtype)), 1 << dtype.bitsize
 
 
 def saturate(value: ConstType, dtype: DType) -> int:

@@ -175,11 +175,10 @@ class CacheSteps:
         step, last = self._captured[size, first]
         if count < size:
             tokens = np.pad(tokens, ((0, 0), (0, size - count)))
-        given = Tensor(tokens)
         at = last.bind(count - 1) if isinstance(last, UOp) else last
         start = 0 if first else self._place.bind(self.start)
         whole = self._whole.bind(max(self.prompt, self.start + count))
-        found: Scores = step(given.realize(), start, at, whole).numpy()
+        found: Scores = step(Tensor(tokens), start, at, whole).numpy()
         self.start += count
         return found
 
@@ -223,9 +222,7 @@ class StateSteps:
 
     def _step(self, tokens: NDArray[np.int32], counts: NDArray[np.bool_]) -> Scores:
         size = tokens.shape[1]  # part of the key: each size is captured for itself
-        found: Scores = self._captured(
-            Tensor(tokens).realize(), Tensor(counts).realize(), size
-        ).numpy()
+        found: Scores = self._captured(Tensor(tokens), Tensor(counts), size).numpy()
         return found
 
     def _scores(self, tokens: Tensor, counts: Tensor, size: int) -> Tensor:
