@@ -308,3 +308,121 @@ def test_gumbel_softmax_draws_by_probability():
 def test_misuse(misuse, error, message):
     with pytest.raises(error, match=message):
         misuse(Tensor.ones(3, 3, 5, 5))
+
+
+# ---- what fewer programs use ---------------------------------------------------------------------
+
+BAG = np.array([1, 2, 4, 4, 0, 3])
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("padding", [None, 4, -3])
+def test_embedding_bag(mode, padding):
+    check("embedding_bag", BAG.reshape(2, 3), array(5, 4), mode=mode, padding_idx=padding)
+    starts = np.array([0, 2, 2, 5])
+    check("embedding_bag", BAG, array(5, 4), starts, mode=mode, padding_idx=padding)
+    ends = {"include_last_offset": True, "mode": mode, "padding_idx": padding}
+    check("embedding_bag", BAG, array(5, 4), np.array([0, 3, 6]), **ends)
+    empty = ours.embedding_bag(Tensor(BAG[:0]), Tensor(array(5, 4)), Tensor([0, 0]), mode)
+    assert empty.tolist() == [[0.0] * 4] * 2
+
+
+def test_embedding_bag_with_weights_and_embedding_with_padding():
+    weights = array(2, 3)
+    check("embedding_bag", BAG.reshape(2, 3), array(5, 4), mode="sum", per_sample_weights=None)
+    found = ours.embedding_bag(
+        Tensor(BAG.reshape(2, 3)),
+        table := Tensor(array(5, 4)),
+        mode="sum",
+        per_sample_weights=Tensor(weights),
+    )
+    wanted = (table.numpy()[BAG.reshape(2, 3)] * weights[..., None]).sum(1)
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-5, atol=1e-6)
+    check("embedding", BAG, array(5, 4), padding_idx=4)
+    check("embedding", BAG, array(5, 4), padding_idx=-1)
+
+
+def test_instance_norm():
+    for shape in ((2, 3, 5), (2, 3, 4, 2)):
+        check("instance_norm", array(*shape), None, None, array(3), array(3), tolerance=3e-5)
+        averages = array(3), np.float32([0.5, 1.0, 2.0])
+        (mine, other), x = ([kind(t) for t in averages] for kind in (Tensor, torch.tensor)), None
+        x = array(*shape)
+        for use in (True, True, False):
+            more = None, None, use, 0.3, 1e-3
+            found = ours.instance_norm(Tensor(x), *mine, *more)
+            wanted = theirs.instance_norm(torch.tensor(x), *other, *more)
+            np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-4, atol=1e-5)
+        for a, b in zip(mine, other, strict=True):
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated")
+def test_more_functions():
+    check("bilinear", array(2, 6, 3), array(2, 6, 4), array(5, 3, 4), array(5))
+    check("bilinear", array(3), array(4), array(5, 3, 4))
+    check("upsample_nearest", array(1, 2, 3, 4), scale_factor=2)
+    check("upsample_bilinear", array(1, 2, 3, 4), (5, 7))
+    for p in (1.0, 2.0, 3.5):
+        check("pdist", array(4, 3), p, tolerance=1e-4)
+    assert ours.pdist(Tensor(array(1, 3))).shape == (0,)
+    check("rrelu", array(3, 5), 0.2, 0.6, training=False)
+    slopes = ours.rrelu(Tensor.full((1000,), -1.0), 0.2, 0.6, training=True).numpy()
+    assert -0.6 <= slopes.min() < -0.58 and -0.22 < slopes.max() <= -0.2
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_losses_of_margins(reduction):
+    labels = np.array([1, 4, 0])
+    for options in ({}, {"p": 2, "margin": 0.3}):
+        check("multi_margin_loss", array(3, 5), labels, reduction=reduction, **options)
+    weight = Tensor([1.0, 2.0, 0.5, 3.0, 0.1])
+    x = array(3, 5)
+    found = ours.multi_margin_loss(Tensor(x), Tensor(labels), weight=weight, reduction=reduction)
+    wanted = theirs.multi_margin_loss(
+        *(torch.tensor(a) for a in (x, labels)),
+        weight=torch.tensor(weight.numpy()),
+        reduction=reduction,
+    )
+    np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-5)
+    several = np.array([[1, 3, -1, 0, 0], [-1, 2, 2, 2, 2], [4, 3, 2, 1, 0]])
+    check("multilabel_margin_loss", array(3, 5), several, reduction=reduction)
+    check("multilabel_margin_loss", array(5), several[0], reduction=reduction)
+    three = array(3, 5), array(3, 5), array(3, 5)
+    check("triplet_margin_with_distance_loss", *three, swap=True, reduction=reduction)
+
+
+def test_dropout_that_keeps_mean_and_variance():
+    for name, shape in (("alpha_dropout", (40, 500)), ("feature_alpha_dropout", (400, 50, 2))):
+        for p in (0.2, 0.5):
+            x = array(*shape)
+            found, wanted = (
+                getattr(lib, name)(make(x), p, True).numpy()
+                for lib, make in ((ours, Tensor), (theirs, torch.tensor))
+            )
+            same = np.isclose(found, wanted, 1e-5, 1e-6).mean()
+            assert (1 - p) ** 2 + p**2 - 0.05 < same < (1 - p) ** 2 + p**2 + 0.05
+            assert abs(found.mean()) < 0.04 and abs(found.var() - 1) < 0.08
+        assert getattr(ours, name)(Tensor(x), 0.5, False).numpy().tolist() == x.tolist()
+        assert not getattr(ours, name)(Tensor(x), 1.0, True).numpy().any()
+
+
+@pytest.mark.parametrize(
+    "misuse, error, message",
+    [
+        (lambda x, i: ours.embedding_bag(i, x, mode="avg"), ArgumentError, "mode='avg'; legal are"),
+        (lambda x, i: ours.embedding_bag(i, x), ShapeError, r"\(bags, n\) without offsets"),
+        (lambda x, i: ours.embedding(x, x), ArgumentError, "legal are ints"),
+        (lambda x, i: ours.embedding(i, x, 9), ArgumentError, "padding_idx=9 of 2 vectors"),
+        (lambda x, i: ours.multi_margin_loss(x, i, p=3), ArgumentError, "p=3; legal are 1, 2"),
+        (lambda x, i: ours.multi_margin_loss(x, i[:1]), ShapeError, r"target \(1,\); legal are"),
+        (lambda x, i: ours.bilinear(x, x, x), ShapeError, "the weight"),
+        (lambda x, i: ours.instance_norm(x), ShapeError, r"legal is \(N, channels, \*any\)"),
+        (lambda x, i: ours.rrelu(x, 0.5, 0.2), ArgumentError, "legal is no more than upper"),
+        (lambda x, i: ours.alpha_dropout(x, 1.5), ArgumentError, "p=1.5"),
+        (lambda x, i: ours.pdist(i), ShapeError, r"legal is \(n, k\)"),
+    ],
+)
+def test_misuse_of_functions_is_told(misuse, error, message):
+    with pytest.raises(error, match=message):
+        misuse(Tensor.ones(2, 3), Tensor([0, 1]))

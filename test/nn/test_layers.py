@@ -401,3 +401,47 @@ def test_dropout_of_channels():
         dropped = Dropout2d(0.5)(x).numpy()
     assert set(np.unique(dropped)) == {0.0, 2.0}
     assert (dropped == dropped[:, :, :1, :1]).all() and 0.4 < (dropped == 0).mean() < 0.6
+
+
+def test_embedding_bag(device):
+    ours, theirs = nn.EmbeddingBag(5, 4, mode="max"), torch.nn.EmbeddingBag(5, 4, mode="max")
+    theirs.weight.data = torch.tensor(ours.weight.numpy())
+    numbers, starts = np.array([1, 4, 0, 2, 2]), np.array([0, 3])
+    wanted = theirs(torch.tensor(numbers), torch.tensor(starts))
+    close("bags", ours(Tensor(numbers), Tensor(starts)), wanted)
+    padded = nn.EmbeddingBag(5, 4, padding_idx=2)
+    assert padded(Tensor([[2, 2, 2]])).tolist() == [[0.0] * 4] == padded.weight[2:3].tolist()
+
+
+def test_instance_norm_that_keeps_averages(device):
+    more = {"affine": True, "track_running_stats": True, "momentum": 0.3}
+    ours, theirs = nn.InstanceNorm2d(3, **more), torch.nn.InstanceNorm2d(3, **more)
+    with Tensor.train():
+        check(ours, theirs, (2, 3, 4, 5))
+    for name in ("running_mean", "running_var", "num_batches_tracked"):
+        close(name, getattr(ours, name), getattr(theirs, name).float())
+    theirs.zero_grad()
+    check(ours, theirs.eval(), (2, 3, 4, 5))
+
+
+@pytest.mark.parametrize("layer", ["AlphaDropout", "FeatureAlphaDropout", "RReLU"])
+def test_layers_of_chance(layer):
+    x = Tensor([[[-1.0, 2.0], [3.0, -4.0]]])
+    made = getattr(nn, layer)()
+    theirs = getattr(torch.nn, layer)().eval()
+    close(layer, made(x), theirs(torch.tensor(x.numpy())))
+    with Tensor.train():
+        assert made(x).tolist() != made(x).tolist() or made(x).tolist() != made(x).tolist()
+
+
+def test_margin_losses_as_layers():
+    x, target = np.float32([[0.1, 0.7, -0.3]]), np.array([1])
+    for name, given in (("MultiMarginLoss", {"p": 2, "margin": 0.5}), ("MultiMarginLoss", {})):
+        wanted = getattr(torch.nn, name)(**given)(torch.tensor(x), torch.tensor(target))
+        close(name, getattr(nn, name)(**given)(Tensor(x), Tensor(target)), wanted)
+    several = np.array([[2, -1, 0]])
+    wanted = torch.nn.MultiLabelMarginLoss()(torch.tensor(x), torch.tensor(several))
+    close("several", nn.MultiLabelMarginLoss()(Tensor(x), Tensor(several)), wanted)
+    wanted = torch.nn.TripletMarginWithDistanceLoss(margin=0.5)(*[torch.tensor(x)] * 3)
+    found = nn.TripletMarginWithDistanceLoss(margin=0.5)(*[Tensor(x)] * 3)
+    close("triplet", found, wanted)

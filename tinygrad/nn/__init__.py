@@ -14,9 +14,6 @@ from tinygrad.nn.activations import (
     GELU,
     GLU,
     SELU,
-    Dropout1d,
-    Dropout2d,
-    Dropout3d,
     Hardsigmoid,
     Hardswish,
     Hardtanh,
@@ -28,6 +25,7 @@ from tinygrad.nn.activations import (
     PReLU,
     ReLU,
     ReLU6,
+    RReLU,
     Sigmoid,
     SiLU,
     Softmax,
@@ -63,6 +61,15 @@ from tinygrad.nn.containers import (
     ZeroPad2d,
     ZeroPad3d,
 )
+from tinygrad.nn.dropouts import (
+    AlphaDropout,
+    Dropout,
+    Dropout1d,
+    Dropout2d,
+    Dropout3d,
+    FeatureAlphaDropout,
+)
+from tinygrad.nn.embeddings import Embedding, EmbeddingBag
 from tinygrad.nn.functional import (
     CosineSimilarity,
     Fold,
@@ -89,8 +96,6 @@ from tinygrad.nn.layers import (
     ConvTranspose1d,
     ConvTranspose2d,
     ConvTranspose3d,
-    Dropout,
-    Embedding,
     Linear,
 )
 from tinygrad.nn.losses import (
@@ -112,6 +117,11 @@ from tinygrad.nn.losses import (
     SmoothL1Loss,
     SoftMarginLoss,
     TripletMarginLoss,
+)
+from tinygrad.nn.margins import (
+    MultiLabelMarginLoss,
+    MultiMarginLoss,
+    TripletMarginWithDistanceLoss,
 )
 from tinygrad.nn.norms import (
     BatchNorm,
@@ -153,6 +163,13 @@ from tinygrad.nn.spellings import spell
 from tinygrad.nn.transformers import Transformer, TransformerDecoder, TransformerEncoder
 
 __all__ = [
+    "AlphaDropout",
+    "EmbeddingBag",
+    "FeatureAlphaDropout",
+    "MultiLabelMarginLoss",
+    "MultiMarginLoss",
+    "RReLU",
+    "TripletMarginWithDistanceLoss",
     "Flatten",
     "Unflatten",
     "Sequential",

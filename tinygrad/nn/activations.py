@@ -5,7 +5,6 @@ from __future__ import annotations
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.nn.held import held
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.arguments import check_number_from, check_types
 from tinygrad.tensor.creation import DTypeLike
 
 
@@ -106,25 +105,24 @@ def _over_channels(x: Tensor) -> Tensor:
     return x.softmax(-3)
 
 
-def dropout2d(x: Tensor, p: float = 0.5, training: bool | None = None) -> Tensor:
-    """Zeroes whole channels of x (N, channels, *any) with probability `p`, the others are larger by
-    1 / (1 - p); x itself unless `training`, which is `Tensor.training` where it isn't said.
+def rrelu(
+    x: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool | None = None
+) -> Tensor:
+    """x where it is above 0, else a share of it: between `lower` and `upper` by chance for each
+    element while `training` (`Tensor.training` where it isn't said), else their mean.
 
-    (Tompson and others, "Efficient Object Localization Using Convolutional Networks", 2015.)
+    (Xu, Wang, Chen and Li, "Empirical Evaluation of Rectified Activations", 2015.)
 
-    >>> dropout2d(Tensor.ones(1, 2, 3, 3), training=False).shape
-    (1, 2, 3, 3)
+    >>> rrelu(Tensor([-4.0, 4.0]), 0.25, 0.75).tolist()
+    [-2.0, 4.0]
     """
-    check_types("Dropout2d", [p], (int, float), "numbers", ArgumentError)
-    check_number_from("Dropout2d", "p", p, 0, 1)
-    if not (Tensor.training if training is None else training) or p == 0:
-        return x
-    kept = Tensor.ones(*x.shape[:2], *(1,) * (x.ndim - 2), dtype=x.dtype, device=x.device)
-    with Tensor.train():
-        return x * kept.dropout(p)
+    if not lower <= upper:
+        raise ArgumentError(f"rrelu: lower={lower}, upper={upper}; legal is no more than upper")
+    share: Tensor | float = (lower + upper) / 2
+    if Tensor.training if training is None else training:
+        share = Tensor.uniform(*x.shape, low=lower, high=upper, dtype=x.dtype, device=x.device)
+    return (x > 0).where(x, x * share)
 
-
-dropout1d = dropout3d = dropout2d
 
 Identity = held("Identity", _same)
 Threshold = held("Threshold", threshold)
@@ -143,6 +141,7 @@ Softsign = held("Softsign", Tensor.softsign)
 GELU = held("GELU", gelu)
 GLU = held("GLU", glu)
 LeakyReLU = held("LeakyReLU", leaky_relu)
+RReLU = held("RReLU", rrelu)
 ELU = held("ELU", Tensor.elu)
 CELU = held("CELU", Tensor.celu)
 Softplus = held("Softplus", Tensor.softplus)
@@ -168,23 +167,3 @@ class PReLU:
     def __call__(self, x: Tensor) -> Tensor:
         """Any shape → the same."""
         return prelu(x, self.weight)
-
-
-class Dropout2d:
-    """Zeroes whole channels of x (N, channels, *any) with probability `p` while training.
-
-    (Tompson and others, "Efficient Object Localization Using Convolutional Networks", 2015.)
-
-    >>> Dropout2d()(Tensor.ones(1, 2, 3, 3)).shape
-    (1, 2, 3, 3)
-    """
-
-    def __init__(self, p: float = 0.5) -> None:
-        self.p = p
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """(N, channels, *any) → the same shape."""
-        return dropout2d(x, self.p)
-
-
-Dropout1d = Dropout3d = Dropout2d

@@ -8,17 +8,24 @@ from __future__ import annotations
 
 from tinygrad.base.errors import ShapeError
 from tinygrad.nn.activations import (
-    dropout1d,
-    dropout2d,
-    dropout3d,
     gelu,
     glu,
     leaky_relu,
     log_softmax,
     prelu,
+    rrelu,
     softmax,
     threshold,
 )
+from tinygrad.nn.dropouts import (
+    alpha_dropout,
+    dropout,
+    dropout1d,
+    dropout2d,
+    dropout3d,
+    feature_alpha_dropout,
+)
+from tinygrad.nn.embeddings import embedding, embedding_bag
 from tinygrad.nn.held import held
 from tinygrad.nn.images import (
     affine_grid,
@@ -28,7 +35,10 @@ from tinygrad.nn.images import (
     pixel_shuffle,
     pixel_unshuffle,
     upsample,
+    upsample_bilinear,
+    upsample_nearest,
 )
+from tinygrad.nn.layers import bilinear
 from tinygrad.nn.losses import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -51,7 +61,20 @@ from tinygrad.nn.losses import (
     soft_margin_loss,
     triplet_margin_loss,
 )
-from tinygrad.nn.norms import batch_norm, group_norm, layer_norm, local_response_norm, rms_norm
+from tinygrad.nn.margins import (
+    multi_margin_loss,
+    multilabel_margin_loss,
+    pdist,
+    triplet_margin_with_distance_loss,
+)
+from tinygrad.nn.norms import (
+    batch_norm,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    local_response_norm,
+    rms_norm,
+)
 from tinygrad.nn.pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -103,19 +126,6 @@ pad = Tensor.pad
 scaled_dot_product_attention = Tensor.scaled_dot_product_attention
 
 
-def dropout(x: Tensor, p: float = 0.5, training: bool | None = None) -> Tensor:
-    """Each element 0 with chance `p`, the others larger by 1 / (1 - p); x itself unless `training`,
-    which is `Tensor.training` where it isn't said.
-
-    >>> dropout(Tensor([1.0]), 0.5, training=False).tolist()
-    [1.0]
-    """
-    if training is None:
-        return x.dropout(p)
-    with Tensor.train(training):
-        return x.dropout(p)
-
-
 # ---- what layers do, with the weights given ------------------------------------------------------
 
 
@@ -127,15 +137,6 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     (2, 4)
     """
     return x.linear(weight.transpose(), bias)
-
-
-def embedding(numbers: Tensor, weight: Tensor) -> Tensor:
-    """Rows of weight (many, features) by their numbers (..) → (.., features).
-
-    >>> embedding(Tensor([1]), Tensor([[1, 2], [3, 4]])).tolist()
-    [[3, 4]]
-    """
-    return weight[numbers]
 
 
 def conv2d(
@@ -256,10 +257,12 @@ __all__ = [
     "adaptive_max_pool2d",
     "adaptive_max_pool3d",
     "affine_grid",
+    "alpha_dropout",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
     "batch_norm",
+    "bilinear",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "celu",
@@ -280,6 +283,8 @@ __all__ = [
     "dropout3d",
     "elu",
     "embedding",
+    "embedding_bag",
+    "feature_alpha_dropout",
     "fold",
     "gaussian_nll_loss",
     "gelu",
@@ -293,6 +298,7 @@ __all__ = [
     "hardtanh",
     "hinge_embedding_loss",
     "huber_loss",
+    "instance_norm",
     "interpolate",
     "kl_div",
     "l1_loss",
@@ -314,12 +320,15 @@ __all__ = [
     "max_unpool3d",
     "mish",
     "mse_loss",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
     "multilabel_soft_margin_loss",
     "nll_loss",
     "normalize",
     "one_hot",
     "pad",
     "pairwise_distance",
+    "pdist",
     "pixel_shuffle",
     "pixel_unshuffle",
     "poisson_nll_loss",
@@ -327,6 +336,7 @@ __all__ = [
     "relu",
     "relu6",
     "rms_norm",
+    "rrelu",
     "scaled_dot_product_attention",
     "selu",
     "sigmoid",
@@ -342,8 +352,11 @@ __all__ = [
     "tanhshrink",
     "threshold",
     "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
     "unfold",
     "upsample",
+    "upsample_bilinear",
+    "upsample_nearest",
 ]
 
 spell(globals(), __all__)

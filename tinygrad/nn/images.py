@@ -188,24 +188,24 @@ PixelUnshuffle = held("PixelUnshuffle", pixel_unshuffle)
 ChannelShuffle = held("ChannelShuffle", channel_shuffle)
 
 
-def _nearest(x: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+def upsample_nearest(x: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
     """`upsample` by the nearest pixels.
 
-    >>> nn.UpsamplingNearest2d(scale_factor=2)(Tensor.ones(1, 1, 2, 2)).shape
+    >>> upsample_nearest(Tensor.ones(1, 1, 2, 2), scale_factor=2).shape
     (1, 1, 4, 4)
     """
     return upsample(x, size, scale_factor, "nearest")
 
 
-def _bilinear(x: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+def upsample_bilinear(x: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
     """`upsample` in straight lines between the middles of the outermost pixels.
 
-    >>> nn.UpsamplingBilinear2d(scale_factor=2)(Tensor.ones(1, 1, 2, 2)).shape
+    >>> upsample_bilinear(Tensor.ones(1, 1, 2, 2), scale_factor=2).shape
     (1, 1, 4, 4)
     """
     return upsample(x, size, scale_factor, "bilinear", align_corners=True)
 
 
 Upsample = held("Upsample", upsample)
-UpsamplingNearest2d = held("UpsamplingNearest2d", _nearest)
-UpsamplingBilinear2d = held("UpsamplingBilinear2d", _bilinear)
+UpsamplingNearest2d = held("UpsamplingNearest2d", upsample_nearest)
+UpsamplingBilinear2d = held("UpsamplingBilinear2d", upsample_bilinear)

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import prod
-from tinygrad.formats.quants import rows
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_choice
 from tinygrad.tensor.conv import padding_pairs, same_padding
@@ -83,15 +81,24 @@ class Bilinear:
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """(.., in1) and (.., in2) → (.., out)."""
-        features, first, second = self.weight.shape
-        if (x.shape[-1:], y.shape[-1:], x.shape[:-1]) != ((first,), (second,), y.shape[:-1]):
-            raise ShapeError(
-                f"Bilinear: x has shape {x.shape} and y {y.shape}; legal are (.., {first}) and "
-                f"(.., {second}) with the same axes before"
-            )
-        seen = x.matmul(self.weight.permute(1, 0, 2).reshape(first, features * second))
-        out = (seen.reshape(*x.shape[:-1], features, second) * y.unsqueeze(-2)).sum(-1)
-        return out if self.bias is None else out + self.bias
+        return bilinear(x, y, self.weight, self.bias)
+
+
+def bilinear(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x·weight·y + bias: (.., in1) and (.., in2) → (.., out), by a weight (out, in1, in2).
+
+    >>> bilinear(Tensor.ones(2, 3), Tensor.ones(2, 4), Tensor.ones(5, 3, 4)).shape
+    (2, 5)
+    """
+    features, first, second = weight.shape if weight.ndim == 3 else (0, 0, 0)
+    if (x.shape[-1:], y.shape[-1:], x.shape[:-1]) != ((first,), (second,), y.shape[:-1]):
+        raise ShapeError(
+            f"Bilinear: x has shape {x.shape}, y {y.shape} and the weight {weight.shape}; legal "
+            f"are (.., {first}), (.., {second}) with the same axes before, (out, in1, in2)"
+        )
+    seen = x.matmul(weight.permute(1, 0, 2).reshape(first, features * second))
+    out = (seen.reshape(*x.shape[:-1], features, second) * y.unsqueeze(-2)).sum(-1)
+    return out if bias is None else out + bias
 
 
 class Conv2d:
@@ -258,62 +265,6 @@ def ConvTranspose3d(  # noqa: N802  made like a class
     """
     kernel = _each(kernel_size, 3)
     return ConvTranspose2d(in_channels, out_channels, kernel, *options, **named)
-
-
-class Embedding:
-    """A table of vectors, looked up by number.
-
-    Args:
-        vocab_size: how many vectors.
-        embed_size: how long each is.
-        padding_idx: the number of a vector that begins as 0 and gets no gradient.
-
-    Raises:
-        IndexCheckError: a number outside the table, when the result is read.
-
-    >>> Embedding(10, 4)(Tensor([[1, 2, 9]])).shape
-    (1, 3, 4)
-    """
-
-    def __init__(self, vocab_size: int, embed_size: int, padding_idx: int | None = None) -> None:
-        self.vocab_sz = vocab_size
-        self.embed_sz = embed_size
-        self.padding_idx = padding_idx
-        self.weight = Tensor.glorot_uniform(vocab_size, embed_size)
-        if padding_idx is not None:
-            if not -vocab_size <= padding_idx < vocab_size:
-                raise ArgumentError(
-                    f"Embedding: padding_idx={padding_idx} of {vocab_size} vectors; legal are "
-                    f"{-vocab_size} to {vocab_size - 1}"
-                )
-            self.padding_idx = padding_idx % vocab_size
-            self.weight[self.padding_idx] = 0
-
-    def __call__(self, idx: Tensor) -> Tensor:
-        """Whole numbers (..) → vectors (.., embed_size)."""
-        if not dtypes.is_int(idx.dtype):
-            raise ArgumentError(f"Embedding: numbers of {idx.dtype!r}; legal are ints")
-        found = rows(self.weight, idx)
-        if self.padding_idx is None:
-            return found
-        return idx.eq(self.padding_idx).unsqueeze(-1).where(found.detach(), found)
-
-
-class Dropout:
-    """Zeroes each element with probability `p` while `Tensor.training`, and scales up the others.
-
-    (Srivastava and others, "Dropout", 2014.)
-
-    >>> Dropout(0.5)(Tensor([1.0, 2.0])).tolist()
-    [1.0, 2.0]
-    """
-
-    def __init__(self, p: float = 0.5) -> None:
-        self.p = p
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Any shape → the same."""
-        return x.dropout(self.p)
 
 
 def _each(size: Sizes, count: int) -> tuple[int, ...]:

@@ -117,20 +117,40 @@ class InstanceNorm:
         num_features: channels of x, (N, num_features, *any).
         eps: added to the variance.
         affine: whether to scale and shift each channel by what it learns.
+        momentum: the weight of the newest batch in the averages.
+        track_running_stats: whether to keep moving averages of the samples' statistics while
+            `Tensor.training`, and to use them else.
 
     >>> InstanceNorm(3)(Tensor.ones(2, 3, 4, 4)).shape
     (2, 3, 4, 4)
     """
 
-    def __init__(self, num_features: int, eps: float = 1e-5, affine: bool = True) -> None:
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        momentum: float = 0.1,
+        track_running_stats: bool = False,
+    ) -> None:
         self.num_features = num_features
         self.eps = eps
+        self.momentum = momentum
+        self.track_running_stats = track_running_stats
         self.weight, self.bias = _scale_and_shift((num_features,), affine)
+        if track_running_stats:
+            self.num_batches_tracked = Tensor.zeros(dtype=dtypes.int64, requires_grad=False)
+            self.running_mean = Tensor.zeros(num_features, requires_grad=False)
+            self.running_var = Tensor.ones(num_features, requires_grad=False)
 
     def __call__(self, x: Tensor) -> Tensor:
         """(N, num_features, *any) → the same shape."""
         _check_channels("InstanceNorm", x, self.num_features)
-        return group_norm(x, self.num_features, self.weight, self.bias, self.eps)
+        if not self.track_running_stats:
+            return group_norm(x, self.num_features, self.weight, self.bias, self.eps)
+        kept, learnt = (self.running_mean, self.running_var), (self.weight, self.bias)
+        is_on = bool(Tensor.training)
+        return instance_norm(x, *kept, *learnt, is_on, self.momentum, self.eps)
 
 
 InstanceNorm1d = InstanceNorm2d = InstanceNorm3d = InstanceNorm
@@ -370,6 +390,38 @@ def group_norm(
     shape = (-1, *(1,) * (x.ndim - 2))
     scale, shift = (None if each is None else each.reshape(shape) for each in (weight, bias))
     return _scaled(out, scale, shift, x)
+
+
+def instance_norm(
+    x: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Mean 0 and variance 1 in each sample and channel of x (N, channels, *any), scaled and
+    shifted, by the sample's statistics, towards whose means the averages move in place; or, without
+    `use_input_stats`, by these averages.
+
+    >>> instance_norm(Tensor([[[1.0, 3.0]]]), eps=0.0).tolist()
+    [[[-1.0, 1.0]]]
+    """
+    if x.ndim < 3:
+        raise ShapeError(f"instance_norm: x has shape {x.shape}; legal is (N, channels, *any)")
+    if not use_input_stats:
+        return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
+    count = prod(x.shape[2:])
+    if count == 1:
+        raise ShapeError(f"instance_norm: x {x.shape} has one value a channel, and no variance")
+    if running_mean is not None and running_var is not None:
+        variance, mean = _wide(x).detach().var_mean(tuple(range(2, x.ndim)), correction=1)
+        for average, new in ((running_mean, mean), (running_var, variance)):
+            old = average.detach()
+            average.assign((old + (new.mean(0) - old) * momentum).cast(average.dtype))
+    return group_norm(x, x.shape[1], weight, bias, eps)
 
 
 def rms_norm(

@@ -1,0 +1,155 @@
+"""Dropout of elements and of whole channels, as functions and as layers.
+
+All leave x as it is unless `training`, which is `Tensor.training` where it isn't said.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.tensor import Tensor
+from tinygrad.tensor.arguments import check_number_from, check_types
+
+LOWEST = -1.7580993408473766
+"""What selu gives for minus infinity."""
+
+
+def _is_on(who: str, p: float, training: bool | None) -> bool:
+    check_types(who, [p], (int, float), "numbers", ArgumentError)
+    check_number_from(who, "p", p, 0, 1)
+    return bool(Tensor.training if training is None else training) and p > 0
+
+
+def _kept(x: Tensor, p: float, axes: int) -> Tensor:
+    """1 / (1 - p) with chance 1 - p, else 0; one number for all that follows the first axes."""
+    shape = (*x.shape[:axes], *(1,) * (x.ndim - axes))
+    with Tensor.train():
+        return Tensor.ones(*shape, dtype=x.dtype, device=x.device).dropout(p)
+
+
+def dropout(x: Tensor, p: float = 0.5, training: bool | None = None) -> Tensor:
+    """Each element 0 with chance `p`, the others larger by 1 / (1 - p); x itself unless `training`,
+    which is `Tensor.training` where it isn't said.
+
+    >>> dropout(Tensor([1.0]), 0.5, training=False).tolist()
+    [1.0]
+    """
+    if training is None:
+        return x.dropout(p)
+    with Tensor.train(training):
+        return x.dropout(p)
+
+
+def dropout2d(x: Tensor, p: float = 0.5, training: bool | None = None) -> Tensor:
+    """Zeroes whole channels of x (N, channels, *any) with probability `p`, the others are larger by
+    1 / (1 - p); x itself unless `training`, which is `Tensor.training` where it isn't said.
+
+    (Tompson and others, "Efficient Object Localization Using Convolutional Networks", 2015.)
+
+    >>> dropout2d(Tensor.ones(1, 2, 3, 3), training=False).shape
+    (1, 2, 3, 3)
+    """
+    if x.ndim < 2:
+        raise ShapeError(f"Dropout2d: x has shape {x.shape}; legal is (N, channels, *any)")
+    return x * _kept(x, p, 2) if _is_on("Dropout2d", p, training) else x
+
+
+dropout1d = dropout3d = dropout2d
+
+
+def alpha_dropout(x: Tensor, p: float = 0.5, training: bool | None = None) -> Tensor:
+    """Each element selu's lowest value with chance `p`, then all scaled and shifted so that numbers
+    of mean 0 and variance 1 stay so.
+
+    (Klambauer and others, "Self-Normalizing Neural Networks", 2017.)
+
+    >>> alpha_dropout(Tensor([1.0]), 0.5, training=False).tolist()
+    [1.0]
+    """
+    return _alpha(x, p, x.ndim) if _is_on("AlphaDropout", p, training) else x
+
+
+def feature_alpha_dropout(x: Tensor, p: float = 0.5, training: bool | None = None) -> Tensor:
+    """`alpha_dropout` of whole channels of x (N, channels, *any).
+
+    >>> feature_alpha_dropout(Tensor.ones(1, 2, 3), 0.5, training=False).shape
+    (1, 2, 3)
+    """
+    if x.ndim < 2:
+        raise ShapeError(f"FeatureAlphaDropout: {x.shape}; legal is (N, channels, *any)")
+    return _alpha(x, p, 2) if _is_on("FeatureAlphaDropout", p, training) else x
+
+
+def _alpha(x: Tensor, p: float, axes: int) -> Tensor:
+    if p == 1:
+        return x * 0
+    scale = 1 / math.sqrt((1 - p) * (1 + p * LOWEST**2))
+    return ((_kept(x, p, axes) > 0).where(x, LOWEST) - p * LOWEST) * scale
+
+
+class Dropout:
+    """Zeroes each element with probability `p` while `Tensor.training`, and scales up the others.
+
+    (Srivastava and others, "Dropout", 2014.)
+
+    >>> Dropout(0.5)(Tensor([1.0, 2.0])).tolist()
+    [1.0, 2.0]
+    """
+
+    def __init__(self, p: float = 0.5) -> None:
+        self.p = p
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Any shape → the same."""
+        return x.dropout(self.p)
+
+
+class Dropout2d:
+    """Zeroes whole channels of x (N, channels, *any) with probability `p` while training.
+
+    (Tompson and others, "Efficient Object Localization Using Convolutional Networks", 2015.)
+
+    >>> Dropout2d()(Tensor.ones(1, 2, 3, 3)).shape
+    (1, 2, 3, 3)
+    """
+
+    def __init__(self, p: float = 0.5) -> None:
+        self.p = p
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(N, channels, *any) → the same shape."""
+        return dropout2d(x, self.p)
+
+
+Dropout1d = Dropout3d = Dropout2d
+
+
+class AlphaDropout:
+    """`functional.alpha_dropout` while training: dropout that keeps mean and variance.
+
+    >>> AlphaDropout(0.5)(Tensor([1.0, 2.0])).tolist()
+    [1.0, 2.0]
+    """
+
+    def __init__(self, p: float = 0.5) -> None:
+        self.p = p
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Any shape → the same."""
+        return alpha_dropout(x, self.p)
+
+
+class FeatureAlphaDropout:
+    """`functional.feature_alpha_dropout` while training.
+
+    >>> FeatureAlphaDropout(0.5)(Tensor.ones(1, 2, 3)).shape
+    (1, 2, 3)
+    """
+
+    def __init__(self, p: float = 0.5) -> None:
+        self.p = p
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(N, channels, *any) → the same shape."""
+        return feature_alpha_dropout(x, self.p)

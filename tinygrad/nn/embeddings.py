@@ -1,0 +1,177 @@
+"""Tables of vectors that are looked up by number, one at a time or put together in bags."""
+
+from __future__ import annotations
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.formats.quants import rows
+from tinygrad.tensor import Tensor
+from tinygrad.tensor.arguments import check_choice
+
+MODES = ("mean", "sum", "max")
+
+
+def embedding(numbers: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
+    """Rows of weight (many, features) by their numbers (..) → (.., features). The row
+    `padding_idx` gets no gradient.
+
+    >>> embedding(Tensor([1]), Tensor([[1, 2], [3, 4]])).tolist()
+    [[3, 4]]
+    """
+    if not dtypes.is_int(numbers.dtype):
+        raise ArgumentError(f"embedding: numbers of {numbers.dtype!r}; legal are ints")
+    if weight.ndim != 2:
+        raise ShapeError(f"embedding: weight has shape {weight.shape}; legal is (many, features)")
+    found = rows(weight, numbers)
+    if padding_idx is None:
+        return found
+    padding = _row("embedding", padding_idx, weight.shape[0])
+    return numbers.eq(padding).unsqueeze(-1).where(found.detach(), found)
+
+
+def embedding_bag(
+    numbers: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    mode: str = "mean",
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """Rows of weight (many, features), put together in bags → (bags, features).
+
+    Args:
+        numbers: of rows: (bags, n), or (n,) with `offsets`.
+        weight: the rows.
+        offsets: where in `numbers` each bag begins, (bags,), from 0 on.
+        mode: "mean", "sum" or "max"; an empty bag gives zeros.
+        per_sample_weights: by what rows are multiplied, like numbers; for "sum" only.
+        include_last_offset: the last of the offsets is the end of the last bag.
+        padding_idx: the number of a row that doesn't count.
+
+    >>> embedding_bag(Tensor([0, 1, 1]), Tensor([[1.0], [3.0]]), Tensor([0, 2])).tolist()
+    [[2.0], [3.0]]
+    """
+    check_choice("embedding_bag", "mode", mode, MODES)
+    bag, bags = _bags(numbers, offsets, include_last_offset)
+    flat = numbers.flatten()
+    found = embedding(flat, weight, padding_idx)
+    counts = Tensor.ones(*flat.shape, dtype=found.dtype, device=found.device)
+    if padding_idx is not None:
+        counts = flat.ne(_row("embedding_bag", padding_idx, weight.shape[0])).cast(found.dtype)
+    if per_sample_weights is not None:
+        if mode != "sum" or per_sample_weights.shape != numbers.shape:
+            raise ArgumentError(
+                f"embedding_bag: per_sample_weights {per_sample_weights.shape} for numbers "
+                f'{numbers.shape}, mode={mode!r}; legal are the same shape and "sum"'
+            )
+        found = found * per_sample_weights.flatten().unsqueeze(-1)
+    empty = Tensor.zeros(bags, found.shape[-1], dtype=found.dtype, device=found.device)
+    if mode == "max":
+        places = bag.unsqueeze(-1).expand(*found.shape)
+        lowest = counts.unsqueeze(-1).where(found, -float("inf"))
+        most = empty.scatter_reduce(0, places, lowest, "amax", include_self=False)
+        return most.isinf().where(0, most)
+    total = empty.index_add(0, bag, found * counts.unsqueeze(-1))
+    if mode == "sum":
+        return total
+    return total / empty[:, 0].index_add(0, bag, counts).maximum(1).unsqueeze(-1)
+
+
+def _bags(numbers: Tensor, offsets: Tensor | None, has_end: bool) -> tuple[Tensor, int]:
+    """The bag that each number is in, in a row, and how many there are."""
+    if numbers.ndim == 2 and offsets is None and not has_end:
+        bags = Tensor.arange(numbers.shape[0], device=numbers.device)
+        return bags.unsqueeze(-1).expand(*numbers.shape).flatten(), numbers.shape[0]
+    if numbers.ndim != 1 or offsets is None or offsets.ndim != 1:
+        shape = None if offsets is None else offsets.shape
+        raise ShapeError(
+            f"embedding_bag: numbers {numbers.shape}, offsets {shape}; legal are (bags, n) without "
+            "offsets, or (n,) and (bags,)"
+        )
+    starts = offsets[: offsets.shape[0] - 1] if has_end else offsets
+    places = Tensor.arange(numbers.shape[0], device=numbers.device)
+    return (places.unsqueeze(-1) >= starts).sum(-1) - 1, starts.shape[0]
+
+
+def _row(who: str, padding_idx: int, count: int) -> int:
+    """The number of the row, from 0 on."""
+    if not -count <= padding_idx < count:
+        legal = f"{-count} to {count - 1}"
+        raise ArgumentError(
+            f"{who}: padding_idx={padding_idx} of {count} vectors; legal are {legal}"
+        )
+    return padding_idx % count
+
+
+class Embedding:
+    """A table of vectors, looked up by number.
+
+    Args:
+        vocab_size: how many vectors.
+        embed_size: how long each is.
+        padding_idx: the number of a vector that begins as 0 and gets no gradient.
+
+    Raises:
+        IndexCheckError: a number outside the table, when the result is read.
+
+    >>> Embedding(10, 4)(Tensor([[1, 2, 9]])).shape
+    (1, 3, 4)
+    """
+
+    def __init__(self, vocab_size: int, embed_size: int, padding_idx: int | None = None) -> None:
+        self.vocab_sz = vocab_size
+        self.embed_sz = embed_size
+        self.padding_idx = padding_idx
+        self.weight = Tensor.glorot_uniform(vocab_size, embed_size)
+        if padding_idx is not None:
+            self.padding_idx = _row("Embedding", padding_idx, vocab_size)
+            self.weight[self.padding_idx] = 0
+
+    def __call__(self, idx: Tensor) -> Tensor:
+        """Whole numbers (..) → vectors (.., embed_size)."""
+        return embedding(idx, self.weight, self.padding_idx)
+
+
+class EmbeddingBag:
+    """A table of vectors, of which each result is the mean, the sum or the largest of several.
+
+    Args:
+        num_embeddings: how many vectors.
+        embedding_dim: how long each is.
+        mode: "mean", "sum" or "max".
+        include_last_offset: see `functional.embedding_bag`.
+        padding_idx: the number of a vector that begins as 0 and doesn't count.
+
+    >>> EmbeddingBag(10, 4)(Tensor([[1, 2, 9], [1, 1, 1]])).shape
+    (2, 4)
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        mode: str = "mean",
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+    ) -> None:
+        check_choice("EmbeddingBag", "mode", mode, MODES)
+        self.mode = mode
+        self.include_last_offset = include_last_offset
+        self.padding_idx = padding_idx
+        self.weight = Tensor.randn(num_embeddings, embedding_dim)
+        if padding_idx is not None:
+            self.padding_idx = _row("EmbeddingBag", padding_idx, num_embeddings)
+            self.weight[self.padding_idx] = 0
+
+    def __call__(
+        self,
+        numbers: Tensor,
+        offsets: Tensor | None = None,
+        per_sample_weights: Tensor | None = None,
+    ) -> Tensor:
+        """(bags, n), or (n,) and offsets (bags,) → (bags, embedding_dim)."""
+        end, padding = self.include_last_offset, self.padding_idx
+        return embedding_bag(
+            numbers, self.weight, offsets, self.mode, per_sample_weights, end, padding
+        )
