@@ -3,9 +3,10 @@
     python benchmarks/checks.py [--cases 'gather*'] [--sizes 1000,100000] [--rounds 41] [--plain]
 
 One thread, processor time; a captured step each (or, with --plain, an expression that is made anew
-and realized). The figures are the time with CHECKs in microseconds, that over the time without the
-tests alone, and over that of the bare operation, which reads wherever a number says. A time is that
-of the fastest tenth of the rounds: what disturbs a machine only adds. The numbers are all legal.
+and realized), in each round in another order. The figures are the time with CHECKs in microseconds,
+that over the time of a second such step (what this says is noise), over the time without the tests
+alone, and over that of the bare operation, which reads wherever a number says. A time is that of
+the fastest tenth of the rounds: what disturbs a machine only adds. The numbers are all legal.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ os.environ.setdefault("CPU_COUNT", "1")
 import numpy as np
 
 from tinygrad import Tensor, TinyJit, nn
-from tinygrad.tensor import indexing, parts, template
+from tinygrad.tensor import indexing, template
+from tinygrad.tensor.long_tail import parts
 from tinygrad.uop.node import UOp
 
 SECONDS = 0.004  # short turns, so that what disturbs the machine disturbs all ways
+WARMING = 5  # calls until a step is captured, and Python knows what its lines are given
 SIZES = (1_000, 100_000, 10_000_000)
 WIDTH = 1_000  # of a table's rows
 CLASSES = 100
@@ -42,6 +45,7 @@ def legal_but_bare(node: UOp, size: Any, axis: int, from_zero: bool = False) -> 
 
 WAYS: dict[str, dict[tuple[Any, str], Any]] = {
     "checked": {},
+    "again": {},
     "untold": {(UOp, "check"): lambda self, ok, kind, message: self},
     "bare": {
         (UOp, "check"): lambda self, ok, kind, message: self,
@@ -164,26 +168,34 @@ CASES: dict[str, Callable[[int], Case]] = {
 
 
 def step_of(way: str, run: Callable[..., Tensor], given: list[Tensor], plain: bool) -> Any:
-    """A function that makes a number of calls in this way."""
+    """A function that makes a number of calls in this way, and returns the seconds of one. A
+    captured step is of the way of its capture: the changes for it would slow Python after that."""
     step: Any = run if plain else TinyJit(run)
 
     def several(count: int) -> float:
-        with way_of(way):
-            begin = time.thread_time()
-            for _ in range(count):
-                step(*given).realize()
-            return (time.thread_time() - begin) / count
+        begin = time.thread_time()
+        for _ in range(count):
+            step(*given).realize()
+        return (time.thread_time() - begin) / count
 
-    return several
+    def in_this_way(count: int) -> float:
+        with way_of(way):
+            several(WARMING)
+            return several(count)
+
+    in_this_way(1)
+    return in_this_way if plain else several
 
 
 def measured(run: Any, given: list[Tensor], rounds: int, plain: bool) -> list[list[float]]:
-    """A row of seconds a round: one for each of the ways."""
+    """A row of seconds for each of the ways: one a round."""
     steps = [step_of(way, run, given, plain) for way in WAYS]
-    for step in steps:
-        step(5)
     count = max(1, int(SECONDS / max(1e-6, steps[0](3))))
-    return [[step(count) for step in steps] for _ in range(rounds)]
+    rows: list[list[float]] = [[] for _ in steps]
+    for _ in range(rounds):
+        for number in rng.permutation(len(steps)):
+            rows[number].append(steps[number](count))
+    return rows
 
 
 def main() -> None:
@@ -194,16 +206,17 @@ def main() -> None:
     parser.add_argument("--plain", action="store_true", help="steps that are not captured")
     options = parser.parse_args()
     patterns = options.cases.split(",")
-    print("| case | elements | µs | over untold | over bare |\n| --- | --: | --: | --: | --: |")
+    others = [way for way in WAYS if way != "checked"]
+    print(f"| case | elements | µs | over {' | over '.join(others)} |")
+    print("| --- |" + " --: |" * (2 + len(others)))
     for name, make in CASES.items():
         if not any(fnmatch.fnmatch(name, pattern) for pattern in patterns):
             continue
         for size in map(int, options.sizes.split(",")):
             run, given = make(size)
             rows = measured(run, given, options.rounds, options.plain)
-            ways = zip(*rows, strict=True)
-            took, untold, bare = (sorted(times)[len(rows) // 10] * 1e6 for times in ways)
-            ratios = f"{took / untold:.3f} | {took / bare:.3f}"
+            took, *without = (sorted(times)[len(times) // 10] * 1e6 for times in rows)
+            ratios = " | ".join(f"{took / other:.3f}" for other in without)
             print(f"| {name} | {size} | {took:.1f} | {ratios} |")
             sys.stdout.flush()
 

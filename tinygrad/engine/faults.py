@@ -14,7 +14,6 @@ import threading
 from collections import deque
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
@@ -41,7 +40,6 @@ else:
 
 WORDS = 8  # int64: the code (0: none), then the operands
 ZEROS = memoryview(bytes(8 * WORDS))
-UNKNOWN = ctypes.c_int64(1)
 MOST_NOTED = 64  # runs; with more they are looked at, though nobody reads
 KINDS: dict[str, type[RuntimeCheckError]] = {
     "index": IndexCheckError,
@@ -50,12 +48,11 @@ KINDS: dict[str, type[RuntimeCheckError]] = {
 }
 
 
-class Words(NamedTuple):
-    """The words of one run. `code` is the first of them where the host addresses it, and kernels
-    are over when they return; elsewhere it is not 0, so that runs are noted."""
+class Words(ctypes.c_int64):
+    """The words of one run, as a number: the first of them, the code, where the host addresses it
+    and kernels are over when they return; elsewhere not 0, so that runs are noted."""
 
     handle: Any
-    code: ctypes.c_int64
 
 
 @dataclass(eq=False)
@@ -80,8 +77,9 @@ class FaultWords:
         handle = memory.allocate(8 * WORDS)
         memory.write(handle, ZEROS)
         address = None if self.device.target.has_groups else memory.address(handle)
-        code = UNKNOWN if address is None else ctypes.c_int64.from_address(address)
-        return Words(handle, code)
+        words = Words(1) if address is None else Words.from_address(address)
+        words.handle = handle
+        return words
 
     def give_back(self, words: Words) -> RuntimeCheckError | None:
         """The error that stood there; another run may have the words."""
@@ -102,7 +100,6 @@ class FaultWords:
         return KINDS.get(kind, RuntimeCheckError)(text)
 
 
-_code_of = attrgetter("code")
 Taken = dict[FaultWords, Words]
 """The words of one run, by whose they are."""
 
@@ -140,24 +137,15 @@ Errors = dict[Any, TinygradError | None]
 
 noted: deque[_Run] = deque()
 spoilt: dict[ref[Buffer], TinygradError] = {}
-"""While one of these holds something, runs must be noted."""
+"""While one of these holds something, all runs must be noted; else those whose words aren't 0."""
 _untold: dict[threading.Thread, TinygradError] = {}
 _looking = ForkSafeLock(threading.RLock)
 
 
-def none_failed(taken: Taken) -> bool:
-    """Whether the run with these words that has just been made need not be noted: it is known by
-    now that nothing failed. Then they are as they were, and serve another run."""
-    return not (noted or spoilt or any(map(_code_of, taken.values())))
-
-
-def is_fine(taken: Taken) -> bool:
-    """The same; then others may have the words."""
-    if not none_failed(taken):
-        return False
+def leave(taken: Taken) -> None:
+    """The words of a run in which nothing failed are as they were: other runs may have them."""
     for owner, words in taken.items():
         owner.clean.append(words)
-    return True
 
 
 def note(flow: Flow, buffers: Sequence[Buffer], taken: Taken) -> None:

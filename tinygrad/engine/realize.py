@@ -22,7 +22,7 @@ from tinygrad.engine.aliases import bottom_of
 from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import (
     Taken,
-    is_fine,
+    leave,
     note,
     noted,
     raise_faults,
@@ -152,8 +152,10 @@ def _realize(wanted: list[UOp]) -> None:
         recorder.before(run)
     taken: Taken = {}
     run.buffers[:] = runnable.run(params, run.values, taken)
-    if (taken or noted or spoilt) and not is_fine(taken):
+    if noted or spoilt or any(taken.values()):
         note(runnable.chain.flow, run.buffers, taken)
+    else:
+        leave(taken)
     if recording.done is not None:
         recording.done.append(run)
     if runnable.faults:

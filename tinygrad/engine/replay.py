@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tinygrad.base.settings import DEBUG
-from tinygrad.engine.faults import Taken, is_fine, none_failed, note, noted, spoilt
+from tinygrad.engine.faults import Taken, leave, note, noted, spoilt
 from tinygrad.engine.layout import Source, in_one_arena, sources_of
 from tinygrad.engine.run import Chain, RunnablePlan, arenas_for
 from tinygrad.engine.sharing import any_crooked
@@ -74,7 +74,6 @@ class Replay:
                     homes[place] = (sources[number][kept.whole], kept.place)
         self._idle: list[Frame] = []
         self._stays = most is None or most >= sum(sum(p.plan.arenas.values()) for p in plans)
-        self._is_fine = none_failed if self._stays else is_fine  # whose words others may have
         counts = [len(execution.variables) for execution in executions]
         self.chain = Chain(plans, counts, homes)
         self.faults = [words for plan in plans for words in plan.faults]
@@ -125,9 +124,11 @@ class Replay:
                 stretch.watch(table, taken)
             stretch.launch(table, values)
             stretch.count()
-        if (taken or noted or spoilt) and not self._is_fine(taken):
+        if noted or spoilt or any(taken.values()):
             note(self.chain.flow, self._filled(frame, inputs, made), taken)
             frame = frame._replace(taken={})
+        elif not self._stays:
+            leave(taken)
         if self._stays:
             self._idle.append(frame)
 
