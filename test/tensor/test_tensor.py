@@ -401,7 +401,7 @@ def test_what_others_call_otherwise_is_named():
         lambda: t.sum(axis=0, dim=1): "sum: twice .*; legal are axis, keepdim, dtype",
         lambda: t.sum(out=M): "sum: no argument 'out'",
         lambda: t.astype("int32"): r"'astype'; legal is cast\(dtype\)",
-        lambda: t.cpu(): r"legal is to\(\"CPU\"\)",
+        lambda: t.stride(): "legal is nothing: elements are in order",
         lambda: t.to(np.float32): r"device .*float32.* legal are names; .* cast\(dtype\)",
         lambda: Tensor.zeros(2, foo=3): "zeros: no argument 'foo' .*; legal are dtype, device",
         lambda: Tensor.ones(2, size=3): "ones: no argument 'size'",

@@ -30,7 +30,7 @@ from tinygrad.engine.storage import Family, join, latest, leave, note_change
 from tinygrad.schedule.bases import beneath
 from tinygrad.tensor.past import asked, past_of, remember
 from tinygrad.tensor.promise import Promise, Source, keeping, recording, start_node
-from tinygrad.tensor.spellings import follow, missed, spell
+from tinygrad.tensor.spellings import follow, spell
 from tinygrad.uop.infer import most
 from tinygrad.uop.infer import settled as settled_size
 from tinygrad.uop.node import UOp
@@ -200,8 +200,14 @@ class Core(Holder):
         def __getattr__(self, name: str) -> Any:
             if name == "_uop":
                 return self._keep_promise()
-            raise AttributeError(missed(type(self).__name__, name), name=name, obj=self)
+            there = f"; legal is {self._instead[name]}" if name in self._instead else ""
+            who = type(self).__name__
+            raise AttributeError(
+                f"{who!r} object has no attribute {name!r}{there}", name=name, obj=self
+            )
 
+    _instead: ClassVar[dict[str, str]]
+    """What does the same as an attribute that programs look for and that isn't there."""
     _real: ClassVar[Any]
     """The classes of tensors of complex and of other numbers, which stand above the staircase."""
 

@@ -1,5 +1,5 @@
-"""Other libraries' names for the same things: keywords that mean one of a method's own, and what to
-say where a method is looked for that has another name here. Nothing is computed."""
+"""Other libraries' names for the same things: keywords that mean one of a method's own. Nothing is
+computed."""
 
 from __future__ import annotations
 
@@ -35,22 +35,6 @@ OPTIONS = ("dtype", "device", "requires_grad", "generator", "contiguous")
 
 UNLIKE = {("max", "dim"), ("min", "dim")}
 """Where the other's result is another one, too: PyTorch gives positions beside the values."""
-
-METHODS = {
-    "astype": "cast(dtype)",
-    "type": "cast(dtype)",
-    "type_as": "cast(other.dtype)",
-    "cpu": 'to("CPU")',
-    "cuda": 'to("CUDA")',
-    "copy": "clone()",
-    "equal": "(a == b).all()",
-    "nelement": "numel()",
-    "view_as": "reshape(other.shape)",
-    "new_zeros": "Tensor.zeros(shape, dtype=t.dtype, device=t.device)",
-    "new_tensor": "Tensor(data, dtype=t.dtype, device=t.device)",
-    "positive": "+t",
-}
-"""What is looked for: what does the same here."""
 
 
 def spell(cls: type) -> None:
@@ -151,9 +135,3 @@ class Names:
                 raise TypeError(f"{self.method}: {wrong} in {list(named)}; legal are {names}")
             found[name] = value
         return found
-
-
-def missed(kind: str, name: str) -> str:
-    """What to say of an attribute that a tensor doesn't have."""
-    there = f"; legal is {METHODS[name]}" if name in METHODS else ""
-    return f"{kind!r} object has no attribute {name!r}{there}"

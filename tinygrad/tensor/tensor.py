@@ -22,7 +22,7 @@ from tinygrad.schedule.shard_rules import placement_of
 from tinygrad.tensor.again import compute
 from tinygrad.tensor.core import axis_of, owned
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, holds_complex, node_of
-from tinygrad.tensor.long_tail.resizing import Resizing
+from tinygrad.tensor.long_tail.in_place import InPlace
 from tinygrad.tensor.promise import recording
 from tinygrad.uop.node import UOp
 from tinygrad.uop.placement import Placement, cut_at, even_bounds
@@ -30,7 +30,7 @@ from tinygrad.uop.placement import Placement, cut_at, even_bounds
 kernels = later("tinygrad.schedule.kernels")
 
 
-class Tensor(Resizing):
+class Tensor(InPlace):
     """An array of numbers that is computed when it is needed.
 
     `data` is a number, nested lists of numbers, bytes, an array of NumPy, a node, or the path

@@ -13,4 +13,6 @@ Each file has a class that derives from the one before it, made of the methods o
     statistics      medians, quantiles, differences, covariance
     sets            searchsorted, histograms, unique
     resizing        interpolation
+    alike           shapes, dtypes and devices of other tensors; hints for what isn't there
+    in_place        methods that end in _
 """

@@ -1,0 +1,259 @@
+"""Methods that end in `_`: what those of the long tail give, written into the tensor itself; random
+numbers; and views that take their tensor's place."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.tensor.arguments import check_number_from
+from tinygrad.tensor.generator import Generator
+from tinygrad.tensor.long_tail.alike import Alike
+from tinygrad.tensor.writing import in_place
+
+
+class InPlace(Alike):
+    """`t.sin_()` and the like. What is written is seen by views, see `assign`."""
+
+    __slots__ = ()
+
+    cos_ = in_place("cos", "Tensor([0.0]).cos_().tolist()", "[1.0]")
+    sin_ = in_place("sin", "Tensor([0.0]).sin_().tolist()", "[0.0]")
+    tan_ = in_place("tan", "Tensor([0.0]).tan_().tolist()", "[0.0]")
+    sinh_ = in_place("sinh", "Tensor([0.0]).sinh_().tolist()", "[0.0]")
+    cosh_ = in_place("cosh", "Tensor([0.0]).cosh_().tolist()", "[1.0]")
+    asin_ = in_place("asin", "Tensor([0.0]).asin_().tolist()", "[0.0]")
+    atan_ = in_place("atan", "Tensor([0.0]).atan_().tolist()", "[0.0]")
+    asinh_ = in_place("asinh", "Tensor([0.0]).asinh_().tolist()", "[0.0]")
+    acosh_ = in_place("acosh", "Tensor([1.0]).acosh_().tolist()", "[0.0]")
+    atanh_ = in_place("atanh", "Tensor([0.0]).atanh_().tolist()", "[0.0]")
+    acos_ = in_place("acos", "Tensor([1.0]).acos_().tolist()", "[0.0]")
+    erf_ = in_place("erf", "Tensor([0.0]).erf_().tolist()", "[0.0]")
+    erfc_ = in_place("erfc", "Tensor([0.0]).erfc_().tolist()", "[1.0]")
+    erfinv_ = in_place("erfinv", "Tensor([0.0]).erfinv_().tolist()", "[0.0]")
+    expm1_ = in_place("expm1", "Tensor([0.0]).expm1_().tolist()", "[0.0]")
+    exp2_ = in_place("exp2", "Tensor([3.0]).exp2_().tolist()", "[8.0]")
+    log2_ = in_place("log2", "Tensor([8.0]).log2_().tolist()", "[3.0]")
+    log10_ = in_place("log10", "Tensor([1.0]).log10_().tolist()", "[0.0]")
+    log1p_ = in_place("log1p", "Tensor([0.0]).log1p_().tolist()", "[0.0]")
+    lgamma_ = in_place("lgamma", "Tensor([1.0]).lgamma_().tolist()", "[0.0]")
+    sinc_ = in_place("sinc", "Tensor([0.0]).sinc_().tolist()", "[1.0]")
+    rad2deg_ = in_place("rad2deg", "Tensor([0.0]).rad2deg_().tolist()", "[0.0]")
+    deg2rad_ = in_place("deg2rad", "Tensor([0.0]).deg2rad_().tolist()", "[0.0]")
+    i0_ = in_place("i0", "Tensor([0.0]).i0_().tolist()", "[1.0]")
+    logit_ = in_place("logit", "Tensor([0.5]).logit_().tolist()", "[0.0]")
+    frac_ = in_place("frac", "Tensor([1.5]).frac_().tolist()", "[0.5]")
+    fix_ = in_place("fix", "Tensor([-1.5]).fix_().tolist()", "[-1.0]")
+    sgn_ = in_place("sgn", "Tensor([-3, 4]).sgn_().tolist()", "[-1, 1]")
+    absolute_ = in_place("absolute", "Tensor([-3]).absolute_().tolist()", "[3]")
+    negative_ = in_place("negative", "Tensor([3]).negative_().tolist()", "[-3]")
+    bitwise_not_ = in_place("bitwise_not", "Tensor([1]).bitwise_not_().tolist()", "[-2]")
+    nan_to_num_ = in_place("nan_to_num", "Tensor([float('nan')]).nan_to_num_().tolist()", "[0.0]")
+    subtract_ = in_place("subtract", "Tensor([6.0]).subtract_(Tensor([4.0])).tolist()", "[2.0]")
+    multiply_ = in_place("multiply", "Tensor([6.0]).multiply_(Tensor([4.0])).tolist()", "[24.0]")
+    divide_ = in_place("divide", "Tensor([6.0]).divide_(Tensor([4.0])).tolist()", "[1.5]")
+    true_divide_ = in_place(
+        "true_divide", "Tensor([6.0]).true_divide_(Tensor([4.0])).tolist()", "[1.5]"
+    )
+    floor_divide_ = in_place(
+        "floor_divide", "Tensor([6.0]).floor_divide_(Tensor([4.0])).tolist()", "[1.0]"
+    )
+    remainder_ = in_place("remainder", "Tensor([6.0]).remainder_(Tensor([4.0])).tolist()", "[2.0]")
+    fmod_ = in_place("fmod", "Tensor([6.0]).fmod_(Tensor([4.0])).tolist()", "[2.0]")
+    hypot_ = in_place("hypot", "Tensor([3.0]).hypot_(Tensor([4.0])).tolist()", "[5.0]")
+    atan2_ = in_place("atan2", "Tensor([0.0]).atan2_(Tensor([1.0])).tolist()", "[0.0]")
+    copysign_ = in_place("copysign", "Tensor([6.0]).copysign_(Tensor([4.0])).tolist()", "[6.0]")
+    heaviside_ = in_place("heaviside", "Tensor([6.0]).heaviside_(Tensor([4.0])).tolist()", "[1.0]")
+    xlogy_ = in_place("xlogy", "Tensor([6.0]).xlogy_(Tensor([1.0])).tolist()", "[0.0]")
+    logical_and_ = in_place(
+        "logical_and", "Tensor([6.0]).logical_and_(Tensor([4.0])).tolist()", "[True]"
+    )
+    logical_or_ = in_place(
+        "logical_or", "Tensor([6.0]).logical_or_(Tensor([4.0])).tolist()", "[True]"
+    )
+    logical_xor_ = in_place(
+        "logical_xor", "Tensor([6.0]).logical_xor_(Tensor([4.0])).tolist()", "[False]"
+    )
+    bitwise_and_ = in_place("bitwise_and", "Tensor([6]).bitwise_and_(Tensor([4])).tolist()", "[4]")
+    bitwise_or_ = in_place("bitwise_or", "Tensor([6]).bitwise_or_(Tensor([4])).tolist()", "[6]")
+    bitwise_xor_ = in_place("bitwise_xor", "Tensor([6]).bitwise_xor_(Tensor([4])).tolist()", "[2]")
+    eq_ = in_place("eq", "Tensor([6.0]).eq_(Tensor([4.0])).tolist()", "[False]")
+    ne_ = in_place("ne", "Tensor([6.0]).ne_(Tensor([4.0])).tolist()", "[True]")
+    lt_ = in_place("lt", "Tensor([6.0]).lt_(Tensor([4.0])).tolist()", "[False]")
+    le_ = in_place("le", "Tensor([6.0]).le_(Tensor([4.0])).tolist()", "[False]")
+    gt_ = in_place("gt", "Tensor([6.0]).gt_(Tensor([4.0])).tolist()", "[True]")
+    ge_ = in_place("ge", "Tensor([6.0]).ge_(Tensor([4.0])).tolist()", "[True]")
+    gcd_ = in_place("gcd", "Tensor([6]).gcd_(Tensor([4])).tolist()", "[2]")
+    lcm_ = in_place("lcm", "Tensor([6]).lcm_(Tensor([4])).tolist()", "[12]")
+    ldexp_ = in_place("ldexp", "Tensor([6.0]).ldexp_(Tensor([1])).tolist()", "[12.0]")
+    nextafter_ = in_place("nextafter", "Tensor([0.0]).nextafter_(Tensor([0.0])).tolist()", "[0.0]")
+    arctan2_ = in_place("arctan2", "Tensor([0.0]).arctan2_(Tensor([1.0])).tolist()", "[0.0]")
+    clamp_min_ = in_place("clamp_min", "Tensor([1, 5]).clamp_min_(3).tolist()", "[3, 5]")
+    clamp_max_ = in_place("clamp_max", "Tensor([1, 5]).clamp_max_(3).tolist()", "[1, 3]")
+    cumsum_ = in_place("cumsum", "Tensor([1, 2, 3]).cumsum_(0).tolist()", "[1, 3, 6]")
+    cumprod_ = in_place("cumprod", "Tensor([1, 2, 3]).cumprod_(0).tolist()", "[1, 2, 6]")
+    addcmul_ = in_place(
+        "addcmul", "Tensor([1.0]).addcmul_(Tensor([2.0]), Tensor([3.0])).tolist()", "[7.0]"
+    )
+    addcdiv_ = in_place(
+        "addcdiv", "Tensor([1.0]).addcdiv_(Tensor([2.0]), Tensor([4.0])).tolist()", "[1.5]"
+    )
+    addmm_ = in_place(
+        "addmm", "Tensor([[1.0]]).addmm_(Tensor([[2.0]]), Tensor([[3.0]])).tolist()", "[[7.0]]"
+    )
+    addmv_ = in_place(
+        "addmv", "Tensor([1.0]).addmv_(Tensor([[2.0]]), Tensor([3.0])).tolist()", "[7.0]"
+    )
+    addr_ = in_place(
+        "addr", "Tensor([[1.0]]).addr_(Tensor([2.0]), Tensor([3.0])).tolist()", "[[7.0]]"
+    )
+    index_add_ = in_place(
+        "index_add", "Tensor([1, 2]).index_add_(0, Tensor([1]), Tensor([5])).tolist()", "[1, 7]"
+    )
+    index_copy_ = in_place(
+        "index_copy", "Tensor([1, 2]).index_copy_(0, Tensor([1]), Tensor([5])).tolist()", "[1, 5]"
+    )
+    index_fill_ = in_place(
+        "index_fill", "Tensor([1, 2]).index_fill_(0, Tensor([1]), 5).tolist()", "[1, 5]"
+    )
+    scatter_add_ = in_place(
+        "scatter_add", "Tensor([1, 2]).scatter_add_(0, Tensor([1]), Tensor([5])).tolist()", "[1, 7]"
+    )
+    masked_scatter_ = in_place(
+        "masked_scatter",
+        "Tensor([1, 2]).masked_scatter_(Tensor([True, False]), Tensor([5])).tolist()",
+        "[5, 2]",
+    )
+    renorm_ = in_place(
+        "renorm",
+        "Tensor([[3.0, 4.0]]).renorm_(2, 0, 1.0).tolist()",
+        "[[0.6000000238418579, 0.800000011920929]]",
+    )
+    baddbmm_ = in_place(
+        "baddbmm", "Tensor([[[1]]]).baddbmm_(Tensor([[[2]]]), Tensor([[[3]]])).tolist()", "[[[7]]]"
+    )
+    index_put_ = in_place(
+        "index_put", "Tensor([1, 2]).index_put_((Tensor([1]),), Tensor([5])).tolist()", "[1, 5]"
+    )
+
+    arccos_, arcsin_, arctan_ = acos_, asin_, atan_
+    arccosh_, arcsinh_, arctanh_ = acosh_, asinh_, atanh_
+    not_equal_, less_, less_equal_, greater_, greater_equal_ = ne_, lt_, le_, gt_, ge_
+
+    def fill_diagonal_(self, fill_value: Any) -> Self:
+        """One value on the diagonal of a matrix, in place.
+
+        >>> Tensor([[1, 2], [3, 4]]).fill_diagonal_(0).tolist()
+        [[0, 2], [3, 0]]
+        """
+        if self.ndim != 2:
+            raise ShapeError(f"fill_diagonal_: {self.shape}; legal are two axes")
+        at = type(self).arange(min(self.shape), device=self.device)
+        self[at, at] = fill_value
+        return self
+
+    # ---- random numbers --------------------------------------------------------------------------
+
+    def normal_(self, mean: float = 0, std: float = 1, generator: Generator | None = None) -> Self:
+        """Normally distributed numbers, in place.
+
+        >>> Tensor.zeros(2, 3).normal_(0, 0.02).shape
+        (2, 3)
+        """
+        check_number_from("normal_", "std", std, 0)
+        return self._filled_with("normal_", "normal", generator, mean=mean, std=std)
+
+    def uniform_(self, a: float = 0, b: float = 1, generator: Generator | None = None) -> Self:
+        """Numbers from `a` to `b`, in place.
+
+        >>> Tensor.zeros(2, 3).uniform_(-0.5, 0.5).shape
+        (2, 3)
+        """
+        if not a <= b:
+            raise ArgumentError(f"uniform_: from {a} to {b}; legal is no more than the end")
+        return self._filled_with("uniform_", "uniform", generator, low=a, high=b)
+
+    def bernoulli_(self, p: Any = 0.5, generator: Generator | None = None) -> Self:
+        """1 with chance `p`, else 0, in place.
+
+        >>> Tensor([3.0, 4.0]).bernoulli_(1.0).tolist()
+        [1.0, 1.0]
+        """
+        chances = self._tensor(p).float().expand(*self.shape)
+        return self._in_place("copy", chances.bernoulli(generator=generator))
+
+    def exponential_(self, lambd: float = 1, generator: Generator | None = None) -> Self:
+        """Exponentially distributed numbers of mean 1 / `lambd`, in place.
+
+        >>> Tensor.zeros(2, 3).exponential_().shape
+        (2, 3)
+        """
+        if not lambd > 0:
+            raise ArgumentError(f"exponential_: lambd={lambd}; legal are numbers above 0")
+        more = {"device": self.device, "generator": generator, "dtype": dtypes.float32}
+        return self._in_place("copy", (1 - self.rand(*self.shape, **more)).log() / -lambd)
+
+    def _filled_with(
+        self, who: str, kind: str, generator: Generator | None, **options: Any
+    ) -> Self:
+        if not dtypes.is_float(self.dtype):
+            raise ArgumentError(f"{who}: of {self.dtype!r}; legal are floats")
+        more = {"device": self.device, "generator": generator, **options}
+        return self._in_place("copy", getattr(self, kind)(*self.shape, **more))
+
+    # ---- views in their tensor's place -----------------------------------------------------------
+
+    def squeeze_(self, dim: Any = None) -> Self:
+        """`squeeze` in place: this has the other shape from now on.
+
+        >>> Tensor([[1, 2]]).squeeze_().shape
+        (2,)
+        """
+        return self._taken(self.squeeze(dim))
+
+    def unsqueeze_(self, dim: int) -> Self:
+        """`unsqueeze` in place: this has the other shape from now on.
+
+        >>> Tensor([1, 2]).unsqueeze_(0).shape
+        (1, 2)
+        """
+        return self._taken(self.unsqueeze(dim))
+
+    def transpose_(self, dim0: int = 1, dim1: int = 0) -> Self:
+        """`transpose` in place: this has the other shape from now on.
+
+        >>> Tensor([[1, 2]]).transpose_(0, 1).shape
+        (2, 1)
+        """
+        return self._taken(self.transpose(dim0, dim1))
+
+    swapaxes_ = swapdims_ = transpose_
+
+    def t_(self) -> Self:
+        """`t` in place: this has the other shape from now on.
+
+        >>> Tensor([[1, 2]]).t_().shape
+        (2, 1)
+        """
+        return self._taken(self.t())
+
+    def detach_(self) -> Self:
+        """`detach` in place: no gradient passes from now on.
+
+        >>> (Tensor([1.0], requires_grad=True) * 2).detach_().requires_grad
+        False
+        """
+        self._become(self.detach())
+        self.requires_grad = False
+        return self
+
+    def _taken(self, view: Self) -> Self:
+        """This, which is `view` from now on."""
+        if self.requires_grad and not self._taped:
+            raise ArgumentError(
+                f"{self.shape} in place to {view.shape}: it wants a gradient and was not computed; "
+                "legal is a view, or .data"
+            )
+        self._become(view)
+        return self
