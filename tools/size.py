@@ -32,10 +32,10 @@ BUDGETS: dict[str, int | None] = {
     "loops": 4845,
     "codegen": 5545,
     "backends/*": 2950,
-    "engine": 4600,
+    "engine": 4755,
     "tensor/*": 5955,
 }
-CORE_BUDGET = 31_055  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 31_210  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

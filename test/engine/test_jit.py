@@ -3,6 +3,7 @@ an error that says so. One program or misuse a line."""
 
 import gc
 import threading
+import weakref
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
 
@@ -354,6 +355,68 @@ def state_is_replaced():
     step(vec(1))
 
 
+def rebinds_what_others_hold():
+    held, seen = {"hidden": vec(0)}, []
+
+    def step(x):
+        seen.append(held["hidden"])
+        held["hidden"] = (held["hidden"] + x).realize()
+        return held["hidden"]
+
+    three(TinyJit(step), vec(1))
+
+
+def exchanges():
+    held = [vec(0), vec(10)]
+
+    def step(x):
+        out = (held[0] + x).realize()
+        held.reverse()
+        return out
+
+    three(TinyJit(step), vec(1))
+
+
+class Scaled:
+    def __init__(self):
+        self.parts = [vec(2)]
+
+    @TinyJit
+    def step(self, x):
+        return (x * self.parts[0]).realize()
+
+
+def other_weight():
+    """The old one is kept, as when averaged weights take their place for a while."""
+    model = Scaled()
+    kept = [model.parts[0], model.step(vec(1)), model.step(vec(1)), model.step(vec(1))]
+    model.parts[0] = vec(3)
+    model.step(kept[1])
+
+
+def other_of_a_class():
+    class Model:
+        scale = vec(2)
+
+        def __call__(self, x):
+            return (x * self.scale).realize()
+
+    step = TinyJit(Model())
+    three(step, vec(1))
+    kept = [Model.scale]
+    Model.scale = vec(3)
+    step(kept[0])
+
+
+def other_model():
+    models = {"best": nn.Linear(1, 1)}
+    step = TinyJit(lambda x: models["best"](x).realize())
+    three(step, vec(1))
+    kept = models["best"]
+    models["best"] = nn.Linear(1, 1)
+    step(kept(vec(1)).realize())
+
+
 def state_is_gone():
     held = [vec(1)]
     step = TinyJit(lambda x: (x * held[0]).realize())
@@ -450,7 +513,14 @@ MISUSES = {
     "state read": (state_is_read, JitError, "inside the captured step"),
     "rebound state": (rebinds, JitError, r"test_jit\.py:\d+\) and puts another in its place"),
     "replaced state": (state_is_replaced, JitError, r"is another now.*reset\(\)"),
-    "state that is gone": (state_is_gone, JitError, r"is gone.*reset\(\)"),
+    "state that is gone": (state_is_gone, JitError, r"another tensor, or none.*reset\(\)"),
+    "rebound state that others hold": (rebinds_what_others_hold, JitError, "puts another in its"),
+    "exchanged state": (exchanges, JitError, "puts another in its place"),
+    "another weight": (other_weight, JitError, "another tensor, or none, is where"),
+    "another one of a class": (other_of_a_class, JitError, "another tensor, or none, is where"),
+    "another model": (other_model, JitError, "another tensor, or none, is where"),
+    "array protocol": (calls(lambda x: np.asarray(x + 1), vec(1)), JitError, "read on the host"),
+    "dlpack": (calls(lambda x: np.from_dlpack(x), vec(1)), JitError, "read on the host"),
     "argument that is state": (argument_is_state, JitError, "argument 0 lies in a buffer"),
     "state as captured argument": (argument_was_state, JitError, "argument 0 is also read"),
     "changed container": (changes_a_container, JitError, "changes a container"),
@@ -471,6 +541,33 @@ MISUSES = {
     "gradient of an argument": (argument_gradient, JitError, "gradient reached argument 0"),
     "nothing computed": (calls(lambda x: 3, vec(1)), JitError, "nothing was computed"),
 }  # fmt: skip
+
+
+def test_what_is_made_anew_on_the_way_to_state_may_be():
+    """Lists that are rebuilt, nearer ways, other attributes: the state is where it was."""
+    held = {"layers": [nn.Linear(1, 1), nn.Linear(1, 1)], "count": 0}
+
+    def step(x):
+        held["layers"] = list(held["layers"])
+        held["last"] = held["layers"][1]
+        return held["last"](held["layers"][0](x)).realize()
+
+    run = TinyJit(step)
+    for n in range(6):
+        held["count"] += 1
+        held["layers"] = list(held["layers"])
+        expected = step(vec(n)).item()
+        assert run(vec(n)).item() == expected
+
+
+def test_a_model_is_not_kept_alive_by_its_captured_step():
+    model = Scaled()
+    for _ in range(4):
+        model.step(vec(1))
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None
 
 
 @pytest.mark.parametrize("name", MISUSES)

@@ -182,6 +182,7 @@ class Call:
         if (
             captured.changes != Changes.count
             or captured.lost is not None
+            or not captured.places.are_kept
             or not captured.states.isdisjoint(inputs)
         ):
             self._check_state(inputs)
@@ -217,6 +218,11 @@ class Call:
             raise JitError(
                 f"{name}: a tensor{captured.lost} that the captured call read is gone; call "
                 "reset() to capture again"
+            )
+        for tensor in captured.places.look_again():
+            raise JitError(
+                f"{name}: another tensor, or none, is where the captured call found one of shape "
+                f"{tensor.uop.shape}; call reset() to capture again, or .assign() to it"
             )
         if captured.changes == Changes.count:
             return

@@ -25,6 +25,7 @@ from tinygrad.engine.containers import flatten, unflatten
 from tinygrad.engine.counters import Stream
 from tinygrad.engine.holders import Holder, ask_all, holders
 from tinygrad.engine.layout import Source
+from tinygrad.engine.places import Places
 from tinygrad.engine.realize import (
     Run,
     before_overwriting,
@@ -84,6 +85,7 @@ class Captured:
     homes: list[tuple[weakref.ref[Holder], Buffer]] = field(default_factory=list)
     lost: str | None = None  # a state that no tensor stands for any more
     changes: int = 0  # when the homes were last looked at
+    places: Places = field(default_factory=lambda: Places(None))  # where the state was found
 
     @functools.cached_property
     def states(self) -> frozenset[Buffer]:
@@ -138,6 +140,7 @@ class Capture:
         ask_all()
         compute_pending()
         with garbage_kept():  # so that references only vanish where the step drops them
+            self.made.places = Places((function, shape))
             before = _all_standing()
             self.start = holders.now()
             self._record(function, shape, leaves)
@@ -312,9 +315,9 @@ class Capture:
 
     def _check_state(self, before: Sequence[_Standing]) -> list[_Standing]:
         """Of the tensors that were there before, those that stand for state. One that the step
-        rebinds (`self.h = ...`) is state that replays would never see change: what stood for it
-        has fewer references now, or is gone."""
-        state = self.made.states
+        rebinds (`self.h = ...`) is state that replays would never see change: another stands in its
+        place now. What was found in no place has fewer references then, or is gone."""
+        state, places = self.made.states, self.made.places
         for standing in before:
             if standing.is_another():
                 raise JitError(
@@ -323,8 +326,13 @@ class Capture:
                     "or .assign() to a .detach().clone() of it"
                 )
         found = [s for s in before if s.buffer() in state]
+        watched = {id(path[-1].value) for path in places.paths.values()}
+        lost = set(map(id, places.look_again()))
+        places.watch({id(standing.holder()) for standing in found})
         for standing in found:
-            if _references(standing.holder) < standing.references:
+            known = id(standing.holder())
+            fewer = _references(standing.holder) < standing.references
+            if known in lost or (fewer and known not in watched):
                 raise JitError(
                     f"{self.name}: reads a tensor{standing.origin} and puts another in its place, "
                     "which replays don't do; .assign() to it instead"

@@ -399,11 +399,9 @@ FEW = 1024
 of a kernel that lays them out."""
 
 
-def read(node: UOp) -> np.ndarray[Any, Any]:
-    """The value as a NumPy array of its shape; raises what CHECKs found wrong. May be a view of
-    the device's memory: copy before writing."""
-    if 0 in node.shape:
-        return np.zeros(node.shape, numpy_dtype(node.dtype))
+def check_readable(node: UOp) -> None:
+    """JitError in a captured step, ArgumentError where only a graph is being built: there is no
+    value yet that the host could see."""
     if recording.recorder is not None:
         raise JitError(
             f"{recording.recorder.name}: a value of shape {node.shape} is read on the host (item, "
@@ -415,6 +413,14 @@ def read(node: UOp) -> np.ndarray[Any, Any]:
             f"a value of shape {node.shape} is read while its graph is only being built, without "
             "inputs; legal is to return it"
         )
+
+
+def read(node: UOp) -> np.ndarray[Any, Any]:
+    """The value as a NumPy array of its shape; raises what CHECKs found wrong. May be a view of
+    the device's memory: copy before writing."""
+    if 0 in node.shape:
+        return np.zeros(node.shape, numpy_dtype(node.dtype))
+    check_readable(node)
     if keeps(node.device):
         realize(bottom_of(latest(node)))
     view = latest(node)

@@ -19,7 +19,7 @@ from tinygrad.base.helpers import argsort, prod, strides_for
 from tinygrad.engine import storage
 from tinygrad.engine.aliases import strides_of
 from tinygrad.engine.devices import Device
-from tinygrad.engine.realize import realize
+from tinygrad.engine.realize import check_readable, realize
 from tinygrad.engine.sharing import Loan, adopt, device_at, is_addressable, lend
 from tinygrad.engine.views import shown_of
 from tinygrad.schedule.shard_rules import placement_of
@@ -129,6 +129,7 @@ class Interop(Writing):
         """The memory of this tensor, which others may write from now on, and where in it the
         elements are. With `copy` True it is a copy's; with None, if there is no other way. Else
         BufferError."""
+        check_readable(self._held)
         if self._taped:
             raise BufferError(
                 f"{operation}: a gradient passes through this tensor; use .detach() first"

@@ -1,0 +1,186 @@
+"""Where a captured step finds its state: what can be reached from its function, by the names that
+it uses and by the attributes, keys and numbers of what it finds there. A step, or a program between
+two replays, that puts another tensor in such a place is noticed, whoever else holds the old one."""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from operator import getitem, is_
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+from tinygrad.engine.holders import Holder
+from tinygrad.uop.node import UOp
+
+MOST = 50_000
+"""Objects that are looked at: what lies further away than these is not watched."""
+
+_CLOSED = (str, bytes, int, float, complex, type(None), UOp)
+_OWN = "tinygrad."
+_STEADY = ("tinygrad.engine.", "tinygrad.nn.optim")  # what these keep is never rebound
+_MADE_OF: dict[type, tuple[str, ...]] = {
+    MethodType: ("__self__", "__func__"),
+    partial: ("func", "args", "keywords"),
+}
+_BUILT_IN = ("__dict__", "__weakref__")  # slots that hold nothing of a program's
+_GONE = (LookupError, AttributeError, ValueError)
+
+
+class Place(NamedTuple):
+    """`get(owner, key)` is what stands there."""
+
+    get: Callable[[Any, Any], Any]
+    owner: Any
+    key: Any
+    value: Any
+
+
+Path = tuple[Place, ...]
+
+
+class Places:
+    """The ways from `root` to all tensors, by their keys; after `watch` to some of them."""
+
+    def __init__(self, root: Any) -> None:
+        self.root = root
+        self.paths = _paths_from(root)
+        self.watched: list[tuple[Any, ...]] = []  # how to look, owners, keys, values
+
+    def watch(self, tensors: Container[int]) -> None:
+        """From now on only those whose `id` is among these."""
+        self._keep({k: path for k, path in self.paths.items() if id(path[-1].value) in tensors})
+
+    def _keep(self, paths: dict[tuple[Any, ...], Path]) -> None:
+        self.paths = paths
+        places = {(id(p.owner), p.key): p for path in paths.values() for p in path}
+        rows: dict[Any, list[Place]] = {}
+        for place in places.values():
+            if not isinstance(place.owner, tuple):
+                rows.setdefault(place.get, []).append(place)
+        self.watched = [(get, *list(zip(*row, strict=True))[1:]) for get, row in rows.items()]
+
+    @property
+    def are_kept(self) -> bool:
+        """Whether the same stands in all places that are watched. Asked for each replay: so it is
+        a few loops in C."""
+        try:
+            for get, owners, keys, values in self.watched:
+                if not all(map(is_, map(get, owners, keys), values)):
+                    return False
+        except _GONE:
+            return False
+        return True
+
+    def look_again(self) -> list[Holder]:
+        """The tensors in whose place there is another now, or nothing. A list, or another object,
+        on the way may have been made anew."""
+        lost = []
+        now: dict[tuple[Any, ...], Path] | None = None
+        for keys, path in self.paths.items():
+            if not _are_kept(path):
+                if now is None:
+                    now = _paths_from(self.root)
+                if keys not in now or now[keys][-1].value is not path[-1].value:
+                    lost.append(path[-1].value)
+        if now is not None and not lost:
+            self._keep({keys: now.get(keys, path) for keys, path in self.paths.items()})
+        return lost
+
+
+def _paths_from(root: Any) -> dict[tuple[Any, ...], Path]:
+    """The nearest come first, and what several ways lead to is entered once."""
+    found: dict[tuple[Any, ...], Path] = {}
+    seen, waiting = {id(root)}, deque[tuple[Path, Any]]([((), root)])
+    while waiting and len(seen) < MOST:
+        path, value = waiting.popleft()
+        for place in _parts(value):
+            part = place.value
+            if isinstance(part, Holder):
+                found[tuple([p.key for p in (*path, place)])] = (*path, place)
+            elif not isinstance(part, _CLOSED) and id(part) not in seen:
+                seen.add(id(part))
+                waiting.append(((*path, place), part))
+    return found
+
+
+def _are_kept(places: Iterable[Place]) -> bool:
+    try:
+        for get, owner, key, value in places:
+            if get(owner, key) is not value:
+                return False
+    except _GONE:
+        return False
+    return True
+
+
+def _parts(value: Any) -> Iterator[Place]:
+    """What an object leads to."""
+    if isinstance(value, dict):
+        for key, part in list(value.items()):
+            yield Place(getitem, value, key, part)
+    elif isinstance(value, (list, tuple, deque)):
+        for number, part in enumerate(list(value)):
+            yield Place(getitem, value, number, part)
+    elif isinstance(value, weakref.ref):
+        yield from _parts(value())  # a method's own, which is not to be kept alive
+    elif isinstance(value, FunctionType):
+        yield from _parts_of_function(value)
+    elif isinstance(value, (type, ModuleType)):
+        yield from _parts_of_space(value)
+    else:
+        yield from _parts_of_object(value)
+
+
+def _parts_of_function(function: FunctionType) -> Iterator[Place]:
+    space, closure = function.__globals__, function.__closure__ or ()
+    if not space.get("__name__", "").startswith(_OWN):
+        for name in _names(function.__code__):
+            if name in space:
+                yield Place(getitem, space, name, space[name])
+    for number, cell in enumerate(closure):
+        with suppress(ValueError):  # of a name that nothing was bound to yet
+            yield Place(_content, function, number, cell.cell_contents)
+    yield from _attributes(function, ("__defaults__", "__kwdefaults__"))
+
+
+def _parts_of_object(value: Any) -> Iterator[Place]:
+    kind = type(value)
+    if kind in _MADE_OF or kind.__module__.startswith(_STEADY):
+        yield from _attributes(value, _MADE_OF.get(kind, ("__wrapped__", "value")))
+        return
+    for name, part in list(getattr(value, "__dict__", {}).items()):
+        yield Place(getitem, value.__dict__, name, part)
+    for cls in kind.__mro__[:-1]:
+        slots = getattr(cls, "__slots__", ())
+        yield from _attributes(value, (slots,) if isinstance(slots, str) else slots)
+        yield from _parts_of_space(cls)
+
+
+def _parts_of_space(space: Any) -> Iterator[Place]:
+    """A class, or a module: tensors, and methods, which may use names themselves."""
+    if not getattr(space, "__module__", space.__name__).startswith(_OWN):
+        kinds = Holder if isinstance(space, ModuleType) else (Holder, FunctionType)
+        names = [name for name, part in list(vars(space).items()) if isinstance(part, kinds)]
+        yield from _attributes(space, names)
+
+
+def _attributes(value: Any, names: Iterable[str]) -> Iterator[Place]:
+    for name in names:
+        if name not in _BUILT_IN and (part := getattr(value, name, None)) is not None:
+            yield Place(getattr, value, name, part)
+
+
+def _content(function: FunctionType, number: int) -> Any:
+    return (function.__closure__ or ())[number].cell_contents
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """All that a function's code calls by name, and the functions in it."""
+    yield from code.co_names
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _names(each)
