@@ -53,6 +53,7 @@ KERNELS = {
     "A @ B.T, 500x300x200": kernels.matmul(500, 300, 200, b_t=True),
     "convolution 3x3, 8x64x56x56 to 64": kernels.conv(8, 64, 56, 56, 64),
     "softmax 4096x4096": kernels.softmax(4096, 4096),
+    "transposition 4096x4096": kernels.transpose(4096, 4096),
     "states of blocks, 16x512 of 2048": kernels.states(16, 512, 2048),
     "causal attention 8x1024x64": kernels.attention(8, 1024, 64),
 }

@@ -398,9 +398,10 @@ def _share_rows(plan: Plan, rows: list[UOp], last: UOp, across: UOp) -> None:
 
 
 def _transpose(plan: Plan, nest: Nest, last: UOp, across: UOp, loads: list[UOp]) -> None:
-    """Blocks of 4 x 4 vectors' squares, walked in the order of the reads: writes are posted. Reads
-    that don't go along the stored row in steps can't be turned: there the vector runs along the
-    reads, and the writes go lane by lane."""
+    """Blocks of 4 x 4 vectors' squares, walked in the order of the writes: what passes the caches
+    is fast if a line is whole before many others are begun. Reads that don't go along the stored
+    row in steps can't be turned: there the vector runs along the reads, and the writes go lane by
+    lane."""
     lanes, n, c = plan.lanes_within(size_of(last)), name_of(last), name_of(across)
     if across not in nest.loops or lanes != plan.lanes:
         plan.vectorise(n, 1)
@@ -417,7 +418,7 @@ def _transpose(plan: Plan, nest: Nest, last: UOp, across: UOp, loads: list[UOp])
     )
     vector = plan.split(block, lanes, n + "v", "LOOP", "VECTOR")
     square = plan.split(other, lanes, c + "u", "LOOP", "UNROLL")
-    plan.innermost(nest.name, (n, c, block, other, square, vector))
+    plan.innermost(nest.name, (n, c, other, block, square, vector))
 
 
 def _ordered_names(plan: Plan, nest: Nest, wanted: list[str]) -> list[str]:
