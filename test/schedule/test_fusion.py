@@ -217,6 +217,19 @@ def test_gradients_of_attention_make_the_scores_again() -> None:
     assert temporaries(*wanted) == [2 * 128] * 3  # greatest score, sum, sum over the gradient
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("repeated", [False, True])
+def test_gradients_of_keys_that_heads_share_want_the_same_rows(
+    causal: bool, repeated: bool
+) -> None:
+    q, k, v = data(1, 4, 128, 16), data(1, 2, 128, 16), data(1, 2, 128, 16)
+    keys, values = (x.repeat_interleave(2, 1) if repeated else x for x in (k, v))
+    out = q.scaled_dot_product_attention(keys, values, is_causal=causal, enable_gqa=True)
+    wanted = (out, *out.gradient(q, k, v, gradient=data(*out.shape)))
+    check(3, *wanted)
+    assert temporaries(*wanted) == [4 * 128] * 3
+
+
 def test_heads_beside_each_other_are_one_kernel() -> None:
     mixed = HEADS.scaled_dot_product_attention(HEADS, HEADS).transpose(1, 2).reshape(2, 40, 64)
     check(1, mixed.contiguous())

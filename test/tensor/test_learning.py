@@ -148,12 +148,14 @@ def attention(heads, kv_heads, queries, keys, size, mask=None, **options):
 def test_attention_at_odd_sizes(size, causal):
     attention(2, 2, 37, 37, size, is_causal=causal)
     attention(4, 2, 19, 53, size, enable_gqa=True)
+    attention(6, 2, 37, 37, size, is_causal=causal, enable_gqa=True)
 
 
 def test_attention_over_blocks_of_rows():
     attention(1, 1, 131, 131, 64, is_causal=True)
     attention(1, 1, 131, 67, 32)
     attention(2, 1, 1, 300, 32, enable_gqa=True)
+    attention(6, 2, 131, 131, 32, is_causal=True, enable_gqa=True)
 
 
 def test_attention_to_what_follows_and_to_neighbours():

@@ -12,6 +12,7 @@ from tinygrad.loops.layout import (
     LINE,
     divisions,
     flat_offset,
+    indices,
     is_index,
     is_plain_loop,
     linear,
@@ -82,7 +83,26 @@ def _is_in_order(plan: Plan) -> bool:
 def keep_rows(plan: Plan) -> None:
     """Shared values are staged, and loops end where nothing follows."""
     share_values(plan)
+    _show_bounds(plan)
     plan.do("trim", tuple(sorted(plan.blocked | plan.edges)))
+
+
+def _show_bounds(plan: Plan) -> None:
+    """A loop over what is kept in rows, of which masks see only the rest by a number, is two again:
+    the inner one may start late or stop early. So do the queries of heads that share keys."""
+    while (found := _hidden(plan)) is not None:
+        loop, divisor = found
+        plan.split(name_of(loop), divisor, name_of(loop) + "g")
+
+
+def _hidden(plan: Plan) -> tuple[UOp, int] | None:
+    kept = [plan.stages[name] for name in plan.kept]
+    seen = [n for stage in kept for n in stage.src[0].toposort() if n.op is Ops.CMPLT]
+    seen += [at for n in reads_of(plan.nodes) if n.src[0] in kept for at in indices(n)]
+    for loop, divisor in divisions(n for one in seen for n in one.toposort()):
+        if loop.op is Ops.RANGE and size_of(loop) > divisor and size_of(loop) % divisor == 0:
+            return loop, divisor
+    return None
 
 
 def schedule_small(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:

@@ -19,8 +19,9 @@ from typing import NamedTuple
 from tinygrad.base.dtype import DType
 from tinygrad.schedule.bases import COMPUTED, beneath, is_concrete
 from tinygrad.schedule.demand import Demanded, Kernel
-from tinygrad.schedule.movement import Index, loops_of, turns_of
+from tinygrad.schedule.movement import ZERO, Index, loops_of, turns_of
 from tinygrad.schedule.plan import Wishes
+from tinygrad.simplify.affine import affine, simplify_index
 from tinygrad.uop.infer import Shape
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -144,9 +145,9 @@ def in_step(demands: Demanded) -> Iterator[tuple[Kernel, Kernel]]:
     for (one, first), (other, second) in permutations(_readers(demands).items(), 2):
         if [loop.src for loop in first.loops] != [loop.src for loop in second.loops]:
             continue
-        loops, rows = dict(zip(second.loops, first.loops, strict=True)), _axes(first)[0]
-        pairs = [(first.indices[0][i], second.indices[0][i].substitute(loops)) for i in rows]
-        if rows == _axes(second)[0] and all(here is there for here, there in pairs):
+        loops = dict(zip(second.loops, first.loops, strict=True))
+        pairs = zip(_row_parts(first), _row_parts(second), strict=True)
+        if all(here is there.substitute(loops) for here, there in pairs):
             yield one, other
 
 
@@ -164,16 +165,34 @@ def _readers(demands: Demanded) -> dict[Kernel, Reader]:
 
 def _reduces(reader: Reader) -> bool:
     """Whether loops along a row are none of the kernel's own."""
-    _, along = _axes(reader)
-    return all(loops_of(at[i] for i in along).isdisjoint(reader.loops) for at in reader.indices)
+    rows = loops_of(_row_parts(reader))
+    return all((loops_of(at) - rows).isdisjoint(reader.loops) for at in reader.indices)
 
 
-def _axes(reader: Reader) -> tuple[list[int], list[int]]:
-    """The axes of what is wanted that count rows, and those along a row."""
-    first, *others = reader.indices
-    shared = [i for i, at in enumerate(first) if all(other[i] is at for other in others)]
-    rows = [i for i in shared if first[i].ranges <= set(reader.loops)]
-    return rows, [i for i in range(len(first)) if i not in rows]
+def _row_parts(reader: Reader) -> Index:
+    """What of the indices counts rows, axis by axis: made of the kernel's own loops, and the same
+    in all of them. Heads that share keys lie along a row, and their groups count rows."""
+    own = frozenset(reader.loops)
+    parts = []
+    for places in zip(*reader.indices, strict=True):
+        found = {_without(at, at.ranges - own) for at in places}
+        parts.append(found.pop() if len(found) == 1 else ZERO)
+    return tuple(parts)
+
+
+def _without(at: UOp, loops: frozenset[UOp]) -> UOp:
+    """The index in the first turn of these loops."""
+    return simplify_index(at.substitute(dict.fromkeys(loops, ZERO))) if loops else at
+
+
+def _in_turn(at: UOp) -> bool:
+    """Whether loops count one to one, each going on where the ones inside it end."""
+    terms, counted = affine(at)[0], 1
+    for loop, stride in sorted(terms.items(), key=lambda term: term[1]):
+        if loop.op is not Ops.RANGE or stride != counted:
+            return False
+        counted *= loop.vmax + 1
+    return at.vmin == 0 and counted > 1
 
 
 def _row_of(shape: Shape, reader: Reader) -> tuple[int, int] | None:
@@ -183,16 +202,18 @@ def _row_of(shape: Shape, reader: Reader) -> tuple[int, int] | None:
     All indices agree on the rows, which follow one to one from the kernel's outermost loops, and
     differ at most in the loops along the row.
     """
-    first, (rows, along) = reader.indices[0], _axes(reader)
-    if not along or any(index[i].op is not Ops.RANGE for index in reader.indices for i in along):
+    first, parts = reader.indices[0], _row_parts(reader)
+    row_loops = loops_of(parts)
+    along = loops_of(first) - row_loops
+    pairs = [pair for index in reader.indices for pair in zip(index, parts, strict=True)]
+    if not along or not all(at is part or _in_turn(at) for at, part in pairs):
         return None
-    row_loops = loops_of(first[i] for i in rows)
     if any(row_loops != set(context[: len(row_loops)]) for context in reader.contexts):
         return None
-    if turns_of(row_loops) > prod(shape[i] for i in rows):
-        return None
-    elements = turns_of(loops_of(first[i] for i in along))
-    if turns_of(row_loops) < FEWEST_ROWS:
+    axes = zip(shape, first, parts, strict=True)
+    rows = prod(n if at is part else turns_of(part.ranges) for n, at, part in axes)
+    if turns_of(row_loops) > rows or turns_of(row_loops) < FEWEST_ROWS:
         return None
     own = frozenset().union(*map(loops_of, reader.indices))
-    return elements, max(turns_of(r for r in c if r not in own) for c in reader.contexts)
+    redone = max(turns_of(r for r in c if r not in own) for c in reader.contexts)
+    return turns_of(along), redone

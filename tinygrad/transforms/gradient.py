@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tinygrad.base.dtype import compute_dtype, dtypes
+from tinygrad.base.dtype import DType, compute_dtype, dtypes
 from tinygrad.base.errors import DTypeError
 from tinygrad.base.helpers import argsort, garbage_kept, prod
 from tinygrad.uop.node import UOp
@@ -41,8 +41,32 @@ def broadcast(node: UOp, shape: tuple[Any, ...]) -> UOp:
 
 
 def sum_axes(node: UOp, axes: tuple[int, ...]) -> UOp:
-    """The sum over `axes`, kept as size 1; narrow floats are added up in float32."""
-    return node.cast(compute_dtype(node.dtype)).reduce_axis("add", axes).cast(node.dtype)
+    """The sum over `axes`, kept as size 1; narrow floats are added up in float32. A sum of sums of
+    products is one: gradients of keys and values that heads share want the same rows of scores."""
+    wide = compute_dtype(node.dtype)
+    made = _unmoved(node, (node.dtype, wide))
+    is_sum = made.op is Ops.REDUCE_AXIS and made.arg[0] == "add" and made.src[0].op is Ops.MUL
+    if not is_sum or not all(isinstance(n, int) for n in made.src[0].shape):
+        return node.cast(wide).reduce_axis("add", axes).cast(node.dtype)
+    summed = made.arg[1]
+    order = (*(i for i in range(made.ndim) if i not in summed), *summed)
+    shape = (*node.shape, *(made.src[0].shape[i] for i in summed))
+    first, second = (reshaped(f.moved(Ops.PERMUTE, order), shape) for f in made.src[0].src)
+    total = (first * second).cast(wide).reduce_axis("add", (*axes, *range(node.ndim, len(shape))))
+    kept = tuple(1 if i in axes else n for i, n in enumerate(node.shape))
+    return reshaped(total, kept).cast(node.dtype)
+
+
+def _unmoved(node: UOp, dtypes: tuple[DType, ...]) -> UOp:
+    """What reshapes, casts to these dtypes, and permutations that undo each other, lie on."""
+    while node.dtype in dtypes:
+        if node.op in (Ops.RESHAPE, Ops.CAST):
+            node = node.src[0]
+        elif node.op is Ops.PERMUTE is node.src[0].op and node.arg == argsort(node.src[0].arg):
+            node = node.src[0].src[0]
+        else:
+            break
+    return node
 
 
 def total(parts: list[UOp]) -> UOp:

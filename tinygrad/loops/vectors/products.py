@@ -410,8 +410,10 @@ def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
         memory, nest = "GLOBAL", plan.names_in(tiling.nest.name)
         outer = (*(n for n in nest if n not in tiling.inside), tiling.n, *one.around)
     elif again and not around & free and _are_tasks(plan, around):
-        store = plan.names_in("store")
-        memory, outer = "GLOBAL", (*(n for n in store if n not in tiling.inside), tiling.n)
+        nests = dict.fromkeys(
+            n for nest in ("store", tiling.nest.name) for n in plan.names_in(nest)
+        )
+        memory, outer = "GLOBAL", (*(n for n in nests if n not in tiling.inside), tiling.n)
     layout = those_in(value, (*outer, *one.loops, tiling.n_in, *one.depth))
     name = plan.stage(value, layout, "pb", memory, options)
     in_one_word(plan, name, one)
