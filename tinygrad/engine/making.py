@@ -50,12 +50,11 @@ def plan_of(sink: UOp, devices: Sequence[str] = ()) -> Plan:
     """The plan of a structure, as its devices want it."""
     targets = [Device[name].target for name in devices or devices_of(sink)]
     limits = [target.buffer_limit for target in targets if target.buffer_limit]
-    groups = [target for target in targets if target.has_groups]
-    rows = [longest_row(target) for target in groups]
-    longest = 0 if NOOPT else min(rows, default=Wishes.longest_row)
+    groups = any(target.has_groups for target in targets)
+    longest = 0 if NOOPT else min(map(longest_row, targets), default=Wishes.longest_row)
     units = [frozenset(unit.a for unit in row_units(target)) for target in targets]
     registers = frozenset.intersection(*units) if units and not NOOPT else frozenset()
-    wishes = Wishes(longest, min(limits, default=0), not NOOPT and bool(groups), registers)
+    wishes = Wishes(longest, min(limits, default=0), not NOOPT and groups, registers)
     return plan(sink, wishes)
 
 

@@ -128,7 +128,7 @@ class Linalg(Reduction):
         for i, (x, names) in enumerate(zip(xs[1:], inputs[1:], strict=True), start=1):
             x, names = _diagonals(x, names)
             later = set(output).union(*inputs[i + 1 :])
-            every = letters + "".join(c for c in names if c not in letters)
+            every = _merged(letters, names)
             closed = tuple(k for k, c in enumerate(every) if c not in later)
             a, b = _lined(done, letters, every), _lined(x, names, every)
             _check_sizes(formula, every, a, b)
@@ -211,6 +211,16 @@ def _diagonals(x: Any, names: str) -> tuple[Any, str]:
             x = x.diagonal(0, first, second)
             names = names[:first] + names[first + 1 : second] + names[second + 1 :] + c
     return x, names
+
+
+def _merged(one: str, other: str) -> str:
+    """The letters of both in an order that each of them has, if there is one: so gradients, sums
+    over what a factor lacks, lie like the factor."""
+    every, at = one, len(one)
+    for c in reversed(other):
+        at = every.index(c) if c in every else at
+        every = every if c in every else every[:at] + c + every[at:]
+    return every
 
 
 def _lined(x: Any, names: str, every: str) -> Any:

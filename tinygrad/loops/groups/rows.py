@@ -22,8 +22,11 @@ KEPT = 8  # bytes of an element of a row: a score, and what follows it
 
 
 def longest_row(target: Target) -> int:
-    """Elements of a row, so that a block of rows has room. 0 where warps have matrix units: what
-    these save is more than scores cost on their way to memory and back."""
+    """Elements of a row, so that a block of rows has room; without groups so that a row has, since
+    scores of long ones take more time in memory. 0 where warps have matrix units: what these save
+    is more than scores cost on their way to memory and back."""
+    if not target.has_groups:
+        return room(target) // KEPT
     half = dtypes.float16
     if any(unit.lanes > 1 for unit in matrix_units(target, half, half, dtypes.float32)):
         return 0
