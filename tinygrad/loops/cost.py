@@ -11,10 +11,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.loops.layout import nodes_of, own_ranges, size_of
 from tinygrad.schedule.bundles import kernels_of
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
-
-WEIGHT = {Ops.EXP2: 12, Ops.LOG2: 12, Ops.SIN: 20, Ops.POW: 30, Ops.THREEFRY: 100}
-"""Operations that one of these is made of, roughly; every other one counts as 1."""
+from tinygrad.uop.op import WEIGHT, GroupOp, Ops
 
 
 @dataclass(frozen=True)

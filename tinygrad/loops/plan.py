@@ -10,7 +10,7 @@ from typing import Any
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
-from tinygrad.loops.cost import WEIGHT, turns
+from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import (
     fill_order,
     gate_of,
@@ -28,7 +28,7 @@ from tinygrad.loops.operands import loops_of, path_to, stages_of
 from tinygrad.loops.primitives import PRIMITIVES
 from tinygrad.loops.recipe import Recipe
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop.op import WEIGHT, Ops
 
 NO_DATA = (dtypes.index, dtypes.void)
 

@@ -11,10 +11,8 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.schedule.bases import COMPUTED, beneath, is_concrete, memory_base, reached
 from tinygrad.schedule.rows import is_product
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop.op import WEIGHT, GroupOp, Ops
 
-# Operations that one element costs, where it is not one.
-WEIGHTS = {Ops.EXP2: 12, Ops.LOG2: 16, Ops.SIN: 24, Ops.POW: 40, Ops.THREEFRY: 60, Ops.IDIV: 4}
 CHEAP_WEIGHT = 8  # up to so many operations are rather redone than stored
 CHEAP_LEAVES = 2  # ... if they read no more than so many values
 REPEATED = 1.5  # elements that are made of each one in memory: then that is what is stored
@@ -37,9 +35,8 @@ LARGE_LEAVES = 2
 
 def weight_of(node: UOp) -> int:
     """Operations that one element takes, beside those of its sources."""
-    if node.op in GroupOp.Elementwise or node.op is Ops.INDEX:
-        return WEIGHTS.get(node.op, 1)
-    return 0
+    takes = node.op in GroupOp.Elementwise or node.op is Ops.INDEX
+    return WEIGHT.get(node.op, 1) if takes else 0
 
 
 def weights_below(order: Sequence[UOp]) -> tuple[dict[UOp, int], dict[UOp, tuple[UOp, ...]]]:

@@ -472,6 +472,10 @@ TABLE: tuple[Row, ...] = (
 ROW: dict[Ops, Row] = {row.op: row for row in TABLE}
 
 
+WEIGHT = {Ops.EXP2: 12, Ops.LOG2: 16, Ops.SIN: 24, Ops.POW: 40, Ops.THREEFRY: 60, Ops.IDIV: 4}
+"""Operations that one element of these is taken to cost; of every other one it costs one."""
+
+
 class GroupOp:
     """Sets of ops that rules speak of."""
 

@@ -9,7 +9,7 @@ from math import ceil
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import round_up
-from tinygrad.loops.cost import WEIGHT, turns, work
+from tinygrad.loops.cost import turns, work
 from tinygrad.loops.layout import (
     LINE,
     LONGEST_STEP,
@@ -41,7 +41,7 @@ from tinygrad.loops.vectors.tasks import (
     parallelise,
 )
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop.op import WEIGHT, GroupOp, Ops
 
 RUNS = 4
 """Runs of memory that a core reads side by side."""
