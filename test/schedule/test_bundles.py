@@ -14,6 +14,7 @@ from tinygrad.engine.structure import structure_of
 from tinygrad.nn.optim import LAMB, SGD, Adam, AdamW, clip_grad_norm_
 from tinygrad.schedule.bundles import kernels_of
 from tinygrad.schedule.kernels import plan
+from tinygrad.schedule.order import Ready
 from tinygrad.schedule.plan import Wishes
 from tinygrad.uop.op import Ops
 
@@ -248,3 +249,20 @@ def test_bundles_are_kernels_in_a_graph_too():
     made[0].kernelize(*made[1:])
     assert {t.uop.base.src[1].arg.name[:3] for t in made} == {"b5_"}
     assert [t.tolist()[0] for t in made] == [2] * len(SIZES)
+
+
+def test_planning_is_linear_in_units_that_find_no_room(monkeypatch):
+    looks = []
+    asked = Ready._growth
+    monkeypatch.setattr(Ready, "_growth", lambda *given: looks.append(1) or asked(*given))
+
+    def looked(depth):
+        looks.clear()
+        x = y = Tensor.empty(3, device="NULL", requires_grad=True)
+        factor = Tensor.empty(3, device="NULL")
+        for _ in range(depth):
+            y = (y * factor).sin()
+        plan_of(structure(y, *y.sum().gradient(x)))
+        return len(looks)
+
+    assert looked(400) < 2.2 * looked(200)

@@ -149,9 +149,7 @@ class _Planner:
         while left:
             while not ready:
                 ready.add(self._save_old_version(left))
-            together = [unit for unit in ready.take() if unit in left]
-            if not together:
-                continue
+            together = ready.take()
             left.difference_update(together)
             yield together
             for unit in together:

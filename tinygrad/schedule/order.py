@@ -11,6 +11,7 @@ others a little one takes along all that are little too, and wait for nothing.
 from __future__ import annotations
 
 import heapq
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
@@ -70,8 +71,7 @@ class Ready:
     """The units that wait for nothing. `home` gives the first version that lived where a version
     lives, `is_temporary` says of such a one that its storage is needed no longer than it is read.
 
-    A unit is entered again when it becomes the last that uses some storage; what was taken out
-    before is skipped by whoever takes units out.
+    A unit is entered again when it becomes the last that uses some storage.
     """
 
     def __init__(
@@ -81,15 +81,16 @@ class Ready:
         is_temporary: Callable[[UOp], bool],
         given: int,
     ) -> None:
-        self.number = {unit: i for i, unit in enumerate(units)}
-        self.units = units
+        self.units = sorted(units, key=lambda unit: unit.position)
+        self.number = {unit: i for i, unit in enumerate(self.units)}
         self.stored: dict[Unit, list[UOp]] = {}  # the temporaries that a unit reads or writes
         self.left: dict[UOp, set[Unit]] = {}  # the units to come that do
         self.begun: set[UOp] = set()
         self.live, self.most = 0, given // 2  # bytes of temporaries now, and that may be
         self.early = {unit for unit in units if unit.kernel is not None and not unit.is_late}
-        self._heap: list[tuple[bool, bool, int, int]] = []
-        self._companies: dict[Hashable, dict[Unit, None]] = {}
+        self._heap: list[tuple[bool, bool, int]] = []
+        self._companies = defaultdict[Hashable, list[int]](list)
+        self._taken = set[Unit]()
         for unit in units:
             homes = dict.fromkeys(map(home, (*unit.reads, *unit.writes)))
             self.stored[unit] = [h for h in homes if is_temporary(h)]
@@ -106,25 +107,29 @@ class Ready:
         if unit.waits == 0:
             growth = self._growth(unit)
             comes_last = unit.is_late and growth > -LITTLE
-            entry = (comes_last, growth >= 0, unit.position, self.number[unit])
-            heapq.heappush(self._heap, entry)
+            number = self.number[unit]
+            heapq.heappush(self._heap, (comes_last, growth >= 0, number))
             if unit.company is not None:
-                self._companies.setdefault((unit.company, unit.is_late), {})[unit] = None
+                heapq.heappush(self._companies[unit.company, unit.is_late], number)
 
     def take(self) -> list[Unit]:
-        """The next unit, and those that are launched with it; or some that were taken before."""
-        unit = self.units[heapq.heappop(self._heap)[3]]
-        company = self._companies.get((unit.company, unit.is_late), {})
-        if unit not in company or (unit.is_late and self.early):
-            return [unit]
+        """The next unit, and those that are launched with it; none if it was taken before."""
+        unit = self.units[heapq.heappop(self._heap)[2]]
+        if unit in self._taken:
+            return []
+        self._taken.add(unit)
         found, free = [unit], self.most - self.live - self._growth(unit)
-        del company[unit]
-        for each in sorted(company, key=lambda u: (u.position, self.number[u])):
-            growth = max(0, self._growth(each))
-            if not unit.is_late or growth <= free:
+        company = [] if unit.is_late and self.early else self._companies[unit.company, unit.is_late]
+        while company:
+            each = self.units[company[0]]
+            if each not in self._taken:
+                growth = max(0, self._growth(each))
+                if unit.is_late and growth > free:
+                    break  # who looked further would do so in each turn
+                self._taken.add(each)
                 found.append(each)
                 free -= growth
-                del company[each]
+            heapq.heappop(company)
         return found
 
     def done(self, unit: Unit) -> None:
