@@ -32,10 +32,10 @@ BUDGETS: dict[str, int | None] = {
     "loops": 4865,
     "codegen": 5545,
     "backends/*": 2950,
-    "engine": 4755,
-    "tensor/*": 5955,
+    "engine": 4745,
+    "tensor/*": 5945,
 }
-CORE_BUDGET = 31_210  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 31_250  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
@@ -45,7 +45,7 @@ INSIDE_BUDGETS = {
     "backends/interpreter": 775,
     "backends/cuda": 600,
     "tensor/complex": 415,
-    "tensor/long_tail": 1945,
+    "tensor/long_tail": 2320,
 }
 DRIVER_BUDGET = 350  # of any other folder of backends/
 
