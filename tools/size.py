@@ -42,7 +42,7 @@ CORE_BUDGET = 31_250  # all of the above: the floors that make a Tensor run, wit
 # pool that other devices find in theirs, and stops kernels that run too long, as drivers do.
 INSIDE_BUDGETS = {
     "backends/cpu": 1620,
-    "backends/interpreter": 775,
+    "backends/interpreter": 780,
     "backends/cuda": 600,
     "tensor/complex": 415,
     "tensor/long_tail": 2320,

@@ -311,16 +311,27 @@ class _Function(Writer):
         self.declared.update((line, line) for line in self.dialect.declared)
 
     def fault(self, node: UOp) -> None:
-        """One test; off the way, the first failing lane is reported unless another one was."""
-        words, failed, *operands = node.src
+        self._fault(node.arg, *node.src)
+
+    def guard(self, node: UOp) -> None:
+        value, other, *fault = node.src
+        before = self.label
+        told = self._fault(node.arg, *fault)
+        ways = f"[ {self.ref(value)}, %{before} ], [ {self.ref(other)}, %{told} ]"
+        self.names[node] = self.emit(f"phi {self.type(node.dtype)} {ways}")
+
+    def _fault(self, code: int, words: UOp, failed: UOp, *operands: UOp) -> str:
+        """One test; off the way, the first failing lane is reported unless another one was. The
+        way goes on behind the block that is returned."""
         count = failed.dtype.count
         lanes = f"i{8 * count}"
         self.count += 1
-        fault, report, fine = (f"{word}{self.count}" for word in ("fault", "report", "fine"))
+        names = ("fault", "report", "told", "fine")
+        fault, report, told, fine = (f"{name}{self.count}" for name in names)
         self._branch(self._any(failed), fault, fine, ", !prof !2")
-        taken = f"cmpxchg {self.pointer(words)}, i64 0, i64 {node.arg} monotonic monotonic"
+        taken = f"cmpxchg {self.pointer(words)}, i64 0, i64 {code} monotonic monotonic"
         ours = self.emit(f"extractvalue {{ i64, i1 }} {self.emit(taken)}, 1")
-        self._branch(ours, report, fine)
+        self._branch(ours, report, told)
         lane = ""
         if count > 1:
             bits = self.emit(f"bitcast {self._as_bytes(failed)} to {lanes}")
@@ -338,7 +349,9 @@ class _Function(Writer):
             where = self.emit(f"getelementptr i64, {self.pointer(words)}, i64 {number}")
             space = self.spaces.get(words, "ptr")
             self.lines.append(f"  store i64 {value}, {space} {where}, align 8")
+        self._join(told)
         self._join(fine)
+        return told
 
     def _any(self, mask: UOp) -> str:
         """Whether one lane is true. Bits of a mask may be moved where it compares what only a
@@ -590,6 +603,7 @@ RULES: dict[Ops, Callable[[_Function, UOp], Any]] = {
     Ops.LOAD: _Function.load,
     Ops.STORE: _Function.store,
     Ops.FAULT: _Function.fault,
+    Ops.GUARD: _Function.guard,
     Ops.PREFETCH: _Function.prefetch,
     Ops.VECTORIZE: _Function.vectorize,
     Ops.GEP: _Function.gep,

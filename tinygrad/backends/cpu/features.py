@@ -161,5 +161,6 @@ NATIVE_OPS = {
     "RECIP": ("",),
     "PREFETCH": ("",),
     "PICK": ("",),
+    "GUARD": ("",),
     **dict.fromkeys(ORDINARY, ("",)),
 }
