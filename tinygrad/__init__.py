@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.base.interrupts import keep_interrupts
 from tinygrad.base.later import later
 from tinygrad.base.settings import VIZ, Context, ContextVar, getenv
 from tinygrad.engine.capture import refuse_to_tell
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 rules = later("tinygrad.simplify.rules")
 services.render = shown
 services.simplify = lambda node: rules.simplify(node)
+keep_interrupts()
 services.size = lambda node: rules.size(node)
 services.realized = realized_buffer
 services.axis = axis_of

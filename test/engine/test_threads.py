@@ -169,6 +169,24 @@ def test_interrupts_anywhere_leave_a_working_interpreter():
     assert run(program, CACHELEVEL="0") == "interrupted"
 
 
+def test_control_c_in_a_finaliser_is_heard():
+    program = """
+        import signal, time
+        from tinygrad import Tensor
+
+        class Dies:
+            def __del__(self):
+                signal.raise_signal(signal.SIGINT)
+
+        try:
+            Dies()
+            time.sleep(20)
+        except KeyboardInterrupt:
+            print("heard", (Tensor([1, 2]) + 1).tolist())
+    """
+    assert run(program) == "heard [2, 3]"
+
+
 def test_control_c_in_a_long_kernel():
     program = """
         import os, signal, threading, time

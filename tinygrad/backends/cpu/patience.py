@@ -39,19 +39,22 @@ class Patience:
         self.stop.value = 0
         self.listener = _listener()
         with self.listener.lock:
+            if self.hears:  # of the main thread there is one: a Ctrl-C left others behind
+                self.listener.calls = {each for each in self.listener.calls if not each.hears}
             self.listener.calls.add(self)
         told = self.listener.told
         if self.limit:
             told.send(NOBODY)
         if self.hears:  # the system's handler, in whatever thread, writes the signal's number there
-            self.before = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+            before = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+            self.before = -1 if before == told.fileno() else before
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if self.hears:
             signal.set_wakeup_fd(self.before)
         with self.listener.lock:
             self.listener.hear()  # what came last is not for a later call
-            self.listener.calls.remove(self)
+            self.listener.calls.discard(self)
         self.stop.value = 0
         if self.late and error is None:
             raise TimeoutError(f"stopped after {self.limit} s (DEVICE_TIMEOUT)")

@@ -1,0 +1,33 @@
+"""Ctrl-C that comes while Python runs a finaliser. What is raised there is only printed, and an
+expression that is dropped runs a finaliser for each of its nodes: so now and then a Ctrl-C would be
+lost. It is sent again, when the finaliser is over."""
+
+from __future__ import annotations
+
+import _thread
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+
+def keep_interrupts() -> None:
+    """From now on none is lost in a finaliser; all else goes to the hook that is there."""
+    before = sys.unraisablehook
+
+    def hook(args: Any) -> None:
+        if args.exc_type is KeyboardInterrupt:
+            _thread.start_new_thread(_interrupt, ())
+        else:
+            before(args)
+
+    sys.unraisablehook = hook
+
+
+def _interrupt() -> None:
+    time.sleep(0.001)
+    if hasattr(signal, "pthread_kill"):  # what the main thread waits for ends, too
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    else:
+        _thread.interrupt_main()
