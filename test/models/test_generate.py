@@ -18,7 +18,8 @@ from model_reference import (
 
 from tinygrad import GlobalCounters, Tensor
 from tinygrad.base.errors import ArgumentError
-from tinygrad.models.generate import generate, stream
+from tinygrad.models.decoder import Decoder, DecoderConfig
+from tinygrad.models.generate import CacheSteps, generate, stream
 from tinygrad.models.gpt2 import GPT2
 from tinygrad.models.llama import Llama
 from tinygrad.models.mamba import Mamba
@@ -29,6 +30,7 @@ from tinygrad.models.rwkv import RWKV
 from tinygrad.models.sampling import Sampler
 from tinygrad.models.t5 import T5
 from tinygrad.models.whisper import Whisper
+from tinygrad.nn.quantised import quantise
 
 MOST = 8
 
@@ -155,6 +157,18 @@ def test_one_captured_step_serves_all_places():
     for _ in stream(small(), [[5, 6, 7]], most=20):
         made_after.append((GlobalCounters.plans_made, GlobalCounters.kernels_lowered))
     assert len(set(made_after[3:])) == 1  # the prompt, the first token, and its capture
+
+
+EVEN = DecoderConfig(vocab=100, dim=64, layers=1, heads=4, kv_heads=2, hidden=128)
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_prompts_in_chunks_by_quantised_weights(bits):
+    model, prompts = Decoder(EVEN), [[1, 15, 7], [*range(70)]]
+    quantise(model, bits)
+    found = CacheSteps(model, 2, 80).prompts(prompts)
+    wanted = [model(Tensor([prompt]))[0, -1].numpy() for prompt in prompts]
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
 
 def test_a_sequence_ends_before_its_stop_token():

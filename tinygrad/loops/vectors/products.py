@@ -406,14 +406,13 @@ def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
     grows = not plain and (again or not (tiling.nest.is_top or around))
     outer: tuple[str, ...] = (tiling.n,) if grows else ()
     memory, options = "LOCAL", (("first", True), ("prefetch", PREFETCH_TURNS)) if plain else ()
-    if not plain and _row_blocks(plan, tiling) > 1:  # packed once, for all blocks of rows
-        memory, nest = "GLOBAL", plan.names_in(tiling.nest.name)
-        outer = (*(n for n in nest if n not in tiling.inside), tiling.n, *one.around)
-    elif again and not around & free and _are_tasks(plan, around):
-        nests = dict.fromkeys(
-            n for nest in ("store", tiling.nest.name) for n in plan.names_in(nest)
-        )
-        memory, outer = "GLOBAL", (*(n for n in nests if n not in tiling.inside), tiling.n)
+    blocks = not plain and _row_blocks(plan, tiling) > 1
+    if blocks or (again and not around & free and _are_tasks(plan, around)):
+        nests = (tiling.nest.name,) if blocks else ("store", tiling.nest.name)
+        names = dict.fromkeys(n for nest in nests for n in plan.names_in(nest))
+        whole = (*(n for n in names if n not in tiling.inside), tiling.n, *one.around)
+        if free <= {*whole, *one.loops, tiling.n_in, *one.depth}:  # it is no term of another sum
+            memory, outer = "GLOBAL", whole  # packed once, for all blocks of rows
     layout = those_in(value, (*outer, *one.loops, tiling.n_in, *one.depth))
     name = plan.stage(value, layout, "pb", memory, options)
     in_one_word(plan, name, one)
