@@ -7,13 +7,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinygrad.loops.cost import turns
-from tinygrad.loops.layout import divisions, elements, flat_offset, gate_of, reads_of, size_of, step
+from tinygrad.loops.layout import divisions, elements, flat_offset, gate_of, reads_of, step
 from tinygrad.loops.plan import Nest
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
-
-PACKING = 8
-"""Cycles that it takes to pack one vector of columns."""
 
 LAYING_OUT = 2
 """Cycles that it takes to lay out one element of the rows in another order of loops."""
@@ -25,16 +22,14 @@ LEAST_TURNS = 4
 """A mask is made for at least so many turns."""
 
 
-def is_in_place(nest: Nest, rows: UOp, columns: UOp, loops: Sequence[UOp], row_loop: UOp) -> bool:
-    """Whether the columns of this product over `loops` are better read where they are."""
+def may_stay(nest: Nest, columns: UOp, loops: Sequence[UOp]) -> bool:
+    """Whether the columns of a product over `loops` can be read where they are, under few masks."""
     gate = _gate(columns)
     if gate is None or columns.src[0].op is not Ops.PARAM or step(columns, nest.loops[-1]) != 1:
         return False
     if reads_of(gate.toposort()):
         return False
-    if turns(r for r in loops if r not in gate.ranges) < LEAST_TURNS:
-        return False
-    return min(laying_out(nest, rows), STRIDED_ROWS) <= PACKING / size_of(row_loop)
+    return turns(r for r in loops if r not in gate.ranges) >= LEAST_TURNS
 
 
 def masks_outside(columns: UOp, loops: Sequence[UOp]) -> list[UOp]:

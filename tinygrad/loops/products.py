@@ -3,7 +3,7 @@ tile of registers that suits one, and the matrix unit that computes it, if the t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tinygrad.base.helpers import round_up
 from tinygrad.base.target import Target
-from tinygrad.loops.in_place import is_in_place, laying_out
+from tinygrad.loops.in_place import STRIDED_ROWS, laying_out, may_stay
 from tinygrad.loops.layout import name_of, own_ranges, role_of, size_of, sums_of
 from tinygrad.loops.matrix_units import MatrixUnit
 from tinygrad.loops.operands import owners_of
@@ -22,8 +22,12 @@ from tinygrad.uop.op import Ops
 
 MOST_VECTORS = 6
 MOST_ROWS = 16
-FEW_REGISTERS = 16
-"""With so few no mask has one of its own; processors with more have registers for masks."""
+FEW_REGISTERS, UNDER_MASK = 16, 5
+"""With so few no mask has one of its own, and what is read under it takes as long as so many loads;
+processors with more have registers for masks."""
+
+PACKING = 0.125
+"""Cycles that it takes to pack a byte of columns."""
 
 WAYS, SETS = 8, 2048
 """Rows so many bytes apart share two lines of the first cache, which keeps so many of each."""
@@ -87,21 +91,26 @@ def register_tile(
 ) -> Tile:
     """The best tile of elements of that size. `run`: so many rows lie in even steps; 0: all.
     `apart`: bytes from row to row, if they are read where they lie. `masked`: vectors are read
-    under masks, which come and go through a register of their size where none has room for them."""
+    under masks."""
     target = plan.target
-    if masked and target.registers <= FEW_REGISTERS:
-        target = replace(target, registers=target.registers - 1)
+    loads = UNDER_MASK if masked and target.registers <= FEW_REGISTERS else 1
     lanes = max(1, min(plan.lanes, target.vector // itemsize))
     most = WAYS if apart and apart % SETS == 0 else MOST_ROWS
-    return best_tile(target, rows, columns, lanes, run, most)
+    return best_tile(target, rows, columns, lanes, run, most, loads)
 
 
 @lru_cache(maxsize=1024)
 def best_tile(
-    target: Target, rows: int, columns: int, lanes: int, run: int = 0, most: int = MOST_ROWS
+    target: Target,
+    rows: int,
+    columns: int,
+    lanes: int,
+    run: int = 0,
+    most: int = MOST_ROWS,
+    loads: int = 1,
 ) -> Tile:
     """The tile with the fewest cycles, tails included; m*v accumulators, v vectors and one
-    broadcast fit in the registers."""
+    broadcast fit in the registers. A vector takes as long as so many `loads`."""
     vectors = ceil(columns / lanes)
     best: Tile | None = None
     for v in range(1, MOST_VECTORS + 1):
@@ -112,7 +121,7 @@ def best_tile(
             for count, width in ((vectors // v, v), (1, vectors % v)):
                 for times, height in ((rows // m, m), (1, rows % m)):
                     if width and height:
-                        cost += count * times * _cycles(target, height, width)
+                        cost += count * times * _cycles(target, height, width, loads)
             cost += ADDRESS * _addresses(m, run) * (rows / m) * (vectors / v)
             if rows > m:
                 cost += vectors  # packing: one more store for each vector and turn
@@ -133,14 +142,27 @@ def _addresses(height: int, run: int) -> int:
     return max(0, count - ADDRESSES)
 
 
-def _cycles(target: Target, height: int, width: int) -> float:
+def _cycles(target: Target, height: int, width: int, loads: int) -> float:
     """Cycles of one step of a tile: multiply-add ports, load ports, latency; and the front end."""
     issue = max(
         height * width / target.fma_ports,
-        (height + width) / target.load_ports,
+        (height + width * loads) / target.load_ports,
         target.fma_latency,
     )
     return issue + FRONT_END * (height + width)
+
+
+def is_in_place(
+    plan: Plan, nest: Nest, rows: UOp, columns: UOp, loops: Sequence[UOp], row_loop: UOp, width: int
+) -> bool:
+    """Whether `width` columns of this product over `loops` are better read where they are than from
+    a packed panel."""
+    if not may_stay(nest, columns, loops):
+        return False
+    height, itemsize = size_of(row_loop), columns.dtype.itemsize
+    stay = register_tile(plan, height, width, itemsize, masked=True).cycles
+    packed = register_tile(plan, height, width, itemsize).cycles + PACKING * itemsize * width
+    return stay * (1 + min(laying_out(nest, rows), STRIDED_ROWS)) <= packed
 
 
 # ---- which sums are products ---------------------------------------------------------------------
@@ -152,11 +174,11 @@ def contractions(plan: Plan, nest: Nest) -> list[Product]:
     if last is None or role_of(last) != "LOOP" or not 2 <= plan.lanes <= 2 * size_of(last):
         return []
     sums = sums_of(plan.below(nest.values))
-    found = [one for n in sums if (one := _contraction(nest, n, last)) is not None]
+    found = [one for n in sums if (one := _contraction(plan, nest, n, last)) is not None]
     return [p for p in found if p.row_loop is found[0].row_loop]
 
 
-def _contraction(nest: Nest, reduction: UOp, last: UOp) -> Product | None:
+def _contraction(plan: Plan, nest: Nest, reduction: UOp, last: UOp) -> Product | None:
     pair = factors_of(reduction)
     if pair is None:
         return None
@@ -181,7 +203,7 @@ def _contraction(nest: Nest, reduction: UOp, last: UOp) -> Product | None:
         row_loops[-1],
         tuple(steps_along(rows.toposort(), inner)),
         tuple(steps_along(columns.toposort(), inner)),
-        is_in_place(nest, rows, columns, loops, row_loops[-1]),
+        is_in_place(plan, nest, rows, columns, loops, row_loops[-1], size_of(last)),
         laying_out(nest, rows),
     )
 

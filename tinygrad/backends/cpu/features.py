@@ -128,7 +128,7 @@ X86_CORES = (
     Core("x86-64-v4", "", AVX512, 64, 32),
     Core("alderlake", "GenuineIntel", ("avx2", "fma", "bmi2", "avxvnni"), 32, 16, load_ports=3),
     Core("haswell", "GenuineIntel", ("avx2", "fma", "bmi2"), 32, 16),
-    Core("znver3", "AuthenticAMD", ("avx2", "fma", "bmi2", "vaes"), 32, 16, load_ports=3),
+    Core("znver3", "AuthenticAMD", ("avx2", "fma", "bmi2", "vaes"), 32, 16),
     Core("znver2", "AuthenticAMD", ("avx2", "fma", "bmi2", "clwb"), 32, 16),
     Core("x86-64-v3", "", ("avx2", "fma", "bmi2", "f16c", "lzcnt", "movbe"), 32, 16),
     Core("x86-64-v2", "", ("sse4.2", "ssse3", "popcnt"), 16, 16),

@@ -13,7 +13,6 @@ from itertools import pairwise, takewhile
 from math import ceil, gcd, inf
 
 from tinygrad.loops.cost import turns
-from tinygrad.loops.in_place import is_in_place
 from tinygrad.loops.layout import (
     flat_offset,
     gate_of,
@@ -30,8 +29,8 @@ from tinygrad.loops.products import (
     LONG_PANEL,
     MOST_ROWS,
     SUMS,
-    best_tile,
     factors_of,
+    is_in_place,
     register_tile,
 )
 from tinygrad.loops.trims import part_within
@@ -144,16 +143,16 @@ def _turn(plan: Plan, reduction: UOp) -> Turn | None:
 def _cycles(plan: Plan, turn: Turn, own: tuple[UOp, ...]) -> float:
     """Cycles of the turned product, all in all."""
     depth, rows, columns = turns(own), turns(turn.taps), size_of(turn.along)
-    built, together, part, width = BUILT, rows, 1.0, PANEL * plan.lanes
+    built, together, part = BUILT, rows, 1.0
     if turn.beside is not None:
         built, together = ACROSS, _block(turn.beside)
         part = part_within(plan.kernel, own, frozenset(names(turn.taps)))
-        width = register_tile(plan, together, columns, turn.window.dtype.itemsize).columns
+    tile = register_tile(plan, together, columns, turn.window.dtype.itemsize)
+    width = PANEL * plan.lanes if turn.beside is None else tile.columns
     line, cache = width * turn.window.dtype.itemsize, plan.target.cache_l2
     if depth * line > LONG_PANEL * cache and rows * line > SUMS * cache:
         return inf  # neither a panel nor its sums would stay in the cache
     kept = _elements(turn, own) * (built + READ_AGAIN * ceil(columns / (PANEL * plan.lanes)))
-    tile = best_tile(plan.target, together, columns, plan.lanes)
     tiles = part * rows // together * tile.cycles
     return depth * (tiles + ACROSS * columns) + TURNED * rows * columns + kept
 
@@ -162,12 +161,15 @@ def _as_it_is(plan: Plan, turn: Turn, other: UOp, own: tuple[UOp, ...]) -> float
     """Cycles of the product whose vectors lie along the window."""
     nest, depth, rows = plan.nest("store"), turns(own), turns(turn.taps)
     row = list(takewhile(turn.taps.__contains__, reversed(nest.loops)))  # will be one loop
-    tile = best_tile(plan.target, size_of(turn.along), turns(row), plan.lanes)
+    is_row = all(linear(flat_offset(turn.window), o, i) for i, o in pairwise(row))
+    stays = is_row and not turn.is_summed
+    stays = stays and is_in_place(plan, nest, other, turn.window, own, turn.along, turns(row))
+    itemsize = turn.window.dtype.itemsize
+    tile = register_tile(plan, size_of(turn.along), turns(row), itemsize, masked=stays)
     tiles = rows // turns(row) * tile.cycles
     if turn.is_summed:
         return depth * (tiles + ACROSS * rows)
-    in_place = is_in_place(nest, other, turn.window, own, turn.along)
-    if in_place and all(linear(flat_offset(turn.window), o, i) for i, o in pairwise(row)):
+    if stays:
         return depth * tiles
     return depth * (tiles + PACKED * rows / turns(row) * ceil(turns(row) / plan.lanes))
 
