@@ -19,9 +19,7 @@ import ctypes
 import functools
 import importlib.util
 import os
-import shutil
 import sys
-import tempfile
 import threading
 from collections import OrderedDict
 from pathlib import Path
@@ -31,7 +29,7 @@ from tinygrad.base.errors import CompileError
 from tinygrad.base.later import later
 from tinygrad.base.target import Target
 
-subprocess = later("subprocess")
+shutil, subprocess, tempfile = later("shutil"), later("subprocess"), later("tempfile")
 
 CODEGEN_LEVEL = 1  # 0 makes matrix products 4 times slower; 2 takes 5 to 20 percent longer
 NO_STRENGTH_REDUCTION = "-disable-lsr"

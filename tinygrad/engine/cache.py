@@ -8,11 +8,13 @@ import contextlib
 import functools
 import hashlib
 import os
-import tempfile
 from pathlib import Path
 
+from tinygrad.base.later import later
 from tinygrad.base.settings import CACHE_FOLDER, CACHE_LIMIT_MB, CACHELEVEL
 from tinygrad.uop.node import UOp
+
+tempfile = later("tempfile")
 
 _CHECKSUM = 32
 _PUTS_BETWEEN_SWEEPS = 200

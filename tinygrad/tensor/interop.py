@@ -7,7 +7,6 @@ computed after sees the new one.
 
 from __future__ import annotations
 
-import html
 import pickle
 from abc import abstractmethod
 from types import ModuleType
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from tinygrad.base.dtype import COMPLEX_PARTS, DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.base.helpers import argsort, prod, strides_for
+from tinygrad.base.later import later
 from tinygrad.engine import storage
 from tinygrad.engine.aliases import strides_of
 from tinygrad.engine.devices import Device
@@ -30,6 +30,8 @@ from tinygrad.tensor.writing import Writing
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 from tinygrad.uop.placement import Placement
+
+html = later("html")
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import string
 from typing import Any, Self
 
 from tinygrad.base.dtype import compute_dtype, least_upper_dtype, sum_acc_dtype
@@ -167,7 +166,7 @@ class Linalg(Reduction):
         return self if 0 in self.shape else self._lower(diagonal - 1).where(self.zeros_like(), self)
 
 
-LETTERS = frozenset(string.ascii_letters)
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def _letters(formula: str, xs: list[Any]) -> tuple[list[str], str]:
@@ -182,7 +181,7 @@ def _letters(formula: str, xs: list[Any]) -> tuple[list[str], str]:
         )
     if len(inputs) != len(xs):
         raise ArgumentError(f"einsum: {formula!r} names {len(inputs)} operands, {len(xs)} given")
-    spare = [c for c in string.ascii_letters if c not in formula]
+    spare = [c for c in LETTERS if c not in formula]
     counts = [x.ndim - len(names.replace("...", "")) for x, names in zip(xs, inputs, strict=True)]
     dots = max((n for n, names in zip(counts, inputs, strict=True) if "..." in names), default=0)
     batch = "".join(spare[:dots])

@@ -9,14 +9,15 @@ import ctypes
 import functools
 import math
 import os
-import selectors
 import signal
-import socket
 import threading
 import time
 from typing import Any
 
+from tinygrad.base.later import later
 from tinygrad.base.settings import SETTINGS
+
+selectors, socket = later("selectors"), later("socket")
 
 NOBODY = b"\0"  # no signal's number: only wakes the listener
 

@@ -7,7 +7,6 @@ import errno
 import mmap
 import os
 import stat
-import tempfile
 import threading
 import weakref
 from contextlib import suppress
@@ -19,6 +18,9 @@ from numpy.typing import NDArray
 from tinygrad.backends.cpu.cut_files import watch
 from tinygrad.backends.cpu.pages import wish_huge
 from tinygrad.base.errors import DeviceError, FileError, OutOfMemory
+from tinygrad.base.later import later
+
+tempfile = later("tempfile")
 
 PIECE = 16 << 20  # bytes a call, so that Ctrl-C is heard
 FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", -1))
