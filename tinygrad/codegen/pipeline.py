@@ -297,16 +297,11 @@ def _split_task(
 def _written(stores: list[Store]) -> frozenset[UOp]:
     """Nodes that read what the same kernel stores: their value is not to be kept."""
     targets = {memory for memory, _, _ in stores}
-    found: set[UOp] = set()
-    for _, offset, value in stores:
-        for root in (offset, value):
-            for node in root.toposort():
-                if (
-                    node.op is Ops.INDEX
-                    and node.src[0] in targets
-                    or any(s in found for s in node.src)
-                ):
-                    found.add(node)
+    order = UOp.sink(*[root for _, *values in stores for root in values]).toposort()[:-1]
+    found = {node for node in order if node.op is Ops.INDEX and node.src[0] in targets}
+    for node in order if found else ():
+        if not found.isdisjoint(node.src):
+            found.add(node)
     return frozenset(found)
 
 
