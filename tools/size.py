@@ -24,18 +24,18 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # The floors, lowest first, with their budgets in code lines. `*`: the files of that folder itself;
 # each folder inside has a budget of its own: it is a driver, or beside what a Tensor is made of.
 BUDGETS: dict[str, int | None] = {
-    "base": 730,
-    "uop": 1890,
+    "base": 755,
+    "uop": 1895,
     "simplify": 1040,
     "transforms": 360,
     "schedule": 3190,
-    "loops": 4865,
-    "codegen": 5545,
-    "backends/*": 2950,
+    "loops": 4875,
+    "codegen": 5570,
+    "backends/*": 2960,
     "engine": 4745,
     "tensor/*": 5945,
 }
-CORE_BUDGET = 31_250  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 31_320  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
