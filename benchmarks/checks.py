@@ -4,9 +4,10 @@
 
 One thread, processor time; a captured step each (or, with --plain, an expression that is made anew
 and realized), in each round in another order. The figures are the time with CHECKs in microseconds,
-that over the time of a second such step (what this says is noise), over the time without the tests
-alone, and over that of the bare operation, which reads wherever a number says. A time is that of
-the fastest tenth of the rounds: what disturbs a machine only adds. The numbers are all legal.
+of the fastest tenth of the rounds; and that over the time of a second such step (what this says is
+noise), over the time without the tests alone, and over that of the bare operation, which reads
+wherever a number says: each the median of the rounds, in which what disturbs a machine disturbs
+all. The numbers are all legal.
 """
 
 from __future__ import annotations
@@ -215,9 +216,10 @@ def main() -> None:
         for size in map(int, options.sizes.split(",")):
             run, given = make(size)
             rows = measured(run, given, options.rounds, options.plain)
-            took, *without = (sorted(times)[len(times) // 10] * 1e6 for times in rows)
-            ratios = " | ".join(f"{took / other:.3f}" for other in without)
-            print(f"| {name} | {size} | {took:.1f} | {ratios} |")
+            took, *without = rows
+            quotients = (np.median(np.divide(took, other)) for other in without)
+            ratios = " | ".join(f"{quotient:.3f}" for quotient in quotients)
+            print(f"| {name} | {size} | {sorted(took)[len(took) // 10] * 1e6:.1f} | {ratios} |")
             sys.stdout.flush()
 
 
