@@ -29,6 +29,9 @@ FOUND = [  # lines; the last names the outputs
     # a check does not look at what is not wanted
     "a = given(1, (1, 5), 'uint32') // given(2, (1, 5), 'uint32', 'small')\nb = a.pad((2, 2))\nb",
     "a = given(1, (64,), 'int64') % given(2, (64,), 'int64', 'small')\nb = a.cummax(0)[0]\nb",
+    # nor at what a product's loop takes in beyond its end
+    "a = given(1, (33,), 'int16') % given(2, (33,), 'int16', 'divisor')\n"
+    "b = a @ given(3, (33, 4), 'int16')\nb",
     # staged accumulators of what is computed in another dtype
     "a = given(1, (33, 31), 'bool').cummax(1)[0]\na",
     "a = (given(1, (64, 130), 'float16') * 0.1 + 1).prod(0)\na",

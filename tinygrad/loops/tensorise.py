@@ -110,9 +110,13 @@ def _inside(value: UOp, loop: UOp, inside: UOp) -> UOp:
 
 
 def _guarded(value: UOp, loop: UOp, inside: UOp) -> UOp:
-    """`value`, whose memory along the loop is read only where `inside` holds."""
+    """`value`, whose memory along the loop is read, and whose CHECKs look, only where `inside`
+    holds."""
 
     def guarded(node: UOp) -> UOp | None:
+        if node.op is Ops.CHECK and loop in node.ranges:
+            checked, fine = node.src
+            return node.with_src((checked, inside.alu(Ops.WHERE, fine, fine.const_like(True))))
         if node.op is not Ops.INDEX or loop not in node.ranges:
             return None
         gate = gate_of(node)
