@@ -324,6 +324,73 @@ def operators():
     return [*seen, *weights(net)]
 
 
+@program
+def batches_are_boxes_of_storage():
+    net, seen = Net(), []
+    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
+    x, y = Tensor(X.reshape(-1, 5)).realize(), Tensor(Y.reshape(-1).astype("int32")).realize()
+    with Tensor.train():
+        for number in range(3 * STEPS):
+            begin = number * 5 % 40
+            optimizer.zero_grad()
+            rows = x[begin : begin + 8]
+            if number % 5 == 3:
+                seen.append((rows + x[:8]).sum().numpy())  # two boxes, which may be one
+            loss = net(rows).sparse_categorical_crossentropy(y[begin : begin + 8])
+            loss.backward()
+            optimizer.step()
+            seen += [loss.numpy(), rows[1:3, 2:].exp().numpy()]
+            if number == 7:
+                x[begin] = 0.25
+    return [*seen, *weights(net)]
+
+
+@program
+def weights_are_seen_in_other_shapes():
+    net, seen = Net(), []
+    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
+    with Tensor.train():
+        for number in range(STEPS):
+            x, y = batch(number)
+            optimizer.zero_grad()
+            hidden = x.reshape(2, 4, 5).flatten(0, 1).dot(net.hidden.weight.T)
+            out = hidden.relu().linear(net.out.weight.transpose(), net.out.bias)
+            loss = out.sparse_categorical_crossentropy(y) + net.out.weight[1:].square().sum()
+            loss.backward()
+            optimizer.step()
+            seen += [loss.numpy(), net.out.weight.detach().exp().numpy()]
+    return [*seen, *weights(net)]
+
+
+@program
+def layers_of_many_kinds():
+    Tensor.manual_seed(3)
+    table, out = nn.Embedding(6, 4), nn.Linear(4, 3)
+    parameters = [p for layer in (table, out) for p in nn.state.get_parameters(layer)]
+    optimizer = nn.optim.Adam(parameters, lr=0.1)
+    names = Tensor((Y[:, :, None] + np.arange(3)).astype("int32")).realize()
+    seen = []
+    with Tensor.train():
+        for number in range(STEPS):
+            chosen = Tensor([number, (number + 2) % STEPS]).realize()
+            words = table(names[chosen].flatten(0, 1))  # (16, 3, 4)
+            state = Tensor.zeros(16, 4)
+            for i in range(3):
+                state = (words[:, i] + state * 0.5).tanh()
+            q, k = words.reshape(16, 3, 2, 2).transpose(1, 2).unbind(1)
+            v = q.stack(k, dim=1)
+            q, k = q.unsqueeze(1).tanh(), k.unsqueeze(1).repeat(1, 2, 1, 1)
+            mixed = q.expand(16, 2, 3, 2).scaled_dot_product_attention(k, v, is_causal=True)
+            mixed = mixed.transpose(1, 2).reshape(16, 3, 4).mean(1)
+            loss = out(state + mixed).sparse_categorical_crossentropy(batch(number)[1].repeat(2))
+            optimizer.zero_grad()
+            loss.backward()
+            seen.append(nn.optim.clip_grad_norm_(parameters, 0.5).numpy())
+            optimizer.step()
+            seen.append(loss.numpy())
+    return [*seen, *[p.numpy() for p in parameters]]
+
+
 def moved(draw, t):
     """A view of a matrix, or a copy that takes its elements in another order."""
     rows, columns = t.shape
@@ -338,7 +405,9 @@ def moved(draw, t):
         lambda: t.reshape(1, flat).expand(2, flat),
         lambda: t.squeeze(),
         lambda: t.shrink(((0, rows), (0, columns - 1))),
-    )[draw.integers(9)]()
+        lambda: t.chunk(2, dim=1)[-1],
+        lambda: t[:, 1:] if columns > 2 else t.detach(),
+    )[draw.integers(11)]()
 
 
 def with_views(draw, wants):

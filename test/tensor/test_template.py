@@ -112,7 +112,7 @@ def test_what_is_written_in_place_is_read_anew(runs):
     np.testing.assert_array_equal(after.numpy(), [22, 24, 26])
 
 
-def test_symbolic_sizes_constants_and_complex_numbers_go_the_long_way(runs):
+def test_symbolic_sizes_and_complex_numbers_go_the_long_way(runs):
     from tinygrad import Variable
 
     n = Variable("n", 1, 4)
@@ -121,8 +121,14 @@ def test_symbolic_sizes_constants_and_complex_numbers_go_the_long_way(runs):
         assert runs(part)[0] == 1
         assert part.shape[0].val == k
     for _ in range(2):
-        assert runs(Tensor.full((3,), 0.8125))[0] == 1  # of which nobody has a copy
         assert runs(Tensor([1 + 2j]))[0] == 1
+
+
+def test_constants_are_told_apart_by_their_numbers(runs):
+    for number in (0.0, -0.0, 1.0, 1.5):
+        counts, made = zip(*[runs(Tensor.full((3,), number)) for _ in range(2)], strict=True)
+        assert counts == (1, 0)
+        assert [each.tolist() for each in made] == 2 * [[2 * number + 2] * 3]
 
 
 def test_what_draws_random_numbers_or_makes_storage_is_not_remembered(monkeypatch):

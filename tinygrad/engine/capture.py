@@ -193,6 +193,9 @@ class Capture:
             made.append(type(tensor).of(node, tensor.requires_grad))
         return made
 
+    def drawing(self) -> None:
+        """Replays draw, too."""
+
     def before(self, run: Run) -> None:
         """What needs the old values of arguments that are about to be overwritten is computed."""
         for buffer in _written(run):

@@ -31,7 +31,7 @@ from tinygrad.base.settings import (
 from tinygrad.engine.cache import disk_cache, stamped_key
 from tinygrad.engine.devices import Device
 from tinygrad.engine.faults import touches_of
-from tinygrad.engine.numbers import nobodys
+from tinygrad.engine.numbers import Number, nobodys
 from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.structure import Structure, devices_of
 from tinygrad.schedule.plan import Plan, Step, Storage
@@ -63,9 +63,9 @@ met: list[Callable[[UOp], None]] = []
 """Told of each structure's graph that a plan is found or made for (VIZ)."""
 
 
-def plan_for(structure: Structure) -> tuple[RunnablePlan, list[tuple[str, int]]]:
-    """The plan of a structure, its kernels compiled and loaded; and its variables' names and
-    values."""
+def plan_for(structure: Structure) -> tuple[RunnablePlan, list[tuple[str, int]], list[Number]]:
+    """The plan of a structure, its kernels compiled and loaded; its variables' names and values,
+    and of which bound variables and numbers the first of them are the values."""
     key = (structure.form, *settings_of_plans())
     found = _plans.get(key)
     if found is None or not _differing(found, structure).issubset(found.open):
@@ -74,8 +74,10 @@ def plan_for(structure: Structure) -> tuple[RunnablePlan, list[tuple[str, int]]]
             _plans.popitem(last=False)
     else:
         _plans.move_to_end(key)
-    variables = structure.variables([structure.numbers[i] for i in found.open])
-    return found.plan, variables + [("", value) for value in found.plan.plan.values]
+    numbers = [structure.numbers[i] for i in found.open]
+    variables = structure.variables(numbers)
+    variables += [("", value) for value in found.plan.plan.values]
+    return found.plan, variables, [*structure.binds, *numbers]
 
 
 def _differing(found: _Shared, structure: Structure) -> set[int]:

@@ -29,6 +29,7 @@ from tinygrad.engine.faults import (
     spoilt,
 )
 from tinygrad.engine.holders import Holder, ask_all, holders
+from tinygrad.engine.numbers import Number
 from tinygrad.engine.plans import plan_for
 from tinygrad.engine.run import RunnablePlan
 from tinygrad.engine.storage import (
@@ -69,13 +70,15 @@ from tinygrad.uop.placement import names_of
 
 class Run(NamedTuple):
     """What is wanted, the structure of that, its plan, what this is given, the names and values of
-    its variables, and, once it has run, the buffers of all storages."""
+    its variables, what in the structure the first of them are the values of, and, once it has run,
+    the buffers of all storages."""
 
     wanted: Sequence[UOp]
     structure: Structure
     plan: RunnablePlan
     params: list[Buffer]
     variables: list[tuple[str, int]]
+    numbers: list[Number]
     buffers: list[Buffer]
 
     @property
@@ -89,6 +92,9 @@ class Recorder(Protocol):
 
     name: str
     start: int  # of the numbers of the tensors that are made while it looks on
+
+    def drawing(self) -> None:
+        """Random numbers are about to be drawn."""
 
     def before(self, run: Run) -> None:
         """A plan is about to run."""
@@ -144,9 +150,9 @@ def _realize(wanted: list[UOp]) -> None:
             add_nodes_below(readers, more, seen)
             nodes += more
         structure = structure_of(wanted, nodes)
-        runnable, variables = plan_for(structure)
+        runnable, variables, numbers = plan_for(structure)
     params = [buffer_of(node) for node in structure.params]
-    run = Run(wanted, structure, runnable, params, variables, [])
+    run = Run(wanted, structure, runnable, params, variables, numbers, [])
     recorder = recording.recorder
     if recorder is not None:
         recorder.before(run)

@@ -25,6 +25,7 @@ from tinygrad.base.helpers import dedup
 from tinygrad.base.settings import SPEC
 from tinygrad.engine.holders import holders
 from tinygrad.engine.layout import Source as Place
+from tinygrad.engine.numbers import Begin, Number
 from tinygrad.engine.plans import settings_of_plans
 from tinygrad.engine.realize import Run, capturing, in_memory, open_inputs, realize, recording
 from tinygrad.engine.replay import Execution, Replay
@@ -32,7 +33,15 @@ from tinygrad.engine.storage import Buffer, is_expected, is_read
 from tinygrad.engine.turns import turns
 from tinygrad.schedule.bases import stored_base
 from tinygrad.tensor.past import past_of_promised
-from tinygrad.tensor.promise import Expression, Promise, Source, Version, keeping, source_of
+from tinygrad.tensor.promise import (
+    Expression,
+    Promise,
+    Source,
+    Version,
+    boxes_of,
+    keeping,
+    source_of,
+)
 from tinygrad.transforms.gradient import followed
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -53,27 +62,37 @@ class Lines:
         self.places: dict[Expression | Source, int] = {}
         self.leaves: list[Source] = []
         self.starts: dict[int, Version] = {}
+        self.begins: list[int] = []  # of all leaves' boxes, which are no part of the key
         self.is_over = False
-        self._bases: dict[UOp, int] = {}
+        self._seen: dict[UOp, int] = {}
 
     def add(self, source: Source) -> int:
         """The number of a promise's expression, or of storage."""
+        top = self._item(source)
+        stack = [top]
+        while stack:
+            item = stack[-1]
+            if item in self.places:
+                stack.pop()
+                continue
+            if isinstance(item, Expression):
+                below = [self._item(each) for each in item.sources]
+                todo = [each for each in below if each not in self.places]
+                if todo:
+                    stack += reversed(todo)
+                    continue
+                self.key += (item.template, item.origin)
+                for each, under in zip(item.sources, below, strict=True):
+                    self.key.append((self.places[under], each.number))
+            else:
+                self._add_leaf(item)
+            self.places[item] = len(self.places)
+            stack.pop()
+        return self.places[top]
+
+    def _item(self, source: Source) -> Expression | Source:
         is_leaf = isinstance(source, Version) or (source.buffer is not None and not self.whole)
-        item = source if is_leaf else source.expression  # type: ignore[union-attr]
-        place = self.places.get(item)
-        if place is not None:
-            return place
-        if isinstance(item, Expression):
-            row: list[Hashable] = [item.template, item.origin]
-            for below in item.sources:
-                row.append(self.add(below))
-                if below.number:
-                    row.append(-below.number)
-            self.key += row
-        else:
-            self._add_leaf(item)
-        place = self.places[item] = len(self.places)
-        return place
+        return source if is_leaf else source.expression  # type: ignore[union-attr]
 
     def sources(self) -> list[Source]:
         """What expressions stand on: storage, and promises of others."""
@@ -87,25 +106,44 @@ class Lines:
             start = leaf.start
             same = None if start is None else self.starts.setdefault(start, leaf)
             number = None if same is leaf or same is None else self.places[same]
-            base = self._bases.setdefault(leaf.base, len(self._bases))
+            base = self._seen.setdefault(leaf.base, len(self._seen))
             self.key += (leaf.look, base, start is None, number)
+            if leaf.begins:
+                self.begins += leaf.begins
+                self.key.append(self._seen.setdefault(leaf.view, len(self._seen)))
         else:
             self.key += (leaf.expression.template, leaf.number)
         self.leaves.append(leaf)
 
 
 class Known(NamedTuple):
-    """A plan as a replay of its own: which leaves are its inputs, its variables' values, which of
-    the promises it keeps, for each of these what it is the past of, which of the given tensors it
-    overwrites, and the lines of its CHECKs."""
+    """A plan as a replay of its own: which leaves are its inputs, its variables' values, or which
+    of the lines' begins these are, and what the other begins must be, which of the promises it
+    keeps, for each of these what it is the past of, which of the given tensors it overwrites, and
+    the lines of its CHECKs."""
 
     replay: Replay
     inputs: list[int]
     values: list[int]
+    taken: list[tuple[int, int]]
+    begins: list[int | None]
     kept: list[int]
     pasts: list[list[int]]
     written: list[int]
     origins: list[dict[Any, Any]]
+
+    def is_for(self, begins: Sequence[int]) -> bool:
+        """Whether it reads boxes that begin there."""
+        return all([mine is None or mine == n for mine, n in zip(self.begins, begins, strict=True)])
+
+    def values_at(self, begins: Sequence[int]) -> Sequence[int]:
+        """The values of its variables there."""
+        if not self.taken:
+            return self.values
+        values = self.values.copy()
+        for place, number in self.taken:
+            values[place] = begins[number]
+        return values
 
 
 _known: OrderedDict[Hashable, Known | None] = OrderedDict()
@@ -134,7 +172,10 @@ def again(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool 
             asked = _Asked(given, writes)
             key = (name, settings_of_plans(), *asked.key)
             known = _known.get(key) if asked.is_clear else None
-            if known is not None and asked.may_be_done(known):
+            is_new = key not in _known
+            if known is not None and not known.is_for(asked.lines.begins):
+                is_new = True
+            elif known is not None and asked.may_be_done(known):
                 _known.move_to_end(key)
                 if SPEC:
                     asked.check(known, long_way)
@@ -142,7 +183,7 @@ def again(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool 
                     asked.do(known)
                     asked.tell()
                 return
-        if not asked.is_clear or key in _known:
+        if not asked.is_clear or not is_new:
             long_way()
         else:
             _known[key] = asked.watch(long_way)
@@ -208,7 +249,7 @@ class _Asked:
             words.origins = origins
         made = replay.buffers()
         inputs: list[Any] = [leaves[number].buffer for number in known.inputs]
-        replay.run(inputs, known.values, made)
+        replay.run(inputs, known.values_at(self.lines.begins), made)
         sources = self.lines.sources() if any(known.pasts) else []
         for number, buffer, past in zip(known.kept, made, known.pasts, strict=True):
             self.promises[number].buffer = buffer
@@ -250,13 +291,18 @@ class _Asked:
         over = {structure.params[storages[number].place] for number in plan.chain.written}
         if structure.binds or len(inputs) < len(structure.params) or over - given.keys():
             return None
+        where = self._begins()
+        taken = [(i, where[number]) for i, number in enumerate(done.numbers) if number in where]
+        begins: list[int | None] = list(self.lines.begins)
+        for _, number in taken:
+            begins[number] = None
         made = {buffers[i]: i for i, kept in enumerate(storages) if kept.kind == "out"}
         kept: dict[Place, int] = {}
         ends: list[UOp] = []
         for number, promise in enumerate(self.promises):
             end = promise.computed_end
             storage = None if end is None else made.get(_storage(end))
-            if end is not None and storage is not None:
+            if end is not None and storage is not None and _is_whole(end):
                 kept[Place("made", 0, storage)] = number
                 ends.append(end)
             elif not self.writes or not over.isdisjoint(_storage_below(promise)):
@@ -271,7 +317,17 @@ class _Asked:
         pasts = [self._past(self.promises[number]) for number in order]
         origins = [words.origins for words in plan.faults]
         written = [given[base] for base in over]
-        return Known(replay, inputs, done.values, order, pasts, written, origins)
+        return Known(replay, inputs, done.values, taken, begins, order, pasts, written, origins)
+
+    def _begins(self) -> dict[Number, int]:
+        """The places among the lines' begins of boxes that show what no other view shows."""
+        views: dict[UOp, set[UOp]] = {}
+        leaves = [leaf for leaf in self.lines.leaves if isinstance(leaf, Version)]
+        for leaf in leaves:
+            views.setdefault(leaf.base, set()).add(leaf.view)
+        shown = [(leaf, box) for leaf in leaves for box in boxes_of(leaf.view)]
+        begins = [(leaf, Begin(box, axis)) for leaf, box in shown for axis in range(len(box.arg))]
+        return {begin: i for i, (leaf, begin) in enumerate(begins) if len(views[leaf.base]) == 1}
 
     def _past(self, promise: Promise) -> list[int]:
         """Which of the lines' sources a gradient would go on to, if that is to be remembered of
@@ -332,6 +388,11 @@ def _storage(node: UOp) -> Any:
     """Where a node was computed."""
     assert node.known is not None, "it was"
     return node.known.base.storage
+
+
+def _is_whole(node: UOp) -> bool:
+    """Whether a node is all that lies where it was computed."""
+    return node.known is not None and node.known is node.known.base.in_room(node.shape)
 
 
 def _storage_below(promise: Promise) -> set[UOp]:

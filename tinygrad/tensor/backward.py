@@ -100,7 +100,7 @@ def _wanted(lines: Lines, bases: set[UOp]) -> list[Any] | None:
                 return None  # so it may be part of an expression
         elif tensor.serial in lines.starts:
             wanted.append(tensor)
-        elif tensor._uop.base in bases:
+        elif bottom_of(tensor._uop) in bases:
             return None
     return wanted
 
@@ -135,6 +135,8 @@ def _template(lines: Lines, nodes: Sequence[UOp | None], of: Sequence[Any]) -> K
             return None
         looks.append(None if is_constant else look_at(type(tensor), False, node))
     template = Template(holes, [node for node in nodes if node is not None])
+    if template.looks_behind(leaf.look for leaf in lines.leaves):
+        return None
     alike = [n for leaf in lines.leaves for n in stand_in(leaf.look)]
     return Known(Template(alike, template.over(alike, None)), looks)  # which keeps no storage
 

@@ -15,12 +15,13 @@ from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import ceildiv, plain, prod
 from tinygrad.tensor.creation import DTypeLike
 from tinygrad.tensor.indexing import Indexing
-from tinygrad.tensor.template import expression
+from tinygrad.tensor.template import expression, expressions
 from tinygrad.uop.infer import least, settled
 
 Sizes = int | Sequence[int]
 
 
+@expressions
 class Conv(Indexing):
     """What slides a window over the last axes."""
 

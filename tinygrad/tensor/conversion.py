@@ -10,8 +10,10 @@ from tinygrad.base.errors import DTypeError
 from tinygrad.engine.keeping import recast
 from tinygrad.tensor.bits import joined_bits, split_bits
 from tinygrad.tensor.creation import Creation, DTypeLike, checked_dtype
+from tinygrad.tensor.template import expressions
 
 
+@expressions
 class Conversion(Creation):
     """Other dtypes, copies, and where gradients end."""
 

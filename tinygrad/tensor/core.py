@@ -27,7 +27,7 @@ from tinygrad.engine.aliases import (
 )
 from tinygrad.engine.holders import Holder, Promised, holders
 from tinygrad.engine.storage import Family, join, latest, leave, note_change
-from tinygrad.schedule.bases import beneath
+from tinygrad.schedule.bases import MOVED, beneath
 from tinygrad.tensor.past import asked, past_of, remember
 from tinygrad.tensor.promise import Promise, Source, keeping, recording, start_node
 from tinygrad.tensor.spellings import follow, spell
@@ -136,6 +136,15 @@ def root_of(node: UOp) -> UOp | None:
     if top is None or is_plain_window(top):
         return None
     return top if repeats(top, bottom_of(top)) else None
+
+
+def end_of_views(node: UOp) -> UOp:
+    """What `node` is a view of, made by movement alone: what lies below all that, or the last copy
+    on the way that is yet to be made."""
+    chain = [node]
+    while chain[-1].op in MOVED:
+        chain.append(chain[-1].src[0])
+    return next(below for below in reversed(chain) if is_window(node, below))
 
 
 def constant(value: Any, dtype: DType, device: Devices, shape: Shape = ()) -> UOp:
@@ -268,10 +277,14 @@ class Core(Holder):
         self._source = None
         if promise.wants is None:
             asked(promise, self)
+        root = end_of_views(self._uop) if promise.stored is promise else None
+        if root is not None and root.op in MOVED:
+            self._family.root = root
+            join(bottom_of(root), self._family)
+        elif not is_known:
+            self._taped = self._taped or (self.requires_grad is None and self._equals_known)
         if is_known:
             join(promise.base, self._family)
-        else:
-            self._taped = self._taped or (self.requires_grad is None and self._equals_known)
 
     def with_node(self, node: UOp) -> Self:
         """Another tensor, of `node`, that has no tensors as sources.

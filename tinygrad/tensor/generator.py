@@ -90,6 +90,8 @@ class Generator:
     def bits(self, size: Any, room: int, device: str) -> UOp:
         """64 fresh bits for each of `size` elements, as uint64; `room` is the most that size can
         be."""
+        if recording.recorder is not None:
+            recording.recorder.drawing()
         variable = UOp.variable(self._stream.name, 0, POSITION_LIMIT, dtypes.int64)
         start = variable.bind(self._stream.take(room)).cast(_uint64).broadcast_to((size,))
         count = UOp.arange(size, device, _uint64) + start

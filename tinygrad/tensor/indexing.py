@@ -20,7 +20,7 @@ from tinygrad.tensor.arguments import check_choice
 from tinygrad.tensor.core import Core, axis_of, broadcast_shape, check_devices, check_number
 from tinygrad.tensor.creation import ARRAY
 from tinygrad.tensor.linalg import Linalg
-from tinygrad.tensor.template import expression
+from tinygrad.tensor.template import expression, movements
 from tinygrad.uop.infer import least, most
 from tinygrad.uop.node import UOp
 
@@ -54,6 +54,7 @@ class _OnNewAxis:
     index: Any
 
 
+@movements
 class Indexing(Linalg):
     """Parts by position."""
 
@@ -337,6 +338,7 @@ class Indexing(Linalg):
         told = self._from(legal_class(self._node, size, operation, ignored))
         return told.eq(told).where(own, 0)
 
+    @expression
     def _rows(self, index: Self) -> Self:
         """The rows that whole numbers (S..) name, as (S.., rest..); none counts from the end."""
         node = legal_index(index._node, self.shape[0], 0, True)

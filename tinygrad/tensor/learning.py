@@ -9,9 +9,10 @@ from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.tensor.arguments import check_choice, check_number_from
 from tinygrad.tensor.functions import wide
 from tinygrad.tensor.random import Random
-from tinygrad.tensor.template import expression
+from tinygrad.tensor.template import expression, expressions
 
 
+@expressions
 class Learning(Random):
     """Losses return one number unless reduction="none"."""
 
@@ -217,8 +218,8 @@ class Learning(Random):
         scores = self.matmul(key.transpose(-2, -1), dtype=wide) * by
         if is_causal:
             queries, keys = self.shape[-2], key.shape[-2]
-            seen = self.ones(queries, keys, dtype=dtypes.bool, device=self.device)
-            attn_mask = seen.tril()
+            seen = self._constant(True, dtypes.bool, (queries, keys))
+            attn_mask = self._wrap(seen).tril()
         if attn_mask is not None:
             bools = attn_mask.dtype is dtypes.bool
             scores = attn_mask.where(scores, -float("inf")) if bools else scores + attn_mask

@@ -11,10 +11,11 @@ from tinygrad.tensor.core import broadcast_shape, check_axes, check_devices
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
 from tinygrad.tensor.elementwise import is_complex
 from tinygrad.tensor.reduction import Reduction
-from tinygrad.tensor.template import expression
+from tinygrad.tensor.template import expression, expressions
 from tinygrad.uop.op import Ops
 
 
+@expressions
 class Linalg(Reduction):
     """What sums over products."""
 

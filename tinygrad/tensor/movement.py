@@ -22,7 +22,7 @@ from tinygrad.tensor.core import (
 )
 from tinygrad.tensor.creation import node_of
 from tinygrad.tensor.formulas import steps_of
-from tinygrad.tensor.template import expressions
+from tinygrad.tensor.template import movements
 from tinygrad.transforms.gradient import reshaped
 from tinygrad.uop.infer import least, most, settled
 from tinygrad.uop.node import UOp
@@ -30,7 +30,7 @@ from tinygrad.uop.node import UOp
 Pads = tuple[tuple[Sint, Sint], ...]
 
 
-@expressions
+@movements
 class Movement(Conversion):
     """Reshape, permute, expand, pad, shrink, flip, and what is made of them."""
 

@@ -11,11 +11,13 @@ from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.functions import wide
 from tinygrad.tensor.indexing import legal_index
 from tinygrad.tensor.ranking import fits, in_order, leaders, ordered, places_of, ranks, words
+from tinygrad.tensor.template import expressions
 from tinygrad.uop.infer import most
 
 RUNNING = {"add": "cumsum", "mul": "cumprod", "max": "cummax"}
 
 
+@expressions
 class Order(Conv):
     """Running reductions and sorting."""
 

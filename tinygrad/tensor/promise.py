@@ -24,12 +24,13 @@ from typing import Any
 from tinygrad.backends import keeps
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.locks import ForkSafeLock
-from tinygrad.engine.storage import Buffer, bind, computed_from, last_eras, learn
+from tinygrad.engine.aliases import bottom_of
+from tinygrad.engine.storage import NOTHING, Buffer, bind, computed_from, last_eras, learn
 from tinygrad.schedule.bases import MOVED, stored_base
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-MOST_DEEP = 64
+MOST_DEEP = 1000
 """Promises that stand on each other; what is made of so many has a node at once."""
 
 
@@ -74,6 +75,19 @@ class Template:
                 places = [at[source] for source in node.src]
                 self.steps.append((node.op, node.dtype, places, node.arg, node.shape))
         self.places = [at[root] for root in roots]
+        self.seen = set(self.places).union(*[places for _, _, places, _, _ in self.steps])
+
+    def looks_behind(self, looks: Iterable[Any]) -> bool:
+        """Whether it knows of something behind a box of storage: where that begins may matter."""
+        place = 0
+        for look in looks:
+            is_behind = False
+            for op in (*[op for op, _ in look.views], None):
+                if is_behind and place in self.seen:
+                    return True
+                is_behind |= look.is_storage and op is Ops.SHRINK
+                place += 1
+        return False
 
     def over(self, holes: Sequence[UOp], origin: str | None) -> list[UOp]:
         """The expressions over other nodes, made in the line `origin`."""
@@ -89,8 +103,9 @@ class Template:
 @dataclass(frozen=True, eq=False)
 class Look:
     """What a method may see of a tensor: `views` of something, from the top down, and that, with
-    the `bounds` of whole numbers that are computed. Equal looks are one object, so that comparing
-    them costs nothing."""
+    what is `known` of its numbers: of whole ones that are computed their bounds, of a constant all.
+    It may not see where a box of storage begins: that differs from batch to batch, and here it
+    is 0. Equal looks are one object, so that comparing them costs nothing."""
 
     kind: Any
     wants_gradient: bool | None
@@ -99,7 +114,7 @@ class Look:
     shape: tuple[int, ...]
     dtype: DType
     device: str
-    bounds: tuple[int, ...]
+    known: tuple[Any, ...]
 
 
 def look_at(kind: type, wants_gradient: bool | None, node: UOp) -> Look | None:
@@ -110,42 +125,56 @@ def look_at(kind: type, wants_gradient: bool | None, node: UOp) -> Look | None:
         node = node.src[0]
     op, dtype, shape, device = node.op, node.dtype, node.shape, node.device
     is_storage = op in _STORAGE
+    if is_storage:
+        views = [(op, sizes_of(arg) if op is Ops.SHRINK else arg) for op, arg in views]
     movement = op in MOVED and op is not Ops.DETACH  # by symbolic sizes
-    if not is_storage and (op is Ops.CONST or movement):
+    if op is Ops.CONST:
+        known: tuple[Any, ...] = repr(node.arg), node.arg
+    else:
+        known = () if is_storage or dtypes.is_float(dtype) else (node.vmin, node.vmax)
+    if movement:
         return None
     if type(device) is not str or not all(type(n) is int for n in shape):
         return None
-    bounds = () if is_storage or dtypes.is_float(dtype) else (node.vmin, node.vmax)
-    return _look(kind, wants_gradient, tuple(views), is_storage, shape, dtype, device, bounds)
+    return _look(kind, wants_gradient, tuple(views), is_storage, shape, dtype, device, known)
+
+
+def sizes_of(box: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """A box as large that begins at 0."""
+    return tuple([(0, end - begin) for begin, end in box])
 
 
 _STORAGE = (Ops.BUFFER, Ops.ASSIGN)
-_SHOWS_STORAGE = (Ops.RESHAPE, Ops.BUFFER)
+_SHOWN = MOVED | {Ops.BUFFER, Ops.CONST}
 _look = functools.lru_cache(4096, typed=True)(Look)
 
 
 def stand_in(look: Look) -> list[UOp]:
     """A node that looks so, its views, and what it is a view of."""
     node = UOp.new_buffer(look.device, math.prod(look.shape), look.dtype)
-    if not look.is_storage:
-        node = UOp(Ops.ITEM, look.dtype, (node,), (0, look.shape, *look.bounds))
+    if look.known and type(look.known[0]) is str:
+        node = UOp.const(look.dtype, look.known[1], look.device).own()
+    elif not look.is_storage:
+        node = UOp(Ops.ITEM, look.dtype, (node,), (0, look.shape, *look.known))
     for op, arg in reversed(look.views):
         node = UOp(op, look.dtype, (node,), arg)
     return chain_of(node, len(look.views))
 
 
 class Version:
-    """What a tensor of storage stands for now: all of the BUFFER `base`, as `view` shows it, until
-    the end of its era. `start`: the tensor's number, if gradients by it are wanted."""
+    """What a tensor of storage stands for now: the BUFFER `base`, as `view` shows it in boxes that
+    have their `begins`, until the end of its era. `start`: the number of the tensor that gradients
+    go to, if they are wanted; this one is it, or a view of it."""
 
-    __slots__ = ("view", "base", "era", "start", "wants", "records", "look")
+    __slots__ = ("view", "base", "era", "begins", "start", "is_start", "wants", "records", "look")
     depth = number = 0
 
     def __init__(self, tensor: Any, view: UOp, base: UOp, look: Look) -> None:
         self.view, self.base, self.era, self.look = view, base, base.storage.era, look
+        self.begins = tuple([begin for box in boxes_of(view) for begin, _ in box.arg])
         self.wants, self.records = tensor.requires_grad, recording.on
-        is_start = self.wants is True and self.records and not tensor._taped
-        self.start = tensor.serial if is_start else None
+        self.is_start = self.wants is True and self.records and not tensor._taped
+        self.start = tensor.serial if self.is_start else _start_below(view)
 
     @property
     def buffer(self) -> Buffer:
@@ -167,7 +196,9 @@ class Version:
         if last != self.era:
             gone = UOp.new_buffer(self.base.device, self.base.arg, self.base.dtype)
             view = gone.reshape(view.shape)
-        return view if self.start is None else view.detach(start_node(self.start))
+        if not self.is_start or self.start is None:
+            return view
+        return view.detach(start_node(self.start))
 
     def now(self, tensor: Any) -> Version | None:
         """This, or the same in a later era; None if the tensor stands for something else now."""
@@ -188,40 +219,82 @@ class Version:
         return later
 
 
+class Constant(Version):
+    """What a tensor stands for that is a number everywhere."""
+
+    __slots__ = ()
+    era, begins, start, is_start, is_over = 0, (), None, False, False
+    buffer = NOTHING
+
+    def __init__(self, tensor: Any, view: UOp, base: UOp, look: Look) -> None:
+        self.view, self.base, self.look = view, base, look
+        self.wants, self.records = tensor.requires_grad, recording.on
+
+    def now(self, tensor: Any) -> Version | None:
+        """This, unless the tensor stands for something else now."""
+        is_same = self.view is tensor._uop and self.wants is tensor.requires_grad
+        return self if is_same and self.view.known is self.base.known is None else None
+
+
 def source_of(tensor: Any) -> Source | None:
     """The promise or the version that expressions of a tensor stand on; None if there must be
     a node."""
     source: Source | None = tensor._source
     if isinstance(source, Promise):
         wants = source.wants
-        passes = wants is not False or not recording.on or not dtypes.is_float(source.like.dtype)
-        if (
-            passes
-            and wants is tensor.requires_grad
-            and source.look is not None
-            and (not source.is_computed or tensor._taped)
-        ):
+        is_alike = wants is tensor.requires_grad and source.look is not None
+        if is_alike and (tensor._taped or not source.is_computed):
             return source
         _ = tensor._uop
     elif source is not None and (now := source.now(tensor)) is not None:
         return now
-    if tensor._uop.known is None and tensor._uop.op not in _SHOWS_STORAGE:
+    if tensor._uop.known is None and tensor._uop.op not in _SHOWN:
         return None
     view = tensor._value
-    base = view.src[0] if view.op is Ops.RESHAPE and len(view.src) == 1 else view
+    base = view
+    while base.op in MOVED and (len(base.src) == 1 or is_start_of(base)):
+        base = base.src[0]
     buffer = base.storage
-    if base.op is not Ops.BUFFER or buffer is None or buffer.fixed or buffer.parts:
+    if base.op is Ops.CONST:
+        if tensor.requires_grad:
+            return None
+    elif base.op is not Ops.BUFFER or buffer is None or buffer.fixed or buffer.parts:
         return None
     look = None if tensor._element else look_at(type(tensor), tensor.requires_grad, tensor._held)
     if look is None or keeps(look.device) or base.newer is not None:
         return None
-    tensor._source = made = Version(tensor, view, base, look)
+    kind = Constant if base.op is Ops.CONST else Version
+    tensor._source = made = kind(tensor, view, base, look)
     return made
 
 
 def start_node(serial: int) -> UOp:
     """What stands in a graph for the tensor of this number as a start, in all its versions."""
     return UOp(Ops.UNIQUE, arg=("start", serial))
+
+
+def is_start_of(node: UOp) -> bool:
+    """Whether a tensor as a start stands for itself here."""
+    return node.op is Ops.DETACH and len(node.src) > 1 and node.src[1].op is Ops.UNIQUE
+
+
+def _start_below(view: UOp) -> int | None:
+    """The number of the tensor that gradients by a view of storage go to."""
+    while view.op in MOVED:
+        if view.op is Ops.DETACH:
+            return view.src[1].arg[1] if len(view.src) > 1 else None
+        view = view.src[0]
+    return None
+
+
+def boxes_of(view: UOp) -> list[UOp]:
+    """The boxes through which a view shows storage, the last one first."""
+    found = []
+    while view.op in MOVED:
+        if view.op is Ops.SHRINK:
+            found.append(view)
+        view = view.src[0]
+    return found
 
 
 class Expression:
@@ -303,10 +376,16 @@ class Promise:
         return self._base
 
     @property
+    def is_whole(self) -> bool:
+        """Whether all of what it shows is stored for it, and so for views of the same."""
+        return stored_base(self.like) is bottom_of(self.like)
+
+    @property
     def shown(self) -> UOp:
         """What was computed, as a view of storage."""
         steps = []
-        node, end = self.like, stored_base(self.like)
+        node = self.like
+        end = stored_base(node) if self._of is None else bottom_of(node)
         while node is not end:
             steps.append(node)
             node = node.src[0]

@@ -14,16 +14,20 @@ from __future__ import annotations
 import functools
 import math
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from operator import is_
 from types import FunctionType
 from typing import Any, NamedTuple, TypeVar
 
 from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.errors import JitError
 from tinygrad.base.settings import SPEC, TRACEMETA
-from tinygrad.engine.aliases import bottom_of, is_plain_window, is_window
+from tinygrad.engine.aliases import bottom_of, is_window
 from tinygrad.engine.holders import surroundings_now
-from tinygrad.engine.realize import capturing
-from tinygrad.tensor.core import Core, user_line
+from tinygrad.engine.realize import Run, capturing
+from tinygrad.engine.realize import recording as computing
+from tinygrad.schedule.bases import MOVED, beneath
+from tinygrad.tensor.core import Core, end_of_views, user_line
 from tinygrad.tensor.promise import (
     MOST_DEEP,
     Expression,
@@ -50,22 +54,35 @@ See = Callable[[Any, list[Any]], Hashable]
 """How a tensor looks; what stands behind it goes to the list. None where more may matter."""
 
 MOST = 1024  # templates that are kept; the least recently used goes first
-_NUMBERS = frozenset((int, bool, str, float, type(None), DType))
+_NUMBERS = frozenset((int, bool, str, float, type(None), type(Ellipsis), DType))
+_PARTED: dict[type, Callable[[Any], Iterable[Any]]] = {
+    tuple: lambda value: value,
+    list: lambda value: value,
+    slice: lambda value: (value.start, value.stop, value.step),
+}
+_EACH_ONCE = (Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP, Ops.SHRINK, Ops.DETACH)
+_MADE = ("Self", "tuple[Self, ...]", "list[Self]", "tuple[Self, Self]")
 _NEW = {Ops.UNIQUE, Ops.BUFFER, Ops.BIND, Ops.ASSIGN, Ops.COPY, Ops.CALL, Ops.SCAN}
 
 
-def expressions(cls: type[C]) -> type[C]:
-    """The class, whose public methods that give a tensor are expressions. They are small: of nodes
-    they are made as fast as they are remembered."""
+def expressions(cls: type[C], moves: bool = False) -> type[C]:
+    """The class, whose public methods that give tensors are expressions. They are small: of nodes
+    they are made as fast as they are remembered, and so are views of storage where most `moves`
+    elements."""
     for name, method in list(vars(cls).items()):
         is_public = not name.startswith("_") or name.startswith("__")
         makes = method.__annotations__.get("return") if type(method) is FunctionType else None
-        if is_public and makes == "Self":
-            setattr(cls, name, expression(method, is_small=True))
+        if is_public and makes in _MADE and not hasattr(method, "is_small"):
+            setattr(cls, name, expression(method, is_small=True, moves=moves))
     return cls
 
 
-def expression(method: F, is_small: bool = False) -> F:
+def movements(cls: type[C]) -> type[C]:
+    """The same of methods of which most only move elements."""
+    return expressions(cls, moves=True)
+
+
+def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
     """The method, which remembers what it made of arguments that looked alike."""
     see = _source_seen if is_small else _seen
 
@@ -77,27 +94,44 @@ def expression(method: F, is_small: bool = False) -> F:
         seen: list[Any] = []  # sources, and nodes of what has none
         looks = looks_of(values, see, seen)
         modes = surroundings_now()
-        found = looks and _remembered(method, tuple(named), modes, *looks)
+        if not seen or not looks or (moves and list(map(type, seen)) == [Version]):
+            return method(*given, **named)
+        found = _remembered(method, tuple(named), modes, *looks)
         by_nodes = not is_small and (capturing() or UOp in map(type, seen))
-        if not looks or not found or not found.can_be_made(seen, by_nodes):
+        if not found or not found.can_be_made(seen, by_nodes):
             return method(*given, **named)
         if by_nodes:
             line = user_line() if TRACEMETA.value else None
-            (node,) = found.template.over(holes_of(looks, seen), line)
-            assert not SPEC or node is method(*given, **named)._uop, f"{method.__name__}: another"
-            made = found.kind.of(node, found.wants)
-            made._taped = found.wants is True
-            return made
-        promise = _promised(found, seen)
-        assert not SPEC or _is_right(promise, method, given, named), f"{method.__name__}: another"
-        made = found.kind._promised(promise)
-        if found.views is not None:
-            made._view([value for value in values if isinstance(value, Core)][found.views])
-        if promise.depth >= MOST_DEEP:
-            _ = made._uop
-        return made
+            nodes = found.template.over(holes_of(_tensors_of(looks), seen), line)
+            right = found.nodes_of(method(*given, **named)) if SPEC else []
+            made = [each.of(node) for each, node in zip(found.outputs, nodes, strict=True)]
+        else:
+            promises = _promised(found, seen)
+            nodes, right = _both_ways(promises, found, method, given, named) if SPEC else ([], [])
+            made = [
+                each.promised(promise, values)
+                for each, promise in zip(found.outputs, promises, strict=True)
+            ]
+        assert not SPEC or all(map(is_, _plain(nodes), _plain(right))), (
+            f"{method.__name__}: another"
+        )
+        return found.container(made) if found.container else made[0]
 
+    remembered.is_small = is_small  # type: ignore[attr-defined]
     return remembered  # type: ignore[return-value]
+
+
+class Several(NamedTuple):
+    """The looks of what is in a tuple, a list or a slice."""
+
+    kind: type
+    looks: tuple[Hashable, ...]
+    types: tuple[type, ...]  # equal numbers may be of several
+
+    def values(self, holes: list[UOp]) -> Any:
+        """The same of tensors that look so."""
+        values = [_value_of(look, holes) for look in self.looks]
+        return slice(*values) if self.kind is slice else self.kind(values)
 
 
 def looks_of(values: Iterable[Any], see: See, seen: list[Any]) -> list[Hashable] | None:
@@ -112,8 +146,12 @@ def looks_of(values: Iterable[Any], see: See, seen: list[Any]) -> list[Hashable]
             value = see(value, seen)
             if value is None:
                 return None
-        elif not (kind is tuple and all(type(n) is int for n in value)):
-            return None
+        elif kind is not tuple or not all([type(n) is int for n in value]):
+            inner = _PARTED[kind](value) if kind in _PARTED else ()
+            parts = looks_of(inner, see, seen)
+            if not parts:
+                return None
+            value = Several(kind, tuple(parts), tuple(map(type, parts)))
         found.append(value)
     return found
 
@@ -137,8 +175,12 @@ def _seen(tensor: Core, seen: list[Any]) -> Look | None:
     return look_at(type(tensor), tensor.requires_grad, node) if can_be_told else None
 
 
-def _stand_in(look: Look, holes: list[UOp]) -> Core:
-    """A tensor that looks so."""
+def _value_of(look: Hashable, holes: list[UOp]) -> Any:
+    """An argument that looks so; of a tensor what stands for it."""
+    if isinstance(look, Several):
+        return look.values(holes)
+    if not isinstance(look, Look):
+        return look
     nodes = stand_in(look)
     holes += nodes
     made: Core = look.kind.of(nodes[0], look.wants_gradient)
@@ -146,34 +188,97 @@ def _stand_in(look: Look, holes: list[UOp]) -> Core:
     return made
 
 
-class Result(NamedTuple):
-    """What a method makes: a template with one root, the tensor's class, whether it wants a
-    gradient, how it looks, and of which tensor it is a view."""
+def _tensors_of(looks: Iterable[Hashable]) -> Iterator[Look]:
+    """The looks of tensors, in order."""
+    for look in looks:
+        if isinstance(look, Look):
+            yield look
+        elif isinstance(look, Several):
+            yield from _tensors_of(look.looks)
 
-    template: Template
+
+def _tensors_in(values: Iterable[Any]) -> Iterator[Core]:
+    """The tensors among arguments, in order."""
+    for value in values:
+        if isinstance(value, Core):
+            yield value
+        elif type(value) in _PARTED:
+            yield from _tensors_in(_PARTED[type(value)](value))
+
+
+class Output(NamedTuple):
+    """A tensor that a method makes: its class, whether it wants a gradient, how it looks, of which
+    tensor it is a view, and of which a view or a copy that is yet to be made."""
+
     kind: type[Core]
     wants: bool | None
     look: Look | None
     views: int | None
+    moves: int | None
+
+    def of(self, node: UOp) -> Core:
+        """The tensor, of a node."""
+        made = self.kind.of(node, self.wants)
+        made._taped = self.wants is True
+        return made
+
+    def promised(self, promise: Promise, values: Iterable[Any]) -> Core:
+        """The tensor without a node, made of these arguments."""
+        made = self.kind._promised(promise)
+        if self.views is not None:
+            made._view(list(_tensors_in(values))[self.views])
+        if promise.depth >= MOST_DEEP:
+            _ = made._uop
+        return made
+
+
+class Result(NamedTuple):
+    """What a method makes: a template with a root for each of the tensors, which are in a
+    `container` unless there is only one."""
+
+    template: Template
+    outputs: list[Output]
+    container: Callable[[Iterable[Any]], Any] | None
 
     def can_be_made(self, sources: Sequence[Source | UOp], by_nodes: bool) -> bool:
-        """Whether it is no view, or one of what is promised."""
-        return self.views is None or not (by_nodes or type(sources[self.views]) is Version)
+        """Whether there is no view, or only of what is promised and will be stored."""
+        for each in self.outputs:
+            source = None if each.moves is None else sources[each.moves]
+            if source is None:
+                continue
+            if by_nodes or not isinstance(source, Promise):
+                return False
+            if each.views is not None and not source.stored.is_whole:
+                return False
+        return True
+
+    def nodes_of(self, result: Any) -> list[UOp]:
+        """The nodes of what was made."""
+        return [each._uop for each in (result if self.container else (result,))]
 
 
 _promises: weakref.WeakValueDictionary[Hashable, Promise] = weakref.WeakValueDictionary()
 """What is the same of the same is promised once, as equal nodes are one."""
 
 
-def _promised(result: Result, sources: list[Source]) -> Promise:
-    key = (result.template, *sources)
-    found = _promises.get(key)
-    if found is None or found.is_computed:  # who has that may write to it
-        line = user_line() if TRACEMETA.value else None
-        made = Expression(result.template, sources, line)
-        of: Any = None if result.views is None else sources[result.views]
-        _promises[key] = found = Promise(made, 0, result.look, result.wants, of)
-    return found
+def _promised(result: Result, sources: list[Source]) -> list[Promise]:
+    keys = [(result.template, number, *sources) for number in range(len(result.outputs))]
+    found = [_promises.get(key) for key in keys]
+    alike = next((each for each in found if each is not None), None)
+    if alike is None or any([each is not None and each.is_computed for each in found]):
+        line = user_line() if TRACEMETA.value else None  # who has what is computed may write to it
+        expression, found = Expression(result.template, sources, line), [None] * len(keys)
+    else:
+        expression = alike.expression
+    made = []
+    for number, (key, output) in enumerate(zip(keys, result.outputs, strict=True)):
+        promise = found[number]
+        if promise is None:
+            of: Any = None if output.views is None else sources[output.views]
+            promise = Promise(expression, number, output.look, output.wants, of)
+            _promises[key] = promise
+        made.append(promise)
+    return made
 
 
 @functools.lru_cache(MOST, typed=True)
@@ -182,45 +287,103 @@ def _remembered(
 ) -> Result | None:
     """What the method makes of arguments that look so; None where it isn't to be remembered."""
     holes: list[UOp] = []
-    values = [_stand_in(look, holes) if type(look) is Look else look for look in looks]
+    values = [_value_of(look, holes) for look in looks]
     first = len(values) - len(names)
-    with recording.expression():
-        result = method(*values[:first], **dict(zip(names, values[first:], strict=True)))
-    if not isinstance(result, Core) or result._element or any(result is each for each in values):
+    before, computing.recorder = computing.recorder, _OnStandIns()
+    try:
+        with recording.expression():
+            result = method(*values[:first], **dict(zip(names, values[first:], strict=True)))
+    except JitError:
         return None
-    node, wants = result._value, result.requires_grad
-    bottom = bottom_of(node)
-    views = None
-    if bottom in holes:
-        if not is_window(node, bottom):
-            return None  # a copy that is yet to be made
-        ends = [chain[-1] for chain in _chains(looks, holes)]
-        views = ends.index(bottom)
-    elif not is_plain_window(node) or bottom.op is Ops.CONST:
+    finally:
+        computing.recorder = before
+    container = type(result) if type(result) in (tuple, list) else None
+    made = list(result) if container else [result]
+    given = set(map(id, _tensors_in(values)))
+    if not made or any([not isinstance(t, Core) or t._element or id(t) in given for t in made]):
         return None
-    if any(below.op in _NEW for below in node.toposort(stop=holes) if below not in holes):
-        return None  # storage of its own, or numbers that were drawn
-    look = look_at(type(result), wants, node)
-    return Result(Template(holes, [node]), type(result), wants, look, views)
+    alike = list(_tensors_of(looks))
+    chains = list(_chains(alike, holes))
+    ends = [end_of_views(chain[0]) for chain in chains]
+    of = {chain[-1]: number for number, chain in enumerate(chains)}
+    nodes = _plain([each._value for each in made], holes)
+    outputs, new = [], []
+    for each, node in zip(made, nodes, strict=True):
+        bottom = node
+        while bottom not in ends and bottom.op in MOVED:
+            bottom = bottom.src[0]
+        is_view = bottom in ends and is_window(node, bottom)
+        look = look_at(type(each), each.requires_grad, node)
+        moves = of.get(bottom_of(node))
+        is_of_copy = moves is not None and ends[moves] is not bottom_of(node)
+        if is_of_copy or not (is_view or beneath(node, _EACH_ONCE).op not in MOVED):
+            return None
+        views = ends.index(bottom) if is_view else None
+        outputs.append(Output(type(each), each.requires_grad, look, views, moves))
+        new += [] if is_view else [bottom_of(node)]
+    inner = [n for n in UOp.sink(*nodes).toposort(stop=holes) if n not in holes]
+    if (
+        len(set(new)) < len(new)  # views of each other
+        or any([bottom.op is Ops.CONST for bottom in (*new, *map(bottom_of, nodes))])
+        or any([node.op in _NEW for node in inner])  # storage, or numbers that were drawn
+    ):
+        return None
+    template = Template(holes, nodes)
+    return None if template.looks_behind(alike) else Result(template, outputs, container)
 
 
-def _chains(looks: Iterable[Hashable], holes: Sequence[UOp]) -> Iterator[Sequence[UOp]]:
+def _plain(nodes: Sequence[UOp], holes: Collection[UOp] = ()) -> list[UOp]:
+    """The same, with constants that were made on the way and are of nobody's like all others."""
+    below = UOp.sink(*nodes).toposort(stop=holes)
+    owned = [n for n in below if n.op is Ops.CONST and len(n.src) > 1 and n not in holes]
+    plain = {n: n.with_src(n.src[:1]) for n in owned}
+    return [node.substitute(plain) for node in nodes] if plain else list(nodes)
+
+
+class _OnStandIns:
+    """Looks on while a method runs on stand-ins, which have no values, and are nobody's."""
+
+    name, start = "expression", 0
+
+    def drawing(self) -> None:
+        """Random numbers would be drawn twice."""
+        raise JitError(self.name)
+
+    def before(self, run: Run) -> None:
+        """Nothing can be computed."""
+        raise JitError(self.name)
+
+    def after(self, run: Run) -> None:
+        """It isn't."""
+
+
+def _chains(looks: Iterable[Look], holes: Sequence[UOp]) -> Iterator[Sequence[UOp]]:
     """Of each tensor its part of the holes."""
     begin = 0
-    for look in (look for look in looks if isinstance(look, Look)):
+    for look in looks:
         end = begin + len(look.views) + 1
         yield holes[begin:end]
         begin = end
 
 
-def _is_right(promise: Promise, method: Any, given: Iterable[Any], named: dict[str, Any]) -> bool:
-    """Whether the method makes what is promised. Nobody else gets the nodes of this."""
+def _both_ways(
+    promises: Sequence[Promise], result: Result, method: Any, given: Any, named: dict[str, Any]
+) -> tuple[list[UOp], list[UOp]]:
+    """The nodes of what is promised, and what the method makes. Nobody else gets these."""
     made: dict[Expression, list[UOp]] = {}
-    write_down([promise], made)
+    write_down(promises, made)
 
-    def there(value: Any) -> Any:
-        return shadow(value, made) if isinstance(value, Core) else value
-
+    values = _shadows(given, made)
+    more = {name: _shadows(value, made) for name, value in named.items()}
     with recording.expression():
-        result = method(*map(there, given), **{name: there(v) for name, v in named.items()})
-    return result._uop is made[promise.expression][0]
+        right = method(*values, **more)
+    return made[promises[0].expression], result.nodes_of(right)
+
+
+def _shadows(value: Any, made: dict[Expression, list[UOp]]) -> Any:
+    """An argument in which shadows stand for tensors."""
+    if isinstance(value, Core):
+        return shadow(value, made)
+    if type(value) in (tuple, list):
+        return type(value)([_shadows(each, made) for each in value])
+    return value
