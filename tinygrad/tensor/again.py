@@ -68,31 +68,22 @@ class Lines:
 
     def add(self, source: Source) -> int:
         """The number of a promise's expression, or of storage."""
-        top = self._item(source)
-        stack = [top]
-        while stack:
-            item = stack[-1]
-            if item in self.places:
-                stack.pop()
-                continue
-            if isinstance(item, Expression):
-                below = [self._item(each) for each in item.sources]
-                todo = [each for each in below if each not in self.places]
-                if todo:
-                    stack += reversed(todo)
-                    continue
-                self.key += (item.template, item.origin)
-                for each, under in zip(item.sources, below, strict=True):
-                    self.key.append((self.places[under], each.number))
-            else:
-                self._add_leaf(item)
-            self.places[item] = len(self.places)
-            stack.pop()
-        return self.places[top]
-
-    def _item(self, source: Source) -> Expression | Source:
         is_leaf = isinstance(source, Version) or (source.buffer is not None and not self.whole)
-        return source if is_leaf else source.expression  # type: ignore[union-attr]
+        item = source if is_leaf else source.expression  # type: ignore[union-attr]
+        place = self.places.get(item)
+        if place is not None:
+            return place
+        if isinstance(item, Expression):
+            row: list[Hashable] = [item.template, item.origin]
+            for below in item.sources:
+                row.append(self.add(below))
+                if below.number:
+                    row.append(-below.number)
+            self.key += row
+        else:
+            self._add_leaf(item)
+        place = self.places[item] = len(self.places)
+        return place
 
     def sources(self) -> list[Source]:
         """What expressions stand on: storage, and promises of others."""

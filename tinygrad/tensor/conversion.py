@@ -10,15 +10,15 @@ from tinygrad.base.errors import DTypeError
 from tinygrad.engine.keeping import recast
 from tinygrad.tensor.bits import joined_bits, split_bits
 from tinygrad.tensor.creation import Creation, DTypeLike, checked_dtype
-from tinygrad.tensor.template import expressions
+from tinygrad.tensor.template import small
 
 
-@expressions
 class Conversion(Creation):
     """Other dtypes, copies, and where gradients end."""
 
     __slots__ = ()
 
+    @small
     def cast(self, dtype: DTypeLike) -> Self:
         """Converted: integers wrap, floats round, float to integer saturates (NaN gives 0).
 
@@ -133,6 +133,7 @@ class Conversion(Creation):
         """
         return self._from(self._held.contiguous())
 
+    @small
     def detach(self) -> Self:
         """The same value; no gradient passes.
 

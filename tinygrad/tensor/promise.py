@@ -30,7 +30,7 @@ from tinygrad.schedule.bases import MOVED, stored_base
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-MOST_DEEP = 1000
+MOST_DEEP = 200
 """Promises that stand on each other; what is made of so many has a node at once."""
 
 

@@ -77,6 +77,11 @@ def expressions(cls: type[C], moves: bool = False) -> type[C]:
     return cls
 
 
+def small(method: F) -> F:
+    """A method as those of such a class are."""
+    return expression(method, is_small=True)
+
+
 def movements(cls: type[C]) -> type[C]:
     """The same of methods of which most only move elements."""
     return expressions(cls, moves=True)
