@@ -217,8 +217,8 @@ def grown(channels, height, width, outputs, pad=0):
     return out((outputs, 2 * (height - pad), 2 * (width - pad)), value, o, h, w)
 
 
-def attention(heads, tokens, width, causal=True, dtype=dtypes.float32):
-    """Scores and sums in float32, products of `dtype`."""
+def attention(heads, tokens, width, causal=True, dtype=dtypes.float32, early=False):
+    """Scores and sums in float32, products of `dtype`. `early`: weights are divided, not results."""
     h, q, d, e = loop(heads, "i0"), loop(tokens, "i1"), loop(width, "i2"), loop(width, "k0")
     t1, t2, t3 = (loop(tokens, f"k{i}") for i in (1, 2, 3))
 
@@ -234,9 +234,10 @@ def attention(heads, tokens, width, causal=True, dtype=dtypes.float32):
     def weight(t):
         return (score(t) - most).exp2()
 
-    rounded = weight(t3).cast(dtype).cast(dtypes.float32)
+    share = weight(t2).reduce("add", t2).reciprocal()
+    rounded = (weight(t3) * share if early else weight(t3)).cast(dtype).cast(dtypes.float32)
     value = (rounded * x(3, t3, d)).reduce("add", t3)
-    return out((heads, tokens, width), value * weight(t2).reduce("add", t2).reciprocal(), h, q, d)
+    return out((heads, tokens, width), value if early else value * share, h, q, d)
 
 
 def value_gradient(heads, tokens, width, masked=True):

@@ -336,6 +336,15 @@ def test_a_head_s_keys_are_packed_once(heads, memory):
     assert stages["pb1"] == memory
 
 
+@pytest.mark.parametrize("early", [False, True])
+def test_what_a_softmax_reduces_is_in_vectors_also_as_a_factor_is_laid_out(early):
+    scheduled, _ = schedule(kernels.attention(8, 768, 64, False, early=early), kernels.WIDE)
+    rows = [
+        n for n in scheduled.toposort() if n.op is Ops.REDUCE and n.ranges.isdisjoint(n.src[1:])
+    ]
+    assert all(role_of(n.src[-1]) in ("VECTOR", "UNROLL") for n in rows), rows
+
+
 @pytest.mark.parametrize("causal", [True, False])
 def test_weights_that_a_product_reads_rounded_are_kept_in_rows(causal):
     """So they are computed once, and written out once: else the text is too long for vectors."""

@@ -314,6 +314,9 @@ def _lay_out_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
     if runs_along:
         if f"{name}.{one.loops[-1]}" in plan.loops:  # one of a single turn is not
             plan.vectorise(f"{name}.{one.loops[-1]}", 1 if one.depth else 4)
+        made = plan.stages[name]  # of what is reduced along these rows: a softmax's sum and maximum
+        for node in sums_of(plan.inline((made.src[0],))):
+            spread_reduction(plan, node, own_ranges(made)[-1], 1)
     else:
         _vector_of_rows(plan, tiling, one, name)
     if top:
