@@ -218,7 +218,7 @@ def grown(channels, height, width, outputs, pad=0):
 
 
 def attention(heads, tokens, width, causal=True, dtype=dtypes.float32, early=False):
-    """Scores and sums in float32, products of `dtype`. `early`: weights are divided, not results."""
+    """Scores and sums in float32, products of `dtype`. `early`: weights are divided by it."""
     h, q, d, e = loop(heads, "i0"), loop(tokens, "i1"), loop(width, "i2"), loop(width, "k0")
     t1, t2, t3 = (loop(tokens, f"k{i}") for i in (1, 2, 3))
 

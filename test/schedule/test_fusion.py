@@ -230,6 +230,15 @@ def test_gradients_of_keys_that_heads_share_want_the_same_rows(
     assert temporaries(*wanted) == [4 * 128] * 3
 
 
+def test_gradients_of_attention_by_einsum_store_no_scores() -> None:
+    q, k, v = (data(1, 2, 128, 16) for _ in range(3))
+    weights = Tensor.einsum("bhqd,bhkd->bhqk", q, k).softmax(-1)
+    out = Tensor.einsum("bhqk,bhkd->bhqd", weights, v)
+    wanted = (out, *out.gradient(q, k, v, gradient=data(*out.shape)))
+    check(2, *wanted)
+    assert temporaries(*wanted) == [2 * 128] * 3
+
+
 def test_heads_beside_each_other_are_one_kernel() -> None:
     mixed = HEADS.scaled_dot_product_attention(HEADS, HEADS).transpose(1, 2).reshape(2, 40, 64)
     check(1, mixed.contiguous())

@@ -158,6 +158,27 @@ def test_attention_over_blocks_of_rows():
     attention(6, 2, 131, 131, 32, is_causal=True, enable_gqa=True)
 
 
+def capped(q, k, v):
+    """Scores of at most 2, as they are written out."""
+    return ((q @ k.transpose(-2, -1) / 2).tanh() * 2).softmax(-1) @ v
+
+
+def by_letters(of):
+    """Attention as two einsums."""
+
+    def attend(q, k, v):
+        return of("bhqk,bhkd->bhqd", of("bhqd,bhkd->bhqk", q, k).softmax(-1), v)
+
+    return attend
+
+
+def test_attention_that_is_written_out():
+    shape = (1, 2, 160, 16)
+    check(capped, capped, shape, shape, shape, rtol=1e-4, atol=2e-6)
+    ours, theirs = by_letters(Tensor.einsum), by_letters(torch.einsum)
+    check(ours, theirs, shape, shape, shape, rtol=1e-4, atol=2e-6)
+
+
 def test_attention_to_what_follows_and_to_neighbours():
     """Loops over keys start late, stop early, or both; some rows see nothing at all."""
     shape = (1, 2, 131, 32)

@@ -32,7 +32,7 @@ from tinygrad.loops.sharing import share_values
 from tinygrad.loops.siblings import join_siblings
 from tinygrad.loops.vectors.orientation import turn_windows
 from tinygrad.loops.vectors.products import product
-from tinygrad.loops.vectors.row_sums import ask_for_the_next_row, is_word
+from tinygrad.loops.vectors.row_sums import ask_for_the_next_row, is_word, spread_reduction
 from tinygrad.loops.vectors.short_rows import merge_short_rows
 from tinygrad.loops.vectors.streams import stream
 from tinygrad.loops.vectors.tasks import all_stages_depend_on, parallelise
@@ -127,6 +127,11 @@ def _nest(plan: Plan, name: str) -> None:
     stage = plan.stages.get(name)
     if stage is not None and any(role_of(loop) == "VECTOR" for loop in stage.ranges):
         return  # it is filled for each lane around it: its own loops can't be vectors, too
+    inside = sums_of(plan.inline(nest.values))
+    if stage is not None and any(role_of(r) == "VECTOR" for n in inside for r in own_ranges(n)):
+        for node in inside:  # vectors of a sum that others want, too: all lie along the sums
+            spread_reduction(plan, node, None)
+        return
     found = contractions(plan, nest)
     if any(is_word(plan, n) for n in sums_of(plan.below(nest.values))):
         found = []  # their vectors run along another loop of the sum
