@@ -351,7 +351,7 @@ def test_what_reads_its_sizes_takes_those_of_now():
 
 def test_a_symbolic_size_that_was_not_foreseen_is_named():
     x, n = Tensor(A), Variable("n", 1, MOST).bind(5)
-    with pytest.raises(ShapeError, match="interpolate: self has symbolic sizes"):
+    with pytest.raises(ShapeError, match="interpolate: symbolic sizes"):
         x[None, None, :n].interpolate((8, 8))
     with pytest.raises(ShapeError, match="roll: by 2 of a symbolic size, of 1 to 40"):
         x[:n].roll(2, 0)

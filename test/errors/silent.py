@@ -3,6 +3,7 @@
 from tinygrad import Tensor, TinyJit, Variable, nn
 from tinygrad.base.errors import (
     ArgumentError,
+    DTypeError,
     IndexCheckError,
     JitError,
     RuntimeCheckError,
@@ -169,6 +170,41 @@ MISUSES = {
         lambda: nn.optim.Lion(wanting(), weight_decay=-1.0),
         ArgumentError,
         ["Lion", "weight_decay -1.0", "legal"],
+    ),
+    "option of a float where a bool is meant": (
+        lambda: nn.BatchNorm2d(3, 1e-5, 0.1),
+        DTypeError,
+        ["BatchNorm: affine=0.1 of type float", "legal is bool"],
+    ),
+    "option of a bool where a number is meant": (
+        lambda: nn.functional.leaky_relu(Tensor.ones(2), True),
+        DTypeError,
+        ["leaky_relu: negative_slope=True of type bool", "legal is float"],
+    ),
+    "limit that is no number": (
+        lambda: Tensor([1.0]).clamp(-1.0, float("nan")),
+        ArgumentError,
+        ["clamp", "nan as a limit", "legal"],
+    ),
+    "cross-entropy of other shapes": (
+        lambda: nn.functional.binary_cross_entropy(Tensor.ones(2, 3), Tensor.ones(3)),
+        ShapeError,
+        ["binary_cross_entropy", "(2, 3)", "(3,)", "legal is one shape"],
+    ),
+    "norm with a negative eps": (
+        lambda: nn.functional.group_norm(Tensor.ones(2, 4, 5), 2, eps=-1.0),
+        ArgumentError,
+        ["group_norm", "eps=-1.0", "legal are numbers from 0"],
+    ),
+    "optimizer whose share is none": (
+        lambda: nn.optim.RMSprop(wanting(), alpha=-0.5),
+        ArgumentError,
+        ["RMSprop", "alpha -0.5", "legal are numbers from 0 to below 1"],
+    ),
+    "optimizer with an endless option": (
+        lambda: nn.optim.NAdam(wanting(), momentum_decay=float("inf")),
+        ArgumentError,
+        ["NAdam", "momentum_decay inf", "legal"],
     ),
     "einsum with a sign that is no letter": (
         lambda: Tensor.einsum("i?->i", Tensor.ones(2, 3)),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import field, make_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tinygrad.nn.spellings import OTHERS
+from tinygrad.nn.spellings import OTHERS, checked
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.spellings import spelled
 
@@ -56,6 +56,6 @@ def held(
     members = {
         "__doc__": function.__doc__,
         "__module__": sys._getframe(1).f_globals["__name__"],
-        "function": staticmethod(spelled(function, OTHERS, name)),
+        "function": staticmethod(spelled(checked(function, name), OTHERS, name)),
     }
     return make_dataclass(name, options, bases=(Held,), namespace=members, repr=False, eq=False)

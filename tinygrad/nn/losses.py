@@ -74,6 +74,7 @@ def binary_cross_entropy(
     >>> round(binary_cross_entropy(Tensor([0.5]), Tensor([1.0])).item(), 4)
     0.6931
     """
+    _check_alike("binary_cross_entropy", x, target)
     yes, no = x.log().maximum(-100), (1 - x).log().maximum(-100)
     loss = -(target * yes + (1 - target) * no)
     return (loss if weight is None else loss * weight)._reduced(reduction)
@@ -91,8 +92,14 @@ def binary_cross_entropy_with_logits(
     >>> round(binary_cross_entropy_with_logits(Tensor([0.0]), Tensor([1.0])).item(), 4)
     0.6931
     """
+    _check_alike("binary_cross_entropy_with_logits", x, target)
     loss = x.binary_crossentropy_logits(target, "none", pos_weight)
     return (loss if weight is None else loss * weight)._reduced(reduction)
+
+
+def _check_alike(who: str, x: Tensor, target: Tensor) -> None:
+    if x.shape != target.shape:
+        raise ShapeError(f"{who}: x {x.shape}, target {target.shape}; legal is one shape")
 
 
 def cross_entropy(

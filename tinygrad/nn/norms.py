@@ -7,6 +7,7 @@ from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import prod
 from tinygrad.nn.held import held
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.arguments import check_number_from
 
 
 class BatchNorm:
@@ -50,6 +51,7 @@ class BatchNorm:
     def __call__(self, x: Tensor) -> Tensor:
         """(N, sz, *any) → the same shape."""
         _check_channels("BatchNorm", x, self._channels)
+        check_number_from("BatchNorm", "eps", self.eps, 0)
         mean, variance = self.calc_stats(x)  # (sz,) each
         return _moved_to(x, mean, variance, self.weight, self.bias, self.eps)
 
@@ -282,6 +284,7 @@ def batch_norm(
     >>> batch_norm(Tensor([[1.0], [3.0]]), None, None, training=True, eps=0.0).tolist()
     [[-1.0], [1.0]]
     """
+    check_number_from("batch_norm", "eps", eps, 0)
     if x.ndim < 2:
         raise ShapeError(f"batch_norm: x has shape {x.shape}; legal is (N, channels, *any)")
     if running_mean is None or running_var is None:
@@ -368,6 +371,7 @@ def layer_norm(
         raise ShapeError(
             f"layer_norm: x has shape {x.shape}; legal is (.., *{tuple(normalized_shape)})"
         )
+    check_number_from("layer_norm", "eps", eps, 0)
     out = _wide(x).layernorm(tuple(range(-len(normalized_shape), 0)), eps)
     return _scaled(out, weight, bias, x)
 
@@ -386,6 +390,7 @@ def group_norm(
     """
     if num_groups < 1 or x.ndim < 2 or x.shape[1] % num_groups:
         raise ShapeError(f"group_norm: {num_groups} groups of x {x.shape}; legal is what divides")
+    check_number_from("group_norm", "eps", eps, 0)
     out = _wide(x).reshape(x.shape[0], num_groups, -1).layernorm(-1, eps).reshape(x.shape)
     shape = (-1, *(1,) * (x.ndim - 2))
     scale, shift = (None if each is None else each.reshape(shape) for each in (weight, bias))
@@ -438,6 +443,7 @@ def rms_norm(
     """
     wide = _wide(x)
     kind = x.dtype if dtypes.is_float(x.dtype) else wide.dtype
+    check_number_from("rms_norm", "eps", eps or 0, 0)
     small = 2.0 ** -dtypes.finfo(kind)[1] if eps is None else eps
     axes = tuple(range(-len(normalized_shape), 0))
     out = wide * (wide.square().mean(axes, keepdim=True) + small).rsqrt()

@@ -13,6 +13,8 @@ from abc import ABC
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
+
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError, TinygradError
 from tinygrad.uop.infer import least, most
 from tinygrad.uop.node import UOp
@@ -71,6 +73,13 @@ def told(
     `error` doesn't say so already; else one with a symbolic size, which wasn't foreseen."""
     if isinstance(error, TinygradError) or not isinstance(error, BARE):
         return None
+    return wrong_type(function, called, given, named) or _symbolic(called, *given, **named)
+
+
+def wrong_type(
+    function: Callable[..., Any], called: str, given: Any, named: Any
+) -> DTypeError | None:
+    """The error that names an argument whose type isn't what `function` takes, if there is one."""
     function = inspect.unwrap(function)
     try:
         bound = inspect.signature(function).bind(*given, **named)
@@ -82,7 +91,7 @@ def told(
             continue
         each = value if parameter.kind is parameter.VAR_POSITIONAL else (value,)
         text = parameter.annotation if isinstance(parameter.annotation, str) else "Any"
-        hint = _hint(text, function)
+        hint = meaning(text, function)
         for one in each:
             if name == "self" and text == "Any":
                 text, fitting = "Tensor", hasattr(type(one), function.__name__)
@@ -92,12 +101,17 @@ def told(
                 legal = WORDS.get(text, text.replace("Self", "Tensor"))
                 kind = type(one).__name__
                 return DTypeError(f"{called}: {name}={one!r} of type {kind}; legal is {legal}")
-    for name, value in bound.arguments.items():
+    return None
+
+
+def _symbolic(called: str, *given: Any, **named: Any) -> ShapeError | None:
+    """The error that shows a symbolic size, or a tensor's, among the arguments, if there is one."""
+    for value in (*given, *named.values()):
         sizes = getattr(value, "shape", (value,))
         if isinstance(sizes, tuple) and any(isinstance(size, UOp) for size in sizes):
             return ShapeError(
-                f"{called}: {name} has symbolic sizes, {sizes}; legal are numbers: reshape a "
-                "tensor to the sizes that it has now"
+                f"{called}: symbolic sizes, {sizes}; legal are numbers: reshape a tensor to the "
+                "sizes that it has now"
             )
     return None
 
@@ -116,14 +130,15 @@ def fits(value: Any, hint: Any) -> bool:
         return isinstance(value, origin) and all(fits(v, p) for p in inner for v in value)
     if origin is not None:
         return isinstance(value, origin) if isinstance(origin, type) else True
-    if hint is int:
-        return isinstance(value, (numbers.Integral, UOp))
-    if hint is float:
-        return isinstance(value, (numbers.Real, UOp))
+    if hint is bool:
+        return isinstance(value, np.bool) or (isinstance(value, int) and value in (0, 1))
+    if hint in (int, float):
+        kind = numbers.Integral if hint is int else numbers.Real
+        return isinstance(value, (kind, UOp)) and not isinstance(value, bool)
     return isinstance(value, hint) if isinstance(hint, type) and hint is not object else True
 
 
-def _hint(text: str, function: Any) -> Any:
+def meaning(text: str, function: Any) -> Any:
     """What an annotation means; Any where only a type checker knows."""
     try:
         return eval(text, {**vars(typing), **function.__globals__, **MEANT})

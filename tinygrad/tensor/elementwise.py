@@ -407,6 +407,8 @@ class Elementwise(Movement):
         if min_ is None and max_ is None:
             raise ArgumentError("clamp: give min, max or both")
         for limit in (each for each in (min_, max_) if isinstance(each, Number)):
+            if limit != limit:
+                raise ArgumentError(f"clamp: {limit} as a limit; legal are numbers")
             check_held("clamp", limit, self._dtype_of(limit))
         out = self
         if min_ is not None:  # where, not maximum: the gradient at the edge belongs to this

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Self
 
 from tinygrad.base.dtype import compute_dtype, dtypes, least_upper_float, sum_acc_dtype
@@ -185,6 +186,8 @@ class Reduction(Functions):
         """
         if p == 0:
             raise ArgumentError("normalize: p 0; legal is any other number")
+        if p == math.inf:
+            return self / self.abs().max(dim, keepdim=True).maximum(eps)
         norm = (self.abs() ** p).sum(dim, keepdim=True) ** (1 / p)
         return self / norm.maximum(eps)
 

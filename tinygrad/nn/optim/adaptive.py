@@ -129,12 +129,12 @@ class Rprop(Optimizer):
         step_sizes: tuple[float, float] = (1e-6, 50.0),
     ) -> None:
         super().__init__(params, lr)
-        less, more = etas
+        self._check(least=min(step_sizes), largest=max(step_sizes))
+        (less, more), (least, largest) = etas, step_sizes
         if not 0 < less < 1 < more:
             raise ArgumentError(f"Rprop: etas={etas}; legal are one between 0 and 1, one above 1")
         self.etas = (less, more)
-        self.step_sizes = (step_sizes[0], step_sizes[1])
-        self._check(least=step_sizes[0], largest=step_sizes[1])
+        self.step_sizes = (least, largest)
         self.sizes = [zeros + lr for zeros in self._zeros()]
         self.before = self._zeros()
         self._own([*self.sizes, *self.before])

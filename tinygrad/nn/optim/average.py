@@ -48,7 +48,7 @@ class ASGD(Optimizer):
         super().__init__(params, lr)
         self._check(weight_decay=weight_decay)
         self.lambd = lambd
-        self.alpha = alpha
+        self.power = alpha
         self.t0 = t0
         self.weight_decay = weight_decay
         self.t, self.rate, self.before = map(self._number, (0.0, lr, lr))
@@ -57,7 +57,7 @@ class ASGD(Optimizer):
 
     def _advance(self, i: int | None) -> list[Tensor]:
         t, before = self._of(i, "t"), self._of(i, "before")  # lr as it was in the step before
-        rate = self._put(self._of(i, "rate"), before / (1 + self.lambd * before * t) ** self.alpha)
+        rate = self._put(self._of(i, "rate"), before / (1 + self.lambd * before * t) ** self.power)
         return [rate, self._put(before, self.lr), self._put(t, t + 1)]
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:

@@ -11,6 +11,7 @@ Papers say θ, g, m and v; here they are `param`, `grad`, `m` and `v`.
 from __future__ import annotations
 
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, MutableMapping, Sequence
 from typing import Any, ClassVar
@@ -73,6 +74,17 @@ class Stepper(ABC):
 
 
 PARTS = ("b1", "b2", "rho", "alpha")
+NUMBERED = (
+    *PARTS,
+    "eps",
+    "weight_decay",
+    "momentum",
+    "lr_decay",
+    "momentum_decay",
+    "lambd",
+    "tcoef",
+)
+"""Options that are numbers, from 0 on: what averages keep a part of, and others."""
 SETTABLE = ("lr", "weight_decay", "eps")
 
 
@@ -136,7 +148,7 @@ class Optimizer(Stepper):
         """ArgumentError for a setting that makes no sense: of what averages keep a part below 1,
         of all else less than nothing."""
         for name, value in numbers.items():
-            known = isinstance(value, (int, float)) and value >= 0
+            known = isinstance(value, (int, float)) and 0 <= value < math.inf
             if not known or (name in PARTS and not value < 1):
                 legal = "numbers from 0 to below 1" if name in PARTS else "numbers from 0"
                 raise ArgumentError(f"{self._name}: {name} {value}; legal are {legal}")
@@ -182,6 +194,8 @@ class Optimizer(Stepper):
     def _own(self, state: list[Tensor]) -> None:
         """Computes all that steps write to, each in storage of its own: equal values may share
         theirs, and then moving one would move the other. Constructors end with it."""
+        given = {name: value for name, value in vars(self).items() if name in NUMBERED}
+        self._check(**{name: x for name, x in given.items() if not isinstance(x, tuple)})
         tensors = [*self.params, *self.buffers, self.lr, *state]
         taken = set()
         for tensor in tensors:

@@ -21,7 +21,7 @@ from tinygrad.nn.optim.gradients import optimizers_of
 from tinygrad.nn.optim.optimizer import Optimizer, OptimizerGroup, Stepper
 from tinygrad.nn.state import load_state_dict
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.arguments import check_choice
+from tinygrad.tensor.arguments import check_choice, check_number_from
 
 _LAST: WeakKeyDictionary[Optimizer, ReferenceType[Scheduler]] = WeakKeyDictionary()
 """The schedule that stepped last, by optimizer."""
@@ -412,6 +412,7 @@ class OneCycleLR(Scheduler):
                 )
             self.total_steps = self.epochs * self.steps_per_epoch
         check_choice("OneCycleLR", "anneal_strategy", self.anneal_strategy, CURVES)
+        check_number_from("OneCycleLR", "pct_start", self.pct_start, 0, 1)
         check_choice("OneCycleLR", "cycle_momentum", self.cycle_momentum, (False,))
         if min(self.div_factor, self.final_div_factor) <= 0:
             raise ArgumentError(
