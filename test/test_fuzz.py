@@ -9,6 +9,8 @@ from devices import present
 from fuzz_graphs import DEVICES, INTERPRETED, Program, check, fuzz
 from fuzz_lines import derivative_program
 from fuzz_methods import TABLE, Call, Draw, drawn, wrong
+from fuzz_silent import verdict
+from silent_calls import CALLS
 from tensor_reference import evaluate
 
 from tinygrad.backends import why_absent
@@ -199,3 +201,8 @@ def test_some_methods_are_as_pytorchs():
 def test_a_method_that_is_unlike_is_told():
     quotient_beyond_two_mantissas = np.array([1e30], np.float32), np.array([1.0140375], np.float32)
     assert "nan" in (wrong(Call("fmod", quotient_beyond_two_mantissas)) or "")
+
+
+def test_programs_of_a_line_are_as_pytorchs():
+    """`python test/fuzz_silent.py --minutes 10` puts one thing wrong into each, in all ways."""
+    assert {call: found for call in CALLS if (found := verdict(call))} == {}
