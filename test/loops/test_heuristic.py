@@ -21,6 +21,7 @@ from tinygrad.loops.heuristic import schedule
 from tinygrad.loops.layout import fact, name_of, role_of
 from tinygrad.loops.matrix_units import UNITS, matrix_units
 from tinygrad.loops.recipe import apply, from_text, to_text
+from tinygrad.loops.trims import permitted
 from tinygrad.uop.op import Ops
 from tinygrad.uop.verify import verify
 
@@ -497,3 +498,12 @@ def test_matrix_units_are_found_by_features():
     assert names(bfloat16, bfloat16, float32) == ["tdpbf16ps", "vdpbf16ps"]
     assert names(dtypes.uint8, int8, int32) == names(int8, int8, int32) == ["vpdpbusd"]
     assert names(dtypes.float64, dtypes.float64, dtypes.float64) == []
+
+
+def test_loops_end_where_a_mask_says_less_or_equal():
+    """As `rows >= columns` is written: less, or equal."""
+    i, j = kernels.loop(96, "i0"), kernels.loop(96, "k0")
+    seen = (j < i) | j.eq(i)
+    value = seen.where(kernels.at(1, (96, 96), i, j), 0.0).reduce("add", j)
+    bounds = permitted(kernels.out((96,), value, i), frozenset(["i0"]))
+    assert bounds == {"trim": (("k0", ((("i0", 1),), 1, 1)),), "start": ()}

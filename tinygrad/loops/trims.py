@@ -203,6 +203,13 @@ def _conditions(condition: UOp, holds: bool) -> list[UOp]:
     """Index expressions that are negative wherever the condition is (or is not)."""
     if condition.op is Ops.AND and holds:
         return [g for part in condition.src for g in _conditions(part, True)]
+    if condition.op is Ops.OR and holds:  # less, or equal
+        less, same = sorted(condition.src, key=lambda part: part.op is Ops.CMPEQ)
+        if same.op is not Ops.CMPEQ or not dtypes.is_int(same.src[0].dtype):
+            return []
+        left, right = (simplify_index(s.cast(dtypes.index)) for s in same.src)
+        apart = {add(left, right, -1), add(right, left, -1)}
+        return [simplify_index(g + -1) for g in _conditions(less, True) if g in apart]
     if condition.op is Ops.CMPNE and condition.src[1].op is Ops.CONST:
         if condition.src[0].dtype is dtypes.bool:
             return _conditions(condition.src[0], holds != bool(condition.src[1].arg))
