@@ -251,7 +251,7 @@ MISUSES = {
     "emb float": (
         lambda: nn.Embedding(4, 2)(Tensor([0.5])).tolist(),
         ArgumentError,
-        ["Embedding", "legal are ints"],
+        ["embedding: numbers of dtypes.float", "legal are ints"],
     ),
     "div0": (lambda: Tensor([1]).idiv(0).tolist(), DivisionCheckError, ["//", "by zero"]),
     "mod0": (lambda: (Tensor([1]) % 0).tolist(), DivisionCheckError, ["%", "by zero"]),

@@ -206,6 +206,11 @@ MISUSES = {
         ArgumentError,
         ["NAdam", "momentum_decay inf", "legal"],
     ),
+    "places that are a number": (
+        lambda: Tensor([1.0]).index_put(float("nan"), 3),
+        DTypeError,
+        ["index_put: indices=nan of type float", "legal is tuple"],
+    ),
     "einsum with a sign that is no letter": (
         lambda: Tensor.einsum("i?->i", Tensor.ones(2, 3)),
         ArgumentError,

@@ -350,7 +350,9 @@ class Alike(Resizing):
         part = (*(slice(None),) * axis, slice(start, end, step))
         return self._with_part(part, src, "slice_scatter")
 
-    def index_put(self, indices: Any, values: Any, accumulate: bool = False) -> Self:
+    def index_put(
+        self, indices: tuple[Any, ...] | list[Any], values: Any, accumulate: bool = False
+    ) -> Self:
         """This with `values` at the places that `indices`, a tuple of tensors, name; `accumulate`
         adds them.
 
