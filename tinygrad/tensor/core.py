@@ -24,6 +24,7 @@ from tinygrad.engine.aliases import (
     is_window,
     on_bottom,
     repeats,
+    steps_between,
 )
 from tinygrad.engine.holders import Holder, Promised, holders
 from tinygrad.engine.storage import Family, join, latest, leave, note_change
@@ -141,10 +142,9 @@ def root_of(node: UOp) -> UOp | None:
 def end_of_views(node: UOp) -> UOp:
     """What `node` is a view of, made by movement alone: what lies below all that, or the last copy
     on the way that is yet to be made."""
-    chain = [node]
-    while chain[-1].op in MOVED:
-        chain.append(chain[-1].src[0])
-    return next(below for below in reversed(chain) if is_window(node, below))
+    bottom = bottom_of(node)
+    steps = (bottom, *steps_between(node, bottom))
+    return next(below for below in steps if is_window(node, below))
 
 
 def constant(value: Any, dtype: DType, device: Devices, shape: Shape = ()) -> UOp:

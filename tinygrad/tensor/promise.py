@@ -19,16 +19,18 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import or_
 from typing import Any
 
 from tinygrad.backends import keeps
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.locks import ForkSafeLock
-from tinygrad.engine.aliases import bottom_of
+from tinygrad.engine.aliases import bottom_of, steps_between
 from tinygrad.engine.storage import NOTHING, Buffer, bind, computed_from, last_eras, learn
-from tinygrad.schedule.bases import MOVED, stored_base
+from tinygrad.schedule.bases import MOVED, beneath, stored_base
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop.op import GroupOp, Ops
 
 MOST_DEEP = 200
 """Promises that stand on each other; what is made of so many has a node at once."""
@@ -79,15 +81,11 @@ class Template:
 
     def looks_behind(self, looks: Iterable[Any]) -> bool:
         """Whether it knows of something behind a box of storage: where that begins may matter."""
-        place = 0
+        behind: list[bool] = []  # of each hole
         for look in looks:
-            is_behind = False
-            for op in (*[op for op, _ in look.views], None):
-                if is_behind and place in self.seen:
-                    return True
-                is_behind |= look.is_storage and op is Ops.SHRINK
-                place += 1
-        return False
+            boxes = [look.is_storage and op is Ops.SHRINK for op, _ in look.views]
+            behind += accumulate(boxes, or_, initial=False)
+        return any([is_behind and place in self.seen for place, is_behind in enumerate(behind)])
 
     def over(self, holes: Sequence[UOp], origin: str | None) -> list[UOp]:
         """The expressions over other nodes, made in the line `origin`."""
@@ -251,9 +249,7 @@ def source_of(tensor: Any) -> Source | None:
     if tensor._uop.known is None and tensor._uop.op not in _SHOWN:
         return None
     view = tensor._value
-    base = view
-    while base.op in MOVED and (len(base.src) == 1 or is_start_of(base)):
-        base = base.src[0]
+    base = bottom_of(view)
     buffer = base.storage
     if base.op is Ops.CONST:
         if tensor.requires_grad:
@@ -273,28 +269,15 @@ def start_node(serial: int) -> UOp:
     return UOp(Ops.UNIQUE, arg=("start", serial))
 
 
-def is_start_of(node: UOp) -> bool:
-    """Whether a tensor as a start stands for itself here."""
-    return node.op is Ops.DETACH and len(node.src) > 1 and node.src[1].op is Ops.UNIQUE
-
-
 def _start_below(view: UOp) -> int | None:
     """The number of the tensor that gradients by a view of storage go to."""
-    while view.op in MOVED:
-        if view.op is Ops.DETACH:
-            return view.src[1].arg[1] if len(view.src) > 1 else None
-        view = view.src[0]
-    return None
+    end = beneath(view, GroupOp.Movement)
+    return end.src[1].arg[1] if end.op is Ops.DETACH and len(end.src) > 1 else None
 
 
 def boxes_of(view: UOp) -> list[UOp]:
-    """The boxes through which a view shows storage, the last one first."""
-    found = []
-    while view.op in MOVED:
-        if view.op is Ops.SHRINK:
-            found.append(view)
-        view = view.src[0]
-    return found
+    """The boxes through which a view shows storage."""
+    return [step for step in steps_between(view, bottom_of(view)) if step.op is Ops.SHRINK]
 
 
 class Expression:
@@ -383,14 +366,9 @@ class Promise:
     @property
     def shown(self) -> UOp:
         """What was computed, as a view of storage."""
-        steps = []
-        node = self.like
-        end = stored_base(node) if self._of is None else bottom_of(node)
-        while node is not end:
-            steps.append(node)
-            node = node.src[0]
-        whole = self.base.in_room(end.shape)
-        return whole.moved_by(s for s in reversed(steps) if s.op is not Ops.DETACH)
+        end = stored_base(self.like) if self._of is None else bottom_of(self.like)
+        steps = [s for s in steps_between(self.like, end) if s.op is not Ops.DETACH]
+        return self.base.in_room(end.shape).moved_by(steps)
 
 
 Source = Version | Promise
