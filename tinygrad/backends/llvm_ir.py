@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tinygrad.backends.llvm_dialect import Dialect, dialect_of
+from tinygrad.backends.llvm_fault import fault, guard
 from tinygrad.backends.llvm_frame import Frame, LaneFrame, TaskFrame
 from tinygrad.backends.llvm_matrix import TILE_CONFIG, TileRegisters, multiply
 from tinygrad.backends.llvm_text import (
@@ -42,7 +43,7 @@ from tinygrad.backends.program import carries, index_type, zeros_may_meet
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.target import Target
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import GroupOp, Ops
+from tinygrad.uop.op import Ops
 
 # One column each for floats, signed integers, unsigned integers and bool.
 BINARY: dict[Ops, tuple[str, str, str, str]] = {
@@ -195,18 +196,10 @@ class _Function(Writer):
     def branch(self, node: UOp) -> None:
         self.count += 1
         self.names[node] = str(self.count)
-        self._branch(self.ref(node.src[0]), f"then{self.count}", f"else{self.count}")
+        self.fork(self.ref(node.src[0]), f"then{self.count}", f"else{self.count}")
 
     def end_branch(self, node: UOp) -> None:
-        self._join(f"else{self.names[node.src[0]]}")
-
-    def _branch(self, condition: str, then: str, otherwise: str, rare: str = "") -> None:
-        self.lines.append(f"  br i1 {condition}, label %{then}, label %{otherwise}{rare}")
-        self.start_block(then)
-
-    def _join(self, label: str) -> None:
-        self.lines.append(f"  br label %{label}")
-        self.start_block(label)
+        self.join(f"else{self.names[node.src[0]]}")
 
     def nothing(self, node: UOp) -> None:
         """CONST is written where it is used; the frame names arguments and LOCAL memory."""
@@ -243,9 +236,9 @@ class _Function(Writer):
         """The instruction's value behind a branch; zero where the condition is false."""
         self.count += 1
         before, inside, after = self.label, f"inside{self.count}", f"after{self.count}"
-        self._branch(condition, inside, after)
+        self.fork(condition, inside, after)
         value = self.emit(instruction)
-        self._join(after)
+        self.join(after)
         return self.emit(f"phi {kind} [ {value}, %{inside} ], [ zeroinitializer, %{before} ]")
 
     def _masked_load(self, node: UOp, kind: str) -> str:
@@ -283,9 +276,9 @@ class _Function(Writer):
         elif dtype.count == 1 or self._is_guard(node.src[2]):
             self.count += 1
             labels = (f"store{self.count}", f"stored{self.count}")
-            self._branch(self.ref(node.src[2]), *labels)
+            self.fork(self.ref(node.src[2]), *labels)
             self.lines.append(plain)
-            self._join(labels[1])
+            self.join(labels[1])
         else:
             mask = f"<{dtype.count} x i1> {self._mask(node.src[2], dtype.count)}"
             space, where = pointer.rsplit(" ", 1)
@@ -310,72 +303,6 @@ class _Function(Writer):
         self.lines += (f"  {line}" for line in self.dialect.barrier)
         self.declared.update((line, line) for line in self.dialect.declared)
 
-    def fault(self, node: UOp) -> None:
-        self._fault(node.arg, *node.src)
-
-    def guard(self, node: UOp) -> None:
-        value, other, *fault = node.src
-        before = self.label
-        told = self._fault(node.arg, *fault)
-        ways = f"[ {self.ref(value)}, %{before} ], [ {self.ref(other)}, %{told} ]"
-        self.names[node] = self.emit(f"phi {self.type(node.dtype)} {ways}")
-
-    def _fault(self, code: int, words: UOp, failed: UOp, *operands: UOp) -> str:
-        """One test; off the way, the first failing lane is reported unless another one was. The
-        way goes on behind the block that is returned."""
-        count = failed.dtype.count
-        lanes = f"i{8 * count}"
-        self.count += 1
-        names = ("fault", "report", "told", "fine")
-        fault, report, told, fine = (f"{name}{self.count}" for name in names)
-        self._branch(self._any(failed), fault, fine, ", !prof !2")
-        taken = f"cmpxchg {self.pointer(words)}, i64 0, i64 {code} monotonic monotonic"
-        ours = self.emit(f"extractvalue {{ i64, i1 }} {self.emit(taken)}, 1")
-        self._branch(ours, report, told)
-        lane = ""
-        if count > 1:
-            bits = self.emit(f"bitcast {self._as_bytes(failed)} to {lanes}")
-            name, types = f"llvm.cttz.{lanes}", f"{lanes}, i1 immarg"
-            first = self.emit(self.call(name, lanes, f"{lanes} {bits}", "i1 true", types=types))
-            lane = self.emit(f"lshr {lanes} {first}, 3")
-        for number, operand in enumerate(operands, 1):
-            value = self.ref(operand)
-            if operand.dtype.count > 1:
-                value = self._lane(operand, f"{lanes} {lane}")
-            if self.width(operand.dtype) < 64:
-                word = "sext" if kind_of(operand.dtype) == SIGNED else "zext"
-                kind = self.type(operand.dtype.scalar())
-                value = self.emit(f"{word} {kind} {value} to i64")
-            where = self.emit(f"getelementptr i64, {self.pointer(words)}, i64 {number}")
-            space = self.spaces.get(words, "ptr")
-            self.lines.append(f"  store i64 {value}, {space} {where}, align 8")
-        self._join(told)
-        self._join(fine)
-        return told
-
-    def _any(self, mask: UOp) -> str:
-        """Whether one lane is true. Bits of a mask may be moved where it compares what only a
-        register of 64 bytes holds: see `_as_bytes`."""
-        bools, failed = mask.dtype, self.ref(mask)
-        if bools.count == 1:
-            return failed
-        if bools.count * _compared(mask).itemsize >= 64:
-            name, kind = f"llvm.vector.reduce.or.v{bools.count}i1", self.type(bools)
-            return self.emit(self.call(name, "i1", f"{kind} {failed}", types=kind))
-        lanes, wide = f"i{8 * bools.count}", self._as_bytes(mask)
-        return self.emit(f"icmp ne {lanes} {self.emit(f'bitcast {wide} to {lanes}')}, 0")
-
-    def _lane(self, vector: UOp, number: str) -> str:
-        """The element of a number that is computed."""
-        if self.dialect.picks_lanes:
-            return self.emit(f"extractelement {self.typed(vector)}, {number}")
-        found, kind = "", self.types[vector.dtype.scalar()]
-        for lane in range(vector.dtype.count):
-            item = self.emit(f"extractelement {self.typed(vector)}, i32 {lane}")
-            same = self.emit(f"icmp eq {number}, {lane}")
-            found = self.emit(f"select i1 {same}, {kind} {item}, {kind} {found or item}")
-        return found
-
     # ---- vectors ---------------------------------------------------------------------------------
 
     def vectorize(self, node: UOp) -> None:
@@ -399,21 +326,14 @@ class _Function(Writer):
     def gep(self, node: UOp) -> None:
         source, lane = node.src[0], f"i32 {node.arg}"
         if kind_of(source.dtype) == BOOL:
-            wide = self.emit(f"extractelement {self._as_bytes(source)}, {lane}")
+            wide = self.emit(f"extractelement {self.as_bytes(source)}, {lane}")
             self.names[node] = self.emit(f"icmp ne i8 {wide}, 0")
         else:
             self.names[node] = self.emit(f"extractelement {self.typed(source)}, {lane}")
 
-    def _as_bytes(self, mask: UOp) -> str:
-        """A vector of bools as one of bytes, type and value. Bits of a mask are never moved to an
-        integer directly: LLVM 22 makes a move of signs of it that knows only registers 0 to 15
-        (X86CompressEVEX), and takes another one's from 16 on."""
-        kind = f"<{mask.dtype.count} x i8>"
-        return f"{kind} " + self.once(f"zext {self.typed(mask)} to {kind}")
-
     def shuffle(self, node: UOp) -> None:
         is_mask, count = kind_of(node.dtype) == BOOL, len(node.arg)
-        left, right = map(self._as_bytes if is_mask else self.typed, node.src)
+        left, right = map(self.as_bytes if is_mask else self.typed, node.src)
         lanes = ", ".join(f"i32 {lane}" for lane in node.arg)
         name = self.emit(f"shufflevector {left}, {right}, <{count} x i32> <{lanes}>")
         if is_mask:
@@ -498,10 +418,10 @@ class _Function(Writer):
             self.names[node] = self.intrinsic("llvm.maximum", node.dtype, a, b)
         else:
             above = self.emit(f"fcmp ogt {kind} {a}, {b}")
-            larger = self._choose(node.dtype, above, a, b)
+            larger = self.choose(node.dtype, above, a, b)
             if not is_number(first) or has_nan(first):
                 unordered = self.emit(f"fcmp uno {kind} {a}, {a}")
-                larger = self._choose(node.dtype, unordered, a, larger)
+                larger = self.choose(node.dtype, unordered, a, larger)
             self.names[node] = larger
 
     def _range(self, dtype: DType, a: str, b: str) -> str:
@@ -512,14 +432,10 @@ class _Function(Writer):
         types = f"{kind}, {kind}, i32, {kind}, {every}, i32"  # 5: the larger, with its own sign
         larger = self.emit(self.call(self.ranges[dtype], kind, *given, types=types))
         unordered, total = (self.emit(f"{op} {kind} {a}, {b}") for op in ("fcmp uno", "fadd"))
-        return self._choose(dtype, unordered, total, larger)
+        return self.choose(dtype, unordered, total, larger)
 
     def where(self, node: UOp) -> None:
-        self.names[node] = self._choose(node.dtype, *(self.ref(source) for source in node.src))
-
-    def _choose(self, dtype: DType, condition: str, yes: str, no: str) -> str:
-        kind, bools = self.type(dtype), self.vector("i1", dtype.count)
-        return self.emit(f"select {bools} {condition}, {kind} {yes}, {kind} {no}")
+        self.names[node] = self.choose(node.dtype, *(self.ref(source) for source in node.src))
 
     def cast(self, node: UOp) -> None:
         source = node.src[0]
@@ -534,7 +450,7 @@ class _Function(Writer):
                 value = self.emit(f"{word} {kind} {value}, zeroinitializer")
         elif (old, new) == (BOOL, FLOAT) and node.dtype.count > 1:  # a mask needs no conversion
             one = f"splat ({self.types[node.dtype.scalar()]} 1.0)"
-            value = self._choose(node.dtype, value, one, "zeroinitializer")
+            value = self.choose(node.dtype, value, one, "zeroinitializer")
         elif kind != target:
             word = CASTS.get((old, new)) or self._resize(source.dtype, node.dtype)
             if word == "fpext" and source.dtype.itemsize == node.dtype.itemsize:  # half, bfloat16
@@ -575,13 +491,6 @@ class _Function(Writer):
         self.names[node] = value
 
 
-def _compared(mask: UOp) -> DType:
-    """What a mask compares."""
-    while mask.src and mask.src[0].dtype is mask.dtype:
-        mask = mask.src[0]
-    return mask.src[0].dtype.scalar() if mask.op in GroupOp.Comparison else dtypes.bool
-
-
 def _space(pointer: str) -> str:
     """What names of intrinsics say of the type of a pointer."""
     return "p" + (pointer.rpartition("(")[2].rstrip(")") if "(" in pointer else "0")
@@ -602,8 +511,8 @@ RULES: dict[Ops, Callable[[_Function, UOp], Any]] = {
     Ops.INDEX: _Function.index,
     Ops.LOAD: _Function.load,
     Ops.STORE: _Function.store,
-    Ops.FAULT: _Function.fault,
-    Ops.GUARD: _Function.guard,
+    Ops.FAULT: fault,
+    Ops.GUARD: guard,
     Ops.PREFETCH: _Function.prefetch,
     Ops.VECTORIZE: _Function.vectorize,
     Ops.GEP: _Function.gep,

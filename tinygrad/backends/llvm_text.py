@@ -162,3 +162,25 @@ class Writer:
         self.lines.append(f"{label}:")
         self.label = label
         self.in_block.clear()
+
+    def fork(self, condition: str, then: str, otherwise: str, rare: str = "") -> None:
+        """Ends the block; the one `then` is written next."""
+        self.lines.append(f"  br i1 {condition}, label %{then}, label %{otherwise}{rare}")
+        self.start_block(then)
+
+    def join(self, label: str) -> None:
+        """Ends the block; the next one is where ways meet."""
+        self.lines.append(f"  br label %{label}")
+        self.start_block(label)
+
+    def choose(self, dtype: DType, condition: str, yes: str, no: str) -> str:
+        """One of two values, in each lane."""
+        kind, bools = self.type(dtype), self.vector("i1", dtype.count)
+        return self.emit(f"select {bools} {condition}, {kind} {yes}, {kind} {no}")
+
+    def as_bytes(self, mask: UOp) -> str:
+        """A vector of bools as one of bytes, type and value. Bits of a mask are never moved to an
+        integer directly: LLVM 22 makes a move of signs of it that knows only registers 0 to 15
+        (X86CompressEVEX), and takes another one's from 16 on."""
+        kind = f"<{mask.dtype.count} x i8>"
+        return f"{kind} " + self.once(f"zext {self.typed(mask)} to {kind}")
