@@ -14,7 +14,7 @@ import weakref
 import numpy as np
 import pytest
 
-from tinygrad import Context, GlobalCounters, Tensor, TinyJit, nn
+from tinygrad import Context, GlobalCounters, Tensor, TinyJit, Variable, nn
 from tinygrad.base.errors import ArgumentError, IndexCheckError, ShapeError
 from tinygrad.tensor import again, backward, template
 
@@ -445,6 +445,43 @@ def with_views(draw, wants):
 def views_are_read_and_written():
     draw = np.random.default_rng(7)
     return [each for number in range(40) for each in with_views(draw, bool(number % 2))]
+
+
+@program
+def starts_that_are_views():
+    """What gradients go to looks the same however it is a view of storage."""
+    whole, x = Tensor(X[0][:5]).realize(), Tensor(X[1][:5]).realize()
+    seen = []
+    for view in (whole, whole.transpose(), whole.flip(0), whole.transpose().flip(0)):
+        for _ in range(2):
+            start = view.detach()
+            start.requires_grad = True
+            made = start.matmul(x).softmax(-1)
+            seen.append(made.numpy())
+            (made * made).sum().backward()
+            seen.append(start.grad.numpy())
+    return seen
+
+
+@by_graphs
+def starts_whose_place_is_a_variable():
+    whole, seen = Tensor(X[0]).realize(), []
+    for begin in range(4):
+        place = Variable("place", 0, 5).bind(begin)
+        start = whole.shrink(((place, place + 2), (0, 5))).detach()
+        start.requires_grad = True
+        (start.matmul(whole[:5]).softmax(-1) ** 2).sum().backward()
+        seen.append(start.grad.numpy())
+    return seen
+
+
+@program
+def boxes_of_a_constant_beside_those_of_storage():
+    whole, seen = Tensor(X[0]).realize(), []
+    for begin in range(6):
+        number = Tensor(3.0).expand(8, 5)[1:3]
+        seen.append((number * whole[begin : begin + 2]).softmax(-1).numpy())
+    return seen
 
 
 @program

@@ -98,7 +98,7 @@ class Lines:
             same = None if start is None else self.starts.setdefault(start, leaf)
             number = None if same is leaf or same is None else self.places[same]
             base = self._seen.setdefault(leaf.base, len(self._seen))
-            self.key += (leaf.look, base, start is None, number)
+            self.key += (leaf.look, base, start is None, number, *leaf.order)
             if leaf.begins:
                 self.begins += leaf.begins
                 self.key.append(self._seen.setdefault(leaf.view, len(self._seen)))

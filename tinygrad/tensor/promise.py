@@ -161,35 +161,41 @@ def stand_in(look: Look) -> list[UOp]:
 
 class Version:
     """What a tensor of storage stands for now: the BUFFER `base`, as `view` shows it in boxes that
-    have their `begins`, until the end of its era. `start`: the number of the tensor that gradients
-    go to, if they are wanted; this one is it, or a view of it."""
+    have their `begins`, until the end of its era. A constant has no storage, and no end. `start`:
+    the number of the tensor that gradients go to, if they are wanted; this one is it, or a view of
+    it. A look ends there: it doesn't say how the start is a view of storage, and `order` does."""
 
-    __slots__ = ("view", "base", "era", "begins", "start", "is_start", "wants", "records", "look")
+    __slots__ = (
+        *("view", "base", "era", "begins", "order"),
+        *("start", "is_start", "wants", "records", "look"),
+    )
     depth = number = 0
 
     def __init__(self, tensor: Any, view: UOp, base: UOp, look: Look) -> None:
-        self.view, self.base, self.era, self.look = view, base, base.storage.era, look
+        self.view, self.base, self.look = view, base, look
+        self.era = self.buffer.era
         self.begins = tuple([begin for box in boxes_of(view) for begin, _ in box.arg])
         self.wants, self.records = tensor.requires_grad, recording.on
         self.is_start = self.wants is True and self.records and not tensor._taped
         self.start = tensor.serial if self.is_start else _start_below(view)
+        self.order = () if self.start is None else _order_of(view)
 
     @property
     def buffer(self) -> Buffer:
-        """Where it lies."""
-        return self.base.storage  # type: ignore[no-any-return]
+        """Where it lies; of a constant NOTHING."""
+        base = self.base
+        return NOTHING if base.op is Ops.CONST else base.storage
 
     @property
     def is_over(self) -> bool:
         """Whether the bytes were overwritten, or are to be."""
-        base = self.base
-        buffer = base.storage
-        return buffer is None or buffer.era != self.era or base.newer is not None
+        buffer = self.buffer
+        return buffer is None or buffer.era != self.era or self.base.newer is not None
 
     @property
     def node(self) -> UOp:
         """The node to build on. Of bytes that were overwritten one that can't be read."""
-        view, buffer = self.view, self.base.storage
+        view, buffer = self.view, self.buffer
         last = last_eras.get(self.base, self.era) if buffer is None else buffer.era
         if last != self.era:
             gone = UOp.new_buffer(self.base.device, self.base.arg, self.base.dtype)
@@ -208,30 +214,13 @@ class Version:
             or view.known is not None
             or base.known is not None
             or base.newer is not None
-            or base.storage is None
+            or (buffer := self.buffer) is None
         ):
             return None
-        if base.storage.era == self.era:
+        if buffer.era == self.era:
             return self
         tensor._source = later = Version(tensor, view, base, self.look)
         return later
-
-
-class Constant(Version):
-    """What a tensor stands for that is a number everywhere."""
-
-    __slots__ = ()
-    era, begins, start, is_start, is_over = 0, (), None, False, False
-    buffer = NOTHING
-
-    def __init__(self, tensor: Any, view: UOp, base: UOp, look: Look) -> None:
-        self.view, self.base, self.look = view, base, look
-        self.wants, self.records = tensor.requires_grad, recording.on
-
-    def now(self, tensor: Any) -> Version | None:
-        """This, unless the tensor stands for something else now."""
-        is_same = self.view is tensor._uop and self.wants is tensor.requires_grad
-        return self if is_same and self.view.known is self.base.known is None else None
 
 
 def source_of(tensor: Any) -> Source | None:
@@ -249,7 +238,9 @@ def source_of(tensor: Any) -> Source | None:
     if tensor._uop.known is None and tensor._uop.op not in _SHOWN:
         return None
     view = tensor._value
-    base = bottom_of(view)
+    base = view
+    while base.op is Ops.DETACH or (base.op in MOVED and len(base.src) == 1):
+        base = base.src[0]
     buffer = base.storage
     if base.op is Ops.CONST:
         if tensor.requires_grad:
@@ -259,8 +250,7 @@ def source_of(tensor: Any) -> Source | None:
     look = None if tensor._element else look_at(type(tensor), tensor.requires_grad, tensor._held)
     if look is None or keeps(look.device) or base.newer is not None:
         return None
-    kind = Constant if base.op is Ops.CONST else Version
-    tensor._source = made = kind(tensor, view, base, look)
+    tensor._source = made = Version(tensor, view, base, look)
     return made
 
 
@@ -273,6 +263,14 @@ def _start_below(view: UOp) -> int | None:
     """The number of the tensor that gradients by a view of storage go to."""
     end = beneath(view, GroupOp.Movement)
     return end.src[1].arg[1] if end.op is Ops.DETACH and len(end.src) > 1 else None
+
+
+def _order_of(view: UOp) -> tuple[Any, ...]:
+    """How elements of storage are chosen and exchanged in a view; nothing if they lie in a row."""
+    steps = steps_between(view, bottom_of(view))
+    if all([step.op in (Ops.RESHAPE, Ops.DETACH) for step in steps]):
+        return ()
+    return tuple([(s.op, sizes_of(s.arg) if s.op is Ops.SHRINK else s.arg) for s in steps])
 
 
 def boxes_of(view: UOp) -> list[UOp]:
