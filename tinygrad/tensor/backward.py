@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from operator import is_
 from typing import Any, NamedTuple
 
-from tinygrad.base.settings import SPEC, TRACEMETA
+from tinygrad.base.settings import SPEC
 from tinygrad.engine.aliases import bottom_of, repeats
 from tinygrad.engine.holders import holders
 from tinygrad.engine.realize import capturing
@@ -75,7 +75,7 @@ def promised_gradients(root: Core, long_way: LongWay) -> bool:
     if found is None:
         return False
     _known.move_to_end(key)
-    made = Expression(found.template, lines.leaves, user_line() if TRACEMETA.value else None)
+    made = Expression(found.template, lines.leaves, user_line())
     assert not SPEC or _is_right(made, _by_graph(root, wanted, long_way)), "backward: others"
     for number, (tensor, look) in enumerate(zip(wanted, found.looks, strict=True)):
         if look is None:

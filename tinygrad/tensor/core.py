@@ -63,8 +63,8 @@ class Size(int):
 
 
 def user_line() -> str | None:
-    """`file:line` of the first caller outside this package."""
-    frame: FrameType | None = sys._getframe(1)
+    """`file:line` of the first caller outside this package; None if nobody wants to know."""
+    frame: FrameType | None = sys._getframe(1) if TRACEMETA.value else None
     while frame is not None and _is_inside(frame.f_code.co_filename):
         frame = frame.f_back
     return None if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
@@ -324,7 +324,7 @@ class Core(Holder):
         return found
 
     def _set(self, node: UOp, requires_grad: bool | None) -> None:
-        if node.origin is None and TRACEMETA.value:
+        if node.origin is None:
             node.origin = user_line()
         self._uop, self.requires_grad, self.grad, self._taped = node, requires_grad, None, False
         self._kin = self._source = None

@@ -425,10 +425,10 @@ def _tell(promise: Promise, node: UOp) -> None:
         learn(node, promise.shown)
 
 
-def holes_of(looks: Iterable[Any], seen: Iterable[Source | UOp]) -> list[UOp]:
+def holes_of(looks: Iterable[Look], seen: Iterable[Source | UOp]) -> list[UOp]:
     """What a template is made over, of tensors that look so."""
     holes: list[UOp] = []
-    for look, each in zip([look for look in looks if isinstance(look, Look)], seen, strict=True):
+    for look, each in zip(looks, seen, strict=True):
         node = each if isinstance(each, UOp) else each.node
         holes += chain_of(node, len(look.views))
     return holes

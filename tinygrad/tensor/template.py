@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import JitError
-from tinygrad.base.settings import SPEC, TRACEMETA
+from tinygrad.base.settings import SPEC
 from tinygrad.engine.aliases import bottom_of, is_window
 from tinygrad.engine.holders import surroundings_now
 from tinygrad.engine.realize import Run, capturing
@@ -55,11 +55,6 @@ See = Callable[[Any, list[Any]], Hashable]
 
 MOST = 1024  # templates that are kept; the least recently used goes first
 _NUMBERS = frozenset((int, bool, str, float, type(None), type(Ellipsis), DType))
-_PARTED: dict[type, Callable[[Any], Iterable[Any]]] = {
-    tuple: lambda value: value,
-    list: lambda value: value,
-    slice: lambda value: (value.start, value.stop, value.step),
-}
 _EACH_ONCE = (Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP, Ops.SHRINK, Ops.DETACH)
 _MADE = ("Self", "tuple[Self, ...]", "list[Self]", "tuple[Self, Self]")
 _NEW = {Ops.UNIQUE, Ops.BUFFER, Ops.BIND, Ops.ASSIGN, Ops.COPY, Ops.CALL, Ops.SCAN}
@@ -95,31 +90,27 @@ def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
     def remembered(*given: Any, **named: Any) -> Any:
         if recording.inside or (is_small and capturing()):
             return method(*given, **named)
-        values = (*given, *named.values()) if named else given
+        names, values = tuple(named), (*given, *named.values())
         seen: list[Any] = []  # sources, and nodes of what has none
         looks = looks_of(values, see, seen)
         modes = surroundings_now()
         if not seen or not looks or (moves and list(map(type, seen)) == [Version]):
             return method(*given, **named)
-        found = _remembered(method, tuple(named), modes, *looks)
+        found = _remembered(method, names, modes, *looks)
         by_nodes = not is_small and (capturing() or UOp in map(type, seen))
         if not found or not found.can_be_made(seen, by_nodes):
             return method(*given, **named)
         if by_nodes:
-            line = user_line() if TRACEMETA.value else None
-            nodes = found.template.over(holes_of(_tensors_of(looks), seen), line)
-            right = found.nodes_of(method(*given, **named)) if SPEC else []
+            nodes = found.template.over(holes_of(_all(Look, looks), seen), user_line())
+            assert not SPEC or found.gives(method(*given, **named), nodes), method.__name__
             made = [each.of(node) for each, node in zip(found.outputs, nodes, strict=True)]
         else:
             promises = _promised(found, seen)
-            nodes, right = _both_ways(promises, found, method, given, named) if SPEC else ([], [])
+            assert not SPEC or _is_right(promises, found, method, names, values), method.__name__
             made = [
                 each.promised(promise, values)
                 for each, promise in zip(found.outputs, promises, strict=True)
             ]
-        assert not SPEC or all(map(is_, _plain(nodes), _plain(right))), (
-            f"{method.__name__}: another"
-        )
         return found.container(made) if found.container else made[0]
 
     remembered.is_small = is_small  # type: ignore[attr-defined]
@@ -137,6 +128,14 @@ class Several(NamedTuple):
         """The same of tensors that look so."""
         values = [_value_of(look, holes) for look in self.looks]
         return slice(*values) if self.kind is slice else self.kind(values)
+
+
+_PARTED: dict[type, Callable[[Any], Iterable[Any]]] = {
+    tuple: lambda value: value,
+    list: lambda value: value,
+    Several: lambda value: value.looks,
+    slice: lambda value: (value.start, value.stop, value.step),
+}
 
 
 def looks_of(values: Iterable[Any], see: See, seen: list[Any]) -> list[Hashable] | None:
@@ -193,22 +192,13 @@ def _value_of(look: Hashable, holes: list[UOp]) -> Any:
     return made
 
 
-def _tensors_of(looks: Iterable[Hashable]) -> Iterator[Look]:
-    """The looks of tensors, in order."""
-    for look in looks:
-        if isinstance(look, Look):
-            yield look
-        elif isinstance(look, Several):
-            yield from _tensors_of(look.looks)
-
-
-def _tensors_in(values: Iterable[Any]) -> Iterator[Core]:
-    """The tensors among arguments, in order."""
+def _all(kind: type, values: Iterable[Any]) -> Iterator[Any]:
+    """What is of a kind among values, and in those that have parts, in order."""
     for value in values:
-        if isinstance(value, Core):
+        if isinstance(value, kind):
             yield value
         elif type(value) in _PARTED:
-            yield from _tensors_in(_PARTED[type(value)](value))
+            yield from _all(kind, _PARTED[type(value)](value))
 
 
 class Output(NamedTuple):
@@ -231,7 +221,7 @@ class Output(NamedTuple):
         """The tensor without a node, made of these arguments."""
         made = self.kind._promised(promise)
         if self.views is not None:
-            made._view(list(_tensors_in(values))[self.views])
+            made._view(list(_all(Core, values))[self.views])
         if promise.depth >= MOST_DEEP:
             _ = made._uop
         return made
@@ -257,9 +247,10 @@ class Result(NamedTuple):
                 return False
         return True
 
-    def nodes_of(self, result: Any) -> list[UOp]:
-        """The nodes of what was made."""
-        return [each._uop for each in (result if self.container else (result,))]
+    def gives(self, result: Any, nodes: Sequence[UOp]) -> bool:
+        """Whether these are the nodes of what was made."""
+        right = [each._uop for each in (result if self.container else (result,))]
+        return all(map(is_, _plain(nodes), _plain(right)))
 
 
 _promises: weakref.WeakValueDictionary[Hashable, Promise] = weakref.WeakValueDictionary()
@@ -271,8 +262,8 @@ def _promised(result: Result, sources: list[Source]) -> list[Promise]:
     found = [_promises.get(key) for key in keys]
     alike = next((each for each in found if each is not None), None)
     if alike is None or any([each is not None and each.is_computed for each in found]):
-        line = user_line() if TRACEMETA.value else None  # who has what is computed may write to it
-        expression, found = Expression(result.template, sources, line), [None] * len(keys)
+        # who has what is computed may write to it
+        expression, found = Expression(result.template, sources, user_line()), [None] * len(keys)
     else:
         expression = alike.expression
     made = []
@@ -293,21 +284,19 @@ def _remembered(
     """What the method makes of arguments that look so; None where it isn't to be remembered."""
     holes: list[UOp] = []
     values = [_value_of(look, holes) for look in looks]
-    first = len(values) - len(names)
     before, computing.recorder = computing.recorder, _OnStandIns()
     try:
-        with recording.expression():
-            result = method(*values[:first], **dict(zip(names, values[first:], strict=True)))
+        result = _run(method, names, values)
     except JitError:
         return None
     finally:
         computing.recorder = before
     container = type(result) if type(result) in (tuple, list) else None
     made = list(result) if container else [result]
-    given = set(map(id, _tensors_in(values)))
+    given = set(map(id, _all(Core, values)))
     if not made or any([not isinstance(t, Core) or t._element or id(t) in given for t in made]):
         return None
-    alike = list(_tensors_of(looks))
+    alike = list(_all(Look, looks))
     chains = list(_chains(alike, holes))
     ends = [end_of_views(chain[0]) for chain in chains]
     of = {chain[-1]: number for number, chain in enumerate(chains)}
@@ -329,7 +318,7 @@ def _remembered(
     inner = [n for n in UOp.sink(*nodes).toposort(stop=holes) if n not in holes]
     if (
         len(set(new)) < len(new)  # views of each other
-        or any([bottom.op is Ops.CONST for bottom in (*new, *map(bottom_of, nodes))])
+        or any([bottom_of(node).op is Ops.CONST for node in nodes])
         or any([node.op in _NEW for node in inner])  # storage, or numbers that were drawn
     ):
         return None
@@ -371,18 +360,20 @@ def _chains(looks: Iterable[Look], holes: Sequence[UOp]) -> Iterator[Sequence[UO
         begin = end
 
 
-def _both_ways(
-    promises: Sequence[Promise], result: Result, method: Any, given: Any, named: dict[str, Any]
-) -> tuple[list[UOp], list[UOp]]:
-    """The nodes of what is promised, and what the method makes. Nobody else gets these."""
-    made: dict[Expression, list[UOp]] = {}
-    write_down(promises, made)
+def _is_right(
+    promises: Sequence[Promise], result: Result, method: Any, names: Any, values: Any
+) -> bool:
+    """Whether what is promised is what the method makes. Nobody else gets to see that."""
+    made = write_down(promises, {})
+    shadows = [_shadows(value, made) for value in values]
+    return result.gives(_run(method, names, shadows), made[promises[0].expression])
 
-    values = _shadows(given, made)
-    more = {name: _shadows(value, made) for name, value in named.items()}
+
+def _run(method: Any, names: Sequence[str], values: Sequence[Any]) -> Any:
+    """What an expression makes of values, the last of which have names."""
+    first = len(values) - len(names)
     with recording.expression():
-        right = method(*values, **more)
-    return made[promises[0].expression], result.nodes_of(right)
+        return method(*values[:first], **dict(zip(names, values[first:], strict=True)))
 
 
 def _shadows(value: Any, made: dict[Expression, list[UOp]]) -> Any:
