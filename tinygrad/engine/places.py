@@ -40,6 +40,7 @@ class Place(NamedTuple):
 
 
 Path = tuple[Place, ...]
+Row = tuple[Any, ...]  # how to look, owners, keys, values
 
 
 class Places:
@@ -48,7 +49,7 @@ class Places:
     def __init__(self, root: Any) -> None:
         self.root = root
         self.paths = _paths_from(root)
-        self.watched: list[tuple[Any, ...]] = []  # how to look, owners, keys, values
+        self.watched: list[Row] = []
 
     def watch(self, tensors: Container[int]) -> None:
         """From now on only those whose `id` is among these."""
@@ -57,36 +58,23 @@ class Places:
     def _keep(self, paths: dict[tuple[Any, ...], Path]) -> None:
         self.paths = paths
         places = {(id(p.owner), p.key): p for path in paths.values() for p in path}
-        rows: dict[Any, list[Place]] = {}
-        for place in places.values():
-            if not isinstance(place.owner, tuple):
-                rows.setdefault(place.get, []).append(place)
-        self.watched = [(get, *list(zip(*row, strict=True))[1:]) for get, row in rows.items()]
+        self.watched = _rows(places.values())
 
     @property
     def are_kept(self) -> bool:
-        """Whether the same stands in all places that are watched. Asked for each replay: so it is
-        a few loops in C."""
-        try:
-            for get, owners, keys, values in self.watched:
-                if not all(map(is_, map(get, owners, keys), values)):
-                    return False
-        except _GONE:
-            return False
-        return True
+        """Whether the same stands in all places that are watched."""
+        return _same(self.watched)
 
     def look_again(self) -> list[Holder]:
         """The tensors in whose place there is another now, or nothing. A list, or another object,
         on the way may have been made anew."""
+        now = _paths_from(self.root)
         lost = []
-        now: dict[tuple[Any, ...], Path] | None = None
         for keys, path in self.paths.items():
-            if not _are_kept(path):
-                if now is None:
-                    now = _paths_from(self.root)
-                if keys not in now or now[keys][-1].value is not path[-1].value:
-                    lost.append(path[-1].value)
-        if now is not None and not lost:
+            tensor = path[-1].value
+            if not _same(_rows(path)) and (keys not in now or now[keys][-1].value is not tensor):
+                lost.append(tensor)
+        if not lost:
             self._keep({keys: now.get(keys, path) for keys, path in self.paths.items()})
         return lost
 
@@ -107,10 +95,21 @@ def _paths_from(root: Any) -> dict[tuple[Any, ...], Path]:
     return found
 
 
-def _are_kept(places: Iterable[Place]) -> bool:
+def _rows(places: Iterable[Place]) -> list[Row]:
+    """By how one looks; a tuple keeps what it has."""
+    rows: dict[Any, list[Place]] = {}
+    for place in places:
+        if not isinstance(place.owner, tuple):
+            rows.setdefault(place.get, []).append(place)
+    return [(get, *list(zip(*row, strict=True))[1:]) for get, row in rows.items()]
+
+
+def _same(rows: Iterable[Row]) -> bool:
+    """Whether the same stands in all these places. Asked for each replay: so it is a few loops
+    in C."""
     try:
-        for get, owner, key, value in places:
-            if get(owner, key) is not value:
+        for get, owners, keys, values in rows:
+            if not all(map(is_, map(get, owners, keys), values)):
                 return False
     except _GONE:
         return False
