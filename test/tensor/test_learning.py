@@ -158,6 +158,19 @@ def test_attention_over_blocks_of_rows():
     attention(6, 2, 131, 131, 32, is_causal=True, enable_gqa=True)
 
 
+@pytest.mark.parametrize("half", ["tril", "triu"])
+def test_weights_of_masked_attention_are_zero_where_it_is_masked(half):
+    """Sums end where the mask does, but who wants the weights themselves reads whole rows."""
+    ones, theirs = Tensor.ones(128, 128, dtype="bool"), torch.ones(128, 128, dtype=torch.bool)
+    check(
+        lambda q, k: getattr(ones, half)().where(q @ k, -math.inf).softmax(-1),
+        lambda q, k: torch.where(getattr(theirs, half)(), q @ k, -math.inf).softmax(-1),
+        (8, 128, 16),
+        (8, 16, 128),
+        rtol=1e-4,
+    )
+
+
 def capped(q, k, v):
     """Scores of at most 2, as they are written out."""
     return ((q @ k.transpose(-2, -1) / 2).tanh() * 2).softmax(-1) @ v

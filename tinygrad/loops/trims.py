@@ -16,6 +16,7 @@ from typing import Any
 from tinygrad.base.dtype import dtypes
 from tinygrad.loops.layout import (
     fact,
+    fills_itself,
     gate_of,
     indices,
     name_of,
@@ -88,18 +89,21 @@ def _permitted(kernel: UOp, outer: frozenset[str], end: str) -> Stops:
         if node.arg in IDENTITY:
             for guard in _guards(node.src[0], IDENTITY[node.arg]):
                 for loop in own_ranges(node):
-                    found = _bound(guard, loop, outer, end)
-                    if found is not None:
+                    if (found := _bound(guard, loop, outer, end)) is not None:
                         stops[loop] = found
-    if not stops:
-        return ()
-    for node in reversed(nodes):
-        if node.op is Ops.STAGE:
-            readers = [n for n in reads_of(nodes) if n.src[0] is node]
-            for position, loop in enumerate(own_ranges(node)):
-                read = {stops.get(indices(n)[position]) for n in readers}
-                if len(read) == 1 and (only := read.pop()) is not None:
-                    stops[loop] = only
+    wanted = {  # for each loop of a stage the indices at which it is read; readers come first
+        loop: [indices(n)[position] for n in reads_of(nodes) if n.src[0] is node]
+        for node in (reversed(nodes) if stops else ())
+        if node.op is Ops.STAGE
+        for position, loop in enumerate(own_ranges(node))
+    }
+    filling = [wanted[r] for n in nodes if stops and fills_itself(n) for r in own_ranges(n)]
+    while apart := {r for rs in filling if len({*map(stops.get, rs)}) > 1 for r in rs} & {*stops}:
+        for loop in apart:  # who reads first fills the stage, as far as the others read
+            del stops[loop]
+    for loop, readers in wanted.items():
+        if len({*map(stops.get, readers)}) == 1 and readers[0] in stops:
+            stops[loop] = stops[readers[0]]
     return tuple(sorted((name_of(loop), stop) for loop, stop in stops.items()))
 
 
@@ -183,17 +187,13 @@ def _guards(value: UOp, identity: Any) -> list[UOp]:
 def _lone(masked: UOp, other: UOp) -> list[UOp]:
     """Guards of a masked value that meets one which no guarded loop changes."""
     found = _guards(masked, -math.inf)
-    return [g for g in found if not any(t.ranges & other.ranges for t, k in _ones(g))]
-
-
-def _ones(guard: UOp) -> list[tuple[UOp, int]]:
-    return [(t, k) for t, k in affine(guard)[0].items() if k == 1]
+    loops = {g: {r for t, k in affine(g)[0].items() if k == 1 for r in t.ranges} for g in found}
+    return [g for g, own in loops.items() if own.isdisjoint(other.ranges)]
 
 
 def _is(node: UOp, identity: Any) -> bool:
     """Whether the node is the constant; the lowest finite float counts as minus infinity."""
-    if node.op is Ops.CAST:
-        node = node.src[0]
+    node = node.src[0] if node.op is Ops.CAST else node
     if node.op is not Ops.CONST:
         return False
     return bool(node.arg == identity or (identity == -math.inf and node.arg <= -3e38))
