@@ -26,7 +26,6 @@ _MADE_OF: dict[type, tuple[str, ...]] = {
     MethodType: ("__self__", "__func__"),
     partial: ("func", "args", "keywords"),
 }
-_BUILT_IN = ("__dict__", "__weakref__")  # slots that hold nothing of a program's
 _GONE = (LookupError, AttributeError, ValueError)
 
 
@@ -96,11 +95,10 @@ def _paths_from(root: Any) -> dict[tuple[Any, ...], Path]:
 
 
 def _rows(places: Iterable[Place]) -> list[Row]:
-    """By how one looks; a tuple keeps what it has."""
+    """By how one looks."""
     rows: dict[Any, list[Place]] = {}
     for place in places:
-        if not isinstance(place.owner, tuple):
-            rows.setdefault(place.get, []).append(place)
+        rows.setdefault(place.get, []).append(place)
     return [(get, *list(zip(*row, strict=True))[1:]) for get, row in rows.items()]
 
 
@@ -169,7 +167,7 @@ def _parts_of_space(space: Any) -> Iterator[Place]:
 
 def _attributes(value: Any, names: Iterable[str]) -> Iterator[Place]:
     for name in names:
-        if name not in _BUILT_IN and (part := getattr(value, name, None)) is not None:
+        if (part := getattr(value, name, None)) is not None:
             yield Place(getattr, value, name, part)
 
 

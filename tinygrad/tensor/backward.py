@@ -149,5 +149,4 @@ def _by_graph(root: Core, wanted: Sequence[Any], long_way: LongWay) -> Sequence[
 
 def _is_right(made: Expression, nodes: Sequence[UOp | None]) -> bool:
     """Whether these are its nodes."""
-    promise = Promise(made, 0, None, None)
-    return all(map(is_, write_down([promise], {})[made], nodes))
+    return all(map(is_, write_down(made, {})[made], nodes))

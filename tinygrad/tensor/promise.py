@@ -331,7 +331,7 @@ class Promise:
     def node(self) -> UOp:
         """Its node, which is made now if it wasn't."""
         if self.expression.nodes is None:
-            write_down([self])
+            write_down(self.expression)
         assert self.expression.nodes is not None, "written down"
         node = self.expression.nodes[self.number]
         _tell(self, node)
@@ -373,12 +373,12 @@ Source = Version | Promise
 
 
 def write_down(
-    promises: Iterable[Promise], made: dict[Expression, list[UOp]] | None = None
+    expression: Expression, made: dict[Expression, list[UOp]] | None = None
 ) -> dict[Expression, list[UOp]]:
-    """Makes the nodes of these and all that they stand on, without recursion, and says where they
-    were computed. With `made` the nodes go there, and no expression keeps them."""
+    """Makes the nodes of this and of all that it stands on, without recursion. With `made` the
+    nodes go there, and no expression keeps them."""
     found: dict[Expression, list[UOp]] = {} if made is None else made
-    stack = [promise.expression for promise in promises]
+    stack = [expression]
     while stack:
         expression = stack[-1]
         if expression in found or expression.nodes is not None:
@@ -408,7 +408,7 @@ def shadow(tensor: Any, nodes: dict[Expression, list[UOp]]) -> Any:
     source = tensor._source
     if not isinstance(source, Promise):
         return tensor
-    write_down([source], nodes)
+    write_down(source.expression, nodes)
     there = type(tensor).of(nodes[source.expression][source.number], tensor.requires_grad)
     there._taped = tensor._taped or there._equals_known
     return there

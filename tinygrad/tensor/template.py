@@ -364,7 +364,7 @@ def _is_right(
     promises: Sequence[Promise], result: Result, method: Any, names: Any, values: Any
 ) -> bool:
     """Whether what is promised is what the method makes. Nobody else gets to see that."""
-    made = write_down(promises, {})
+    made = write_down(promises[0].expression, {})
     shadows = [_shadows(value, made) for value in values]
     return result.gives(_run(method, names, shadows), made[promises[0].expression])
 
