@@ -239,7 +239,7 @@ def source_of(tensor: Any) -> Source | None:
         return None
     view = tensor._value
     base = view
-    while base.op is Ops.DETACH or (base.op in MOVED and len(base.src) == 1):
+    while base.op in MOVED and (len(base.src) == 1 or is_start_of(base)):
         base = base.src[0]
     buffer = base.storage
     if base.op is Ops.CONST:
@@ -259,10 +259,15 @@ def start_node(serial: int) -> UOp:
     return UOp(Ops.UNIQUE, arg=("start", serial))
 
 
+def is_start_of(node: UOp) -> bool:
+    """Whether a tensor as a start stands for itself here."""
+    return node.op is Ops.DETACH and len(node.src) > 1 and node.src[1].op is Ops.UNIQUE
+
+
 def _start_below(view: UOp) -> int | None:
     """The number of the tensor that gradients by a view of storage go to."""
     end = beneath(view, GroupOp.Movement)
-    return end.src[1].arg[1] if end.op is Ops.DETACH and len(end.src) > 1 else None
+    return end.src[1].arg[1] if is_start_of(end) else None
 
 
 def _order_of(view: UOp) -> tuple[Any, ...]:
