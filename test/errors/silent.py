@@ -206,6 +206,11 @@ MISUSES = {
         ArgumentError,
         ["NAdam", "momentum_decay inf", "legal"],
     ),
+    "in place of what wants a gradient": (
+        lambda: nn.functional.relu(wanting()[0], inplace=True),
+        ArgumentError,
+        ["in place: this needs a gradient", "legal are a copy of it"],
+    ),
     "places that are a number": (
         lambda: Tensor([1.0]).index_put(float("nan"), 3),
         DTypeError,

@@ -6,7 +6,7 @@ import torch
 
 from tinygrad import nn
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.errors import ArgumentError, IndexCheckError, ShapeError
+from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, ShapeError
 from tinygrad.engine.devices import Device
 from tinygrad.nn import (
     BatchNorm,
@@ -297,6 +297,45 @@ def test_a_list_of_layers_is_a_layer():
         nn.Sequential([Linear(3, 4)])
 
 
+IN_PLACE = """
+nn.ReLU(True)  nn.ReLU6(True)  nn.SiLU(True)  nn.Mish(True)  nn.Hardswish(True)  nn.ELU(1.5,True)
+nn.SELU(inplace=True)  nn.Hardsigmoid(inplace=True)  nn.LeakyReLU(0.1,True)  nn.CELU(1.5,True)
+nn.Hardtanh(-1.0,1.0,inplace=True)  nn.Threshold(0.5,7.0,True)  nn.RReLU(0.2,0.2,True)
+lambda(x):F.relu(x,True)  lambda(x):F.relu(input=x,inplace=True)  lambda(x):F.relu(x[1:],True)
+lambda(x):F.elu(x,1.5,True)  lambda(x):F.dropout(x,0.5,False,True)  lambda(x):F.relu(x*2,True)
+lambda(x):F.dropout(x,1.0,True,True)  lambda(x):F.relu(x.reshape(5,1),inplace=True)
+nn.ReLU(False)  lambda(x):F.threshold(x,0.5,7.0)
+"""
+
+
+@pytest.mark.parametrize("call", IN_PLACE.split())
+@pytest.mark.parametrize("factor", [None, -3.0])
+def test_in_place_means_that_x_is_written(call, factor):
+    """By who reads x, or a view of it, afterwards, and by the gradient of what stood before."""
+    seen = []
+    for library, made in ((torch, torch.tensor), (nn, Tensor)):
+        functional = torch.nn.functional if library is torch else nn.functional
+        names = {"nn": torch.nn if library is torch else nn, "F": functional}
+        start = made([-4.0, -0.5, 0.25, 2.0, 9.0], requires_grad=factor is not None)
+        x = start if factor is None else start * factor
+        view, before = x[1:], x * 3
+        result = eval(call.replace("(x):", " x: "), names)(x)
+        seen.append([x, view, before, result])
+        if factor is not None:
+            ((x * x).sum() + view.sum() + before.sum() + result.sum()).backward()
+            seen[-1].append(start.grad)
+        seen[-1] = [each.detach().numpy() for each in seen[-1]] + [result is x]
+    for theirs, ours in zip(*seen, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4)
+
+
+def test_what_is_written_in_place_by_chance_is_the_result():
+    with Tensor.train():
+        x = Tensor.ones(400) * 1
+        assert nn.Dropout(0.25, inplace=True)(x) is x
+        assert set((x * 3).numpy().round().tolist()) == {0.0, 4.0}
+
+
 def test_weights_come_from_torch_as_they_are():
     ours, theirs = Linear(3, 2), torch.nn.Linear(3, 2)
     load_state_dict(ours, theirs.state_dict())
@@ -353,13 +392,14 @@ def test_initial_weights_are_spread_as_in_pytorch():
         (lambda: Conv2d(3, 4, 3, groups=2), ArgumentError, "groups=2 for 3 → 4 channels"),
         (lambda: Conv2d(3, 4, 3, padding="full"), ArgumentError, 'legal are numbers, "same" and'),
         (lambda: Conv2d(3, 4, 3, padding_mode="x"), ArgumentError, "legal are zeros, reflect,"),
-        (lambda: BatchNorm(3, 1e-5, 0.1), ArgumentError, "affine=0.1; legal are True and False"),
+        (lambda: BatchNorm(3, 1e-5, 0.1), DTypeError, "affine=0.1 of type float; legal is bool"),
         (
             lambda: Embedding(3, 4, 3),
             ArgumentError,
             "padding_idx=3 of 3 vectors; legal are -3 to 2",
         ),
         (lambda: Conv2d(3, 4, 3, 2, "same"), ArgumentError, "legal is stride 1"),
+        (lambda: nn.Tanh(inplace=True), TypeError, "Tanh: no argument 'inplace'"),
         (lambda: Embedding(3, 4)(Tensor([0.5])), ArgumentError, "legal are ints"),
         (lambda: Embedding(3, 4)(Tensor([1, 3])).numpy(), IndexCheckError, "3"),
     ],

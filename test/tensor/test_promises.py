@@ -325,6 +325,25 @@ def operators():
 
 
 @program
+def activations_in_place():
+    """What is promised takes the place of what was, so that nothing is written between steps."""
+    net, seen, activation = Net(), [], nn.ReLU(inplace=True)
+    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
+    with Tensor.train():
+        for number in range(STEPS):
+            x, y = batch(number)
+            hidden = net.hidden(x)
+            out = net.out(activation(hidden) + hidden)
+            optimizer.zero_grad()
+            nn.functional.elu(out, inplace=True)
+            loss = out.sparse_categorical_crossentropy(y)
+            loss.backward()
+            optimizer.step()
+            seen.append(loss.numpy())
+    return [*seen, *weights(net)]
+
+
+@program
 def batches_are_boxes_of_storage():
     net, seen = Net(), []
     optimizer = nn.optim.SGD(net.parameters, lr=0.1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.nn.held import held
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_number_from, check_types
 
@@ -31,6 +32,8 @@ def _kept(x: Tensor, p: float, axes: int) -> Tensor:
 def dropout(x: Tensor, p: float = 0.5, training: bool | None = None) -> Tensor:
     """Each element 0 with chance `p`, the others larger by 1 / (1 - p); x itself unless `training`,
     which is `Tensor.training` where it isn't said.
+
+    (Srivastava and others, "Dropout", 2014.)
 
     >>> dropout(Tensor([1.0]), 0.5, training=False).tolist()
     [1.0]
@@ -88,68 +91,7 @@ def _alpha(x: Tensor, p: float, axes: int) -> Tensor:
     return ((_kept(x, p, axes) > 0).where(x, LOWEST) - p * LOWEST) * scale
 
 
-class Dropout:
-    """Zeroes each element with probability `p` while `Tensor.training`, and scales up the others.
-
-    (Srivastava and others, "Dropout", 2014.)
-
-    >>> Dropout(0.5)(Tensor([1.0, 2.0])).tolist()
-    [1.0, 2.0]
-    """
-
-    def __init__(self, p: float = 0.5) -> None:
-        self.p = p
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Any shape → the same."""
-        return x.dropout(self.p)
-
-
-class Dropout2d:
-    """Zeroes whole channels of x (N, channels, *any) with probability `p` while training.
-
-    (Tompson and others, "Efficient Object Localization Using Convolutional Networks", 2015.)
-
-    >>> Dropout2d()(Tensor.ones(1, 2, 3, 3)).shape
-    (1, 2, 3, 3)
-    """
-
-    def __init__(self, p: float = 0.5) -> None:
-        self.p = p
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """(N, channels, *any) → the same shape."""
-        return dropout2d(x, self.p)
-
-
-Dropout1d = Dropout3d = Dropout2d
-
-
-class AlphaDropout:
-    """`functional.alpha_dropout` while training: dropout that keeps mean and variance.
-
-    >>> AlphaDropout(0.5)(Tensor([1.0, 2.0])).tolist()
-    [1.0, 2.0]
-    """
-
-    def __init__(self, p: float = 0.5) -> None:
-        self.p = p
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Any shape → the same."""
-        return alpha_dropout(x, self.p)
-
-
-class FeatureAlphaDropout:
-    """`functional.feature_alpha_dropout` while training.
-
-    >>> FeatureAlphaDropout(0.5)(Tensor.ones(1, 2, 3)).shape
-    (1, 2, 3)
-    """
-
-    def __init__(self, p: float = 0.5) -> None:
-        self.p = p
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """(N, channels, *any) → the same shape."""
-        return feature_alpha_dropout(x, self.p)
+Dropout = held("Dropout", dropout)
+Dropout1d = Dropout2d = Dropout3d = held("Dropout2d", dropout2d)
+AlphaDropout = held("AlphaDropout", alpha_dropout)
+FeatureAlphaDropout = held("FeatureAlphaDropout", feature_alpha_dropout)

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from dataclasses import field, make_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tinygrad.nn.spellings import OTHERS, checked
+from tinygrad.nn.spellings import WRITABLE, called_by_others
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.spellings import spelled
 
 
 class Held:
@@ -42,7 +41,8 @@ def held(
     name: str, function: Callable[..., Any], options_of: Callable[..., Any] | None = None
 ) -> type[Held]:
     """The class of this name. Its fields are what `function` (or another one, whose options it
-    passes on) takes that is no tensor, or has a default, in that order.
+    passes on) takes that is no tensor, or has a default, in that order; whether it trains is
+    `Tensor.training`. Last comes `inplace`, where it takes that.
 
     >>> held("L1Loss", nn.functional.l1_loss)("sum")
     L1Loss(reduction='sum')
@@ -52,10 +52,13 @@ def held(
         (p.name, p.annotation, field() if p.default is p.empty else p.default)
         for p in given
         if p.default is not p.empty or not (p.name == "self" or p.annotation.startswith("Tensor"))
+        if p.name != "training"
     ]
+    if function.__name__ in WRITABLE:
+        options.append(("inplace", "bool", False))
     members = {
         "__doc__": function.__doc__,
         "__module__": sys._getframe(1).f_globals["__name__"],
-        "function": staticmethod(spelled(checked(function, name), OTHERS, name)),
+        "function": staticmethod(called_by_others(function, name)),
     }
     return make_dataclass(name, options, bases=(Held,), namespace=members, repr=False, eq=False)

@@ -13,7 +13,7 @@ from types import FunctionType
 from typing import Any
 
 from tinygrad.tensor import spellings
-from tinygrad.tensor.arguments import meaning, wrong_type
+from tinygrad.tensor.arguments import check_types, meaning, wrong_type
 from tinygrad.tensor.spellings import spelled
 
 OTHERS = {
@@ -29,9 +29,16 @@ OTHERS = {
     "factor": ("lr_lambda",),
     "padding": ("pad",),
     "value": ("val",),
-    "": ("inplace", "foreach", "fused", "capturable"),
+    "": ("foreach", "fused", "capturable"),
 }
 """What PyTorch calls an argument, by its name here; it has none where it would change nothing."""
+
+WRITABLE = frozenset(
+    ("relu", "relu6", "elu", "celu", "selu", "silu", "mish", "leaky_relu", "rrelu", "threshold")
+    + ("hardtanh", "hardswish", "hardsigmoid")
+    + ("dropout", "dropout2d", "alpha_dropout", "feature_alpha_dropout")
+)
+"""The functions that take `inplace`."""
 
 
 def spell(module: dict[str, Any], names: list[str]) -> None:
@@ -39,12 +46,36 @@ def spell(module: dict[str, Any], names: list[str]) -> None:
     for name in names:
         thing = module[name]
         if isinstance(thing, FunctionType):
-            module[name] = spelled(checked(thing, name), OTHERS, name)
+            module[name] = called_by_others(thing, name)
         for what in ("__init__", "__call__") if inspect.isclass(thing) else ():
             method = getattr(thing, what)
             if isinstance(method, FunctionType) and not hasattr(method, "__wrapped__"):
                 looked_at = checked(method, thing.__name__)
                 setattr(thing, what, spelled(looked_at, OTHERS, thing.__name__))
+
+
+def called_by_others(function: Callable[..., Any], called: str) -> Callable[..., Any]:
+    """The function, called as PyTorch's is: by its names, and in place."""
+    found = spelled(checked(function, called), OTHERS, called)
+    return writable(found, called) if function.__name__ in WRITABLE else found
+
+
+def writable(function: Callable[..., Any], called: str) -> Callable[..., Any]:
+    """The function, which takes `inplace` after its own arguments: whether x becomes the result."""
+    code = inspect.unwrap(function).__code__
+
+    @functools.wraps(function)
+    def writing(*args: Any, inplace: bool = False, **named: Any) -> Any:
+        if len(args) == code.co_argcount + 1:
+            *args, inplace = args  # type: ignore[assignment]
+        result = function(*args, **named)
+        if inplace is False:
+            return result
+        check_types(called, [inplace], bool, "True and False for inplace")
+        x: Any = args[0] if args else named.get(code.co_varnames[0], named.get("input"))
+        return x if result is x else x._in_place(called, result)
+
+    return writing
 
 
 PLAIN = {int: (int,), float: (float, int), bool: (bool,), str: (str,), type(None): (type(None),)}
