@@ -211,6 +211,46 @@ MISUSES = {
         ArgumentError,
         ["in place: this needs a gradient", "legal are a copy of it"],
     ),
+    "windows in the padding": (
+        lambda: nn.functional.max_pool2d(Tensor.ones(1, 1, 4, 4), 2, 2, 2),
+        ShapeError,
+        ["max_pool2d: padding (2, 2) of windows (2, 2)", "legal is up to half a window"],
+    ),
+    "means of padding": (
+        lambda: nn.AvgPool1d(3, 1, 2)(Tensor.ones(1, 1, 4)),
+        ShapeError,
+        ["avg_pool1d: padding (2,) of windows (3,)", "legal"],
+    ),
+    "padding that cuts windows off": (
+        lambda: nn.functional.max_pool1d(Tensor.ones(1, 4), 2, 2, -1),
+        ShapeError,
+        ["max_pool1d: padding (-1,)", "legal"],
+    ),
+    "weight of a norm that broadcasts": (
+        lambda: nn.functional.layer_norm(Tensor.ones(2, 4), (4,), Tensor.ones(1)),
+        ShapeError,
+        ["layer_norm: a weight", "(1,); legal is (4,)"],
+    ),
+    "weight of rms_norm that broadcasts": (
+        lambda: nn.functional.rms_norm(Tensor.ones(2, 4), (4,), Tensor.ones(2, 4)),
+        ShapeError,
+        ["rms_norm", "(2, 4); legal is (4,)"],
+    ),
+    "bias of groups": (
+        lambda: nn.functional.group_norm(Tensor.ones(2, 4, 3), 2, None, Tensor.ones(2, 2)),
+        ShapeError,
+        ["group_norm", "(2, 2); legal is (4,)"],
+    ),
+    "average of another number of channels": (
+        lambda: nn.functional.batch_norm(Tensor.ones(2, 4, 3), Tensor.ones(1), Tensor.ones(4)),
+        ShapeError,
+        ["batch_norm: a weight, bias or average (1,); legal is (4,)"],
+    ),
+    "weight of instances that broadcasts": (
+        lambda: nn.functional.instance_norm(Tensor.ones(2, 4, 3), weight=Tensor.ones(1)),
+        ShapeError,
+        ["instance_norm", "(1,); legal is (4,)"],
+    ),
     "places that are a number": (
         lambda: Tensor([1.0]).index_put(float("nan"), 3),
         DTypeError,

@@ -82,6 +82,8 @@ def check(name, x, *others, tolerance=1e-5, **options):
         ("cosine_embedding_loss", X, [Y, SIGNS], {"margin": 0.1}),
         ("triplet_margin_loss", X, [Y, P], {"margin": 0.5}),
         ("triplet_margin_loss", X, [Y, P], {"p": 3.0, "swap": True}),
+        ("cosine_embedding_loss", X, [Y, SIGNS * CLASSES], {"margin": 0.1}),
+        ("hinge_embedding_loss", X[:, 0], [SIGNS * CLASSES], {"margin": 0.5}),
         ("margin_ranking_loss", X[:, 0], [Y[:, 0], SIGNS], {"margin": 0.5}),
         ("hinge_embedding_loss", X[:, 0], [SIGNS], {"margin": 0.5}),
         ("gaussian_nll_loss", X, [Y, P], {}),

@@ -302,14 +302,16 @@ def pairwise_distance(
 def cosine_embedding_loss(
     x: Tensor, y: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
-    """1 - cos for pairs that should be alike (target 1), cos above `margin` for others (-1).
+    """1 - cos for pairs that should be alike (target 1), cos above `margin` for others (-1);
+    0 for other targets.
 
     >>> x = Tensor([[1.0, 0.0]])
     >>> cosine_embedding_loss(x, x, Tensor([-1])).item()
     1.0
     """
     cos = cosine_similarity(x, y, dim=x.ndim - 1)
-    return (target > 0).where(1 - cos, (cos - margin).maximum(0))._reduced(reduction)
+    near, far = target.eq(1).where(1 - cos, 0), target.eq(-1).where((cos - margin).maximum(0), 0)
+    return (near + far)._reduced(reduction)
 
 
 def triplet_margin_loss(
@@ -352,12 +354,14 @@ def margin_ranking_loss(
 def hinge_embedding_loss(
     x: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean"
 ) -> Tensor:
-    """x where target is 1, what it lacks to `margin` where it is -1; x are distances.
+    """x where target is 1, what it lacks to `margin` where it is -1; x are distances. The sum of
+    both for other targets, as in PyTorch.
 
     >>> hinge_embedding_loss(Tensor([0.25, 0.25]), Tensor([1, -1])).item()
     0.5
     """
-    return target.eq(1).where(x, (margin - x).maximum(0))._reduced(reduction)
+    near, far = target.eq(-1).where(0, x), target.eq(1).where(0, (margin - x).maximum(0))
+    return (near + far)._reduced(reduction)
 
 
 # ---- of sequences --------------------------------------------------------------------------------

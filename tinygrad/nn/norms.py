@@ -265,6 +265,13 @@ def _scale_and_shift(shape: tuple[int, ...], wanted: bool) -> tuple[Tensor | Non
     return (Tensor.ones(*shape), Tensor.zeros(*shape)) if wanted else (None, None)
 
 
+def _check_shapes(who: str, legal: tuple[int, ...], *given: Tensor | None) -> None:
+    """ShapeError for a weight, bias or average that would broadcast, or be reshaped."""
+    for each in given:
+        if each is not None and each.shape != legal:
+            raise ShapeError(f"{who}: a weight, bias or average {each.shape}; legal is {legal}")
+
+
 # ---- as functions --------------------------------------------------------------------------------
 
 
@@ -287,6 +294,7 @@ def batch_norm(
     check_number_from("batch_norm", "eps", eps, 0)
     if x.ndim < 2:
         raise ShapeError(f"batch_norm: x has shape {x.shape}; legal is (N, channels, *any)")
+    _check_shapes("batch_norm", (x.shape[1],), running_mean, running_var, weight, bias)
     if running_mean is None or running_var is None:
         if not training or running_mean is not running_var:
             raise ArgumentError(
@@ -372,6 +380,7 @@ def layer_norm(
             f"layer_norm: x has shape {x.shape}; legal is (.., *{tuple(normalized_shape)})"
         )
     check_number_from("layer_norm", "eps", eps, 0)
+    _check_shapes("layer_norm", tuple(normalized_shape), weight, bias)
     out = _wide(x).layernorm(tuple(range(-len(normalized_shape), 0)), eps)
     return _scaled(out, weight, bias, x)
 
@@ -391,6 +400,7 @@ def group_norm(
     if num_groups < 1 or x.ndim < 2 or x.shape[1] % num_groups:
         raise ShapeError(f"group_norm: {num_groups} groups of x {x.shape}; legal is what divides")
     check_number_from("group_norm", "eps", eps, 0)
+    _check_shapes("group_norm", (x.shape[1],), weight, bias)
     out = _wide(x).reshape(x.shape[0], num_groups, -1).layernorm(-1, eps).reshape(x.shape)
     shape = (-1, *(1,) * (x.ndim - 2))
     scale, shift = (None if each is None else each.reshape(shape) for each in (weight, bias))
@@ -416,6 +426,7 @@ def instance_norm(
     """
     if x.ndim < 3:
         raise ShapeError(f"instance_norm: x has shape {x.shape}; legal is (N, channels, *any)")
+    _check_shapes("instance_norm", (x.shape[1],), running_mean, running_var, weight, bias)
     if not use_input_stats:
         return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
     count = prod(x.shape[2:])
@@ -444,6 +455,7 @@ def rms_norm(
     wide = _wide(x)
     kind = x.dtype if dtypes.is_float(x.dtype) else wide.dtype
     check_number_from("rms_norm", "eps", eps or 0, 0)
+    _check_shapes("rms_norm", tuple(normalized_shape), weight)
     small = 2.0 ** -dtypes.finfo(kind)[1] if eps is None else eps
     axes = tuple(range(-len(normalized_shape), 0))
     out = wide * (wide.square().mean(axes, keepdim=True) + small).rsqrt()

@@ -32,6 +32,16 @@ def _each(operation: str, x: Tensor, value: Any, axes: int) -> Any:
     return values
 
 
+def _check_padding(operation: str, kernel: tuple[int, ...], padding: tuple[int, ...]) -> None:
+    """ShapeError for a padding that a window could lie in: it would have no largest number, and no
+    mean. What is no whole number is told by the method."""
+    pairs = [(p, n) for p, n in zip(padding, kernel, strict=True) if type(p) is type(n) is int]
+    if any(not 0 <= pad <= taps // 2 for pad, taps in pairs):
+        raise ShapeError(
+            f"{operation}: padding {padding} of windows {kernel}; legal is up to half a window"
+        )
+
+
 # ---- windows -------------------------------------------------------------------------------------
 
 
@@ -48,12 +58,13 @@ def _averages(
     def each(value: Any) -> Any:
         return _each(f"avg_pool{axes}d", x, value, axes)
 
-    kernel = each(kernel_size)
+    kernel, pad = each(kernel_size), each(padding)
+    _check_padding(f"avg_pool{axes}d", kernel, pad)
     out = x.avg_pool2d(
         kernel,
         each(stride),
         1,
-        each(padding),
+        pad,
         ceil_mode,
         count_include_pad or bool(divisor_override),
     )
@@ -110,6 +121,7 @@ def _largest(
         return _each(f"max_pool{axes}d", x, value, axes)
 
     kernel, step, gap, pad = (each(v) for v in (kernel_size, stride, dilation, padding))
+    _check_padding(f"max_pool{axes}d", kernel, pad)
     return x.max_pool2d(kernel, step, gap, pad, ceil_mode, return_indices)
 
 
