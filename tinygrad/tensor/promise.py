@@ -68,7 +68,8 @@ class Template:
     def __init__(self, holes: Sequence[UOp], roots: Sequence[UOp]) -> None:
         nodes = [n for n in UOp.sink(*roots).toposort(stop=holes)[:-1] if n not in holes]
         self.roots = tuple(roots)
-        self.fixed = [n for n in nodes if n.op is Ops.DEVICE or n.base.op is Ops.CONST]
+        fixed = [n for n in nodes if n.op is Ops.DEVICE or n.base.op is Ops.CONST]
+        self.fixed = [n for n in fixed if n.base not in holes]
         at = {node: i for i, node in enumerate((*holes, *self.fixed))}
         self.steps: list[tuple[Ops, DType, list[int], Any, Any]] = []
         for node in nodes:
