@@ -123,11 +123,12 @@ def are_kept(shape: Shape, facts: Collection[Product], demands: Demanded, wishes
     units = all(f.dtype in wishes.in_registers and f.uses >= FEWEST_USES for f in facts)
     if units and len(readers) == 1 and all(map(_reduces, readers)):
         longest = max(longest, LONGEST_IN_REGISTERS)
-    if len(readers) > 1 and not all(fact.grows for fact in facts):
+    grows = all(fact.grows for fact in facts)
+    if len(readers) > 1 and not grows:
         return False
     several = sum(len(reader.indices) for reader in readers) > 1
     for reader in readers:
-        found = _row_of(shape, reader)
+        found = _row_of(shape, reader, grows)
         if found is None or found[0] > longest:
             return False
         elements, redone = found
@@ -195,18 +196,21 @@ def _in_turn(at: UOp) -> bool:
     return at.vmin == 0 and counted > 1
 
 
-def _row_of(shape: Shape, reader: Reader) -> tuple[int, int] | None:
+def _row_of(shape: Shape, reader: Reader, parted: bool) -> tuple[int, int] | None:
     """Elements of a row, and how often it would be computed if it weren't kept; None if what is
     wanted are no rows.
 
     All indices agree on the rows, which follow one to one from the kernel's outermost loops, and
-    differ at most in the loops along the row.
+    differ at most in the loops along the row. If it may be `parted`, a loop along it may be part of
+    an axis: so heads share scores' keys; but so are a projection's heads, which are better stored.
     """
     first, parts = reader.indices[0], _row_parts(reader)
     row_loops = loops_of(parts)
     along = loops_of(first) - row_loops
     pairs = [pair for index in reader.indices for pair in zip(index, parts, strict=True)]
     if not along or not all(at is part or _in_turn(at) for at, part in pairs):
+        return None
+    if not parted and any(at is not part and at.op is not Ops.RANGE for at, part in pairs):
         return None
     if any(row_loops != set(context[: len(row_loops)]) for context in reader.contexts):
         return None
