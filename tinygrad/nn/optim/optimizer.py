@@ -218,6 +218,9 @@ class Optimizer(Stepper):
             self._step()
         else:
             again(*held, self._step, writes=True)
+        if not self.keeps_gradients:
+            for param in self.params:  # parts that were computed let go of the whole
+                _ = param.grad is not None and param.grad.uop
 
     def _holds(self) -> tuple[Hashable, list[Tensor]] | None:
         """All that a step depends on: what is no tensor, and tensors. None if there is more."""
