@@ -14,6 +14,7 @@ import textwrap
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -408,8 +409,8 @@ def test_a_warm_process_runs_kernels_without_llvm(tmp_path):
     assert run_python(program.format(folder=str(tmp_path), key=key)) == "False False"
 
 
-@pytest.mark.parametrize("load", [load_object, link_with_llvm])
-def test_constants_jump_tables_and_library_calls_are_linked(load):
+def use_tables(load):
+    """Of a loaded object: numbers that it holds, a table of jumps, calls of the C library."""
     code = load(binary(TABLES), ("tables", "choose"))
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
     tables = ctypes.CFUNCTYPE(None, pointer, integer, integer, pointer)
@@ -420,6 +421,18 @@ def test_constants_jump_tables_and_library_calls_are_linked(load):
         assert x[:8].view(np.int64)[0] == expected
         assert (x[8:64] == 1).all() and (x[96:] == 0).all()
         assert x[64:96].view(np.int64).tolist() == [3, 1, 4, 15]
+
+
+def test_constants_jump_tables_and_library_calls_are_linked():
+    use_tables(load_object)
+
+
+def test_constants_jump_tables_and_library_calls_are_linked_by_llvm():
+    """In a process of its own: LLVM's linker, which Linux doesn't need, once ended a process of
+    many tests (sections further from each other than code reaches?)."""
+    code = "import test_cpu_runtime as own; own.use_tables(own.link_with_llvm)"
+    where = Path(__file__).parent
+    subprocess.run([sys.executable, "-c", code], cwd=where, check=True, timeout=60)
 
 
 def test_a_call_of_an_unknown_function_names_it():
