@@ -21,7 +21,7 @@ import pytest
 
 from tinygrad.backends.cpu import host_memory, host_target, open_queue
 from tinygrad.backends.cpu.features import X86_FEATURES
-from tinygrad.backends.cpu.loader import ElfObject, link_with_llvm, load_object
+from tinygrad.backends.cpu.loader import ElfObject, load_object
 from tinygrad.backends.cpu.memory import SMALL, HostMemory, size_class
 from tinygrad.backends.cpu.pages import HUGE_PAGE, PAGE
 from tinygrad.backends.cpu.patience import Patience
@@ -430,7 +430,8 @@ def test_constants_jump_tables_and_library_calls_are_linked():
 def test_constants_jump_tables_and_library_calls_are_linked_by_llvm():
     """In a process of its own: LLVM's linker, which Linux doesn't need, once ended a process of
     many tests (sections further from each other than code reaches?)."""
-    code = "import test_cpu_runtime as own; own.use_tables(own.link_with_llvm)"
+    code = "import test_cpu_runtime as own; from tinygrad.backends.cpu import loader; "
+    code += "own.use_tables(loader.link_with_llvm)"
     where = Path(__file__).parent
     subprocess.run([sys.executable, "-c", code], cwd=where, check=True, timeout=60)
 
