@@ -208,9 +208,8 @@ def _row_of(shape: Shape, reader: Reader, parted: bool) -> tuple[int, int] | Non
     row_loops = loops_of(parts)
     along = loops_of(first) - row_loops
     pairs = [pair for index in reader.indices for pair in zip(index, parts, strict=True)]
-    if not along or not all(at is part or _in_turn(at) for at, part in pairs):
-        return None
-    if not parted and any(at is not part and at.op is not Ops.RANGE for at, part in pairs):
+    apart = [at for at, part in pairs if at is not part]
+    if not along or not all((parted or at.op is Ops.RANGE) and _in_turn(at) for at in apart):
         return None
     if any(row_loops != set(context[: len(row_loops)]) for context in reader.contexts):
         return None
