@@ -20,6 +20,7 @@ from tinygrad.base.errors import ArgumentError
 from tinygrad.loops.layout import nodes_of, own_ranges, role_of, sums_of
 from tinygrad.loops.operands import at_path, check_unused, loop_named, loops_alike
 from tinygrad.loops.rebuild import replaced
+from tinygrad.simplify.constants import is_zero
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, Ops
 
@@ -183,7 +184,7 @@ def _factors_of(value: UOp) -> tuple[UOp, ...]:
     if value.op is Ops.WMMA:  # which takes floats as their bits
         return tuple(s.src[0] if s.op is Ops.BITCAST else s for s in value.src[:2])
     if value.op is Ops.WHERE:
-        chosen = tuple(s for s in value.src[1:] if not _is_zero(s))
+        chosen = tuple(s for s in value.src[1:] if not is_zero(s))
         return chosen if len(chosen) == 1 else ()
     if value.op is Ops.MUL or (value.op is Ops.CAST and dtypes.is_float(value.dtype)):
         return value.src
@@ -197,10 +198,6 @@ def _above(value: UOp, centre: UOp) -> set[UOp]:
         if not found.isdisjoint(node.src):
             found.add(node)
     return found
-
-
-def _is_zero(node: UOp) -> bool:
-    return node.op is Ops.CONST and node.arg == 0
 
 
 def _reduction(kernel: UOp, loops: tuple[UOp, ...], monoid: str) -> UOp | None:

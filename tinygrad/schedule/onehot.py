@@ -10,7 +10,7 @@ from __future__ import annotations
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.schedule.movement import both
 from tinygrad.simplify.affine import simplify_index
-from tinygrad.simplify.constants import has_check
+from tinygrad.simplify.constants import has_check, is_zero
 from tinygrad.simplify.masks import conditions_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -18,7 +18,7 @@ from tinygrad.uop.op import GroupOp, Ops
 
 def narrowed_sum(value: UOp, ranges: tuple[UOp, ...]) -> UOp:
     """The sum of `value` over `ranges`, without those that a condition narrows to one turn."""
-    if value.op is not Ops.WHERE or not _is_zero(value.src[2]) or has_check(value):
+    if value.op is not Ops.WHERE or not is_zero(value.src[2]) or has_check(value):
         return value.reduce("add", *ranges)
     conditions = conditions_of(value.src[0])
     for condition in conditions:
@@ -31,10 +31,6 @@ def narrowed_sum(value: UOp, ranges: tuple[UOp, ...]) -> UOp:
         term = inside.where(_at(term, loop, at, inside), value.src[2])
         return narrowed_sum(term, tuple(r for r in ranges if r is not loop))
     return value.reduce("add", *ranges)
-
-
-def _is_zero(node: UOp) -> bool:
-    return node.op is Ops.CONST and node.arg == 0
 
 
 def _turn(condition: UOp, ranges: tuple[UOp, ...]) -> tuple[UOp | None, UOp]:

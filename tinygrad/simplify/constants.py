@@ -15,6 +15,11 @@ from tinygrad.uop.pattern import Rule, UPat
 _checked: WeakKeyDictionary[UOp, bool] = WeakKeyDictionary()
 
 
+def is_zero(node: UOp) -> bool:
+    """Whether this is the constant 0, of either sign."""
+    return node.op is Ops.CONST and node.arg == 0
+
+
 def has_check(node: UOp) -> bool:
     """Whether a CHECK stands at or below this node."""
     found = _checked.get(node)
