@@ -447,9 +447,7 @@ def _cut_off(stage: UOp, first: int) -> int:
     return max((whole - int(end.arg) for end in ends if end.op is Ops.CONST), default=0)
 
 
-def accumulate(
-    kernel: UOp, path: Sequence[int], over: Sequence[str], name: str, memory: str = "LOCAL"
-) -> UOp:
+def accumulate(kernel: UOp, path: Sequence[int], over: Sequence[str], name: str) -> UOp:
     """A REDUCE's accumulators become a stage over the loops `over`, and its loops go outside.
 
     Requires: the value at `path` is a REDUCE.
@@ -470,7 +468,7 @@ def accumulate(
     value = at_path(kernel, path)
     if value.op is not Ops.REDUCE:
         raise ArgumentError(f"accumulate {name!r}: a REDUCE is needed, not {value.op!r}")
-    made = stage(kernel, path, over, name, memory, (("acc", True),))
+    made = stage(kernel, path, over, name, "LOCAL", (("acc", True),))
     closed = {name_of(r) for n in sums_of(value.toposort()) for r in own_ranges(n)}
     renamed = {loop: f"{name}.{loop}" for loop in over}
     return _with_facts(made, **{k: _renamed(fact(made, k), closed, renamed) for k in ENDS})

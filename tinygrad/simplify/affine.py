@@ -382,9 +382,9 @@ affine = FREE.affine
 build = FREE.build
 
 
-def simplify_index(node: UOp, known: Mapping[UOp, Interval] | None = None) -> UOp:
-    """An expression of dtype index in canonical form; `known` as in `Algebra`."""
-    return (Algebra(known) if known else FREE).simplify(node)
+def simplify_index(node: UOp) -> UOp:
+    """An expression of dtype index in canonical form."""
+    return FREE.simplify(node)
 
 
 def add(a: UOp, b: UOp, factor: int = 1) -> UOp:

@@ -488,7 +488,6 @@ class GroupOp:
     ALU = frozenset(row.op for row in TABLE if row.meaning is not None)
     Unary = frozenset(op for op in ALU if ROW[op].arity == 1)
     Binary = frozenset(op for op in ALU if ROW[op].arity == 2)
-    Ternary = frozenset(op for op in ALU if ROW[op].arity == 3)
     Elementwise = ALU | {Ops.CAST, Ops.BITCAST, Ops.CHECK}
     Commutative = frozenset(row.op for row in TABLE if "commutative" in row.algebra)
     Associative = frozenset(row.op for row in TABLE if "associative" in row.algebra)
