@@ -422,18 +422,15 @@ class NestBuilder:
         scopes += [s for r, s in self.bound.items() if role_of(r) == "PARALLEL"]
         return max(scopes, key=lambda scope: scope.depth)
 
-    def _is_filled(self, stage: UOp) -> bool:
-        return self._is_done(stage)
-
     def _unfilled(self, values: Sequence[UOp]) -> frozenset[UOp]:
-        return frozenset(s for s in self._reads(values) if not self._is_filled(s))
+        return frozenset(s for s in self._reads(values) if not self._is_done(s))
 
     def _first_turn_fills(self, loop: UOp, values: Sequence[UOp]) -> bool:
         """Whether a stage is filled within, by reads that do not depend on `loop`."""
         found = [
             (stage, reads)
             for stage, reads in self._reads(values).items()
-            if self._is_ready(stage) and not self._is_filled(stage)
+            if self._is_ready(stage) and not self._is_done(stage)
             if not any(loop in read.ranges for read in reads)
         ]
         for stage, reads in found:
@@ -454,7 +451,7 @@ class NestBuilder:
     def _close(self, values: Sequence[UOp]) -> None:
         """A stage is filled once no loop that its reader's indices run over is open."""
         for stage, reads in self._reads(values).items():
-            if self._is_ready(stage) and not self._is_filled(stage):
+            if self._is_ready(stage) and not self._is_done(stage):
                 running = any(
                     r in self.bound and r not in stage.ranges for read in reads for r in read.ranges
                 )
