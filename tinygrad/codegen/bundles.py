@@ -20,6 +20,7 @@ from tinygrad.base.target import Target
 from tinygrad.codegen.pipeline import Lowered, Phase, bundle_name
 from tinygrad.schedule.bundles import Member, Values, alone, members_of
 from tinygrad.schedule.plan import variable_number
+from tinygrad.simplify.forms import number
 from tinygrad.uop.bounds import bounds
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -90,7 +91,7 @@ def joined(bundle: UOp, parts: Sequence[Part], target: Target) -> Lowered:
         for i, several in enumerate(together)
     ]
     temporaries: list[int] = []
-    for number, (part, member) in enumerate(apart):
+    for nth, (part, member) in enumerate(apart):
         own = range(
             first + len(temporaries), first + len(temporaries) + len(part.lowered.temporaries)
         )
@@ -98,7 +99,7 @@ def joined(bundle: UOp, parts: Sequence[Part], target: Target) -> Lowered:
         whole = Member((*member.slots, *own), member.values)
         for phase in part.lowered.phases:
             single = replace(part, lowered=replace(part.lowered, phases=(phase,)), members=(whole,))
-            phases.append(_Function(f"{phase.name}_of{number}", [single], target).phase())
+            phases.append(_Function(f"{phase.name}_of{nth}", [single], target).phase())
     return Lowered(name, colored, bundle, tuple(phases), tuple(temporaries), ())
 
 
@@ -162,25 +163,25 @@ class _Function:
         self.tag += 1
         condition: UOp | None = None
         if before > 0:
-            condition = self._add(Ops.CMPLT, dtypes.bool, _index(before - 1), task)
+            condition = self._add(Ops.CMPLT, dtypes.bool, number(before - 1), task)
         if before + count < total:
-            below = self._add(Ops.CMPLT, dtypes.bool, task, _index(before + count))
+            below = self._add(Ops.CMPLT, dtypes.bool, task, number(before + count))
             both = None if condition is None else (condition, below)
             condition = below if both is None else self._add(Ops.AND, dtypes.bool, *both)
         opened = None
         if condition is not None:
             opened = self._add(Ops.IF, dtypes.void, condition, arg=self.tag)
-        own = self._add(Ops.ADD, dtypes.index, task, _index(-before)) if before else task
+        own = self._add(Ops.ADD, dtypes.index, task, number(-before)) if before else task
         starts = [0, *itertools.accumulate(part.tasks)]
         which = None
         if len(part.members) > 1:
             which = self._member(own, starts)
             if starts[-1] > len(part.members):
-                start = self._pick(which, [_index(n) for n in starts[:-1]])
-                start = self._add(Ops.MUL, dtypes.index, start, _index(-1))
+                start = self._pick(which, [number(n) for n in starts[:-1]])
+                start = self._add(Ops.MUL, dtypes.index, start, number(-1))
                 own = self._add(Ops.ADD, dtypes.index, own, start)
             else:
-                own = _index(0)
+                own = number(0)
         self._write(part, {"task": own, "gid0": own}, which)
         if opened is not None:
             self.body.append(UOp(Ops.ENDIF, dtypes.void, (opened,), tag=self.tag))
@@ -191,10 +192,10 @@ class _Function:
         if starts[-1] == members:
             return task
         half = 1 << (members - 1).bit_length()
-        table = [_index(n) for n in (*starts[:-1], *[starts[-1]] * (half - members))]
-        found: UOp = _index(0)
+        table = [number(n) for n in (*starts[:-1], *[starts[-1]] * (half - members))]
+        found: UOp = number(0)
         while half := half // 2:
-            next_one = self._add(Ops.ADD, dtypes.index, found, _index(half))
+            next_one = self._add(Ops.ADD, dtypes.index, found, number(half))
             start = self._pick(next_one, table)
             is_before = self._add(Ops.CMPLT, dtypes.bool, task, start)
             found = self._add(Ops.WHERE, dtypes.index, is_before, found, next_one)
@@ -251,7 +252,3 @@ class _Function:
 
 def _order(item: tuple[object, UOp]) -> str:
     return str(item[0]).zfill(6)
-
-
-def _index(value: int) -> UOp:
-    return UOp.const(dtypes.index, value)
