@@ -230,6 +230,14 @@ def test_gradients_of_keys_that_heads_share_want_the_same_rows(
     assert temporaries(*wanted) == [4 * 128] * 3
 
 
+def test_a_shift_before_a_layer_reads_the_product_that_its_input_wants() -> None:
+    x, shift, weight, g = data(4, 32, 64), data(64), data(48, 64), data(4, 32, 48)
+    wanted = (x + shift).linear(weight.T).gradient(x, shift, gradient=g)
+    loops = [k.ast.toposort() for k in plan_of(*wanted).steps if k.op is Ops.KERNEL]
+    products = [n for nodes in loops for n in nodes if n.op is Ops.REDUCE and n.src[0].op is Ops.MUL]
+    assert len(products) == 1
+
+
 def test_gradients_of_attention_by_einsum_store_no_scores() -> None:
     q, k, v = (data(1, 2, 128, 16) for _ in range(3))
     weights = Tensor.einsum("bhqd,bhkd->bhqk", q, k).softmax(-1)

@@ -8,7 +8,7 @@ nothing more. What a gradient never passes says so in a row too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from tinygrad.base.dtype import DType, compute_dtype, dtypes
@@ -42,11 +42,13 @@ def broadcast(node: UOp, shape: tuple[Any, ...]) -> UOp:
 
 def sum_axes(node: UOp, axes: tuple[int, ...]) -> UOp:
     """The sum over `axes`, kept as size 1; narrow floats are added up in float32. A sum of sums of
-    products is one: gradients of keys and values that heads share want the same rows of scores."""
+    products is one if both factors differ along it: gradients of keys and values that heads share
+    want the same rows of scores. A factor that is the same along it, a layer's weight, makes a
+    product that others want, too, and that a sum over rows had better read."""
     wide = compute_dtype(node.dtype)
     made = _unmoved(node, (node.dtype, wide))
     is_sum = made.op is Ops.REDUCE_AXIS and made.arg[0] == "add" and made.src[0].op is Ops.MUL
-    if not is_sum or not all(isinstance(n, int) for n in made.src[0].shape):
+    if not is_sum or _is_repeated(made, _spans(node, axes)):
         return node.cast(wide).reduce_axis("add", axes).cast(node.dtype)
     summed = made.arg[1]
     order = (*(i for i in range(made.ndim) if i not in summed), *summed)
@@ -67,6 +69,26 @@ def _unmoved(node: UOp, dtypes: tuple[DType, ...]) -> UOp:
         else:
             break
     return node
+
+
+def _is_repeated(made: UOp, spans: list[tuple[int, int]]) -> bool:
+    """Whether a factor of this sum of products is the same along axes that lie in these spans of
+    the result, or its sizes are no numbers."""
+    if not all(isinstance(n, int) for n in made.src[0].shape):
+        return True
+    for factor in made.src[0].src:
+        if factor.op is Ops.EXPAND:
+            grown = [i for i, n in enumerate(factor.src[0].shape) if n != factor.shape[i]]
+            for low, high in _spans(made, [i for i in grown if i not in made.arg[1]]):
+                if any(low < end and start < high for start, end in spans):
+                    return True
+    return False
+
+
+def _spans(node: UOp, axes: Collection[int]) -> list[tuple[int, int]]:
+    """Of each axis: from how far its elements are apart to the size of what it walks over."""
+    inner = [prod(node.shape[i + 1 :]) for i in axes]
+    return [(step, step * node.shape[i]) for i, step in zip(axes, inner, strict=True)]
 
 
 def total(parts: list[UOp]) -> UOp:
