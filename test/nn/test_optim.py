@@ -58,6 +58,10 @@ def same(ours, theirs):
         np.testing.assert_allclose(mine, wanted, rtol=1e-5, atol=1e-5)
 
 
+UPHILL = ("SGD", "Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adagrad", "Adadelta")
+UPHILL += ("RMSprop", "Rprop", "ASGD", "Adafactor")
+
+
 def same_options(name, **options):
     return [(name, options, options)]
 
@@ -110,11 +114,34 @@ def same_options(name, **options):
         *same_options("Adafactor", lr=0.5, beta2_decay=-0.3, d=2.0, weight_decay=0.1),
         *same_options("Adafactor", lr=0.1, eps=(0.3, 0.9)),
         *same_options("RMSprop", alpha=0.5, weight_decay=0.1, momentum=0.9, centered=True),
+        *same_options("SGD", lr=0.01, momentum=0.9, dampening=0.5, weight_decay=0.1),
+        *same_options("SGD", lr=0.01, dampening=0.5),
+        *(each for name in UPHILL for each in same_options(name, lr=0.02, maximize=True)),
     ],
 )
 def test_ten_steps(device, name, ours, theirs):
     found = trained(lambda params: getattr(optim, name)(params, **ours))
     same(found, trained_by_torch(lambda params: getattr(torch.optim, name)(params, **theirs)))
+
+
+def test_dampening_counts_the_steps_of_a_parameter_that_comes_late():
+    def moved(system, made):
+        early, late = (made(np.ones(2, np.float32)) for _ in range(2))
+        optimizer = system.SGD([early, late], lr=0.1, momentum=0.9, dampening=0.5)
+        with Tensor.train():
+            for step in range(4):
+                optimizer.zero_grad()
+                (early * early + (late * 3 if step > 1 else 0)).sum().backward()
+                optimizer.step()
+        return early.detach().numpy(), late.detach().numpy()
+
+    theirs = moved(torch.optim, lambda x: torch.tensor(x, requires_grad=True))
+    same(moved(optim, lambda x: Tensor(x, requires_grad=True)), theirs)
+
+
+def test_nesterov_has_no_dampening():
+    with pytest.raises(ArgumentError, match=r"dampening=0.5 and nesterov; legal is one of them"):
+        optim.SGD([Tensor(W)], momentum=0.9, nesterov=True, dampening=0.5)
 
 
 def test_classic_momentum_is_the_same_while_the_rate_stays():

@@ -19,6 +19,7 @@ class Adagrad(Optimizer):
         weight_decay: this much of the parameter is added to its gradient.
         initial_accumulator_value: where the sums begin.
         eps: added to the root.
+        maximize: go uphill, along the gradient.
 
     >>> x = Tensor([1.0, -3.0], requires_grad=True)
     >>> with Tensor.train():
@@ -38,8 +39,10 @@ class Adagrad(Optimizer):
         weight_decay: float = 0.0,
         initial_accumulator_value: float = 0.0,
         eps: float = 1e-10,
+        *,
+        maximize: bool = False,
     ) -> None:
-        super().__init__(params, lr)
+        super().__init__(params, lr, maximize)
         self.lr_decay = lr_decay
         self.weight_decay = weight_decay
         self.eps = eps
@@ -69,6 +72,7 @@ class Adadelta(Optimizer):
         rho: what both averages keep each step.
         eps: added to them below the roots.
         weight_decay: this much of the parameter is added to its gradient.
+        maximize: go uphill, along the gradient.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -85,8 +89,10 @@ class Adadelta(Optimizer):
         rho: float = 0.9,
         eps: float = 1e-6,
         weight_decay: float = 0.0,
+        *,
+        maximize: bool = False,
     ) -> None:
-        super().__init__(params, lr)
+        super().__init__(params, lr, maximize)
         self.rho = rho
         self.eps = eps
         self.weight_decay = weight_decay
@@ -112,6 +118,7 @@ class Rprop(Optimizer):
         lr: the first step size.
         etas: what a step size is multiplied by when the sign turned, and when it stayed.
         step_sizes: the least and the largest step size.
+        maximize: go uphill, along the gradient.
 
     >>> x = Tensor([1.0, -3.0], requires_grad=True)
     >>> with Tensor.train():
@@ -127,8 +134,10 @@ class Rprop(Optimizer):
         lr: float = 0.01,
         etas: tuple[float, float] = (0.5, 1.2),
         step_sizes: tuple[float, float] = (1e-6, 50.0),
+        *,
+        maximize: bool = False,
     ) -> None:
-        super().__init__(params, lr)
+        super().__init__(params, lr, maximize)
         self._check(least=min(step_sizes), largest=max(step_sizes))
         (less, more), (least, largest) = etas, step_sizes
         if not 0 < less < 1 < more:
@@ -158,6 +167,7 @@ class RMSprop(Optimizer):
         weight_decay: this much of the parameter is added to its gradient.
         momentum: how much of the last step's direction is kept.
         centered: divide by the standard deviation instead: subtract the square of the mean.
+        maximize: go uphill, along the gradient.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -176,8 +186,10 @@ class RMSprop(Optimizer):
         weight_decay: float = 0.0,
         momentum: float = 0.0,
         centered: bool = False,
+        *,
+        maximize: bool = False,
     ) -> None:
-        super().__init__(params, lr)
+        super().__init__(params, lr, maximize)
         self.alpha = alpha
         self.eps = eps
         self.weight_decay = weight_decay

@@ -25,6 +25,7 @@ class ASGD(Optimizer):
         alpha: how fast the rate falls.
         t0: the step after which positions are averaged.
         weight_decay: this much of the parameter is added to its gradient.
+        maximize: go uphill, along the gradient.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -44,8 +45,10 @@ class ASGD(Optimizer):
         alpha: float = 0.75,
         t0: float = 1e6,
         weight_decay: float = 0.0,
+        *,
+        maximize: bool = False,
     ) -> None:
-        super().__init__(params, lr)
+        super().__init__(params, lr, maximize)
         self._check(weight_decay=weight_decay)
         self.lambd = lambd
         self.power = alpha

@@ -25,6 +25,7 @@ class Adafactor(Optimizer):
             parameter that counts.
         d: steps larger than this, by the mean of squares, are made so large.
         weight_decay: parameters shrink by lr times this.
+        maximize: go uphill, along the gradient.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -44,8 +45,10 @@ class Adafactor(Optimizer):
         eps: tuple[float | None, float] = (None, 1e-3),
         d: float = 1.0,
         weight_decay: float = 0.0,
+        *,
+        maximize: bool = False,
     ) -> None:
-        super().__init__(params, lr)
+        super().__init__(params, lr, maximize)
         if not isinstance(eps, (tuple, list)) or len(eps) != 2:
             raise ArgumentError(f"Adafactor: eps {eps!r}; legal are two numbers, or None and one")
         self._check(size=eps[1], weight_decay=weight_decay, **_given(eps[0]))

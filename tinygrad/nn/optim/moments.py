@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from tinygrad.nn.optim.optimizer import Optimizer, Parameters, moved_along, norm
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.template import expression
@@ -17,7 +15,7 @@ class Moments(Optimizer):
     Adam's bias correction, 1 - bᵗ, without its cancellation.
     """
 
-    numbers: ClassVar[tuple[str, ...]] = ("m_share", "v_share")
+    numbers: tuple[str, ...] = ("m_share", "v_share")
 
     def __init__(
         self,
@@ -28,8 +26,10 @@ class Moments(Optimizer):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         betas: tuple[float, float] | None = None,
+        *,
+        maximize: bool = False,
     ) -> None:
-        super().__init__(params, lr)
+        super().__init__(params, lr, maximize)
         b1, b2 = self._pair(b1, b2, betas)
         self._check(b1=b1, b2=b2, eps=eps, weight_decay=weight_decay)
         self.b1 = b1
@@ -99,6 +99,7 @@ class Adam(Moments):
         weight_decay: this much of the parameter is added to its gradient.
         betas: b1 and b2 as a pair.
         amsgrad: divide by the largest v so far. (Reddi, Kale and Kumar, 2018.)
+        maximize: go uphill, along the gradient.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -118,8 +119,10 @@ class Adam(Moments):
         weight_decay: float = 0.0,
         betas: tuple[float, float] | None = None,
         amsgrad: bool = False,
+        *,
+        maximize: bool = False,
     ) -> None:
-        super().__init__(params, lr, b1, b2, eps, weight_decay, betas)
+        super().__init__(params, lr, b1, b2, eps, weight_decay, betas, maximize=maximize)
         self._keep_largest(amsgrad)
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -143,6 +146,7 @@ class AdamW(Moments):
         weight_decay: parameters shrink by lr times this.
         betas: b1 and b2 as a pair.
         amsgrad: divide by the largest v so far. (Reddi, Kale and Kumar, 2018.)
+        maximize: go uphill, along the gradient.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -162,8 +166,10 @@ class AdamW(Moments):
         weight_decay: float = 0.01,
         betas: tuple[float, float] | None = None,
         amsgrad: bool = False,
+        *,
+        maximize: bool = False,
     ) -> None:
-        super().__init__(params, lr, b1, b2, eps, weight_decay, betas)
+        super().__init__(params, lr, b1, b2, eps, weight_decay, betas, maximize=maximize)
         self._keep_largest(amsgrad)
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -231,6 +237,7 @@ class Adamax(Moments):
         eps: added to each gradient's size.
         weight_decay: this much of the parameter is added to its gradient.
         betas: b1 and b2 as a pair.
+        maximize: go uphill, along the gradient.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -249,8 +256,10 @@ class Adamax(Moments):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         betas: tuple[float, float] | None = None,
+        *,
+        maximize: bool = False,
     ) -> None:
-        super().__init__(params, lr, b1, b2, eps, weight_decay, betas)
+        super().__init__(params, lr, b1, b2, eps, weight_decay, betas, maximize=maximize)
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         if self.weight_decay:
@@ -274,6 +283,7 @@ class NAdam(Moments):
         weight_decay: this much of the parameter is added to its gradient.
         momentum_decay: how fast the momentum comes up to b1.
         betas: b1 and b2 as a pair.
+        maximize: go uphill, along the gradient.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -295,8 +305,10 @@ class NAdam(Moments):
         weight_decay: float = 0.0,
         momentum_decay: float = 0.004,
         betas: tuple[float, float] | None = None,
+        *,
+        maximize: bool = False,
     ) -> None:
-        super().__init__(params, lr, b1, b2, eps, weight_decay, betas)
+        super().__init__(params, lr, b1, b2, eps, weight_decay, betas, maximize=maximize)
         self.momentum_decay = momentum_decay
         self.mu_product = self._number(1.0)
         self._own([self.mu_product])
@@ -333,6 +345,7 @@ class RAdam(Moments):
         eps: added to √v.
         weight_decay: this much of the parameter is added to its gradient.
         betas: b1 and b2 as a pair.
+        maximize: go uphill, along the gradient.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():

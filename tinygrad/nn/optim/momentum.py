@@ -26,20 +26,34 @@ class Momentum(Optimizer):
         momentum: float,
         weight_decay: float,
         nesterov: bool,
+        dampening: float = 0.0,
+        maximize: bool = False,
     ) -> None:
-        super().__init__(params, lr)
+        super().__init__(params, lr, maximize)
         self._check(momentum=momentum, weight_decay=weight_decay)
         self.momentum = momentum
         self.weight_decay = weight_decay
         self.nesterov = nesterov
+        self.dampening = dampening
         self.b = self._zeros() if momentum else []
         self._own(self.b)
+        if dampening:
+            self.numbers = ("t",)
+            self.t = self._number(0.0)
+            self._own([self.t])
+
+    def _advance(self, i: int | None) -> list[Tensor]:
+        return [self._put(self._of(i, name), self._of(i, name) + 1) for name in self.numbers]
 
     def _direction(self, i: int, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         """The direction to go, and the state that changed."""
         if not self.momentum:
             return grad, []
-        b = self._put(self.b[i], self.momentum * self.b[i] + grad)
+        new = grad
+        if self.dampening:
+            is_first = self._beside(grad, self._of(i, "t")) == 1
+            new = is_first.where(grad, grad * (1 - self.dampening))
+        b = self._put(self.b[i], self.momentum * self.b[i] + new)
         return (grad + self.momentum * b if self.nesterov else b), [b]
 
 
@@ -54,6 +68,8 @@ class SGD(Momentum):
         nesterov: look ahead along the momentum. (Sutskever and others, 2013.)
         classic: multiply by lr before the momentum instead of after it, so that a changed lr
             changes only what comes.
+        dampening: this much of a gradient is left out of the momentum, but for the first.
+        maximize: go uphill, along the gradient.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -71,8 +87,13 @@ class SGD(Momentum):
         weight_decay: float = 0.0,
         nesterov: bool = False,
         classic: bool = False,
+        *,
+        dampening: float = 0.0,
+        maximize: bool = False,
     ) -> None:
-        super().__init__(params, lr, momentum, weight_decay, nesterov)
+        if nesterov and dampening:
+            raise ArgumentError(f"SGD: dampening={dampening} and nesterov; legal is one of them")
+        super().__init__(params, lr, momentum, weight_decay, nesterov, dampening, maximize)
         self.classic = classic
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:

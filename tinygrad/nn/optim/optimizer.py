@@ -14,7 +14,7 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, MutableMapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from tinygrad.base.dtype import DType, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError
@@ -79,6 +79,7 @@ NUMBERED = (
     "eps",
     "weight_decay",
     "momentum",
+    "dampening",
     "lr_decay",
     "momentum_decay",
     "lambd",
@@ -97,6 +98,7 @@ class Optimizer(Stepper):
             averages, are only realized with them. Groups with options of their own, dicts such as
             {"params": [..], "lr": 0.1}, make an OptimizerGroup, of one optimizer each.
         lr: the learning rate. `self.lr` is a tensor of one number; assign to change it.
+        maximize: go uphill, along the gradient.
 
     Raises:
         ArgumentError: none of them is to be moved.
@@ -116,7 +118,7 @@ class Optimizer(Stepper):
     keeps_gradients: bool = True
     """Whether a gradient stays on each device as a whole after a step."""
 
-    numbers: ClassVar[tuple[str, ...]] = ()
+    numbers: tuple[str, ...] = ()
     """The names of numbers that go on once a step, such as a count of the steps. All parameters
     share them; of those that once had no gradient while others had, each has its own: `late`."""
 
@@ -126,7 +128,7 @@ class Optimizer(Stepper):
             return OptimizerGroup.of(cls, params, **dict(zip(names, args, strict=False)), **options)
         return super().__new__(cls)
 
-    def __init__(self, params: Parameters, lr: float) -> None:
+    def __init__(self, params: Parameters, lr: float, maximize: bool = False) -> None:
         params = checked_tensors(self._name, params)
         self._check(lr=lr)
         for param in params:
@@ -142,6 +144,7 @@ class Optimizer(Stepper):
         self.device = self.params[0].device
         self.late: dict[str, Tensor] = {}
         self.base_lr = lr
+        self.maximize = maximize
         self.__dict__["lr"] = self._number(lr)
 
     def _check(self, **numbers: float) -> None:
@@ -267,7 +270,8 @@ class Optimizer(Stepper):
             here, slope = self._shared(i, param, grad)
             if not self.keeps_gradients:
                 param.grad = slope
-            new, state = self._moved(i, here.cast(kind), slope.cast(kind))
+            slope = slope.cast(kind)
+            new, state = self._moved(i, here.cast(kind), -slope if self.maximize else slope)
             value = new.cast(param.dtype).shard_like(param)
             changed += [self._put(param, value), *state]
         still = [param for param in self.params if param.grad is None]
