@@ -24,6 +24,8 @@ MODULES = {
     "Initial values": "tinygrad.nn.init",
     "Optimizers and schedules": "tinygrad.nn.optim",
     "State": "tinygrad.nn.state",
+    "Around layers": "tinygrad.nn.utils",
+    "Sequences of several lengths": "tinygrad.nn.utils.rnn",
     "Data sets": "tinygrad.nn.datasets",
     "Data": "tinygrad.data",
     "Helpers": "tinygrad.helpers",

@@ -1,5 +1,5 @@
 """What networks are made of and trained with: layers here, `functional`, `init`, `losses`, `optim`,
-`state` and `datasets` below.
+`state`, `datasets` and `utils` below.
 
 A layer is a plain object: parameters are its attributes, calling it applies it. There is no base
 class to inherit from; `nn.state` finds the tensors of any object.
@@ -7,7 +7,7 @@ class to inherit from; `nn.state` finds the tensors of any object.
 
 from typing import TYPE_CHECKING, Any
 
-from tinygrad.nn import datasets, functional, init, losses, optim, state
+from tinygrad.nn import datasets, functional, init, losses, optim, state, utils
 from tinygrad.nn.activations import (
     CELU,
     ELU,
@@ -307,6 +307,7 @@ __all__ = [
     "losses",
     "optim",
     "state",
+    "utils",
 ]
 
 spell(globals(), __all__)

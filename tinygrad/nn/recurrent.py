@@ -8,14 +8,17 @@ Weights have PyTorch's names, shapes and order of gates.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, overload
 
 from tinygrad.base.errors import ShapeError
 from tinygrad.nn.layers import uniform_weight
+from tinygrad.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_choice, check_number_from
 from tinygrad.tensor.scan import scan
 
 State = tuple[Tensor, ...]
+Input = Tensor | PackedSequence
 
 
 # ---- one step ------------------------------------------------------------------------------------
@@ -185,8 +188,21 @@ class Recurrent:
     def _next(self, given: Tensor, kept: Tensor, state: State) -> State:
         return self.cell.next(given, kept, state)
 
-    def _run(self, x: Tensor, first: Sequence[Tensor] | None) -> tuple[Tensor, State]:
+    def _run(self, x: Input, first: Sequence[Tensor] | None) -> tuple[Any, State]:
         """The outputs of the last layer, and the last states, (layers·directions, N, hidden)."""
+        if not isinstance(x, PackedSequence):
+            return self._padded(x, first)
+        padded, lengths = pad_packed_sequence(x, self.batch_first)
+        turns = Tensor.arange(max(x.lengths)).reshape(-1, 1, 1)
+        alive = turns < lengths.reshape(1, -1, 1)  # (length, N, 1)
+        outputs, last = self._padded(padded, first, alive.to(padded.device))
+        is_sorted = x.sorted_indices is None
+        data = pack_padded_sequence(outputs, lengths, self.batch_first, is_sorted).data
+        return x._replace(data=data), last
+
+    def _padded(
+        self, x: Tensor, first: Sequence[Tensor] | None, alive: Tensor | None = None
+    ) -> tuple[Tensor, State]:
         batched = x.ndim == 3
         if x.ndim not in (2, 3) or x.shape[-1] != self.input_size or 0 in x.shape[:-1]:
             raise ShapeError(
@@ -207,7 +223,7 @@ class Recurrent:
             sides = []
             for suffix in self.suffixes:
                 state = tuple(s[len(lasts)] for s in start)
-                last, outputs = self._direction(x, f"l{layer}{suffix}", state)
+                last, outputs = self._direction(x, f"l{layer}{suffix}", state, alive)
                 lasts.append(last)
                 sides.append(outputs)
             x = Tensor.cat(*sides, dim=-1) if len(sides) > 1 else sides[0]
@@ -226,8 +242,11 @@ class Recurrent:
                 raise ShapeError(f"{self._name}: a state has shape {state.shape}; legal is {shape}")
         return tuple(first)
 
-    def _direction(self, x: Tensor, name: str, first: State) -> tuple[State, Tensor]:
-        """One layer in one direction over x (length, N, features)."""
+    def _direction(
+        self, x: Tensor, name: str, first: State, alive: Tensor | None
+    ) -> tuple[State, Tensor]:
+        """One layer in one direction over x (length, N, features); where a sequence isn't alive,
+        before it begins or after its end, its state stays."""
         weight_ih, weight_hh = (
             getattr(self, f"weight_ih_{name}"),
             getattr(self, f"weight_hh_{name}"),
@@ -236,12 +255,15 @@ class Recurrent:
         given = x.linear(weight_ih.T, bias_ih)  # (length, N, gates·hidden)
 
         def turn(*parts: Tensor) -> tuple[State, tuple[Tensor]]:
-            *state, slice_ = parts
+            state, (slice_, *is_alive) = parts[: self.cell.states], parts[self.cell.states :]
             kept = state[0].linear(weight_hh.T, bias_hh)
-            new = self._next(slice_, kept, tuple(state))
+            new = self._next(slice_, kept, state)
+            for mask in is_alive:
+                new = tuple(mask.where(a, b) for a, b in zip(new, state, strict=True))
             return new, (new[0],)
 
-        last, (outputs,) = scan(turn, first, [given], reverse=name.endswith("_reverse"))
+        inputs = [given] if alive is None else [given, alive]
+        last, (outputs,) = scan(turn, first, inputs, reverse=name.endswith("_reverse"))
         return tuple(last), outputs
 
 
@@ -284,7 +306,15 @@ class RNN(Recurrent):
     def _next(self, given: Tensor, kept: Tensor, state: State) -> State:
         return (NONLINEARITIES[self.nonlinearity](given + kept),)
 
-    def __call__(self, x: Tensor, hidden: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    @overload
+    def __call__(self, x: Tensor, hidden: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
+
+    @overload
+    def __call__(
+        self, x: PackedSequence, hidden: Tensor | None = None
+    ) -> tuple[PackedSequence, Tensor]: ...
+
+    def __call__(self, x: Input, hidden: Tensor | None = None) -> tuple[Any, Tensor]:
         """x and the first state, zeros if None → outputs (length, batch, hidden·directions) and
         the last state (layers·directions, batch, hidden)."""
         outputs, last = self._run(x, None if hidden is None else [hidden])
@@ -301,7 +331,15 @@ class GRU(Recurrent):
 
     cell = GRUCell
 
-    def __call__(self, x: Tensor, hidden: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    @overload
+    def __call__(self, x: Tensor, hidden: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
+
+    @overload
+    def __call__(
+        self, x: PackedSequence, hidden: Tensor | None = None
+    ) -> tuple[PackedSequence, Tensor]: ...
+
+    def __call__(self, x: Input, hidden: Tensor | None = None) -> tuple[Any, Tensor]:
         """x and the first state, zeros if None → outputs (length, batch, hidden·directions) and
         the last state (layers·directions, batch, hidden)."""
         outputs, last = self._run(x, None if hidden is None else [hidden])
@@ -318,9 +356,19 @@ class LSTM(Recurrent):
 
     cell = LSTMCell
 
+    @overload
     def __call__(
         self, x: Tensor, hc: tuple[Tensor, Tensor] | None = None
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]: ...
+
+    @overload
+    def __call__(
+        self, x: PackedSequence, hc: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[PackedSequence, tuple[Tensor, Tensor]]: ...
+
+    def __call__(
+        self, x: Input, hc: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Any, tuple[Tensor, Tensor]]:
         """x and the first state (hidden, cell), zeros if None → outputs (length, batch,
         hidden·directions) and the last state, (layers·directions, batch, hidden) twice."""
         outputs, (hidden, cell) = self._run(x, hc)

@@ -35,13 +35,24 @@ def clip_grad_norm_(
     moved = _with_gradients(params)
     if not moved:
         return Tensor(0.0)
-    home = moved[0][1].device
-    sizes = [_norm(grad, norm_type).to(home) for _, grad in moved]
-    total = _norm(Tensor.stack(*sizes), norm_type)
+    total = get_total_norm([grad for _, grad in moved], norm_type)
     scale = (max_norm / (total + eps)).minimum(1.0)
     for param, grad in moved:
         param.grad = grad * scale.to(grad.device).cast(grad.dtype)
     return total
+
+
+def get_total_norm(tensors: Iterable[Tensor], norm_type: float = 2.0) -> Tensor:
+    """The norm of all tensors together, as of one vector: a tensor of shape ().
+
+    >>> get_total_norm([Tensor([3.0]), Tensor([[4.0]])]).item()
+    5.0
+    """
+    given = list(tensors)
+    if not given:
+        return Tensor(0.0)
+    sizes = [_norm(each, norm_type).to(given[0].device) for each in given]
+    return _norm(Tensor.stack(*sizes), norm_type)
 
 
 def clip_grad_value_(params: Iterable[Tensor], clip_value: float) -> None:
