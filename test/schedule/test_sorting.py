@@ -18,10 +18,15 @@ def steps(tensor, wishes):
 @pytest.mark.parametrize("shape", [(5, 70), (3, 2000)])
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 def test_nothing_goes_through_the_host(shape, kind):
-    for result in (*Tensor.empty(*shape, dtype=kind).sort(), Tensor.empty(*shape).topk(9)[1]):
+    for result in (*Tensor.empty(*shape, dtype=kind).sort(), Tensor.empty(*shape).topk(20)[1]):
         assert Ops.CALL in steps(result, Wishes()) and Ops.CALL not in steps(
             result, Wishes(0, 0, True)
         )
+
+
+@pytest.mark.parametrize("shape,k", [((70,), 16), ((3, 1000), 9), ((5003,), 8), ((20, 3000), 5)])
+def test_a_choice_of_few_is_kernels_alone(shape, k):
+    assert Ops.CALL not in steps(Tensor.empty(*shape).topk(k)[1], Wishes())
 
 
 @pytest.mark.parametrize("shape", [(5, 70), (3, 1100)])

@@ -88,6 +88,17 @@ def test_of_equal_ones_in_several_blocks_the_first_are_chosen(size, dtype):
         assert np.array_equal(chosen, order_of(x, 1, largest)[:, :40])
 
 
+@pytest.mark.parametrize("k", [1, 8, 9, 16, 17])
+@pytest.mark.parametrize("shape", [(18,), (3, 1000), (2, 5003)])
+def test_few_are_chosen_in_the_order_of_a_sort(shape, k):
+    """By rounds or by the host: of equal ones the first, NaN the largest."""
+    x = np.random.default_rng(4).integers(-2, 3, shape).astype(np.float32)
+    x[..., 1::7], x[..., 2::7], x[..., 3::7] = np.nan, np.inf, -0.0
+    for largest in (False, True):
+        chosen = value(Tensor(x).topk(k, largest=largest)[1])
+        assert np.array_equal(chosen, order_of(x, -1, largest)[..., :k])
+
+
 def test_the_gradient_of_a_choice_goes_to_the_chosen():
     x = Tensor(np.random.default_rng(2).permutation(5003).astype(np.float32))
     values, places = x.topk(3)
