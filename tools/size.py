@@ -26,8 +26,8 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 BUDGETS: dict[str, int | None] = {
     "base": 755,
     "uop": 1895,
-    "simplify": 1040,
-    "transforms": 360,
+    "simplify": 1045,
+    "transforms": 375,
     "schedule": 3195,
     "loops": 4895,
     "codegen": 5570,
@@ -35,7 +35,7 @@ BUDGETS: dict[str, int | None] = {
     "engine": 4745,
     "tensor/*": 6185,
 }
-CORE_BUDGET = 31_585  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 31_590  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

@@ -234,7 +234,9 @@ def test_a_shift_before_a_layer_reads_the_product_that_its_input_wants() -> None
     x, shift, weight, g = data(4, 32, 64), data(64), data(48, 64), data(4, 32, 48)
     wanted = (x + shift).linear(weight.T).gradient(x, shift, gradient=g)
     loops = [k.ast.toposort() for k in plan_of(*wanted).steps if k.op is Ops.KERNEL]
-    products = [n for nodes in loops for n in nodes if n.op is Ops.REDUCE and n.src[0].op is Ops.MUL]
+    products = [
+        n for nodes in loops for n in nodes if n.op is Ops.REDUCE and n.src[0].op is Ops.MUL
+    ]
     assert len(products) == 1
 
 
