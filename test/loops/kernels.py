@@ -179,23 +179,23 @@ def centred_sums(rows, columns):
     return out((rows,), squares + products * (x(2, j3) * -1).reduce("max", j3), i)
 
 
-def conv(batch, channels, height, width, outputs, stride=1, groups=1):
-    """3 x 3, padded by 1."""
-    down, across = (-(-size // stride) for size in (height, width))
+def conv(batch, channels, height, width, outputs, stride=1, groups=1, size=3):
+    """size x size, padded by half of it."""
+    down, across = (-(-length // stride) for length in (height, width))
     n, o, h, w = named(i0=batch, i1=outputs, i2=down, i3=across)
-    c, a, b = named(k0=channels // groups, k1=3, k2=3)
-    y, x = h * stride + a + -1, w * stride + b + -1
+    c, a, b = named(k0=channels // groups, k1=size, k2=size)
+    y, x = h * stride + a + -(size // 2), w * stride + b + -(size // 2)
     gate = (number(-1) < y) & (y < height) & (number(-1) < x) & (x < width)
     channel = c if groups == 1 else c + o // (outputs // groups) * (channels // groups)
     pixel = at(1, (batch, channels, height, width), n, channel, y, x, gate=gate)
-    weight = at(2, (outputs, channels // groups, 3, 3), o, c, a, b)
+    weight = at(2, (outputs, channels // groups, size, size), o, c, a, b)
     value = (pixel * weight).reduce("add", c, a, b)
     return out((batch, outputs, down, across), value, n, o, h, w)
 
 
 def weight_gradient(batch, channels, height, width, outputs, stride=1):
     """Of that convolution: a sum over the batch and its pixels."""
-    down, across = (-(-size // stride) for size in (height, width))
+    down, across = (-(-length // stride) for length in (height, width))
     o, c, a, b = named(i0=outputs, i1=channels, i2=3, i3=3)
     n, h, w = named(k0=batch, k1=down, k2=across)
     y, x = h * stride + a + -1, w * stride + b + -1

@@ -258,7 +258,14 @@ def test_a_row_longer_than_half_a_vector_is_one():
 
 def test_channels_apart_share_the_masks_of_their_windows():
     recipe = schedule(kernels.conv(1, 40, 28, 28, 40, groups=40), kernels.WIDE)[1]
-    assert ("split", "i1", 2, "i1u", "LOOP", "UNROLL") in recipe
+    assert ("split", "i1", 4, "i1u", "LOOP", "UNROLL") in recipe
+
+
+def test_channels_rather_than_vectors_share_a_mask_where_registers_are_few():
+    few = replace(kernels.WIDE, vector=32, registers=16)
+    recipe = schedule(kernels.conv(1, 40, 28, 28, 40, groups=40, size=5), few)[1]
+    assert ("split", "p1", 8, "p1v", "LOOP", "VECTOR") in recipe
+    assert ("split", "i1", 8, "i1u", "LOOP", "UNROLL") in recipe
 
 
 def test_what_one_operand_sees_of_a_loop_goes_to_its_side():

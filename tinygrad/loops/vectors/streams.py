@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import ceil
+from typing import NamedTuple
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import round_up
@@ -98,9 +99,8 @@ def stream(plan: Plan, nest: Nest) -> None:
         if nest.is_top and _columns(plan, nest, reductions):
             return
         if not reduced_by_vectors(plan.nodes, last):
-            _along(plan, nest, last)
-            if reductions and not plan.stages and not phases:
-                _share_masks(plan, nest, loads)
+            alone = reductions and not plan.stages and not phases
+            _along(plan, nest, last, _sharing(plan, nest, loads) if alone else None)
     elif rows:
         _share_rows(plan, rows, last, across)
     else:
@@ -241,10 +241,14 @@ def _copies(plan: Plan, nest: Nest, last: UOp) -> int:
     return copies
 
 
-def _along(plan: Plan, nest: Nest, last: UOp) -> None:
-    """Vectors along the stored row."""
+def _along(plan: Plan, nest: Nest, last: UOp, sharing: Sharing | None = None) -> None:
+    """Vectors along the stored row, and copies of a loop that share their masks."""
     if not _one_vector(plan, nest, last):
-        plan.vectorise(name_of(last), _copies(plan, nest, last))
+        copies = _copies(plan, nest, last)
+        plan.vectorise(name_of(last), min(copies, sharing.vectors) if sharing else copies)
+    if sharing:
+        name = name_of(sharing.loop)
+        plan.split(name, sharing.copies, name + "u", "LOOP", "UNROLL")
 
 
 def _one_vector(plan: Plan, nest: Nest, last: UOp) -> bool:
@@ -261,11 +265,23 @@ def _one_vector(plan: Plan, nest: Nest, last: UOp) -> bool:
     return True
 
 
-def _share_masks(plan: Plan, nest: Nest, loads: list[UOp]) -> None:
+class Sharing(NamedTuple):
     """Copies of a loop that moves gated reads but not their gates: a mask serves all of them."""
+
+    loop: UOp
+    copies: int
+    vectors: int  # along the row, side by side, at most: a power of two
+
+
+def _sharing(plan: Plan, nest: Nest, loads: list[UOp]) -> Sharing | None:
+    """Where registers are few, copies rather than vectors get them: a mask costs several reads.
+    Not so if reads are shuffled, which costs more, or if loops written out share masks already."""
     gated = [(n, g) for n in loads if (g := gate_of(n)) is not None]
     written_out = turns(r for r in plan.loops.values() if role_of(r) == "UNROLL")
-    most = COPIES if plan.target.registers >= 8 * COPIES else COPIES // 2
+    few = plan.target.registers < 8 * COPIES
+    rather = few and written_out == 1 and all(step(n, nest.loops[-1]) in (0, 1) for n, _ in gated)
+    fitting = 2 * COPIES if rather else COPIES // 2 if few else COPIES
+    most = fitting
     if 3 * most * written_out > WINDOW:  # a mask, a read and an operation each
         most //= 2
     for loop in reversed(nest.loops[:-1]):
@@ -273,9 +289,9 @@ def _share_masks(plan: Plan, nest: Nest, loads: list[UOp]) -> None:
             continue
         copies = next((c for c in range(most, 1, -1) if size_of(loop) % c == 0), 1)
         if copies > 1 and any(loop in n.ranges and loop not in g.ranges for n, g in gated):
-            name = name_of(loop)
-            plan.split(name, copies, name + "u", "LOOP", "UNROLL")
-            return
+            vectors = 1 << ((fitting // copies).bit_length() - 1) if rather else COPIES
+            return Sharing(loop, copies, vectors)
+    return None
 
 
 def _across(plan: Plan, loads: list[UOp], last: UOp) -> UOp | None:
