@@ -295,13 +295,15 @@ def _sharing(plan: Plan, nest: Nest, loads: list[UOp]) -> Sharing | None:
 
 
 def _across(plan: Plan, loads: list[UOp], last: UOp) -> UOp | None:
-    """The loop along which reads are contiguous that aren't so along the stored row."""
+    """The loop along which reads are contiguous that aren't so along the stored row; or are whole
+    vectors, where along the stored row each lane would be read for itself."""
     for load in loads:
-        if last in load.ranges and step(load, last) not in (0, 1):
+        if last in load.ranges and (along := step(load, last)) not in (0, 1):
+            steps = {1} if along is not None else {*range(1, LONGEST_STEP + 1)}
             for loop in sorted(load.ranges, key=name_of):
                 if loop is last or role_of(loop) != "LOOP":
                     continue
-                if step(load, loop) == 1 and plan.lanes_within(size_of(loop)) == plan.lanes > 1:
+                if step(load, loop) in steps and plan.lanes_within(size_of(loop)) == plan.lanes > 1:
                     return loop
     return None
 
