@@ -105,6 +105,26 @@ def test_numpy_values():
     assert loaded["loss"] == 0.5 and loaded["array"].tolist() == [[0, 3], [1, 4], [2, 5]]
 
 
+@pytest.mark.parametrize("legacy", [False, True])
+def test_empty_bytes(legacy):
+    loaded = files.load(saved({"bytes": b"", "array": np.empty((0, 2))}, legacy))
+    assert loaded["bytes"] == b"" and loaded["array"].shape == (0, 2)
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_every_protocol(protocol):
+    array = np.arange(6, dtype=">i4").reshape(2, 3).T
+    out = io.BytesIO()
+    torch.save({"array": array, "bytes": bytearray(b"\x80a")}, out, pickle_protocol=protocol)
+    loaded = files.load(out.getvalue())
+    assert loaded["bytes"] == bytearray(b"\x80a") and loaded["array"].tolist() == array.tolist()
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_a_negated_view(legacy):
+    assert files.load(saved(X[0, 0]._neg_view(), legacy)).tolist() == [0, -1, -2, -3]
+
+
 def test_dtypes_and_devices_are_names():
     loaded = files.load(saved({"d": torch.float16, "e": torch.device("cuda:1")}))
     assert repr(loaded["d"]) == "torch.float16" and loaded["e"] == "cuda:1"
@@ -261,6 +281,51 @@ BOMBS = {
 def test_a_bomb_is_refused(name):
     with pytest.raises(FileError):
         files.load(with_pickle(BOMBS[name]))
+
+
+def given_often(path, value):
+    """A pickle that gives one value to a function 200 times."""
+    module, _, name = path.rpartition(".")
+    return (
+        b"\x80\x03(" + value + b"q\x010" + f"c{module}\n{name}\nq\x02".encode()
+        + b"0(" + b"h\x02h\x01\x85R" * 200 + b"tt."
+    )  # fmt: skip
+
+
+LONG = b"X\x00\x00\x01\x00" + b"a" * (1 << 16)
+MANY = b"](" + b"K\x01" * (1 << 14) + b"e"
+PAIRS = b"".join(b"M" + struct.pack("<H", n) + b"N" for n in range(1 << 14))
+COPIES = {
+    "text": ("_codecs.encode", LONG),
+    "list": ("builtins.set", MANY),
+    "pairs": ("collections.OrderedDict", b"}(" + PAIRS + b"u"),
+    "words": ("torch.serialization._get_layout", MANY),
+    "a call in a call": ("torch._tensor._rebuild_from_type_v2", b"c_codecs\nencode\n"),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_calls_copy_no_more_than_the_file_has(name):
+    with pytest.raises(FileError):
+        files.load(with_pickle(given_often(*COPIES[name])))
+
+
+def test_a_long_key_is_refused():
+    """It would be hashed again for each use: 90 KB took two minutes."""
+    key = b"(" + b"N" * 30_000 + b"tq\x010"
+    with pytest.raises(FileError, match="a key of 30000 parts"):
+        files.load(with_pickle(b"\x80\x03" + key + b"}(" + b"h\x01N" * 30_000 + b"u."))
+
+
+def test_a_state_given_often_is_refused():
+    array = b"h\x02)R(K\x01J\x00\x00\x01\x00\x85h\x03\x89h\x01tb"
+    pickled = (
+        b"\x80\x03(B\x00\x00\x01\x00" + bytes(1 << 16) + b"q\x010"
+        b"cnumpy\ndtype\nX\x02\x00\x00\x00u1K\x00K\x01\x87Rq\x030"
+        b"cnumpy.core.multiarray\n_reconstruct\nq\x020(" + array * 200 + b"tt."
+    )
+    with pytest.raises(FileError, match="calls are given"):
+        files.load(with_pickle(pickled))
 
 
 def test_shared_lists_cost_what_they_are_long():

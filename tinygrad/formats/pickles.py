@@ -6,7 +6,9 @@ caller's table, and calling it calls what the table says; nothing is imported, n
 looked up, no other code runs. Opcodes are taken apart by `pickletools`.
 
 What could cost more than the file is long is bounded: keys of dicts and members of sets are flat
-(hashing tuples of tuples of tuples of the same takes exponential time), and integers stay short.
+and short (hashing tuples of tuples of tuples of the same takes exponential time), so are integers;
+what calls are given, which they may copy, is no longer than what was read: a value in the memo can
+be given a thousand times.
 """
 
 from __future__ import annotations
@@ -36,8 +38,11 @@ class Name:
 
 
 MARK = object()
+SIZED = (str, bytes, bytearray, tuple, list, dict, set, frozenset)
 SCALARS = (str, bytes, int, float, bool, type(None))
 LONGEST = 1 << 12  # decimal digits, or bytes, of an integer
+PARTS = 64  # of a key that is a tuple
+SLACK = 1 << 16  # elements that calls may be given beyond those that were read
 
 
 def load(
@@ -60,7 +65,8 @@ def load(
     """
     machine = Machine(names, persistent, where)
     try:
-        for code, argument, _ in pickletools.genops(file):
+        for code, argument, place in pickletools.genops(file):
+            machine.place = place
             step = STEPS.get(code.name)
             if step is None:
                 raise FileError(f"{where}: opcode {code.name}, which plain values don't need")
@@ -85,6 +91,8 @@ class Machine:
         self.memo: dict[int, Any] = {}
         self.made: dict[int, tuple[Name, Any]] = {}  # by id: what made a value, which it keeps
         self.places: dict[int, int] = {}  # by id: where in the memo a value stands
+        self.place = 0  # of the opcode in the file
+        self.given = 0  # elements that calls were given
 
     def pop(self) -> Any:
         """The top of the stack."""
@@ -126,10 +134,18 @@ class Machine:
             raise FileError(f"{self.where}: it calls {_short(function)}, which can't be called")
         if type(arguments) is not tuple:
             raise ValueError("a call without a tuple of arguments")
+        self.charge(arguments)
         value = function.call(*arguments)
         if function.build is not None:
             self.made[id(value)] = function, value
         self.stack.append(value)
+
+    def charge(self, arguments: tuple[Any, ...]) -> None:
+        """Counts what a call is given, down to the parts of a state."""
+        parts = [part for whole in arguments if type(whole) is tuple for part in whole]
+        self.given += sum(len(part) for part in (*arguments, *parts) if isinstance(part, SIZED))
+        if self.given > 2 * self.place + SLACK:
+            raise ValueError(f"calls are given {self.given} elements in {self.place} bytes")
 
     def build(self, state: Any) -> None:
         """Gives the top of the stack its state, if the table says how."""
@@ -137,6 +153,7 @@ class Machine:
         maker, _ = self.made.get(id(value), (None, None))
         if maker is None or maker.build is None:
             raise FileError(f"{self.where}: it sets the state of {_short(value)}")
+        self.charge((state,))
         self.stack[-1] = changed = maker.build(value, state)
         if changed is not value and id(value) in self.places:
             self.memo[self.places[id(value)]] = changed
@@ -157,8 +174,10 @@ class Machine:
 
 
 def flat(key: Any) -> Any:
-    """A key that hashes quickly: a scalar, or a tuple of scalars."""
+    """A key that hashes quickly: a scalar, or a short tuple of scalars."""
     parts = key if type(key) is tuple else (key,)
+    if len(parts) > PARTS:
+        raise ValueError(f"a key of {len(parts)} parts; legal are {PARTS}")
     if not all(isinstance(part, SCALARS) for part in parts):
         raise ValueError(f"a key {_short(key)}; legal are scalars and tuples of them")
     return key

@@ -21,10 +21,9 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
 
 from tinygrad.base.errors import FileError
-from tinygrad.formats import pickles
+from tinygrad.formats import pickled_numpy, pickles
 from tinygrad.formats.mapped import Bytes, BytesFile, Source, bytes_of, name_of, tensor_of
 from tinygrad.formats.pickles import Name
 from tinygrad.tensor import Tensor
@@ -311,21 +310,35 @@ def _strided(flat: Tensor, offset: int, sizes: tuple[int, ...], strides: tuple[i
     return flat[places.expand(sizes)]
 
 
-def _rebuilt(storage: Any, offset: Any, sizes: Any, strides: Any, *_: Any) -> Tensor:
-    return tensor_on(storage, offset, sizes, strides)
+def _rebuilt(storage: Any, offset: Any, sizes: Any, strides: Any, *more: Any) -> Tensor:
+    made = tensor_on(storage, offset, sizes, strides)
+    return -made if _is_negated(*more) else made
+
+
+def _is_negated(grad: Any = False, hooks: Any = None, facts: Any = None) -> bool:
+    """Whether a tensor is a view that PyTorch negates as it reads."""
+    return isinstance(facts, dict) and facts.get("neg") is True
 
 
 def _rebuilt_v3(
-    storage: Any, offset: Any, sizes: Any, strides: Any, grad: Any, hooks: Any, dtype: Any, *_: Any
+    storage: Any,
+    offset: Any,
+    sizes: Any,
+    strides: Any,
+    grad: Any,
+    hooks: Any,
+    kind: Any,
+    *more: Any,
 ) -> Tensor:
-    if not isinstance(dtype, Kind):
+    if not isinstance(kind, Kind):
         raise ValueError("a tensor without a dtype")
-    return tensor_on(storage, offset, sizes, strides, dtype.numpy)
+    made = tensor_on(storage, offset, sizes, strides, kind.numpy)
+    return -made if _is_negated(grad, hooks, *more) else made
 
 
 def _rebuilt_from_type(function: Any, kind: Any, arguments: Any, state: Any) -> Any:
-    if not isinstance(function, Name) or function.call is None:
-        raise ValueError("a tensor made by what is no function")
+    if not isinstance(function, Name) or function.path not in _TENSORS or function.call is None:
+        raise ValueError("a tensor made by what makes none")
     return function.call(*arguments)
 
 
@@ -357,40 +370,6 @@ def _refused(what: str) -> Callable[..., Any]:
         )
 
     return refuse
-
-
-def _array(raw: Any, kind: Any) -> NDArray[Any]:
-    if not isinstance(kind, np.dtype) or not isinstance(raw, bytes):
-        raise ValueError("a NumPy value without bytes and dtype")
-    return np.frombuffer(raw, kind)
-
-
-def _numpy_dtype(name: Any, *_: Any) -> np.dtype[Any]:
-    kind = np.dtype(str(name))
-    if kind.kind not in "biuf":
-        raise ValueError(f"a NumPy dtype {name!r}; legal are numbers")
-    return kind
-
-
-def _numpy_dtype_state(kind: Any, state: Any) -> np.dtype[Any]:
-    order = state[1] if type(state) is tuple and len(state) > 1 else "="
-    turned: np.dtype[Any] = np.dtype(kind).newbyteorder(">" if order == ">" else "=")
-    return turned
-
-
-def _numpy_state(_: Any, state: Any) -> NDArray[Any]:
-    _, shape, kind, by_columns, raw = state
-    return _array(raw, kind).reshape(shape, order="F" if by_columns is True else "C").copy()
-
-
-def _numpy_scalar(kind: Any, raw: Any) -> Any:
-    return _array(raw, kind)[0]
-
-
-def _encoded(text: Any, encoding: Any = "latin1") -> bytes:
-    if not isinstance(text, str) or encoding not in ("latin1", "utf-8", "ascii"):
-        raise ValueError("bytes that are no encoded text")
-    return text.encode(encoding)
 
 
 def _constantly(value: Any) -> Callable[[], Any]:
@@ -447,9 +426,12 @@ _VALUES: dict[str, Callable[..., Any]] = {
     "torch.device": lambda name="cpu", index=None: (
         str(name) if index is None else f"{name}:{index}"
     ),
-    "torch.serialization._get_layout": str,
-    "_codecs.encode": _encoded,
-    "numpy._core.multiarray.scalar": _numpy_scalar,
+    "torch.serialization._get_layout": lambda name: str(pickles.flat(name)),
+    "_codecs.encode": pickled_numpy.encoded,
+    "numpy._core.multiarray.scalar": pickled_numpy.scalar,
+    "numpy._core.numeric._frombuffer": pickled_numpy.from_buffer,
+    "builtins.bytes": lambda: b"",  # protocol 2 has no other word for it
+    "builtins.bytearray": lambda *given: bytearray(pickled_numpy.raw_of(*given)),
     "builtins.set": _flat_set(set),
     "builtins.frozenset": _flat_set(frozenset),
     "builtins.complex": lambda real, imaginary: complex(float(real), float(imaginary)),
@@ -458,8 +440,8 @@ _STATEFUL = {
     "collections.OrderedDict": (_mapping(OrderedDict), _kept),
     "collections.Counter": (_mapping(Counter), _kept),
     "collections.defaultdict": (_plain_default, _kept),
-    "numpy.dtype": (_numpy_dtype, _numpy_dtype_state),
-    "numpy._core.multiarray._reconstruct": (lambda *_: np.empty(0), _numpy_state),
+    "numpy.dtype": (pickled_numpy.dtype_of, pickled_numpy.dtype_state),
+    "numpy._core.multiarray._reconstruct": (lambda *_: np.empty(0), pickled_numpy.array_state),
 }
 _ONLY_NAMED = ("torch.Tensor", "torch.nn.parameter.Parameter", "numpy.ndarray", "builtins.list",
                "builtins.dict", "builtins.int", "builtins.float", "builtins.str")  # fmt: skip
@@ -482,8 +464,8 @@ def _names() -> dict[str, Name]:
         names[f"{module}.UntypedStorage"] = Name(f"{module}.UntypedStorage", _constantly(None))
     for path in [path for path in names if path.startswith("numpy._core")]:
         names[path.replace("_core", "core")] = names[path]
-    for path in ("set", "frozenset", "complex", "list", "dict", "int", "float", "str"):
-        names[f"__builtin__.{path}"] = names[f"builtins.{path}"]
+    for path in [path for path in names if path.startswith("builtins.")]:
+        names[path.replace("builtins", "__builtin__")] = names[path]
     return names
 
 
