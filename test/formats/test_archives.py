@@ -148,7 +148,7 @@ def npy_of(array, **more):
     return out.getvalue()
 
 
-@pytest.mark.parametrize("kind", "?bBhHiIqQefd")
+@pytest.mark.parametrize("kind", "?bBhHiIqQefdFD")
 def test_every_dtype(kind, tmp_path):
     array = np.array([[0, 1, 3], [1, 0, 1]]).astype(kind)
     for one in (array, array.T, array[0], array[0, 0], array[:0], array.astype(f">{kind}")):
@@ -174,6 +174,12 @@ def test_numpy_reads_what_we_write(tmp_path):
     numpy_files.save(tmp_path / "x.npz", {"x": x, "y": x + 1})
     assert np.load(tmp_path / "x.npy").tolist() == [[1, 2]]
     assert np.load(tmp_path / "x.npz")["y"].tolist() == [[2, 3]]
+
+
+@pytest.mark.parametrize("dtype", [dtypes.bfloat16, dtypes.fp8e4m3, dtypes.fp8e5m2])
+def test_dtypes_that_numpy_lacks_are_not_written(dtype, tmp_path):
+    with pytest.raises(ArgumentError, match="which NumPy's files lack"):
+        numpy_files.save(tmp_path / "x.npy", Tensor.ones(2, dtype=dtype))
 
 
 @pytest.mark.parametrize(

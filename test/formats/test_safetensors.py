@@ -146,6 +146,13 @@ def test_a_small_model_is_one_file(tmp_path):
     assert list(safe_load(tmp_path)) == sorted(ARRAYS, key=lambda n: (-ARRAYS[n].itemsize, n))
 
 
+def test_a_folder_holds_what_was_written_last(tmp_path):
+    for value, most in enumerate((100, 1000, 100)):
+        arrays = {name: np.full(20, value, np.float32) for name in "abc"}
+        files.write_sharded(tmp_path, arrays, most)
+        assert safe_load(tmp_path)["b"].tolist() == [value] * 20
+
+
 @pytest.mark.parametrize(
     "index, message",
     [
@@ -155,6 +162,7 @@ def test_a_small_model_is_one_file(tmp_path):
         ('{"weight_map": {"a": "../x"}}', r"file '\.\./x'; legal are names"),
         ('{"weight_map": {"a": "/etc/passwd"}}', "legal are names"),
         ('{"weight_map": {"a": ".."}}', "legal are names"),
+        ('{"weight_map": {"a": "model.safetensors.index.json"}}', "legal are names"),
         ('{"weight_map": {"a": "none"}}', "none' can't be read"),
         ('{"weight_map": {"a": "model.safetensors"}}', "'a' is not in model.safetensors"),
     ],
@@ -164,6 +172,13 @@ def test_a_broken_index_is_refused(tmp_path, index, message):
     (tmp_path / files.INDEX).write_text(index)
     with pytest.raises(FileError, match=message):
         safe_load(tmp_path)
+
+
+@pytest.mark.parametrize("place", [(), (slice(None),), (slice(0),)])
+def test_complex_numbers(place, tmp_path):
+    array = np.array([1 + 2j, 3], np.complex64)[1 if place == () else place]
+    safetensors.torch.save_file({"z": torch.tensor(array)}, tmp_path / "z.safetensors")
+    assert safe_load(tmp_path / "z.safetensors")["z"].tolist() == array.tolist()
 
 
 # ---- broken files --------------------------------------------------------------------------------
@@ -192,6 +207,8 @@ ROW = {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}
         (file_of({"a": {**ROW, "dtype": ["U8"]}}, bytes(4)), "dtype"),
         (file_of(b'{"a": {}, "a": {}}'), "stands twice"),
         (file_of(b"[" * 100_000), "no JSON"),
+        (file_of({"__metadata__": {"a": 1}}), "legal are strings by name"),
+        (file_of({"__metadata__": [1]}), "legal are strings by name"),
     ],
 )
 def test_a_broken_file_is_refused(raw, message):
@@ -200,8 +217,11 @@ def test_a_broken_file_is_refused(raw, message):
 
 
 def test_names_that_the_format_lacks_are_refused(tmp_path):
-    with pytest.raises(ArgumentError, match="__metadata__"):
-        files.write(tmp_path / "x", {"__metadata__": np.ones(1)})
+    for name in ("__metadata__", 1):
+        with pytest.raises(ArgumentError, match=f"can't be named {name!r}"):
+            files.write(tmp_path / "x", {name: np.ones(1)})
+    with pytest.raises(ArgumentError, match="'w' is a ndarray; legal are Tensors"):
+        safe_save({"w": np.ones(1)}, tmp_path / "x")
     with pytest.raises(FileError, match="can't be read"):
         files.read(tmp_path / "none")
 

@@ -121,8 +121,12 @@ def test_every_protocol(protocol):
 
 
 @pytest.mark.parametrize("legacy", [False, True])
-def test_a_negated_view(legacy):
-    assert files.load(saved(X[0, 0]._neg_view(), legacy)).tolist() == [0, -1, -2, -3]
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_views_that_pytorch_turns_as_it_reads(dtype, legacy):
+    z = (X[0] + 2j * X[1]).to(dtype)
+    for view in (z.mT, z[0, 1], z[:0], z.conj()[1:], z.conj().imag, z.mT._neg_view()):
+        wanted = view.resolve_conj().resolve_neg()
+        assert files.load(saved(view, legacy)).tolist() == wanted.tolist()
 
 
 def test_dtypes_and_devices_are_names():

@@ -1,8 +1,8 @@
 """Archives: the members of tar and zip files as tensors of bytes, and images in them.
 
 Nothing is written to disk. A member whose name leads out of the archive (`../x`, `/x`) and links
-are refused, so that who writes members to files by their names does no harm. Members that are
-stored as they are are parts of the mapped file; packed ones are unpacked up to a limit.
+are refused, so that who writes members to files by their names does no harm. Members of plain tar
+files are parts of the mapped file; others are unpacked up to a limit, those of zip files tested.
 """
 
 from __future__ import annotations

@@ -70,7 +70,8 @@ def tensor_of(array: NDArray[Any], device: str | None = None) -> Tensor:
     """
     place = Device.canonicalize(device)
     if array.dtype.kind == "c":  # pairs of floats
-        parts = array.view(array.real.dtype).reshape((*array.shape, 2))
+        pairs = np.ascontiguousarray(array).reshape(-1).view(array.real.dtype)
+        parts = pairs.reshape((*array.shape, 2))
         return tensor_of(parts, device).view_as_complex()  # type: ignore[no-any-return]
     if array.dtype.name in WIDENED:
         return Tensor(array.astype(np.float32), device=place)

@@ -14,11 +14,12 @@ from typing import Any
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from tinygrad.base.errors import FileError
+from tinygrad.base.errors import ArgumentError, FileError
 from tinygrad.formats.archives import BROKEN, members
 from tinygrad.formats.mapped import Bytes, Source, bytes_of, name_of, tensor_of, write_whole
 from tinygrad.tensor import Tensor
 
+KNOWN = frozenset("?bBhHiIlLqQefdFD")  # NumPy's letters for elements
 LONGEST_HEADER = 1 << 16
 
 
@@ -26,7 +27,7 @@ def load(source: Source) -> Tensor | dict[str, Tensor]:
     """The tensor of a `.npy` file, or those of a `.npz` file by name.
 
     Args:
-        source: a path, or the file's bytes. Arrays that are not packed are parts of the mapped
+        source: a path, or the file's bytes. The array of a `.npy` file is a part of the mapped
             file.
 
     Raises:
@@ -53,8 +54,8 @@ def _array(raw: Bytes, where: str) -> NDArray[Any]:
         shape, by_columns, dtype = read(file)
     except (SyntaxError, tokenize.TokenError, RecursionError, MemoryError, *BROKEN) as error:
         raise FileError(f"{where}: {error}") from error
-    if dtype.kind not in "biuf" or dtype.itemsize > 8:
-        raise FileError(f"{where}: elements {dtype}; legal are bools, integers and floats")
+    if dtype.char not in KNOWN:
+        raise FileError(f"{where}: elements {dtype}; legal are bools and numbers")
     begin, nbytes = file.tell(), math.prod(shape) * dtype.itemsize
     if any(n < 0 for n in shape) or begin + nbytes > len(raw):
         raise FileError(f"{where}: {dtype} of shape {shape} in {len(raw)} bytes; cut short")
@@ -66,13 +67,27 @@ def _array(raw: Bytes, where: str) -> NDArray[Any]:
 
 
 def save(path: str | os.PathLike[str], tensors: Tensor | Mapping[str, Tensor]) -> None:
-    """Writes a `.npy` file of one tensor or a `.npz` file of several, whole or not at all."""
+    """Writes a `.npy` file of one tensor or a `.npz` file of several, whole or not at all.
+
+    Raises:
+        ArgumentError: a dtype that NumPy's files lack (bfloat16, floats of 8 bits).
+    """
     out = io.BytesIO()
     if isinstance(tensors, Tensor):
-        npy.write_array(out, tensors.numpy(), allow_pickle=False)
+        npy.write_array(out, _writable(tensors), allow_pickle=False)
     else:
         with zipfile.ZipFile(out, "w") as archive:
             for name, tensor in tensors.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                    npy.write_array(file, tensor.numpy(), allow_pickle=False)
+                    npy.write_array(file, _writable(tensor), allow_pickle=False)
     write_whole(path, [out.getbuffer()])
+
+
+def _writable(tensor: Tensor) -> NDArray[Any]:
+    array: NDArray[Any] = tensor.numpy()
+    if array.dtype.char not in KNOWN:
+        raise ArgumentError(
+            f"numpy_files.save: {tensor.dtype!r}, which NumPy's files lack; cast to "
+            "float32, or write safetensors"
+        )
+    return array

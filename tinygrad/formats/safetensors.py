@@ -102,7 +102,7 @@ def _read_index(path: Path) -> tuple[Arrays, dict[str, str]]:
         raise FileError(f"{where}: no weight_map with a file for each name")
     files: dict[str, Arrays] = {}
     for file in dict.fromkeys(names.values()):
-        if Path(file).name != file or file in ("", ".", ".."):
+        if Path(file).name != file or file in ("", ".", "..") or file == path.name:
             raise FileError(f"{where}: file {file!r}; legal are names in the index's folder")
         files[file], _ = read(path.parent / file)
     missing = [name for name, file in names.items() if name not in files[file]]
@@ -122,7 +122,15 @@ def _header(raw: Bytes, where: str) -> tuple[dict[str, Any], int]:
             f"{where}: a header of {length} bytes in a file of {len(raw)}; this is no safetensors "
             "file, or it is cut short"
         )
-    return _json(raw[8 : 8 + length], where), 8 + length
+    header = _json(raw[8 : 8 + length], where)
+    metadata = header.get("__metadata__", {})
+    if not isinstance(metadata, dict) or not _are_strings(metadata):
+        raise FileError(f"{where}: __metadata__ {metadata!r:.80}; legal are strings by name")
+    return header, 8 + length
+
+
+def _are_strings(metadata: Mapping[Any, Any]) -> bool:
+    return all(isinstance(text, str) for item in metadata.items() for text in item)
 
 
 def _json(raw: Bytes, where: str) -> dict[str, Any]:
@@ -198,10 +206,11 @@ def write(
         ArgumentError: a dtype that the format lacks, or metadata that is not strings by name.
     """
     metadata = dict(metadata or {})
-    if not all(isinstance(text, str) for item in metadata.items() for text in item):
+    if not _are_strings(metadata):
         raise ArgumentError(f"safetensors: metadata {metadata}; legal are strings by name")
-    if "__metadata__" in arrays:
-        raise ArgumentError("safetensors: an array can't be named __metadata__")
+    for name in arrays:
+        if not isinstance(name, str) or name == "__metadata__":
+            raise ArgumentError(f"safetensors: an array can't be named {name!r}")
     ordered = sorted(arrays.items(), key=lambda item: (-item[1].dtype.itemsize, item[0]))
     header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
     place = 0
@@ -224,7 +233,8 @@ def write_sharded(
     metadata: Any = None,
 ) -> list[Path]:
     """Writes files of at most `most` bytes of data each (more only for a single larger array) and
-    their index into a folder; one plain file if that is enough.
+    their index into a folder; one plain file if that is enough. What stood there for another
+    number of files, the plain file or the index, is gone then: readers would take the one for both.
 
     Returns:
         The paths of the files with data.
@@ -240,6 +250,7 @@ def write_sharded(
     home = Path(folder)
     if len(parts) == 1:
         write(home / SINGLE, arrays, metadata)
+        (home / INDEX).unlink(missing_ok=True)
         return [home / SINGLE]
     names: dict[str, str] = {}
     for number, part in enumerate(parts, 1):
@@ -249,4 +260,5 @@ def write_sharded(
     total = sum(array.nbytes for array in arrays.values())
     index = {"metadata": {"total_size": total}, "weight_map": names}
     write_whole(home / INDEX, [json.dumps(index, indent=2).encode()])
+    (home / SINGLE).unlink(missing_ok=True)
     return [home / file for file in dict.fromkeys(names.values())]

@@ -46,6 +46,8 @@ DTYPES: Mapping[str, tuple[Any, str | None]] = {
     "uint16": (np.uint16, None),
     "uint32": (np.uint32, None),
     "uint64": (np.uint64, None),
+    "complex64": (np.complex64, "ComplexFloatStorage"),
+    "complex128": (np.complex128, "ComplexDoubleStorage"),
     "float8_e4m3fn": (ml_dtypes.float8_e4m3fn, None),
     "float8_e5m2": (ml_dtypes.float8_e5m2, None),
 }
@@ -311,13 +313,14 @@ def _strided(flat: Tensor, offset: int, sizes: tuple[int, ...], strides: tuple[i
 
 
 def _rebuilt(storage: Any, offset: Any, sizes: Any, strides: Any, *more: Any) -> Tensor:
-    made = tensor_on(storage, offset, sizes, strides)
-    return -made if _is_negated(*more) else made
+    return _as_read(tensor_on(storage, offset, sizes, strides), *more)
 
 
-def _is_negated(grad: Any = False, hooks: Any = None, facts: Any = None) -> bool:
-    """Whether a tensor is a view that PyTorch negates as it reads."""
-    return isinstance(facts, dict) and facts.get("neg") is True
+def _as_read(made: Tensor, grad: Any = False, hooks: Any = None, facts: Any = None) -> Tensor:
+    """What PyTorch makes of a view's elements as it reads them."""
+    bits = facts if isinstance(facts, dict) else {}
+    made = made.conj() if bits.get("conj") is True else made
+    return -made if bits.get("neg") is True else made
 
 
 def _rebuilt_v3(
@@ -332,8 +335,7 @@ def _rebuilt_v3(
 ) -> Tensor:
     if not isinstance(kind, Kind):
         raise ValueError("a tensor without a dtype")
-    made = tensor_on(storage, offset, sizes, strides, kind.numpy)
-    return -made if _is_negated(grad, hooks, *more) else made
+    return _as_read(tensor_on(storage, offset, sizes, strides, kind.numpy), grad, hooks, *more)
 
 
 def _rebuilt_from_type(function: Any, kind: Any, arguments: Any, state: Any) -> Any:

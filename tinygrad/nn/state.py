@@ -224,6 +224,11 @@ def safe_save(tensors: dict[str, Tensor], fn: Path, metadata: dict[str, str] | N
     [1.0, 2.0]
     """
     values = list(tensors.values())
+    for name, value in tensors.items():
+        if not isinstance(value, Tensor):
+            raise ArgumentError(
+                f"safe_save: {name!r} is a {type(value).__name__}; legal are Tensors"
+            )
     if values:
         values[0].realize(*values[1:])
     safetensors.write(fn, {name: t.numpy() for name, t in tensors.items()}, metadata)
