@@ -179,6 +179,54 @@ def test_a_kind_that_does_not_fit_is_refused_or_f32(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
+@pytest.mark.parametrize("kinds", ["F16", "Q4_0", {}])
+def test_whole_numbers_stay_so(tmp_path, kinds):
+    """100000 became an infinite float16."""
+    numbers = {dtype: Tensor([-1, 100_000], dtype=dtype) for dtype in ("int32", "int64")}
+    numbers["int8"] = Tensor([[1, -2]], dtype="int8")
+    files.save(tmp_path / "x", numbers, kinds=kinds)
+    for name, tensor in gguf_load(tmp_path / "x")[1].items():
+        assert tensor.dtype == numbers[name].dtype and tensor.tolist() == numbers[name].tolist()
+    with pytest.raises(ArgumentError, match=r"dtypes.bool; legal are floats and signed"):
+        files.save(tmp_path / "x", {"w": Tensor([True])}, kinds=kinds)
+
+
+@pytest.mark.parametrize("kind", files.WRITABLE)
+@pytest.mark.parametrize("shape", [(0, 32), (2, 0), (0,), ()])
+def test_tensors_without_elements(tmp_path, kind, shape):
+    files.save(tmp_path / "x", {"w": Tensor.ones(*shape)}, kinds=kind)
+    assert gguf_load(tmp_path / "x")[1]["w"].tolist() == Tensor.ones(*shape).tolist()
+
+
+@pytest.mark.parametrize(
+    "value, kind",
+    [
+        (7, "UINT32"),
+        (-7, "INT32"),
+        (2**40, "INT64"),
+        (2**63, "UINT64"),
+        (0.5, "FLOAT32"),
+        (float("inf"), "FLOAT32"),
+        (1e300, "FLOAT64"),
+        (True, "BOOL"),
+        ("ü", "STRING"),
+        ([1, 2], "INT32"),
+        ([1, 2**40], "INT64"),
+        (["a", ""], "STRING"),
+    ],
+)
+def test_facts_have_the_type_that_holds_them(tmp_path, value, kind):
+    files.save(tmp_path / "x", {}, {"fact": value})
+    assert gguf.GGUFReader(tmp_path / "x").fields["fact"].types[-1].name == kind
+    assert gguf_load(tmp_path / "x")[0]["fact"] == value
+
+
+@pytest.mark.parametrize("value", [None, [], [1, "a"], [1, True], {}, 2**64, (1, 2), object()])
+def test_other_facts_are_refused(tmp_path, value):
+    with pytest.raises(ArgumentError, match="gguf: fact 'fact' of .*; legal are bools"):
+        files.save(tmp_path / "x", {}, {"fact": value})
+
+
 @pytest.mark.usefixtures("on_the_cpu")
 @pytest.mark.parametrize("kind", ["Q4_0", "Q8_0"])
 def test_a_product_dequantises_what_it_multiplies(tmp_path, kind):

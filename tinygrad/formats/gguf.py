@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
+from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, FileError
 from tinygrad.engine.storage import is_borrowed
 from tinygrad.formats.mapped import Bytes, Source, bytes_of, name_of, tensor_of
@@ -214,6 +215,14 @@ def _tensor(data: Bytes, row: _Row, order: str, where: str) -> Tensor:
 
 # ---- writing -------------------------------------------------------------------------------------
 
+WHOLE = {dtypes.int8: "I8", dtypes.int16: "I16", dtypes.int32: "I32", dtypes.int64: "I64"}
+INTEGERS = (
+    ("UINT32", (0, 2**32 - 1)),
+    ("INT32", (-(2**31), 2**31 - 1)),
+    ("INT64", (-(2**63), 2**63 - 1)),
+    ("UINT64", (0, 2**64 - 1)),
+)
+LARGEST = float(np.finfo(np.float32).max)
 WRITABLE = ("F32", "F16", "BF16", "Q8_0", "Q4_0")
 
 
@@ -231,10 +240,11 @@ def save(
         facts: numbers, strings and lists of them by name. `general.architecture` is "unknown"
             unless given.
         kinds: F32, F16, BF16, Q8_0 or Q4_0, for all tensors or by name. Tensors of less than two
-            axes, or whose last axis is no whole number of blocks, are F32 where nothing is said.
+            axes, or whose last axis is no whole number of blocks, are F32 where nothing is said by
+            name; tensors of whole numbers stay so.
 
     Raises:
-        ArgumentError: another kind, or a shape that it can't have.
+        ArgumentError: another kind, a shape or a dtype that it can't have, or another fact.
     """
     try:
         import gguf
@@ -247,14 +257,17 @@ def save(
     try:
         writer = gguf.GGUFWriter(part, str(facts.pop("general.architecture", "unknown")))
         for name, value in facts.items():
-            kind = gguf.GGUFValueType.get_type(value)
-            inner = gguf.GGUFValueType.get_type(value[0]) if isinstance(value, list) else None
-            writer.add_key_value(name, value, kind, inner)
+            several = isinstance(value, list)
+            kind = gguf.GGUFValueType[_kind_of_fact(name, value if several else [value], several)]
+            whole = (gguf.GGUFValueType.ARRAY, kind) if several else (kind, None)
+            writer.add_key_value(name, value, *whole)
         for name, tensor in tensors.items():
-            kind_of = _kind_of(name, tensor, kinds)
-            number = gguf.GGMLQuantizationType[kind_of]
-            packed = gguf.quants.quantize(tensor.float().numpy(), number)
-            writer.add_tensor(name, packed, raw_dtype=number)
+            number = gguf.GGMLQuantizationType[_kind_of(name, tensor, kinds)]
+            if number.name in WHOLE.values():
+                writer.add_tensor(name, tensor.numpy())
+            else:
+                packed = gguf.quants.quantize(tensor.float().numpy(), number)
+                writer.add_tensor(name, packed, raw_dtype=number)
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
@@ -267,11 +280,17 @@ def save(
 
 def _kind_of(name: str, tensor: Tensor, kinds: str | Mapping[str, str]) -> str:
     said = None if isinstance(kinds, str) else kinds.get(name)
+    if said is None and not dtypes.is_float(tensor.dtype):
+        if tensor.dtype not in WHOLE:
+            raise ArgumentError(
+                f"gguf: {name!r} of {tensor.dtype!r}; legal are floats and signed whole numbers"
+            )
+        return WHOLE[tensor.dtype]
     kind = said or (kinds if isinstance(kinds, str) else "F16")
     if kind not in WRITABLE:
         raise ArgumentError(f"gguf: {name!r} as {kind}; legal are {', '.join(WRITABLE)}")
     elements = FORMATS[kind].elements if kind in FORMATS else 1
-    fits = tensor.ndim > 0 and tensor.shape[-1] % elements == 0
+    fits = tensor.ndim > 0 and tensor.numel() > 0 and tensor.shape[-1] % elements == 0
     if said is None and (tensor.ndim < 2 or not fits):
         return "F32"
     if not fits and elements > 1:
@@ -280,3 +299,24 @@ def _kind_of(name: str, tensor: Tensor, kinds: str | Mapping[str, str]) -> str:
             f"of {elements}"
         )
     return kind
+
+
+def _kind_of_fact(name: Any, values: list[Any], several: bool) -> str:
+    """The type of a fact's values: that of llama.cpp's writers, or wider where one is too large."""
+    found = {type(value) for value in values}
+    if isinstance(name, str) and len(found) == 1:
+        (python,) = found
+        if python in (bool, str):
+            return {bool: "BOOL", str: "STRING"}[python]
+        if python is float:
+            fits = all(abs(v) <= LARGEST or not math.isfinite(v) for v in values)
+            return "FLOAT32" if fits else "FLOAT64"
+        if python is int:
+            legal = INTEGERS[1:] if several or min(values) < 0 else INTEGERS
+            for kind, (least, most) in legal:
+                if least <= min(values) and max(values) <= most:
+                    return kind
+    raise ArgumentError(
+        f"gguf: fact {name!r} of {'[]' if not values else values[0]!r:.80}; legal are bools, "
+        "numbers of 64 bits, strings, and lists of one of these kinds, not empty"
+    )
