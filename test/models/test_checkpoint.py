@@ -9,7 +9,7 @@ import gguf
 import numpy as np
 import pytest
 import torch
-from model_reference import DECODER, LLAMA3, made, tokens, transformers
+from model_reference import CHOOSING, DECODER, LLAMA3, made, tokens, transformers
 from safetensors.torch import load_file, save_file
 
 from tinygrad import Tensor, dtypes
@@ -33,7 +33,7 @@ def check(model, folder, ours=Llama):
     text = tokens(2, 5)
     with torch.no_grad():
         wanted = model(torch.tensor(text).long()).logits.numpy()
-    found = ours.from_pretrained(folder)(Tensor(text)).numpy()
+    found = getattr(ours, "from_pretrained", ours)(folder)(Tensor(text)).numpy()
     np.testing.assert_allclose(found, wanted, atol=1e-4)
 
 
@@ -298,6 +298,69 @@ def test_a_missing_file_is_named(llama, name):
     (folder / name).unlink()
     with pytest.raises(ArgumentError, match=f"no {name} in .*; there is"):
         Llama.from_pretrained(folder)
+
+
+def changed(folder, **values):
+    """Writes another config.json; without what is `Ellipsis`."""
+    file = Path(folder) / "config.json"
+    said = {**json.loads(file.read_text()), **values}
+    file.write_text(json.dumps({name: v for name, v in said.items() if v is not Ellipsis}))
+
+
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ({"hidden_size": ...}, "Llama: the config has no 'hidden_size'"),
+        ({"rms_norm_eps": ...}, "Llama: the config has no 'rms_norm_eps'"),
+        ({"num_hidden_layers": "2"}, "Llama: the config has a value that doesn't fit: .*integer"),
+        ({"vocab_size": -1}, "Llama: the config has a value that doesn't fit: .*size -1"),
+        ({"rope_parameters": "linear"}, "Llama: the config has a value that doesn't fit"),
+    ],
+)
+def test_a_broken_config_is_refused(llama, values, message):
+    changed(llama[1], **values)
+    with pytest.raises(ArgumentError, match=message):
+        Llama.from_pretrained(llama[1])
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "\xff", "[" * 100_000])
+def test_a_config_that_is_no_json_object_is_refused(llama, text):
+    (llama[1] / "config.json").write_text(text, encoding="latin1")
+    with pytest.raises(ArgumentError, match=r"config.json (is no JSON|holds no JSON object)"):
+        Llama.from_pretrained(llama[1])
+
+
+KINDS = {  # with heads of their own
+    "Llama": transformers.LlamaConfig(**DECODER),
+    "Mamba": transformers.MambaConfig(
+        vocab_size=97, hidden_size=16, num_hidden_layers=1, tie_word_embeddings=False
+    ),
+    "GPT2": transformers.GPT2Config(
+        vocab_size=97, n_positions=32, n_embd=16, n_layer=1, n_head=2, tie_word_embeddings=False
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_head_that_differs_is_not_tied(kind):
+    """As in transformers, whatever the config says; an equal one is."""
+    model, folder = made(
+        f"{kind}LMHeadModel" if kind == "GPT2" else f"{kind}ForCausalLM", KINDS[kind]
+    )
+    changed(folder, tie_word_embeddings=True)
+    check(model, folder, load_model)
+    assert load_model(folder).head is not None
+    file = Path(folder) / "model.safetensors"
+    state = load_file(file)
+    (head,) = (name for name in state if name.endswith("head.weight"))
+    save_file({**state, head: model.get_input_embeddings().weight.detach().clone()}, file)
+    assert load_model(folder).head is None
+
+
+def test_mixtral_has_wavelengths_of_its_own_where_nothing_is_said():
+    model, folder = made(*CHOOSING)
+    changed(folder, rope_parameters=...)
+    check(model, folder, Mixtral)
 
 
 def test_a_checkpoint_of_bfloat16_stays_one():

@@ -18,12 +18,14 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from tinygrad.base.dtype import DType
-from tinygrad.base.errors import ArgumentError
+from tinygrad.base.errors import ArgumentError, TinygradError
+from tinygrad.models.words import Words
 from tinygrad.nn.state import get_state_dict, load_state_dict, safe_load, torch_load
 from tinygrad.tensor import Tensor
 
@@ -137,10 +139,42 @@ def read_config(folder: str | Path) -> dict[str, Any]:
     """config.json of a folder.
 
     Raises:
-        ArgumentError: there is none; the message lists what is there.
+        ArgumentError: there is none, or it is broken.
     """
-    config: dict[str, Any] = json.loads(_existing(Path(folder), "config.json").read_text())
-    return config
+    return read_json(folder, "config.json")
+
+
+def read_json(folder: str | Path, name: str) -> dict[str, Any]:
+    """What a folder's file of this name says.
+
+    Raises:
+        ArgumentError: there is none, and the message lists what is there; or it is no JSON object.
+    """
+    path = _existing(Path(folder), name)
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ArgumentError(f"from_pretrained: {path} is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise ArgumentError(f"from_pretrained: {path} holds no JSON object, but {found!r:.80}")
+    return found
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Says of an error what it is about: the config of the model `name`.
+
+    Raises:
+        ArgumentError: the config lacks a name, or has a value that the model can't take.
+    """
+    try:
+        yield
+    except ArgumentError:
+        raise
+    except KeyError as error:
+        raise ArgumentError(f"{name}: the config has no {error}") from error
+    except (TinygradError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        raise ArgumentError(f"{name}: the config has a value that doesn't fit: {error}") from error
 
 
 def class_count(config: Mapping[str, Any]) -> int:
@@ -197,10 +231,11 @@ class Pretrained:
         """The same, if all that config.json says is computed here.
 
         Raises:
-            ArgumentError: it is not.
+            ArgumentError: it is not, or it lacks what the model needs.
         """
-        refuse_others(cls.__name__, config, cls.ONLY)
-        return cls.from_config(config)
+        with reading(cls.__name__):
+            refuse_others(cls.__name__, config, cls.ONLY)
+            return cls.from_config(config)
 
     def names(self) -> Names:
         """From the names in checkpoints to ours. A model without a head of its own, as its scores
@@ -211,6 +246,10 @@ class Pretrained:
 
     def load(self, state: Mapping[str, Tensor], strict: bool = True) -> Self:
         """Takes the weights of a checkpoint, see `checkpoint.load`."""
+        if isinstance(self, Words) and self.head is None:
+            own = {t: o for t, o in self.NAMES.items() if o in ("embed", "head")}
+            words = translated({n: t for n, t in state.items() if n[:-7] in own}, own)
+            self.untie(words.get("embed.weight"), words.get("head.weight"))
         load(self, state, self.names(), strict)
         return self
 

@@ -10,7 +10,6 @@ Guidance", 2022.)
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.engine.jit import TinyJit
-from tinygrad.models.checkpoint import Only, read_folder, refuse_others
+from tinygrad.models.checkpoint import Only, read_folder, read_json, reading, refuse_others
 from tinygrad.models.checkpoint import load as load_weights
 from tinygrad.models.clip import CLIP, TextTower, tower_config
 from tinygrad.models.tokenizer import read_tokenizer
@@ -134,8 +133,9 @@ class StableDiffusion:
         refuse_others(
             "StableDiffusion's text_encoder", config, {"model_type": ("clip_text_model",)}
         )
-        tower = tower_config(config)
-        text = TextTower(tower, config["vocab_size"], config["max_position_embeddings"])
+        with reading("StableDiffusion's text_encoder"):
+            tower = tower_config(config)
+            text = TextTower(tower, config["vocab_size"], config["max_position_embeddings"])
         names = {  # only the text side is there; some files leave its prefix out
             theirs.removeprefix("text_model."): ours and str(ours).removeprefix("text.")
             for theirs, ours in CLIP.NAMES.items()
@@ -143,12 +143,14 @@ class StableDiffusion:
         }
         state = {name.removeprefix("text_model."): tensor for name, tensor in state.items()}
         load_weights(text, state, names)
-        schedule = json.loads((folder / "scheduler" / "scheduler_config.json").read_text())
+        with reading("Schedule"):
+            said = read_json(folder / "scheduler", "scheduler_config.json")
+            schedule = Schedule.from_config(said)
         made = cls(
             text,
             UNet.from_pretrained(folder / "unet", dtype=dtype),
             VAE.from_pretrained(folder / "vae"),
-            Schedule.from_config(schedule),
+            schedule,
         )
         made._tokenizer = folder / "tokenizer"
         return made

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 from tinygrad.base.dtype import DType
 from tinygrad.base.errors import ArgumentError
-from tinygrad.models.checkpoint import Names, Only, Pretrained, refuse_others, translated
+from tinygrad.models.checkpoint import Names, Only, Pretrained, reading, refuse_others, translated
 from tinygrad.models.decoder import Decoder, DecoderConfig
 from tinygrad.nn.state import gguf_load
 from tinygrad.tensor import Tensor
@@ -118,7 +118,9 @@ class Llama(Decoder, Pretrained):
                 f"{cls.__name__}: {folder} is of {facts.get('general.architecture')}; legal is "
                 f"{cls.FAMILY}"
             )
-        made = cls(gguf_config(facts, state)).load(state, strict)
+        with reading(cls.__name__):
+            made = cls(gguf_config(facts, state))
+        made.load(state, strict)
         made.origin = Path(folder)
         return made
 

@@ -27,7 +27,7 @@ class Mixtral(Llama):
         """The model that config.json describes."""
         return cls(
             DecoderConfig(
-                **shared_config(config),
+                **shared_config({"rope_theta": 1e6, **config}),
                 window=config.get("sliding_window"),
                 experts=config["num_local_experts"],
                 experts_used=config["num_experts_per_tok"],

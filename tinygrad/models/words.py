@@ -22,6 +22,18 @@ class Words:
         self.embed = Embedding(vocab, dim)
         self.head = None if tied else Linear(dim, vocab, bias=False)
 
+    def untie(self, embed: Tensor | None, head: Tensor | None) -> None:
+        """Makes a head of its own if a checkpoint's weights for both differ, whatever its config
+        says: such were trained apart."""
+        if embed is not None and head is not None and not _are_equal(embed, head):
+            self.head = Linear(head.shape[-1], head.shape[0], bias=False)
+
     def scores(self, x: Tensor) -> Tensor:
         """(.., dim) → (.., vocab)."""
         return x.linear(self.embed.weight.T) if self.head is None else self.head(x)
+
+
+def _are_equal(one: Tensor, other: Tensor) -> bool:
+    if one.uop is other.uop or one.shape != other.shape:
+        return one.shape == other.shape
+    return bool((one == other).all().item())
