@@ -20,6 +20,7 @@ from tinygrad.models.llama import GGUF, GGUF_EXPERTS, HUGGING_FACE, ORIGINAL, Ll
 from tinygrad.models.mixtral import Mixtral
 from tinygrad.models.qwen import Qwen2, Qwen2Moe, Qwen3, Qwen3Moe
 from tinygrad.models.resnet import TORCHVISION, ResNet
+from tinygrad.nn.state import get_parameters
 
 
 @pytest.fixture
@@ -379,3 +380,11 @@ def test_weights_in_another_dtype(llama):
     _, folder = llama
     model = Llama.from_pretrained(folder, dtype=dtypes.bfloat16)
     assert model(Tensor([[1, 2]])).dtype is dtypes.bfloat16
+    with pytest.raises(ArgumentError, match=r"weights of dtypes.char; legal are dtypes of floats"):
+        Llama.from_pretrained(folder, dtype=dtypes.int8)
+
+
+def test_weights_of_a_gguf_file_in_another_dtype(llama, tmp_path):
+    gguf_file(tmp_path / "x.gguf", *llama)
+    model = Llama.from_pretrained(tmp_path / "x.gguf", dtype=dtypes.float16)
+    assert {weight.dtype for weight in get_parameters(model)} == {dtypes.float16}

@@ -185,6 +185,26 @@ def test_a_prompt_has_a_token(prompts):
         generate(small(), prompts)
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        dict(prompts=[[1.5]]),
+        dict(prompts=["abc"]),
+        dict(prompts=[1, 2]),
+        dict(prompts=[[1]], most=1.5),
+        dict(prompts=[[1]], most=-1),
+        dict(prompts=[[1]], stop=2),
+    ],
+)
+def test_prompts_are_lists_of_whole_numbers(given):
+    with pytest.raises(ArgumentError, match="generate: .*; legal are"):
+        generate(small(), **given)
+
+
+def test_prompts_may_be_arrays():
+    assert generate(small(), np.array([[1, 2]]), most=3) == generate(small(), [[1, 2]], most=3)
+
+
 def test_a_text_may_be_as_long_as_the_model_knows_places():
     config = transformers.GPT2Config(vocab_size=97, n_positions=30, n_embd=32, n_layer=1, n_head=4)
     theirs, folder = made("GPT2LMHeadModel", config)
@@ -242,8 +262,23 @@ def test_a_seed_repeats_a_text():
 
 
 @pytest.mark.parametrize(
-    "options", [dict(temperature=-1), dict(top_p=0), dict(top_k=-1), dict(min_p=2)]
+    "options",
+    [dict(temperature=-1), dict(top_p=0), dict(top_k=-1), dict(top_k=1.5), dict(min_p=2)],
 )
 def test_sampling_refuses_what_has_no_meaning(options):
     with pytest.raises(ArgumentError, match=f"Sampler: {next(iter(options))} is .*; legal are"):
         Sampler(**options)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("best", [np.nan, np.inf, -np.inf])
+def test_scores_that_say_nothing_are_refused(best, temperature):
+    """A token beyond the vocabulary was drawn."""
+    scores = np.float32([[1, 2, 3], [-np.inf, best, -np.inf]])
+    with pytest.raises(ArgumentError, match=r"the best scores are \[3.0, .*; legal are finite"):
+        Sampler(temperature=temperature)(scores, [[], []])
+
+
+@pytest.mark.parametrize("temperature", [1e-40, 1e-30, 0])
+def test_a_small_temperature_takes_the_best(temperature):
+    assert Sampler(temperature=temperature)(np.float32([[-1, -0.5, -3]]), [[]]) == [1]

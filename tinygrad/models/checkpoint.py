@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from tinygrad.base.dtype import DType
+from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, TinygradError
 from tinygrad.models.words import Words
 from tinygrad.nn.state import get_state_dict, load_state_dict, safe_load, torch_load
@@ -270,9 +270,7 @@ class Pretrained:
             ShapeError: a weight has another shape than the config says.
         """
         config, state = read_folder(folder)
-        if dtype is not None:
-            state = {name: _floats_as(tensor, dtype) for name, tensor in state.items()}
-        made = cls.checked(config).load(state, strict)
+        made = cls.checked(config).load(floats_as(state, dtype), strict)
         made.origin = Path(folder)
         return made
 
@@ -290,5 +288,17 @@ class Pretrained:
         return self.origin
 
 
-def _floats_as(tensor: Tensor, dtype: DType) -> Tensor:
-    return tensor.cast(dtype).realize() if tensor.is_floating_point() else tensor
+def floats_as(state: Mapping[str, Tensor], dtype: DType | None) -> Mapping[str, Tensor]:
+    """The same, floats in this dtype if there is one.
+
+    Raises:
+        ArgumentError: the dtype is none of floats.
+    """
+    if dtype is None:
+        return state
+    if not dtypes.is_float(dtype):
+        raise ArgumentError(f"from_pretrained: weights of {dtype!r}; legal are dtypes of floats")
+    return {
+        name: tensor.cast(dtype).realize() if tensor.is_floating_point() else tensor
+        for name, tensor in state.items()
+    }

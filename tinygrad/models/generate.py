@@ -8,6 +8,7 @@ Prompts of different lengths are padded at the front, so that all end at the sam
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -90,15 +91,10 @@ def stream(
         stop: tokens that end a sequence; they are not given out.
 
     Raises:
-        ArgumentError: no prompt, or an empty one.
+        ArgumentError: no prompt, an empty one, or what isn't made of whole numbers.
     """
-    if not prompts or not all(prompts):
-        raise ArgumentError(
-            f"generate: prompts of {[len(p) for p in prompts]} tokens; legal are one or more "
-            "prompts of one token or more"
-        )
+    seen, most, stop = _whole(prompts, most, stop)
     sampler = sampler or Sampler(temperature=0)
-    seen = [list(prompt) for prompt in prompts]
     steps: CacheSteps | StateSteps
     if isinstance(model, Recurs):
         steps = StateSteps(model, len(seen))
@@ -116,6 +112,26 @@ def stream(
         yield [None if end else token for end, token in zip(ended, tokens, strict=True)]
         if made < most:
             scores = steps.tokens(tokens)
+
+
+def _whole(
+    prompts: Sequence[Sequence[int]], most: int, stop: Collection[int]
+) -> tuple[list[list[int]], int, Collection[int]]:
+    """The same as lists, a number and a set, checked."""
+    try:
+        seen = [[operator.index(token) for token in prompt] for prompt in prompts]
+        most, stop = operator.index(most), frozenset(map(operator.index, stop))
+    except TypeError as error:
+        raise ArgumentError(
+            f"generate: {error}; legal are prompts that are lists of whole numbers, a whole number "
+            "`most` and a collection of them to `stop` at"
+        ) from error
+    if not seen or not all(seen) or most < 0:
+        raise ArgumentError(
+            f"generate: prompts of {[len(p) for p in seen]} tokens, and {most} to follow; legal "
+            "are one or more prompts of one token or more, and 0 or more to follow"
+        )
+    return seen, most, stop
 
 
 class CacheSteps:

@@ -9,7 +9,15 @@ from typing import Any, ClassVar, Self
 
 from tinygrad.base.dtype import DType
 from tinygrad.base.errors import ArgumentError
-from tinygrad.models.checkpoint import Names, Only, Pretrained, reading, refuse_others, translated
+from tinygrad.models.checkpoint import (
+    Names,
+    Only,
+    Pretrained,
+    floats_as,
+    reading,
+    refuse_others,
+    translated,
+)
 from tinygrad.models.decoder import Decoder, DecoderConfig
 from tinygrad.nn.state import gguf_load
 from tinygrad.tensor import Tensor
@@ -109,7 +117,8 @@ class Llama(Decoder, Pretrained):
     def from_pretrained(
         cls, folder: str | Path, strict: bool = True, dtype: DType | None = None
     ) -> Self:
-        """The model in a folder, see `Pretrained.from_pretrained`, or in a GGUF file."""
+        """The model in a folder, see `Pretrained.from_pretrained`, or in a GGUF file: with a
+        `dtype` its weights don't stay quantised."""
         if not str(folder).endswith(".gguf"):
             return super().from_pretrained(folder, strict, dtype)
         facts, state = gguf_load(folder)
@@ -120,7 +129,7 @@ class Llama(Decoder, Pretrained):
             )
         with reading(cls.__name__):
             made = cls(gguf_config(facts, state))
-        made.load(state, strict)
+        made.load(floats_as(state, dtype), strict)
         made.origin = Path(folder)
         return made
 

@@ -47,7 +47,7 @@ class Sampler:
         for name, legal in (
             ("repetition_penalty", self.repetition_penalty > 0),
             ("temperature", self.temperature >= 0),
-            ("top_k", self.top_k >= 0),
+            ("top_k", isinstance(self.top_k, int) and self.top_k >= 0),
             ("top_p", 0 < self.top_p <= 1),
             ("min_p", 0 <= self.min_p <= 1),
         ):
@@ -59,11 +59,22 @@ class Sampler:
         self.random = np.random.default_rng(self.seed)
 
     def __call__(self, scores: Scores, seen: list[list[int]]) -> list[int]:
-        """One token for each row of scores (batch, vocab), where `seen` are the rows' tokens."""
+        """One token for each row of scores (batch, vocab), where `seen` are the rows' tokens.
+
+        Raises:
+            ArgumentError: a row has scores that are NaN or infinite, or none that is not -inf.
+        """
         scores = penalised(scores, seen, self.repetition_penalty)
+        best = scores.max(-1, keepdims=True)
+        if not np.isfinite(best).all():
+            raise ArgumentError(
+                f"Sampler: the best scores are {best[:, 0].tolist()}; legal are finite ones"
+            )
         if self.temperature == 0:
             return [int(i) for i in scores.argmax(-1)]
-        shares = probabilities(self.filtered(scores / self.temperature))
+        with np.errstate(over="ignore"):  # a small temperature leaves the best alone
+            scores = (scores - best) / self.temperature
+        shares = probabilities(self.filtered(scores))
         return [self._draw(row) for row in shares]
 
     def filtered(self, scores: Scores) -> Scores:
