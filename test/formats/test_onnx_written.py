@@ -6,9 +6,10 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from tinygrad import Tensor, nn
+from tinygrad import Tensor, TinyJit, nn
+from tinygrad.base.errors import ArgumentError
 from tinygrad.nn import functional as F
-from tinygrad.nn.onnx import export_onnx
+from tinygrad.nn.onnx import OnnxRunner, export_onnx
 
 OPTIONS = onnxruntime.SessionOptions()
 OPTIONS.log_severity_level = 3
@@ -101,3 +102,23 @@ def test_weights_have_their_names_and_shapes():
     shapes = {item.name: tuple(item.dims) for item in made.graph.initializer}
     assert shapes["conv.weight"] == (4, 3, 3, 3)
     assert shapes["up.weight"] == (4, 5, 2, 2)
+
+
+def test_a_captured_function_is_written_as_the_function():
+    weight = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    step = TinyJit(lambda x: (x @ weight).realize())
+    for _ in range(3):
+        step(Tensor([[1.0, 0.0]]).realize())
+    found = OnnxRunner(export_onnx(step, Tensor.ones(1, 2)))({"input": Tensor([[0.0, 1.0]])})
+    assert found["output"].tolist() == [[3.0, 4.0]]
+
+
+ONE = Tensor([1.0])
+
+
+@pytest.mark.parametrize(
+    "given, returned", [(None, ONE), (3, ONE), (ONE, None), (ONE, 3), (ONE, {"a": 1})]
+)
+def test_what_is_no_tensor_is_refused(given, returned):
+    with pytest.raises(ArgumentError, match=r"export_onnx: (in|out)puts .*; legal are tensors"):
+        export_onnx(lambda x: returned, given)

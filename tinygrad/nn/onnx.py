@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.helpers import prod
+from tinygrad.engine.jit import TinyJit
 from tinygrad.engine.realize import open_inputs, version_below
 from tinygrad.formats.mapped import write_whole
 from tinygrad.formats.onnx import OnnxRunner
@@ -46,6 +47,8 @@ def export_onnx(
     >>> OnnxRunner(made)({"input": Tensor([[1.0, 2.0], [3.0, 4.0]])})["output"].tolist()
     [[7.0, 10.0], [15.0, 22.0]]
     """
+    if isinstance(model, TinyJit):
+        model = model.function  # what it replays has its inputs' memory, not names for them
     given = _named(example_inputs, "input")
     fresh = {
         name: Tensor(
@@ -84,10 +87,13 @@ def _named(values: Any, word: str) -> dict[str, Tensor]:
     """Tensors by name: `word`, or `word0`, `word1`, .. for several."""
     if isinstance(values, Tensor):
         return {word: values}
+    named: dict[str, Any]
     if isinstance(values, Mapping):
         named = dict(values)
-    else:
+    elif isinstance(values, Iterable):
         named = {f"{word}{i}": value for i, value in enumerate(values)}
+    else:
+        named = {}
     if not named or not all(isinstance(value, Tensor) for value in named.values()):
         raise ArgumentError(f"export_onnx: {word}s {values!r}; legal are tensors")
     return named
