@@ -60,6 +60,7 @@ SOME = {
     "weight gradient of many": kernels.weight_gradient(3, 2, 9, 20, 37),
     "strided weight gradient": kernels.weight_gradient(2, 3, 9, 13, 20, stride=2),
     "conv of small images": kernels.conv(12, 24, 5, 5, 16),
+    "conv of blocks of images": kernels.conv(128, 12, 4, 4, 20),
     "weight gradient of one": kernels.weight_gradient(1, 3, 11, 13, 20),
     "conv of wide rows": kernels.conv(1, 2, 4, 20, 13),
     "conv with stride": kernels.conv(1, 8, 19, 37, 13, stride=2),
@@ -208,6 +209,15 @@ def test_sums_end_at_the_border_of_small_images():
     assert starts["k1"] == ((("out1.i2", 1),), -1, 1)
     kernel, recipe = schedule(kernels.conv(17, 512, 7, 7, 512), kernels.WIDE)
     assert not any(step[0] == "trim" for step in recipe)  # no block of 17 images is a tile
+
+
+def test_blocks_of_images_have_copies_of_their_own():
+    """Those of all images would be as large as what a convolution makes. A weight that the cache
+    doesn't hold would be read again for each block, and a few blocks are too few tasks."""
+    for batch, outputs, memory in ((128, 16, "LOCAL"), (48, 16, "GLOBAL"), (128, 64, "GLOBAL")):
+        recipe = schedule(kernels.conv(batch, 16, 4, 4, outputs), kernels.SMALL)[1]
+        assert next(step for step in recipe if step[0] == "window")[-1] == memory
+        assert next(step for step in recipe if step[0] == "stage")[-2:] == ("out1", memory)
 
 
 def test_lanes_that_memory_has_apart_are_little_text():

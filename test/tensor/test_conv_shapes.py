@@ -99,6 +99,8 @@ def test_vectors_along_the_output_channels():
     try_gradients(3, (8, 40, 11, 7), (40, 20, 3, 3), {"padding": [3, 1], "groups": 2, "stride": 2})
     try_gradients(8, (8, 64, 9, 9), (64, 8, 3, 3), {"padding": 1, "groups": 8})
     try_gradients(7, (16, 66, 7, 7), (200, 33, 3, 5), {"dilation": [2, 1], "groups": 2})
+    try_gradients(9, (48, 16, 12, 10), (32, 16, 5, 3), {"padding": 1, "groups": 1})
+    try_gradients(4, (128, 20, 5, 6), (32, 20, 3, 3), {"padding": 1, "groups": 1})
 
 
 def test_rows_are_one_pixel_of_several_images():

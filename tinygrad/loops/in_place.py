@@ -55,10 +55,9 @@ def is_window(value: UOp) -> bool:
     if value.op is not Ops.INDEX or gate_of(value) is not None:
         return False
     source = value.src[0]
-    if source.op is Ops.STAGE and source.arg[1] != "GLOBAL":
-        return False
-    count = elements(source) if source.op is Ops.STAGE else int(source.arg[1])
-    return turns(value.ranges) >= 2 * count
+    if source.op is Ops.STAGE:
+        return turns(value.ranges - source.ranges) >= 2 * elements(source)
+    return turns(value.ranges) >= 2 * int(source.arg[1])
 
 
 def steps_apart(read: UOp, loop: UOp) -> int:

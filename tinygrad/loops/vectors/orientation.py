@@ -3,7 +3,9 @@ convolution's weight gradient) would be packed once for each tap, across memory;
 much of their last vector empty. The other side is packed once and fills vectors, so these turn to
 that one, and the window is read where it lies, in a copy that has its border. The results wait in
 memory of their own; the stores turn them back. Where much of a window is border, and there are
-images enough, tiles are the same pixel of several images instead of several pixels."""
+images enough, tiles are the same pixel of several images instead of several pixels. Blocks of
+images are tasks where there are enough of them, each with a copy and results of its own, which
+stay in the cache."""
 
 from __future__ import annotations
 
@@ -54,17 +56,22 @@ WORTH = 0.97
 """A turn takes at most this part of what it replaces; the rest is doubt."""
 
 
+Names = tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Turn:
     """A product of `window`, which moves by the sums of `pairs` and alone has the loops `taps`, and
-    of a side that alone has the loop `along`. `beside`: a loop of the window, images or channels,
-    whose turns are the rows of a tile; all of them then end at the same border."""
+    of a side that alone has the loop `along`. `images`: a loop of the window that counts neither
+    positions nor what is summed, images or channels; `beside`: its turns are the rows of a tile,
+    and all of them then end at the same border."""
 
     window: UOp
     pairs: tuple[Pair, ...]
     taps: tuple[UOp, ...]
     along: UOp
-    beside: UOp | None = None
+    images: UOp | None = None
+    beside: bool = False
 
     @property
     def is_summed(self) -> bool:
@@ -80,40 +87,62 @@ def turn_windows(plan: Plan) -> tuple[str, ...]:
     found = _turn(plan, reductions[0])
     if found is None:
         return ()
-    along, (blocks, beside) = name_of(found.along), _rows(plan, found)
-    taps = [n for n in names(found.taps) if n not in (*blocks, *beside)]
-    inside = (*blocks, *beside, *taps, along)
-    _keep_window(plan, found, beside)
-    rest = plan.innermost("store", inside)
-    while len(taps) > 1 and not beside:
+    along, (tasks, blocks, images) = name_of(found.along), _images(plan, found)
+    taps = [n for n in names(found.taps) if n not in (*tasks, *blocks, *images)]
+    inside = (*blocks, *images, *taps, along)
+    _keep_window(plan, found, tasks, images)
+    rest = [n for n in plan.innermost("store", inside) if n not in tasks]
+    if not found.beside:
+        taps, images = [*images, *taps], ()
+    while len(taps) > 1 and not found.beside:
         inner, outer = taps.pop(), taps.pop()
         taps.append(plan.merge(outer, inner, "p"))
     parts = _parts(plan, found, turns(plan.loops[n] for n in rest))
     sums = plan.sums  # the inner one first
-    layout = (*rest, *parts, *blocks, *beside, *taps, along)
-    name = plan.stage(sums[0], layout, "out", "GLOBAL")
-    if beside:
-        order = (*blocks, *taps, *beside, along)
+    layout = (*rest, *parts, *blocks, *images, *taps, along)
+    name = plan.stage(sums[0], layout, "out", "LOCAL" if tasks else "GLOBAL")
+    if found.beside:
+        order = (*blocks, *taps, *images, along)
         plan.innermost(name, [f"{name}.{n}" for n in order])
         plan.edges = frozenset(f"{name}.{n}" for n in (*blocks, *taps))
-    plan.do("order", "store", (*rest, *blocks, *beside, along, *taps))
+    plan.do("order", "store", (*tasks, *rest, *blocks, *images, along, *taps))
     return (name,)
 
 
-def _rows(plan: Plan, found: Turn) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Loops over blocks of images that are rows, and over those of a block, if they are."""
-    if found.beside is None:
-        return (), ()
-    name, count = name_of(found.beside), _block(found.beside)
-    if count == size_of(found.beside):
-        return (), (name,)
-    return (name,), (plan.split(name, count, name + "b"),)
+def _images(plan: Plan, found: Turn) -> tuple[Names, Names, Names]:
+    """Loops over blocks of images that are tasks, over others, and over the images of a block."""
+    if found.images is None:
+        return (), (), ()
+    name, size, count = name_of(found.images), size_of(found.images), _block(plan, found)
+    are_tasks = size >= TASKS_WITH_BLOCKS * count and _stays(plan, found, count)
+    if count == size or not (found.beside or are_tasks):
+        return (), (), (name,)
+    inner = plan.split(name, count, name + "b")
+    if not are_tasks:
+        return (), (name,), (inner,)
+    plan.blocked |= {name}
+    return (name,), (), (inner,)
 
 
-def _block(images: UOp) -> int:
-    """Images of a block: as many as make a tile, and none left over."""
-    size = size_of(images)
-    return next(n for n in range(min(size, MOST_ROWS), 0, -1) if size % n == 0)
+def _block(plan: Plan, found: Turn) -> int:
+    """Images of a block, none of which is left over: as many as make a tile, or stay in the
+    cache."""
+    assert found.images is not None
+    size = size_of(found.images)
+    most = MOST_ROWS if found.beside else size // TASKS_WITH_BLOCKS
+    counts = (n for n in range(min(size, most), 0, -1) if size % n == 0)
+    return next((n for n in counts if found.beside or _stays(plan, found, n)), size)
+
+
+def _stays(plan: Plan, found: Turn, count: int) -> bool:
+    """Whether the other side stays in the cache, and beside it what is kept for so many images."""
+    (reduction,) = plan.sums
+    assert found.images is not None
+    own, columns, itemsize = own_ranges(reduction), size_of(found.along), reduction.dtype.itemsize
+    kept = _elements(found, own) + turns(found.taps) * columns
+    half = plan.target.cache_l2 // 2 // itemsize
+    block = kept // size_of(found.images) * count
+    return turns(own) * columns <= half and (found.beside or block <= half)
 
 
 def _turn(plan: Plan, reduction: UOp) -> Turn | None:
@@ -132,8 +161,11 @@ def _turn(plan: Plan, reduction: UOp) -> Turn | None:
     if not pairs:
         return None
     plain = Turn(window, pairs, taps, along[-1])
-    rows = [r for r in taps if not any(name_of(r) in pair for pair in pairs)]
-    turned = [plain, *(replace(plain, beside=r) for r in rows[-1:] if not plain.is_summed)]
+    images = [r for r in taps if not any(name_of(r) in pair for pair in pairs)]
+    turned = [plain]
+    if images and not plain.is_summed:
+        plain = replace(plain, images=images[-1])
+        turned = [plain, replace(plain, beside=True)]
     costs = [_cycles(plan, each, own) for each in turned]
     least = min(costs)
     is_less = least < WORTH * _as_it_is(plan, plain, other, own)
@@ -144,11 +176,11 @@ def _cycles(plan: Plan, turn: Turn, own: tuple[UOp, ...]) -> float:
     """Cycles of the turned product, all in all."""
     depth, rows, columns = turns(own), turns(turn.taps), size_of(turn.along)
     built, together, part = BUILT, rows, 1.0
-    if turn.beside is not None:
-        built, together = ACROSS, _block(turn.beside)
+    if turn.beside:
+        built, together = ACROSS, _block(plan, turn)
         part = part_within(plan.kernel, own, frozenset(names(turn.taps)))
     tile = register_tile(plan, together, columns, turn.window.dtype.itemsize)
-    width = PANEL * plan.lanes if turn.beside is None else tile.columns
+    width = tile.columns if turn.beside else PANEL * plan.lanes
     line, cache = width * turn.window.dtype.itemsize, plan.target.cache_l2
     if depth * line > LONG_PANEL * cache and rows * line > SUMS * cache:
         return inf  # neither a panel nor its sums would stay in the cache
@@ -203,29 +235,32 @@ def _pairs(window: UOp, own: Sequence[UOp], taps: Sequence[UOp]) -> tuple[Pair, 
     return tuple(found)
 
 
-def _keep_window(plan: Plan, found: Turn, beside: tuple[str, ...]) -> None:
+def _keep_window(plan: Plan, found: Turn, tasks: Names, images: Names) -> None:
     """The window in memory, laid out as what it is made of, and rows beside each other; unless it
     is just that."""
     (reduction,) = plan.sums
     sides = factors_of(reduction) or ()
     value = next(side for side in sides if name_of(found.along) not in names(side.ranges))
-    if value.op is Ops.INDEX and gate_of(value) is None and not beside:
+    if value.op is Ops.INDEX and gate_of(value) is None and not found.beside:
         return
     positions, taps = ({pair[i] for pair in found.pairs} for i in (0, 2))
     channels = [n for n in names(own_ranges(reduction)) if n not in (*positions, *taps)]
-    inside = (*channels, *beside) if beside else ()
+    inside = (*channels, *images) if found.beside else ()
     like = max(reads_of(value.toposort()), key=lambda n: turns(n.ranges))
-    free = [r for r in value.ranges if name_of(r) not in taps]
+    free = [r for r in value.ranges if name_of(r) not in (*taps, *tasks)]
     free.sort(key=lambda r: (-(step(like, r) or 0), name_of(r)))
     free.sort(key=lambda r: inside.index(name_of(r)) if name_of(r) in inside else -1)
     name = plan.numbered("w")
-    plan.do("window", plan.path(value), names(free), found.pairs, name, "GLOBAL")
-    if beside:
+    plan.do(
+        "window", plan.path(value), names(free), found.pairs, name, "LOCAL" if tasks else "GLOBAL"
+    )
+    if found.beside:
         stream(plan, plan.nest(name))
         return
     own = names(own_ranges(plan.stages[name]))
     plan.vectorise(own[-1], COPIES)
-    plan.do("role", own[0], "PARALLEL")
+    if not tasks:
+        plan.do("role", own[0], "PARALLEL")
 
 
 def _parts(plan: Plan, found: Turn, batch: int) -> tuple[str, ...]:

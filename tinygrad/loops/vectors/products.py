@@ -47,6 +47,7 @@ from tinygrad.loops.vectors.stretches import panel_of, stretch_of
 from tinygrad.loops.vectors.tasks import (
     TASKS,
     TASKS_WITH_BLOCKS,
+    all_stages_depend_on,
     even_part,
     fill_in_tasks,
     parallelise,
@@ -460,8 +461,8 @@ def _tasks(plan: Plan, tiling: Tiling, outer: list[str]) -> None:
 def _are_tasks(plan: Plan, blocked: set[str]) -> bool:
     """Whether loops over blocks of rows will be tasks, there being few others."""
     *outer, _ = plan.nest("store").loops
-    free = (r for r in outer if name_of(r) not in (*blocked, *plan.block_rows))
-    return turns(free) < TASKS_WITH_BLOCKS
+    free = [r for r in outer if name_of(r) not in (*blocked, *plan.block_rows)]
+    return turns(r for r in free if all_stages_depend_on(plan, name_of(r))) < TASKS_WITH_BLOCKS
 
 
 def _ask_for_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
