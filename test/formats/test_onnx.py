@@ -164,6 +164,29 @@ def test_an_error_names_the_node_and_what_it_got():
         OnnxRunner(model_of("y = Concat <axis = 7> (x)"))({"x": [[0.0] * 4]})
     with pytest.raises(ArgumentError, match="operator own.What of set 1 has no meaning"):
         OnnxRunner(model_of("y = own.What (x)"))({"x": [[0.0] * 4]})
+    with pytest.raises(ArgumentError, match="inputs that are a list; legal is a dict"):
+        OnnxRunner(model_of("y = Abs (x)"))([[0.0] * 4])
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "Range (zero, most, one)",
+        "Range (zero, one, zero)",
+        "Tile (many, repeats)",
+        "Abs (zero, one)",
+        "Neg (zero, one, one)",
+    ],
+)
+def test_what_a_node_cannot_make_is_refused(made):
+    """From numbers in the file, at once, and before memory is gone."""
+    known = "zero = Constant <value_int = 0> () one = Constant <value_int = 1> () "
+    known += "most = Constant <value_int = 1000000000000> () "
+    known += "many = Constant <value_ints = [1, 2]> () "
+    known += "repeats = Constant <value_ints = [1000000000000]> () "
+    operator = made.split()[0]
+    with pytest.raises(ArgumentError, match=f"onnx {operator}"):
+        OnnxRunner(model_of(f"{known} n = {made} y = Shape (n)"))({"x": [[0.0] * 4]})
 
 
 # ---- data beside the model -----------------------------------------------------------------------

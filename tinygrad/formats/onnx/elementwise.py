@@ -108,13 +108,15 @@ def _thresholded(x: Tensor, alpha: float = 1.0) -> Tensor:
 
 def _plain(function: Callable[..., Tensor]) -> Function:
     """A function of one tensor, before version 6 with an attribute that has no effect."""
-    return lambda x, consumed_inputs=None: function(x)
+    return lambda x, *, consumed_inputs=None: function(x)
 
 
 def _aligned(function: Callable[..., Tensor]) -> Function:
     """A function of two tensors, which before version 7 met from axis `axis` on."""
 
-    def meet(a: Tensor, b: Tensor, axis: int | None = None, broadcast: int = 0, **_: Any) -> Tensor:
+    def meet(
+        a: Tensor, b: Tensor, *, axis: int | None = None, broadcast: int = 0, **_: Any
+    ) -> Tensor:
         if axis is not None and b.ndim and broadcast:
             b = b.reshape(*b.shape, *[1] * (a.ndim - axis - b.ndim))
         return function(a, b)

@@ -4,13 +4,18 @@ the tables of tensors; only what shape arithmetic uses stands here."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from tinygrad.base.errors import ArgumentError
 from tinygrad.formats.onnx.casts import cast_on_host
 from tinygrad.formats.onnx.registry import Array
+
+MOST = 1 << 28
+"""Elements that a few numbers of a model make at most."""
 
 
 def shape_of(x: Any, start: int = 0, end: int | None = None) -> Array:
@@ -118,7 +123,21 @@ def full(shape: Any, value: Any = None) -> Array:
 
 def range_(start: Array, limit: Array, delta: Array) -> Array:
     """Numbers from `start` in steps of `delta`, before `limit`."""
+    checked(math.ceil((limit.item() - start.item()) / delta.item()))
     return np.arange(start.item(), limit.item(), delta.item(), dtype=start.dtype)
+
+
+def tile(x: Array, repeats: Array) -> Array:
+    """An array again and again along each axis."""
+    checked(math.prod(int(n) for n in (*x.shape, *repeats)))
+    return np.tile(x, repeats)
+
+
+def checked(count: int) -> int:
+    """That many elements, unless they are more than `MOST`."""
+    if count > MOST:
+        raise ArgumentError(f"{count} elements; legal are up to {MOST}")
+    return count
 
 
 def transpose(x: Array, perm: Any = None) -> Array:
@@ -217,7 +236,7 @@ FOLDED: Mapping[str, Callable[..., Any]] = {
     "Sqrt": _unary(np.sqrt),
     "Squeeze": squeeze,
     "Sub": _compare(np.subtract),
-    "Tile": lambda x, repeats: np.tile(x, repeats),
+    "Tile": tile,
     "Transpose": transpose,
     "Unsqueeze": unsqueeze,
     "Where": lambda condition, x, y: np.where(condition, x, y),

@@ -251,7 +251,7 @@ def _eye_like(x: Tensor, k: int = 0, dtype: int | None = None) -> Tensor:
 
 def _range(start: Array, limit: Array, delta: Array) -> Tensor:
     first, last, step = (one(v) for v in (start, limit, delta))
-    count = max(0, math.ceil((last - first) / step))
+    count = host.checked(max(0, math.ceil((last - first) / step)))
     made = first + np.arange(count) * step
     return Tensor(made.astype(start.dtype))
 

@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 from onnx import defs, helper, numpy_helper
 
-from tinygrad.base.errors import ArgumentError, DTypeError, FileError, JitError
+from tinygrad.base.errors import ArgumentError, DTypeError, FileError, JitError, TinygradError
 from tinygrad.engine.jit import TinyJit
 from tinygrad.engine.storage import numpy_dtype
 from tinygrad.formats.onnx.host import FOLDED
@@ -33,6 +33,7 @@ from tinygrad.formats.onnx.values import (
 )
 from tinygrad.tensor import Tensor
 
+BROKEN = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, MemoryError)
 SMALL = 1 << 12  # elements that are worth NumPy's time on the host
 MOST_BODIES = 1 << 10  # definitions that are remembered; they depend on shapes
 Scope = dict[str, Value]
@@ -78,6 +79,8 @@ class OnnxRunner:
             Tensors, lazily computed; arrays of strings and of element types that tensors lack;
             lists for sequences; None for an optional without a value.
         """
+        if not isinstance(inputs, Mapping | None):
+            raise ArgumentError(f"onnx: inputs that are a {type(inputs).__name__}; legal is a dict")
         given = dict(inputs or {})
         known = {*self.graph_inputs, *self.constants}
         missing = [
@@ -156,7 +159,9 @@ class OnnxRunner:
             if str(error).startswith("onnx"):
                 raise
             raise type(error)(f"{where} of {_described(values)}: {error}") from error
-        except (TypeError, ValueError, LookupError, AttributeError) as error:
+        except TinygradError:
+            raise
+        except BROKEN as error:
             raise ArgumentError(f"{where} of {_described(values)}: {error}") from error
         for name, value in zip(node.output, results, strict=False):
             if name:
