@@ -33,7 +33,7 @@ from fuzz_lines import Writer
 from tensor_reference import numpy_dtype
 
 from tinygrad.base.dtype import dtypes, to_numpy_name
-from tinygrad.base.errors import DTypeError, ShapeError, TinygradError
+from tinygrad.base.errors import DTypeError, IndexCheckError, ShapeError, TinygradError
 from tinygrad.base.settings import Context
 from tinygrad.base.target import Numerics
 from tinygrad.engine.devices import Device
@@ -350,7 +350,7 @@ def check(program: Program, devices: Iterable[str] = DEVICES) -> None:
 def is_refused(error: Exception, device: str) -> bool:
     """Whether the device says that it lacks float64, as it does; or knows no values, and so not how
     many a mask chose."""
-    if isinstance(error, ShapeError) and not numerics_of(device).values:
+    if isinstance(error, ShapeError | IndexCheckError) and not numerics_of(device).values:
         return True
     lacks = device != "NOOPT" and "float64" not in Device[device].target.dtypes
     return lacks and isinstance(error, DTypeError) and "of float64" in str(error)

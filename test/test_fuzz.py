@@ -117,6 +117,7 @@ def test_a_device_without_values_does_not_know_what_a_mask_chooses():
     chosen = "a = given(2, (9, 3), 'float32')\nb = a[given(294, (9,), 'bool'), ::-1]\n"
     check(program(chosen + "b", False), ("NULL", "CPU"))
     check(program(chosen + "c = b + given(3, (6, 3), 'float32')\nc", False), ("NULL", "CPU"))
+    check(program(chosen + "c = b.gather(0, given(3, (1, 1), 'int32') % 2)\nc", False), ("NULL",))
 
 
 def share(what, name):

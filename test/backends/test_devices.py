@@ -22,12 +22,14 @@ TEST = Path(__file__).parent.parent
 CORE = ("tensor", "elementwise", "movement", "reduction", "indexing", "conv")
 
 
-def run_op_tests(device: str, tests: int = 1, cases: int = 1) -> int:
+def run_op_tests(device: str, tests: int = 1, cases: int = 1, options: tuple[str, ...] = ()) -> int:
     """How many of the core op tests pass on `device`: each `tests`th, and of its cases the first
-    and each `cases`th. None may fail, or be skipped but for what its Target says it hasn't."""
+    and each `cases`th. None may fail, or be skipped but for what its Target says it hasn't.
+    `options` are of pytest."""
     facts = {"DEV": device, "TESTS": str(tests), "EVERY": str(cases)}
     files = [f"tensor/test_{name}.py" for name in CORE]
     command = [sys.executable, "-m", "pytest", *files, "-q", "-x", "-p", "no:cacheprovider"]
+    command += options
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     ran = subprocess.run(
         command, cwd=TEST, env=inherited | facts, capture_output=True, text=True, timeout=1800

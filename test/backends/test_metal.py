@@ -12,7 +12,7 @@ import pytest
 from backends import fake_metal
 from backends import test_renderers as programs
 from backends.fake_driver import Misuse
-from backends.test_devices import CORE, run_op_tests
+from backends.test_devices import run_op_tests
 
 from tinygrad import Tensor, TinyJit, dtypes
 from tinygrad.backends import open_device, why_absent
@@ -191,8 +191,7 @@ def test_two_threads_compute_at_once(metal):
 
 @pytest.mark.slow
 def test_the_op_tests_pass_or_are_refused_for_float64():
-    files = tuple(f"tensor/test_{name}.py" for name in CORE)
-    run_op_tests("METAL", 20, ("-p", "backends.fake_metal", *files))
+    run_op_tests("METAL", cases=20, options=("-p", "backends.fake_metal"))
 
 
 # ---- the runtime ---------------------------------------------------------------------------------

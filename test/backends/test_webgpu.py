@@ -168,6 +168,15 @@ def test_more_groups_than_a_dimension_takes():
     assert rows.sum((1, 2)).tolist() == (32 * np.arange(1, 70002)).tolist()
 
 
+def test_the_bits_of_halves():
+    given = np.array([1, -2, 0.0, -0.0, 6e-8, -6e-8, 65504, np.inf, -np.inf], np.float16)
+    x = Tensor(given, device="WEBGPU")
+    assert x.bitcast(dtypes.int16).tolist() == given.view(np.int16).tolist()
+    assert (x.bitcast(dtypes.uint16) ^ 0x8000).bitcast(dtypes.half).numpy().tobytes() == (
+        -given
+    ).tobytes()
+
+
 def test_random_numbers_and_long_integers_are_those_of_the_cpu():
     for make in (
         lambda device: Tensor.rand(100, device=device),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from tensor.check import check, close, value
+from tensor.check import check, close, numerics, value
 
 from tinygrad import GlobalCounters
 from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, ShapeError
@@ -46,6 +46,8 @@ KEYS = {
     "dots for no axis": s_[1:, 0, ..., I],
     "all": s_[...],
 }
+if not numerics().values:  # nobody knows there what a mask chooses
+    KEYS = {name: key for name, key in KEYS.items() if "mask" not in name}
 
 
 def ours_key(key):
@@ -72,7 +74,10 @@ def test_whole_numbers_are_read_as_floats_are():
     close(value(y), x)
 
 
-@pytest.mark.parametrize("name", ["slice", "steps", "array", "two broadcast", "apart", "mask"])
+READS = ["slice", "steps", "array", "two broadcast", "apart", "mask"]
+
+
+@pytest.mark.parametrize("name", [name for name in READS if name in KEYS])
 def test_read_has_a_gradient(name):
     key = KEYS[name]
     x = Tensor(X, requires_grad=True)
@@ -88,7 +93,7 @@ WRITES += ["two arrays", "two broadcast", "array after slice", "mask", "dots", "
 
 
 @pytest.mark.parametrize("stored", [True, False])
-@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize("name", [name for name in WRITES if name in KEYS])
 def test_write(name, stored):
     key = KEYS[name]
     expected, x = X.copy(), Tensor(X)

@@ -355,12 +355,12 @@ class _Shader(Statements):
             return self.cast(node)
         if old is new:
             return value
-        if old is dtypes.float16:
-            bits = f"(bitcast<u32>(vec2<f16>({value}, 0h))&0xffffu)"
+        if old is dtypes.float16:  # naga has no bitcasts between widths, of f16 to two of them
+            bits = f"pack2x16float(vec2<f32>(f32({value}), 0.0))"
             return self._cut(new, bits if kind == "u32" else f"bitcast<{kind}>({bits})")
         if new is dtypes.float16:
             bits = value if self.type(old) == "u32" else f"bitcast<u32>({value})"
-            return f"bitcast<vec2<f16>>({bits}).x"
+            return f"f16(unpack2x16float({bits}).x)"
         return value if self.type(old) == kind else self._cut(new, f"bitcast<{kind}>({value})")
 
     def word(self, node: UOp) -> str:
