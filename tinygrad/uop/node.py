@@ -25,7 +25,8 @@ from tinygrad.uop.placement import placed
 from tinygrad.uop.questions import Questions
 
 _UNSET: Any = object()
-_MOVEMENT, _CONST = GroupOp.Movement, Ops.CONST  # asked for each node: an enum's members are slow
+_MOVEMENT, _CONST, _DETACH = GroupOp.Movement, Ops.CONST, Ops.DETACH
+# asked for each node: an enum's members are slow
 
 
 class _Entry(weakref.ref["UOp"]):
@@ -123,8 +124,10 @@ class UOp(Questions):
             found = _standing(cls._table, entry)
             if found is not None:
                 return found
+        if op is _DETACH:
+            node.readers = src[0].readers  # who reads it reads that
         if not is_view:
-            for source in src:
+            for source in src[1:] if op is _DETACH else src:
                 if source.readers is not None:
                     source.readers.add(entry)
         return node
@@ -596,13 +599,14 @@ def _forget(
     table: dict[tuple[Any, ...], _Entry] = UOp._table,  # bound for the interpreter's last moments
     alone: Any = _forgetting,
     views: Collection[Ops] = GroupOp.Movement,
+    detach: Ops = Ops.DETACH,
 ) -> None:
     key = entry.key
     with alone:
         if table.get(key) is entry:
             del table[key]
     if key[0] not in views:
-        for source in key[2]:
+        for source in key[2][1:] if key[0] is detach else key[2]:
             if source.readers is not None:
                 source.readers.discard(entry)
 
