@@ -365,6 +365,29 @@ def batches_are_boxes_of_storage():
 
 
 @program
+def storage_is_seen_twice():
+    """Several views of one batch, and of one weight, are what one loss stands on."""
+    Tensor.manual_seed(5)
+    net, cell, seen = Net(), nn.LSTMCell(5, 4), []
+    parameters = [*net.parameters, *nn.state.get_parameters(cell)]
+    optimizer = nn.optim.SGD(parameters, lr=0.1)
+    x, y = Tensor(X[0].reshape(4, 10)).realize(), Tensor(Y[0][:4].astype("int32")).realize()
+    with Tensor.train():
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            state = None
+            for part in (x[:, :5], x[:, 5:]):
+                state = cell(part + part.linear(net.hidden.weight.T).sum(), state)
+            loss = net.out(state[0]).sparse_categorical_crossentropy(y)
+            del state
+            loss.backward()
+            optimizer.step()
+            grads = net.hidden.weight.grad, cell.weight_ih.grad, cell.bias_hh.grad
+            seen += [loss.numpy(), *[grad.numpy() for grad in grads]]
+    return [*seen, *[p.numpy() for p in parameters]]
+
+
+@program
 def weights_are_seen_in_other_shapes():
     net, seen = Net(), []
     optimizer = nn.optim.SGD(net.parameters, lr=0.1)

@@ -70,11 +70,12 @@ class Template:
         self.roots = tuple(roots)
         fixed = [n for n in nodes if n.op is Ops.DEVICE or n.base.op is Ops.CONST]
         self.fixed = [n for n in fixed if n.base not in holes]
-        at = {node: i for i, node in enumerate((*holes, *self.fixed))}
+        given = (*holes, *self.fixed)  # a node may be there twice
+        at = {node: i for i, node in enumerate(given)}
         self.steps: list[tuple[Ops, DType, list[int], Any, Any]] = []
         for node in nodes:
             if node not in at:
-                at[node] = len(at)
+                at[node] = len(given) + len(self.steps)
                 places = [at[source] for source in node.src]
                 self.steps.append((node.op, node.dtype, places, node.arg, node.shape))
         self.places = [at[root] for root in roots]
