@@ -344,6 +344,26 @@ def activations_in_place():
 
 
 @program
+def values_in_buffers_of_their_own():
+    net, seen = Net(), []
+    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
+    with Tensor.train():
+        for number in range(STEPS):
+            x, y = batch(number)
+            hidden = net.hidden(x.contiguous()).relu().contiguous()
+            turned = net.out(hidden.transpose().contiguous().transpose())
+            loss = turned.sparse_categorical_crossentropy(y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            seen += [loss.numpy(), hidden.numpy()]
+            other = x.transpose().contiguous()
+            other += 1
+            seen += [x.numpy(), other.numpy()]
+    return [*seen, *weights(net)]
+
+
+@program
 def batches_are_boxes_of_storage():
     net, seen = Net(), []
     optimizer = nn.optim.SGD(net.parameters, lr=0.1)

@@ -125,6 +125,7 @@ class Conversion(Creation):
         """
         return self.cast(dtypes.bool)
 
+    @small
     def contiguous(self) -> Self:
         """The same value in a buffer of its own.
 
