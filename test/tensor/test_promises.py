@@ -364,6 +364,118 @@ def values_in_buffers_of_their_own():
 
 
 @program
+def steps_by_hand():
+    """Expressions are written to storage without an optimizer, in several orders."""
+    net, seen = Net(), []
+    for p in net.parameters:
+        p.requires_grad_()
+    speeds = [Tensor(np.zeros(p.shape, "float32")).realize() for p in net.parameters]
+    for speed in speeds:
+        speed.requires_grad_(False)
+    for number in range(3 * STEPS):
+        loss = loss_of(net, number)
+        for p in net.parameters:
+            p.grad = None
+        loss.backward()
+        with Tensor.no_grad():
+            for p, speed in zip(net.parameters, speeds, strict=True):
+                if number % 3:
+                    speed.assign(speed * 0.5 + p.grad)
+                    p -= 0.1 * speed
+                else:
+                    p.assign(p - 0.1 * p.grad)
+        if number % 4 == 3:
+            seen.append(net.hidden.weight.numpy())
+        elif number % 4:
+            Tensor.realize(*net.parameters, *speeds[: number % 3])
+        seen.append(loss.numpy())
+    return [*seen, *weights(net), *[s.numpy() for s in speeds]]
+
+
+@program
+def averages_follow():
+    holder = {}
+
+    def follow(net, optimizer, number, loss):
+        average = holder.get(id(optimizer)) or nn.optim.EMA(net, 0.9)
+        holder[id(optimizer)] = average
+        average.update()
+        return [average.averages[0].numpy()] if number % 3 == 2 else []
+
+    made = train(after=follow)
+    (average,) = holder.values()
+    return [*made, *[t.numpy() for t in average.averages]]
+
+
+def normed(reads=False):
+    net, norm, seen = Net(), nn.BatchNorm(4), []
+    parameters = [*net.parameters, *nn.state.get_parameters(norm)]
+    optimizer = nn.optim.SGD(parameters, lr=0.1)
+    with Tensor.train():
+        for number in range(STEPS):
+            x, y = batch(number)
+            optimizer.zero_grad()
+            out = net.out(norm(net.hidden(x)).relu())
+            before = norm.running_var * 2 + norm.num_batches_tracked
+            if reads:
+                seen.append([norm.running_mean, norm.num_batches_tracked][number % 2].numpy())
+            loss = out.sparse_categorical_crossentropy(y)
+            loss.backward()
+            optimizer.step()
+            seen += [before.numpy(), loss.numpy()]
+            with Tensor.train(False):
+                seen.append(norm(net.hidden(x)).numpy())
+    return [*seen, *[p.numpy() for p in parameters]]
+
+
+@program
+def averages_of_batches():
+    return normed()
+
+
+@program
+def averages_of_batches_are_read():
+    return normed(reads=True)
+
+
+@program
+def writes_wait():
+    """What was written is read, seen by views, written over and forgotten before it is there."""
+    draw, seen = np.random.default_rng(5), []
+    x = Tensor(X[1], requires_grad=False).realize()
+    for _ in range(30):
+        a, b = (Tensor(X[0] * k, requires_grad=False).realize() for k in (1, 2))
+        alive = []
+        for _ in range(8):
+            t, other = (a, b)[:: draw.choice((1, -1))]
+            match int(draw.integers(12)):
+                case 0 | 1:
+                    t.assign(other.relu() + x)
+                case 2 | 3:
+                    t += 1
+                case 4:
+                    t.assign(t * other - x)
+                case 5:
+                    alive.append(t.reshape(-1) if draw.integers(2) else t.detach())
+                case 6:
+                    alive.append(t.softmax(-1) + other)
+                case 7:
+                    t[1] = 0.5
+                case 8:
+                    t.assign(alive[-1].reshape(t.shape)) if alive else t.realize()
+                case 9:
+                    alive.append(t.flip(0) * 2)
+                case 10:
+                    Tensor.realize(t, *alive[-1:])
+                case _:
+                    seen.append(t.numpy())
+            if len(alive) > 3:
+                del alive[draw.integers(3)]
+        seen += [a.numpy(), *[t.numpy() for t in alive], b.numpy()]
+    return seen
+
+
+@program
 def batches_are_boxes_of_storage():
     net, seen = Net(), []
     optimizer = nn.optim.SGD(net.parameters, lr=0.1)

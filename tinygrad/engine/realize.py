@@ -142,6 +142,8 @@ def _realize(wanted: list[UOp]) -> None:
         nodes: list[UOp] = []
         seen: set[UOp] = set()
         add_nodes_below(wanted, nodes, seen)
+        if nodes_of(Ops.ASSIGN, nodes):
+            ask_all()  # writes that were promised are nodes before this looks for them
         more = nodes
         while nodes_of(Ops.ASSIGN, more):
             readers = _old_readers(wanted, nodes, seen)

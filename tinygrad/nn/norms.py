@@ -62,7 +62,8 @@ class BatchNorm:
         mean, variance = _statistics(x)
         if self.track_running_stats:
             _track(x, mean, variance, self.running_mean, self.running_var, self.momentum)
-            self.num_batches_tracked.assign(self.num_batches_tracked.detach() + 1)
+            with Tensor.no_grad():
+                self.num_batches_tracked.assign(self.num_batches_tracked + 1)
         return mean, variance
 
 
@@ -324,10 +325,9 @@ def _track(
     count = prod(n for axis, n in enumerate(x.shape) if axis != 1)
     if count == 1:
         raise ShapeError("BatchNorm: one value a channel has no variance; train on a batch")
-    unbiased = variance.detach() * (count / (count - 1))
-    for average, new in ((means, mean.detach()), (variances, unbiased)):
-        old = average.detach()
-        average.assign((old + (new - old) * momentum).cast(average.dtype))
+    with Tensor.no_grad():
+        for average, new in ((means, mean), (variances, variance * (count / (count - 1)))):
+            average.assign(average.lerp(new, momentum).cast(average.dtype))
 
 
 def _moved_to(

@@ -17,7 +17,7 @@ With SPEC a step is done both ways, and must give the same bits.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any, NamedTuple
 
 from tinygrad.base.dtype import dtypes
@@ -38,10 +38,12 @@ from tinygrad.tensor.promise import (
     Promise,
     Source,
     Version,
+    Written,
     boxes_of,
     keeping,
     source_of,
 )
+from tinygrad.tensor.promise import recording as promising
 from tinygrad.transforms.gradient import followed
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -161,6 +163,7 @@ def again(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool 
     with turns.together():
         with keeping.now:
             asked = _Asked(given, writes)
+            given = asked.given
             key = (name, settings_of_plans(), *asked.key)
             known = _known.get(key) if asked.is_clear else None
             is_new = key not in _known
@@ -169,18 +172,20 @@ def again(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool 
             elif known is not None and asked.may_be_done(known):
                 _known.move_to_end(key)
                 if SPEC:
-                    asked.check(known, long_way)
+                    with promising.written_down(followed=True):
+                        asked.check(known, long_way)
                 else:
                     asked.do(known)
                     asked.tell()
                 return
-        if not asked.is_clear or not is_new:
-            long_way()
-        else:
-            _known[key] = asked.watch(long_way)
-            if len(_known) > MOST:
-                _known.popitem(last=False)
-        if writes:
+        with promising.written_down(followed=True):
+            if not asked.is_clear or not is_new:
+                long_way()
+            else:
+                _known[key] = asked.watch(long_way)
+                if len(_known) > MOST:
+                    _known.popitem(last=False)
+        if asked.writes:
             _let_go(given)
 
 
@@ -196,21 +201,21 @@ class _Asked:
     """What is to be computed: `promises`, of a step all that may stand on what it overwrites."""
 
     def __init__(self, given: Sequence[Any], writes: bool) -> None:
-        self.given, self.writes, self.lines = given, writes, Lines()
-        self.sources = [
+        self.given, self.lines = list(given), Lines()
+        self.sources: list[Source | None] = [
             tensor._source if isinstance(tensor._source, Promise) else source_of(tensor)
             for tensor in given
         ]
+        self.writes = writes or Written in map(type, self.sources)
         self.key: tuple[Hashable, ...] = ()
         self.promises: list[Promise] = []
         self.is_clear = None not in self.sources
         if not self.is_clear:
             return
         lines = self.lines
-        places = [lines.add(each) for each in self.sources if each is not None]
-        buffers = {leaf.buffer for leaf in lines.leaves}
-        waiting = _waiting(buffers) if writes else self.sources
-        promised = [source.stored for source in waiting if isinstance(source, Promise)]
+        places = [self._place(each) for each in self.sources if each is not None]
+        waiting = self._wait(places) if self.writes else self.sources
+        promised = [source.stored for source in waiting if type(source) is Promise]
         self.promises = dedup(promised)
         places += [lines.add(promise) for promise in self.promises]
         outputs = [each.number for each in (*self.sources, *self.promises) if each is not None]
@@ -219,12 +224,29 @@ class _Asked:
             [leaf.buffer is None or leaf.buffer.others for leaf in lines.leaves]
         )
 
+    def _place(self, source: Source) -> Hashable:
+        """The place of a line, and of what it is written to."""
+        place = self.lines.add(source)
+        return (place, self.lines.add(source.place)) if type(source) is Written else place
+
+    def _wait(self, places: list[Hashable]) -> list[Source | None]:
+        """What else stands on storage that may be overwritten. Other writes are done now, too."""
+        while True:
+            buffers = {self._home(number).buffer for number in self._homes()}
+            waiting = _waiting(buffers)
+            there = set(self.sources)
+            more = [h for h in waiting if type(h._source) is Written and h._source not in there]
+            if not more:
+                return [*self.sources, *[holder._source for holder in waiting]]
+            self.given += more
+            self.sources += [holder._source for holder in more]
+            places += [self._place(holder._source) for holder in more]
+
     def may_be_done(self, known: Known) -> bool:
         """Whether nobody but who is asked sees what will be overwritten."""
         for number in known.written:
-            source, tensor = self.sources[number], self.given[number]
-            assert isinstance(source, Version), "what is written is storage"
-            base, families = source.base, source.base.families
+            tensor, base = self.given[number], self._home(number).base
+            families = base.families
             if (base.readers and is_read(base)) or is_expected(base):
                 return False
             if families is not None and (
@@ -253,13 +275,29 @@ class _Asked:
             recording.done.append(None)
 
     def tell(self) -> None:
-        """Tells the nodes that were made of promises where these were computed."""
+        """Tells the nodes that were made of promises where these were computed, and tensors that
+        what was written is there."""
         for promise in self.promises:
             if promise.expression.nodes is not None:
                 _ = promise.node
+        for tensor, source in zip(self.given, self.sources, strict=True):
+            if type(source) is Written:
+                tensor._uop, tensor._source = source.place.view, None
+
+    def _homes(self) -> list[int]:
+        """Which of the given tensors may be written."""
+        kinds = (Version, Written)
+        return [i for i, source in enumerate(self.sources) if isinstance(source, kinds)]
+
+    def _home(self, number: int) -> Version:
+        """The storage that a given tensor is, or is written to."""
+        source = self.sources[number]
+        home = source.place if type(source) is Written else source
+        assert isinstance(home, Version), "what is written is storage"
+        return home
 
     def _written(self, known: Known) -> list[Any]:
-        return [self.sources[number].buffer for number in known.written]  # type: ignore[union-attr]
+        return [self._home(number).buffer for number in known.written]
 
     def watch(self, long_way: LongWay) -> Known | None:
         """Goes the long way; what was done, if that is all that there is to it."""
@@ -278,7 +316,7 @@ class _Asked:
         storages = plan.plan.storages
         at = {leaf.base: number for number, leaf in enumerate(self.lines.leaves)}
         inputs = [at[node] for node in structure.params if node in at]
-        given = {each.base: i for i, each in enumerate(self.sources) if isinstance(each, Version)}
+        given = {self._home(number).base: number for number in self._homes()}
         over = {structure.params[storages[number].place] for number in plan.chain.written}
         if structure.binds or len(inputs) < len(structure.params) or over - given.keys():
             return None
@@ -346,21 +384,20 @@ class _Asked:
         assert mine == [bytes(buffer.read()) for buffer in right], "a step done again is another"
 
 
-def _waiting(buffers: set[Buffer | None]) -> list[Source | None]:
-    """The promises of tensors alive that are not computed, and stand on some of this storage."""
-    sources = [holder._source for holder in holders]  # type: ignore[attr-defined]
+def _waiting(buffers: Collection[Buffer | None]) -> list[Any]:
+    """The tensors alive that are promised, not computed, and stand on some of this storage."""
     known: dict[Expression, bool] = {}
     return [
-        source
-        for source in sources
-        if isinstance(source, Promise)
+        holder
+        for holder in holders
+        if isinstance(source := holder._source, Promise)  # type: ignore[attr-defined]
         and not source.is_computed
         and _reads(source.expression, buffers, known)
     ]
 
 
 def _reads(
-    expression: Expression, buffers: set[Buffer | None], known: dict[Expression, bool]
+    expression: Expression, buffers: Collection[Buffer | None], known: dict[Expression, bool]
 ) -> bool:
     found = known.get(expression)
     if found is None:

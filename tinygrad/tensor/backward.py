@@ -26,6 +26,7 @@ from tinygrad.tensor.promise import (
     Source,
     Template,
     Version,
+    Written,
     holes_of,
     look_at,
     shadow,
@@ -93,6 +94,8 @@ def _wanted(lines: Lines, bases: set[UOp]) -> list[Any] | None:
         if tensor.requires_grad is not True:
             continue
         source = tensor._source  # type: ignore[attr-defined]
+        if isinstance(source, Written):
+            return None
         if isinstance(source, Promise):
             if source.expression in lines.places and source.wants:
                 wanted.append(tensor)

@@ -11,6 +11,7 @@ import functools
 import os
 import sys
 import weakref
+from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -30,7 +31,7 @@ from tinygrad.engine.holders import Holder, Promised, holders
 from tinygrad.engine.storage import Family, join, latest, leave, note_change
 from tinygrad.schedule.bases import MOVED, beneath
 from tinygrad.tensor.past import asked, past_of, remember
-from tinygrad.tensor.promise import Promise, Source, keeping, recording, start_node
+from tinygrad.tensor.promise import Promise, Source, Written, keeping, recording, start_node
 from tinygrad.tensor.spellings import follow, spell
 from tinygrad.uop.infer import most
 from tinygrad.uop.infer import settled as settled_size
@@ -224,6 +225,8 @@ class Core(Holder):
     _taped: bool
     _kin: Family | None
     """The family, once there may be others in it."""
+    _write_down: ClassVar[Callable[[Any, Written], None]]
+    """Makes a node of a write that was promised (`tensor/writing`)."""
     _source: Source | None
     """What it has in the place of a node, if it has none yet; of storage its version, if that was
     asked for."""
@@ -272,6 +275,10 @@ class Core(Holder):
         return object.__getattribute__(self, "_uop")  # type: ignore[no-any-return]
 
     def _hold_promised(self, promise: Promise) -> None:
+        if isinstance(promise, Written):
+            self._uop, self._source = promise.place.view, None
+            self._write_down(promise)
+            return
         is_known = promise.is_computed and not self._taped
         self._uop = promise.shown if is_known else promise.node
         self._source = None

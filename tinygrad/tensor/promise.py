@@ -44,10 +44,12 @@ turn (`engine/turns`), never around one."""
 
 class _Recording(threading.local):
     """Whether this thread records what gradients follow: it doesn't under `no_grad`. `inside`:
-    it runs an expression, of which all is part that others make."""
+    it runs an expression, of which all is part that others make. `writes`: a write may be promised;
+    it isn't where a step goes its long way."""
 
     on: bool = True
     inside: bool = False
+    writes: bool = True
 
     @contextlib.contextmanager
     def expression(self) -> Iterator[None]:
@@ -57,6 +59,16 @@ class _Recording(threading.local):
             yield
         finally:
             self.inside = before
+
+    @contextlib.contextmanager
+    def written_down(self, followed: bool) -> Iterator[None]:
+        """While it lasts, writes have nodes, of which gradients know if they are `followed`."""
+        before = self.on, self.writes
+        self.on, self.writes = followed and self.on, False
+        try:
+            yield
+        finally:
+            self.on, self.writes = before
 
 
 recording = _Recording()
@@ -374,6 +386,17 @@ class Promise:
         end = stored_base(self.like) if self._of is None else bottom_of(self.like)
         steps = [s for s in steps_between(self.like, end) if s.op is not Ops.DETACH]
         return self.base.in_room(end.shape).moved_by(steps)
+
+
+class Written(Promise):
+    """A promise whose value is what all of the version `place` holds next. Expressions stand on it
+    as on another; it is in memory once it is written there, and never elsewhere."""
+
+    __slots__ = ("place",)
+
+    def __init__(self, value: Promise, place: Version) -> None:
+        super().__init__(value.expression, value.number, value.look, value.wants)
+        self.place = place
 
 
 Source = Version | Promise

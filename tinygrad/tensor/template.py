@@ -36,6 +36,7 @@ from tinygrad.tensor.promise import (
     Source,
     Template,
     Version,
+    Written,
     holes_of,
     look_at,
     recording,
@@ -236,12 +237,15 @@ class Result(NamedTuple):
     container: Callable[[Iterable[Any]], Any] | None
 
     def can_be_made(self, sources: Sequence[Source | UOp], by_nodes: bool) -> bool:
-        """Whether there is no view, or only of what is promised and will be stored."""
+        """Whether there is no view, or only of what is promised and will be stored; and where nodes
+        are asked for no write that has none yet."""
+        if by_nodes and Written in map(type, sources):
+            return False
         for each in self.outputs:
             source = None if each.moves is None else sources[each.moves]
             if source is None:
                 continue
-            if by_nodes or not isinstance(source, Promise):
+            if by_nodes or type(source) is not Promise:
                 return False
             if each.views is not None and not source.stored.is_whole:
                 return False

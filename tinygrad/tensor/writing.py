@@ -23,16 +23,16 @@ from tinygrad.engine.aliases import (
     steps_between,
     writable_part,
 )
-from tinygrad.engine.holders import holders
+from tinygrad.engine.holders import Promised, holders
 from tinygrad.engine.keeping import moved, workplace, write
-from tinygrad.engine.realize import own_copy, realize
+from tinygrad.engine.realize import capturing, own_copy, realize
 from tinygrad.engine.storage import copies_of, is_shared, join, note_change, supersede
 from tinygrad.schedule.bases import is_concrete
 from tinygrad.tensor.autograd import Autograd
 from tinygrad.tensor.core import Core, check_number, copied_part, is_detached, root_of
 from tinygrad.tensor.creation import node_of
 from tinygrad.tensor.indexing import side_by_side
-from tinygrad.tensor.promise import Promise, keeping, recording
+from tinygrad.tensor.promise import Promise, Version, Written, keeping, recording, source_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -91,7 +91,13 @@ def _has_leaf(family: list[Any]) -> bool:
 def _is_lone(tensor: Core) -> bool:
     """Whether it is only promised, and neither a view nor looked at by one."""
     it = tensor._source
-    return isinstance(it, Promise) and it.stored is it and not (it.is_computed or tensor._kin)
+    return type(it) is Promise and it.stored is it and not (it.is_computed or tensor._kin)
+
+
+def _is_all(place: Version) -> bool:
+    """Whether it is all elements of storage, in their order."""
+    steps = steps_between(place.view, place.base)
+    return place.base.op is Ops.BUFFER and all([step.op is Ops.RESHAPE for step in steps])
 
 
 class Writing(Autograd):
@@ -143,6 +149,8 @@ class Writing(Autograd):
         if given.requires_grad is True and not passes and recording.on:
             raise ArgumentError("assign: the value needs a gradient; use .detach() first")
         value = self._given("assign", given)
+        if not passes and self._promises_write(value):
+            return self
         if value.shape != self.shape:
             value = value._broadcast_to_view("assign", self.shape)
         if value._value is not self._value:
@@ -255,7 +263,8 @@ class Writing(Autograd):
                 f"{name} in place: the result has {value.shape}, this {self.shape}; "
                 "legal is this shape"
             )
-        if not self._takes_promise(value):
+        passes = recording.on and self._is_recorded
+        if not self._takes_promise(value) and (passes or not self._promises_write(value)):
             self._put(self, value._broadcast_to_view(name, self.shape))
         return self
 
@@ -267,6 +276,39 @@ class Writing(Autograd):
             takes = flags[0] == flags[1] and _is_lone(self) and _is_lone(value)
             self._source = value._source if takes else self._source
         return takes
+
+    def _promises_write(self, value: Self) -> bool:
+        """Whether storage that this is all of, and nobody else sees, will hold what is promised of
+        `value`, which no gradient goes on from."""
+        if not recording.writes or self._taped or capturing():
+            return False
+        with keeping.now:
+            promise, now = value._source, self._source
+            place = now.place if isinstance(now, Written) else source_of(self)
+            if (
+                not isinstance(promise, Promise)
+                or promise.is_computed
+                or not isinstance(place, Version)
+                or not (promise.wants is False or not dtypes.is_float(self.dtype))
+                or promise.look is None
+                or (value.shape, value.dtype) != (self.shape, self.dtype)
+                or value.device != self.device
+                or not _is_all(place)
+                or len(self._members()) > 1
+                or copies_of(place.base)
+                or is_shared(place.base, self._family)
+            ):
+                return False
+            self._source = Written(promise, place)
+            if not isinstance(now, Written):
+                del self._uop
+        Promised.some = True
+        note_change()
+        return True
+
+    def _write_down(self, written: Written) -> None:
+        with recording.written_down(followed=False):
+            self._overwrite(self, self.of(written.node, False))
 
     def _broadcast_to_view(self, operation: str, shape: tuple[Any, ...]) -> Self:
         given = self
