@@ -1,0 +1,174 @@
+"""Plain training steps beside their captured form: what a step without TinyJit costs.
+
+    python benchmarks/plain.py
+    python benchmarks/plain.py --cases mlp_adam,dropout --rounds 9
+
+Both take the same batch in turn; processor time of one thread, the median of rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tinygrad import Tensor, TinyJit, nn
+
+SECONDS = 0.15  # of a round of one form
+Step = Callable[[], Any]
+
+
+def network(*layers: Any) -> tuple[list[Tensor], Callable[[Tensor], Tensor]]:
+    """The parameters of layers, and what these make one after the other."""
+
+    def call(x: Tensor) -> Tensor:
+        for layer in layers:
+            x = layer(x)
+        return x
+
+    return nn.state.get_parameters(layers), call
+
+
+def mlp(between: Any = Tensor.relu) -> tuple[list[Tensor], Callable[[Tensor], Tensor]]:
+    return network(nn.Linear(784, 128), between, nn.Linear(128, 10))
+
+
+def cell() -> tuple[list[Tensor], Callable[[Tensor], Tensor]]:
+    """Four turns of an LSTM's cell over the columns of a batch, and a layer on its last state."""
+    recurrent, out = nn.LSTMCell(196, 64), nn.Linear(64, 10)
+
+    def call(x: Tensor) -> Tensor:
+        state = None
+        for turn in range(4):
+            state = recurrent(x[:, turn * 196 : turn * 196 + 196], state)
+        assert state is not None
+        return out(state[0])
+
+    return nn.state.get_parameters((recurrent, out)), call
+
+
+def step_of(
+    make: Callable[[], tuple[list[Tensor], Callable[[Tensor], Tensor]]],
+    optimizer: Callable[[list[Tensor]], Any] = lambda params: nn.optim.SGD(params, lr=0.01),
+    rate: bool = False,
+    after: Callable[[list[Tensor]], Callable[[], object]] | None = None,
+    captured: bool = False,
+) -> Step:
+    """A step of training on one batch."""
+    draw = np.random.default_rng(0)
+    x = Tensor(draw.standard_normal((32, 784), "float32")).realize()
+    y = Tensor(draw.integers(0, 10, 32).astype("int32")).realize()
+    Tensor.manual_seed(0)
+    params, model = make()
+    moves = optimizer(params)
+    follow = after(moves.params) if after else None
+    number = [0]
+
+    def train() -> Tensor:
+        moves.zero_grad()
+        loss = model(x).sparse_categorical_crossentropy(y)
+        loss.backward()
+        moves.step()
+        if follow:
+            follow()
+        return loss.realize()
+
+    run = TinyJit(train) if captured else train
+
+    def step() -> Tensor:
+        if rate:
+            number[0] += 1
+            moves.lr = 0.01 / (1 + number[0] % 7)
+        return run()
+
+    return step
+
+
+class ByHand:
+    """Steps written as expressions, without an optimizer."""
+
+    def __init__(self, params: list[Tensor]) -> None:
+        self.params = params
+        for param in params:
+            param.requires_grad = True
+            param.realize()
+
+    def zero_grad(self) -> None:
+        for param in self.params:
+            param.grad = None
+
+    def step(self) -> None:
+        with Tensor.no_grad():
+            for param in self.params:
+                param.assign(param - 0.01 * param.grad)  # type: ignore[operator]
+            Tensor.realize(*self.params)
+
+
+class Followed:
+    """Parameters with a moving average of them."""
+
+    def __init__(self, params: list[Tensor]) -> None:
+        self.average = nn.optim.EMA(params, 0.99)
+
+    def __call__(self) -> None:
+        self.average.update()
+
+
+def adam(params: list[Tensor]) -> Any:
+    return nn.optim.Adam(params, lr=0.001)
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "mlp_sgd": {"make": mlp},
+    "mlp_sgd_rate": {"make": mlp, "rate": True},
+    "mlp_adam": {"make": mlp, "optimizer": adam},
+    "mlp_adam_rate": {"make": mlp, "optimizer": adam, "rate": True},
+    "batch_norm": {"make": lambda: mlp(nn.BatchNorm(128))},
+    "dropout": {"make": lambda: mlp(Tensor.dropout)},
+    "average": {"make": mlp, "after": Followed},
+    "by_hand": {"make": mlp, "optimizer": ByHand},
+    "lstm_cell": {"make": cell},
+}
+
+
+def milliseconds(step: Step) -> float:
+    """The median of calls for about SECONDS."""
+    times: list[float] = []
+    until = time.thread_time() + SECONDS
+    while time.thread_time() < until or len(times) < 5:
+        begin = time.thread_time()
+        step()
+        times.append(time.thread_time() - begin)
+    return statistics.median(times) * 1e3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--cases", default="*", help="names or patterns, with commas")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    patterns = options.cases.split(",")
+    print("| case | plain, ms | captured, ms | ratio |\n| --- | --: | --: | --: |")
+    for name, case in CASES.items():
+        if not any(fnmatch.fnmatch(name, pattern) for pattern in patterns):
+            continue
+        with Tensor.train():
+            forms = [step_of(**case), step_of(**case, captured=True)]
+            for _ in range(5):
+                for form in forms:
+                    form()
+            pairs = [[milliseconds(form) for form in forms] for _ in range(options.rounds)]
+        plain, captured = (statistics.median(column) for column in zip(*pairs, strict=True))
+        ratio = statistics.median(a / b for a, b in pairs)
+        print(f"| {name} | {plain:.3f} | {captured:.3f} | {ratio:.2f} |")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
