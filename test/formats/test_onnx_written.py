@@ -1,6 +1,8 @@
 """What people expect to see of a model in ONNX: the operators that its author wrote."""
 
 import itertools
+import subprocess
+import sys
 
 import numpy as np
 import onnxruntime
@@ -8,6 +10,7 @@ import pytest
 
 from tinygrad import Tensor, TinyJit, nn
 from tinygrad.base.errors import ArgumentError
+from tinygrad.formats import onnx as onnx_files
 from tinygrad.nn import functional as F
 from tinygrad.nn.onnx import OnnxRunner, export_onnx
 
@@ -122,3 +125,12 @@ ONE = Tensor([1.0])
 def test_what_is_no_tensor_is_refused(given, returned):
     with pytest.raises(ArgumentError, match=r"export_onnx: (in|out)puts .*; legal are tensors"):
         export_onnx(lambda x: returned, given)
+
+
+def test_export_stands_beside_the_runner():
+    code = "import tinygrad.formats.onnx as f; import tinygrad.nn.onnx as n"
+    names = "f.OnnxRunner is n.OnnxRunner and f.export_onnx is n.export_onnx"
+    for order in (code, "; ".join(reversed(code.split("; ")))):
+        subprocess.run([sys.executable, "-c", f"{order}; assert {names}"], check=True)
+    with pytest.raises(AttributeError, match="has no attribute 'import_onnx'"):
+        onnx_files.import_onnx  # noqa: B018

@@ -1,4 +1,8 @@
-"""ONNX models: `OnnxRunner(path)({"x": tensor})["y"]`. Needs the package `onnx`, extra `onnx`."""
+"""ONNX models: `OnnxRunner(path)({"x": tensor})["y"]`, and out by `export_onnx(model, inputs)`.
+Needs the package `onnx`, extra `onnx`."""
+
+import importlib
+from typing import Any
 
 try:
     import onnx  # noqa: F401
@@ -7,4 +11,11 @@ except ImportError as error:
 
 from tinygrad.formats.onnx.runner import OnnxRunner
 
-__all__ = ["OnnxRunner"]
+__all__ = ["OnnxRunner", "export_onnx"]
+
+
+def __getattr__(name: str) -> Any:
+    """`export_onnx` reads layers' parameters, so it stands above, and is imported when named."""
+    if name != "export_onnx":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module("tinygrad.nn.onnx").export_onnx
