@@ -194,10 +194,11 @@ def shown(given: list[Any], named: dict[str, Any]) -> str:
 
 
 def wrong(run: Callable[[], Any]) -> tuple[str, str] | None:
-    """What was wrong about a call: where, and the error; None for a result, or an error of ours."""
+    """What was wrong about a call: where, and the error; None for a result, or an error or a
+    warning of ours."""
     try:
         run()
-    except TinygradError:
+    except (TinygradError, UserWarning):
         return None
     except (BufferError, NotImplementedError) as error:
         return None if isinstance(error, BufferError) else ("", repr(error))

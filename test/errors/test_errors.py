@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from errors.beginners import MISUSES as OF_BEGINNERS
 from errors.silent import MISUSES as ONCE_SILENT
+from errors.unfit import MISUSES as OF_WHAT_DOES_NOT_FIT
 from fuzz_misuse import finds
 
 from tinygrad import Context, Device, Tensor, TinyJit, Variable, nn
@@ -388,10 +389,11 @@ MISUSES = {
     ),
 }
 
-MISUSES |= OF_BEGINNERS | ONCE_SILENT
+MISUSES |= OF_BEGINNERS | ONCE_SILENT | OF_WHAT_DOES_NOT_FIT
 
 OF_PYTHON = {"variable beyond its bounds", "unknown setting", *(n for n in MISUSES if "truth" in n)}
 OF_PYTHON |= {"length of a number", "iteration over a number", "out of memory is a MemoryError"}
+OF_PYTHON |= {n for n, (_, error, _) in MISUSES.items() if error is UserWarning}
 
 
 @pytest.mark.parametrize("name", MISUSES)

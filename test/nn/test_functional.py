@@ -120,6 +120,7 @@ def test_what_layers_do_with_given_numbers():
     check("prelu", array(2, 3, 4), np.float32([0.25]))
     check("prelu", array(2, 3, 4), array(3))
     check("threshold", array(2, 3), 0.1, 7.0)
+    check("threshold", np.float32([np.nan, np.inf, -np.inf]), 0.1, 7.0)
     check("local_response_norm", array(2, 6, 3), 4, alpha=0.5, beta=0.6, k=1.5)
     check("local_response_norm", array(2, 5, 3, 2), 3)
     assert ours.dropout2d(Tensor.ones(2, 3, 4), training=False).min().item() == 1.0

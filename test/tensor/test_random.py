@@ -203,7 +203,7 @@ MISUSES = [
     (ArgumentError, "std=-1", lambda: Tensor.normal(2, std=-1)),
     (ArgumentError, "rate = 0", lambda: Tensor.exponential(2, rate=0)),
     (ArgumentError, "scale=-1", lambda: Tensor.gumbel(2, scale=-1)),
-    (ArgumentError, "seed: 1.5", lambda: Tensor.manual_seed(1.5)),
+    (DTypeError, "seed=1.5", lambda: Tensor.manual_seed(1.5)),
     (ShapeError, "-1", lambda: Tensor.rand(2, -1)),
     (ShapeError, "without replacement", lambda: Tensor([1.0, 2.0]).multinomial(3)),
     (ShapeError, "1 or 2 axes", lambda: Tensor.ones(1, 2, 3).multinomial(1)),

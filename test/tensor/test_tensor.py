@@ -10,6 +10,7 @@ from tensor.check import value
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.settings import Context
 from tinygrad.tensor import Tensor
+from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 
@@ -394,6 +395,30 @@ def test_arguments_by_the_names_of_pytorch_and_numpy(name):
     np.testing.assert_allclose(value(ours(Tensor(M))), theirs(), rtol=1e-6)
 
 
+NUMBERS = {  # what counts as a number, a whole number or a bool, though it is of another type
+    "numpy's whole one": (lambda t: t.topk(np.int64(1), np.int32(1))[0], M.max(1, keepdims=True)),
+    "an array's whole one": (lambda t: t.tril(np.array(1)), np.tril(M, 1)),
+    "a tensor's whole one": (lambda t: t.select(1, Tensor(2)), M[:, 2]),
+    "numpy's float": (lambda t: t.add(t, alpha=np.float32(0.5)), M * 1.5),
+    "an array's float": (lambda t: t.add(t, alpha=np.array(0.5)), M * 1.5),
+    "a tensor": (lambda t: (-t).leaky_relu(Tensor(0.5)), M * -0.5),
+    "a tensor with an axis": (lambda t: (-t).leaky_relu(Tensor([0.5])), M * -0.5),
+    "a whole one for a float": (lambda t: t.add(t, alpha=2), M * 3),
+    "0 for False": (lambda t: t.sum(1, keepdim=0), M.sum(1)),
+    "numpy's bool": (lambda t: t.sum(1, keepdim=np.bool(True)), M.sum(1, keepdims=True)),
+    "a correction of True": (lambda t: t.std(1, correction=True), M.std(1, ddof=1)),
+    "a variable": (lambda t: t.select(1, UOp.variable("n", 0, 2).bind(1)), M[:, 1]),
+    "a mask of numbers": (lambda t: t.masked_fill(t.int() - 5, 0), M * (M == 5)),
+    "None, by default": (lambda t: t.argmax(None), M.argmax()),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_what_counts_as_a_number(name):
+    ours, wanted = NUMBERS[name]
+    np.testing.assert_allclose(value(ours(Tensor(M))), wanted, rtol=1e-6)
+
+
 def test_what_others_call_otherwise_is_named():
     t = Tensor(M)
     misused = {
@@ -406,7 +431,7 @@ def test_what_others_call_otherwise_is_named():
         lambda: Tensor.zeros(2, foo=3): "zeros: no argument 'foo' .*; legal are dtype, device",
         lambda: Tensor.ones(2, size=3): "ones: no argument 'size'",
         lambda: t.rand_like(seed=3): "rand_like: no argument 'seed' .*; legal are dtype, device",
-        lambda: t.argmax((0, 1)): r"argmax: axis \(0, 1\)",
+        lambda: t.argmax((0, 1)): r"argmax: axis=\(0, 1\) of type tuple; legal is int",
         lambda: t.where(t > 2, 0): r"legal is mask.where\(a, b\)",
     }
     for function, words in misused.items():

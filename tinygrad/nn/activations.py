@@ -77,7 +77,7 @@ def threshold(x: Tensor, threshold: float, value: float) -> Tensor:
     >>> threshold(Tensor([-1.0, 2.0]), 0.5, 7.0).tolist()
     [7.0, 2.0]
     """
-    return (x > threshold).where(x, value)
+    return (x <= threshold).where(value, x)
 
 
 def prelu(x: Tensor, weight: Tensor) -> Tensor:

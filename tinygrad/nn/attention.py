@@ -49,10 +49,10 @@ class MultiheadAttention:
         vdim: int | None = None,
         batch_first: bool = False,
     ) -> None:
-        if num_heads < 1 or embed_dim % num_heads:
+        if num_heads < 1 or embed_dim < 1 or embed_dim % num_heads:
             raise ArgumentError(
-                f"MultiheadAttention: {num_heads} heads of {embed_dim} features; legal is what "
-                "divides"
+                f"MultiheadAttention: {num_heads} heads of {embed_dim} features; legal are numbers "
+                "from 1, and what divides"
             )
         self.embed_dim = embed_dim
         self.num_heads = num_heads
@@ -92,14 +92,19 @@ class MultiheadAttention:
         Masks are True, or -inf, where may not be looked: `key_padding_mask` is (batch, keys),
         `attn_mask` (queries, keys) or (batch·heads, queries, keys).
         """
-        batched = query.ndim == 3
-        if not batched:
+        batched, few = query.ndim == 3, not query.ndim == key.ndim == value.ndim
+        if not batched and not few:
             query, key, value = (t.unsqueeze(1) for t in (query, key, value))
             if key_padding_mask is not None:
                 key_padding_mask = key_padding_mask.unsqueeze(0)
-        elif self.batch_first:
+        elif self.batch_first and not few:
             query, key, value = (t.transpose(0, 1) for t in (query, key, value))
-        if query.ndim != 3 or query.shape[-1] != self.embed_dim or key.shape[:2] != value.shape[:2]:
+        if (
+            few
+            or query.ndim != 3
+            or query.shape[-1] != self.embed_dim
+            or key.shape[:2] != value.shape[:2]
+        ):
             raise ShapeError(
                 f"MultiheadAttention: query {query.shape}, key {key.shape}, value {value.shape}; "
                 f"legal are (length, batch, {self.embed_dim}), and keys and values alike"

@@ -97,6 +97,7 @@ from tinygrad.nn.pooling import (
 )
 from tinygrad.nn.spellings import spell
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.arguments import check_number_from
 from tinygrad.tensor.template import expression
 
 Sizes = int | tuple[int, ...]
@@ -215,6 +216,7 @@ def softshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
     >>> softshrink(Tensor([-1.0, 0.5, 2.0])).numpy().round(4)
     array([-0.5,  0. ,  1.5], dtype=float32)
     """
+    check_number_from("softshrink", "lambd", lambd, 0)
     return (x - lambd).maximum(0) + (x + lambd).minimum(0)
 
 

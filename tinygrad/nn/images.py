@@ -11,7 +11,7 @@ from tinygrad.base.helpers import plain
 from tinygrad.nn.held import held
 from tinygrad.numeric.sampling import BOUNDS, FILTERS, sampled
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.arguments import check_choice
+from tinygrad.tensor.arguments import check_choice, check_types
 
 # ---- channels and pixels -------------------------------------------------------------------------
 
@@ -98,15 +98,17 @@ def _goal_sizes(
     if (size is None) == (scale_factor is None):
         raise ArgumentError(f"interpolate: size {size} and scale_factor {scale_factor}: give one")
 
-    def each(value: Any) -> tuple[Any, ...]:
+    def each(value: Any, kinds: Any) -> tuple[Any, ...]:
         values = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
-        if len(values) != count or not all(isinstance(plain(v), (int, float)) for v in values):
+        values = tuple(map(plain, values))
+        check_types("interpolate", values, kinds, "numbers of elements, and scales")
+        if len(values) != count or not all(0 <= abs(v) < math.inf for v in values):
             raise ArgumentError(f"interpolate: {value}; legal is a number, or {count} of them")
         return values
 
     if size is not None:
-        return each(size), None
-    scales = tuple(float(s) for s in each(scale_factor))
+        return each(size, int), None
+    scales = tuple(float(s) for s in each(scale_factor, (int, float)))
     goals = tuple(math.floor(n * s) for n, s in zip(shape, scales, strict=True))
     return goals, None if recompute else scales
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 
-from tinygrad.base.errors import ShapeError
+from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import DTypeError, ShapeError
 from tinygrad.base.helpers import prod
 from tinygrad.nn import spellings
 from tinygrad.tensor import Tensor
@@ -149,6 +150,8 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     >>> (w @ w.T).numpy().round(3).tolist() == [[1.0, 0.0], [0.0, 1.0]]
     True
     """
+    if tensor.ndim < 2:
+        raise ShapeError(f"orthogonal_: {tensor.shape}; legal are two axes or more")
     rows, columns = tensor.shape[0], prod(tensor.shape[1:])
     noise = Tensor.randn(max(rows, columns), min(rows, columns), device=tensor.device)
     q, r = noise.qr()
@@ -185,7 +188,10 @@ def _fan(tensor: Tensor, mode: str) -> int:
 
 
 def _filled(tensor: Tensor, values: Tensor) -> Tensor:
-    """`tensor` with these values, in place if it was computed."""
+    """`tensor` with these values, in place if it was computed. DTypeError for random ones that it
+    can't hold."""
+    if dtypes.is_float(values.dtype) and not dtypes.is_float(tensor.dtype):
+        raise DTypeError(f"init: a tensor of {tensor.dtype!r}; legal are floats")
     values = values.cast(tensor.dtype).detach()
     if tensor.uop.realized is None:
         wanted = tensor.requires_grad

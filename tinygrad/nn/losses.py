@@ -6,12 +6,13 @@ A loss is a number an element, put together by `reduction`: "mean", "sum" or "no
 from __future__ import annotations
 
 import math
+import warnings
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.nn.held import held
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.arguments import check_number_from
+from tinygrad.tensor.arguments import check_above, check_number_from
 from tinygrad.tensor.scan import scan
 
 FLOOR = -1e30
@@ -27,6 +28,7 @@ def l1_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     >>> l1_loss(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
     2.0
     """
+    _warn_unless_alike("l1_loss", x, target)
     return (x - target).abs()._reduced(reduction)
 
 
@@ -36,6 +38,7 @@ def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     >>> mse_loss(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
     5.0
     """
+    _warn_unless_alike("mse_loss", x, target)
     return (x - target).square()._reduced(reduction)
 
 
@@ -45,8 +48,8 @@ def huber_loss(x: Tensor, target: Tensor, reduction: str = "mean", delta: float 
     >>> huber_loss(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
     1.5
     """
-    if delta <= 0:
-        raise ArgumentError(f"huber_loss: delta={delta}; legal are numbers above 0")
+    check_above("huber_loss", "delta", delta)
+    _warn_unless_alike("huber_loss", x, target)
     away = (x - target).abs()
     loss = (away < delta).where(away.square() / 2, delta * (away - delta / 2))
     return loss._reduced(reduction)
@@ -95,6 +98,19 @@ def binary_cross_entropy_with_logits(
     _check_alike("binary_cross_entropy_with_logits", x, target)
     loss = x.binary_crossentropy_logits(target, "none", pos_weight)
     return (loss if weight is None else loss * weight)._reduced(reduction)
+
+
+def _warn_unless_alike(who: str, x: Tensor, target: Tensor) -> None:
+    """Rows beside a column make a square of losses, which is seldom meant."""
+    if x.shape != target.shape:
+        text = f"{who}: x {x.shape} and target {target.shape} broadcast; legal, and seldom meant"
+        warnings.warn(text, UserWarning, stacklevel=4)
+
+
+def _check_axes_alike(who: str, *tensors: Tensor) -> None:
+    if len({tensor.ndim for tensor in tensors}) > 1:
+        shapes = " and ".join(str(tensor.shape) for tensor in tensors)
+        raise ShapeError(f"{who}: shapes {shapes}; legal are as many axes")
 
 
 def _check_alike(who: str, x: Tensor, target: Tensor) -> None:
@@ -220,6 +236,10 @@ def gaussian_nll_loss(
     """
     spread = var if isinstance(var, Tensor) else x.full_like(var)
     if spread.ndim < x.ndim:
+        if spread.shape != x.shape[:-1]:
+            raise ShapeError(
+                f"gaussian_nll_loss: var {spread.shape}; legal are {x.shape} and {x.shape[:-1]}"
+            )
         spread = spread.unsqueeze(-1)
     least = spread + (spread.maximum(eps) - spread).detach()  # a gradient passes below eps, too
     loss = 0.5 * (least.log() + (x - target).square() / least)
@@ -255,6 +275,7 @@ def soft_margin_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tens
     >>> soft_margin_loss(Tensor([0.0]), Tensor([1.0])).numpy().round(4)
     np.float32(0.6931)
     """
+    _check_alike("soft_margin_loss", x, target)
     return (-target * x).softplus()._reduced(reduction)
 
 
@@ -309,6 +330,7 @@ def cosine_embedding_loss(
     >>> cosine_embedding_loss(x, x, Tensor([-1])).item()
     1.0
     """
+    _check_axes_alike("cosine_embedding_loss", x, y, target.unsqueeze(-1))
     cos = cosine_similarity(x, y, dim=x.ndim - 1)
     near, far = target.eq(1).where(1 - cos, 0), target.eq(-1).where((cos - margin).maximum(0), 0)
     return (near + far)._reduced(reduction)
@@ -333,6 +355,8 @@ def triplet_margin_loss(
     >>> triplet_margin_loss(x, x, x).item()
     1.0
     """
+    check_above("triplet_margin_loss", "margin", margin)
+    _check_axes_alike("triplet_margin_loss", anchor, positive, negative)
     near = pairwise_distance(anchor, positive, p, eps)
     far = pairwise_distance(anchor, negative, p, eps)
     if swap:
@@ -348,6 +372,7 @@ def margin_ranking_loss(
     >>> margin_ranking_loss(Tensor([1.0]), Tensor([3.0]), Tensor([1])).item()
     2.0
     """
+    _check_axes_alike("margin_ranking_loss", x, y, target)
     return (-target * (x - y) + margin).maximum(0)._reduced(reduction)
 
 

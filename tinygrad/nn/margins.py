@@ -9,7 +9,7 @@ from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.nn.held import held
 from tinygrad.nn.losses import pairwise_distance
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.arguments import check_choice
+from tinygrad.tensor.arguments import check_above, check_choice
 
 
 def multi_margin_loss(
@@ -69,8 +69,7 @@ def triplet_margin_with_distance_loss(
     >>> triplet_margin_with_distance_loss(x, x, x, lambda a, b: (a - b).abs().sum(-1)).item()
     1.0
     """
-    if margin <= 0:
-        raise ArgumentError(f"triplet_margin_with_distance_loss: margin {margin}; legal is above 0")
+    check_above("triplet_margin_with_distance_loss", "margin", margin)
     distance = distance_function or pairwise_distance
     far = distance(anchor, negative)
     if swap:

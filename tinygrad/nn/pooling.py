@@ -13,7 +13,10 @@ import numpy as np
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import ceildiv
 from tinygrad.nn.held import held
+from tinygrad.nn.spellings import called_by_others
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.arguments import check_types
+from tinygrad.uop.node import UOp
 
 Sizes = int | tuple[int, ...]
 Wanted = int | tuple[int | None, ...]
@@ -27,6 +30,7 @@ def _each(operation: str, x: Tensor, value: Any, axes: int) -> Any:
         return None
     values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     values = values * axes if len(values) == 1 else values
+    check_types(operation, [v for v in values if v is not None], (int, UOp), "whole numbers")
     if len(values) != axes:
         raise ArgumentError(f"{operation}: {value}; legal is a number, or {axes} of them")
     return values
@@ -45,6 +49,7 @@ def _check_padding(operation: str, kernel: tuple[int, ...], padding: tuple[int, 
 # ---- windows -------------------------------------------------------------------------------------
 
 
+@partial(called_by_others, called="avg_pool")
 def _averages(
     axes: int,
     x: Tensor,
@@ -83,7 +88,7 @@ def avg_pool1d(x: Tensor, *options: Any, **named: Any) -> Tensor:
     >>> avg_pool1d(Tensor([[1.0, 3.0, 5.0, 7.0]]), 2).tolist()
     [[2.0, 6.0]]
     """
-    return _averages(1, x, *options, **named)
+    return _averages(1, x, *options, **named)  # type: ignore[no-any-return]
 
 
 def avg_pool2d(x: Tensor, *options: Any, **named: Any) -> Tensor:
@@ -95,7 +100,7 @@ def avg_pool2d(x: Tensor, *options: Any, **named: Any) -> Tensor:
     >>> avg_pool2d(Tensor([[[1.0, 3.0], [5.0, 7.0]]]), 2).tolist()
     [[[4.0]]]
     """
-    return _averages(2, x, *options, **named)
+    return _averages(2, x, *options, **named)  # type: ignore[no-any-return]
 
 
 def avg_pool3d(x: Tensor, *options: Any, **named: Any) -> Tensor:
@@ -104,9 +109,10 @@ def avg_pool3d(x: Tensor, *options: Any, **named: Any) -> Tensor:
     >>> avg_pool3d(Tensor.ones(1, 1, 4, 4, 4), 2).shape
     (1, 1, 2, 2, 2)
     """
-    return _averages(3, x, *options, **named)
+    return _averages(3, x, *options, **named)  # type: ignore[no-any-return]
 
 
+@partial(called_by_others, called="max_pool")
 def _largest(
     axes: int,
     x: Tensor,

@@ -1,12 +1,13 @@
-"""What is said of a wrong argument. A call that failed in Python's own words is looked at again,
-beside what its function says of its arguments' types; calls that succeed pay nothing. What types
-don't say, functions check: which words and which numbers are legal."""
+"""What is said of a wrong argument. The types of those that are numbers, bools or words are looked
+at before a call; one that failed in Python's own words is looked at again, beside all that its
+function says. What types don't say, functions check: which words and which numbers are legal."""
 
 from __future__ import annotations
 
 import inspect
 import math
 import numbers
+import sys
 import types
 import typing
 from abc import ABC
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError, TinygradError
 from tinygrad.uop.infer import least, most
 from tinygrad.uop.node import UOp
@@ -52,6 +54,12 @@ def check_number_from(
         raise ArgumentError(f"{operation}: {name}={value}; legal are numbers from {low}{end}")
 
 
+def check_above(operation: str, name: str, value: float, low: float = 0) -> None:
+    """ArgumentError for a number that isn't above the last that is not legal, and for NaN."""
+    if not value > low:
+        raise ArgumentError(f"{operation}: {name}={value}; legal are numbers above {low}")
+
+
 def check_types(
     operation: str,
     values: Iterable[Any],
@@ -59,9 +67,10 @@ def check_types(
     legal: str,
     error: type[TinygradError] = DTypeError,
 ) -> None:
-    """An error that names the first value of another type."""
+    """An error that names the first value of another type; a bool is no whole number."""
+    is_whole = kinds is int or (isinstance(kinds, tuple) and int in kinds and float not in kinds)
     for value in values:
-        if not isinstance(value, kinds):
+        if not isinstance(value, kinds) or (is_whole and isinstance(value, bool)):
             kind = type(value).__name__
             raise error(f"{operation}: {value!r} of type {kind}; legal are {legal}")
 
@@ -73,13 +82,16 @@ def told(
     `error` doesn't say so already; else one with a symbolic size, which wasn't foreseen."""
     if isinstance(error, TinygradError) or not isinstance(error, BARE):
         return None
-    return wrong_type(function, called, given, named) or _symbolic(called, *given, **named)
+    return wrong_type(function, called, given, named, failed=True) or _symbolic(
+        called, *given, **named
+    )
 
 
 def wrong_type(
-    function: Callable[..., Any], called: str, given: Any, named: Any
+    function: Callable[..., Any], called: str, given: Any, named: Any, failed: bool = False
 ) -> DTypeError | None:
-    """The error that names an argument whose type isn't what `function` takes, if there is one."""
+    """The error that names an argument whose type isn't what `function` takes, if there is one.
+    An array or a tensor of one number isn't what was wanted only where the call `failed`."""
     function = inspect.unwrap(function)
     try:
         bound = inspect.signature(function).bind(*given, **named)
@@ -97,11 +109,40 @@ def wrong_type(
                 text, fitting = "Tensor", hasattr(type(one), function.__name__)
             else:
                 fitting = one is parameter.default or fits(one, hint)
+                fitting = fitting or (not failed and _holds_one(one, hint))
             if not fitting:
                 legal = WORDS.get(text, text.replace("Self", "Tensor"))
                 kind = type(one).__name__
                 return DTypeError(f"{called}: {name}={one!r} of type {kind}; legal is {legal}")
     return None
+
+
+PLAIN: dict[Any, tuple[type, ...]] = {
+    int: (int, UOp),
+    float: (float, int, UOp),
+    bool: (bool,),
+    str: (str,),
+    type(None): (type(None),),
+}
+"""What an annotation may say for its argument to be looked at: the types that surely fit."""
+
+
+def looked_at_of(
+    function: Callable[..., Any], plain: dict[Any, tuple[type, ...]]
+) -> list[tuple[int, str, frozenset[type]]]:
+    """The arguments whose annotations are all in `plain`: their places, beyond all for those
+    given by name alone, their names, and the types that surely fit."""
+    function = inspect.unwrap(function)
+    code, found = function.__code__, []
+    for place, name in enumerate(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]):
+        text = function.__annotations__.get(name, Any)
+        hint = meaning(text, function) if isinstance(text, str) else text
+        is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+        parts = typing.get_args(hint) if is_union else (hint,)
+        if all(isinstance(part, type) and part in plain for part in parts):
+            kinds = frozenset(kind for part in parts for kind in plain[part])
+            found.append((place if place < code.co_argcount else sys.maxsize, name, kinds))
+    return found
 
 
 def _symbolic(called: str, *given: Any, **named: Any) -> ShapeError | None:
@@ -136,6 +177,17 @@ def fits(value: Any, hint: Any) -> bool:
         kind = numbers.Integral if hint is int else numbers.Real
         return isinstance(value, (kind, UOp)) and not isinstance(value, bool)
     return isinstance(value, hint) if isinstance(hint, type) and hint is not object else True
+
+
+def _holds_one(value: Any, hint: Any) -> bool:
+    """Whether this is an array or a tensor of one number of a kind that an annotation names."""
+    is_array = isinstance(value, np.ndarray)
+    if not (is_array or isinstance(value, AnyTensor)) or math.prod(value.shape) != 1:
+        return False
+    parts, kind = typing.get_args(hint) or (hint,), value.dtype
+    is_int = kind.kind in "iu" if is_array else dtypes.is_int(kind)
+    is_float = kind.kind == "f" if is_array else dtypes.is_float(kind)
+    return (float in parts and (is_float or is_int)) or (int in parts and is_int)
 
 
 def meaning(text: str, function: Any) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import ceildiv, plain, prod
 from tinygrad.tensor.creation import DTypeLike
 from tinygrad.tensor.indexing import Indexing
@@ -85,7 +85,11 @@ class Conv(Indexing):
         return out.reshape((batch, out_channels, *places))._plus_bias(bias)
 
     def _plus_bias(self, bias: Self | None) -> Self:
-        return self if bias is None else self + self._along(1, bias)
+        if bias is None:
+            return self
+        if bias.shape != (self.shape[1],):
+            raise ShapeError(f"conv: bias {bias.shape}; legal is one for each of {self.shape[1]}")
+        return self + self._along(1, bias)
 
     def _check_conv(
         self, operation: str, weight: Self, groups: int, channels: Any, out_channels: Any
@@ -341,7 +345,7 @@ def _each(value: Any, count: int, name: str) -> tuple[int, ...]:
     """One number for each of `count` axes."""
     values = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
     least = 1 if name in ("stride", "dilation") else 0
-    if len(values) != count or any(v < least for v in values):
+    if len(values) != count or any(isinstance(v, bool) or v < least for v in values):
         raise ArgumentError(f"{name}: {value}; legal is a number, or {count} of them, from {least}")
     return values
 
@@ -355,8 +359,9 @@ def _kernel(size: Sizes) -> tuple[int, ...]:
 
 def padding_pairs(padding: Any, count: int) -> list[tuple[int, int]]:
     """Padding as (before, after) of each axis, in the order of the axes."""
-    if isinstance(padding, int):
-        return [(padding, padding)] * count
+    padding = (padding,) * count if isinstance(padding, int) else padding
+    if any(isinstance(p, bool) for p in padding):
+        raise DTypeError(f"padding: {padding}; legal are whole numbers")
     if len(padding) == count and all(isinstance(p, (tuple, list)) for p in padding):
         return [(p[0], p[1]) for p in padding]
     if len(padding) == count:

@@ -79,7 +79,7 @@ def _is_inside(file: str) -> bool:
 def axis_of(dim: int, ndim: int, operation: str) -> int:
     """Axis `dim` counted from the front; ArgumentError unless it is one of `ndim`."""
     span, dim = max(ndim, 1), plain(dim)
-    if not isinstance(dim, int) or not -span <= dim < span:
+    if not isinstance(dim, int) or dim is True or dim is False or not -span <= dim < span:
         raise ArgumentError(
             f"{operation}: axis {dim!r} of a tensor with {ndim} axes; "
             f"legal are {-span} to {span - 1}"

@@ -20,7 +20,7 @@ from tinygrad.base.dtype import (
     least_upper_float,
 )
 from tinygrad.base.errors import ArgumentError, DTypeError
-from tinygrad.tensor.arguments import check_choice
+from tinygrad.tensor.arguments import check_choice, check_number_from
 from tinygrad.tensor.core import Core, broadcast_shape, check_devices, check_number, holds
 from tinygrad.tensor.creation import ARRAY, holds_complex, node_of
 from tinygrad.tensor.movement import Movement
@@ -565,6 +565,8 @@ class Elementwise(Movement):
         if is_complex(other):
             near = self._promoted(other).isclose(other, rtol, atol, equal_nan)
             return near  # type: ignore[no-any-return]
+        check_number_from("isclose", "rtol", rtol, 0)
+        check_number_from("isclose", "atol", atol, 0)
         a, b = self._meet("isclose", other, dtype=_float_of(self, other))
         near = a.isfinite() & b.isfinite() & ((a - b).abs() <= b.abs() * rtol + atol)
         both = (a.isnan() & b.isnan()) & equal_nan
@@ -823,3 +825,9 @@ def _whole_power(base: T, exponent: T) -> T:
         return out
     unit = base.eq(1) | base.eq(-1)
     return ((exponent < 0) & unit.logical_not()).where(out.const_like(0), out)
+
+
+def check_mask(operation: str, mask: Any) -> None:
+    """DTypeError for a tensor of numbers: its places may be what is meant."""
+    if isinstance(mask, Core) and mask.dtype is not dtypes.bool:
+        raise DTypeError(f"{operation}: a mask of {mask.dtype!r}; legal are bools: mask != 0")

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, JitError
+from tinygrad.base.helpers import plain
 from tinygrad.engine.counters import Stream
 from tinygrad.engine.realize import recording
 from tinygrad.uop.node import UOp
@@ -101,6 +102,7 @@ class Generator:
 
 
 def _checked(seed: Any) -> int:
+    seed = plain(seed)
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise ArgumentError(f"seed: {seed!r}; legal are whole numbers")
     return seed & SEED_LIMIT

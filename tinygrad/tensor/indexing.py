@@ -19,6 +19,7 @@ from tinygrad.tensor.again import compute
 from tinygrad.tensor.arguments import check_choice
 from tinygrad.tensor.core import Core, axis_of, broadcast_shape, check_devices, check_number
 from tinygrad.tensor.creation import ARRAY
+from tinygrad.tensor.elementwise import check_mask
 from tinygrad.tensor.linalg import Linalg
 from tinygrad.tensor.template import expression, movements
 from tinygrad.uop.infer import least, most
@@ -205,6 +206,7 @@ class Indexing(Linalg):
         >>> Tensor([1, 2, 3]).masked_select(Tensor([True, False, True])).tolist()
         [1, 3]
         """
+        check_mask("masked_select", mask)
         x, chosen = self._meet("masked_select", mask, dtype=dtypes.void)
         return x[chosen.bool()]
 
@@ -234,7 +236,7 @@ class Indexing(Linalg):
                 nodes.append(count._broadcast_to(index.shape)._node)
         return axis, nodes
 
-    def gather(self, dim: int, index: Self) -> Self:
+    def gather(self, dim: Any, index: Self) -> Self:
         """out[i][j] = self[index[i][j]][j] for dim 0, and so on; the shape is that of `index`.
 
         >>> Tensor([[1, 2], [3, 4]]).gather(1, Tensor([[0], [1]])).tolist()

@@ -270,6 +270,7 @@ class Movement(Conversion):
                 "the last axis first"
             )
         flat = tuple(map(plain, padding))
+        check_types("pad", flat, (int, UOp), "whole numbers", ShapeError)
         pairs = tuple(zip(flat[::2], flat[1::2], strict=True))[::-1]
         return ((0, 0),) * (self.ndim - len(pairs)) + pairs
 
@@ -389,6 +390,8 @@ class Movement(Conversion):
         """
         check_axes("split", self, 1)
         axis, sizes = axis_of(dim, self.ndim, "split"), plain(sizes)
+        several = sizes if isinstance(sizes, (tuple, list)) else (sizes,)
+        check_types("split", several, (int, UOp), "whole numbers")
         if isinstance(sizes, int):
             total = known_size("split", self.shape, axis)
             check_number_from("split", "sizes", sizes, 1)
@@ -482,6 +485,7 @@ class Movement(Conversion):
         steps, axes = (v if isinstance(v, (tuple, list)) else (v,) for v in (shifts, dims))
         if len(steps) != len(axes):
             raise ArgumentError(f"roll: shifts {shifts} and dims {dims}; legal are as many of both")
+        check_types("roll", map(plain, steps), (int, UOp), "whole numbers")
         check_axes("roll", self, 1)
         out = self
         for step, dim in zip(steps, axes, strict=True):

@@ -129,7 +129,7 @@ class Reduction(Functions):
 
     # ---- spread ----------------------------------------------------------------------------------
 
-    def var(self, axis: Axis = None, keepdim: bool = False, correction: float = 1) -> Self:
+    def var(self, axis: Axis = None, keepdim: bool = False, correction: float | bool = 1) -> Self:
         """The mean of squared distances to the mean; over n - `correction`.
 
         >>> Tensor([1.0, 3.0]).var().item()
@@ -138,7 +138,7 @@ class Reduction(Functions):
         return self.var_mean(axis, keepdim, correction)[0]
 
     def var_mean(
-        self, axis: Axis = None, keepdim: bool = False, correction: float = 1
+        self, axis: Axis = None, keepdim: bool = False, correction: float | bool = 1
     ) -> tuple[Self, Self]:
         """The variance and the mean.
 
@@ -154,7 +154,7 @@ class Reduction(Functions):
         centre = mean if keepdim else mean._without(self._axes(axis, "var"))
         return spread.cast(kind), centre.cast(kind)
 
-    def std(self, axis: Axis = None, keepdim: bool = False, correction: float = 1) -> Self:
+    def std(self, axis: Axis = None, keepdim: bool = False, correction: float | bool = 1) -> Self:
         """The square root of the variance.
 
         >>> Tensor([1.0, 2.0, 3.0]).std().item()
@@ -168,7 +168,7 @@ class Reduction(Functions):
         return silent.where(0, silent.where(1, self).sqrt())
 
     def std_mean(
-        self, axis: Axis = None, keepdim: bool = False, correction: float = 1
+        self, axis: Axis = None, keepdim: bool = False, correction: float | bool = 1
     ) -> tuple[Self, Self]:
         """The standard deviation and the mean.
 

@@ -1,5 +1,6 @@
-"""Other libraries' names for the same things: keywords that mean one of a method's own. Nothing is
-computed."""
+"""Other libraries' names for the same things: keywords that mean one of a method's own. Arguments
+that are numbers, bools or words must be so: a bool is no number, a float no whole one and no bool.
+Nothing is computed."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from tinygrad.tensor.arguments import told
+from tinygrad.tensor.arguments import PLAIN, looked_at_of, told, wrong_type
 
 OTHERS = {
     "axis": ("dim", "dims"),
@@ -63,7 +64,10 @@ def follow(cls: type) -> None:
 
 
 def spelled(
-    method: Callable[..., Any], others: dict[str, tuple[str, ...]] = OTHERS, called: str = ""
+    method: Callable[..., Any],
+    others: dict[str, tuple[str, ...]] = OTHERS,
+    called: str = "",
+    plain: dict[Any, tuple[type, ...]] = PLAIN,
 ) -> Callable[..., Any]:
     """The method, which also takes others' names for its arguments. TypeError, with those that
     are legal, for one that it doesn't have; DTypeError for one of a type that it doesn't take.
@@ -74,12 +78,30 @@ def spelled(
     passes_on = names.more not in ("", "more")
     own = tuple(dict.fromkeys(names.own + (OPTIONS if names.more else ())))
 
+    looked_at: list[tuple[int, str, frozenset[type]]] | None = None
+
+    def check(args: Any, named: Any) -> None:
+        wrong = wrong_type(method, names.method, args, named)
+        if wrong is not None:
+            raise wrong
+
     @functools.wraps(method)
     def spelling(*args: Any, **named: Any) -> Any:
         for name in () if passes_on else named:
             if name not in own:
                 args += names.rest_of(named, len(args) > 1)
                 named = names.own_of(named, own)
+                break
+        nonlocal looked_at
+        if looked_at is None:  # asked once all names are there
+            looked_at = looked_at_of(method, plain)
+        for place, name, legal in looked_at:
+            if place < len(args):
+                if type(args[place]) not in legal:
+                    check(args, named)
+                    break
+            elif name in named and type(named[name]) not in legal:
+                check(args, named)
                 break
         try:
             return method(*args, **named)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tinygrad.base.errors import ArgumentError
 from tinygrad.nn.optim.optimizer import Optimizer, Parameters
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.arguments import check_number_from
 
 
 class Adagrad(Optimizer):
@@ -47,6 +48,7 @@ class Adagrad(Optimizer):
         self.weight_decay = weight_decay
         self.eps = eps
         self.t = self._number(0.0)
+        check_number_from("Adagrad", "initial_accumulator_value", initial_accumulator_value, 0)
         self.sum = [zeros + initial_accumulator_value for zeros in self._zeros()]
         self._own([self.t, *self.sum])
 

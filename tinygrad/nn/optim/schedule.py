@@ -21,7 +21,7 @@ from tinygrad.nn.optim.gradients import optimizers_of
 from tinygrad.nn.optim.optimizer import Optimizer, OptimizerGroup, Stepper
 from tinygrad.nn.state import load_state_dict
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.arguments import check_choice, check_number_from
+from tinygrad.tensor.arguments import check_above, check_choice, check_number_from
 
 _LAST: WeakKeyDictionary[Optimizer, ReferenceType[Scheduler]] = WeakKeyDictionary()
 """The schedule that stepped last, by optimizer."""
@@ -190,6 +190,11 @@ class ConstantLR(Scheduler):
 
     factor: float = 1 / 3
     total_iters: int = 5
+    counts = ("total_iters",)
+
+    def __post_init__(self, optimizer: Stepper) -> None:
+        check_number_from("ConstantLR", "factor", self.factor, 0, 1)
+        super().__post_init__(optimizer)
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """base·factor, later base."""
@@ -214,6 +219,12 @@ class LinearLR(Scheduler):
     end_factor: float = 1.0
     total_iters: int = 5
     counts = ("total_iters",)
+
+    def __post_init__(self, optimizer: Stepper) -> None:
+        check_above("LinearLR", "start_factor", self.start_factor)
+        check_number_from("LinearLR", "start_factor", self.start_factor, 0, 1)
+        check_number_from("LinearLR", "end_factor", self.end_factor, 0, 1)
+        super().__post_init__(optimizer)
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """base·(start + (end - start)·share of the steps)."""

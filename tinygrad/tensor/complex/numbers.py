@@ -391,7 +391,7 @@ class Complex(Tensor):
     def _accumulated(self, monoid: str, axis: Any, keepdim: bool, dtype: Any) -> Any:
         return (self if dtype is None else self.cast(dtype))._reduce(monoid, axis, keepdim)
 
-    def var_mean(self, axis: Any = None, keepdim: bool = False, correction: float = 1) -> Any:
+    def var_mean(self, axis: Any = None, keepdim: bool = False, correction: Any = 1) -> Any:
         spread = sum(part.var(axis, keepdim, correction) for part in self._parts())
         return spread, self.mean(axis, keepdim)
 

@@ -398,7 +398,8 @@ class Joining(Gamma):
         if self.ndim != 1:
             raise ShapeError(f"vander: {self.shape}; legal is one axis")
         count = self.shape[0] if N is None else N
-        if count <= 0:
+        check_number_from("vander", "N", count, 0)
+        if count == 0:
             return self.zeros(self.shape[0], 0, dtype=self.dtype, device=self.device)
         powers: list[Self] = [self.ones_like()]
         for _ in range(count - 1):

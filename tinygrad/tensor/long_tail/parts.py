@@ -10,6 +10,7 @@ from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import plain
 from tinygrad.tensor.arguments import check_choice, check_number_from
 from tinygrad.tensor.core import Shape, Sint, axis_of, broadcast_shape, check_number
+from tinygrad.tensor.elementwise import check_mask
 from tinygrad.tensor.indexing import legal_index
 from tinygrad.tensor.long_tail.joining import Joining
 from tinygrad.tensor.movement import known_size
@@ -56,6 +57,7 @@ class Parts(Joining):
         [5, 0, 6]
         """
         self._check_dtype("masked_scatter", source)
+        check_mask("masked_scatter", mask)
         x, chosen = self._meet("masked_scatter", mask, dtype=dtypes.void)
         if x.numel() == 0:
             return x

@@ -71,8 +71,9 @@ class Products(Parts):
         """
         a, b = self._meet("cross", other)
         axis = axis_of(-1 if dim is None else dim, a.ndim, "cross")
-        if not a.ndim or a.shape[axis] != 3:
-            raise ShapeError(f"cross: axis {axis} of {a.shape}; legal is an axis of size 3")
+        shapes = [self.shape, getattr(other, "shape", a.shape)]
+        if not a.ndim or a.shape[axis] != 3 or any(x[axis - a.ndim] != 3 for x in shapes):
+            raise ShapeError(f"cross: axis {axis} of {shapes}; legal is an axis of size 3")
         return a.roll(-1, axis) * b.roll(-2, axis) - a.roll(-2, axis) * b.roll(-1, axis)
 
     def tensordot(self, other: Self, dims: int | Sequence[Sequence[int]] = 2) -> Self:
@@ -262,7 +263,7 @@ class Products(Parts):
         [[1.0, 1.0], [0.0, 1.0]]
         """
         axis = axis_of(dim, self.ndim, "renorm")
-        if self.ndim < 2 or maxnorm < 0 or p <= 0:
+        if self.ndim < 2 or not maxnorm >= 0 or not p > 0:
             raise ArgumentError(f"renorm: {self.shape}, p {p}, maxnorm {maxnorm}")
         length = self.norm(p, tuple(i for i in range(self.ndim) if i != axis), keepdim=True)
         return self * (length > maxnorm).where(maxnorm / (length + 1e-7), 1)

@@ -10,7 +10,7 @@ from tinygrad.base.dtype import dtypes, least_upper_float
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.tensor.arguments import check_choice, check_number_from
 from tinygrad.tensor.core import axis_of, check_axes
-from tinygrad.tensor.creation import DTypeLike, node_of
+from tinygrad.tensor.creation import LISTS, DTypeLike, node_of
 from tinygrad.tensor.elementwise import float_kind
 from tinygrad.tensor.long_tail.products import Products
 from tinygrad.tensor.ranking import ranks
@@ -209,8 +209,8 @@ class Statistics(Products):
         check_choice(operation, "interpolation", how, INTERPOLATIONS)
         if 0 in getattr(q, "shape", ()):
             raise ArgumentError(f"{operation}: q of shape {q.shape}; legal is one number or more")
-        if isinstance(q, (int, float)):
-            check_number_from(operation, "q", q, 0, 1)
+        for share in (q,) if isinstance(q, (int, float)) else q if isinstance(q, LISTS) else ():
+            check_number_from(operation, "q", share, 0, 1)
         x, axis = self._last(dim, operation)
         if x.shape[-1] == 0:
             raise ArgumentError(f"{operation}: of no elements: shape {self.shape}")
