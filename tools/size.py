@@ -33,7 +33,7 @@ BUDGETS: dict[str, int | None] = {
     "codegen": 5570,
     "backends/*": 2960,
     "engine": 4745,
-    "tensor/*": 6265,
+    "tensor/*": 6280,
 }
 CORE_BUDGET = 31_630  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
@@ -45,7 +45,7 @@ INSIDE_BUDGETS = {
     "backends/interpreter": 780,
     "backends/cuda": 600,
     "tensor/complex": 415,
-    "tensor/long_tail": 2325,
+    "tensor/long_tail": 2330,
 }
 DRIVER_BUDGET = 350  # of any other folder of backends/
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tinygrad import Tensor, nn
-from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
+from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, ShapeError
 
 F, init, optim = nn.functional, nn.init, nn.optim
 NAN, INF = float("nan"), float("inf")
@@ -44,6 +44,12 @@ TYPES = {
     lambda: F.linear(x(2, 3), x(4, 3), True): ["linear", "bias=True", "legal is Tensor"],
     lambda: init.uniform_(Tensor([1, 2])): ["init", "dtypes.", "legal are floats"],
     lambda: Tensor.manual_seed(1.5): ["manual_seed", "seed=1.5", "legal is int"],
+    lambda: Tensor.where(None, x(2), x(2)): ["where", "None as a condition", "legal is a Tensor"],
+    lambda: init.calculate_gain("leaky_relu", True): [
+        "calculate_gain",
+        "param=True",
+        "legal is float",
+    ],
 }
 NUMBERS = {
     lambda: x(2, 3).sum(axis=True): ["sum", "axis True", "legal are -2 to 1"],
@@ -70,6 +76,30 @@ NUMBERS = {
     lambda: rates(optim.LinearLR, start_factor=0): ["LinearLR", "start_factor=0", "above 0"],
     lambda: rates(optim.LinearLR, start_factor=2): ["LinearLR", "start_factor=2", "from 0 to 1"],
     lambda: rates(optim.LinearLR, end_factor=-1): ["LinearLR", "end_factor=-1", "from 0 to 1"],
+    lambda: x(2, 3).flatten(1, 0): ["flatten", "axes 1 to 0", "legal is up to end_dim"],
+    lambda: x(2).logit(0.7): ["logit", "eps=0.7", "legal are numbers from 0 to 0.5"],
+    lambda: x(2).celu(0): ["celu", "alpha=0", "legal is any other number"],
+    lambda: x(9).histc(4, -1, INF): ["histc", "from -1 to inf", "legal"],
+    lambda: x(2, 3).cdist(x(4, 3), -1): ["cdist", "p=-1", "legal are numbers from 0"],
+    lambda: x(2, 3).pad((1, 1), "reflect", 0.5): ["pad", "value=0.5", "legal is mode='constant'"],
+    lambda: Tensor.tril_indices(-1, 3): ["tril_indices", "row=-1", "legal are numbers from 0"],
+    lambda: Tensor.triu_indices(3, -1): ["triu_indices", "col=-1", "legal are numbers from 0"],
+    lambda: Tensor.uniform(2, high=INF): ["uniform", "from 0.0 to inf", "legal is low up to high"],
+    lambda: init.trunc_normal_(x(2), std=0): [
+        "trunc_normal_",
+        "std=0",
+        "legal are numbers above 0",
+    ],
+    lambda: F.pdist(x(3, 4), -1): ["pdist", "p=-1", "legal are numbers from 0"],
+    lambda: F.lp_pool1d(x(1, 4), INF, 2): ["lp_pool1d", "norm_type inf", "legal is any other"],
+    lambda: F.cosine_similarity(x(2, 3), x(2, 3), 1, -1): ["cosine_similarity", "eps=-1", "from 0"],
+    lambda: F.ctc_loss(x(6, 2, 4), x(2, 1).int(), [6, 6], [1, 1], -1): [
+        "ctc_loss",
+        "blank=-1",
+        "0 to 3",
+    ],
+    lambda: rates(optim.PolynomialLR, power=-1): ["PolynomialLR", "power=-1", "from 0"],
+    lambda: optim.Rprop([x(2)], etas=(1,)): ["Rprop", "etas=(1,)", "legal are pairs"],
 }
 SHAPES = {
     lambda: x(2, 3).pad((True, 1)): ["pad", "True of type bool", "legal are whole numbers"],
@@ -81,6 +111,37 @@ SHAPES = {
     lambda: F.triplet_margin_loss(x(2, 3), x(3), x(3)): ["triplet", "(3,)", "as many axes"],
     lambda: F.margin_ranking_loss(x(3), x(3), x(2, 3)): ["margin_ranking", "as many axes"],
     lambda: nn.MultiheadAttention(4, 2)(x(3, 2, 4), x(5, 4), x(5, 4)): ["key (5, 4)", "legal are"],
+    lambda: x(3).cross(x()): ["cross", "()", "legal is an axis of size 3"],
+    lambda: x(3, 3).index_fill(0, Tensor([0]), (1, 2)): [
+        "index_fill",
+        "(2,)",
+        "legal is one number",
+    ],
+    lambda: x(0, 3).unflatten(1, (2, 2)): ["unflatten", "3 as (2, 2)", "legal are its factors"],
+    lambda: x(1, 4, 6, 5).conv2d(x(6, 4, 0, 2)): [
+        "conv2d",
+        "(6, 4, 0, 2)",
+        "legal are kernels from 1",
+    ],
+    lambda: F.rms_norm(x(3, 1), (5,), x(5)): ["rms_norm", "(3, 1)", "legal is (.., *(5,))"],
+    lambda: F.bilinear(x(2, 3), x(2, 4), x(5, 3, 4), x(1)): [
+        "Bilinear",
+        "bias (1,)",
+        "legal is (5,)",
+    ],
+    lambda: F.nll_loss(x(3, 5), x(3).int(), x(1)): ["nll_loss", "weight (1,)", "legal is (5,)"],
+    lambda: F.cross_entropy(x(3, 5), x(3, 5), x(1)): [
+        "cross_entropy",
+        "weight (1,)",
+        "legal is (5,)",
+    ],
+    lambda: F.binary_cross_entropy(x(3), x(3), x(2, 1)): ["binary_cross_entropy", "one shape"],
+    lambda: F.binary_cross_entropy_with_logits(x(3), x(3), x(2, 1)): ["with_logits", "one shape"],
+    lambda: F.binary_cross_entropy_with_logits(x(3), x(3), pos_weight=x(2, 1)): [
+        "(2, 3)",
+        "one shape",
+    ],
+    lambda: F.grid_sample(x(1, 2, 4, 4), x()): ["grid_sample", "grid ()", "legal are"],
 }
 TOLD = {  # by a warning, as in PyTorch: legal, and seldom meant
     lambda: F.mse_loss(x(3, 1), x(3)): ["mse_loss", "(3, 1)", "(3,)", "seldom meant"],
@@ -98,3 +159,8 @@ MISUSES = {
     )
     for misuse, parts in rows.items()
 }
+MISUSES["class below 0 in a margin"] = (
+    lambda: F.multi_margin_loss(x(3, 5), Tensor([0, -1, 2])).item(),
+    IndexCheckError,
+    ["multi_margin_loss", "-1", "legal are 0 to 4"],
+)

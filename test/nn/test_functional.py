@@ -133,6 +133,12 @@ def test_pixels_become_channels_and_back():
     check("pixel_unshuffle", array(2, 3, 6, 4), 2)
 
 
+def test_columns_of_what_padding_cuts_off():
+    x = array(2, 3, 6, 5)
+    found, inside = ours.unfold(Tensor(x), 2, padding=-1), x[:, :, 1:-1, 1:-1]
+    np.testing.assert_array_equal(found.numpy(), theirs.unfold(torch.tensor(inside), 2).numpy())
+
+
 WINDOWS = [
     {"kernel_size": 2},
     {"kernel_size": (2, 3), "stride": 2},
@@ -172,6 +178,8 @@ POOLS = [
     ("lp_pool1d", (2, 3, 9), [2, 3], {"stride": 2}),
     ("lp_pool2d", (2, 3, 6, 7), [4.0, (2, 3)], {"ceil_mode": True}),
     ("lp_pool3d", (1, 2, 4, 5, 4), [2, 2], {}),
+    ("lp_pool1d", (2, 3, 9), [1, 3], {}),
+    ("lp_pool2d", (1, 2, 4, 5), [-1.0, 2], {}),
     ("adaptive_max_pool3d", (1, 2, 4, 5, 6), [(2, 3, 4)], {}),
 ]
 

@@ -57,6 +57,7 @@ def test_eye():
 @pytest.mark.parametrize("name", ["relu", "tanh", "sigmoid", "selu", "linear"])
 def test_gains(name):
     assert init.calculate_gain(name) == torch.nn.init.calculate_gain(name)
+    assert init.calculate_gain("leaky_relu", None) == init.calculate_gain("leaky_relu")
     assert init.calculate_gain("leaky_relu", 0.3) == torch.nn.init.calculate_gain("leaky_relu", 0.3)
 
 

@@ -79,6 +79,7 @@ def check(name, x, *others, tolerance=1e-5, **options):
         ("kl_div", X, [SOFT], {}),
         ("kl_div", X, [np.where(SOFT > 0.1, SOFT, 0)], {}),
         ("kl_div", X, [Y], {"log_target": True}),
+        ("kl_div", X, [SOFT - 0.3], {}),
         ("cosine_embedding_loss", X, [Y, SIGNS], {"margin": 0.1}),
         ("triplet_margin_loss", X, [Y, P], {"margin": 0.5}),
         ("triplet_margin_loss", X, [Y, P], {"p": 3.0, "swap": True}),
@@ -97,6 +98,13 @@ def check(name, x, *others, tolerance=1e-5, **options):
 @pytest.mark.filterwarnings("ignore:reduction. 'mean'")
 def test_losses(name, x, others, options):
     check(name, x, *others, **options)
+
+
+def test_bools_for_targets_are_0_and_1():
+    yes = Tensor(SIGNS > 0)
+    assert losses.soft_margin_loss(Tensor(X[:, 0]), yes).item() == pytest.approx(
+        losses.soft_margin_loss(Tensor(X[:, 0]), yes.float()).item()
+    )
 
 
 def test_batchmean():

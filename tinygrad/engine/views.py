@@ -58,8 +58,10 @@ def _windowed(step: UOp, array: Array) -> Array:
     room = [(0, 0)] * array.ndim
     for axis, *_, before, after in step.arg:
         room[axis] = before, after
-    if any(room_of != (0, 0) for room_of in room):
-        array = np.pad(array, room)
+    if any(room_of != (0, 0) for room_of in room):  # below 0 it is cut off
+        pairs = zip(room, array.shape, strict=True)
+        array = array[tuple(slice(max(-b, 0), n + min(a, 0)) for (b, a), n in pairs)]
+        array = np.pad(array, [(max(b, 0), max(a, 0)) for b, a in room])
     strides, taps = list(array.strides), []
     for axis, _, stride, dilation, *_ in step.arg:
         taps.append(strides[axis] * dilation)

@@ -172,7 +172,7 @@ def grid_sample(
     check_choice("grid_sample", "mode", mode, legal)
     if (
         count not in (2, 3)
-        or (grid.ndim, grid.shape[-1], grid.shape[0]) != (x.ndim, count, x.shape[0])
+        or (grid.ndim, *grid.shape[-1:], *grid.shape[:1]) != (x.ndim, count, x.shape[0])
         or 0 in x.shape[2:]
     ):
         raise ShapeError(

@@ -13,7 +13,7 @@ from tinygrad.base.errors import DTypeError, ShapeError
 from tinygrad.base.helpers import prod
 from tinygrad.nn import spellings
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.arguments import check_choice
+from tinygrad.tensor.arguments import check_above, check_choice
 
 GAINS = {
     "linear": 1.0,
@@ -25,14 +25,16 @@ GAINS = {
 }
 
 
-def calculate_gain(nonlinearity: str, param: float = 0.01) -> float:
-    """By what the weights before an activation are multiplied; `param` is the slope of leaky_relu.
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """By what the weights before an activation are multiplied; `param` is the slope of leaky_relu,
+    0.01 unless given.
 
     >>> calculate_gain("tanh")
     1.6666666666666667
     """
     if nonlinearity == "leaky_relu":
-        return math.sqrt(2 / (1 + param * param))
+        slope = 0.01 if param is None else param
+        return math.sqrt(2 / (1 + slope * slope))
     check_choice("calculate_gain", "nonlinearity", nonlinearity, ("leaky_relu", *GAINS))
     return GAINS[nonlinearity]
 
@@ -92,6 +94,7 @@ def trunc_normal_(
     >>> trunc_normal_(Tensor.empty(3, 2)).shape
     (3, 2)
     """
+    check_above("trunc_normal_", "std", std)
     low, high = (0.5 * (1 + math.erf((x - mean) / std / math.sqrt(2))) for x in (a, b))
     share = Tensor.uniform(*tensor.shape, low=2 * low - 1, high=2 * high - 1, device=tensor.device)
     values = share.erfinv() * (std * math.sqrt(2)) + mean
@@ -104,7 +107,7 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     >>> xavier_uniform_(Tensor.empty(3, 2)).shape
     (3, 2)
     """
-    bound = gain * math.sqrt(6 / sum(fans(tensor)))
+    bound = gain * math.sqrt(6 / max(1, sum(fans(tensor))))
     return uniform_(tensor, -bound, bound)
 
 
@@ -114,7 +117,7 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     >>> xavier_normal_(Tensor.empty(3, 2)).shape
     (3, 2)
     """
-    return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(fans(tensor))))
+    return normal_(tensor, 0.0, gain * math.sqrt(2 / max(1, sum(fans(tensor)))))
 
 
 def kaiming_uniform_(
@@ -184,7 +187,7 @@ def fans(tensor: Tensor) -> tuple[int, int]:
 
 def _fan(tensor: Tensor, mode: str) -> int:
     check_choice("init", "mode", mode, ("fan_in", "fan_out"))
-    return fans(tensor)[0 if mode == "fan_in" else 1]
+    return max(1, fans(tensor)[0 if mode == "fan_in" else 1])  # of none nothing is filled
 
 
 def _filled(tensor: Tensor, values: Tensor) -> Tensor:
@@ -201,4 +204,4 @@ def _filled(tensor: Tensor, values: Tensor) -> Tensor:
     return tensor.assign(values).realize()
 
 
-spellings.spell(globals(), [name for name in globals() if name.endswith("_")])
+spellings.spell(globals(), ["calculate_gain", *(name for name in globals() if name.endswith("_"))])

@@ -96,6 +96,8 @@ def bilinear(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -
             f"Bilinear: x has shape {x.shape}, y {y.shape} and the weight {weight.shape}; legal "
             f"are (.., {first}), (.., {second}) with the same axes before, (out, in1, in2)"
         )
+    if bias is not None and bias.shape != (features,):
+        raise ShapeError(f"Bilinear: bias {bias.shape}; legal is ({features},)")
     seen = x.matmul(weight.permute(1, 0, 2).reshape(first, features * second))
     out = (seen.reshape(*x.shape[:-1], features, second) * y.unsqueeze(-2)).sum(-1)
     return out if bias is None else out + bias

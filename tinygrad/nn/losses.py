@@ -80,7 +80,7 @@ def binary_cross_entropy(
     _check_alike("binary_cross_entropy", x, target)
     yes, no = x.log().maximum(-100), (1 - x).log().maximum(-100)
     loss = -(target * yes + (1 - target) * no)
-    return (loss if weight is None else loss * weight)._reduced(reduction)
+    return _weighed("binary_cross_entropy", loss, weight)._reduced(reduction)
 
 
 def binary_cross_entropy_with_logits(
@@ -97,7 +97,16 @@ def binary_cross_entropy_with_logits(
     """
     _check_alike("binary_cross_entropy_with_logits", x, target)
     loss = x.binary_crossentropy_logits(target, "none", pos_weight)
-    return (loss if weight is None else loss * weight)._reduced(reduction)
+    _check_alike("binary_cross_entropy_with_logits", x, loss)  # of what `pos_weight` made of it
+    return _weighed("binary_cross_entropy_with_logits", loss, weight)._reduced(reduction)
+
+
+def _weighed(who: str, loss: Tensor, weight: Tensor | None) -> Tensor:
+    if weight is None:
+        return loss
+    weighed = loss * weight
+    _check_alike(who, loss, weighed)
+    return weighed
 
 
 def _warn_unless_alike(who: str, x: Tensor, target: Tensor) -> None:
@@ -158,6 +167,8 @@ def _soft_cross_entropy(
     logs: Tensor, target: Tensor, weight: Tensor | None, reduction: str, smoothing: float
 ) -> Tensor:
     axis = _class_axis(logs)
+    if weight is not None and weight.shape != logs.shape[axis : axis + 1]:
+        raise ShapeError(f"cross_entropy: weight {weight.shape}; legal is ({logs.shape[axis]},)")
     goal = target * (1 - smoothing) + smoothing / max(logs.shape[axis], 1)
     each = logs if weight is None else logs * logs._along(_class_axis(logs), weight)
     loss: Tensor = -(each * goal).sum(axis)
@@ -212,9 +223,9 @@ def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", log_target: bool 
     if log_target:
         loss = target.exp() * (target - x)
     else:
-        logs = (target > 0).where(target, 1).log()  # 0·log 0 is 0
+        logs = target.eq(0).where(1, target).log()  # 0·log 0 is 0
         loss = target * logs - target * x
-    if reduction == "batchmean":
+    if reduction == "batchmean" and x.ndim:
         return loss._reduced("sum") / int(x.shape[0])
     return loss._reduced(reduction)
 
@@ -276,7 +287,7 @@ def soft_margin_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tens
     np.float32(0.6931)
     """
     _check_alike("soft_margin_loss", x, target)
-    return (-target * x).softplus()._reduced(reduction)
+    return (-(target * x)).softplus()._reduced(reduction)
 
 
 def multilabel_soft_margin_loss(
@@ -300,6 +311,7 @@ def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> 
     >>> cosine_similarity(Tensor([[1.0, 0.0]]), Tensor([[0.0, 2.0]])).tolist()
     [0.0]
     """
+    check_number_from("cosine_similarity", "eps", eps, 0)
     lengths = [(t.square().sum(dim) + 0.0).sqrt().maximum(eps) for t in (x, y)]
     return (x * y).sum(dim) / (lengths[0] * lengths[1])
 
@@ -420,7 +432,8 @@ def ctc_loss(
     """
     if log_probs.ndim != 3:
         raise ShapeError(f"ctc_loss: {log_probs.shape}; legal is (length, N, classes)")
-    length, batch, _ = log_probs.shape
+    length, batch, classes = log_probs.shape
+    check_number_from("ctc_loss", "blank", blank, 0, classes - 1)
     lengths = _whole_numbers(input_lengths, log_probs.device)
     counts = _whole_numbers(target_lengths, log_probs.device)
     labels = _rows_of_labels(targets, counts)

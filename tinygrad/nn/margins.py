@@ -9,7 +9,7 @@ from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.nn.held import held
 from tinygrad.nn.losses import pairwise_distance
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.arguments import check_above, check_choice
+from tinygrad.tensor.arguments import check_above, check_choice, check_number_from
 
 
 def multi_margin_loss(
@@ -28,7 +28,7 @@ def multi_margin_loss(
     """
     check_choice("multi_margin_loss", "p", p, (1, 2))
     _check_rows("multi_margin_loss", x, target, x.shape[:-1])
-    right = x.gather(-1, target.unsqueeze(-1))
+    right = x._at_class(target, x.ndim - 1, "multi_margin_loss")[0].unsqueeze(-1)
     lacks = (margin - right + x).maximum(0) ** p
     if weight is not None:
         lacks = lacks * weight[target].unsqueeze(-1)
@@ -83,6 +83,7 @@ def pdist(x: Tensor, p: float = 2.0) -> Tensor:
     >>> pdist(Tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]])).numpy().round(4)
     array([5.    , 1.    , 4.2426], dtype=float32)
     """
+    check_number_from("pdist", "p", p, 0)
     if x.ndim != 2:
         raise ShapeError(f"pdist: x has shape {x.shape}; legal is (n, k)")
     first, second = Tensor.triu_indices(x.shape[0], x.shape[0], 1, device=x.device)

@@ -273,6 +273,11 @@ def _check_shapes(who: str, legal: tuple[int, ...], *given: Tensor | None) -> No
             raise ShapeError(f"{who}: a weight, bias or average {each.shape}; legal is {legal}")
 
 
+def _check_ends(who: str, x: Tensor, last: tuple[int, ...]) -> None:
+    if x.shape[-len(last) :] != last:
+        raise ShapeError(f"{who}: x has shape {x.shape}; legal is (.., *{last})")
+
+
 # ---- as functions --------------------------------------------------------------------------------
 
 
@@ -375,11 +380,8 @@ def layer_norm(
     >>> layer_norm(Tensor([1.0, 3.0]), (2,), eps=0.0).tolist()
     [-1.0, 1.0]
     """
-    if x.shape[-len(normalized_shape) :] != tuple(normalized_shape):
-        raise ShapeError(
-            f"layer_norm: x has shape {x.shape}; legal is (.., *{tuple(normalized_shape)})"
-        )
     check_number_from("layer_norm", "eps", eps, 0)
+    _check_ends("layer_norm", x, tuple(normalized_shape))
     _check_shapes("layer_norm", tuple(normalized_shape), weight, bias)
     out = _wide(x).layernorm(tuple(range(-len(normalized_shape), 0)), eps)
     return _scaled(out, weight, bias, x)
@@ -455,6 +457,7 @@ def rms_norm(
     wide = _wide(x)
     kind = x.dtype if dtypes.is_float(x.dtype) else wide.dtype
     check_number_from("rms_norm", "eps", eps or 0, 0)
+    _check_ends("rms_norm", x, tuple(normalized_shape))
     _check_shapes("rms_norm", tuple(normalized_shape), weight)
     small = 2.0 ** -dtypes.finfo(kind)[1] if eps is None else eps
     axes = tuple(range(-len(normalized_shape), 0))

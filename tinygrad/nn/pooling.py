@@ -217,19 +217,19 @@ def _powers(
     stride: Sizes | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """sign(s)·relu(|s|)^(1/p) of s = Σ xᵖ, p = `norm_type`, as PyTorch has it."""
+    """(Σ xᵖ)^(1/p), p = `norm_type`."""
     kernel = _each(f"lp_pool{axes}d", x, kernel_size, axes)
-    if norm_type == 0:
-        raise ArgumentError(f"lp_pool{axes}d: norm_type 0; legal is any other number")
+    if norm_type == 0 or not abs(norm_type) < math.inf:
+        raise ArgumentError(f"lp_pool{axes}d: norm_type {norm_type}; legal is any other number")
     mean = _averages(axes, x**norm_type, kernel, stride, 0, ceil_mode, True)
     total = mean * math.prod(kernel)
-    empty = total <= 0
+    empty = total.eq(0)
     root: Tensor = empty.where(0, empty.where(1, total) ** (1 / norm_type))
     return root
 
 
 def lp_pool1d(x: Tensor, *options: Any, **named: Any) -> Tensor:
-    """(Σxᵖ)^(1/p) over each window of the last axis; 0 where the sum is negative.
+    """(Σxᵖ)^(1/p) over each window of the last axis; NaN where that is no number.
 
     Options, in order: norm_type (p), kernel_size, stride=None (the kernel's size),
     ceil_mode=False.

@@ -99,6 +99,8 @@ class Conv(Indexing):
                 f"{operation}: x {self.shape}, weight {weight.shape}; legal are x (N, channels, "
                 "*spatial) and a weight (out, channels / groups, *kernel) with as many axes"
             )
+        if 0 in weight.shape[2:]:
+            raise ShapeError(f"{operation}: weight {weight.shape}; legal are kernels from 1")
         if self.shape[1] != channels or out_channels % groups:
             raise ShapeError(
                 f"{operation}: x {self.shape} has {self.shape[1]} channels; weight {weight.shape} "

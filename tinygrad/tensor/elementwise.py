@@ -658,6 +658,8 @@ class Elementwise(Movement):
         >>> Tensor([True, False]).where(1, Tensor([5, 6])).tolist()
         [1, 6]
         """
+        if not isinstance(self, Elementwise):
+            raise DTypeError(f"where: {self!r} as a condition; legal is a Tensor")
         if is_complex(x) or is_complex(y):
             return self._complex.chosen(self, x, y)  # type: ignore[no-any-return]
         check_devices("where", self, *(t for t in (x, y) if isinstance(t, Elementwise)))

@@ -384,6 +384,8 @@ class Functions(Elementwise):
         >>> Tensor([-1.0, 0.5, 2.0]).celu().numpy().round(4)
         array([-0.6321,  0.5   ,  2.    ], dtype=float32)
         """
+        if isinstance(alpha, (int, float)) and alpha == 0:
+            raise ArgumentError("celu: alpha=0; legal is any other number")
         below = self <= 0
         return below.where((below.where(self, 0) / alpha).expm1() * alpha, self)
 

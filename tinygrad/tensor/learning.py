@@ -120,6 +120,8 @@ class Learning(Random):
         axis = 1 if self.ndim > 1 else 0
         own, hit = self._at_class(Y, axis, "nll_loss", ignore_index)
         factor = Y.ones_like(dtype=self.dtype)
+        if weight is not None and weight.shape != self.shape[axis : axis + 1]:
+            raise ShapeError(f"nll_loss: weight {weight.shape}; legal is ({self.shape[axis]},)")
         if weight is not None:
             factor = hit.where(hit._along(axis, weight), 0).sum(axis)
         if ignore_index is not None:

@@ -188,6 +188,8 @@ class Movement(Conversion):
         """
         first, last = (axis_of(d, self.ndim, "flatten") for d in (start_dim, end_dim))
         shape = self.shape
+        if first > last:
+            raise ArgumentError(f"flatten: axes {first} to {last}; legal is up to end_dim")
         return self.reshape((*shape[:first], prod(shape[first : last + 1]), *shape[last + 1 :]))
 
     def unflatten(self, dim: Sint, sizes: tuple[Sint, ...]) -> Self:
@@ -197,6 +199,8 @@ class Movement(Conversion):
         (2, 3, 2)
         """
         axis = axis_of(dim, self.ndim, "unflatten")
+        if 0 in self.shape and -1 not in sizes and prod(sizes) != self.shape[axis]:
+            raise ShapeError(f"unflatten: {self.shape[axis]} as {sizes}; legal are its factors")
         return self.reshape((*self.shape[:axis], *sizes, *self.shape[axis + 1 :]))
 
     def squeeze(self, dim: Any = None) -> Self:
@@ -283,7 +287,10 @@ class Movement(Conversion):
         >>> Tensor([1, 2]).pad((1, 2)).tolist()
         [0, 1, 2, 0, 0]
         """
-        check_types("pad", [plain(value)], (int, float), "numbers")
+        value = 0 if value is None else plain(value)
+        check_types("pad", [value], (int, float), "numbers")
+        if mode != "constant" and value != 0:
+            raise ArgumentError(f"pad: value={value}, mode={mode!r}; legal is mode='constant'")
         if not isinstance(padding, (tuple, list)):
             raise ShapeError(
                 f"pad: {padding!r} around {self.shape}; legal are pairs, or a number for each side"

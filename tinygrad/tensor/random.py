@@ -183,7 +183,7 @@ class Random(Order):
         >>> Tensor.uniform(2, low=3, high=3).tolist()
         [3.0, 3.0]
         """
-        if not low <= high:
+        if not -math.inf < low <= high < math.inf:
             raise ArgumentError(f"uniform: from {low} to {high}; legal is low up to high")
         kind = checked_dtype(more.pop("dtype", None) or dtypes.default_float)
         if not dtypes.is_float(kind):

@@ -150,7 +150,7 @@ class Reduction(Functions):
         mean = x.mean(axis, keepdim=True)
         squares = (x - mean).square().sum(axis, keepdim)
         freedom = self._count(axis) - correction
-        spread = squares.div(max(0, freedom) if isinstance(freedom, int) else freedom)
+        spread = squares.div(max(0, freedom) if isinstance(freedom, (int, float)) else freedom)
         centre = mean if keepdim else mean._without(self._axes(axis, "var"))
         return spread.cast(kind), centre.cast(kind)
 

@@ -140,6 +140,8 @@ class Rprop(Optimizer):
         maximize: bool = False,
     ) -> None:
         super().__init__(params, lr, maximize)
+        if len(etas) != 2 or len(step_sizes) != 2:
+            raise ArgumentError(f"Rprop: etas={etas}, step_sizes={step_sizes}; legal are pairs")
         self._check(least=min(step_sizes), largest=max(step_sizes))
         (less, more), (least, largest) = etas, step_sizes
         if not 0 < less < 1 < more:

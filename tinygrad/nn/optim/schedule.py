@@ -313,6 +313,10 @@ class PolynomialLR(Scheduler):
     power: float = 1.0
     counts = ("total_iters",)
 
+    def __post_init__(self, optimizer: Stepper) -> None:
+        check_number_from("PolynomialLR", "power", self.power, 0)
+        super().__post_init__(optimizer)
+
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """base·(1 - turn / total_iters)^power, then 0."""
         left = 1 - turn.minimum(self.total_iters).float() / self.total_iters

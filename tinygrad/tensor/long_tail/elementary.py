@@ -11,6 +11,7 @@ import numpy as np
 from tinygrad.base.dtype import DType, compute_dtype, dtypes, largest_float
 from tinygrad.base.errors import DTypeError
 from tinygrad.engine.host import HostFunction, call, register
+from tinygrad.tensor.arguments import check_number_from
 from tinygrad.tensor.elementwise import _float_of, float_kind
 from tinygrad.tensor.functions import wide
 from tinygrad.tensor.long_tail.hashing import Hashing
@@ -231,6 +232,7 @@ class Elementary(Hashing):
         >>> Tensor([0.5]).logit().tolist()
         [0.0]
         """
+        check_number_from("logit", "eps", eps or 0, 0, 0.5)
         x = self if eps is None else self.clamp(eps, 1 - eps)
         return (x / (1 - x)).log()
 

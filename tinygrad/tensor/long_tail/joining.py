@@ -312,6 +312,8 @@ class Joining(Gamma):
     def _triangle(cls, lower: bool, row: int, col: int, offset: int, more: dict[str, Any]) -> Self:
         import numpy as np
 
+        for name, size in (("row", row), ("col", col)):
+            check_number_from("tril_indices" if lower else "triu_indices", name, size, 0)
         places = (np.tril_indices if lower else np.triu_indices)(row, offset, col)
         kind = checked_dtype(more.pop("dtype", None) or dtypes.default_int)
         like = cls.zeros(0, dtype=dtypes.int32, **more)

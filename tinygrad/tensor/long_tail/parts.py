@@ -188,10 +188,11 @@ class Parts(Joining):
         [[9, 2], [9, 4]]
         """
         shape = self._shape_of_slices("index_fill", dim, index)
-        if getattr(value, "ndim", 0):
-            raise ShapeError(f"index_fill: a value of {value.shape}; legal is one number")
         check_number("index_fill", value, self.dtype)
-        part = self._tensor(value, self.dtype).cast(self.dtype)._broadcast_to(shape)
+        part = self._tensor(value, self.dtype)
+        if part.ndim:
+            raise ShapeError(f"index_fill: a value of {part.shape}; legal is one number")
+        part = part.cast(self.dtype)._broadcast_to(shape)
         return self._written(dim, index.flatten(), part, "set")
 
     def index_reduce(

@@ -10,6 +10,7 @@ from typing import Any, Self
 from tinygrad.base.dtype import compute_dtype, least_upper_dtype, least_upper_float
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import prod
+from tinygrad.tensor.arguments import check_number_from
 from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
 from tinygrad.tensor.long_tail.parts import Parts
@@ -72,7 +73,7 @@ class Products(Parts):
         a, b = self._meet("cross", other)
         axis = axis_of(-1 if dim is None else dim, a.ndim, "cross")
         shapes = [self.shape, getattr(other, "shape", a.shape)]
-        if not a.ndim or a.shape[axis] != 3 or any(x[axis - a.ndim] != 3 for x in shapes):
+        if not a.ndim or a.shape[axis] != 3 or any(x[axis - a.ndim :][:1] != (3,) for x in shapes):
             raise ShapeError(f"cross: axis {axis} of {shapes}; legal is an axis of size 3")
         return a.roll(-1, axis) * b.roll(-2, axis) - a.roll(-2, axis) * b.roll(-1, axis)
 
@@ -279,4 +280,5 @@ class Products(Parts):
             raise ShapeError(
                 f"cdist: {self.shape} and {x2.shape}; legal are (.., n, k), (.., m, k)"
             )
+        check_number_from("cdist", "p", p, 0)
         return (self.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)

@@ -119,7 +119,7 @@ class Sets(Statistics):
     def _counted(
         self, operation: str, bins: int, low: Any, high: Any, weight: Self | None
     ) -> tuple[Self, Self]:
-        if bins < 1 or not dtypes.is_float(self.dtype) or low > high:
+        if bins < 1 or not dtypes.is_float(self.dtype) or not -math.inf < low <= high < math.inf:
             raise ArgumentError(
                 f"{operation}: {bins} bins of {self.dtype!r} from {low} to {high}; legal are "
                 "floats, bins from 1"
