@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import ast
 import re
+import resource
 import time
 import warnings
 from collections.abc import Iterator
@@ -148,6 +149,9 @@ def mutants(call: str) -> Iterator[str]:
         node.keywords.pop()
 
 
+MEMORY = 6 << 30
+"""Bytes: a mutant that asks for a billion elements is an error, and doesn't end the run."""
+
 REFUSALS = (TinygradError, TypeError)
 
 ACCEPTED = {
@@ -164,8 +168,8 @@ ACCEPTED = {
     "a size alone is a tuple of it, and no axis means all": "must be tuple of ints, not|'dim'",
     "no axes are none, as in NumPy": "output with shape \\[\\] doesn't match",
     "layers and padding take any number of axes, and pairs": "input tensor. Support|expected \\dD|"
-    "output_size|list of \\d values|padding equals|negative padding|padding.*non-negative|Padding size|"
-    "subscriptable|mode needs 4D|1D tensors expected|not enough values to unpack",
+    "output_size|list of \\d values|padding equals|negative padding|padding.*non-negative|"
+    "Padding size|subscriptable|mode needs 4D|1D tensors expected|not enough values to unpack",
     "empty where NumPy's is": "upper bound and lower|0D or 1D|at least [12] at dimension 0|"
     "optional 0 dim|primitive descriptor|must be greater than zero",
     "what is never computed isn't checked": "index out of range|index_size|not in the valid range|"
@@ -276,6 +280,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="")
     given = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     for call in CALLS:
         if found := verdict(call):
             print("LEGAL", call, *found, flush=True)
