@@ -54,6 +54,11 @@ CASES = {
         lambda n, q, k, v: q.scaled_dot_product_attention(k[:, :n], v[:, :n]),
         attention,
     ),
+    "attention of as many queries": (
+        ((1, MOST, 16), (1, MOST, 16), (1, MOST, 16)),
+        lambda n, q, k, v: q[:, :n].scaled_dot_product_attention(k[:, :n], v[:, :n]),
+        lambda n, q, k, v: attention(n, q[:, :n], k, v),
+    ),
 }
 
 
@@ -101,3 +106,12 @@ def test_reads_beyond_the_limit_that_are_memory_need_no_mask():
     target = Device["CPU"].target
     (phase,) = lower(schedule(kernel, target)[0], target).phases
     assert all(len(node.src) == 1 for node in phase.program if node.op is Ops.LOAD)
+
+
+@pytest.mark.parametrize("queries", ["fixed", "symbolic"])
+def test_scores_of_a_symbolic_length_are_kept_in_rows(queries):
+    """Attention over the first n keys stores no scores: it is one kernel, as if fixed."""
+    q, k, v = (Tensor(np.ones((2, 512, 32), np.float32)).realize() for _ in range(3))
+    n = Variable("n", 1, 512).bind(300)
+    rows = n if queries == "symbolic" else 200
+    kernel_of(q[:, :rows].scaled_dot_product_attention(k[:, :n], v[:, :n]))

@@ -50,7 +50,8 @@ def share_values(plan: Plan, group_rows: int = 0) -> None:
 
 
 def _contexts(plan: Plan) -> list[tuple[UOp, UOp]]:
-    """Each loop over a value, with the value: of REDUCEs, of stages, of the STOREs."""
+    """Each loop over a value, with the value: of REDUCEs, of stages, of the STOREs; not those whose
+    limits count other loops."""
     found = [
         (node.src[0], loop)
         for node in plan.nodes
@@ -59,7 +60,7 @@ def _contexts(plan: Plan) -> list[tuple[UOp, UOp]]:
     ]
     top = plan.nest("store")
     found += [(value, loop) for value in top.values for loop in top.loops]
-    return [(value, loop) for value, loop in found if len(loop.src) == 1]
+    return [(value, loop) for value, loop in found if not any(s.ranges for s in loop.src)]
 
 
 def _shared(plan: Plan) -> Candidate | None:
@@ -74,7 +75,7 @@ def _shared(plan: Plan) -> Candidate | None:
         size[node] = 1 + sum(size[s] for s in node.src)
     costly = _costly(plan)
     for value, loop in contexts:
-        others = [(v, q) for v, q in contexts if q is not loop and size_of(q) == size_of(loop)]
+        others = [(v, q) for v, q in contexts if q is not loop and q.src == loop.src]
         options = [
             e
             for e in (inside[value] if others else ())

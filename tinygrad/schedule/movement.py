@@ -175,7 +175,7 @@ def turns_of(loops: Iterable[UOp]) -> int:
     return int(prod(loop.vmax + 1 for loop in loops))
 
 
-def merged_axes(node: UOp) -> tuple[tuple[int, ...], ...] | None:
+def merged_axes(node: UOp) -> tuple[tuple[Any, ...], ...] | None:
     """For each axis the sizes of the axes that a RESHAPE below merged into it, if what follows the
     RESHAPE is elementwise: loops over these follow the values as they are made."""
     while node.op in GroupOp.Elementwise or node.op in (Ops.CONTIGUOUS, Ops.DETACH):
@@ -186,13 +186,14 @@ def merged_axes(node: UOp) -> tuple[tuple[int, ...], ...] | None:
         node = (merging or same)[0]
     if node.op is not Ops.RESHAPE:
         return None
-    before: list[int] = list(node.src[0].shape)
-    found: list[tuple[int, ...]] = []
-    for size in node.shape:
-        sizes: list[int] = []
-        while before and prod(sizes) * before[0] <= size and (prod(sizes) < size or before[0] == 1):
-            sizes.append(before.pop(0))
-        if prod(sizes) != size:
+    before = [*zip(node.src[0].shape, node.src[0].room, strict=True)]
+    found: list[tuple[Any, ...]] = []
+    for room in node.room:
+        sizes, merged = list[Any](), 1
+        while before and merged * before[0][1] <= room and (merged < room or before[0][1] == 1):
+            size, most = before.pop(0)
+            sizes, merged = [*sizes, size], merged * most
+        if merged != room:
             return None
         found.append(tuple(n for n in sizes if n != 1) or (1,))
     return tuple(found)

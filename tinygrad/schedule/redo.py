@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.schedule.bases import COMPUTED, beneath, is_concrete, memory_base, reached
+from tinygrad.schedule.bases import COMPUTED, beneath, memory_base, reached
 from tinygrad.schedule.rows import is_product
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import WEIGHT, GroupOp, Ops
@@ -67,8 +67,6 @@ def widens(node: UOp) -> bool:
 def repeats(node: UOp) -> bool:
     """Whether these are few cheap operations on values that are repeated: those are then stored, if
     anything is."""
-    if not is_concrete(node):
-        return False
     weight, stored = 0, set[UOp]()
 
     def is_repeated(top: UOp) -> bool:

@@ -17,7 +17,7 @@ from math import prod
 from typing import NamedTuple
 
 from tinygrad.base.dtype import DType
-from tinygrad.schedule.bases import COMPUTED, beneath, is_concrete
+from tinygrad.schedule.bases import COMPUTED, beneath
 from tinygrad.schedule.demand import Demanded, Kernel
 from tinygrad.schedule.movement import ZERO, Index, loops_of, turns_of
 from tinygrad.schedule.plan import Wishes
@@ -94,7 +94,7 @@ def is_product(node: UOp) -> bool:
     source = _products_of(node)
     if node.arg[0] != "add" or source.op is not Ops.MUL:
         return False
-    if not is_concrete(source) or node.size == 0:
+    if node.size == 0:
         return False
     return all(beneath(factor, READ_THROUGH).size < source.size for factor in source.src)
 
