@@ -1072,3 +1072,15 @@ def test_a_failed_check_names_the_line_of_its_own_step(ways):
 
     assert ways(run)[0] == ways(run)[0] == ways(run, graphs=True)[0]
     assert len(set(ways(run)[0])) == 2
+
+
+def test_a_step_by_hand_makes_its_speed_once():
+    """In one kernel: the parameter stands on what is written."""
+    param, speed, grad = (Tensor(np.ones((64, 8), "float32")).realize() for _ in range(3))
+    for _ in range(3):
+        speed.assign(speed * 0.5 + grad)
+        param.assign(param - 0.1 * speed)
+        GlobalCounters.reset()
+        Tensor.realize(param, speed)
+        assert GlobalCounters.kernel_count == 1
+    np.testing.assert_allclose(param.numpy()[0, 0], 1 - 0.1 * (1.5 + 1.75 + 1.875), 1e-6)

@@ -389,14 +389,28 @@ class Promise:
 
 
 class Written(Promise):
-    """A promise whose value is what all of the version `place` holds next. Expressions stand on it
-    as on another; it is in memory once it is written there, and never elsewhere."""
+    """A promise whose value is what all of the version `place` of `tensor` holds next. Expressions
+    stand on it as on another; it is in memory once it is written there, and never elsewhere."""
 
-    __slots__ = ("place",)
+    __slots__ = ("place", "tensor")
 
-    def __init__(self, value: Promise, place: Version) -> None:
+    def __init__(self, value: Promise, place: Version, tensor: Any) -> None:
         super().__init__(value.expression, value.number, value.look, value.wants)
-        self.place = place
+        self.place, self.tensor = place, weakref.ref(tensor)
+
+    @property
+    def node(self) -> UOp:
+        """The write, which whoever asks first has done, so that the value is made once; later the
+        value's own node, as nobody knew of this reader when more was written. That, too, if what
+        looks so is a view of the value."""
+        tensor: Any = self.tensor()
+        waits = tensor is not None and tensor._source is self and not self.look.views
+        return tensor._uop if waits else self.value
+
+    @property
+    def value(self) -> UOp:
+        """The node of what is written."""
+        return super().node
 
 
 Source = Version | Promise

@@ -299,7 +299,7 @@ class Writing(Autograd):
                 or is_shared(place.base, self._family)
             ):
                 return False
-            self._source = Written(promise, place)
+            self._source = Written(promise, place, self)
             if not isinstance(now, Written):
                 del self._uop
         Promised.some = True
@@ -308,7 +308,7 @@ class Writing(Autograd):
 
     def _write_down(self, written: Written) -> None:
         with recording.written_down(followed=False):
-            self._overwrite(self, self.of(written.node, False))
+            self._overwrite(self, self.of(written.value, False))
 
     def _broadcast_to_view(self, operation: str, shape: tuple[Any, ...]) -> Self:
         given = self

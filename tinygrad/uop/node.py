@@ -124,7 +124,7 @@ class UOp(Questions):
             found = _standing(cls._table, entry)
             if found is not None:
                 return found
-        if op is _DETACH:
+        if op is _DETACH and src:
             node.readers = src[0].readers  # who reads it reads that
         if not is_view:
             for source in src[1:] if op is _DETACH else src:
