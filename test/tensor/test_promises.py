@@ -14,9 +14,9 @@ import weakref
 import numpy as np
 import pytest
 
-from tinygrad import Context, GlobalCounters, Tensor, TinyJit, Variable, nn
+from tinygrad import Context, Generator, GlobalCounters, Tensor, TinyJit, Variable, nn
 from tinygrad.base.errors import ArgumentError, IndexCheckError, ShapeError
-from tinygrad.tensor import again, backward, template
+from tinygrad.tensor import again, backward, draws, template
 
 STEPS = 6
 draw = np.random.default_rng(0)
@@ -637,6 +637,71 @@ def starts_that_are_views():
     return seen
 
 
+@program
+def dropped_out():
+    Tensor.manual_seed(1)
+    net = Net()
+    optimizer = nn.optim.Adam(net.parameters, lr=0.1)
+    with Tensor.train():
+        for number in range(STEPS):
+            x, y = batch(number)
+            optimizer.zero_grad()
+            hidden = net.hidden(x.dropout(0.2)).relu().dropout()
+            net.out(hidden).sparse_categorical_crossentropy(y).backward()
+            optimizer.step()
+    return weights(net)
+
+
+@program
+def numbers_are_drawn():
+    """By layers, as noise that gradients go through, as labels, and as what decides."""
+    Tensor.manual_seed(5)
+
+    def draw(net, optimizer, number):
+        x, _ = batch(number)
+        loss = net(x.dropout(0.4) + 0.1 * Tensor.randn(8, 5)).dropout()
+        loss = loss.sparse_categorical_crossentropy(Tensor.randint(8, high=3))
+        loss.backward()
+        few = x.sigmoid().bernoulli() * x.sigmoid().multinomial(5, replacement=True)
+        return [few.numpy()]
+
+    return train(between=draw)
+
+
+@program
+def numbers_are_drawn_anew():
+    """From the same place twice in a step, from elsewhere in the next, by several streams."""
+    mine, seen = Generator(3), []
+    for number in range(2 * STEPS):
+        Tensor.manual_seed(number // 3)
+        x = batch(number)[0].dropout(0.3) if number % 2 else batch(number)[0]
+        with Tensor.train():
+            first = x.dropout()
+            Tensor.manual_seed(number % 2 + number // 3)
+            second = x.dropout()
+            third = x.dropout(generator=mine if number % 3 else Generator(number))
+        seen.append((first.softmax(-1) - second + third).numpy())
+    return seen
+
+
+@program
+def what_was_drawn_is_kept():
+    """Until the weights have changed; in memory; as what wants a gradient."""
+    Tensor.manual_seed(2)
+    kept, noise = [], Tensor.randn(8, 5).realize()
+
+    def keep(net, optimizer, number):
+        drawn, start = Tensor.rand(8, 4), Tensor.uniform(8, 5, requires_grad=True)
+        x = (start + noise).matmul(net.hidden.weight.transpose())
+        (x * drawn).sum().backward()
+        kept.append(x - drawn)
+        kept.append(start.grad)
+        noise.assign(noise + Tensor.rand(8, 5))
+
+    made = train(between=keep)
+    return [*made, noise.numpy(), *(tensor.numpy() for tensor in kept)]
+
+
 @by_graphs
 def starts_whose_place_is_a_variable():
     whole, seen = Tensor(X[0]).realize(), []
@@ -941,7 +1006,7 @@ def ways(monkeypatch):
     def run(program, spec=False, graphs=False):
         count[0] = 0
         with monkeypatch.context() as patch:
-            for module in (again, backward, template):
+            for module in (again, backward, draws, template):
                 patch.setattr(module, "SPEC", spec)
                 if graphs:
                     patch.setattr(module, "capturing", lambda: True)
@@ -980,7 +1045,9 @@ def test_nothing_is_computed_of_no_elements(ways):
         assert ways(lambda: x.relu().softmax(-1).realize().tolist())[0] == []
 
 
-@pytest.mark.parametrize("run", [plain, averages_of_one_batch], ids=lambda run: run.__name__)
+@pytest.mark.parametrize(
+    "run", [plain, averages_of_one_batch, dropped_out], ids=lambda run: run.__name__
+)
 def test_from_the_second_step_on_no_graph_is_made(ways, run):
     for known in (again._known, backward._known):
         known.clear()

@@ -34,6 +34,7 @@ from tinygrad.engine.turns import turns
 from tinygrad.schedule.bases import stored_base
 from tinygrad.tensor.past import past_of_promised
 from tinygrad.tensor.promise import (
+    Bound,
     Expression,
     Promise,
     Source,
@@ -64,14 +65,14 @@ class Lines:
         self.places: dict[Expression | Source, int] = {}
         self.leaves: list[Source] = []
         self.starts: dict[int, Version] = {}
-        self.begins: list[int] = []  # of all leaves' boxes, which are no part of the key
+        self.begins: list[int] = []  # of all leaves' boxes and draws, which are no part of the key
         self.is_over = False
         self._seen: dict[UOp, int] = {}
 
     def add(self, source: Source) -> int:
         """The number of a promise's expression, or of storage."""
-        is_leaf = isinstance(source, Version) or (source.buffer is not None and not self.whole)
-        item = source if is_leaf else source.expression  # type: ignore[union-attr]
+        is_promised = isinstance(source, Promise) and (self.whole or source.buffer is None)
+        item = source.expression if is_promised else source  # type: ignore[union-attr]
         place = self.places.get(item)
         if place is not None:
             return place
@@ -104,6 +105,9 @@ class Lines:
             if leaf.begins:
                 self.begins += leaf.begins
                 self.key.append(self._seen.setdefault(leaf.view, len(self._seen)))
+        elif isinstance(leaf, Bound):
+            self.begins.append(leaf.node.val)
+            self.key.append(leaf.look)
         else:
             self.key += (leaf.expression.template, leaf.number)
         self.leaves.append(leaf)
@@ -314,13 +318,21 @@ class _Asked:
     def _known(self, done: Run) -> Known | None:
         plan, structure, buffers = done.plan, done.structure, done.buffers
         storages = plan.plan.storages
-        at = {leaf.base: number for number, leaf in enumerate(self.lines.leaves)}
+        at = {
+            leaf.base: number
+            for number, leaf in enumerate(self.lines.leaves)
+            if not isinstance(leaf, Bound)
+        }
         inputs = [at[node] for node in structure.params if node in at]
         given = {self._home(number).base: number for number in self._homes()}
         over = {structure.params[storages[number].place] for number in plan.chain.written}
-        if structure.binds or len(inputs) < len(structure.params) or over - given.keys():
-            return None
         where = self._begins()
+        if (
+            len(inputs) < len(structure.params)
+            or over - given.keys()
+            or not where.keys() >= set(structure.binds)
+        ):
+            return None
         taken = [(i, where[number]) for i, number in enumerate(done.numbers) if number in where]
         begins: list[int | None] = list(self.lines.begins)
         for _, number in taken:
@@ -349,14 +361,20 @@ class _Asked:
         return Known(replay, inputs, done.values, taken, begins, order, pasts, written, origins)
 
     def _begins(self) -> dict[Number, int]:
-        """The places among the lines' begins of boxes that show what no other view shows."""
+        """The places among the lines' begins of what was drawn, and of boxes that show
+        what no other view shows."""
         views: dict[UOp, set[UOp]] = {}
-        leaves = [leaf for leaf in self.lines.leaves if isinstance(leaf, Version)]
-        for leaf in leaves:
-            views.setdefault(leaf.base, set()).add(leaf.view)
-        shown = [(leaf, box) for leaf in leaves for box in boxes_of(leaf.view)]
-        begins = [(leaf, Begin(box, axis)) for leaf, box in shown for axis in range(len(box.arg))]
-        return {begin: i for i, (leaf, begin) in enumerate(begins) if len(views[leaf.base]) == 1}
+        for leaf in self.lines.leaves:
+            if isinstance(leaf, Version):
+                views.setdefault(leaf.base, set()).add(leaf.view)
+        numbers: list[tuple[Number, bool]] = []
+        for leaf in self.lines.leaves:
+            if isinstance(leaf, Bound):
+                numbers.append((leaf.node, True))
+            elif isinstance(leaf, Version):
+                boxes, alone = boxes_of(leaf.view), len(views[leaf.base]) == 1
+                numbers += [(Begin(b, axis), alone) for b in boxes for axis in range(len(b.arg))]
+        return {number: i for i, (number, alone) in enumerate(numbers) if alone}
 
     def _past(self, promise: Promise) -> list[int]:
         """Which of the lines' sources a gradient would go on to, if that is to be remembered of
@@ -404,7 +422,7 @@ def _reads(
         found = known[expression] = any(
             [
                 source.buffer in buffers
-                if isinstance(source, Version) or source.buffer is not None
+                if not isinstance(source, Promise) or source.buffer is not None
                 else _reads(source.expression, buffers, known)
                 for source in expression.sources
             ]
@@ -427,4 +445,4 @@ def _storage_below(promise: Promise) -> set[UOp]:
     """The BUFFERs that it stands on."""
     lines = Lines()
     lines.add(promise)
-    return {leaf.base for leaf in lines.leaves}
+    return {leaf.base for leaf in lines.leaves if not isinstance(leaf, Bound)}

@@ -19,18 +19,16 @@ from tinygrad.engine.realize import capturing
 from tinygrad.engine.storage import is_read
 from tinygrad.tensor.again import Lines
 from tinygrad.tensor.core import Core, user_line
+from tinygrad.tensor.looks import Look, look_at, stand_in
 from tinygrad.tensor.promise import (
     Expression,
-    Look,
     Promise,
     Source,
     Template,
     Version,
     Written,
     holes_of,
-    look_at,
     shadow,
-    stand_in,
     write_down,
 )
 from tinygrad.uop.node import UOp
@@ -61,7 +59,7 @@ def promised_gradients(root: Core, long_way: LongWay) -> bool:
         return False
     lines = Lines(whole=True)
     lines.add(source)
-    bases = {leaf.base for leaf in lines.leaves}
+    bases = {leaf.base for leaf in lines.leaves if isinstance(leaf, Version)}
     if lines.is_over or any([base.readers and is_read(base) for base in bases]):
         return False
     wanted = _wanted(lines, bases)
@@ -117,8 +115,7 @@ def _stands_on(promise: Promise, lines: Lines) -> bool:
 
 
 def _era(leaf: Source) -> Hashable:
-    assert isinstance(leaf, Version), "whole lines stand on storage"
-    return leaf.base, leaf.era
+    return (leaf.base, leaf.era) if isinstance(leaf, Version) else leaf
 
 
 def _place(lines: Lines, tensor: Any) -> Hashable:

@@ -88,17 +88,19 @@ class Generator:
         first, key = self._stream.take(count), self._stream.seed
         return [Generator(threefry(first + i, key) & SEED_LIMIT) for i in range(count)]
 
-    def bits(self, size: Any, room: int, device: str) -> UOp:
-        """64 fresh bits for each of `size` elements, as uint64; `room` is the most that size can
-        be."""
+    def draw(self, room: int) -> tuple[UOp, UOp]:
+        """Where the numbers of up to `room` elements begin, and the seed, as bound variables."""
         if recording.recorder is not None:
             recording.recorder.drawing()
-        variable = UOp.variable(self._stream.name, 0, POSITION_LIMIT, dtypes.int64)
-        start = variable.bind(self._stream.take(room)).cast(_uint64).broadcast_to((size,))
-        count = UOp.arange(size, device, _uint64) + start
+        position = UOp.variable(self._stream.name, 0, POSITION_LIMIT, dtypes.int64)
         seed = UOp.variable(self._stream.seed_name, 0, SEED_LIMIT, dtypes.int64)
-        key = seed.bind(self._stream.seed).cast(_uint64).broadcast_to((size,))
-        return count.threefry(key)
+        return position.bind(self._stream.take(room)), seed.bind(self._stream.seed)
+
+
+def bits_from(position: UOp, seed: UOp, size: Any, device: str) -> UOp:
+    """64 bits for each of `size` elements of the stream of a seed, as uint64."""
+    start, key = (n.cast(_uint64).broadcast_to((size,)) for n in (position, seed))
+    return (UOp.arange(size, device, _uint64) + start).threefry(key)
 
 
 def _checked(seed: Any) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from tinygrad.engine.holders import Holder
 from tinygrad.engine.storage import latest
-from tinygrad.tensor.promise import Promise, Source
+from tinygrad.tensor.promise import Promise, Source, Version
 from tinygrad.transforms.gradient import followed
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -45,7 +45,7 @@ def past_of_promised(sources: Iterable[Source]) -> set[Made]:
     for source in sources:
         if isinstance(source, Promise):
             found.add(weakref.ref(source))
-        else:
+        elif isinstance(source, Version):
             found |= {weakref.ref(source.view), weakref.ref(source.base)}
             if source.buffer.past:
                 found |= set(filter(_is_held, source.buffer.past))

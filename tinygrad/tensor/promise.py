@@ -13,22 +13,20 @@ ends when the bytes are overwritten and the node stays, as nobody else reads it.
 from __future__ import annotations
 
 import contextlib
-import functools
-import math
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from operator import or_
 from typing import Any
 
 from tinygrad.backends import keeps
-from tinygrad.base.dtype import DType, dtypes
+from tinygrad.base.dtype import DType
 from tinygrad.base.locks import ForkSafeLock
 from tinygrad.engine.aliases import bottom_of, steps_between
 from tinygrad.engine.storage import NOTHING, Buffer, bind, computed_from, last_eras, learn
 from tinygrad.schedule.bases import MOVED, beneath, stored_base
+from tinygrad.tensor.looks import Look, chain_of, look_at, sizes_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
@@ -112,67 +110,6 @@ class Template:
         return [made[place] for place in self.places]
 
 
-@dataclass(frozen=True, eq=False)
-class Look:
-    """What a method may see of a tensor: `views` of something, from the top down, and that, with
-    what is `known` of its numbers: of whole ones that are computed their bounds, of a constant all.
-    It may not see where a box of storage begins: that differs from batch to batch, and here it
-    is 0. Equal looks are one object, so that comparing them costs nothing."""
-
-    kind: Any
-    wants_gradient: bool | None
-    views: tuple[tuple[Ops, Any], ...]
-    is_storage: bool
-    shape: tuple[int, ...]
-    dtype: DType
-    device: str
-    known: tuple[Any, ...]
-
-
-def look_at(kind: type, wants_gradient: bool | None, node: UOp) -> Look | None:
-    """How a tensor of `node` looks; None where more may matter: constants, and sizes' names."""
-    views = []
-    while node.op in MOVED and len(node.src) == 1:
-        views.append((node.op, node.arg))
-        node = node.src[0]
-    op, dtype, shape, device = node.op, node.dtype, node.shape, node.device
-    is_storage = op in _STORAGE
-    if is_storage:
-        views = [(op, sizes_of(arg) if op is Ops.SHRINK else arg) for op, arg in views]
-    movement = op in MOVED and op is not Ops.DETACH  # by symbolic sizes
-    if op is Ops.CONST:
-        known: tuple[Any, ...] = repr(node.arg), node.arg
-    else:
-        known = () if is_storage or dtypes.is_float(dtype) else (node.vmin, node.vmax)
-    if movement:
-        return None
-    if type(device) is not str or not all(type(n) is int for n in shape):
-        return None
-    return _look(kind, wants_gradient, tuple(views), is_storage, shape, dtype, device, known)
-
-
-def sizes_of(box: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """A box as large that begins at 0."""
-    return tuple([(0, end - begin) for begin, end in box])
-
-
-_STORAGE = (Ops.BUFFER, Ops.ASSIGN)
-_SHOWN = MOVED | {Ops.BUFFER, Ops.CONST}
-_look = functools.lru_cache(4096, typed=True)(Look)
-
-
-def stand_in(look: Look) -> list[UOp]:
-    """A node that looks so, its views, and what it is a view of."""
-    node = UOp.new_buffer(look.device, math.prod(look.shape), look.dtype)
-    if look.known and type(look.known[0]) is str:
-        node = UOp.const(look.dtype, look.known[1], look.device).own()
-    elif not look.is_storage:
-        node = UOp(Ops.ITEM, look.dtype, (node,), (0, look.shape, *look.known))
-    for op, arg in reversed(look.views):
-        node = UOp(op, look.dtype, (node,), arg)
-    return chain_of(node, len(look.views))
-
-
 class Version:
     """What a tensor of storage stands for now: the BUFFER `base`, as `view` shows it in boxes that
     have their `begins`, until the end of its era. A constant has no storage, and no end. `start`:
@@ -240,7 +177,7 @@ class Version:
 def source_of(tensor: Any) -> Source | None:
     """The promise or the version that expressions of a tensor stand on; None if there must be
     a node."""
-    source: Source | None = tensor._source
+    source: Version | Promise | None = tensor._source
     if isinstance(source, Promise):
         wants = source.wants
         is_alike = wants is tensor.requires_grad and source.look is not None
@@ -266,6 +203,9 @@ def source_of(tensor: Any) -> Source | None:
         return None
     tensor._source = made = Version(tensor, view, base, look)
     return made
+
+
+_SHOWN = MOVED | {Ops.BUFFER, Ops.CONST}
 
 
 def start_node(serial: int) -> UOp:
@@ -413,7 +353,19 @@ class Written(Promise):
         return super().node
 
 
-Source = Version | Promise
+class Bound:
+    """A variable and its value: a stream's seed, and where it was drawn from. It has no storage and
+    no end; the value is no part of lines, and is given to plans. There is one of a node."""
+
+    __slots__ = ("node", "look")
+    depth = number = 0
+    buffer = NOTHING
+
+    def __init__(self, node: UOp, look: Look) -> None:
+        self.node, self.look = node, look
+
+
+Source = Version | Promise | Bound
 
 
 def write_down(
@@ -435,7 +387,7 @@ def write_down(
             continue
         below_it = [
             source
-            if made is None or isinstance(source, Version)
+            if made is None or not isinstance(source, Promise)
             else found[source.expression][source.number]
             for source in expression.sources
         ]
@@ -476,11 +428,3 @@ def holes_of(looks: Iterable[Look], seen: Iterable[Source | UOp]) -> list[UOp]:
         node = each if isinstance(each, UOp) else each.node
         holes += chain_of(node, len(look.views))
     return holes
-
-
-def chain_of(node: UOp, length: int) -> list[UOp]:
-    """The node, and `length` more: each the first source of the one before."""
-    chain = [node]
-    for _ in range(length):
-        chain.append(chain[-1].src[0])
-    return chain

@@ -19,9 +19,9 @@ from tinygrad.base.helpers import plain, prod
 from tinygrad.tensor.arguments import check_number_from
 from tinygrad.tensor.core import constant
 from tinygrad.tensor.creation import DTypeLike, checked_dtype, checked_shape
+from tinygrad.tensor.draws import Rule, drawn
 from tinygrad.tensor.generator import Generator, default_generator
 from tinygrad.tensor.order import Order
-from tinygrad.uop.infer import most, settled
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -35,6 +35,33 @@ _BITS = {
     dtypes.fp8e4m3: 4,
     dtypes.fp8e5m2: 3,
 }
+
+
+def _unit(bits: UOp, dtype: DType, top: int = 64) -> UOp:
+    """Floats in [0, 1) from the highest bits below bit `top` of uint64 `bits`."""
+    wide = dtypes.float64 if dtype is dtypes.float64 else dtypes.float32
+    count = min(_BITS[dtype], top - 1)
+    high = bits >> (top - count)
+    return (high.cast(dtypes.int64).cast(wide) * 2.0**-count).cast(dtype)
+
+
+def _normal(bits: UOp, dtype: DType) -> UOp:
+    """Normal with mean 0 and variance 1."""
+    wide = dtypes.float64 if dtype is dtypes.float64 else dtypes.float32
+    angle = _unit(bits & (2**32 - 1), wide, 32) * (2 * math.pi)
+    chance = 1 - _unit(bits, dtypes.float32).cast(wide)  # in (0, 1], of the high half
+    radius = (chance.log2() * (-2 * math.log(2))).sqrt()
+    return (radius * angle.sin()).cast(dtype)
+
+
+def _whole(bits: UOp, low: int, high: int, dtype: DType) -> UOp:
+    """Whole numbers from `low` up to and without `high`."""
+    span = high - low
+    if span <= 2**32:  # scaled, not divided: the bias is below span / 2**32
+        scaled = ((bits >> 32) * span) >> 32
+    else:
+        scaled = bits.alu(Ops.MOD, bits.const_like(span))
+    return (scaled.cast(dtypes.int64) + low).cast(dtype)
 
 
 class Random(Order):
@@ -54,15 +81,20 @@ class Random(Order):
         default_generator.manual_seed(seed)
 
     @classmethod
-    def _bits64(cls, shape: tuple[Any, ...], device: str, more: dict[str, Any]) -> UOp:
-        """64 fresh random bits for each element, as uint64."""
+    def _of_bits(
+        cls, shape: tuple[Any, ...], device: str, more: dict[str, Any], rule: Rule, *args: Any
+    ) -> Self:
+        """What `rule` makes of 64 fresh random bits for each element, as uint64."""
+        wants = more.get("requires_grad")
         if 0 in shape:
-            return constant(0, dtypes.uint64, device, shape)
+            none = constant(0, dtypes.uint64, device, shape)
+            return cls._wrap(rule(none, *args), wants)
         generator = default_generator if more.get("generator") is None else more["generator"]
         if not isinstance(generator, Generator):
             raise ArgumentError(f"generator {generator!r}; legal are None and a Generator(seed)")
-        room = prod(map(most, shape))
-        return generator.bits(settled(prod(shape)), room, device).reshape(shape)
+        made = drawn(cls, generator, shape, device, rule, *args)
+        made.requires_grad = wants
+        return made
 
     @classmethod
     def random_bits(cls, num: int, device: str | None = None, **more: Any) -> Self:
@@ -71,7 +103,7 @@ class Random(Order):
         >>> Tensor.random_bits(3).dtype
         dtypes.uint
         """
-        return cls._wrap(cls._bits64((num,), cls._place(device), more).cast(dtypes.uint32))
+        return cls._of_bits((num,), cls._place(device), more, UOp.cast, dtypes.uint32)
 
     def threefry(self, seed: Self) -> Self:
         """64 random bits from each counter (this) and key, both uint64.
@@ -81,14 +113,6 @@ class Random(Order):
         """
         a, b = self._meet("threefry", seed, dtype=dtypes.uint64)
         return a._from(a._node.alu(Ops.THREEFRY, b._node), b)
-
-    @classmethod
-    def _unit(cls, bits: UOp, dtype: DType, top: int = 64) -> UOp:
-        """Floats in [0, 1) from the highest bits below bit `top` of uint64 `bits`."""
-        wide = dtypes.float64 if dtype is dtypes.float64 else dtypes.float32
-        count = min(_BITS[dtype], top - 1)
-        high = bits >> (top - count)
-        return (high.cast(dtypes.int64).cast(wide) * 2.0**-count).cast(dtype)
 
     @classmethod
     def _drawn(cls, name: str, shape: Any, more: dict[str, Any]) -> tuple[Any, DType, str]:
@@ -127,8 +151,7 @@ class Random(Order):
         if (pairs := cls._two_draws(cls.rand, shape, more)) is not None:
             return pairs  # type: ignore[no-any-return]
         sizes, kind, device = cls._drawn("rand", shape, more)
-        bits = cls._bits64(sizes, device, more)
-        return cls._wrap(cls._unit(bits, kind), more.get("requires_grad"))
+        return cls._of_bits(sizes, device, more, _unit, kind)
 
     @classmethod
     def randn(cls, *shape: Any, **more: Any) -> Self:
@@ -140,12 +163,7 @@ class Random(Order):
         if (pairs := cls._two_draws(cls.randn, shape, more)) is not None:
             return pairs * math.sqrt(0.5)  # type: ignore[no-any-return]
         sizes, kind, device = cls._drawn("randn", shape, more)
-        wide = dtypes.float64 if kind is dtypes.float64 else dtypes.float32
-        bits = cls._bits64(sizes, device, more)
-        angle = cls._unit(bits & (2**32 - 1), wide, 32) * (2 * math.pi)
-        chance = 1 - cls._unit(bits, dtypes.float32).cast(wide)  # in (0, 1], of the high half
-        radius = (chance.log2() * (-2 * math.log(2))).sqrt()
-        return cls._wrap((radius * angle.sin()).cast(kind), more.get("requires_grad"))
+        return cls._of_bits(sizes, device, more, _normal, kind)
 
     @classmethod
     def randint(cls, *shape: Any, low: int = 0, high: int = 10, **more: Any) -> Self:
@@ -169,12 +187,7 @@ class Random(Order):
                 f"{dtypes.max(kind)}; give dtype= for more"
             )
         sizes, device = checked_shape("randint", *shape), cls._place(more.get("device"))
-        bits, span = cls._bits64(sizes, device, more), high - low
-        if span <= 2**32:  # scaled, not divided: the bias is below span / 2**32
-            scaled = ((bits >> 32) * span) >> 32
-        else:
-            scaled = bits.alu(Ops.MOD, bits.const_like(span))
-        return cls._wrap((scaled.cast(dtypes.int64) + low).cast(kind), more.get("requires_grad"))
+        return cls._of_bits(sizes, device, more, _whole, low, high, kind)
 
     @classmethod
     def uniform(cls, *shape: Any, low: float = 0.0, high: float = 1.0, **more: Any) -> Self:

@@ -28,21 +28,19 @@ from tinygrad.engine.realize import Run, capturing
 from tinygrad.engine.realize import recording as computing
 from tinygrad.schedule.bases import MOVED, beneath
 from tinygrad.tensor.core import Core, end_of_views, user_line
+from tinygrad.tensor.looks import Look, look_at, stand_in
 from tinygrad.tensor.promise import (
     MOST_DEEP,
     Expression,
-    Look,
     Promise,
     Source,
     Template,
     Version,
     Written,
     holes_of,
-    look_at,
     recording,
     shadow,
     source_of,
-    stand_in,
     write_down,
 )
 from tinygrad.uop.node import UOp

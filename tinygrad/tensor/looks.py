@@ -1,0 +1,88 @@
+"""How tensors look: what methods whose results are remembered (`tensor/template`) may see of them,
+and stand-ins that have no more than that."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tinygrad.base.dtype import DType, dtypes
+from tinygrad.schedule.bases import MOVED
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """What a method may see of a tensor: `views` of something, from the top down, and that, with
+    what is `known` of its numbers: of whole ones that are computed their bounds, of a constant all.
+    It may not see where a box of storage begins: that differs from batch to batch, and here it
+    is 0. Equal looks are one object, so that comparing them costs nothing."""
+
+    kind: Any
+    wants_gradient: bool | None
+    views: tuple[tuple[Ops, Any], ...]
+    is_storage: bool
+    shape: tuple[int, ...]
+    dtype: DType
+    device: str
+    known: tuple[Any, ...]
+
+
+def look_at(kind: type, wants_gradient: bool | None, node: UOp) -> Look | None:
+    """How a tensor of `node` looks; None where more may matter: constants, and sizes' names."""
+    views = []
+    while node.op in MOVED and len(node.src) == 1:
+        views.append((node.op, node.arg))
+        node = node.src[0]
+    op, dtype, shape, device = node.op, node.dtype, node.shape, node.device
+    is_storage = op in _STORAGE
+    if is_storage:
+        views = [(op, sizes_of(arg) if op is Ops.SHRINK else arg) for op, arg in views]
+    movement = op in MOVED and op is not Ops.DETACH  # by symbolic sizes
+    if op is Ops.CONST:
+        known: tuple[Any, ...] = repr(node.arg), node.arg
+    else:
+        known = () if is_storage or dtypes.is_float(dtype) else (node.vmin, node.vmax)
+    if movement:
+        return None
+    if type(device) is not str or not all(type(n) is int for n in shape):
+        return None
+    return _look(kind, wants_gradient, tuple(views), is_storage, shape, dtype, device, known)
+
+
+def sizes_of(box: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """A box as large that begins at 0."""
+    return tuple([(0, end - begin) for begin, end in box])
+
+
+_STORAGE = (Ops.BUFFER, Ops.ASSIGN)
+_look = functools.lru_cache(4096, typed=True)(Look)
+
+
+def look_of_number(low: int, high: int, dtype: DType, device: str) -> Look:
+    """How a number looks of which only its bounds are known."""
+    return _look(None, None, (), False, (), dtype, device, (low, high))
+
+
+def stand_in(look: Look) -> list[UOp]:
+    """A node that looks so, its views, and what it is a view of."""
+    node = UOp.new_buffer(look.device, math.prod(look.shape), look.dtype)
+    if look.known and type(look.known[0]) is str:
+        node = UOp.const(look.dtype, look.known[1], look.device).own()
+    elif not look.is_storage:
+        node = UOp(Ops.ITEM, look.dtype, (node,), (0, look.shape, *look.known))
+    for op, arg in reversed(look.views):
+        node = UOp(op, look.dtype, (node,), arg)
+    return chain_of(node, len(look.views))
+
+
+def chain_of(node: UOp, length: int) -> list[UOp]:
+    """The node, and `length` more: each the first source of the one before."""
+    chain = [node]
+    for _ in range(length):
+        chain.append(chain[-1].src[0])
+    return chain
