@@ -638,6 +638,111 @@ def starts_that_are_views():
 
 
 @program
+def gradients_that_repeat():
+    """Sums spread, slices padded: copies yet to be made, which somebody keeps, shows and writes."""
+    seen = []
+    for number in range(4 * STEPS):
+        x = Tensor(X[number % STEPS]).realize()
+        x.requires_grad = True
+        w = Tensor(HIDDEN[0]).realize()
+        inner = x.tanh()
+        part = inner[1:3] if number % 2 else inner.sum(0, keepdim=True)
+        (part * w.exp()).sum().backward()
+        kept = inner.grad.flip(0) if number % 5 else inner.grad
+        with Tensor.no_grad():
+            try:
+                match number % 6:
+                    case 0:
+                        inner.grad[1] = 3
+                    case 1:
+                        inner.grad += x.grad
+                    case 2:
+                        kept[2] += 1
+                    case 3:
+                        inner.grad.realize()
+                        kept *= 2
+                    case 4:
+                        inner.sum().backward()
+            except ArgumentError:  # elements of a view are one: refused in any way
+                seen.append(np.int64(number))
+        seen += [t.numpy() for t in (kept, inner.grad, x.grad, part)]
+    return seen
+
+
+@program
+def what_is_logged():
+    """The loss, and what else people look at in each step."""
+    net, seen = Net(), []
+    optimizer = nn.optim.Adam(net.parameters, lr=0.1)
+    with Tensor.train():
+        for number in range(STEPS):
+            x, y = batch(number)
+            optimizer.zero_grad()
+            out = net(x)
+            loss, right = out.sparse_categorical_crossentropy(y), (out.argmax(1) == y).mean()
+            chances, above = out.softmax(), out > 0
+            loss = loss + above.where(out, 0).mean()
+            loss.backward()
+            optimizer.step()
+            seen += [t.numpy() for t in (loss, right, chances, above)]
+    return [*seen, *weights(net)]
+
+
+@program
+def what_is_beside_a_loss():
+    """What a loss is made of, or shares the start of, in other methods: some in its graph."""
+    net, seen = Net(), []
+    optimizer = nn.optim.SGD(net.parameters, lr=0.1)
+    for number in range(2 * STEPS):
+        x, y = batch(number)
+        out = net(x)
+        right = (out.argmax(1) == y).float().mean()
+        chances, logs = out.softmax(), out.log_softmax()
+        halves = net.hidden(x).chunk(2, dim=1)
+        loss = out.sparse_categorical_crossentropy(y)
+        if number % 3 == 0:
+            loss = loss + halves[number % 2].square().mean()
+        elif number % 3 == 1:
+            loss = loss + (logs * chances).sum()
+        if number % 4 < 2:
+            halves = ()
+        del logs
+        optimizer.zero_grad()
+        with Tensor.train():
+            loss.backward()
+            optimizer.step()
+        beside = [t for t in (out, right) if t.grad is not None]
+        seen += [t.grad.numpy() for t in beside] + [right.numpy(), loss.numpy()]
+        seen += [np.int64(len(beside))]
+        for half in halves:
+            seen += [half.numpy(), np.int64(half.grad is None)]
+    return [*seen, *weights(net)]
+
+
+@program
+def sequences():
+    Tensor.manual_seed(4)
+    kinds = (nn.RNN, nn.GRU, nn.LSTM)
+    nets = [kind(5, 4, num_layers=2, dropout=0.3, bidirectional=True) for kind in kinds]
+    seen = []
+    for net in nets:
+        parameters = nn.state.get_parameters(net)
+        optimizer = nn.optim.Adam(parameters, lr=0.1)
+        with Tensor.train():
+            for number in range(STEPS):
+                x, _ = batch(number)
+                optimizer.zero_grad()
+                outputs, last = net(x.unsqueeze(1))
+                last = last[0] if isinstance(last, tuple) else last
+                loss = (outputs[-1] * last[0, :, :1]).square().sum()
+                loss.backward()
+                optimizer.step()
+                seen.append(loss.numpy())
+        seen += [p.numpy() for p in parameters]
+    return seen
+
+
+@program
 def dropped_out():
     Tensor.manual_seed(1)
     net = Net()
@@ -1046,7 +1151,7 @@ def test_nothing_is_computed_of_no_elements(ways):
 
 
 @pytest.mark.parametrize(
-    "run", [plain, averages_of_one_batch, dropped_out], ids=lambda run: run.__name__
+    "run", [plain, averages_of_one_batch, dropped_out, what_is_logged], ids=lambda run: run.__name__
 )
 def test_from_the_second_step_on_no_graph_is_made(ways, run):
     for known in (again._known, backward._known):

@@ -16,6 +16,7 @@ from tinygrad.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_pack
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_choice, check_number_from
 from tinygrad.tensor.scan import scan
+from tinygrad.tensor.template import expression
 
 State = tuple[Tensor, ...]
 Input = Tensor | PackedSequence
@@ -85,7 +86,7 @@ class RNNCell(Cell):
 
     def next(self, given: Tensor, kept: Tensor, state: State) -> State:  # type: ignore[override]
         """f(given + kept)."""
-        return (NONLINEARITIES[self.nonlinearity](given + kept),)
+        return RULES[self.nonlinearity](given, kept, state)
 
 
 class GRUCell(Cell):
@@ -185,8 +186,10 @@ class Recurrent:
     def _name(self) -> str:
         return type(self).__name__
 
-    def _next(self, given: Tensor, kept: Tensor, state: State) -> State:
-        return self.cell.next(given, kept, state)
+    @property
+    def _rule(self) -> str:
+        """The name in `RULES` of what makes the next state."""
+        return self._name
 
     def _run(self, x: Input, first: Sequence[Tensor] | None) -> tuple[Any, State]:
         """The outputs of the last layer, and the last states, (layers·directions, N, hidden)."""
@@ -253,17 +256,8 @@ class Recurrent:
         )
         bias_ih, bias_hh = (getattr(self, f"bias_{k}_{name}", None) for k in ("ih", "hh"))
         given = x.linear(weight_ih.T, bias_ih)  # (length, N, gates·hidden)
-
-        def turn(*parts: Tensor) -> tuple[State, tuple[Tensor]]:
-            state, (slice_, *is_alive) = parts[: self.cell.states], parts[self.cell.states :]
-            kept = state[0].linear(weight_hh.T, bias_hh)
-            new = self._next(slice_, kept, state)
-            for mask in is_alive:
-                new = tuple(mask.where(a, b) for a, b in zip(new, state, strict=True))
-            return new, (new[0],)
-
-        inputs = [given] if alive is None else [given, alive]
-        last, (outputs,) = scan(turn, first, inputs, reverse=name.endswith("_reverse"))
+        backwards = name.endswith("_reverse")
+        *last, outputs = _sequence(self._rule, given, weight_hh, bias_hh, first, alive, backwards)
         return tuple(last), outputs
 
 
@@ -303,8 +297,9 @@ class RNN(Recurrent):
         )
         self.nonlinearity = _nonlinearity(nonlinearity)
 
-    def _next(self, given: Tensor, kept: Tensor, state: State) -> State:
-        return (NONLINEARITIES[self.nonlinearity](given + kept),)
+    @property
+    def _rule(self) -> str:
+        return self.nonlinearity
 
     @overload
     def __call__(self, x: Tensor, hidden: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
@@ -375,9 +370,39 @@ class LSTM(Recurrent):
         return outputs, (hidden, cell)
 
 
-NONLINEARITIES: dict[str, Callable[[Tensor], Tensor]] = {"tanh": Tensor.tanh, "relu": Tensor.relu}
+RULES: dict[str, Callable[[Tensor, Tensor, State], State]] = {
+    "tanh": lambda given, kept, state: ((given + kept).tanh(),),
+    "relu": lambda given, kept, state: ((given + kept).relu(),),
+    "GRU": GRUCell.next,
+    "LSTM": LSTMCell.next,
+}
+"""The next state, from the products with the input and with the hidden state before."""
+
+
+@expression
+def _sequence(
+    rule: str,
+    given: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    first: State,
+    alive: Tensor | None,
+    backwards: bool,
+) -> tuple[Tensor, ...]:
+    """The last states, and the hidden ones of all turns."""
+
+    def turn(*parts: Tensor) -> tuple[State, tuple[Tensor]]:
+        state, (slice_, *is_alive) = parts[: len(first)], parts[len(first) :]
+        new = RULES[rule](slice_, state[0].linear(weight.T, bias), state)
+        for mask in is_alive:
+            new = tuple(mask.where(a, b) for a, b in zip(new, state, strict=True))
+        return new, (new[0],)
+
+    inputs = [given] if alive is None else [given, alive]
+    last, outputs = scan(turn, first, inputs, reverse=backwards)
+    return (*last, *outputs)
 
 
 def _nonlinearity(name: str) -> str:
-    check_choice("RNN", "nonlinearity", name, NONLINEARITIES)
+    check_choice("RNN", "nonlinearity", name, ("tanh", "relu"))
     return name

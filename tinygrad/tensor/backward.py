@@ -2,7 +2,8 @@
 
 `backward` gives a gradient to each tensor alive that its graph has. Of a graph that nobody has made
 that is known as long as no node reads the storage that it stands on: then in it are its starts, and
-promises that it stands on. Where there may be more the graph is made.
+promises that it stands on. Promises *beside* it, on nothing but the same storage (a loss and an
+accuracy are made of it), may be in it as part of others: that the first graph tells.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from collections.abc import Callable, Hashable, Sequence
 from operator import is_
 from typing import Any, NamedTuple
 
+from tinygrad.base.dtype import dtypes
 from tinygrad.base.settings import SPEC
-from tinygrad.engine.aliases import bottom_of, repeats
+from tinygrad.engine.aliases import bottom_of
 from tinygrad.engine.holders import holders
 from tinygrad.engine.realize import capturing
 from tinygrad.engine.storage import is_read
@@ -38,9 +40,11 @@ MOST = 256  # graphs whose gradients are known; the least recently used goes fir
 
 
 class Known(NamedTuple):
-    """The gradients over what the lines stand on, and how they look, None for a constant."""
+    """The gradients over what the lines stand on, which of the tensors asked for they are for, and
+    how they look, None for a constant."""
 
     template: Template
+    of: list[int]
     looks: list[Look | None]
 
 
@@ -62,32 +66,38 @@ def promised_gradients(root: Core, long_way: LongWay) -> bool:
     bases = {leaf.base for leaf in lines.leaves if isinstance(leaf, Version)}
     if lines.is_over or any([base.readers and is_read(base) for base in bases]):
         return False
-    wanted = _wanted(lines, bases)
-    if not wanted:
+    found = _wanted(lines, bases)
+    if found is None or not found[0]:
         return False
-    key = (*lines.key, source.number, *[_place(lines, tensor) for tensor in wanted])
+    wanted, beside = found
+    for tensor in beside:
+        lines.add(tensor._source)
+    count, wanted = len(wanted), wanted + beside
+    key = (*lines.key, source.number, count, *[_place(lines, tensor) for tensor in wanted])
     if key not in _known:
-        _known[key] = _template(lines, _by_graph(root, wanted, long_way), wanted)
+        _known[key] = _template(lines, _by_graph(root, wanted, long_way), wanted, count)
         if len(_known) > MOST:
             _known.popitem(last=False)
-    found = _known[key]
-    if found is None:
+    known = _known[key]
+    if known is None:
         return False
     _known.move_to_end(key)
-    made = Expression(found.template, lines.leaves, user_line())
-    assert not SPEC or _is_right(made, _by_graph(root, wanted, long_way)), "backward: others"
-    for number, (tensor, look) in enumerate(zip(wanted, found.looks, strict=True)):
+    made = Expression(known.template, lines.leaves, user_line())
+    assert not SPEC or _is_right(made, known, _by_graph(root, wanted, long_way)), "others"
+    for number, (place, look) in enumerate(zip(known.of, known.looks, strict=True)):
+        tensor = wanted[place]
         if look is None:
-            tensor._add_gradient(type(tensor).of(found.template.roots[number], False))
+            tensor._add_gradient(type(tensor).of(known.template.roots[number], False))
         else:
             tensor._add_gradient(type(tensor)._promised(Promise(made, number, look, False)))
     return True
 
 
-def _wanted(lines: Lines, bases: set[UOp]) -> list[Any] | None:
-    """The tensors alive that say that they want a gradient, and are in the graph; None if that
-    can't be told."""
+def _wanted(lines: Lines, bases: set[UOp]) -> tuple[list[Any], list[Any]] | None:
+    """The tensors alive that say that they want a gradient and are in the graph, and those beside
+    it; None if that can't be told."""
     wanted: list[Any] = []
+    beside: list[Any] = []
     for tensor in holders:
         if tensor.requires_grad is not True:
             continue
@@ -95,15 +105,19 @@ def _wanted(lines: Lines, bases: set[UOp]) -> list[Any] | None:
         if isinstance(source, Written):
             return None
         if isinstance(source, Promise):
+            if not dtypes.is_float(source.like.dtype):
+                continue
             if source.expression in lines.places and source.wants:
                 wanted.append(tensor)
             elif _stands_on(source, lines):
-                return None  # so it may be part of an expression
+                if source.look is None or not source.wants:
+                    return None
+                beside.append(tensor)
         elif tensor.serial in lines.starts:
             wanted.append(tensor)
         elif bottom_of(tensor._uop) in bases:
             return None
-    return wanted
+    return wanted, beside
 
 
 def _stands_on(promise: Promise, lines: Lines) -> bool:
@@ -120,25 +134,31 @@ def _era(leaf: Source) -> Hashable:
 
 def _place(lines: Lines, tensor: Any) -> Hashable:
     start = lines.starts.get(tensor.serial)
-    return lines.places[tensor._source.expression if start is None else start]
+    if start is not None:
+        return lines.places[start]
+    promise = tensor._source
+    return lines.places[promise.expression], promise.number
 
 
-def _template(lines: Lines, nodes: Sequence[UOp | None], of: Sequence[Any]) -> Known | None:
-    """Of gradients that are all there, and no views of storage."""
+def _template(
+    lines: Lines, nodes: Sequence[UOp | None], wanted: Sequence[Any], count: int
+) -> Known | None:
+    """Of gradients that are no views of storage; those of the first `count` are all there."""
     holes = holes_of([leaf.look for leaf in lines.leaves], lines.leaves)
     looks: list[Look | None] = []
-    for node, tensor in zip(nodes, of, strict=True):
+    of = [i for i, node in enumerate(nodes) if node is not None or i < count]
+    for node, tensor in [(nodes[i], wanted[i]) for i in of]:
         if node is None or bottom_of(node) in holes:
             return None
         is_constant = node.base.op is Ops.CONST
-        if len(node.base.src) > 1 if is_constant else repeats(node, bottom_of(node)):
+        if is_constant and len(node.base.src) > 1:
             return None
         looks.append(None if is_constant else look_at(type(tensor), False, node))
     template = Template(holes, [node for node in nodes if node is not None])
     if template.looks_behind(leaf.look for leaf in lines.leaves):
         return None
     alike = [n for leaf in lines.leaves for n in stand_in(leaf.look)]
-    return Known(Template(alike, template.over(alike, None)), looks)  # which keeps no storage
+    return Known(Template(alike, template.over(alike, None)), of, looks)  # which keeps no storage
 
 
 def _by_graph(root: Core, wanted: Sequence[Any], long_way: LongWay) -> Sequence[UOp | None]:
@@ -147,6 +167,8 @@ def _by_graph(root: Core, wanted: Sequence[Any], long_way: LongWay) -> Sequence[
     return long_way(shadow(root, nodes), [shadow(tensor, nodes) for tensor in wanted])
 
 
-def _is_right(made: Expression, nodes: Sequence[UOp | None]) -> bool:
-    """Whether these are its nodes."""
-    return all(map(is_, write_down(made, {})[made], nodes))
+def _is_right(made: Expression, known: Known, nodes: Sequence[UOp | None]) -> bool:
+    """Whether these are its nodes, and no others are gradients."""
+    right = [node for node in nodes if node is not None]
+    there = [i for i, node in enumerate(nodes) if node is not None]
+    return there == known.of and all(map(is_, write_down(made, {})[made], right))

@@ -284,8 +284,9 @@ class Core(Holder):
         self._source = None
         if promise.wants is None:
             asked(promise, self)
-        root = end_of_views(self._uop) if promise.stored is promise else None
-        if root is not None and root.op in MOVED:
+        root = root_of(self._uop)
+        root = end_of_views(self._uop) if root is None else root
+        if promise.stored is promise and root.op in MOVED:
             self._family.root = root
             join(bottom_of(root), self._family)
         elif not is_known:

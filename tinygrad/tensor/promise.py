@@ -23,7 +23,7 @@ from typing import Any
 from tinygrad.backends import keeps
 from tinygrad.base.dtype import DType
 from tinygrad.base.locks import ForkSafeLock
-from tinygrad.engine.aliases import bottom_of, steps_between
+from tinygrad.engine.aliases import bottom_of, repeats, steps_between
 from tinygrad.engine.storage import NOTHING, Buffer, bind, computed_from, last_eras, learn
 from tinygrad.schedule.bases import MOVED, beneath, stored_base
 from tinygrad.tensor.looks import Look, chain_of, look_at, sizes_of
@@ -87,7 +87,8 @@ class Template:
             if node not in at:
                 at[node] = len(given) + len(self.steps)
                 places = [at[source] for source in node.src]
-                self.steps.append((node.op, node.dtype, places, node.arg, node.shape))
+                shape = node.shape if node.has_shape else None
+                self.steps.append((node.op, node.dtype, places, node.arg, shape))
         self.places = [at[root] for root in roots]
         self.seen = set(self.places).union(*[places for _, _, places, _, _ in self.steps])
 
@@ -318,7 +319,8 @@ class Promise:
     @property
     def is_whole(self) -> bool:
         """Whether all of what it shows is stored for it, and so for views of the same."""
-        return stored_base(self.like) is bottom_of(self.like)
+        bottom = bottom_of(self.like)
+        return stored_base(self.like) is bottom and not repeats(self.like, bottom)
 
     @property
     def shown(self) -> UOp:

@@ -56,7 +56,7 @@ MOST = 1024  # templates that are kept; the least recently used goes first
 _NUMBERS = frozenset((int, bool, str, float, type(None), type(Ellipsis), DType))
 _EACH_ONCE = (Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP, Ops.SHRINK, Ops.DETACH)
 _MADE = ("Self", "tuple[Self, ...]", "list[Self]", "tuple[Self, Self]")
-_NEW = {Ops.UNIQUE, Ops.BUFFER, Ops.BIND, Ops.ASSIGN, Ops.COPY, Ops.CALL, Ops.SCAN}
+_NEW = {Ops.UNIQUE, Ops.BUFFER, Ops.BIND, Ops.ASSIGN, Ops.COPY, Ops.CALL}
 
 
 def expressions(cls: type[C], moves: bool = False) -> type[C]:
