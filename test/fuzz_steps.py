@@ -1,0 +1,191 @@
+"""Random plain training steps, done with promises, by graphs, and both ways at once (SPEC): the bits
+must be the same. A step is a list of decisions, taken once, so that steps are like those before them
+and go the short way; what is kept alive, read and written differs from step to step.
+
+    python test/fuzz_steps.py --minutes 5 --seed 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from contextlib import ExitStack
+from unittest.mock import patch
+
+import numpy as np
+
+from tinygrad import Tensor, nn
+from tinygrad.base.errors import ArgumentError
+from tinygrad.tensor import again, backward, draws, template
+
+STEPS, ROWS, SIZE = 5, 6, 4
+ONE = (
+    lambda t: t.relu(),
+    lambda t: t.tanh(),
+    lambda t: t.softmax(-1),
+    lambda t: t.log_softmax(-1),
+    lambda t: t.dropout(0.3),
+    lambda t: t + 0.1 * Tensor.randn(ROWS, SIZE),
+    lambda t: t * Tensor.rand(ROWS, 1),
+    lambda t: t.sum(0, keepdim=True).expand(ROWS, SIZE) * 0.2,
+    lambda t: t.flip(0),
+    lambda t: t[1:].pad(((0, 1), (0, 0))),
+    lambda t: t.transpose().reshape(ROWS, SIZE),
+    lambda t: t.layernorm(),
+    lambda t: (t > 0).where(t, t * 0.5),
+    lambda t: t[Tensor.randint(ROWS, high=ROWS)],
+    lambda t: t.std_mean(0)[1] + t,
+    lambda t: Tensor.cat(*t.chunk(2, dim=1)[::-1], dim=1),
+    lambda t: t.detach() * t,
+    lambda t: t.cumsum(0) * 0.1,
+)
+TWO = (
+    lambda a, b: a + b,
+    lambda a, b: a * b,
+    lambda a, b: (a < b).where(a, b),
+    lambda a, b: a.transpose().matmul(b).mean() + a,
+    lambda a, b: a.stack(b, dim=0).mean(0),
+)
+OPTIMIZERS = (nn.optim.SGD, nn.optim.Adam, nn.optim.AdamW, nn.optim.RMSprop, nn.optim.Lion)
+
+
+class Program:
+    """The decisions of a step."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.draw = draw = np.random.default_rng(seed)
+        self.lines = [
+            (
+                int(draw.integers(3)),
+                int(draw.integers(1000)),
+                *map(int, draw.integers(1000, size=2)),
+            )
+            for _ in range(draw.integers(2, 8))
+        ]
+        self.optimizer = OPTIMIZERS[draw.integers(len(OPTIMIZERS))]
+        self.habits = draw.random(8) < 0.35  # what is done in each step
+        self.whims = draw.random((STEPS, 6)) < 0.12  # what is done in one
+        self.picks = draw.integers(1000, size=(STEPS, 6))
+        self.data = draw.standard_normal((STEPS, ROWS, SIZE)).astype("float32")
+        self.start = draw.standard_normal((3, SIZE, SIZE)).astype("float32") * 0.5
+
+    def run(self) -> list[np.ndarray]:
+        Tensor.manual_seed(self.seed)
+        weights = [Tensor(values).realize() for values in self.start]
+        optimizer = self.optimizer(weights, lr=0.01)
+        average = Tensor(np.zeros((ROWS, SIZE), "float32")).realize()
+        kept: list[Tensor] = []
+        seen: list[np.ndarray] = []
+        with Tensor.train():
+            for number in range(STEPS):
+                self._step(number, weights, optimizer, average, kept, seen)
+        return [*seen, average.numpy(), *[t.numpy() for t in (*kept, *weights)]]
+
+    def _step(self, number, weights, optimizer, average, kept, seen) -> None:
+        habits, whims, picks = self.habits, self.whims[number], self.picks[number]
+        x = Tensor(self.data[number])
+        if habits[0]:
+            x = x.realize()
+        pool = [x]
+        for kind, which, a, b in self.lines:
+            first, second = pool[a % len(pool)], pool[b % len(pool)]
+            if kind == 0:
+                made = first.matmul(weights[which % 3])
+            elif kind == 1 or len(pool) == 1:
+                made = ONE[which % len(ONE)](first)
+            else:
+                made = TWO[which % len(TWO)](first, second)
+            pool.append(made)
+        loss = (pool[-1] * pool[-1]).mean() + sum((w * w).sum() for w in weights) * 0.01
+        chosen = pool[picks[0] % len(pool)]
+        if habits[1]:
+            beside = chosen.softmax(-1), (chosen > 0).float().mean()
+        if habits[2]:
+            with Tensor.no_grad():
+                average.assign(average * 0.9 + pool[-1].detach() * 0.1)
+        if whims[0]:
+            kept.append(chosen)
+        if whims[1]:
+            seen.append(chosen.numpy())
+        if not habits[3]:
+            del pool, chosen
+        if not (habits[4] and number % 2):  # else gradients add up
+            optimizer.zero_grad()
+        loss.backward()
+        gradient = weights[picks[1] % 3].grad
+        if whims[2] and gradient is not None:
+            with Tensor.no_grad():
+                try:
+                    gradient[0] = 1
+                except ArgumentError:  # elements of a view that are one
+                    seen.append(np.float32(number))
+        if habits[3] and pool[picks[2] % len(pool)].grad is not None:
+            seen.append(pool[picks[2] % len(pool)].grad.numpy())
+        if whims[3]:
+            kept.append(weights[picks[3] % 3] * 2)
+        if whims[4]:
+            optimizer.lr = 0.01 / (number + 1)
+        if whims[5]:
+            Tensor.manual_seed(int(picks[4]))
+        optimizer.step()
+        seen.append(loss.numpy())
+        if habits[1]:
+            seen += [t.numpy() for t in beside]
+        if habits[5] and gradient is not None:
+            seen.append(gradient.numpy())
+
+
+MODULES = again, backward, draws, template
+
+
+def ways(program: Program) -> dict[str, list[np.ndarray]]:
+    """What each way of doing it gives."""
+    found = {"promises": program.run(), "again": program.run()}
+    for name, attribute, value in (
+        ("graphs", "capturing", lambda: True),
+        ("spec", "SPEC", True),
+    ):
+        with ExitStack() as stack:
+            for module in MODULES:
+                stack.enter_context(patch.object(module, attribute, value))
+            found[name] = program.run()
+    return found
+
+
+def check(seed: int) -> str | None:
+    """What differs, if anything does."""
+    found = ways(Program(seed))
+    right = found.pop("graphs")
+    for name, results in found.items():
+        if len(results) != len(right):
+            return f"{name}: {len(results)} results, {len(right)} by graphs"
+        for place, (mine, theirs) in enumerate(zip(results, right, strict=True)):
+            if not np.array_equal(mine, theirs, equal_nan=True):
+                return f"{name}: result {place} is {mine.ravel()[:4]}, not {theirs.ravel()[:4]}"
+    return None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=10**9)
+    options = parser.parse_args()
+    end, failed, seed = time.monotonic() + 60 * options.minutes, 0, options.seed
+    while time.monotonic() < end and seed < options.seed + options.count:
+        try:
+            wrong = check(seed)
+        except Exception as error:  # noqa: BLE001  a find, whatever it is
+            wrong = f"{type(error).__name__}: {error}"
+        if wrong:
+            failed += 1
+            print(f"seed {seed}: {wrong[:300]}", flush=True)
+        seed += 1
+    print(f"{seed - options.seed} programs from seed {options.seed}, {failed} differ")
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main()
