@@ -293,6 +293,8 @@ HEAD = b"GGUF" + struct.pack("<IQQ", 3, 1, 0)
         (HEAD + text("w") + struct.pack("<IQIQ", 1, 1, 77, 0), "type 77; legal are"),
         (HEAD + text("w") + struct.pack("<IQIQ", 1, 33, 8, 0) + bytes(99), "shape"),
         (HEAD + text("w") + struct.pack("<IQIQ", 1, 1, 0, 1 << 60), "at byte 1152921504606846976"),
+        (HEAD + text("w") + struct.pack("<IQQIQ", 2, 1 << 62, 0, 0, 0), "that memory can have"),
+        (HEAD + text("w") + struct.pack("<IQQIQ", 2, 1 << 62, 0, 8, 0), "that memory can have"),
         (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + text("k") + struct.pack("<I", 13), "type 13"),
         (
             b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + text("k") + struct.pack("<I", 9)

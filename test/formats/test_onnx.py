@@ -174,6 +174,13 @@ def test_an_error_names_the_node_and_what_it_got():
         "Range (zero, most, one)",
         "Range (zero, one, zero)",
         "Tile (many, repeats)",
+        "Expand (one, large)",
+        "ConstantOfShape (large)",
+        'Resize <mode = "nearest"> (x, , , wide)',
+        'Resize <mode = "cubic"> (x, , , wide)',
+        "MelWeightMatrix (million, million, one, low, high)",
+        "DFT (signal, billion)",
+        "Split <num_outputs = 1000000000> (x)",
         "Abs (zero, one)",
         "Neg (zero, one, one)",
     ],
@@ -184,9 +191,36 @@ def test_what_a_node_cannot_make_is_refused(made):
     known += "most = Constant <value_int = 1000000000000> () "
     known += "many = Constant <value_ints = [1, 2]> () "
     known += "repeats = Constant <value_ints = [1000000000000]> () "
+    known += "large = Constant <value_ints = [100000, 100000]> () "
+    known += "wide = Constant <value_ints = [1, 1000000000]> () "
+    known += "million = Constant <value_int = 1000000> () "
+    known += "billion = Constant <value_int = 1000000000> () "
+    known += "low = Constant <value_float = 0.0> () high = Constant <value_float = 4000.0> () "
+    known += "three = Constant <value_ints = [1, 4, 1]> () signal = Reshape (x, three) "
     operator = made.split()[0]
     with pytest.raises(ArgumentError, match=f"onnx {operator}"):
         OnnxRunner(model_of(f"{known} n = {made} y = Shape (n)"))({"x": [[0.0] * 4]})
+
+
+def test_windows_wider_than_all_there_is_cost_nothing():
+    many = "size = 1000000000000, alpha = 1000000000000.0"
+    run = OnnxRunner(model_of(f"y = LRN <{many}> (x)"))
+    x = np.arange(1.0, 5).reshape(1, 4).astype(np.float32)
+    np.testing.assert_allclose(run({"x": x})["y"].numpy(), x / 31**0.75, rtol=1e-6)
+    grams = "min_gram_length = 1, max_gram_length = 1000000000, max_skip_count = 1000000000"
+    pool = "ngram_counts = [0], ngram_indexes = [0], pool_int64s = [2]"
+    text = f'i = Cast <to = 7> (x) y = TfIdfVectorizer <mode = "TF", {grams}, {pool}> (i)'
+    assert OnnxRunner(model_of(text))({"x": x})["y"].tolist() == [[1.0]]
+
+
+@pytest.mark.parametrize("dims, place", [([1 << 40], 0), ([4], 9), ([-4], 0)])
+def test_a_broken_sparse_tensor_is_refused(dims, place):
+    values = numpy_helper.from_array(np.ones(1, np.float32))
+    places = numpy_helper.from_array(np.array([place], np.int64))
+    sparse = onnx.SparseTensorProto(values=values, indices=places, dims=dims)
+    model = graph_of([node("Constant", [], ["y"], sparse_value=sparse)])
+    with pytest.raises(FileError, match="sparse tensor of shape"):
+        OnnxRunner(model)({"x": np.zeros(2, np.float32)})
 
 
 # ---- data beside the model -----------------------------------------------------------------------

@@ -203,6 +203,8 @@ def _tensor(data: Bytes, row: _Row, order: str, where: str) -> Tensor:
     if order == ">":
         words = part.reshape(-1, nbytes)[:, ::-1]
         part = form.turned(part) if form else np.ascontiguousarray(words).reshape(-1)
+    if math.prod(n or 1 for n in shape) >= 1 << 59:  # also beside a size of 0
+        raise FileError(f"{where}: shape {shape}; legal are sizes that memory can have")
     if name is None:
         return tensor_of(part.view(dtype).reshape(shape))
     if not total:

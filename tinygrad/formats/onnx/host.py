@@ -17,6 +17,9 @@ from tinygrad.formats.onnx.registry import Array
 MOST = 1 << 28
 """Elements that a few numbers of a model make at most."""
 
+MOST_PLACES = 1 << 24
+"""Places along one axis that are worked out on the host, with some numbers for each."""
+
 
 def shape_of(x: Any, start: int = 0, end: int | None = None) -> Array:
     """Sizes of the axes from `start` to `end`."""
@@ -112,13 +115,17 @@ def gather(x: Array, indices: Array, axis: int = 0) -> Array:
 
 def expand(x: Array, shape: Any) -> Array:
     """Repeated to what broadcasts with `shape`."""
-    return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(int(n) for n in shape)))
+    sizes = np.broadcast_shapes(x.shape, tuple(int(n) for n in shape))
+    checked(math.prod(sizes))
+    return np.broadcast_to(x, sizes)
 
 
 def full(shape: Any, value: Any = None) -> Array:
     """`value` (one element; float32 0 unless given) everywhere."""
     fill = np.zeros(1, np.float32) if value is None else np.asarray(value)
-    return np.broadcast_to(fill.reshape(()), tuple(int(n) for n in shape))
+    sizes = tuple(int(n) for n in shape)
+    checked(math.prod(sizes))
+    return np.broadcast_to(fill.reshape(()), sizes)
 
 
 def range_(start: Array, limit: Array, delta: Array) -> Array:
@@ -133,10 +140,10 @@ def tile(x: Array, repeats: Array) -> Array:
     return np.tile(x, repeats)
 
 
-def checked(count: int) -> int:
-    """That many elements, unless they are more than `MOST`."""
-    if count > MOST:
-        raise ArgumentError(f"{count} elements; legal are up to {MOST}")
+def checked(count: int, most: int = MOST) -> int:
+    """That many elements, unless they are more than `most`."""
+    if count > most:
+        raise ArgumentError(f"{count} elements; legal are up to {most}")
     return count
 
 
@@ -156,6 +163,8 @@ def split_sizes(size: int, sizes: Any, count: int | None) -> list[int]:
     if sizes is not None:
         return [int(n) for n in np.asarray(sizes).reshape(-1)]
     count = 2 if count is None else count
+    if not 0 < count <= max(size, 1):
+        raise ArgumentError(f"{count} pieces of an axis of size {size}; legal are 1 to {size}")
     each = -(-size // count)
     return [min(each, size - i * each) for i in range(count)]
 

@@ -13,7 +13,7 @@ import numpy as np
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.formats.onnx.casts import wide_enough
-from tinygrad.formats.onnx.host import axes_of
+from tinygrad.formats.onnx.host import MOST_PLACES, axes_of, checked
 from tinygrad.formats.onnx.registry import Array, Row, Table, on_host, one
 from tinygrad.numeric.sampling import sampled
 from tinygrad.tensor import Tensor
@@ -24,7 +24,7 @@ from tinygrad.tensor.long_tail.resizing import cubic, triangle
 
 def _source_places(how: str, size: int, goal: int, scale: float, low: float, high: float) -> Array:
     """Where in an axis of `size` each of `goal` places of the result lies."""
-    at = np.arange(goal, dtype=np.float64)
+    at = np.arange(checked(goal, MOST_PLACES), dtype=np.float64)
     width = scale * size
     if how == "align_corners":
         return at * 0 if width == 1 else at * (size - 1) / (width - 1)
@@ -63,6 +63,7 @@ def _taps(mode: str, at: Array, scale: float, antialias: bool, a: float) -> tupl
     shrink = min(scale, 1.0) if antialias else 1.0
     first = math.floor(-reach / shrink) + 1
     base = np.ceil(at) - 1  # the tap before, also where the place is a whole number
+    checked(len(at) * (2 - 2 * first), 8 * MOST_PLACES)
     places = base[:, None] + np.arange(first, 2 - first)
     weights = kernel((places - at[:, None]) * shrink, a)
     return places, weights / weights.sum(1, keepdims=True)

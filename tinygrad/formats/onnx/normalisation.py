@@ -97,11 +97,12 @@ def _lrn(
     x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
 ) -> Tensor:
     """Divided by what neighbouring channels sum up to."""
+    size, scale = min(size, 2 * x.shape[1]), alpha / size  # wider windows sum up the same
     before = (size - 1) // 2
     after = size - 1 - before
     pads = [(before, after) if i == 1 else (0, 0) for i in range(x.ndim)]
     windows = x.square().pad(pads).unfold(1, size, 1)  # (N, C, .., size)
-    return x / (windows.sum(-1) * (alpha / size) + bias).pow(beta)
+    return x / (windows.sum(-1) * scale + bias).pow(beta)
 
 
 def _mean_variance(x: Tensor, axes: list[int] | None = None) -> Tensor:

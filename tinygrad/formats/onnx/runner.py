@@ -8,6 +8,7 @@ shape arithmetic makes no kernels, and a captured step has only the model's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +19,7 @@ from onnx import defs, helper, numpy_helper
 from tinygrad.base.errors import ArgumentError, DTypeError, FileError, JitError, TinygradError
 from tinygrad.engine.jit import TinyJit
 from tinygrad.engine.storage import numpy_dtype
-from tinygrad.formats.onnx.host import FOLDED
+from tinygrad.formats.onnx.host import FOLDED, checked
 from tinygrad.formats.onnx.model import OUR_DOMAIN, model_of
 from tinygrad.formats.onnx.registry import Array, Row, Value, row_for
 from tinygrad.formats.onnx.tables import TABLES
@@ -352,12 +353,16 @@ def _described(values: list[Value]) -> str:
 
 def _dense(proto: Any) -> Array:
     """A sparse tensor's array."""
-    values, places = array_of(proto.values), array_of(proto.indices)
-    dense = np.zeros(tuple(proto.dims), values.dtype)
-    if places.ndim == 1:
-        dense.reshape(-1)[places] = values
-    else:
-        dense[tuple(places.T)] = values
+    values, places, shape = array_of(proto.values), array_of(proto.indices), tuple(proto.dims)
+    try:
+        checked(math.prod(shape))
+        dense = np.zeros(shape, values.dtype)
+        if places.ndim == 1:
+            dense.reshape(-1)[places] = values
+        else:
+            dense[tuple(places.T)] = values
+    except (ArgumentError, *BROKEN) as error:
+        raise FileError(f"onnx: a sparse tensor of shape {shape} is broken: {error}") from error
     return dense
 
 

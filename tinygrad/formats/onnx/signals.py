@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tinygrad.formats.onnx.casts import wide_enough
+from tinygrad.formats.onnx.host import MOST_PLACES, checked
 from tinygrad.formats.onnx.registry import Array, Row, Table, on_host, one
 from tinygrad.formats.onnx.values import numpy_dtype_of
 from tinygrad.numeric import fft
@@ -16,6 +17,7 @@ from tinygrad.tensor import Tensor
 def transform(x: Tensor, length: int, axis: int, inverse: bool, onesided: bool) -> Tensor:
     """The transform of x (.., n, .., 1 or 2), real or (real, imaginary), to `length` frequencies
     along `axis`; `onesided` takes or gives only the first half of them."""
+    checked(length, MOST_PLACES)
     given = x.cast(wide_enough(x.dtype))
     numbers = given.view_as_complex() if x.shape[-1] == 2 else given.squeeze(-1)
     if inverse and onesided:
@@ -66,6 +68,7 @@ def _mel(
     """Triangles (frequencies, bins) evenly spaced on the mel scale."""
     count, length, rate = int(one(bins)), int(one(dft_length)), one(sample_rate)
     low_mel, high_mel = (2595 * np.log10(1 + one(f) / 700) for f in (low, high))
+    checked(count * length)
     mels = low_mel + np.arange(count + 2) * ((high_mel - low_mel) / (count + 2))
     edges = ((length + 1) * (700 * (10 ** (mels / 2595) - 1)) // rate).astype(int)
     out = np.zeros((length // 2 + 1, count))

@@ -95,8 +95,8 @@ def _count_grams(
     rows = x.reshape(1, -1) if x.ndim < 2 else x
     counts = np.zeros((len(rows), size), np.float32)
     for out, row in zip(counts, rows.tolist(), strict=True):
-        for length in range(min_gram_length, max_gram_length + 1):
-            for skip in range(1, (max_skip_count if length > 1 else 0) + 2):
+        for length in range(min_gram_length, min(max_gram_length, len(row)) + 1):
+            for skip in range(1, min(max_skip_count if length > 1 else 0, len(row)) + 2):
                 for start in range(len(row) - (length - 1) * skip):
                     gram = tuple(row[start + i * skip] for i in range(length))
                     if gram in grams:
