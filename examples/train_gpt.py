@@ -81,6 +81,8 @@ def main():
     parser.add_argument("--out", type=Path, default=Path("gpt.safetensors"))
     args = parser.parse_args()
     text = read(args.files)
+    if args.steps < 1 or len(text) < args.length + 2:
+        parser.error(f"{args.steps} steps on {len(text)} letters of {args.files}: too few")
     letters = letters_of(text)
     number = {letter: i for i, letter in enumerate(letters)}
     tokens = np.array([number[letter] for letter in text], np.int32)

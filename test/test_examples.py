@@ -62,6 +62,11 @@ def test_semantic_search_finds_the_place_and_keeps_its_index(tmp_path):
     assert (tmp_path / ".search.npz").exists()
 
 
+def test_nothing_to_read_is_said(tmp_path):
+    with pytest.raises(AssertionError, match="on 0 letters of nowhere: too few"):
+        run(tmp_path, "train_gpt.py", "--files", "nowhere")
+
+
 def test_cifar_says_what_to_do_without_a_network(tmp_path):
     done = subprocess.run(
         [sys.executable, EXAMPLES / "cifar.py", "--steps", "1"],

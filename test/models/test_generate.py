@@ -263,8 +263,11 @@ def test_a_seed_repeats_a_text():
 
 @pytest.mark.parametrize(
     "options",
-    [dict(temperature=-1), dict(top_p=0), dict(top_k=-1), dict(top_k=1.5), dict(min_p=2)],
-)
+    [
+        dict(temperature=-1), dict(top_p=0), dict(top_k=-1), dict(top_k=1.5), dict(min_p=2),
+        dict(seed=-1), dict(seed=1.5),
+    ],
+)  # fmt: skip
 def test_sampling_refuses_what_has_no_meaning(options):
     with pytest.raises(ArgumentError, match=f"Sampler: {next(iter(options))} is .*; legal are"):
         Sampler(**options)

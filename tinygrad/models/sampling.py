@@ -44,17 +44,19 @@ class Sampler:
     random: np.random.Generator = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        seeds = isinstance(self.seed, int | np.integer) and self.seed >= 0
         for name, legal in (
             ("repetition_penalty", self.repetition_penalty > 0),
             ("temperature", self.temperature >= 0),
             ("top_k", isinstance(self.top_k, int) and self.top_k >= 0),
             ("top_p", 0 < self.top_p <= 1),
             ("min_p", 0 <= self.min_p <= 1),
+            ("seed", self.seed is None or seeds),
         ):
             if not legal:
                 raise ArgumentError(
                     f"Sampler: {name} is {getattr(self, name)}; legal are repetition_penalty > 0, "
-                    "temperature ≥ 0, top_k ≥ 0, 0 < top_p ≤ 1, 0 ≤ min_p ≤ 1"
+                    "temperature ≥ 0, top_k ≥ 0, 0 < top_p ≤ 1, 0 ≤ min_p ≤ 1, seed ≥ 0"
                 )
         self.random = np.random.default_rng(self.seed)
 
