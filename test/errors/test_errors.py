@@ -285,6 +285,11 @@ MISUSES = {
         DTypeError,
         ["one_hot", "float", "legal are ints"],
     ),
+    "one_hot of as many classes as a tensor says": (
+        lambda: Tensor([1]).one_hot(Tensor(4)),
+        DTypeError,
+        ["one_hot", "Tensor", "legal"],
+    ),
     "bytes of bfloat16": (
         lambda: ones(1).cast("bfloat16").data(),
         DTypeError,

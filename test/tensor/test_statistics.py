@@ -235,6 +235,7 @@ def test_covariance():
 def test_spread():
     check(lambda x: x.var(1, correction=0), None, (3, 5))
     check(lambda x: x.std(correction=2), None, (3, 5))
+    check(lambda x: x.std(correction=None), None, (3, 5))
     assert value(Tensor([1.0, 2.0]).var(correction=2.5)) == math.inf
     check(lambda x: x.std((0, 2), keepdim=True), None, (3, 5, 2))
 

@@ -16,7 +16,7 @@ from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, Sha
 from tinygrad.base.helpers import plain
 from tinygrad.engine.realize import read
 from tinygrad.tensor.again import compute
-from tinygrad.tensor.arguments import check_choice
+from tinygrad.tensor.arguments import check_choice, check_types
 from tinygrad.tensor.core import Core, axis_of, broadcast_shape, check_devices, check_number
 from tinygrad.tensor.creation import ARRAY
 from tinygrad.tensor.elementwise import check_mask
@@ -325,6 +325,7 @@ class Indexing(Linalg):
         if num_classes == -1:
             num_classes = self.max().item() + 1
         num_classes = plain(num_classes)
+        check_types("one_hot", [num_classes], int, "whole numbers")
         if num_classes < 1:
             raise ArgumentError(f"one_hot: {num_classes} classes; legal are numbers from 1, or -1")
         return self._one_hot(num_classes)

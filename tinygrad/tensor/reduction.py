@@ -129,8 +129,10 @@ class Reduction(Functions):
 
     # ---- spread ----------------------------------------------------------------------------------
 
-    def var(self, axis: Axis = None, keepdim: bool = False, correction: float | bool = 1) -> Self:
-        """The mean of squared distances to the mean; over n - `correction`.
+    def var(
+        self, axis: Axis = None, keepdim: bool = False, correction: float | bool | None = 1
+    ) -> Self:
+        """The mean of squared distances to the mean; over n - `correction`, of which None is 1.
 
         >>> Tensor([1.0, 3.0]).var().item()
         2.0
@@ -138,7 +140,7 @@ class Reduction(Functions):
         return self.var_mean(axis, keepdim, correction)[0]
 
     def var_mean(
-        self, axis: Axis = None, keepdim: bool = False, correction: float | bool = 1
+        self, axis: Axis = None, keepdim: bool = False, correction: float | bool | None = 1
     ) -> tuple[Self, Self]:
         """The variance and the mean.
 
@@ -149,12 +151,14 @@ class Reduction(Functions):
         x = self.cast(compute_dtype(kind))
         mean = x.mean(axis, keepdim=True)
         squares = (x - mean).square().sum(axis, keepdim)
-        freedom = self._count(axis) - correction
+        freedom = self._count(axis) - (1 if correction is None else correction)
         spread = squares.div(max(0, freedom) if isinstance(freedom, (int, float)) else freedom)
         centre = mean if keepdim else mean._without(self._axes(axis, "var"))
         return spread.cast(kind), centre.cast(kind)
 
-    def std(self, axis: Axis = None, keepdim: bool = False, correction: float | bool = 1) -> Self:
+    def std(
+        self, axis: Axis = None, keepdim: bool = False, correction: float | bool | None = 1
+    ) -> Self:
         """The square root of the variance.
 
         >>> Tensor([1.0, 2.0, 3.0]).std().item()
@@ -168,7 +172,7 @@ class Reduction(Functions):
         return silent.where(0, silent.where(1, self).sqrt())
 
     def std_mean(
-        self, axis: Axis = None, keepdim: bool = False, correction: float | bool = 1
+        self, axis: Axis = None, keepdim: bool = False, correction: float | bool | None = 1
     ) -> tuple[Self, Self]:
         """The standard deviation and the mean.
 
