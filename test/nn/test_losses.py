@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tinygrad import Tensor
-from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.base.errors import ArgumentError, IndexCheckError, ShapeError
 from tinygrad.nn import functional, losses
 
 RANDOM = np.random.default_rng(0)
@@ -145,6 +145,34 @@ def test_ctc_of_labels_that_do_not_fit():
     labels = Tensor([[1, 1]])
     assert losses.ctc_loss(logs, labels, [2], [2]).item() == float("inf")
     assert losses.ctc_loss(logs, labels, [2], [2], zero_infinity=True).item() == 0.0
+
+
+def test_ctc_of_no_turns_says_nothing():
+    logs = RANDOM.standard_normal((4, 3, 5)).astype(np.float32)
+    counts = ([0, 0, 2], [[1, 2]] * 3, [0, 1, 2])  # turns, labels, how many of them
+    ours = losses.ctc_loss(Tensor(logs), Tensor(counts[1]), counts[0], counts[2], reduction="none")
+    wanted = torch.nn.functional.ctc_loss(
+        torch.tensor(logs),
+        torch.tensor(counts[1]),
+        *(torch.tensor(counts[i]) for i in (0, 2)),
+        reduction="none",
+    )
+    np.testing.assert_allclose(ours.numpy(), wanted.numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("turns", "count", "said"),
+    [
+        (7, 1, "input_lengths of 7; legal are 0 to 4"),
+        (-1, 1, "input_lengths of -1"),
+        (4, 3, "target_lengths of 3; legal are 0 to 2"),
+        (4, -1, "target_lengths of -1"),
+    ],
+)
+def test_ctc_of_more_than_there_is(turns, count, said):
+    logs = Tensor.zeros(4, 1, 5).log_softmax(2)
+    with pytest.raises(IndexCheckError, match=said):
+        losses.ctc_loss(logs, Tensor([[1, 2]]), [turns], [count]).item()
 
 
 def test_ctc_of_no_labels_is_all_blanks():

@@ -426,6 +426,9 @@ def ctc_loss(
         reduction: "mean" divides each by its number of labels first.
         zero_infinity: a labelling that is longer than its sequence counts 0, not infinity.
 
+    Raises:
+        IndexCheckError: a length is negative, or more than there are turns or labels.
+
     >>> even = Tensor([[[0.5, 0.5]], [[0.5, 0.5]]]).log()
     >>> round(ctc_loss(even, Tensor([[1]]), [2], [1]).exp().item(), 4)
     1.3333
@@ -434,9 +437,10 @@ def ctc_loss(
         raise ShapeError(f"ctc_loss: {log_probs.shape}; legal is (length, N, classes)")
     length, batch, classes = log_probs.shape
     check_number_from("ctc_loss", "blank", blank, 0, classes - 1)
-    lengths = _whole_numbers(input_lengths, log_probs.device)
+    lengths = _counts("input_lengths", _whole_numbers(input_lengths, log_probs.device), length)
     counts = _whole_numbers(target_lengths, log_probs.device)
     labels = _rows_of_labels(targets, counts)
+    counts = _counts("target_lengths", counts, labels.shape[1])
     width = 2 * labels.shape[1] + 1
     # blanks before, between and after the labels
     spread = Tensor.stack(labels.full_like(blank), labels, dim=-1).flatten(1)
@@ -450,6 +454,8 @@ def ctc_loss(
     index = spread.unsqueeze(0).expand(length, batch, width)
     seen = log_probs.gather(2, index).maximum(FLOOR)  # (length, N, width)
     begin = (place < 2).where(inside.where(seen[0], FLOOR), FLOOR)
+    # before the first turn only nothing is said
+    begin = (lengths > 0).unsqueeze(1).where(begin, place.eq(0).where(0.0, FLOOR))
 
     def turn(before: Tensor, now: Tensor, at: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         one = before.pad((1, 0), value=FLOOR)[:, :width]
@@ -478,6 +484,12 @@ def _blanks(labels: Tensor, blank: int) -> Tensor:
 
 def _whole_numbers(given: Tensor | list[int], device: str | tuple[str, ...]) -> Tensor:
     return given if isinstance(given, Tensor) else Tensor(list(given), device=device)
+
+
+def _counts(name: str, given: Tensor, most: int) -> Tensor:
+    """With a CHECK that there are as many to count."""
+    told = f"ctc_loss: {name} of {{0}}; legal are 0 to {most}"
+    return given._from(given._node.check(((given >= 0) & (given <= most))._node, "index", told))
 
 
 def _rows_of_labels(targets: Tensor, counts: Tensor) -> Tensor:
