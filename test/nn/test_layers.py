@@ -179,6 +179,16 @@ def test_batchnorm_without_weights_or_memory(device):
     close("evaluated by the batch", forgetful(Tensor(x)), wanted)
 
 
+def test_batchnorm_without_momentum_averages_all_batches(device):
+    ours, theirs = BatchNorm2d(2, momentum=None), torch.nn.BatchNorm2d(2, momentum=None)
+    for x in np.random.default_rng(0).standard_normal((3, 3, 2, 2, 2)).astype(np.float32):
+        with Tensor.train():
+            ours(Tensor(x)).realize()
+        theirs(torch.tensor(x))
+    close("mean", ours.running_mean, theirs.running_mean)
+    close("variance", ours.running_var, theirs.running_var)
+
+
 def test_batchnorm_has_second_derivatives():
     values = np.random.default_rng(0).standard_normal((4, 2)).astype(np.float32)
     weights = np.cos(np.arange(8, dtype=np.float32)).reshape(4, 2)

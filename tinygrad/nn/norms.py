@@ -21,7 +21,7 @@ class BatchNorm:
         eps: added to the variance.
         affine: whether to scale and shift by what it learns.
         track_running_stats: whether to keep a moving average; else the batch's always count.
-        momentum: the weight of the newest batch in the average.
+        momentum: the weight of the newest batch in the average; None for as much as each before.
 
     Raises:
         ShapeError: x has another number of channels, or one value a channel while training.
@@ -36,7 +36,7 @@ class BatchNorm:
         eps: float = 1e-5,
         affine: bool = True,
         track_running_stats: bool = True,
-        momentum: float = 0.1,
+        momentum: float | None = 0.1,
     ) -> None:
         self.eps = eps
         self.track_running_stats = track_running_stats
@@ -61,9 +61,11 @@ class BatchNorm:
             return self.running_mean, self.running_var
         mean, variance = _statistics(x)
         if self.track_running_stats:
-            _track(x, mean, variance, self.running_mean, self.running_var, self.momentum)
+            seen = self.num_batches_tracked + 1
+            share = 1 / seen.float() if self.momentum is None else self.momentum
+            _track(x, mean, variance, self.running_mean, self.running_var, share)
             with Tensor.no_grad():
-                self.num_batches_tracked.assign(self.num_batches_tracked + 1)
+                self.num_batches_tracked.assign(seen)
         return mean, variance
 
 
@@ -324,7 +326,12 @@ def _statistics(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _track(
-    x: Tensor, mean: Tensor, variance: Tensor, means: Tensor, variances: Tensor, momentum: float
+    x: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    means: Tensor,
+    variances: Tensor,
+    momentum: float | Tensor,
 ) -> None:
     """Moves the averages towards the statistics of x."""
     count = prod(n for axis, n in enumerate(x.shape) if axis != 1)
