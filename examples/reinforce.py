@@ -70,6 +70,7 @@ def main():
         optimizer.step()
         return loss.realize()
 
+    lengths = np.zeros(TRIES)
     for _ in (bar := trange(args.rounds)):
         carts, standing = Carts(random), np.ones(TRIES, bool)
         states = np.zeros((MOST, TRIES, 4), np.float32)

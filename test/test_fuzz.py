@@ -10,6 +10,7 @@ from fuzz_graphs import DEVICES, INTERPRETED, Program, check, fuzz
 from fuzz_lines import derivative_program
 from fuzz_methods import TABLE, Call, Draw, drawn, wrong
 from fuzz_silent import verdict
+from fuzz_steps import check as check_steps
 from silent_calls import CALLS
 from tensor_reference import evaluate
 
@@ -207,3 +208,8 @@ def test_a_method_that_is_unlike_is_told():
 def test_programs_of_a_line_are_as_pytorchs():
     """`python test/fuzz_silent.py --minutes 10` puts one thing wrong into each, in all ways."""
     assert {call: found for call in CALLS if (found := verdict(call))} == {}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_plain_steps_give_what_graphs_give(seed):
+    assert check_steps(seed) is None
