@@ -325,7 +325,7 @@ class Indexing(Linalg):
         if num_classes == -1:
             num_classes = self.max().item() + 1
         num_classes = plain(num_classes)
-        check_types("one_hot", [num_classes], int, "whole numbers")
+        check_types("one_hot", [num_classes], (int, UOp), "whole numbers and variables")
         if num_classes < 1:
             raise ArgumentError(f"one_hot: {num_classes} classes; legal are numbers from 1, or -1")
         return self._one_hot(num_classes)
