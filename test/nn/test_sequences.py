@@ -98,6 +98,30 @@ def test_relu_networks():
     check(layer, module, array(6, 4, 3))
 
 
+def test_a_layer_of_ones_own_kind_runs_its_own_cell():
+    class Named(nn.LSTM):
+        pass
+
+    class Halved(nn.GRUCell):
+        @staticmethod
+        def next(given, kept, state):
+            return (state[0] * 0.5 + given.chunk(3, dim=-1)[0],)
+
+    class Own(nn.GRU):
+        cell = Halved
+
+    x = Tensor(array(4, 1, 3))
+    named, layer, own = Named(3, 2), nn.LSTM(3, 2), Own(3, 2)
+    load_state_dict(named, get_state_dict(layer))
+    for _ in range(2):
+        np.testing.assert_array_equal(named(x)[0].numpy(), layer(x)[0].numpy())
+        state = np.zeros((1, 2), "float32")
+        given = x.linear(own.weight_ih_l0.T, own.bias_ih_l0).numpy()[..., :2]
+        for turn in given:
+            state = state * 0.5 + turn
+        np.testing.assert_allclose(own(x)[1][0].numpy(), state, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["RNNCell", "GRUCell", "LSTMCell"])
 def test_cells(name):
     layer, module = getattr(nn, name)(3, 5), getattr(torch.nn, name)(3, 5)

@@ -19,6 +19,9 @@ from tinygrad.tensor.scan import scan
 from tinygrad.tensor.template import expression
 
 State = tuple[Tensor, ...]
+Rule = Callable[[Tensor, Tensor, State], State]
+"""The next state, from the products with the input and with the hidden state before."""
+
 Input = Tensor | PackedSequence
 
 
@@ -187,9 +190,10 @@ class Recurrent:
         return type(self).__name__
 
     @property
-    def _rule(self) -> str:
-        """The name in `RULES` of what makes the next state."""
-        return self._name
+    def _rule(self) -> str | Rule:
+        """What makes the next state; by its name, if it has one in `RULES`."""
+        rule: Rule = self.cell.next
+        return next((name for name, known in RULES.items() if known is rule), rule)
 
     def _run(self, x: Input, first: Sequence[Tensor] | None) -> tuple[Any, State]:
         """The outputs of the last layer, and the last states, (layers·directions, N, hidden)."""
@@ -370,18 +374,18 @@ class LSTM(Recurrent):
         return outputs, (hidden, cell)
 
 
-RULES: dict[str, Callable[[Tensor, Tensor, State], State]] = {
+RULES: dict[str, Rule] = {
     "tanh": lambda given, kept, state: ((given + kept).tanh(),),
     "relu": lambda given, kept, state: ((given + kept).relu(),),
     "GRU": GRUCell.next,
     "LSTM": LSTMCell.next,
 }
-"""The next state, from the products with the input and with the hidden state before."""
+"""Those of this file, by names: what a sequence makes by one of them is remembered."""
 
 
 @expression
 def _sequence(
-    rule: str,
+    rule: str | Rule,
     given: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -390,10 +394,11 @@ def _sequence(
     backwards: bool,
 ) -> tuple[Tensor, ...]:
     """The last states, and the hidden ones of all turns."""
+    step = RULES[rule] if isinstance(rule, str) else rule
 
     def turn(*parts: Tensor) -> tuple[State, tuple[Tensor]]:
         state, (slice_, *is_alive) = parts[: len(first)], parts[len(first) :]
-        new = RULES[rule](slice_, state[0].linear(weight.T, bias), state)
+        new = step(slice_, state[0].linear(weight.T, bias), state)
         for mask in is_alive:
             new = tuple(mask.where(a, b) for a, b in zip(new, state, strict=True))
         return new, (new[0],)
