@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from mapped import is_mapped
 from onnx import TensorProto, helper, numpy_helper
 from onnx.parser import parse_model
+from onnx.reference import ReferenceEvaluator
 
 from tinygrad import GlobalCounters, Tensor
 from tinygrad.base.errors import ArgumentError, DTypeError, FileError, JitError
@@ -168,6 +169,10 @@ def test_an_error_names_the_node_and_what_it_got():
         OnnxRunner(model_of("y = Abs (x)"))([[0.0] * 4])
 
 
+GRAMS = "max_gram_length = 1, min_gram_length = 1, max_skip_count = 0, "
+GRAMS += "ngram_counts = [0], pool_int64s = [1]"
+
+
 @pytest.mark.parametrize(
     "made",
     [
@@ -180,6 +185,11 @@ def test_an_error_names_the_node_and_what_it_got():
         'Resize <mode = "cubic"> (x, , , wide)',
         "MelWeightMatrix (million, million, one, low, high)",
         "DFT (signal, billion)",
+        'Resize <mode = "linear", antialias = 1> (x, , tiny)',
+        'Pad <mode = "wrap"> (x, far)',
+        "RoiAlign <output_height = 1000000000> (image, boxes, zeros)",
+        "RoiAlign <sampling_ratio = 1000000000> (image, boxes, zeros)",
+        f'TfIdfVectorizer <{GRAMS}, mode = "TF", ngram_indexes = [10000000000000]> (many)',
         "Split <num_outputs = 1000000000> (x)",
         "Abs (zero, one)",
         "Neg (zero, one, one)",
@@ -196,10 +206,26 @@ def test_what_a_node_cannot_make_is_refused(made):
     known += "million = Constant <value_int = 1000000> () "
     known += "billion = Constant <value_int = 1000000000> () "
     known += "low = Constant <value_float = 0.0> () high = Constant <value_float = 4000.0> () "
+    known += "tiny = Constant <value_floats = [1.0, 0.000000001]> () "
+    known += "far = Constant <value_ints = [0, 1000000000, 0, 0]> () "
+    known += "four = Constant <value_ints = [1, 1, 2, 2]> () image = Reshape (x, four) "
+    known += "corners = Constant <value_floats = [0.0, 0.0, 3.0, 3.0]> () "
+    known += "zeros = Constant <value_ints = [0]> () boxes = Unsqueeze (corners, zeros) "
     known += "three = Constant <value_ints = [1, 4, 1]> () signal = Reshape (x, three) "
     operator = made.split()[0]
     with pytest.raises(ArgumentError, match=f"onnx {operator}"):
         OnnxRunner(model_of(f"{known} n = {made} y = Shape (n)"))({"x": [[0.0] * 4]})
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_grid_for_each_image(batch):
+    """The standard's definition by other operators drops a batch of one."""
+    size = f"size = Constant <value_ints = [{batch}, 1, 2, 3]> ()"
+    signature = "(float[B, 2, 3] x) => (float[B, H, W, 2] y)"
+    model = model_of(f"{size} y = AffineGrid (x, size)", signature)
+    x = {"x": np.arange(6.0 * batch, dtype=np.float32).reshape(batch, 2, 3)}
+    want = ReferenceEvaluator(model).run(None, x)[0]
+    np.testing.assert_allclose(OnnxRunner(model)(x)["y"].numpy(), want, rtol=1e-6)
 
 
 def test_windows_wider_than_all_there_is_cost_nothing():

@@ -285,6 +285,26 @@ def test_missing_and_unexpected_names_are_listed(llama):
     Llama.from_pretrained(folder, strict=False)
 
 
+def test_an_expert_that_is_lost_or_of_another_size_is_named():
+    config = transformers.MixtralConfig(**DECODER, num_local_experts=3)
+    _, folder = made("MixtralForCausalLM", config)
+    folder = Path(folder)
+    whole = load_file(folder / "model.safetensors")
+    name = "model.layers.1.block_sparse_moe.experts.{}.w2.weight"
+    last, *_ = sorted((n for n in range(99) if name.format(n) in whole), reverse=True)
+    lost = {n: t for n, t in whole.items() if n != name.format(last)}
+    save_file(lost, folder / "model.safetensors")
+    with pytest.raises(ArgumentError, match=rf"lacks layers\.1\.feed\.down\.weight\[{last}\];"):
+        Mixtral.from_pretrained(folder)
+    Mixtral.from_pretrained(folder, strict=False)
+    save_file(whole | {name.format(77): whole[name.format(0)] + 1}, folder / "model.safetensors")
+    with pytest.raises(ArgumentError, match=r"it has layers\.1\.feed\.down\.weight\[77\]"):
+        Mixtral.from_pretrained(folder)
+    save_file(whole | {name.format(1): torch.zeros(3, 3)}, folder / "model.safetensors")
+    with pytest.raises(ShapeError, match=r"down\.weight\[1\] has shape \(3, 3\)"):
+        Mixtral.from_pretrained(folder)
+
+
 def test_a_wrong_size_is_named(llama):
     _, folder = llama
     config = json.loads((folder / "config.json").read_text())

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from tinygrad.base.dtype import DType, dtypes
-from tinygrad.base.errors import ArgumentError, TinygradError
+from tinygrad.base.errors import ArgumentError, ShapeError, TinygradError
 from tinygrad.models.words import Words
 from tinygrad.nn.state import get_state_dict, load_state_dict, safe_load, torch_load
 from tinygrad.tensor import Tensor
@@ -42,6 +42,19 @@ def translated(state: Mapping[str, Tensor], names: Names) -> dict[str, Tensor]:
     >>> list(found)
     ['layers.3.w']
     """
+    found, parts = _renamed(state, names)
+    stacks = {name: [each[n] for n in sorted(each)] for name, each in parts.items()}
+    return found | {name: _stacked(each) for name, each in stacks.items()}
+
+
+def _stacked(parts: list[Tensor]) -> Tensor:
+    return Tensor.stack(*parts).contiguous()
+
+
+def _renamed(
+    state: Mapping[str, Tensor], names: Names
+) -> tuple[dict[str, Tensor], dict[str, dict[int, Tensor]]]:
+    """The tensors under our names; and those that are parts of others, by their numbers."""
     rows = [(_pattern(row), target) for row, target in sorted(names.items(), key=_longest_first)]
     found, parts = {}, defaultdict[str, dict[int, Tensor]](dict)
     for name, tensor in state.items():
@@ -57,8 +70,7 @@ def translated(state: Mapping[str, Tensor], names: Names) -> dict[str, Tensor]:
                 parts[ours][int(match[PART])] = tensor
             else:
                 found[ours] = tensor
-    stacks = {name: [all[n] for n in sorted(all)] for name, all in parts.items()}
-    return found | {name: Tensor.stack(*each).contiguous() for name, each in stacks.items()}
+    return found, parts
 
 
 def _longest_first(row: tuple[str, Any]) -> int:
@@ -93,10 +105,16 @@ def load(model: Any, state: Mapping[str, Tensor], names: Names, strict: bool = T
         ArgumentError: strict, and names are missing or unexpected; the message lists both.
         ShapeError: a weight has another shape. Nothing was loaded then.
     """
-    values = translated(state, names)
     places = get_state_dict(model)
-    missing = [name for name in places if name not in values]
-    unexpected = [name for name in values if name not in places]
+    values, parts = _renamed(state, names)
+    missing = [name for name in places if name not in values and name not in parts]
+    unexpected = [name for name in (*values, *parts) if name not in places]
+    for name, given in parts.items():
+        if name in places:
+            wanted = range(int(places[name].shape[0]))
+            missing += [f"{name}[{n}]" for n in wanted if n not in given]
+            unexpected += [f"{name}[{n}]" for n in given if n not in wanted]
+            values[name] = _joined(name, places[name], given)
     if strict and (missing or unexpected):
         raise ArgumentError(
             f"{type(model).__name__}: the checkpoint lacks {_listed(missing)}; it has "
@@ -104,6 +122,16 @@ def load(model: Any, state: Mapping[str, Tensor], names: Names, strict: bool = T
             "model's names, or strict=False"
         )
     load_state_dict(model, values, strict=False, verbose=False, realize=False)
+
+
+def _joined(name: str, place: Tensor, parts: Mapping[int, Tensor]) -> Tensor:
+    """A value for `place` of its parts by number; what is not given stays as it is."""
+    for n, part in parts.items():
+        if part.shape != place.shape[1:]:
+            raise ShapeError(
+                f"{name}[{n}] has shape {part.shape}; the model's has {place.shape[1:]}"
+            )
+    return _stacked([parts[n] if n in parts else place[n] for n in range(int(place.shape[0]))])
 
 
 def _listed(names: list[str], most: int = 20) -> str:

@@ -15,6 +15,7 @@ from tinygrad.base.errors import ArgumentError
 from tinygrad.formats.onnx.casts import wide_enough
 from tinygrad.formats.onnx.host import MOST_PLACES, axes_of, checked
 from tinygrad.formats.onnx.registry import Array, Row, Table, on_host, one
+from tinygrad.nn.images import affine_grid
 from tinygrad.numeric.sampling import sampled
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.long_tail.resizing import cubic, triangle
@@ -63,7 +64,7 @@ def _taps(mode: str, at: Array, scale: float, antialias: bool, a: float) -> tupl
     shrink = min(scale, 1.0) if antialias else 1.0
     first = math.floor(-reach / shrink) + 1
     base = np.ceil(at) - 1  # the tap before, also where the place is a whole number
-    checked(len(at) * (2 - 2 * first), 8 * MOST_PLACES)
+    checked(max(len(at), 1) * (2 - 2 * first), 8 * MOST_PLACES)
     places = base[:, None] + np.arange(first, 2 - first)
     weights = kernel((places - at[:, None]) * shrink, a)
     return places, weights / weights.sum(1, keepdims=True)
@@ -154,6 +155,11 @@ def _upsample_old(x: Tensor, scales: Any = None, mode: str = "nearest", **more: 
 # ---- sampling ------------------------------------------------------------------------------------
 
 
+def _affine_grid(theta: Tensor, size: Any, align_corners: int = 0) -> Tensor:
+    """The standard's own definition fails for a batch of one: it drops that axis too."""
+    return affine_grid(theta, tuple(int(n) for n in size), bool(align_corners))
+
+
 def _grid_sample(
     x: Tensor,
     grid: Tensor,
@@ -201,6 +207,7 @@ def _bin_places(start: float, length: float, bins: int, ratio: int, size: int) -
     """(places, weights), each (bins, samples, 2), of one axis."""
     each = length / bins
     count = ratio if ratio > 0 else max(1, math.ceil(each))
+    checked(bins * count, MOST_PLACES)
     at = start + (np.arange(bins)[:, None] + (np.arange(count) + 0.5) / count) * each
     alive = (at >= -1) & (at <= size)
     at = np.clip(at, 0, size - 1)
@@ -213,6 +220,7 @@ def _bin_places(start: float, length: float, bins: int, ratio: int, size: int) -
 
 def _pooled_box(x: Tensor, rows: Places, columns: Places, mode: str) -> Tensor:
     (ys, wy), (xs, wx) = rows, columns
+    checked(ys.size * xs.size, MOST_PLACES)
     flat = ys.reshape(-1, 1) * x.shape[2] + xs.reshape(1, -1)
     weights = wy.reshape(-1, 1) * wx.reshape(1, -1)
     index = Tensor(flat.reshape(-1), device=x.device)
@@ -227,6 +235,7 @@ def _pooled_box(x: Tensor, rows: Places, columns: Places, mode: str) -> Tensor:
 def _max_roi_pool(
     x: Tensor, rois: Array, pooled_shape: list[int], spatial_scale: float = 1.0
 ) -> Tensor:
+    checked(math.prod(pooled_shape), MOST_PLACES)
     outs = []
     for row in rois:
         batch, x1, y1, x2, y2 = (int(round(float(v) * s)) for v, s in
@@ -312,6 +321,7 @@ def _decoded(encoded: Array, pixel_format: str = "RGB") -> Array:
 
 
 ROWS: Table = {
+    "AffineGrid": Row(_affine_grid, (1,)),
     "GridSample": _grid_sample,
     "ImageDecoder": on_host(_decoded),
     "MaxRoiPool": Row(_max_roi_pool, (1,)),

@@ -122,6 +122,7 @@ def _pad(
         for axis, (before, after) in enumerate(pairs):
             size = x.shape[axis]
             if before or after:
+                host.checked(before + size + after, host.MOST_PLACES)
                 places = np.arange(-before, size + after) % size
                 out = out[(slice(None),) * axis + (Tensor(places, device=x.device),)]
     return out

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tinygrad.base.errors import ArgumentError
+from tinygrad.formats.onnx.host import checked
 from tinygrad.formats.onnx.registry import Array, Table, on_host
 
 CASES: dict[str, Callable[[str], str]] = {
@@ -93,6 +94,7 @@ def _count_grams(
             grams[tuple(pool[place : place + length])] = ngram_indexes[len(grams)]
     size = max(ngram_indexes, default=-1) + 1
     rows = x.reshape(1, -1) if x.ndim < 2 else x
+    checked(len(rows) * size)
     counts = np.zeros((len(rows), size), np.float32)
     for out, row in zip(counts, rows.tolist(), strict=True):
         for length in range(min_gram_length, min(max_gram_length, len(row)) + 1):
