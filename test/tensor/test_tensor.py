@@ -400,7 +400,7 @@ NUMBERS = {  # what counts as a number, a whole number or a bool, though it is o
     "an array's whole one": (lambda t: t.tril(np.array(1)), np.tril(M, 1)),
     "a tensor's whole one": (lambda t: t.select(1, Tensor(2)), M[:, 2]),
     "numpy's float": (lambda t: t.add(t, alpha=np.float32(0.5)), M * 1.5),
-    "an array's float": (lambda t: t.add(t, alpha=np.array(0.5)), M * 1.5),
+    "an array's float": (lambda t: t.add(t, alpha=np.array(0.5, np.float32)), M * 1.5),
     "a tensor": (lambda t: (-t).leaky_relu(Tensor(0.5)), M * -0.5),
     "a tensor with an axis": (lambda t: (-t).leaky_relu(Tensor([0.5])), M * -0.5),
     "a whole one for a float": (lambda t: t.add(t, alpha=2), M * 3),

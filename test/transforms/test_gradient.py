@@ -245,3 +245,11 @@ def test_a_write_to_a_part_passes_the_gradient_of_the_rest():
     of_x, of_value = gradient(after * after, [x, value], after.const_like(1))
     assert Tensor(of_x).tolist() == [[24, 0, 0], [24, 24, 24]]
     assert Tensor(of_value).tolist() == [[14, 14]]
+
+
+@pytest.mark.parametrize("size", [(0,), (2, 0), (0, 3, 3)])
+def test_the_gradient_by_nothing_is_nothing(size):
+    """Though what is computed of it is a constant, and doesn't depend on it."""
+    x = Tensor.zeros(*size)
+    assert x.sum().gradient(x)[0].shape == size
+    assert (x * 2).prod().gradient(x)[0].tolist() == x.tolist()

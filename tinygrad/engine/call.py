@@ -21,6 +21,7 @@ from tinygrad.engine.capture import Captured, Output, movement_of
 from tinygrad.engine.containers import bindings_below, fits, matches, unflatten, without_values
 from tinygrad.engine.holders import Holder, surroundings, surroundings_now
 from tinygrad.engine.layout import Source
+from tinygrad.engine.places import changed
 from tinygrad.engine.realize import before_overwriting, realize
 from tinygrad.engine.replay import Replay
 from tinygrad.engine.storage import Buffer, Changes, bind, realized_buffer
@@ -218,6 +219,12 @@ class Call:
             raise JitError(
                 f"{name}: a tensor{captured.lost} that the captured call read is gone; call "
                 "reset() to capture again"
+            )
+        for known, was, now in changed(captured.places.settings):
+            raise JitError(
+                f"{name}: {known} is {now!r:.80} now; the captured call read {was!r:.80}, which "
+                "replays would keep; give it as an argument, or a tensor, or call reset() to "
+                "capture again"
             )
         for tensor in captured.places.look_again():
             raise JitError(

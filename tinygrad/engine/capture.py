@@ -25,7 +25,8 @@ from tinygrad.engine.containers import flatten, unflatten
 from tinygrad.engine.counters import Stream
 from tinygrad.engine.holders import Holder, ask_all, holders
 from tinygrad.engine.layout import Source
-from tinygrad.engine.places import Places
+from tinygrad.engine.places import Places, changed
+from tinygrad.engine.reads import Reads
 from tinygrad.engine.realize import (
     Run,
     before_overwriting,
@@ -141,6 +142,7 @@ class Capture:
         compute_pending()
         with garbage_kept():  # so that references only vanish where the step drops them
             self.made.places = Places((function, shape))
+            self.reads = Reads(self.made.places)
             before = _all_standing()
             self.start = holders.now()
             self._record(function, shape, leaves)
@@ -159,7 +161,8 @@ class Capture:
         try:
             with forgetting():
                 args, kwargs = unflatten(shape, iter(leaves))
-                result = function(*args, **kwargs)
+                with self.reads.watching():
+                    result = function(*args, **kwargs)
                 found: list[Any] = []
                 self.made.result = flatten(result, found)
                 tensors = [leaf for leaf in found if isinstance(leaf, Holder)]
@@ -331,7 +334,13 @@ class Capture:
         found = [s for s in before if s.buffer() in state]
         watched = {id(path[-1].value) for path in places.paths.values()}
         lost = set(map(id, places.look_again()))
-        places.watch({id(standing.holder()) for standing in found})
+        settings = self.reads.settings()
+        for name, was, now in changed(settings):
+            raise JitError(
+                f"{self.name}: changes {name} from {was!r:.80} to {now!r:.80}, and reads it, "
+                "which replays don't do; legal is a tensor, with .assign(), or an argument"
+            )
+        places.watch({id(standing.holder()) for standing in found}, settings)
         for standing in found:
             known = id(standing.holder())
             fewer = _references(standing.holder) < standing.references

@@ -46,7 +46,9 @@ class TinyJit(Generic[P, R]):
     Arguments and results are tensors in any nesting of lists, tuples, dicts, named tuples and
     dataclasses. Everything else among the arguments (numbers, strings, models), `Tensor.training`
     and the default dtypes are part of the key: for each combination there is one capture. Numbers
-    that vary from call to call are given as `Variable("n", low, high).bind(n)` or as tensors.
+    that vary from call to call are given as `Variable("n", low, high).bind(n)` or as tensors. One
+    that the function reads elsewhere by name (`rate`, `self.scale`) must stay as it is: a change of
+    it is a JitError.
 
     Tensors that the function finds elsewhere are *state*: they are read and overwritten (`assign`)
     where they lie. Random numbers are fresh in each call. Python itself runs in the first two calls

@@ -5,7 +5,7 @@ two replays, that puts another tensor in such a place is noticed, whoever else h
 from __future__ import annotations
 
 import weakref
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -43,21 +43,33 @@ Row = tuple[Any, ...]  # how to look, owners, keys, values
 
 
 class Places:
-    """The ways from `root` to all tensors, by their keys; after `watch` to some of them."""
+    """The ways from `root` to all tensors, by their keys; after `watch` to some of them. `cells`
+    are those of closures, by the code that reads them and the name; `settings` what else is
+    watched (`engine/reads`), and how code calls it."""
 
     def __init__(self, root: Any) -> None:
         self.root = root
-        self.paths = _paths_from(root)
         self.watched: list[Row] = []
+        self.cells = defaultdict[tuple[CodeType, str], list[Place]](list)
+        self.settings: list[tuple[str, Place]] = []
+        self._there: set[int] = set()  # of all that was seen, their `id`
+        self.paths = _paths_from(root, self._there, self.cells)
 
-    def watch(self, tensors: Container[int]) -> None:
-        """From now on only those whose `id` is among these."""
+    def knows(self, value: Any) -> bool:
+        """Whether an object was there when this was made, and was found. Until `watch`."""
+        return isinstance(value, (type, ModuleType)) or id(value) in self._there
+
+    def watch(self, tensors: Container[int], settings: list[tuple[str, Place]]) -> None:
+        """From now on only those whose `id` is among these; and these settings."""
+        self.settings = settings
+        self._there.clear()
+        self.cells.clear()
         self._keep({k: path for k, path in self.paths.items() if id(path[-1].value) in tensors})
 
     def _keep(self, paths: dict[tuple[Any, ...], Path]) -> None:
         self.paths = paths
         places = {(id(p.owner), p.key): p for path in paths.values() for p in path}
-        self.watched = _rows(places.values())
+        self.watched = _rows([*places.values(), *(place for _, place in self.settings)])
 
     @property
     def are_kept(self) -> bool:
@@ -66,32 +78,60 @@ class Places:
 
     def look_again(self) -> list[Holder]:
         """The tensors in whose place there is another now, or nothing. A list, or another object,
-        on the way may have been made anew."""
-        now = _paths_from(self.root)
+        on the way may have been made anew. Settings were found unchanged before."""
+        now = _paths_from(self.root, set(), defaultdict(list))
         lost = []
         for keys, path in self.paths.items():
             tensor = path[-1].value
             if not _same(_rows(path)) and (keys not in now or now[keys][-1].value is not tensor):
                 lost.append(tensor)
         if not lost:
+            kept = [(name, p._replace(value=p.get(p.owner, p.key))) for name, p in self.settings]
+            self.settings = kept  # equal ones, maybe other objects
             self._keep({keys: now.get(keys, path) for keys, path in self.paths.items()})
         return lost
 
 
-def _paths_from(root: Any) -> dict[tuple[Any, ...], Path]:
+def _paths_from(
+    root: Any, seen: set[int], cells: defaultdict[tuple[CodeType, str], list[Place]]
+) -> dict[tuple[Any, ...], Path]:
     """The nearest come first, and what several ways lead to is entered once."""
     found: dict[tuple[Any, ...], Path] = {}
-    seen, waiting = {id(root)}, deque[tuple[Path, Any]]([((), root)])
+    waiting = deque[tuple[Path, Any]]([((), root)])
+    seen.add(id(root))
     while waiting and len(seen) < MOST:
         path, value = waiting.popleft()
         for place in _parts(value):
             part = place.value
             if isinstance(part, Holder):
                 found[tuple([p.key for p in (*path, place)])] = (*path, place)
-            elif not isinstance(part, _CLOSED) and id(part) not in seen:
+                continue
+            if place.get is _content:
+                code = place.owner.__code__
+                cells[code, code.co_freevars[place.key]].append(place)
+            if not isinstance(part, _CLOSED) and id(part) not in seen:
                 seen.add(id(part))
+                if isinstance(part, weakref.ref):
+                    seen.add(id(part()))
                 waiting.append(((*path, place), part))
     return found
+
+
+def changed(settings: Iterable[tuple[str, Place]]) -> Iterator[tuple[str, Any, Any]]:
+    """Those that are others now: the name, what it was, and what it is."""
+    for name, (get, owner, key, value) in settings:
+        try:
+            now = get(owner, key)
+        except _GONE:
+            now = "gone"
+        if now is not value and not _equal(now, value):
+            yield name, value, now
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, FunctionType) and isinstance(other, FunctionType):  # maybe defined again
+        return one.__code__ == other.__code__ and one.__closure__ == other.__closure__
+    return type(one) is type(other) and bool(one == other)
 
 
 def _rows(places: Iterable[Place]) -> list[Row]:

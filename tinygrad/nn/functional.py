@@ -28,7 +28,6 @@ from tinygrad.nn.dropouts import (
 from tinygrad.nn.embeddings import embedding, embedding_bag
 from tinygrad.nn.held import held
 from tinygrad.nn.images import (
-    affine_grid,
     channel_shuffle,
     grid_sample,
     interpolate,
@@ -96,6 +95,7 @@ from tinygrad.nn.pooling import (
     max_unpool3d,
 )
 from tinygrad.nn.spellings import spell
+from tinygrad.numeric.sampling import affine_grid
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_number_from
 from tinygrad.tensor.template import expression

@@ -116,36 +116,6 @@ def _goal_sizes(
 # ---- other places --------------------------------------------------------------------------------
 
 
-def affine_grid(theta: Tensor, size: tuple[int, ...], align_corners: bool = False) -> Tensor:
-    """Where the pixels of an image (N, C, *axes) come from under theta (N, n, n + 1), for n = 2 or
-    3 axes: (N, *axes, n), the last axis first, from -1 to 1.
-
-    >>> affine_grid(Tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]), (1, 1, 1, 2)).tolist()
-    [[[[-0.5, 0.0], [0.5, 0.0]]]]
-    """
-    if len(size) not in (4, 5):
-        raise ShapeError(f"affine_grid: size {size}; legal is (N, C, *axes) of two or three axes")
-    batch, _, *axes = size
-    count = len(axes)
-    if theta.shape != (batch, count, count + 1):
-        raise ShapeError(
-            f"affine_grid: theta {theta.shape} for {size}; legal is {(batch, count, count + 1)}"
-        )
-    lines = [_positions(n, align_corners, theta) for n in axes]
-    places = lines[0].meshgrid(*lines[1:])[::-1]
-    base = places[0].stack(*places[1:], places[0].ones_like(), dim=-1)
-    out = base.reshape(1, -1, count + 1) @ theta.transpose(1, 2)
-    return out.reshape(batch, *axes, count)
-
-
-def _positions(size: int, align_corners: bool, like: Tensor) -> Tensor:
-    """The middles of `size` pixels between -1 and 1, or from -1 to 1."""
-    at = Tensor.arange(size, device=like.device).cast(like.dtype)
-    if align_corners:
-        return at * (2 / max(size - 1, 1)) - (1 if size > 1 else 0)
-    return (at * 2 + 1) / size - 1
-
-
 def grid_sample(
     x: Tensor,
     grid: Tensor,

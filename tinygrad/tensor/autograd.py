@@ -93,9 +93,10 @@ class Autograd(Pairs):
         have derivatives. A target is its present version, and, if it is an expression, whatever
         equals it.
 
-        ArgumentError if this or a target says requires_grad=False, and for a target that this
-        doesn't depend on, unless `materialize_grads`: zeros. ArgumentError, too, where the gradient
-        by a target that says nothing would have to pass a value that was computed since.
+        ArgumentError if this or a target says requires_grad=False, and for a target with elements
+        that this doesn't depend on, unless `materialize_grads`: zeros. ArgumentError, too, where
+        the gradient by a target that says nothing would have to pass a value that was computed
+        since.
 
         >>> x = Tensor([3.0])
         >>> (x * x).sum().gradient(x)[0].tolist()
@@ -110,7 +111,7 @@ class Autograd(Pairs):
                 )
         found = self._gradients(list(targets), gradient, alone=True)
         for target, node in zip(targets, found, strict=True):
-            if node is None and not materialize_grads:
+            if node is None and not materialize_grads and 0 not in target.shape:
                 raise ArgumentError(
                     f"gradient: this doesn't depend on the target of shape {target.shape}; "
                     "materialize_grads=True makes it zeros"

@@ -15,8 +15,7 @@ from tinygrad.base.errors import ArgumentError
 from tinygrad.formats.onnx.casts import wide_enough
 from tinygrad.formats.onnx.host import MOST_PLACES, axes_of, checked
 from tinygrad.formats.onnx.registry import Array, Row, Table, on_host, one
-from tinygrad.nn.images import affine_grid
-from tinygrad.numeric.sampling import sampled
+from tinygrad.numeric.sampling import affine_grid, sampled
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.long_tail.resizing import cubic, triangle
 

@@ -1,0 +1,192 @@
+"""The settings that a captured step reads by name: numbers, other plain values and functions that
+globals, closures and attributes hold.
+
+Replays run none of the step's Python, so they would keep the settings of the captured call for
+ever. While a step is captured, a profiler is shown each function of Python that is called. What its
+code reads by name, from what was there before the step, is looked up when it is called, and is
+watched from then on (`engine/places`): one that has changed since is an error.
+
+Not seen are those that are reached in another way: as an element by a computed key, by
+`getattr(x, name)`, through local variables, or while another profiler runs.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from operator import getitem
+from types import CodeType, FrameType, FunctionType, MemberDescriptorType, ModuleType
+from typing import Any, NamedTuple
+
+from tinygrad.base.dtype import DType
+from tinygrad.engine.holders import Holder
+from tinygrad.engine.places import Place, Places
+
+SETTINGS = (bool, int, float, complex, str, bytes, type(None), DType, Enum, FunctionType)
+
+_OWN = "tinygrad."
+_OPEN = ("tinygrad.nn", "tinygrad.models")  # of the framework's code, what is made of settings
+
+
+class Read(NamedTuple):
+    """`root.name.name` in a function's code. Names in brackets are keys."""
+
+    is_global: bool
+    root: str
+    names: tuple[tuple[str, Any], ...]  # "." or "[", and what follows
+    is_stored: bool
+
+    def __str__(self) -> str:
+        parts = (f".{key}" if how == "." else f"[{key!r}]" for how, key in self.names)
+        return self.root + "".join(parts)
+
+
+class Reads:
+    """What a step reads, while it runs. Of `places` it knows what was there before."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._first: dict[tuple[int, Any], tuple[str, Place]] = {}  # as the step found it
+        self._read: set[tuple[int, Any]] = set()
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Looks on, unless somebody else does."""
+        if sys.getprofile() is not None:
+            yield
+            return
+        sys.setprofile(self._look)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+
+    def settings(self) -> list[tuple[str, Place]]:
+        """What was read, and how its code calls it; with the values that it had before the step."""
+        return [self._first[key] for key in self._read]
+
+    def _look(self, frame: FrameType, event: str, _: Any) -> None:
+        if event != "call":
+            return
+        for read in _reads(frame.f_code, frame.f_globals.get("__name__", "")):
+            for key, place in self._place(frame, read):
+                if isinstance(place.value, SETTINGS):
+                    text = f"{read} (in {frame.f_code.co_qualname})"
+                    self._first.setdefault(key, (text, place))
+                    if not read.is_stored:
+                        self._read.add(key)
+
+    def _place(self, frame: FrameType, read: Read) -> Iterator[tuple[tuple[int, Any], Place]]:
+        """Where what is read is kept, if it is something that was there before the step; and what
+        it is known by."""
+        place: Place | None = None
+        owner: Any = frame.f_globals
+        if not read.is_global:
+            if not read.names:
+                for cell in self._places.cells.get((frame.f_code, read.root), ()):
+                    yield (id(cell.owner), cell.key), cell
+            value = frame.f_locals.get(read.root)
+        elif read.root in owner and not owner.get("__name__", "").startswith(_OWN):
+            value = owner[read.root]
+            place = Place(getitem, owner, read.root, value)
+        else:
+            return
+        key: Any = read.root
+        for how, name in read.names:
+            if isinstance(value, SETTINGS):
+                break
+            if not self._places.knows(value):
+                return
+            owner, key = value, name
+            place = _attribute(value, key) if how == "." else _element(value, key)
+            if place is None:
+                return
+            value = place.value
+        if place is not None:
+            yield (id(owner), key), place
+
+
+def _attribute(value: Any, name: str) -> Place | None:
+    """Where an attribute is kept; None if that isn't known, or is the framework's own affair."""
+    if isinstance(value, ModuleType):
+        space = vars(value)
+        is_own = value.__name__.startswith(_OWN)
+        return None if is_own or name not in space else Place(getitem, space, name, space[name])
+    kind = value if isinstance(value, type) else type(value)
+    if isinstance(value, Holder) or _is_own(kind.__module__):
+        return None
+    owner = next((cls for cls in kind.__mro__ if name in vars(cls)), None)
+    part = None if owner is None else vars(owner)[name]
+    if value is not kind:
+        if isinstance(part, MemberDescriptorType):
+            found = getattr(value, name, value)
+            return None if found is value else Place(getattr, value, name, found)
+        space = getattr(value, "__dict__", {})
+        if name in space and not hasattr(type(part), "__set__"):
+            return Place(getitem, space, name, space[name])
+    if owner is None or _is_own(owner.__module__) or hasattr(type(part), "__get__"):
+        return None
+    if value is not kind and hasattr(value, "__dict__"):
+        return Place(_inherited, (value.__dict__, owner), name, part)
+    return Place(getattr, owner, name, part)
+
+
+def _inherited(owners: tuple[dict[str, Any], type], name: str) -> Any:
+    """An attribute of a class, unless the object has got one of its own."""
+    space, kind = owners
+    return space[name] if name in space else getattr(kind, name)
+
+
+def _element(value: Any, key: Any) -> Place | None:
+    try:
+        return Place(getitem, value, key, value[key])
+    except (TypeError, LookupError):
+        return None
+
+
+def _is_own(module: str) -> bool:
+    return module.startswith(_OWN) and not module.startswith(_OPEN)
+
+
+# ---- what a function's code reads ----------------------------------------------------------------
+
+
+@functools.lru_cache(1 << 12)
+def _reads(code: CodeType, module: str) -> Sequence[Read]:
+    """The names that it loads and stores, each with what is taken of it at once."""
+    if _is_own(module) or module.partition(".")[0] in sys.stdlib_module_names:
+        return ()
+    found: dict[Read, None] = {}
+    read: Read | None = None
+    steps = [step for step in dis.get_instructions(code) if step.opname not in _SILENT]
+    rebound = {step.argval for step in steps if step.opname in ("STORE_FAST", "STORE_DEREF")}
+    for at, step in enumerate(steps):
+        name, argument = step.opname, step.argval
+        if name == "LOAD_CONST" and steps[at + 1].opname == "BINARY_SUBSCR":
+            continue
+        if name in _GLOBALS:
+            read = Read(True, argument, (), name == "STORE_GLOBAL")
+        elif name.startswith(_LOCALS):
+            local = argument[-1] if isinstance(argument, tuple) else argument
+            is_cell = local in code.co_freevars
+            known = is_cell or local not in rebound
+            read = Read(False, local, (), name.startswith("STORE")) if known else None
+        elif read is not None and name in _ATTRIBUTES:
+            read = read._replace(names=(*read.names, (".", argument)), is_stored=name[0] == "S")
+        elif read is not None and name == "BINARY_SUBSCR" and steps[at - 1].opname == "LOAD_CONST":
+            read = read._replace(names=(*read.names, ("[", steps[at - 1].argval)))
+        else:
+            read = None
+        if read is not None:
+            found[read] = None
+    return tuple(found)
+
+
+_SILENT = {"COPY", "NOP", "CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL"}
+_GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL"}
+_LOCALS = ("LOAD_FAST", "LOAD_DEREF", "LOAD_CLASSDEREF", "STORE_DEREF")
+_ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR"}
