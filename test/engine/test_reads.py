@@ -4,6 +4,7 @@ read; of what it doesn't read, of what is equal, and of what it sets itself, not
 import cProfile
 import sys
 import threading
+from collections import defaultdict
 from enum import Enum
 
 import pytest
@@ -320,6 +321,20 @@ def test_an_error_inside_ends_the_looking():
     with pytest.raises(ValueError, match="mine"):
         run(vec(1))
     assert sys.getprofile() is None
+
+
+def test_looking_runs_nobodys_code():
+    asked = []
+
+    class Loud(dict):
+        def __getitem__(self, key):
+            asked.append(key)
+            return 2.0
+
+    loud, filled = Loud(), defaultdict(lambda: 2.0)
+    step = TinyJit(lambda x: (x * (loud["k"] if x.ndim == 2 else filled["k"])).realize())
+    assert [step(vec(1)).item() for _ in range(3)] == [2.0] * 3
+    assert asked == ["k"] * 2 and not filled
 
 
 def test_names_of_a_functions_code():

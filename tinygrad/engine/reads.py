@@ -72,7 +72,7 @@ class Reads:
     def _look(self, frame: FrameType, event: str, _: Any) -> None:
         if event != "call":
             return
-        for read in _reads(frame.f_code, frame.f_globals.get("__name__", "")):
+        for read in _reads(frame.f_code, _module(frame)):
             for key, place in self._place(frame, read):
                 if isinstance(place.value, SETTINGS):
                     text = f"{read} (in {frame.f_code.co_qualname})"
@@ -90,7 +90,7 @@ class Reads:
                 for cell in self._places.cells.get((frame.f_code, read.root), ()):
                     yield (id(cell.owner), cell.key), cell
             value = frame.f_locals.get(read.root)
-        elif read.root in owner and not owner.get("__name__", "").startswith(_OWN):
+        elif read.root in owner and not _module(frame).startswith(_OWN):
             value = owner[read.root]
             place = Place(getitem, owner, read.root, value)
         else:
@@ -142,10 +142,21 @@ def _inherited(owners: tuple[dict[str, Any], type], name: str) -> Any:
 
 
 def _element(value: Any, key: Any) -> Place | None:
+    """Where an element is kept, if looking there runs nobody's code, and makes none."""
+    look = getattr(type(value), "__getitem__", None)
+    if look not in _PLAIN_LOOKS or (look is dict.__getitem__ and key not in value):
+        return None
     try:
         return Place(getitem, value, key, value[key])
     except (TypeError, LookupError):
         return None
+
+
+_PLAIN_LOOKS = (dict.__getitem__, list.__getitem__, tuple.__getitem__)
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
 
 
 def _is_own(module: str) -> bool:
