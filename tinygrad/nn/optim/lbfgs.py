@@ -149,16 +149,19 @@ class LBFGS:
         return self.direction
 
     def _two_loops(self, gradient: Tensor) -> Tensor:
-        q = -gradient
+        """Computed pair by pair: a graph of all would be another one for each length of the
+        history, and compiled for each."""
+        q = (-gradient).realize()
         shares: list[Tensor] = []
         for move, turn in zip(reversed(self.moves), reversed(self.turns), strict=True):
-            shares.append((move * q).sum() / (turn * move).sum())
-            q = q - shares[-1] * turn
+            share = (move * q).sum() / (turn * move).sum()
+            q = q - share * turn
+            shares.append(share.realize(q))
         if self.moves:
             move, turn = self.moves[-1], self.turns[-1]
-            q = q * ((turn * move).sum() / (turn * turn).sum())
+            q = (q * ((turn * move).sum() / (turn * turn).sum())).realize()
         for move, turn, share in zip(self.moves, self.turns, reversed(shares), strict=True):
-            q = q + move * (share - (turn * q).sum() / (turn * move).sum())
+            q = (q + move * (share - (turn * q).sum() / (turn * move).sum())).realize()
         return q
 
     def _at(self, closure: Closure, start: Tensor, direction: Tensor, t: float) -> Slope:
