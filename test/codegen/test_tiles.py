@@ -196,3 +196,13 @@ def test_a_long_epilogue_is_a_loop_over_the_tile():
         found = K.compute(kernel, (14, 70), [a, b], how)
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
     assert any(step[0] == "role" and step[2] == "LOOP" for step in recipe)
+
+
+@pytest.mark.parametrize("size, is_loop", [(512, True), (4096, False)])
+def test_a_long_epilogue_of_long_work_is_written_out(size, is_loop):
+    m, n, k = K.loop("m", size), K.loop("n", size), K.loop("k", size)
+    value = (K.read(1, (size,) * 2, m, k) * K.read(2, (size,) * 2, k, n)).reduce("add", k)
+    for _ in range(6):
+        value = value * 0.5 + 1.0
+    _, recipe = schedule(K.out((size,) * 2, value, m, n), WIDE)
+    assert any(step[0] == "stage" and step[3] == "tile1" for step in recipe) is is_loop

@@ -935,7 +935,9 @@ def an_interrupt_in_the_middle():
 def collected_in_the_middle():
     gc.freeze()  # what other tests left is not looked at each time
     try:
-        return train(between=lambda *_: gc.collect() and None, after=lambda *_: gc.collect() and None)
+        return train(
+            between=lambda *_: gc.collect() and None, after=lambda *_: gc.collect() and None
+        )
     finally:
         gc.unfreeze()
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import ceil, gcd
 
 from tinygrad.base.helpers import round_up
-from tinygrad.loops.cost import turns, weight
+from tinygrad.loops.cost import turns, weight, work
 from tinygrad.loops.in_place import STRIDED_ROWS, is_window, masks_outside, steps_apart
 from tinygrad.loops.layout import (
     name_of,
@@ -63,7 +63,12 @@ SHORT_LOOP = 4
 """A reduction's inner loop of at most so many turns is written out whole."""
 
 EPILOGUE = 256
-"""Instructions after a tile's sums: more become a loop over the tile, finished in memory."""
+"""Instructions after a tile's sums: more become a loop over the tile, finished in memory. That
+takes longer (the sums are stored first, and LLVM may keep the loop's constants in registers that
+the sums need), and is less to compile."""
+
+LONG_WORK = 1 << 22
+"""Operations of a kernel that are worth the compilation of one instruction."""
 
 PAGE = 4096
 """Bytes: what steps further with each turn leaves the reach of caches that look ahead."""
@@ -204,7 +209,8 @@ def _is_long_epilogue(plan: Plan, tiling: Tiling, products: list[Product]) -> bo
     done = {reduction_of(plan, tiling.nest.name, one) for one in products}
     after = [n for v in plan.nest(tiling.nest.name).values for n in v.toposort(stop=done)]
     length = sum(weight(n) for n in dict.fromkeys(after) if n not in done)
-    return length * tiling.height * (tiling.width // plan.lanes) > EPILOGUE
+    written = length * tiling.height * (tiling.width // plan.lanes)
+    return written > max(EPILOGUE, work(plan.kernel) // LONG_WORK)
 
 
 def _bytes_apart(products: list[Product]) -> int:
