@@ -137,6 +137,12 @@ INTERRUPTED = """
     draw = random.Random(0)
     x = Tensor([1.0, 2.0]).realize()
     step = TinyJit(lambda a: (a * 2 + 1).sum().realize())
+
+    def still_works():
+        assert (x * 2 + hits).tolist() == [2.0 + hits, 4.0 + hits]
+        assert (Tensor.ones(size, 3) @ Tensor.ones(3, size)).sum().item() == 3 * size * size
+        assert step(Tensor([1.0, 2.0]).realize()).item() == 8
+
     signal.signal(signal.SIGALRM, signal.default_int_handler)
     hits, end = 0, time.monotonic() + SECONDS
     while time.monotonic() < end:
@@ -155,9 +161,10 @@ INTERRUPTED = """
             hits += 1
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-        assert (x * 2 + hits).tolist() == [2.0 + hits, 4.0 + hits]
-        assert (Tensor.ones(size, 3) @ Tensor.ones(3, size)).sum().item() == 3 * size * size
-        assert step(Tensor([1.0, 2.0]).realize()).item() == 8
+        try:
+            still_works()
+        except KeyboardInterrupt:  # what came in a finaliser is sent again, a moment later
+            still_works()
     print("interrupted" if hits > 3 else hits)
     exec("")  # or CPython ends by the signal if the last exec, a named tuple's, was interrupted
 """

@@ -19,8 +19,13 @@ from tinygrad.uop.node import UOp
 MOST = 50_000
 """Objects that are looked at: what lies further away than these is not watched."""
 
-_CLOSED = (str, bytes, int, float, complex, type(None), UOp)
-_OWN = "tinygrad."
+PLAIN = (str, bytes, int, float, complex, type(None))
+"""What leads nowhere."""
+
+OWN = "tinygrad."
+"""What the names of the framework's modules begin with."""
+
+_CLOSED = (*PLAIN, UOp)
 _STEADY = ("tinygrad.engine.", "tinygrad.nn.optim")  # what these keep is never rebound
 _MADE_OF: dict[type, tuple[str, ...]] = {
     MethodType: ("__self__", "__func__"),
@@ -174,7 +179,7 @@ def _parts(value: Any) -> Iterator[Place]:
 
 def _parts_of_function(function: FunctionType) -> Iterator[Place]:
     space, closure = function.__globals__, function.__closure__ or ()
-    if not space.get("__name__", "").startswith(_OWN):
+    if not space.get("__name__", "").startswith(OWN):
         for name in _names(function.__code__):
             if name in space:
                 yield Place(getitem, space, name, space[name])
@@ -199,7 +204,7 @@ def _parts_of_object(value: Any) -> Iterator[Place]:
 
 def _parts_of_space(space: Any) -> Iterator[Place]:
     """A class, or a module: tensors, and methods, which may use names themselves."""
-    if not getattr(space, "__module__", space.__name__).startswith(_OWN):
+    if not getattr(space, "__module__", space.__name__).startswith(OWN):
         kinds = Holder if isinstance(space, ModuleType) else (Holder, FunctionType)
         names = [name for name, part in list(vars(space).items()) if isinstance(part, kinds)]
         yield from _attributes(space, names)

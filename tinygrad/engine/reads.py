@@ -24,11 +24,10 @@ from typing import Any, NamedTuple
 
 from tinygrad.base.dtype import DType
 from tinygrad.engine.holders import Holder
-from tinygrad.engine.places import Place, Places
+from tinygrad.engine.places import OWN, PLAIN, Place, Places
 
-SETTINGS = (bool, int, float, complex, str, bytes, type(None), DType, Enum, FunctionType)
+SETTINGS = (*PLAIN, DType, Enum, FunctionType)
 
-_OWN = "tinygrad."
 _OPEN = ("tinygrad.nn", "tinygrad.models")  # of the framework's code, what is made of settings
 
 
@@ -90,7 +89,7 @@ class Reads:
                 for cell in self._places.cells.get((frame.f_code, read.root), ()):
                     yield (id(cell.owner), cell.key), cell
             value = frame.f_locals.get(read.root)
-        elif read.root in owner and not _module(frame).startswith(_OWN):
+        elif read.root in owner and not _module(frame).startswith(OWN):
             value = owner[read.root]
             place = Place(getitem, owner, read.root, value)
         else:
@@ -114,7 +113,7 @@ def _attribute(value: Any, name: str) -> Place | None:
     """Where an attribute is kept; None if that isn't known, or is the framework's own affair."""
     if isinstance(value, ModuleType):
         space = vars(value)
-        is_own = value.__name__.startswith(_OWN)
+        is_own = value.__name__.startswith(OWN)
         return None if is_own or name not in space else Place(getitem, space, name, space[name])
     kind = value if isinstance(value, type) else type(value)
     if isinstance(value, Holder) or _is_own(kind.__module__):
@@ -160,7 +159,7 @@ def _module(frame: FrameType) -> str:
 
 
 def _is_own(module: str) -> bool:
-    return module.startswith(_OWN) and not module.startswith(_OPEN)
+    return module.startswith(OWN) and not module.startswith(_OPEN)
 
 
 # ---- what a function's code reads ----------------------------------------------------------------

@@ -210,7 +210,7 @@ def _is_long_epilogue(plan: Plan, tiling: Tiling, products: list[Product]) -> bo
     after = [n for v in plan.nest(tiling.nest.name).values for n in v.toposort(stop=done)]
     length = sum(weight(n) for n in dict.fromkeys(after) if n not in done)
     written = length * tiling.height * (tiling.width // plan.lanes)
-    return written > max(EPILOGUE, work(plan.kernel) // LONG_WORK)
+    return written > EPILOGUE and written > work(plan.kernel) // LONG_WORK
 
 
 def _bytes_apart(products: list[Product]) -> int:
