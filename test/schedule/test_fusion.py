@@ -249,6 +249,16 @@ def test_gradients_of_attention_by_einsum_store_no_scores() -> None:
     assert temporaries(*wanted) == [2 * 128] * 3
 
 
+def test_einsum_with_heads_inside_stores_no_scores_and_its_result_in_a_row() -> None:
+    q, k, v = (data(1, 128, 2, 16) for _ in range(3))
+    scores = Tensor.einsum("bqhd,bkhd->bhqk", q, k)
+    check(1, scores.contiguous())
+    out = Tensor.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), v)
+    wanted = (out, *out.gradient(q, k, v, gradient=data(*out.shape)))
+    check(4, *wanted)
+    assert temporaries(*wanted) == [2 * 128] * 3
+
+
 def test_heads_beside_each_other_are_one_kernel() -> None:
     mixed = HEADS.scaled_dot_product_attention(HEADS, HEADS).transpose(1, 2).reshape(2, 40, 64)
     check(1, mixed.contiguous())

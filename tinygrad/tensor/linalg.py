@@ -129,6 +129,8 @@ class Linalg(Reduction):
             x, names = _diagonals(x, names)
             later = set(output).union(*inputs[i + 1 :])
             every = _merged(letters, names)
+            in_a_row = iter([c for c in output if c in every])  # as the result is stored
+            every = "".join(next(in_a_row) if c in output else c for c in every)
             closed = tuple(k for k, c in enumerate(every) if c not in later)
             a, b = _lined(done, letters, every), _lined(x, names, every)
             _check_sizes(formula, every, a, b)
