@@ -179,7 +179,7 @@ def processor_lines() -> list[str]:
         f"vectors of {target.vector} bytes, {target.registers} registers, "
         f"{plural(target.fma_ports, 'multiply-add')} and {plural(target.load_ports, 'load')} "
         "a cycle",
-        f"caches {target.cache_l1 >> 10} and {target.cache_l2 >> 10} KiB, "
+        f"caches {target.cache_l1 >> 10}, {target.cache_l2 >> 10} and {target.cache_l3 >> 10} KiB, "
         f"lines of {target.cache_line} bytes",
         "features " + " ".join(features),
     ]

@@ -36,6 +36,7 @@ class Target:
     fma_latency: int = 4
     cache_l1: int = 32 << 10
     cache_l2: int = 512 << 10
+    cache_l3: int = 16 << 20  # of the cores together
     cache_line: int = 64
     cores: int = 1  # used for the number of threads only, never for the shape of the work
     has_groups: bool = False  # work-groups with shared LOCAL memory and barriers (a GPU)

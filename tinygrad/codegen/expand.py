@@ -178,15 +178,21 @@ class Expansion:
         return values
 
     def _branch(self, item: Branch, body: Body) -> None:
-        loop = item.rest.loop
+        loop = item.arms[0].loop
         assert loop is not None
-        task, last = self.given[loop], item.last.low
-        is_last = self.program.test(Ops.CMPEQ, task, last)
-        is_not = self.program.test(Ops.CMPNE, task, last)
-        arms: tuple[tuple[UOp, Given | Copy], ...] = ((is_not, item.rest), (is_last, item.last))
-        for condition, arm in arms:
+        task, program = self.given[loop], self.program
+        first, last = item.arms[0].low, item.arms[-1].high
+        for arm in item.arms:
+            here: UOp | None = None
+            if arm.low == arm.high:
+                here = program.test(Ops.CMPEQ, task, arm.low)
+            else:
+                if arm.low > first:
+                    here = program.test(Ops.CMPLT, arm.low - 1, task)
+                if arm.high < last:
+                    here = program.both(here, program.test(Ops.CMPLT, task, arm.high + 1))
             if arm.items:
-                with self.program.branch(condition):
+                with program.branch(here):
                     self._place(arm, [], body)
 
     # ---- reductions and stages -------------------------------------------------------------------

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tinygrad.base.errors import ArgumentError
+from tinygrad.codegen.cuts import guards_of, pieces
 from tinygrad.codegen.turns import Trip, Turns
 from tinygrad.loops.layout import (
     factor_of,
@@ -77,6 +78,7 @@ class NestBuilder:
         self.waiting: dict[UOp, int] = {}  # tasks whose last turn is told apart further inside
         self._needs: dict[tuple[UOp, frozenset[UOp]], tuple[UOp, ...]] = {}
         self._owners: dict[tuple[UOp, ...], list[UOp]] = {}
+        self._guards: dict[tuple[Sequence[UOp], str], list[UOp]] = {}
 
     def build(self, own: Sequence[UOp], values: Sequence[UOp], kind: str = "store") -> Nest:
         """The nest that computes `values` for all turns of `own`."""
@@ -236,8 +238,15 @@ class NestBuilder:
             self._copy(work, low)
         elif last >= low:
             ends, guarded = trip.ends, trip.guarded
-            scope = Loop(self.here, loop, low, last, ends=ends, start=start, guarded=guarded)
-            self._inside(scope, work)
+            pieces = self._pieces(work, low, last) if counted else [(low, last)]
+            for begin, end in pieces:
+                if len(pieces) > 1 and begin == end:
+                    self._copy(work, begin)
+                else:
+                    scope = Loop(
+                        self.here, loop, begin, end, ends=ends, start=start, guarded=guarded
+                    )
+                    self._inside(scope, work)
         if peeled:
             self._copy(work, high)
         self._close(values)
@@ -248,6 +257,10 @@ class NestBuilder:
         if is_task and not trip.ends and high == 0:
             self._copy(work, 0)
             return
+        pieces = self._pieces(work, 0, high) if is_task and not trip.ends else []
+        if len(pieces) > 1:
+            self._cut(work, pieces)
+            return
         may_wait = is_task and not self._masks_stores_only(work.values)
         if may_wait and self._last_turn_is_clipped(loop, 0, high, work.values):
             self.waiting[loop] = high
@@ -257,15 +270,28 @@ class NestBuilder:
         if _is_told_apart(scope):
             self.into[-1:] = scope.items
 
+    def _cut(self, work: Work, pieces: Sequence[Interval]) -> None:
+        """A task does what stands in the arm that it belongs to."""
+        loop, into, branch = work.loops[0], self.into, Branch([])
+        for low, high in pieces:
+            kind = Copy if low == high else Given
+            self.copies += 1
+            branch.arms.append(kind(self.here, loop, low, high))
+            self._fill(branch.arms[-1], work)
+        into.append(branch)
+
     def _copy(self, work: Work, turn: int, guarded: bool = False) -> None:
         self.copies += 1
         self._inside(Copy(self.here, work.loops[0], turn, turn, guarded=guarded), work)
 
     def _inside(self, scope: Scope, work: Work) -> None:
         """The rest of the loops, within `scope`, which binds the first."""
+        self._fill(scope, work)
+        self.into.append(scope)
+
+    def _fill(self, scope: Scope, work: Work) -> None:
         with self._within(scope, work.loops[0]):
             self._open(work.inside)
-        self.into.append(scope)
 
     @contextlib.contextmanager
     def _within(self, scope: Scope, loop: UOp) -> Iterator[None]:
@@ -290,7 +316,7 @@ class NestBuilder:
             with self._within(arm, task):
                 fill()
         self.waiting[task] = high
-        self.into.append(Branch(rest, last))
+        self.into.append(Branch([rest, last]))
 
     def _due(self, loops: Sequence[UOp], values: Sequence[UOp]) -> UOp | None:
         """A task that can wait no longer: what its last turn clips is about to be computed, or sums
@@ -381,6 +407,18 @@ class NestBuilder:
 
     # ---- bounds ----------------------------------------------------------------------------------
 
+    def _pieces(self, work: Work, low: int, high: int) -> list[Interval]:
+        """The turns of a loop, cut where reads begin or end to be masked; a last turn that is
+        clipped then stands alone, too."""
+        loop, values, key = work.loops[0], work.values, (work.values, work.kind)
+        if key not in self._guards:
+            self._guards[key] = guards_of(values, work.kind == "store")
+        found = pieces(loop, (low, high), self._guards[key], self.turns.known())
+        if len(found) > 1 and self._last_turn_is_clipped(loop, low, high, values):
+            begin, end = found.pop()
+            found += [(begin, end - 1)] * (begin < end) + [(end, end)]
+        return found if self.copies + len(found) <= MOST_COPIES else [(low, high)]
+
     def _last_turn_is_clipped(self, loop: UOp, low: int, high: int, values: Sequence[UOp]) -> bool:
         """Whether a loop below is cut short in the last turn only."""
         if self.copies >= MOST_COPIES:
@@ -462,7 +500,7 @@ class NestBuilder:
 def _is_told_apart(scope: Given) -> bool:
     """Whether nothing is shared by all turns of a task."""
     first = scope.items[0] if len(scope.items) == 1 else None
-    return isinstance(first, Branch) and first.rest.loop is scope.loop
+    return isinstance(first, Branch) and first.arms[0].loop is scope.loop
 
 
 def _stands_in(node: UOp) -> frozenset[UOp]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tinygrad.base.settings import NOOPT
 from tinygrad.base.target import Target
+from tinygrad.loops.cost import estimate
 from tinygrad.loops.groups.schedule import schedule_groups
 from tinygrad.loops.layout import (
     LINE,
@@ -171,12 +172,15 @@ def _running(plan: Plan) -> None:
 
 
 def _stream_large_outputs(plan: Plan) -> None:
-    """What is larger than the cache is gone from it before it is read again."""
+    """What is larger than the caches is gone from them before it is read again: a kernel that goes
+    through half of what all cores share leaves as little of its results there."""
     stores = plan.kernel.src
     written = sum(s.src[0].src[0].arg[1] * s.src[0].dtype.itemsize for s in stores)
     slots = {s.src[0].src[0] for s in stores}
     read_back = any(n.src[0] in slots for s in stores for n in reads_of(s.src[1].toposort()))
-    if written >= 2 * plan.target.cache_l2 and not read_back and all(map(_fills_lines, stores)):
+    is_large = written >= 2 * plan.target.cache_l2
+    is_large = is_large and 2 * estimate(plan.kernel).bytes > plan.target.cache_l3
+    if is_large and not read_back and all(map(_fills_lines, stores)):
         plan.do("stream")
 
 

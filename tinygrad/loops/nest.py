@@ -3,7 +3,8 @@
 The graph says what depends on what; this tree says order, time and place. It is built by one rule:
 before a loop opens, every REDUCE and STAGE that does not depend on the loops still to come is put
 into the innermost open scope that it does depend on. Loops whose last turn is clipped get that turn
-as a copy of its own, so that masks are constants. Only names and bounds stand here: copies of an
+as a copy of its own, and loops that read something in some turns only are cut there
+(`codegen/cuts`), so that masks are constants. Only names and bounds stand here: copies of an
 UNROLL, lanes of a VECTOR and instructions belong to `codegen/`, which builds the tree
 (`codegen/nesting`) and walks it (`codegen/expand`).
 """
@@ -71,10 +72,10 @@ class Given(Scope):
 
 @dataclass(eq=False)
 class Branch(Item):
-    """A task's counter is not or is the last: `rest` or `last`; one of them may do nothing."""
+    """One of these is done, by a task's counter; their turns follow each other. An arm may do
+    nothing."""
 
-    rest: Given
-    last: Copy
+    arms: list[Given | Copy]
 
 
 @dataclass(eq=False)
@@ -129,7 +130,7 @@ def _lines(items: Sequence[Item], depth: int) -> Iterable[str]:
     for item in items:
         yield "  " * depth + _title(item)
         if isinstance(item, Branch):
-            yield from _lines([arm for arm in (item.rest, item.last) if arm.items], depth + 1)
+            yield from _lines([arm for arm in item.arms if arm.items], depth + 1)
         elif isinstance(item, Fill):
             yield from _lines([*item.start, *item.items], depth + 1)
         elif isinstance(item, (Scope, Reduce)):
@@ -141,7 +142,7 @@ def _title(item: Item) -> str:
         filled = ", ".join(sorted(stage.arg[0] for stage in item.filling))
         return item.kind + (f", filling {filled}" if filled else "")
     if isinstance(item, Branch):
-        return f"task {name_of(_loop(item.rest))}"
+        return f"task {name_of(_loop(item.arms[0]))}"
     if isinstance(item, Reduce):
         kinds = ", ".join(str(node.arg) for node in item.nodes)
         return f"reduce {kinds} over {axes(own_ranges(item.nodes[0]))}"

@@ -29,7 +29,12 @@ from tinygrad.base.settings import SETTINGS
 from tinygrad.base.target import Target
 
 MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
-CACHES = {"l1": 32 << 10, "l2": 512 << 10, "line": 64}  # where the system doesn't tell
+CACHES = {
+    "l1": 32 << 10,
+    "l2": 512 << 10,
+    "l3": 16 << 20,
+    "line": 64,
+}  # where the system doesn't tell
 
 
 @functools.cache
@@ -51,6 +56,7 @@ def host_target() -> Target:
         load_ports=core.load_ports,
         cache_l1=cache["l1"],
         cache_l2=cache["l2"],
+        cache_l3=cache["l3"],
         cache_line=cache["line"],
         cores=core_count(),
         dtypes=DTYPES | {name for name, any_of in EXTRA_DTYPES.items() if present & {*any_of}},
@@ -146,7 +152,7 @@ def choose_core(machine: str, maker: str, present: set[str]) -> Core:
 
 
 def cache_sizes() -> dict[str, int]:
-    """Bytes of the private data caches and of a line, as the system lists them."""
+    """Bytes of the data caches and of a line, as the system lists them."""
     sizes = dict(CACHES)
     for folder in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
         try:
@@ -156,7 +162,7 @@ def cache_sizes() -> dict[str, int]:
             )
         except OSError:
             continue
-        if kind != "Instruction" and level in ("1", "2"):
+        if kind != "Instruction" and f"l{level}" in sizes:
             sizes[f"l{level}"] = int(size.rstrip("K")) << 10
             sizes["line"] = int(line)
     return sizes

@@ -1,0 +1,82 @@
+"""Where loops are cut: what is read for some turns of a loop only, as of the parts of a
+concatenation, of what is rolled or padded, is read without a mask in a loop over these turns.
+
+A mask costs a second load where one is enough, and far more where it hides an address that is no
+memory: then a processor looks at each lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from tinygrad.base.dtype import dtypes
+from tinygrad.loops.layout import flat_offset, gate_of, own_ranges, role_of
+from tinygrad.simplify.affine import add, affine, build
+from tinygrad.uop.bounds import Interval, bounds
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+_CARRIED = (Ops.STAGE, Ops.RUNNING)
+_LANES = frozenset(("LANE", "GROUP"))
+
+PAGE = 4096
+
+Guard = UOp
+"""An index expression: what it guards is read where it is negative, or where it isn't."""
+
+
+def guards_of(values: Iterable[UOp], is_stored: bool) -> list[Guard]:
+    """The guards of all reads below values; none where stages stand between, or lanes that have
+    masks in any case. Where sums are loops, or only a part of one `is_stored`, a cut is much text:
+    there masks stay that hide no more than an image's edges."""
+    nodes = UOp.sink(*values).toposort()
+    if any(n.op in _CARRIED or (n.op is Ops.RANGE and role_of(n) in _LANES) for n in nodes):
+        return []
+    loops = [loop for n in nodes if n.op is Ops.REDUCE for loop in own_ranges(n)]
+    summed = {loop for loop in loops if role_of(loop) == "LOOP"}
+    found: dict[Guard, None] = {}
+    for read in nodes:
+        gate = gate_of(read) if read.op is Ops.INDEX else None
+        tests = [] if gate is None else [n for n in gate.toposort() if n.op is Ops.CMPLT]
+        for test in tests:
+            is_here = is_stored and summed.isdisjoint(test.ranges)
+            if test.src[0].dtype is dtypes.index and (is_here or _reaches_far(read)):
+                left, right = test.src
+                found[add(left, right, -1)] = None
+    return list(found)
+
+
+def _reaches_far(read: UOp) -> bool:
+    """Whether an address that a mask hides may be on a page where there is nothing."""
+    memory, offset = read.src[0], flat_offset(read)
+    reach = max(-offset.vmin, offset.vmax + 1 - memory.arg[1])
+    return bool(reach * memory.dtype.itemsize > PAGE)
+
+
+def pieces(
+    loop: UOp, turns: Interval, guards: Sequence[Guard], known: Mapping[UOp, Interval]
+) -> list[Interval]:
+    """The turns of a loop in stretches, in each of which guards are negative for sure, or surely
+    not, or neither, whatever else counts between the numbers that are `known`."""
+    low, high = turns
+    places = {low, high + 1}
+    for guard in guards:
+        terms, constant = affine(guard)
+        factor = terms.get(loop, 0)
+        if factor and not any(loop in term.ranges for term in terms if term is not loop):
+            rest = build({t: k for t, k in terms.items() if t is not loop}, constant)
+            first, second = _first_turns(factor, bounds(rest, known))
+            few = second - first == 2  # turns where it is neither: an inner loop tells in each
+            places.update((first, first + 1, second) if few else (first, second))
+    inside = sorted(place for place in places if low <= place <= high + 1)
+    return [(begin, end - 1) for begin, end in pairwise(inside)]
+
+
+def _first_turns(factor: int, rest: Interval) -> tuple[int, int]:
+    """The turns t from which on factor * t + rest is no longer surely what it was before, and from
+    which on it surely is the other: negative, or not."""
+    least, most = rest
+    if factor > 0:
+        return -(most // factor), -(least // factor)
+    return least // -factor + 1, most // -factor + 1
