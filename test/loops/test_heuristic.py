@@ -10,10 +10,12 @@ from kernel_reference import evaluate_kernel
 from loops import kernels
 from loops.test_primitives import buffers_for
 
+from tinygrad import Tensor
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.settings import Context
 from tinygrad.base.target import Target
 from tinygrad.codegen.pipeline import lower
+from tinygrad.engine.structure import structure_of
 from tinygrad.loops.cost import estimate
 from tinygrad.loops.groups.blocks import Sizes
 from tinygrad.loops.groups.unit_products import staged_shape
@@ -22,6 +24,7 @@ from tinygrad.loops.layout import fact, name_of, role_of
 from tinygrad.loops.matrix_units import UNITS, matrix_units
 from tinygrad.loops.recipe import apply, from_text, to_text
 from tinygrad.loops.trims import permitted
+from tinygrad.schedule.kernels import plan
 from tinygrad.uop.op import Ops
 from tinygrad.uop.verify import verify
 
@@ -231,6 +234,19 @@ def test_lanes_that_memory_has_apart_are_little_text():
     assert lower(strided[0], kernels.WIDE).instructions < 1500  # 2500, all turns written out
     whole = schedule(kernels.weight_gradient(8, 512, 7, 7, 512), kernels.WIDE)[0]
     assert lower(whole, kernels.WIDE).instructions < 1700  # 2150, were lanes no rows of squares
+
+
+def test_rows_of_strided_windows_are_shuffled_though_a_loop_is_around_them():
+    """7 pixels a row, two apart: 16 of them lie in three rows, wherever the loop of one turn is."""
+    image, weight = (Tensor.zeros(shape).contiguous() for shape in ((1, 8, 14, 14), (8, 1, 5, 5)))
+    image.realize(weight)
+    made = image.conv2d(weight, stride=2, padding=2, groups=8)
+    (step,) = plan(structure_of([made.uop]).sink).steps
+    scheduled, recipe = schedule(step.ast, kernels.WIDE)
+    assert ("role", "k1", "UNROLL") in recipe  # one tap after the other: which lanes are masked
+    program = lower(scheduled, kernels.WIDE).phases[0].program
+    alone = [n for n in program if n.op is Ops.LOAD and n.dtype.count == 1 and len(n.src) > 1]
+    assert not alone
 
 
 @pytest.mark.parametrize("taps, in_text", [(2, True), (9, False)])

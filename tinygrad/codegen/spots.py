@@ -42,10 +42,9 @@ def _term(integers: Integers, term: UOp, loop: UOp, copies: Copies) -> Parts | N
     count = size_of(loop)
     if term is loop:
         return 0, [*range(count)]
-    if term in copies:
-        return 0, [copies[term]] * count
     if loop not in term.ranges:
-        return 1, [0] * count
+        low, high = integers.interval(term, copies)
+        return (0, [low] * count) if low == high else (1, [0] * count)
     if term.op not in (Ops.IDIV, Ops.MOD) or term.src[1].op is not Ops.CONST:
         return None
     divisor = int(term.src[1].arg)

@@ -51,8 +51,13 @@ def spread_reduction(
             words = any(is_word(plan, n) for n in sums_of(reduced))
             if always and unit is None and not words:  # sums inside are read in one run
                 _spread_blocks(plan, outer, size_of(loop) // plan.lanes, copies)
-    elif turns(own_ranges(reduction)) <= min(UNROLL_WHOLE, MOST_COPIES // copies_around):
-        plan.give("UNROLL", (name_of(r) for r in own_ranges(reduction) if role_of(r) == "LOOP"))
+        return
+    most, own = min(UNROLL_WHOLE, MOST_COPIES // copies_around), own_ranges(reduction)
+    is_shuffled = last is not None and not {0, 1}.issuperset(steps_along(reduced, last))
+    if is_shuffled and turns(own) > most >= size_of(loop):
+        own = own[-1:]  # lanes' places are known then, and which of them are masked
+    if turns(own) <= most:
+        plan.give("UNROLL", (name_of(r) for r in own if role_of(r) == "LOOP"))
 
 
 def _spread_blocks(plan: Plan, outer: list[str], vectors: int, copies: int) -> None:
