@@ -28,14 +28,14 @@ BUDGETS: dict[str, int | None] = {
     "uop": 1895,
     "simplify": 1045,
     "transforms": 375,
-    "schedule": 3195,
+    "schedule": 3245,
     "loops": 4940,
     "codegen": 5680,
     "backends/*": 2960,
     "engine": 4950,
     "tensor/*": 6490,
 }
-CORE_BUDGET = 32_260  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 32_300  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
@@ -45,7 +45,7 @@ INSIDE_BUDGETS = {
     "backends/interpreter": 780,
     "backends/cuda": 600,
     "tensor/complex": 415,
-    "tensor/long_tail": 2330,
+    "tensor/long_tail": 2345,
 }
 DRIVER_BUDGET = 350  # of any other folder of backends/
 

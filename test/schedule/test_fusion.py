@@ -259,6 +259,27 @@ def test_einsum_with_heads_inside_stores_no_scores_and_its_result_in_a_row() -> 
     assert temporaries(*wanted) == [2 * 128] * 3
 
 
+def test_a_gradient_made_on_the_way_is_a_product_s_operand() -> None:
+    """What pads it is on each of its reads: else the sum over taps was no product."""
+    image, filters, g = data(1, 8, 16, 16), data(8, 8, 3, 3), data(1, 8, 16, 16)
+    made = image.conv2d(filters, padding=1).gradient(image, gradient=g * 0.5 + g.relu())
+    (step,) = plan_of(*made).steps
+    (total,) = [n for n in step.ast.toposort() if n.op is Ops.REDUCE]
+    assert total.src[0].op is Ops.MUL
+
+
+def test_products_that_are_added_are_summed_each() -> None:
+    """What several layers make of one input: its gradient adds before it sums. Of many, some at a
+    time."""
+    x, weights, g = data(32, 64), [data(64, 48) for _ in range(9)], data(32, 48)
+    for count, kernels in ((2, 1), (9, 3)):
+        used = [Tensor(w.numpy()).realize() for w in weights[:count]]
+        made = sum(x @ w for w in used).gradient(x, gradient=g)
+        sums = [n for s in plan_of(*made).steps for n in s.ast.toposort() if n.op is Ops.REDUCE]
+        assert [n.src[0].op for n in sums] == [Ops.MUL] * count
+        check(kernels, *made)
+
+
 def test_heads_beside_each_other_are_one_kernel() -> None:
     mixed = HEADS.scaled_dot_product_attention(HEADS, HEADS).transpose(1, 2).reshape(2, 40, 64)
     check(1, mixed.contiguous())

@@ -112,6 +112,22 @@ def test_what_is_padded_is_zero_there_whatever_its_factors(make):
     close(value(make(*whole).pad((1, 2))), theirs.numpy())
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda a, b: -a,
+        lambda a, b: a * -3,
+        lambda a, b: a * (b - 9),
+        lambda a, b: (a - b * a).maximum(-a),
+        lambda a, b: (b > 1).where(-a, b),
+    ],
+)
+def test_what_is_padded_is_no_negative_zero(make):
+    a, b = (Tensor(x).contiguous().realize() for x in ([1.0, 2.0], [0.5, 3.0]))
+    signs = np.signbit(make(a, b).pad((1, 2)).numpy())
+    assert [signs[0], *signs[3:]] == [False] * 3
+
+
 def test_pad_by_axis():
     x = np.ones((2, 3), np.float32)
     close(value(Tensor(x).pad(((1, 0), None))), np.pad(x, ((1, 0), (0, 0))))

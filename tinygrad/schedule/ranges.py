@@ -141,35 +141,56 @@ class Expressions:
 
 def zero_unless(condition: UOp, value: UOp, lax: bool = False) -> UOp:
     """`value`, or 0 where the condition fails. A read under a gate that contains the condition is
-    that already, and so is a product with such a factor, unless another one may be infinite there.
-    Terms of a sum are `lax`: what their other factors read under no gate counts as finite."""
+    that already, and so is what is made of such reads and stays 0. Terms of a sum are `lax`: there
+    -0 is as good, and what other factors read under no gate counts as finite."""
     if _is_zero_unless(set(conditions_of(condition)), value, lax):
         return value
     return condition.where(value, value.const_like(0))
 
 
-def _is_zero_unless(conditions: set[UOp], value: UOp, lax: bool = False) -> bool:
-    if value.op is Ops.MUL:
-        zeros = [_is_zero_unless(conditions, factor, lax) for factor in value.src]
-        others = [factor for factor, zero in zip(value.src, zeros, strict=True) if not zero]
-        return any(zeros) and all(_is_finite(conditions, factor, lax) for factor in others)
-    if value.op is not Ops.INDEX or len(value.src) == 1 + value.arg:
-        return False
-    return conditions.issubset(conditions_of(value.src[1 + value.arg]))
+def _is_zero_unless(conditions: set[UOp], value: UOp, lax: bool) -> bool:
+    zero: dict[UOp, bool] = {}
+    stack = [value]
+    while stack and len(zero) < MOST_LOOKED_AT:
+        node = stack[-1]
+        operands = node.src[1:] if node.op is Ops.WHERE else node.src
+        operands = operands if node.op in _KEEPING_ZERO else ()
+        todo = [s for s in operands if s not in zero]
+        if todo:
+            stack += todo
+            continue
+        stack.pop()
+        if node.op is Ops.INDEX and len(node.src) > 1 + node.arg:
+            zero[node] = conditions.issubset(conditions_of(node.src[1 + node.arg]))
+        elif node.op is Ops.CONST:
+            zero[node] = _is_zero(node)
+        else:
+            others = [s for s in operands if not zero[s]]
+            may_scale = node.op is Ops.MUL and len(others) < len(operands)
+            scales = may_scale and all([_scales_zero(other, lax) for other in others])
+            zero[node] = bool(operands) and (not others or scales)
+    return zero.get(value, False)
 
 
-def _is_finite(conditions: set[UOp], value: UOp, lax: bool) -> bool:
-    """Whether the value, made of what is 0 where the conditions fail and of numbers, is finite
-    there: no quotient, no logarithm, no power."""
-    for node in reached(value, through=lambda n: n.op in GroupOp.Elementwise):
-        if node.op in _POLES or (node.op is Ops.CONST and not math.isfinite(node.arg)):
-            return False
-        if not (lax or node.op in _OF_NUMBERS or _is_zero_unless(conditions, node)):
-            return False
-    return True
+def _is_zero(node: UOp) -> bool:
+    return bool(node.arg == 0 and math.copysign(1, node.arg) > 0)
 
 
-_OF_NUMBERS = GroupOp.Elementwise | {Ops.CONST}
+def _scales_zero(value: UOp, lax: bool) -> bool:
+    """Whether 0 times this is 0: it is positive, or just finite where -0 is as good: no quotient,
+    no logarithm, no power."""
+    if not lax:
+        return value.op is Ops.CONST and 0 < value.arg < math.inf
+    return not any(
+        node.op in _POLES or (node.op is Ops.CONST and not math.isfinite(node.arg))
+        for node in reached(value, through=lambda n: n.op in GroupOp.Elementwise)
+    )
+
+
+MOST_LOOKED_AT = 64
+"""Nodes of a value: what is made of more isn't found to be 0."""
+
+_KEEPING_ZERO = {Ops.MUL, Ops.ADD, Ops.MAX, Ops.WHERE, Ops.CAST, Ops.TRUNC, Ops.SQRT}
 _POLES = frozenset((Ops.FDIV, Ops.RECIP, Ops.LOG2, Ops.EXP2, Ops.POW))
 
 

@@ -99,6 +99,15 @@ def is_product(node: UOp) -> bool:
     return all(beneath(factor, READ_THROUGH).size < source.size for factor in source.src)
 
 
+def is_contraction(node: UOp) -> bool:
+    """Whether both factors of such a product have all terms of the sum: a product of matrices."""
+    if not is_product(node):
+        return False
+    source = _products_of(node)
+    sizes = [beneath(factor, READ_THROUGH).size for factor in source.src]
+    return prod(sizes) >= source.size * (source.size // node.size)
+
+
 def _fact_of(node: UOp) -> Product:
     source = _products_of(node)
     factors = [beneath(factor, READ_THROUGH) for factor in source.src]

@@ -13,10 +13,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import prod
+from operator import add
 
 from tinygrad.base.helpers import ceildiv
 from tinygrad.schedule.bases import is_concrete
-from tinygrad.schedule.rows import is_product
+from tinygrad.schedule.rows import is_contraction, is_product
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, Ops
 
@@ -29,6 +30,8 @@ FEWEST_BLOCKS = 8
 ENOUGH_LANES = 1 << 13  # with so many rows each may be one lane
 FEW_RESULTS = 1 << 12  # of a product whose tiles would leave lanes idle
 DEEPEST = 256  # terms that a product's lane then adds
+
+TOGETHER = 4  # products that are added in one kernel: a layer in a loop of Python has one a turn
 
 
 @dataclass(frozen=True)
@@ -95,9 +98,36 @@ def joined(node: UOp, pieces: Sequence[Piece], states: Sequence[UOp]) -> UOp:
 
 def split_reductions(sink: UOp, lanes: bool = False) -> UOp:
     """`sink` with each long REDUCE_AXIS in two steps; with `lanes` for devices with groups."""
+    sink = sink.rebuilt({Ops.REDUCE_AXIS: _products_apart})
     if lanes:
         return sink.rebuilt({Ops.REDUCE_AXIS: _for_lanes, Ops.RUNNING: _split_running})
     return sink.rebuilt({Ops.REDUCE_AXIS: _split})
+
+
+def _products_apart(node: UOp) -> UOp:
+    """Products that are added before they are summed are summed each: so they are tiles in
+    registers. Gradients are such, of what several layers multiply by weights of one shape."""
+    addends, stack = list[UOp](), [node.src[0]]
+    while stack:
+        top = stack.pop()
+        if top.op is Ops.ADD:
+            stack += reversed(top.src)
+        else:
+            addends.append(top)
+    sums = [node.with_src((addend,)) for addend in addends]
+    if len(sums) == 1 or not any(map(is_contraction, sums)):
+        return node
+    products, rest = list[UOp](), list[UOp]()
+    for each in sums:
+        if is_contraction(each):
+            products.append(each)
+        else:
+            rest.append(each.src[0])
+    products += [node.with_src((reduce(add, rest),))] if rest else []
+    total, *others = [
+        reduce(add, products[i : i + TOGETHER]) for i in range(0, len(products), TOGETHER)
+    ]
+    return reduce(lambda so_far, more: so_far.contiguous() + more, others, total)
 
 
 def _for_lanes(node: UOp) -> UOp:

@@ -493,11 +493,11 @@ class Elementwise(Movement):
             there = self * scale if decimals > 0 else self / scale
             whole = there.round()
             return whole / scale if decimals > 0 else whole * scale
-        whole = self.trunc()
-        rest = (self - whole).abs()
-        odd = (whole * 0.5).trunc().ne(whole * 0.5)
-        away = (rest > 0.5) | (rest.eq(0.5) & odd)
-        return away.where(whole + self.sign(), whole)
+        even = (self * 0.5).trunc() * 2  # toward zero, so less than 2 away, which is exact
+        rest = self - even
+        step = (rest.abs() < 1.5).where(1.0, 2.0).cast(self.dtype)
+        away = even + (rest < 0).where(-step, step)
+        return (rest.abs() > 0.5).where(away, even)
 
     # ---- comparison ------------------------------------------------------------------------------
 

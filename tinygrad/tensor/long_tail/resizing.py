@@ -172,9 +172,21 @@ class Resizing(Sets):
             return out.cast(self.dtype)
         return out.round().cast(self.dtype)
 
+    def _evenly(self, axis: int, places: Numbers) -> Self | None:
+        """The elements at these places, if that is each one as often, or every so many."""
+        size, goal = self.shape[axis], len(places)
+        if goal % size == 0 and np.array_equal(places, np.arange(goal) // (goal // size)):
+            return self.repeat_interleave(goal // size, axis)
+        first, step = int(places[0]), int(places[1] - places[0]) if goal > 1 else 1
+        if step < 1 or not np.array_equal(places, first + step * np.arange(goal)):
+            return None
+        return self[(slice(None),) * axis + (slice(first, int(places[-1]) + 1, step),)]
+
     def _resized(self, axis: int, places: Numbers, weights: Numbers) -> Self:
-        size = self.shape[axis]
-        at = self._tensor(places.clip(0, size - 1).astype(np.int32))
+        places = places.clip(0, self.shape[axis] - 1)
+        if places.shape[1] == 1 and (moved := self._evenly(axis, places[:, 0])) is not None:
+            return moved
+        at = self._tensor(places.astype(np.int32))
         found = self[(slice(None),) * axis + (at,)]  # (.., goal, taps, ..)
         if places.shape[1] == 1:
             return found.squeeze(axis + 1)
