@@ -478,7 +478,11 @@ MISUSES = {
         ArgumentError,
         ["dropout", "legal are numbers from 0 to 1"],
     ),
-    "softmax axis": (lambda: ones(3).softmax(2), ArgumentError, ["max", "legal are -1 to 0"]),
+    "softmax axis": (
+        lambda: ones(3).softmax(2),
+        ArgumentError,
+        ["softmax: max: axis 2", "legal are -1 to 0"],
+    ),
     "layernorm axis": (lambda: ones(3).layernorm(4), ArgumentError, ["sum", "legal are -1 to 0"]),
     "argmax axis": (lambda: ones(3).argmax(2), ArgumentError, ["argmax", "legal are -1 to 0"]),
     "max empty": (

@@ -88,7 +88,17 @@ MISUSES = {
     "pool larger than the image": (
         lambda: ones(1, 1, 2, 2).max_pool2d(3),
         ShapeError,
-        ["3 wide", "(1, 1, 2, 2)", "legal"],
+        ["max_pool2d: window: 3 wide", "(1, 1, 2, 2)", "legal"],
+    ),
+    "pool of fewer axes than its windows have": (
+        lambda: ones(4).max_pool2d(),
+        ShapeError,
+        ["max_pool2d: window: (2, 2) over (4,)", "legal is an axis for each"],
+    ),
+    "reduction along an axis that isn't there, found by another": (
+        lambda: ones(2, 3).std(7),
+        ArgumentError,
+        ["std: sum: axis 7", "legal are -2 to 1"],
     ),
     "sum of shapes that don't broadcast": (
         lambda: ones(2, 3) + ones(2, 4),
@@ -113,12 +123,12 @@ MISUSES = {
     "expand of a size that is not 1": (
         lambda: ones(2, 3).expand(4, 3),
         ShapeError,
-        ["expand", "(2, 3)", "(4, 3)", "only axes of size 1"],
+        ["expand", "(2, 3)", "(4, 3)", "axis 0: legal is 2, only axes of size 1"],
     ),
     "shrink beyond the end": (
         lambda: ones(4).shrink(((2, 9),)),
         ShapeError,
-        ["shrink", "(2, 9)", "size 4"],
+        ["shrink", "(2, 9)", "size 4", "legal are 0 to 4"],
     ),
     "pad by a single number": (lambda: ones(4).pad((1,)), ShapeError, ["pad", "(1,)", "legal"]),
     "concatenation of other sizes": (

@@ -16,15 +16,23 @@
     ├── CompileError       (RuntimeError)  generated source that a compiler refused
     └── VerifyError        (AssertionError) a graph that breaks the rules of its stage: our bug
 
-Each message names the operation, shows the values, and says what would have been legal. Each
-class is also the built-in exception that a caller would expect.
+Each message names the operation, shows the values, and says what would have been legal. An
+operation that is made of others names itself before them: `softmax: max: axis 7 of ...`. Each class
+is also the built-in exception that a caller would expect.
 """
 
 from __future__ import annotations
 
 
 class TinygradError(Exception):
-    """The root of the tree."""
+    """The root of the tree. `called`: the method that a user called, if another one, which that
+    is made of, found what is wrong."""
+
+    called = ""
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if text.lower().startswith(self.called.lower()) else f"{self.called}: {text}"
 
 
 class ShapeError(TinygradError, ValueError):

@@ -79,7 +79,10 @@ def told(
     function: Callable[..., Any], called: str, given: Any, named: Any, error: Exception
 ) -> TinygradError | None:
     """The error that names an argument whose type isn't what `function` takes, if there is one and
-    `error` doesn't say so already; else one with a symbolic size, which wasn't foreseen."""
+    `error` doesn't say so already; else one with a symbolic size, which wasn't foreseen. One that
+    says so in another method's name learns what was `called`; the outermost call is the last."""
+    if isinstance(error, (ArgumentError, DTypeError, ShapeError)):
+        error.called = called
     if isinstance(error, TinygradError) or not isinstance(error, BARE):
         return None
     return wrong_type(function, called, given, named, failed=True) or _symbolic(

@@ -31,8 +31,6 @@ class Conv(Indexing):
         self, kernel: tuple[int, ...], stride: Sizes, dilation: Sizes, pads: list[tuple[int, int]]
     ) -> Self:
         """(.., *spatial) → (.., *positions, *taps), zeros around."""
-        if self.ndim < len(kernel):
-            raise ShapeError(f"window: {kernel} over {self.shape}; legal is an axis for each")
         windows = _sliding(self.ndim - len(kernel), kernel, stride, dilation, pads)
         for axis, taps, _, gap, before, after in windows:
             size, reach = settled(self.shape[axis] + before + after), gap * (taps - 1) + 1
@@ -216,8 +214,10 @@ class Conv(Indexing):
     ) -> list[tuple[int, int]]:
         """Padding of each axis; with `ceil_mode` enough behind for a last, partial window that
         begins inside."""
+        if self.ndim < len(kernel):
+            raise ShapeError(f"window: {kernel} over {self.shape}; legal is an axis for each")
         pads = padding_pairs(padding, len(kernel))
-        if not ceil_mode or self.ndim < len(kernel):
+        if not ceil_mode:
             return pads
         out = []
         for axis, taps, step, gap, before, after in _sliding(0, kernel, stride, dilation, pads):

@@ -101,10 +101,9 @@ class Movement(Conversion):
             if n not in (1, want) or (isinstance(want, int) and want < 0)
         ]
         if wrong:
-            raise ShapeError(
-                f"expand: {self.shape} to {given}: axis {wrong[0]} has size {own[wrong[0]]}; "
-                "only axes of size 1 expand, legal are sizes from 0"
-            )
+            size = own[wrong[0]]
+            legal = "are sizes from 0" if size == 1 else f"is {size}, only axes of size 1 expand"
+            raise ShapeError(f"expand: {self.shape} to {given}: axis {wrong[0]}: legal {legal}")
         return self._broadcast_to(sizes)
 
     def _broadcast_to(self, shape: Shape) -> Self:
@@ -248,7 +247,7 @@ class Movement(Conversion):
         for (begin, end), n in zip(box, self.shape, strict=True):
             numbers = all(isinstance(v, int) for v in (begin, end, n))
             if numbers and not 0 <= begin <= end <= n:
-                raise ShapeError(f"shrink: ({begin}, {end}) of an axis of size {n} in {self.shape}")
+                raise ShapeError(f"shrink: {begin, end} of an axis of size {n}; legal are 0 to {n}")
         return self._boxed(box)
 
     @property
@@ -513,7 +512,8 @@ class Movement(Conversion):
             raise ShapeError("unfold: of one number, shape (); legal is one axis or more")
         if not 0 < size <= least(self.shape[axis]) or step <= 0:
             raise ArgumentError(
-                f"unfold: windows of {size} every {step} of an axis of size {self.shape[axis]}"
+                f"unfold: windows of {size} every {step} of an axis of size {self.shape[axis]}; "
+                "legal are windows that fit, and steps from 1"
             )
         node = self._held.window(((axis, size, step, 1, 0, 0),))  # (.., element.., taps)
         order = (*range(self.ndim), node.ndim - 1, *self._element_axes)
