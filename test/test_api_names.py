@@ -75,7 +75,7 @@ def test_settings_are_there():
             pass
 
 
-# What programs give, by name; PyTorch's and the seeds' words. A parameter that is called otherwise
+# What programs give, by name; PyTorch's and tinygrad's words. A parameter that is called otherwise
 # is a program that doesn't run.
 ARGUMENTS = {
     "sum max min mean any all prod": "axis keepdim",

@@ -9,7 +9,9 @@ import pytest
 
 from tinygrad.engine.devices import Device
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PROSE = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("examples/*.md")])
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 PAGES = ("tensor", "training", "kernels", "devices")
 
@@ -30,13 +32,35 @@ def test_what_the_way_through_the_code_names_is_there():
     rows = re.findall(r"^\| `(\S+\.py)` \| (.+?) \|", (DOCS / "guide/reading.md").read_text(), re.M)
     assert len(rows) == 20
     for file, found in rows:
-        code = (DOCS.parent / "tinygrad" / file).read_text()
+        code = (ROOT / "tinygrad" / file).read_text()
         for name in re.findall(r"`(\w+)`", found):
             assert re.search(rf"^ *(def |class )?{name}\b", code, re.M), f"{file}: {name}"
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
+FLOORS = ("base", "uop", "simplify", "transforms", "schedule", "loops", "codegen", "backends")
+
+
+@pytest.mark.parametrize("floor", (*FLOORS, "engine", "tensor"))
+def test_a_floor_says_what_its_files_are_for(floor):
+    """In its `__init__`, or in the tables of docs/architecture.md."""
+    folder, page = ROOT / "tinygrad" / floor, (DOCS / "architecture.md").read_text()
+    index = (folder / "__init__.py").read_text()
+    stems = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    lost = [s for s in stems if not re.search(rf"\b{s}\b", index) and f"`{s}`" not in page]
+    assert not lost
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
     lost = [link for link in links if ":" not in link and not (page.parent / link).exists()]
     assert not lost
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_are_named_are_there(page):
+    """`schedule/walk`, `tools/size.py`: below the repository, the package, or its backends."""
+    named = set(re.findall(r"`(\w+(?:/\w+)+(?:\.\w+)?)`", page.read_text()))
+    roots = (ROOT, ROOT / "tinygrad", ROOT / "tinygrad/backends")
+    lost = [n for n in named if not any(list(root.glob(f"{n}*")) for root in roots)]
+    assert page.name == "CHANGELOG.md" or not lost  # which tells of what was

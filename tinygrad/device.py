@@ -1,4 +1,4 @@
-"""A face: devices and their storage under the seeds' path."""
+"""A face, as programs import it: the devices and buffers of `engine`."""
 
 from tinygrad.engine.devices import Device
 from tinygrad.engine.storage import Buffer

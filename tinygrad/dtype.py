@@ -1,4 +1,4 @@
-"""A face: element types under the seeds' path."""
+"""A face, as programs import it: the element types of `base/dtype`."""
 
 from tinygrad.base.dtype import (
     ConstType,

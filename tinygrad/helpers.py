@@ -1,4 +1,4 @@
-"""A face: small helpers, settings and counters under the seeds' path."""
+"""A face, as programs import it: small helpers, settings and counters. Nothing below uses it."""
 
 from tqdm import tqdm, trange
 

@@ -123,7 +123,7 @@ def test_an_unknown_name_lists_theirs_too(folder):
 ASKED = {
     "nothing": ({}, "CPU"),
     "DEV": ({"DEV": "python"}, "PYTHON"),
-    "BACKEND, as the seeds say": ({"BACKEND": "CUDA"}, "CUDA"),
+    "BACKEND, as tinygrad says": ({"BACKEND": "CUDA"}, "CUDA"),
     "a name that is another's": ({"NV": "1"}, "CUDA"),
     "the old name of the CPU": ({"LLVM": "1"}, "CPU"),
     "the old name of OpenCL": ({"GPU": "1"}, "CL"),

@@ -1,6 +1,18 @@
-"""The devices by name. A backend's module is imported when its device is first opened, so a
-driver or a library that is absent costs nothing until it is asked for. Other distributions may add
-devices, see `outside`."""
+"""The devices by name, and what they share. A backend's module is imported when its device is first
+opened, so a driver or a library that is absent costs nothing until it is asked for. Other
+distributions may add devices, see `outside`.
+
+    interface       the four protocols of a backend: read this first
+    program, bits   what all renderers agree on; numbers as the bits in memory
+    llvm_ir         LLVM's language, for processors and GPUs (llvm_compiler, llvm_dialect,
+                    llvm_frame, llvm_text, llvm_warp, llvm_matrix, llvm_fault)
+    c_family        languages that look like C (c_dialect, c_text)
+    wgsl            WebGPU's language
+    statements      what these have in common
+    blocks          freed memory, kept
+    presence        a device that is lost, or computes too long
+    without         a machine without some of its features
+"""
 
 from __future__ import annotations
 

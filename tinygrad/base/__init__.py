@@ -1,1 +1,12 @@
-"""Floor 0: what every other floor may use. Knows nothing of graphs, devices' drivers or tensors."""
+"""Floor 0: what every other floor may use. Knows nothing of graphs, devices' drivers or tensors.
+
+dtype           element types, and how they promote
+errors          every exception, as one tree
+settings        every environment variable, as one table
+target          what a device can do, as data
+helpers         small pure functions (convenience: those that only programs want)
+later           modules that are imported when they are first needed
+windows         arrays that a device binds in several pieces
+locks           a lock that a forked child finds open
+interrupts      no Ctrl-C is lost in a finaliser
+"""

@@ -42,7 +42,7 @@ def cmod(a: int, b: int) -> int:
     return a - cdiv(a, b) * b
 
 
-def polyN(x: Any, coefficients: Sequence[Any]) -> Any:  # noqa: N802  the seeds' name
+def polyN(x: Any, coefficients: Sequence[Any]) -> Any:  # noqa: N802  tinygrad's name
     """The polynomial with these coefficients, the highest power's first.
 
     >>> polyN(2, [1, 0, 3])

@@ -97,7 +97,7 @@ def _restore(name: str, count: int) -> DType:
     return made.vec(count)
 
 
-class dtypes:  # noqa: N801  the seeds spell it so
+class dtypes:  # noqa: N801  tinygrad spells it so
     """All element types by name, their ranges, and questions about them.
 
     >>> dtypes.max(dtypes.int8), dtypes.is_float(dtypes.bfloat16)

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 from tinygrad.base.errors import JitError
 from tinygrad.base.helpers import garbage_kept
 from tinygrad.engine.containers import flatten, unflatten
-from tinygrad.engine.counters import Stream
 from tinygrad.engine.holders import Holder, ask_all, holders
 from tinygrad.engine.layout import Source
 from tinygrad.engine.places import Places, changed
@@ -47,6 +46,7 @@ from tinygrad.engine.storage import (
     nothing,
     realized_buffer,
 )
+from tinygrad.engine.streams import Stream
 from tinygrad.engine.structure import nodes_below, resolved
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops

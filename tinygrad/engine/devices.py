@@ -77,7 +77,7 @@ class Devices:
         self._default: str | None = None
 
     @property
-    def DEFAULT(self) -> str:  # noqa: N802  the seeds' name
+    def DEFAULT(self) -> str:  # noqa: N802  tinygrad's name
         """The device of tensors that name none; from the environment, else CPU. Can be set."""
         if self._default is None:
             self._default = canonicalize(default_device())

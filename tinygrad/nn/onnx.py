@@ -1,4 +1,4 @@
-"""ONNX models in, under the seeds' path, and out."""
+"""ONNX models in, where tinygrad has them, and out; `formats/onnx` does the work."""
 
 from __future__ import annotations
 

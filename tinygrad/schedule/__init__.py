@@ -1,3 +1,28 @@
-"""Floor 3: a tensor graph becomes kernels. `walk` decides which values are stored and which are
-recomputed where they are used, `ranges` writes loops and index arithmetic, `kernels` cuts and
-orders, `memory` lets buffers share storage. Knows nothing of how a kernel is made fast."""
+"""Floor 3: a tensor graph becomes kernels. Knows nothing of how a kernel is made fast.
+
+`kernels.plan` is the way in. The way from there, from a graph to a plan:
+
+    shard           one graph over several devices becomes one for each (shard_rules, shard_loops,
+                    shard_sorting; what they do together: collectives)
+    split, states   sums in two steps; long rows in blocks
+    sorting         sorts as graphs, where a device has groups of lanes
+    walk            which values are stored, and which are computed where they are used
+    ranges          what a kernel computes: loops, and index arithmetic
+    kernels         kernels cut out, put in order, given storage
+    plan            the outcome, as plain data
+
+What the walk stands on:
+
+    bases           what must lie in memory for a value to be read there
+    demand          which kernel needs an element, at which index, under which gate
+    movement        a reshape or a flip as index arithmetic
+    inlining        the decision: stored, or computed again (redo: what that costs)
+    rows, row_loops what is kept in rows, as attention's scores; loops of reductions go first
+    limits          what the walk made and a device can't run: it is taken again
+
+What the cutting stands on:
+
+    onehot          a sum that a comparison narrows to one turn needs no loop
+    order, memory   which kernel next; which temporaries share their bytes
+    bundles, fills  kernels launched as one; random numbers of any amount
+"""

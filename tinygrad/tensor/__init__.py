@@ -19,12 +19,22 @@ method is made of those below, and `Tensor` is the top. What a Tensor is takes t
     pairs           real and imaginary parts
     autograd        backward, gradient, no_grad
     writing         t[...] = value, assign, what ends in _
-    interop         NumPy, DLPack, pickle, copy, notebooks
+    interop         NumPy, pickle, copy, notebooks (memory handed over: dlpack)
     long_tail/      a folder: what else NumPy and PyTorch have, made of all these
     tensor          Tensor itself: computing, devices, reading
 
 Beside it: `complex/` (tensors of pairs of floats), `spellings` (other libraries' names for
-arguments), `scan` (loops of tensors).
+arguments), `arguments` (what is said of wrong ones), `bits` (elements read as smaller ones), `scan`
+(loops of tensors).
+
+A step like the one before makes no graph (docs/notes/plain_steps.md):
+
+    looks           how a tensor looks: all that a method's result may depend on
+    template        what a method made of tensors that look so, to be made again
+    promise         a tensor that has a template, and no node until somebody asks
+    backward, draws gradients, and random numbers, as promises
+    again           the plan of such promises, found without a graph
+    past            what a computed value was made of, for gradients that come too late
 """
 
 from tinygrad.tensor.complex import Complex

@@ -9,8 +9,8 @@ from typing import Any, Self
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, JitError
 from tinygrad.base.helpers import plain
-from tinygrad.engine.counters import Stream
 from tinygrad.engine.realize import recording
+from tinygrad.engine.streams import Stream
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import threefry
 

@@ -528,7 +528,7 @@ def _copied(array: Strided) -> UOp:
 
 
 def _short(node: UOp | None) -> str:
-    """A node in one line, as the seeds print it."""
+    """A node in one line, as tinygrad prints it."""
     if node is None:
         return "None"
     held = node.realized

@@ -3,7 +3,8 @@
 One row an op: how many sources, what dtype and shape come out, its algebra, what it means in one
 line of Python, and one sentence. The interpreter executes `meaning`; the fuzzer and the prover
 test rules against it; `infer` and `verify` read the rest. Integers wrap and floats round to the
-result's dtype after `meaning` (see `evaluate`).
+result's dtype after `meaning` (see `evaluate`). An op that stands at several stages of a graph has
+one row; what a linear program makes of it, if that is not the same, says `instructions`.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class Ops(IntEnum):
     RESCALE = auto()
     STAGE = auto()
     STORE = auto()
-    # the linear program
+    # the linear program: see uop/instructions
     SPECIAL = auto()
     LOCAL = auto()
     LOAD = auto()
@@ -417,16 +418,16 @@ TABLE: tuple[Row, ...] = (
         "loop.",
     ),
     Row(
-        Ops.STAGE, None, "first", "stage", "Source 0 for all RANGEs that follow, kept: see design."
+        Ops.STAGE, None, "first", "stage", "Source 0 for all RANGEs that follow, kept in an array."
     ),
     Row(Ops.STORE, None, "void", "none", "INDEX 0 receives value 1, for all RANGEs that follow."),
     Row(Ops.SPECIAL, 0, "given", "scalar", "The hardware's number of this task, group or lane."),
     Row(Ops.LOCAL, 0, "given", "none", "Scratch storage arg[0] of arg[1] elements."),
-    Row(Ops.LOAD, None, "given", "scalar", "Reads memory: see codegen/linear."),
+    Row(Ops.LOAD, None, "given", "scalar", "Reads memory, or gives 0 where a mask is false."),
     Row(Ops.PREFETCH, 1, "void", "none", "Asks for the cache line at a pointer; no effect."),
-    Row(Ops.CARRY, None, "first", "scalar", "A value that a loop carries: see codegen/linear."),
-    Row(Ops.END, None, "void", "none", "Closes a loop: see codegen/linear."),
-    Row(Ops.IF, None, "void", "none", "Opens a branch: see codegen/linear."),
+    Row(Ops.CARRY, None, "first", "scalar", "A value that a loop carries from turn to turn."),
+    Row(Ops.END, None, "void", "none", "Closes a loop: CARRYs take their next values."),
+    Row(Ops.IF, None, "void", "none", "Opens a branch, taken where a bool is true."),
     Row(Ops.ENDIF, None, "void", "none", "Closes a branch."),
     Row(Ops.BARRIER, 0, "void", "none", "All lanes of a group arrive before any goes on."),
     Row(

@@ -1,4 +1,4 @@
-"""The face of this floor under the seeds' path: everything that works on graphs."""
+"""A face, as programs import it: all of this floor that works on graphs. (The table is in `op`.)"""
 
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops

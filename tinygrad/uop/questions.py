@@ -123,7 +123,7 @@ class Questions(Arithmetic):
         return type(self)(Ops.GEP, self.dtype.scalar(), (self,), lane)
 
     def load(self: Any, *mask: Any, alignment: int | None = None, serial: int = 0) -> Any:
-        """What lies where this pointer says; 0 where a mask is false. See codegen/linear."""
+        """What lies where this pointer says; 0 where a mask is false. See `instructions`."""
         facts = (alignment or self.dtype.itemsize, serial)
         return type(self)(Ops.LOAD, self.dtype, (self, *mask), facts)
 

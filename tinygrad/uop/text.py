@@ -1,4 +1,4 @@
-"""Graphs as text. `shown` is what a person reads: `tree`, the form that the seeds print, and of a
+"""Graphs as text. `shown` is what a person reads: `tree`, the form that tinygrad prints, and of a
 size its formula; `dump` and `parse` are the exact form, one node a line, that goes to files and
 comes back."""
 
