@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-PAGES = ("tensor", "training", "kernels")
+PAGES = ("tensor", "training", "kernels", "devices")
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "guide"
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
