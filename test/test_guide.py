@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tinygrad import Tensor
 from tinygrad.engine.devices import Device
+from tinygrad.engine.recipes import kernel_id
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -35,6 +37,13 @@ def test_what_the_way_through_the_code_names_is_there():
         code = (ROOT / "tinygrad" / file).read_text()
         for name in re.findall(r"`(\w+)`", found):
             assert re.search(rf"^ *(def |class )?{name}\b", code, re.M), f"{file}: {name}"
+
+
+def test_the_kernel_of_the_page_on_recipes_has_the_id_that_stands_there():
+    a, b = (Tensor.empty(512, 512, device="NULL") for _ in "ab")
+    (step,) = (a @ b).schedule()
+    ids = set(re.findall(r"[0-9a-f]{12}", (DOCS / "recipes.md").read_text()))
+    assert ids == {kernel_id(step.ast)}
 
 
 FLOORS = ("base", "uop", "simplify", "transforms", "schedule", "loops", "codegen", "backends")
