@@ -37,7 +37,13 @@ class _Entry(weakref.ref["UOp"]):
 
 
 class UOp(Questions):
-    """An operation, the dtype of its result, its sources, and an argument that is plain data."""
+    """An operation, the dtype of its result, its sources, and an argument that is plain data.
+
+    These and `tag`, which only makes nodes differ, are what a node is: they never change. All else
+    follows from them, when it is asked for (`_shape`, `_interval`, `_key`, `_ranges`), or is a note
+    of the engine's: where the value is, and who looks at it (`known`, `newer`, `storage`,
+    `readers`, `families`).
+    """
 
     __slots__ = (
         "op",
@@ -96,6 +102,7 @@ class UOp(Questions):
     ) -> UOp:
         key: tuple[Any, ...] = (op, dtype, src, arg, tag)
         if op is _CONST and (dtype is not dtypes.index or type(arg) is not int):
+            # floats by their bits: 0.0 equals -0.0, and NaN not even itself
             arg = dtypes.as_const(arg, dtype)
             key = (op, dtype, src, struct.pack("d", arg) if type(arg) is float else arg, tag)
         entry = cls._table.get(key)
@@ -106,7 +113,7 @@ class UOp(Questions):
         node.known = node.newer = node.storage = node.origin = node.readers = node.families = None
         node._shape = node._interval = node._key = node._ranges = _UNSET
         node.device = None
-        is_view = op in _MOVEMENT
+        is_view = op in _MOVEMENT  # who reads a view reads what it shows: they share `readers`
         if is_view:
             node.device, node.readers = src[0].device, src[0].readers
         elif op in _PLACES:
@@ -120,6 +127,7 @@ class UOp(Questions):
             node.readers = set()
         entry = _Entry(node, _forget)
         entry.key = key
+        # no lock: of two threads that come here with one key, one finds the other's node
         if cls._table.setdefault(key, entry) is not entry:
             found = _standing(cls._table, entry)
             if found is not None:

@@ -16,6 +16,10 @@ listeners: list[Listener] = []
 """Called with (before, after, rule's name) for each rewrite, in order."""
 
 
+# how far a node on the stack is: not looked at, its sources are done, its replacement is done
+_NEW, _READY, _REPLACED = range(3)
+
+
 def graph_rewrite(
     sink: UOp,
     pm: PatternMatcher,
@@ -25,23 +29,24 @@ def graph_rewrite(
 ) -> UOp:
     """`sink` with `pm` applied everywhere until nothing fits.
 
-    By default sources are rewritten before the node that uses them. With `bottom_up` a node is
+    By default sources are rewritten before the node that uses them, and what a rule makes is
+    rewritten in turn. With `bottom_up` (tinygrad's word: its graphs grow downward) a node is
     rewritten before its sources are looked at, and its rebuilt form is not tried again.
-    A rule that takes `ctx` gets it.
+    A rule that takes `ctx` gets it. VerifyError if what a rule makes leads back to where it was.
     """
     done: dict[UOp, UOp] = {}
     waiting: set[UOp] = set()  # nodes whose replacement is being rewritten
-    stack: list[tuple[UOp, int, UOp]] = [(sink, 0, sink)]
+    stack: list[tuple[UOp, int, UOp]] = [(sink, _NEW, sink)]  # with what the node is by now
     while stack:
         node, step, current = stack.pop()
         if node in done:
             continue
-        if step == 0:
+        if step == _NEW:
             if bottom_up:
                 current = _settle(node, pm, ctx)
-            stack.append((node, 1, current))
-            stack.extend((s, 0, s) for s in reversed(current.src) if s not in done)
-        elif step == 1:
+            stack.append((node, _READY, current))
+            stack.extend((s, _NEW, s) for s in reversed(current.src) if s not in done)
+        elif step == _READY:
             rebuilt = current.with_src(tuple(done[s] for s in current.src))
             made = None if bottom_up else _once(rebuilt, pm, ctx)
             if made is None:
@@ -50,8 +55,8 @@ def graph_rewrite(
             if made in waiting:
                 raise VerifyError(f"{name or 'rewrite'}: rules go in a circle at {made!r}")
             waiting.add(node)
-            stack.append((node, 2, made))
-            stack.append((made, 0, made))
+            stack.append((node, _REPLACED, made))
+            stack.append((made, _NEW, made))
         else:
             waiting.discard(node)
             done[node] = done[current]
