@@ -192,7 +192,16 @@ class Core(Holder):
     """A node, its gradient, and whether one is wanted. `requires_grad` None: not said.
 
     A result wants a gradient if a source does. Such a result keeps its expression after it was
-    computed, so that `backward` can follow it; all others then keep only the buffer.
+    computed, so that `backward` can follow it (`_taped`); all others then keep only the buffer.
+
+    Which node of a tensor a method should ask for:
+
+        _node     to compute with numbers. A complex tensor refuses it
+        _held     to move elements, of complex tensors, too. Says where gradients begin and end
+        _value    to know where the value is, or how it is made. Says nothing of gradients
+        _facts    for shape, dtype and device: no promise has to make its node
+        uop       what users see: storage, once it is computed
+        _uop      the slot below all these: what this was last seen to stand for; empty in a promise
     """
 
     __slots__ = ("grad", "_taped", "_kin", "_source")

@@ -41,19 +41,23 @@ def broadcast(node: UOp, shape: tuple[Any, ...]) -> UOp:
 
 
 def sum_axes(node: UOp, axes: tuple[int, ...]) -> UOp:
-    """The sum over `axes`, kept as size 1; narrow floats are added up in float32. A sum of sums of
-    products is one if both factors differ along it: gradients of keys and values that heads share
-    want the same rows of scores. A factor that is the same along it, a layer's weight, makes a
-    product that others want, too, and that a sum over rows had better read."""
+    """The sum over `axes`, kept as size 1; narrow floats are added up in float32.
+
+    What is summed may be a product of matrices, a sum of products itself. If both factors differ
+    along `axes`, the two sums become one: the gradients of keys that heads share (a sum over the
+    heads) are then one product, which finds the scores in rows as the one without that sum does.
+    If a factor is repeated along them, as a layer's weight is over a batch, the product is stored
+    for others anyway, and the second sum had better read it.
+    """
     wide = compute_dtype(node.dtype)
-    made = _unmoved(node, (node.dtype, wide))
-    is_sum = made.op is Ops.REDUCE_AXIS and made.arg[0] == "add" and made.src[0].op is Ops.MUL
-    if not is_sum or _is_repeated(made, _spans(node, axes)):
+    inner = _unmoved(node, (node.dtype, wide))
+    is_sum = inner.op is Ops.REDUCE_AXIS and inner.arg[0] == "add" and inner.src[0].op is Ops.MUL
+    if not is_sum or _is_repeated(inner, _spans(node, axes)):
         return node.cast(wide).reduce_axis("add", axes).cast(node.dtype)
-    summed = made.arg[1]
-    order = (*(i for i in range(made.ndim) if i not in summed), *summed)
-    shape = (*node.shape, *(made.src[0].shape[i] for i in summed))
-    first, second = (reshaped(f.moved(Ops.PERMUTE, order), shape) for f in made.src[0].src)
+    summed = inner.arg[1]
+    order = (*(i for i in range(inner.ndim) if i not in summed), *summed)
+    shape = (*node.shape, *(inner.src[0].shape[i] for i in summed))  # (axes of node.., summed..)
+    first, second = (reshaped(f.moved(Ops.PERMUTE, order), shape) for f in inner.src[0].src)
     total = (first * second).cast(wide).reduce_axis("add", (*axes, *range(node.ndim, len(shape))))
     kept = tuple(1 if i in axes else n for i, n in enumerate(node.shape))
     return reshaped(total, kept).cast(node.dtype)
@@ -105,9 +109,9 @@ MOST_FACTORS = 16
 
 
 def sum_along(g: UOp, axes: tuple[int, ...]) -> UOp:
-    """`sum_axes` of a gradient. What all elements along the axes have as a factor, stays outside,
-    so that gradients that differ in such factors only share their sums: of a scale, a shift and
-    what they are applied to."""
+    """`sum_axes` of a gradient, with the factors that are the same along the axes taken out of the
+    sum. So gradients that differ in such factors only, as those of a norm's scale, shift and input,
+    share their sums. Narrow floats keep their order: there each factor rounds."""
     apart = [_factors(term, axes) for term in _parts(Ops.ADD, [g])]
     narrow = not dtypes.is_float(g.dtype) or g.dtype.itemsize < 4
     if narrow or not all(outer and inner for outer, inner in apart):
@@ -393,37 +397,37 @@ def gradient(
     """
     wanted = set(wrt)
     order = root.toposort() if order is None else order
-    needed = set(wanted)
+    needed = set(wanted)  # and all that depends on them: nothing else is walked through
     for node in order:
         if not needed.isdisjoint(node.src):
             needed.add(node)
-    found: dict[UOp, list[UOp]] = {root: [seed]} if root in needed else {}  # in parts
-    results: dict[UOp, dict[int, UOp]] = {}  # of a SCAN or CALL, by number
-    for node in reversed(order):
+    parts: dict[UOp, list[UOp]] = {root: [seed]} if root in needed else {}  # one for each user
+    results: dict[UOp, dict[int, UOp]] = {}  # of a SCAN or CALL: gradients of its ITEMs, by number
+    for node in reversed(order):  # users come first, so all parts are there
         if node not in needed or not node.src:
             continue
         rule = RULES.get(node.op)
         if rule is None and node.op is not Ops.ITEM:
-            parts = _delegate(node, results.pop(node)) if node in results else ()
-        elif node not in found:
+            of_sources = _delegate(node, results.pop(node)) if node in results else ()
+        elif node not in parts:
             continue
         elif rule is None:
-            results.setdefault(node.src[0], {})[node.arg[0]] = total(found[node])
+            results.setdefault(node.src[0], {})[node.arg[0]] = total(parts[node])
             continue
         else:
-            g = total(found[node])
-            parts = rule(node, g)
+            g = total(parts[node])
+            of_sources = rule(node, g)
             if node.op is Ops.ASSIGN and (before := node.src[0].base) in needed:
-                found.setdefault(before, []).append(_left(node.src[0], g))
+                parts.setdefault(before, []).append(_not_overwritten(node.src[0], g))
         if node not in wanted:
-            found.pop(node, None)
-        for source, part in zip(node.src, parts, strict=False):
+            parts.pop(node, None)
+        for source, part in zip(node.src, of_sources, strict=False):
             if part is not None and source in needed:
-                found.setdefault(source, []).append(part)
-    return [total(found[node]) if node in found else None for node in wrt]
+                parts.setdefault(source, []).append(part)
+    return [total(parts[node]) if node in parts else None for node in wrt]
 
 
-def _left(view: UOp, g: UOp) -> UOp:
+def _not_overwritten(view: UOp, g: UOp) -> UOp:
     """The part of a version's gradient that is of the version before: what no write to `view`
     overwrote."""
     (written,) = gradient(view, [view.base], view.const_like(1))
