@@ -69,17 +69,15 @@ from tinygrad.uop.placement import names_of
 
 
 class Run(NamedTuple):
-    """What is wanted, the structure of that, its plan, what this is given, the names and values of
-    its variables, what in the structure the first of them are the values of, and, once it has run,
-    the buffers of all storages."""
+    """One run of a plan."""
 
     wanted: Sequence[UOp]
-    structure: Structure
+    structure: Structure  # of what is wanted
     plan: RunnablePlan
-    params: list[Buffer]
-    variables: list[tuple[str, int]]
-    numbers: list[Number]
-    buffers: list[Buffer]
+    params: list[Buffer]  # what the plan is given
+    variables: list[tuple[str, int]]  # names and values
+    numbers: list[Number]  # in the structure: the first variables have their values
+    buffers: list[Buffer]  # of all storages, once it has run
 
     @property
     def values(self) -> list[int]:
@@ -109,7 +107,8 @@ class _Recording(threading.local):
 
 
 recording = _Recording()
-"""Of each thread, what looks on, and where what was done is noted (None: without a graph)."""
+"""Of each thread: the recorder that looks on, and a list that takes what was `done` (None in it:
+something that made no graph)."""
 
 
 def capturing() -> bool:
@@ -139,20 +138,10 @@ def realize(*roots: UOp) -> None:
 
 def _realize(wanted: list[UOp]) -> None:
     with garbage_kept():
-        nodes: list[UOp] = []
-        seen: set[UOp] = set()
-        add_nodes_below(wanted, nodes, seen)
-        if nodes_of(Ops.ASSIGN, nodes):
-            ask_all()  # writes that were promised are nodes before this looks for them
-        more = nodes
-        while nodes_of(Ops.ASSIGN, more):
-            readers = _old_readers(wanted, nodes, seen)
-            wanted += readers
-            more = []  # may overwrite something in turn
-            add_nodes_below(readers, more, seen)
-            nodes += more
+        nodes = _with_old_readers(wanted)
         structure = structure_of(wanted, nodes)
         runnable, variables, numbers = plan_for(structure)
+    # it runs, a capture looks on, and CHECKs leave their fault words for the next read
     params = [buffer_of(node) for node in structure.params]
     run = Run(wanted, structure, runnable, params, variables, numbers, [])
     recorder = recording.recorder
@@ -172,10 +161,29 @@ def _realize(wanted: list[UOp]) -> None:
             words.origins = origins
     if recorder is not None:
         recorder.after(run)
+    # nodes learn where their values are; memory that others may write is another version now
     _publish(run)
     for buffer in params:
         if buffer.others:
             renew(buffer)
+
+
+def _with_old_readers(wanted: list[UOp]) -> list[UOp]:
+    """The nodes below what is `wanted`, which grows by what live tensors still need of the versions
+    that these nodes overwrite: after that it could not be computed any more."""
+    nodes: list[UOp] = []
+    seen: set[UOp] = set()
+    add_nodes_below(wanted, nodes, seen)
+    if nodes_of(Ops.ASSIGN, nodes):
+        ask_all()  # writes that were promised are nodes before this looks for them
+    more = nodes
+    while nodes_of(Ops.ASSIGN, more):
+        readers = _old_readers(wanted, nodes, seen)
+        wanted += readers
+        more = []  # may overwrite something in turn
+        add_nodes_below(readers, more, seen)
+        nodes += more
+    return nodes
 
 
 def _origins_of_checks(structure: Structure) -> dict[tuple[str, str], str | None]:
