@@ -75,7 +75,8 @@ def test_cache_clear_removes_what_was_compiled(tmp_path):
     assert not any(path.is_file() for path in tmp_path.rglob("*"))
 
 
-def test_a_command_is_required():
+def test_without_a_command_it_says_which_there_are():
     found = run()
     assert found.returncode == 2
     assert "usage" in found.stderr
+    assert all(name in found.stderr for name in ("doctor", "settings", "cache clear", "generate"))

@@ -36,8 +36,13 @@ PACKAGES = ("tinygrad", "numpy", "llvmlite", "ml_dtypes", "safetensors", "pyopen
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; the exit code: 0 good, 1 the default device can't be used."""
-    options = _parser().parse_args(arguments)
+    """Runs the command line; the exit code: 0 good, 1 what was asked can't be done, 2 not asked
+    rightly, which shows what may be asked."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.command is None:
+        parser.print_help(sys.stderr)
+        return 2
     if options.command == "settings":
         print("\n".join(settings_lines()))
         return 0
@@ -52,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tinygrad", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     commands.add_parser("doctor", help="what works on this machine, and why the rest does not")
     commands.add_parser("settings", help="the environment variables that are read")
     cache = commands.add_parser("cache", help="the folder of compiled kernels")
