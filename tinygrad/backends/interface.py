@@ -1,9 +1,9 @@
-"""What a backend is: four small protocols, and the two plain records that pass between them.
+"""What a backend is: four small protocols, and the plain records that pass between them.
 
 A *renderer* turns a linear program into source, a *compiler* turns source into a binary, a
 *memory* owns the bytes of a device, a *queue* runs binaries. Nothing here knows a device's name.
 The engine calls these and nothing else, so a new backend is a folder with these four and a
-`Target` that states what the device can do.
+`Target` that states what the device can do. docs/new_backend.md makes one.
 """
 
 from __future__ import annotations
@@ -62,14 +62,18 @@ class Renderer(Protocol):
 
 
 class Compiler(Protocol):
-    """Source → binary. Results are cached on disk under (source's key, `version`, Target)."""
+    """Source → binary. Binaries are kept on disk by kernel, Target, `version` and a stamp of this
+    package's code, and found before anything is rendered."""
 
     @property
-    def version(self) -> str: ...
+    def version(self) -> str:
+        """Text that changes whenever a renderer or a compiler from elsewhere gives other code."""
 
-    def compile(self, source: str) -> bytes: ...
+    def compile(self, source: str) -> bytes:
+        """Raises `CompileError` (base.errors) with the compiler's words."""
 
-    def disassemble(self, binary: bytes) -> str: ...
+    def disassemble(self, binary: bytes) -> str:
+        """What DEBUG=7 shows."""
 
 
 class Memory(Protocol):
@@ -80,11 +84,17 @@ class Memory(Protocol):
 
         Freed blocks are kept and reused, bounded. Raises `OutOfMemory` (base.errors)."""
 
-    def free(self, handle: Any, nbytes: int) -> None: ...
+    def free(self, handle: Any, nbytes: int) -> None:
+        """Kernels that were run before may still use the block: what is given out again comes
+        later in the queue."""
 
-    def write(self, handle: Any, data: memoryview, offset: int = 0) -> None: ...
+    def write(self, handle: Any, data: memoryview, offset: int = 0) -> None:
+        """Overwrites bytes, after all kernels that were run before. `data` is the caller's again
+        when this returns."""
 
-    def read(self, handle: Any, nbytes: int, offset: int = 0) -> bytearray | memoryview: ...
+    def read(self, handle: Any, nbytes: int, offset: int = 0) -> bytearray | memoryview:
+        """The bytes, after all kernels that were run before; where the host can address them, they
+        themselves, else a copy."""
 
     def view(self, handle: Any, offset: int) -> Any:
         """A handle `offset` bytes into another; the caller keeps the whole alive."""
@@ -114,14 +124,17 @@ class Queue(Protocol):
     def load(self, binary: bytes, name: str) -> Any:
         """The function called `name` in `binary`, ready for a Launch. Cheap; no compiler."""
 
-    def segment(self, launches: Sequence[Launch]) -> Segment: ...
+    def segment(self, launches: Sequence[Launch]) -> Segment:
+        """The kernels, prepared."""
 
-    def synchronize(self) -> None: ...
+    def synchronize(self) -> None:
+        """Returns when all that was run is over; raises `DeviceError` if it failed."""
 
 
 @dataclass(frozen=True)
 class Backend:
-    """What `backends/<name>/__init__.py` returns from `open_device(index)`."""
+    """What `backends/<name>/__init__.py` returns from `open_device(index, cache)`. The cache keeps
+    bytes on disk, for a backend that compiles something of its own (the CPU's runner)."""
 
     target: Target
     renderer: Renderer
