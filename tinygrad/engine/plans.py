@@ -59,7 +59,7 @@ class _Shared:
 
 _plans: OrderedDict[tuple[Any, ...], _Shared] = OrderedDict()
 
-met: list[Callable[[UOp], None]] = []
+listeners: list[Callable[[UOp], None]] = []
 """Told of each structure's graph that a plan is found or made for (VIZ)."""
 
 
@@ -95,8 +95,8 @@ def _shared(structure: Structure, before: _Shared | None) -> _Shared:
 
 def runnable_plan(sink: UOp) -> RunnablePlan:
     """The plan of a structure's graph, its kernels compiled and loaded: from the disk, or made."""
-    for tell in met:
-        tell(sink)
+    for listener in listeners:
+        listener(sink)
     devices = devices_of(sink)
     disk_key = _disk_key(sink, devices) if CACHELEVEL >= 2 else ""
     return _from_disk(disk_key) or _make(sink, disk_key, devices)

@@ -155,7 +155,7 @@ def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> St
     """The structure of what the roots still need: all of `nodes`, where that is known already."""
     if nodes is None:
         nodes = nodes_below(roots)
-    at: dict[UOp, int] = {}
+    at: dict[UOp, int] = {}  # where in `nodes` each stands: what the form calls it
     form: list[Any] = []
     params: list[UOp] = []
     binds: list[UOp] = []
@@ -164,15 +164,15 @@ def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> St
     for node in nodes:
         op = node.op
         at[node] = len(at)
-        if op not in _VARIES:
+        if op not in _VARIES:  # all of it is part of the form, but for where a box begins
             arg = numbers.add_movement(node) if op in IN_ORDER else node.arg
             form += (op, node.dtype, arg, node.tag, len(node.src))
             for source in node.src:
                 source = source if source in at else _met(source, at)
                 form.append(at[source])
-                if source in views:
+                if source in views:  # of a number, which this reader may need fixed
                     numbers.use(node, source)
-        elif op is Ops.BUFFER:
+        elif op is Ops.BUFFER:  # a UNIQUE, which only tells buffers apart, is no part of a form
             params.append(node)
             form += (op, node.dtype, node.arg, at[node.src[1]])
             numbers.add_storage(node)
@@ -182,7 +182,7 @@ def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> St
         elif op is Ops.CONST:
             place = node.src[:1]  # whose own it is says nothing of its value
             form += (op, node.dtype, len(place))
-            if not numbers.add_constant(node):
+            if not numbers.add_constant(node):  # by its text: 0.0 and -0.0 are equal
                 form.append(repr(node.arg))
             form += [at[s] for s in place]
     ends = [_met(root, at) for root in roots]

@@ -415,7 +415,13 @@ class Writing(Autograd):
         note_change()
 
     def _overwrite(self, view: Self, value: Self) -> None:
-        if keeps(self.device):
+        """`view`, this or a part of it, holds `value` from now on, and its family sees it.
+
+        *Silent* is a write that gradients know nothing of (under no_grad, through .detach(), to a
+        start): what they went through before they go through afterwards. Any other is a part of the
+        expression, and the gradient goes to `value`.
+        """
+        if keeps(self.device):  # bytes and no kernels: written at once
             if repeats(view._value, view._bottom):
                 raise _repeated(view)
             write(view._value, value._held)
@@ -427,6 +433,7 @@ class Writing(Autograd):
                 "in place: a value that needs a gradient, through .detach(), which lets none pass; "
                 "legal is the .detach() of the value, or a tensor of its own: .detach().clone()"
             )
+        # of a silent write: who has a way for gradients, and which, to be given it back below
         taped = [m for m in members if silent and m._taped and m.requires_grad]
         tape = [(m, m._value, _followed(m._value, m._bottom)) for m in taped]
         if not all(is_concrete(bottom) for _, _, bottom in tape):
@@ -437,12 +444,14 @@ class Writing(Autograd):
         for member in members:
             member._taped = False
         if view is self and len(members) == 1 and self._bottom.op not in STORED:
+            # an expression that nobody else sees is no place to write to: the value takes its place
             new = value._value if silent else value._held
             new = new.contiguous() if tape else _laid_out(new)
             self.hold(new.detach() if silent and not tape else new)
             self._family.root = root_of(self._uop)
             join(bottom_of(self._uop), self._family)
         else:
+            # storage, which is made if it is not there yet: the next version of all of it
             self._check_single(view, members)
             before, bottom = view._store(), view._bottom
             target = writable_part(view._value)
@@ -451,13 +460,14 @@ class Writing(Autograd):
                 step.known = None  # where a part was computed alone is no place to write to
             new = value._value.detach() if silent else value._held
             if not silent and before is not None and view.requires_grad is None:
+                # what is not overwritten keeps the way for gradients of the expression that it was
                 history = before.reshape(bottom.shape)
                 target = on_bottom(target, bottom, bottom.detach(history))
             changed = target.assign(new)
             supersede(bottom, changed.base)
             if not is_detached(view._value):
                 view._uop = changed
-        for member, past, bottom in tape:
+        for member, past, bottom in tape:  # the new value, and gradients as if it were the old one
             history = bottom.src[1] if bottom.op is Ops.DETACH else bottom
             now = member._bottom.reshape(bottom.shape).detach(history)
             member.hold(on_bottom(past, bottom, now), taped=True)

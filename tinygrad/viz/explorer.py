@@ -108,7 +108,7 @@ def serve(explorer: Explorer, port: int = PORT) -> ThreadingHTTPServer:
 def explore_at_exit() -> Explorer:
     """From now on graphs are kept; when the program ends, their page is served until Ctrl-C."""
     explorer = Explorer()
-    plans.met.append(explorer.add)
+    plans.listeners.append(explorer.add)
     atexit.register(_until_interrupted, explorer, os.getpid())
     return explorer
 
