@@ -67,10 +67,10 @@ class Kit:
     __slots__ = ("buffers", "tensors", "_made", "_views", "_parts", "_counts")
 
     def __init__(
-        self, recipes: Sequence[Recipe | UOp], buffers: Sequence[Buffer], again: bool
+        self, drafts: Sequence[Draft | UOp], buffers: Sequence[Buffer], again: bool
     ) -> None:
         self.buffers = buffers
-        self.tensors = [_tensor_of(recipe, i, buffers) for i, recipe in enumerate(recipes)]
+        self.tensors = [_tensor_of(draft, i, buffers) for i, draft in enumerate(drafts)]
         found = [tensor for tensor in self.tensors if tensor is not None] if again else []
         self._made = [(tensor, tensor._uop, tensor.requires_grad) for tensor in found]
         self._views = _views_of(found)
@@ -118,8 +118,8 @@ class Call:
         seen = {out.source for out in captured.outputs if isinstance(out, Output)}
         self._replay = Replay(captured.executions, captured.state, seen)
         views = [x if isinstance(x, UOp) else (x.family, x.source) for x in captured.outputs]
-        self._recipes = [
-            out if isinstance(out, UOp) else _recipe(out, self._replay.made, views.index(view))
+        self._drafts = [
+            out if isinstance(out, UOp) else _draft(out, self._replay.made, views.index(view))
             for out, view in zip(captured.outputs, views, strict=True)
         ]
         self._is_one = type(captured.result) is tuple and captured.result[0] is Holder
@@ -263,7 +263,7 @@ class Call:
     def captured_result(self, given: Given, find: Callable[[Source], Buffer]) -> Any:
         """The result of the call that was captured, whose buffers `find` knows."""
         found = [find(source) for source in self._replay.made]
-        return self._result(given, Kit(self._recipes, found, False))
+        return self._result(given, Kit(self._drafts, found, False))
 
     def _kit(self) -> Kit:
         """For one call: that of the call before the last, if nobody needs it, or a new one."""
@@ -273,23 +273,23 @@ class Call:
             kit = None
         if kit is not None and kit.is_free:
             return kit
-        return Kit(self._recipes, self._replay.buffers(), self._keeps)
+        return Kit(self._drafts, self._replay.buffers(), self._keeps)
 
     def _result(self, given: Given, kit: Kit) -> Any:
         """The step's result."""
         found: list[Any] = []
-        for recipe, tensor in zip(self._recipes, kit.tensors, strict=True):
+        for draft, tensor in zip(self._drafts, kit.tensors, strict=True):
             if tensor is not None:
                 found.append(tensor)
-            elif isinstance(recipe, UOp):
-                found.append(given.bound.get(recipe.src[0], recipe))
+            elif isinstance(draft, UOp):
+                found.append(given.bound.get(draft.src[0], draft))
             else:
-                relative = found[recipe.first] if recipe.first < len(found) else None
-                found.append(_made(recipe, given, kit, relative))
+                relative = found[draft.first] if draft.first < len(found) else None
+                found.append(_made(draft, given, kit, relative))
         return found[0] if self._is_one else unflatten(self.captured.result, iter(found))
 
 
-class Recipe(NamedTuple):
+class Draft(NamedTuple):
     """How the tensor of an output is made: views, one of the other, of the buffer `number` of those
     that a replay makes. Sizes that hold bound variables stand beside the same unbound."""
 
@@ -302,7 +302,7 @@ class Recipe(NamedTuple):
     wants: bool | None
 
 
-def _recipe(out: Output, made: Mapping[Source, int], first: int) -> Recipe:
+def _draft(out: Output, made: Mapping[Source, int], first: int) -> Draft:
     views: list[tuple[Ops, list[tuple[UOp, UOp]], Any]] = []
     for view in movement_of(out.view):
         sizes = [(size, without_values(size)) for size in view.src[1:]]
@@ -314,17 +314,17 @@ def _recipe(out: Output, made: Mapping[Source, int], first: int) -> Recipe:
     number = made.get(out.source, -1)
     wants = False if out.wanted_gradient else None  # its expression stayed inside
     free = shape if is_symbolic else None
-    return Recipe(out, number, views, out.view.base, free, first, wants)
+    return Draft(out, number, views, out.view.base, free, first, wants)
 
 
-def _tensor_of(recipe: Recipe | UOp, number: int, buffers: Sequence[Buffer]) -> Holder | None:
+def _tensor_of(draft: Draft | UOp, number: int, buffers: Sequence[Buffer]) -> Holder | None:
     """The tensor of the output of that number, if that is made anew, always of one shape, and no
     view of one before."""
-    if isinstance(recipe, UOp) or recipe.out.source.kind != "made" or recipe.shape is not None:
+    if isinstance(draft, UOp) or draft.out.source.kind != "made" or draft.shape is not None:
         return None
-    if recipe.first < number:
+    if draft.first < number:
         return None
-    return recipe.out.kind.of(_view(recipe, buffers[recipe.number], {}), recipe.wants)
+    return draft.out.kind.of(_view(draft, buffers[draft.number], {}), draft.wants)
 
 
 def _views_of(tensors: Sequence[Holder]) -> list[UOp]:
@@ -338,33 +338,33 @@ def _views_of(tensors: Sequence[Holder]) -> list[UOp]:
     return found
 
 
-def _view(recipe: Recipe, buffer: Buffer, bound: Bound) -> UOp:
+def _view(draft: Draft, buffer: Buffer, bound: Bound) -> UOp:
     """What an output is of the whole of its buffer."""
-    flat = recipe.flat
+    flat = draft.flat
     base = None if buffer.version is None else buffer.version()
     if base is None:
         base = bind(flat.src[1].new_storage(flat.arg, flat.dtype), buffer)
     node = base
-    for op, sizes, arg in recipe.views:
+    for op, sizes, arg in draft.views:
         src = [node]
         for size, free in sizes:
             src.append(bound[free] if free in bound else _bound(size, bound))
         node = UOp(op, flat.dtype, tuple(src), arg)
-    if recipe.shape is not None:
-        shape = tuple([bound.get(n) if isinstance(n, UOp) else n for n in recipe.shape])
+    if draft.shape is not None:
+        shape = tuple([bound.get(n) if isinstance(n, UOp) else n for n in draft.shape])
         if None not in shape:
             node = node.shaped(shape)
-    node.origin = node.origin or recipe.out.view.origin
+    node.origin = node.origin or draft.out.view.origin
     return node
 
 
-def _made(recipe: Recipe, given: Given, kit: Kit, relative: Holder | None) -> Holder:
+def _made(draft: Draft, given: Given, kit: Kit, relative: Holder | None) -> Holder:
     """The tensor of one output that `kit` hasn't. `relative`: a view of the same that was made
     before it."""
-    out, wants = recipe.out, recipe.wants
+    out, wants = draft.out, draft.wants
     kind, number, _ = out.source
     if kind == "made":
-        buffer = kit.buffers[recipe.number]
+        buffer = kit.buffers[draft.number]
     elif kind == "input":
         relative, buffer = given.tensors[number], given.inputs[number]
         if out.itself:
@@ -379,7 +379,7 @@ def _made(recipe: Recipe, given: Given, kit: Kit, relative: Holder | None) -> Ho
         assert out.state is not None, "a view of the state is like another"
         node = out.state.uop
         return out.state.alike(_bound(node, given.bound) if given.bound else node, wants)
-    node = _view(recipe, buffer, given.bound)
+    node = _view(draft, buffer, given.bound)
     return out.kind.of(node, wants) if relative is None else relative.alike(node, wants)
 
 
