@@ -90,6 +90,11 @@ MISUSES = {
         ShapeError,
         ["max_pool2d: window: 3 wide", "(1, 1, 2, 2)", "legal"],
     ),
+    "gradient wanted of whole numbers": (
+        lambda: Tensor([1, 2]).requires_grad_(),
+        DTypeError,
+        ["requires_grad: of dtypes.int; legal are floats"],
+    ),
     "pool of fewer axes than its windows have": (
         lambda: ones(4).max_pool2d(),
         ShapeError,

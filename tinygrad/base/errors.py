@@ -31,8 +31,8 @@ class TinygradError(Exception):
     called = ""
 
     def __str__(self) -> str:
-        text = super().__str__()
-        return text if text.lower().startswith(self.called.lower()) else f"{self.called}: {text}"
+        text, called = super().__str__(), self.called.rstrip("_")
+        return text if text.lower().startswith(called.lower()) else f"{called}: {text}"
 
 
 class ShapeError(TinygradError, ValueError):
