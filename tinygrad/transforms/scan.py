@@ -12,44 +12,53 @@ from tinygrad.uop.scan import ScanInfo, placeholder, scan
 
 
 def scan_gradient(node: UOp, grads: dict[int, UOp]) -> Gradients:
-    """Gradients of a SCAN's sources from those of its results, by number."""
+    """Gradients of a SCAN's sources from those of its results, by number.
+
+    One turn of the backward loop has, as its body's arguments: the gradients of the states after
+    the turn and the sums so far for what the body uses besides (both carried), then slices: of the
+    inputs, of the states before the turn, of the gradients of the outputs; then what is used
+    besides. It gives the gradients of the states before the turn and the new sums, and as outputs
+    those of the turn's slices.
+    """
     info: ScanInfo = node.arg
     n, inputs = info.states, info.inputs
     init, xs, others = node.src[:n], node.src[n : n + inputs], node.src[n + inputs :]
     holes = _placeholders(node)
     saved = _saved_states(info, holes, node.src)
+    outputs = [i for i in range(n, len(info.body.src)) if i in grads]  # that anybody derived by
 
-    # the backward body: carried gradients of states and sums for `others`, then slices
     slots = iter(range(4 * len(node.src) + 2 * len(info.body.src)))
     carried = [placeholder(next(slots), s) for s in init]
     zeros = [o.const_like(0).cast(compute_dtype(o.dtype)) for o in others]
     sums = [placeholder(next(slots), zero) for zero in zeros]
     slices = [placeholder(next(slots), x, x.shape[1:]) for x in xs]
     states = [placeholder(next(slots), s) for s in init]
-    numbers = [i for i in range(n, len(info.body.src)) if i in grads]
     of_outputs = [
-        placeholder(next(slots), info.body.src[i], info.body.src[i].shape) for i in numbers
+        placeholder(next(slots), info.body.src[i], info.body.src[i].shape) for i in outputs
     ]
     constants = [placeholder(next(slots), o) for o in others]
-    new = dict(zip(holes, (*states, *slices, *constants), strict=True))
-    roots = [root.substitute({h.base: v.base for h, v in new.items()}) for root in info.body.src]
+
+    # the forward turn again, over these arguments, and its gradient
+    arguments = (*states, *slices, *constants)
+    moved = {hole.base: each.base for hole, each in zip(holes, arguments, strict=True)}
+    roots = [root.substitute(moved) for root in info.body.src]
     seeds = [
         *zip(roots, carried, strict=False),
-        *zip((roots[i] for i in numbers), of_outputs, strict=True),
+        *zip((roots[i] for i in outputs), of_outputs, strict=True),
     ]
     total = _weighted_sum(seeds)
-    found = gradient(total, [*states, *slices, *constants], total.const_like(1))
-    of = [
-        g if g is not None else hole.const_like(0)
-        for g, hole in zip(found, new.values(), strict=True)
+    found = gradient(total, arguments, total.const_like(1))
+    grown = [
+        each.const_like(0) if g is None else g for each, g in zip(arguments, found, strict=True)
     ]
-    next_sums = [s + g.cast(s.dtype) for s, g in zip(sums, of[n + inputs :], strict=True)]
-    body = UOp.sink(*of[:n], *next_sums, *of[n : n + inputs])
+    next_sums = [s + g.cast(s.dtype) for s, g in zip(sums, grown[n + inputs :], strict=True)]
+    body = UOp.sink(*grown[:n], *next_sums, *grown[n : n + inputs])
+
     backward = ScanInfo(
-        body, info.turns, n + len(others), inputs + n + len(numbers), not info.reverse
+        body, info.turns, n + len(others), inputs + n + len(outputs), not info.reverse
     )
     final = [grads.get(i, s.const_like(0)) for i, s in enumerate(init)]
-    results = scan(backward, (*final, *zeros, *xs, *saved, *(grads[i] for i in numbers), *others))
+    results = scan(backward, (*final, *zeros, *xs, *saved, *(grads[i] for i in outputs), *others))
     of_others = [r.cast(o.dtype) for r, o in zip(results[n:], others, strict=False)]
     return (*results[:n], *results[n + len(others) :], *of_others)
 
