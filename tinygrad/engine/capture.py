@@ -30,10 +30,10 @@ from tinygrad.engine.realize import (
     Run,
     before_overwriting,
     compute_pending,
+    computing,
     in_memory,
     pending_writes,
     realize,
-    recording,
     version_below,
 )
 from tinygrad.engine.replay import Execution
@@ -97,7 +97,7 @@ class Captured:
 def refuse_to_tell(bind: UOp) -> None:
     """JitError if the user's code reads the value of a variable that the captured step is given:
     replays would keep the first."""
-    recorder = recording.recorder
+    recorder = computing.recorder
     if not isinstance(recorder, Capture) or bind.src[0].arg[0] not in recorder.bound:
         return
     frame: FrameType | None = sys._getframe(1)
@@ -157,7 +157,7 @@ class Capture:
         stand_ins = self._stand_ins()
         fill = iter(stand_ins)
         leaves = [leaf if isinstance(leaf, UOp) else next(fill) for leaf in given]
-        recording.recorder = self
+        computing.recorder = self
         try:
             with forgetting():
                 args, kwargs = unflatten(shape, iter(leaves))
@@ -168,7 +168,7 @@ class Capture:
                 tensors = [leaf for leaf in found if isinstance(leaf, Holder)]
                 realize(*(tensor.uop for tensor in tensors), *pending_writes())
         finally:
-            recording.recorder = None
+            computing.recorder = None
         if not self.made.executions and not tensors:
             raise JitError(f"{self.name}: nothing was computed, so there is nothing to capture")
         self._check_arguments(shape, (args, kwargs), leaves, stand_ins)
@@ -212,11 +212,11 @@ class Capture:
                     "whole tensors, or into the larger one"
                 )
             self.made.written_inputs.add(source.first)
-            recording.recorder = None
+            computing.recorder = None
             try:
                 before_overwriting([self.originals[source.first]])
             finally:
-                recording.recorder = self
+                computing.recorder = self
 
     def after(self, run: Run) -> None:
         """Records a plan that ran."""

@@ -22,9 +22,9 @@ from tinygrad.engine.containers import Plain, bindings_below, flatten, without_v
 from tinygrad.engine.devices import Device
 from tinygrad.engine.holders import Holder, surroundings, surroundings_now
 from tinygrad.engine.realize import (
+    computing,
     in_memory,
     realize,
-    recording,
     version_below,
     whole_buffer,
 )
@@ -127,7 +127,7 @@ class TinyJit(Generic[P, R]):
         return found
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if not JIT.value or recording.recorder is not None:  # off, or a step inside another
+        if not JIT.value or computing.recorder is not None:  # off, or a step inside another
             return self.function(*args, **kwargs)
         call = self._latest
         if call is not None and (given := call.recognise(args, kwargs)) is not None:

@@ -101,19 +101,19 @@ class Recorder(Protocol):
         """It has run."""
 
 
-class _Recording(threading.local):
+class _Computing(threading.local):
     recorder: Recorder | None = None
     done: list[Run | None] | None = None
 
 
-recording = _Recording()
+computing = _Computing()
 """Of each thread: the recorder that looks on, and a list that takes what was `done` (None in it:
 something that made no graph)."""
 
 
 def capturing() -> bool:
     """Whether this thread captures a step."""
-    return recording.recorder is not None
+    return computing.recorder is not None
 
 
 open_inputs: set[UOp] = set()
@@ -144,7 +144,7 @@ def _realize(wanted: list[UOp]) -> None:
     # it runs, a capture looks on, and CHECKs leave their fault words for the next read
     params = [buffer_of(node) for node in structure.params]
     run = Run(wanted, structure, runnable, params, variables, numbers, [])
-    recorder = recording.recorder
+    recorder = computing.recorder
     if recorder is not None:
         recorder.before(run)
     taken: Taken = {}
@@ -153,8 +153,8 @@ def _realize(wanted: list[UOp]) -> None:
         note(runnable.chain.flow, run.buffers, taken)
     else:
         leave(taken)
-    if recording.done is not None:
-        recording.done.append(run)
+    if computing.done is not None:
+        computing.done.append(run)
     if runnable.faults:
         origins = _origins_of_checks(structure)
         for words in runnable.faults:
@@ -246,7 +246,7 @@ def _old_readers(wanted: Sequence[UOp], nodes: Sequence[UOp], inside: set[UOp]) 
 def _waiting() -> Iterator[Holder]:
     """The tensors that may wait for their values. What was computed before a step that is being
     captured is only forgotten: it has its value again afterwards."""
-    recorder = recording.recorder
+    recorder = computing.recorder
     for holder in holders:
         if recorder is None or holder.uop not in forgotten or holder.serial >= recorder.start:
             yield holder
@@ -400,7 +400,7 @@ def whole_buffer(node: UOp) -> UOp:
 
 def own_copy(base: UOp) -> UOp:
     """Storage that nobody else has, with the elements of `base`: a view of all of a BUFFER."""
-    if base.op is Ops.BUFFER and recording.recorder is None:
+    if base.op is Ops.BUFFER and computing.recorder is None:
         raise_faults(buffer_of(base))
         return copy_of(base)
     copy = base.contiguous().replace(tag="own")  # a kernel, so that replays copy too
@@ -418,9 +418,9 @@ of a kernel that lays them out."""
 def check_readable(node: UOp) -> None:
     """JitError in a captured step, ArgumentError where only a graph is being built: there is no
     value yet that the host could see."""
-    if recording.recorder is not None:
+    if computing.recorder is not None:
         raise JitError(
-            f"{recording.recorder.name}: a value of shape {node.shape} is read on the host (item, "
+            f"{computing.recorder.name}: a value of shape {node.shape} is read on the host (item, "
             "tolist, numpy, `if tensor`) inside the captured step, and replays would keep the "
             "decision made on this one; return the tensor and read it outside, or use .where()"
         )

@@ -27,7 +27,7 @@ from tinygrad.engine.holders import holders
 from tinygrad.engine.layout import Source as Place
 from tinygrad.engine.numbers import Begin, Number
 from tinygrad.engine.plans import settings_of_plans
-from tinygrad.engine.realize import Run, capturing, in_memory, open_inputs, realize, recording
+from tinygrad.engine.realize import Run, capturing, computing, in_memory, open_inputs, realize
 from tinygrad.engine.replay import Execution, Replay
 from tinygrad.engine.storage import Buffer, is_expected, is_read
 from tinygrad.engine.turns import turns
@@ -42,9 +42,9 @@ from tinygrad.tensor.promise import (
     Written,
     boxes_of,
     keeping,
+    recording,
     source_of,
 )
-from tinygrad.tensor.promise import recording as promising
 from tinygrad.transforms.gradient import followed
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -176,13 +176,13 @@ def again(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool 
             elif known is not None and asked.may_be_done(known):
                 _known.move_to_end(key)
                 if SPEC:
-                    with promising.written_down(followed=True):
+                    with recording.written_down(followed=True):
                         asked.check(known, long_way)
                 else:
                     asked.do(known)
                     asked.tell()
                 return
-        with promising.written_down(followed=True):
+        with recording.written_down(followed=True):
             if not asked.is_clear or not is_new:
                 long_way()
             else:
@@ -275,8 +275,8 @@ class _Asked:
         for buffer in self._written(known):
             buffer.era += 1
             buffer.expression = buffer.past = None
-        if recording.done is not None:
-            recording.done.append(None)
+        if computing.done is not None:
+            computing.done.append(None)
 
     def tell(self) -> None:
         """Tells the nodes that were made of promises where these were computed, and tensors that
@@ -305,12 +305,12 @@ class _Asked:
 
     def watch(self, long_way: LongWay) -> Known | None:
         """Goes the long way; what was done, if that is all that there is to it."""
-        outside, done = recording.done, []  # type: ignore[var-annotated]
-        recording.done = done
+        outside, done = computing.done, []  # type: ignore[var-annotated]
+        computing.done = done
         try:
             long_way()
         finally:
-            recording.done = outside
+            computing.done = outside
         if outside is not None:
             outside += done
         return self._known(done[0]) if len(done) == 1 and done[0] is not None else None

@@ -9,7 +9,7 @@ from typing import Any, Self
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, JitError
 from tinygrad.base.helpers import plain
-from tinygrad.engine.realize import recording
+from tinygrad.engine.realize import computing
 from tinygrad.engine.streams import Stream
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import threefry
@@ -80,9 +80,9 @@ class Generator:
         >>> a.initial_seed() == b.initial_seed()
         False
         """
-        if recording.recorder is not None:
+        if computing.recorder is not None:
             raise JitError(
-                f"{recording.recorder.name}: forks a generator inside, whose seed replays would "
+                f"{computing.recorder.name}: forks a generator inside, whose seed replays would "
                 "keep; fork it outside"
             )
         first, key = self._stream.take(count), self._stream.seed
@@ -90,8 +90,8 @@ class Generator:
 
     def draw(self, room: int) -> tuple[UOp, UOp]:
         """Where the numbers of up to `room` elements begin, and the seed, as bound variables."""
-        if recording.recorder is not None:
-            recording.recorder.drawing()
+        if computing.recorder is not None:
+            computing.recorder.drawing()
         position = UOp.variable(self._stream.name, 0, POSITION_LIMIT, dtypes.int64)
         seed = UOp.variable(self._stream.seed_name, 0, SEED_LIMIT, dtypes.int64)
         return position.bind(self._stream.take(room)), seed.bind(self._stream.seed)

@@ -24,8 +24,7 @@ from tinygrad.base.errors import JitError
 from tinygrad.base.settings import SPEC
 from tinygrad.engine.aliases import bottom_of, is_window
 from tinygrad.engine.holders import surroundings_now
-from tinygrad.engine.realize import Run, capturing
-from tinygrad.engine.realize import recording as computing
+from tinygrad.engine.realize import Run, capturing, computing
 from tinygrad.schedule.bases import MOVED, beneath
 from tinygrad.tensor.core import Core, end_of_views, user_line
 from tinygrad.tensor.looks import Look, look_at, stand_in
