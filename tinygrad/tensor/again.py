@@ -56,17 +56,17 @@ LongWay = Callable[[], object]
 
 
 class Lines:
-    """Expressions and what they stand on, numbered as they are met. What was computed counts as
-    storage, unless its expression is asked for (`whole`)."""
+    """Expressions and what they stand on, numbered as they are met: what a graph would say, in a
+    few lines. What was computed counts as storage, unless its expression is asked for (`whole`)."""
 
     def __init__(self, whole: bool = False) -> None:
         self.whole = whole
-        self.key: list[Hashable] = []
-        self.places: dict[Expression | Source, int] = {}
-        self.leaves: list[Source] = []
-        self.starts: dict[int, Version] = {}
+        self.key: list[Hashable] = []  # equal for steps that do the same to other storage
+        self.places: dict[Expression | Source, int] = {}  # the number of each
+        self.leaves: list[Source] = []  # storage, draws, promises of others
+        self.starts: dict[int, Version] = {}  # where gradients begin: the first version met of each
         self.begins: list[int] = []  # of all leaves' boxes and draws, which are no part of the key
-        self.is_over = False
+        self.is_over = False  # whether a version among them was overwritten
         self._seen: dict[UOp, int] = {}
 
     def add(self, source: Source) -> int:
@@ -114,20 +114,17 @@ class Lines:
 
 
 class Known(NamedTuple):
-    """A plan as a replay of its own: which leaves are its inputs, its variables' values, or which
-    of the lines' begins these are, and what the other begins must be, which of the promises it
-    keeps, for each of these what it is the past of, which of the given tensors it overwrites, and
-    the lines of its CHECKs."""
+    """A plan as a replay of its own, and how it stands to the lines that it was made for."""
 
     replay: Replay
-    inputs: list[int]
-    values: list[int]
-    taken: list[tuple[int, int]]
-    begins: list[int | None]
-    kept: list[int]
-    pasts: list[list[int]]
-    written: list[int]
-    origins: list[dict[Any, Any]]
+    inputs: list[int]  # which of the lines' leaves it is given
+    values: list[int]  # of its variables
+    taken: list[tuple[int, int]]  # (variable, begin): those that are begins of the lines
+    begins: list[int | None]  # what the others must be, None for those
+    kept: list[int]  # the promises that its results are
+    pasts: list[list[int]]  # for each of these the sources that it is made of, if that matters
+    written: list[int]  # which of the given tensors it overwrites
+    origins: list[dict[Any, Any]]  # the user's lines, for its CHECKs
 
     def is_for(self, begins: Sequence[int]) -> bool:
         """Whether it reads boxes that begin there."""
@@ -316,8 +313,10 @@ class _Asked:
         return self._known(done[0]) if len(done) == 1 and done[0] is not None else None
 
     def _known(self, done: Run) -> Known | None:
+        """What the long way did, in terms of the lines; None if they don't tell all of it."""
         plan, structure, buffers = done.plan, done.structure, done.buffers
         storages = plan.plan.storages
+        # what it read and overwrote, and its variables, must be leaves or given tensors
         at = {
             leaf.base: number
             for number, leaf in enumerate(self.lines.leaves)
@@ -337,7 +336,8 @@ class _Asked:
         begins: list[int | None] = list(self.lines.begins)
         for _, number in taken:
             begins[number] = None
-        made = {buffers[i]: i for i, kept in enumerate(storages) if kept.kind == "out"}
+        # what it made must be promises: those asked for, or what waits for what it overwrites
+        made = {buffers[i]: i for i, each in enumerate(storages) if each.kind == "out"}
         kept: dict[Place, int] = {}
         ends: list[UOp] = []
         for number, promise in enumerate(self.promises):
