@@ -4,7 +4,7 @@ CORE is all that a renderer has to write. The others come where a Target brings 
 names in `native`, vectors, groups of lanes, a matrix unit. Codegen never emits what a Target lacks:
 functions are made of arithmetic by `codegen/numbers/decompose`, the rest by `codegen/derived`.
 
-    python -m tinygrad.uop.instructions
+    python -c "from tinygrad.uop.instructions import listing; print(listing())"
 """
 
 from __future__ import annotations
@@ -147,7 +147,3 @@ def listing() -> str:
         lines.append(f"{title}: {len(rows)}")
         lines += [f"    {row.op.name:<11}{row.sources:<30}{row.meaning}".rstrip() for row in rows]
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    print(listing())
