@@ -132,7 +132,10 @@ def forward(result: Tensor, target: Target) -> Iterator[Section]:
     yield (
         "The loop nest",
         "A value lives inside the loops that it depends on; the recipe ordered the loops. What "
-        "follows from the two is this tree, which says when each thing happens.",
+        "follows from the two is this tree, which says when each thing happens: `take` adds a "
+        "turn's value to the accumulators of the sum around it, `store` writes the result. `k2 = "
+        "0` is a turn that stands there by itself, since it is the only one. SPREAD loops have an "
+        "accumulator for each turn, which are added up at the end.",
         _nests(lowered),
     )
     phase = lowered.phases[-1]
@@ -193,7 +196,8 @@ def backward(result: Tensor, derivative: Tensor, target: Target) -> Iterator[Sec
         views.append(f"{lowered.name}\n{_nests(lowered)}")
     yield (
         "The gradient's loops",
-        "The loop nest of each of its kernels.",
+        "The loop nest of each of its kernels. The second one stages its matrix: `fill` lays it "
+        "out in an array, pb1, in the order in which the sum reads it.",
         "\n\n".join(views),
     )
     yield (
