@@ -2,7 +2,11 @@
 python tools/guide.py"""
 
 import doctest
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +19,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PROSE = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("examples/*.md")])
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+IGNORED = shutil.ignore_patterns("__pycache__")
 PAGES = ("tensor", "training", "kernels", "devices")
 
 
@@ -73,3 +78,29 @@ def test_files_that_are_named_are_there(page):
     roots = (ROOT, ROOT / "tinygrad", ROOT / "tinygrad/backends")
     lost = [n for n in named if not any(list(root.glob(f"{n}*")) for root in roots)]
     assert page.name == "CHANGELOG.md" or not lost  # which tells of what was
+
+
+@pytest.mark.slow
+def test_an_operation_is_added_as_the_page_on_changes_says(tmp_path):
+    text = (DOCS / "guide/changing.md").read_text()
+    shutil.copytree(ROOT / "tinygrad", tmp_path / "tinygrad", ignore=IGNORED)
+    for file, anchor, lines in re.findall(
+        r"```python\n# (\S+), before `([^\n]+)`\n(.*?)```", text, re.S
+    ):
+        path = tmp_path / file
+        before, found, after = path.read_text().partition(anchor)
+        assert found, f"{file}: {anchor}"
+        path.write_text(before + lines + found + after)
+    (program,) = re.findall(r"```python\n# program\n(.*?)```", text, re.S)
+    (printed,) = re.findall(r"```text\n(.*?)```", text, re.S)
+    for device in ("CPU", "CLANG", "PYTHON"):
+        settings = {"PYTHONPATH": str(tmp_path), "TINYGRAD_CACHE": str(tmp_path), "DEV": device}
+        run = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, **settings},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert run.stdout == printed, (device, run.stderr)
