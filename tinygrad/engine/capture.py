@@ -154,6 +154,8 @@ class Capture:
     # ---- while the step runs -----------------------------------------------------------------
 
     def _record(self, function: Callable[..., Any], shape: Any, given: Sequence[Any]) -> None:
+        """Runs the function on stand-ins for its arguments, while this looks on; then all that it
+        left to be computed, and what it returned."""
         stand_ins = self._stand_ins()
         fill = iter(stand_ins)
         leaves = [leaf if isinstance(leaf, UOp) else next(fill) for leaf in given]

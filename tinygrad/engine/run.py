@@ -78,6 +78,7 @@ class Stretch:
             self.segment: Segment = device.backend.queue.segment(launches)
 
     def _launches(self, item: Item) -> Iterator[Launch]:
+        """A launch for each phase of a kernel, whose slots become places in the segment's table."""
         assert item.kernel is not None, "a kernel's item"
         record, part = item.kernel.record, item.step.part
         values = [item.first_value + variable_number(name) for name in item.step.variables]
@@ -226,6 +227,7 @@ class Chain:
             write_back(elsewhere, buffers)
 
     def _run_side_by_side(self, buffers: list[Buffer], values: Sequence[int], taken: Taken) -> None:
+        """All parts, a thread for each lane. What is counted or waited for is so here, by one."""
         parts = self.parts
         stretches = [(i, part) for i, part in enumerate(parts) if isinstance(part, Stretch)]
         tables = {i: stretch.handles(buffers, taken) for i, stretch in stretches}
@@ -261,6 +263,7 @@ def _lane(step: Step) -> Hashable:
 def _touches(
     item: Item, storages: Sequence[Storage], homes: Sequence[Hashable] | None
 ) -> list[Touch]:
+    """What a step does to which memory; what follows its storages are a kernel's own, written."""
     found = []
     step = item.step
     for place, number in enumerate(item.storages):

@@ -284,6 +284,8 @@ class Core(Holder):
         return object.__getattribute__(self, "_uop")  # type: ignore[no-any-return]
 
     def _hold_promised(self, promise: Promise) -> None:
+        """From now on this has the node that was promised, and is known to whoever must know of it:
+        to its family, to the storage that it is a view of, to what remembers pasts."""
         if isinstance(promise, Written):
             self._uop, self._source = promise.place.view, None
             self._write_down(promise)

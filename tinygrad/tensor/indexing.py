@@ -87,6 +87,8 @@ class Indexing(Linalg):
         return out.permute((*order, *range(len(shape) + before, out.ndim)))
 
     def _select(self, indices: Any) -> _Selection:
+        """The view that numbers and slices make at once, and the tensors that are left to gather
+        with: each stands for an axis of that view."""
         chosen = _Selection(self)
         axis = 0
         for place, item in enumerate(self._expanded(indices)):
@@ -154,6 +156,8 @@ class Indexing(Linalg):
         return [where._cut(1, i, i + 1).reshape(-1) for i in range(mask.ndim)]
 
     def _as_index(self, item: Any) -> Any:
+        """One item of an index as one of few kinds: None, `...`, a number, a slice of numbers, a
+        tensor of whole numbers or bools, or tensors on an axis of their own."""
         if item is None or item is Ellipsis or isinstance(item, UOp):
             return item
         if isinstance(item, slice):
