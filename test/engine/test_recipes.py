@@ -72,6 +72,11 @@ def test_a_pin_that_is_not_legal_says_so(tmp_path, text, words):
     assert words in str(caught.value) and kernel_id(ast) in str(caught.value)
 
 
+def test_pins_of_no_folder_are_an_error(tmp_path):
+    with Context(RECIPES=str(tmp_path / "typo")), pytest.raises(ArgumentError, match="a folder"):
+        product().realize()
+
+
 # ---- a process that may fail ---------------------------------------------------------------------
 
 SAY = "import sys, time, json\nfor line in sys.stdin:\n    asked = json.loads(line)\n"

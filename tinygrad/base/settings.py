@@ -29,7 +29,7 @@ TABLE = (
     Row("DEV", "", "the default device: CPU, CL, PYTHON, ... (also CL=1); wins over BACKEND"),
     Row("BACKEND", "", "another name of DEV; wins over CL=1 and the like"),
     Row("NOOPT", 0, "1: no recipe, the plain loops"),
-    Row("BEAM", 0, "n: search each kernel's recipe, n kept a round; for the last tenth"),
+    Row("BEAM", 0, "n: search each kernel's recipe, n kept a round; see docs/recipes.md"),
     Row("IGNORE_BEAM_CACHE", 0, "1: search again"),
     Row("RECIPES", "", "folder of pinned recipes: <kernel id>.recipe, see docs/recipes.md"),
     Row(

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ArgumentError
 from tinygrad.base.later import later
 from tinygrad.base.settings import (
     BEAM,
@@ -136,8 +137,10 @@ def settings_of_plans() -> tuple[object, ...]:
 def _pins_stamp() -> str:
     if not RECIPES.value:
         return ""
-    digest = sha256()
-    for path in sorted(Path(RECIPES.value).glob("*.recipe")):
+    folder, digest = Path(RECIPES.value), sha256()
+    if not folder.is_dir():
+        raise ArgumentError(f"RECIPES={folder}: legal is a folder, of files <kernel id>.recipe")
+    for path in sorted(folder.glob("*.recipe")):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()
 
