@@ -540,3 +540,14 @@ def test_loops_end_where_a_mask_says_less_or_equal():
     value = seen.where(kernels.at(1, (96, 96), i, j), 0.0).reduce("add", j)
     bounds = permitted(kernels.out((96,), value, i), frozenset(["i0"]))
     assert bounds == {"trim": (("k0", ((("i0", 1),), 1, 1)),), "start": ()}
+
+
+@pytest.mark.parametrize(
+    "other, is_guard", [(float("-inf"), True), (float(np.finfo(np.float32).min), False)]
+)
+def test_only_minus_infinity_ends_the_loop_of_a_maximum(other, is_guard):
+    """Where all of a row is masked, the maximum is the number of the mask."""
+    i, j = kernels.loop(96, "i0"), kernels.loop(96, "k0")
+    value = (j < i).where(kernels.at(1, (96, 96), i, j), other).reduce("max", j)
+    bounds = permitted(kernels.out((96,), value, i), frozenset(["i0"]))
+    assert bool(bounds["trim"]) == is_guard

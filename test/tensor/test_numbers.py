@@ -281,3 +281,14 @@ def test_chances():
     assert value(Tensor([0.0, 1.0]).bernoulli()).tolist() == [0.0, 1.0]
     with pytest.raises(ArgumentError, match="from 0 to 1"):
         Tensor([1.0]).bernoulli(1.5)
+
+
+def test_weights_of_a_row_that_is_masked_throughout_are_equal():
+    """By the lowest finite number, as many programs have it; of minus infinity they are NaN."""
+    tokens, width = 130, 16
+    values = Tensor(np.random.default_rng(0).normal(size=(tokens, width)).astype(np.float32))
+    earlier = Tensor.arange(tokens).reshape(1, -1) < Tensor.arange(tokens).reshape(-1, 1)
+    for masked, first in ((np.finfo(np.float32).min, values.mean(0).numpy()), (-INF, NAN)):
+        scores = earlier.where(values @ values.T, float(masked))
+        result = (scores.softmax(1) @ values).numpy()
+        np.testing.assert_allclose(result[0], np.broadcast_to(first, width), atol=1e-6)

@@ -2,8 +2,10 @@
 a guard bounds the reduction's loop by the guard. Causal attention, its gradients, one-hot sums and
 paddings get short this way.
 
-One liberty is taken: where a factor is exactly 0 because of a guard, the product counts as 0, so an
-infinity or NaN that it would have met there is not seen.
+One liberty is taken: where a factor is exactly 0 because of a guard, the product counts as 0, and
+where a term is minus infinity, the sum; so an infinity or NaN that it would have met there is not
+seen. A mask of any other number is no guard, however low: in a row that is masked throughout the
+maximum is that number, and all weights of a softmax are equal.
 """
 
 from __future__ import annotations
@@ -192,11 +194,9 @@ def _lone(masked: UOp, other: UOp) -> list[UOp]:
 
 
 def _is(node: UOp, identity: Any) -> bool:
-    """Whether the node is the constant; the lowest finite float counts as minus infinity."""
+    """Whether the node is the constant."""
     node = node.src[0] if node.op is Ops.CAST else node
-    if node.op is not Ops.CONST:
-        return False
-    return bool(node.arg == identity or (identity == -math.inf and node.arg <= -3e38))
+    return node.op is Ops.CONST and bool(node.arg == identity)
 
 
 def _conditions(condition: UOp, holds: bool) -> list[UOp]:
