@@ -422,7 +422,7 @@ TABLE: tuple[Row, ...] = (
     ),
     Row(Ops.STORE, None, "void", "none", "INDEX 0 receives value 1, for all RANGEs that follow."),
     Row(Ops.SPECIAL, 0, "given", "scalar", "The hardware's number of this task, group or lane."),
-    Row(Ops.LOCAL, 0, "given", "none", "Scratch storage arg[0] of arg[1] elements."),
+    Row(Ops.LOCAL, 0, "given", "param", "Scratch storage arg[0] of arg[1] elements."),
     Row(Ops.LOAD, None, "given", "scalar", "Reads memory, or gives 0 where a mask is false."),
     Row(Ops.PREFETCH, 1, "void", "none", "Asks for the cache line at a pointer; no effect."),
     Row(Ops.CARRY, None, "first", "scalar", "A value that a loop carries from turn to turn."),

@@ -14,7 +14,25 @@ from collections.abc import Callable, Sequence
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError
-from tinygrad.codegen.numbers.pairs import EFFECTS, PairArithmetic, Parts, word_of
+from tinygrad.codegen.numbers.pairs import (
+    EFFECTS,
+    Parts,
+    Rewriting,
+    either,
+    from_single,
+    left,
+    less,
+    narrowed,
+    negated,
+    product,
+    right,
+    rounded,
+    signed_shift,
+    sum_of,
+    truncated,
+    widened,
+    word_of,
+)
 from tinygrad.uop.bounds import Interval, interval_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops, bit_cast
@@ -45,7 +63,7 @@ def _used(program: Sequence[UOp]) -> list[UOp]:
     return kept[::-1]
 
 
-class _Walk(PairArithmetic):
+class _Walk(Rewriting):
     """The program while it is written anew."""
 
     def __init__(self, program: Sequence[UOp]) -> None:
@@ -109,8 +127,7 @@ class _Walk(PairArithmetic):
 
     def number(self, low: UOp) -> UOp:
         """A low word as an index."""
-        signed = self.do(Ops.BITCAST, dtypes.int32, low)
-        return self.do(Ops.CAST, dtypes.index, signed)
+        return self.placed(low.bitcast(dtypes.int32).cast(dtypes.index))
 
     def pair(self, node: UOp) -> Parts:
         """The low and the high word of a 64-bit number."""
@@ -120,12 +137,11 @@ class _Walk(PairArithmetic):
         (value,) = parts
         if value.op is Ops.CONST:
             return word_of(value.arg & 0xFFFFFFFF), word_of(0xFFFFFFFF if value.arg < 0 else 0)
-        signed = self.do(Ops.CAST, dtypes.int32, value)
-        low = self.do(Ops.BITCAST, dtypes.uint32, signed)
+        signed = value.cast(dtypes.int32)
+        low = self.placed(signed.bitcast(dtypes.uint32))
         if self.interval(node)[0] >= 0:
             return low, word_of(0)
-        sign = self.do(Ops.SHR, dtypes.int32, signed, UOp.const(dtypes.int32, 31))
-        return low, self.do(Ops.BITCAST, dtypes.uint32, sign)
+        return low, self.placed((signed >> 31).bitcast(dtypes.uint32))
 
     # ---- the walk --------------------------------------------------------------------------------
 
@@ -140,7 +156,7 @@ class _Walk(PairArithmetic):
         self.learn(node)
         rule = RULES.get(node.op)
         if rule is not None:
-            self.parts[node] = rule(self, node)
+            self.parts[node] = self.all_placed(rule(self, node))
             return
         wide = [s for s in node.src if s.dtype in WIDE]
         if node.op in ARGUMENTS or not (wide or node.dtype in WIDE):
@@ -154,7 +170,7 @@ class _Walk(PairArithmetic):
             arithmetic = ARITHMETIC.get(node.op)
             if arithmetic is None or dtypes.float64 in (node.dtype, *(s.dtype for s in node.src)):
                 raise _no_float64(node)
-            self.parts[node] = self.kept(node, arithmetic(self, node))
+            self.parts[node] = self.all_placed(self.kept(node, arithmetic(self, node)))
 
     def rebuilt(self, node: UOp) -> UOp:
         """The node with what its sources became."""
@@ -187,7 +203,7 @@ class _Walk(PairArithmetic):
         pointer, offset = self.of(node.src[0])[0], self.one(node.src[1])
         if node.src[0].dtype in WIDE:
             offset = self.do(Ops.MUL, dtypes.index, offset, UOp.const(dtypes.index, 2))
-        return (self.place(UOp(node.op, pointer.dtype, (pointer, offset), node.arg)),)
+        return (self.place(UOp(Ops.INDEX, pointer.dtype, (pointer, offset), 1)),)
 
     def places(self, pointer: UOp) -> Parts:
         """The places of both words."""
@@ -270,49 +286,49 @@ class _Walk(PairArithmetic):
         if new in LONG:
             return self.cast_to_long(node, source)
         if old not in LONG or len(self.of(source)) == 1:
-            return (self.do(Ops.CAST, new, self.one(source)),)
+            return (self.one(source).cast(new),)
         low, high = self.pair(source)
         if dtypes.is_float(new):
-            return (self.do(Ops.CAST, new, self.rounded(low, high, old is not dtypes.uint64)),)
-        return (self.do(Ops.CAST, new, low),)
+            return (rounded(low, high, old is not dtypes.uint64).cast(new),)
+        return (low.cast(new),)
 
     def cast_to_long(self, node: UOp, source: UOp) -> Parts:
         if source.dtype in LONG:
             return (self.one(source),) if self.fits(node) else self.pair(source)
         (value,) = self.of(source)
         if dtypes.is_float(source.dtype):
-            return self.truncated(self.do(Ops.CAST, dtypes.float32, value))
+            return truncated(value.cast(dtypes.float32))
         if self.fits(node):
-            return (self.do(Ops.CAST, dtypes.index, value),)
-        word = self.do(Ops.CAST, dtypes.uint32, value)
+            return (value.cast(dtypes.index),)
+        word = value.cast(dtypes.uint32)
         if self.interval(source)[0] >= 0:
             return word, word_of(0)
-        signed = self.do(Ops.CAST, dtypes.int32, value)  # a negative one that becomes unsigned
-        return word, self.signed_shift(self.do(Ops.BITCAST, dtypes.uint32, signed), word_of(31))
+        signed = value.cast(dtypes.int32)  # a negative one that becomes unsigned
+        return word, signed_shift(signed.bitcast(dtypes.uint32), word_of(31))
 
     def cast_float64(self, node: UOp) -> Parts:
         (source,) = node.src
         if node.dtype is dtypes.float32:
-            return (self.narrowed(self.pair(source)),)
+            return (narrowed(*self.pair(source)),)
         if node.dtype is not dtypes.float64:
             raise _no_float64(node)
         if source.dtype is dtypes.float64:
             return self.pair(source)
         if dtypes.is_float(source.dtype):
-            return self.from_single(self.do(Ops.CAST, dtypes.float32, self.one(source)))
+            return from_single(self.one(source).cast(dtypes.float32))
         signed = not dtypes.is_unsigned(source.dtype)
         whole = source if source.dtype in LONG else source.cast(dtypes.int64)
         if whole is not source:
             self.learn(whole)
-            self.parts[whole] = self.cast_to_long(whole, source)
+            self.parts[whole] = self.all_placed(self.cast_to_long(whole, source))
         low, high = self.pair(whole)
-        return self.widened(low, high, signed)
+        return widened(low, high, signed)
 
     def bitcast(self, node: UOp) -> Parts:
         source, new = node.src[0], node.dtype
         if source.dtype in WIDE and new in WIDE:
             return self.kept(node, self.pair(source))
-        return (self.do(Ops.BITCAST, new, self.one(source)),)
+        return (self.one(source).bitcast(new),)
 
     # ---- arithmetic of nodes ---------------------------------------------------------------------
 
@@ -320,53 +336,52 @@ class _Walk(PairArithmetic):
         return [self.pair(s) for s in node.src]
 
     def add(self, node: UOp) -> Parts:
-        return self.sum(*self.pairs(node))
+        return sum_of(*self.pairs(node))
 
     def multiply(self, node: UOp) -> Parts:
-        found = self.product(*self.pairs(node)[:2])
-        return found if node.op is Ops.MUL else self.sum(found, self.pair(node.src[2]))
+        found = product(*self.pairs(node)[:2])
+        return found if node.op is Ops.MUL else sum_of(found, self.pair(node.src[2]))
 
     def bits(self, node: UOp) -> Parts:
-        return tuple(self.word(node.op, *both) for both in zip(*self.pairs(node), strict=True))
+        return tuple(a.alu(node.op, b) for a, b in zip(*self.pairs(node), strict=True))
 
     def quotient(self, node: UOp) -> Parts:
         """IDIV and MOD, rounded towards zero."""
         sizes, signs = [], []
         for source in node.src:
             value, low = self.pair(source), self.interval(source)[0]
-            sign = self.test(Ops.CMPNE, self.word(Ops.SHR, value[1], 31), 0) if low < 0 else None
-            sizes.append(value if sign is None else self.either(sign, self.negated(value), value))
+            sign = (value[1] >> 31).ne(0) if low < 0 else None
+            sizes.append(value if sign is None else either(sign, negated(value), value))
             signs.append(sign)
         divided, rest = self.divided(*sizes)
         sign = signs[0]
         if node.op is Ops.IDIV and signs[1] is not None:
-            sign = signs[1] if sign is None else self.test(Ops.CMPNE, sign, signs[1])
+            sign = signs[1] if sign is None else sign.ne(signs[1])
         found = divided if node.op is Ops.IDIV else rest
-        return found if sign is None else self.either(sign, self.negated(found), found)
+        return found if sign is None else either(sign, negated(found), found)
 
     def shift(self, node: UOp) -> Parts:
         value, (amount, _) = self.pairs(node)
         if node.op is Ops.SHL:
-            return self.left(value, amount)
-        return self.right(value, amount, node.dtype is not dtypes.uint64)
+            return left(value, amount)
+        return right(value, amount, node.dtype is not dtypes.uint64)
 
     def compare(self, node: UOp) -> Parts:
         a, b = self.pairs(node)
         if node.op is Ops.CMPLT:
-            return (self.less(a, b, node.src[0].dtype is not dtypes.uint64),)
-        joined = Ops.OR if node.op is Ops.CMPNE else Ops.AND
-        return (self.test(joined, *(self.test(node.op, *both) for both in zip(a, b, strict=True))),)
+            return (less(a, b, node.src[0].dtype is not dtypes.uint64),)
+        low, high = (x.alu(node.op, y) for x, y in zip(a, b, strict=True))
+        return (low | high if node.op is Ops.CMPNE else low & high,)
 
     def where(self, node: UOp) -> Parts:
         condition, yes, no = node.src
         if len(self.of(yes)) == len(self.of(no)) == 1:
-            values = self.one(yes), self.one(no)
-            return (self.do(Ops.WHERE, values[0].dtype, self.one(condition), *values),)
-        return self.kept(node, self.either(self.one(condition), self.pair(yes), self.pair(no)))
+            return (self.one(condition).where(self.one(yes), self.one(no)),)
+        return self.kept(node, either(self.one(condition), self.pair(yes), self.pair(no)))
 
     def maximum(self, node: UOp) -> Parts:
         a, b = self.pairs(node)
-        return self.either(self.less(a, b, node.dtype is not dtypes.uint64), b, a)
+        return either(less(a, b, node.dtype is not dtypes.uint64), b, a)
 
     def exchange(self, node: UOp) -> Parts:
         return tuple(self.do(node.op, w.dtype, w, arg=node.arg) for w in self.pair(node.src[0]))
