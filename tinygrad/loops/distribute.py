@@ -52,51 +52,44 @@ def distribute(
         known = ", ".join(u.name for u in UNITS.values() if u.held)
         raise ArgumentError(f"distribute: no unit {unit!r} of a warp; there are {known}")
     held = row.held
-    found: list[list[UOp]] = []
-    for names, parts in ((rows, held.rows), (columns, held.columns), (depth, held.depth)):
-        loops = [loop_named(kernel, name) for name in names]
-        if [size_of(r) for r in loops] != [size for _, size, _ in parts]:
-            raise ArgumentError(f"distribute: {unit} takes loops of {parts}, not {tuple(names)}")
-        found.append(loops)
-    digits = _digits(found[0], held.rows) | _digits(found[1], held.columns)
+    row_loops = _loops_of(kernel, unit, rows, held.rows)
+    column_loops = _loops_of(kernel, unit, columns, held.columns)
+    depth_loops = _loops_of(kernel, unit, depth, held.depth)
+    digits = _digits(row_loops, held.rows) | _digits(column_loops, held.columns)
     if any(role_of(loop) != "LANE" for loop in digits.values()):
         raise ArgumentError(f"distribute: {unit}'s lanes are LANEs of the output")
-    owners = [n for n in owners_of(kernel, found[2][0]) if _is_by(n, unit)]
+    owners = [n for n in owners_of(kernel, depth_loops[0]) if _is_by(n, unit)]
     if len(owners) != 1:
         raise ArgumentError(f"distribute: {tuple(depth)} are not the loops of one sum by {unit}")
-    product = term_of(owners[0])
+    (owner,), product = owners, term_of(owners[0])
     if row.is_staged:  # the unit reads its operands where they lie
-        made = UOp(Ops.WMMA, row.out, (*product.src, *(r for loops in found for r in loops)), unit)
-        return replaced(kernel, {owners[0]: owners[0].with_src((made, *own_ranges(owners[0])))})
+        src = (*product.src, *row_loops, *column_loops, *depth_loops)
+        made = UOp(Ops.WMMA, row.out, src, unit)
+        return replaced(kernel, {owner: owner.with_src((made, *own_ranges(owner)))})
     lane = build({loop: stride for stride, loop in digits.items()})  # its number in the warp
-    along = _changes(found[2], held.depth, lane)
-    own_items = {
-        name: loop
-        for loops, parts in ((found[0], held.rows), (found[1], held.columns))
-        for loop, (name, _, stride) in zip(loops, parts, strict=True)
-        if not stride
-    }
-    sides = []
-    for factor, loops, axis, parts in (
-        (product.src[0], found[0], held.rows, held.a),
-        (product.src[1], found[1], held.columns, held.b),
-    ):
-        changes = dict(along)
-        if axis != parts:
-            place = _place(parts, lane, own_items)
-            changes |= _split_up(loops, axis, place)
-        sides.append(replaced(factor, changes))
-    items = own_items | {
-        name: loop
-        for loop, (name, _, stride) in zip(found[2], held.depth, strict=True)
-        if not stride
-    }
-    made = UOp(Ops.WMMA, row.out, (*sides, *(items[name] for name in held.items)), unit)
-    gone = {loop for loop in found[2] if loop not in items.values()}
-    own = tuple(r for r in own_ranges(owners[0]) if r not in gone)
-    if (grown := factor_of(owners[0])) is not None:
+    along = _changes(depth_loops, held.depth, lane)
+    items = _items(row_loops, held.rows) | _items(column_loops, held.columns)
+    a, b = product.src
+    if held.a != held.rows:  # lanes hold the operand's rows by other parts than the result's
+        a = replaced(a, _split_up(row_loops, held.rows, _place(held.a, lane, items)))
+    if held.b != held.columns:
+        b = replaced(b, _split_up(column_loops, held.columns, _place(held.b, lane, items)))
+    items |= _items(depth_loops, held.depth)
+    src = (replaced(a, along), replaced(b, along), *(items[name] for name in held.items))
+    made = UOp(Ops.WMMA, row.out, src, unit)
+    gone = {loop for loop in depth_loops if loop not in items.values()}
+    own = tuple(r for r in own_ranges(owner) if r not in gone)
+    if (grown := factor_of(owner)) is not None:
         made = UOp(Ops.RESCALE, row.out, (made, replaced(grown, along)))
-    return replaced(kernel, {owners[0]: owners[0].with_src((made, *own))})
+    return replaced(kernel, {owner: owner.with_src((made, *own))})
+
+
+def _loops_of(kernel: UOp, unit: str, names: Sequence[str], parts: Sequence[Part]) -> list[UOp]:
+    """The loops along an axis, if they are the parts that the unit's row has of it."""
+    loops = [loop_named(kernel, name) for name in names]
+    if [size_of(r) for r in loops] != [size for _, size, _ in parts]:
+        raise ArgumentError(f"distribute: {unit} takes loops of {parts}, not {tuple(names)}")
+    return loops
 
 
 def _is_by(node: UOp, unit: str) -> bool:
@@ -109,6 +102,12 @@ def _digits(loops: Sequence[UOp], parts: Sequence[Part]) -> dict[int, UOp]:
     """The loops that are digits of the lane's number, by stride."""
     pairs = zip(loops, parts, strict=True)
     return {stride: loop for loop, (_, _, stride) in pairs if stride}
+
+
+def _items(loops: Sequence[UOp], parts: Sequence[Part]) -> dict[str, UOp]:
+    """The loops over what one lane holds, by name."""
+    pairs = zip(loops, parts, strict=True)
+    return {name: loop for loop, (name, _, stride) in pairs if not stride}
 
 
 def _changes(loops: Sequence[UOp], parts: Sequence[Part], lane: UOp) -> dict[UOp, UOp]:
