@@ -170,21 +170,10 @@ class _Lowering:
         tasks = [r for r in own if role_of(r) == "PARALLEL"]
         count = prod(size_of(r) for r in tasks)
         arms = arms_of(own, stores) if count > 1 else None
-        written = _written([*stores, *(arms.stores if arms else ())])
-        evaluator = Evaluator(self.target, self.slots, self.block, self.fault, self.faults, written)
-        evaluator.access.aligned = self.target.aligned
-        evaluator.access.ahead = {
-            name: (turns, inside) for name, turns, inside in fact(self.kernel, "prefetch")
-        }
+        evaluator = self._evaluator(_written([*stores, *(arms.stores if arms else ())]))
         expansion, program = Expansion(evaluator), evaluator.program
         grid = _grid(count, self.target) if self.target.has_groups else (count, 1, 1)
-        if count > 1:
-            task = _group(program, grid) if self.target.has_groups else program.open_tasks(count)
-            expansion.given.update(_split_task(expansion, tasks, task, count))
-        else:
-            expansion.given.update(dict.fromkeys(tasks, 0))
-        if prod(grid) > count:
-            program.open_branch(program.test(Ops.CMPLT, task, count))
+        _open_tasks(expansion, tasks, grid, count)
         padded = stores[0][0].op is Ops.STAGE and not overlaps(stores[0][0])
 
         def run(own: list[UOp], stores: list[Store]) -> str:
@@ -194,17 +183,9 @@ class _Lowering:
             return text(nest)
 
         lines = run(own, stores) if arms is None else _in_arms(expansion, arms, run, own, stores)
-        while program.scope is not program.root:
-            program.close()
-        laid_out = program.layout()
-        if self.target.has_groups:
-            check_meetings(laid_out)
-        listed = _for_target(laid_out, self.target)
+        listed = self._listed(program)
+        scratch = self._scratch(listed)
         buffers = tuple(n.arg[0] for n in listed if n.op is Ops.PARAM)
-        scratch, most = local_layout(listed)[1], self.target.local_memory
-        if self.target.has_groups and scratch > most:
-            room = f"{scratch:,} bytes, on {self.target.device} they can {most:,}"
-            raise CompileError(f"[lower] {self.name}: lanes share {room}; legal is NOOPT=1")
         return Phase(
             self.name + suffix,
             tuple(listed),
@@ -215,6 +196,32 @@ class _Lowering:
             f"{'fill' if padded else 'store'} over {axes(own)}\n{lines}",
             _ends(tasks),
         )
+
+    def _evaluator(self, written: frozenset[UOp]) -> Evaluator:
+        made = Evaluator(self.target, self.slots, self.block, self.fault, self.faults, written)
+        made.access.aligned = self.target.aligned
+        made.access.ahead = {
+            name: (turns, inside) for name, turns, inside in fact(self.kernel, "prefetch")
+        }
+        return made
+
+    def _listed(self, program: Program) -> list[UOp]:
+        """The program in order, for this target."""
+        while program.scope is not program.root:
+            program.close()
+        laid_out = program.layout()
+        if self.target.has_groups:
+            check_meetings(laid_out)
+        return _for_target(laid_out, self.target)
+
+    def _scratch(self, program: list[UOp]) -> int:
+        """The bytes of LOCAL memory that a task takes, or a group; CompileError if that is more
+        than a group has."""
+        scratch, most = local_layout(program)[1], self.target.local_memory
+        if self.target.has_groups and scratch > most:
+            room = f"{scratch:,} bytes, on {self.target.device} they can {most:,}"
+            raise CompileError(f"[lower] {self.name}: lanes share {room}; legal is NOOPT=1")
+        return scratch
 
 
 def _ends(tasks: list[UOp]) -> tuple[UOp, ...]:
@@ -274,6 +281,22 @@ def _group(program: Program, grid: tuple[int, int, int]) -> Number:
         row = program.argument(Ops.SPECIAL, dtypes.index, ("gid1", grid[1]))
         task = program.integer(Ops.ADD, task, program.integer(Ops.MUL, row, grid[0]))
     return task
+
+
+def _open_tasks(
+    expansion: Expansion, tasks: list[UOp], grid: tuple[int, int, int], count: int
+) -> None:
+    """What follows is done by each of `count` tasks, which know their turns of the loops `tasks`;
+    groups of the grid beyond do nothing."""
+    program = expansion.program
+    if count <= 1:
+        expansion.given.update(dict.fromkeys(tasks, 0))
+        return
+    has_groups = expansion.evaluator.target.has_groups
+    task = _group(program, grid) if has_groups else program.open_tasks(count)
+    expansion.given.update(_split_task(expansion, tasks, task, count))
+    if prod(grid) > count:
+        program.open_branch(program.test(Ops.CMPLT, task, count))
 
 
 def _split_task(
