@@ -827,19 +827,21 @@ def test_more_random_kernels(seed):
 
 @pytest.mark.parametrize("how", ("python", "llvm"))
 @pytest.mark.parametrize("role", ("LOOP", "UNROLL", "VECTOR"))
-def test_a_sum_that_follows_a_maximum_is_scaled_where_that_grows(how, role):
-    """Blocks that are nothing come first and in between; the maximum grows far, and falls."""
+@pytest.mark.parametrize("is_finite", (True, False))
+def test_a_sum_that_follows_a_maximum_is_scaled_where_that_grows(how, role, is_finite):
+    """Blocks that are nothing come first and in between; the maximum grows far, and falls. The
+    centre is finite in any row, or follows a row of minus infinity."""
     rows, columns = 3, 40
     i, first, second = K.loop("i", rows), K.loop("k", columns), K.loop("k1", columns)
     most = K.read(1, (rows, columns), i, first).reduce("max", first)
-    centre = most.eq(float("-inf")).where(most.const_like(0), most)
+    centre = most.eq(float("-inf")).where(most.const_like(0), most) if is_finite else most
     power = ((K.read(1, (rows, columns), i, second) + centre * -1.0) * 0.5).exp2()
     total = (power * K.read(2, (columns,), second)).reduce("add", second)
     steps = [("split", "k", 8, "ki"), ("split", "k1", 8, "k1i")]
     steps += [("follow", ("k", "ki"), ("k1", "k1i")), ("role", "ki", role)]
     kernel = apply(K.out((rows,), total, i), [step for step in steps if step[-1] != "LOOP"])
     x, w = K.normal(rows, columns) * 300, K.normal(columns)
-    x[:, :8] = x[0, 16:24] = x[2] = -np.inf
+    x[:, :8] = x[0, 16:24] = x[2] = -np.inf  # the last row's sum is 0
     centres = np.where(x.max(1) == -np.inf, 0, x.max(1))
     wanted = (np.exp2((x - centres[:, None]) * 0.5) * w).sum(1)
     found = K.compute(kernel, (rows,), [x, w], how)

@@ -509,15 +509,17 @@ def test_two_turns_on_their_way_without_copies_of_their_own():
 # ---- rows in registers ---------------------------------------------------------------------------
 
 
-def narrow_attention(rows, keys, width, early=False):
-    """softmax(q @ k.T) @ v, as the scheduler writes it; divided after the product, or before it."""
+def narrow_attention(rows, keys, width, early=False, window=None):
+    """softmax(q @ k.T) @ v, as the scheduler writes it; divided after the product, or before it.
+    `window`: a row sees no key that is so much before it."""
     half, single = dtypes.float16, dtypes.float32
     m, n = K.loop("m", rows), K.loop("n", width)
 
     def scores(key):
         d = K.loop("d", width)
         q = K.read(1, (rows, width), m, d, dtype=half).cast(single)
-        return (q * K.read(2, (keys, width), key, d, dtype=half).cast(single)).reduce("add", d)
+        score = (q * K.read(2, (keys, width), key, d, dtype=half).cast(single)).reduce("add", d)
+        return score if window is None else (m < key + window).where(score, -np.inf)
 
     first, second, third = (K.loop(name, keys) for name in ("k1", "k2", "k3"))
     most = scores(first).reduce("max", first)
@@ -538,17 +540,25 @@ REGISTERS = dataclasses.replace(
 
 
 @pytest.mark.parametrize(
-    ("rows", "keys", "width", "early"),
-    [(17, 66, 8, False), (16, 40, 24, False), (33, 130, 16, False), (17, 66, 8, True)],
+    ("rows", "keys", "width", "early", "window"),
+    [
+        (17, 66, 8, False, None),
+        (16, 40, 24, False, None),
+        (33, 130, 16, False, None),
+        (17, 66, 8, True, None),
+        (80, 96, 8, False, 5),  # the first blocks of keys are nothing to the last rows
+    ],
 )
-def test_scores_are_the_units_results_and_its_operand(rows, keys, width, early):
+def test_scores_are_the_units_results_and_its_operand(rows, keys, width, early, window):
     """They are made once, as sums follow the maximum; for each reduction, if one needs the sum."""
     shapes = (rows, width), (keys, width), (keys, width)
     (q, k, v), bits = operands(dtypes.float16, *shapes)
     scores = (q @ k.T).astype(float)
+    if window is not None:
+        scores[np.arange(rows)[:, None] >= np.arange(keys) + window] = -np.inf
     weights = np.exp(scores - scores.max(1, keepdims=True))
     wanted = weights @ v / weights.sum(1, keepdims=True)
-    kernel = narrow_attention(rows, keys, width, early)
+    kernel = narrow_attention(rows, keys, width, early, window)
     recipe = check(kernel, bits, wanted, 2e-3, REGISTERS)
     units = [step[-1] for step in recipe if step[0] == "distribute"]
     assert units == ["mma.f16"] * (4 if early else 2)

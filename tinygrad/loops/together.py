@@ -126,7 +126,9 @@ def follow(kernel: UOp, kept: Sequence[str], given: Sequence[str]) -> UOp:
         for k: m, before = max(m, x(k)), m
                s = s * exp2(a * (before - m)) + w(k) * exp2(a * (x(k) - m))
 
-    Inside the first of several loops the maximum is that of all turns of the others.
+    Inside the first of several loops the maximum is that of all turns of the others. Where x is
+    minus infinity a term is nothing, also while the maximum is no more than that: -inf - -inf would
+    be NaN for good. So the sum of a row that has nothing else is 0, and a quotient by it NaN.
 
     Requires: each names all loops of a REDUCE, in order, of the same sizes, none with limits; the
     maximum stands in the exponent and nowhere else.
@@ -212,9 +214,11 @@ def _followed(first: UOp, second: UOp, loops: tuple[UOp, ...], power: Power) -> 
     now = UOp(Ops.RUNNING, first.dtype, (most, loops[0]), "max")
     before = now.replace(tag=BEFORE)
     names = dict(zip(own_ranges(second), loops, strict=True))
-    term = replaced(replaced(second.src[0], {first: now}), names)
+    nothing = UOp.const(first.dtype, MONOIDS["max"].identity(first.dtype))
+    x = power.distance.src[0]
+    distance = x.alu(Ops.CMPEQ, nothing).where(x, power.distance)
+    term = replaced(second.src[0], {power.distance: replaced(distance, {first: now})})
     earlier, later = (replaced(power.centre, {first: state}) for state in (before, now))
     grown = replaced(power.value, {power.distance: earlier + later * -1.0})
-    nothing = UOp.const(first.dtype, MONOIDS["max"].identity(first.dtype))
     factor = before.alu(Ops.CMPEQ, nothing).where(grown.const_like(0), grown)
-    return second.with_src((UOp(Ops.RESCALE, term.dtype, (term, factor)), *loops))
+    return second.with_src((UOp(Ops.RESCALE, term.dtype, (replaced(term, names), factor)), *loops))
