@@ -60,8 +60,8 @@ ROLES: dict[str, frozenset[Ops]] = {
 """Which nodes may close a loop of each role. ORDERED is given by the scheduler and stays."""
 
 MEMORIES = ("GLOBAL", "LOCAL", "REG")
-LARGEST_VECTOR = 64
-LARGEST_UNROLL = 64
+LARGEST_VECTOR, LARGEST_UNROLL = 64, 64
+"""Turns of a VECTOR and of an UNROLL: each is a lane, or a copy in the text."""
 
 
 # ---- loops -----------------------------------------------------------------------------------

@@ -20,8 +20,9 @@ from tinygrad.loops.tensorise import operand, units_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-MOST_VECTORS = 6
-MOST_ROWS = 16
+MOST_VECTORS, MOST_ROWS = 6, 16
+"""Of the register tiles that are compared: vectors side by side, and rows."""
+
 FEW_REGISTERS, UNDER_MASK = 16, 5
 """With so few no mask has one of its own, and what is read under it takes as long as so many loads;
 processors with more have registers for masks."""
@@ -39,6 +40,9 @@ FRONT_END = 0.15  # cycles that the processor spends on issuing one operand
 LONG_PANEL, PANEL_BLOCK, SUMS = 0.5, 0.125, 0.3
 """A panel that takes more than the first part of the private cache is packed in blocks of about the
 second, if the sums so far of all row tiles fit in the third."""
+
+PADDED, PADDED_TILES = 1.25, 4.0
+"""Times its length that a sum may be padded to for a unit: tiles are that much faster."""
 
 POWER_OF_TWO_PANELS = 0.02  # panels of 2^n lines fall on fewer sets, but start on whole pages
 
@@ -267,7 +271,7 @@ def _units(plan: Plan, loop: UOp, is_tile: bool) -> list[tuple[MatrixUnit, int, 
     if len(owners) != 1 or len(loop.src) > 1 or owners[0].op is not Ops.REDUCE:
         return []
     value, size, found = owners[0].src[0], size_of(loop), []
-    most = size * (4.0 if is_tile else 1.25)  # tiles are that much faster
+    most = size * (PADDED_TILES if is_tile else PADDED)
     for rows, first in enumerate(value.src if value.op is Ops.MUL else ()):
         for unit in units_of(plan.target, first, value.src[1 - rows], first.dtype):
             suits = unit.columns == plan.lanes and unit.is_tile == is_tile

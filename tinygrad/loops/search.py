@@ -26,6 +26,8 @@ Stopwatch = Callable[[Recipe, float], float]
 slower than the seconds given."""
 
 ROUNDS = 4
+"""In each what is near the best recipes so far is timed; before the first, what others propose."""
+
 TRIES = 48
 """Candidates that are timed, for each recipe of the beam's width."""
 

@@ -23,6 +23,7 @@ LARGEST_BLOCK = 64
 """Rows of a block, at most."""
 
 MOST_STAGES = 8
+"""Values that a kernel keeps: each is looked for in all of the kernel anew."""
 
 FEW_TERMS = 64
 """So short a sum of products is no better off in a tile than in the loops that take it in."""

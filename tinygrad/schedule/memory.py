@@ -15,7 +15,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import round_up
 from tinygrad.schedule.plan import Plan, Storage
 
-ALIGNMENT = 256
+ALIGNMENT = 256  # bytes: where any device may begin to bind, as `base/windows` has it
 TIGHT = 65 / 64  # an arena so little above what no arena can be below is good enough
 MANY = 2048  # lives: of more, each is not compared with each
 

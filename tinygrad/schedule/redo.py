@@ -16,7 +16,7 @@ from tinygrad.uop.op import WEIGHT, GroupOp, Ops
 CHEAP_WEIGHT = 8  # up to so many operations are rather redone than stored
 CHEAP_LEAVES = 2  # ... if they read no more than so many values
 REPEATED = 1.5  # elements that are made of each one in memory: then that is what is stored
-WEIGHT_LIMIT = 1 << 20
+WEIGHT_LIMIT = 1 << 20  # what is shared counts on each way to it, so weights double fast
 NO_VALUE = frozenset((Ops.DEVICE, Ops.UNIQUE, Ops.SINK))
 LAID_OUT = frozenset((Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.CAST))
 FREE_LEAVES = frozenset((Ops.CONST, Ops.ARANGE, Ops.DEFINE_VAR, Ops.BIND))

@@ -46,6 +46,7 @@ BLOW_UP = 4
 """A value so many times larger than what it is made of is rather made again than stored."""
 
 MOST_PRODUCTS = 4
+"""That a value is made of which is kept in rows: each kernel that wants it makes all of them."""
 
 FEWEST_USES = 8
 """Of a factor of scores, for a unit: half of its rows."""

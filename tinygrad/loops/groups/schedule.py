@@ -18,7 +18,7 @@ from tinygrad.loops.products import contractions
 from tinygrad.uop.node import UOp
 
 BLOCK = 256  # lanes of a group for plain loops; fewer where there is little to do
-LEAST_BLOCK = 32
+LEAST_BLOCK = 32  # lanes of one, however little there is to do
 TILE_LANES = 16  # lanes along each side of a product's block
 TILE_COPIES = 4  # rows and columns that a lane computes
 FEW_OUTPUTS = 4096  # with fewer, a group shares the reduction of one

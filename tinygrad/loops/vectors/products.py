@@ -73,8 +73,9 @@ LONG_WORK = 1 << 22
 PAGE = 4096
 """Bytes: what steps further with each turn leaves the reach of caches that look ahead."""
 
-PREFETCH_TURNS = 4
-TILES_AHEAD = 2
+PREFETCH_TURNS, TILES_AHEAD = 4, 2
+"""How far ahead lines are asked for: of what a panel is filled with, and of packed rows."""
+
 LONG_RUN = 64
 """Elements in a row that are as good as a whole row: shorter runs miss what the machine fetches
 ahead."""
