@@ -102,6 +102,9 @@ def test_pad(name):
         lambda a, b: a * (a + 200).exp(),
         lambda a, b: a * a.log(),
         lambda a, b: a * b.sum(),
+        lambda a, b: a * (a - 1).sqrt(),
+        lambda a, b: a * ((a + 3e38) * 3e38),
+        lambda a, b: a * (a + 70000.0).half(),
     ],
 )
 def test_what_is_padded_is_zero_there_whatever_its_factors(make):

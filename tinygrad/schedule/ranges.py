@@ -197,5 +197,4 @@ _POLES = frozenset((Ops.FDIV, Ops.RECIP, Ops.LOG2, Ops.EXP2, Ops.POW))
 def _is_inside(memory: UOp, offset: UOp) -> bool:
     """Whether any turn of the loops reads an element that is there: no gate is needed then, and
     what doesn't depend on a gate's loops stays the same for all their turns."""
-    low, high = offset.vmin, offset.vmax
-    return bool(low >= 0 and high < memory.arg[1])
+    return bool(offset.vmin >= 0 and offset.vmax < memory.arg[1])
