@@ -191,6 +191,7 @@ UNLIKE = {
     "no axes are none, as in NumPy": "\\(\\(\\)|=\\(\\)|combinations",
     "what overflows does so elsewhere": "moved.*1000000000|trapezoid.*inf|scale=inf|"
     "linspace.*(inf|nan)|margin=nan",
+    "a momentum of 0 keeps the last gradient, not an older direction": "_momentum=0[,)]",
     "a blank among the labels means nothing": "ctc_loss",
     "halves are added up in floats": "(pos_weight=|osine.*)half\\(",
 }

@@ -201,8 +201,8 @@ sched.StepLR(o, 2, gamma=0.5)               sched.MultiStepLR(o, milestones=[1, 
 sched.ExponentialLR(o, 0.5)                 sched.CosineAnnealingLR(o, 3, eta_min=0.01)
 sched.LinearLR(o, 0.5, 1.0, 2)              sched.ConstantLR(o, factor=0.5, total_iters=2)
 sched.PolynomialLR(o, 3, power=2.0)         sched.CosineAnnealingWarmRestarts(o, 2, T_mult=2, eta_min=0.01)
-sched.OneCycleLR(o, 0.5, total_steps=5, pct_start=0.4, anneal_strategy='cos', cycle_momentum=False)
-sched.CyclicLR(o, 0.1, 0.5, step_size_up=2, mode='triangular', cycle_momentum=False)
+sched.OneCycleLR(o, 0.5, total_steps=5, pct_start=0.4, anneal_strategy='cos', base_momentum=0.8, max_momentum=0.9)
+sched.CyclicLR(o, 0.1, 0.5, step_size_up=2, mode='triangular', scale_fn=None, scale_mode='cycle', cycle_momentum=True, base_momentum=0.5)
 sched.LambdaLR(o, lambda t: 0.5 ** t)       sched.MultiplicativeLR(o, lambda t: 0.5)
 """
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tinygrad import Tensor, TinyJit
-from tinygrad.base.errors import ArgumentError
+from tinygrad.base.errors import ArgumentError, JitError
 from tinygrad.nn import optim
 
 STEPS = 25
@@ -52,7 +52,13 @@ def warm_then_cosine(lib, o):
         lambda lib, o: lib.OneCycleLR(
             o, 2.0, epochs=13, steps_per_epoch=2, anneal_strategy="linear", pct_start=0.4
         ),
+        lambda lib, o: lib.OneCycleLR(o, 2.0, STEPS, pct_start=0.0),
+        lambda lib, o: lib.OneCycleLR(o, 2.0, STEPS, three_phase=True),
         lambda lib, o: lib.CyclicLR(o, 0.1, 0.5, 4),
+        lambda lib, o: lib.CyclicLR(o, 0.1, 0.5, 4, scale_fn=lambda cycle: 0.9**cycle),
+        lambda lib, o: lib.CyclicLR(
+            o, 0.1, 0.5, 4, scale_fn=lambda turn: 0.9**turn, scale_mode="iterations"
+        ),
         lambda lib, o: lib.CyclicLR(o, 0.1, 0.5, 4, 7, mode="triangular2"),
         lambda lib, o: lib.CyclicLR(o, 0.1, 0.5, 3, 2, mode="exp_range", gamma=0.9),
         lambda lib, o: lib.CosineAnnealingWarmRestarts(o, 4),
@@ -177,10 +183,149 @@ def in_turns(o):
         (lambda o: optim.ChainedScheduler([optim.CosineAnnealingLR(o, 9, 0.1)]), "down to 0"),
         (lambda o: optim.ChainedScheduler([optim.LambdaLR(o, float)]), "LambdaLR sets a rate"),
         (lambda o: optim.MultiplicativeLR(o, 0.5), "0.5; legal is a function"),
-        (lambda o: optim.OneCycleLR(o, 1.0, 9, cycle_momentum=True), "=True; legal are False"),
-        (lambda o: optim.CyclicLR(o, 0.1, 1.0, cycle_momentum=True), "=True; legal are False"),
+        (lambda o: optim.OneCycleLR(o, 1.0, 9, max_momentum=1.5), "max_momentum=1.5; legal are"),
+        (lambda o: optim.CyclicLR(o, 0.1, 1.0, base_momentum=-1), "base_momentum=-1; legal are"),
+        (lambda o: optim.CyclicLR(o, 0.1, 1.0, scale_mode="x"), "legal are cycle, iterations"),
     ],
 )
 def test_misuse_is_told(misuse, message):
     with pytest.raises(ArgumentError, match=message):
         misuse(optim.SGD([Tensor([1.0])], lr=0.5))
+
+
+# ---- cycles of momentum --------------------------------------------------------------------------
+
+START = np.cos(np.arange(6) * 1.3).reshape(2, 3).astype(np.float32)
+CYCLES = [
+    lambda lib, o: lib.OneCycleLR(o, 0.05, 12),
+    lambda lib, o: lib.OneCycleLR(o, 0.05, 12, three_phase=True, anneal_strategy="linear"),
+    lambda lib, o: lib.OneCycleLR(o, 0.05, 12, cycle_momentum=False),
+    lambda lib, o: lib.CyclicLR(o, 0.01, 0.05, 2, mode="triangular2"),
+    lambda lib, o: lib.CyclicLR(o, 0.01, 0.05, 3, 2, mode="exp_range", gamma=0.9),
+    lambda lib, o: lib.SequentialLR(
+        o,
+        [lib.LinearLR(o, 0.1, total_iters=3), lib.OneCycleLR(o, 0.05, 6), lib.ExponentialLR(o, 1)],
+        [3, 8],
+    ),
+]
+MOVERS = [
+    lambda lib, w: lib.SGD([w], lr=0.1),
+    lambda lib, w: lib.SGD([w], lr=0.1, momentum=0.5, nesterov=True, weight_decay=0.01),
+    lambda lib, w: lib.SGD([w], lr=0.1, momentum=0.5, dampening=0.1),
+    lambda lib, w: lib.RMSprop([w], lr=0.1),
+    lambda lib, w: lib.Adam([w], lr=0.1),
+    lambda lib, w: lib.AdamW([w], lr=0.1, amsgrad=True),
+    lambda lib, w: lib.Adamax([w], lr=0.1),
+    lambda lib, w: lib.NAdam([w], lr=0.1),
+    lambda lib, w: lib.RAdam([w], lr=0.1, betas=(0.9, 0.9)),
+]
+
+
+def moved(library, mover, cycle, captured=False, before=0):
+    """A parameter after each of 12 steps; the schedule begins after some of them."""
+    is_torch = library is torch
+    make, target = (torch.tensor if is_torch else Tensor), START[::-1].copy()
+    w, target = make(START, requires_grad=True), make(target)
+    optimizer = mover(torch.optim if is_torch else optim, w)
+    schedules = []
+
+    def step():
+        optimizer.zero_grad()
+        ((w - target) ** 4).sum().backward()
+        optimizer.step()
+        for schedule in schedules:
+            schedule.step()
+
+    run = TinyJit(step) if captured else step
+    found = []
+    with Tensor.train():
+        for turn in range(12):
+            if turn == before:
+                schedules.append(cycle(torch.optim.lr_scheduler if is_torch else optim, optimizer))
+            run()
+            found.append(w.detach().numpy().copy())
+    return found
+
+
+@pytest.mark.parametrize("mover", MOVERS)
+@pytest.mark.parametrize("cycle", CYCLES)
+def test_momentum_goes_the_other_way_round(mover, cycle):
+    found, wanted = moved(Tensor, mover, cycle), moved(torch, mover, cycle)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("mover", [MOVERS[0], MOVERS[4]])
+def test_a_captured_step_sees_its_momentum_change(mover):
+    found, wanted = moved(Tensor, mover, CYCLES[0], captured=True), moved(torch, mover, CYCLES[0])
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("mover", [MOVERS[0], MOVERS[4], MOVERS[7]])
+def test_a_cycle_may_begin_after_some_steps(mover):
+    found = moved(Tensor, mover, CYCLES[0], before=4)
+    np.testing.assert_allclose(found, moved(torch, mover, CYCLES[0], before=4), 1e-4, 2e-5)
+
+
+def test_a_step_that_was_captured_before_the_cycle_says_so():
+    with pytest.raises(JitError, match="momentum"):
+        moved(Tensor, MOVERS[1], CYCLES[0], captured=True, before=4)
+
+
+@pytest.mark.parametrize("kind", [optim.Adagrad, optim.Adadelta, optim.Rprop, optim.ASGD])
+def test_what_has_no_momentum_is_told(kind):
+    optimizer = kind([Tensor([1.0])], lr=0.5)
+    with pytest.raises(ArgumentError, match="neither momentum nor b1.*legal is cycle_momentum=F"):
+        optim.OneCycleLR(optimizer, 1.0, 9)
+    assert optimizer.lr.item() == 0.5
+    optim.OneCycleLR(optimizer, 1.0, 9, cycle_momentum=False)
+
+
+@pytest.mark.parametrize("kind", [optim.SGD, optim.Adam])
+@pytest.mark.parametrize("schedule_first", [True, False])
+def test_a_saved_cycle_goes_on(kind, schedule_first):
+    def made():
+        w = Tensor(START, requires_grad=True)
+        return w, kind([w], lr=0.1)
+
+    def step(w, optimizer, schedule):
+        optimizer.zero_grad()
+        (w**4).sum().backward()
+        optimizer.step()
+        schedule.step()
+
+    w, optimizer = made()
+    schedule = optim.OneCycleLR(optimizer, 0.05, 9)
+    other, later = made()
+    with Tensor.train():
+        for _ in range(4):
+            step(w, optimizer, schedule)
+        again = optim.OneCycleLR(later, 0.05, 9) if schedule_first else None
+        other.assign(w.numpy()).realize()
+        later.load_state_dict({k: v.clone().realize() for k, v in optimizer.state_dict().items()})
+        if again:
+            again.load_state_dict(schedule.state_dict())
+        kept = later.param_groups[0][later.inertia]
+        assert kept == optimizer.param_groups[0][later.inertia]
+        for _ in range(3 if again else 0):
+            step(w, optimizer, schedule)
+            step(other, later, again)
+    assert w.tolist() == other.tolist()
+
+
+def test_momentum_that_a_cycle_makes_is_cut_as_other_state():
+    devices = ("CPU", "CPU:1")
+    w = Tensor.ones(4, 2).to_(devices).requires_grad_()
+    optimizer = optim.zero(optim.SGD([w], lr=0.1))
+    schedule = optim.OneCycleLR(optimizer, 0.5, 5)
+    assert optimizer.b[0].uop.axis == 0
+    alone = Tensor.ones(4, 2).requires_grad_()
+    one = optim.SGD([alone], lr=0.1)
+    cycle = optim.OneCycleLR(one, 0.5, 5)
+    with Tensor.train():
+        for _ in range(3):
+            for param, mover, turns in ((w, optimizer, schedule), (alone, one, cycle)):
+                mover.zero_grad()
+                (param**2).sum().backward()
+                mover.step()
+                turns.step()
+    np.testing.assert_allclose(w.numpy(), alone.numpy(), rtol=1e-6)

@@ -3,6 +3,7 @@ stands around a step: clipping, loss scaling, averages of weights."""
 
 from tinygrad.nn.optim.adaptive import Adadelta, Adagrad, RMSprop, Rprop
 from tinygrad.nn.optim.average import ASGD, EMA
+from tinygrad.nn.optim.cycles import CyclicLR, OneCycleLR
 from tinygrad.nn.optim.factored import Adafactor
 from tinygrad.nn.optim.gradients import GradScaler, clip_grad_norm_, clip_grad_value_
 from tinygrad.nn.optim.lbfgs import LBFGS
@@ -14,13 +15,11 @@ from tinygrad.nn.optim.schedule import (
     ConstantLR,
     CosineAnnealingLR,
     CosineAnnealingWarmRestarts,
-    CyclicLR,
     ExponentialLR,
     LambdaLR,
     LinearLR,
     MultiplicativeLR,
     MultiStepLR,
-    OneCycleLR,
     PolynomialLR,
     ReduceLROnPlateau,
     Scheduler,

@@ -181,6 +181,8 @@ class RMSprop(Optimizer):
     array([-1.5], dtype=float32)
     """
 
+    inertia = "momentum"
+
     def __init__(
         self,
         params: Parameters,
@@ -197,11 +199,14 @@ class RMSprop(Optimizer):
         self.alpha = alpha
         self.eps = eps
         self.weight_decay = weight_decay
-        self.momentum = momentum
+        self.momentum: float | Tensor = momentum
         self.v = self._zeros()
         self.mean = self._zeros() if centered else []
         self.b = self._zeros() if momentum else []
         self._own([*self.v, *self.mean, *self.b])
+
+    def _before_it_varies(self) -> None:
+        self.b = self.b or self._own_zeros()
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         grad = grad + self.weight_decay * param
@@ -211,7 +216,7 @@ class RMSprop(Optimizer):
             mean = self._put(self.mean[i], self.alpha * self.mean[i] + (1 - self.alpha) * grad)
             state, spread = [v, mean], v - mean.square()
         direction = grad / (spread.sqrt() + self.eps)
-        if self.momentum:
-            direction = self._put(self.b[i], self.momentum * self.b[i] + direction)
+        if self.b or self.momentum:
+            direction = self._put(self.b[i], self._inertia(self.b[i]) * self.b[i] + direction)
             state = [*state, direction]
         return param - self._lr(param) * direction, state

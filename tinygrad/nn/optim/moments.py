@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tinygrad.nn.optim.optimizer import Optimizer, Parameters, moved_along, norm
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.template import expression
@@ -16,6 +18,7 @@ class Moments(Optimizer):
     """
 
     numbers: tuple[str, ...] = ("m_share", "v_share")
+    inertia = "b1"
 
     def __init__(
         self,
@@ -32,7 +35,7 @@ class Moments(Optimizer):
         super().__init__(params, lr, maximize)
         b1, b2 = self._pair(b1, b2, betas)
         self._check(b1=b1, b2=b2, eps=eps, weight_decay=weight_decay)
-        self.b1 = b1
+        self.b1: float | Tensor = b1
         self.b2 = b2
         self.eps = eps
         self.weight_decay = weight_decay
@@ -45,12 +48,25 @@ class Moments(Optimizer):
             self._own([self.t])
 
     def _advance(self, i: int | None) -> list[Tensor]:
-        shares, keeps = self._shares(i), (self.b1, self.b2)
-        changed = [self._put(s, b * s + (1 - b)) for s, b in zip(shares, keeps, strict=True)]
-        if "t" in self.numbers:
-            t = self._of(i, "t")
-            changed.append(self._put(t, t + 1))
-        return changed
+        turns = [self._put(self._of(i, "t"), self._of(i, "t") + 1)] if "t" in self.numbers else []
+        m, v = self._shares(i)
+        if isinstance(self.b1, Tensor):  # PyTorch's: as if b1 had always been what it is now
+            share = 1 - self.b1 ** turns[0]
+        else:
+            share = self.b1 * m + (1 - self.b1)
+        return [self._put(m, share), self._put(v, self.b2 * v + (1 - self.b2)), *turns]
+
+    def _before_it_varies(self) -> None:
+        """Counts the steps: how many there were says the share of b2, which stays."""
+        if "t" not in self.numbers:
+            self.t = self._number(self._turns(self.v_share))
+            found = {name: self._turns(x) for name, x in self.late.items() if "v_share" in name}
+            self.late |= {n.replace("v_share", "t"): self._number(t) for n, t in found.items()}
+            self.numbers = (*self.numbers, "t")
+
+    def _turns(self, share: Tensor) -> float:
+        left = 1 - share.item()
+        return round(math.log(left) / math.log(self.b2)) if left > 0 and self.b2 else math.inf
 
     def _shares(self, i: int | None, like: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """What the averages of a parameter hold of the weight 1, beside them."""
@@ -63,7 +79,7 @@ class Moments(Optimizer):
 
     def _averages(self, i: int, grad: Tensor) -> tuple[Tensor, Tensor]:
         """m and v with this step's gradient in them."""
-        m = self._put(self.m[i], _moved_average(self.m[i], grad, self.b1))
+        m = self._put(self.m[i], _moved_average(self.m[i], grad, self._inertia(self.m[i])))
         v = self._put(self.v[i], _moved_average(self.v[i], grad, self.b2, squared=True))
         return m, v
 
@@ -78,7 +94,9 @@ class Moments(Optimizer):
 
 
 @expression
-def _moved_average(average: Tensor, new: Tensor, keep: float, squared: bool = False) -> Tensor:
+def _moved_average(
+    average: Tensor, new: Tensor, keep: float | Tensor, squared: bool = False
+) -> Tensor:
     return keep * average + (1 - keep) * (new.square() if squared else new)
 
 
@@ -264,7 +282,7 @@ class Adamax(Moments):
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         if self.weight_decay:
             grad = grad + self.weight_decay * param
-        m = self._put(self.m[i], _moved_average(self.m[i], grad, self.b1))
+        m = self._put(self.m[i], _moved_average(self.m[i], grad, self._inertia(self.m[i])))
         u = self._put(self.v[i], (self.v[i] * self.b2).maximum(grad.abs() + self.eps))
         return param - self._lr(param) * (m / self._shares(i, m)[0]) / u, [m, u]
 

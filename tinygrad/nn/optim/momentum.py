@@ -19,6 +19,8 @@ from tinygrad.tensor.arguments import check_choice
 class Momentum(Optimizer):
     """What SGD, LARS and Muon share: b, the direction of the last step, of which some is kept."""
 
+    inertia = "momentum"
+
     def __init__(
         self,
         params: Parameters,
@@ -31,7 +33,7 @@ class Momentum(Optimizer):
     ) -> None:
         super().__init__(params, lr, maximize)
         self._check(momentum=momentum, weight_decay=weight_decay)
-        self.momentum = momentum
+        self.momentum: float | Tensor = momentum
         self.weight_decay = weight_decay
         self.nesterov = nesterov
         self.dampening = dampening
@@ -42,19 +44,23 @@ class Momentum(Optimizer):
             self.t = self._number(0.0)
             self._own([self.t])
 
+    def _before_it_varies(self) -> None:
+        self.b = self.b or self._own_zeros()
+
     def _advance(self, i: int | None) -> list[Tensor]:
         return [self._put(self._of(i, name), self._of(i, name) + 1) for name in self.numbers]
 
     def _direction(self, i: int, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         """The direction to go, and the state that changed."""
-        if not self.momentum:
+        if not self.b and not self.momentum:
             return grad, []
         new = grad
         if self.dampening:
             is_first = self._beside(grad, self._of(i, "t")) == 1
             new = is_first.where(grad, grad * (1 - self.dampening))
-        b = self._put(self.b[i], self.momentum * self.b[i] + new)
-        return (grad + self.momentum * b if self.nesterov else b), [b]
+        kept = self._inertia(self.b[i])
+        b = self._put(self.b[i], kept * self.b[i] + new)
+        return (grad + kept * b if self.nesterov else b), [b]
 
 
 class SGD(Momentum):
@@ -269,6 +275,8 @@ class Lion(Optimizer):
     [0.75, -2.75]
     """
 
+    inertia = "b1"
+
     def __init__(
         self,
         params: Parameters,
@@ -281,7 +289,7 @@ class Lion(Optimizer):
         super().__init__(params, lr)
         b1, b2 = self._pair(b1, b2, betas)
         self._check(b1=b1, b2=b2, weight_decay=weight_decay)
-        self.b1 = b1
+        self.b1: float | Tensor = b1
         self.b2 = b2
         self.weight_decay = weight_decay
         self.m = self._zeros()
@@ -289,7 +297,8 @@ class Lion(Optimizer):
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         m = self.m[i]
-        direction = (self.b1 * m + (1 - self.b1) * grad).sign() + self.weight_decay * param
+        b1 = self._inertia(m)
+        direction = (b1 * m + (1 - b1) * grad).sign() + self.weight_decay * param
         return param - self._lr(param) * direction, [
             self._put(m, self.b2 * m + (1 - self.b2) * grad)
         ]

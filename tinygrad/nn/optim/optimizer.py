@@ -122,6 +122,9 @@ class Optimizer(Stepper):
     """The names of numbers that go on once a step, such as a count of the steps. All parameters
     share them; of those that once had no gradient while others had, each has its own: `late`."""
 
+    inertia: str = ""
+    """The option that says how much of the last direction is kept: schedules may move it."""
+
     def __new__(cls, params: Any = (), *args: Any, **options: Any) -> Any:  # noqa: D102
         if isinstance(params, (list, tuple)) and any(isinstance(each, dict) for each in params):
             names = list(inspect.signature(cls.__init__).parameters)[2:]
@@ -193,6 +196,37 @@ class Optimizer(Stepper):
     def _zeros(self) -> list[Tensor]:
         """Zeros in the shape of each parameter, in float32 at least."""
         return [p.zeros_like(dtype=wide(p.dtype), requires_grad=False) for p in self.params]
+
+    def vary_inertia(self) -> Tensor:
+        """How much of the last direction is kept, as a number that steps read from now on.
+
+        Raises:
+            ArgumentError: nothing is kept.
+        """
+        if not self.inertia:
+            raise ArgumentError(
+                f"{self._name} has neither momentum nor b1, which a cycle moves; legal is "
+                "cycle_momentum=False"
+            )
+        kept = getattr(self, self.inertia)
+        if not isinstance(kept, Tensor):
+            self._before_it_varies()
+            kept = own_copy(self._number(kept)).realize()
+            setattr(self, self.inertia, kept)
+        return kept
+
+    def _before_it_varies(self) -> None:
+        """Makes the state that is needed only if `inertia` is no constant."""
+
+    def _inertia(self, like: Tensor) -> float | Tensor:
+        """How much of the last direction is kept, beside a piece of state."""
+        kept: float | Tensor = getattr(self, self.inertia)
+        return self._beside(like, kept) if isinstance(kept, Tensor) else kept
+
+    def _own_zeros(self) -> list[Tensor]:
+        """Computed zeros in the shape of each parameter, where its step is computed."""
+        zeros = (self._shared(i, each, each)[0] for i, each in enumerate(self._zeros()))
+        return [own_copy(each).realize() for each in zeros]
 
     def _own(self, state: list[Tensor]) -> None:
         """Computes all that steps write to, each in storage of its own: equal values may share
@@ -309,6 +343,8 @@ class Optimizer(Stepper):
     def _make_room(self, names: list[str]) -> None:
         own = [name.removeprefix("late.") for name in names if name.startswith("late.")]
         self.late = {name: self.late.get(name, self._number(0.0)) for name in own}
+        if self.inertia in names:
+            self.vary_inertia()
 
     def _advance(self, i: int | None) -> list[Tensor]:
         """Changes the numbers of parameter `i`, or of None, before parameters move."""
@@ -355,7 +391,7 @@ class Options(MutableMapping[str, Any]):
         if name not in self._names:
             raise KeyError(f"param_groups: no option {name!r}; there are {', '.join(self)}")
         value = getattr(self._optimizer, name)
-        return float(value.item()) if name == "lr" else value
+        return float(value.item()) if isinstance(value, Tensor) else value
 
     def __setitem__(self, name: str, value: Any) -> None:
         if name not in self._names or name not in SETTABLE:

@@ -1,8 +1,9 @@
 """Schedules of the learning rate: what it is at each step, by the number of the step.
 
 A schedule counts in a tensor and writes the optimizer's rate in place, so a captured step that
-calls `step` goes on by itself. Formulas are PyTorch's, in closed form: `rate` depends on nothing
-but the rate that the optimizer was made with and the number of the step.
+calls `step` goes on by itself; a cycle writes its momentum, too. Formulas are PyTorch's, in closed
+form: `rate` depends on nothing but the rate that the optimizer was made with and the number of the
+step.
 """
 
 from __future__ import annotations
@@ -53,12 +54,18 @@ class Scheduler(ABC):
                 raise ArgumentError(f"{who}: {name}={number}; legal is 1 or more")
         self.optimizers = optimizers_of(optimizer)
         self.turn = Tensor([0], dtype=dtypes.int32, requires_grad=False).contiguous().realize()
+        for written in self._momentum_written(self.turn):
+            written.realize()
         for each in self.optimizers:
             each.lr = self.rate(each.base_lr, self.turn).cast(dtypes.float32)
 
     @abstractmethod
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """The rate at step `turn`, (1,) int32, of an optimizer made with rate `base`."""
+
+    def momentum(self, turn: Tensor) -> Tensor | None:
+        """The momentum (or b1) at step `turn`; None leaves it as it is."""
+        return None
 
     def schedule_step(self) -> list[Tensor]:
         """Goes on by one step; returns what changes. Realize it with the optimizer's step.
@@ -76,7 +83,15 @@ class Scheduler(ABC):
                 each.lr.assign(self.rate(each.base_lr, turn).cast(dtypes.float32).to(each.device))
                 for each in self.optimizers
             ),
+            *self._momentum_written(turn),
         ]
+
+    def _momentum_written(self, turn: Tensor) -> list[Tensor]:
+        momentum = self.momentum(turn)
+        if momentum is None:
+            return []
+        kept = [each.vary_inertia() for each in self.optimizers]
+        return [each.assign(momentum.cast(dtypes.float32).to(each.device)) for each in kept]
 
     def _check_alone(self, optimizer: Optimizer) -> None:
         last = _LAST[optimizer]() if optimizer in _LAST else None
@@ -127,7 +142,7 @@ class LambdaLR(Scheduler):
     factor: Callable[[Tensor], Tensor | float]
 
     def __post_init__(self, optimizer: Stepper) -> None:
-        _check_factor("LambdaLR", self.factor)
+        check_factor("LambdaLR", self.factor)
         super().__post_init__(optimizer)
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
@@ -151,7 +166,7 @@ class MultiplicativeLR(Scheduler):
     factor: Callable[[Tensor], Tensor | float]
 
     def __post_init__(self, optimizer: Stepper) -> None:
-        _check_factor("MultiplicativeLR", self.factor)
+        check_factor("MultiplicativeLR", self.factor)
         self.product = _kept(1.0)
         super().__post_init__(optimizer)
 
@@ -169,7 +184,8 @@ class MultiplicativeLR(Scheduler):
         return {"turn": self.turn, "product": self.product}
 
 
-def _check_factor(who: str, factor: object) -> None:
+def check_factor(who: str, factor: object) -> None:
+    """ArgumentError for a factor that is no function of the step."""
     if not callable(factor):
         raise ArgumentError(
             f"{who}: {factor!r}; legal is a function: make a schedule for each optimizer of a group"
@@ -343,7 +359,7 @@ class CosineAnnealingLR(Scheduler):
 
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """eta_min + (base - eta_min)·(1 + cos(π·turn / T_max)) / 2."""
-        return _cosine(base, self.eta_min, turn.float() / self.T_max)
+        return cosine(base, self.eta_min, turn.float() / self.T_max)
 
 
 @dataclass(eq=False)
@@ -370,137 +386,14 @@ class CosineAnnealingWarmRestarts(Scheduler):
     def rate(self, base: float, turn: Tensor) -> Tensor:
         """A cosine of how much of the time since the last restart is over."""
         if self.T_mult == 1:
-            return _cosine(base, self.eta_min, (turn % self.T_0).float() / self.T_0)
+            return cosine(base, self.eta_min, (turn % self.T_0).float() / self.T_0)
         start, length = turn * 0, turn * 0 + self.T_0
         begin, size = self.T_0, self.T_0 * self.T_mult
         while begin < 2**31 - 1:  # as many restarts as a number of steps may have seen
             over = turn >= begin
             start, length = over.where(begin, start), over.where(min(size, 2**31 - 1), length)
             begin, size = begin + size, size * self.T_mult
-        return _cosine(base, self.eta_min, (turn - start).float() / length.float())
-
-
-@dataclass(eq=False)
-class OneCycleLR(Scheduler):
-    """Up from max_lr / div_factor to `max_lr`, then down to next to nothing, along cosines.
-    Momentum stays as it is.
-
-    (Smith and Topin, "Super-Convergence", 2017.)
-
-    Args:
-        optimizer: whose rate to set. Its own first rate doesn't count.
-        max_lr: the highest rate.
-        total_steps: the length of the cycle; None for epochs times steps_per_epoch.
-        epochs: see there.
-        steps_per_epoch: see there.
-        pct_start: the share of the steps that go up.
-        anneal_strategy: "cos", or "linear" for straight lines.
-        div_factor: max_lr over the first rate.
-        final_div_factor: the first rate over the last.
-        cycle_momentum: False, which PyTorch's programs must say: momentum stays.
-
-    >>> from tinygrad.nn.optim import SGD
-    >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
-    >>> schedule = OneCycleLR(optimizer, max_lr=1.0, total_steps=10)
-    >>> schedule.step()
-    >>> optimizer.lr.numpy().round(4)
-    array([0.52], dtype=float32)
-    """
-
-    max_lr: float
-    total_steps: int | None = None
-    epochs: int | None = None
-    steps_per_epoch: int | None = None
-    pct_start: float = 0.3
-    anneal_strategy: str = "cos"
-    div_factor: float = 25.0
-    final_div_factor: float = 1e4
-    cycle_momentum: bool = False
-    counts = ("total_steps",)
-
-    def __post_init__(self, optimizer: Stepper) -> None:
-        if self.total_steps is None:
-            if self.epochs is None or self.steps_per_epoch is None:
-                raise ArgumentError(
-                    f"OneCycleLR: epochs={self.epochs}, steps_per_epoch={self.steps_per_epoch}; "
-                    "legal are total_steps, or both of them"
-                )
-            self.total_steps = self.epochs * self.steps_per_epoch
-        check_choice("OneCycleLR", "anneal_strategy", self.anneal_strategy, CURVES)
-        check_number_from("OneCycleLR", "pct_start", self.pct_start, 0, 1)
-        check_choice("OneCycleLR", "cycle_momentum", self.cycle_momentum, (False,))
-        if min(self.div_factor, self.final_div_factor) <= 0:
-            raise ArgumentError(
-                f"OneCycleLR: div_factor={self.div_factor}, final_div_factor="
-                f"{self.final_div_factor}; legal are numbers above 0"
-            )
-        self.first = self.max_lr / self.div_factor
-        self.last = self.first / self.final_div_factor
-        self.top = max(self.pct_start * self.total_steps - 1, 1e-9)
-        self.down = max(self.total_steps - 1 - self.top, 1e-9)
-        super().__post_init__(optimizer)
-
-    def rate(self, base: float, turn: Tensor) -> Tensor:
-        """The rate at step `turn`; `base` doesn't matter."""
-        at = turn.float()
-        curve = CURVES[self.anneal_strategy]
-        up = curve(self.first, self.max_lr, at / self.top)
-        down = curve(self.max_lr, self.last, ((at - self.top) / self.down).minimum(1.0))
-        return (at <= self.top).where(up, down)
-
-
-@dataclass(eq=False)
-class CyclicLR(Scheduler):
-    """Up from `base_lr` to `max_lr` in a line, and down, again and again. Momentum stays as it is.
-
-    (Smith, "Cyclical Learning Rates for Training Neural Networks", 2015.)
-
-    Args:
-        optimizer: whose rate to set. Its own first rate doesn't count.
-        base_lr: the lowest rate.
-        max_lr: the highest rate.
-        step_size_up: how many steps go up.
-        step_size_down: how many go down; None for as many.
-        mode: "triangular"; "triangular2", by half as much in each cycle; or "exp_range", times
-            gamma at each step.
-        gamma: see there.
-        cycle_momentum: False, which PyTorch's programs must say: momentum stays.
-
-    >>> from tinygrad.nn.optim import SGD
-    >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
-    >>> schedule = CyclicLR(optimizer, base_lr=1.0, max_lr=2.0, step_size_up=2)
-    >>> schedule.step()
-    >>> optimizer.lr.item()
-    1.5
-    """
-
-    base_lr: float
-    max_lr: float
-    step_size_up: int = 2000
-    step_size_down: int | None = None
-    mode: str = "triangular"
-    gamma: float = 1.0
-    cycle_momentum: bool = False
-    counts = ("step_size_up", "step_size_down")
-
-    def __post_init__(self, optimizer: Stepper) -> None:
-        check_choice("CyclicLR", "mode", self.mode, ("triangular", "triangular2", "exp_range"))
-        check_choice("CyclicLR", "cycle_momentum", self.cycle_momentum, (False,))
-        if self.step_size_down is None:
-            self.step_size_down = self.step_size_up
-        super().__post_init__(optimizer)
-
-    def rate(self, base: float, turn: Tensor) -> Tensor:
-        """The rate at step `turn`; `base` doesn't matter."""
-        assert self.step_size_down is not None, "made so"
-        cycle = self.step_size_up + self.step_size_down
-        at = (turn % cycle).float()
-        share = (at / self.step_size_up).minimum((cycle - at) / self.step_size_down)
-        if self.mode == "triangular2":
-            share = share * 0.5 ** (turn // cycle).float()
-        if self.mode == "exp_range":
-            share = share * self.gamma ** turn.float()
-        return self.base_lr + (self.max_lr - self.base_lr) * share
+        return cosine(base, self.eta_min, (turn - start).float() / length.float())
 
 
 @dataclass(eq=False)
@@ -535,6 +428,20 @@ class SequentialLR(Scheduler):
         for milestone, schedule in zip(self.milestones, self.schedulers[1:], strict=True):
             later = schedule.rate(base, (turn - milestone).maximum(0))
             now = (turn >= milestone).where(later, now)
+        return now
+
+    def momentum(self, turn: Tensor) -> Tensor | None:
+        """That of the schedule whose turn it is, if it moves it; else it stays as it was set."""
+        now, begins = None, [0, *self.milestones]
+        for i, schedule in enumerate(self.schedulers):
+            mine = (turn - begins[i]).maximum(0)
+            if i < len(self.milestones):
+                mine = mine.minimum(max(self.milestones[i] - begins[i] - 1, 0))
+            later = schedule.momentum(mine)
+            if now is None or later is None:
+                now = later if now is None else now
+            else:
+                now = (turn >= begins[i]).where(later, now)
         return now
 
 
@@ -682,14 +589,6 @@ def _kept(value: float) -> Tensor:
     return Tensor([value], dtype=dtypes.float32, requires_grad=False).contiguous().realize()
 
 
-def _cosine(start: float, end: float, share: Tensor) -> Tensor:
+def cosine(start: float, end: float, share: Tensor) -> Tensor:
     """From `start` at share 0 to `end` at share 1, along half a cosine."""
     return end + (start - end) * (1 + (share * math.pi).cos()) / 2
-
-
-def _line(start: float, end: float, share: Tensor) -> Tensor:
-    """From `start` at share 0 to `end` at share 1, in a line."""
-    return start + (end - start) * share
-
-
-CURVES = {"cos": _cosine, "linear": _line}
