@@ -147,6 +147,21 @@ def test_ctc_of_labels_that_do_not_fit():
     assert losses.ctc_loss(logs, labels, [2], [2], zero_infinity=True).item() == 0.0
 
 
+@pytest.mark.parametrize("zero_infinity", [False, True])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_an_infinite_ctc_has_no_gradient(zero_infinity, reduction):
+    """The second of three sequences is too short for its labels, and the third has no turns."""
+    logits = RANDOM.standard_normal((5, 3, 4)).astype(np.float32)
+    facts = ([[1, 2], [1, 1], [3, 3]], [4, 2, 0], [2, 2, 2])
+    options = {"reduction": reduction, "zero_infinity": zero_infinity}
+    ours, theirs = Tensor(logits, requires_grad=True), torch.tensor(logits, requires_grad=True)
+    of_ours = (Tensor(each) for each in facts)
+    of_theirs = (torch.tensor(each) for each in facts)
+    losses.ctc_loss(ours.log_softmax(2), *of_ours, **options).sum().backward()
+    torch.nn.functional.ctc_loss(theirs.log_softmax(2), *of_theirs, **options).sum().backward()
+    np.testing.assert_allclose(ours.grad.numpy(), theirs.grad.numpy(), rtol=1e-4, atol=1e-6)
+
+
 def test_ctc_of_no_turns_says_nothing():
     logs = RANDOM.standard_normal((4, 3, 5)).astype(np.float32)
     counts = ([0, 0, 2], [[1, 2]] * 3, [0, 1, 2])  # turns, labels, how many of them

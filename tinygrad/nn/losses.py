@@ -10,6 +10,7 @@ import warnings
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.nn.function import function
 from tinygrad.nn.held import held
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_above, check_number_from
@@ -424,7 +425,8 @@ def ctc_loss(
         target_lengths: how many labels of each row count, (N,).
         blank: the class that stands for no label.
         reduction: "mean" divides each by its number of labels first.
-        zero_infinity: a labelling that is longer than its sequence counts 0, not infinity.
+        zero_infinity: a labelling that is longer than its sequence counts 0, not infinity, whose
+            gradient is NaN.
 
     Raises:
         IndexCheckError: a length is negative, or more than there are turns or labels.
@@ -472,10 +474,28 @@ def ctc_loss(
     at_end = place.eq(2 * counts.unsqueeze(1)) | place.eq(2 * counts.unsqueeze(1) - 1)
     ends = at_end.where(last, FLOOR)
     loss = -ends.logsumexp(1)
-    loss = (loss > -FLOOR / 2).where(0.0 if zero_infinity else float("inf"), loss)
+    fits = loss <= -FLOOR / 2
+    loss = fits.where(loss, 0.0 if zero_infinity else float("inf"))
+    if not zero_infinity:
+        loss = _without_a_direction(loss, log_probs, fits, lengths)
     if reduction == "mean":
         return (loss / counts.maximum(1)).mean()
     return loss._reduced(reduction)
+
+
+def _nan_where_infinite(
+    grad_out: Tensor, loss: Tensor, log_probs: Tensor, fits: Tensor, lengths: Tensor
+) -> tuple[Tensor | None, ...]:
+    turns = Tensor.arange(log_probs.shape[0], device=log_probs.device).unsqueeze(1)
+    lost = (~fits & (turns < lengths)).unsqueeze(2)  # (length, N, 1)
+    return grad_out, lost.where(float("nan"), 0.0).expand(log_probs.shape), None, None
+
+
+@function(gradient=_nan_where_infinite)
+def _without_a_direction(loss: Tensor, log_probs: Tensor, fits: Tensor, lengths: Tensor) -> Tensor:
+    """The loss. Where labels don't fit, no change of what is said makes it less: its gradient by
+    the turns that count is NaN."""
+    return loss
 
 
 def _blanks(labels: Tensor, blank: int) -> Tensor:
