@@ -132,7 +132,7 @@ MISUSES = {
     "repeat neg": (
         lambda: ones(2).repeat(-1),
         ShapeError,
-        ["reshape", "(-2,)", "legal are sizes from 0 and one -1"],
+        ["repeat", "(-1,)", "legal are numbers from 0"],
     ),
     "stack none": (
         lambda: Tensor.stack([]),

@@ -42,6 +42,9 @@ TYPES = {
     lambda: F.avg_pool2d(x(1, 4, 6, 5), (1.5, 2)): ["avg_pool", "1.5", "legal"],
     lambda: F.interpolate(x(1, 4, 6, 5), (True, 2)): ["interpolate", "True", "legal are numbers"],
     lambda: F.linear(x(2, 3), x(4, 3), True): ["linear", "bias=True", "legal is Tensor"],
+    lambda: x(2).softmax(0, "int32"): ["softmax", "as dtypes.int", "legal are floats"],
+    lambda: x(2).mean(dtype="int32"): ["mean", "as dtypes.int", "legal are floats"],
+    lambda: x(2).int().round(decimals=-1): ["round", "decimals=-1 of dtypes.int", "are floats"],
     lambda: init.uniform_(Tensor([1, 2])): ["init", "dtypes.", "legal are floats"],
     lambda: Tensor.manual_seed(1.5): ["manual_seed", "seed=1.5", "legal is int"],
     lambda: Tensor.where(None, x(2), x(2)): ["where", "None as a condition", "legal is a Tensor"],
@@ -53,6 +56,13 @@ TYPES = {
 }
 NUMBERS = {
     lambda: x(2, 3).sum(axis=True): ["sum", "axis True", "legal are -2 to 1"],
+    lambda: x().sort(1): ["sort", "axis 1", "legal are -1 to 0"],
+    lambda: x().argsort(-3): ["sort", "axis -3", "legal are -1 to 0"],
+    lambda: x().cummax(3): ["cummax", "axis 3", "legal are -1 to 0"],
+    lambda: x().logcumsumexp(1): ["logcumsumexp", "axis 1", "legal are -1 to 0"],
+    lambda: x(0, 3).logcumsumexp(2): ["logcumsumexp", "axis 2", "legal are -2 to 1"],
+    lambda: x().index_select(3, Tensor([0])): ["index_select", "axis 3", "legal are -1 to 0"],
+    lambda: Tensor([True]) + 2**40: ["add", f"{2**40} as dtypes.int", "a wider dtype"],
     lambda: F.interpolate(x(1, 4, 6, 5), scale_factor=INF): ["interpolate", "inf", "legal is a"],
     lambda: x(1, 4, 6, 5).conv2d(x(6, 4, 3, 2), stride=True): ["stride", "True", "legal"],
     lambda: x(2).isclose(x(2), rtol=-1): ["isclose", "rtol=-1", "legal are numbers from 0"],
@@ -117,6 +127,12 @@ SHAPES = {
         "(2,)",
         "legal is one number",
     ],
+    lambda: x(1).expand(-1, 1): ["expand", "(1,) to (-1, 1)", "legal are sizes from 0"],
+    lambda: x(1).tile(-1, 1): ["repeat", "(-1, 1)", "legal are numbers from 0"],
+    lambda: x(0, 3).reshape(0, -1): ["reshape", "-1 beside (0,)", "any would do"],
+    lambda: x(0, 3).unflatten(1, (2, -1)): ["unflatten", "3 as (2, -1)", "legal are its factors"],
+    lambda: x().index_add(0, Tensor([0, 0]), x()): ["index_add", "source of ()", "legal is"],
+    lambda: Tensor.einsum("ii", x(2, 3)): ["einsum", "'i' twice", "(2, 3)", "legal is one size"],
     lambda: x(0, 3).unflatten(1, (2, 2)): ["unflatten", "3 as (2, 2)", "legal are its factors"],
     lambda: x(1, 4, 6, 5).conv2d(x(6, 4, 0, 2)): [
         "conv2d",
@@ -163,4 +179,9 @@ MISUSES["class below 0 in a margin"] = (
     lambda: F.multi_margin_loss(x(3, 5), Tensor([0, -1, 2])).item(),
     IndexCheckError,
     ["multi_margin_loss", "-1", "legal are 0 to 4"],
+)
+MISUSES["place in one number"] = (
+    lambda: x().index_fill(0, Tensor([0, 1]), 2.0).item(),
+    IndexCheckError,
+    ["index 1 is out of range", "legal are -1 to 0"],
 )

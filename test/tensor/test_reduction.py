@@ -199,6 +199,29 @@ def test_linear():
     check(lambda x, w, b: x.linear(w.T, b), torch.nn.functional.linear, (3, 4), (5, 4), (5,))
 
 
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "mean", "cumsum", "cumprod"])
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
+def test_a_dtype_is_that_of_the_operation(name, kind):
+    """So the result isn't rounded as the input is."""
+    x = np.cos(np.arange(12.0)).reshape(3, 4).astype("float16")
+    found = getattr(Tensor(x), name)(1, dtype=kind).numpy()
+    wanted = getattr(torch.tensor(x), name)(1, dtype=getattr(torch, kind)).numpy()
+    assert found.dtype == wanted.dtype
+    close(found, wanted, rtol=2e-3 if kind == "float16" else 1e-6)
+
+
+def test_digits_of_halves():
+    """Times 10 to the fifth they would be infinite."""
+    x = np.array([1.2345, -7.5, 100.0], "float16")
+    close(Tensor(x).round(decimals=5).numpy(), torch.tensor(x).round(decimals=5).numpy(), rtol=0)
+
+
+def test_no_elements_have_an_axis_that_may_be_cut():
+    for sizes in ((1, -1), (3, -1), (-1, 3)):
+        wanted = torch.zeros(0, 3).unflatten(1, sizes).shape
+        assert Tensor.zeros(0, 3).unflatten(1, sizes).shape == tuple(wanted)
+
+
 MISUSES = [
     (
         ShapeError,

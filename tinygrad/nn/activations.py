@@ -50,7 +50,7 @@ def softmax(x: Tensor, dim: int = -1, dtype: DTypeLike | None = None) -> Tensor:
     >>> softmax(Tensor([[0.0], [0.0]]), dim=0).tolist()
     [[0.5], [0.5]]
     """
-    return (x if dtype is None else x.cast(dtype)).softmax(dim)
+    return x.softmax(dim, dtype)
 
 
 def log_softmax(x: Tensor, dim: int = -1, dtype: DTypeLike | None = None) -> Tensor:
@@ -59,7 +59,7 @@ def log_softmax(x: Tensor, dim: int = -1, dtype: DTypeLike | None = None) -> Ten
     >>> log_softmax(Tensor([0.0, 0.0])).numpy().round(4)
     array([-0.6931, -0.6931], dtype=float32)
     """
-    return (x if dtype is None else x.cast(dtype)).log_softmax(dim)
+    return x.log_softmax(dim, dtype)
 
 
 def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:

@@ -105,6 +105,8 @@ class Elementwise(Movement):
         a = self._node
         if isinstance(other, Number):
             kind = least_upper_dtype(a.dtype, self._dtype_of(other))
+            if a.dtype is dtypes.bool:
+                check_number(operation, other, kind)  # a bool says of no dtype that it wraps
             check_held(operation, other, kind)
             a = a.cast(kind)
             b = a.const_like(other)
@@ -487,12 +489,14 @@ class Elementwise(Movement):
         [0.0, 2.0, 2.0]
         """
         if not dtypes.is_float(self.dtype):
+            if decimals < 0:
+                raise DTypeError(f"round: decimals={decimals} of {self.dtype!r}; legal are floats")
             return self
         if decimals:
-            scale = 10.0 ** abs(decimals)
-            there = self * scale if decimals > 0 else self / scale
+            x, scale = self.cast(compute_dtype(self.dtype)), 10.0 ** abs(decimals)
+            there = x * scale if decimals > 0 else x / scale
             whole = there.round()
-            return whole / scale if decimals > 0 else whole * scale
+            return (whole / scale if decimals > 0 else whole * scale).cast(self.dtype)
         even = (self * 0.5).trunc() * 2  # toward zero, so less than 2 away, which is exact
         rest = self - even
         step = (rest.abs() < 1.5).where(1.0, 2.0).cast(self.dtype)

@@ -210,6 +210,8 @@ def _diagonals(x: Any, names: str) -> tuple[Any, str]:
         while names.count(c) > 1:
             first = names.index(c)
             second = names.index(c, first + 1)
+            if x.shape[first] != x.shape[second]:
+                raise ShapeError(f"einsum: {c!r} twice, of sizes {x.shape}; legal is one size")
             x = x.diagonal(0, first, second)
             names = names[:first] + names[first + 1 : second] + names[second + 1 :] + c
     return x, names

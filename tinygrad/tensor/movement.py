@@ -95,10 +95,13 @@ class Movement(Conversion):
             n if want is None or (want == -1) else settled(want)
             for n, want in zip(own, given, strict=True)
         )
+        new = len(given) - self.ndim
         wrong = [
             i
             for i, (n, want) in enumerate(zip(own, sizes, strict=True))
-            if n not in (1, want) or (isinstance(want, int) and want < 0)
+            if n not in (1, want)
+            or (isinstance(want, int) and want < 0)
+            or (i < new and isinstance(given[i], int) and given[i] < 0)
         ]
         if wrong:
             size = own[wrong[0]]
@@ -198,8 +201,11 @@ class Movement(Conversion):
         (2, 3, 2)
         """
         axis = axis_of(dim, self.ndim, "unflatten")
-        if 0 in self.shape and -1 not in sizes and prod(sizes) != self.shape[axis]:
-            raise ShapeError(f"unflatten: {self.shape[axis]} as {sizes}; legal are its factors")
+        if 0 in self.shape and sizes.count(-1) < 2:  # of no elements all shapes have as many
+            known, own = prod(n for n in sizes if n != -1), self.shape[axis]
+            if own != known and (-1 not in sizes or not known or own % known):
+                raise ShapeError(f"unflatten: {own} as {sizes}; legal are its factors")
+            sizes = tuple(own // known if n == -1 else n for n in sizes)
         return self.reshape((*self.shape[:axis], *sizes, *self.shape[axis + 1 :]))
 
     def squeeze(self, dim: Any = None) -> Self:
@@ -376,6 +382,8 @@ class Movement(Conversion):
         check_types("repeat", counts, (int, UOp), "whole numbers", ArgumentError)
         if len(counts) < self.ndim:
             raise ShapeError(f"repeat: {counts} of {self.shape}; legal is a number for each axis")
+        if any(isinstance(n, int) and n < 0 for n in counts):
+            raise ShapeError(f"repeat: {counts}; legal are numbers from 0")
         shape = (1,) * (len(counts) - self.ndim) + self.shape
         apart = tuple(n for size in shape for n in (1, size))
         grown = tuple(n for pair in zip(counts, shape, strict=True) for n in pair)
@@ -655,6 +663,8 @@ def _quotient(total: Sint, sizes: Sequence[Sint]) -> Sint:
     rest = settled(prod(sizes))
     if isinstance(rest, UOp):
         return (total if isinstance(total, int) else total.val) // rest.val
+    if rest == total == 0:
+        raise ShapeError(f"reshape: -1 beside {tuple(sizes)}; legal is a size: any would do")
     return settled(total // rest) if rest != 0 else 0
 
 

@@ -8,6 +8,7 @@ from tinygrad.base.dtype import compute_dtype, dtypes, sum_acc_dtype
 from tinygrad.base.errors import ArgumentError
 from tinygrad.tensor.conv import Conv
 from tinygrad.tensor.core import axis_of
+from tinygrad.tensor.creation import DTypeLike
 from tinygrad.tensor.functions import wide
 from tinygrad.tensor.indexing import legal_index
 from tinygrad.tensor.ranking import fits, in_order, leaders, ordered, places_of, ranks, words
@@ -34,21 +35,21 @@ class Order(Conv):
         x = self.cast(dtypes.int32 if small else compute_dtype(self.dtype))
         return x._from(x._node.running(monoid, at)).cast(self.dtype)
 
-    def cumsum(self, axis: int = 0) -> Self:
-        """The sum of this and all before along `axis`.
+    def cumsum(self, axis: int = 0, dtype: DTypeLike | None = None) -> Self:
+        """The sum of this and all before along `axis`; of these as `dtype`, if there is one.
 
         >>> Tensor([1, 2, 3]).cumsum().tolist()
         [1, 3, 6]
         """
-        return self.cast(sum_acc_dtype(self.dtype))._running("add", axis)
+        return self.cast(dtype or sum_acc_dtype(self.dtype))._running("add", axis)
 
-    def cumprod(self, axis: int = 0) -> Self:
-        """The product of this and all before along `axis`.
+    def cumprod(self, axis: int = 0, dtype: DTypeLike | None = None) -> Self:
+        """The product of this and all before along `axis`; of these as `dtype`, if there is one.
 
         >>> Tensor([1, 2, 3]).cumprod().tolist()
         [1, 2, 6]
         """
-        return self.cast(sum_acc_dtype(self.dtype))._running("mul", axis)
+        return self.cast(dtype or sum_acc_dtype(self.dtype))._running("mul", axis)
 
     def cummax(self, axis: int = 0) -> tuple[Self, Self]:
         """The largest of this and all before along `axis`, and where it was (the latest).
@@ -56,9 +57,9 @@ class Order(Conv):
         >>> [t.tolist() for t in Tensor([1, 3, 2]).cummax()]
         [[1, 3, 3], [0, 1, 1]]
         """
+        at = axis_of(axis, self.ndim, "cummax")
         if self.ndim == 0:
             return self, self.zeros_like(dtype=dtypes.int32)
-        at = axis_of(axis, self.ndim, "cummax")
         top, size = self._running("max", at), self.shape[at]
         count = self._along(at, self._counting(size, self.device))
         if fits(self, size):
@@ -82,9 +83,9 @@ class Order(Conv):
         >>> Tensor([0.0, 0.0]).logcumsumexp().numpy().round(4)
         array([0.    , 0.6931], dtype=float32)
         """
+        at = axis_of(axis, self.ndim, "logcumsumexp")
         if self.ndim == 0 or 0 in self.shape:
             return self
-        at = axis_of(axis, self.ndim, "logcumsumexp")
         size, reach, out = self.shape[at], 1, self
         while reach < most(size):  # each holds the last `reach` of those before it. (Hillis, 1986.)
             pads = tuple((reach, 0) if i == at else (0, 0) for i in range(self.ndim))
@@ -104,9 +105,9 @@ class Order(Conv):
         >>> [t.tolist() for t in Tensor([3, 1, 2]).sort()]
         [[1, 2, 3], [1, 2, 0]]
         """
+        axis = axis_of(dim, self.ndim, "sort")
         if self.ndim == 0:
             return self, self.zeros_like(dtype=dtypes.int32)
-        axis = axis_of(dim, self.ndim, "sort")
         x = self.movedim(axis, -1)
         if isinstance(self.device, tuple):
             values, places = ordered(x, descending)

@@ -6,7 +6,7 @@ import math
 from typing import Any, Self
 
 from tinygrad.base.dtype import compute_dtype, dtypes, least_upper_float, sum_acc_dtype
-from tinygrad.base.errors import ArgumentError
+from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.base.helpers import prod
 from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
@@ -88,14 +88,17 @@ class Reduction(Functions):
         if any(self.shape[i] == 0 for i in self._axes(axis, operation)):
             raise ArgumentError(f"{operation}: of no elements: shape {self.shape}, axis {axis}")
 
-    def mean(self, axis: Axis = None, keepdim: bool = False) -> Self:
-        """The mean, a float.
+    def mean(
+        self, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None
+    ) -> Self:
+        """The mean, a float; of these as `dtype`, if there is one.
 
         >>> Tensor([1, 2]).mean().item()
         1.5
         """
-        kind = least_upper_float(self.dtype)
-        total = self.cast(compute_dtype(kind)).sum(axis, keepdim)
+        x = self._as_float("mean", dtype)
+        kind = least_upper_float(x.dtype)
+        total = x.cast(compute_dtype(kind)).sum(axis, keepdim)
         return total.div(self._count(axis)).cast(kind)
 
     def _count(self, axis: Axis) -> Any:
@@ -235,27 +238,38 @@ class Reduction(Functions):
 
     # ---- normalized exponentials -----------------------------------------------------------------
 
-    @wide
     def softmax(self, axis: int = -1, dtype: DTypeLike | None = None) -> Self:
-        """e**x over its sum along `axis`.
+        """e**x over its sum along `axis`; of x as `dtype`, if there is one.
 
         >>> Tensor([0.0, 0.0]).softmax().tolist()
         [0.5, 0.5]
         """
-        e = self._below_largest(axis).exp()
-        out = e * e.sum(axis, keepdim=True).reciprocal()
-        return out if dtype is None else out.cast(dtype)
+        return self._as_float("softmax", dtype)._softmax(axis)
 
-    @wide
     def log_softmax(self, axis: int = -1, dtype: DTypeLike | None = None) -> Self:
         """The logarithm of `softmax`, computed without it.
 
         >>> Tensor([-1.0, 0.5, 2.0]).log_softmax().numpy().round(4)
         array([-3.2413, -1.7413, -0.2413], dtype=float32)
         """
+        return self._as_float("log_softmax", dtype)._log_softmax(axis)
+
+    @wide
+    def _softmax(self, axis: int) -> Self:
+        e = self._below_largest(axis).exp()
+        return e * e.sum(axis, keepdim=True).reciprocal()
+
+    @wide
+    def _log_softmax(self, axis: int) -> Self:
         x = self._below_largest(axis)
-        out = x - x.exp().sum(axis, keepdim=True).log()
-        return out if dtype is None else out.cast(dtype)
+        return x - x.exp().sum(axis, keepdim=True).log()
+
+    def _as_float(self, operation: str, dtype: DTypeLike | None) -> Self:
+        """As `dtype`; DTypeError unless that is a float."""
+        kind = checked_dtype(dtype) if dtype is not None else self.dtype
+        if dtype is not None and not dtypes.is_float(kind):
+            raise DTypeError(f"{operation}: as {kind!r}; legal are floats")
+        return self.cast(kind)
 
     def _below_largest(self, axis: int) -> Self:
         """How far each element is from the largest along `axis`, if there is one."""

@@ -395,13 +395,13 @@ class Complex(Tensor):
         spread = sum(part.var(axis, keepdim, correction) for part in self._parts())
         return spread, self.mean(axis, keepdim)
 
-    def cumsum(self, axis: int = 0) -> Any:
-        at = axis_of(axis, self.ndim, "cumsum")
-        return self.view_as_real().cumsum(at).view_as_complex() if self.ndim else self
+    def cumsum(self, axis: int = 0, dtype: Any = None) -> Any:
+        at, x = axis_of(axis, self.ndim, "cumsum"), self.cast(dtype or self.dtype)
+        return x.view_as_real().cumsum(at).view_as_complex() if self.ndim else x
 
-    def cumprod(self, axis: int = 0) -> Any:
-        at = axis_of(axis, self.ndim, "cumprod")
-        out, step, size = self, 1, self.shape[at] if self.ndim else 1
+    def cumprod(self, axis: int = 0, dtype: Any = None) -> Any:
+        at, out = axis_of(axis, self.ndim, "cumprod"), self.cast(dtype or self.dtype)
+        step, size = 1, self.shape[at] if self.ndim else 1
         while step < size:  # element i holds the product of the last 2*step: of i and of i - step
             pads = tuple((step, -step) if i == at else (0, 0) for i in range(self.ndim))
             out, step = out * out.pad(pads, value=1), step * 2

@@ -121,15 +121,17 @@ class Parts(Joining):
         [[2, 2], [4, 4]]
         """
         _vector("index_select", index)
+        axis = axis_of(dim, self.ndim, "index_select")
         if self.ndim == 0:
             return self.reshape(1)[index].reshape(())
-        return self[(slice(None),) * axis_of(dim, self.ndim, "index_select") + (index.reshape(-1),)]
+        return self[(slice(None),) * axis + (index.reshape(-1),)]
 
     def _written(self, dim: int, index: Self, source: Self, how: str) -> Self:
         """A copy with slices of `source` combined with those of axis `dim` that `index` names."""
-        if self.ndim == 0:
-            return self.reshape(1)._written(dim, index, source.reshape(1), how).reshape(())
         axis = axis_of(dim, self.ndim, "index")
+        if self.ndim == 0:
+            sources = source.reshape(1).expand(index.numel())
+            return self.reshape(1)._written(dim, index, sources, how).reshape(())
         if index.numel() == 0:
             return self
         node = legal_index(index._node, self.shape[axis], axis)
@@ -156,7 +158,7 @@ class Parts(Joining):
     def _slices(self, operation: str, dim: int, index: Self, source: Self) -> Self:
         """`source` as slices of axis `dim`, as many as `index` has numbers."""
         shape = self._shape_of_slices(operation, dim, index)
-        if source.shape != shape and (self.ndim or source.numel() != 1):
+        if source.shape != shape if self.ndim else (source.numel(), index.numel()) != (1, 1):
             raise ShapeError(
                 f"{operation}: a source of {source.shape} for {self.shape}; legal is {shape}"
             )
