@@ -67,15 +67,14 @@ def embedding_bag(
             )
         found = found * per_sample_weights.flatten().unsqueeze(-1)
     empty = Tensor.zeros(bags, found.shape[-1], dtype=found.dtype, device=found.device)
+    sizes = empty[:, 0].index_add(0, bag, counts).unsqueeze(-1)
     if mode == "max":
         places = bag.unsqueeze(-1).expand(*found.shape)
         lowest = counts.unsqueeze(-1).where(found, -float("inf"))
         most = empty.scatter_reduce(0, places, lowest, "amax", include_self=False)
-        return most.isinf().where(0, most)
-    total = empty.index_add(0, bag, found * counts.unsqueeze(-1))
-    if mode == "sum":
-        return total
-    return total / empty[:, 0].index_add(0, bag, counts).maximum(1).unsqueeze(-1)
+        return sizes.eq(0).where(0, most)
+    total = empty.index_add(0, bag, counts.unsqueeze(-1).ne(0).where(found, 0))
+    return total if mode == "sum" else total / sizes.maximum(1)
 
 
 def _bags(numbers: Tensor, offsets: Tensor | None, has_end: bool) -> tuple[Tensor, int]:

@@ -217,7 +217,7 @@ def softshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
     array([-0.5,  0. ,  1.5], dtype=float32)
     """
     check_number_from("softshrink", "lambd", lambd, 0)
-    return (x - lambd).maximum(0) + (x + lambd).minimum(0)
+    return (x - lambd).relu() - (-x - lambd).relu()
 
 
 def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, dim: int = -1) -> Tensor:

@@ -51,8 +51,9 @@ def huber_loss(x: Tensor, target: Tensor, reduction: str = "mean", delta: float 
     """
     check_above("huber_loss", "delta", delta)
     _warn_unless_alike("huber_loss", x, target)
-    away = (x - target).abs()
-    loss = (away < delta).where(away.square() / 2, delta * (away - delta / 2))
+    apart = x - target
+    away = apart.abs()
+    loss = (away < delta).where(apart.square() / 2, delta * (away - delta / 2))
     return loss._reduced(reduction)
 
 
@@ -79,9 +80,24 @@ def binary_cross_entropy(
     0.6931
     """
     _check_alike("binary_cross_entropy", x, target)
-    yes, no = x.log().maximum(-100), (1 - x).log().maximum(-100)
-    loss = -(target * yes + (1 - target) * no)
+    loss = _surprise(x, target)
     return _weighed("binary_cross_entropy", loss, weight)._reduced(reduction)
+
+
+def _surprise_slopes(grad_out: Tensor, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """A certain x has a steep slope, but a finite one: what made it certain has a slope of 0."""
+    yes, no = _log_chances(x)
+    return grad_out * (x - target) / (x * (1 - x)).maximum(1e-12), grad_out * (no - yes)
+
+
+@function(gradient=_surprise_slopes)
+def _surprise(x: Tensor, target: Tensor) -> Tensor:
+    yes, no = _log_chances(x)
+    return -(target * yes + (1 - target) * no)
+
+
+def _log_chances(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x.log().maximum(-100), (1 - x).log().maximum(-100)
 
 
 def binary_cross_entropy_with_logits(
@@ -313,7 +329,7 @@ def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> 
     [0.0]
     """
     check_number_from("cosine_similarity", "eps", eps, 0)
-    lengths = [(t.square().sum(dim) + 0.0).sqrt().maximum(eps) for t in (x, y)]
+    lengths = [t.norm(2, dim).maximum(eps) for t in (x, y)]
     return (x * y).sum(dim) / (lengths[0] * lengths[1])
 
 
@@ -386,7 +402,7 @@ def margin_ranking_loss(
     2.0
     """
     _check_axes_alike("margin_ranking_loss", x, y, target)
-    return (-target * (x - y) + margin).maximum(0)._reduced(reduction)
+    return (-target * (x - y) + margin).clamp(min_=0)._reduced(reduction)
 
 
 def hinge_embedding_loss(
@@ -398,7 +414,7 @@ def hinge_embedding_loss(
     >>> hinge_embedding_loss(Tensor([0.25, 0.25]), Tensor([1, -1])).item()
     0.5
     """
-    near, far = target.eq(-1).where(0, x), target.eq(1).where(0, (margin - x).maximum(0))
+    near, far = target.eq(-1).where(0, x), target.eq(1).where(0, (margin - x).clamp(min_=0))
     return (near + far)._reduced(reduction)
 
 

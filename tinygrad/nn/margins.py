@@ -29,7 +29,7 @@ def multi_margin_loss(
     check_choice("multi_margin_loss", "p", p, (1, 2))
     _check_rows("multi_margin_loss", x, target, x.shape[:-1])
     right = x._at_class(target, x.ndim - 1, "multi_margin_loss")[0].unsqueeze(-1)
-    lacks = (margin - right + x).maximum(0) ** p
+    lacks = (margin - right + x).relu() ** p
     if weight is not None:
         lacks = lacks * weight[target].unsqueeze(-1)
     others = target.unsqueeze(-1).ne(Tensor.arange(x.shape[-1], device=x.device))

@@ -119,9 +119,12 @@ class Functions(Elementwise):
         """
         total = self + 1
         lost = (self - (total - 1)).detach()  # what the addition rounded away
-        out = total.log() + (lost.isfinite() & total.ne(0)).where(lost / total, 0)
-        near = self * (1 - self * (0.5 - self / 3))  # -0.0 keeps its sign, and all derivatives hold
-        return total.eq(1).where(near, out)
+        is_lost = lost.isfinite() & total.ne(0)
+        out = total.log() + is_lost.where(lost, 0) / is_lost.where(total, 1)
+        is_near = total.eq(1)
+        near = is_near.where(self, 0)
+        near = near * (1 - near * (0.5 - near / 3))  # -0.0 keeps its sign, and all derivatives hold
+        return is_near.where(near, out)
 
     def logaddexp(self, other: Any) -> Self:
         """log(exp(a) + exp(b)) without overflow.
@@ -129,10 +132,10 @@ class Functions(Elementwise):
         >>> Tensor([0.0, 1.0]).logaddexp(Tensor([0.0, 2.0])).numpy().round(4)
         array([0.6931, 2.3133], dtype=float32)
         """
-        high, low = self.maximum(other), self.minimum(other)
-        same = high.eq(low)  # also for two infinities
-        gap = same.where(0, low - high)
-        return high + gap.exp().log1p()
+        first: Self = self >= other  # not a maximum, which halves equal ones: all derivatives hold
+        high, low = first.where(self, other), first.where(other, self)
+        same = high.eq(low) & high.isinf()
+        return high + same.where(0, low - high).exp().log1p()
 
     # ---- circular and hyperbolic -----------------------------------------------------------------
 
@@ -311,7 +314,7 @@ class Functions(Elementwise):
         >>> Tensor([-1.0, 0.5, 2.0]).hardsigmoid().numpy().round(4)
         array([0.3333, 0.5833, 0.8333], dtype=float32)
         """
-        return (self * alpha + beta).clamp(0, 1)
+        return (self * alpha + beta)._inside(0, 1)
 
     def relu6(self) -> Self:
         """Kept between 0 and 6.
@@ -319,7 +322,7 @@ class Functions(Elementwise):
         >>> Tensor([-1.0, 3.0, 9.0]).relu6().tolist()
         [0.0, 3.0, 6.0]
         """
-        return self.clamp(0, 6)
+        return self._inside(0, 6)
 
     def hardswish(self) -> Self:
         """x · relu6(x + 3) / 6.
@@ -337,7 +340,11 @@ class Functions(Elementwise):
         """
         if min_val > max_val:
             raise ArgumentError(f"hardtanh: from {min_val} to {max_val}; legal is up to max_val")
-        return self.clamp(min_val, max_val)
+        return self._inside(min_val, max_val)
+
+    def _inside(self, least: float, most: float) -> Self:
+        """As `clamp`, but at the edges the gradient is 0, as beyond them."""
+        return (self >= most).where(most, (self <= least).where(least, self))
 
     @wide
     def silu(self) -> Self:

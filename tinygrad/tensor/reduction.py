@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Self
 
 from tinygrad.base.dtype import compute_dtype, dtypes, least_upper_float, sum_acc_dtype
@@ -184,19 +183,6 @@ class Reduction(Functions):
         """
         spread, mean = self.var_mean(axis, keepdim, correction)
         return spread._square_root(), mean
-
-    def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Self:
-        """Divided by its p-norm along `dim`, which counts as at least `eps`.
-
-        >>> Tensor([[3.0, 4.0]]).normalize().numpy().round(4)
-        array([[0.6, 0.8]], dtype=float32)
-        """
-        if p == 0:
-            raise ArgumentError("normalize: p 0; legal is any other number")
-        if p == math.inf:
-            return self / self.abs().max(dim, keepdim=True).maximum(eps)
-        norm = (self.abs() ** p).sum(dim, keepdim=True) ** (1 / p)
-        return self / norm.maximum(eps)
 
     # ---- positions -------------------------------------------------------------------------------
 

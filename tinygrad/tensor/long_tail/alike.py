@@ -303,10 +303,10 @@ class Alike(Resizing):
         >>> Tensor([1.0]).logaddexp2(1.0).tolist()
         [2.0]
         """
-        most = self.maximum(other)
-        away = self.sub(other).abs()
-        sums = most + (1 + (-away).exp2()).log2()
-        return away.isnan().where(most, sums)  # of infinities of one sign
+        first: Self = self >= other
+        high, low = first.where(self, other), first.where(other, self)
+        same = high.eq(low) & high.isinf()
+        return high + (1 + same.where(0, low - high).exp2()).log2()
 
     def baddbmm(self, batch1: Self, batch2: Self, beta: Any = 1, alpha: Any = 1) -> Self:
         """beta · this + alpha · batch1 @ batch2, of stacks of matrices.

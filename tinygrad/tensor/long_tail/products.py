@@ -223,8 +223,20 @@ class Products(Parts):
         order = 2.0 if p is None or p == "fro" else float(p)
         return x._length(order, dim, keepdim).cast(kind)
 
+    def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Self:
+        """Divided by its p-norm along `dim`, which counts as at least `eps`.
+
+        >>> Tensor([[3.0, 4.0]]).normalize().numpy().round(4)
+        array([[0.6, 0.8]], dtype=float32)
+        """
+        if p == 0:
+            raise ArgumentError("normalize: p 0; legal is any other number")
+        return self / self.norm(p, dim, keepdim=True).maximum(eps)
+
     def _length(self, order: float, dim: Axis, keepdim: bool) -> Self:
         size = self.abs()
+        if order < 1:  # where a power's gradient would be infinite, it is none
+            size = size.eq(0).where(0, size)
         if math.isinf(order):
             return size.max(dim, keepdim) if order > 0 else size.min(dim, keepdim)
         if order == 0:
