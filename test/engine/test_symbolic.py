@@ -443,3 +443,11 @@ def test_a_cache_may_be_kept_for_several_tokens_at_once():
 
     parts = [step(Tensor(inputs[:, a:b]), n.bind(a)).numpy() for a, b in ((0, 64), (64, 70))]
     np.testing.assert_allclose(np.concatenate(parts, 1), expected(inputs), atol=1e-5)
+
+
+@pytest.mark.parametrize("device", ["CPU", "PYTHON"])
+def test_a_whole_and_its_part_are_not_stored_in_the_part_s_loops(device):
+    whole = Tensor(A[:, :3], device=device).sum(0)
+    part = whole[: Variable("n", 1, 3).bind(1)].contiguous()
+    Tensor.realize(part, whole)
+    np.testing.assert_allclose(whole.numpy(), A[:, :3].sum(0), rtol=1e-4)

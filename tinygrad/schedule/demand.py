@@ -59,7 +59,7 @@ def stored_in(node: UOp, demand: Demand) -> tuple[UOp, ...] | None:
         return kernel.ranges if kernel.shape == node.shape else None
     loops = tuple(i for i in demand.where if i is not ZERO)
     whole = all(
-        size == (1 if i is ZERO else i.vmax + 1)
+        size == (1 if i is ZERO else i.vmax + 1) and len(i.src) < 2  # no loop cut by a variable
         for i, size in zip(demand.where, node.shape, strict=True)
     )
     is_prefix = loops == kernel.ranges[: len(loops)] and (loops or not kernel.ranges)
