@@ -11,6 +11,9 @@ the edge, the integer part of a whole number) is not compared.
 
     python test/fuzz_graphs.py --minutes 10 --seed 1 --devices CPU,NOOPT,PYTHON,CL
     python test/fuzz_graphs.py --devices all
+    python test/fuzz_graphs.py --devices PYTHON*3,CPU*2,CPU+CL
+
+PYTHON*3 is three of a kind, CPU+CL these two: inputs are cut over them somehow, or lie on each.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -114,6 +117,28 @@ def given(seed: int, shape: tuple[int, ...], dtype: str, kind: str = "normal") -
     """An input, realised."""
     array = array_of(seed, shape, dtype, kind)
     return Tensor(array).realize()
+
+
+def several(device: str) -> tuple[str, ...]:
+    """The devices that PYTHON*3 or CPU+CL are; one of any other name."""
+    kind, _, count = device.partition("*")
+    return tuple(f"{kind}:{n}" for n in range(int(count))) if count else tuple(device.split("+"))
+
+
+def given_over(names: tuple[str, ...]) -> Callable[..., Tensor]:
+    """`given` that cuts what it makes: along which axis, and where, is drawn from its arguments."""
+
+    def given(seed: int, shape: tuple[int, ...], dtype: str, kind: str = "normal") -> Tensor:
+        whole = Tensor(array_of(seed, shape, dtype, kind), device=names[0])
+        draw = np.random.default_rng([seed, len(shape), *shape])
+        axis = int(draw.integers(-1, len(shape)))
+        if axis < 0:
+            return whole.to(names).realize()
+        ends = sorted(int(n) for n in draw.integers(shape[axis] + 1, size=len(names) - 1))
+        splits = np.diff([0, *ends, shape[axis]]).tolist() if draw.random() < 0.5 else None
+        return whole.shard(names, axis, splits=splits).realize()
+
+    return given
 
 
 def bound(size: int, most: int) -> Any:
@@ -227,13 +252,18 @@ def _now(sizes: Any) -> Any:
 # ---- running -------------------------------------------------------------------------------------
 
 
+def first(device: str) -> str:
+    """The device of a name; of several the first."""
+    return "CPU" if device == "NOOPT" else several(device)[0]
+
+
 def build(program: Program, device: str, realize: bool = True) -> dict:
     """The names after the lines ran on `device`; `kept(x)` realises in between."""
-    before, Device.DEFAULT = Device.DEFAULT, "CPU" if device == "NOOPT" else device
+    before, Device.DEFAULT = Device.DEFAULT, first(device)
     names = {
         "Tensor": Tensor,
         "dtypes": dtypes,
-        "given": given,
+        "given": given_over(several(device)) if len(several(device)) > 1 else given,
         "bound": bound,
         "kept": (lambda x: x if is_view(x) else x.realize()) if realize else (lambda x: x),
     }
@@ -295,7 +325,7 @@ def run(program: Program, device: str) -> dict[str, np.ndarray]:
 
 def numerics_of(device: str) -> Numerics:
     """What its numbers promise."""
-    found = Device["CPU" if device == "NOOPT" else device].target.numerics
+    found = Device[first(device)].target.numerics
     assert isinstance(found, Numerics)
     return found
 
@@ -352,7 +382,7 @@ def is_refused(error: Exception, device: str) -> bool:
     many a mask chose."""
     if isinstance(error, ShapeError | IndexCheckError) and not numerics_of(device).values:
         return True
-    lacks = device != "NOOPT" and "float64" not in Device[device].target.dtypes
+    lacks = device != "NOOPT" and "float64" not in Device[first(device)].target.dtypes
     return lacks and isinstance(error, DTypeError) and "of float64" in str(error)
 
 

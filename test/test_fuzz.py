@@ -145,13 +145,17 @@ def test_fresh_graphs_on_the_devices_of_the_tests():
     assert fuzz(range(50, 60), ("CORE", "TOY")).failures == []
 
 
+def test_fresh_graphs_on_several_devices():
+    assert fuzz(range(350, 370), ("PYTHON*3",)).failures == []
+
+
 def test_fresh_graphs_where_a_compiler_is_slow(compiled):
     assert fuzz(share(range(40, 49), compiled), (compiled,)).failures == []
 
 
 @pytest.mark.slow
 def test_many_fresh_graphs():
-    assert fuzz(range(1000, 1300), ("NOOPT", *present())).failures == []
+    assert fuzz(range(1000, 1300), ("NOOPT", *present(), "PYTHON*3", "CPU*2")).failures == []
 
 
 def slope(function, arrays, directions, step):

@@ -175,6 +175,49 @@ def test_uneven_parts_are_right(rows, where):
     assert max(p.nbytes for p in x.realize().uop.base.storage.parts) <= 4 * 5 * -(-rows // 3) * 2
 
 
+def written(x: Tensor, key: object, value: object) -> Tensor:
+    x[key] = value
+    return x
+
+
+def flipped(x: Tensor) -> Tensor:
+    x.flip(0)[::2] = 1
+    return x
+
+
+WRITES = {
+    "a row": lambda x: written(x, 1, x[5]),
+    "rows": lambda x: written(x, slice(2, 5), 3),
+    "a column": lambda x: written(x, (slice(None), 1), x[:, 0]),
+    "by index": lambda x: written(x, at(x, 6, 0), 1),
+    "by mask": lambda x: written(x, x > 5, -1),
+    "through a view": lambda x: flipped(x),
+    "all": lambda x: x.assign(x * 2 - 1),
+    "twice": lambda x: written(x.assign(x.flip(0) + 0), 0, 9).repeat((3, 1)),
+}
+NOTHING = [(0, (7, 0, 0)), (0, (0, 3, 4)), (0, (3, 0, 4)), (0, (0, 0, 7)), (1, (0, 1, 3))]
+
+
+@pytest.mark.parametrize(("where", "splits"), NOTHING)
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_is_right_where_a_device_has_nothing(name, where, splits):
+    values = np.arange(28, dtype=np.float32).reshape(7, 4)
+    wanted = WRITES[name](Tensor(values, device="PYTHON").realize()).numpy()
+    x = Tensor(values, device="PYTHON").shard(D, where, splits=splits).realize()
+    np.testing.assert_equal(WRITES[name](x).numpy(), wanted)
+
+
+def test_a_write_to_one_part_copies_nothing():
+    x = Tensor(X, device="PYTHON").shard(D, 0).realize()
+    assert copies(written(x, 1, 3)) == 0
+
+
+def test_a_value_that_is_asked_for_twice_is_right_where_a_device_has_nothing():
+    x = Tensor(X, device="PYTHON").shard(D, 0, splits=(0, 2, 4)).realize() + 1
+    Tensor.realize(x, same := x.expand(6, 5, 4))
+    np.testing.assert_equal([x.numpy(), same.numpy()], [X + 1, X + 1])
+
+
 def test_tensors_are_made_on_several_devices():
     for made in (Tensor.zeros, Tensor.ones, Tensor.empty, Tensor.rand, Tensor.eye):
         assert made(3, 3, device=D).realize().device == D

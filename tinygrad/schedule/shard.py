@@ -68,6 +68,11 @@ class Along(NamedTuple):
 Rule = Callable[["Sharding", UOp], Parts]
 
 
+def is_empty(part: UOp) -> bool:
+    """Whether a device has nothing of a value."""
+    return part.has_shape and 0 in part.shape
+
+
 class Sharding:
     """The walk: `parts` of each node of several devices, `single` of the others, as they become."""
 
@@ -100,16 +105,16 @@ class Sharding:
                 if part.origin is None:
                     part.origin = node.origin
             self.parts[node] = made
-            if any(part.has_shape and 0 in part.shape for part in made.nodes):
+            if not is_memory(node) and any(map(is_empty, made.nodes)):
                 self._empty(node)
 
     def _empty(self, node: UOp) -> None:
-        """Where a device has nothing of a value, that is a constant, which reads nothing. Its shape
-        has the axis that is known to be cut, of several that could be."""
+        """Where a device has nothing of a value that lies nowhere yet, that is a constant, which
+        reads nothing. Its shape has the axis that is known to be cut, of several that could be."""
         along, made = self.along(node), self.parts[node]
         nodes = list(made.nodes)
         for i, part in enumerate(nodes):
-            if 0 in part.shape:
+            if is_empty(part) and not is_memory(part):
                 shape = part.shape if along is None else along.shape(node.shape, i)
                 nodes[i] = UOp.const(part.dtype, 0, part.device).broadcast_to(shape)
         self.parts[node] = made._replace(nodes=tuple(nodes))
@@ -339,15 +344,16 @@ def shard(sink: UOp, rules: dict[Ops, Rule]) -> Sharded:
     made = Sharded(UOp.sink(), walk.params)
     roots: list[UOp] = []
     taken: dict[UOp, UOp] = {}
+    first = {base: number for number, base in reversed(list(enumerate(bases)))}
     rest = iter(in_buckets(sum((*wanted, *versions), ()), walk.reduced))
-    for number, (base, old) in enumerate(zip(bases, wanted, strict=True)):
+    for base, old in zip(bases, wanted, strict=True):
         parts = list(islice(rest, len(old)))
         if not isinstance(base.device, tuple):
             made.roots.append((base, base.device))
         else:
             made.roots.append((base, Placement(walk.names(base), walk.parts[base].cut)))
             if base.op is not Ops.ASSIGN and not is_memory(base):
-                parts = [_stored(n, base, taken, (number, i)) for i, n in enumerate(parts)]
+                parts = [_stored(n, base, taken, (first[base], i)) for i, n in enumerate(parts)]
         roots += parts
     made.sink = UOp.sink(*roots, *rest)
     return made

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tinygrad.base.dtype import dtypes
 from tinygrad.schedule.bases import is_concrete
 from tinygrad.schedule.collectives import sent, sliced
-from tinygrad.schedule.shard import Along, Nodes, Parts, Rule, Sharding
+from tinygrad.schedule.shard import Along, Nodes, Parts, Rule, Sharding, is_empty
 from tinygrad.schedule.shard_loops import item, scan
 from tinygrad.schedule.shard_sorting import ROWWISE, sorted_parts
 from tinygrad.uop.node import UOp
@@ -216,7 +216,7 @@ def _reduce(walk: Sharding, node: UOp) -> Parts:
 def _of_any(parts: Nodes, made: Sequence[UOp], nothing: Sequence[UOp]) -> Nodes:
     """What was made of each part; of one without elements `nothing`."""
     found = zip(parts, made, nothing, strict=True)
-    return tuple(other if 0 in part.shape else one for part, one, other in found)
+    return tuple(other if is_empty(part) else one for part, one, other in found)
 
 
 def _running(walk: Sharding, node: UOp) -> Parts:
@@ -334,18 +334,23 @@ def _assign(walk: Sharding, node: UOp) -> Parts:
     base, count = target.base, len(walk.names(node))
     own, views, along = walk.parts[base], walk.parts[target].nodes, walk.along(target)
     hidden = along is None and own.cut is not None
-    if not hidden and all(v.base is b for v, b in zip(views, own.nodes, strict=True)):
+    sides = zip(own.nodes, views, strict=True)
+    if not hidden and all(is_empty(view) or view.base is place for place, view in sides):
         values = walk.nodes(value, along, count)
-        pairs = zip(views, values, strict=True)
-        return Parts(tuple(UOp(Ops.ASSIGN, node.dtype, pair) for pair in pairs), own.cut)
+        return Parts(tuple(map(_written, own.nodes, views, values)), own.cut)
     made = []
     new = zip(own.nodes, walk.whole(base), walk.whole(value), strict=True)
     for part, (place, old, one) in enumerate(new):  # written whole, in a copy; then each its part
         copy = UOp(Ops.CONTIGUOUS, node.dtype, (old,), tag=("written", node.key))
         view = target.viewed(copy)
         written = UOp(Ops.ASSIGN, node.dtype, (view, one))
-        made.append(UOp(Ops.ASSIGN, node.dtype, (place, _flat_part(written, own.cut, part))))
+        made.append(_written(place, place, _flat_part(written, own.cut, part)))
     return Parts(tuple(made), own.cut)
+
+
+def _written(place: UOp, view: UOp, value: UOp) -> UOp:
+    """A part after a write to a view of it; to nothing, what was there."""
+    return place if is_empty(view) else UOp(Ops.ASSIGN, value.dtype, (view, value))
 
 
 def _flat_part(node: UOp, cut: Cut | None, part: int) -> UOp:
