@@ -1,6 +1,7 @@
 """Losses are PyTorch's, values and gradients, with all their options."""
 
 import inspect
+import math
 
 import numpy as np
 import pytest
@@ -271,3 +272,22 @@ def test_functional_has_them_all():
     for name in ("mse_loss", "ctc_loss", "cross_entropy", "kl_div"):
         ours = inspect.unwrap(getattr(functional, name))  # below other libraries' spellings
         assert ours is inspect.unwrap(getattr(losses, name))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("weight", [None, [1.0, 2.0, 3.0]])
+def test_a_batch_of_nothing_but_ignored_targets_spoils_no_weights(smoothing, weight):
+    """The loss is NaN, a mean of nothing, and its gradient 0, as PyTorch's are."""
+    values, target = np.float32([[1, 2, 3], [3, 1, 2]]), [-100, -100]
+    theirs = torch.tensor(values, requires_grad=True)
+    given = {} if weight is None else {"weight": torch.tensor(weight)}
+    loss = torch.nn.functional.cross_entropy(
+        theirs, torch.tensor(target), label_smoothing=smoothing, **given
+    )
+    loss.backward()
+    x = Tensor(values, requires_grad=True)
+    given = {} if weight is None else {"weight": Tensor(weight)}
+    ours = losses.cross_entropy(x, Tensor(target), label_smoothing=smoothing, **given)
+    ours.backward()
+    assert math.isnan(loss.item()) and math.isnan(ours.item())
+    np.testing.assert_array_equal(x.grad.numpy(), theirs.grad.numpy())

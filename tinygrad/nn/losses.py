@@ -177,7 +177,7 @@ def cross_entropy(
         spread = target.ne(ignore_index).where(spread.sum(_class_axis(x)), 0)
         classes = x.shape[_class_axis(x)]
         total = hard * (1 - label_smoothing) + spread * (label_smoothing / max(classes, 1))
-    return total.sum() / share.sum() if reduction == "mean" else total._reduced(reduction)
+    return total._shared_out(share) if reduction == "mean" else total._reduced(reduction)
 
 
 def _soft_cross_entropy(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes, least_upper_dtype
@@ -23,6 +24,11 @@ class Learning(Random):
         if reduction == "none":
             return self
         return self.mean() if reduction == "mean" else self.sum()
+
+    def _shared_out(self, shares: Self) -> Self:
+        """The mean where each counts by its share: of nothing NaN, which no gradient goes on to."""
+        total, none = shares.sum(), shares.sum().eq(0)
+        return none.where(math.nan, self.sum() / none.where(1, total))
 
     # ---- losses ----------------------------------------------------------------------------------
 
@@ -73,7 +79,7 @@ class Learning(Random):
         loss = -counts.where(own, 0)
         if reduction != "mean":
             return loss._reduced(reduction)
-        return loss.sum() / counts.sum()
+        return loss._shared_out(counts)
 
     @expression
     def cross_entropy(
@@ -127,7 +133,7 @@ class Learning(Random):
         if ignore_index is not None:
             factor = Y.ne(ignore_index).where(factor, 0)
         loss = -(own * factor)
-        return loss.sum() / factor.sum() if reduction == "mean" else loss._reduced(reduction)
+        return loss._shared_out(factor) if reduction == "mean" else loss._reduced(reduction)
 
     def _at_class(
         self, classes: Self, axis: int, operation: str, ignored: int | None = None
