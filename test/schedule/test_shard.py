@@ -352,6 +352,12 @@ MISUSES = [
     ("cat: operands", lambda x: x.cat(cut(x))),
     ("where: operands", lambda x: (x > 0).where(cut(x), 1)),
     ("index: operands", lambda x: cut(x)[Tensor([0], device="PYTHON")]),
+    ("gather: operands", lambda x: x.gather(0, whole(cut(x), 6))),
+    ("scatter: operands", lambda x: x.scatter(0, whole(x, 6), cut(x))),
+    ("scatter_reduce: operands", lambda x: x.scatter_reduce(0, whole(x, 6), x.to("CPU"), "sum")),
+    ("operands are on", lambda x: x.index_copy(0, at(x, 1), cut(x)[:1]).realize()),
+    ("backward: operands", lambda x: x.requires_grad_().exp().backward(x.to("CPU"))),
+    ("parts (1.5, 2.5, 2)", lambda x: x.shard(D, 0, splits=(1.5, 2.5, 2))),
     ("assign: from PYTHON", lambda x: cut(x).assign(x)),
     ("shard_like: (6, 5) like (6, 5, 4)", lambda x: x.sum(2).shard_like(cut(x))),
 ]

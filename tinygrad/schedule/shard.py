@@ -95,7 +95,7 @@ class Sharding:
             if not isinstance(node.device, tuple):
                 self.single[node] = self._rebuilt(node)
                 continue
-            self._check(node)
+            check_devices(node)
             if node.has_shape and 0 in node.shape:
                 nothing = (UOp.const(node.dtype, 0, name) for name in self.names(node))
                 made = Parts(tuple(each.broadcast_to(node.shape) for each in nothing))
@@ -126,17 +126,6 @@ class Sharding:
         if node.op is Ops.COPY and isinstance(node.src[0].device, tuple):
             return self.fetched(node.src[0], node.device).contiguous()
         return node.with_src(tuple(self.single.get(s, s) for s in node.src))
-
-    @staticmethod
-    def _check(node: UOp) -> None:
-        for source in node.src:
-            if node.op is Ops.COPY or source.device is None or source.op is Ops.DEVICE:
-                continue
-            if source.device != node.device:
-                raise ArgumentError(
-                    f"{node.op!r}: operands are on {node.device} and {source.device}; legal are "
-                    "the same devices in the same order: use .to() or .shard()"
-                )
 
     def slot(self, param: UOp, part: int, device: str, size: int) -> UOp:
         """The next PARAM of the new graph: this part of one of the old."""
@@ -323,8 +312,22 @@ class Sharded:
 
 
 def is_sharded(sink: UOp) -> bool:
-    """Whether any node of the graph is of several devices."""
-    return any(isinstance(n.device, tuple) for n in sink.toposort())
+    """Whether any node of the graph is of several devices; ArgumentError if one's operands lie
+    apart: a kernel would take what another device calls memory for its own."""
+    nodes = sink.toposort()
+    for node in nodes[:-1]:
+        check_devices(node)
+    return any(isinstance(node.device, tuple) for node in nodes)
+
+
+def check_devices(node: UOp) -> None:
+    """ArgumentError unless the operands lie where the node does."""
+    for source in node.src if node.op is not Ops.COPY else ():
+        if source.op is not Ops.DEVICE and source.device not in (None, node.device):
+            raise ArgumentError(
+                f"{node.op!r}: operands are on {node.device} and {source.device}; legal are the "
+                "same devices in the same order: use .to() or .shard()"
+            )
 
 
 def shard(sink: UOp, rules: dict[Ops, Rule]) -> Sharded:

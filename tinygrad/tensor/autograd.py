@@ -10,7 +10,7 @@ from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.engine.holders import holders
 from tinygrad.tensor.backward import promised_gradients
-from tinygrad.tensor.core import VIEWS, Core, settled
+from tinygrad.tensor.core import VIEWS, Core, check_devices, settled
 from tinygrad.tensor.pairs import Pairs
 from tinygrad.tensor.past import computed_below, is_start
 from tinygrad.tensor.promise import recording
@@ -156,6 +156,7 @@ class Autograd(Pairs):
             )
         self._check_past(root, targets)
         if seed is not None:
+            check_devices("backward", self, seed)
             first = seed.cast(self.dtype)._held
         elif alone:
             first = self.ones_like()._held

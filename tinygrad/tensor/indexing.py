@@ -219,6 +219,7 @@ class Indexing(Linalg):
     def _full_index(self, operation: str, dim: int, index: Self) -> tuple[int, list[UOp]]:
         """Index nodes for all axes: `index` on axis `dim`, a counter on each other one."""
         axis = axis_of(dim, self.ndim, operation)
+        check_devices(operation, self, index)
         if not dtypes.is_int(index.dtype):
             raise DTypeError(f"{operation}: an index of {index.dtype!r}; legal are ints")
         if index.ndim != self.ndim:
@@ -267,6 +268,7 @@ class Indexing(Linalg):
         if isinstance(src, (bool, int, float)):
             check_number(operation, src, self.dtype)
             src = self._wrap(self._constant(src, shape=index.shape))
+        check_devices(operation, self, src)
         if src.dtype is not self.dtype:
             raise DTypeError(f"{operation}: src is {src.dtype!r}; legal is {self.dtype!r}")
         if src.ndim != index.ndim or any(

@@ -8,10 +8,11 @@ to bounds[p + 1]. A device holds its part row-major in a flat buffer of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from tinygrad.base.errors import ArgumentError
-from tinygrad.base.helpers import prod
+from tinygrad.base.helpers import plain, prod
 
 
 class Cut(NamedTuple):
@@ -98,12 +99,11 @@ def even_bounds(size: int, parts: int, splits: Sequence[int] | None = None) -> t
     if splits is None:
         least, more = divmod(size, parts)
         splits = [least + (part < more) for part in range(parts)]
-    if len(splits) != parts or sum(splits) != size or min(splits, default=0) < 0:
+    splits = [plain(n) for n in splits]
+    are_sizes = all(type(n) is int and n >= 0 for n in splits)
+    if len(splits) != parts or sum(splits) != size or not are_sizes:
         raise ArgumentError(
             f"shard: an axis of size {size} over {parts} devices in parts {tuple(splits)}; legal "
             "is a size for each device, which add up to the axis"
         )
-    bounds = [0]
-    for each in splits:
-        bounds.append(bounds[-1] + each)
-    return tuple(bounds)
+    return tuple(accumulate(splits, initial=0))
