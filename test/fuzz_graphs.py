@@ -148,7 +148,8 @@ def bound(size: int, most: int) -> Any:
 
 # ---- the oracle ----------------------------------------------------------------------------------
 
-INEXACT = {Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.SQRT, Ops.RECIP, Ops.FDIV, Ops.ADD, Ops.MUL, Ops.POW}
+FUNCTIONS = {Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW, Ops.SQRT, Ops.RECIP}
+INEXACT = FUNCTIONS | {Ops.FDIV, Ops.ADD, Ops.MUL}
 SUMS = {Ops.REDUCE_AXIS, Ops.RUNNING, Ops.FOLD, Ops.SCATTER}
 ULP = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 

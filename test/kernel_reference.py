@@ -239,6 +239,7 @@ FAST = {
     Ops.EXP2: np.exp2,
     Ops.LOG2: np.log2,
     Ops.SIN: np.sin,
+    Ops.COS: np.cos,
     Ops.SQRT: np.sqrt,
     Ops.RECIP: np.reciprocal,
     Ops.TRUNC: np.trunc,

@@ -282,6 +282,7 @@ RULES: dict[Ops, Callable[..., Any]] = {
     Ops.EXP2: _function(np.exp2),
     Ops.LOG2: _function(np.log2),
     Ops.SIN: _function(np.sin),
+    Ops.COS: _function(np.cos),
     Ops.SQRT: _function(np.sqrt),
     Ops.RECIP: _arithmetic(lambda a: 1 / a),
     Ops.TRUNC: _arithmetic(np.trunc),

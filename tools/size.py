@@ -25,17 +25,17 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # each folder inside has a budget of its own: it is a driver, or beside what a Tensor is made of.
 BUDGETS: dict[str, int | None] = {
     "base": 760,
-    "uop": 1895,
+    "uop": 1910,
     "simplify": 1045,
     "transforms": 375,
     "schedule": 3245,
     "loops": 4940,
     "codegen": 5680,
-    "backends/*": 2960,
+    "backends/*": 2965,
     "engine": 4950,
     "tensor/*": 6530,
 }
-CORE_BUDGET = 32_360  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 32_380  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

@@ -267,6 +267,7 @@ FUNCTIONS = [
     ("exp", lambda x: (x * LOG2_E).exp2(), np.exp, (-750, 715), 1.0, 1.0),
     ("log2", unary(Ops.LOG2), np.log2, (0, 4), 1.5, 2.5),
     ("sin", unary(Ops.SIN), np.sin, (-100, 100), 1.7, 1.5),
+    ("cos", unary(Ops.COS), np.cos, (-100, 100), 1.9, 1.7),
     ("recip", unary(Ops.RECIP), lambda x: 1 / x, (-4, 4), 0.51, 0.51),
 ]
 
@@ -312,40 +313,47 @@ def largest_sines(kind):
 
 
 @TARGETS
+@pytest.mark.parametrize("op", (Ops.SIN, Ops.COS))
 @pytest.mark.parametrize("kind", (np.float32, np.float64))
-def test_sine_next_to_multiples_of_pi(kind, target):
-    x = largest_sines(kind)
-    found = run(unary(Ops.SIN), x, target=target)
+def test_sine_and_cosine_next_to_multiples_of_half_pi(kind, op, target):
+    multiples = largest_sines(kind)
+    x = np.concatenate((multiples, multiples / 2))
+    exactly = mpmath.sin if op is Ops.SIN else mpmath.cos
+    found = run(unary(op), x, target=target)
     with mpmath.workprec(2400):
-        exact = [mpmath.sin(mpmath.mpf(float(v))) for v in x]
+        exact = [exactly(mpmath.mpf(float(v))) for v in x]
         ulp = np.spacing(np.abs(np.array([float(v) for v in exact])).astype(kind))
         away = [
             float(abs(mpmath.mpf(float(f)) - e) / mpmath.mpf(float(u)))
             for f, e, u in zip(found, exact, ulp, strict=True)
         ]
-    print(f"\nsin next to k*pi {np.dtype(kind).name} {target.device}: {max(away):.3f} ulp")
+    print(f"\n{op.name} next to k*pi/2 {np.dtype(kind).name} {target.device}: {max(away):.3f} ulp")
     assert max(away) < 2.5
 
 
-def test_a_short_sine_where_the_argument_is_known_to_be_small():
+@pytest.mark.parametrize("op", (Ops.SIN, Ops.COS))
+def test_a_short_sine_where_the_argument_is_known_to_be_small(op):
     x = np.arange(-(2**15), 2**15).astype(np.int16)
 
     def build(i):
-        return (i.cast(dtypes.float32) * 3.7).sin()
+        return (i.cast(dtypes.float32) * 3.7).alu(op)
 
-    wanted = np.sin((x.astype(np.float32) * np.float32(3.7)).astype(np.float64))
+    reference = np.sin if op is Ops.SIN else np.cos
+    wanted = reference((x.astype(np.float32) * np.float32(3.7)).astype(np.float64))
     worst = ulps(run(build, x), wanted, np.float32)
-    print(f"\nsin float32 of |x| < 2**17: {worst:.3f} ulp, {nodes(build, dtypes.int16)} nodes")
+    made = nodes(build, dtypes.int16)
+    print(f"\n{op.name} float32 of |x| < 2**17: {worst:.3f} ulp, {made} nodes")
     assert worst < 1.7
-    assert nodes(build, dtypes.int16) < nodes(unary(Ops.SIN), dtypes.float32) - 10
+    assert made < nodes(unary(op), dtypes.float32) - 10
 
 
-def test_a_sine_without_float64_needs_none():
+@pytest.mark.parametrize("op, reference", ((Ops.SIN, np.sin), (Ops.COS, np.cos)))
+def test_a_sine_without_float64_needs_none(op, reference):
     x = np.concatenate((random_bits(np.float32, 20_000), largest_sines(np.float32)))
     with np.errstate(all="ignore"):
-        wanted = np.sin(x.astype(np.float64))
-    assert ulps(run(unary(Ops.SIN), x, target=SINGLE), wanted, np.float32) < 1.7
-    made = decompose(kernel(unary(Ops.SIN), [dtypes.float32], 8), SINGLE)
+        wanted = reference(x.astype(np.float64))
+    assert ulps(run(unary(op), x, target=SINGLE), wanted, np.float32) < 1.7
+    made = decompose(kernel(unary(op), [dtypes.float32], 8), SINGLE)
     assert all(node.dtype is not dtypes.float64 for node in made.toposort())
 
 
@@ -699,7 +707,7 @@ def test_narrow_arithmetic_rounds_once(dtype, op, target):
 
 @EACH
 @KINDS
-@pytest.mark.parametrize("op", (Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.SQRT, Ops.RECIP))
+@pytest.mark.parametrize("op", (Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.SQRT, Ops.RECIP))
 def test_narrow_functions_are_float32s_rounded(dtype, op, target):
     x = every(dtype)
     found = run(unary(op), x, target=target)

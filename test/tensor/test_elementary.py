@@ -141,6 +141,24 @@ def test_accuracy(name, dtype):
     assert ulp.max() <= most[dtype == "float64"]
 
 
+CIRCULAR = {"cos": (np.cos, 4), "tan": (np.tan, 8)}
+
+
+@pytest.mark.parametrize("name", CIRCULAR)
+@pytest.mark.parametrize("scale", [1, 3, 100, 1e4, 1e8, 1e30])
+def test_accuracy_next_to_zeros_of_the_cosine(name, scale):
+    theirs, most = CIRCULAR[name]
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=500) * scale).astype(np.float32)
+    zeros = (np.round(x / np.pi) + 0.5) * np.pi
+    x = np.array([-1.5707943, 0.0, *x, *zeros, *np.nextafter(zeros.astype(np.float32), INF)])
+    x = x.astype(np.float32)
+    wanted = theirs(x.astype(np.float64))
+    found = value(getattr(Tensor(x), name)())
+    ulp = np.abs(found - wanted) / np.spacing(np.abs(wanted).astype("float32"))
+    assert ulp.max() <= most
+
+
 def test_gelu_is_off_by_little_of_its_argument():
     x = np.array([*np.linspace(-12, 12, 500), -1e30, -1e-30], np.float32)
     wanted = x.astype(np.float64) * scipy.special.ndtr(x.astype(np.float64))

@@ -94,6 +94,7 @@ ROWS = {
     Ops.EXP2: (lambda a: a.exp2(), (3,)),
     Ops.LOG2: (lambda a: a.log2(), (3,)),
     Ops.SIN: (lambda a: a.sin(), (3,)),
+    Ops.COS: (lambda a: a.cos(), (3,)),
     Ops.WHERE: (lambda a, b: (a < b).where(a * a, b * b * b), (6,), (6,)),
     Ops.CAST: (lambda a: (a * a).cast(dtypes.float64), (3,)),
     Ops.CHECK: (lambda a: (a * a).check(a > 0, "index", "no"), (3,)),

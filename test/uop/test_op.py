@@ -133,6 +133,8 @@ EVALUATED = [
     (Ops.LOG2, dtypes.float32, (-1.0,), math.nan),
     (Ops.EXP2, dtypes.float32, (2000.0,), math.inf),
     (Ops.SIN, dtypes.float32, (math.inf,), math.nan),
+    (Ops.COS, dtypes.float32, (math.inf,), math.nan),
+    (Ops.COS, dtypes.float32, (-0.0,), 1.0),
     (Ops.MAX, dtypes.float32, (math.nan, 1.0), math.nan),
     (Ops.MAX, dtypes.float32, (-0.0, 0.0), 0.0),
     (Ops.TRUNC, dtypes.float32, (-0.5,), -0.0),

@@ -48,6 +48,7 @@ FUNCTIONS = {
     Ops.EXP2: "exp2",
     Ops.LOG2: "log2",
     Ops.SIN: "sin",
+    Ops.COS: "cos",
     Ops.POW: "pow",
     Ops.LDEXP: "ldexp",
 }

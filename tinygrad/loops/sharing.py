@@ -16,7 +16,7 @@ from tinygrad.loops.rebuild import replaced
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
-COSTLY = frozenset((Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW, Ops.THREEFRY))
+COSTLY = frozenset((Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW, Ops.THREEFRY))
 """Operations that are worth keeping the result of."""
 
 LARGEST_BLOCK = 64

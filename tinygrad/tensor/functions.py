@@ -1,4 +1,4 @@
-"""Elementary functions and activations, of the ops EXP2, LOG2, SIN and SQRT.
+"""Elementary functions and activations, of the ops EXP2, LOG2, SIN, COS and SQRT.
 
 They are written so that infinities, NaN, tiny and large numbers come out right, in the value and in
 the gradient: what overflows is never in a branch that a gradient passes. Floats narrower than
@@ -150,13 +150,12 @@ class Functions(Elementwise):
 
     @wide
     def cos(self) -> Self:
-        """The cosine of radians: 1 - 2 sin(x/2)², because halving is exact for any size.
+        """The cosine of radians.
 
         >>> Tensor([-1.0, 0.5, 2.0]).cos().numpy().round(4)
         array([ 0.5403,  0.8776, -0.4161], dtype=float32)
         """
-        half = (self * 0.5).sin()
-        return half * half * -2.0 + 1.0
+        return self._unary(Ops.COS)
 
     @wide
     def tan(self) -> Self:

@@ -154,12 +154,6 @@ def _parts(op: Ops, nodes: list[UOp]) -> list[UOp]:
     return nodes
 
 
-def _cosine(x: UOp) -> UOp:
-    """1 - 2 sin(x/2)**2: halving is exact, adding pi/2 to a large x would not be."""
-    half = (x * 0.5).sin()
-    return half * half * -2.0 + 1.0
-
-
 def _other_factors(x: UOp) -> UOp:
     """At each place of the last axis the product of all others: a tree of products, so that it is
     right with zeros, and so are its derivatives."""
@@ -338,7 +332,8 @@ RULES: dict[Ops, Rule] = {
     Ops.SQRT: lambda node, g: (g * 0.5 / node,),
     Ops.EXP2: lambda node, g: (g * node * math.log(2),),
     Ops.LOG2: lambda node, g: (g / (node.src[0] * math.log(2)),),
-    Ops.SIN: lambda node, g: (g * _cosine(node.src[0]),),
+    Ops.SIN: lambda node, g: (g * node.src[0].cos(),),
+    Ops.COS: lambda node, g: (-g * node.src[0].sin(),),
     Ops.WHERE: lambda node, g: (
         None,
         node.src[0].where(g, g.const_like(0)),

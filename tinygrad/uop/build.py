@@ -163,6 +163,9 @@ class Arithmetic:
     def sin(self) -> Self:
         return self.alu(Ops.SIN)
 
+    def cos(self) -> Self:
+        return self.alu(Ops.COS)
+
     def sqrt(self) -> Self:
         return self.alu(Ops.SQRT)
 

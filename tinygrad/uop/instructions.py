@@ -78,6 +78,7 @@ TABLE: tuple[Instruction, ...] = (
     Instruction(Ops.EXP2, "a", "2 to the power", "native"),
     Instruction(Ops.LOG2, "a", "the logarithm to base 2", "native"),
     Instruction(Ops.SIN, "a", "the sine", "native"),
+    Instruction(Ops.COS, "a", "the cosine", "native"),
     Instruction(Ops.POW, "a, b", "a to the power b", "native"),
     Instruction(Ops.LDEXP, "a, n", "a·2**n, n a whole float from -2**31 up or NaN", "native"),
     Instruction(Ops.THREEFRY, "counter, key", "random bits, uint64", "native"),

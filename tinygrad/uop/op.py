@@ -63,6 +63,7 @@ class Ops(IntEnum):
     EXP2 = auto()
     LOG2 = auto()
     SIN = auto()
+    COS = auto()
     SQRT = auto()
     RECIP = auto()
     TRUNC = auto()
@@ -243,6 +244,7 @@ _exp2 = _total(lambda x: 2.0**x)
 _log2 = _total(math.log2, at_zero=-math.inf)
 _sqrt = _total(math.sqrt)
 _sin = _total(math.sin)
+_cos = _total(math.cos)
 
 _RING = frozenset(("commutative", "associative"))
 _LATTICE = _RING | {"idempotent"}
@@ -365,6 +367,7 @@ TABLE: tuple[Row, ...] = (
     Row(Ops.EXP2, 1, "first", "same", "2 to the power; of y·log2(e) it is e to the y.", _exp2),
     Row(Ops.LOG2, 1, "first", "same", "The logarithm to base 2.", _log2),
     Row(Ops.SIN, 1, "first", "same", "The sine of radians.", _sin),
+    Row(Ops.COS, 1, "first", "same", "The cosine of radians.", _cos),
     Row(Ops.SQRT, 1, "first", "same", "The square root, correctly rounded.", _sqrt),
     Row(Ops.RECIP, 1, "first", "same", "One over.", lambda a: divide(1.0, a)),
     Row(Ops.TRUNC, 1, "first", "same", "Rounded toward zero.", truncate),
@@ -475,7 +478,15 @@ TABLE: tuple[Row, ...] = (
 ROW: dict[Ops, Row] = {row.op: row for row in TABLE}
 
 
-WEIGHT = {Ops.EXP2: 12, Ops.LOG2: 16, Ops.SIN: 24, Ops.POW: 40, Ops.THREEFRY: 60, Ops.IDIV: 4}
+WEIGHT = {
+    Ops.EXP2: 12,
+    Ops.LOG2: 16,
+    Ops.SIN: 24,
+    Ops.COS: 24,
+    Ops.POW: 40,
+    Ops.THREEFRY: 60,
+    Ops.IDIV: 4,
+}
 """Operations that one element of these is taken to cost; of every other one it costs one."""
 
 

@@ -19,7 +19,7 @@ from tinygrad.base.errors import DTypeError
 from tinygrad.base.target import Target
 from tinygrad.codegen.numbers.coefficients import FORMATS
 from tinygrad.codegen.numbers.narrow import narrow
-from tinygrad.codegen.numbers.transcendental import exp, exp2, log2, magnitude, power, sin
+from tinygrad.codegen.numbers.transcendental import cos, exp, exp2, log2, magnitude, power, sin
 from tinygrad.loops.layout import nodes_of, option
 from tinygrad.uop.natural import natural_exponent
 from tinygrad.uop.node import UOp
@@ -28,13 +28,12 @@ from tinygrad.uop.pattern import PatternMatcher, UPat
 from tinygrad.uop.rewrite import graph_rewrite
 
 IN_RANGE = "in range"
-AT_MOST_ONE = "at most one"  # a sine, once it is arithmetic
+AT_MOST_ONE = "at most one"  # a sine or cosine, once it is arithmetic
 
 Rule = Callable[[UOp, Target], UOp | None]
 
-OPTIONAL = frozenset(
-    (Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW, Ops.RECIP, Ops.TRUNC, Ops.MULACC, Ops.THREEFRY)
-)
+FUNCTIONS = (Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW)
+OPTIONAL = frozenset((*FUNCTIONS, Ops.RECIP, Ops.TRUNC, Ops.MULACC, Ops.THREEFRY))
 """Ops that stay where `Target.native` names them; all others are given or made of the given."""
 
 
@@ -261,7 +260,7 @@ def _trunc(node: UOp, ctx: Target) -> UOp | None:
 
 
 def _function(node: UOp, ctx: Target) -> UOp | None:
-    """EXP2, LOG2, SIN, POW; of a narrow float that the target computes with, in float32."""
+    """One of FUNCTIONS; of a narrow float that the target computes with, in float32."""
     if node.dtype not in FORMATS:
         wide = tuple(s.cast(dtypes.float32) for s in node.src)
         return UOp(node.op, dtypes.float32, wide).cast(node.dtype)
@@ -271,8 +270,9 @@ def _function(node: UOp, ctx: Target) -> UOp | None:
         return exp2(x, ctx) if natural is None else exp(natural, ctx)
     if node.op is Ops.LOG2:
         return log2(x)
-    if node.op is Ops.SIN:
-        return sin(x, ctx, float_bound(x)).replace(tag=AT_MOST_ONE)
+    if node.op in (Ops.SIN, Ops.COS):
+        wave = sin if node.op is Ops.SIN else cos
+        return wave(x, ctx, float_bound(x)).replace(tag=AT_MOST_ONE)
     return power(x, node.src[1], ctx)
 
 
@@ -313,7 +313,7 @@ def float_bound(node: UOp, depth: int = 8) -> float:
     """A number that |node| never exceeds (unless it is NaN), infinity if unknown."""
     if node.op is Ops.CONST:
         return abs(float(node.arg))
-    if node.tag == AT_MOST_ONE or node.op is Ops.SIN:
+    if node.tag == AT_MOST_ONE or node.op in (Ops.SIN, Ops.COS):
         return 1.01
     if depth == 0:
         return math.inf
@@ -372,7 +372,7 @@ RULES: tuple[tuple[tuple[Ops, ...], Rule], ...] = (
     ((Ops.SHL, Ops.SHR), _shift),
     ((Ops.CAST,), _cast),
     ((Ops.TRUNC,), _trunc),
-    ((Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.POW), _function),
+    (FUNCTIONS, _function),
     ((Ops.RECIP,), _recip),
     ((Ops.MULACC,), _mulacc),
     ((Ops.THREEFRY,), _threefry),

@@ -1,10 +1,10 @@
-"""EXP2, LOG2, SIN and POW as arithmetic: no branch, no table in memory, so that all of it
+"""EXP2, LOG2, SIN, COS and POW as arithmetic: no branch, no table in memory, so that all of it
 vectorises, and the same on every device. Computed in float32 or float64; narrower floats are
 widened before.
 
 Measured by test/codegen/test_decompose.py: the largest error found, in ulp, and the nodes made
 (constants not counted), on a target with MULACC, TRUNC and float64. Without MULACC, errors are up
-to 0.3 ulp larger, and SIN takes the long way (142 nodes in float32).
+to 0.3 ulp larger, and SIN and COS take the long way (142 nodes in float32).
 
                         float32   nodes    float64   nodes
     EXP2                  0.79       21       0.75      26
@@ -12,13 +12,14 @@ to 0.3 ulp larger, and SIN takes the long way (142 nodes in float32).
     LOG2                  1.30       29       2.26      30
     SIN, |x| bounded      1.61       19       1.55      22
     SIN                   1.63       38       1.47     237
+    COS                   1.80       40       1.59     236
     POW                   0.86      130       1.36     140
 
 Where the target scales by powers of 2 (LDEXP), EXP2 takes 14 and 15 nodes, of float64 19 and 20.
 Errors are the same.
 
-They are right for every argument: subnormals, zeros, infinities, NaN, and SIN for the largest and
-for those next to multiples of pi.
+They are right for every argument: subnormals, zeros, infinities, NaN, and SIN and COS for the
+largest and for those next to their zeros.
 """
 
 from __future__ import annotations
@@ -252,38 +253,49 @@ def _long_log2(x: UOp, exact: _Exact, form: Format) -> tuple[UOp, UOp]:
     return whole, minus(rest, minus(whole, high))
 
 
-# ---- the sine ------------------------------------------------------------------------------------
+# ---- sine and cosine -----------------------------------------------------------------------------
 
 
 def sin(x: UOp, target: Target, bound: float = math.inf) -> UOp:
     """The sine, where |x| is known to stay below `bound`."""
+    return x.eq(0.0).where(x, _wave(x, target, bound, 0.0))  # keeps the sign of zero
+
+
+def cos(x: UOp, target: Target, bound: float = math.inf) -> UOp:
+    """The cosine, where |x| is known to stay below `bound`."""
+    return x.eq(0.0).where(1.0, _wave(x, target, bound, 0.5))
+
+
+def _wave(x: UOp, target: Target, bound: float, lead: float) -> UOp:
+    """sin(x + lead*pi) for a lead of 0 or 1/2, which joins x where that is exact: in half turns."""
     form = FORMATS[x.dtype]
     fused = "MULACC" in target.native
     if fused and bound <= form.sin_bound:
-        odd, rest = _reduce_short(x, form)
+        odd, rest = _reduce_short(x, form, lead)
     elif fused and form is SINGLE and "float64" in target.dtypes and not target.has_groups:
-        odd, rest = _reduce_in_double(x)
+        odd, rest = _reduce_in_double(x, lead)
     else:
-        odd, rest = _reduce_long(x, form, target)
+        odd, rest = _reduce_long(x, form, target, lead)
     square = rest * rest
     wave = fma(rest * square, polynomial(square, form.sin), rest)
     sign = odd << (form.real.bitsize - 1)
-    found = (wave.bitcast(form.integer) ^ sign).bitcast(form.real)
-    return x.eq(0.0).where(x, found)  # keeps the sign of zero
+    return (wave.bitcast(form.integer) ^ sign).bitcast(form.real)
 
 
-def _reduce_short(x: UOp, form: Format) -> tuple[UOp, UOp]:
-    """(k, x - k*pi) for the nearest k, pi in three parts (Cody and Waite, 1980)."""
+def _reduce_short(x: UOp, form: Format, lead: float) -> tuple[UOp, UOp]:
+    """(k, x + (lead - k)*pi) for the nearest k, pi in three parts (Cody and Waite, 1980)."""
     magic = x.const_like(form.magic)
-    rounded = fma(x, INVERSE_PI, magic)
+    rounded = fma(x, INVERSE_PI, lead) + magic if lead else fma(x, INVERSE_PI, magic)
     minus_turns = fma(rounded, -1.0, magic)
+    if lead:
+        minus_turns = minus_turns + lead
     rest = x
     for part in form.pi:
         rest = fma(minus_turns, part, rest)
     return rounded.bitcast(form.integer), rest
 
 
-def _reduce_in_double(x: UOp) -> tuple[UOp, UOp]:
+def _reduce_in_double(x: UOp, lead: float) -> tuple[UOp, UOp]:
     """The same for every float32, with twice 53 bits of 1/pi, chosen by the size of x."""
     size = magnitude(x, SINGLE)
     wide = x.cast(dtypes.float64)
@@ -296,15 +308,16 @@ def _reduce_in_double(x: UOp) -> tuple[UOp, UOp]:
     turns = wide * high
     error = fma(wide, high, turns * -1.0)
     magic = wide.const_like(DOUBLE.magic)
-    rounded = turns + magic
-    rest = minus(turns, minus(rounded, magic)) + fma(wide, low, error)
+    rounded = turns + lead + magic if lead else turns + magic
+    whole = minus(rounded, magic)
+    rest = minus(turns, whole + -lead if lead else whole) + fma(wide, low, error)
     return (
         rounded.bitcast(dtypes.int64).cast(dtypes.int32),
         (rest * math.pi).cast(dtypes.float32),
     )
 
 
-def _reduce_long(x: UOp, form: Format, target: Target) -> tuple[UOp, UOp]:
+def _reduce_long(x: UOp, form: Format, target: Target, lead: float) -> tuple[UOp, UOp]:
     """The same in integers (Payne and Hanek, 1983): x = m * 2**e times those bits of 1/pi whose
     product with m is neither a multiple of 2 nor too small to matter, in words of 32 bits."""
     size = magnitude(x, form)
@@ -323,6 +336,8 @@ def _reduce_long(x: UOp, form: Format, target: Target) -> tuple[UOp, UOp]:
     high, low = _joined(product[:half], form), _joined(product[half : 2 * half], form)
     width, one = form.real.bitsize, UOp.const(uint, 1)
     top_bit = UOp.const(uint, width - 1)
+    if lead:
+        high = high + (1 << (width - 2))
     odd = high + (1 << (width - 2)) >> top_bit
     high, low = high << one | low >> top_bit, low << one
     below = high >> top_bit  # 1 where the fraction is negative; then -fraction is meant
@@ -336,9 +351,11 @@ def _reduce_long(x: UOp, form: Format, target: Target) -> tuple[UOp, UOp]:
     rest = rest + fma(more, pi, fma(top, pi_low, error))
 
     small, zero = size < 0.5, UOp.const(uint, 0)
-    rest = small.where(size, rest)
+    rest = small.where(minus(x.const_like(pi * lead), size) if lead else size, rest)
     rest = (size < math.inf).where(rest, math.nan)
-    odd = small.where(zero, odd ^ below) ^ (x < 0.0).where(one, zero)
+    odd = small.where(zero, odd ^ below)
+    if not lead:  # the cosine is even
+        odd = odd ^ (x < 0.0).where(one, zero)
     return odd.bitcast(form.integer), rest
 
 

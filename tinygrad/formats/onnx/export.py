@@ -468,6 +468,7 @@ ELEMENTWISE: Mapping[Ops, Elementwise] = {
     Ops.CMPEQ: _operator("Equal"),
     Ops.CMPLT: _operator("Less"),
     Ops.CMPNE: _not_equal,
+    Ops.COS: _operator("Cos"),
     Ops.EXP2: _exp2,
     Ops.FDIV: _operator("Div"),
     Ops.IDIV: _idiv,
