@@ -12,6 +12,7 @@ to 0.3 ulp larger, and SIN and COS take the long way (142 nodes in float32).
     LOG2                  1.30       29       2.26      30
     SIN, |x| bounded      1.61       19       1.55      22
     SIN                   1.63       38       1.47     237
+    COS, |x| bounded      1.54       21       1.55      24
     COS                   1.80       40       1.59     236
     POW                   0.86      130       1.36     140
 
