@@ -364,8 +364,11 @@ class Writer:
         return [self.new(f"{x}.{kind}({weight}, {how})")]
 
     def overlap(self, name: str, t: Tensor) -> list[str]:
-        """Columns, often of a product, added up where they overlap."""
+        """Columns, often of a product, added up where they overlap. Not of what may be infinite: at
+        the borders a product's other factor is read as 0."""
         if t.ndim < 2 or prod(t.shape[:-2]) > 8 or t.dtype is dtypes.bool or 0 in t.shape:
+            return []
+        if any("'special'" in line for line in self.kept):
             return []
         *lead, taps, count = map(int, t.shape)
         step = self.pick((1, 2, 3, taps))

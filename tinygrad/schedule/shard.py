@@ -321,8 +321,9 @@ def is_sharded(sink: UOp) -> bool:
 
 
 def check_devices(node: UOp) -> None:
-    """ArgumentError unless the operands lie where the node does."""
-    for source in node.src if node.op is not Ops.COPY else ():
+    """ArgumentError unless the operands lie where the node does. A KERNEL's may lie anywhere that
+    its device reads, as constants do that somebody computed."""
+    for source in node.src if node.op not in (Ops.COPY, Ops.KERNEL) else ():
         if source.op is not Ops.DEVICE and source.device not in (None, node.device):
             raise ArgumentError(
                 f"{node.op!r}: operands are on {node.device} and {source.device}; legal are the "
