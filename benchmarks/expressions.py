@@ -14,9 +14,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import os
-import statistics
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,11 +24,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch
+from plain import milliseconds
 
 from tinygrad import Tensor, TinyJit, dtypes
 
 RANDOM = np.random.default_rng(0)
-SECONDS = 0.06  # of a round of one side
 
 NAMES: dict[str, Any] = {
     "f": lambda *shape: RANDOM.standard_normal(shape).astype(np.float32),
@@ -101,17 +99,6 @@ def several(results: Any) -> list[Any]:
 def numbers(results: Any) -> Any:
     """All that they hold."""
     return np.concatenate([np.asarray(r.numpy(), np.float64).ravel() for r in several(results)])
-
-
-def milliseconds(call: Callable[[], Any]) -> float:
-    """The median of calls for about SECONDS."""
-    times: list[float] = []
-    until = time.perf_counter() + SECONDS
-    while time.perf_counter() < until or len(times) < 3:
-        begin = time.thread_time()
-        call()
-        times.append(time.thread_time() - begin)
-    return statistics.median(times) * 1e3
 
 
 def line(case: Case, rounds: int) -> str:

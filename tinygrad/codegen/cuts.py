@@ -12,13 +12,13 @@ from itertools import pairwise
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.loops.layout import flat_offset, gate_of, own_ranges, role_of
+from tinygrad.loops.nest import LANES
 from tinygrad.simplify.affine import add, affine, build
 from tinygrad.uop.bounds import Interval, bounds
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 _CARRIED = (Ops.STAGE, Ops.RUNNING)
-_LANES = frozenset(("LANE", "GROUP"))
 
 PAGE = 4096
 
@@ -31,7 +31,7 @@ def guards_of(values: Iterable[UOp], is_stored: bool) -> list[Guard]:
     masks in any case. Where sums are loops, or only a part of one `is_stored`, a cut is much text:
     there masks stay that hide no more than an image's edges."""
     nodes = UOp.sink(*values).toposort()
-    if any(n.op in _CARRIED or (n.op is Ops.RANGE and role_of(n) in _LANES) for n in nodes):
+    if any(n.op in _CARRIED or (n.op is Ops.RANGE and role_of(n) in LANES) for n in nodes):
         return []
     loops = [loop for n in nodes if n.op is Ops.REDUCE for loop in own_ranges(n)]
     summed = {loop for loop in loops if role_of(loop) == "LOOP"}

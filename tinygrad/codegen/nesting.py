@@ -23,6 +23,7 @@ from tinygrad.loops.layout import (
     stays_in_registers,
 )
 from tinygrad.loops.nest import (
+    LANES,
     SEQUENTIAL,
     Branch,
     Copy,
@@ -42,9 +43,6 @@ from tinygrad.uop.op import Ops
 
 BY_HARDWARE = frozenset(("PARALLEL", "LANE", "GROUP"))
 """Roles whose counter the launch gives: no loop stands in the text."""
-
-LANES = frozenset(("LANE", "GROUP"))
-"""Those whose turns are side by side: what cuts some of them off is a mask."""
 
 MOST_COPIES = 24
 """So many static copies a nest; beyond, what is clipped is masked while it runs."""
@@ -290,6 +288,7 @@ class NestBuilder:
         self.into.append(scope)
 
     def _fill(self, scope: Scope, work: Work) -> None:
+        """Within `scope` the rest of the loops; where it stands is the caller's affair."""
         with self._within(scope, work.loops[0]):
             self._open(work.inside)
 

@@ -21,6 +21,9 @@ from tinygrad.uop.op import Ops
 SEQUENTIAL = frozenset(("LOOP", "ORDERED", "PARALLEL", "LANE", "GROUP"))
 """Roles whose counter has one value at a time; the others are copies in the text."""
 
+LANES = frozenset(("LANE", "GROUP"))
+"""Those whose turns are side by side: what cuts some of them off is a mask."""
+
 
 @dataclass(eq=False)
 class Item:
