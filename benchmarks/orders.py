@@ -17,7 +17,6 @@ import math
 import os
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -25,10 +24,10 @@ os.environ.setdefault("CPU_COUNT", "1")
 
 import numpy as np
 import torch
+from plain import milliseconds
 
 from tinygrad import Tensor, TinyJit
 
-SECONDS = 0.15
 SHORT, MANY = 1 << 12, 256  # elements of an input of which there are many
 DTYPES = {"float32": np.float32, "int32": np.int32, "int64": np.int64}
 BRAIN = "bfloat16"
@@ -115,17 +114,6 @@ def cases() -> dict[str, Callable[[], tuple[Callable[[], Any], Callable[[], Any]
         found[name] = lambda n=name: gathered(n, False)
         found[f"{name}_backward"] = lambda n=name: gathered(n, True)
     return found
-
-
-def milliseconds(step: Callable[[], Any]) -> float:
-    """The median of calls for about SECONDS."""
-    times: list[float] = []
-    until = time.thread_time() + SECONDS
-    while time.thread_time() < until or len(times) < 3:
-        begin = time.thread_time()
-        step()
-        times.append(time.thread_time() - begin)
-    return statistics.median(times) * 1e3
 
 
 def main() -> None:

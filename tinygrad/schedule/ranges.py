@@ -16,7 +16,7 @@ from tinygrad.schedule.demand import Demand, Kernel, loop_shape
 from tinygrad.schedule.movement import Index, both, offset_of, view_offset
 from tinygrad.schedule.onehot import narrowed_sum
 from tinygrad.schedule.walk import Demands
-from tinygrad.simplify.constants import drops_check
+from tinygrad.simplify.constants import drops_check, is_positive_zero
 from tinygrad.simplify.masks import conditions_of
 from tinygrad.uop.infer import Shape
 from tinygrad.uop.node import UOp
@@ -163,17 +163,13 @@ def _is_zero_unless(conditions: set[UOp], value: UOp, lax: bool) -> bool:
         if node.op is Ops.INDEX and len(node.src) > 1 + node.arg:
             zero[node] = conditions.issubset(conditions_of(node.src[1 + node.arg]))
         elif node.op is Ops.CONST:
-            zero[node] = _is_zero(node)
+            zero[node] = is_positive_zero(node)
         else:
             others = [s for s in operands if not zero[s]]
             may_scale = node.op is Ops.MUL and len(others) < len(operands)
             scales = may_scale and all([_scales_zero(other, lax) for other in others])
             zero[node] = bool(operands) and (not others or scales)
     return zero.get(value, False)
-
-
-def _is_zero(node: UOp) -> bool:
-    return bool(node.arg == 0 and math.copysign(1, node.arg) > 0)
 
 
 def _scales_zero(value: UOp, lax: bool) -> bool:

@@ -5,6 +5,7 @@ A CHECK must be asked even if its value is not needed, so what would drop one is
 
 from __future__ import annotations
 
+import math
 from weakref import WeakKeyDictionary
 
 from tinygrad.base.dtype import dtypes
@@ -18,6 +19,11 @@ _checked: WeakKeyDictionary[UOp, bool] = WeakKeyDictionary()
 def is_zero(node: UOp) -> bool:
     """Whether this is the constant 0, of either sign."""
     return node.op is Ops.CONST and node.arg == 0
+
+
+def is_positive_zero(node: UOp) -> bool:
+    """Whether this is the constant 0, and not -0."""
+    return is_zero(node) and math.copysign(1, node.arg) > 0
 
 
 def has_check(node: UOp) -> bool:

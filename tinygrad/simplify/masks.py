@@ -7,13 +7,12 @@ one stays, contradictions are False, and under a gate an index is simpler than o
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from math import gcd
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.simplify.affine import FREE, Algebra
-from tinygrad.simplify.constants import drops_check, has_check
+from tinygrad.simplify.constants import drops_check, has_check, is_positive_zero
 from tinygrad.simplify.forms import Form, Terms, combine, number, order, positive_divisor, scaled
 from tinygrad.uop.bounds import Interval
 from tinygrad.uop.node import UOp
@@ -251,18 +250,14 @@ def _cost(index: UOp) -> tuple[int, int]:
     return sum(node.op in (Ops.IDIV, Ops.MOD) for node in nodes), len(nodes)
 
 
-def _is_zero(node: UOp) -> bool:
-    return node.op is Ops.CONST and node.arg == 0 and math.copysign(1, node.arg) > 0
-
-
 def _choice(node: UOp, gate: UOp, yes: UOp, no: UOp) -> UOp | None:
     """where(gate, x[i], 0) is x[i] read under the gate, unless the gate reads as often itself: then
     nothing is saved, and a product's operand is no plain read. Indices are simplified under it."""
     if node.shape:
         return None
-    if _is_zero(yes) and no.op is Ops.INDEX:
+    if is_positive_zero(yes) and no.op is Ops.INDEX:
         gate, yes, no = simplify_condition(gate.logical_not()), no, yes
-    if _is_zero(no) and yes.op is Ops.INDEX and yes.arg:
+    if is_positive_zero(no) and yes.op is Ops.INDEX and yes.arg:
         if any(n.op is Ops.INDEX and n.ranges >= yes.ranges for n in gate.toposort()):
             return None
         gates = (gate, *yes.src[yes.arg + 1 :])
