@@ -280,6 +280,32 @@ def test_products_that_are_added_are_summed_each() -> None:
         check(kernels, *made)
 
 
+def test_products_of_windows_that_are_added_are_summed_each() -> None:
+    """A convolution of two images by one weight: windows have more elements than their image."""
+    images, g = [data(16, 3, 13, 13), data(16, 3, 13, 13) * 2], data(16, 8, 6, 6)
+    filters = data(8, 3, 3, 3)
+    made = sum(x.realize().conv2d(filters, stride=2) for x in images).gradient(filters, gradient=g)
+    sums = [n for s in plan_of(*made).steps for n in s.ast.toposort() if n.op is Ops.REDUCE]
+    assert [n.src[0].op for n in sums] == [Ops.MUL] * 2
+
+
+def test_a_factor_that_terms_share_multiplies_their_sum() -> None:
+    """What a mean over 50 rows gives all of them: these are added before they are multiplied."""
+    x, w, g = data(4, 50, 64), data(64, 48), data(4, 48)
+    made = (x.gelu() @ w).mean(1).gradient(w, gradient=g)
+    sums = [n for s in plan_of(*made).steps for n in s.ast.toposort() if n.op is Ops.REDUCE]
+    assert [tuple(int(loop.vmax) + 1 for loop in n.src[1:]) for n in sums] == [(50,), (4,)]
+
+
+def test_rows_that_no_block_of_them_can_share_are_stored() -> None:
+    """A channel's pixels in all images lie along three loops; so three sums don't make them again,
+    if that is more than a few operations."""
+    x, filters = data(16, 32, 16, 16), data(32, 3, 4, 4)
+    made = x.batchnorm(None, None, x.mean((0, 2, 3)), (x.var((0, 2, 3)) + 1).rsqrt())
+    y = made.conv_transpose2d(filters, stride=2, padding=1)
+    assert x.numel() in temporaries(*y.gradient(x, gradient=data(*y.shape)))
+
+
 def test_heads_beside_each_other_are_one_kernel() -> None:
     mixed = HEADS.scaled_dot_product_attention(HEADS, HEADS).transpose(1, 2).reshape(2, 40, 64)
     check(1, mixed.contiguous())

@@ -29,6 +29,9 @@ from tinygrad.uop.op import GroupOp, Ops
 READ_THROUGH = GroupOp.Movement | {Ops.CAST}
 """What a factor may pass before it is multiplied, as a kernel reads it."""
 
+GROWING = {Ops.WINDOW, Ops.PAD}
+"""Movement that makes more elements than there were."""
+
 BLOCK = 1 << 16
 """Elements of a block of rows: so many a private cache keeps beside other things."""
 
@@ -105,7 +108,7 @@ def is_contraction(node: UOp) -> bool:
     if not is_product(node):
         return False
     source = _products_of(node)
-    sizes = [beneath(factor, READ_THROUGH).size for factor in source.src]
+    sizes = [beneath(factor, READ_THROUGH - GROWING).size for factor in source.src]
     return prod(sizes) >= source.size * (source.size // node.size)
 
 
@@ -141,10 +144,11 @@ def are_kept(shape: Shape, facts: Collection[Product], demands: Demanded, wishes
         found = _row_of(shape, reader, grows)
         if found is None or found[0] > longest:
             return False
-        elements, redone = found
+        elements, redone, in_blocks = found
         if not several and redone == 1:
             return False
-        worth = OPERATIONS_A_READ * max(1, min(LARGEST_BLOCK, BLOCK // elements))
+        block = max(1, min(LARGEST_BLOCK, BLOCK // elements)) if in_blocks else 1
+        worth = OPERATIONS_A_READ * block
         for depth, grows, *_ in facts:
             if not (grows or depth <= worth) or redone > max(worth, 2 * depth):
                 return False
@@ -206,9 +210,9 @@ def _in_turn(at: UOp) -> bool:
     return at.vmin == 0 and counted > 1
 
 
-def _row_of(shape: Shape, reader: Reader, parted: bool) -> tuple[int, int] | None:
-    """Elements of a row, and how often it would be computed if it weren't kept; None if what is
-    wanted are no rows.
+def _row_of(shape: Shape, reader: Reader, parted: bool) -> tuple[int, int, bool] | None:
+    """Elements of a row, how often it would be computed if it weren't kept, and whether blocks of
+    rows can be: they have one loop along the row. None if what is wanted are no rows.
 
     All indices agree on the rows, which follow one to one from the kernel's outermost loops, and
     differ at most in the loops along the row. If it may be `parted`, a loop along it may be part of
@@ -229,4 +233,4 @@ def _row_of(shape: Shape, reader: Reader, parted: bool) -> tuple[int, int] | Non
         return None
     own = frozenset().union(*map(loops_of, reader.indices))
     redone = max(turns_of(r for r in c if r not in own) for c in reader.contexts)
-    return turns_of(along), redone
+    return turns_of(along), redone, len(along) == 1
