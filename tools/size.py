@@ -28,14 +28,14 @@ BUDGETS: dict[str, int | None] = {
     "uop": 1910,
     "simplify": 1045,
     "transforms": 375,
-    "schedule": 3245,
-    "loops": 4940,
+    "schedule": 3285,
+    "loops": 4970,
     "codegen": 5680,
     "backends/*": 2965,
     "engine": 4950,
     "tensor/*": 6530,
 }
-CORE_BUDGET = 32_380  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 32_430  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

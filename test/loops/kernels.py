@@ -89,6 +89,15 @@ def taps_of_rows(m, n, k, taps):
     return out((m, n), (a * b).reduce("add", r, t), i, j)
 
 
+def product_of_centred_rows(m, n, images, pixels):
+    """A sum over images and pixels; each row less the sum of all that is in it."""
+    i, j, k0, k1, k2, k3 = named(i0=m, i1=n, k0=images, k1=pixels, k2=images, k3=pixels)
+    total = at(1, (images, m, pixels), k2, i, k3).reduce("add", k2, k3)
+    row = at(1, (images, m, pixels), k0, i, k1) + total * -1.0
+    value = (row * at(2, (images, n, pixels), k0, j, k1)).reduce("add", k0, k1)
+    return out((m, n), value, i, j)
+
+
 def product_and_window(m, n, k, taps):
     """A product, and beside it a sum over a few rows of another array."""
     i, j, q, t = named(i0=m, i1=n, k0=k, k1=taps)
@@ -179,8 +188,8 @@ def centred_sums(rows, columns):
     return out((rows,), squares + products * (x(2, j3) * -1).reduce("max", j3), i)
 
 
-def conv(batch, channels, height, width, outputs, stride=1, groups=1, size=3):
-    """size x size, padded by half of it."""
+def conv(batch, channels, height, width, outputs, stride=1, groups=1, size=3, last=False):
+    """size x size, padded by half of it. `last`: the result's channels are its last axis."""
     down, across = (-(-length // stride) for length in (height, width))
     n, o, h, w = named(i0=batch, i1=outputs, i2=down, i3=across)
     c, a, b = named(k0=channels // groups, k1=size, k2=size)
@@ -190,6 +199,8 @@ def conv(batch, channels, height, width, outputs, stride=1, groups=1, size=3):
     pixel = at(1, (batch, channels, height, width), n, channel, y, x, gate=gate)
     weight = at(2, (outputs, channels // groups, size, size), o, c, a, b)
     value = (pixel * weight).reduce("add", c, a, b)
+    if last:
+        return out((batch, down, across, outputs), value, n, h, w, o)
     return out((batch, outputs, down, across), value, n, o, h, w)
 
 

@@ -66,6 +66,7 @@ SOME = {
     "conv of blocks of images": kernels.conv(128, 12, 4, 4, 20),
     "weight gradient of one": kernels.weight_gradient(1, 3, 11, 13, 20),
     "conv of wide rows": kernels.conv(1, 2, 4, 20, 13),
+    "conv of channels last": kernels.conv(3, 8, 9, 9, 20, stride=2, size=4, last=True),
     "conv with stride": kernels.conv(1, 8, 19, 37, 13, stride=2),
     "conv read in place": kernels.conv(1, 9, 5, 7, 13),
     "conv in groups": kernels.conv(1, 8, 9, 20, 6, groups=2),
@@ -201,6 +202,15 @@ def test_vectors_turn_to_the_side_that_is_packed_once():
     small = schedule(kernels.conv(8, 512, 7, 7, 512), kernels.WIDE)[1]
     assert small[0][:1] == ("window",)
     assert ("order", "reduce", ("k1", "k2", "k0")) in small
+
+
+def test_a_weight_along_the_results_rows_is_packed_once_for_all_pixels():
+    """Not for each row of them: a transposed convolution's gradient, as many taps as pixels."""
+    recipe = schedule(kernels.conv(16, 64, 8, 8, 128, stride=2, size=4, last=True), kernels.WIDE)[1]
+    assert recipe[0][0] == "window"
+    panel = next(step for step in recipe if step[0] == "stage" and step[3] == "pb1")
+    assert panel[2] == ("out1.i1", "k0", "k1", "k2", "out1.i1i")
+    assert ("merge", "p2", "i1", "p1") in recipe  # stored in the order in which it is made
 
 
 def test_sums_end_at_the_border_of_small_images():
@@ -551,3 +561,11 @@ def test_only_minus_infinity_ends_the_loop_of_a_maximum(other, is_guard):
     value = (j < i).where(kernels.at(1, (96, 96), i, j), other).reduce("max", j)
     bounds = permitted(kernels.out((96,), value, i), frozenset(["i0"]))
     assert bool(bounds["trim"]) == is_guard
+
+
+def test_what_is_reduced_for_a_row_is_reduced_once_while_it_is_laid_out():
+    """A batch norm's sums beside the gradient of a weight: not for each image anew."""
+    kernel = kernels.product_of_centred_rows(96, 16, 64, 784)
+    laid_out = lower(schedule(kernel, kernels.WIDE)[0], kernels.WIDE).phases[0].nest
+    before, _ = laid_out.split("reduce add", 1)
+    assert "pa1.i0u" in before and "for pa1.k" not in before, laid_out

@@ -2,16 +2,17 @@
 convolution's weight gradient) would be packed once for each tap, across memory; small images leave
 much of their last vector empty. The other side is packed once and fills vectors, so these turn to
 that one, and the window is read where it lies, in a copy that has its border. The results wait in
-memory of their own; the stores turn them back. Where much of a window is border, and there are
-images enough, tiles are the same pixel of several images instead of several pixels. Blocks of
-images are tasks where there are enough of them, each with a copy and results of its own, which
-stay in the cache."""
+memory of their own; the stores turn them back. So does a product whose result lies along the other
+side anyway (a transposed convolution's gradients), which would pack it for each row of pixels.
+Where much of a window is border, and there are images enough, tiles are the same pixel of several
+images instead of several pixels. Blocks of images are tasks where there are enough of them, each
+with a copy and results of its own, which stay in the cache."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from math import ceil, gcd, inf
 
 from tinygrad.loops.cost import turns
@@ -26,7 +27,7 @@ from tinygrad.loops.layout import (
     size_of,
     step,
 )
-from tinygrad.loops.plan import COPIES, Plan, names
+from tinygrad.loops.plan import COPIES, Nest, Plan, names
 from tinygrad.loops.products import (
     LONG_PANEL,
     MOST_ROWS,
@@ -90,6 +91,7 @@ def turn_windows(plan: Plan) -> tuple[str, ...]:
     along, (tasks, blocks, images) = name_of(found.along), _images(plan, found)
     taps = [n for n in names(found.taps) if n not in (*tasks, *blocks, *images)]
     inside = (*blocks, *images, *taps, along)
+    is_along = found.along is plan.nest("store").loops[-1]
     _keep_window(plan, found, tasks, images)
     rest = [n for n in plan.innermost("store", inside) if n not in tasks]
     if not found.beside:
@@ -105,7 +107,8 @@ def turn_windows(plan: Plan) -> tuple[str, ...]:
         order = (*blocks, *taps, *images, along)
         plan.innermost(name, [f"{name}.{n}" for n in order])
         plan.edges = frozenset(f"{name}.{n}" for n in (*blocks, *taps))
-    plan.do("order", "store", (*tasks, *rest, *blocks, *images, along, *taps))
+    last = (*taps, along) if is_along else (along, *taps)
+    plan.do("order", "store", (*tasks, *rest, *blocks, *images, *last))
     return (name,)
 
 
@@ -150,16 +153,18 @@ def _turn(plan: Plan, reduction: UOp) -> Turn | None:
     loops, own, pair = plan.nest("store").loops, own_ranges(reduction), factors_of(reduction)
     if pair is None or not loops or not all(map(is_plain_loop, (*loops, *own))):
         return None
-    other, window = pair if loops[-1] in pair[1].ranges else pair[::-1]
+    sides = pair if loops[-1] in pair[1].ranges else pair[::-1]
+    for other, window in (sides, sides[::-1]):
+        taps = tuple(r for r in loops if r in window.ranges and r not in other.ranges)
+        along = [r for r in loops if r in other.ranges and r not in window.ranges]
+        if not along or 2 * size_of(along[-1]) < plan.lanes:
+            continue
+        if pairs := _pairs(window, own, taps, 1) or _pairs(window, taps, own, 0):
+            break
+    else:
+        return None
     if window.op is Ops.CAST:
         return None  # narrow: it is packed in the order that a matrix unit wants
-    taps = tuple(r for r in loops if r in window.ranges and r not in other.ranges)
-    along = [r for r in loops if r in other.ranges and r not in window.ranges]
-    if not along or 2 * size_of(along[-1]) < plan.lanes:
-        return None
-    pairs = _pairs(window, own, taps) or _pairs(window, taps, own)
-    if not pairs:
-        return None
     plain = Turn(window, pairs, taps, along[-1])
     images = [r for r in taps if not any(name_of(r) in pair for pair in pairs)]
     turned = [plain]
@@ -192,7 +197,13 @@ def _cycles(plan: Plan, turn: Turn, own: tuple[UOp, ...]) -> float:
 def _as_it_is(plan: Plan, turn: Turn, other: UOp, own: tuple[UOp, ...]) -> float:
     """Cycles of the product whose vectors lie along the window."""
     nest, depth, rows = plan.nest("store"), turns(own), turns(turn.taps)
-    row = list(takewhile(turn.taps.__contains__, reversed(nest.loops)))  # will be one loop
+    if turn.along is nest.loops[-1]:
+        return _along_as_it_is(plan, turn, other, own)
+    row = [nest.loops[-1]]
+    for inner, outer in pairwise(reversed(nest.loops)):
+        if outer not in turn.taps or not _is_written_as_one(nest, outer, inner):
+            break
+        row.append(outer)  # will be one loop
     is_row = all(linear(flat_offset(turn.window), o, i) for i, o in pairwise(row))
     stays = is_row and not turn.is_summed
     stays = stays and is_in_place(plan, nest, other, turn.window, own, turn.along, turns(row))
@@ -206,6 +217,20 @@ def _as_it_is(plan: Plan, turn: Turn, other: UOp, own: tuple[UOp, ...]) -> float
     return depth * (tiles + PACKED * rows / turns(row) * ceil(turns(row) / plan.lanes))
 
 
+def _is_written_as_one(nest: Nest, outer: UOp, inner: UOp) -> bool:
+    return all(linear(flat_offset(write), outer, inner) for write in nest.writes)
+
+
+def _along_as_it_is(plan: Plan, turn: Turn, other: UOp, own: tuple[UOp, ...]) -> float:
+    """Cycles where vectors lie along the other side, which each row of taps packs again."""
+    depth, rows, columns = turns(own), turns(turn.taps), size_of(turn.along)
+    height, itemsize = size_of(turn.taps[-1]), turn.window.dtype.itemsize
+    dense = all(step(n, turn.along) == 1 for n in reads_of(other.toposort()))
+    each = register_tile(plan, height, columns, itemsize).cycles
+    each += 0 if dense else ACROSS * columns
+    return depth * (rows // height * each + BUILT * rows)
+
+
 def _elements(turn: Turn, own: tuple[UOp, ...]) -> int:
     """How many elements the window's side has for a product, each counted once."""
     both = {name for position, _, tap, _ in turn.pairs for name in (position, tap)}
@@ -217,11 +242,12 @@ def _elements(turn: Turn, own: tuple[UOp, ...]) -> int:
     return count
 
 
-def _pairs(window: UOp, own: Sequence[UOp], taps: Sequence[UOp]) -> tuple[Pair, ...]:
-    """The positions, more than taps, that with a tap move the value by their sum alone."""
+def _pairs(window: UOp, own: Sequence[UOp], taps: Sequence[UOp], more: int) -> tuple[Pair, ...]:
+    """The positions, so many `more` than taps at least, that with a tap move the value by their
+    sum alone."""
     found: list[Pair] = []
     for tap in taps:
-        for position in (r for r in own if size_of(r) > size_of(tap)):
+        for position in (r for r in own if size_of(r) >= size_of(tap) + more):
             steps = {(step(n, position), step(n, tap)) for n in reads_of(window.toposort())}
             for one, other in steps:
                 if not one or not other or one < 1:

@@ -319,16 +319,31 @@ def _lay_out_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
     layout = those_in(value, (*outer, *(rows if runs_along else tiles), *one.depth))
     name = plan.stage(value, layout, "pa", memory)
     in_one_word(plan, name, one)
+    tasks = [f"{name}.{loop}" for loop in those_in(value, (*outer, tiling.m))]
     if runs_along:
         if f"{name}.{one.loops[-1]}" in plan.loops:  # one of a single turn is not
             plan.vectorise(f"{name}.{one.loops[-1]}", 1 if one.depth else 4)
         made = plan.stages[name]  # of what is reduced along these rows: a softmax's sum and maximum
         for node in sums_of(plan.inline((made.src[0],))):
             spread_reduction(plan, node, own_ranges(made)[-1], 1)
+        outside = _sums_outside(plan, name)
+        tasks = [n for n in tasks if not outside or n in outside]
     else:
         _vector_of_rows(plan, tiling, one, name)
     if top:
-        plan.give("PARALLEL", (f"{name}.{loop}" for loop in those_in(value, (*outer, tiling.m))))
+        plan.give("PARALLEL", tasks)
+
+
+def _sums_outside(plan: Plan, name: str) -> list[str]:
+    """What is reduced for some loops of a fill only, as a batch norm's sums for its channels, is
+    reduced once for each of their turns: they go outside of the others. Returns these."""
+    loops = [r for r in own_ranges(plan.stages[name]) if role_of(r) in ("LOOP", "UNROLL")]
+    reduced = [n.ranges for n in sums_of(plan.inline((plan.stages[name].src[0],)))]
+    outer = [name_of(r) for r in loops if any(r in ranges for ranges in reduced)]
+    rest = [n for n in names(own_ranges(plan.stages[name])) if n not in outer]
+    if outer and any(role_of(plan.loops[n]) == "LOOP" for n in rest[:-1]):
+        plan.innermost(name, rest)
+    return outer
 
 
 def _taps_outside(plan: Plan, tiling: Tiling, one: Product) -> Product:
