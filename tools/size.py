@@ -25,17 +25,17 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # each folder inside has a budget of its own: it is a driver, or beside what a Tensor is made of.
 BUDGETS: dict[str, int | None] = {
     "base": 760,
-    "uop": 1910,
+    "uop": 1920,
     "simplify": 1045,
     "transforms": 375,
-    "schedule": 3285,
+    "schedule": 3320,
     "loops": 4970,
     "codegen": 5680,
     "backends/*": 2965,
-    "engine": 4950,
+    "engine": 4970,
     "tensor/*": 6530,
 }
-CORE_BUDGET = 32_430  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 32_480  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

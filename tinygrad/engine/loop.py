@@ -5,17 +5,23 @@ Inputs and outputs are seen slice by slice, without copies where slices lie as b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
-from tinygrad.base.helpers import prod
+import numpy as np
+
+from tinygrad.base.helpers import prod, round_up
 from tinygrad.engine.faults import Taken
-from tinygrad.engine.plans import runnable_plan
-from tinygrad.engine.run import step_runners
+from tinygrad.engine.plans import runnable_plan, settings_of_plans
+from tinygrad.engine.run import RunnablePlan, arenas_for, step_runners
 from tinygrad.engine.storage import Buffer
 from tinygrad.schedule.memory import ALIGNMENT
 from tinygrad.schedule.plan import Step
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 from tinygrad.uop.scan import ScanInfo
+
+MOST_BODIES = 256
+"""Of loops whose plans are kept; the least recently used goes first."""
 
 
 def run_scan(step: Step, buffers: Sequence[Buffer], taken: Taken) -> None:
@@ -24,33 +30,42 @@ def run_scan(step: Step, buffers: Sequence[Buffer], taken: Taken) -> None:
     info: ScanInfo = node.arg
     results = dict(zip(wanted, buffers, strict=False))
     sources = list(buffers[step.writes :])
-    body = UOp.sink(
-        *(UOp(Ops.CONTIGUOUS, r.dtype, (r,), tag=i) for i, r in enumerate(info.body.src))
-    )
-    plan = runnable_plan(body.rebuilt({Ops.DETACH: lambda node: node.src[0]}))
+    plan, buffers = _plan_of_a_turn(info.body, settings_of_plans()), list[Buffer]()
     spare = [[_like(root, step.device) for root in info.body.src] for _ in range(2)]
     states = sources[: info.states]
     inputs = [Slices(x, info.turns) for x in sources[info.states : info.states + info.inputs]]
     outputs = {n: Slices(whole, info.turns) for n, whole in results.items() if n >= info.states}
+    for slices in inputs:
+        slices.fill()
     for turn in range(info.turns):
         at = info.turns - 1 - turn if info.reverse else turn
         targets = list(spare[turn % 2])
         for number, slices in outputs.items():
-            targets[number] = slices.place(at)
+            targets[number] = slices[at]
         if turn == info.turns - 1:
             targets[: info.states] = [results.get(n, targets[n]) for n in range(info.states)]
-        slices_in = [slices.read(at) for slices in inputs]
+        slices_in = [slices[at] for slices in inputs]
         params = [*states, *slices_in, *sources[info.states + info.inputs :]]
-        plan.run(
-            params, plan.plan.values, taken, dict(zip(plan.plan.results, targets, strict=True))
-        )
-        for slices in outputs.values():
-            slices.wrote(at)
+        given = dict(zip(plan.plan.results, targets, strict=True))
+        if buffers:
+            plan.exchange(buffers, params, given)
+        else:
+            buffers = plan.storages(params, given, arenas_for([plan]))
+        plan.chain.run(buffers, plan.plan.values, taken)
         states = targets[: info.states]
+    for slices in outputs.values():
+        slices.drain()
     if info.turns == 0:
         for number, whole in results.items():
             if number < info.states:
                 whole.write(sources[number].read())
+
+
+@lru_cache(MOST_BODIES)
+def _plan_of_a_turn(body: UOp, settings: tuple[object, ...]) -> RunnablePlan:
+    """The plan of a body, by the settings that it is made under."""
+    roots = [UOp(Ops.CONTIGUOUS, r.dtype, (r,), tag=i) for i, r in enumerate(body.src)]
+    return runnable_plan(UOp.sink(*roots).rebuilt({Ops.DETACH: lambda node: node.src[0]}))
 
 
 def _like(root: UOp, device: str) -> Buffer:
@@ -58,32 +73,34 @@ def _like(root: UOp, device: str) -> Buffer:
 
 
 class Slices:
-    """A buffer turn by turn. Kernels count on buffers that begin at a multiple of ALIGNMENT: slices
-    that don't are copied to or from a buffer that does."""
+    """A buffer turn by turn. Kernels count on buffers that begin at a multiple of ALIGNMENT: of
+    slices that don't there is a copy in which they do."""
 
     def __init__(self, whole: Buffer, turns: int) -> None:
-        self.whole = whole
-        self.nbytes = whole.nbytes // turns
-        apart = self.nbytes % ALIGNMENT != 0
-        self.copy = Buffer(whole.device, self.nbytes) if apart and turns > 1 else None
+        self.whole, self.turns = whole, turns
+        self.nbytes = whole.nbytes // max(1, turns)
+        self.apart = round_up(self.nbytes, ALIGNMENT)  # from slice to slice
+        self.is_copy = self.apart != self.nbytes and turns > 1
+        self.places = Buffer(whole.device, turns * self.apart) if self.is_copy else whole
 
-    def place(self, at: int) -> Buffer:
+    def __getitem__(self, at: int) -> Buffer:
         """Where a kernel reads or writes slice `at`."""
-        return self.copy or self._view(at)
+        return self.places.view(at * self.apart, self.nbytes)
 
-    def read(self, at: int) -> Buffer:
-        """Slice `at`, to be read by a kernel."""
-        if self.copy is not None:
-            self.copy.write(self._view(at).read())
-        return self.place(at)
+    def fill(self) -> None:
+        """The copy holds what is to be read."""
+        if self.is_copy:
+            made = np.zeros((self.turns, self.apart), np.uint8)
+            made[:, : self.nbytes] = np.frombuffer(self.whole.read(), np.uint8).reshape(
+                self.turns, self.nbytes
+            )
+            self.places.write(made.reshape(-1).data)
 
-    def wrote(self, at: int) -> None:
-        """A kernel wrote slice `at`."""
-        if self.copy is not None:
-            self._view(at).write(self.copy.read())
-
-    def _view(self, at: int) -> Buffer:
-        return self.whole.view(at * self.nbytes, self.nbytes)
+    def drain(self) -> None:
+        """What was written is where it belongs."""
+        if self.is_copy:
+            made = np.frombuffer(self.places.read(), np.uint8).reshape(self.turns, self.apart)
+            self.whole.write(np.ascontiguousarray(made[:, : self.nbytes]).reshape(-1).data)
 
 
 step_runners[Ops.SCAN] = run_scan

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import Ops
+from tinygrad.uop.op import GroupOp, Ops
 
 
 @dataclass(frozen=True)
@@ -51,27 +51,37 @@ def scan(info: ScanInfo, sources: Sequence[UOp]) -> list[UOp]:
 
 def close(roots: Sequence[UOp], placeholders: Sequence[UOp]) -> tuple[list[UOp], list[UOp]]:
     """The roots with all that does not depend on the placeholders taken out, and what was taken
-    out: it becomes further sources, in the order of the slots after the placeholders'."""
+    out: it becomes further sources, in the order of the slots after the placeholders'. What is
+    repeated along an axis is taken out once, and repeated inside."""
     inside = {p.base for p in placeholders}
+    fixed: set[UOp] = set()  # what is the same wherever it is computed: as well inside
     order = UOp.sink(*roots).toposort()
     for node in order:
         if any(s in inside for s in node.src):
             inside.add(node)
+        elif not node.has_shape or _is_fixed(node, fixed):
+            fixed.add(node)
     outer: dict[UOp, UOp] = {}
-    for node in order:
-        if node in inside:
-            for source in node.src:
-                _take(source, inside, outer, len(placeholders))
-    for root in roots:
-        _take(root, inside, outer, len(placeholders))
+    wanted = [s for node in order if node in inside for s in node.src]
+    for node in (*wanted, *roots):
+        if node not in inside and node not in fixed:
+            base = _before_repeats(node)
+            if base not in outer:
+                outer[base] = placeholder(len(placeholders) + len(outer), base)
     return [root.substitute(outer) for root in roots], list(outer)
 
 
-def _take(node: UOp, inside: set[UOp], outer: dict[UOp, UOp], first: int) -> None:
-    plain = node.op in (Ops.CONST, Ops.ARANGE) or not node.has_shape or _is_constant(node)
-    if node not in inside and not plain and node not in outer:
-        outer[node] = placeholder(first + len(outer), node)
+def _is_fixed(node: UOp, fixed: set[UOp]) -> bool:
+    if node.op in (Ops.CONST, Ops.ARANGE):
+        return len(node.src) < 2  # nobody's own
+    return node.op in GroupOp.Movement | GroupOp.Elementwise and fixed.issuperset(node.src)
 
 
-def _is_constant(node: UOp) -> bool:
-    return node.base.op is Ops.CONST and len(node.base.src) < 2  # nobody's own
+def _before_repeats(node: UOp) -> UOp:
+    """What a view repeats."""
+    found = node
+    while node.op in GroupOp.Movement:
+        if node.op is Ops.EXPAND:
+            found = node.src[0]
+        node = node.src[0]
+    return found

@@ -1,0 +1,39 @@
+"""Counted loops: what goes into them, and how many there are."""
+
+import numpy as np
+
+from tinygrad import Tensor
+from tinygrad.engine.structure import structure_of
+from tinygrad.schedule.kernels import plan
+from tinygrad.tensor.scan import scan
+from tinygrad.uop.op import Ops
+
+
+def data(*shape: int) -> Tensor:
+    return Tensor(np.random.default_rng(0).standard_normal(shape, dtype=np.float32)).realize()
+
+
+X, WEIGHT, BIAS = data(7, 4, 5), data(5, 5), data(5)
+
+
+def outputs() -> Tensor:
+    """Of a recurrent layer: (turns, batch, features)."""
+
+    def body(state: Tensor, x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        after = (x + state @ WEIGHT + BIAS).tanh()
+        return [after], [after]
+
+    return scan(body, [Tensor.zeros(4, 5)], [X])[1][0]
+
+
+def test_what_a_loop_uses_goes_in_once_not_for_each_row_of_a_batch():
+    (loop,) = [n for n in outputs().uop.toposort() if n.op is Ops.SCAN]
+    assert sorted(source.size for source in loop.src[2:]) == [BIAS.numel(), WEIGHT.numel()]
+
+
+def test_a_sequence_and_its_gradient_run_the_loop_once_forward():
+    """The gradient wants the states before each turn, of a loop that has the same."""
+    made = outputs()
+    graph = structure_of([t.uop for t in (made, *made.sum().gradient(WEIGHT, X))])
+    loops = [step for step in plan(graph.sink).steps if step.op is Ops.SCAN]
+    assert len(loops) == 2

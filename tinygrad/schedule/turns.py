@@ -1,0 +1,52 @@
+"""Counted loops that take the same turns are one loop, with the outputs of all: a sequence, and the
+same sequence with its states as outputs, which its gradient wants."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+from tinygrad.uop.scan import ScanInfo
+
+
+def joined_loops(sink: UOp) -> UOp:
+    """`sink` with one SCAN for all that have the same states, turns and sources."""
+    order = sink.toposort()
+    loops = [node for node in order if node.op is Ops.SCAN]
+    alike: dict[Any, dict[UOp, None]] = {}  # the outputs of loops that take the same turns
+    for loop in loops:
+        alike.setdefault(_turns(loop), {}).update(dict.fromkeys(_outputs(loop)))
+    if len(alike) == len(loops):
+        return sink
+    changes: dict[UOp, UOp] = {}
+    for node in order:
+        if node.op is Ops.SCAN:
+            states, outputs = _states(node), alike[_turns(node)]
+            info = replace(node.arg, body=UOp.sink(*states, *outputs))
+            changes[node] = UOp(Ops.SCAN, node.dtype, tuple(changes[s] for s in node.src), info)
+        elif node.op is Ops.ITEM:
+            info, (number, shape) = node.src[0].arg, node.arg
+            if number >= info.states:
+                outputs = alike[_turns(node.src[0])]
+                number = info.states + [*outputs].index(info.body.src[number])
+            changes[node] = UOp(Ops.ITEM, node.dtype, (changes[node.src[0]],), (number, shape))
+        else:
+            changes[node] = node.with_src(tuple(changes[s] for s in node.src))
+    return changes[sink]
+
+
+def _turns(loop: UOp) -> tuple[Any, ...]:
+    info: ScanInfo = loop.arg
+    return loop.src, _states(loop), info.turns, info.inputs, info.reverse
+
+
+def _states(loop: UOp) -> tuple[UOp, ...]:
+    info: ScanInfo = loop.arg
+    return info.body.src[: info.states]
+
+
+def _outputs(loop: UOp) -> tuple[UOp, ...]:
+    info: ScanInfo = loop.arg
+    return info.body.src[info.states :]
