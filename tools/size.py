@@ -27,7 +27,7 @@ BUDGETS: dict[str, int | None] = {
     "base": 760,
     "uop": 1920,
     "simplify": 1045,
-    "transforms": 375,
+    "transforms": 385,
     "schedule": 3320,
     "loops": 4970,
     "codegen": 5680,

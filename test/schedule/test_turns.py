@@ -37,3 +37,11 @@ def test_a_sequence_and_its_gradient_run_the_loop_once_forward():
     graph = structure_of([t.uop for t in (made, *made.sum().gradient(WEIGHT, X))])
     loops = [step for step in plan(graph.sink).steps if step.op is Ops.SCAN]
     assert len(loops) == 2
+
+
+def test_products_of_a_turn_are_kept_for_the_way_back():
+    """They are not multiplied again: of the backward loop's two, none makes the state."""
+    graph = structure_of([t.uop for t in outputs().sum().gradient(WEIGHT, X)])
+    _, backward = [n for n in graph.sink.toposort() if n.op is Ops.SCAN]
+    products = [n for n in backward.arg.body.toposort() if n.op is Ops.REDUCE_AXIS]
+    assert sum(n.src[0].op is Ops.MUL for n in products) == 2

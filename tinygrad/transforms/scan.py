@@ -1,14 +1,20 @@
 """The gradient of a counted loop: the reversed loop over the states that the forward one had.
 
-The forward loop is run once more with its states as outputs; the backward loop carries the
+The forward loop has its states as outputs, too, and what it reduces; the backward loop carries the
 gradients of the states and sums those of everything the body uses besides."""
 
 from __future__ import annotations
 
+import itertools
+
 from tinygrad.base.dtype import compute_dtype, dtypes
 from tinygrad.transforms.gradient import CALLS, Gradients, gradient
 from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
 from tinygrad.uop.scan import ScanInfo, placeholder, scan
+
+MOST_KEPT = 8
+"""Times the largest state: the gates of an LSTM are four."""
 
 
 def scan_gradient(node: UOp, grads: dict[int, UOp]) -> Gradients:
@@ -16,18 +22,19 @@ def scan_gradient(node: UOp, grads: dict[int, UOp]) -> Gradients:
 
     One turn of the backward loop has, as its body's arguments: the gradients of the states after
     the turn and the sums so far for what the body uses besides (both carried), then slices: of the
-    inputs, of the states before the turn, of the gradients of the outputs; then what is used
-    besides. It gives the gradients of the states before the turn and the new sums, and as outputs
-    those of the turn's slices.
+    inputs, of the states before the turn, of the gradients of the outputs, of what was reduced;
+    then what is used besides. It gives the gradients of the states before the turn and the new
+    sums, and as outputs those of the turn's slices.
     """
     info: ScanInfo = node.arg
     n, inputs = info.states, info.inputs
     init, xs, others = node.src[:n], node.src[n : n + inputs], node.src[n + inputs :]
     holes = _placeholders(node)
-    saved = _saved_states(info, holes, node.src)
+    reduced = [n for n in info.body.toposort() if _is_kept(n, info)]
+    before, kept = _saved(info, holes, node.src, reduced)
     outputs = [i for i in range(n, len(info.body.src)) if i in grads]  # that anybody derived by
 
-    slots = iter(range(4 * len(node.src) + 2 * len(info.body.src)))
+    slots = itertools.count()
     carried = [placeholder(next(slots), s) for s in init]
     zeros = [o.const_like(0).cast(compute_dtype(o.dtype)) for o in others]
     sums = [placeholder(next(slots), zero) for zero in zeros]
@@ -36,6 +43,7 @@ def scan_gradient(node: UOp, grads: dict[int, UOp]) -> Gradients:
     of_outputs = [
         placeholder(next(slots), info.body.src[i], info.body.src[i].shape) for i in outputs
     ]
+    known = [placeholder(next(slots), n) for n in reduced]
     constants = [placeholder(next(slots), o) for o in others]
 
     # the forward turn again, over these arguments, and its gradient
@@ -53,12 +61,13 @@ def scan_gradient(node: UOp, grads: dict[int, UOp]) -> Gradients:
     ]
     next_sums = [s + g.cast(s.dtype) for s, g in zip(sums, grown[n + inputs :], strict=True)]
     body = UOp.sink(*grown[:n], *next_sums, *grown[n : n + inputs])
+    again = (n.substitute(moved) for n in reduced)
+    body = body.substitute(dict(zip(again, known, strict=True)))
 
-    backward = ScanInfo(
-        body, info.turns, n + len(others), inputs + n + len(outputs), not info.reverse
-    )
+    slices_in = (*xs, *before, *(grads[i] for i in outputs), *kept)
+    backward = ScanInfo(body, info.turns, n + len(others), len(slices_in), not info.reverse)
     final = [grads.get(i, s.const_like(0)) for i, s in enumerate(init)]
-    results = scan(backward, (*final, *zeros, *xs, *saved, *(grads[i] for i in outputs), *others))
+    results = scan(backward, (*final, *zeros, *slices_in, *others))
     of_others = [r.cast(o.dtype) for r, o in zip(results[n:], others, strict=False)]
     return (*results[:n], *results[n + len(others) :], *of_others)
 
@@ -72,11 +81,21 @@ def _placeholders(node: UOp) -> list[UOp]:
     ]
 
 
-def _saved_states(info: ScanInfo, holes: list[UOp], sources: tuple[UOp, ...]) -> list[UOp]:
-    """The states before each turn, stacked."""
-    body = UOp.sink(*info.body.src[: info.states], *holes[: info.states])
+def _saved(
+    info: ScanInfo, holes: list[UOp], sources: tuple[UOp, ...], values: list[UOp]
+) -> tuple[list[UOp], list[UOp]]:
+    """The states before each turn, stacked, and these values of each turn."""
+    body = UOp.sink(*info.body.src[: info.states], *holes[: info.states], *values)
     keeping = ScanInfo(body, info.turns, info.states, info.inputs, info.reverse)
-    return scan(keeping, sources)[info.states :]
+    outputs = scan(keeping, sources)[info.states :]
+    return outputs[: info.states], outputs[info.states :]
+
+
+def _is_kept(node: UOp, info: ScanInfo) -> bool:
+    """Whether a turn's value is kept for the way back: what is reduced, as products are, if it is
+    no more than the state is, many times."""
+    largest = max((root.size for root in info.body.src[: info.states]), default=0)
+    return node.op is Ops.REDUCE_AXIS and node.size <= MOST_KEPT * largest
 
 
 def _weighted_sum(pairs: list[tuple[UOp, UOp]]) -> UOp:
