@@ -142,9 +142,15 @@ class Expressions:
 def zero_unless(condition: UOp, value: UOp, lax: bool = False) -> UOp:
     """`value`, or 0 where the condition fails. A read under a gate that contains the condition is
     that already, and so is what is made of such reads and stays 0. Terms of a sum are `lax`: there
-    -0 is as good, and what other factors read under no gate counts as finite."""
+    -0 is as good, and what other factors read under no gate counts as finite; so a product stays
+    one, of a factor that is 0 there: the one that knows least of the condition, as an image that is
+    the same everywhere."""
     if _is_zero_unless(set(conditions_of(condition)), value, lax):
         return value
+    if lax and value.op is Ops.MUL:
+        factor, other = sorted(value.src, key=lambda each: len(each.ranges & condition.ranges))
+        if _scales_zero(other, lax):
+            return zero_unless(condition, factor, lax).alu(Ops.MUL, other)
     return condition.where(value, value.const_like(0))
 
 
@@ -164,6 +170,8 @@ def _is_zero_unless(conditions: set[UOp], value: UOp, lax: bool) -> bool:
             zero[node] = conditions.issubset(conditions_of(node.src[1 + node.arg]))
         elif node.op is Ops.CONST:
             zero[node] = is_positive_zero(node)
+        elif node.op is Ops.FDIV:
+            zero[node] = zero[operands[0]] and _is_mean(node)
         else:
             others = [s for s in operands if not zero[s]]
             may_scale = node.op is Ops.MUL and len(others) < len(operands)
@@ -178,15 +186,22 @@ def _scales_zero(value: UOp, lax: bool) -> bool:
     if not lax:
         return value.op is Ops.CONST and 0 < value.arg < math.inf
     return not any(
-        node.op in _POLES or (node.op is Ops.CONST and not math.isfinite(node.arg))
+        (node.op in _POLES and not _is_mean(node))
+        or (node.op is Ops.CONST and not math.isfinite(node.arg))
         for node in reached(value, through=lambda n: n.op in GroupOp.Elementwise)
     )
+
+
+def _is_mean(quotient: UOp) -> bool:
+    """Whether this divides by a positive number, as means do."""
+    by = quotient.src[-1]
+    return quotient.op is Ops.FDIV and by.op is Ops.CONST and 0 < by.arg < math.inf
 
 
 MOST_LOOKED_AT = 64
 """Nodes of a value: what is made of more isn't found to be 0."""
 
-_KEEPING_ZERO = {Ops.MUL, Ops.ADD, Ops.MAX, Ops.WHERE, Ops.CAST, Ops.TRUNC, Ops.SQRT}
+_KEEPING_ZERO = {*(Ops.MUL, Ops.FDIV, Ops.ADD, Ops.MAX), Ops.WHERE, Ops.CAST, Ops.TRUNC, Ops.SQRT}
 _POLES = frozenset((Ops.FDIV, Ops.RECIP, Ops.LOG2, Ops.EXP2, Ops.POW))
 
 
