@@ -9,7 +9,7 @@ import pytest
 
 from tinygrad import Tensor
 from tinygrad.base.target import Target
-from tinygrad.codegen.cuts import pieces
+from tinygrad.codegen.cuts import guards_of, pieces
 from tinygrad.codegen.pipeline import lower
 from tinygrad.engine.structure import structure_of
 from tinygrad.loops.heuristic import schedule
@@ -46,10 +46,14 @@ def arrays(*shapes):
 WIDE, LONG = (40, 700), (900, 40)
 
 
+def kernel_of(tensor: Tensor) -> UOp:
+    (step,) = plan(structure_of([tensor.uop]).sink).steps
+    return step.ast
+
+
 def nest_of(tensor: Tensor) -> str:
     """The loop tree of its only kernel."""
-    (step,) = plan(structure_of([tensor.uop]).sink).steps
-    return lower(schedule(step.ast, MACHINE)[0], MACHINE).phases[-1].nest
+    return lower(schedule(kernel_of(tensor), MACHINE)[0], MACHINE).phases[-1].nest
 
 
 def test_a_concatenation_goes_through_its_parts_one_after_the_other():
@@ -66,10 +70,22 @@ def test_taps_of_a_convolution_are_not_cut():
     assert "k1 = 0" not in nest_of(image.conv2d(weight, padding=1))
 
 
-def test_rows_beside_an_image_s_edge_are_apart_where_taps_are_written_out():
+def test_rows_beside_an_image_s_edge_are_apart_where_little_is_written_out():
     (image,) = (Tensor(value).realize() for value in arrays((1, 32, 20, 64)))
-    tree = nest_of(image.avg_pool2d(3, 1, padding=1))
-    assert "for p2c in 1..9" in tree, tree
+    few = nest_of(image.pad(((0, 0), (0, 0), (1, 1), (1, 1))) + 1)
+    many = nest_of(image.avg_pool2d(3, 1, padding=1))
+    assert "for i1 in 1..21" in few, few
+    assert "1.." not in many, many
+
+
+def test_only_what_reaches_far_cuts_what_is_staged():
+    image, other = (Tensor(value).realize() for value in arrays((2, 32, 20, 64), (2, 32, 20, 64)))
+    edges, halves = image.pad(((0, 0), (0, 0), (1, 1), (1, 1))), image.cat(other)
+    cut = [
+        [bool(guards_of(kernel_of(each).src[0].src[1:2], is_stored)) for each in (edges, halves)]
+        for is_stored in (True, False)
+    ]
+    assert cut == [[True, True], [False, True]]
 
 
 CASES = {

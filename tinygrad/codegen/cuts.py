@@ -2,7 +2,9 @@
 concatenation, of what is rolled or padded, is read without a mask in a loop over these turns.
 
 A mask costs a second load where one is enough, and far more where it hides an address that is no
-memory: then a processor looks at each lane.
+memory: then a processor looks at each lane. Each stretch of turns is a text of its own, and text
+is what compiling takes its time for. So masks stay where they hide no more than an image's edges
+and the text is long, or where sums are loops.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.loops.layout import flat_offset, gate_of, own_ranges, role_of
+from tinygrad.base.helpers import prod
+from tinygrad.loops.layout import flat_offset, gate_of, own_ranges, role_of, size_of
 from tinygrad.loops.nest import LANES
 from tinygrad.simplify.affine import add, affine, build
 from tinygrad.uop.bounds import Interval, bounds
@@ -19,8 +22,14 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 _CARRIED = (Ops.STAGE, Ops.RUNNING)
+WRITTEN_OUT = ("UNROLL", "SPREAD")
 
 PAGE = 4096
+SHORT_TEXT = 64
+"""So many instructions are worth writing again for turns without masks. Two to four times the text
+of a max-pool's backward pass (185 instructions a turn) brought 2 to 8 percent of its time."""
+RARELY = 16
+"""What is no memory in fewer than one of so many turns counts as an edge."""
 
 Guard = UOp
 """An index expression: what it guards is read where it is negative, or where it isn't."""
@@ -28,30 +37,40 @@ Guard = UOp
 
 def guards_of(values: Iterable[UOp], is_stored: bool) -> list[Guard]:
     """The guards of all reads below values; none where stages stand between, or lanes that have
-    masks in any case. Where sums are loops, or only a part of one `is_stored`, a cut is much text:
-    there masks stay that hide no more than an image's edges."""
+    masks in any case. Those of an image's edges only where the text is short and `is_stored`."""
     nodes = UOp.sink(*values).toposort()
     if any(n.op in _CARRIED or (n.op is Ops.RANGE and role_of(n) in LANES) for n in nodes):
         return []
     loops = [loop for n in nodes if n.op is Ops.REDUCE for loop in own_ranges(n)]
     summed = {loop for loop in loops if role_of(loop) == "LOOP"}
+    is_short = is_stored and _text(nodes) <= SHORT_TEXT
     found: dict[Guard, None] = {}
     for read in nodes:
         gate = gate_of(read) if read.op is Ops.INDEX else None
         tests = [] if gate is None else [n for n in gate.toposort() if n.op is Ops.CMPLT]
         for test in tests:
-            is_here = is_stored and summed.isdisjoint(test.ranges)
-            if test.src[0].dtype is dtypes.index and (is_here or _reaches_far(read)):
+            is_wanted = _reaches_far(read) or (is_short and summed.isdisjoint(test.ranges))
+            if test.src[0].dtype is dtypes.index and is_wanted:
                 left, right = test.src
                 found[add(left, right, -1)] = None
     return list(found)
 
 
 def _reaches_far(read: UOp) -> bool:
-    """Whether an address that a mask hides may be on a page where there is nothing."""
+    """Whether an address that a mask hides is often on a page where there is nothing."""
     memory, offset = read.src[0], flat_offset(read)
     reach = max(-offset.vmin, offset.vmax + 1 - memory.arg[1])
-    return bool(reach * memory.dtype.itemsize > PAGE)
+    is_often = reach * RARELY >= offset.vmax + 1 - offset.vmin
+    return bool(is_often and reach * memory.dtype.itemsize > PAGE)
+
+
+def _text(nodes: Iterable[UOp]) -> int:
+    """About how many instructions a turn of all loops is, without those of addresses."""
+    return sum(
+        prod(size_of(r) for r in node.ranges if role_of(r) in WRITTEN_OUT)
+        for node in nodes
+        if node.dtype is not dtypes.index
+    )
 
 
 def pieces(

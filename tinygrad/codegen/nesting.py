@@ -78,7 +78,7 @@ class NestBuilder:
         self._owners: dict[tuple[UOp, ...], list[UOp]] = {}
         self._guards: dict[tuple[Sequence[UOp], str], list[UOp]] = {}
 
-    def build(self, own: Sequence[UOp], values: Sequence[UOp], kind: str = "store") -> Nest:
+    def build(self, own: Sequence[UOp], values: Sequence[UOp], kind: str) -> Nest:
         """The nest that computes `values` for all turns of `own`."""
         for node in dict.fromkeys(n for value in values for n in self.needed(value)):
             if node.op is Ops.REDUCE:

@@ -174,11 +174,12 @@ class _Lowering:
         expansion, program = Expansion(evaluator), evaluator.program
         grid = _grid(count, self.target) if self.target.has_groups else (count, 1, 1)
         _open_tasks(expansion, tasks, grid, count)
-        padded = stores[0][0].op is Ops.STAGE and not overlaps(stores[0][0])
+        kind = "fill" if stores[0][0].op is Ops.STAGE else "store"
+        padded = kind == "fill" and not overlaps(stores[0][0])
 
         def run(own: list[UOp], stores: list[Store]) -> str:
             values = [v for _, offset, value in stores for v in (offset, value)]
-            nest = NestBuilder(self.kernel).build(own, values)
+            nest = NestBuilder(self.kernel).build(own, values, kind)
             expansion.run(nest, Put(evaluator, stores, own, padded=padded, nontemporal=stream))
             return text(nest)
 
@@ -193,7 +194,7 @@ class _Lowering:
             self.block.shape,
             scratch,
             buffers,
-            f"{'fill' if padded else 'store'} over {axes(own)}\n{lines}",
+            f"{kind} over {axes(own)}\n{lines}",
             _ends(tasks),
         )
 
