@@ -76,6 +76,8 @@ def guarded(program: Sequence[UOp]) -> list[UOp]:
     """The program with GUARDs. A FAULT of one number is a branch, and where that isn't taken the
     number is below its limit: so the branch makes the largest legal number of another one, and the
     way without a fault need not compare and choose a second time."""
+    if not any(node.op is Ops.FAULT for node in program):
+        return list(program)
     out: list[UOp] = []
     made: dict[UOp, UOp] = {}
     legal: dict[UOp, UOp] = {}  # what the next lines would choose, and what it is
