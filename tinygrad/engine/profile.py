@@ -43,7 +43,8 @@ class GlobalCounters:
         """`nbytes` more in use on `device`; less if negative."""
         cls.mem_used += nbytes
         cls.mem_used_per_device[device] += nbytes
-        cls.mem_peak = max(cls.mem_peak, cls.mem_used)
+        if cls.mem_used > cls.mem_peak:
+            cls.mem_peak = cls.mem_used
 
 
 def show_device(name: str, target: Target) -> None:

@@ -135,8 +135,8 @@ class Version:
     @property
     def buffer(self) -> Buffer:
         """Where it lies; of a constant NOTHING."""
-        base = self.base
-        return NOTHING if base.op is Ops.CONST else base.storage
+        storage = self.base.storage
+        return NOTHING if storage is None and self.base.op is Ops.CONST else storage
 
     @property
     def is_over(self) -> bool:
@@ -171,7 +171,18 @@ class Version:
             return None
         if buffer.era == self.era:
             return self
-        tensor._source = later = Version(tensor, view, base, self.look)
+        is_start = self.wants is True and self.records and not tensor._taped
+        is_same = is_start is self.is_start
+        later = self._in_era(buffer.era) if is_same else Version(tensor, view, base, self.look)
+        tensor._source = later
+        return later
+
+    def _in_era(self, era: int) -> Version:
+        """The same in a later era: most tensors of a step are asked for it once."""
+        later = object.__new__(Version)
+        later.view, later.base, later.look, later.era = self.view, self.base, self.look, era
+        later.begins, later.order, later.start = self.begins, self.order, self.start
+        later.wants, later.records, later.is_start = self.wants, self.records, self.is_start
         return later
 
 
