@@ -454,7 +454,8 @@ class UOp(Questions):
     @property
     def ranges(self) -> frozenset[UOp]:
         """The loops that the value depends on: a REDUCE, STAGE or STORE closes its own."""
-        return self._derived("_ranges", _free_ranges)  # type: ignore[no-any-return]
+        found = self._ranges
+        return self._derived("_ranges", _free_ranges) if found is _UNSET else found  # type: ignore[no-any-return]
 
     def _derived(self, slot: str, rule: Callable[[UOp], Any]) -> Any:
         """The fact in `slot`; derived first, without recursion, for all below that lack it."""
@@ -506,19 +507,21 @@ class UOp(Questions):
         order: list[UOp] = []
         seen: set[UOp] = set()
         stack: list[UOp | None] = [self]
+        pop, push = stack.pop, stack.append  # looked up once: walks are much of compiling
         while stack:
-            node = stack.pop()
+            node = pop()
             if node is None:  # what follows has all its sources in place
-                order.append(stack.pop())  # type: ignore[arg-type]
+                order.append(pop())  # type: ignore[arg-type]
             elif node not in seen:
                 seen.add(node)
                 if not node.src or (stop and node in stop):
                     order.append(node)
                     continue
-                stack += (node, None)
-                for source in node.src[::-1]:
+                push(node)
+                push(None)
+                for source in reversed(node.src):
                     if source not in seen:
-                        stack.append(source)
+                        push(source)
         return order
 
     def substitute(self, changes: Mapping[UOp, UOp]) -> UOp:
