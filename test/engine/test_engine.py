@@ -14,10 +14,11 @@ import pytest
 
 from tinygrad import Device, GlobalCounters, Tensor, TinyJit, Variable, dtypes, explain, nn
 from tinygrad.backends.cpu.queue import CPUSegment
+from tinygrad.backends.llvm_compiler import LLVMCompiler
 from tinygrad.base.errors import JitError
 from tinygrad.base.helpers import MASSES, garbage_kept
 from tinygrad.base.settings import Context
-from tinygrad.engine import plans
+from tinygrad.engine import making, plans
 from tinygrad.engine.cache import DiskCache
 from tinygrad.engine.host import HostFunction, call, register
 from tinygrad.engine.realize import compute_pending
@@ -265,6 +266,22 @@ def test_kernels_that_differ_in_their_symbolic_sizes_only_are_one():
     assert len({step.ast for step in made.steps}) == 1
     parts[0].realize(parts[1])
     assert [part.sum().item() for part in parts] == [3 * 21, 3 * 78]
+
+
+def test_phases_of_one_text_are_compiled_once(monkeypatch):
+    """Two products that want the same matrix packed."""
+    compiled, compiling = [], LLVMCompiler.compile
+    one, *others = (Tensor.rand(300, n, device="CPU").realize() for n in (200, 400, 500))
+    monkeypatch.setattr(LLVMCompiler, "compile", lambda *a: compiled.append(a[1]) or compiling(*a))
+    monkeypatch.setattr(making, "core_count", lambda: 1)  # two threads may begin at once
+    with Context(CACHELEVEL=0):
+        products = [one.T @ other for other in others]
+        products[0].realize(products[1])
+    texts = {source.partition("define")[2].partition("(")[2] for source in compiled}
+    assert 2 <= len(texts) == len(compiled), "one for the packed rows, one for each product"
+    for product, other in zip(products, others, strict=True):
+        right = one.numpy().T @ other.numpy()
+        np.testing.assert_allclose(product.numpy(), right, rtol=1e-4)
 
 
 def test_compiling_leaves_the_interpreter_as_it_was():

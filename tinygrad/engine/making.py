@@ -106,20 +106,24 @@ def _covers(target: UOp) -> bool:
 
 # ---- kernels -------------------------------------------------------------------------------------
 
+Texts = dict[tuple[str, ...], tuple[str, bytes]]
+"""Of sources, taken apart where they name their function, that name and the object code. Kernels
+that want the same rows packed, or a product's tiles summed, have a phase in common."""
+
 
 def compiled(missing: Mapping[str, UOp], device: OpenDevice) -> Iterator[tuple[str, KernelRecord]]:
-    """Each kernel's key and what it became."""
-    cores = core_count()
+    """Each kernel's key and what it became; phases that are the same text are compiled once."""
+    cores, texts = core_count(), Texts()
     if len(missing) == 1 or cores == 1 or DEBUG >= 3:
         for key, ast in missing.items():
-            yield key, compile_lowered(_lowered(ast, device), device)
+            yield key, compile_lowered(_lowered(ast, device), device, texts)
         return
     before = sys.getswitchinterval()
     sys.setswitchinterval(SHORT_TURN)
     try:
         with ThreadPoolExecutor(max_workers=cores) as pool:
             futures = {
-                key: pool.submit(compile_lowered, _lowered(ast, device), device)
+                key: pool.submit(compile_lowered, _lowered(ast, device), device, texts)
                 for key, ast in missing.items()
             }
             for key, made in futures.items():
@@ -137,30 +141,29 @@ def _lowered(ast: UOp, device: OpenDevice) -> tuple[Lowered, Cost]:
     return lowered, estimate(ast)
 
 
-def compile_lowered(made: tuple[Lowered, Cost], device: OpenDevice) -> KernelRecord:
-    """Linear programs to object code. May be called from several threads at once."""
+def compile_lowered(
+    made: tuple[Lowered, Cost], device: OpenDevice, texts: Texts | None = None
+) -> KernelRecord:
+    """Linear programs to object code, but for those of known `texts`. May be called from several
+    threads at once."""
     lowered, cost = made
     GlobalCounters.kernels_compiled += 1
-    phases, binaries = [], []
+    phases, binaries, texts = [], [], Texts() if texts is None else texts
     for phase in lowered.phases:
         source = device.renderer.render(phase.name, phase.program)
         show_phase(phase, source)
-        binaries.append(device.compiler.compile(source))
-        show_assembly(device.compiler, source, binaries[-1])
+        text = tuple(source.split(phase.name, 1))
+        if text not in texts:
+            texts[text] = phase.name, device.compiler.compile(source)
+        name, binary = texts[text]
+        binaries.append(binary)
+        show_assembly(device.compiler, source, binary)
         names = sorted({n.arg[0] for n in phase.program if n.op is Ops.DEFINE_VAR})
-        phases.append(
-            PhaseRecord(
-                phase.name,
-                phase.buffers,
-                tuple(map(variable_number, names)),
-                phase.tasks,
-                phase.block,
-                phase.scratch,
-                cost.operations // max(1, len(lowered.phases)),
-                phase.tensors,
-                bool(phase.ends),
-            )
-        )
+        variables = tuple(map(variable_number, names))
+        launch = phase.tasks, phase.block, phase.scratch
+        work, ends = cost.operations // len(lowered.phases), bool(phase.ends)
+        taken = phase.buffers, variables, *launch, work, phase.tensors, ends
+        phases.append(PhaseRecord(name, *taken))
     return KernelRecord(
         lowered.name,
         lowered.colored,
