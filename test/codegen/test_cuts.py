@@ -78,6 +78,12 @@ def test_rows_beside_an_image_s_edge_are_apart_where_little_is_written_out():
     assert "1.." not in many, many
 
 
+def test_what_is_hidden_in_most_turns_is_apart_however_much_is_written_out():
+    (image,) = (Tensor(value).realize() for value in arrays((1, 32, 40, 64)))
+    tree = nest_of(image.pad((2, 2, 2, 2), mode="reflect"))
+    assert "for i1c in 2..22" in tree, tree
+
+
 def test_only_what_reaches_far_cuts_what_is_staged():
     image, other = (Tensor(value).realize() for value in arrays((2, 32, 20, 64), (2, 32, 20, 64)))
     edges, halves = image.pad(((0, 0), (0, 0), (1, 1), (1, 1))), image.cat(other)
@@ -114,6 +120,11 @@ CASES = {
     "padded": (
         lambda a: a.pad(((3, 5), (70, 9)), value=2),
         lambda a: np.pad(a, ((3, 5), (70, 9)), constant_values=2),
+        (WIDE,),
+    ),
+    "reflected": (
+        lambda a: a.reshape(1, 40, 700).pad((3, 2, 5, 4), mode="reflect"),
+        lambda a: np.pad(a[None], ((0, 0), (5, 4), (3, 2)), mode="reflect"),
         (WIDE,),
     ),
     "a product": (
