@@ -439,7 +439,10 @@ def test_a_gradient_that_is_the_same_everywhere_is_a_product_s_operand() -> None
     """Of a mean of pixels; and of a mean of squares, divided by how many there are."""
     image, filters, scale = data(2, 8, 12, 12), data(8, 8, 3, 3), data(2, 8, 1, 1)
     made = image.conv2d(filters, padding=1)
-    for out, loss in ((made, (made * scale).mean()), (made + image, (made + image).square().mean())):
+    for out, loss in (
+        (made, (made * scale).mean()),
+        (made + image, (made + image).square().mean()),
+    ):
         steps = plan_of(out, *loss.gradient(image)).steps
         sums = [n for s in steps for n in s.ast.toposort() if n.op is Ops.REDUCE]
         assert [n.src[0].op for n in sums] == [Ops.MUL] * 2
