@@ -41,6 +41,14 @@ def test_backward_adds_up():
     assert value(x.grad).tolist() == [7.0]
 
 
+@pytest.mark.parametrize("made", [lambda p: p * 3, lambda p: (p * 3).realize()])
+def test_the_gradient_of_what_replaced_itself_is_by_the_new_value(made):
+    p = Tensor([1.0, 2.0], requires_grad=True)
+    p.replace(made(p))
+    (p * p).sum().backward()
+    assert p.grad.tolist() == [6.0, 12.0]
+
+
 def test_backward_without_requires_grad():
     x, y = Tensor([2.0]), Tensor([3.0], requires_grad=False)
     (x * y).sum().backward()

@@ -256,7 +256,10 @@ class _Graph:
         """The nodes that `tensor` stands for: the start that it is, the node that it holds, or the
         one whose value is now in the buffer that it holds."""
         own, now = tensor._uop, tensor.uop
-        starts = (tensor._start,) if tensor.requires_grad is True else ()
+        is_leaf = (
+            tensor.requires_grad is True and not tensor._taped
+        )  # `replace` may have changed it
+        starts = (tensor._start,) if is_leaf else ()
         found = [n for n in dict.fromkeys((*starts, own, now)) if n in self.nodes]
         if own not in self.nodes and (before := self.by_value.get(now)) is not None:
             found.append(before)
