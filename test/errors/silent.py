@@ -19,6 +19,13 @@ def wanting():
     return [Tensor([1.0], requires_grad=True)]
 
 
+def step_by(gradient):
+    (weight,) = wanting()
+    weight.grad = gradient
+    with Tensor.train():
+        nn.optim.SGD([weight], lr=0.1).step()
+
+
 def jit_that_looks_at_a_variable():
     step = TinyJit(lambda x, n: (x + n.val).realize())
     for k in (1, 2, 3):
@@ -165,6 +172,16 @@ MISUSES = {
         lambda: nn.optim.SGD(wanting(), lr=0.1, momentum=-1.0),
         ArgumentError,
         ["SGD", "momentum -1.0", "legal"],
+    ),
+    "gradient on another device": (
+        lambda: step_by(Tensor([1.0], device="PYTHON")),
+        ArgumentError,
+        ["SGD.step: parameter 0", "gradient (1,) on PYTHON", "legal is the parameter's"],
+    ),
+    "gradient that would broadcast": (
+        lambda: step_by(Tensor(1.0)),
+        ArgumentError,
+        ["SGD.step: parameter 0 has shape (1,)", "gradient ()", "legal is the parameter's"],
     ),
     "optimizer with negative weight decay": (
         lambda: nn.optim.Lion(wanting(), weight_decay=-1.0),

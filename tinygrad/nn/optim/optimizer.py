@@ -293,6 +293,8 @@ class Optimizer(Stepper):
         moved = [i for i, param in enumerate(self.params) if param.grad is not None]
         if not moved:
             raise ArgumentError(f"{self._name}.step: no gradients; call backward() on a loss first")
+        for i in moved:
+            self._check_gradient(i, self.params[i])
         self._part()
         changed = []
         for who in dict.fromkeys(i if self._is_late(i) else None for i in moved):
@@ -310,6 +312,16 @@ class Optimizer(Stepper):
             changed += [self._put(param, value), *state]
         still = [param for param in self.params if param.grad is None]
         return [*still, *self.buffers, *changed]
+
+    def _check_gradient(self, i: int, param: Tensor) -> None:
+        """ArgumentError where `.grad` was given what `backward` doesn't give."""
+        grad = param.grad
+        assert grad is not None, "it moves"
+        if grad.shape != param.shape or grad.device != param.device:
+            raise ArgumentError(
+                f"{self._name}.step: parameter {i} has shape {param.shape} on {param.device}, its "
+                f"gradient {grad.shape} on {grad.device}; legal is the parameter's"
+            )
 
     def _shared(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
         """A parameter and its gradient as a step sees them: of several devices each its part."""
