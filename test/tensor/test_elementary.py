@@ -251,6 +251,45 @@ def test_derivatives_at_zero():
     np.testing.assert_allclose(twice, [1 / 1.5, 1.5**2 / 11.25**1.5])
 
 
+@pytest.mark.parametrize(
+    ("name", "ends"),
+    [
+        ("asin", (-1.0, 1.0, 0.99)),
+        ("acos", (-1.0, 1.0, 0.99)),
+        ("acosh", (1.0, INF, 1e20)),
+        ("atanh", (-1.0, 1.0, 2.0, INF)),
+        ("cosh", (0.0, -0.0, INF, -800.0)),
+        ("sinh", (0.0, INF, -800.0)),
+        ("expm1", (0.0, INF, -INF, 800.0)),
+        ("erfc", (INF, -INF, 0.0, 9.0)),
+        ("erfinv", (-1.0, 1.0, 2.0, 0.99)),
+        ("lgamma", (0.0, -0.0, INF, 0.4, -0.5, 30.0)),
+        ("digamma", (0.0, -0.0, 0.4, -0.5, 30.0)),
+        ("logit", (0.0, 1.0, -0.5, 2.0, 0.25)),
+    ],
+)
+def test_slopes_at_the_ends_of_domains(name, ends):
+    ours, theirs = (
+        Tensor(np.array(ends), requires_grad=True),
+        torch.tensor(ends, dtype=torch.float64),
+    )
+    theirs.requires_grad_()
+    (mine,) = getattr(ours, name)().sum().gradient(ours)
+    (wanted,) = torch.autograd.grad(getattr(theirs, name)().sum(), theirs, create_graph=True)
+    np.testing.assert_allclose(value(mine), wanted.detach().numpy(), 1e-7)
+    if name != "logit":  # of which PyTorch's second is 0 where the first is NaN
+        (mine,) = mine.sum().gradient(ours)
+        (wanted,) = torch.autograd.grad(wanted.sum(), theirs)
+        np.testing.assert_allclose(value(mine), wanted.numpy(), 1e-7)
+
+
+def test_sides_of_an_infinite_triangle():
+    x, y = (Tensor(np.array(v), requires_grad=True) for v in ([0.0, 3.0, -1.0], [0.0, 4.0, INF]))
+    found = x.hypot(y).sum().gradient(x, y)
+    np.testing.assert_array_equal(value(found[0]), [0, 0.6, 0])
+    np.testing.assert_array_equal(value(found[1]), [0, 0.8, NAN])
+
+
 def test_the_larger_of_two_zeros_is_positive():
     """In every order, in vectors and at their ends, of two and of many."""
     for size in (1, 19):

@@ -151,6 +151,17 @@ def test_what_has_a_row_of_its_own_is_tested():
     assert set(RULES) - silent == set(ROWS)
 
 
+@pytest.mark.parametrize("zeros", [(), (2,), (0,), (1, 3), (0, 1), (0, 2, 4), (4,)])
+def test_products_with_zeros_have_all_derivatives(zeros):
+    x = drawn((5,), 0.5, 2.0, 7)
+    x[list(zeros)] = 0
+    at = leaf([0, 1, 1, 1, 0]).cast(dtypes.int32)
+    check(lambda x: x.reduce_axis("mul", (0,)), x, order=3)
+    check(lambda x: x.running("mul", 0), x, order=3)
+    check(lambda x: x.running("mul", 1), np.stack([x, x[::-1], x + 1]))
+    check(lambda t, x: t.scatter("mul", x, at), (3,), x)
+
+
 def test_nothing_passes_where_nothing_should():
     x = leaf([1.5, 2.5])
     for node in (

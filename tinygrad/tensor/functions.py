@@ -54,6 +54,11 @@ class Functions(Elementwise):
 
     __slots__ = ()
 
+    def _sloped(self, *pairs: Self) -> Self:
+        """This value, whose slope by each first of the pairs is the second: where what makes it
+        has steps of infinite slope that would be multiplied by zeros, or that cancel."""
+        return self._from(self._node.sloped(*(each._node for each in pairs)), *pairs)
+
     # ---- exponentials and logarithms -------------------------------------------------------------
 
     @wide
@@ -81,7 +86,8 @@ class Functions(Elementwise):
         >>> Tensor([0.0, 1.0]).expm1().numpy().round(4)
         array([0.    , 1.7183], dtype=float32)
         """
-        return (self * 0.5).tanh() * (self.exp() + 1)
+        e = self.exp()
+        return ((self * 0.5).tanh() * (e + 1))._sloped(self, e)
 
     @wide
     def log2(self) -> Self:
@@ -188,7 +194,8 @@ class Functions(Elementwise):
         >>> Tensor([-1.0, 0.5]).asin().numpy().round(4)
         array([-1.5708,  0.5236], dtype=float32)
         """
-        return (self / ((1 - self) * (1 + self)).sqrt()).atan()
+        out = (self / ((1 - self) * (1 + self)).sqrt()).atan()
+        return out._sloped(self, self._slope_of_asin())
 
     @wide
     def acos(self) -> Self:
@@ -197,7 +204,12 @@ class Functions(Elementwise):
         >>> Tensor([-1.0, 0.5]).acos().numpy().round(4)
         array([3.1416, 1.0472], dtype=float32)
         """
-        return ((1 - self) / (1 + self)).sqrt().atan() * 2
+        out = ((1 - self) / (1 + self)).sqrt().atan() * 2
+        return out._sloped(self, -self._slope_of_asin())
+
+    def _slope_of_asin(self) -> Self:
+        root = ((1 - self) * (1 + self)).rsqrt()
+        return root._sloped(self, self * root * root * root)
 
     @wide
     def sinh(self) -> Self:
@@ -206,6 +218,10 @@ class Functions(Elementwise):
         >>> Tensor([-1.0, 0.5, 2.0]).sinh().numpy().round(4)
         array([-1.1752,  0.5211,  3.6269], dtype=float32)
         """
+        odd, even = self._sinh(), self._cosh()
+        return odd._sloped(self, even._sloped(self, odd))
+
+    def _sinh(self) -> Self:
         negative = self < 0
         most = 1400 if self.dtype is dtypes.float64 else 176
         e = (negative.where(-self, self).minimum(most) * 0.5).expm1()
@@ -221,7 +237,11 @@ class Functions(Elementwise):
         >>> Tensor([-1.0, 0.5, 2.0]).cosh().numpy().round(4)
         array([1.5431, 1.1276, 3.7622], dtype=float32)
         """
-        root = (self.abs() * 0.5).exp()
+        odd, even = self._sinh(), self._cosh()
+        return even._sloped(self, odd._sloped(self, even))
+
+    def _cosh(self) -> Self:
+        root = ((self < 0).where(-self, self) * 0.5).exp()
         half = root * 0.5 * root  # of e**x, which may be too large where this is not
         return half + 0.25 / half
 
@@ -272,7 +292,9 @@ class Functions(Elementwise):
         near = small.where(x, 1)
         far = small.where(1, self).log() + math.log(2)
         root = near.sqrt() * (near + 2).sqrt()  # each NaN where it should be
-        return small.where((near + root).log1p(), far)
+        inverse = x.rsqrt() * (self + 1).rsqrt()
+        slope = inverse._sloped(self, -(self * inverse) * inverse * inverse)
+        return small.where((near + root).log1p(), far)._sloped(self, slope)
 
     @wide
     def atanh(self) -> Self:
@@ -284,7 +306,9 @@ class Functions(Elementwise):
         negative = self < 0
         size = negative.where(-self, self)
         out = (size * 2 / (1 - size)).log1p() * 0.5
-        return negative.where(-out, out)
+        slope = ((1 - self) * (1 + self)).reciprocal()
+        slope = slope._sloped(self, self * 2 * slope * slope)
+        return negative.where(-out, out)._sloped(self, slope)
 
     # ---- activations -----------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from typing import Any
 from tinygrad.base.dtype import DType, compute_dtype, dtypes
 from tinygrad.base.errors import DTypeError
 from tinygrad.base.helpers import argsort, garbage_kept, prod
+from tinygrad.transforms.factors import of_running_product, other_factors
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 from tinygrad.uop.verify import STAGES
@@ -154,26 +155,6 @@ def _parts(op: Ops, nodes: list[UOp]) -> list[UOp]:
     return nodes
 
 
-def _other_factors(x: UOp) -> UOp:
-    """At each place of the last axis the product of all others: a tree of products, so that it is
-    right with zeros, and so are its derivatives."""
-    *lead, size = x.shape
-    if size == 1:
-        return x.const_like(1)
-    half = (size + 1) // 2
-    box = tuple((0, n) for n in lead)
-    still = ((0, 0),) * len(lead)
-    left = x.shrink((*box, (0, half)))
-    right = x.shrink((*box, (half, size)))
-    if size % 2:  # one factor 1 more, so that both have `half`
-        one = UOp.const(x.dtype, 1, x.device).broadcast_to((*lead, 1))
-        right = right.pad((*still, (0, 1))) + one.pad((*still, (half - 1, 0)))
-    outside = _other_factors(left * right)  # (.., half)
-    of_left = (outside * right).pad((*still, (0, size - half)))
-    of_right = (outside * left).shrink((*box, (0, size - half))).pad((*still, (half, 0)))
-    return of_left + of_right
-
-
 # ---- rules that need more than an expression -----------------------------------------------------
 
 
@@ -209,7 +190,7 @@ def _reduce_axis(node: UOp, g: UOp) -> Gradients:
     order = tuple(i for i in range(x.ndim) if i not in axes) + axes
     lined = x.permute(order)  # (kept.., reduced..)
     kept = lined.shape[: x.ndim - len(axes)]
-    others = _other_factors(lined.reshape((*kept, prod(x.shape[i] for i in axes))))
+    others = other_factors(lined.reshape((*kept, prod(x.shape[i] for i in axes))))
     return (g.expand(x.shape) * others.reshape(lined.shape).permute(argsort(order)),)
 
 
@@ -226,7 +207,9 @@ def _running(node: UOp, g: UOp) -> Gradients:
         first = zero & zero.cast(dtypes.int32).running("add", axis).eq(1)
         others = first.where(x.const_like(1), x).running("mul", axis)
         of_rest = to_the_end(g * node) / zero.where(x.const_like(1), x)
-        return (first.where(to_the_end(g * others), zero.where(x.const_like(0), of_rest)),)
+        fast = first.where(to_the_end(g * others), zero.where(x.const_like(0), of_rest))
+        is_known = isinstance(x.shape[axis], int) and prod(x.shape)
+        return (fast.detach(of_running_product(x, g, axis)) if is_known else fast,)
     at = [_count(x, i) for i in range(x.ndim)]  # the latest of the largest takes it
     at[axis] = x.eq(node).where(at[axis], at[axis].const_like(0)).running("max", axis)
     return (x.const_like(0).scatter("add", g, *at),)
@@ -274,7 +257,12 @@ def _scatter(node: UOp, g: UOp) -> Gradients:
     plain = scatter(target, zero.where(updates.const_like(1), updates), "mul")
     zeros = scatter(target.const_like(0), zero.cast(g.dtype), "add")
     alone = zero.where(updates.const_like(1), nothing)  # zeros that are not this update
-    others = (read(zeros) - alone).eq(0).where(read(plain), nothing)
+    more = read(zeros) - alone
+    others = more.eq(0).where(read(plain), nothing)
+    # where one other factor is 0, so is the product, but not its derivative by that factor
+    only = zero.where(updates, nothing)
+    one = read(scatter(target.const_like(0), only, "add")) - only
+    others = others.detach(more.eq(1).where(read(plain) * one, others))
     of_updates = read(g) * others / zero.where(updates.const_like(1), updates)
     return (g * scatter(target.const_like(1), updates, "mul"), of_updates, *silent)
 
@@ -299,6 +287,13 @@ def _cast(node: UOp, g: UOp) -> Gradients:
 def _copy(node: UOp, g: UOp) -> Gradients:
     device = node.src[0].device
     return (g if device is None else g.copy_to(device), None)
+
+
+def _detach(node: UOp, g: UOp) -> Gradients:
+    """To what is there instead; where slopes are said, that many times."""
+    if len(node.src) == 2:
+        return (None, g)
+    return (None, *(part for slope in node.src[2::2] for part in (g * slope, None)))
 
 
 def _silent(node: UOp, g: UOp) -> Gradients:
@@ -341,7 +336,7 @@ RULES: dict[Ops, Rule] = {
     ),
     Ops.CAST: _cast,
     Ops.CHECK: lambda node, g: (g, None),
-    Ops.DETACH: lambda node, g: (None, *(g for _ in node.src[1:])),
+    Ops.DETACH: _detach,
     # the same values elsewhere
     Ops.CONTIGUOUS: lambda node, g: (g,),
     Ops.COPY: _copy,

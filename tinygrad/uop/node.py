@@ -365,6 +365,11 @@ class UOp(Questions):
         """This value; a gradient of it goes to `history` instead, or nowhere."""
         return UOp(Ops.DETACH, self.dtype, (self, *history))
 
+    def sloped(self, *pairs: UOp) -> UOp:
+        """This value, whose slope by each first of the pairs is the second, whatever made it."""
+        nothing = UOp(Ops.DETACH, self.dtype, (self.const_like(-0.0), *pairs))
+        return self.detach() + nothing
+
     def assign(self, value: UOp) -> UOp:
         """This view of the next version of its buffer, in which it holds `value`."""
         return self.viewed(UOp(Ops.ASSIGN, self.dtype, (self, value)))

@@ -284,7 +284,7 @@ TABLE: tuple[Row, ...] = (
     ),
     Row(Ops.CONTIGUOUS, 1, "first", "like_first", "The same value, stored in a buffer of its own."),
     Row(
-        Ops.DETACH, None, "first", "like_first", "The value 0; gradients go to 1, if that is there."
+        Ops.DETACH, None, "first", "like_first", "The value 0; gradients go to 1, or 2 times to 1."
     ),
     Row(
         Ops.ASSIGN,

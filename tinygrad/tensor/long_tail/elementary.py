@@ -234,7 +234,8 @@ class Elementary(Hashing):
         """
         check_number_from("logit", "eps", eps or 0, 0, 0.5)
         x = self if eps is None else self.clamp(eps, 1 - eps)
-        return (x / (1 - x)).log()
+        slope = ((x < 0) | (x > 1)).where(math.nan, (x * (1 - x)).reciprocal())
+        return (x / (1 - x)).log()._sloped(x, slope)
 
     @wide
     def sinc(self) -> Self:
@@ -272,7 +273,9 @@ class Elementary(Hashing):
         ratio = low / (high.eq(0) | infinite).where(1, high)
         length = high.abs() * (ratio * ratio + 1).sqrt()
         length = (a.isnan() | b.isnan()).where(math.nan, length)
-        return infinite.where(math.inf, length).cast(self.dtype)
+        length = infinite.where(math.inf, length)
+        over = length.eq(0).where(math.inf, length)
+        return length._sloped(a, a / over, b, b / over).cast(self.dtype)
 
     def atan2(self, other: Any) -> Self:
         """The angle of the point (x, y) = (`other`, this), from -π to π, with the sign of this.

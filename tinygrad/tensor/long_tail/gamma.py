@@ -230,7 +230,8 @@ class Gamma(Elementary):
         x = near.where(self, 0)
         size = near.where(1, self.abs())
         far = size._bell() * size._erfc_ratio()
-        return near.where(1 - x * _ratio(x * x, ERF_NEAR), (self < 0).where(2 - far, far))
+        out = near.where(1 - x * _ratio(x * x, ERF_NEAR), (self < 0).where(2 - far, far))
+        return out._sloped(self, self._bell() * (-2 / math.sqrt(math.pi)))
 
     @wide
     def erfinv(self) -> Self:
@@ -247,8 +248,12 @@ class Gamma(Elementary):
         r = (-(edge.where(0.5, (1 - size) * 0.5)).log()).sqrt()
         tail = (r <= 5).where(_ratio(r - 1.6, PROBIT_MIDDLE), _ratio(r - 5, PROBIT_FAR))
         tail = edge.where(math.inf, tail)
-        out = near.where(central, (self < 0).where(-tail, tail))
-        return out * (1 / math.sqrt(2))
+        out = near.where(central, (self < 0).where(-tail, tail)) * (1 / math.sqrt(2))
+        once = out._sloped(self, out._slope_of_erfinv())
+        return out._sloped(self, once._slope_of_erfinv())
+
+    def _slope_of_erfinv(self) -> Self:
+        return self.square().exp() * (math.sqrt(math.pi) / 2)
 
     # ---- the gamma function ----------------------------------------------------------------------
 
@@ -285,7 +290,7 @@ class Gamma(Elementary):
         wave = (reflected.where(self, 0.5)._from_whole() * math.pi).sin().abs()
         mirrored = math.log(math.pi) - wave.log() - positive
         out = reflected.where(mirrored, positive)
-        return self.isinf().where(math.inf, out)
+        return self.isinf().where(math.inf, out)._sloped(self, self.digamma())
 
     @wide
     def digamma(self) -> Self:
@@ -311,7 +316,23 @@ class Gamma(Elementary):
         turned = out - math.pi / pole.where(1, angle).tan()
         out = pole.where(math.nan, reflected.where(turned, out))
         zero = self.eq(0)
-        return zero.where(-(zero.where(self.detach(), 1).reciprocal()), out)
+        out = zero.where(-(zero.where(self.detach(), 1).reciprocal()), out)
+        return out._sloped(self, self._trigamma())
+
+    def _trigamma(self) -> Self:
+        """ψ'(x), infinite at 0 and at negative whole numbers. (A&S 6.4.6, 6.4.7, 6.4.12.)"""
+        reflected = self < 0.5
+        y, total = reflected.where(1 - self, self), self.zeros_like()
+        for _ in range(int(STIRLING_FROM)):
+            below = y < STIRLING_FROM
+            total = total + below.where(below.where(y, 1).square().reciprocal(), 0)
+            y = below.where(y + 1, y)
+        inverse = y.reciprocal()
+        square = inverse * inverse
+        far = inverse + square * 0.5 + square * inverse * _polynomial(square, BERNOULLI)
+        wave = (reflected.where(self, 0.5)._from_whole() * math.pi).sin()
+        out = total + far
+        return reflected.where((math.pi / wave).square() - out, out)
 
     @wide
     def i0(self) -> Self:
