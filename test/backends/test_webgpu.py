@@ -136,6 +136,52 @@ def test_products_beyond_the_largest_binding(monkeypatch):
     np.testing.assert_allclose(x.softmax().numpy(), Tensor(a).softmax().numpy(), rtol=1e-5)
 
 
+@pytest.fixture
+def bare(monkeypatch):
+    """The name of a device that has what the standard promises and nothing else."""
+    monkeypatch.setitem(DEVICES, "BARE", "backends.bare_device")
+    return "BARE"
+
+
+def copies(xs):
+    return [(x + i).realize() for i in range(9) for x in xs]
+
+
+PROMISED = {
+    "27 buffers": lambda xs: functools.reduce(operator.add, copies(xs)),
+    "joined parts": lambda xs: Tensor.cat(*[x[:, i:] for i, x in enumerate(copies(xs))], dim=1),
+    "a product": lambda xs: xs[0] @ xs[1].T,
+    "of halves": lambda xs: (xs[0].half() @ xs[1].half().T).float(),
+    "a softmax": lambda xs: (xs[0] @ xs[1].T).softmax(),
+    "attention": lambda xs: xs[0].scaled_dot_product_attention(xs[1], xs[2]),
+    "a sort": lambda xs: xs[0].flatten().sort()[0],
+    "running sums": lambda xs: xs[0].flatten().cumsum(),
+}
+
+
+@pytest.mark.parametrize("what", PROMISED)
+def test_what_the_standard_promises_is_enough(what, bare):
+    values = np.random.default_rng(0).standard_normal((3, 150, 70), np.float32)
+    found, wanted = (
+        PROMISED[what]([Tensor(v, device=device) for v in values]).numpy()
+        for device in (bare, "CPU")
+    )
+    tolerance = 1e-2 if what == "of halves" else 1e-4
+    np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
+
+
+def test_without_a_clock_of_the_device_the_host_times_kernels(bare):
+    backend = Device[bare].backend
+    source = WGSLRenderer(ANY).render("k", added_seven())
+    function = backend.queue.load(backend.compiler.compile(source), "k")
+    handles = [backend.memory.allocate(16), backend.memory.allocate(16)]
+    segment = backend.queue.segment([Launch(function, (0, 1))] * 3)
+    times = segment.run(handles, [], timed=True)
+    assert len(times) == 3 and all(0 < time < 1 for time in times)
+    with Context(DEBUG=2):
+        assert (Tensor([1.0], device=bare) + 1).tolist() == [2.0]
+
+
 REDUCED = {
     "sum": (np.float32, lambda x: x.sum(1)),
     "largest half": (np.float16, lambda x: x.max(1)),

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -216,19 +217,26 @@ class WebGPUSegment:
     def run(
         self, buffers: Sequence[Place], values: Sequence[int], timed: bool = False
     ) -> list[float]:
-        device, self.queue.is_busy = self.connection.device, True
+        device, numbers = self.connection.device, range(len(self.launches))
         with self.connection.told("[run kernels]"):
             if self._bind(buffers, list(values)):
                 device.queue.write_buffer(self.given, 0, self.numbers)
-            if timed:
+            if timed and "timestamp-query" in device.features:
                 return self._timed()
-            encoder = device.create_command_encoder()
-            compute = encoder.begin_compute_pass()
-            for number in range(len(self.launches)):
-                self._dispatch(compute, number)
-            compute.end()
-            device.queue.submit([encoder.finish()])
+            if timed:
+                return [self._timed_here(number) for number in numbers]
+            self._submit(numbers)
         return []
+
+    def _submit(self, numbers: Iterable[int]) -> None:
+        """These kernels, in one pass."""
+        device, self.queue.is_busy = self.connection.device, True
+        encoder = device.create_command_encoder()
+        compute = encoder.begin_compute_pass()
+        for number in numbers:
+            self._dispatch(compute, number)
+        compute.end()
+        device.queue.submit([encoder.finish()])
 
     def _dispatch(self, compute: Any, number: int) -> None:
         launch = self.launches[number]
@@ -278,9 +286,18 @@ class WebGPUSegment:
 
     # ---- time ------------------------------------------------------------------------------------
 
+    def _timed_here(self, number: int) -> float:
+        """Seconds of one kernel by the host's clock, the way there and back included."""
+        self.queue.synchronize()
+        begin = time.perf_counter()
+        self._submit([number])
+        self.queue.synchronize()
+        return time.perf_counter() - begin
+
     def _timed(self) -> list[float]:
-        """Seconds of each kernel, by the device's clock where it has one: a pass a kernel."""
+        """Seconds of each kernel by the device's clock: a pass a kernel."""
         device, count = self.connection.device, len(self.launches)
+        self.queue.is_busy = True
         queries = device.create_query_set(type="timestamp", count=2 * count)
         encoder = device.create_command_encoder()
         for number in range(count):
