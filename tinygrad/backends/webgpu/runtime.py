@@ -28,6 +28,7 @@ from tinygrad.base.windows import whole_window
 
 KEPT = 1 << 30  # bytes of freed buffers
 PIPELINES = 256  # that were compiled and are not loaded yet
+MARKS = "beginning_of_pass_write_index", "end_of_pass_write_index"  # of a clock
 WORD = 4  # bytes; buffers are read and written in these
 
 
@@ -68,8 +69,7 @@ class WebGPUCompiler:
         return binary
 
     def function(self, binary: bytes) -> WebGPUFunction:
-        made = self._made.pop(binary, None)
-        return made if made is not None else self.build(binary.decode())
+        return self._made.pop(binary, None) or self.build(binary.decode())
 
     def build(self, source: str) -> WebGPUFunction:
         """Raises `CompileError` with the driver's words and the source."""
@@ -115,8 +115,7 @@ class WebGPUMemory:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        refusal = connection.wgpu.GPUError
-        self.blocks: Blocks[Any] = Blocks(self._make, self._release, refusal, KEPT)
+        self.blocks = Blocks[Any](self._make, self._release, connection.wgpu.GPUError, KEPT)
         self._held: dict[int, Any] = {}
 
     def _make(self, size: int) -> Any:
@@ -130,10 +129,9 @@ class WebGPUMemory:
 
     def allocate(self, nbytes: int) -> Place:
         most = self.connection.limits["max-buffer-size"]
-        what = f"[allocate] {nbytes:,} bytes"
         if nbytes > most:
-            raise OutOfMemory(f"{what} on WEBGPU; a buffer takes {most:,}")
-        with self.connection.told(what):
+            raise OutOfMemory(f"[allocate] {nbytes:,} bytes on WEBGPU; a buffer takes {most:,}")
+        with self.connection.told(f"[allocate] {nbytes:,} bytes"):
             return Place(self.blocks.take(nbytes)[0])
 
     def free(self, handle: Place, nbytes: int) -> None:
@@ -221,28 +219,24 @@ class WebGPUSegment:
         with self.connection.told("[run kernels]"):
             if self._bind(buffers, list(values)):
                 device.queue.write_buffer(self.given, 0, self.numbers)
-            if timed and "timestamp-query" in device.features:
-                return self._timed()
             if timed:
-                return [self._timed_here(number) for number in numbers]
+                has_clock = "timestamp-query" in device.features
+                return self._timed() if has_clock else [self._timed_here(n) for n in numbers]
             self._submit(numbers)
         return []
 
-    def _submit(self, numbers: Iterable[int]) -> None:
+    def _submit(self, numbers: Iterable[int], **options: Any) -> None:
         """These kernels, in one pass."""
         device, self.queue.is_busy = self.connection.device, True
         encoder = device.create_command_encoder()
-        compute = encoder.begin_compute_pass()
+        compute = encoder.begin_compute_pass(**options)
         for number in numbers:
-            self._dispatch(compute, number)
+            launch = self.launches[number]
+            compute.set_pipeline(launch.function.pipeline)
+            compute.set_bind_group(0, self.groups[number])
+            compute.dispatch_workgroups(*launch.grid)
         compute.end()
         device.queue.submit([encoder.finish()])
-
-    def _dispatch(self, compute: Any, number: int) -> None:
-        launch = self.launches[number]
-        compute.set_pipeline(launch.function.pipeline)
-        compute.set_bind_group(0, self.groups[number])
-        compute.dispatch_workgroups(*launch.grid)
 
     # ---- binding ---------------------------------------------------------------------------------
 
@@ -297,20 +291,12 @@ class WebGPUSegment:
     def _timed(self) -> list[float]:
         """Seconds of each kernel by the device's clock: a pass a kernel."""
         device, count = self.connection.device, len(self.launches)
-        self.queue.is_busy = True
         queries = device.create_query_set(type="timestamp", count=2 * count)
-        encoder = device.create_command_encoder()
         for number in range(count):
-            writes = {
-                "query_set": queries,
-                "beginning_of_pass_write_index": 2 * number,
-                "end_of_pass_write_index": 2 * number + 1,
-            }
-            compute = encoder.begin_compute_pass(timestamp_writes=writes)
-            self._dispatch(compute, number)
-            compute.end()
-        kinds = "QUERY_RESOLVE|COPY_SRC"
-        resolved = device.create_buffer(size=16 * count, usage=kinds)
+            marks = dict(zip(MARKS, (2 * number, 2 * number + 1), strict=True))
+            self._submit([number], timestamp_writes={"query_set": queries, **marks})
+        resolved = device.create_buffer(size=16 * count, usage="QUERY_RESOLVE|COPY_SRC")
+        encoder = device.create_command_encoder()
         encoder.resolve_query_set(queries, 0, 2 * count, resolved, 0)
         device.queue.submit([encoder.finish()])
         times = np.frombuffer(device.queue.read_buffer(resolved), np.uint64).astype(np.int64)
