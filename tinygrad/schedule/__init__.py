@@ -4,6 +4,7 @@
 
     shard           one graph over several devices becomes one for each (shard_rules, shard_loops,
                     shard_sorting; what they do together: collectives)
+    turns, sums     counted loops that are one; sums of products in the form that is least work
     split, states   sums in two steps; long rows in blocks
     sorting         sorts as graphs, where a device has groups of lanes
     walk            which values are stored, and which are computed where they are used

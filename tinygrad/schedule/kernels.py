@@ -34,6 +34,7 @@ from tinygrad.schedule.shard_rules import RULES
 from tinygrad.schedule.sorting import sorted_there
 from tinygrad.schedule.split import split_reductions
 from tinygrad.schedule.states import take_in_blocks
+from tinygrad.schedule.sums import taken_apart
 from tinygrad.schedule.turns import joined_loops
 from tinygrad.schedule.walk import demands_within
 from tinygrad.simplify.affine import simplify_index
@@ -320,7 +321,8 @@ def _rewritten(bases: UOp, lanes: bool) -> UOp:
     """What is to be stored, made in a way that is better to run. It is stored in its own order,
     even if it became a view of something else."""
     made = sorted_there(bases) if lanes else bases
-    return split_reductions(take_in_blocks(_own_targets(joined_loops(made))), lanes)
+    made = take_in_blocks(_own_targets(joined_loops(made)))
+    return split_reductions(taken_apart(made), lanes)
 
 
 def _own_targets(sink: UOp) -> UOp:

@@ -3,9 +3,10 @@ whole. Where an axis is no multiple of a block, what is left over is one block m
 
 So long reductions to few results become partial results and a fixed-order combine, and many cores
 can work on one sum. The partition depends on shapes only, never on the number of cores. Devices
-with groups have lanes by the thousand: there products with few results are split, too, and running
-reductions of few rows take three steps: within blocks, over what the blocks come to, and the two
-together (Blelloch, "Prefix sums and their applications", 1990)."""
+with groups have lanes by the thousand: there rows come to more partial results, columns to one for
+each stretch, so that lanes side by side read neighbours, and products with few results are split,
+too. Running reductions of few rows take three steps: within blocks, over what the blocks come to,
+and the two together (Blelloch, "Prefix sums and their applications", 1990)."""
 
 from __future__ import annotations
 
@@ -13,26 +14,29 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import prod
-from operator import add
 
 from tinygrad.base.helpers import ceildiv
-from tinygrad.schedule.bases import is_concrete
-from tinygrad.schedule.movement import source_index
-from tinygrad.schedule.rows import is_contraction, is_product
+from tinygrad.schedule.bases import COMPUTED, is_concrete, reached
+from tinygrad.schedule.rows import is_product
 from tinygrad.uop.node import UOp
-from tinygrad.uop.op import MONOIDS, GroupOp, Ops
+from tinygrad.uop.op import MONOIDS, Ops
 
 MANY_RESULTS = 32  # with so many there is work for all cores already
 LONG = 1 << 15  # elements a reduction must have to be split
 PARTIALS = (64, 128, 32, 96, 48, 256, 16)  # preferred numbers of partial results
+
+GROUPS = 1 << 10  # of lanes, which have a row each, keep a device busy
+SHARE = 1 << 13  # elements of a row, at least, that a group takes
+LANES = 1 << 17  # that have a column each keep a device busy
+STRETCH = 16  # elements of a column, at least, that a lane takes
+SIDE_BY_SIDE = 32  # lanes that should read neighbours
+MUCH = 1 << 18  # elements: what is less comes from caches anyway
 
 BLOCK = 256  # elements of a running reduction that one lane takes
 FEWEST_BLOCKS = 8
 ENOUGH_LANES = 1 << 13  # with so many rows each may be one lane
 FEW_RESULTS = 1 << 12  # of a product whose tiles would leave lanes idle
 DEEPEST = 256  # terms that a product's lane then adds
-
-TOGETHER = 4  # products that are added in one kernel: a layer in a loop of Python has one a turn
 
 
 @dataclass(frozen=True)
@@ -99,87 +103,14 @@ def joined(node: UOp, pieces: Sequence[Piece], states: Sequence[UOp]) -> UOp:
 
 def split_reductions(sink: UOp, lanes: bool = False) -> UOp:
     """`sink` with each long REDUCE_AXIS in two steps; with `lanes` for devices with groups."""
-    sink = sink.rebuilt({Ops.REDUCE_AXIS: _products_apart})
-    sink = sink.rebuilt({Ops.REDUCE_AXIS: _still_factor_apart})
     if lanes:
         return sink.rebuilt({Ops.REDUCE_AXIS: _for_lanes, Ops.RUNNING: _split_running})
     return sink.rebuilt({Ops.REDUCE_AXIS: _split})
 
 
-def _products_apart(node: UOp) -> UOp:
-    """Products that are added before they are summed are summed each: so they are tiles in
-    registers. Gradients are such, of what several layers multiply by weights of one shape."""
-    addends, stack = list[UOp](), [node.src[0]]
-    while stack:
-        top = stack.pop()
-        if top.op is Ops.ADD:
-            stack += reversed(top.src)
-        else:
-            addends.append(top)
-    sums = [node.with_src((addend,)) for addend in addends]
-    if len(sums) == 1 or not any(map(is_contraction, sums)):
-        return node
-    products, rest = list[UOp](), list[UOp]()
-    for each in sums:
-        if is_contraction(each):
-            products.append(each)
-        else:
-            rest.append(each.src[0])
-    products += [node.with_src((reduce(add, rest),))] if rest else []
-    total, *others = [
-        reduce(add, products[i : i + TOGETHER]) for i in range(0, len(products), TOGETHER)
-    ]
-    return reduce(lambda so_far, more: so_far.contiguous() + more, others, total)
-
-
-def _still_factor_apart(node: UOp) -> UOp:
-    """A factor that is the same for some of the terms multiplies their sum: a gradient that a mean
-    spread over its rows."""
-    source, (_, axes) = node.src[0], node.arg
-    if source.op is not Ops.MUL or not is_concrete(source) or not is_product(node):
-        return node
-    if is_contraction(node):
-        return node
-    for factor, other in (source.src, source.src[::-1]):
-        same = _unchanged_along(factor)
-        still = [a for a in axes if a in same and source.shape[a] > 1]
-        if still:
-            summed = _first_of(other, _unchanged_along(other)).reduce_axis("add", tuple(still))
-            kept = _first_of(factor, still)
-            rest = tuple(a for a in axes if a not in still)
-            return kept.alu(Ops.MUL, summed.expand(kept.shape)).reduce_axis("add", rest)
-    return node
-
-
-def _unchanged_along(value: UOp) -> list[int]:
-    """The axes along which a value is the same, by what movement says of its sources."""
-    axes = [UOp.range(n, str(i)) for i, n in enumerate(value.shape)]
-    changing, first = set[UOp](), (value, tuple(axes))
-    stack, seen = [first], {first}
-    while stack and len(changing) < len(axes):
-        node, index = stack.pop()
-        sources = node.src
-        if node.op in GroupOp.Movement:
-            index, conditions = source_index(node, index)
-            changing.update(*(condition.ranges for condition in conditions))
-            sources = node.src[:1]
-        elif node.op not in GroupOp.Elementwise:
-            changing.update(*(at.ranges for at in index))
-            continue
-        below = [(s, index) for s in sources if (s, index) not in seen]
-        seen.update(below)
-        stack += below
-    return [i for i, loop in enumerate(axes) if loop not in changing]
-
-
-def _first_of(value: UOp, axes: Collection[int]) -> UOp:
-    """Of what is the same along these axes, once."""
-    return value.shrink(tuple((0, 1 if i in axes else n) for i, n in enumerate(value.shape)))
-
-
 def _for_lanes(node: UOp) -> UOp:
-    made = _split_product(node)
-    return made if made is not node else _split(node)
+    ways = (_split_product, _split_columns, _split_rows)
+    return next((made for way in ways if (made := way(node)) is not node), node)
 
 
 def _split_running(node: UOp) -> UOp:
@@ -219,6 +150,37 @@ def _split_product(node: UOp) -> UOp:
         return node
     parts = next((p for p in range(size // DEEPEST, 1, -1) if size % p == 0), 1)
     return _in_two(node, axis, parts) if 4 * parts * DEEPEST > size else node
+
+
+def _split_columns(node: UOp) -> UOp:
+    """Columns of what lies in memory as it is indexed, cut into stretches."""
+    source, (_, axes) = node.src[0], node.arg
+    if not is_concrete(source) or not 0 < node.size <= LANES // 2 or source.size < MUCH:
+        return node
+    if max(axes) == source.ndim - 1 or source.shape[-1] < SIDE_BY_SIDE:
+        return node
+    below = reached(source, through=lambda n: n.op in COMPUTED)
+    if any(n.op is Ops.PERMUTE for n in below):
+        return node
+    return _shared(node, min(LANES, source.size // STRETCH) // node.size)
+
+
+def _split_rows(node: UOp) -> UOp:
+    """Rows that are too few for as many groups as a device has."""
+    source = node.src[0]
+    if not is_concrete(source) or not 0 < node.size <= GROUPS // 2:
+        return node
+    terms = source.size // node.size
+    return node if terms < LONG else _shared(node, min(GROUPS // node.size, terms // SHARE))
+
+
+def _shared(node: UOp, most: int) -> UOp:
+    """The longest axis cut into so many parts, or into fewer that are of one size."""
+    shape = node.src[0].shape
+    axis = max(node.arg[1], key=lambda a: shape[a])
+    most = min(most, shape[axis])
+    parts = next((p for p in range(most, most // 2, -1) if shape[axis] % p == 0), most)
+    return _in_two(node, axis, parts) if parts > 1 else node
 
 
 def _split(node: UOp) -> UOp:

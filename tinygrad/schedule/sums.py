@@ -1,0 +1,93 @@
+"""Sums of products taken apart by algebra, before there are kernels: products that are added are
+summed each, and what terms share multiplies their sum."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import reduce
+from operator import add
+
+from tinygrad.schedule.bases import is_concrete
+from tinygrad.schedule.movement import source_index
+from tinygrad.schedule.rows import is_contraction, is_product
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import GroupOp, Ops
+
+TOGETHER = 4  # products that are added in one kernel: a layer in a loop of Python has one a turn
+
+
+def taken_apart(sink: UOp) -> UOp:
+    """`sink` with its sums of products in the form that is least work."""
+    sink = sink.rebuilt({Ops.REDUCE_AXIS: _products_apart})
+    return sink.rebuilt({Ops.REDUCE_AXIS: _still_factor_apart})
+
+
+def _products_apart(node: UOp) -> UOp:
+    """Products that are added before they are summed are summed each: so they are tiles in
+    registers. Gradients are such, of what several layers multiply by weights of one shape."""
+    addends, stack = list[UOp](), [node.src[0]]
+    while stack:
+        top = stack.pop()
+        if top.op is Ops.ADD:
+            stack += reversed(top.src)
+        else:
+            addends.append(top)
+    sums = [node.with_src((addend,)) for addend in addends]
+    if len(sums) == 1 or not any(map(is_contraction, sums)):
+        return node
+    products, rest = list[UOp](), list[UOp]()
+    for each in sums:
+        if is_contraction(each):
+            products.append(each)
+        else:
+            rest.append(each.src[0])
+    products += [node.with_src((reduce(add, rest),))] if rest else []
+    total, *others = [
+        reduce(add, products[i : i + TOGETHER]) for i in range(0, len(products), TOGETHER)
+    ]
+    return reduce(lambda so_far, more: so_far.contiguous() + more, others, total)
+
+
+def _still_factor_apart(node: UOp) -> UOp:
+    """A factor that is the same for some of the terms multiplies their sum: a gradient that a mean
+    spread over its rows."""
+    source, (_, axes) = node.src[0], node.arg
+    if source.op is not Ops.MUL or not is_concrete(source) or not is_product(node):
+        return node
+    if is_contraction(node):
+        return node
+    for factor, other in (source.src, source.src[::-1]):
+        same = _unchanged_along(factor)
+        still = [a for a in axes if a in same and source.shape[a] > 1]
+        if still:
+            summed = _first_of(other, _unchanged_along(other)).reduce_axis("add", tuple(still))
+            kept = _first_of(factor, still)
+            rest = tuple(a for a in axes if a not in still)
+            return kept.alu(Ops.MUL, summed.expand(kept.shape)).reduce_axis("add", rest)
+    return node
+
+
+def _unchanged_along(value: UOp) -> list[int]:
+    """The axes along which a value is the same, by what movement says of its sources."""
+    axes = [UOp.range(n, str(i)) for i, n in enumerate(value.shape)]
+    changing, first = set[UOp](), (value, tuple(axes))
+    stack, seen = [first], {first}
+    while stack and len(changing) < len(axes):
+        node, index = stack.pop()
+        sources = node.src
+        if node.op in GroupOp.Movement:
+            index, conditions = source_index(node, index)
+            changing.update(*(condition.ranges for condition in conditions))
+            sources = node.src[:1]
+        elif node.op not in GroupOp.Elementwise:
+            changing.update(*(at.ranges for at in index))
+            continue
+        below = [(s, index) for s in sources if (s, index) not in seen]
+        seen.update(below)
+        stack += below
+    return [i for i, loop in enumerate(axes) if loop not in changing]
+
+
+def _first_of(value: UOp, axes: Collection[int]) -> UOp:
+    """Of what is the same along these axes, once."""
+    return value.shrink(tuple((0, 1 if i in axes else n) for i, n in enumerate(value.shape)))
