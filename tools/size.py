@@ -25,17 +25,17 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # each folder inside has a budget of its own: it is a driver, or beside what a Tensor is made of.
 BUDGETS: dict[str, int | None] = {
     "base": 760,
-    "uop": 1920,
+    "uop": 1930,
     "simplify": 1045,
-    "transforms": 385,
-    "schedule": 3330,
+    "transforms": 430,
+    "schedule": 3370,
     "loops": 4970,
     "codegen": 5690,
     "backends/*": 2965,
     "engine": 4970,
-    "tensor/*": 6530,
+    "tensor/*": 6550,
 }
-CORE_BUDGET = 32_530  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 32_640  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
@@ -45,7 +45,7 @@ INSIDE_BUDGETS = {
     "backends/interpreter": 780,
     "backends/cuda": 600,
     "tensor/complex": 415,
-    "tensor/long_tail": 2360,
+    "tensor/long_tail": 2370,
 }
 DRIVER_BUDGET = 350  # of any other folder of backends/
 
