@@ -54,8 +54,6 @@ def _still_factor_apart(node: UOp) -> UOp:
     source, (_, axes) = node.src[0], node.arg
     if source.op is not Ops.MUL or not is_concrete(source) or not is_product(node):
         return node
-    if is_contraction(node):
-        return node
     for factor, other in (source.src, source.src[::-1]):
         same = _unchanged_along(factor)
         still = [a for a in axes if a in same and source.shape[a] > 1]
