@@ -300,8 +300,12 @@ def adaptive_avg_pool3d(x: Tensor, output_size: Wanted) -> Tensor:
 
 def _greatest(axes: int, x: Tensor, size: Wanted, return_indices: bool) -> Any:
     goal, own = _goal(f"adaptive_max_pool{axes}d", x, size, axes), x.shape[-axes:]
+    pairs = list(zip(own, goal, strict=True))
+    if not return_indices and all(n and n % wanted == 0 for n, wanted in pairs):
+        shares = [each for n, wanted in pairs for each in (wanted, n // wanted)]
+        return x.reshape(*x.shape[:-axes], *shares).max(tuple(range(-1, -2 * axes, -2)))
     flat = np.zeros((1,) * (2 * axes), np.int64)  # (*goal, *taps): places in the flat axes
-    for i, (n, wanted) in enumerate(zip(own, goal, strict=True)):
+    for i, (n, wanted) in enumerate(pairs):
         begin = np.arange(wanted) * n // wanted
         end = np.array([ceildiv((j + 1) * n, wanted) for j in range(wanted)])
         taps = np.arange((end - begin).max())
