@@ -329,34 +329,35 @@ class RunnablePlan:
         """The buffers of all storages: what is `given`, temporaries in the `arenas`, new ones."""
         buffers = []
         for number, kept in enumerate(self.plan.storages):
-            if kept.kind == "temp" and kept.device in arenas:
-                buffers.append(arenas[kept.device].view(kept.place, kept.nbytes))
-            elif kept.kind == "out" and number not in given:
-                buffers.append(Buffer(kept.device, kept.nbytes))
-            else:  # comes below; or no step uses it
+            if kept.kind == "part":
                 buffers.append(NOTHING)
-        return self.exchange(buffers, params, given)
+            elif number in given:
+                buffers.append(given[number])
+            elif kept.kind == "param":
+                buffers.append(params[kept.place])
+            elif kept.kind == "out":
+                buffers.append(Buffer(kept.device, kept.nbytes))
+            elif kept.device in arenas:
+                buffers.append(arenas[kept.device].view(kept.place, kept.nbytes))
+            else:  # no step uses it
+                buffers.append(NOTHING)
+        for number, kept in enumerate(self.plan.storages):
+            if kept.kind == "part":
+                buffers[number] = buffers[kept.whole].part(kept.place)
+        return buffers
 
     def exchange(
         self, buffers: list[Buffer], params: Sequence[Buffer], given: Mapping[int, Buffer]
-    ) -> list[Buffer]:
-        """`buffers` of all storages with other params, and other results where these are given."""
-        storages = self.plan.storages
-        for number in self._params:
-            buffers[number] = params[storages[number].place]
-        for number, buffer in given.items():
-            buffers[number] = buffer
-        for number in self._parts:
-            buffers[number] = buffers[storages[number].whole].part(storages[number].place)
-        return buffers
-
-    @functools.cached_property
-    def _params(self) -> list[int]:
-        return [n for n, kept in enumerate(self.plan.storages) if kept.kind == "param"]
-
-    @functools.cached_property
-    def _parts(self) -> list[int]:
-        return [n for n, kept in enumerate(self.plan.storages) if kept.kind == "part"]
+    ) -> None:
+        """The same buffers of all storages, but for what came with the graph and what is given."""
+        for number, kept in enumerate(self.plan.storages):
+            if number in given:
+                buffers[number] = given[number]
+            elif kept.kind == "param":
+                buffers[number] = params[kept.place]
+        for number, kept in enumerate(self.plan.storages):
+            if kept.kind == "part":
+                buffers[number] = buffers[kept.whole].part(kept.place)
 
     def run(
         self,
