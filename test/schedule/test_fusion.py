@@ -295,6 +295,10 @@ def test_a_factor_that_terms_share_multiplies_their_sum() -> None:
     made = (x.gelu() @ w).mean(1).gradient(w, gradient=g)
     sums = [n for s in plan_of(*made).steps for n in s.ast.toposort() if n.op is Ops.REDUCE]
     assert [tuple(int(loop.vmax) + 1 for loop in n.src[1:]) for n in sums] == [(50,), (4,)]
+    row = data(1, 48)  # as many terms, if both factors are the same for all
+    both = (data(4, 1).expand(4, 50).reshape(4, 50, 1) * row).sum(1)
+    np.testing.assert_allclose(both.numpy(), 50 * data(4, 1).numpy() * row.numpy(), rtol=1e-5)
+    assert Tensor.ones(1, 1, 3, 3).conv2d(Tensor.ones(1, 1, 2, 2)).tolist() == [[[[4.0] * 2] * 2]]
 
 
 def test_rows_that_no_block_of_them_can_share_are_stored() -> None:

@@ -58,7 +58,8 @@ def _still_factor_apart(node: UOp) -> UOp:
         same = _unchanged_along(factor)
         still = [a for a in axes if a in same and source.shape[a] > 1]
         if still:
-            summed = _first_of(other, _unchanged_along(other)).reduce_axis("add", tuple(still))
+            once = set(_unchanged_along(other)).difference(still)
+            summed = _first_of(other, once).reduce_axis("add", tuple(still))
             kept = _first_of(factor, still)
             rest = tuple(a for a in axes if a not in still)
             return kept.alu(Ops.MUL, summed.expand(kept.shape)).reduce_axis("add", rest)
