@@ -531,15 +531,6 @@ def test_a_unit_that_reads_staged_operands_has_blocks(rows, columns, block):
         assert prod(both.block) <= prod(shape.block)
 
 
-@pytest.mark.parametrize(("terms", "lanes"), [(1024, 256), (128, 64), (100, 1)])
-def test_a_sum_to_one_number_is_shared_by_the_lanes_of_a_group(terms, lanes):
-    term = kernels.loop(terms, "k0")
-    total = kernels.at(1, (terms,), term).reduce("add", term)
-    scheduled, _ = schedule(kernels.out((), total), kernels.GROUPS)
-    shared = [x.vmax + 1 for x in scheduled.toposort() if x.op is Ops.RANGE]
-    assert prod(shared[1:]) == lanes and prod(shared) == terms
-
-
 def test_matrix_units_are_found_by_features():
     target = Target("CPU", features="+avx512f,+amx-bf16,+avx512bf16,-avxvnni,+avx512vnni")
     bfloat16, float32, int8, int32 = dtypes.bfloat16, dtypes.float32, dtypes.int8, dtypes.int32

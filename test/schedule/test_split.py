@@ -35,36 +35,6 @@ def test_rows_enough_are_a_lane_each():
     assert longest_way(x, GROUPS) == 3000
 
 
-def widest_first(shape, axis, order=None):
-    """Results of the first kernel that a sum takes, which is the one that reads all of x."""
-    x = Tensor.empty(*shape).realize()
-    total = (x if order is None else x.permute(order)).sum(axis)
-    step = plan(structure_of([total.uop]).sink, GROUPS).steps[0]
-    return max(node.src[0].src[0].arg[1] for node in step.ast.src)
-
-
-@pytest.mark.parametrize("shape,axis", [((2**24,), 0), ((4096, 4096), None), ((64, 2**18), 1)])
-def test_a_long_sum_is_work_for_many_groups(shape, axis):
-    assert 512 <= widest_first(shape, axis) <= 1024
-
-
-@pytest.mark.parametrize("shape,axis", [((4096, 4096), 0), ((100_003, 64), 0), ((32, 512, 512), 1)])
-def test_columns_are_summed_in_stretches_so_that_lanes_read_neighbours(shape, axis):
-    assert 2**16 <= widest_first(shape, axis) <= 2**17
-
-
-def test_columns_that_are_rows_of_memory_are_left_to_groups():
-    assert widest_first((4096, 4096), 0, (1, 0)) == 4096
-
-
-@pytest.mark.parametrize("shape,axis", [((5003, 70), 0), ((3, 1300, 70), 1), ((3, 90_001), 1)])
-@pytest.mark.parametrize("name", ["sum", "max", "prod"])
-def test_reductions_in_stretches_are_those_of_numpy(shape, axis, name):
-    x = np.random.default_rng(0).random(shape, np.float32) * 0.1 + 0.95
-    found = getattr(Tensor(x, device="CL"), name)(axis).numpy()
-    np.testing.assert_allclose(found, getattr(x.astype(np.float64), name)(axis), rtol=1e-3)
-
-
 def test_a_deep_product_of_few_results_is_cut_along_its_depth():
     x = Tensor.empty(16, 8192) @ Tensor.empty(8192, 24)
     assert longest_way(x, GROUPS) <= 1024 < longest_way(x, Wishes())

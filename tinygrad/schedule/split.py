@@ -3,10 +3,9 @@ whole. Where an axis is no multiple of a block, what is left over is one block m
 
 So long reductions to few results become partial results and a fixed-order combine, and many cores
 can work on one sum. The partition depends on shapes only, never on the number of cores. Devices
-with groups have lanes by the thousand: there rows come to more partial results, columns to one for
-each stretch, so that lanes side by side read neighbours, and products with few results are split,
-too. Running reductions of few rows take three steps: within blocks, over what the blocks come to,
-and the two together (Blelloch, "Prefix sums and their applications", 1990)."""
+with groups have lanes by the thousand: there products with few results are split, too, and running
+reductions of few rows take three steps: within blocks, over what the blocks come to, and the two
+together (Blelloch, "Prefix sums and their applications", 1990)."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from functools import reduce
 from math import prod
 
 from tinygrad.base.helpers import ceildiv
-from tinygrad.schedule.bases import COMPUTED, is_concrete, reached
+from tinygrad.schedule.bases import is_concrete
 from tinygrad.schedule.rows import is_product
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, Ops
@@ -24,13 +23,6 @@ from tinygrad.uop.op import MONOIDS, Ops
 MANY_RESULTS = 32  # with so many there is work for all cores already
 LONG = 1 << 15  # elements a reduction must have to be split
 PARTIALS = (64, 128, 32, 96, 48, 256, 16)  # preferred numbers of partial results
-
-GROUPS = 1 << 10  # of lanes, which have a row each, keep a device busy
-SHARE = 1 << 13  # elements of a row, at least, that a group takes
-LANES = 1 << 17  # that have a column each keep a device busy
-STRETCH = 16  # elements of a column, at least, that a lane takes
-SIDE_BY_SIDE = 32  # lanes that should read neighbours
-MUCH = 1 << 18  # elements: what is less comes from caches anyway
 
 BLOCK = 256  # elements of a running reduction that one lane takes
 FEWEST_BLOCKS = 8
@@ -109,8 +101,8 @@ def split_reductions(sink: UOp, lanes: bool = False) -> UOp:
 
 
 def _for_lanes(node: UOp) -> UOp:
-    ways = (_split_product, _split_columns, _split_rows)
-    return next((made for way in ways if (made := way(node)) is not node), node)
+    made = _split_product(node)
+    return made if made is not node else _split(node)
 
 
 def _split_running(node: UOp) -> UOp:
@@ -150,37 +142,6 @@ def _split_product(node: UOp) -> UOp:
         return node
     parts = next((p for p in range(size // DEEPEST, 1, -1) if size % p == 0), 1)
     return _in_two(node, axis, parts) if 4 * parts * DEEPEST > size else node
-
-
-def _split_columns(node: UOp) -> UOp:
-    """Columns of what lies in memory as it is indexed, cut into stretches."""
-    source, (_, axes) = node.src[0], node.arg
-    if not is_concrete(source) or not 0 < node.size <= LANES // 2 or source.size < MUCH:
-        return node
-    if max(axes) == source.ndim - 1 or source.shape[-1] < SIDE_BY_SIDE:
-        return node
-    below = reached(source, through=lambda n: n.op in COMPUTED)
-    if any(n.op is Ops.PERMUTE for n in below):
-        return node
-    return _shared(node, min(LANES, source.size // STRETCH) // node.size)
-
-
-def _split_rows(node: UOp) -> UOp:
-    """Rows that are too few for as many groups as a device has."""
-    source = node.src[0]
-    if not is_concrete(source) or not 0 < node.size <= GROUPS // 2:
-        return node
-    terms = source.size // node.size
-    return node if terms < LONG else _shared(node, min(GROUPS // node.size, terms // SHARE))
-
-
-def _shared(node: UOp, most: int) -> UOp:
-    """The longest axis cut into so many parts, or into fewer that are of one size."""
-    shape = node.src[0].shape
-    axis = max(node.arg[1], key=lambda a: shape[a])
-    most = min(most, shape[axis])
-    parts = next((p for p in range(most, most // 2, -1) if shape[axis] % p == 0), most)
-    return _in_two(node, axis, parts) if parts > 1 else node
 
 
 def _split(node: UOp) -> UOp:

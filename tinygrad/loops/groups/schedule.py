@@ -28,15 +28,14 @@ BUSY = 1 << 16  # lanes that keep a device busy
 def schedule_groups(plan: Plan) -> None:
     """Roles for a device with groups."""
     nest = plan.nest("store")
-    if any(role_of(r) == "ORDERED" for r in nest.loops):
+    if not nest.loops or any(role_of(r) == "ORDERED" for r in nest.loops):
         _serial(plan, nest)
         return
-    if nest.loops and (unit_rows(plan) or group_rows(plan, _block(plan))):
+    if unit_rows(plan) or group_rows(plan, _block(plan)):
         return
     shared = _shared_reductions(plan, nest)
     if shared:
         _rows(plan, nest, shared)
-    if shared or not nest.loops:
         return
     found = contractions(plan, nest)
     if found and group_product(plan, nest, found):
