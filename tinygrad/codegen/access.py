@@ -83,6 +83,7 @@ class Access:
         self.slots = slots
         self._places: dict[tuple[UOp, UOp, bool], tuple[Terms, int]] = {}
         self.aligned = False  # whether buffers that are only read begin at a multiple of ALIGNMENT
+        self.stores_masked = False  # whether a masked store costs no more than a plain one
         # loop → turns that its loads are asked for in advance, and inside which loop ("": any)
         self.ahead: dict[str, tuple[int, str]] = {}
 
@@ -233,10 +234,10 @@ class Access:
 
     def _emit(self, address: Address, count: int, mask: UOp | None) -> UOp:
         memory = address.memory
-        only_lane = single_lane(mask)
-        if only_lane is not None:
+        runs = runs_on(mask)
+        if is_one_lane(runs):
             lanes = [UOp.const(memory.dtype, 0)] * count
-            lanes[only_lane] = self._emit(address.moved(only_lane), 1, None)
+            lanes[runs[0].start] = self._emit(address.moved(runs[0].start), 1, None)
             return self.program.vector(lanes)
         pointer, alignment = self.pointer(address)
         source = (pointer,) if mask is None else (pointer, mask)
@@ -477,9 +478,10 @@ class Access:
         self, address: Address, value: UOp, mask: UOp | None, nontemporal: bool = False
     ) -> None:
         """Stores a number, or a vector to neighbours."""
-        dtype, whole, only_lane = address.memory.dtype, value.dtype.itemsize, single_lane(mask)
-        if only_lane is not None:
-            self._put(address.moved(only_lane), self.program.lane(value, only_lane), None)
+        dtype, whole, runs = address.memory.dtype, value.dtype.itemsize, runs_on(mask)
+        if runs and (is_one_lane(runs) or not self.stores_masked):
+            for run in runs:
+                self._put(address.moved(run.start), self._lanes_of(value, run), None, nontemporal)
             return
         pointer, alignment = self.pointer(address)
         aligned = max(dtype.itemsize, gcd(alignment, whole))
@@ -488,16 +490,30 @@ class Access:
         arg = (aligned, "nontemporal" if stream else "")
         self.program.effect(Ops.STORE, dtypes.void, source, arg)
 
+    def _lanes_of(self, value: UOp, run: range) -> UOp:
+        program = self.program
+        is_one = len(run) == 1
+        return program.lane(value, run.start) if is_one else program.picked(value, value, run)
 
-def single_lane(mask: UOp | None) -> int | None:
-    """The lane of a vector's mask that is on, if it is known and the only one: an access to one
-    element (LLVM 22 writes too much for such a mask on a truncated vector)."""
+
+def runs_on(mask: UOp | None) -> list[range]:
+    """The lanes of a vector's mask that are on, in runs of 2**n; none if they aren't known."""
     if mask is None or mask.op is not Ops.VECTORIZE or mask.dtype.count != len(mask.src):
-        return None
+        return []
     if any(lane.op is not Ops.CONST for lane in mask.src):
-        return None
-    on = [i for i, lane in enumerate(mask.src) if lane.arg]
-    return on[0] if len(on) == 1 and len(mask.src) > 1 else None
+        return []
+    runs: list[range] = []
+    for lane in (i for i, source in enumerate(mask.src) if source.arg):
+        runs.append(range(lane, lane + 1))
+        while len(runs) > 1 and runs[-2].stop == runs[-1].start and len(runs[-2]) == len(runs[-1]):
+            runs[-2:] = [range(runs[-2].start, runs[-1].stop)]
+    return runs
+
+
+def is_one_lane(runs: list[range]) -> bool:
+    """Whether a vector's access is one to an element (LLVM 22 writes too much for such a mask on a
+    truncated vector)."""
+    return len(runs) == 1 and len(runs[0]) == 1
 
 
 def is_deep(memory: UOp) -> bool:

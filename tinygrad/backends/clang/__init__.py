@@ -37,7 +37,9 @@ def open_device(index: int = 0, cache: Any = None) -> Backend:
 def describe(host: Target, has_half: bool) -> Target:
     """The host as C shows it: no instructions that have no name in C. What the compiler takes the
     processor for is part of its version."""
-    lacks = {"CAST_BFLOAT", "LDEXP", "GUARD"} | (set() if has_half else {"CAST_HALF"})
+    lacks = {"CAST_BFLOAT", "LDEXP", "GUARD", "masked_store"} | (
+        set() if has_half else {"CAST_HALF"}
+    )
     return replace(
         host,
         device="CLANG",
