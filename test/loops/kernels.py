@@ -13,6 +13,7 @@ LOG2E = 1.4426950408889634
 
 # A machine with large vectors; a small one whose caches even a test fills; one of scalars; groups.
 WIDE = Target("CPU", vector=64, registers=32, cache_l1=48 << 10, cache_l2=2 << 20)
+NARROW = Target("CPU", vector=32, registers=16)
 TINY = Target("CPU", vector=64, registers=32, cache_l1=1 << 10, cache_l2=1 << 12)
 SMALL = Target("CPU", vector=16, registers=16, cache_l1=1 << 11, cache_l2=1 << 15)
 SCALAR = Target("PYTHON", vector=0)
@@ -214,6 +215,19 @@ def weight_gradient(batch, channels, height, width, outputs, stride=1):
     pixel = at(1, (batch, channels, height, width), n, c, y, x, gate=gate)
     grad = at(2, (batch, outputs, down, across), n, o, h, w)
     return out((outputs, channels, 3, 3), (grad * pixel).reduce("add", n, h, w), o, c, a, b)
+
+
+def grown_over(batch, channels, height, width, outputs):
+    """A transposed convolution, 4 x 4 with stride 2, of which a pixel is cut off on each side: two
+    windows cover a pixel in each direction."""
+    n, o, h, w = named(i0=batch, i1=outputs, i2=2 * height, i3=2 * width)
+    c, a, b = named(k0=channels, k1=2, k2=2)
+    y, x = (h + 1) // 2 + a * -1, (w + 1) // 2 + b * -1
+    gate = (number(-1) < y) & (y < height) & (number(-1) < x) & (x < width)
+    pixel = at(1, (batch, channels, height, width), n, c, y, x, gate=gate)
+    weight = at(2, (channels, outputs, 4, 4), c, o, (h + 1) % 2 + a * 2, (w + 1) % 2 + b * 2)
+    value = (pixel * weight).reduce("add", c, a, b)
+    return out((batch, outputs, 2 * height, 2 * width), value, n, o, h, w)
 
 
 def grown(channels, height, width, outputs, pad=0):

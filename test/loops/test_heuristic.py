@@ -73,6 +73,7 @@ SOME = {
     "conv of channels apart": kernels.conv(1, 8, 9, 20, 8, groups=8),
     "windows side by side": kernels.grown(5, 4, 21, 9),
     "windows side by side, cut off": kernels.grown(5, 4, 21, 9, pad=1),
+    "windows that overlap": kernels.grown_over(8, 16, 12, 12, 32),
     "attention": kernels.attention(2, 20, 8),
     "attention in blocks": kernels.attention(1, 100, 16),
     "attention, all tokens": kernels.attention(1, 70, 16, causal=False),
@@ -312,6 +313,13 @@ def test_what_one_operand_sees_of_a_loop_goes_to_its_side():
         ("split", "i2", 2, "i2g"),
         ("order", "store", ("i2g", "i1g", "i0", "i1", "i2")),
     )
+
+
+def test_a_window_that_phases_move_is_kept_once_for_all_of_them():
+    recipe = schedule(kernels.grown_over(8, 64, 28, 28, 32), kernels.NARROW)[1]
+    window = next(step for step in recipe if step[0] == "window")
+    assert window[2] == ("i0", "k0", "i2", "i3")
+    assert {("i2", 1, "i2g", 1), ("i3", 1, "i3g", 1)} <= {*window[3]}
 
 
 def test_what_both_operands_see_of_a_loop_is_outside_of_the_product():

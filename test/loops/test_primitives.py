@@ -145,6 +145,15 @@ def test_a_stage_keeps_what_two_loops_need():
     assert sum(n.op is Ops.EXP2 for n in after.toposort()) == 1
 
 
+def test_a_window_is_kept_over_the_sum_of_three_loops():
+    i, g, k = kernels.named(i0=4, i1=2, k0=3)
+    weight = kernels.at(2, (2, 3), g, k)
+    kernel = kernels.out((4, 2), (kernels.at(1, (7,), i + g + k) * weight).reduce("add", k), i, g)
+    pairs = (("i0", 1, "k0", 1), ("i0", 1, "i1", 1))
+    after = primitives.window(kernel, operand(kernel, 0), ("i0",), pairs, "w", "GLOBAL")
+    becomes(kernel, after, "w: w.i0:7\nreduce: k0:3\nstore: i0:4, i1:2")
+
+
 def test_a_window_is_kept_over_the_sum_of_two_loops_with_its_border():
     k = kernels.weight_gradient(2, 3, 4, 5, 6)
     pairs = (("k1", 1, "i2", 1), ("k2", 1, "i3", 1))

@@ -61,6 +61,10 @@ INDICES = [
     ("max(i, 7)", "7", dict(i=8)),
     ("max(i, j + 8)", "j + 8", dict(i=8, j=4)),
     ("i + o", "i", dict(i=8, o=1)),
+    ("(g + 1) // 2", "g", dict(g=2)),
+    ("(g + 1) % 2", "g*-1 + 1", dict(g=2)),
+    ("(i*2 + g*5 + 1) // 2", "g*3 + i", dict(i=8, g=2)),
+    ("(g + 1) // 2", "(g + 1) // 2", dict(g=3)),
     ("index(int(i)*2 + 1) // 2", "i", dict(i=8)),
     ("index(char(i)*2) // 2", "index(char(i)*2) // 2", dict(i=100)),
 ]

@@ -16,7 +16,8 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 Pair = tuple[str, int, str, int]
-"""(position, its step, tap, its step): what is counted is step * position + step * tap."""
+"""(position, its step, tap, its step): what is counted is step * position + step * tap. A further
+pair of the same position counts from there: its position is the sum so far."""
 
 
 def window(
@@ -52,16 +53,18 @@ def window(
     inside, at = value, {n: loop_named(kernel, n) for n in over}
     counters: dict[str, UOp] = {}
     for position, step, tap, apart in pairs:
-        pair = loop_named(kernel, position), step, loop_named(kernel, tap), apart
-        moved = over_sums(inside, *pair, f"{name}.{position}")
+        counted = counters[position] if position in counters else loop_named(kernel, position)
+        other = loop_named(kernel, tap)
+        moved = over_sums(inside, counted, step, other, apart, f"{name}.{position}")
         if moved is None:
             raise ArgumentError(
                 f"window {name!r}: the value doesn't move by {step}*{position} + {apart}*{tap}"
                 " only, or numbers are left out; legal: two plain loops, one of them with step 1"
             )
         inside, counters[position] = moved
-        least = min(0, apart * (size_of(pair[2]) - 1))
-        at[position] = add(add(scale(pair[0], step), pair[2], apart), number(-least))
+        least = min(0, apart * (size_of(other) - 1))
+        place = at.get(position, counted)
+        at[position] = add(add(scale(place, step), other, apart), number(-least))
     for n in over:
         if n not in counters:
             counters[n] = UOp.range(size_of(at[n]), f"{name}.{n}")

@@ -239,6 +239,7 @@ class Algebra:
         whole: Form = ({t: c // divisor for t, c in terms.items() if c % divisor == 0}, 0)
         rest: Form = ({t: c for t, c in terms.items() if c % divisor}, constant)
         found = self._within(rest, divisor) or self._by_factor(rest, divisor)
+        found = found or self._on_a_line(rest, divisor)
         if found is None:
             turns, left = divmod(constant, divisor)
             whole, rest = (whole[0], turns), (rest[0], left)
@@ -257,6 +258,19 @@ class Algebra:
             if not turns:
                 break
         return None
+
+    def _on_a_line(self, rest: Form, divisor: int) -> tuple[Form, Form] | None:
+        """What is one of two numbers has quotients on a line: (g + 1) // 2 is g if g is 0 or 1."""
+        terms, constant = rest
+        if len(terms) != 1:
+            return None
+        ((term, coefficient),) = terms.items()
+        least, most = self._bounds(term)
+        if most != least + 1:
+            return None
+        first, last = ((coefficient * x + constant) // divisor for x in (least, most))
+        quotient = combine(({}, first), ({term: 1}, -least), last - first)
+        return quotient, combine(rest, quotient, -divisor)
 
     def _by_factor(self, rest: Form, divisor: int) -> tuple[Form, Form] | None:
         terms, constant = rest

@@ -65,7 +65,8 @@ class Turn:
     """A product of `window`, which moves by the sums of `pairs` and alone has the loops `taps`, and
     of a side that alone has the loop `along`. `images`: a loop of the window that counts neither
     positions nor what is summed, images or channels; `beside`: its turns are the rows of a tile,
-    and all of them then end at the same border."""
+    and all of them then end at the same border; `shifts`: pairs of a position with a loop of both
+    sides, which moves the window as a tap does, as a transposed convolution's phases."""
 
     window: UOp
     pairs: tuple[Pair, ...]
@@ -73,6 +74,7 @@ class Turn:
     along: UOp
     images: UOp | None = None
     beside: bool = False
+    shifts: tuple[Pair, ...] = ()
 
     @property
     def is_summed(self) -> bool:
@@ -159,13 +161,17 @@ def _turn(plan: Plan, reduction: UOp) -> Turn | None:
         along = [r for r in loops if r in other.ranges and r not in window.ranges]
         if not along or 2 * size_of(along[-1]) < plan.lanes:
             continue
-        if pairs := _pairs(window, own, taps, 1) or _pairs(window, taps, own, 0):
+        found = _pairs(window, own, taps, 1) or _pairs(window, taps, own, 0)
+        if found:
             break
     else:
         return None
     if window.op is Ops.CAST:
         return None  # narrow: it is packed in the order that a matrix unit wants
-    plain = Turn(window, pairs, taps, along[-1])
+    pairs, moved, counters = zip(*found, strict=True)
+    both = [r for r in loops if r in window.ranges and r in other.ranges]
+    shifts = tuple(pair for pair, *_ in _pairs(moved[-1], counters, both, 0) if pair[1] == 1)
+    plain = Turn(window, pairs, taps, along[-1], shifts=shifts)
     images = [r for r in taps if not any(name_of(r) in pair for pair in pairs)]
     turned = [plain]
     if images and not plain.is_summed:
@@ -242,10 +248,12 @@ def _elements(turn: Turn, own: tuple[UOp, ...]) -> int:
     return count
 
 
-def _pairs(window: UOp, own: Sequence[UOp], taps: Sequence[UOp], more: int) -> tuple[Pair, ...]:
+def _pairs(
+    window: UOp, own: Sequence[UOp], taps: Sequence[UOp], more: int
+) -> list[tuple[Pair, UOp, UOp]]:
     """The positions, so many `more` than taps at least, that with a tap move the value by their
-    sum alone."""
-    found: list[Pair] = []
+    sum alone; with each the value by the sums so far, and this sum's counter, of that name."""
+    found: list[tuple[Pair, UOp, UOp]] = []
     for tap in taps:
         for position in (r for r in own if size_of(r) >= size_of(tap) + more):
             steps = {(step(n, position), step(n, tap)) for n in reads_of(window.toposort())}
@@ -253,12 +261,12 @@ def _pairs(window: UOp, own: Sequence[UOp], taps: Sequence[UOp], more: int) -> t
                 if not one or not other or one < 1:
                     continue
                 each, apart = one // gcd(one, other), other // gcd(one, other)
-                moved = over_sums(window, position, each, tap, apart)
+                moved = over_sums(window, position, each, tap, apart, name_of(position))
                 if moved and max(each, abs(apart)) < size_of(tap if abs(apart) == 1 else position):
-                    found.append((name_of(position), each, name_of(tap), apart))
-                    window = moved[0]
+                    window, counter = moved
+                    found.append(((name_of(position), each, name_of(tap), apart), window, counter))
                     break
-    return tuple(found)
+    return found
 
 
 def _keep_window(plan: Plan, found: Turn, tasks: Names, images: Names) -> None:
@@ -269,7 +277,8 @@ def _keep_window(plan: Plan, found: Turn, tasks: Names, images: Names) -> None:
     value = next(side for side in sides if name_of(found.along) not in names(side.ranges))
     if value.op is Ops.INDEX and gate_of(value) is None and not found.beside:
         return
-    positions, taps = ({pair[i] for pair in found.pairs} for i in (0, 2))
+    pairs = (*found.pairs, *found.shifts)
+    positions, taps = ({pair[i] for pair in pairs} for i in (0, 2))
     channels = [n for n in names(own_ranges(reduction)) if n not in (*positions, *taps)]
     inside = (*channels, *images) if found.beside else ()
     like = max(reads_of(value.toposort()), key=lambda n: turns(n.ranges))
@@ -277,9 +286,7 @@ def _keep_window(plan: Plan, found: Turn, tasks: Names, images: Names) -> None:
     free.sort(key=lambda r: (-(step(like, r) or 0), name_of(r)))
     free.sort(key=lambda r: inside.index(name_of(r)) if name_of(r) in inside else -1)
     name = plan.numbered("w")
-    plan.do(
-        "window", plan.path(value), names(free), found.pairs, name, "LOCAL" if tasks else "GLOBAL"
-    )
+    plan.do("window", plan.path(value), names(free), pairs, name, "LOCAL" if tasks else "GLOBAL")
     if found.beside:
         stream(plan, plan.nest(name))
         return
