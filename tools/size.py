@@ -26,22 +26,22 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 BUDGETS: dict[str, int | None] = {
     "base": 760,
     "uop": 1930,
-    "simplify": 1045,
+    "simplify": 1055,
     "transforms": 430,
     "schedule": 3340,
-    "loops": 4970,
-    "codegen": 5690,
+    "loops": 5090,
+    "codegen": 5705,
     "backends/*": 2965,
     "engine": 4970,
     "tensor/*": 6550,
 }
-CORE_BUDGET = 32_610  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 32_760  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
 # pool that other devices find in theirs, and stops kernels that run too long, as drivers do.
 INSIDE_BUDGETS = {
-    "backends/cpu": 1620,
+    "backends/cpu": 1625,
     "backends/interpreter": 780,
     "backends/cuda": 600,
     "tensor/complex": 415,

@@ -85,6 +85,8 @@ SOME = {
     "two outputs": kernels.two_outputs(7, 9),
     "in order": kernels.in_order(4, 40),
     "padded": kernels.padded(6, 30),
+    "depthwise conv": kernels.conv(2, 6, 12, 21, 6, groups=6, size=5),
+    "depthwise conv with stride": kernels.conv(1, 3, 33, 19, 3, groups=3, size=7, stride=2),
     "maxpool": kernels.maxpool(3, 9),
     "sums of rests": kernels.rests(40, 5),
     "strided windows folded": kernels.folded(3, 37),
@@ -249,12 +251,12 @@ def test_lanes_that_memory_has_apart_are_little_text():
 
 def test_rows_of_strided_windows_are_shuffled_though_a_loop_is_around_them():
     """7 pixels a row, two apart: 16 of them lie in three rows, wherever the loop of one turn is."""
-    image, weight = (Tensor.zeros(shape).contiguous() for shape in ((1, 8, 14, 14), (8, 1, 5, 5)))
+    image, weight = (Tensor.zeros(shape).contiguous() for shape in ((1, 8, 14, 14), (4, 2, 5, 5)))
     image.realize(weight)
-    made = image.conv2d(weight, stride=2, padding=2, groups=8)
+    made = image.conv2d(weight, stride=2, padding=2, groups=4)
     (step,) = plan(structure_of([made.uop]).sink).steps
     scheduled, recipe = schedule(step.ast, kernels.WIDE)
-    assert ("role", "k1", "UNROLL") in recipe  # one tap after the other: which lanes are masked
+    assert ("role", "k2", "UNROLL") in recipe  # one tap after the other: which lanes are masked
     program = lower(scheduled, kernels.WIDE).phases[0].program
     alone = [n for n in program if n.op is Ops.LOAD and n.dtype.count == 1 and len(n.src) > 1]
     assert not alone
@@ -293,14 +295,49 @@ def test_a_row_longer_than_half_a_vector_is_one():
     assert ("split", "i1", 16, "i1v", "LOOP", "VECTOR") in recipe
 
 
+def test_windows_of_one_channel_are_kept_with_their_border_and_shared_by_rows():
+    kernel, recipe = schedule(kernels.conv(2, 96, 56, 56, 96, groups=96, size=7), kernels.NARROW)
+    pairs = (("i2", 1, "k1", 1), ("i3", 1, "k2", 1))
+    assert recipe[1] == ("window", (0, 1, 0, 0), ("i2", "i3"), pairs, "w1", "LOCAL")
+    nest = """
+    for i2 in 0..7
+      for i3 in 0..7
+        reduce add over k2, k1:7 UNROLL
+          for k2 in 0..7
+            take
+        store"""
+    (phase,) = lower(kernel, kernels.NARROW).phases
+    assert nest in phase.nest, phase.nest
+
+
+def test_windows_whose_rows_fill_half_a_vector_have_no_masks_of_lanes():
+    kernel, recipe = schedule(kernels.conv(1, 8, 14, 14, 8, groups=8, stride=2), kernels.WIDE)
+    assert ("split", "i3", 8, "i3v", "LOOP", "VECTOR") in recipe
+    (phase,) = lower(kernel, kernels.WIDE).phases
+    assert not [n for n in phase.program if n.op is Ops.LOAD and n.dtype.count == 1 < len(n.src)]
+
+
+def test_windows_of_one_channel_stay_in_the_nearest_cache():
+    """By blocks of rows; where a window is hardly more than its border there, in the second one."""
+    large = schedule(kernels.conv(1, 4, 224, 224, 4, groups=4, size=5), kernels.NARROW)[1]
+    assert large[1] == ("split", "i2", 28, "i2b")
+    wide = schedule(kernels.conv(1, 4, 64, 2048, 4, groups=4, size=5), kernels.NARROW)[1]
+    assert wide[1] == ("split", "i2", 16, "i2b")
+
+
+def test_windows_that_hardly_overlap_are_read_where_they_lie():
+    recipe = schedule(kernels.conv(1, 40, 28, 28, 40, groups=40, stride=2), kernels.WIDE)[1]
+    assert not any(step[0] == "window" for step in recipe)
+
+
 def test_channels_apart_share_the_masks_of_their_windows():
-    recipe = schedule(kernels.conv(1, 40, 28, 28, 40, groups=40), kernels.WIDE)[1]
+    recipe = schedule(kernels.conv(1, 40, 28, 28, 40, groups=40, stride=2), kernels.WIDE)[1]
     assert ("split", "i1", 4, "i1u", "LOOP", "UNROLL") in recipe
 
 
 def test_channels_rather_than_vectors_share_a_mask_where_registers_are_few():
     few = replace(kernels.WIDE, vector=32, registers=16)
-    recipe = schedule(kernels.conv(1, 40, 28, 28, 40, groups=40, size=5), few)[1]
+    recipe = schedule(kernels.conv(1, 40, 9, 9, 40, groups=40, size=5), few)[1]
     assert ("split", "p1", 8, "p1v", "LOOP", "VECTOR") in recipe
     assert ("split", "i1", 8, "i1u", "LOOP", "UNROLL") in recipe
 

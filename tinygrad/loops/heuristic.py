@@ -35,6 +35,7 @@ from tinygrad.loops.vectors.orientation import turn_windows
 from tinygrad.loops.vectors.products import product
 from tinygrad.loops.vectors.row_sums import ask_for_the_next_row, is_word, spread_reduction
 from tinygrad.loops.vectors.short_rows import merge_short_rows
+from tinygrad.loops.vectors.stencils import stencil
 from tinygrad.loops.vectors.streams import stream
 from tinygrad.loops.vectors.tasks import all_stages_depend_on, parallelise
 from tinygrad.simplify.affine import affine
@@ -62,6 +63,9 @@ def schedule(kernel: UOp, target: Target) -> tuple[UOp, Recipe]:
 
 def _vectors(plan: Plan) -> None:
     take_apart(plan)
+    if stencil(plan):
+        _stream_large_outputs(plan)
+        return
     results = turn_windows(plan)
     merge_loops(plan)
     merge_short_rows(plan)

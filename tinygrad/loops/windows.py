@@ -5,9 +5,10 @@ mask."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import gcd
 
 from tinygrad.base.errors import ArgumentError
-from tinygrad.loops.layout import element, is_plain_loop, name_of, size_of
+from tinygrad.loops.layout import element, is_plain_loop, name_of, reads_of, size_of, step
 from tinygrad.loops.operands import at_path, check_unused, loop_named
 from tinygrad.loops.rebuild import replaced
 from tinygrad.simplify.affine import add, scale
@@ -52,19 +53,19 @@ def window(
     check_unused(kernel, name, *(f"{name}.{n}" for n in over))
     inside, at = value, {n: loop_named(kernel, n) for n in over}
     counters: dict[str, UOp] = {}
-    for position, step, tap, apart in pairs:
+    for position, each, tap, apart in pairs:
         counted = counters[position] if position in counters else loop_named(kernel, position)
         other = loop_named(kernel, tap)
-        moved = over_sums(inside, counted, step, other, apart, f"{name}.{position}")
+        moved = over_sums(inside, counted, each, other, apart, f"{name}.{position}")
         if moved is None:
             raise ArgumentError(
-                f"window {name!r}: the value doesn't move by {step}*{position} + {apart}*{tap}"
+                f"window {name!r}: the value doesn't move by {each}*{position} + {apart}*{tap}"
                 " only, or numbers are left out; legal: two plain loops, one of them with step 1"
             )
         inside, counters[position] = moved
         least = min(0, apart * (size_of(other) - 1))
         place = at.get(position, counted)
-        at[position] = add(add(scale(place, step), other, apart), number(-least))
+        at[position] = add(add(scale(place, each), other, apart), number(-least))
     for n in over:
         if n not in counters:
             counters[n] = UOp.range(size_of(at[n]), f"{name}.{n}")
@@ -77,6 +78,27 @@ def window(
         raise ArgumentError(f"window {name!r}: GLOBAL, so all loops are its own; missing {missing}")
     made = UOp(Ops.STAGE, value.dtype, (inside, *own), (name, memory, ()))
     return replaced(kernel, {value: element(made, *(at[n] for n in over))})
+
+
+def pairs_of(
+    window: UOp, own: Sequence[UOp], taps: Sequence[UOp], more: int
+) -> list[tuple[Pair, UOp, UOp]]:
+    """The positions, so many `more` than taps at least, that with a tap move the value by their
+    sum alone; with each the value by the sums so far, and this sum's counter, of that name."""
+    found: list[tuple[Pair, UOp, UOp]] = []
+    for tap in taps:
+        for position in (r for r in own if size_of(r) >= size_of(tap) + more):
+            steps = {(step(n, position), step(n, tap)) for n in reads_of(window.toposort())}
+            for one, other in steps:
+                if not one or not other or one < 1:
+                    continue
+                each, apart = one // gcd(one, other), other // gcd(one, other)
+                moved = over_sums(window, position, each, tap, apart, name_of(position))
+                if moved and max(each, abs(apart)) < size_of(tap if abs(apart) == 1 else position):
+                    window, counter = moved
+                    found.append(((name_of(position), each, name_of(tap), apart), window, counter))
+                    break
+    return found
 
 
 def over_sums(

@@ -10,10 +10,9 @@ with a copy and results of its own, which stay in the cache."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import ceil, gcd, inf
+from math import ceil, inf
 
 from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import (
@@ -39,7 +38,7 @@ from tinygrad.loops.products import (
 from tinygrad.loops.trims import part_within
 from tinygrad.loops.vectors.streams import stream
 from tinygrad.loops.vectors.tasks import TASKS_WITH_BLOCKS, even_part
-from tinygrad.loops.windows import Pair, over_sums
+from tinygrad.loops.windows import Pair, pairs_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -161,7 +160,7 @@ def _turn(plan: Plan, reduction: UOp) -> Turn | None:
         along = [r for r in loops if r in other.ranges and r not in window.ranges]
         if not along or 2 * size_of(along[-1]) < plan.lanes:
             continue
-        found = _pairs(window, own, taps, 1) or _pairs(window, taps, own, 0)
+        found = pairs_of(window, own, taps, 1) or pairs_of(window, taps, own, 0)
         if found:
             break
     else:
@@ -170,7 +169,7 @@ def _turn(plan: Plan, reduction: UOp) -> Turn | None:
         return None  # narrow: it is packed in the order that a matrix unit wants
     pairs, moved, counters = zip(*found, strict=True)
     both = [r for r in loops if r in window.ranges and r in other.ranges]
-    shifts = tuple(pair for pair, *_ in _pairs(moved[-1], counters, both, 0) if pair[1] == 1)
+    shifts = tuple(pair for pair, *_ in pairs_of(moved[-1], counters, both, 0) if pair[1] == 1)
     plain = Turn(window, pairs, taps, along[-1], shifts=shifts)
     images = [r for r in taps if not any(name_of(r) in pair for pair in pairs)]
     turned = [plain]
@@ -246,27 +245,6 @@ def _elements(turn: Turn, own: tuple[UOp, ...]) -> int:
     for position, each, tap, apart in turn.pairs:
         count *= each * (loops[position] - 1) + abs(apart) * (loops[tap] - 1) + 1
     return count
-
-
-def _pairs(
-    window: UOp, own: Sequence[UOp], taps: Sequence[UOp], more: int
-) -> list[tuple[Pair, UOp, UOp]]:
-    """The positions, so many `more` than taps at least, that with a tap move the value by their
-    sum alone; with each the value by the sums so far, and this sum's counter, of that name."""
-    found: list[tuple[Pair, UOp, UOp]] = []
-    for tap in taps:
-        for position in (r for r in own if size_of(r) >= size_of(tap) + more):
-            steps = {(step(n, position), step(n, tap)) for n in reads_of(window.toposort())}
-            for one, other in steps:
-                if not one or not other or one < 1:
-                    continue
-                each, apart = one // gcd(one, other), other // gcd(one, other)
-                moved = over_sums(window, position, each, tap, apart, name_of(position))
-                if moved and max(each, abs(apart)) < size_of(tap if abs(apart) == 1 else position):
-                    window, counter = moved
-                    found.append(((name_of(position), each, name_of(tap), apart), window, counter))
-                    break
-    return found
 
 
 def _keep_window(plan: Plan, found: Turn, tasks: Names, images: Names) -> None:

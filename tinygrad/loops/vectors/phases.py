@@ -1,11 +1,13 @@
 """Phases: a pixel that strided windows cover is read by some taps if it is even, by others if it is
-odd. Where a sum asks that of every pixel, the loop over pixels becomes one loop for each phase."""
+odd. Where a sum asks that of every pixel, the loop over pixels becomes one loop for each phase; and
+where phases are a loop already, around that of their pixels, what they store lies between each
+other's, so they go inside."""
 
 from __future__ import annotations
 
 from math import prod
 
-from tinygrad.loops.layout import divisions, is_plain_loop, name_of, size_of, sums_of
+from tinygrad.loops.layout import divisions, is_plain_loop, name_of, size_of, step, sums_of
 from tinygrad.loops.plan import Nest, Plan
 from tinygrad.simplify.affine import affine
 from tinygrad.uop.node import UOp
@@ -33,6 +35,20 @@ def phases_of(plan: Plan, nest: Nest) -> dict[UOp, int]:
         is_long = loop is not nest.loops[-1] or size >= plan.lanes * count
         if even and is_long and count * prod(found.values()) <= MOST_PHASES:
             found[loop] = count
+    for loop in _around_their_pixels(nest):
+        if loop not in found and size_of(loop) * prod(found.values()) <= MOST_PHASES:
+            found[loop] = size_of(loop)
+    return found
+
+
+def _around_their_pixels(nest: Nest) -> list[UOp]:
+    """Plain loops whose turns are stored next to each other, within the turns of a later loop."""
+    (write, *_), found = nest.writes, list[UOp]()
+    for place, loop in enumerate(nest.loops):
+        apart = step(write, loop) or 0
+        inside = any(step(write, inner) == size_of(loop) * apart for inner in nest.loops[place:])
+        if is_plain_loop(loop) and apart and inside:
+            found.append(loop)
     return found
 
 
