@@ -44,6 +44,10 @@ second, if the sums so far of all row tiles fit in the third."""
 PADDED, PADDED_TILES = 1.25, 4.0
 """Times its length that a sum may be padded to for a unit: tiles are that much faster."""
 
+PART_OF_A_LINE = 1.0
+"""Cycles for each vector that is read where it lies and shares its line with the next tile's, for
+which the line may come again."""
+
 POWER_OF_TWO_PANELS = 0.02  # panels of 2^n lines fall on fewer sets, but start on whole pages
 
 
@@ -129,6 +133,8 @@ def best_tile(
             cost += ADDRESS * _addresses(m, run) * (rows / m) * (vectors / v)
             if rows > m:
                 cost += vectors  # packing: one more store for each vector and turn
+            elif lanes > 1 and v * target.vector < target.cache_line:
+                cost += vectors * PART_OF_A_LINE
             if v & (v - 1):
                 cost *= 1 + POWER_OF_TWO_PANELS
             if best is None or cost < best.cycles - 1e-9:
