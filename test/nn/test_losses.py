@@ -141,6 +141,16 @@ def test_ctc(reduction, flat):
     np.testing.assert_allclose(found.numpy(), theirs.grad.numpy(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_ctc_of_one_sample_without_a_batch(reduction):
+    logs = np.log(np.random.default_rng(3).dirichlet(np.ones(4), 6)).astype(np.float32)
+    found = losses.ctc_loss(Tensor(logs), Tensor([1, 2, 2]), 6, 3, reduction=reduction)
+    given = torch.tensor(logs), torch.tensor([1, 2, 2]), torch.tensor(6), torch.tensor(3)
+    wanted = torch.nn.functional.ctc_loss(*given, reduction=reduction)
+    assert found.shape == wanted.shape == ()
+    np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-5)
+
+
 def test_ctc_of_labels_that_do_not_fit():
     logs = Tensor(RANDOM.standard_normal((2, 1, 5)).astype(np.float32)).log_softmax(2)
     labels = Tensor([[1, 1]])

@@ -35,6 +35,7 @@ from tinygrad.nn.activations import (
     Tanh,
     Threshold,
 )
+from tinygrad.nn.adaptive_softmax import AdaptiveLogSoftmaxWithLoss
 from tinygrad.nn.attention import (
     MultiheadAttention,
     TransformerDecoderLayer,
@@ -163,6 +164,7 @@ from tinygrad.nn.spellings import spell
 from tinygrad.nn.transformers import Transformer, TransformerDecoder, TransformerEncoder
 
 __all__ = [
+    "AdaptiveLogSoftmaxWithLoss",
     "AlphaDropout",
     "EmbeddingBag",
     "FeatureAlphaDropout",

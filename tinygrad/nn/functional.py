@@ -94,6 +94,7 @@ from tinygrad.nn.pooling import (
     max_unpool2d,
     max_unpool3d,
 )
+from tinygrad.nn.ranks import as_batch
 from tinygrad.nn.spellings import spell
 from tinygrad.numeric.sampling import affine_grid
 from tinygrad.tensor import Tensor
@@ -149,12 +150,15 @@ def conv2d(
     dilation: Sizes = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Cross-correlation over as many axes as the weight (out, in / groups, *taps) has taps.
+    """Cross-correlation over as many axes as the weight (out, in / groups, *taps) has taps; x is
+    (N, in, *axes), or without N.
 
     >>> conv2d(Tensor.ones(1, 3, 5, 5), Tensor.ones(4, 3, 2, 2)).shape
     (1, 4, 4, 4)
     """
-    return x.conv2d(weight, bias, groups, stride, dilation, padding)
+    return as_batch(
+        lambda x: x.conv2d(weight, bias, groups, stride, dilation, padding), x, weight.ndim
+    )
 
 
 def conv_transpose2d(
@@ -167,20 +171,46 @@ def conv_transpose2d(
     groups: int = 1,
     dilation: Sizes = 1,
 ) -> Tensor:
-    """The adjoint of `conv2d`; the weight is (in, out / groups, *taps).
+    """The adjoint of `conv2d`; the weight is (in, out / groups, *taps), and x may lack N.
 
     >>> conv_transpose2d(Tensor.ones(1, 3, 4, 4), Tensor.ones(3, 4, 2, 2), stride=2).shape
     (1, 4, 8, 8)
     """
-    return x.conv_transpose2d(weight, bias, groups, stride, dilation, padding, output_padding)
+    more = groups, stride, dilation, padding, output_padding
+    return as_batch(lambda x: x.conv_transpose2d(weight, bias, *more), x, weight.ndim)
 
 
 conv1d = conv3d = conv2d
 conv_transpose1d = conv_transpose3d = conv_transpose2d
 
 
-unfold = Tensor.im2col
-fold = Tensor.fold
+def unfold(
+    x: Tensor, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1
+) -> Tensor:
+    """The windows of (N, C, H, W) as columns: (N, C·taps, positions), or both without N.
+
+    >>> unfold(Tensor.ones(2, 3, 3), 2).shape
+    (8, 4)
+    """
+    rank = 2 + (2 if isinstance(kernel_size, int) else len(kernel_size))
+    return as_batch(lambda x: x.im2col(kernel_size, dilation, padding, stride), x, rank)
+
+
+def fold(
+    x: Tensor,
+    output_size: Sizes,
+    kernel_size: Sizes,
+    dilation: Sizes = 1,
+    padding: Sizes = 0,
+    stride: Sizes = 1,
+) -> Tensor:
+    """Columns (N, C·taps, positions) added up where `unfold` took them: (N, C, *output_size), or
+    both without N.
+
+    >>> fold(unfold(Tensor.ones(1, 3, 3), 2), 3, 2).tolist()
+    [[[1.0, 2.0, 1.0], [2.0, 4.0, 2.0], [1.0, 2.0, 1.0]]]
+    """
+    return as_batch(lambda x: x.fold(output_size, kernel_size, dilation, padding, stride), x, 3)
 
 
 def softmin(x: Tensor, dim: int = -1) -> Tensor:
@@ -247,8 +277,8 @@ Hardshrink = held("Hardshrink", hardshrink)
 Softshrink = held("Softshrink", softshrink)
 CosineSimilarity = held("CosineSimilarity", cosine_similarity)
 PairwiseDistance = held("PairwiseDistance", pairwise_distance)
-Fold = held("Fold", Tensor.fold)
-Unfold = held("Unfold", Tensor.im2col)
+Fold = held("Fold", fold)
+Unfold = held("Unfold", unfold)
 
 
 __all__ = [

@@ -169,6 +169,11 @@ def cross_entropy(
     check_number_from("cross_entropy", "label_smoothing", label_smoothing, 0, 1)
     logs = x.log_softmax(_class_axis(x))
     if target.shape == x.shape and dtypes.is_float(target.dtype):
+        if ignore_index >= 0:
+            raise ArgumentError(
+                f"cross_entropy: ignore_index={ignore_index} beside probabilities {target.shape}; "
+                "legal is with class numbers"
+            )
         return _soft_cross_entropy(logs, target, weight, reduction, label_smoothing)
     hard = nll_loss(logs, target, weight, ignore_index, "none")
     total, share = hard, _shares(logs, target, weight, ignore_index)
@@ -424,8 +429,8 @@ def hinge_embedding_loss(
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,
-    input_lengths: Tensor | list[int],
-    target_lengths: Tensor | list[int],
+    input_lengths: Tensor | list[int] | int,
+    target_lengths: Tensor | list[int] | int,
     blank: int = 0,
     reduction: str = "mean",
     zero_infinity: bool = False,
@@ -435,7 +440,7 @@ def ctc_loss(
     (Graves and others, "Connectionist Temporal Classification", 2006.)
 
     Args:
-        log_probs: logs of probabilities, (length, N, classes).
+        log_probs: logs of probabilities, (length, N, classes), or all of one sample without N.
         targets: labels, (N, most labels), or those of all samples one after the other.
         input_lengths: how many turns of each sequence count, (N,).
         target_lengths: how many labels of each row count, (N,).
@@ -451,6 +456,12 @@ def ctc_loss(
     >>> round(ctc_loss(even, Tensor([[1]]), [2], [1]).exp().item(), 4)
     1.3333
     """
+    if log_probs.ndim == 2 and targets.ndim == 1:
+        turns, names = (
+            _whole_numbers(n, targets.device).reshape(1) for n in (input_lengths, target_lengths)
+        )
+        alone = log_probs.unsqueeze(1), targets.unsqueeze(0)
+        return ctc_loss(*alone, turns, names, blank, reduction, zero_infinity).squeeze()
     if log_probs.ndim != 3:
         raise ShapeError(f"ctc_loss: {log_probs.shape}; legal is (length, N, classes)")
     length, batch, classes = log_probs.shape
@@ -518,14 +529,19 @@ def _blanks(labels: Tensor, blank: int) -> Tensor:
     return Tensor.full((labels.shape[0], 1), blank, dtype=labels.dtype, device=labels.device)
 
 
-def _whole_numbers(given: Tensor | list[int], device: str | tuple[str, ...]) -> Tensor:
-    return given if isinstance(given, Tensor) else Tensor(list(given), device=device)
+def _whole_numbers(given: Tensor | list[int] | int, device: str | tuple[str, ...]) -> Tensor:
+    return given if isinstance(given, Tensor) else Tensor(given, device=device)
 
 
 def _counts(name: str, given: Tensor, most: int) -> Tensor:
     """With a CHECK that there are as many to count."""
-    told = f"ctc_loss: {name} of {{0}}; legal are 0 to {most}"
-    return given._from(given._node.check(((given >= 0) & (given <= most))._node, "index", told))
+    return checked_range(given, most, f"ctc_loss: {name} of {{0}}; legal are 0 to ")
+
+
+def checked_range(given: Tensor, most: int, told: str) -> Tensor:
+    """With a CHECK that all are from 0 to the most; `told` is said before that."""
+    inside = (given >= 0) & (given <= most)
+    return given._from(given._node.check(inside._node, "index", f"{told}{most}"))
 
 
 def _rows_of_labels(targets: Tensor, counts: Tensor) -> Tensor:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from tinygrad.base.dtype import dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import prod
 from tinygrad.nn.held import held
+from tinygrad.nn.ranks import as_batch, check_rank
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_number_from
 
@@ -30,6 +33,9 @@ class BatchNorm:
     (2, 3, 4, 4)
     """
 
+    ranks: ClassVar[tuple[int, ...]] = ()
+    """How many axes x may have; any number from two where it isn't said."""
+
     def __init__(
         self,
         sz: int,
@@ -50,7 +56,7 @@ class BatchNorm:
 
     def __call__(self, x: Tensor) -> Tensor:
         """(N, sz, *any) → the same shape."""
-        _check_channels("BatchNorm", x, self._channels)
+        _check_layer(self, x, 1, self._channels)
         check_number_from("BatchNorm", "eps", self.eps, 0)
         mean, variance = self.calc_stats(x)  # (sz,) each
         return _moved_to(x, mean, variance, self.weight, self.bias, self.eps)
@@ -69,7 +75,34 @@ class BatchNorm:
         return mean, variance
 
 
-BatchNorm1d = BatchNorm2d = BatchNorm3d = BatchNorm
+class BatchNorm1d(BatchNorm):
+    """A `BatchNorm` of x (N, sz) or (N, sz, length).
+
+    >>> BatchNorm1d(3)(Tensor.ones(2, 3, 4)).shape
+    (2, 3, 4)
+    """
+
+    ranks = (2, 3)
+
+
+class BatchNorm2d(BatchNorm):
+    """A `BatchNorm` of x (N, sz, height, width).
+
+    >>> BatchNorm2d(3)(Tensor.ones(2, 3, 4, 4)).shape
+    (2, 3, 4, 4)
+    """
+
+    ranks = (4,)
+
+
+class BatchNorm3d(BatchNorm):
+    """A `BatchNorm` of x (N, sz, depth, height, width).
+
+    >>> BatchNorm3d(3)(Tensor.ones(2, 3, 4, 4, 4)).shape
+    (2, 3, 4, 4, 4)
+    """
+
+    ranks = (5,)
 
 
 class GroupNorm:
@@ -109,7 +142,7 @@ class GroupNorm:
 
     def __call__(self, x: Tensor) -> Tensor:
         """(N, num_channels, *any) → the same shape."""
-        _check_channels("GroupNorm", x, self.num_channels)
+        _check_channels("GroupNorm", x, 1, self.num_channels)
         return group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
 
@@ -129,6 +162,9 @@ class InstanceNorm:
     >>> InstanceNorm(3)(Tensor.ones(2, 3, 4, 4)).shape
     (2, 3, 4, 4)
     """
+
+    ranks: ClassVar[tuple[int, ...]] = ()
+    """How many axes x may have, without N and with it; with it, any number, where it isn't said."""
 
     def __init__(
         self,
@@ -150,7 +186,11 @@ class InstanceNorm:
 
     def __call__(self, x: Tensor) -> Tensor:
         """(N, num_features, *any) → the same shape."""
-        _check_channels("InstanceNorm", x, self.num_features)
+        rank = max(self.ranks, default=x.ndim)
+        _check_layer(self, x, 1 if x.ndim == rank else 0, self.num_features)
+        return as_batch(self._batched, x, rank)
+
+    def _batched(self, x: Tensor) -> Tensor:
         if not self.track_running_stats:
             return group_norm(x, self.num_features, self.weight, self.bias, self.eps)
         kept, learnt = (self.running_mean, self.running_var), (self.weight, self.bias)
@@ -158,7 +198,34 @@ class InstanceNorm:
         return instance_norm(x, *kept, *learnt, is_on, self.momentum, self.eps)
 
 
-InstanceNorm1d = InstanceNorm2d = InstanceNorm3d = InstanceNorm
+class InstanceNorm1d(InstanceNorm):
+    """An `InstanceNorm` of x (N, num_features, length), or without N.
+
+    >>> InstanceNorm1d(3)(Tensor.ones(3, 4)).shape
+    (3, 4)
+    """
+
+    ranks = (2, 3)
+
+
+class InstanceNorm2d(InstanceNorm):
+    """An `InstanceNorm` of x (N, num_features, height, width), or without N.
+
+    >>> InstanceNorm2d(3)(Tensor.ones(3, 4, 4)).shape
+    (3, 4, 4)
+    """
+
+    ranks = (3, 4)
+
+
+class InstanceNorm3d(InstanceNorm):
+    """An `InstanceNorm` of x (N, num_features, depth, height, width), or without N.
+
+    >>> InstanceNorm3d(3)(Tensor.ones(3, 4, 4, 4)).shape
+    (3, 4, 4, 4)
+    """
+
+    ranks = (4, 5)
 
 
 class LayerNorm:
@@ -253,9 +320,18 @@ class RMSNorm:
         return rms_norm(x, x.shape[-1:], self.weight, self.eps)
 
 
-def _check_channels(layer: str, x: Tensor, channels: int) -> None:
-    if x.ndim < 2 or x.shape[1] != channels:
-        raise ShapeError(f"{layer}: x has shape {x.shape}; legal is (N, {channels}, *any)")
+def _check_layer(layer: BatchNorm | InstanceNorm, x: Tensor, axis: int, channels: int) -> None:
+    """Of a layer's rank, and its channels at `axis`."""
+    who = type(layer).__name__
+    if layer.ranks:
+        check_rank(who, x, layer.ranks)
+    _check_channels(who, x, axis, channels)
+
+
+def _check_channels(layer: str, x: Tensor, axis: int, channels: int) -> None:
+    if x.ndim < 2 or x.shape[axis] != channels:
+        before = "N, " * axis
+        raise ShapeError(f"{layer}: x has shape {x.shape}; legal is ({before}{channels}, *any)")
 
 
 def _scale_and_shift(shape: tuple[int, ...], wanted: bool) -> tuple[Tensor | None, Tensor | None]:

@@ -40,7 +40,6 @@ class Alike(Resizing):
         "partition": "sort, or topk",
         "argpartition": "argsort, or topk",
         "pin_memory": "nothing: leave it out",
-        "polygamma": "digamma, or scipy.special.polygamma",
         "ptp": "max() - min()",
         "register_hook": "function(gradient=..), which is called with the gradient",
         "register_post_accumulate_grad_hook": "to look at grad after backward()",

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError
+from tinygrad.tensor.arguments import check_number_from
 from tinygrad.tensor.functions import _polynomial, wide
 from tinygrad.tensor.long_tail.elementary import Elementary
 
@@ -333,6 +334,46 @@ class Gamma(Elementary):
         wave = (reflected.where(self, 0.5)._from_whole() * math.pi).sin()
         out = total + far
         return reflected.where((math.pi / wave).square() - out, out)
+
+    @wide
+    def polygamma(self, n: int) -> Self:
+        """The n-th derivative of `digamma`, n up to 170; from 1 on infinite at 0 and at negative
+        whole numbers, with the sign that it has to the right of them; NaN where what cancels there
+        overflows. (A&S 6.4.10, 6.4.11.)
+
+        >>> Tensor([1.0, 2.0]).polygamma(1).numpy().round(4)
+        array([1.6449, 0.6449], dtype=float32)
+        """
+        check_number_from("polygamma", "n", n, 0, 170)
+        if n < 2:
+            return self._trigamma() if n else self.digamma()
+        sign = (-1) ** (n + 1)
+        left = self <= 0
+        away = left.where(self, 0.25)._from_whole()
+        size, right = away.abs(), away >= 0
+        # the terms from x on are those on both sides of 0 without those on the left of x
+        near = left.where(right.where(size, 1 - size), self)._powers(n)
+        other = left.where(right.where(1 - size, size)._powers(n) * sign, 0)
+        beyond = left.where((1 - left.where(self, 0))._powers(n) * sign, 0)
+        out: Self = (near + other - beyond) * sign
+        return out
+
+    def _powers(self, n: int) -> Self:
+        """n!·Σ 1/(x + k)ⁿ⁺¹ over all k from 0, of x from 0 and n from 1."""
+        unit = 2.0 ** round(math.log2(math.factorial(n)) / (n + 1))  # its power is about n!
+        rest = math.factorial(n) / unit ** (n + 1)
+        y, total = self, self.zeros_like()
+        far_from = int(STIRLING_FROM) + n
+        for _ in range(far_from):
+            below = y < far_from
+            total = total + below.where((unit / below.where(y, 1)) ** (n + 1), 0)
+            y = below.where(y + 1, y)
+        inverse = y.reciprocal()
+        rows = enumerate(BERNOULLI, 1)
+        series = tuple(b * math.comb(2 * k + n - 1, n) / (2 * k) for k, b in rows)
+        far = 1 / n + inverse * (0.5 + inverse * _polynomial(inverse * inverse, series))
+        out: Self = (total + (unit * inverse) ** n * unit * far) * rest
+        return out
 
     @wide
     def i0(self) -> Self:
