@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from tinygrad import Tensor, nn
+from tinygrad import Tensor, data, nn
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError, TinygradError
 from tinygrad.data import ArrayDataset, DataLoader, FetchError, TextLines, collate, fetch, images
 
@@ -379,3 +379,34 @@ def test_data_that_shrinks_under_a_cursor_is_told():
 def test_masked_arrays_are_no_data():
     with pytest.raises(DTypeError, match="1 elements of an array are masked; legal are .filled"):
         ArrayDataset(np.ma.masked_equal([1, 2, 3], 2))
+
+
+# ---- parts of datasets ---------------------------------------------------------------------------
+
+
+def test_some_samples_and_all_of_several():
+    assert list(data.Subset(range(10), [3, 1, -1])) == [3, 1, 9]
+    several = data.ConcatDataset([range(3), [], [7, 8]])
+    assert list(several) == [0, 1, 2, 7, 8] and several[-1] == 8 and len(several) == 5
+    assert numbers(DataLoader(several, 4)) == [[0, 1, 2, 7], [8]]
+
+
+@pytest.mark.parametrize("lengths, wanted", [([7, 3], [7, 3]), ([0.5, 0.25, 0.25], [6, 2, 2])])
+def test_parts_that_share_no_sample(lengths, wanted):
+    parts = data.random_split(range(10), lengths, seed=1)
+    assert [len(part) for part in parts] == wanted
+    assert sorted(sum((list(part) for part in parts), [])) == list(range(10))
+    assert list(parts[0]) == list(data.random_split(range(10), lengths, seed=1)[0])
+    assert list(parts[0]) != list(data.random_split(range(10), lengths, seed=2)[0])
+
+
+def test_parts_that_are_refused():
+    for lengths in ([5, 4], [0.5, 0.4], [11, -1], []):
+        with pytest.raises(ArgumentError, match="of 10 samples; legal are numbers that add up"):
+            data.random_split(range(10), lengths)
+    with pytest.raises(ArgumentError, match="sample 3 of 3; legal are 0 to 2"):
+        data.Subset(range(3), [0, 3])
+    with pytest.raises(ArgumentError, match="no datasets"):
+        data.ConcatDataset([])
+    with pytest.raises(IndexError, match="sample 3 of 3"):
+        data.ConcatDataset([range(3)])[3]

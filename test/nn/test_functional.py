@@ -476,3 +476,31 @@ def test_misuse_of_rows_that_are_cut():
         ours.embedding(numbers, table.cast("int32"), max_norm=1.0)
     with pytest.raises(ArgumentError, match='scale_grad_by_freq with mode="max"'):
         ours.embedding_bag(numbers.reshape(2, 3), table, scale_grad_by_freq=True, mode="max")
+
+
+@pytest.mark.parametrize(
+    "name, more",
+    [("relu", ()), ("elu", (0.5,)), ("celu", ()), ("selu", ()), ("hardtanh", (-0.3, 0.4)),
+     ("leaky_relu", (0.2,)), ("threshold", (0.1, 7.0))],
+)  # fmt: skip
+def test_functions_that_end_in_an_underscore_write(name, more):
+    x = array(3, 4)
+    ours_, theirs_ = Tensor(x).realize(), torch.tensor(x)
+    view = ours_[1]
+    found = getattr(ours, f"{name}_")(ours_, *more)
+    wanted = getattr(theirs, f"{name}_")(theirs_, *more)
+    assert found is ours_
+    np.testing.assert_allclose(view.numpy(), wanted[1].numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["LazyLinear", "DataParallel", "SyncBatchNorm", "Buffer"])
+def test_what_is_no_layer_here_has_something_instead(name):
+    with pytest.raises(AttributeError, match=f"nn has no '{name}'; legal is"):
+        getattr(nn, name)
+
+
+def test_what_is_no_optimizer_here_has_something_instead():
+    with pytest.raises(AttributeError, match="no 'AveragedModel'; legal is EMA"):
+        _ = nn.optim.AveragedModel
+    with pytest.raises(AttributeError, match="nn.optim has no 'Adamm'$"):
+        _ = nn.optim.Adamm

@@ -6,6 +6,9 @@ pooling to a given size, and sampling, beside the losses and activations of this
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from tinygrad.base.errors import ShapeError
 from tinygrad.nn.activations import (
     gelu,
@@ -95,7 +98,7 @@ from tinygrad.nn.pooling import (
     max_unpool3d,
 )
 from tinygrad.nn.ranks import as_batch
-from tinygrad.nn.spellings import spell
+from tinygrad.nn.spellings import called_by_others, spell
 from tinygrad.numeric.sampling import affine_grid
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_number_from
@@ -213,6 +216,27 @@ def fold(
     return as_batch(lambda x: x.fold(output_size, kernel_size, dilation, padding, stride), x, 3)
 
 
+def _written(function: Callable[..., Tensor], more: str = "") -> Callable[..., Tensor]:
+    """The function, whose result x becomes."""
+    name = function.__name__
+    called = called_by_others(function, name)
+
+    def written(x: Tensor, *options: Any, **named: Any) -> Tensor:
+        return called(x, *options, inplace=True, **named)  # type: ignore[no-any-return]
+
+    written.__name__ = written.__qualname__ = f"{name}_"
+    written.__doc__ = (
+        f"`{name}` in place: x holds its result, and so do views of it.\n\n"
+        f"    >>> {name}_(Tensor([2.0]){more}).shape\n    (1,)\n    "
+    )
+    return written
+
+
+relu_, elu_, celu_, selu_ = _written(relu), _written(elu), _written(celu), _written(selu)
+hardtanh_, leaky_relu_, rrelu_ = _written(hardtanh), _written(leaky_relu), _written(rrelu)
+threshold_ = _written(threshold, ", 0.5, 0.0")
+
+
 def softmin(x: Tensor, dim: int = -1) -> Tensor:
     """`softmax` of -x.
 
@@ -298,6 +322,7 @@ __all__ = [
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "celu",
+    "celu_",
     "channel_shuffle",
     "conv1d",
     "conv2d",
@@ -314,6 +339,7 @@ __all__ = [
     "dropout2d",
     "dropout3d",
     "elu",
+    "elu_",
     "embedding",
     "embedding_bag",
     "feature_alpha_dropout",
@@ -328,6 +354,7 @@ __all__ = [
     "hardsigmoid",
     "hardswish",
     "hardtanh",
+    "hardtanh_",
     "hinge_embedding_loss",
     "huber_loss",
     "instance_norm",
@@ -336,6 +363,7 @@ __all__ = [
     "l1_loss",
     "layer_norm",
     "leaky_relu",
+    "leaky_relu_",
     "linear",
     "local_response_norm",
     "log_softmax",
@@ -367,10 +395,13 @@ __all__ = [
     "prelu",
     "relu",
     "relu6",
+    "relu_",
     "rms_norm",
     "rrelu",
+    "rrelu_",
     "scaled_dot_product_attention",
     "selu",
+    "selu_",
     "sigmoid",
     "silu",
     "smooth_l1_loss",
@@ -383,6 +414,7 @@ __all__ = [
     "tanh",
     "tanhshrink",
     "threshold",
+    "threshold_",
     "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
     "unfold",

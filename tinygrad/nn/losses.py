@@ -23,28 +23,47 @@ FLOOR = -1e30
 # ---- distances of numbers ------------------------------------------------------------------------
 
 
-def l1_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """|x - target|.
+def l1_loss(
+    x: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None
+) -> Tensor:
+    """|x - target|, times `weight`, by whose sum a mean divides.
 
     >>> l1_loss(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
     2.0
     """
     _warn_unless_alike("l1_loss", x, target)
-    return (x - target).abs()._reduced(reduction)
+    return _shared_out("l1_loss", (x - target).abs(), weight, reduction)
 
 
-def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """(x - target)².
+def mse_loss(
+    x: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None
+) -> Tensor:
+    """(x - target)², times `weight`, by whose sum a mean divides.
 
     >>> mse_loss(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
     5.0
     """
     _warn_unless_alike("mse_loss", x, target)
-    return (x - target).square()._reduced(reduction)
+    return _shared_out("mse_loss", (x - target).square(), weight, reduction)
 
 
-def huber_loss(x: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
-    """d²/2 where the distance d is below delta, delta·(d - delta/2) beyond. (Huber, 1964.)
+def _shared_out(who: str, loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
+    if weight is None:
+        return loss._reduced(reduction)
+    _check_alike(who, loss, weight)
+    loss = loss * weight
+    return loss.sum() / weight.sum() if reduction == "mean" else loss._reduced(reduction)
+
+
+def huber_loss(
+    x: Tensor,
+    target: Tensor,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Tensor | None = None,
+) -> Tensor:
+    """d²/2 where the distance d is below delta, delta·(d - delta/2) beyond; times `weight`, if
+    there is one, which doesn't count in a mean. (Huber, 1964.)
 
     >>> huber_loss(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
     1.5
@@ -54,6 +73,9 @@ def huber_loss(x: Tensor, target: Tensor, reduction: str = "mean", delta: float 
     apart = x - target
     away = apart.abs()
     loss = (away < delta).where(apart.square() / 2, delta * (away - delta / 2))
+    if weight is not None:
+        _check_alike("huber_loss", loss, weight)
+        loss = loss * weight
     return loss._reduced(reduction)
 
 
@@ -558,10 +580,18 @@ def _rows_of_labels(targets: Tensor, counts: Tensor) -> Tensor:
 # ---- as objects ----------------------------------------------------------------------------------
 
 
+def _unweighed(reduction: str = "mean") -> None:
+    """What an `L1Loss` and an `MSELoss` hold: weights come with each call."""
+
+
+def _huber(reduction: str = "mean", delta: float = 1.0) -> None:
+    """What a `HuberLoss` holds."""
+
+
 # what a class holds are the options of its function
-L1Loss = held("L1Loss", l1_loss)
-MSELoss = held("MSELoss", mse_loss)
-HuberLoss = held("HuberLoss", huber_loss)
+L1Loss = held("L1Loss", l1_loss, _unweighed)
+MSELoss = held("MSELoss", mse_loss, _unweighed)
+HuberLoss = held("HuberLoss", huber_loss, _huber)
 SmoothL1Loss = held("SmoothL1Loss", smooth_l1_loss)
 BCELoss = held("BCELoss", binary_cross_entropy)
 BCEWithLogitsLoss = held("BCEWithLogitsLoss", binary_cross_entropy_with_logits)

@@ -25,6 +25,7 @@ class BatchNorm:
         affine: whether to scale and shift by what it learns.
         track_running_stats: whether to keep a moving average; else the batch's always count.
         momentum: the weight of the newest batch in the average; None for as much as each before.
+        bias: whether to shift; affine=False says no.
 
     Raises:
         ShapeError: x has another number of channels, or one value a channel while training.
@@ -43,11 +44,12 @@ class BatchNorm:
         affine: bool = True,
         track_running_stats: bool = True,
         momentum: float | None = 0.1,
+        bias: bool = True,
     ) -> None:
         self.eps = eps
         self.track_running_stats = track_running_stats
         self.momentum = momentum
-        self.weight, self.bias = _scale_and_shift((sz,), affine)
+        self.weight, self.bias = _scale_and_shift((sz,), affine, bias)
         if track_running_stats:
             self.num_batches_tracked = Tensor.zeros(dtype=dtypes.int64, requires_grad=False)
             self.running_mean = Tensor.zeros(sz, requires_grad=False)
@@ -136,9 +138,7 @@ class GroupNorm:
         self.num_groups = num_groups
         self.num_channels = num_channels
         self.eps = eps
-        self.weight, self.bias = _scale_and_shift((num_channels,), affine)
-        if not bias:
-            self.bias = None
+        self.weight, self.bias = _scale_and_shift((num_channels,), affine, bias)
 
     def __call__(self, x: Tensor) -> Tensor:
         """(N, num_channels, *any) → the same shape."""
@@ -158,6 +158,7 @@ class InstanceNorm:
         momentum: the weight of the newest batch in the averages.
         track_running_stats: whether to keep moving averages of the samples' statistics while
             `Tensor.training`, and to use them else.
+        bias: whether to shift; affine=False says no.
 
     >>> InstanceNorm(3)(Tensor.ones(2, 3, 4, 4)).shape
     (2, 3, 4, 4)
@@ -173,12 +174,13 @@ class InstanceNorm:
         affine: bool = True,
         momentum: float = 0.1,
         track_running_stats: bool = False,
+        bias: bool = True,
     ) -> None:
         self.num_features = num_features
         self.eps = eps
         self.momentum = momentum
         self.track_running_stats = track_running_stats
-        self.weight, self.bias = _scale_and_shift((num_features,), affine)
+        self.weight, self.bias = _scale_and_shift((num_features,), affine, bias)
         if track_running_stats:
             self.num_batches_tracked = Tensor.zeros(dtype=dtypes.int64, requires_grad=False)
             self.running_mean = Tensor.zeros(num_features, requires_grad=False)
@@ -257,9 +259,7 @@ class LayerNorm:
         self.normalized_shape = tuple(sizes)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        self.weight, self.bias = _scale_and_shift(self.normalized_shape, elementwise_affine)
-        if not bias:
-            self.bias = None
+        self.weight, self.bias = _scale_and_shift(self.normalized_shape, elementwise_affine, bias)
 
     def __call__(self, x: Tensor) -> Tensor:
         """(.., *normalized_shape) → the same shape."""
@@ -334,14 +334,18 @@ def _check_channels(layer: str, x: Tensor, axis: int, channels: int) -> None:
         raise ShapeError(f"{layer}: x has shape {x.shape}; legal is ({before}{channels}, *any)")
 
 
-def _scale_and_shift(shape: tuple[int, ...], wanted: bool) -> tuple[Tensor | None, Tensor | None]:
+def _scale_and_shift(
+    shape: tuple[int, ...], wanted: bool, bias: bool = True
+) -> tuple[Tensor | None, Tensor | None]:
     """What a layer multiplies by and adds: at first 1 and 0."""
     if not isinstance(wanted, bool):
         raise ArgumentError(
             f"affine={wanted!r}; legal are True and False: what stands there in PyTorch, momentum, "
             "goes by its name"
         )
-    return (Tensor.ones(*shape), Tensor.zeros(*shape)) if wanted else (None, None)
+    if not wanted:
+        return None, None
+    return Tensor.ones(*shape), Tensor.zeros(*shape) if bias else None
 
 
 def _check_shapes(who: str, legal: tuple[int, ...], *given: Tensor | None) -> None:

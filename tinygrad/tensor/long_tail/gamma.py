@@ -1,5 +1,5 @@
 """Functions that integrals define: the error function and its inverse, the gamma function's
-logarithm and that one's derivative, the Bessel function I0.
+logarithm and that one's derivatives.
 
 Each is a few polynomials, one for each stretch of the axis. What a stretch computes is harmless for
 the others' arguments, so gradients need no care. Series come from Abramowitz and Stegun's Handbook
@@ -12,7 +12,7 @@ import math
 from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.errors import ArgumentError, DTypeError
+from tinygrad.base.errors import ArgumentError
 from tinygrad.tensor.arguments import check_number_from
 from tinygrad.tensor.functions import _polynomial, wide
 from tinygrad.tensor.long_tail.elementary import Elementary
@@ -128,13 +128,6 @@ LGAMMA_AT_TWO = (1 - EULER, *((-1) ** n * zeta_less_one(n) / n for n in range(2,
 LGAMMA_FAR = tuple(b / (2 * n * (2 * n - 1)) for n, b in enumerate(BERNOULLI, 1))
 # what ψ(x) is below log x - 1/2x, times x², in 1/x². (A&S 6.3.18)
 DIGAMMA_FAR = tuple(b / (2 * n) for n, b in enumerate(BERNOULLI, 1))
-I0_TERMS = tuple(1 / math.factorial(k) ** 2 for k in range(46))  # in (x/2)². (A&S 9.6.12)
-# I0(x) · √(2πx) / exp(x) in 1/x. (A&S 9.7.1)
-I0_FAR = tuple(
-    math.prod((2 * j - 1) ** 2 for j in range(1, k + 1)) / (math.factorial(k) * 8.0**k)
-    for k in range(24)
-)
-I0_SPLIT = {dtypes.float32: (9.0, 24, 9), dtypes.float64: (20.0, 46, 24)}  # where; terms of both
 
 
 def _ratio(x: Any, terms: Ratio) -> Any:
@@ -374,22 +367,3 @@ class Gamma(Elementary):
         far = 1 / n + inverse * (0.5 + inverse * _polynomial(inverse * inverse, series))
         out: Self = (total + (unit * inverse) ** n * unit * far) * rest
         return out
-
-    @wide
-    def i0(self) -> Self:
-        """The modified Bessel function of the first kind and order 0. (A&S 9.6.12, 9.7.1.)
-
-        >>> Tensor([0.0]).i0().tolist()
-        [1.0]
-        """
-        if self.dtype not in I0_SPLIT:
-            raise DTypeError(f"i0: {self.dtype!r}; legal are real numbers")
-        split, near_terms, far_terms = I0_SPLIT[self.dtype]
-        size = self.abs()
-        near = size < split
-        half = near.where(self, 0) * 0.5
-        series = _polynomial(half * half, I0_TERMS[:near_terms])
-        y = near.where(split, size.minimum(2000))
-        root = (y * 0.5).exp()  # twice, because the whole may overflow before it is divided
-        far = root * (_polynomial(y.reciprocal(), I0_FAR[:far_terms]) / (y * (2 * math.pi)).sqrt())
-        return near.where(series, self.isinf().where(math.inf, far * root))
