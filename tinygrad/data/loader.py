@@ -51,6 +51,15 @@ class Dataset(Protocol):
     def __getitem__(self, number: int, /) -> Any: ...
 
 
+def check_dataset(who: str, dataset: Any) -> None:
+    """ArgumentError for what has no length or gives no samples by number."""
+    if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+        raise ArgumentError(
+            f"{who}: a dataset of type {type(dataset).__name__}; legal is what has a length and "
+            "gives samples by number, as a list does"
+        )
+
+
 class ArrayDataset:
     """Arrays of one length as a dataset of tuples: a row of each.
 
@@ -238,11 +247,7 @@ class DataLoader:
                 raise ArgumentError(
                     f"DataLoader: {name}={number!r}; legal are whole numbers from {least}"
                 )
-        if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
-            raise ArgumentError(
-                f"DataLoader: a dataset of type {type(dataset).__name__}; legal is what has a "
-                "length and gives samples by number, as a list does"
-            )
+        check_dataset("DataLoader", dataset)
         if not (collate_fn is None or callable(collate_fn)):
             raise ArgumentError(f"DataLoader: collate_fn={collate_fn!r}; legal is a function")
         self.dataset = dataset

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import itertools
+import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tinygrad.base.errors import ArgumentError
-from tinygrad.data.loader import Dataset
+from tinygrad.data.loader import Dataset, check_dataset
+from tinygrad.tensor import Tensor
+from tinygrad.tensor.arguments import check_number_from, check_types
+
+
+def _numbers(who: str, given: Any) -> list[Any]:
+    """Numbers in a list, a tuple, an array or a tensor."""
+    if isinstance(given, Tensor):
+        given = given.tolist()
+    check_types(who, [given], Iterable, "several numbers")
+    found = list(given)
+    check_types(who, found, (int, float, np.integer, np.floating), "numbers")
+    return found
 
 
 class Subset:
@@ -21,8 +34,9 @@ class Subset:
     """
 
     def __init__(self, dataset: Dataset, indices: Sequence[int]) -> None:
+        check_dataset("Subset", dataset)
         self.dataset = dataset
-        self.indices = [int(number) for number in indices]
+        self.indices = [int(number) for number in _numbers("Subset", indices)]
         size = len(dataset)
         if wrong := [number for number in self.indices if not -size <= number < size]:
             raise ArgumentError(f"Subset: sample {wrong[0]} of {size}; legal are 0 to {size - 1}")
@@ -42,7 +56,10 @@ class ConcatDataset:
     """
 
     def __init__(self, datasets: Sequence[Dataset]) -> None:
+        check_types("ConcatDataset", [datasets], Iterable, "several datasets")
         self.datasets = list(datasets)
+        for each in self.datasets:
+            check_dataset("ConcatDataset", each)
         if not self.datasets:
             raise ArgumentError("ConcatDataset: no datasets; legal are one or more")
         self.ends = list(itertools.accumulate(map(len, self.datasets)))
@@ -73,8 +90,11 @@ def random_split(dataset: Dataset, lengths: Sequence[float], seed: int = 0) -> l
     >>> [len(part) for part in random_split(range(10), [0.75, 0.25])]
     [8, 2]
     """
-    size = len(dataset)
-    counts = [int(n) for n in lengths]
+    check_dataset("random_split", dataset)
+    check_types("random_split", [seed], int, "whole numbers for the seed")
+    check_number_from("random_split", "seed", seed, 0)
+    size, lengths = len(dataset), _numbers("random_split", lengths)
+    counts = [int(n) if math.isfinite(n) else -1 for n in lengths]
     if min(lengths, default=-1) >= 0 and abs(sum(lengths) - 1) < 1e-6:
         counts = [int(size * share) for share in lengths]
         for number in range(size - sum(counts)):

@@ -7,7 +7,7 @@ from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.formats.quants import is_in_blocks, rows
 from tinygrad.nn.function import function
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.arguments import check_above, check_choice
+from tinygrad.tensor.arguments import check_choice, check_number_from
 
 MODES = ("mean", "sum", "max")
 
@@ -50,7 +50,7 @@ def embedding(
 
 def _cut_to(max_norm: float, norm_type: float, weight: Tensor, numbers: Tensor) -> None:
     """Makes rows shorter that are longer than `max_norm`, where they lie."""
-    check_above("embedding", "max_norm", max_norm)
+    check_number_from("embedding", "max_norm", max_norm, 0)
     if is_in_blocks(weight) or not dtypes.is_float(weight.dtype):
         raise ArgumentError("embedding: max_norm of quantised or whole rows; legal are floats")
     flat = numbers.flatten()

@@ -205,6 +205,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01) -> Tensor:
     if tensor.ndim != 2:
         raise ShapeError(f"sparse_: a tensor of shape {tensor.shape}; legal are two axes")
     check_number_from("sparse_", "sparsity", sparsity, 0, 1)
+    check_number_from("sparse_", "std", std, 0)
     rows, device = tensor.shape[0], tensor.device
     order = Tensor.rand(*tensor.shape, device=device).argsort(0)
     kept = order >= math.ceil(sparsity * rows)

@@ -32,7 +32,7 @@ def l1_loss(
     2.0
     """
     _warn_unless_alike("l1_loss", x, target)
-    return _shared_out("l1_loss", (x - target).abs(), weight, reduction)
+    return _shared_out("l1_loss", x, (x - target).abs(), weight, reduction)
 
 
 def mse_loss(
@@ -44,13 +44,13 @@ def mse_loss(
     5.0
     """
     _warn_unless_alike("mse_loss", x, target)
-    return _shared_out("mse_loss", (x - target).square(), weight, reduction)
+    return _shared_out("mse_loss", x, (x - target).square(), weight, reduction)
 
 
-def _shared_out(who: str, loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
+def _shared_out(who: str, x: Tensor, loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
     if weight is None:
         return loss._reduced(reduction)
-    _check_alike(who, loss, weight)
+    _check_alike(f"{who}: weight", x, weight)
     loss = loss * weight
     return loss.sum() / weight.sum() if reduction == "mean" else loss._reduced(reduction)
 
@@ -74,7 +74,7 @@ def huber_loss(
     away = apart.abs()
     loss = (away < delta).where(apart.square() / 2, delta * (away - delta / 2))
     if weight is not None:
-        _check_alike("huber_loss", loss, weight)
+        _check_alike("huber_loss: weight", x, weight)
         loss = loss * weight
     return loss._reduced(reduction)
 
