@@ -47,6 +47,8 @@ x(2, 3).lerp(x(2, 3), 0.5)                  x(2, 3).addcmul(x(2, 3), x(3), value
 x(2, 2).addmm(x(2, 3), x(3, 2), beta=2)     x(2).addmv(x(2, 3), x(3))
 x(2, 3).round(decimals=1)                   x(2, 3).nan_to_num(0.0, 1.0, 2.0)
 x(2, 3).logit(0.1)                          x(2, 3).hypot(x(3))
+pos(2, 3).polygamma(1)                      (pos(2, 3) + 3).mvlgamma(2)
+x(3, 3).diagonal_scatter(x(2), 1)           i(2, 3).bitwise_left_shift(i(3))
 x(2, 3).eq(x(3))                            x(2, 3).lt(0)
 x(2, 3).isclose(x(2, 3), 0.1, 0.1)          x(2, 3).allclose(x(2, 3), 0.1)
 i(2, 3).bitwise_and(i(3))                   i(2, 3).bitwise_or(1)
@@ -137,6 +139,14 @@ F.cosine_similarity(x(2, 3), pos(2, 3), 1, 1e-3)
 F.pairwise_distance(x(2, 3), pos(2, 3), 2.0, 1e-3, True)
 F.ctc_loss(F.log_softmax(x(6, 2, 4), -1), i(2, 2) + 1, 6 - i(2), 2 - i(2), 0, 'sum')
 F.scaled_dot_product_attention(x(1, 2, 3, 4), x(1, 2, 5, 4), x(1, 2, 5, 4), b(3, 5), 0.0, scale=0.5)
+F.conv2d(x(4, 6, 5), x(6, 4, 3, 3), padding=1)
+F.conv_transpose2d(x(4, 6, 5), x(4, 3, 3, 3), stride=2, output_padding=1)
+F.unfold(x(4, 6, 5), 2, stride=2)           F.fold(x(8, 6), (3, 4), 2)
+F.dropout1d(x(2, 3), 0.0)                   F.dropout3d(x(1, 2, 2, 2), 0.0)
+F.embedding(i(2, 3), x(5, 4), max_norm=0.5, norm_type=2.0, scale_grad_by_freq=True)
+F.embedding_bag(i(2, 3), x(5, 4), max_norm=0.5, norm_type=1.0, mode='sum')
+F.mse_loss(x(2, 3), pos(2, 3), reduction='mean', weight=pos(2, 3))
+F.leaky_relu_(x(2, 3), 0.1)                 F.threshold_(x(2, 3), 0.1, 0.5)
 F.pdist(x(3, 4), 2.0)                       F.alpha_dropout(x(2, 3), 0.5, False)
 """
 LAYERS = """
@@ -151,6 +161,10 @@ nn.BatchNorm2d(4, 1e-3)(x(1, 4, 6, 5))      nn.BatchNorm1d(4)(x(2, 4, 5))
 nn.LayerNorm((4, 5), 1e-3)(x(2, 4, 5))      nn.GroupNorm(2, 4, 1e-3)(x(2, 4, 5))
 nn.InstanceNorm1d(4, 1e-3)(x(2, 4, 5))      nn.RMSNorm(5, 1e-3)(x(2, 5))
 nn.LocalResponseNorm(2, 0.1, 0.5, 1.0)(x(2, 4, 5))
+nn.InstanceNorm2d(4)(x(4, 6, 5))            nn.BatchNorm3d(4)(x(2, 4, 2, 3, 3))
+nn.Conv1d(4, 6, 3)(x(4, 9)).shape           nn.Dropout1d(0.0)(x(2, 3))
+nn.LSTM(3, 4, proj_size=2)(x(5, 2, 3))[0].shape
+nn.AdaptiveLogSoftmaxWithLoss(4, 9, [2, 5], div_value=1.5)(x(3, 4), i(3)).output * 0
 nn.LSTM(3, 4, 2)(x(5, 2, 3))[0].shape       nn.GRU(3, 4, num_layers=1, batch_first=True)(x(5, 2, 3))[0].shape
 nn.RNN(3, 4, nonlinearity='relu')(x(5, 2, 3))[0].shape
 nn.LSTMCell(3, 4)(x(2, 3))[0].shape         nn.GRUCell(3, 4)(x(2, 3)).shape
@@ -180,6 +194,7 @@ init.constant_(x(2, 3), 0.5)                init.uniform_(x(2, 3), 0.5, 0.5)
 init.calculate_gain('leaky_relu', 0.1)
 init.kaiming_uniform_(x(2, 3), 0.1, mode='fan_in', nonlinearity='relu').shape
 init.xavier_uniform_(x(2, 3), 2.0).shape    init.orthogonal_(x(2, 3), 2.0).shape
+init.dirac_(x(4, 2, 3), 2)                  init.sparse_(x(4, 3), 0.5, 0.1).shape
 init.trunc_normal_(x(2, 3), 0.0, 1.0, -1.0, 1.0).shape
 """
 STEPS = """

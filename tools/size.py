@@ -33,7 +33,7 @@ BUDGETS: dict[str, int | None] = {
     "codegen": 5705,
     "backends/*": 2965,
     "engine": 4970,
-    "tensor/*": 6550,
+    "tensor/*": 6560,
 }
 CORE_BUDGET = 32_760  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
@@ -45,7 +45,7 @@ INSIDE_BUDGETS = {
     "backends/interpreter": 780,
     "backends/cuda": 600,
     "tensor/complex": 415,
-    "tensor/long_tail": 2370,
+    "tensor/long_tail": 2645,
 }
 DRIVER_BUDGET = 350  # of any other folder of backends/
 

@@ -1,16 +1,19 @@
 """Batches come in an order that a seed fixes, from files as they are on a disk."""
 
+import dataclasses
 import gzip
 import hashlib
+import http.server
 import io
 import tarfile
 import threading
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from tinygrad import Tensor, nn
-from tinygrad.base.errors import ArgumentError, TinygradError
+from tinygrad import Tensor, data, nn
+from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError, TinygradError
 from tinygrad.data import ArrayDataset, DataLoader, FetchError, TextLines, collate, fetch, images
 
 
@@ -194,3 +197,216 @@ def test_folders_are_classes(tmp_path):
     assert labels == [0, 1, 1] and names == ["cat", "dog"]
     with pytest.raises(TinygradError, match="one folder a class"):
         images.image_folder(tmp_path / "cat")
+
+
+# ---- downloads that end too early ----------------------------------------------------------------
+
+
+@pytest.fixture
+def server():
+    """A server that sends what `answers` has for a path, and the headers that stand beside it."""
+    answers = {}
+
+    class Answering(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            raw, headers = answers[self.path]
+            self.send_response(200)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(raw)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Answering) as found:
+        thread = threading.Thread(target=found.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{found.server_port}", answers
+        found.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "headers, told",
+    [
+        ({"Content-Length": "9"}, "gave 3 bytes of 9; nothing was kept"),
+        ({"Transfer-Encoding": "chunked"}, "can't get"),
+    ],
+)
+def test_half_a_download_is_not_kept(server, cache, headers, told):
+    url, answers = server
+    answers["/x"] = (b"5\r\nhal" if "chunked" in headers.values() else b"hal"), headers
+    with pytest.raises(FetchError, match=told):
+        fetch(f"{url}/x", "x")
+    assert list(cache.iterdir()) == []
+    answers["/x"] = b"whole", {"Content-Length": "5"}
+    assert fetch(f"{url}/x", "x").read_bytes() == b"whole"
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "other"])
+def test_a_damaged_gzip_file_is_not_kept(tmp_path, cache, damage):
+    packed = gzip.compress(bytes(range(256)) * 9)
+    changed = packed[:40] + bytes([packed[40] ^ 255]) + packed[41:]
+    raw = {"cut": packed[:-9], "changed": changed, "other": b"no gzip"}[damage]
+    (tmp_path / "data.gz").write_bytes(raw)
+    with pytest.raises(FetchError, match="is no whole gzip file .*; nothing was kept"):
+        fetch(f"file://{tmp_path}/data.gz", "data", gunzip=True)
+    assert list(cache.iterdir()) == []
+
+
+# ---- text in other encodings ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "encoding",
+    ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-8-sig", "latin-1", "cp037", "shift-jis"],
+)
+@pytest.mark.parametrize("ends", ["\n", ""])
+def test_lines_of_text_in_other_encodings(tmp_path, encoding, ends):
+    path = tmp_path / "text"
+    texts = ["one", "", "zwei", "ĊਊА" if encoding.startswith("utf") else "x"]  # of bytes 0A, too
+    path.write_bytes(("\n".join(texts) + ends).encode(encoding))
+    lines = TextLines(path, encoding)
+    assert [lines[i] for i in range(len(lines))] == texts
+
+
+def test_the_first_bytes_of_a_file_tell_the_order_of_all(tmp_path):
+    path = tmp_path / "text"
+    for order in ("be", "le"):
+        path.write_bytes("\ufeffa\nb".encode(f"utf-16-{order}"))
+        assert [*map(TextLines(path, "utf16").__getitem__, range(2))] == ["a", "b"]
+    with pytest.raises(ArgumentError, match="unknown encoding: utf-99"):
+        TextLines(path, "utf-99")
+
+
+# ---- batches of other things ---------------------------------------------------------------------
+
+
+class Named(NamedTuple):
+    x: int
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    x: np.ndarray
+    name: str
+
+
+def test_a_batch_of_named_tuples_is_one():
+    batch = collate([Named(1, "a"), Named(2, "b")])
+    assert type(batch) is Named and batch.x.tolist() == [1, 2] and batch.name == ["a", "b"]
+
+
+def test_a_batch_of_dataclasses_is_one():
+    batch = collate([Sample(np.zeros(2), "a"), Sample(np.ones(2), "b")])
+    assert type(batch) is Sample and batch.x.tolist() == [[0, 0], [1, 1]]
+    assert batch.name == ["a", "b"]
+
+
+def test_a_batch_of_strings_is_a_list():
+    assert collate(["a", "b"]) == ["a", "b"] and collate([b"a", b"b"]) == [b"a", b"b"]
+    assert collate([np.str_("a"), np.str_("b")]) == ["a", "b"]
+    assert collate([None, None]) == [None, None]
+
+
+@pytest.mark.parametrize(
+    "samples, error, told",
+    [
+        ([{"a": 1}, {"a": 1, "b": 2}], ArgumentError, r"keys \['a'\] and \['a', 'b'\]"),
+        ([(1, 2), (1,)], ArgumentError, "lengths 2 and 1"),
+        ([np.zeros(2), np.zeros(3)], ShapeError, r"shapes \(2,\) and \(3,\)"),
+        ([Sample(np.zeros(1), ""), 3], ArgumentError, "kinds Sample and int"),
+        ([], ArgumentError, "no samples"),
+        ([np.ma.masked_array([1, 2], [0, 1])], DTypeError, "1 elements of an array are masked"),
+    ],
+)
+def test_a_batch_of_several_forms_is_refused(samples, error, told):
+    with pytest.raises(error, match=told):
+        collate(samples)
+
+
+# ---- cursors -------------------------------------------------------------------------------------
+
+
+def test_two_loops_over_one_loader_have_cursors_of_their_own():
+    loader, alone = (DataLoader(range(6), 2, shuffle=True) for _ in range(2))
+    epochs = [numbers(alone) for _ in range(4)]
+    pairs = [(a.tolist(), b.tolist()) for a, b in zip(loader, loader, strict=True)]
+    assert pairs == list(zip(*epochs[:2], strict=True))
+    assert loader.state_dict()["epoch"] == 2
+    outer = iter(loader)
+    assert next(outer).tolist() == epochs[2][0]
+    assert numbers(loader) == epochs[3]
+    assert next(outer).tolist() == epochs[2][1]
+    state = loader.state_dict()
+    assert (state["epoch"], state["batch"]) == (2, 2)  # of the loop that moved last
+    assert [batch.tolist() for batch in outer] == epochs[2][2:]
+    assert loader.state_dict()["epoch"] == 4
+
+
+def test_a_cursor_beyond_the_data_is_refused():
+    state = {"epoch": 0, "batch": 4, "seed": 0}
+    loader = DataLoader(range(6), 2)
+    with pytest.raises(ArgumentError, match="after batch 4 .* with 6 by 2, 3 batches; legal are"):
+        loader.load_state_dict(state)
+    assert loader.state_dict()["batch"] == 0
+    with pytest.raises(ArgumentError, match="legal are numbers from 0"):
+        loader.load_state_dict({**state, "batch": -1})
+
+
+def test_a_cursor_of_other_batches_is_refused_in_the_middle_of_an_epoch():
+    loader = DataLoader(range(12), 2)
+    next(iter(loader))
+    state = loader.state_dict()
+    for other in (DataLoader(range(12), 3), DataLoader(range(11), 2)):
+        with pytest.raises(ArgumentError, match="after batch 1 of 12 samples by 2"):
+            other.load_state_dict(state)
+        other.load_state_dict({**state, "batch": 0})
+        assert len(numbers(other)) == len(other)
+
+
+def test_data_that_shrinks_under_a_cursor_is_told():
+    data = list(range(8))
+    loader = DataLoader(data, 2)
+    loader.load_state_dict({"epoch": 0, "batch": 3, "seed": 0})
+    del data[3:]
+    with pytest.raises(ArgumentError, match="after batch 3"):
+        numbers(loader)
+
+
+def test_masked_arrays_are_no_data():
+    with pytest.raises(DTypeError, match="1 elements of an array are masked; legal are .filled"):
+        ArrayDataset(np.ma.masked_equal([1, 2, 3], 2))
+
+
+# ---- parts of datasets ---------------------------------------------------------------------------
+
+
+def test_some_samples_and_all_of_several():
+    assert list(data.Subset(range(10), [3, 1, -1])) == [3, 1, 9]
+    several = data.ConcatDataset([range(3), [], [7, 8]])
+    assert list(several) == [0, 1, 2, 7, 8] and several[-1] == 8 and len(several) == 5
+    assert numbers(DataLoader(several, 4)) == [[0, 1, 2, 7], [8]]
+
+
+@pytest.mark.parametrize("lengths, wanted", [([7, 3], [7, 3]), ([0.5, 0.25, 0.25], [6, 2, 2])])
+def test_parts_that_share_no_sample(lengths, wanted):
+    parts = data.random_split(range(10), lengths, seed=1)
+    assert [len(part) for part in parts] == wanted
+    assert sorted(sum((list(part) for part in parts), [])) == list(range(10))
+    assert list(parts[0]) == list(data.random_split(range(10), lengths, seed=1)[0])
+    assert list(parts[0]) != list(data.random_split(range(10), lengths, seed=2)[0])
+
+
+def test_parts_that_are_refused():
+    for lengths in ([5, 4], [0.5, 0.4], [11, -1], []):
+        with pytest.raises(ArgumentError, match="of 10 samples; legal are numbers that add up"):
+            data.random_split(range(10), lengths)
+    with pytest.raises(ArgumentError, match="sample 3 of 3; legal are 0 to 2"):
+        data.Subset(range(3), [0, 3])
+    with pytest.raises(ArgumentError, match="no datasets"):
+        data.ConcatDataset([])
+    with pytest.raises(IndexError, match="sample 3 of 3"):
+        data.ConcatDataset([range(3)])[3]

@@ -268,6 +268,16 @@ MISUSES = {
     ),
     "list of texts": (lambda: Tensor(["a"]), DTypeError, ["'a'", "str", "legal are bool, int"]),
     "array of texts": (lambda: Tensor(np.array(["a"])), DTypeError, ["there are bool"]),
+    "array with a mask": (
+        lambda: Tensor(np.ma.masked_equal([1, 2], 2)),
+        DTypeError,
+        ["1 elements of an array are masked", "legal are .filled"],
+    ),
+    "operand with a mask": (
+        lambda: Tensor([1.0, 2.0]) + np.ma.masked_equal([1.0, 2.0], 2),
+        DTypeError,
+        ["add", "masked"],
+    ),
     "some object": (lambda: Tensor(object()), DTypeError, ["object", "legal are numbers"]),
     "sum with a text": (lambda: ones(1) + "a", DTypeError, ["'a'", "str", "legal are tensors"]),
     "index by floats": (

@@ -191,6 +191,59 @@ def test_loaded_values_reach_captured_steps(tmp_path):
     assert step(Tensor([3.0]).realize()).item() == 6.0
 
 
+class Refusing:
+    """A part that takes no state but its own."""
+
+    def state_dict(self):
+        return {"of": id(self)}
+
+    def load_state_dict(self, state):
+        if state["of"] != id(self):
+            raise ArgumentError("not mine")
+
+
+@pytest.mark.parametrize("why", ["another shape", "a part refuses", "beyond the data"])
+def test_what_is_refused_has_moved_nothing(tmp_path, why):
+    def run(size=2, samples=8, more=None):
+        at = Tensor([3.0] * size, requires_grad=True)
+        parts = {"at": at, "optimizer": LBFGS([at], max_iter=2), "noise": Generator(5)}
+        parts["loader"] = DataLoader(range(samples), 2, shuffle=True)
+        return parts, Checkpoint(tmp_path / "run", **parts, more=more or Generator(1))
+
+    def step(parts):
+        def closure():
+            parts["optimizer"].zero_grad()
+            (loss := parts["at"].square().square().sum()).backward()
+            return loss
+
+        parts["optimizer"].step(closure)
+        next(iter(parts["loader"]))
+        return Tensor.rand(2, generator=parts["noise"]).tolist(), parts["at"].tolist()
+
+    parts, saved = run(more=Refusing() if why == "a part refuses" else None)
+    step(parts)
+    step(parts)
+    saved.save()
+    options = {
+        "another shape": {"size": 3},
+        "a part refuses": {"more": Refusing()},
+        "beyond the data": {"samples": 1},
+    }[why]
+    parts, saved = run(**options)
+    step(parts)
+    before = parts["loader"].state_dict(), parts["noise"].state_dict(), parts["at"].tolist()
+    position = Tensor.manual_seed(3) or Tensor.rand(1).tolist()
+    Tensor.manual_seed(3)
+    with pytest.raises((ArgumentError, ShapeError)):
+        saved.load()
+    after = parts["loader"].state_dict(), parts["noise"].state_dict(), parts["at"].tolist()
+    assert after == before and Tensor.rand(1).tolist() == position
+    found = step(parts)[1]
+    other, _ = run(**options)
+    step(other)
+    assert step(other)[1] == found  # the optimizer is where it was, too
+
+
 def misuse(change):
     def act(path):
         Checkpoint(path, net={"w": Tensor([1.0]), "v": Tensor([1.0])}).save()

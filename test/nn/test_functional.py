@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tinygrad import Tensor, dtypes
+from tinygrad import Tensor, dtypes, nn
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.nn import functional as ours
 
@@ -332,7 +332,7 @@ def test_embedding_bag(mode, padding):
     check("embedding_bag", BAG, array(5, 4), starts, mode=mode, padding_idx=padding)
     ends = {"include_last_offset": True, "mode": mode, "padding_idx": padding}
     check("embedding_bag", BAG, array(5, 4), np.array([0, 3, 6]), **ends)
-    empty = ours.embedding_bag(Tensor(BAG[:0]), Tensor(array(5, 4)), Tensor([0, 0]), mode)
+    empty = ours.embedding_bag(Tensor(BAG[:0]), Tensor(array(5, 4)), Tensor([0, 0]), mode=mode)
     assert empty.tolist() == [[0.0] * 4] * 2
 
 
@@ -435,3 +435,72 @@ def test_dropout_that_keeps_mean_and_variance():
 def test_misuse_of_functions_is_told(misuse, error, message):
     with pytest.raises(error, match=message):
         misuse(Tensor.ones(2, 3), Tensor([0, 1]))
+
+
+# ---- rows that are cut, and counted --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"norm_type": 1.0}, {"scale_grad_by_freq": True}, {"padding_idx": 1}]
+)
+@pytest.mark.parametrize("name", ["Embedding", "EmbeddingBag"])
+def test_rows_that_are_too_long_are_cut_where_they_lie(name, options):
+    # only the largest is there twice: PyTorch's bags count others by the wrong number
+    table, numbers = array(6, 4), np.array([[1, 2, 5], [5, 3, 5]])
+    layer, module = (getattr(lib, name)(6, 4, max_norm=1.0, **options) for lib in (nn, torch.nn))
+    layer.weight.assign(Tensor(table)).requires_grad_()
+    module.weight.data.copy_(torch.tensor(table))
+    found, wanted = layer(Tensor(numbers)), module(torch.tensor(numbers))
+    found.square().sum().backward()
+    wanted.square().sum().backward()
+    for mine, other in (
+        (found, wanted),
+        (layer.weight, module.weight),
+        (layer.weight.grad, module.weight.grad),
+    ):
+        np.testing.assert_allclose(mine.numpy(), other.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_gradients_of_rows_by_how_often_they_were_looked_up(mode):
+    options = {"mode": mode, "scale_grad_by_freq": True}
+    check("embedding_bag", BAG, array(5, 4), np.array([0, 2, 2, 5]), **options)
+    check("embedding", BAG, array(5, 4), scale_grad_by_freq=True)
+
+
+def test_misuse_of_rows_that_are_cut():
+    table, numbers = Tensor(array(5, 4)), Tensor(BAG)
+    with pytest.raises(ArgumentError, match="max_norm=-1; legal are numbers from 0"):
+        ours.embedding(numbers, table, max_norm=-1)
+    with pytest.raises(ArgumentError, match="legal are floats"):
+        ours.embedding(numbers, table.cast("int32"), max_norm=1.0)
+    with pytest.raises(ArgumentError, match='scale_grad_by_freq with mode="max"'):
+        ours.embedding_bag(numbers.reshape(2, 3), table, scale_grad_by_freq=True, mode="max")
+
+
+@pytest.mark.parametrize(
+    "name, more",
+    [("relu", ()), ("elu", (0.5,)), ("celu", ()), ("selu", ()), ("hardtanh", (-0.3, 0.4)),
+     ("leaky_relu", (0.2,)), ("threshold", (0.1, 7.0))],
+)  # fmt: skip
+def test_functions_that_end_in_an_underscore_write(name, more):
+    x = array(3, 4)
+    ours_, theirs_ = Tensor(x).realize(), torch.tensor(x)
+    view = ours_[1]
+    found = getattr(ours, f"{name}_")(ours_, *more)
+    wanted = getattr(theirs, f"{name}_")(theirs_, *more)
+    assert found is ours_
+    np.testing.assert_allclose(view.numpy(), wanted[1].numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["LazyLinear", "DataParallel", "SyncBatchNorm", "Buffer"])
+def test_what_is_no_layer_here_has_something_instead(name):
+    with pytest.raises(AttributeError, match=f"nn has no '{name}'; legal is"):
+        getattr(nn, name)
+
+
+def test_what_is_no_optimizer_here_has_something_instead():
+    with pytest.raises(AttributeError, match="no 'AveragedModel'; legal is EMA"):
+        _ = nn.optim.AveragedModel
+    with pytest.raises(AttributeError, match="nn.optim has no 'Adamm'$"):
+        _ = nn.optim.Adamm

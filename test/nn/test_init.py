@@ -77,3 +77,21 @@ def test_gains(name):
 def test_misuse(misuse, error, message):
     with pytest.raises(error, match=message):
         misuse()
+
+
+@pytest.mark.parametrize("shape, groups", [((4, 2, 3), 2), ((3, 5, 3, 4), 1), ((4, 4, 1, 2, 3), 4)])
+def test_a_weight_that_gives_its_input(shape, groups):
+    found = init.dirac_(Tensor.zeros(*shape), groups)
+    assert found.tolist() == torch.nn.init.dirac_(torch.zeros(*shape), groups).tolist()
+
+
+def test_sparse_columns():
+    weight = init.sparse_(Tensor.zeros(50, 30), 0.3, std=2.0).numpy()
+    assert ((weight == 0).sum(0) == 15).all() and abs(weight[weight != 0].std() - 2) < 0.2
+    assert len(np.unique((weight == 0).argmax(0))) > 2  # other rows in each column
+    with pytest.raises(ArgumentError, match="std=-1"):
+        init.sparse_(Tensor.zeros(3, 3), 0.5, -1)
+    with pytest.raises(ArgumentError, match="sparsity=1.5"):
+        init.sparse_(Tensor.zeros(3, 3), 1.5)
+    with pytest.raises(ShapeError, match="dirac_: .* 2 groups"):
+        init.dirac_(Tensor.zeros(3, 3, 3), 2)

@@ -453,6 +453,14 @@ def test_dropout_of_channels():
     assert (dropped == dropped[:, :, :1, :1]).all() and 0.4 < (dropped == 0).mean() < 0.6
 
 
+@pytest.mark.parametrize("name", ["BatchNorm2d", "InstanceNorm2d"])
+def test_norms_that_only_scale(name):
+    options = {"affine": True, "bias": False}
+    layer, module = (getattr(lib, name)(3, **options) for lib in (nn, torch.nn))
+    check(layer, module.eval(), (2, 3, 4, 5))
+    assert layer.bias is None
+
+
 def test_embedding_bag(device):
     ours, theirs = nn.EmbeddingBag(5, 4, mode="max"), torch.nn.EmbeddingBag(5, 4, mode="max")
     theirs.weight.data = torch.tensor(ours.weight.numpy())

@@ -57,6 +57,9 @@ def check(name, x, *others, tolerance=1e-5, **options):
         ("l1_loss", X, [Y], {}),
         ("mse_loss", X, [Y], {}),
         ("huber_loss", X, [Y], {"delta": 0.7}),
+        ("huber_loss", X, [Y], {"delta": 0.7, "weight": P}),
+        ("l1_loss", X, [Y], {"weight": P}),
+        ("mse_loss", X, [Y], {"weight": P}),
         ("smooth_l1_loss", X, [Y], {"beta": 0.7}),
         ("smooth_l1_loss", X, [Y], {"beta": 0.0}),
         ("binary_cross_entropy", P, [T], {}),
@@ -139,6 +142,16 @@ def test_ctc(reduction, flat):
     wanted.sum().backward()
     (found,) = mine.sum().gradient(ours)
     np.testing.assert_allclose(found.numpy(), theirs.grad.numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_ctc_of_one_sample_without_a_batch(reduction):
+    logs = np.log(np.random.default_rng(3).dirichlet(np.ones(4), 6)).astype(np.float32)
+    found = losses.ctc_loss(Tensor(logs), Tensor([1, 2, 2]), 6, 3, reduction=reduction)
+    given = torch.tensor(logs), torch.tensor([1, 2, 2]), torch.tensor(6), torch.tensor(3)
+    wanted = torch.nn.functional.ctc_loss(*given, reduction=reduction)
+    assert found.shape == wanted.shape == ()
+    np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-5)
 
 
 def test_ctc_of_labels_that_do_not_fit():

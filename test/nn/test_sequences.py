@@ -93,6 +93,28 @@ def test_sequences_without_batch_and_with_a_state(name):
     np.testing.assert_allclose(out.numpy(), wanted.detach().numpy(), rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
+@pytest.mark.parametrize(
+    "options", [{}, {"num_layers": 2, "bidirectional": True}, {"bias": False, "batch_first": True}]
+)
+def test_what_a_cell_shows_may_be_projected(options):
+    layer, module = (lib.LSTM(3, 5, proj_size=2, **options) for lib in (nn, torch.nn))
+    alike(layer, module)
+    check(layer, module, array(6, 4, 3))
+    (hidden, cell), (h, c) = layer(Tensor.ones(6, 4, 3))[1], module(torch.ones(6, 4, 3))[1]
+    np.testing.assert_allclose(hidden.numpy(), h.detach().numpy(), rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(cell.numpy(), c.detach().numpy(), rtol=2e-5, atol=2e-5)
+
+
+def test_a_projected_state_goes_on_where_it_was():
+    layer = nn.LSTM(3, 5, proj_size=2)
+    x = Tensor(array(6, 4, 3))
+    whole, state = layer(x)[0], layer(x[:4])[1]
+    np.testing.assert_allclose(
+        layer(x[4:], state)[0].numpy(), whole[4:].numpy(), rtol=2e-5, atol=1e-6
+    )
+
+
 def test_relu_networks():
     layer, module = nn.RNN(3, 5, nonlinearity="relu"), torch.nn.RNN(3, 5, nonlinearity="relu")
     alike(layer, module)
@@ -250,6 +272,12 @@ def test_transformer_that_looks_back_only():
     "misuse, error, message",
     [
         (lambda: nn.LSTM(3, 5, num_layers=0), ArgumentError, "num_layers=0"),
+        (lambda: nn.LSTM(3, 5, proj_size=5), ArgumentError, "proj_size=5; legal .* 0 to 4"),
+        (
+            lambda: nn.LSTM(3, 5)(Tensor.ones(2, 1, 3), (Tensor.zeros(1, 1, 5),)),
+            ShapeError,
+            "LSTM: 1 states; legal are 2",
+        ),
         (lambda: nn.LSTM(3, 5)(Tensor.ones(2, 4)), ShapeError, "LSTM: x has shape"),
         (lambda: nn.GRU(3, 5)(Tensor.ones(0, 2, 3)), ShapeError, "at least one turn"),
         (lambda: nn.RNN(3, 5, nonlinearity="sin"), ArgumentError, "tanh"),

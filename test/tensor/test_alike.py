@@ -178,6 +178,8 @@ MISUSES = {
     "normal_": (lambda x: x.normal_(0, -1), ArgumentError, "std=-1"),
     "normal_ of ints": (lambda x: x.int().normal_(), ArgumentError, "legal are floats"),
     "exponential_": (lambda x: x.exponential_(0), ArgumentError, "lambd=0"),
+    "cauchy_": (lambda x: x.cauchy_(0, -1), ArgumentError, "sigma=-1"),
+    "geometric_": (lambda x: x.geometric_(1.5), ArgumentError, "p=1.5"),
     "select_scatter": (lambda x: x.select_scatter(x, 0, 1), ShapeError, r"legal is \(3,\)"),
     "index_put": (lambda x: x.index_put((x > 0,), x, accumulate=True), ArgumentError, "of ints"),
 }
@@ -188,3 +190,25 @@ def test_misuse(name):
     misuse, error, message = MISUSES[name]
     with pytest.raises(error, match=message):
         misuse(Tensor(A))
+
+
+CALLS = {
+    "add": {"other": 2.0, "alpha": 3},
+    "mul": {"other": 2.0},
+    "pow": {"exponent": 3.0},
+    "eq": {"other": 1.0},
+    "narrow": {"dim": 0, "start": 1, "length": 1},
+    "swapaxes": {"axis0": 0, "axis1": 1},
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_arguments_have_pytorchs_names_too(name):
+    x = [[1.0, 2.0], [3.0, 4.0]]
+    found = getattr(Tensor(x), name)(**CALLS[name])
+    assert found.tolist() == getattr(torch.tensor(x), name)(**CALLS[name]).tolist()
+
+
+def test_arguments_have_names_that_pytorch_had():
+    assert Tensor([[1.0, 2.0]]).mul(value=Tensor([3.0, 4.0])).tolist() == [[3.0, 8.0]]
+    assert Tensor([[1.0, 2.0]]).narrow(dimension=1, start=1, length=1).tolist() == [[2.0]]

@@ -204,6 +204,45 @@ def test_digamma_of_negative_numbers():
     assert np.isnan(value(Tensor([-1.0, -7.0]).digamma())).all()
 
 
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 7])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_polygamma(n, dtype):
+    x = np.concatenate([np.linspace(-3.9, -0.1, 16), np.linspace(0.1, 40, 60)])
+    exact = {"float64": 1e-9, "float32": 3e-4}[dtype]
+    check(
+        lambda x: x.polygamma(n), lambda x: torch.polygamma(n, x), list(x), dtype=dtype, rtol=exact
+    )
+    wanted = scipy.special.polygamma(n, x[16:])
+    exact = {"float64": 2e-13, "float32": 6e-6}[dtype]
+    np.testing.assert_allclose(value(Tensor(x[16:]).cast(dtype).polygamma(n)), wanted, exact)
+
+
+def test_polygamma_of_large_orders_neither_underflows_nor_cancels():
+    x = Tensor([50.0, 2.0, 0.5]).polygamma(30)
+    wanted = scipy.special.polygamma(30, [50.0, 2.0, 0.5])
+    np.testing.assert_allclose(value(x)[:2], wanted[:2], 2e-5)
+    found = value(Tensor(np.float64([-1.5, -3.5])).polygamma(12))
+    wanted = torch.polygamma(12, torch.tensor([-1.5, -3.5], dtype=torch.float64))
+    np.testing.assert_allclose(found, wanted, 1e-3)  # of terms that are 10¹² as large
+
+
+@pytest.mark.parametrize("n, pole", [(1, INF), (2, -INF), (3, INF)])
+def test_poles_of_polygamma(n, pole):
+    found = value(Tensor([0.0, -0.0, -1.0, -2.0, INF, NAN]).polygamma(n))
+    np.testing.assert_array_equal(found, [pole] * 4 + [0, NAN])
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_second_derivatives_of_polygamma(n):
+    given = [-2.6, -0.5, 0.5, 3.0, 20.0]
+    ours = Tensor(np.array(given), requires_grad=True)
+    theirs = torch.tensor(given, dtype=torch.float64, requires_grad=True)
+    (once,) = ours.polygamma(n).sum().gradient(ours)
+    (wanted,) = torch.autograd.grad(torch.polygamma(n, theirs).sum(), theirs, create_graph=True)
+    (wanted,) = torch.autograd.grad(wanted.sum(), theirs)
+    np.testing.assert_allclose(value(once.sum().gradient(ours)[0]), wanted, 1e-9)
+
+
 QUOTIENTS = (
     [5.3, -5.3, 1.0, 7.0, -7.5, 1e6, 0.3, -0.0],
     [0.1, 0.1, 0.1, -3.5, 2.5, 0.7, -0.1, 3.0],

@@ -723,3 +723,7 @@ def test_a_copy_is_a_view_and_a_deep_copy_is_not():
     twin = copy.deepcopy({"a": w, "b": w})
     assert twin["a"] is twin["b"] and twin["a"].grad.tolist() == [2.0]
     assert twin["a"].grad is not w.grad and twin["a"].dtype is dtypes.float
+
+
+def test_a_mask_that_hides_nothing_is_no_mask():
+    assert Tensor(np.ma.masked_array([1, 2], [0, 0])).tolist() == [1, 2]

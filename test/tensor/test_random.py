@@ -28,6 +28,10 @@ CONTINUOUS = {
     "normal": (lambda m: Tensor.normal(N, mean=3, std=2, **m), stats.norm(3, 2)),
     "exponential": (lambda m: Tensor.exponential(N, rate=3, **m), stats.expon(scale=1 / 3)),
     "gumbel": (lambda m: Tensor.gumbel(N, loc=1, scale=2, **m), stats.gumbel_r(1, 2)),
+    "cauchy_": (lambda m: Tensor.zeros(N).cauchy_(1, 2, **m), stats.cauchy(1, 2)),
+    "log_normal_": (
+        lambda m: Tensor.zeros(N).log_normal_(0, 0.5, **m), stats.lognorm(0.5, scale=1)
+    ),
     "kaiming": (
         lambda m: Tensor.kaiming_uniform(N, 6, **m)[:, 0],
         stats.uniform(-((1 / (1 + 1e-4)) ** 0.5), 2 * (1 / (1 + 1e-4)) ** 0.5),
@@ -38,6 +42,16 @@ CONTINUOUS = {
         lambda m: init.trunc_normal_(Tensor.empty(N), 1, 2, -2, 3), stats.truncnorm(-1.5, 1, 1, 2)
     ),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("p", [0.05, 0.5, 0.9, 1.0])
+def test_trials_until_one_succeeds(p):
+    values = Tensor.zeros(N).geometric_(p, **seeded()).numpy()
+    assert values.min() == 1 and (values == np.floor(values)).all()
+    for tries in (1, 2, 5):
+        chance = 1 - (1 - p) ** tries
+        found = (values <= tries).mean()
+        assert abs(found - chance) <= 4 * math.sqrt(chance * (1 - chance) / N)
 
 
 @pytest.mark.parametrize("name", CONTINUOUS)

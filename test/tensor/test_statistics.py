@@ -324,3 +324,84 @@ def test_misuse(error, words, function):
 def test_one_variable_varies_by_a_number():
     check(lambda x: x.cov(), None, (1, 5))
     check(lambda x: x.corrcoef(), None, (1, 5), grad=False)
+
+
+# ---- without NaN, and between points -------------------------------------------------------------
+
+GAPS = np.array([[1.0, NAN, 3.0, 4.5], [NAN, 2.0, NAN, NAN], [NAN] * 4])
+
+
+@pytest.mark.filterwarnings("ignore:Degrees of freedom")
+@pytest.mark.parametrize("dim", [None, 0, 1])
+@pytest.mark.parametrize("correction", [0, 1])
+def test_spread_without_nan(dim, correction):
+    x, options = Tensor(GAPS), {"correction": correction}
+    found = value(x.nanvar(dim, **options)), value(x.nanstd(dim, **options))
+    wanted = [f(GAPS, dim, ddof=correction) for f in (np.nanvar, np.nanstd)]
+    np.testing.assert_allclose(found, wanted)
+    assert x.nanvar(dim, keepdim=True).ndim == 2
+
+
+def test_gradients_of_a_spread_without_nan():
+    x = Tensor(GAPS[:1], requires_grad=True)
+    known = torch.tensor([1.0, 3.0, 4.5], dtype=torch.float64, requires_grad=True)
+    known.var().backward()
+    np.testing.assert_allclose(value(x.nanvar().gradient(x)[0])[0, [0, 2, 3]], known.grad)
+
+
+PLACES = np.array([-1, 0, 0.5, 1, 1.5, 2, 4, 5, 9, np.inf, -np.inf, NAN])
+
+
+@pytest.mark.parametrize("ends", [{}, {"left": -7.0}, {"left": -7.0, "right": 8.0}])
+@pytest.mark.parametrize("count", [5, 2, 1])
+def test_between_points(count, ends):
+    xp, fp = np.array([0.0, 1, 1, 2, 5])[:count], np.array([1.0, 3, 4, 0, 2])[:count]
+    found = value(Tensor(PLACES).interp(Tensor(xp), Tensor(fp), **ends))
+    np.testing.assert_allclose(found[:-1], np.interp(PLACES[:-1], xp, fp, **ends))
+    assert np.isnan(found[-1])
+
+
+def test_slopes_between_points():
+    x, xp, fp = (Tensor(v, requires_grad=True) for v in ([0.5, 3.0], [0.0, 2.0, 4.0], [1.0, 5, 3]))
+    dx, dfp = x.interp(xp, fp).sum().gradient(x, fp)
+    assert value(dx).tolist() == [2.0, -1.0] and value(dfp).tolist() == [0.75, 0.75, 0.5]
+
+
+@pytest.mark.parametrize("where", [(0, 0, 1), (1, 1, 2), (-1, 0, 2), (2, 0, 2)])
+def test_diagonals_are_written(where):
+    x = torch.arange(24.0).reshape(2, 3, 4)
+    source = -torch.ones_like(x.diagonal(*where))
+    found = Tensor(x.numpy()).diagonal_scatter(Tensor(source.numpy()), *where)
+    assert value(found).tolist() == x.diagonal_scatter(source, *where).tolist()
+
+
+def test_numbers_of_elements_as_indices():
+    flat = np.array([[0, 23], [7, 11]])
+    found = Tensor(flat).unravel_index((2, 3, 4))
+    for ours, theirs in zip(found, np.unravel_index(flat, (2, 3, 4)), strict=True):
+        assert value(ours).tolist() == theirs.tolist()
+    for wrong in (24, -1):
+        with pytest.raises(IndexCheckError, match=f"unravel_index: {wrong} of shape"):
+            Tensor([wrong]).unravel_index((2, 3, 4))[0].numpy()
+
+
+def test_parts_of_a_number():
+    x = np.array([2.5, -2.5, np.inf, -np.inf, NAN, -0.0, 3])
+    for ours, theirs in zip(Tensor(x).modf(), np.modf(x), strict=True):
+        np.testing.assert_array_equal(value(ours), theirs)
+        np.testing.assert_array_equal(np.signbit(value(ours)[:4]), np.signbit(theirs[:4]))
+
+
+@pytest.mark.parametrize(
+    "misuse, error, told",
+    [
+        (lambda x: x.interp(Tensor([0.0, 1.0]), Tensor([1.0])), ShapeError, r"legal are \(n,\)"),
+        (lambda x: x.diagonal_scatter(x), ShapeError, "diagonal_scatter"),
+        (lambda x: x.unravel_index((2, 2)), DTypeError, "legal are ints"),
+        (lambda x: x.union1d, AttributeError, r"legal is cat\(other\).unique\(\)"),
+        (lambda x: x.isreal, AttributeError, "imag.eq"),
+    ],
+)
+def test_misuse_of_fewer(misuse, error, told):
+    with pytest.raises(error, match=told):
+        misuse(Tensor.ones(2, 2))

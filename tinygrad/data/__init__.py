@@ -4,13 +4,17 @@ loaders that make batches. Arrays are NumPy's; what a `DataLoader` yields are te
 
 from tinygrad.data.download import FetchError, fetch
 from tinygrad.data.loader import ArrayDataset, DataLoader, Dataset, TextLines, collate
+from tinygrad.data.parts import ConcatDataset, Subset, random_split
 
 __all__ = [
     "ArrayDataset",
+    "ConcatDataset",
     "DataLoader",
     "Dataset",
     "FetchError",
+    "Subset",
     "TextLines",
     "collate",
     "fetch",
+    "random_split",
 ]

@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import zlib
 from pathlib import Path
 
 from tinygrad.base.errors import TinygradError
@@ -39,7 +40,8 @@ def fetch(
         md5: the same, for files whose makers give only this.
 
     Raises:
-        FetchError: there is no network, or the content is not what the hash says.
+        FetchError: there is no network, or what came is less than was announced, not what the hash
+            says, or can't be unpacked. Nothing is kept then.
 
     >>> import os, pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "numbers")
@@ -67,6 +69,7 @@ def _folder() -> Path:
 
 def _download(url: str, path: Path, gunzip: bool, wanted: dict[str, str | None]) -> None:
     """Writes the file at `url` to `path`, if its hashes are as wanted; whole or not at all."""
+    import http.client
     import urllib.request  # 15 ms: only who fetches needs it
 
     hashes = {kind: hashlib.new(kind) for kind, value in wanted.items() if value is not None}
@@ -77,10 +80,15 @@ def _download(url: str, path: Path, gunzip: bool, wanted: dict[str, str | None])
             os.fdopen(handle, "wb") as file,
             urllib.request.urlopen(url, timeout=_TIMEOUT) as answer,  # noqa: S310
         ):
+            announced = answer.headers.get("Content-Length")
             while chunk := answer.read(1 << 20):
                 file.write(chunk)
                 for each in hashes.values():
                     each.update(chunk)
+            if announced is not None and file.tell() != int(announced):
+                raise FetchError(
+                    f"fetch: {url} gave {file.tell()} bytes of {announced}; nothing was kept"
+                )
         for kind, each in hashes.items():
             if each.hexdigest() != wanted[kind]:
                 raise FetchError(
@@ -88,23 +96,28 @@ def _download(url: str, path: Path, gunzip: bool, wanted: dict[str, str | None])
                     "nothing was kept"
                 )
         if gunzip:
-            _unpack(part)
+            _unpack(part, url)
         os.replace(part, path)
-    except OSError as error:  # as an URLError is
-        os.unlink(part)
-        if isinstance(error, FetchError):
-            raise
+    except FetchError:
+        raise
+    except (OSError, http.client.HTTPException) as error:  # as an URLError is
         raise FetchError(
             f"fetch: can't get {url} ({error}); put the file at {path} by hand, or go online"
         ) from error
+    finally:
+        Path(part).unlink(missing_ok=True)
 
 
-def _unpack(path: str) -> None:
+def _unpack(path: str, url: str) -> None:
     """A gzip file becomes what is in it."""
     packed = path + ".gz"
     os.replace(path, packed)
     try:
         with gzip.open(packed) as source, open(path, "wb") as file:
             shutil.copyfileobj(source, file)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise FetchError(
+            f"fetch: {url} is no whole gzip file ({error}); nothing was kept"
+        ) from error
     finally:
         os.unlink(packed)

@@ -6,6 +6,9 @@ images wait, or leave the interpreter to others, and nothing has to be sent to a
 
 from __future__ import annotations
 
+import codecs
+import dataclasses
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -14,11 +17,26 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tinygrad.base.errors import ArgumentError
+from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.later import later
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.creation import unmasked
 
 futures = later("concurrent.futures")
+
+_ORDER = "le" if sys.byteorder == "little" else "be"
+MARKED = {
+    "utf-8-sig": ("utf-8", {codecs.BOM_UTF8: "utf-8"}),
+    "utf-16": (
+        f"utf-16-{_ORDER}",
+        {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"},
+    ),
+    "utf-32": (
+        f"utf-32-{_ORDER}",
+        {codecs.BOM_UTF32_LE: "utf-32-le", codecs.BOM_UTF32_BE: "utf-32-be"},
+    ),
+}
+"""Encodings whose files may begin with a mark: what they are without one, and by their marks."""
 
 
 class Dataset(Protocol):
@@ -33,6 +51,15 @@ class Dataset(Protocol):
     def __getitem__(self, number: int, /) -> Any: ...
 
 
+def check_dataset(who: str, dataset: Any) -> None:
+    """ArgumentError for what has no length or gives no samples by number."""
+    if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+        raise ArgumentError(
+            f"{who}: a dataset of type {type(dataset).__name__}; legal is what has a length and "
+            "gives samples by number, as a list does"
+        )
+
+
 class ArrayDataset:
     """Arrays of one length as a dataset of tuples: a row of each.
 
@@ -41,7 +68,7 @@ class ArrayDataset:
     """
 
     def __init__(self, *arrays: Any) -> None:
-        self.arrays = tuple(a.numpy() if isinstance(a, Tensor) else np.asarray(a) for a in arrays)
+        self.arrays = tuple(a.numpy() if isinstance(a, Tensor) else unmasked(a) for a in arrays)
         shapes = [array.shape for array in self.arrays]
         if () in shapes or len({shape[0] for shape in shapes}) != 1:
             raise ArgumentError(f"ArrayDataset: arrays of shapes {shapes}; legal is one length")
@@ -56,6 +83,13 @@ class ArrayDataset:
 class TextLines:
     """The lines of a text file as a dataset; only where they begin is kept in memory.
 
+    Args:
+        path: the file.
+        encoding: of the text; of "utf-16" and "utf-32" the file's first bytes tell the order.
+
+    Raises:
+        ArgumentError: there is no such encoding.
+
     >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "lines.txt")
     >>> with open(path, "w") as file:
@@ -66,11 +100,9 @@ class TextLines:
     """
 
     def __init__(self, path: str | Path, encoding: str = "utf-8") -> None:
-        self.path, self.encoding = Path(path), encoding
-        self.starts = [0]
-        with self.path.open("rb") as file:
-            for line in file:
-                self.starts.append(self.starts[-1] + len(line))
+        self.path = Path(path)
+        self.encoding, begin = _encoding_of(self.path, encoding)
+        self.starts = [begin, *_line_ends(self.path, "\n".encode(self.encoding), begin)]
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -85,25 +117,91 @@ class TextLines:
         return raw.decode(self.encoding).rstrip("\r\n")
 
 
+def _encoding_of(path: Path, encoding: str) -> tuple[str, int]:
+    """The encoding with the order of its bytes in it, and where the text begins."""
+    try:
+        name = codecs.lookup(encoding).name
+    except LookupError as error:
+        raise ArgumentError(f"TextLines: {error}; legal are Python's encodings") from error
+    unmarked, marks = MARKED.get(name, (name, {}))
+    with path.open("rb") as file:
+        head = file.read(4)
+    found = [(own, len(mark)) for mark, own in marks.items() if head.startswith(mark)]
+    return found[0] if found else (unmarked, 0)
+
+
+def _line_ends(path: Path, newline: bytes, begin: int) -> Iterator[int]:
+    """Where lines end in a file: behind each `newline`, of which a character is a multiple, and at
+    the end of a last line without one."""
+    unit = len(newline)
+    size, last = path.stat().st_size, begin
+    with path.open("rb") as file:
+        file.seek(begin)
+        at = begin
+        while piece := file.read(unit << 20):
+            whole = len(piece) - len(piece) % unit
+            characters = np.frombuffer(piece[:whole], f"V{unit}")
+            for number in np.flatnonzero(characters == np.void(newline)).tolist():
+                last = at + (number + 1) * unit
+                yield last
+            at += len(piece)
+    if last < size:
+        yield size
+
+
 def collate(samples: Sequence[Any]) -> Any:
-    """Samples as one batch: numbers and arrays become tensors with a new first axis; tuples, lists
-    and dicts stay what they are, of batches; all else is a list.
+    """Samples as one batch: numbers and arrays become tensors with a new first axis; tuples (named
+    ones, too), lists, dicts and dataclasses stay what they are, of batches; all else, such as
+    strings, is a list.
+
+    Raises:
+        ArgumentError: samples of several kinds, lengths or keys.
+        ShapeError: arrays of several shapes.
 
     >>> collate([(1, "a"), (2, "b")])[0].tolist()
     [1, 2]
     """
+    if not samples:
+        raise ArgumentError("collate: no samples; legal are one or more")
     first = samples[0]
     if isinstance(first, Tensor):
         return Tensor.stack(*samples)
     if isinstance(first, (tuple, list)):
-        return type(first)(collate(parts) for parts in zip(*samples, strict=True))
+        _check_one("lengths", [len(sample) for sample in samples])
+        parts = [collate(part) for part in zip(*samples, strict=True)]
+        return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
     if isinstance(first, dict):
+        _check_one("keys", [list(sample) for sample in samples])
         return {name: collate([sample[name] for sample in samples]) for name in first}
-    if isinstance(first, (bool, int, float)):
+    if dataclasses.is_dataclass(first) and not isinstance(first, type):
+        _check_one("kinds", [type(sample).__name__ for sample in samples])
+        names = [field.name for field in dataclasses.fields(first) if field.init]
+        made = {name: collate([getattr(sample, name) for sample in samples]) for name in names}
+        return type(first)(**made)
+    if isinstance(first, (bool, int, float, complex)):
         return Tensor(list(samples))
     if isinstance(first, (np.ndarray, np.generic)):
-        return Tensor(np.stack(samples))
+        return _stacked(samples)
     return list(samples)
+
+
+def _stacked(samples: Sequence[Any]) -> Any:
+    """Arrays as a tensor; a list, if their elements are no numbers."""
+    arrays = [unmasked(sample) for sample in samples]
+    if any(array.dtype.kind not in "biufc" for array in arrays):
+        return list(samples)
+    _check_one("shapes", [array.shape for array in arrays], ShapeError)
+    return Tensor(np.stack(arrays))
+
+
+def _check_one(
+    what: str, found: list[Any], error: type[ArgumentError | ShapeError] = ArgumentError
+) -> None:
+    if other := [each for each in found if each != found[0]]:
+        raise error(
+            f"collate: {what} {found[0]} and {other[0]} in a batch; legal are samples of one form, "
+            "or a collate_fn of your own"
+        )
 
 
 class DataLoader:
@@ -119,7 +217,8 @@ class DataLoader:
         prefetch: batches that workers are ahead.
         collate_fn: what makes a batch of a list of samples; `collate` if None.
 
-    `state_dict` says where the loop is; a loader that loads it goes on with the next batch.
+    `state_dict` says where the loop is, of several the one that moved last; a loader that loads it
+    goes on with the next batch.
 
     >>> loader = DataLoader(range(5), batch_size=2)
     >>> [batch.tolist() for batch in loader]
@@ -148,11 +247,7 @@ class DataLoader:
                 raise ArgumentError(
                     f"DataLoader: {name}={number!r}; legal are whole numbers from {least}"
                 )
-        if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
-            raise ArgumentError(
-                f"DataLoader: a dataset of type {type(dataset).__name__}; legal is what has a "
-                "length and gives samples by number, as a list does"
-            )
+        check_dataset("DataLoader", dataset)
         if not (collate_fn is None or callable(collate_fn)):
             raise ArgumentError(f"DataLoader: collate_fn={collate_fn!r}; legal is a function")
         self.dataset = dataset
@@ -163,9 +258,20 @@ class DataLoader:
         self.num_workers = num_workers
         self.prefetch = prefetch
         self.collate_fn = collate if collate_fn is None else collate_fn
-        self.epoch = 0
-        self.batch = 0  # of this epoch, the next one
+        self._epoch = 0
+        self._batch = 0  # of this epoch, the next one
+        self._fresh = 0  # the epoch of a loop that begins
         self._resumed = False
+
+    @property
+    def epoch(self) -> int:
+        """The epoch in which the loop is."""
+        return self._epoch
+
+    @property
+    def batch(self) -> int:
+        """The number of its next batch."""
+        return self._batch
 
     def __len__(self) -> int:
         """Batches of an epoch."""
@@ -173,29 +279,49 @@ class DataLoader:
         return full + (1 if rest and not self.drop_last else 0)
 
     def __iter__(self) -> Iterator[Any]:
-        if self.batch and not self._resumed:  # the last loop was left early
-            self.epoch, self.batch = self.epoch + 1, 0
-        self._resumed = False
-        batches = self._batches()[self.batch :]
-        for made in self._loaded(batches):
-            self.batch += 1
+        epoch, start = self._fresh, 0
+        if self._resumed:
+            epoch, start = self._epoch, self._batch
+            self._check_cursor(start, len(self.dataset), self.batch_size)
+        self._resumed, self._fresh = False, epoch + 1
+        batches = self._batches(epoch)[start:]
+        for number, made in enumerate(self._loaded(batches), start + 1):
+            self._epoch, self._batch = epoch, number
             yield made
-        self.epoch, self.batch = self.epoch + 1, 0
+        self._epoch, self._batch = self._fresh, 0
 
     def state_dict(self) -> dict[str, int]:
-        """Where the loop is: after which batch of which epoch."""
-        return {"epoch": self.epoch, "batch": self.batch, "seed": self.seed}
+        """Where the loop is: after which batch of which epoch, of which batches."""
+        place = {"epoch": self._epoch, "batch": self._batch, "seed": self.seed}
+        return place | {"batch_size": self.batch_size, "samples": len(self.dataset)}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """The next `for` goes on where `state` was taken."""
-        self.epoch, self.batch, self.seed = (int(state[k]) for k in ("epoch", "batch", "seed"))
+        """The next `for` goes on where `state` was taken.
+
+        Raises:
+            ArgumentError: in the middle of an epoch of other batches, or beyond the data.
+        """
+        epoch, batch, seed = (int(state[key]) for key in ("epoch", "batch", "seed"))
+        if min(epoch, batch, seed) < 0:
+            raise ArgumentError(f"DataLoader: {state}; legal are numbers from 0")
+        samples, size = len(self.dataset), self.batch_size
+        self._check_cursor(batch, state.get("samples", samples), state.get("batch_size", size))
+        self._epoch, self._batch, self.seed = epoch, batch, seed
         self._resumed = True
 
-    def _batches(self) -> list[list[int]]:
-        """The numbers of the samples of each batch of this epoch."""
+    def _check_cursor(self, batch: int, samples: int, batch_size: int) -> None:
+        own = len(self.dataset), self.batch_size
+        if batch > len(self) or (batch and own != (samples, batch_size)):
+            raise ArgumentError(
+                f"DataLoader: to go on after batch {batch} of {samples} samples by {batch_size}, "
+                f"with {own[0]} by {own[1]}, {len(self)} batches; legal are the same, or batch 0"
+            )
+
+    def _batches(self, epoch: int) -> list[list[int]]:
+        """The numbers of the samples of each batch of an epoch."""
         order = np.arange(len(self.dataset))
         if self.shuffle:
-            order = np.random.default_rng([self.seed, self.epoch]).permutation(order)
+            order = np.random.default_rng([self.seed, epoch]).permutation(order)
         size = self.batch_size
         return [order[i * size : (i + 1) * size].tolist() for i in range(len(self))]
 

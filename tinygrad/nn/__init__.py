@@ -35,6 +35,7 @@ from tinygrad.nn.activations import (
     Tanh,
     Threshold,
 )
+from tinygrad.nn.adaptive_softmax import AdaptiveLogSoftmaxWithLoss
 from tinygrad.nn.attention import (
     MultiheadAttention,
     TransformerDecoderLayer,
@@ -163,6 +164,7 @@ from tinygrad.nn.spellings import spell
 from tinygrad.nn.transformers import Transformer, TransformerDecoder, TransformerEncoder
 
 __all__ = [
+    "AdaptiveLogSoftmaxWithLoss",
     "AlphaDropout",
     "EmbeddingBag",
     "FeatureAlphaDropout",
@@ -320,6 +322,17 @@ INSTEAD = {
     "ModuleDict": "a dict",
     "ParameterList": "a list of tensors",
     "ParameterDict": "a dict of tensors",
+    "Buffer": "Tensor(data, requires_grad=False)",
+    "CrossMapLRN2d": "LocalResponseNorm",
+    "DataParallel": "tensors on several devices: Tensor.shard",
+    "NLLLoss2d": "NLLLoss",
+    "SyncBatchNorm": "BatchNorm of a tensor on several devices, whose statistics are of all of it",
+    **dict.fromkeys(
+        ("LazyLinear", "LazyConv1d", "LazyConv2d", "LazyConv3d", "LazyBatchNorm1d")
+        + ("LazyBatchNorm2d", "LazyBatchNorm3d", "LazyConvTranspose1d", "LazyConvTranspose2d")
+        + ("LazyConvTranspose3d", "LazyInstanceNorm1d", "LazyInstanceNorm2d", "LazyInstanceNorm3d"),
+        "the layer of the name without Lazy, with the size that its input has",
+    ),
 }
 """What PyTorch's programs look for: what does the same here."""
 

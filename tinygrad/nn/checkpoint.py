@@ -14,7 +14,7 @@ from typing import Any
 
 from tinygrad.base.errors import ArgumentError
 from tinygrad.formats import safetensors
-from tinygrad.nn.state import get_state_dict, load_state_dict
+from tinygrad.nn.state import fitting, get_state_dict, load_state_dict
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.generator import default_generator
 
@@ -92,6 +92,8 @@ class Checkpoint:
         Raises:
             ArgumentError: the file is of other parts, or of none: a name is missing or too many.
             ShapeError: a tensor has another shape now.
+
+        After an error nothing has moved: parts are where they were.
         """
         if not self.path.exists():
             return None
@@ -105,13 +107,26 @@ class Checkpoint:
                 f"{_VERSION}"
             )
         places = self._places(header, arrays)
-        for name, part in self.parts.items():
-            if _speaks(part):
-                part.load_state_dict(_put_together(header["plain"][name], arrays))
+        values = {name: fitting(name, place, arrays[name]) for name, place in places.items()}
+        plain = {name: _put_together(part, arrays) for name, part in header["plain"].items()}
+        self._tell(plain)
         if places:
-            load_state_dict(places, {name: Tensor(arrays[name]) for name in places})
+            load_state_dict(places, values)
         notes: dict[str, Any] = header["notes"]
         return notes
+
+    def _tell(self, states: dict[str, Any]) -> None:
+        """Gives each part that speaks its state. If one refuses, all get back those they had."""
+        before: dict[str, tuple[Any, dict[str, Any]]] = {}
+        try:
+            for name, state in states.items():
+                before[name] = _copied(self.parts[name].state_dict())
+                self.parts[name].load_state_dict(state)
+        except BaseException:
+            for name, was in before.items():
+                if not _are_same(was, _copied(self.parts[name].state_dict())):
+                    self.parts[name].load_state_dict(_put_together(*was))
+            raise
 
     def _places(self, header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Tensor]:
         """The tensors to put values into, each by the one name under which it was written."""
@@ -149,6 +164,20 @@ def _taken_apart(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, (list, tuple)):
         return [_taken_apart(v, f"{name}.{i}", tensors) for i, v in enumerate(value)]
     return value
+
+
+def _copied(state: Any) -> tuple[Any, dict[str, Any]]:
+    """A nested state taken apart, and its tensors as arrays that nobody else writes."""
+    tensors: dict[str, Tensor] = {}
+    plain = _taken_apart(state, "", tensors)
+    return plain, {name: tensor.numpy().copy() for name, tensor in tensors.items()}
+
+
+def _are_same(was: tuple[Any, dict[str, Any]], now: tuple[Any, dict[str, Any]]) -> bool:
+    """Bit for bit."""
+    return was[0] == now[0] and all(
+        array.tobytes() == now[1][name].tobytes() for name, array in was[1].items()
+    )
 
 
 def _put_together(value: Any, arrays: dict[str, Any]) -> Any:

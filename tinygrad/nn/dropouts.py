@@ -9,6 +9,7 @@ import math
 
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.nn.held import held
+from tinygrad.nn.ranks import check_rank
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_number_from, check_types
 
@@ -55,10 +56,32 @@ def dropout2d(x: Tensor, p: float = 0.5, training: bool | None = None) -> Tensor
     """
     if x.ndim < 2:
         raise ShapeError(f"Dropout2d: x has shape {x.shape}; legal is (N, channels, *any)")
-    return x * _kept(x, p, 2) if _is_on("Dropout2d", p, training) else x
+    return _channels_kept("Dropout2d", x, p, training, 2)
 
 
-dropout1d = dropout3d = dropout2d
+def dropout1d(x: Tensor, p: float = 0.5, training: bool | None = None) -> Tensor:
+    """`dropout2d` of x (N, channels, length), or without N.
+
+    >>> dropout1d(Tensor.ones(2, 3), training=False).shape
+    (2, 3)
+    """
+    check_rank("Dropout1d", x, (2, 3))
+    return _channels_kept("Dropout1d", x, p, training, x.ndim - 1)
+
+
+def dropout3d(x: Tensor, p: float = 0.5, training: bool | None = None) -> Tensor:
+    """`dropout2d` of x (N, channels, depth, height, width), or without N.
+
+    >>> dropout3d(Tensor.ones(2, 3, 3, 3), training=False).shape
+    (2, 3, 3, 3)
+    """
+    check_rank("Dropout3d", x, (4, 5))
+    return _channels_kept("Dropout3d", x, p, training, x.ndim - 3)
+
+
+def _channels_kept(who: str, x: Tensor, p: float, training: bool | None, axes: int) -> Tensor:
+    """One number for all that follows the first axes, up to that of the channels."""
+    return x * _kept(x, p, axes) if _is_on(who, p, training) else x
 
 
 def alpha_dropout(x: Tensor, p: float = 0.5, training: bool | None = None) -> Tensor:
@@ -92,6 +115,8 @@ def _alpha(x: Tensor, p: float, axes: int) -> Tensor:
 
 
 Dropout = held("Dropout", dropout)
-Dropout1d = Dropout2d = Dropout3d = held("Dropout2d", dropout2d)
+Dropout1d = held("Dropout1d", dropout1d)
+Dropout2d = held("Dropout2d", dropout2d)
+Dropout3d = held("Dropout3d", dropout3d)
 AlphaDropout = held("AlphaDropout", alpha_dropout)
 FeatureAlphaDropout = held("FeatureAlphaDropout", feature_alpha_dropout)

@@ -4,16 +4,31 @@ from __future__ import annotations
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
-from tinygrad.formats.quants import rows
+from tinygrad.formats.quants import is_in_blocks, rows
+from tinygrad.nn.function import function
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.arguments import check_choice
+from tinygrad.tensor.arguments import check_choice, check_number_from
 
 MODES = ("mean", "sum", "max")
 
 
-def embedding(numbers: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
-    """Rows of weight (many, features) by their numbers (..) → (.., features). The row
-    `padding_idx` gets no gradient.
+def embedding(
+    numbers: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+) -> Tensor:
+    """Rows of weight (many, features) by their numbers (..) → (.., features).
+
+    Args:
+        numbers: of the rows.
+        weight: the rows.
+        padding_idx: the number of a row that gets no gradient.
+        max_norm: a row that is looked up and is longer is first cut to this length, in place.
+        norm_type: of what norm that length is.
+        scale_grad_by_freq: a row's gradient is divided by how often it was looked up.
 
     >>> embedding(Tensor([1]), Tensor([[1, 2], [3, 4]])).tolist()
     [[3, 4]]
@@ -22,17 +37,52 @@ def embedding(numbers: Tensor, weight: Tensor, padding_idx: int | None = None) -
         raise ArgumentError(f"embedding: numbers of {numbers.dtype!r}; legal are ints")
     if weight.ndim != 2:
         raise ShapeError(f"embedding: weight has shape {weight.shape}; legal is (many, features)")
+    if max_norm is not None:
+        _cut_to(max_norm, norm_type, weight, numbers)
     found = rows(weight, numbers)
+    if scale_grad_by_freq:
+        found = _by_frequency(found, numbers, weight.shape[0])
     if padding_idx is None:
         return found
     padding = _row("embedding", padding_idx, weight.shape[0])
     return numbers.eq(padding).unsqueeze(-1).where(found.detach(), found)
 
 
+def _cut_to(max_norm: float, norm_type: float, weight: Tensor, numbers: Tensor) -> None:
+    """Makes rows shorter that are longer than `max_norm`, where they lie."""
+    check_number_from("embedding", "max_norm", max_norm, 0)
+    if is_in_blocks(weight) or not dtypes.is_float(weight.dtype):
+        raise ArgumentError("embedding: max_norm of quantised or whole rows; legal are floats")
+    flat = numbers.flatten()
+    with Tensor.no_grad():
+        found = weight.detach()[flat]
+        lengths = found.norm(norm_type, -1, keepdim=True)
+        share = (lengths > max_norm).where(max_norm / (lengths + 1e-7), 1)
+        weight[flat] = found * share
+
+
+def _divided(
+    grad_out: Tensor, found: Tensor, numbers: Tensor, many: int
+) -> tuple[Tensor | None, ...]:
+    counts = Tensor.zeros(many, dtype=grad_out.dtype, device=grad_out.device)
+    ones = Tensor.ones(numbers.numel(), dtype=grad_out.dtype, device=grad_out.device)
+    often = counts.index_add(0, numbers.flatten(), ones)[numbers]
+    return grad_out / often.unsqueeze(-1), None
+
+
+@function(gradient=_divided)
+def _by_frequency(found: Tensor, numbers: Tensor, many: int) -> Tensor:
+    """What was found. Its gradient is divided by how often each number is there."""
+    return found
+
+
 def embedding_bag(
     numbers: Tensor,
     weight: Tensor,
     offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
     mode: str = "mean",
     per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False,
@@ -44,6 +94,7 @@ def embedding_bag(
         numbers: of rows: (bags, n), or (n,) with `offsets`.
         weight: the rows.
         offsets: where in `numbers` each bag begins, (bags,), from 0 on.
+        max_norm, norm_type, scale_grad_by_freq: see `embedding`; the last not with "max".
         mode: "mean", "sum" or "max"; an empty bag gives zeros.
         per_sample_weights: by what rows are multiplied, like numbers; for "sum" only.
         include_last_offset: the last of the offsets is the end of the last bag.
@@ -53,9 +104,11 @@ def embedding_bag(
     [[2.0], [3.0]]
     """
     check_choice("embedding_bag", "mode", mode, MODES)
+    if mode == "max" and scale_grad_by_freq:
+        raise ArgumentError('embedding_bag: scale_grad_by_freq with mode="max"; legal are others')
     bag, bags = _bags(numbers, offsets, include_last_offset)
     flat = numbers.flatten()
-    found = embedding(flat, weight, padding_idx)
+    found = embedding(flat, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq)
     counts = Tensor.ones(*flat.shape, dtype=found.dtype, device=found.device)
     if padding_idx is not None:
         counts = flat.ne(_row("embedding_bag", padding_idx, weight.shape[0])).cast(found.dtype)
@@ -110,6 +163,7 @@ class Embedding:
         vocab_size: how many vectors.
         embed_size: how long each is.
         padding_idx: the number of a vector that begins as 0 and gets no gradient.
+        max_norm, norm_type, scale_grad_by_freq: see `functional.embedding`.
 
     Raises:
         IndexCheckError: a number outside the table, when the result is read.
@@ -118,10 +172,21 @@ class Embedding:
     (1, 3, 4)
     """
 
-    def __init__(self, vocab_size: int, embed_size: int, padding_idx: int | None = None) -> None:
+    def __init__(
+        self,
+        vocab_size: int,
+        embed_size: int,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+    ) -> None:
         self.vocab_sz = vocab_size
         self.embed_sz = embed_size
         self.padding_idx = padding_idx
+        self.max_norm = max_norm
+        self.norm_type = norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
         self.weight = Tensor.glorot_uniform(vocab_size, embed_size)
         if padding_idx is not None:
             self.padding_idx = _row("Embedding", padding_idx, vocab_size)
@@ -129,7 +194,8 @@ class Embedding:
 
     def __call__(self, idx: Tensor) -> Tensor:
         """Whole numbers (..) → vectors (.., embed_size)."""
-        return embedding(idx, self.weight, self.padding_idx)
+        cut = self.max_norm, self.norm_type, self.scale_grad_by_freq
+        return embedding(idx, self.weight, self.padding_idx, *cut)
 
 
 class EmbeddingBag:
@@ -138,6 +204,7 @@ class EmbeddingBag:
     Args:
         num_embeddings: how many vectors.
         embedding_dim: how long each is.
+        max_norm, norm_type, scale_grad_by_freq: see `functional.embedding`.
         mode: "mean", "sum" or "max".
         include_last_offset: see `functional.embedding_bag`.
         padding_idx: the number of a vector that begins as 0 and doesn't count.
@@ -150,11 +217,17 @@ class EmbeddingBag:
         self,
         num_embeddings: int,
         embedding_dim: int,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
         mode: str = "mean",
         include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> None:
         check_choice("EmbeddingBag", "mode", mode, MODES)
+        self.max_norm = max_norm
+        self.norm_type = norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
         self.mode = mode
         self.include_last_offset = include_last_offset
         self.padding_idx = padding_idx
@@ -171,6 +244,7 @@ class EmbeddingBag:
     ) -> Tensor:
         """(bags, n), or (n,) and offsets (bags,) → (bags, embedding_dim)."""
         end, padding = self.include_last_offset, self.padding_idx
+        cut = self.max_norm, self.norm_type, self.scale_grad_by_freq
         return embedding_bag(
-            numbers, self.weight, offsets, self.mode, per_sample_weights, end, padding
+            numbers, self.weight, offsets, *cut, self.mode, per_sample_weights, end, padding
         )

@@ -6,6 +6,9 @@ pooling to a given size, and sampling, beside the losses and activations of this
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from tinygrad.base.errors import ShapeError
 from tinygrad.nn.activations import (
     gelu,
@@ -94,7 +97,8 @@ from tinygrad.nn.pooling import (
     max_unpool2d,
     max_unpool3d,
 )
-from tinygrad.nn.spellings import spell
+from tinygrad.nn.ranks import as_batch
+from tinygrad.nn.spellings import called_by_others, spell
 from tinygrad.numeric.sampling import affine_grid
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_number_from
@@ -149,12 +153,15 @@ def conv2d(
     dilation: Sizes = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Cross-correlation over as many axes as the weight (out, in / groups, *taps) has taps.
+    """Cross-correlation over as many axes as the weight (out, in / groups, *taps) has taps; x is
+    (N, in, *axes), or without N.
 
     >>> conv2d(Tensor.ones(1, 3, 5, 5), Tensor.ones(4, 3, 2, 2)).shape
     (1, 4, 4, 4)
     """
-    return x.conv2d(weight, bias, groups, stride, dilation, padding)
+    return as_batch(
+        lambda x: x.conv2d(weight, bias, groups, stride, dilation, padding), x, weight.ndim
+    )
 
 
 def conv_transpose2d(
@@ -167,20 +174,67 @@ def conv_transpose2d(
     groups: int = 1,
     dilation: Sizes = 1,
 ) -> Tensor:
-    """The adjoint of `conv2d`; the weight is (in, out / groups, *taps).
+    """The adjoint of `conv2d`; the weight is (in, out / groups, *taps), and x may lack N.
 
     >>> conv_transpose2d(Tensor.ones(1, 3, 4, 4), Tensor.ones(3, 4, 2, 2), stride=2).shape
     (1, 4, 8, 8)
     """
-    return x.conv_transpose2d(weight, bias, groups, stride, dilation, padding, output_padding)
+    more = groups, stride, dilation, padding, output_padding
+    return as_batch(lambda x: x.conv_transpose2d(weight, bias, *more), x, weight.ndim)
 
 
 conv1d = conv3d = conv2d
 conv_transpose1d = conv_transpose3d = conv_transpose2d
 
 
-unfold = Tensor.im2col
-fold = Tensor.fold
+def unfold(
+    x: Tensor, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1
+) -> Tensor:
+    """The windows of (N, C, H, W) as columns: (N, C·taps, positions), or both without N.
+
+    >>> unfold(Tensor.ones(2, 3, 3), 2).shape
+    (8, 4)
+    """
+    rank = 2 + (2 if isinstance(kernel_size, int) else len(kernel_size))
+    return as_batch(lambda x: x.im2col(kernel_size, dilation, padding, stride), x, rank)
+
+
+def fold(
+    x: Tensor,
+    output_size: Sizes,
+    kernel_size: Sizes,
+    dilation: Sizes = 1,
+    padding: Sizes = 0,
+    stride: Sizes = 1,
+) -> Tensor:
+    """Columns (N, C·taps, positions) added up where `unfold` took them: (N, C, *output_size), or
+    both without N.
+
+    >>> fold(unfold(Tensor.ones(1, 3, 3), 2), 3, 2).tolist()
+    [[[1.0, 2.0, 1.0], [2.0, 4.0, 2.0], [1.0, 2.0, 1.0]]]
+    """
+    return as_batch(lambda x: x.fold(output_size, kernel_size, dilation, padding, stride), x, 3)
+
+
+def _written(function: Callable[..., Tensor], more: str = "") -> Callable[..., Tensor]:
+    """The function, whose result x becomes."""
+    name = function.__name__
+    called = called_by_others(function, name)
+
+    def written(x: Tensor, *options: Any, **named: Any) -> Tensor:
+        return called(x, *options, inplace=True, **named)  # type: ignore[no-any-return]
+
+    written.__name__ = written.__qualname__ = f"{name}_"
+    written.__doc__ = (
+        f"`{name}` in place: x holds its result, and so do views of it.\n\n"
+        f"    >>> {name}_(Tensor([2.0]){more}).shape\n    (1,)\n    "
+    )
+    return written
+
+
+relu_, elu_, celu_, selu_ = _written(relu), _written(elu), _written(celu), _written(selu)
+hardtanh_, leaky_relu_, rrelu_ = _written(hardtanh), _written(leaky_relu), _written(rrelu)
+threshold_ = _written(threshold, ", 0.5, 0.0")
 
 
 def softmin(x: Tensor, dim: int = -1) -> Tensor:
@@ -247,8 +301,8 @@ Hardshrink = held("Hardshrink", hardshrink)
 Softshrink = held("Softshrink", softshrink)
 CosineSimilarity = held("CosineSimilarity", cosine_similarity)
 PairwiseDistance = held("PairwiseDistance", pairwise_distance)
-Fold = held("Fold", Tensor.fold)
-Unfold = held("Unfold", Tensor.im2col)
+Fold = held("Fold", fold)
+Unfold = held("Unfold", unfold)
 
 
 __all__ = [
@@ -268,6 +322,7 @@ __all__ = [
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "celu",
+    "celu_",
     "channel_shuffle",
     "conv1d",
     "conv2d",
@@ -284,6 +339,7 @@ __all__ = [
     "dropout2d",
     "dropout3d",
     "elu",
+    "elu_",
     "embedding",
     "embedding_bag",
     "feature_alpha_dropout",
@@ -298,6 +354,7 @@ __all__ = [
     "hardsigmoid",
     "hardswish",
     "hardtanh",
+    "hardtanh_",
     "hinge_embedding_loss",
     "huber_loss",
     "instance_norm",
@@ -306,6 +363,7 @@ __all__ = [
     "l1_loss",
     "layer_norm",
     "leaky_relu",
+    "leaky_relu_",
     "linear",
     "local_response_norm",
     "log_softmax",
@@ -337,10 +395,13 @@ __all__ = [
     "prelu",
     "relu",
     "relu6",
+    "relu_",
     "rms_norm",
     "rrelu",
+    "rrelu_",
     "scaled_dot_product_attention",
     "selu",
+    "selu_",
     "sigmoid",
     "silu",
     "smooth_l1_loss",
@@ -353,6 +414,7 @@ __all__ = [
     "tanh",
     "tanhshrink",
     "threshold",
+    "threshold_",
     "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
     "unfold",

@@ -44,8 +44,8 @@ def held(
     passes on) takes that is no tensor, or has a default, in that order; whether it trains is
     `Tensor.training`. Last comes `inplace`, where it takes that.
 
-    >>> held("L1Loss", nn.functional.l1_loss)("sum")
-    L1Loss(reduction='sum')
+    >>> held("SoftMarginLoss", nn.functional.soft_margin_loss)("sum")
+    SoftMarginLoss(reduction='sum')
     """
     given = inspect.signature(options_of or function).parameters.values()
     options = [

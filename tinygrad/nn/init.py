@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import DTypeError, ShapeError
 from tinygrad.base.helpers import prod
 from tinygrad.nn import spellings
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.arguments import check_above, check_choice
+from tinygrad.tensor.arguments import check_above, check_choice, check_number_from
 
 GAINS = {
     "linear": 1.0,
@@ -171,6 +173,43 @@ def eye_(tensor: Tensor) -> Tensor:
     if tensor.ndim != 2:
         raise ShapeError(f"eye_: a tensor of shape {tensor.shape}; legal are two axes")
     return _filled(tensor, Tensor.eye(*tensor.shape, device=tensor.device))
+
+
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """A convolution's weight (out, in, *taps) that gives its input: 1 at the middle tap of each
+    channel's own, in each of `groups`.
+
+    >>> dirac_(Tensor.empty(2, 2, 3)).tolist()
+    [[[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]], [[0.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]
+    """
+    if not 3 <= tensor.ndim <= 5 or groups < 1 or tensor.shape[0] % groups:
+        raise ShapeError(
+            f"dirac_: {tensor.shape} in {groups} groups; legal are 3 to 5 axes, the first of which "
+            "groups divide"
+        )
+    out, channels, *taps = tensor.shape
+    rows = np.zeros((groups, out // groups, channels, *taps), np.float32)
+    same = np.arange(min(out // groups, channels))
+    rows[(slice(None), same, same, *(n // 2 for n in taps))] = 1
+    return _filled(tensor, Tensor(rows.reshape(tensor.shape), device=tensor.device))
+
+
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01) -> Tensor:
+    """Normally distributed numbers, of which in each column this share is 0.
+
+    (Martens, "Deep learning via Hessian-free optimization", 2010.)
+
+    >>> (sparse_(Tensor.empty(4, 3), 0.5).eq(0)).sum(0).tolist()
+    [2, 2, 2]
+    """
+    if tensor.ndim != 2:
+        raise ShapeError(f"sparse_: a tensor of shape {tensor.shape}; legal are two axes")
+    check_number_from("sparse_", "sparsity", sparsity, 0, 1)
+    check_number_from("sparse_", "std", std, 0)
+    rows, device = tensor.shape[0], tensor.device
+    order = Tensor.rand(*tensor.shape, device=device).argsort(0)
+    kept = order >= math.ceil(sparsity * rows)
+    return _filled(tensor, kept.where(Tensor.randn(*tensor.shape, device=device) * std, 0))
 
 
 def fans(tensor: Tensor) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import prod
+from tinygrad.nn.ranks import as_batch
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_choice
 from tinygrad.tensor.conv import padding_pairs, same_padding
@@ -107,7 +108,7 @@ class Conv2d:
     """Cross-correlation over the last two axes, or as many as `kernel_size` has numbers.
 
     Args:
-        in_channels: channels of x, (N, in_channels, height, width).
+        in_channels: channels of x, (N, in_channels, height, width), or an image without N.
         out_channels: channels of the result.
         kernel_size: one number for both axes, or one an axis.
         stride: the distance of windows.
@@ -155,7 +156,10 @@ class Conv2d:
         self.bias = uniform_weight((out_channels,), fan_in) if bias else None
 
     def __call__(self, x: Tensor) -> Tensor:
-        """(N, in, *spatial) → (N, out, *positions)."""
+        """(N, in, *spatial) → (N, out, *positions), or both without N."""
+        return as_batch(self._batched, x, len(self.kernel_size) + 2)
+
+    def _batched(self, x: Tensor) -> Tensor:
         padding = self.padding
         if self.padding_mode != "zeros":
             around = padding_pairs(padding, len(self.kernel_size))
@@ -193,7 +197,7 @@ class ConvTranspose2d:
     """The adjoint of `Conv2d`: each input element adds a kernel's worth to the result.
 
     Args:
-        in_channels: channels of x, (N, in_channels, height, width).
+        in_channels: channels of x, (N, in_channels, height, width), or an image without N.
         out_channels: channels of the result.
         kernel_size: one number for both axes, or one an axis.
         stride: how far apart the kernels are put down.
@@ -233,7 +237,10 @@ class ConvTranspose2d:
         self.bias = uniform_weight((out_channels,), fan_in) if bias else None
 
     def __call__(self, x: Tensor) -> Tensor:
-        """(N, in, *positions) → (N, out, *spatial)."""
+        """(N, in, *positions) → (N, out, *spatial), or both without N."""
+        return as_batch(self._batched, x, len(self.kernel_size) + 2)
+
+    def _batched(self, x: Tensor) -> Tensor:
         return x.conv_transpose2d(
             self.weight,
             self.bias,

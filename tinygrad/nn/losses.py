@@ -23,28 +23,47 @@ FLOOR = -1e30
 # ---- distances of numbers ------------------------------------------------------------------------
 
 
-def l1_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """|x - target|.
+def l1_loss(
+    x: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None
+) -> Tensor:
+    """|x - target|, times `weight`, by whose sum a mean divides.
 
     >>> l1_loss(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
     2.0
     """
     _warn_unless_alike("l1_loss", x, target)
-    return (x - target).abs()._reduced(reduction)
+    return _shared_out("l1_loss", x, (x - target).abs(), weight, reduction)
 
 
-def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """(x - target)².
+def mse_loss(
+    x: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None
+) -> Tensor:
+    """(x - target)², times `weight`, by whose sum a mean divides.
 
     >>> mse_loss(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
     5.0
     """
     _warn_unless_alike("mse_loss", x, target)
-    return (x - target).square()._reduced(reduction)
+    return _shared_out("mse_loss", x, (x - target).square(), weight, reduction)
 
 
-def huber_loss(x: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
-    """d²/2 where the distance d is below delta, delta·(d - delta/2) beyond. (Huber, 1964.)
+def _shared_out(who: str, x: Tensor, loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
+    if weight is None:
+        return loss._reduced(reduction)
+    _check_alike(f"{who}: weight", x, weight)
+    loss = loss * weight
+    return loss.sum() / weight.sum() if reduction == "mean" else loss._reduced(reduction)
+
+
+def huber_loss(
+    x: Tensor,
+    target: Tensor,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Tensor | None = None,
+) -> Tensor:
+    """d²/2 where the distance d is below delta, delta·(d - delta/2) beyond; times `weight`, if
+    there is one, which doesn't count in a mean. (Huber, 1964.)
 
     >>> huber_loss(Tensor([1.0, 4.0]), Tensor([0.0, 1.0])).item()
     1.5
@@ -54,6 +73,9 @@ def huber_loss(x: Tensor, target: Tensor, reduction: str = "mean", delta: float 
     apart = x - target
     away = apart.abs()
     loss = (away < delta).where(apart.square() / 2, delta * (away - delta / 2))
+    if weight is not None:
+        _check_alike("huber_loss: weight", x, weight)
+        loss = loss * weight
     return loss._reduced(reduction)
 
 
@@ -169,6 +191,11 @@ def cross_entropy(
     check_number_from("cross_entropy", "label_smoothing", label_smoothing, 0, 1)
     logs = x.log_softmax(_class_axis(x))
     if target.shape == x.shape and dtypes.is_float(target.dtype):
+        if ignore_index >= 0:
+            raise ArgumentError(
+                f"cross_entropy: ignore_index={ignore_index} beside probabilities {target.shape}; "
+                "legal is with class numbers"
+            )
         return _soft_cross_entropy(logs, target, weight, reduction, label_smoothing)
     hard = nll_loss(logs, target, weight, ignore_index, "none")
     total, share = hard, _shares(logs, target, weight, ignore_index)
@@ -424,8 +451,8 @@ def hinge_embedding_loss(
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,
-    input_lengths: Tensor | list[int],
-    target_lengths: Tensor | list[int],
+    input_lengths: Tensor | list[int] | int,
+    target_lengths: Tensor | list[int] | int,
     blank: int = 0,
     reduction: str = "mean",
     zero_infinity: bool = False,
@@ -435,7 +462,7 @@ def ctc_loss(
     (Graves and others, "Connectionist Temporal Classification", 2006.)
 
     Args:
-        log_probs: logs of probabilities, (length, N, classes).
+        log_probs: logs of probabilities, (length, N, classes), or all of one sample without N.
         targets: labels, (N, most labels), or those of all samples one after the other.
         input_lengths: how many turns of each sequence count, (N,).
         target_lengths: how many labels of each row count, (N,).
@@ -451,6 +478,12 @@ def ctc_loss(
     >>> round(ctc_loss(even, Tensor([[1]]), [2], [1]).exp().item(), 4)
     1.3333
     """
+    if log_probs.ndim == 2 and targets.ndim == 1:
+        turns, names = (
+            _whole_numbers(n, targets.device).reshape(1) for n in (input_lengths, target_lengths)
+        )
+        alone = log_probs.unsqueeze(1), targets.unsqueeze(0)
+        return ctc_loss(*alone, turns, names, blank, reduction, zero_infinity).squeeze()
     if log_probs.ndim != 3:
         raise ShapeError(f"ctc_loss: {log_probs.shape}; legal is (length, N, classes)")
     length, batch, classes = log_probs.shape
@@ -518,14 +551,19 @@ def _blanks(labels: Tensor, blank: int) -> Tensor:
     return Tensor.full((labels.shape[0], 1), blank, dtype=labels.dtype, device=labels.device)
 
 
-def _whole_numbers(given: Tensor | list[int], device: str | tuple[str, ...]) -> Tensor:
-    return given if isinstance(given, Tensor) else Tensor(list(given), device=device)
+def _whole_numbers(given: Tensor | list[int] | int, device: str | tuple[str, ...]) -> Tensor:
+    return given if isinstance(given, Tensor) else Tensor(given, device=device)
 
 
 def _counts(name: str, given: Tensor, most: int) -> Tensor:
     """With a CHECK that there are as many to count."""
-    told = f"ctc_loss: {name} of {{0}}; legal are 0 to {most}"
-    return given._from(given._node.check(((given >= 0) & (given <= most))._node, "index", told))
+    return checked_range(given, most, f"ctc_loss: {name} of {{0}}; legal are 0 to ")
+
+
+def checked_range(given: Tensor, most: int, told: str) -> Tensor:
+    """With a CHECK that all are from 0 to the most; `told` is said before that."""
+    inside = (given >= 0) & (given <= most)
+    return given._from(given._node.check(inside._node, "index", f"{told}{most}"))
 
 
 def _rows_of_labels(targets: Tensor, counts: Tensor) -> Tensor:
@@ -542,10 +580,18 @@ def _rows_of_labels(targets: Tensor, counts: Tensor) -> Tensor:
 # ---- as objects ----------------------------------------------------------------------------------
 
 
+def _unweighed(reduction: str = "mean") -> None:
+    """What an `L1Loss` and an `MSELoss` hold: weights come with each call."""
+
+
+def _huber(reduction: str = "mean", delta: float = 1.0) -> None:
+    """What a `HuberLoss` holds."""
+
+
 # what a class holds are the options of its function
-L1Loss = held("L1Loss", l1_loss)
-MSELoss = held("MSELoss", mse_loss)
-HuberLoss = held("HuberLoss", huber_loss)
+L1Loss = held("L1Loss", l1_loss, _unweighed)
+MSELoss = held("MSELoss", mse_loss, _unweighed)
+HuberLoss = held("HuberLoss", huber_loss, _huber)
 SmoothL1Loss = held("SmoothL1Loss", smooth_l1_loss)
 BCELoss = held("BCELoss", binary_cross_entropy)
 BCEWithLogitsLoss = held("BCEWithLogitsLoss", binary_cross_entropy_with_logits)

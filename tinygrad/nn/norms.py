@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from tinygrad.base.dtype import dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import prod
 from tinygrad.nn.held import held
+from tinygrad.nn.ranks import as_batch, check_rank
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.arguments import check_number_from
 
@@ -22,6 +25,7 @@ class BatchNorm:
         affine: whether to scale and shift by what it learns.
         track_running_stats: whether to keep a moving average; else the batch's always count.
         momentum: the weight of the newest batch in the average; None for as much as each before.
+        bias: whether to shift; affine=False says no.
 
     Raises:
         ShapeError: x has another number of channels, or one value a channel while training.
@@ -30,6 +34,9 @@ class BatchNorm:
     (2, 3, 4, 4)
     """
 
+    ranks: ClassVar[tuple[int, ...]] = ()
+    """How many axes x may have; any number from two where it isn't said."""
+
     def __init__(
         self,
         sz: int,
@@ -37,11 +44,12 @@ class BatchNorm:
         affine: bool = True,
         track_running_stats: bool = True,
         momentum: float | None = 0.1,
+        bias: bool = True,
     ) -> None:
         self.eps = eps
         self.track_running_stats = track_running_stats
         self.momentum = momentum
-        self.weight, self.bias = _scale_and_shift((sz,), affine)
+        self.weight, self.bias = _scale_and_shift((sz,), affine, bias)
         if track_running_stats:
             self.num_batches_tracked = Tensor.zeros(dtype=dtypes.int64, requires_grad=False)
             self.running_mean = Tensor.zeros(sz, requires_grad=False)
@@ -50,7 +58,7 @@ class BatchNorm:
 
     def __call__(self, x: Tensor) -> Tensor:
         """(N, sz, *any) → the same shape."""
-        _check_channels("BatchNorm", x, self._channels)
+        _check_layer(self, x, 1, self._channels)
         check_number_from("BatchNorm", "eps", self.eps, 0)
         mean, variance = self.calc_stats(x)  # (sz,) each
         return _moved_to(x, mean, variance, self.weight, self.bias, self.eps)
@@ -69,7 +77,34 @@ class BatchNorm:
         return mean, variance
 
 
-BatchNorm1d = BatchNorm2d = BatchNorm3d = BatchNorm
+class BatchNorm1d(BatchNorm):
+    """A `BatchNorm` of x (N, sz) or (N, sz, length).
+
+    >>> BatchNorm1d(3)(Tensor.ones(2, 3, 4)).shape
+    (2, 3, 4)
+    """
+
+    ranks = (2, 3)
+
+
+class BatchNorm2d(BatchNorm):
+    """A `BatchNorm` of x (N, sz, height, width).
+
+    >>> BatchNorm2d(3)(Tensor.ones(2, 3, 4, 4)).shape
+    (2, 3, 4, 4)
+    """
+
+    ranks = (4,)
+
+
+class BatchNorm3d(BatchNorm):
+    """A `BatchNorm` of x (N, sz, depth, height, width).
+
+    >>> BatchNorm3d(3)(Tensor.ones(2, 3, 4, 4, 4)).shape
+    (2, 3, 4, 4, 4)
+    """
+
+    ranks = (5,)
 
 
 class GroupNorm:
@@ -103,13 +138,11 @@ class GroupNorm:
         self.num_groups = num_groups
         self.num_channels = num_channels
         self.eps = eps
-        self.weight, self.bias = _scale_and_shift((num_channels,), affine)
-        if not bias:
-            self.bias = None
+        self.weight, self.bias = _scale_and_shift((num_channels,), affine, bias)
 
     def __call__(self, x: Tensor) -> Tensor:
         """(N, num_channels, *any) → the same shape."""
-        _check_channels("GroupNorm", x, self.num_channels)
+        _check_channels("GroupNorm", x, 1, self.num_channels)
         return group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
 
@@ -125,10 +158,14 @@ class InstanceNorm:
         momentum: the weight of the newest batch in the averages.
         track_running_stats: whether to keep moving averages of the samples' statistics while
             `Tensor.training`, and to use them else.
+        bias: whether to shift; affine=False says no.
 
     >>> InstanceNorm(3)(Tensor.ones(2, 3, 4, 4)).shape
     (2, 3, 4, 4)
     """
+
+    ranks: ClassVar[tuple[int, ...]] = ()
+    """How many axes x may have, without N and with it; with it, any number, where it isn't said."""
 
     def __init__(
         self,
@@ -137,12 +174,13 @@ class InstanceNorm:
         affine: bool = True,
         momentum: float = 0.1,
         track_running_stats: bool = False,
+        bias: bool = True,
     ) -> None:
         self.num_features = num_features
         self.eps = eps
         self.momentum = momentum
         self.track_running_stats = track_running_stats
-        self.weight, self.bias = _scale_and_shift((num_features,), affine)
+        self.weight, self.bias = _scale_and_shift((num_features,), affine, bias)
         if track_running_stats:
             self.num_batches_tracked = Tensor.zeros(dtype=dtypes.int64, requires_grad=False)
             self.running_mean = Tensor.zeros(num_features, requires_grad=False)
@@ -150,7 +188,11 @@ class InstanceNorm:
 
     def __call__(self, x: Tensor) -> Tensor:
         """(N, num_features, *any) → the same shape."""
-        _check_channels("InstanceNorm", x, self.num_features)
+        rank = max(self.ranks, default=x.ndim)
+        _check_layer(self, x, 1 if x.ndim == rank else 0, self.num_features)
+        return as_batch(self._batched, x, rank)
+
+    def _batched(self, x: Tensor) -> Tensor:
         if not self.track_running_stats:
             return group_norm(x, self.num_features, self.weight, self.bias, self.eps)
         kept, learnt = (self.running_mean, self.running_var), (self.weight, self.bias)
@@ -158,7 +200,34 @@ class InstanceNorm:
         return instance_norm(x, *kept, *learnt, is_on, self.momentum, self.eps)
 
 
-InstanceNorm1d = InstanceNorm2d = InstanceNorm3d = InstanceNorm
+class InstanceNorm1d(InstanceNorm):
+    """An `InstanceNorm` of x (N, num_features, length), or without N.
+
+    >>> InstanceNorm1d(3)(Tensor.ones(3, 4)).shape
+    (3, 4)
+    """
+
+    ranks = (2, 3)
+
+
+class InstanceNorm2d(InstanceNorm):
+    """An `InstanceNorm` of x (N, num_features, height, width), or without N.
+
+    >>> InstanceNorm2d(3)(Tensor.ones(3, 4, 4)).shape
+    (3, 4, 4)
+    """
+
+    ranks = (3, 4)
+
+
+class InstanceNorm3d(InstanceNorm):
+    """An `InstanceNorm` of x (N, num_features, depth, height, width), or without N.
+
+    >>> InstanceNorm3d(3)(Tensor.ones(3, 4, 4, 4)).shape
+    (3, 4, 4, 4)
+    """
+
+    ranks = (4, 5)
 
 
 class LayerNorm:
@@ -190,9 +259,7 @@ class LayerNorm:
         self.normalized_shape = tuple(sizes)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        self.weight, self.bias = _scale_and_shift(self.normalized_shape, elementwise_affine)
-        if not bias:
-            self.bias = None
+        self.weight, self.bias = _scale_and_shift(self.normalized_shape, elementwise_affine, bias)
 
     def __call__(self, x: Tensor) -> Tensor:
         """(.., *normalized_shape) → the same shape."""
@@ -253,19 +320,32 @@ class RMSNorm:
         return rms_norm(x, x.shape[-1:], self.weight, self.eps)
 
 
-def _check_channels(layer: str, x: Tensor, channels: int) -> None:
-    if x.ndim < 2 or x.shape[1] != channels:
-        raise ShapeError(f"{layer}: x has shape {x.shape}; legal is (N, {channels}, *any)")
+def _check_layer(layer: BatchNorm | InstanceNorm, x: Tensor, axis: int, channels: int) -> None:
+    """Of a layer's rank, and its channels at `axis`."""
+    who = type(layer).__name__
+    if layer.ranks:
+        check_rank(who, x, layer.ranks)
+    _check_channels(who, x, axis, channels)
 
 
-def _scale_and_shift(shape: tuple[int, ...], wanted: bool) -> tuple[Tensor | None, Tensor | None]:
+def _check_channels(layer: str, x: Tensor, axis: int, channels: int) -> None:
+    if x.ndim < 2 or x.shape[axis] != channels:
+        before = "N, " * axis
+        raise ShapeError(f"{layer}: x has shape {x.shape}; legal is ({before}{channels}, *any)")
+
+
+def _scale_and_shift(
+    shape: tuple[int, ...], wanted: bool, bias: bool = True
+) -> tuple[Tensor | None, Tensor | None]:
     """What a layer multiplies by and adds: at first 1 and 0."""
     if not isinstance(wanted, bool):
         raise ArgumentError(
             f"affine={wanted!r}; legal are True and False: what stands there in PyTorch, momentum, "
             "goes by its name"
         )
-    return (Tensor.ones(*shape), Tensor.zeros(*shape)) if wanted else (None, None)
+    if not wanted:
+        return None, None
+    return Tensor.ones(*shape), Tensor.zeros(*shape) if bias else None
 
 
 def _check_shapes(who: str, legal: tuple[int, ...], *given: Tensor | None) -> None:

@@ -155,6 +155,7 @@ class Recurrent:
     """Layers of cells over a sequence; the base of `RNN`, `GRU` and `LSTM`."""
 
     cell: type[Cell]
+    proj_size = 0
 
     def __init__(
         self,
@@ -174,13 +175,16 @@ class Recurrent:
         self.dropout = dropout
         self.suffixes = ("", "_reverse") if bidirectional else ("",)
         rows = self.cell.gates * hidden_size
+        shown = self.proj_size or hidden_size
         for layer in range(num_layers):
-            width = hidden_size * len(self.suffixes) if layer else input_size
+            width = shown * len(self.suffixes) if layer else input_size
             for suffix in self.suffixes:
                 shapes: dict[str, tuple[int, ...]]
-                shapes = {"weight_ih": (rows, width), "weight_hh": (rows, hidden_size)}
+                shapes = {"weight_ih": (rows, width), "weight_hh": (rows, shown)}
                 if bias:
                     shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)}
+                if self.proj_size:
+                    shapes["weight_hr"] = (self.proj_size, hidden_size)
                 for name, shape in shapes.items():
                     weight = uniform_weight(shape, hidden_size)
                     setattr(self, f"{name}_l{layer}{suffix}", weight)
@@ -240,11 +244,16 @@ class Recurrent:
         return (x.transpose(0, 1) if self.batch_first else x), finals
 
     def _first_states(self, x: Tensor, first: Sequence[Tensor] | None, count: int) -> State:
-        shape = (count, x.shape[1], self.hidden_size)
+        widths = [self.proj_size or self.hidden_size, self.hidden_size][: self.cell.states]
+        shapes = [(count, x.shape[1], width) for width in widths]
         if first is None:
-            zeros = Tensor.zeros(*shape, dtype=x.dtype, device=x.device)
-            return (zeros,) * self.cell.states
-        for state in first:
+            zeros = [
+                Tensor.zeros(*s, dtype=x.dtype, device=x.device) for s in dict.fromkeys(shapes)
+            ]
+            return (zeros[0], zeros[-1])[: self.cell.states]
+        if len(first) != len(shapes):
+            raise ShapeError(f"{self._name}: {len(first)} states; legal are {len(shapes)}")
+        for state, shape in zip(first, shapes, strict=True):
             if state.shape != shape:
                 raise ShapeError(f"{self._name}: a state has shape {state.shape}; legal is {shape}")
         return tuple(first)
@@ -259,9 +268,12 @@ class Recurrent:
             getattr(self, f"weight_hh_{name}"),
         )
         bias_ih, bias_hh = (getattr(self, f"bias_{k}_{name}", None) for k in ("ih", "hh"))
+        shown = getattr(self, f"weight_hr_{name}", None)
         given = x.linear(weight_ih.T, bias_ih)  # (length, N, gates·hidden)
         backwards = name.endswith("_reverse")
-        *last, outputs = _sequence(self._rule, given, weight_hh, bias_hh, first, alive, backwards)
+        *last, outputs = _sequence(
+            self._rule, given, weight_hh, bias_hh, first, alive, backwards, shown
+        )
         return tuple(last), outputs
 
 
@@ -346,7 +358,13 @@ class GRU(Recurrent):
 
 
 class LSTM(Recurrent):
-    """Layers of `LSTMCell` over a sequence. Arguments as for `RNN`.
+    """Layers of `LSTMCell` over a sequence. Arguments as for `RNN`, and
+
+    Args:
+        proj_size: what a cell shows is this many sums of its hidden features, by a weight that is
+            learnt, and so are outputs and hidden states; 0 for the features themselves. (Sak,
+            Senior and Beaufays, "Long Short-Term Memory Based Recurrent Neural Network
+            Architectures", 2014.)
 
     >>> outputs, (hidden, cell) = LSTM(3, 5, num_layers=2)(Tensor.ones(7, 2, 3))
     >>> outputs.shape, hidden.shape, cell.shape
@@ -354,6 +372,23 @@ class LSTM(Recurrent):
     """
 
     cell = LSTMCell
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+    ) -> None:
+        check_number_from("LSTM", "proj_size", proj_size, 0, hidden_size - 1)
+        self.proj_size = proj_size
+        super().__init__(
+            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
+        )
 
     @overload
     def __call__(
@@ -392,13 +427,16 @@ def _sequence(
     first: State,
     alive: Tensor | None,
     backwards: bool,
+    shown: Tensor | None,
 ) -> tuple[Tensor, ...]:
-    """The last states, and the hidden ones of all turns."""
+    """The last states, and the hidden ones of all turns; these as `shown` projects them."""
     step = RULES[rule] if isinstance(rule, str) else rule
 
     def turn(*parts: Tensor) -> tuple[State, tuple[Tensor]]:
         state, (slice_, *is_alive) = parts[: len(first)], parts[len(first) :]
         new = step(slice_, state[0].linear(weight.T, bias), state)
+        if shown is not None:
+            new = (new[0].linear(shown.T), *new[1:])
         for mask in is_alive:
             new = tuple(mask.where(a, b) for a, b in zip(new, state, strict=True))
         return new, (new[0],)

@@ -36,7 +36,7 @@ LOOKED_AT = {**PLAIN, Tensor: (Tensor,)}
 WRITABLE = frozenset(
     ("relu", "relu6", "elu", "celu", "selu", "silu", "mish", "leaky_relu", "rrelu", "threshold")
     + ("hardtanh", "hardswish", "hardsigmoid")
-    + ("dropout", "dropout2d", "alpha_dropout", "feature_alpha_dropout")
+    + ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 )
 """The functions that take `inplace`."""
 

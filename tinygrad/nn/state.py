@@ -135,7 +135,7 @@ def load_state_dict(
     places = get_state_dict(model)
     _check_names(list(places), list(state_dict), strict, verbose)
     found = {name: place for name, place in places.items() if name in state_dict}
-    values = {name: _fitting(name, place, state_dict[name]) for name, place in found.items()}
+    values = {name: fitting(name, place, state_dict[name]) for name, place in found.items()}
     for name, place in found.items():
         _put(place, values[name], realize)
         if consume:
@@ -163,7 +163,7 @@ def _listed(names: list[str], most: int = 20) -> str:
     return (", ".join(names[:most]) or "none") + more
 
 
-def _fitting(name: str, place: Tensor, given: Any) -> Tensor:
+def fitting(name: str, place: Tensor, given: Any) -> Tensor:
     """What was given on the device of `place`, with its shape, no gradient following it."""
     value = given if isinstance(given, Tensor) else Tensor(given)
     if place.shape != value.shape:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import functools
 import math
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -160,7 +161,7 @@ def from_array(data: Any, dtype: DType | None, device: Devices) -> UOp:
     needed, anything else now."""
     import numpy as np  # heavy, and only programs that have arrays need it
 
-    values = np.asarray(data)
+    values = unmasked(data)
     native = values.dtype.newbyteorder("=")
     values = np.ascontiguousarray(values, native).reshape(values.shape)
     own = _dtype_of(native)
@@ -174,6 +175,19 @@ def from_array(data: Any, dtype: DType | None, device: Devices) -> UOp:
     is_there = host.device == device and (device == storage.HOST or not capturing())
     there = host if is_there else host.copy_to(device)  # replays start from the same bytes
     return there.cast(dtype or own).reshape(values.shape)
+
+
+def unmasked(data: Any) -> NDArray[Any]:
+    """An array; DTypeError for one of whose elements some don't count."""
+    import numpy as np
+
+    ma: Any = sys.modules.get("numpy.ma")  # loaded, if there is one
+    if ma and ma.is_masked(data):
+        legal = "legal are .filled(value), and .data for what lies under the mask"
+        raise DTypeError(
+            f"Tensor: {ma.count_masked(data)} elements of an array are masked; {legal}"
+        )
+    return np.asarray(data)
 
 
 @functools.cache
@@ -192,7 +206,7 @@ def _from_arrays(
     import numpy as np
 
     numbers = [v for v in values if type(v) in NUMBERS]
-    arrays = [np.asarray(v) for v in values]
+    arrays = [unmasked(v) for v in values]
     if len({a.shape for a in arrays}) > 1:
         raise ShapeError(
             f"Tensor: ragged list: {arrays[0].shape} beside "

@@ -14,7 +14,10 @@ from tinygrad.tensor.arguments import PLAIN, looked_at_of, told, wrong_type
 
 OTHERS = {
     "axis": ("dim", "dims"),
-    "dim": ("axis",),
+    "dim": ("axis", "dimension"),
+    "dim0": ("axis0",),
+    "dim1": ("axis1",),
+    "x": ("other", "value", "exponent", "divisor"),
     "dims": ("dim", "axis"),
     "order": ("dims", "axes"),
     "shape": ("size",),

@@ -1,6 +1,8 @@
 """Optimizers: how parameters move along their gradients; schedules of the learning rate; and what
 stands around a step: clipping, loss scaling, averages of weights."""
 
+from typing import TYPE_CHECKING, Any
+
 from tinygrad.nn.optim.adaptive import Adadelta, Adagrad, RMSprop, Rprop
 from tinygrad.nn.optim.average import ASGD, EMA
 from tinygrad.nn.optim.cycles import CyclicLR, OneCycleLR
@@ -74,3 +76,20 @@ __all__ = [
 ]
 
 spell(globals(), __all__)
+
+
+INSTEAD = {
+    "AveragedModel": "EMA(model), whose averages `applied` puts in",
+    "LRScheduler": "Scheduler",
+    "SparseAdam": "Adam: gradients are dense",
+    "SWALR": "SequentialLR, of the schedule so far and a ConstantLR",
+    "update_bn": "a pass over the data while Tensor.training, with BatchNorm(momentum=None)",
+}
+"""What PyTorch's programs look for: what does the same here."""
+
+
+if not TYPE_CHECKING:  # which knows what there is
+
+    def __getattr__(name: str) -> Any:
+        there = f"; legal is {INSTEAD[name]}" if name in INSTEAD else ""
+        raise AttributeError(f"nn.optim has no {name!r}{there}")

@@ -19,6 +19,7 @@ class Moments(Optimizer):
 
     numbers: tuple[str, ...] = ("m_share", "v_share")
     inertia = "b1"
+    decoupled_weight_decay = False
 
     def __init__(
         self,
@@ -77,6 +78,14 @@ class Moments(Optimizer):
         self.largest = self._zeros() if wanted else []
         self._own(self.largest)
 
+    def _decayed(self, param: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+        """Both, after the parameter shrank, or what makes it shrink was added to its gradient."""
+        if not self.weight_decay:
+            return param, grad
+        if self.decoupled_weight_decay:
+            return param * (1 - self._lr(param) * self.weight_decay), grad
+        return param, grad + self.weight_decay * param
+
     def _averages(self, i: int, grad: Tensor) -> tuple[Tensor, Tensor]:
         """m and v with this step's gradient in them."""
         m = self._put(self.m[i], _moved_average(self.m[i], grad, self._inertia(self.m[i])))
@@ -117,6 +126,7 @@ class Adam(Moments):
         weight_decay: this much of the parameter is added to its gradient.
         betas: b1 and b2 as a pair.
         amsgrad: divide by the largest v so far. (Reddi, Kale and Kumar, 2018.)
+        decoupled_weight_decay: parameters shrink by lr·weight_decay instead, as AdamW's do.
         maximize: go uphill, along the gradient.
 
     >>> x = Tensor([1.0], requires_grad=True)
@@ -138,12 +148,17 @@ class Adam(Moments):
         betas: tuple[float, float] | None = None,
         amsgrad: bool = False,
         *,
+        decoupled_weight_decay: bool = False,
         maximize: bool = False,
     ) -> None:
         super().__init__(params, lr, b1, b2, eps, weight_decay, betas, maximize=maximize)
+        self.decoupled_weight_decay = decoupled_weight_decay
         self._keep_largest(amsgrad)
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+        if self.decoupled_weight_decay:
+            direction, state = self._direction(i, grad)
+            return moved_along(param, direction, self._lr(param), self.weight_decay), state
         if self.weight_decay:
             grad = grad + self.weight_decay * param
         direction, state = self._direction(i, grad)
@@ -301,6 +316,7 @@ class NAdam(Moments):
         weight_decay: this much of the parameter is added to its gradient.
         momentum_decay: how fast the momentum comes up to b1.
         betas: b1 and b2 as a pair.
+        decoupled_weight_decay: parameters shrink by lr·weight_decay instead, as AdamW's do.
         maximize: go uphill, along the gradient.
 
     >>> x = Tensor([1.0], requires_grad=True)
@@ -324,9 +340,11 @@ class NAdam(Moments):
         momentum_decay: float = 0.004,
         betas: tuple[float, float] | None = None,
         *,
+        decoupled_weight_decay: bool = False,
         maximize: bool = False,
     ) -> None:
         super().__init__(params, lr, b1, b2, eps, weight_decay, betas, maximize=maximize)
+        self.decoupled_weight_decay = decoupled_weight_decay
         self.momentum_decay = momentum_decay
         self.mu_product = self._number(1.0)
         self._own([self.mu_product])
@@ -339,8 +357,7 @@ class NAdam(Moments):
         return [*changed, self._put(product, product * self._mu(self._of(i, "t")))]
 
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
-        if self.weight_decay:
-            grad = grad + self.weight_decay * param
+        param, grad = self._decayed(param, grad)
         m, v = self._averages(i, grad)
         t, product = self._of(i, "t"), self._of(i, "mu_product")
         mu, mu_next = self._mu(t), self._mu(t + 1)
@@ -363,6 +380,7 @@ class RAdam(Moments):
         eps: added to √v.
         weight_decay: this much of the parameter is added to its gradient.
         betas: b1 and b2 as a pair.
+        decoupled_weight_decay: parameters shrink by lr·weight_decay instead, as AdamW's do.
         maximize: go uphill, along the gradient.
 
     >>> x = Tensor([1.0], requires_grad=True)
@@ -375,9 +393,24 @@ class RAdam(Moments):
 
     numbers = (*Moments.numbers, "t")
 
+    def __init__(
+        self,
+        params: Parameters,
+        lr: float = 0.001,
+        b1: float = 0.9,
+        b2: float = 0.999,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        betas: tuple[float, float] | None = None,
+        *,
+        decoupled_weight_decay: bool = False,
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(params, lr, b1, b2, eps, weight_decay, betas, maximize=maximize)
+        self.decoupled_weight_decay = decoupled_weight_decay
+
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
-        if self.weight_decay:
-            grad = grad + self.weight_decay * param
+        param, grad = self._decayed(param, grad)
         m, v = self._averages(i, grad)
         m_share, v_share = self._shares(i)
         mean = m / self._beside(m, m_share)

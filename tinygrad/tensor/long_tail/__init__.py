@@ -6,7 +6,8 @@ Each file has a class that derives from the one before it, made of the methods o
     decomposition   det, inv, svd, .. (on the host: lapack; their gradients: matrix_gradients)
     hashing         Keccak
     elementary      more of one element in, one out; the parts of a float
-    gamma           functions that integrals define: erf, gelu, lgamma, Bessel's
+    gamma           functions that integrals define: erf, gelu, lgamma
+    special         the normal distribution's, entropy, Bessel's, by torch.special's names
     joining         side by side and apart, turned, each with each
     parts           elements by number: index_select, index_add, repeat_interleave, ..
     products        sums over products by their names; lengths

@@ -206,6 +206,19 @@ class Elementary(Hashing):
         a, b = self._meet("fmin", other)
         return ((a <= b) | b.isnan()).where(a, b)
 
+    bitwise_left_shift = left_shift = Hashing.lshift
+    bitwise_right_shift = right_shift = Hashing.rshift
+
+    def modf(self) -> tuple[Self, Self]:
+        """What is behind the point, and what is before it, both with the sign of the number.
+
+        >>> [t.tolist() for t in Tensor([2.5, -2.5]).modf()]
+        [[0.5, -0.5], [2.0, -2.0]]
+        """
+        whole = self.trunc()
+        rest = self.isinf().where(0, self - self.isinf().where(0, whole))
+        return rest.copysign(self), whole
+
     def heaviside(self, values: Any) -> Self:
         """0 below zero, 1 above, `values` at zero.
 

@@ -1,5 +1,5 @@
 """Functions that integrals define: the error function and its inverse, the gamma function's
-logarithm and that one's derivative, the Bessel function I0.
+logarithm and that one's derivatives.
 
 Each is a few polynomials, one for each stretch of the axis. What a stretch computes is harmless for
 the others' arguments, so gradients need no care. Series come from Abramowitz and Stegun's Handbook
@@ -12,7 +12,8 @@ import math
 from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.errors import ArgumentError, DTypeError
+from tinygrad.base.errors import ArgumentError
+from tinygrad.tensor.arguments import check_number_from
 from tinygrad.tensor.functions import _polynomial, wide
 from tinygrad.tensor.long_tail.elementary import Elementary
 
@@ -127,13 +128,6 @@ LGAMMA_AT_TWO = (1 - EULER, *((-1) ** n * zeta_less_one(n) / n for n in range(2,
 LGAMMA_FAR = tuple(b / (2 * n * (2 * n - 1)) for n, b in enumerate(BERNOULLI, 1))
 # what ψ(x) is below log x - 1/2x, times x², in 1/x². (A&S 6.3.18)
 DIGAMMA_FAR = tuple(b / (2 * n) for n, b in enumerate(BERNOULLI, 1))
-I0_TERMS = tuple(1 / math.factorial(k) ** 2 for k in range(46))  # in (x/2)². (A&S 9.6.12)
-# I0(x) · √(2πx) / exp(x) in 1/x. (A&S 9.7.1)
-I0_FAR = tuple(
-    math.prod((2 * j - 1) ** 2 for j in range(1, k + 1)) / (math.factorial(k) * 8.0**k)
-    for k in range(24)
-)
-I0_SPLIT = {dtypes.float32: (9.0, 24, 9), dtypes.float64: (20.0, 46, 24)}  # where; terms of both
 
 
 def _ratio(x: Any, terms: Ratio) -> Any:
@@ -335,20 +329,41 @@ class Gamma(Elementary):
         return reflected.where((math.pi / wave).square() - out, out)
 
     @wide
-    def i0(self) -> Self:
-        """The modified Bessel function of the first kind and order 0. (A&S 9.6.12, 9.7.1.)
+    def polygamma(self, n: int) -> Self:
+        """The n-th derivative of `digamma`, n up to 170; from 1 on infinite at 0 and at negative
+        whole numbers, with the sign that it has to the right of them; NaN where what cancels there
+        overflows. (A&S 6.4.10, 6.4.11.)
 
-        >>> Tensor([0.0]).i0().tolist()
-        [1.0]
+        >>> Tensor([1.0, 2.0]).polygamma(1).numpy().round(4)
+        array([1.6449, 0.6449], dtype=float32)
         """
-        if self.dtype not in I0_SPLIT:
-            raise DTypeError(f"i0: {self.dtype!r}; legal are real numbers")
-        split, near_terms, far_terms = I0_SPLIT[self.dtype]
-        size = self.abs()
-        near = size < split
-        half = near.where(self, 0) * 0.5
-        series = _polynomial(half * half, I0_TERMS[:near_terms])
-        y = near.where(split, size.minimum(2000))
-        root = (y * 0.5).exp()  # twice, because the whole may overflow before it is divided
-        far = root * (_polynomial(y.reciprocal(), I0_FAR[:far_terms]) / (y * (2 * math.pi)).sqrt())
-        return near.where(series, self.isinf().where(math.inf, far * root))
+        check_number_from("polygamma", "n", n, 0, 170)
+        if n < 2:
+            return self._trigamma() if n else self.digamma()
+        sign = (-1) ** (n + 1)
+        left = self <= 0
+        away = left.where(self, 0.25)._from_whole()
+        size, right = away.abs(), away >= 0
+        # the terms from x on are those on both sides of 0 without those on the left of x
+        near = left.where(right.where(size, 1 - size), self)._powers(n)
+        other = left.where(right.where(1 - size, size)._powers(n) * sign, 0)
+        beyond = left.where((1 - left.where(self, 0))._powers(n) * sign, 0)
+        out: Self = (near + other - beyond) * sign
+        return out
+
+    def _powers(self, n: int) -> Self:
+        """n!·Σ 1/(x + k)ⁿ⁺¹ over all k from 0, of x from 0 and n from 1."""
+        unit = 2.0 ** round(math.log2(math.factorial(n)) / (n + 1))  # its power is about n!
+        rest = math.factorial(n) / unit ** (n + 1)
+        y, total = self, self.zeros_like()
+        far_from = int(STIRLING_FROM) + n
+        for _ in range(far_from):
+            below = y < far_from
+            total = total + below.where((unit / below.where(y, 1)) ** (n + 1), 0)
+            y = below.where(y + 1, y)
+        inverse = y.reciprocal()
+        rows = enumerate(BERNOULLI, 1)
+        series = tuple(b * math.comb(2 * k + n - 1, n) / (2 * k) for k, b in rows)
+        far = 1 / n + inverse * (0.5 + inverse * _polynomial(inverse * inverse, series))
+        out: Self = (total + (unit * inverse) ** n * unit * far) * rest
+        return out

@@ -3,11 +3,12 @@ numbers; and views that take their tensor's place."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
-from tinygrad.tensor.arguments import check_number_from
+from tinygrad.tensor.arguments import check_above, check_number_from
 from tinygrad.tensor.generator import Generator
 from tinygrad.tensor.long_tail.alike import Alike
 from tinygrad.tensor.writing import in_place
@@ -41,6 +42,9 @@ class InPlace(Alike):
     sinc_ = in_place("sinc", "Tensor([0.0]).sinc_().tolist()", "[1.0]")
     rad2deg_ = in_place("rad2deg", "Tensor([0.0]).rad2deg_().tolist()", "[0.0]")
     deg2rad_ = in_place("deg2rad", "Tensor([0.0]).deg2rad_().tolist()", "[0.0]")
+    digamma_ = in_place("digamma", "Tensor([5.0]).digamma_().shape", "(1,)")
+    polygamma_ = in_place("polygamma", "Tensor([5.0]).polygamma_(1).shape", "(1,)")
+    mvlgamma_ = in_place("mvlgamma", "Tensor([1.0]).mvlgamma_(1).tolist()", "[0.0]")
     i0_ = in_place("i0", "Tensor([0.0]).i0_().tolist()", "[1.0]")
     logit_ = in_place("logit", "Tensor([0.5]).logit_().tolist()", "[0.0]")
     frac_ = in_place("frac", "Tensor([1.5]).frac_().tolist()", "[0.5]")
@@ -102,11 +106,26 @@ class InPlace(Alike):
     addmm_ = in_place(
         "addmm", "Tensor([[1.0]]).addmm_(Tensor([[2.0]]), Tensor([[3.0]])).tolist()", "[[7.0]]"
     )
+    addbmm_ = in_place(
+        "addbmm", "Tensor([[1]]).addbmm_(Tensor([[[2]]]), Tensor([[[3]]])).tolist()", "[[7]]"
+    )
     addmv_ = in_place(
         "addmv", "Tensor([1.0]).addmv_(Tensor([[2.0]]), Tensor([3.0])).tolist()", "[7.0]"
     )
     addr_ = in_place(
         "addr", "Tensor([[1.0]]).addr_(Tensor([2.0]), Tensor([3.0])).tolist()", "[[7.0]]"
+    )
+    bitwise_left_shift_ = in_place(
+        "bitwise_left_shift", "Tensor([3]).bitwise_left_shift_(1).tolist()", "[6]"
+    )
+    bitwise_right_shift_ = in_place(
+        "bitwise_right_shift", "Tensor([6]).bitwise_right_shift_(1).tolist()", "[3]"
+    )
+    put_ = in_place("put", "Tensor([1, 2]).put_(Tensor([1]), Tensor([5])).tolist()", "[1, 5]")
+    index_reduce_ = in_place(
+        "index_reduce",
+        "Tensor([1, 2]).index_reduce_(0, Tensor([1]), Tensor([5]), 'prod').tolist()",
+        "[1, 10]",
     )
     index_add_ = in_place(
         "index_add", "Tensor([1, 2]).index_add_(0, Tensor([1]), Tensor([5])).tolist()", "[1, 7]"
@@ -193,6 +212,43 @@ class InPlace(Alike):
             raise ArgumentError(f"exponential_: lambd={lambd}; legal are numbers above 0")
         more = {"device": self.device, "generator": generator, "dtype": dtypes.float32}
         return self._in_place("copy", (1 - self.rand(*self.shape, **more)).log() / -lambd)
+
+    def log_normal_(
+        self, mean: float = 1, std: float = 2, generator: Generator | None = None
+    ) -> Self:
+        """e to the power of normally distributed numbers, in place.
+
+        >>> Tensor.zeros(2, 3).log_normal_().shape
+        (2, 3)
+        """
+        made: Self = self.normal_(mean, std, generator).exp_()
+        return made
+
+    def cauchy_(
+        self, median: float = 0, sigma: float = 1, generator: Generator | None = None
+    ) -> Self:
+        """Numbers of Cauchy's distribution around `median`, half of them within `sigma`, in place.
+
+        >>> Tensor.zeros(2, 3).cauchy_().shape
+        (2, 3)
+        """
+        check_above("cauchy_", "sigma", sigma)
+        turns = self._filled_with("cauchy_", "uniform", generator, low=-0.5, high=0.5)
+        return self._in_place("copy", (turns * math.pi).tan() * sigma + median)
+
+    def geometric_(self, p: float, generator: Generator | None = None) -> Self:
+        """How many trials of chance `p` it takes until one succeeds, from 1 on, in place.
+
+        >>> Tensor([3.0, 4.0]).geometric_(1.0).tolist()
+        [1.0, 1.0]
+        """
+        check_above("geometric_", "p", p)
+        check_number_from("geometric_", "p", p, 0, 1)
+        more = {"device": self.device, "generator": generator, "dtype": dtypes.float32}
+        trials = (1 - self.rand(*self.shape, **more)).log() / (
+            math.log1p(-p) if p < 1 else -math.inf
+        )
+        return self._in_place("copy", trials.ceil().maximum(1).cast(self.dtype))
 
     def _filled_with(
         self, who: str, kind: str, generator: Generator | None, **options: Any

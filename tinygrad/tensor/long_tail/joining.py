@@ -14,20 +14,20 @@ from tinygrad.base.helpers import argfix, plain
 from tinygrad.tensor.arguments import check_number_from, check_types
 from tinygrad.tensor.core import Sint, axis_of, broadcast_shape, check_axes
 from tinygrad.tensor.creation import DTypeLike, checked_dtype
-from tinygrad.tensor.long_tail.gamma import Gamma
+from tinygrad.tensor.long_tail.special import Special
 from tinygrad.tensor.movement import tensors_of
 
 
-class Joining(Gamma):
+class Joining(Special):
     """Methods that take several tensors take them one by one or in a list, as `cat` does."""
 
     __slots__ = ()
 
-    concat = concatenate = Gamma.cat
-    swapaxes = swapdims = Gamma.transpose
-    moveaxis = Gamma.movedim
-    ravel = Gamma.flatten
-    broadcast_to = Gamma.expand
+    concat = concatenate = Special.cat
+    swapaxes = swapdims = Special.transpose
+    moveaxis = Special.movedim
+    ravel = Special.flatten
+    broadcast_to = Special.expand
 
     # ---- axes ------------------------------------------------------------------------------------
 

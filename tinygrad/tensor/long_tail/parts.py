@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
-from tinygrad.base.helpers import plain
+from tinygrad.base.helpers import plain, prod
 from tinygrad.tensor.arguments import check_choice, check_number_from
 from tinygrad.tensor.core import Shape, Sint, axis_of, broadcast_shape, check_number
 from tinygrad.tensor.elementwise import check_mask
@@ -47,6 +47,37 @@ class Parts(Joining):
         self._check_dtype("put", source)
         how, flat = "add" if accumulate else "set", self.flatten()
         return flat._written(0, index.flatten(), source.flatten(), how).reshape(self.shape)
+
+    def diagonal_scatter(self, src: Self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Self:
+        """A copy in which `src` is the diagonal that `diagonal` gives.
+
+        >>> Tensor([[1, 2], [3, 4]]).diagonal_scatter(Tensor([7, 8])).tolist()
+        [[7, 2], [3, 8]]
+        """
+        places = self._counting(self.numel(), self.device).reshape(self.shape)
+        spots = places.diagonal(offset, dim1, dim2)
+        if src.shape != spots.shape:
+            raise ShapeError(
+                f"diagonal_scatter: {src.shape} on a diagonal {spots.shape}; legal is that shape"
+            )
+        return self.put(spots, src.cast(self.dtype))
+
+    def unravel_index(self, shape: tuple[int, ...]) -> tuple[Self, ...]:
+        """Numbers of elements of this shape, in a row, as one index an axis.
+
+        >>> [t.tolist() for t in Tensor([5, 2]).unravel_index((2, 3))]
+        [[1, 0], [2, 2]]
+        """
+        if not dtypes.is_int(self.dtype):
+            raise DTypeError(f"unravel_index: {self.dtype!r}; legal are ints")
+        sizes, inside = tuple(shape), (self >= 0) & (self < prod(shape))
+        told = f"unravel_index: {{0}} of shape {sizes}; legal are 0 to {prod(sizes) - 1}"
+        rest = self._from(self._node.check(inside._node, "index", told))
+        found = []
+        for size in reversed(sizes):
+            found.append(rest % size)
+            rest = rest // size
+        return tuple(reversed(found))
 
     def masked_scatter(self, mask: Any, source: Self) -> Self:
         """A copy with the elements of `source`, in order, where `mask` is true.

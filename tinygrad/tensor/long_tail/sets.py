@@ -53,6 +53,33 @@ class Sets(Statistics):
             at = ((further <= size) & behind.logical_not()).where(further, at)
         return at
 
+    def interp(
+        self, xp: Self, fp: Self, left: float | None = None, right: float | None = None
+    ) -> Self:
+        """The line through the points (xp, fp), both (n,) and xp in order, at these places.
+
+        Args:
+            xp: where the line has corners, one or more.
+            fp: its values there.
+            left, right: what holds before the first, and behind the last; None for their values.
+
+        >>> Tensor([0.5, 9.0]).interp(Tensor([0.0, 1.0]), Tensor([2.0, 4.0])).tolist()
+        [3.0, 4.0]
+        """
+        if xp.ndim != 1 or xp.shape != fp.shape or not xp.numel():
+            raise ShapeError(f"interp: xp {xp.shape}, fp {fp.shape}; legal are (n,) twice")
+        last = xp.shape[0] - 1
+        at = (xp.detach().searchsorted(self.detach(), right=True) - 1).clip(0, max(last - 1, 0))
+        after = (at + 1).minimum(last)
+        (x0, x1), (y0, y1) = ((line[at], line[after]) for line in (xp, fp))
+        flat = x0.eq(x1)
+        share = flat.where(0, (self - x0) / flat.where(1, x1 - x0))
+        out: Self = y0 + (y1 - y0) * share
+        out = (self <= xp[0]).where(fp[0], (self >= xp[last]).where(fp[last], out))
+        out = out if left is None else (self < xp[0]).where(left, out)
+        out = out if right is None else (self > xp[last]).where(right, out)
+        return self.isnan().where(math.nan, out)
+
     def bucketize(self, boundaries: Self, right: bool = False) -> Self:
         """For each element the number of the stretch between sorted `boundaries`: the one that ends
         with it, or with `right` the one that begins.

@@ -82,6 +82,26 @@ class Statistics(Products):
         count = x.isnan().logical_not().cast(x.dtype).sum(dim, keepdim)
         return (x.nansum(dim, keepdim) / count).cast(kind)
 
+    def nanvar(self, dim: Axis = None, keepdim: bool = False, correction: int = 1) -> Self:
+        """The variance of what is not NaN; NaN where there is no more than `correction`.
+
+        >>> Tensor([1.0, 3.0, float("nan")]).nanvar().item()
+        2.0
+        """
+        kind = least_upper_float(self.dtype)
+        x = self.cast(float_kind(self.dtype))
+        away = x.isnan().where(0, x - x.nanmean(dim, True)).square().sum(dim, keepdim)
+        count = x.isnan().logical_not().cast(x.dtype).sum(dim, keepdim) - correction
+        return (count > 0).where(away / count, math.nan).cast(kind)
+
+    def nanstd(self, dim: Axis = None, keepdim: bool = False, correction: int = 1) -> Self:
+        """The root of `nanvar`.
+
+        >>> Tensor([1.0, 3.0, 5.0, float("nan")]).nanstd().item()
+        2.0
+        """
+        return self.nanvar(dim, keepdim, correction).sqrt()
+
     # ---- by order --------------------------------------------------------------------------------
 
     def msort(self) -> Self:
