@@ -219,6 +219,8 @@ class dtypes:  # noqa: N801  tinygrad spells it so
                 return saturate(value, dtype)
             return wrap_int(saturate(value, dtype), dtype)
         if dtypes.is_float(dtype):
+            if isinstance(value, int):
+                return round_whole(value, dtype)
             return round_float(float(value), dtype)
         if dtype in COMPLEX_PARTS:
             raise DTypeError(f"a constant of {dtype}, a pair of floats; legal are real numbers")
@@ -373,6 +375,26 @@ def round_float(value: float, dtype: DType) -> float:
         return _too_large(value, dtype)
     rounded = math.copysign(rounded, value)
     return rounded if abs(rounded) <= largest_float(dtype) else _too_large(rounded, dtype)
+
+
+def round_whole(value: int, dtype: DType) -> float:
+    """`round_float` of a whole number of any length. Rounded to 53 bits first it would be rounded
+    twice: so the last of them says whether anything after it was cut off.
+
+    >>> round_whole(2**60 + 2**36 + 1, dtypes.float32) == 2.0**60 + 2**37
+    True
+    >>> round_whole(-(10**400), dtypes.half)
+    -inf
+    """
+    cut = value.bit_length() - 53
+    try:
+        if cut <= 0 or dtype is dtypes.float64:
+            return round_float(float(value), dtype)
+        kept = abs(value) >> cut
+        kept |= abs(value) != kept << cut
+        return round_float(math.copysign(math.ldexp(kept, cut), 1 if value > 0 else -1), dtype)
+    except OverflowError:
+        return _too_large(1 if value > 0 else -1, dtype)
 
 
 def largest_float(dtype: DType) -> float:

@@ -95,6 +95,10 @@ def _leaves(data: Any, depth: int) -> list[Any]:
     return list(data)
 
 
+_EXACT = 1 << 53
+"""Whole numbers up to here are floats of Python, which `array` makes of all numbers."""
+
+
 def _packed(values: list[Any], dtype: DType) -> memoryview:
     """`values` as bytes of `dtype`, which has a letter in Python's `array` module."""
     if dtypes.is_int(dtype) or dtype is dtypes.bool:
@@ -104,6 +108,8 @@ def _packed(values: list[Any], dtype: DType) -> memoryview:
                 if not -1 < value - new < 1:
                     check_number("Tensor", value, dtype)
         values = kept
+    elif dtype.itemsize < 8 and not -_EXACT <= min(values) <= max(values) <= _EXACT:
+        values = [dtypes.as_const(v, dtype) if isinstance(v, int) else v for v in values]
     letter = "B" if dtype is dtypes.bool else "h" if dtype is dtypes.int16 else dtype.fmt
     try:
         return memoryview(array.array(str(letter), values)).cast("B")
@@ -129,6 +135,8 @@ def from_list(data: Sequence[Any], dtype: DType | None, device: Devices) -> UOp:
     if not values:
         return constant(0, dtype, device, shape)
     exact = dtype if dtype.fmt is not None and dtype is not dtypes.half else dtypes.float32
+    if exact is not dtype:  # rounded once, not to float32 before
+        values = [dtypes.as_const(v, dtype) for v in values]
     host = storage.from_host(_packed(values, exact), exact, "PYTHON")
     return host.copy_to(device).cast(dtype).reshape(shape)
 
