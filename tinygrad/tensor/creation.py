@@ -163,12 +163,25 @@ def least_type(values: list[Any]) -> DType:
     return dtypes.default_int if fits else dtypes.int64
 
 
+def _array_of(data: Any) -> np.ndarray[Any, Any]:
+    """NumPy's array of another library's; DTypeError where there is none."""
+    import numpy as np
+
+    try:
+        return np.asarray(data)
+    except (TypeError, RuntimeError) as error:
+        raise DTypeError(
+            f"Tensor: {type(data).__name__} of {getattr(data, 'dtype', None)}, of which NumPy "
+            f"makes no array ({error}); legal are arrays, or Tensor.from_dlpack() of it"
+        ) from error
+
+
 def from_array(data: Any, dtype: DType | None, device: Devices) -> UOp:
     """An array, or memory, as a buffer on `device`: what can't change is copied there when it is
     needed, anything else now."""
     import numpy as np  # heavy, and only programs that have arrays need it
 
-    values = np.asarray(data)
+    values = _array_of(data)
     native = values.dtype.newbyteorder("=")
     values = np.ascontiguousarray(values, native).reshape(values.shape)
     own = _dtype_of(native)
@@ -200,7 +213,7 @@ def _from_arrays(
     import numpy as np
 
     numbers = [v for v in values if type(v) in NUMBERS]
-    arrays = [np.asarray(v) for v in values]
+    arrays = [_array_of(v) for v in values]
     if len({a.shape for a in arrays}) > 1:
         raise ShapeError(
             f"Tensor: ragged list: {arrays[0].shape} beside "
@@ -243,8 +256,8 @@ def holds_complex(data: Any) -> bool:
         return any(type(leaf) is not float and holds_complex(leaf) for leaf in data)
     if isinstance(data, (complex, Core)):
         return not isinstance(data, Core) or bool(data._element)
-    kind = getattr(getattr(data, "dtype", None), "kind", None)  # of an array
-    return kind == "c"
+    dtype = getattr(data, "dtype", None)  # of an array, of PyTorch's too
+    return getattr(dtype, "kind", None) == "c" or getattr(dtype, "is_complex", None) is True
 
 
 class Creation(Core):
