@@ -24,7 +24,7 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # The floors, lowest first, with their budgets in code lines. `*`: the files of that folder itself;
 # each folder inside has a budget of its own: it is a driver, or beside what a Tensor is made of.
 BUDGETS: dict[str, int | None] = {
-    "base": 760,
+    "base": 770,
     "uop": 1930,
     "simplify": 1045,
     "transforms": 430,
@@ -32,10 +32,10 @@ BUDGETS: dict[str, int | None] = {
     "loops": 4970,
     "codegen": 5690,
     "backends/*": 2965,
-    "engine": 4970,
-    "tensor/*": 6550,
+    "engine": 4985,
+    "tensor/*": 6590,
 }
-CORE_BUDGET = 32_610  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 32_675  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

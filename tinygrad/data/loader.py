@@ -183,11 +183,23 @@ class DataLoader:
         self.epoch, self.batch = self.epoch + 1, 0
 
     def state_dict(self) -> dict[str, int]:
-        """Where the loop is: after which batch of which epoch."""
+        """Where the loop is: after which batch of which epoch.
+
+        >>> loader = DataLoader([1, 2, 3, 4], batch_size=2)
+        >>> _ = next(iter(loader))
+        >>> loader.state_dict()["batch"]
+        1
+        """
         return {"epoch": self.epoch, "batch": self.batch, "seed": self.seed}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """The next `for` goes on where `state` was taken."""
+        """The next `for` goes on where `state` was taken.
+
+        >>> loader = DataLoader([1, 2, 3, 4], batch_size=2)
+        >>> loader.load_state_dict({"epoch": 0, "batch": 1, "seed": 0})
+        >>> len(list(loader))
+        1
+        """
         self.epoch, self.batch, self.seed = (int(state[k]) for k in ("epoch", "batch", "seed"))
         self._resumed = True
 
