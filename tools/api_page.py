@@ -33,7 +33,15 @@ MODULES = {
     "The array API standard: linear algebra": "tinygrad.array_api.linalg",
     "The array API standard: Fourier transforms": "tinygrad.array_api.fft",
 }
-CLASSES = {"TinyJit": "tinygrad"}  # whose methods the page has too; Tensor's are in groups
+CLASSES = {  # whose methods the page has too; Tensor's are in groups
+    "TinyJit": "tinygrad",
+    "Generator": "tinygrad",
+    "dtypes": "tinygrad",
+    "Optimizer": "tinygrad.nn.optim",
+    "EMA": "tinygrad.nn.optim",
+    "GradScaler": "tinygrad.nn.optim",
+    "DataLoader": "tinygrad.data",
+}
 
 NO_EXAMPLE = {
     "mnist": "needs a network",

@@ -174,3 +174,10 @@ def test_the_runner_of_other_systems_is_c(system):
     command = [HERE[0], "-fsyntax-only", "-w", "-x", "c", "-"]
     done = subprocess.run(command, input=source, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_one_half_may_fill_a_vector():
+    """Where the processor has no instructions of half, GCC made a float of it on the way."""
+    at = (Tensor(np.arange(5, dtype=np.int32), device="CLANG") % 2 - 1) % 1
+    one = Tensor(np.array([1.5], np.float16), device="CLANG")
+    assert one.gather(0, at).tolist() == [1.5] * 5

@@ -866,3 +866,24 @@ def test_what_is_kept_between_plans_of_a_step_is_not_overwritten():
         expected = early * 2 + np.exp(early.sum(0, keepdims=True) * 2)
         np.testing.assert_allclose(out.numpy(), expected, rtol=1e-5)
         np.testing.assert_allclose(total.item(), early.sum(), rtol=1e-5)
+
+
+PARTS = {
+    "a slice": lambda whole: whole[2:4],
+    "a turned one": lambda whole: whole[2:4].flip(0),
+    "a column": lambda whole: whole.reshape(3, 2)[1],
+    "a constant": lambda whole: Tensor(1.0).expand(2),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("step", [lambda x: x.assign(x + 1).sum(), lambda x: x.reshape(2, 1)])
+def test_a_replay_refuses_a_part_where_a_copy_would_lose_writes(part, step):
+    jit = TinyJit(step)
+    for _ in range(3):
+        jit(vec(1, 2))
+    whole = vec(0, 1, 2, 3, 4, 5)
+    with pytest.raises(JitError, match="argument 0 is a part of a larger tensor.*whole tensor"):
+        jit(PARTS[part](whole))
+    assert whole.tolist() == [0, 1, 2, 3, 4, 5]
+    jit(vec(1, 2))

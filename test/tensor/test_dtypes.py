@@ -304,3 +304,27 @@ def test_no_dtype_of_the_compiler_leaks():
         assert t.dtype in ALL, t.dtype
         assert t.realize().dtype in ALL
     assert "index" not in dtypes.fields()
+
+
+ABOVE_A_TIE = 2**60 + 2**36 + 1  # of two neighbours in float32; as a float64 it is the tie itself
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("value", [ABOVE_A_TIE, -ABOVE_A_TIE, 2**63 - 1])
+def test_a_whole_number_is_rounded_once_whatever_holds_it(device, value):
+    wanted = float(np.int64(value).astype(np.float32))
+    assert Tensor(value, dtype="int64", device=device).float().item() == wanted
+    assert Tensor([value], dtype="int64", device=device).float().item() == wanted
+    assert Tensor(value, dtype="float32", device=device).item() == wanted
+    assert Tensor([value, 0.5], dtype="float32", device=device)[0].item() == wanted
+
+
+@pytest.mark.parametrize("dtype", [dtypes.half, dtypes.bfloat16, *dtypes.fp8s])
+def test_a_list_of_floats_is_rounded_once(dtype):
+    last = 2.0 ** -dtypes.finfo(dtype)[1]
+    above = 1 + last / 2 + 2**-40  # as a float32 it is the tie between 1 and the next
+    assert Tensor([above], dtype=dtype).item() == Tensor(above, dtype=dtype).item() == 1 + last
+
+
+def test_a_whole_number_beyond_all_floats_is_infinite_beside_floats():
+    assert (Tensor([1.0]) * -(10**400)).tolist() == [-np.inf]

@@ -727,3 +727,26 @@ def test_a_copy_is_a_view_and_a_deep_copy_is_not():
 
 def test_a_mask_that_hides_nothing_is_no_mask():
     assert Tensor(np.ma.masked_array([1, 2], [0, 0])).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, 1), (1, 3), (3, 1), (2, 1, 2)])
+def test_complex_numbers_with_axes_of_size_1_go_out(shape):
+    whole = (np.arange(24).reshape(2, 3, 4) * (1 + 1j)).astype(np.complex64)
+    part = tuple(slice(0, n) for n in (1,) * (3 - len(shape)) + shape)
+    assert np.array_equal(
+        np.from_dlpack(Tensor(whole)[part].reshape(shape)), whole[part].reshape(shape)
+    )
+    assert np.array_equal(np.from_dlpack(Tensor(whole)[1:, 2:, 3:]), whole[1:, 2:, 3:])
+
+
+def test_complex_numbers_of_pytorch_are_taken_as_arrays_are():
+    theirs = torch.tensor([1 + 2j, 3j])
+    assert Tensor(theirs).tolist() == theirs.tolist()
+
+
+@pytest.mark.parametrize(
+    "given", [torch.ones(2, dtype=torch.bfloat16), [torch.ones(2, requires_grad=True)]]
+)
+def test_what_numpy_makes_no_array_of_is_named(given):
+    with pytest.raises(DTypeError, match="Tensor: Tensor of torch.*legal are.*from_dlpack"):
+        Tensor(given)

@@ -637,3 +637,82 @@ def test_slices_take_tensors_whose_values_are_read():
     assert x[Tensor(0) : Tensor(1), Tensor(-1)].tolist() == [3]
     x[Tensor(0) : Tensor(1), Tensor(-1)] = 9
     assert x.tolist() == [[1, 2, 9], [4, 5, 6]]
+
+
+# ---- copies are copies also where nothing changes ------------------------------------------------
+
+SAME = {  # a method that copies, where its result has the elements of what it was given
+    "abs": lambda x: x.cast("uint8").abs().cast("float32"),
+    "block_diag": lambda x: x.block_diag().reshape(4),
+    "cat": lambda x: x.cat(),
+    "cat behind nothing": lambda x: Tensor.zeros(0).cat(x),
+    "cat before nothing": lambda x: x.cat(Tensor.zeros(0)),
+    "cumsum": lambda x: x.reshape(1, 4).cumsum(0).reshape(4),
+    "diff": lambda x: x.diff(0),
+    "index_add": lambda x: x.index_add(0, Tensor.zeros(0, dtype="int32"), Tensor.zeros(0)),
+    "interpolate": lambda x: x.reshape(1, 1, 4).interpolate((4,)).reshape(4),
+    "logcumsumexp": lambda x: x.reshape(1, 4).logcumsumexp(0).reshape(4),
+    "pad": lambda x: x.pad((0, 0)),
+    "pad of two axes": lambda x: x.reshape(2, 2).pad((0, 0, 0, 0)).reshape(4),
+    "pad by reflection": lambda x: x.pad((0, 0), mode="reflect"),
+    "pow": lambda x: x**1,
+    "repeat": lambda x: x.repeat(1),
+    "repeat_interleave": lambda x: x.repeat_interleave(1),
+    "roll": lambda x: x.roll(4),
+    "scatter": lambda x: x.scatter(0, Tensor.zeros(0, dtype="int32"), Tensor.zeros(0)),
+    "stack": lambda x: x.stack()[0],
+    "sum": lambda x: x.sum(()),
+    "Tensor": Tensor,
+    "vstack": lambda x: x.vstack()[0],
+}
+ROUNDING = ("abs", "ceil", "floor", "nan_to_num", "round", "sign", "trunc")
+SOURCES = {
+    "numpy": lambda: Tensor(np.arange(4, dtype=np.float32)),
+    "storage": lambda: Tensor([0.0, 1, 2, 3]).clone().realize(),
+    "an expression": lambda: Tensor([0.0, 2, 4, 6]) / 2,
+    "a view": lambda: Tensor(np.arange(6, dtype=np.float32))[:4],
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("name", SAME)
+def test_a_copy_with_the_same_elements_is_no_view(name, source):
+    for write_result in (True, False):
+        for computed in (True, False):
+            x = SOURCES[source]()
+            y = SAME[name](x)
+            if computed:
+                Tensor.realize(x, y)
+            (y if write_result else x)[1:3] = 7
+            wanted = [[0, 1, 2, 3], [0, 7, 7, 3]]
+            assert [x.tolist(), y.tolist()] == (wanted if write_result else wanted[::-1])
+
+
+@pytest.mark.parametrize("name", ROUNDING)
+def test_whole_numbers_that_are_rounded_are_no_views(name):
+    x = Tensor([1, 2, 3], dtype="uint8").clone().realize()
+    y = getattr(x.cast("bool") if name == "sign" else x, name)()
+    y[0] = 0
+    assert x.tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_such_copies_are_none_in_steps_that_repeat_either(name):
+    for n in range(4):
+        x = Tensor([float(n), 1, 2, 3]).clone().realize() * 2
+        y = SAME[name](x)
+        y += 1
+        assert [x.tolist(), y.tolist()] == [[2 * n, 2, 4, 6], [2 * n + 1, 3, 5, 7]]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_an_expression_that_is_given_a_value_has_it_alone(source):
+    x = SOURCES[source]()
+    y = Tensor([5.0, 5, 5, 5]) * 2
+    y[()] = x
+    y[1:3] = 7
+    assert [x.tolist(), y.tolist()] == [[0, 1, 2, 3], [0, 7, 7, 3]]
+    z = Tensor([5.0, 5, 5, 5]) * 2
+    z.assign(x)
+    x += 1
+    assert z.tolist() == [0, 1, 2, 3]

@@ -141,32 +141,65 @@ class dtypes:  # noqa: N801  tinygrad spells it so
 
     @staticmethod
     def fields() -> dict[str, DType]:
-        """Every public name, aliases included, and its type."""
+        """Every public name, aliases included, and its type.
+
+        >>> dtypes.fields()["half"] is dtypes.float16
+        True
+        """
         return {k: v for k, v in vars(dtypes).items() if isinstance(v, DType) and k != "index"}
 
     @staticmethod
     def is_float(dtype: DType) -> builtins.bool:
+        """Whether these are floats, narrow ones too.
+
+        >>> dtypes.is_float(dtypes.bfloat16), dtypes.is_float(dtypes.int8)
+        (True, False)
+        """
         return dtype.scalar() in _FLOATS
 
     @staticmethod
     def is_complex(dtype: DType) -> builtins.bool:
+        """Whether these are complex numbers.
+
+        >>> dtypes.is_complex(dtypes.complex64), dtypes.is_complex(dtypes.float32)
+        (True, False)
+        """
         return dtype in COMPLEX_PARTS
 
     @staticmethod
     def is_int(dtype: DType) -> builtins.bool:
+        """Whether these are whole numbers; bool is none.
+
+        >>> dtypes.is_int(dtypes.uint8), dtypes.is_int(dtypes.bool)
+        (True, False)
+        """
         return dtype.scalar() in _INTEGERS
 
     @staticmethod
     def is_unsigned(dtype: DType) -> builtins.bool:
+        """Whether these are whole numbers from 0.
+
+        >>> dtypes.is_unsigned(dtypes.uint8), dtypes.is_unsigned(dtypes.int8)
+        (True, False)
+        """
         return dtype.scalar() in _UNSIGNED
 
     @staticmethod
     def is_bool(dtype: DType) -> builtins.bool:
+        """Whether this is bool.
+
+        >>> dtypes.is_bool(dtypes.bool), dtypes.is_bool(dtypes.uint8)
+        (True, False)
+        """
         return dtype.scalar() is dtypes.bool
 
     @staticmethod
     def min(dtype: DType) -> ConstType:
-        """The least value: -inf for floats that have it, False for bool."""
+        """The least value: -inf for floats that have it, False for bool.
+
+        >>> dtypes.min(dtypes.int8), dtypes.min(dtypes.float32)
+        (-128, -inf)
+        """
         dtype = dtype.scalar()
         if dtype is dtypes.fp8e4m3:
             return -448.0
@@ -178,7 +211,11 @@ class dtypes:  # noqa: N801  tinygrad spells it so
 
     @staticmethod
     def max(dtype: DType) -> ConstType:
-        """The greatest value: inf for floats that have it, True for bool."""
+        """The greatest value: inf for floats that have it, True for bool.
+
+        >>> dtypes.max(dtypes.uint8), dtypes.max(dtypes.fp8e4m3)
+        (255, 448.0)
+        """
         dtype = dtype.scalar()
         if dtype is dtypes.fp8e4m3:
             return 448.0
@@ -191,12 +228,20 @@ class dtypes:  # noqa: N801  tinygrad spells it so
 
     @staticmethod
     def finfo(dtype: DType) -> tuple[Any, Any]:
-        """(exponent bits, mantissa bits) of a float type."""
+        """(exponent bits, mantissa bits) of a float type.
+
+        >>> dtypes.finfo(dtypes.bfloat16)
+        (8, 7)
+        """
         return _FLOAT_BITS[dtype.scalar()]
 
     @staticmethod
     def from_py(value: Any) -> DType:
-        """The default type of a Python number, or of nested lists of them."""
+        """The default type of a Python number, or of nested lists of them.
+
+        >>> dtypes.from_py([1, 2.5]), dtypes.from_py(True)
+        (dtypes.float, dtypes.bool)
+        """
         if isinstance(value, bool):
             return dtypes.bool
         if isinstance(value, int):
@@ -212,13 +257,19 @@ class dtypes:  # noqa: N801  tinygrad spells it so
 
     @staticmethod
     def as_const(value: ConstType, dtype: DType) -> ConstType:
-        """`value` as a constant of `dtype`: integers wrap, floats round to the type."""
+        """`value` as a constant of `dtype`: integers wrap, floats round to the type.
+
+        >>> dtypes.as_const(300, dtypes.uint8), dtypes.as_const(0.1, dtypes.half)
+        (44, 0.0999755859375)
+        """
         dtype = dtype.scalar()
         if dtypes.is_int(dtype):
             if dtype is dtypes.index:
                 return saturate(value, dtype)
             return wrap_int(saturate(value, dtype), dtype)
         if dtypes.is_float(dtype):
+            if isinstance(value, int):
+                return round_whole(value, dtype)
             return round_float(float(value), dtype)
         if dtype in COMPLEX_PARTS:
             raise DTypeError(f"a constant of {dtype}, a pair of floats; legal are real numbers")
@@ -373,6 +424,26 @@ def round_float(value: float, dtype: DType) -> float:
         return _too_large(value, dtype)
     rounded = math.copysign(rounded, value)
     return rounded if abs(rounded) <= largest_float(dtype) else _too_large(rounded, dtype)
+
+
+def round_whole(value: int, dtype: DType) -> float:
+    """`round_float` of a whole number of any length. Rounded to 53 bits first it would be rounded
+    twice: so the last of them says whether anything after it was cut off.
+
+    >>> round_whole(2**60 + 2**36 + 1, dtypes.float32) == 2.0**60 + 2**37
+    True
+    >>> round_whole(-(10**400), dtypes.half)
+    -inf
+    """
+    cut = value.bit_length() - 53
+    try:
+        if cut <= 0 or dtype is dtypes.float64:
+            return round_float(float(value), dtype)
+        kept = abs(value) >> cut
+        kept |= abs(value) != kept << cut
+        return round_float(math.copysign(math.ldexp(kept, cut), 1 if value > 0 else -1), dtype)
+    except OverflowError:
+        return _too_large(1 if value > 0 else -1, dtype)
 
 
 def largest_float(dtype: DType) -> float:

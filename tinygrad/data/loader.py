@@ -20,7 +20,7 @@ import numpy as np
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.later import later
 from tinygrad.tensor import Tensor
-from tinygrad.tensor.creation import unmasked
+from tinygrad.tensor.creation import as_numpy
 
 futures = later("concurrent.futures")
 
@@ -68,7 +68,7 @@ class ArrayDataset:
     """
 
     def __init__(self, *arrays: Any) -> None:
-        self.arrays = tuple(a.numpy() if isinstance(a, Tensor) else unmasked(a) for a in arrays)
+        self.arrays = tuple(a.numpy() if isinstance(a, Tensor) else as_numpy(a) for a in arrays)
         shapes = [array.shape for array in self.arrays]
         if () in shapes or len({shape[0] for shape in shapes}) != 1:
             raise ArgumentError(f"ArrayDataset: arrays of shapes {shapes}; legal is one length")
@@ -187,7 +187,7 @@ def collate(samples: Sequence[Any]) -> Any:
 
 def _stacked(samples: Sequence[Any]) -> Any:
     """Arrays as a tensor; a list, if their elements are no numbers."""
-    arrays = [unmasked(sample) for sample in samples]
+    arrays = [as_numpy(sample) for sample in samples]
     if any(array.dtype.kind not in "biufc" for array in arrays):
         return list(samples)
     _check_one("shapes", [array.shape for array in arrays], ShapeError)
@@ -265,12 +265,20 @@ class DataLoader:
 
     @property
     def epoch(self) -> int:
-        """The epoch in which the loop is."""
+        """The epoch in which the loop is.
+
+        >>> DataLoader([1, 2, 3]).epoch
+        0
+        """
         return self._epoch
 
     @property
     def batch(self) -> int:
-        """The number of its next batch."""
+        """The number of its next batch.
+
+        >>> DataLoader([1, 2, 3]).batch
+        0
+        """
         return self._batch
 
     def __len__(self) -> int:
@@ -291,12 +299,23 @@ class DataLoader:
         self._epoch, self._batch = self._fresh, 0
 
     def state_dict(self) -> dict[str, int]:
-        """Where the loop is: after which batch of which epoch, of which batches."""
+        """Where the loop is: after which batch of which epoch, of which batches.
+
+        >>> loader = DataLoader([1, 2, 3, 4], batch_size=2)
+        >>> _ = next(iter(loader))
+        >>> loader.state_dict()["batch"]
+        1
+        """
         place = {"epoch": self._epoch, "batch": self._batch, "seed": self.seed}
         return place | {"batch_size": self.batch_size, "samples": len(self.dataset)}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """The next `for` goes on where `state` was taken.
+
+        >>> loader = DataLoader([1, 2, 3, 4], batch_size=2)
+        >>> loader.load_state_dict({"epoch": 0, "batch": 1, "seed": 0})
+        >>> len(list(loader))
+        1
 
         Raises:
             ArgumentError: in the middle of an epoch of other batches, or beyond the data.

@@ -93,6 +93,13 @@ class Captured:
         """All of the state."""
         return frozenset(self.state)
 
+    @functools.cached_property
+    def owned(self) -> list[int]:
+        """Arguments of which a copy won't do: they are written, or a result is a view of them."""
+        outputs = [out for out in self.outputs if isinstance(out, Output) and not out.itself]
+        shown = {out.source.first for out in outputs if out.source.kind == "input"}
+        return sorted(shown | self.written_inputs)
+
 
 def refuse_to_tell(bind: UOp) -> None:
     """JitError if the user's code reads the value of a variable that the captured step is given:

@@ -165,6 +165,13 @@ class TinyJit(Generic[P, R]):
                 f"{self._name}: captured for {_describe(call.captured.signature)}, called with "
                 f"{_describe(signature)}; call reset() to capture again"
             )
+        for number in call.captured.owned:
+            if settled[number] is not tensors[number]:
+                raise JitError(
+                    f"{self._name}: argument {number} is a part of a larger tensor or in another "
+                    "order, of which a replay gets a copy, and the captured step writes into it or "
+                    "returns a view of it; legal is a whole tensor, such as its .clone()"
+                )
         self._latest = call
         return call.run(known)  # type: ignore[no-any-return]
 

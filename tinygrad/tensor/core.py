@@ -375,6 +375,28 @@ class Core(Holder):
             made._join(self)
         return made
 
+    def _copied(self, *sources: Core) -> Self:
+        """This, a result, or itself, of a method that gives no views. Where it comes to the same as
+        what a source lies in, a tensor of its own: a write to one is not seen by the other, though
+        they share storage until then."""
+        node = self._uop
+        bottom = bottom_of(node)
+        if not any([each is self for each in sources]) and (
+            all([bottom_of(each._uop) is not bottom for each in sources])
+            or not is_window(node, bottom)
+        ):
+            return self
+        made = self._from(self._held)
+        made._leave()
+        made._family.root = root_of(made._uop)
+        made._reads_with(*sources)
+        return made
+
+    def _reads_with(self, *others: Core) -> None:
+        """This and others may share storage, but are no views of each other."""
+        for each in (self, *others):
+            join(bottom_of(each._uop), each._family)
+
     def _join(self, other: Core) -> None:
         """If this is a view of what `other` is a view of, a write to one is seen by both. A copy
         by its meaning, which still reads the storage, keeps what it reads now."""

@@ -96,6 +96,10 @@ def _leaves(data: Any, depth: int) -> list[Any]:
     return list(data)
 
 
+_EXACT = 1 << 53
+"""Whole numbers up to here are floats of Python, which `array` makes of all numbers."""
+
+
 def _packed(values: list[Any], dtype: DType) -> memoryview:
     """`values` as bytes of `dtype`, which has a letter in Python's `array` module."""
     if dtypes.is_int(dtype) or dtype is dtypes.bool:
@@ -105,6 +109,8 @@ def _packed(values: list[Any], dtype: DType) -> memoryview:
                 if not -1 < value - new < 1:
                     check_number("Tensor", value, dtype)
         values = kept
+    elif dtype.itemsize < 8 and not -_EXACT <= min(values) <= max(values) <= _EXACT:
+        values = [dtypes.as_const(v, dtype) if isinstance(v, int) else v for v in values]
     letter = "B" if dtype is dtypes.bool else "h" if dtype is dtypes.int16 else dtype.fmt
     try:
         return memoryview(array.array(str(letter), values)).cast("B")
@@ -130,6 +136,8 @@ def from_list(data: Sequence[Any], dtype: DType | None, device: Devices) -> UOp:
     if not values:
         return constant(0, dtype, device, shape)
     exact = dtype if dtype.fmt is not None and dtype is not dtypes.half else dtypes.float32
+    if exact is not dtype:  # rounded once, not to float32 before
+        values = [dtypes.as_const(v, dtype) for v in values]
     host = storage.from_host(_packed(values, exact), exact, "PYTHON")
     return host.copy_to(device).cast(dtype).reshape(shape)
 
@@ -161,7 +169,7 @@ def from_array(data: Any, dtype: DType | None, device: Devices) -> UOp:
     needed, anything else now."""
     import numpy as np  # heavy, and only programs that have arrays need it
 
-    values = unmasked(data)
+    values = as_numpy(data)
     native = values.dtype.newbyteorder("=")
     values = np.ascontiguousarray(values, native).reshape(values.shape)
     own = _dtype_of(native)
@@ -177,8 +185,8 @@ def from_array(data: Any, dtype: DType | None, device: Devices) -> UOp:
     return there.cast(dtype or own).reshape(values.shape)
 
 
-def unmasked(data: Any) -> NDArray[Any]:
-    """An array; DTypeError for one of whose elements some don't count."""
+def as_numpy(data: Any) -> NDArray[Any]:
+    """NumPy's array of it; DTypeError where there is none, and for elements that don't count."""
     import numpy as np
 
     ma: Any = sys.modules.get("numpy.ma")  # loaded, if there is one
@@ -187,7 +195,13 @@ def unmasked(data: Any) -> NDArray[Any]:
         raise DTypeError(
             f"Tensor: {ma.count_masked(data)} elements of an array are masked; {legal}"
         )
-    return np.asarray(data)
+    try:
+        return np.asarray(data)
+    except (TypeError, RuntimeError) as error:
+        raise DTypeError(
+            f"Tensor: {type(data).__name__} of {getattr(data, 'dtype', None)}, of which NumPy "
+            f"makes no array ({error}); legal are arrays, or Tensor.from_dlpack() of it"
+        ) from error
 
 
 @functools.cache
@@ -206,7 +220,7 @@ def _from_arrays(
     import numpy as np
 
     numbers = [v for v in values if type(v) in NUMBERS]
-    arrays = [unmasked(v) for v in values]
+    arrays = [as_numpy(v) for v in values]
     if len({a.shape for a in arrays}) > 1:
         raise ShapeError(
             f"Tensor: ragged list: {arrays[0].shape} beside "
@@ -249,8 +263,8 @@ def holds_complex(data: Any) -> bool:
         return any(type(leaf) is not float and holds_complex(leaf) for leaf in data)
     if isinstance(data, (complex, Core)):
         return not isinstance(data, Core) or bool(data._element)
-    kind = getattr(getattr(data, "dtype", None), "kind", None)  # of an array
-    return kind == "c"
+    dtype = getattr(data, "dtype", None)  # of an array, of PyTorch's too
+    return getattr(dtype, "kind", None) == "c" or getattr(dtype, "is_complex", None) is True
 
 
 class Creation(Core):

@@ -89,8 +89,9 @@ class Strided(NamedTuple):
 
     def as_complex(self) -> Strided | None:
         """The other way round; None where the two of a pair don't lie side by side."""
-        *steps, last = self.strides
-        if last != 1 or any(step % 2 for step in steps):
+        *steps, last = self.strides  # of which those of axes of size 1 say nothing
+        apart = any(step % 2 and n != 1 for step, n in zip(steps, self.shape, strict=False))
+        if last != 1 or apart:
             return None
         halves = tuple(step // 2 for step in steps)
         return Strided(self.address, self.shape[:-1], halves, complex_of(self.dtype))

@@ -381,7 +381,7 @@ class Elementwise(Movement):
         """This times itself, by squares."""
         if not times:
             return self._wrap(self._constant(1, shape=self.shape))
-        return by_squares(self, times, operator.mul)
+        return by_squares(self, times, operator.mul) if times > 1 else self._copied(self)
 
     def maximum(self, x: Any) -> Self:
         """The larger; NaN if either is NaN.
@@ -434,7 +434,7 @@ class Elementwise(Movement):
         [2, 3]
         """
         if dtypes.is_unsigned(self.dtype) or self.dtype is dtypes.bool:
-            return self
+            return self._copied(self)
         if dtypes.is_float(self.dtype):
             return self.maximum(-self)
         return (self < 0).where(-self, self)
@@ -446,7 +446,7 @@ class Elementwise(Movement):
         [-1.0, 0.0, 1.0]
         """
         if self.dtype is dtypes.bool:
-            return self
+            return self._copied(self)
         above, below = (self > 0).cast(self.dtype), (self < 0).cast(self.dtype)
         out = above - below if not dtypes.is_unsigned(self.dtype) else above
         if dtypes.is_float(self.dtype):
@@ -461,7 +461,7 @@ class Elementwise(Movement):
         >>> Tensor([-1.7, 1.7]).trunc().tolist()
         [-1.0, 1.0]
         """
-        return self if not dtypes.is_float(self.dtype) else self._unary(Ops.TRUNC)
+        return self._unary(Ops.TRUNC) if dtypes.is_float(self.dtype) else self._copied(self)
 
     def floor(self) -> Self:
         """Rounded down.
@@ -470,7 +470,7 @@ class Elementwise(Movement):
         [-2.0, 1.0]
         """
         whole = self.trunc()
-        return (self < whole).where(whole - 1, whole) if dtypes.is_float(self.dtype) else self
+        return (self < whole).where(whole - 1, whole) if dtypes.is_float(self.dtype) else whole
 
     def ceil(self) -> Self:
         """Rounded up.
@@ -479,7 +479,7 @@ class Elementwise(Movement):
         [-1.0, 2.0]
         """
         whole = self.trunc()
-        return (self > whole).where(whole + 1, whole) if dtypes.is_float(self.dtype) else self
+        return (self > whole).where(whole + 1, whole) if dtypes.is_float(self.dtype) else whole
 
     def round(self, decimals: int = 0) -> Self:
         """Rounded to the nearest whole number, halves to the even one; with `decimals` to so many
@@ -491,7 +491,7 @@ class Elementwise(Movement):
         if not dtypes.is_float(self.dtype):
             if decimals < 0:
                 raise DTypeError(f"round: decimals={decimals} of {self.dtype!r}; legal are floats")
-            return self
+            return self._copied(self)
         if decimals:
             x, scale = self.cast(compute_dtype(self.dtype)), 10.0 ** abs(decimals)
             there = x * scale if decimals > 0 else x / scale

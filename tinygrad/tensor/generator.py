@@ -45,11 +45,19 @@ class Generator:
         return f"Generator(seed={self._stream.seed}, position={self._stream.position})"
 
     def initial_seed(self) -> int:
-        """The seed that it draws from."""
+        """The seed that it draws from.
+
+        >>> Generator(7).initial_seed()
+        7
+        """
         return self._stream.seed
 
     def manual_seed(self, seed: int) -> Self:
-        """Starts anew from `seed`; returns this."""
+        """Starts anew from `seed`; returns this.
+
+        >>> Generator(7).manual_seed(8)
+        Generator(seed=8, position=0)
+        """
         self._stream.restart(_checked(seed))
         return self
 
@@ -65,12 +73,22 @@ class Generator:
         return {"seed": self._stream.seed, "position": self._stream.position}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Goes on where `state` was taken."""
+        """Goes on where `state` was taken.
+
+        >>> g = Generator()
+        >>> g.load_state_dict({"seed": 7, "position": 3})
+        >>> g
+        Generator(seed=7, position=3)
+        """
         self._stream.restart(_checked(state["seed"]), int(state["position"]))
 
     def fork(self) -> Generator:
         """A generator whose stream has nothing to do with this one, seeded by this one's next
-        number."""
+        number.
+
+        >>> Generator(7).fork().initial_seed() == Generator(7).fork().initial_seed() != 7
+        True
+        """
         return self.split(1)[0]
 
     def split(self, count: int) -> list[Generator]:
@@ -89,7 +107,12 @@ class Generator:
         return [Generator(threefry(first + i, key) & SEED_LIMIT) for i in range(count)]
 
     def draw(self, room: int) -> tuple[UOp, UOp]:
-        """Where the numbers of up to `room` elements begin, and the seed, as bound variables."""
+        """Where the numbers of up to `room` elements begin, and the seed, as bound variables.
+
+        >>> position, seed = Generator(7).draw(5)
+        >>> position.val, seed.val
+        (0, 7)
+        """
         if computing.recorder is not None:
             computing.recorder.drawing()
         position = UOp.variable(self._stream.name, 0, POSITION_LIMIT, dtypes.int64)

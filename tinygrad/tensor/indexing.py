@@ -276,7 +276,7 @@ class Indexing(Linalg):
         ):
             raise ShapeError(f"{operation}: src of {src.shape} doesn't cover index {index.shape}")
         if index.numel() == 0:
-            return self
+            return self._copied(self)
         _, nodes = self._full_index(operation, dim, index)
         updates = src.shrink(tuple((0, n) for n in index.shape))
         if self._element and how not in ("set", "add"):

@@ -319,7 +319,7 @@ class Movement(Conversion):
                 padded = padded.cast(least_upper_dtype(self.dtype, dtypes.default_float))
             check_number("pad", value, padded.dtype)
             padded = inside.where(padded, padded.const_like(value))
-        return self if padded is self._held else self._from(padded)
+        return (self if padded is self._held else self._from(padded))._copied(self)
 
     def _pad_by(self, mode: str, pads: Pads) -> Self:
         """Each axis in turn with pieces of itself."""
@@ -340,7 +340,7 @@ class Movement(Conversion):
                 head = out._cut(axis, 0, 1)._grown(axis, before)
                 tail = out._cut(axis, size - 1, size)._grown(axis, after)
             out = head.cat(out, tail, dim=axis) if before or after else out
-        return out
+        return out._copied(self)
 
     def _cut(self, axis: Sint, begin: Sint, end: Sint) -> Self:
         """From `begin` to `end` of one axis."""
@@ -388,13 +388,12 @@ class Movement(Conversion):
         apart = tuple(n for size in shape for n in (1, size))
         grown = tuple(n for pair in zip(counts, shape, strict=True) for n in pair)
         final = tuple(c * n for c, n in zip(counts, shape, strict=True))
-        return self.reshape(apart).expand(grown).reshape(final)
+        return self.reshape(apart).expand(grown).reshape(final)._copied(self)
 
     def _each_repeated(self, repeats: Sint, axis: int) -> Self:
         grown = self.unsqueeze(axis + 1)._grown(axis + 1, repeats)
-        return grown.reshape(
-            (*self.shape[:axis], self.shape[axis] * repeats, *self.shape[axis + 1 :])
-        )
+        shape = (*self.shape[:axis], self.shape[axis] * repeats, *self.shape[axis + 1 :])
+        return grown.reshape(shape)._copied(self)
 
     def split(self, sizes: Sint | Sequence[Sint], dim: Sint = 0) -> tuple[Self, ...]:
         """Parts of one size (the last may be smaller) or of several, along `dim`.
@@ -470,7 +469,8 @@ class Movement(Conversion):
                 value = part._held.cast(kind).pad(pads)
                 node = value if node is None else here.where(value, node)
                 at += size
-        return first._from(first._held.cast(kind) if node is None else node, *parts)
+        made = first._from(first._held.cast(kind) if node is None else node, *parts)
+        return made._copied(*parts)
 
     def stack(self, *others: Self, dim: Sint = 0) -> Self:
         """One beside another along a new axis.
@@ -507,7 +507,7 @@ class Movement(Conversion):
             size = self.shape[axis]
             if (cut := _turned(size, step)) != 0:
                 out = out._cut(axis, cut, size).cat(out._cut(axis, 0, cut), dim=axis)
-        return out
+        return out._copied(self)
 
     def unfold(self, dim: Sint, size: Sint, step: Sint) -> Self:
         """Windows of `size` along `dim`, `step` apart, as a new last axis.

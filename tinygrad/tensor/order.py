@@ -30,10 +30,10 @@ class Order(Conv):
         """Element i becomes the reduction of elements 0..i along `axis`, in a wide type."""
         at = axis_of(axis, self.ndim, RUNNING[monoid])
         if self.ndim == 0 or 0 in self.shape:
-            return self
+            return self._copied(self)
         small = not dtypes.is_float(self.dtype) and self.dtype.itemsize < 4
         x = self.cast(dtypes.int32 if small else compute_dtype(self.dtype))
-        return x._from(x._node.running(monoid, at)).cast(self.dtype)
+        return x._from(x._node.running(monoid, at)).cast(self.dtype)._copied(self)
 
     def cumsum(self, axis: int = 0, dtype: DTypeLike | None = None) -> Self:
         """The sum of this and all before along `axis`; of these as `dtype`, if there is one.
@@ -59,7 +59,7 @@ class Order(Conv):
         """
         at = axis_of(axis, self.ndim, "cummax")
         if self.ndim == 0:
-            return self, self.zeros_like(dtype=dtypes.int32)
+            return self._copied(self), self.zeros_like(dtype=dtypes.int32)
         top, size = self._running("max", at), self.shape[at]
         count = self._along(at, self._counting(size, self.device))
         if fits(self, size):
@@ -85,14 +85,14 @@ class Order(Conv):
         """
         at = axis_of(axis, self.ndim, "logcumsumexp")
         if self.ndim == 0 or 0 in self.shape:
-            return self
+            return self._copied(self)
         size, reach, out = self.shape[at], 1, self
         while reach < most(size):  # each holds the last `reach` of those before it. (Hillis, 1986.)
             pads = tuple((reach, 0) if i == at else (0, 0) for i in range(self.ndim))
             before = out.pad(pads, value=-float("inf"))._cut(at, 0, size)
             out = out.logaddexp(before).contiguous()
             reach *= 2
-        return out
+        return out._copied(self)
 
     # ---- sorting ---------------------------------------------------------------------------------
 
@@ -107,7 +107,7 @@ class Order(Conv):
         """
         axis = axis_of(dim, self.ndim, "sort")
         if self.ndim == 0:
-            return self, self.zeros_like(dtype=dtypes.int32)
+            return self._copied(self), self.zeros_like(dtype=dtypes.int32)
         x = self.movedim(axis, -1)
         if isinstance(self.device, tuple):
             values, places = ordered(x, descending)
@@ -137,7 +137,7 @@ class Order(Conv):
         if not 0 <= k <= most(size):
             raise ArgumentError(f"topk: {k} of an axis of size {size}; legal are 0 to {most(size)}")
         if self.ndim == 0:
-            return self, self.zeros_like(dtype=dtypes.int32)
+            return self._copied(self), self.zeros_like(dtype=dtypes.int32)
         x = self.movedim(axis, -1)
         places = leaders(x, k, largest)
         if not isinstance(size, int):  # it may have fewer now

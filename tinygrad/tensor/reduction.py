@@ -34,7 +34,7 @@ class Reduction(Functions):
         else:
             node = node.reduce_axis(monoid, axes)
         kept = self._from(node)
-        return kept if keepdim else kept._without(axes)
+        return (kept if keepdim else kept._without(axes))._copied(self)
 
     def _without(self, axes: tuple[int, ...]) -> Self:
         return self._spaced(tuple(n for i, n in enumerate(self.shape) if i not in axes))

@@ -26,7 +26,7 @@ from tinygrad.engine.aliases import bottom_of, is_window
 from tinygrad.engine.holders import surroundings_now
 from tinygrad.engine.realize import Run, capturing, computing
 from tinygrad.schedule.bases import MOVED, beneath
-from tinygrad.tensor.core import Core, end_of_views, user_line
+from tinygrad.tensor.core import Core, end_of_views, root_of, user_line
 from tinygrad.tensor.looks import Look, look_at, stand_in
 from tinygrad.tensor.promise import (
     MOST_DEEP,
@@ -294,7 +294,8 @@ def _remembered(
         computing.recorder = before
     container = type(result) if type(result) in (tuple, list) else None
     made = list(result) if container else [result]
-    given = set(map(id, _all(Core, values)))
+    tensors = list(_all(Core, values))
+    given = set(map(id, tensors))
     if not made or any([not isinstance(t, Core) or t._element or id(t) in given for t in made]):
         return None
     alike = list(_all(Look, looks))
@@ -314,6 +315,10 @@ def _remembered(
         if is_of_copy or not (is_view or beneath(node, _EACH_ONCE).op not in MOVED):
             return None
         views = ends.index(bottom) if is_view else None
+        if views is not None and each.family is not tensors[views].family:
+            if root_of(node) is None:
+                return None  # a copy that comes to the same
+            views = None
         outputs.append(Output(type(each), each.requires_grad, look, views, moves))
         new += [] if is_view else [bottom_of(node)]
     inner = [n for n in UOp.sink(*nodes).toposort(stop=holes) if n not in holes]

@@ -63,9 +63,10 @@ class Tensor(InPlace):
         dtype: DTypeLike | None = None,
         requires_grad: bool | None = None,
     ) -> None:
+        sources = []
         if isinstance(data, Tensor):
-            moved = data.to(device) if device is not None else data
-            data = moved._node
+            sources = [data.to(device) if device is not None else data]
+            data = sources[0]._node
         kind = None if dtype is None else checked_dtype(dtype)
         if isinstance(data, os.PathLike):
             data = whole_file(data, kind or dtypes.uint8)
@@ -75,6 +76,8 @@ class Tensor(InPlace):
         if requires_grad is not None:
             self.requires_grad_(requires_grad)
         self._begin()
+        if sources:
+            self._reads_with(*sources)
 
     # ---- computing -------------------------------------------------------------------------------
 

@@ -449,7 +449,7 @@ class Writing(Autograd):
             new = new.contiguous() if tape else _laid_out(new)
             self.hold(new.detach() if silent and not tape else new)
             self._family.root = root_of(self._uop)
-            join(bottom_of(self._uop), self._family)
+            self._reads_with(value)
         else:
             # storage, which is made if it is not there yet: the next version of all of it
             self._check_single(view, members)

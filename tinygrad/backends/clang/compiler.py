@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import itertools
 import os
 import shlex
 import shutil
@@ -28,6 +29,7 @@ from tinygrad.base.errors import CompileError, DeviceError
 
 COMPILERS = ("clang", "gcc", "cc")
 NATIVE = (("-march=native",), ("-mcpu=native",), ())  # the first that a compiler understands
+HALF = ("-fexcess-precision=16",), ()  # so too: what has no instructions of half rounds each result
 FLAGS = (
     "-O2",
     "-fwrapv",  # integers wrap
@@ -64,8 +66,8 @@ def _found(chosen: str, path: str) -> Found:
         if program is None:
             problems.append(f"{command[0]} is not there")
             continue
-        for native in NATIVE:
-            whole = (program, *command[1:], *native)
+        for native, half in itertools.product(NATIVE, HALF):
+            whole = (program, *command[1:], *native, *half)
             done = _run([*whole, "-dM", "-E", "-x", "c", "-"], "")
             if done.returncode == 0 and "__STDC__" in done.stdout:
                 return Found(whole, done.stdout)

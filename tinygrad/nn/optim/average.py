@@ -96,20 +96,43 @@ class EMA:
         self.averages = [own_copy(t.detach()).realize() for t in self.params]
 
     def schedule_update(self) -> list[Tensor]:
-        """Moves the averages towards the weights; returns them. Realize them with a step."""
+        """Moves the averages towards the weights; returns them. Realize them with a step.
+
+        >>> net = {"w": Tensor([0.0])}
+        >>> average = EMA(net, decay=0.75)
+        >>> _ = net["w"].assign(Tensor([4.0]))
+        >>> [t.tolist() for t in average.schedule_update()]
+        [[1.0]]
+        """
         for average, param in zip(self.averages, self.params, strict=True):
             average.assign(average + (param.detach() - average) * (1 - self.decay))
         return self.averages
 
     def update(self) -> None:
-        """Moves the averages towards the weights, now."""
+        """Moves the averages towards the weights, now.
+
+        >>> net = {"w": Tensor([0.0])}
+        >>> average = EMA(net, decay=0.75)
+        >>> _ = net["w"].assign(Tensor([4.0]))
+        >>> average.update()
+        >>> average.averages[0].item()
+        1.0
+        """
         if self.params:
             changed = self.schedule_update()
             changed[0].realize(*changed[1:])
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """While it lasts, the model has the averages for weights."""
+        """While it lasts, the model has the averages for weights.
+
+        >>> net = {"w": Tensor([0.0])}
+        >>> average = EMA(net, decay=0.75)
+        >>> _ = net["w"].assign(Tensor([4.0]))
+        >>> with average.applied():
+        ...     net["w"].item()
+        0.0
+        """
         if not self.params:
             yield
             return

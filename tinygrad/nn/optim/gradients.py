@@ -121,11 +121,24 @@ class GradScaler:
         self._unscaled: set[int] = set()
 
     def scale(self, loss: Tensor) -> Tensor:
-        """The loss to call `backward` on."""
+        """The loss to call `backward` on.
+
+        >>> scaler = GradScaler(init_scale=1024.0)
+        >>> scaler.scale(Tensor(0.5)).item()
+        512.0
+        """
         return loss * self.factor.to(loss.device).reshape(()).cast(loss.dtype)
 
     def unscale_(self, optimizer: Stepper) -> None:
-        """The gradients as those of the unscaled loss, before `step`: to clip them."""
+        """The gradients as those of the unscaled loss, before `step`: to clip them.
+
+        >>> w = Tensor([1.0], requires_grad=True)
+        >>> optimizer, scaler = nn.optim.SGD([w], lr=0.5), GradScaler(init_scale=1024.0)
+        >>> _ = scaler.scale((w * w).sum()).backward()
+        >>> scaler.unscale_(optimizer)
+        >>> w.grad.tolist()
+        [2.0]
+        """
         if id(optimizer) in self._unscaled:
             raise ArgumentError("GradScaler.unscale_: twice before a step; legal is once")
         for param, grad in _with_gradients(optimizer.params):
@@ -134,15 +147,37 @@ class GradScaler:
         self._unscaled.add(id(optimizer))
 
     def update(self) -> None:
-        """What PyTorch's programs call after a step: here the step itself moves the scale."""
+        """What PyTorch's programs call after a step: here the step itself moves the scale.
+
+        >>> scaler = GradScaler(init_scale=1024.0)
+        >>> scaler.update()
+        """
 
     def step(self, optimizer: Stepper) -> None:
-        """A step of the optimizer by the gradients of the unscaled loss, if they are finite."""
+        """A step of the optimizer by the gradients of the unscaled loss, if they are finite.
+
+        >>> w = Tensor([1.0], requires_grad=True)
+        >>> optimizer, scaler = nn.optim.SGD([w], lr=0.5), GradScaler(init_scale=1024.0)
+        >>> with Tensor.train():
+        ...     _ = scaler.scale((w * w).sum()).backward()
+        ...     scaler.step(optimizer)
+        >>> w.item()
+        0.0
+        """
         changed = self.schedule_step(optimizer)
         changed[0].realize(*changed[1:])
 
     def schedule_step(self, optimizer: Stepper) -> list[Tensor]:
-        """The same, not computed yet: all tensors that change."""
+        """The same, not computed yet: all tensors that change.
+
+        >>> w = Tensor([1.0], requires_grad=True)
+        >>> optimizer, scaler = nn.optim.SGD([w], lr=0.5), GradScaler(init_scale=1024.0)
+        >>> with Tensor.train():
+        ...     _ = scaler.scale((w * w).sum()).backward()
+        ...     changed = scaler.schedule_step(optimizer)
+        >>> any(t is w for t in changed)
+        True
+        """
         if id(optimizer) not in self._unscaled:
             self.unscale_(optimizer)
         self._unscaled.remove(id(optimizer))

@@ -42,12 +42,26 @@ class Stepper(ABC):
         """What can be set of each optimizer, by name: `param_groups[0]["lr"] = 0.1`."""
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What the next step depends on besides the tensors that it was given, by name."""
+        """What the next step depends on besides the tensors that it was given, by name.
+
+        >>> w = Tensor([2.0], requires_grad=True)
+        >>> optimizer = nn.optim.SGD([w], lr=0.25, momentum=0.5)
+        >>> sorted(optimizer.state_dict())[-1]
+        'lr'
+        """
         given = set(map(id, (*self.params, *self.buffers)))
         return {name: t for name, t in get_state_dict(self).items() if id(t) not in given}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Goes on where `state` was taken."""
+        """Goes on where `state` was taken.
+
+        >>> w = Tensor([2.0], requires_grad=True)
+        >>> optimizer = nn.optim.SGD([w], lr=0.25, momentum=0.5)
+        >>> other = nn.optim.SGD([w], lr=0.1, momentum=0.5)
+        >>> other.load_state_dict(optimizer.state_dict())
+        >>> other.lr.item()
+        0.25
+        """
         self._make_room(list(state))
         load_state_dict(self.state_dict(), state)
 
@@ -56,7 +70,15 @@ class Stepper(ABC):
         """Has state for all these, as far as it depends on what happened to the parameters."""
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forgets the gradients, so that the next `backward` starts anew; or makes them zeros."""
+        """Forgets the gradients, so that the next `backward` starts anew; or makes them zeros.
+
+        >>> w = Tensor([2.0], requires_grad=True)
+        >>> optimizer = nn.optim.SGD([w], lr=0.25, momentum=0.5)
+        >>> _ = (w * w).sum().backward()
+        >>> optimizer.zero_grad()
+        >>> w.grad is None
+        True
+        """
         for param in self.params:
             param.grad = None if set_to_none or param.grad is None else param.grad.zeros_like()
 
@@ -169,7 +191,14 @@ class Optimizer(Stepper):
 
     @property
     def lr(self) -> Tensor:
-        """The learning rate, a tensor of one number. Assigning a number changes it in place."""
+        """The learning rate, a tensor of one number. Assigning a number changes it in place.
+
+        >>> w = Tensor([2.0], requires_grad=True)
+        >>> optimizer = nn.optim.SGD([w], lr=0.25, momentum=0.5)
+        >>> optimizer.lr = 0.5
+        >>> optimizer.lr.item()
+        0.5
+        """
         rate: Tensor = self.__dict__["lr"]
         return rate
 
@@ -184,7 +213,13 @@ class Optimizer(Stepper):
 
     @property
     def param_groups(self) -> list[Options]:
-        """What can be set, by name."""
+        """What can be set, by name.
+
+        >>> w = Tensor([2.0], requires_grad=True)
+        >>> optimizer = nn.optim.SGD([w], lr=0.25, momentum=0.5)
+        >>> optimizer.param_groups[0]["lr"]
+        0.25
+        """
         return [Options(self)]
 
     # ---- state -----------------------------------------------------------------------------------
@@ -202,6 +237,11 @@ class Optimizer(Stepper):
 
         Raises:
             ArgumentError: nothing is kept.
+
+        >>> w = Tensor([2.0], requires_grad=True)
+        >>> optimizer = nn.optim.SGD([w], lr=0.25, momentum=0.5)
+        >>> optimizer.vary_inertia().item()
+        0.5
         """
         if not self.inertia:
             raise ArgumentError(
@@ -247,7 +287,16 @@ class Optimizer(Stepper):
     def step(self) -> None:
         """Moves the parameters and computes them, and all that changes with them, now. A step that
         is like one before runs that one's plan: those of this package depend on what they and the
-        parameters hold, and on nothing else; of others nobody knows."""
+        parameters hold, and on nothing else; of others nobody knows.
+
+        >>> w = Tensor([2.0], requires_grad=True)
+        >>> optimizer = nn.optim.SGD([w], lr=0.25, momentum=0.5)
+        >>> with Tensor.train():
+        ...     _ = (w * w).sum().backward()
+        ...     optimizer.step()
+        >>> w.item()
+        1.0
+        """
         self._part()
         is_known = type(self).__module__.startswith(__package__ or "")
         held = self._holds() if is_known and Tensor.training else None
@@ -287,6 +336,15 @@ class Optimizer(Stepper):
 
         Raises:
             ArgumentError: outside `Tensor.train()`, or if no parameter has a gradient.
+
+        >>> w = Tensor([2.0], requires_grad=True)
+        >>> optimizer = nn.optim.SGD([w], lr=0.25, momentum=0.5)
+        >>> with Tensor.train():
+        ...     _ = (w * w).sum().backward()
+        ...     changed = optimizer.schedule_step()
+        >>> _ = Tensor.realize(*changed)
+        >>> w.item()
+        1.0
         """
         if not Tensor.training:
             raise ArgumentError(f"{self._name}.step: use it inside `with Tensor.train():`")

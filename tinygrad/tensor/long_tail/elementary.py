@@ -182,7 +182,7 @@ class Elementary(Hashing):
         [0.0, 1.0]
         """
         if not dtypes.is_float(self.dtype):
-            return self
+            return self._copied(self)
         most = largest_float(self.dtype)
         out = self.isposinf().where(most if posinf is None else posinf, self)
         out = self.isneginf().where(-most if neginf is None else neginf, out)

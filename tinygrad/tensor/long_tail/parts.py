@@ -164,7 +164,7 @@ class Parts(Joining):
             sources = source.reshape(1).expand(index.numel())
             return self.reshape(1)._written(dim, index, sources, how).reshape(())
         if index.numel() == 0:
-            return self
+            return self._copied(self)
         node = legal_index(index._node, self.shape[axis], axis)
         if self.numel() == 0:
             return self

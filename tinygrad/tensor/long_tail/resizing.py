@@ -169,7 +169,7 @@ class Resizing(Sets):
             elif own != goal or scale != 1:
                 out = out._resized(axis, *table[kind](resize))
         if exact or dtypes.is_float(self.dtype):
-            return out.cast(self.dtype)
+            return out.cast(self.dtype)._copied(self)
         return out.round().cast(self.dtype)
 
     def _evenly(self, axis: int, places: Numbers) -> Self | None:

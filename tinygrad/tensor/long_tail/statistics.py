@@ -281,7 +281,7 @@ class Statistics(Products):
         for _ in range(n):
             after, before = out._neighbours(axis)
             out = after.ne(before) if out.dtype is dtypes.bool else after - before
-        return out
+        return out._copied(self)
 
     def _neighbours(self, axis: int) -> tuple[Self, Self]:
         """All elements of an axis but the first, and all but the last."""
