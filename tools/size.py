@@ -28,14 +28,14 @@ BUDGETS: dict[str, int | None] = {
     "uop": 1930,
     "simplify": 1045,
     "transforms": 430,
-    "schedule": 3470,
-    "loops": 4970,
+    "schedule": 3480,
+    "loops": 5020,
     "codegen": 5695,
     "backends/*": 2965,
     "engine": 4975,
     "tensor/*": 6550,
 }
-CORE_BUDGET = 32_750  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 32_815  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
