@@ -13,8 +13,10 @@ The parts run in the order above, each for its share of the minutes, then what i
 was not reached is said, and `--only` runs it another time. `tests` are the package's own op tests
 (a sample with --minutes below 20). The cases of the other parts run in a process of their
 own (`gpu_cases`): one that hangs, crashes or loses its card is a row that says so, and another
-process goes on behind it. CUDA_WITHOUT=wgmma,box_copy leaves out what turns out not to work; BEAM=2
-searches recipes.
+process goes on behind it. The first case of a part that fails, is wrong or takes too long is tried
+again without what is a choice of the device (`CHOICES`: wgmma, the engine that copies boxes, ..),
+until it works; all are rows, and the rest of the part goes that way too.
+CUDA_WITHOUT=wgmma,box_copy leaves these out from the start; BEAM=2 searches recipes.
 
 Ratios are PyTorch's time over ours: above 1, tinygrad is faster. `--device CL --peer cpu` tries
 all of it on any machine.
@@ -54,7 +56,16 @@ SAMPLES = (
     (5, {"TESTS": "3", "EVERY": "40"}),
     (0, {"TESTS": "30", "EVERY": "400"}),
 )
-STARTS = 12  # processes for the cases, at most
+STARTS = 24  # processes for the cases, at most
+# device → the setting by which features are left out, and what to leave out where a case fails
+CHOICES = {
+    "CUDA": (
+        "CUDA_WITHOUT",
+        ("wgmma", "wgmma,box_copy", "wgmma,box_copy,async_copy,matrix_load,mma"),
+    )
+}
+NO_CHOICE = {"operations", "copy"}  # parts without products
+WITHOUT = ", without "  # in the name of a case, what was left out
 START = 60.0  # seconds in which a process imports all and opens the device
 GRACE = 15.0  # of the end: for sums, and a last case
 
@@ -72,7 +83,7 @@ class Page:
 
     def add(self, name: str, row: dict[str, Any]) -> None:
         """A row; printed, and on the disk when this returns."""
-        self.waiting.pop(name, None)
+        self.waiting.pop(name.partition(WITHOUT)[0], None)
         self.rows[name] = row
         if row.get("part") != "operations" or row["note"]:
             print(line(name, row), flush=True)
@@ -169,10 +180,11 @@ class Child:
     """A process, and all that it starts, read line by line with patience."""
 
     def __init__(self, command: Sequence[str], environment: dict[str, str], errors: Any) -> None:
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         self.process = subprocess.Popen(
             command,
             cwd=ROOT / "test",
-            env={**os.environ, "DEVICE_TIMEOUT": "20", **environment},
+            env={**os.environ, "DEVICE_TIMEOUT": "20", "PYTHONPATH": path, **environment},
             stdout=subprocess.PIPE,
             stderr=errors,
             start_new_session=True,
@@ -262,44 +274,89 @@ class Cases:
     deadline: float
     log: TextIO
     begun: tuple[str, str] | None = None  # a case, and its part
+    failed: tuple[str, str] | None = None  # the same, of one that is to be tried again
     lost: str = ""  # what a process said of its end
+    starts: int = 0
+    settled: set[str] = field(default_factory=lambda: {*NO_CHOICE})  # parts with no more to try
 
     def run(self) -> None:
         """All of them, in as many processes as it takes."""
-        for _ in range(STARTS):
+        given = dict(self.given)
+        while given["parts"] and self._go_on(given) and self.failed:
+            name, part = self.failed
+            self.settled.add(part)
+            if without := self._tried_again(name, part):
+                left = self.deadline - time.monotonic()
+                self._go_on(given | {"parts": [part], "without": without}, left / 2)
+                given["parts"] = [each for each in given["parts"] if each != part]
+
+    def _tried_again(self, name: str, part: str) -> str:
+        """What a case works without, if anything."""
+        for without in CHOICES[self.given["device"]][1]:
+            alone = {"parts": [part], "only": name, "without": without}
+            if not self._go_on(self.given | alone):
+                return ""
+            row = self.page.rows.get(f"{name}{WITHOUT}{without}")
+            if row is not None and not row["note"]:
+                return without
+        return ""
+
+    def _go_on(self, given: dict[str, Any], seconds: float = 1e9) -> bool:
+        """Processes for what is given, until it is done or one has failed that is to be tried
+        again; whether there is more to do, and time for it."""
+        self.failed = None
+        until = min(self.deadline, time.monotonic() + seconds)
+        while self.starts < STARTS:
+            self.starts += 1
             before = len(self.page.rows)
-            why = self._one_process()
-            if not why or time.monotonic() > self.deadline:
-                return
+            why = self._one_process(given, until)
+            if self.failed or not why or time.monotonic() > until:
+                break
             if self.begun is not None:
                 name, part = self.begun
-                self.page.add(name, {"part": part, "note": why})
+                self._add(name, {"part": part, "note": why}, given)
+                if self.failed:
+                    break
             elif len(self.page.rows) == before:
                 self.page.note(f"No case could begin: {why} (more in {self.log.name}).")
-                return
+                return False
+        return self.starts < STARTS and time.monotonic() < self.deadline
 
-    def _one_process(self) -> str:
+    def _add(self, name: str, row: dict[str, Any], given: dict[str, Any]) -> None:
+        """A row; of a failure there is more to know, if something can be left out."""
+        self.page.add(name, row)
+        if row["note"] and given["device"] in CHOICES and row["part"] not in self.settled:
+            self.failed = name, row["part"]
+
+    def _one_process(self, given: dict[str, Any], until: float) -> str:
         """Why it didn't come to its end, if it didn't."""
-        left = max(0.0, self.deadline - time.monotonic())
-        self.given |= {"skip": list(self.page.rows), "seconds": left}
-        command = [sys.executable, str(HERE / "gpu_cases.py"), json.dumps(self.given)]
+        left = max(0.0, until - time.monotonic())
+        known = {key: self.given[key] for key in ("bandwidth",) if key in self.given}
+        told = given | known | {"skip": list(self.page.rows), "seconds": left}
+        command = [sys.executable, str(HERE / "gpu_cases.py"), json.dumps(told)]
+        environment = {"DEV": given["device"]}
+        if given.get("without"):
+            environment[CHOICES[given["device"]][0]] = given["without"]
         self.begun, self.lost, done = None, "", False
-        child = Child(command, {"DEV": self.given["device"]}, self.log)
+        child = Child(command, environment, self.log)
         patience = max(START, self.patience)  # then what a case may take
         while text := child.line(min(patience, self.deadline + GRACE - time.monotonic())):
-            done = self._hear(json.loads(text)) or done
+            done = self._hear(json.loads(text), given) or done
+            if self.failed:
+                break
             patience = self.patience if self.begun else START
         how = child.end()
-        if done:
+        if done or self.failed:
             return ""
         late = f"not done after {patience:.0f} s"
         return late if text is None else self.lost or f"its process: {how}"
 
-    def _hear(self, thing: dict[str, Any]) -> bool:
+    def _hear(self, thing: dict[str, Any], given: dict[str, Any]) -> bool:
         """What a process says; whether it is done."""
         if "cases" in thing:
-            known = self.page.rows
-            self.page.waiting = {case: part for part, case in thing["cases"] if case not in known}
+            cases = {case: part for part, case in thing["cases"]}
+            if not given.get("without"):
+                self.page.waiting |= cases
         elif "machine" in thing:
             self.page.machine = thing["machine"]
         elif "lost" in thing:
@@ -310,7 +367,7 @@ class Cases:
             self.given |= thing
         elif "name" in thing:
             self.begun = None
-            self.page.add(thing.pop("name"), thing)
+            self._add(thing.pop("name"), thing, given)
         return "done" in thing
 
 

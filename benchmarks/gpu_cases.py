@@ -67,6 +67,8 @@ class Bench:
     skip: list[str] = field(default_factory=list)  # cases that are done
     seconds: float = 480.0
     bandwidth: float = 0.0  # bytes a second of a copy, once measured
+    only: str = ""  # the name of the one case that is wanted
+    without: str = ""  # of the device's features: cases' names say so
 
     @property
     def rounds(self) -> tuple[int, float]:
@@ -425,19 +427,29 @@ def facts(bench: Bench) -> dict[str, Any]:
     return {"machine": f"{card}; code for {target.cpu or target.device}; {peer}"}
 
 
+def wanted(bench: Bench, part: str) -> Iterator[Case]:
+    """The cases of a part that are asked for; what was left out is said by their names. What has a
+    row already, in any way, is not asked for."""
+    for case in PARTS[part](bench):
+        name = case.name
+        case.name += f", without {bench.without}" * bool(bench.without)
+        is_asked = name == bench.only if bench.only else name not in bench.skip
+        if is_asked and case.name not in bench.skip:
+            yield case
+
+
 def run(bench: Bench, say: Callable[[dict[str, Any]], None]) -> None:
     """The parts in order; each first for its share of the time, then what is left of them."""
     deadline = time.monotonic() + bench.seconds
-    say({"cases": [[name, case.name] for name in bench.parts for case in PARTS[name](bench)]})
-    waiting = [(name, PARTS[name](bench)) for name in bench.parts]
+    say({"cases": [[name, case.name] for name in bench.parts for case in wanted(bench, name)]})
+    waiting = [(name, wanted(bench, name)) for name in bench.parts]
     while waiting and time.monotonic() < deadline:
         again = []
         for number, (name, cases) in enumerate(waiting):
             left = max(0.0, deadline - time.monotonic())
             until = time.monotonic() + left / (len(waiting) - number)
             for case in cases:
-                if case.name not in bench.skip:
-                    one(bench, name, case, deadline, say)
+                one(bench, name, case, deadline, say)
                 if time.monotonic() > until:
                     again.append((name, cases))
                     break

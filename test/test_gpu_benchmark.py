@@ -112,6 +112,35 @@ def test_a_device_that_is_absent_is_the_reason_on_the_page(tmp_path):
     assert words in (tmp_path / "page.md").read_text()
 
 
+BROKEN = """import os, time, tinygrad
+    import backends.cuda.emulated
+    kept = tinygrad.Tensor.__matmul__
+    without = os.environ.get("CUDA_WITHOUT", "")
+    def product(a, b):
+        if "box_copy" not in without:
+            os.abort() if a.dtype == tinygrad.dtypes.bfloat16 else 1 / 0
+        return kept(a, b)
+    tinygrad.Tensor.__matmul__ = product
+"""
+
+
+@pytest.mark.slow
+def test_what_fails_is_tried_without_what_is_a_choice_and_so_is_the_rest_of_its_part(tmp_path):
+    only = ("--device", "CUDA", "--only", "copy,gemm,f32", "--minutes", "4")
+    ran = run(tmp_path / "page.md", *only, change=BROKEN)
+    page = (tmp_path / "page.md").read_text()
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in page.splitlines() if "| " in line]
+    assert rows[1:] == [
+        "copy of 1 MiB",
+        *(f"matmul bfloat16 256{w}" for w in ("", ", without wgmma", ", without wgmma,box_copy")),
+        *(f"matmul bfloat16 64{w}" for w in (", without wgmma,box_copy",)),
+        *(f"matmul float16 64{w}" for w in (", without wgmma,box_copy",)),
+        *(f"matmul float32 64{w}" for w in ("", ", without wgmma", ", without wgmma,box_copy")),
+    ], page
+    assert "Not reached" not in page and "ZeroDivisionError" in page and "SIGABRT" in page
+
+
 @pytest.mark.slow
 def test_it_runs_on_the_emulated_card(tmp_path):
     only = ("--device", "CUDA", "--only", "copy,gemm", "--minutes", "4")

@@ -28,14 +28,14 @@ BUDGETS: dict[str, int | None] = {
     "uop": 1930,
     "simplify": 1055,
     "transforms": 430,
-    "schedule": 3340,
-    "loops": 5090,
+    "schedule": 3480,
+    "loops": 5140,
     "codegen": 5705,
     "backends/*": 2965,
-    "engine": 4970,
-    "tensor/*": 6560,
+    "engine": 4990,
+    "tensor/*": 6600,
 }
-CORE_BUDGET = 32_760  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 33_040  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

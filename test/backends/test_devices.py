@@ -31,6 +31,7 @@ def run_op_tests(device: str, tests: int = 1, cases: int = 1, options: tuple[str
     command = [sys.executable, "-m", "pytest", *files, "-q", "-x", "-p", "no:cacheprovider"]
     command += options
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    inherited["PYTHONPATH"] = str(TEST.parent)  # this checkout, whichever is installed
     ran = subprocess.run(
         command, cwd=TEST, env=inherited | facts, capture_output=True, text=True, timeout=1800
     )

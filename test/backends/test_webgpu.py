@@ -136,6 +136,52 @@ def test_products_beyond_the_largest_binding(monkeypatch):
     np.testing.assert_allclose(x.softmax().numpy(), Tensor(a).softmax().numpy(), rtol=1e-5)
 
 
+TOO_WIDE = {
+    "a product": (((180, 190), (190, 200)), lambda a, b: (a @ b).relu() + 1),
+    "by a transposed one": (((180, 48), (800, 48)), lambda a, b: a @ b.T),
+    "of a transposed one": (((190, 180), (190, 200)), lambda a, b: a.T @ b),
+    "of halves": (((180, 190), (190, 200)), lambda a, b: (a.half() @ b.half()).float()),
+    "in rows": (((180, 190), (190, 200)), lambda a, b: (a @ b).softmax()),
+    "in batches": (((2, 90, 190), (2, 190, 200)), lambda a, b: a @ b),
+    "columns": (((190, 200),), lambda a: a.sum(0) + a.max(0) + a.var(0)),
+    "places": (((190, 200),), lambda a: a.argmax(0)),
+    "a softmax": (((190, 200),), lambda a: a.softmax(0)),
+    "turned": (((1000, 40),), lambda a: a.T.contiguous() + 1),
+    "rows by number": (((190, 200),), lambda a: a[(Tensor.arange(70, device=a.device) * 37) % 190]),
+    "rows from the end": (((190, 200),), lambda a: a[-1 - Tensor.arange(70, device=a.device)]),
+    "a gradient": (((180, 190), (190, 200)), lambda a, b: (a @ b).square().sum().gradient(b)[0]),
+}
+
+
+def quickly(*names):
+    """All of TOO_WIDE; those that aren't named are slow."""
+    return [
+        pytest.param(what, marks=() if what in names else pytest.mark.slow) for what in TOO_WIDE
+    ]
+
+
+@pytest.mark.parametrize("what", quickly("a product", "columns", "rows by number"))
+def test_what_goes_through_more_of_an_array_than_a_kernel_binds_is_done_in_parts(what, monkeypatch):
+    """Arrays take ten of a device's eight bindings: a product's second operand for each element."""
+    monkeypatch.setitem(DEVICES, "TIGHT", "backends.tight_device")
+    shapes, operation = TOO_WIDE[what]
+    values = [np.random.default_rng(0).random(shape, np.float32) for shape in shapes]
+    found, wanted = (
+        operation(*(Tensor(v, device=device, requires_grad=True) for v in values)).numpy()
+        for device in ("TIGHT", "CPU")
+    )
+    np.testing.assert_allclose(found, wanted, rtol=1e-3 if what == "of halves" else 1e-4)
+
+
+def test_a_search_through_more_than_a_kernel_binds_says_what_it_would_bind(monkeypatch):
+    monkeypatch.setitem(DEVICES, "TIGHT", "backends.tight_device")
+    x = Tensor(np.arange(40_000, dtype=np.float32), device="TIGHT")
+    with pytest.raises(
+        OutOfMemory, match="bindings of 16,384 bytes; a kernel of this device has 8"
+    ):
+        x.sort()[0].numpy()
+
+
 @pytest.fixture
 def bare(monkeypatch):
     """The name of a device that has what the standard promises and nothing else."""

@@ -46,6 +46,9 @@ GROUP_KERNELS = {
     "matrix product 4096x4096x4096 of bfloat16": kernels.wide_matmul(4096, 4096, 4096),
     "convolution 3x3, 8x64x56x56 to 64": kernels.conv(8, 64, 56, 56, 64),
     "softmax 4096x4096": kernels.softmax(4096, 4096),
+    "transposition 4096x4096": kernels.transpose(4096, 4096),
+    "sums of columns 4096x4096": kernels.total(4096, 4096, 0),
+    "sum of 1024": kernels.whole_sum(1024),
 }
 KERNELS = {
     "matrix product 512x512x512": kernels.matmul(512, 512, 512),

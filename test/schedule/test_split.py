@@ -35,6 +35,40 @@ def test_rows_enough_are_a_lane_each():
     assert longest_way(x, GROUPS) == 3000
 
 
+def first_of(shape, axis):
+    """Results of the first kernel that a sum takes, which is the one that reads all of x."""
+    x = Tensor.empty(*shape).realize().sum(axis)
+    store = plan(structure_of([x.uop]).sink, GROUPS).steps[0].ast.src[0]
+    return store.src[0].src[0].arg[1]
+
+
+@pytest.mark.parametrize("shape,axis", [((2**24,), 0), ((4096, 4096), None), ((64, 2**18), 1)])
+def test_a_long_sum_is_work_for_many_groups(shape, axis):
+    assert 512 <= first_of(shape, axis) <= 1024
+
+
+def test_columns_that_are_few_and_long_are_cut_for_groups_that_have_eight_of_them():
+    assert first_of((100_003, 64), 0) >= 512
+    assert first_of((4096, 4096), 0) == 4096
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_products_whose_operands_are_cast_or_computed_stay_whole(dtype):
+    a, b = (Tensor.empty(*s, dtype=dtype).realize() for s in ((64, 2**17), (2**17, 64)))
+    for x, y in ((a.float(), b.float()), (a.exp().float(), b.float() + 1)):
+        made = plan(structure_of([(x @ y).uop]).sink, GROUPS)
+        kept = plan(structure_of([(a @ b).uop]).sink, GROUPS)
+        assert len(made.steps) <= len(kept.steps) + 2
+
+
+@pytest.mark.parametrize("shape,axis", [((5003, 70), 0), ((3, 1300, 70), 1), ((3, 90_001), 1)])
+@pytest.mark.parametrize("name", ["sum", "max", "prod"])
+def test_reductions_that_lanes_share_are_those_of_numpy(shape, axis, name):
+    x = np.random.default_rng(0).random(shape, np.float32) * 1e-5 + 1
+    found = getattr(Tensor(x, device="CL"), name)(axis).numpy()
+    np.testing.assert_allclose(found, getattr(x.astype(np.float64), name)(axis), rtol=1e-2)
+
+
 def test_a_deep_product_of_few_results_is_cut_along_its_depth():
     x = Tensor.empty(16, 8192) @ Tensor.empty(8192, 24)
     assert longest_way(x, GROUPS) <= 1024 < longest_way(x, Wishes())

@@ -271,9 +271,9 @@ def _for_target(program: list[UOp], target: Target) -> list[UOp]:
 
 
 def _grid(count: int, target: Target) -> tuple[int, int, int]:
-    """Groups along each axis for `count` tasks, or a few more."""
-    along = min(count, target.grid_limit[0])
-    return along, ceildiv(count, along), 1
+    """Groups along each axis for `count` tasks, or less than a row more."""
+    rows = ceildiv(count, target.grid_limit[0])
+    return ceildiv(count, max(1, rows)), rows, 1
 
 
 def _group(program: Program, grid: tuple[int, int, int]) -> Number:

@@ -43,10 +43,14 @@ def _halves(kernel: UOp, loop: UOp) -> tuple[UOp, UOp]:
 def _spans(kernel: UOp) -> dict[UOp, tuple[int, int]]:
     """For each array the first element that may be touched, and the one after the last."""
     found: dict[UOp, tuple[int, int]] = {}
-    for node in nodes_of(kernel):
+    nodes = nodes_of(kernel)
+    # lanes beyond a loop's limit touch nothing, but whoever renders their places doesn't know
+    whole = {r: r.with_src(r.src[:1]) for r in nodes if r.op is Ops.RANGE and r.src[1:]}
+    for node in nodes:
         if node.op is Ops.INDEX and (array := node.src[0]).op is Ops.PARAM:
+            place = node.src[1].substitute(whole)
             low, high = found.get(array, (array.arg[1], 0))
-            begin, end = max(0, node.src[1].vmin), min(array.arg[1], node.src[1].vmax + 1)
+            begin, end = max(0, place.vmin), min(array.arg[1], place.vmax + 1)
             found[array] = min(low, begin), max(high, end)
     return found
 

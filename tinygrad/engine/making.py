@@ -54,7 +54,9 @@ def plan_of(sink: UOp, devices: Sequence[str] = ()) -> Plan:
     longest = 0 if NOOPT else min(map(longest_row, targets), default=Wishes.longest_row)
     units = [frozenset(unit.a for unit in row_units(target)) for target in targets]
     registers = frozenset.intersection(*units) if units and not NOOPT else frozenset()
-    wishes = Wishes(longest, min(limits, default=0), not NOOPT and groups, registers)
+    bound = [target.window_limit for target in targets if target.window_limit]
+    most, window = (min(numbers, default=0) for numbers in (limits, bound))
+    wishes = Wishes(longest, most, not NOOPT and groups, registers, window)
     return plan(sink, wishes)
 
 

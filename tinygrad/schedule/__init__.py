@@ -19,7 +19,8 @@ What the walk stands on:
     movement        a reshape or a flip as index arithmetic
     inlining        the decision: stored, or computed again (redo: what that costs)
     rows, row_loops what is kept in rows, as attention's scores; loops of reductions go first
-    limits          what the walk made and a device can't run: it is taken again
+    limits, wide    what the walk made and a device can't run: it is taken again, or sums and
+                    gathers are done in parts
 
 What the cutting stands on:
 

@@ -36,7 +36,7 @@ from tinygrad.schedule.split import split_reductions
 from tinygrad.schedule.states import take_in_blocks
 from tinygrad.schedule.sums import taken_apart
 from tinygrad.schedule.turns import joined_loops
-from tinygrad.schedule.walk import demands_within
+from tinygrad.schedule.wide import demands_in_windows
 from tinygrad.simplify.affine import simplify_index
 from tinygrad.simplify.rules import simplify
 from tinygrad.uop.node import UOp
@@ -56,9 +56,9 @@ def plan(sink: UOp, wishes: Wishes = USUAL) -> Plan:
 
 class _Planner:
     def __init__(self, sink: UOp, wishes: Wishes) -> None:
-        self.sink = _rewritten(UOp.sink(*map(stored_base, sink.src)), wishes.lanes)
+        made = _rewritten(UOp.sink(*map(stored_base, sink.src)), wishes.lanes)
         self.buffers = wishes.buffers
-        self.demands = demands_within(self.sink, wishes)
+        self.sink, self.demands = demands_in_windows(made, wishes)
         self.storages: list[Storage] = []
         self.number: dict[UOp, int] = {}  # version → storage
         self.results = {storage_home(contiguous_base(root)) for root in self.sink.src}

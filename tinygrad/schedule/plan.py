@@ -15,12 +15,14 @@ from tinygrad.uop.op import Ops, bit_cast
 class Wishes:
     """What the devices of a plan want of it: values kept in rows of at most so many elements
     (`schedule/rows`; 0: none); no more than so many buffers a kernel (0: any number); work for all
-    `lanes` of groups, which are many; scores of these dtypes' products made `in_registers`."""
+    `lanes` of groups, which are many; scores of these dtypes' products made `in_registers`; each
+    buffer of a kernel seen through a `window` of so many bytes (0: any number)."""
 
     longest_row: int = 1 << 14
     buffers: int = 0
     lanes: bool = False
     in_registers: frozenset[DType] = frozenset()
+    window: int = 0
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@ whole. Where an axis is no multiple of a block, what is left over is one block m
 
 So long reductions to few results become partial results and a fixed-order combine, and many cores
 can work on one sum. The partition depends on shapes only, never on the number of cores. Devices
-with groups have lanes by the thousand: there products with few results are split, too, and running
+with groups have lanes by the thousand: there sums have more parts (of columns, which a group has
+side by side, some more), products with few results are split, too, and running
 reductions of few rows take three steps: within blocks, over what the blocks come to, and the two
 together (Blelloch, "Prefix sums and their applications", 1990)."""
 
@@ -15,7 +16,7 @@ from functools import reduce
 from math import prod
 
 from tinygrad.base.helpers import ceildiv
-from tinygrad.schedule.bases import is_concrete
+from tinygrad.schedule.bases import COMPUTED, is_concrete, reached
 from tinygrad.schedule.rows import is_product
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, Ops
@@ -29,6 +30,9 @@ FEWEST_BLOCKS = 8
 ENOUGH_LANES = 1 << 13  # with so many rows each may be one lane
 FEW_RESULTS = 1 << 12  # of a product whose tiles would leave lanes idle
 DEEPEST = 256  # terms that a product's lane then adds
+GROUPS = 1 << 9  # of lanes that keep a device busy
+SHARE = 1 << 10  # terms, at least, that a group takes
+SIDE_BY_SIDE = 8  # columns that a group has at least: memory gives 32 bytes at once
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ def split_reductions(sink: UOp, lanes: bool = False) -> UOp:
 
 def _for_lanes(node: UOp) -> UOp:
     made = _split_product(node)
-    return made if made is not node else _split(node)
+    return made if made is not node else _split_for_groups(node)
 
 
 def _split_running(node: UOp) -> UOp:
@@ -142,6 +146,23 @@ def _split_product(node: UOp) -> UOp:
         return node
     parts = next((p for p in range(size // DEEPEST, 1, -1) if size % p == 0), 1)
     return _in_two(node, axis, parts) if 4 * parts * DEEPEST > size else node
+
+
+def _split_for_groups(node: UOp) -> UOp:
+    """A long reduction, so that there are groups enough: one has a row, or columns side by side.
+    What repeats anything may be a product in some form, and is left to matrix units."""
+    source, (_, axes) = node.src[0], node.arg
+    if not is_concrete(source) or node.size == 0 or source.size // node.size < LONG:
+        return node
+    below = reached(source, through=lambda n: n.op in COMPUTED)
+    if any(n.op is Ops.EXPAND and n.src[0].size > 1 for n in below):
+        return node
+    groups = node.size if source.ndim - 1 in axes else ceildiv(node.size, SIDE_BY_SIDE)
+    axis = max(axes, key=lambda a: source.shape[a])
+    size = source.shape[axis]
+    most = min(ceildiv(GROUPS, groups), source.size // node.size // SHARE, size)
+    parts = next((p for p in range(most, most // 2, -1) if size % p == 0), most)
+    return _in_two(node, axis, parts) if parts > 1 else node
 
 
 def _split(node: UOp) -> UOp:

@@ -101,7 +101,7 @@ class Demands:
         self._readers: dict[UOp, list[Kernel | int]] = {}  # kernels (steps: position) that want
         # the whole of a node in memory
         self._names = map("t{:06}".format, itertools.count())  # in order also as text
-        self._counters: dict[tuple[UOp, int], str] = {}  # names of reductions' loops
+        self.counters: dict[tuple[UOp, int], str] = {}  # names of reductions' loops
         self._inlining = Inlining(self.order, wishes, self._pending)
         # groups are given work for all their lanes element by element
         self._above = set() if wishes.lanes else above_reductions(self.order, makes_rows)
@@ -331,9 +331,9 @@ class Demands:
     def _counter(self, node: UOp, axis: int) -> str:
         """The name of a reduction's loop: the same wherever the node is computed, so that equal
         values are seen to be equal."""
-        if (node, axis) not in self._counters:
-            self._counters[node, axis] = next(self._names)
-        return self._counters[node, axis]
+        if (node, axis) not in self.counters:
+            self.counters[node, axis] = next(self._names)
+        return self.counters[node, axis]
 
     def _reduce(self, node: UOp, index: Index) -> tuple[Index, list[UOp], tuple[UOp, ...]]:
         source = list(index)

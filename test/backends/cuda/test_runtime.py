@@ -79,6 +79,20 @@ def test_tensors_are_computed(library):
     assert library.launched and library.calls["cuLaunchKernel"]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "uint8"])
+def test_squares_are_turned_in_shared_memory(library, dtype):
+    x = (numbers(257, 300) * 9).astype(dtype)
+    np.testing.assert_array_equal((Tensor(x, device="CUDA").T + 1).numpy(), x.T + x.dtype.type(1))
+
+
+@pytest.mark.parametrize("shape", [(1000, 70), (5003, 33), (150_000,)])
+@pytest.mark.parametrize("name", ["sum", "max"])
+def test_columns_and_long_sums_are_shared_by_lanes(library, shape, name):
+    x = numbers(*shape) + 2
+    found = getattr(Tensor(x, device="CUDA"), name)(0).numpy()
+    np.testing.assert_allclose(found, getattr(x.astype(np.float64), name)(0), rtol=1e-5)
+
+
 def test_features_of_a_card_can_be_left_unused(library):
     whole = open_device("CUDA").target.native
     with Context(CUDA_WITHOUT="wgmma, box_copy"):

@@ -1,13 +1,14 @@
 """Recipes for devices with groups of lanes (OpenCL, GPUs): outputs become groups of lanes, long
 reductions to few outputs are shared by the lanes of a group, products get a register tile a lane.
-The lanes of a group run along memory, so that neighbours read neighbouring elements."""
+The lanes of a group run along memory, so that neighbours read neighbouring elements: along the
+columns that are summed, too, and both ways where something is turned, by way of shared memory."""
 
 from __future__ import annotations
 
 from math import isqrt
 
 from tinygrad.loops.cost import turns
-from tinygrad.loops.groups.blocks import power_below
+from tinygrad.loops.groups.blocks import BUSY_GROUPS, WORD, fill, power_below, reach
 from tinygrad.loops.groups.products import group_product
 from tinygrad.loops.groups.rows import group_rows
 from tinygrad.loops.groups.unit_rows import unit_rows
@@ -23,27 +24,34 @@ TILE_LANES = 16  # lanes along each side of a product's block
 TILE_COPIES = 4  # rows and columns that a lane computes
 FEW_OUTPUTS = 4096  # with fewer, a group shares the reduction of one
 BUSY = 1 << 16  # lanes that keep a device busy
+TURNED_LANES = 32  # side of a square of what is read across
+TURNED_ROWS = 8  # of them, that a group has at once
+SECTOR = 8  # lanes that read neighbours, at least: what memory gives at once is 32 bytes
 
 
 def schedule_groups(plan: Plan) -> None:
     """Roles for a device with groups."""
     nest = plan.nest("store")
-    if not nest.loops or any(role_of(r) == "ORDERED" for r in nest.loops):
+    if any(role_of(r) == "ORDERED" for r in nest.loops):
         _serial(plan, nest)
         return
-    if unit_rows(plan) or group_rows(plan, _block(plan)):
+    if nest.loops and (unit_rows(plan) or group_rows(plan, _block(plan))):
         return
-    shared = _shared_reductions(plan, nest)
+    found = contractions(plan, nest) if nest.loops else []
+    if not found and _columns(plan, nest):
+        return
+    shared = _shared_reductions(plan, nest, FEW_OUTPUTS)
     if shared:
         _rows(plan, nest, shared)
+    if shared or not nest.loops:
         return
-    found = contractions(plan, nest)
     if found and group_product(plan, nest, found):
         return
     if found and _block(plan) >= LEAST_BLOCK:
         _tiles(plan, found[0].row_loop, nest.loops[-1])
         return
-    _flat(plan, nest)
+    if not _turned(plan, nest):
+        _flat(plan, nest)
 
 
 def _block(plan: Plan) -> int:
@@ -59,12 +67,12 @@ def _serial(plan: Plan, nest: Nest) -> None:
         plan.do("role", name_of(loop), "PARALLEL")
 
 
-def _shared_reductions(plan: Plan, nest: Nest) -> list[UOp]:
-    """The reductions that are long, if there are too few outputs to keep all lanes busy."""
+def _shared_reductions(plan: Plan, nest: Nest, few: int) -> list[UOp]:
+    """The reductions that are long, if there are so few outputs that lanes would be left over."""
     block = _block(plan)
     reductions = plan.sums
     rows = _row_loops(nest, reductions)
-    if block < LEAST_BLOCK or turns(rows) > FEW_OUTPUTS:
+    if block < LEAST_BLOCK or turns(rows) > few:
         return []
     long = []
     for node in reductions:
@@ -86,16 +94,45 @@ def _rows(plan: Plan, nest: Nest, shared: list[UOp]) -> None:
     rows = _row_loops(nest, shared)
     shortest = min(size_of(own_ranges(n)[-1]) for n in shared)
     block = min(_block(plan), power_below(shortest // 2))
-    for name in dict.fromkeys(name_of(own_ranges(n)[-1]) for n in shared):
-        owners = owners_of(plan.kernel, plan.loops[name])
-        if len(owners) == 1 and owners[0].arg == "add" and not plan.loops[name].src[1:]:
-            plan.do("extend", name, block)  # lanes that a limit cuts off would meet in every block
-        plan.split(name, block, name + "g", "LOOP", "GROUP")
+    _share(plan, shared, block)
     plan.give("PARALLEL", names(rows))
     across = [r for r in nest.loops if r not in rows]
     if across:
         name = name_of(across[-1])
         plan.split(name, block, name + "l", "LOOP", "LANE")
+
+
+def _share(plan: Plan, shared: list[UOp], lanes: int) -> None:
+    """So many lanes take turns along each of these reductions."""
+    for name in dict.fromkeys(name_of(own_ranges(n)[-1]) for n in shared):
+        owners = owners_of(plan.kernel, plan.loops[name])
+        if len(owners) == 1 and owners[0].arg == "add" and not plan.loops[name].src[1:]:
+            plan.do("extend", name, lanes)  # lanes that a limit cuts off would meet in every block
+        plan.split(name, lanes, name + "g", "LOOP", "GROUP")
+
+
+def _columns(plan: Plan, nest: Nest) -> bool:
+    """Reductions whose neighbours lie further apart than those of the results, as sums down the
+    columns of a matrix: a group has some columns side by side, and lanes that share each."""
+    shared = _shared_reductions(plan, nest, BUSY // 2)
+    rows = _row_loops(nest, shared)
+    if not rows or len(rows) < len(nest.loops):
+        return False
+    reads = reads_of(plan.below(shared))
+    column = min(rows, key=lambda r: reach(reads, r))
+    inside = min(reach(reads, own_ranges(n)[-1]) for n in shared)
+    if size_of(column) < SECTOR or reach(reads, column) >= inside:
+        return False
+    side, many = LEAST_BLOCK, turns(rows)
+    while side > SECTOR and (many < side * BUSY_GROUPS or size_of(column) < side):
+        side //= 2
+    name = name_of(column)
+    _share(plan, shared, min(_block(plan) // side, LEAST_BLOCK))
+    lanes = plan.split(name, side, name + "l", "PARALLEL", "LANE")
+    outer = [x for x in names(rows) if x != name]
+    plan.do("order", "store", (*outer, name, lanes))
+    plan.give("PARALLEL", outer)
+    return True
 
 
 def _tiles(plan: Plan, rows: UOp, columns: UOp) -> None:
@@ -134,6 +171,37 @@ def _flat(plan: Plan, nest: Nest) -> None:
         lanes = min(block, size)
         plan.split(name, lanes, name + "l", "PARALLEL", "LANE")
     plan.give("PARALLEL", (n for n in names(nest.loops) if n not in taken))
+
+
+def _turned(plan: Plan, nest: Nest) -> bool:
+    """What is read across, as for a transposition, is brought to shared memory in squares, whose
+    lanes lie along memory as they are filled, and along the result as they are read."""
+    if plan.sums or turns(nest.loops) < BUSY or _block(plan) < TURNED_LANES * TURNED_ROWS:
+        return False
+    last = nest.loops[-1]
+    across = [x for x in reads_of(plan.nodes) if reach([x], last) > SECTOR and last in x.ranges]
+    found = {next((r for r in nest.loops[:-1] if step(x, r) == 1), None) for x in across}
+    other = found.pop() if len(found) == 1 else None
+    if other is None or min(map(size_of, (other, last))) < TURNED_LANES or other.src[1:]:
+        return False
+    square = TURNED_LANES * (TURNED_LANES + 1)
+    if sum(square * x.dtype.itemsize for x in across) > plan.target.local_memory // 2:
+        return False
+    slow, fast = name_of(other), name_of(last)
+    outer = [x for x in names(nest.loops) if x not in (slow, fast)]
+    rows, lanes = (plan.split(x, TURNED_LANES, x + "t", "PARALLEL", "LOOP") for x in (slow, fast))
+    plan.do("order", "store", (*outer, slow, fast, rows, lanes))
+    plan.give("PARALLEL", outer)
+    for _ in across:
+        read = next(x for x in reads_of(plan.nodes) if step(x, plan.loops[rows]) == 1)
+        name = plan.stage(read, (lanes, rows), "turned", "LOCAL")
+        plan.do("complete", name)
+        plan.do("pad", name, f"{name}.{lanes}", max(1, WORD // read.dtype.itemsize))  # other banks
+        fill(plan, name, TURNED_LANES * TURNED_ROWS)
+    own = plan.split(rows, TURNED_ROWS, rows + "l", "UNROLL", "LANE")
+    plan.do("order", "store", (*outer, slow, fast, rows, own, lanes))
+    plan.do("role", lanes, "LANE")
+    return True
 
 
 def _neighbours(plan: Plan, nest: Nest) -> int:
