@@ -19,6 +19,7 @@ def rates(of, **how):
 
 # what is done → parts of the message
 TYPES = {
+    lambda: x(2, 3).addr(x(2), x(3), beta=np.ones(2)): ["addr: beta=", "ndarray", "legal is float"],
     lambda: x(2, 3).sum(keepdim=2): ["sum", "keepdim=2 of type int", "legal is bool"],
     lambda: x(2, 3).sum(0, 1.0): ["sum", "keepdim=1.0 of type float", "legal is bool"],
     lambda: x(2, 3).topk(2.0): ["topk", "k=2.0 of type float", "legal is int"],
@@ -64,6 +65,8 @@ NUMBERS = {
     lambda: x().index_select(3, Tensor([0])): ["index_select", "axis 3", "legal are -1 to 0"],
     lambda: Tensor([True]) + 2**40: ["add", f"{2**40} as dtypes.int", "a wider dtype"],
     lambda: F.interpolate(x(1, 4, 6, 5), scale_factor=INF): ["interpolate", "inf", "legal is a"],
+    lambda: x(3).index_put([None], x(3), True): ["index_put: 1 indices", "legal to accumulate are"],
+    lambda: x(3).nanquantile([None]): ["nanquantile: q=[None]", "legal are numbers from 0 to 1"],
     lambda: x(1, 4, 6, 5).conv2d(x(6, 4, 3, 2), stride=True): ["stride", "True", "legal"],
     lambda: x(2).isclose(x(2), rtol=-1): ["isclose", "rtol=-1", "legal are numbers from 0"],
     lambda: x(2).isclose(x(2), atol=-1): ["isclose", "atol=-1", "legal are numbers from 0"],
@@ -112,6 +115,10 @@ NUMBERS = {
     lambda: optim.Rprop([x(2)], etas=(1,)): ["Rprop", "etas=(1,)", "legal are pairs"],
 }
 SHAPES = {
+    lambda: x(1, 1, 4, 4).interpolate((4, 4), scales=[]): [
+        "interpolate: scales []",
+        "legal is one",
+    ],
     lambda: x(2, 3).pad((True, 1)): ["pad", "True of type bool", "legal are whole numbers"],
     lambda: x(3).cross(x(1)): ["cross", "(1,)", "legal is an axis of size 3"],
     lambda: init.orthogonal_(x(3)): ["orthogonal_", "(3,)", "legal are two axes or more"],

@@ -253,6 +253,7 @@ def test_taken():
     for dim, shape in ((0, (1, 4)), (1, (3, 1)), (None, (2, 2))):
         at = np.zeros(shape, np.int64)
         check(lambda x, dim=dim, at=at: x.take_along_dim(_like(x, at), dim), None, (3, 4))
+    assert Tensor(3.0).take_along_dim(Tensor(0), 0).item() == 3
 
 
 def _like(x, data):

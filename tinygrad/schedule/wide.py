@@ -100,9 +100,9 @@ def _cut_along(
     widest = max(places, key=lambda place: place.vmax - place.vmin)
     loops = sorted(widest.ranges, key=lambda r: -_reach(widest, r))
     names = {name: counted for counted, name in demands.counters.items()}
-    for loop in loops[:1]:
-        node, axis = names.get(loop.arg[0], (widest, 0))
-        if node.op is Ops.REDUCE_AXIS and is_concrete(node.src[0]) and _reach(widest, loop) > 0:
+    if loops and _reach(widest, loops[0]) > 0:
+        node, axis = names.get(loops[0].arg[0], (widest, 0))
+        if node.op is Ops.REDUCE_AXIS and is_concrete(node.src[0]):
             return {node: Cut(axis, min(parts, node.src[0].shape[axis]))}
     gathers = [
         node

@@ -444,7 +444,8 @@ class Alike(Resizing):
 
     def _flat_places(self, indices: Any, sizes: tuple[Any, ...]) -> Self:
         """The numbers of rows that these places on the first axes, of such sizes, name."""
-        if not indices or len(indices) > self.ndim or any(i.dtype is dtypes.bool for i in indices):
+        kinds = [getattr(index, "dtype", dtypes.bool) for index in indices]
+        if not indices or len(indices) > self.ndim or dtypes.bool in kinds:
             raise ArgumentError(
                 f"index_put: {len(indices)} indices of {self.shape}; legal to accumulate are "
                 "tensors of ints, one an axis"

@@ -112,6 +112,8 @@ class Parts(Joining):
         axis = axis_of(dim, self.ndim, "take_along_dim")
         if indices.ndim != self.ndim:
             raise ShapeError(f"take_along_dim: indices {indices.shape} for {self.shape}")
+        if self.ndim == 0:
+            return self.gather(0, indices)
         mine, theirs = list(self.shape), list(indices.shape)
         mine[axis] = theirs[axis] = 1
         shape = list(broadcast_shape("take_along_dim", tuple(mine), tuple(theirs)))

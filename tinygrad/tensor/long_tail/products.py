@@ -148,7 +148,7 @@ class Products(Parts):
         self._of_ndim("mv", (self, 2), (vec, 1))
         return self.dot(vec)
 
-    def _plus(self, product: Self, beta: Any, alpha: Any) -> Self:
+    def _plus(self, product: Self, beta: float | Self, alpha: float | Self) -> Self:
         """beta · this + alpha · product; with beta 0 this isn't looked at."""
         scaled = product if alpha == 1 else product * alpha
         if beta == 0:
@@ -156,7 +156,9 @@ class Products(Parts):
             return scaled.cast(kind)
         return (self if beta == 1 else self * beta) + scaled
 
-    def addmm(self, mat1: Self, mat2: Self, beta: Any = 1, alpha: Any = 1) -> Self:
+    def addmm(
+        self, mat1: Self, mat2: Self, beta: float | Self = 1, alpha: float | Self = 1
+    ) -> Self:
         """beta · this + alpha · mat1 @ mat2.
 
         >>> Tensor([1, 1]).addmm(Tensor([[1, 2]]), Tensor([[1, 0], [0, 1]]), beta=2).tolist()
@@ -164,7 +166,7 @@ class Products(Parts):
         """
         return self._plus(mat1.mm(mat2), beta, alpha)
 
-    def addmv(self, mat: Self, vec: Self, beta: Any = 1, alpha: Any = 1) -> Self:
+    def addmv(self, mat: Self, vec: Self, beta: float | Self = 1, alpha: float | Self = 1) -> Self:
         """beta · this + alpha · mat @ vec.
 
         >>> Tensor([1.0]).addmv(Tensor([[2.0, 3.0]]), Tensor([1.0, 1.0])).tolist()
@@ -172,7 +174,7 @@ class Products(Parts):
         """
         return self._plus(mat.mv(vec), beta, alpha)
 
-    def addr(self, vec1: Self, vec2: Self, beta: Any = 1, alpha: Any = 1) -> Self:
+    def addr(self, vec1: Self, vec2: Self, beta: float | Self = 1, alpha: float | Self = 1) -> Self:
         """beta · this + alpha · the outer product of two vectors.
 
         >>> Tensor([[1.0]]).addr(Tensor([2.0]), Tensor([3.0])).tolist()
@@ -180,7 +182,9 @@ class Products(Parts):
         """
         return self._plus(vec1.outer(vec2), beta, alpha)
 
-    def baddbmm(self, batch1: Self, batch2: Self, beta: Any = 1, alpha: Any = 1) -> Self:
+    def baddbmm(
+        self, batch1: Self, batch2: Self, beta: float | Self = 1, alpha: float | Self = 1
+    ) -> Self:
         """beta · this + alpha · the products of matrices in batches.
 
         >>> Tensor([[[1.0]]]).baddbmm(Tensor([[[2.0]]]), Tensor([[[3.0]]])).tolist()
@@ -188,7 +192,9 @@ class Products(Parts):
         """
         return self._plus(batch1.bmm(batch2), beta, alpha)
 
-    def addbmm(self, batch1: Self, batch2: Self, beta: Any = 1, alpha: Any = 1) -> Self:
+    def addbmm(
+        self, batch1: Self, batch2: Self, beta: float | Self = 1, alpha: float | Self = 1
+    ) -> Self:
         """beta · this + alpha · the sum of the products of matrices in batches.
 
         >>> Tensor([[1.0]]).addbmm(Tensor([[[2.0]]]), Tensor([[[3.0]]])).tolist()

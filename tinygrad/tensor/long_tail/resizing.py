@@ -155,6 +155,8 @@ class Resizing(Sets):
             raise ArgumentError(f"interpolate: mode {mode!r}{smooth}; legal are {names}")
         if len(size) > self.ndim or any(n < 1 for n in size):
             raise ShapeError(f"interpolate: {self.shape} to {tuple(size)}; legal are sizes from 1")
+        if scales is not None and len(scales) != len(size):
+            raise ShapeError(f"interpolate: scales {scales} to {tuple(size)}; legal is one an axis")
         exact = kind.startswith("nearest")
         out = self if exact else self.cast(float_kind(self.dtype))
         for i, goal in enumerate(size):

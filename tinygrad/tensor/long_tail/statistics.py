@@ -4,6 +4,7 @@ statistics; and differences and integrals along an axis."""
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes, least_upper_float
@@ -230,6 +231,8 @@ class Statistics(Products):
         if 0 in getattr(q, "shape", ()):
             raise ArgumentError(f"{operation}: q of shape {q.shape}; legal is one number or more")
         for share in (q,) if isinstance(q, (int, float)) else q if isinstance(q, LISTS) else ():
+            if not isinstance(share, Real):
+                raise ArgumentError(f"{operation}: q={q!r}; legal are numbers from 0 to 1")
             check_number_from(operation, "q", share, 0, 1)
         x, axis = self._last(dim, operation)
         if x.shape[-1] == 0:
