@@ -45,7 +45,7 @@ INSIDE_BUDGETS = {
     "backends/interpreter": 780,
     "backends/cuda": 600,
     "tensor/complex": 415,
-    "tensor/long_tail": 2645,
+    "tensor/long_tail": 2660,
 }
 DRIVER_BUDGET = 350  # of any other folder of backends/
 
