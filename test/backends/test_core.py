@@ -6,14 +6,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from backends.absent import MACHINES
 from devices import present
 
 from tinygrad.backends import open_device
+from tinygrad.backends.amd import target as AMD
+from tinygrad.backends.cpu.features import NATIVE_OPS
+from tinygrad.backends.cuda import target as CUDA
+from tinygrad.backends.interpreter import TARGET
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import ORDINARY
 from tinygrad.codegen.derived import RULES
+from tinygrad.loops.matrix_units import UNITS
 from tinygrad.tensor import Tensor
-from tinygrad.uop.instructions import CORE, INSTRUCTIONS, NATIVE
+from tinygrad.uop.instructions import CORE, FACTS, INSTRUCTIONS, NATIVE
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 from tinygrad.uop.verify import STAGES
@@ -69,6 +75,15 @@ def test_every_instruction_is_a_row_and_no_other_is_legal():
     assert STAGES["linear"] == set(INSTRUCTIONS) >= CORE | NATIVE
     assert {op.name for op in RULES} | {"FAULT"} == ORDINARY | {"PICK"}
     assert set(INSTRUCTIONS) | {Ops.POW, Ops.THREEFRY} >= GroupOp.ALU
+
+
+def test_what_a_target_names_as_native_is_an_op_a_fact_or_a_unit():
+    known = {op.name for op in INSTRUCTIONS} | {row.brought for row in INSTRUCTIONS.values()}
+    known |= set(FACTS) | {unit.feature for unit in UNITS.values()}
+    chips = [CUDA.chip_target(chip) for chip in CUDA.CHIPS]
+    chips += [AMD.chip_target(chip, chip.name) for chip in AMD.CHIPS]
+    chips += [target for target, _ in MACHINES.values()] + [TARGET]
+    assert set().union(NATIVE_OPS, *(target.native for target in chips)) <= known
 
 
 @pytest.mark.parametrize("width", R.WIDTHS)

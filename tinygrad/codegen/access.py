@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
+from tinygrad.base.target import Target
 from tinygrad.codegen.index import COPIED, Copies, Integers, Terms
 from tinygrad.codegen.linear import Program, as_node, is_off
 from tinygrad.codegen.spots import pieces, spots_of, width_of
@@ -76,14 +77,15 @@ class Address(NamedTuple):
 class Access:
     """Loads and stores of one function. `slots` gives GLOBAL stages their PARAM."""
 
-    def __init__(self, integers: Integers, evaluate: Evaluate, slots: dict[UOp, UOp]) -> None:
+    def __init__(
+        self, target: Target, integers: Integers, evaluate: Evaluate, slots: dict[UOp, UOp]
+    ) -> None:
+        self.target = target
         self.integers = integers
         self.program: Program = integers.program
         self.evaluate = evaluate
         self.slots = slots
         self._places: dict[tuple[UOp, UOp, bool], tuple[Terms, int]] = {}
-        self.aligned = False  # whether buffers that are only read begin at a multiple of ALIGNMENT
-        self.stores_masked = False  # whether a masked store costs no more than a plain one
         # loop → turns that its loads are asked for in advance, and inside which loop ("": any)
         self.ahead: dict[str, tuple[int, str]] = {}
 
@@ -243,7 +245,7 @@ class Access:
         source = (pointer,) if mask is None else (pointer, mask)
         dtype = memory.dtype.vec(count)
         aligned = max(memory.dtype.itemsize, gcd(alignment, dtype.itemsize))
-        if memory.op is Ops.PARAM and not self.aligned:
+        if memory.op is Ops.PARAM and not self.target.aligned:
             aligned = memory.dtype.itemsize  # it may be a mapped file's or another library's
         if self.ahead and mask is None and memory.op is Ops.PARAM:
             self._prefetch(address, dtype.itemsize)
@@ -429,7 +431,7 @@ class Access:
             if _step(address.terms, loop) != 1:
                 return False
             pointer, alignment = self.pointer(address.start(loop))
-            if alignment % FETCHED or not self.aligned:
+            if alignment % FETCHED or not self.target.aligned:
                 return False
             ends.append(pointer)
         source = (*ends, *(() if mask is None else (mask,)))
@@ -479,7 +481,7 @@ class Access:
     ) -> None:
         """Stores a number, or a vector to neighbours."""
         dtype, whole, runs = address.memory.dtype, value.dtype.itemsize, runs_on(mask)
-        if runs and (is_one_lane(runs) or not self.stores_masked):
+        if runs and (is_one_lane(runs) or "masked_store" not in self.target.native):
             for run in runs:
                 self._put(address.moved(run.start), self._lanes_of(value, run), None, nontemporal)
             return

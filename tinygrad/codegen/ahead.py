@@ -47,7 +47,7 @@ def ahead_of(
     """How the stages of this loop are filled; `fill` writes what all lanes do for one."""
     boxes = [boxes_of(fill.stage) for fill in fills]
     found = [each for each in boxes if each is not None]
-    engine = "box_copy" in owner.target.native and owner.access.aligned
+    engine = "box_copy" in owner.target.native and owner.target.aligned
     if engine and len(found) == len(fills) and not owner.program.in_loop:
         return ByBoxes(owner, item, fills, end, found)
     return ByLanes(owner, item, fills, end, fill)

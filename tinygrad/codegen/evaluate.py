@@ -55,7 +55,7 @@ class Evaluator:
         self.program = Program(target.native, bool(target.triple))
         self.target = target
         self.integers = Integers(self.program, self.evaluate)
-        self.access = Access(self.integers, self.evaluate, dict(slots))
+        self.access = Access(target, self.integers, self.evaluate, dict(slots))
         self.combiner = Combiner(self.program, target)
         self.lanes = Lanes(self.program, self.combiner, block)
         self.integers.lanes_of.update(self.lanes.limits())

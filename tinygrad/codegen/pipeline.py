@@ -200,8 +200,6 @@ class _Lowering:
 
     def _evaluator(self, written: frozenset[UOp]) -> Evaluator:
         made = Evaluator(self.target, self.slots, self.block, self.fault, self.faults, written)
-        made.access.aligned = self.target.aligned
-        made.access.stores_masked = "masked_store" in self.target.native
         made.access.ahead = {
             name: (turns, inside) for name, turns, inside in fact(self.kernel, "prefetch")
         }

@@ -110,6 +110,15 @@ CORE: frozenset[Ops] = frozenset(row.op for row in TABLE if not row.brought)
 NATIVE: frozenset[Ops] = frozenset(row.op for row in TABLE if row.brought == "native")
 """What codegen emits only where `Target.native` names it."""
 
+FACTS: dict[str, str] = {
+    "CAST_HALF": "CAST between float16 and float32 is as IEEE says",
+    "CAST_BFLOAT16": "CAST between bfloat16 and float32 is as IEEE says",
+    "CAST_BFLOAT": "CAST of float32 to bfloat16 is, but may take subnormal numbers as 0",
+    "VRANGE": "MAX of whole vectors is one instruction",
+    "masked_store": "a masked STORE costs no more than a plain one",
+}
+"""What else `Target.native` may name: how a machine does ops that every one has."""
+
 TITLES = {
     "": "every backend",
     "native": "where `Target.native` names it",
@@ -147,4 +156,6 @@ def listing() -> str:
         rows = [row for row in TABLE if row.brought == brought]
         lines.append(f"{title}: {len(rows)}")
         lines += [f"    {row.op.name:<11}{row.sources:<30}{row.meaning}".rstrip() for row in rows]
+    lines.append(f"facts that `Target.native` may name besides: {len(FACTS)}")
+    lines += [f"    {name:<14}{meaning}" for name, meaning in FACTS.items()]
     return "\n".join(lines)
