@@ -10,8 +10,8 @@ from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.engine.devices import Device
 from tinygrad.engine.jit import TinyJit
 from tinygrad.engine.realize import in_memory
-from tinygrad.nn import optim
-from tinygrad.nn.state import get_state_dict, load_state_dict, safe_load, safe_save
+from tinygrad.nn import BatchNorm, optim
+from tinygrad.nn.state import get_parameters, get_state_dict, load_state_dict, safe_load, safe_save
 from tinygrad.tensor import Tensor
 
 STEPS = 10
@@ -214,8 +214,22 @@ def test_muon_moves_matrices_along_orthogonal_ones():
         optimizer.step()
     turned = optim.orthogonalized(Tensor(X[:4])).numpy()
     np.testing.assert_allclose(w.numpy(), W * (1 - 0.1 * 0.5) - 0.1 * turned, atol=1e-4)
-    with pytest.raises(ArgumentError, match=r"Muon: parameters of shapes \[\(4,\)\]"):
-        optim.Muon([Tensor(B)])
+
+
+def test_muon_moves_vectors_along_their_direction():
+    vector, number = Tensor(B), Tensor(2.0)
+    optimizer = optim.Muon([vector, number], lr=0.1, weight_decay=0.0)
+    with Tensor.train():
+        ((vector * Tensor(X[0, :4])).sum() - 3 * number).backward()
+        optimizer.step()
+    column = optim.orthogonalized(Tensor(X[0, :4]).reshape(4, 1)).numpy()[:, 0]
+    np.testing.assert_allclose(vector.numpy(), B - 0.1 * column, atol=1e-5)
+    assert 0.6 < np.linalg.norm(column) < 1.3 and 2.06 < number.item() < 2.13
+
+
+def test_muon_takes_what_wants_no_gradient():
+    optimizer = optim.Muon(get_parameters(BatchNorm(4)))
+    assert len(optimizer.params) == 2
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (6, 3), (3, 6)])

@@ -8,7 +8,6 @@ from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.nn.optim.optimizer import (
     Optimizer,
     Parameters,
-    checked_tensors,
     moved_along,
     norm,
 )
@@ -172,8 +171,9 @@ class Muon(Momentum):
     (Jordan and others, "Muon: an optimizer for hidden layers", 2024.)
 
     Args:
-        params: the tensors to move, of at least two axes; the first counts as rows, all others
-            as columns.
+        params: the tensors to move; the first axis counts as rows, all others as columns. A
+            vector is one column, which moves along its direction: better give vectors to another
+            optimizer, and both to OptimizerGroup.
         lr: the learning rate.
         momentum: how much of the last step's direction is kept.
         weight_decay: parameters shrink by lr times this.
@@ -184,11 +184,8 @@ class Muon(Momentum):
             "original", lr times √(rows / columns) where that is above 1, which is what PyTorch
             takes None for; "match_rms_adamw", lr times 0.2·√(the longer side).
 
-    Products are of float32 here, and of bfloat16 in PyTorch: its steps are 1% from these.
-
-    Raises:
-        ArgumentError: a parameter with fewer axes; give those to another optimizer, and both to
-            OptimizerGroup.
+    Products are of float32 here, and of bfloat16 in PyTorch, which refuses vectors: its steps are
+    1% from these.
 
     >>> w = Tensor([[3.0, 0.0], [0.0, 4.0]], requires_grad=True)
     >>> with Tensor.train():
@@ -210,10 +207,6 @@ class Muon(Momentum):
         adjust_lr_fn: str | None = None,
     ) -> None:
         check_choice("Muon", "adjust_lr_fn", adjust_lr_fn, SCALES)
-        params = checked_tensors("Muon", params)
-        flat = [param.shape for param in params if param.ndim < 2]
-        if flat:
-            raise ArgumentError(f"Muon: parameters of shapes {flat}; legal are two axes or more")
         super().__init__(params, lr, momentum, weight_decay, nesterov)
         self.ns_steps = ns_steps
         self.ns_coefficients = ns_coefficients
@@ -222,7 +215,7 @@ class Muon(Momentum):
     def _moved(self, i: int, param: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         lr = self._lr(param)
         direction, state = self._direction(i, grad)
-        matrix = direction.reshape(direction.shape[0], -1)
+        matrix = direction.reshape(direction.shape[0] if direction.ndim else 1, -1)
         turned = orthogonalized(matrix, self.ns_steps, self.ns_coefficients).reshape(param.shape)
         step = lr * self.scale(*matrix.shape) * turned
         return param * (1 - lr * self.weight_decay) - step, state
