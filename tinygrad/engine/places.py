@@ -206,7 +206,7 @@ def _parts_of_space(space: Any) -> Iterator[Place]:
     """A class, or a module: tensors, and methods, which may use names themselves."""
     if not getattr(space, "__module__", space.__name__).startswith(OWN):
         kinds = Holder if isinstance(space, ModuleType) else (Holder, FunctionType)
-        names = [name for name, part in list(vars(space).items()) if isinstance(part, kinds)]
+        names = [n for n, part in list(vars(space).items()) if issubclass(type(part), kinds)]
         yield from _attributes(space, names)
 
 

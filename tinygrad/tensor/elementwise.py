@@ -759,7 +759,7 @@ class Elementwise(Movement):
         return self.neg()
 
     def __pos__(self) -> Self:
-        return self
+        return self._copied(self)
 
     def __abs__(self) -> Self:
         return self.abs()

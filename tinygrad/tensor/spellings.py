@@ -52,6 +52,16 @@ def spell(cls: type) -> None:
             setattr(cls, name, classmethod(spelled(method.__func__)))
 
 
+def spell_functions(module: dict[str, Any]) -> None:
+    """Lets the public functions of a module take their arguments by other names: those that it
+    defines, and the methods that are functions there."""
+    for name, thing in list(module.items()):
+        if not isinstance(thing, FunctionType) or name.startswith("_"):
+            continue
+        if thing.__module__ == module["__name__"] or "." in thing.__qualname__:
+            module[name] = spelled(thing, OTHERS, name)
+
+
 def follow(cls: type) -> None:
     """Other names of a method that a class has anew are names of the new one."""
     above = cls.__mro__[1]

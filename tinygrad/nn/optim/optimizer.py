@@ -326,8 +326,10 @@ class Optimizer(Stepper):
         plain += looks
         for param in self.params:
             plain.append(param.grad is None)
-            if param.grad is not None:
+            if isinstance(param.grad, Tensor):
                 tensors.append(param.grad)
+            elif param.grad is not None:
+                return None
         return tuple(plain), tensors
 
     @Tensor.no_grad()
@@ -375,6 +377,7 @@ class Optimizer(Stepper):
         """ArgumentError where `.grad` was given what `backward` doesn't give."""
         grad = param.grad
         assert grad is not None, "it moves"
+        check_types(f"{self._name}.step", [grad], Tensor, "tensors as .grad of a parameter")
         if grad.shape != param.shape or grad.device != param.device:
             raise ArgumentError(
                 f"{self._name}.step: parameter {i} has shape {param.shape} on {param.device}, its "

@@ -166,7 +166,9 @@ class Statistics(Products):
         x, axis = self._last(dim, operation)
         size = x.shape[-1]
         if size == 0:
-            return x._wrap(x._constant(math.nan if dtypes.is_float(x.dtype) else 0))
+            if not dtypes.is_float(x.dtype):
+                raise ArgumentError(f"{operation}: of no elements: shape {self.shape}, {x.dtype!r}")
+            return x._wrap(x._constant(math.nan))
         count = size - x.isnan().sum(-1)  # NaNs come after so many in order
         middle = (count - 1) // 2
         rank = count.eq(0).where(0, middle) if skip else (count < size).where(count, middle)
