@@ -4,9 +4,10 @@ runs it: what is done, the error, and what its message must hold."""
 
 import numpy as np
 
-from tinygrad import Tensor, TinyJit, Variable, dtypes, fft, linalg, nn
+from tinygrad import Device, Tensor, TinyJit, Variable, data, dtypes, fft, linalg, nn
 from tinygrad.base.errors import (
     ArgumentError,
+    DeviceError,
     DTypeError,
     FileError,
     JitError,
@@ -168,5 +169,116 @@ MISUSES = {
         lambda: Tensor([1.0]).hardtanh(float("nan"), 1),
         ArgumentError,
         ["hardtanh: from nan to 1", "legal is up to max_val"],
+    ),
+    "glu of a tensor": (
+        lambda: Tensor.ones(2).glu(),
+        AttributeError,
+        ["'glu'", "legal is nn.functional.glu(t, ..)"],
+    ),
+    "a size without a value": (
+        lambda: Tensor.full(2),
+        TypeError,
+        ["full: missing a required argument: 'fill_value'", "legal are shape, fill_value"],
+    ),
+    "nothing to join": (lambda: Tensor.cat(), TypeError, ["cat: missing a required tensor"]),
+    "a layer of one size": (
+        lambda: nn.Linear(2),
+        TypeError,
+        ["Linear: missing a required argument: 'out_features'", "legal are in_features"],
+    ),
+    "three arguments of a maximum": (
+        lambda: Tensor.ones(2).max(0, True, 3),
+        TypeError,
+        ["max: too many positional arguments", "legal are axis, keepdim"],
+    ),
+    "a device by a number": (
+        lambda: Device[3],
+        DeviceError,
+        ["device 3 of type int", "legal are names"],
+    ),
+    "averages of a number": (
+        lambda: nn.optim.EMA(3),
+        ArgumentError,
+        ["EMA: 3 holds no tensors of floats", "legal are models"],
+    ),
+    "a loader's state that is none": (
+        lambda: data.DataLoader([1, 2]).load_state_dict(3),
+        ArgumentError,
+        ["DataLoader: a state 3", "legal is what state_dict() gave"],
+    ),
+    "a loader's state of other names": (
+        lambda: data.DataLoader([1, 2]).load_state_dict({"a": 1}),
+        ArgumentError,
+        ["DataLoader: a state {'a': 1}", "legal is what state_dict() gave"],
+    ),
+    "a loader that drops a word": (
+        lambda: data.DataLoader([1, 2], drop_last="a"),
+        ArgumentError,
+        ["DataLoader: drop_last='a'", "legal are"],
+    ),
+    "lines of a folder": (
+        lambda: data.TextLines("/"),
+        FileError,
+        ["TextLines: '/' is no file", "legal is one of text"],
+    ),
+    "a download from nowhere": (
+        lambda: data.fetch("nowhere"),
+        data.FetchError,
+        ["fetch: can't get nowhere", "unknown url type"],
+    ),
+    "einsum of too few operands": (
+        lambda: Tensor.einsum("ij,jk", Tensor.ones(2, 3)),
+        ArgumentError,
+        ["einsum: 'ij,jk' names 2 operands, 1 given", "legal are as many"],
+    ),
+    "einsum to an unknown letter": (
+        lambda: Tensor.einsum("ij->kk", Tensor.ones(2, 3)),
+        ArgumentError,
+        ["einsum: 'ij->kk': ['k'] stand in no operand", "legal are letters that do"],
+    ),
+    "einsum of other axes": (
+        lambda: Tensor.einsum("ijk->i", Tensor.ones(2, 3)),
+        ShapeError,
+        ["einsum: 'ijk->i' names 3 axes of (2, 3)", "legal is each"],
+    ),
+    "scatter of too little": (
+        lambda: Tensor.ones(2, 3).scatter(0, Tensor([[0, 1, 0]]), Tensor([[1.0, 2.0]])),
+        ShapeError,
+        ["scatter: src of (1, 2) doesn't cover index (1, 3)", "legal are as many axes"],
+    ),
+    "a mirror longer than the axis": (
+        lambda: Tensor.ones(2, 3).pad((5, 5), mode="reflect"),
+        ShapeError,
+        ["pad: reflect by (5, 5) of an axis of size 3", "legal are numbers up to 2"],
+    ),
+    "an optimizer of nothing": (
+        lambda: nn.optim.SGD([]),
+        ArgumentError,
+        ["SGD: 0 tensors", "legal are tensors with requires_grad=True"],
+    ),
+    "a maximum of nothing": (
+        lambda: Tensor.zeros(0, 3).max(0),
+        ArgumentError,
+        ["max: of no elements: shape (0, 3), axis 0", "legal is one"],
+    ),
+    "more axes than there are": (
+        lambda: Tensor.ones(2, 3).tensordot(Tensor.ones(2, 3), 3),
+        ArgumentError,
+        ["tensordot: 3 axes of (2, 3) and (2, 3)", "legal are as many as both have"],
+    ),
+    "a part longer than the axis": (
+        lambda: Tensor.ones(2, 3).narrow(0, 1, 5),
+        ArgumentError,
+        ["narrow: 5 from 1 of an axis of size 2", "legal is what it has"],
+    ),
+    "a place of a number in a matrix": (
+        lambda: Tensor.ones(2, 3).searchsorted(3),
+        ShapeError,
+        ["searchsorted: values () in (2, 3)", "legal are the same axes but the last"],
+    ),
+    "a diagonal of one axis": (
+        lambda: Tensor.ones(2, 3).diagonal(0, 0, 0),
+        ShapeError,
+        ["diagonal: axes 0 and 0 of (2, 3)", "legal are two"],
     ),
 }

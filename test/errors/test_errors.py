@@ -422,9 +422,11 @@ MISUSES = {
 
 MISUSES |= OF_BEGINNERS | ONCE_SILENT | OF_PROGRAMS | OF_WHAT_DOES_NOT_FIT
 
-OF_PYTHON = {"variable beyond its bounds", "unknown setting", *(n for n in MISUSES if "truth" in n)}
+OF_PYTHON = {"unknown setting", *(n for n in MISUSES if "truth" in n)}
 OF_PYTHON |= {"length of a number", "iteration over a number", "out of memory is a MemoryError"}
-OF_PYTHON |= {n for n, (_, error, _) in MISUSES.items() if error is UserWarning}
+OF_PYTHON |= {
+    n for n, (_, error, _) in MISUSES.items() if error in (UserWarning, TypeError, AttributeError)
+}
 
 
 @pytest.mark.parametrize("name", MISUSES)

@@ -119,12 +119,26 @@ def spelled(
         try:
             return method(*args, **named)
         except Exception as error:
-            wrong = told(method, names.method, args, named, error)
+            wrong: Exception | None = told(method, names.method, args, named, error)
+            wrong = wrong or unbound(method, names.method, args, named, own)
             if wrong is None:
                 raise
             raise wrong from error
 
     return spelling
+
+
+def unbound(
+    method: Callable[..., Any], called: str, args: Any, named: Any, own: tuple[str, ...]
+) -> TypeError | None:
+    """The error that names arguments which are missing, or too many."""
+    try:
+        inspect.signature(method).bind(*args, **named)
+    except TypeError as error:
+        names = ", ".join(name for name in own if name not in ("self", "cls"))
+        said = str(error).replace("argument: 'self'", "tensor")
+        return TypeError(f"{called}: {said}; legal are {names or 'none'}")
+    return None
 
 
 class Names:

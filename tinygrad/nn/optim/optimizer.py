@@ -165,7 +165,10 @@ class Optimizer(Stepper):
         self.params = [t for t in tensors if _moves(t)]
         self.buffers = [t for t in tensors if not _moves(t)]
         if not self.params:
-            raise ArgumentError(f"{self._name}: {len(tensors)} tensors, none wants a gradient")
+            raise ArgumentError(
+                f"{self._name}: {len(tensors)} tensors, none wants a gradient; "
+                "legal are tensors with requires_grad=True"
+            )
         self.device = self.params[0].device
         self.late: dict[str, Tensor] = {}
         self.base_lr = lr
