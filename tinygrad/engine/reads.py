@@ -71,8 +71,8 @@ class Reads:
 
     def _look(self, frame: FrameType, event: str, argument: Any) -> None:
         if event == "c_call":
-            owner = owner_of(argument)
-            if owner is not argument and self._places.knows(owner) and _is_seen(_module(frame)):
+            owner = getattr(argument, "__self__", None)
+            if id(owner) in self._places.there and _is_seen(_module(frame)):
                 self.contents.meets(owner, f"a {type(owner).__name__} (in {_name(frame)})")
             return
         if event != "call":
@@ -81,13 +81,14 @@ class Reads:
             self.contents.enters(frame)
         for read in _reads(frame.f_code, _module(frame)):
             for key, place in self._place(frame, read):
-                text, value = f"{read} (in {_name(frame)})", owner_of(place.value)
                 if isinstance(place.value, SETTINGS):
-                    self._first.setdefault(key, (text, place))
+                    self._first.setdefault(key, (f"{read} (in {_name(frame)})", place))
                     if not read.is_stored:
                         self._read.add(key)
-                elif self._places.knows(value) or isinstance(value, SOURCES):
-                    self.contents.meets(value, text, read.use)
+                    continue
+                value = owner_of(place.value)
+                if id(value) in self._places.there or isinstance(value, SOURCES):
+                    self.contents.meets(value, f"{read} (in {_name(frame)})", read.use)
 
     def _place(self, frame: FrameType, read: Read) -> Iterator[tuple[tuple[int, Any], Place]]:
         """Where what is read is kept, if it is something that was there before the step; and what
