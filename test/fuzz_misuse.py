@@ -69,7 +69,7 @@ LEFT = {  # what talks to the world, ends or measures something, or is a class t
     *("Checkpoint", "Optimizer", "Scheduler", "Dataset", "FetchError", "fetch", "TextLines"),
     "collate",
 }
-SIGNATURE = re.compile(r"\(\) (missing|takes|got)|no argument|twice in|required positional")
+SIGNATURE = re.compile(r"(\(\)|:) (missing|takes|got|too many|multiple)|no argument|twice in")
 
 SAID = (
     "__bool__",

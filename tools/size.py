@@ -25,17 +25,17 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # each folder inside has a budget of its own: it is a driver, or beside what a Tensor is made of.
 BUDGETS: dict[str, int | None] = {
     "base": 770,
-    "uop": 1930,
+    "uop": 1935,
     "simplify": 1055,
     "transforms": 430,
     "schedule": 3480,
     "loops": 5140,
     "codegen": 5705,
     "backends/*": 2965,
-    "engine": 4990,
-    "tensor/*": 6600,
+    "engine": 5130,
+    "tensor/*": 6655,
 }
-CORE_BUDGET = 33_040  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 33_245  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
@@ -45,7 +45,7 @@ INSIDE_BUDGETS = {
     "backends/interpreter": 780,
     "backends/cuda": 600,
     "tensor/complex": 415,
-    "tensor/long_tail": 2660,
+    "tensor/long_tail": 2675,
 }
 DRIVER_BUDGET = 350  # of any other folder of backends/
 

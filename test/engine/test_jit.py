@@ -3,6 +3,7 @@ an error that says so. One program or misuse a line."""
 
 import gc
 import threading
+import time
 import weakref
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
@@ -447,11 +448,8 @@ def changes_a_container():
 
 
 def counts():
-    seen = []
-
     def step(x):
-        seen.append(1)
-        return (x * 2).realize(), len(seen)
+        return (x * 2).realize(), time.perf_counter()
 
     three(TinyJit(step), vec(1))
 
@@ -524,7 +522,7 @@ MISUSES = {
     "argument that is state": (argument_is_state, JitError, "argument 0 lies in a buffer"),
     "state as captured argument": (argument_was_state, JitError, "argument 0 is also read"),
     "changed container": (changes_a_container, JitError, "changes a container"),
-    "counting": (counts, JitError, r"differs from call to call: tuple\(a tensor, 1\), then"),
+    "counting": (counts, JitError, r"differs from call to call: tuple\(a tensor, .*, then"),
     "seeding": (seeds, JitError, "seeds a random stream"),
     "two values of a variable": (two_values, JitError, "n = 2, n = 3"),
     "a variable bound inside": (binds_inside, JitError, "binds n to 2 inside"),
@@ -580,18 +578,18 @@ def test_misuse(name):
 
 
 def test_what_a_step_keeps_to_itself_can_not_be_read():
-    kept = []
+    class Step:
+        def __call__(self, x):
+            self.twice = x * 2
+            self.thrice = (x * 3).realize()
+            return (x + 1).realize()
 
-    def step(x):
-        kept.append(x * 2)
-        kept.append((x * 3).realize())
-        return (x + 1).realize()
-
-    run = TinyJit(step)
+    me = Step()
+    run = TinyJit(me)
     run(vec(1))
-    assert [t.item() for t in kept] == [2.0, 3.0]
+    assert [me.twice.item(), me.thrice.item()] == [2.0, 3.0]
     run(vec(1))
-    for tensor in kept[2:]:
+    for tensor in (me.twice, me.thrice):
         with pytest.raises(ArgumentError, match=r"test_jit\.py:\d+.*inside a captured step"):
             tensor.item()
 

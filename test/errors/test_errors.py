@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 from errors.beginners import MISUSES as OF_BEGINNERS
+from errors.programs import MISUSES as OF_PROGRAMS
 from errors.silent import MISUSES as ONCE_SILENT
 from errors.unfit import MISUSES as OF_WHAT_DOES_NOT_FIT
 from fuzz_misuse import finds
@@ -419,11 +420,13 @@ MISUSES = {
     ),
 }
 
-MISUSES |= OF_BEGINNERS | ONCE_SILENT | OF_WHAT_DOES_NOT_FIT
+MISUSES |= OF_BEGINNERS | ONCE_SILENT | OF_PROGRAMS | OF_WHAT_DOES_NOT_FIT
 
-OF_PYTHON = {"variable beyond its bounds", "unknown setting", *(n for n in MISUSES if "truth" in n)}
+OF_PYTHON = {"unknown setting", *(n for n in MISUSES if "truth" in n)}
 OF_PYTHON |= {"length of a number", "iteration over a number", "out of memory is a MemoryError"}
-OF_PYTHON |= {n for n, (_, error, _) in MISUSES.items() if error is UserWarning}
+OF_PYTHON |= {
+    n for n, (_, error, _) in MISUSES.items() if error in (UserWarning, TypeError, AttributeError)
+}
 
 
 @pytest.mark.parametrize("name", MISUSES)

@@ -340,6 +340,14 @@ def test_where_and_masked_fill():
     check(lambda a: a.masked_fill(a > 0, 5.0), None, (3, 4))
 
 
+def test_a_limit_that_is_nan_makes_nan():
+    values, limits = [1.0, -2.0, math.nan], [math.nan, 0.5, 0.0]
+    x, given = torch.tensor(values), torch.tensor(limits)
+    for name in ("min", "max"):
+        found = Tensor(values).clamp(**{name: Tensor(limits)})
+        np.testing.assert_array_equal(found.numpy(), x.clamp(**{name: given}).numpy())
+
+
 def test_isclose():
     a, b = [1.0, 2.0, math.inf, math.nan], [1.0, 2.1, math.inf, math.nan]
     check(lambda a, b: a.isclose(b), torch.isclose, a, b, grad=False)

@@ -262,3 +262,10 @@ MISUSES = [
 def test_misuse(error, words, function):
     with pytest.raises(error, match=words):
         function()
+
+
+def test_triangles_beyond_all_diagonals():
+    x = Tensor([[1, 2], [3, 4]])
+    for far in (1 << 31, (1 << 63) - 1):
+        assert x.triu(far).tolist() == x.tril(-far).tolist() == [[0, 0], [0, 0]]
+        assert x.triu(-far).tolist() == x.tril(far).tolist() == x.tolist()

@@ -129,6 +129,11 @@ def test_counts():
     assert value(sums[1].gradient(weights)[0]).tolist() == [1.0, 1.0, 0.0]
 
 
+def test_edges_of_no_elements_are_from_0_to_1():
+    counts, edges = Tensor.zeros(0).histogram(2)
+    assert [counts.tolist(), edges.tolist()] == [[0, 0], [0, 0.5, 1]]
+
+
 def test_histograms():
     x = np.append(
         np.random.default_rng(2).normal(size=60).astype(np.float32), np.float32([-1.0, 1.0, 9.0])

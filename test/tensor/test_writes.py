@@ -15,6 +15,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 
+import tinygrad.array_api as xp
 from tinygrad import TinyJit
 from tinygrad.base.errors import ArgumentError, DTypeError, JitError
 from tinygrad.engine.devices import Device
@@ -647,6 +648,7 @@ SAME = {  # a method that copies, where its result has the elements of what it w
     "cat": lambda x: x.cat(),
     "cat behind nothing": lambda x: Tensor.zeros(0).cat(x),
     "cat before nothing": lambda x: x.cat(Tensor.zeros(0)),
+    "clip without limits": xp.clip,
     "cumsum": lambda x: x.reshape(1, 4).cumsum(0).reshape(4),
     "diff": lambda x: x.diff(0),
     "index_add": lambda x: x.index_add(0, Tensor.zeros(0, dtype="int32"), Tensor.zeros(0)),
@@ -655,6 +657,7 @@ SAME = {  # a method that copies, where its result has the elements of what it w
     "pad": lambda x: x.pad((0, 0)),
     "pad of two axes": lambda x: x.reshape(2, 2).pad((0, 0, 0, 0)).reshape(4),
     "pad by reflection": lambda x: x.pad((0, 0), mode="reflect"),
+    "positive": xp.positive,
     "pow": lambda x: x**1,
     "repeat": lambda x: x.repeat(1),
     "repeat_interleave": lambda x: x.repeat_interleave(1),
@@ -693,6 +696,7 @@ def test_whole_numbers_that_are_rounded_are_no_views(name):
     x = Tensor([1, 2, 3], dtype="uint8").clone().realize()
     y = getattr(x.cast("bool") if name == "sign" else x, name)()
     y[0] = 0
+    getattr(xp, name, xp.positive)(x)[0] = 0
     assert x.tolist() == [1, 2, 3]
 
 

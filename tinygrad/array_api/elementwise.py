@@ -91,7 +91,7 @@ def _unary(name: str, method: Callable[[Any], Any], floats: bool = False) -> Una
     def function(x: Tensor, /) -> Tensor:
         checked(x)
         whole = dtypes.is_int(x.dtype) or dtypes.is_bool(x.dtype)
-        made: Tensor = x if floats and whole else getattr(x, method.__name__)()
+        made: Tensor = +x if floats and whole else getattr(x, method.__name__)()
         return made
 
     function.__name__, function.__doc__ = name, f"{method.__doc__}"
@@ -189,13 +189,12 @@ def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
     [2, 5, 6]
     """
     checked(x)
-    if min is not None:
-        x = x.maximum(min).cast(x.dtype)
+    x = +x if min is None else x.maximum(min).cast(x.dtype)
     return x if max is None else x.minimum(max).cast(x.dtype)
 
 
 def positive(x: Tensor, /) -> Tensor:
-    """`x` itself.
+    """What `x` is, as another array.
 
     >>> positive(Tensor([-1, 2])).tolist()
     [-1, 2]

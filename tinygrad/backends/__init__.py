@@ -63,6 +63,8 @@ def canonicalize(name: str) -> str:
     >>> canonicalize("cpu:0"), canonicalize("llvm"), canonicalize("gpu:1")
     ('CPU', 'CPU', 'CL:1')
     """
+    if not isinstance(name, str):
+        raise DeviceError(f"device {name!r} of type {type(name).__name__}; legal are names")
     kind, _, index = name.partition(":")
     kind = ALIASES.get(kind.upper(), kind.upper())
     if kind == "DISK":

@@ -253,7 +253,9 @@ class dtypes:  # noqa: N801  tinygrad spells it so
         if isinstance(value, (list, tuple)):
             kinds = [dtypes.from_py(v) for v in value]
             return max(kinds, key=lambda d: d.priority) if kinds else dtypes.default_float
-        raise TypeError(f"no dtype for {value!r} of type {type(value).__name__}")
+        raise DTypeError(
+            f"from_py: {value!r} of type {type(value).__name__}; legal are numbers, bools and lists"
+        )
 
     @staticmethod
     def as_const(value: ConstType, dtype: DType) -> ConstType:

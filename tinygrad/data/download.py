@@ -100,7 +100,7 @@ def _download(url: str, path: Path, gunzip: bool, wanted: dict[str, str | None])
         os.replace(part, path)
     except FetchError:
         raise
-    except (OSError, http.client.HTTPException) as error:  # as an URLError is
+    except (OSError, ValueError, http.client.HTTPException) as error:  # as an URLError is
         raise FetchError(
             f"fetch: can't get {url} ({error}); put the file at {path} by hand, or go online"
         ) from error

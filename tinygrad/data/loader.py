@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tinygrad.base.errors import ArgumentError, ShapeError
+from tinygrad.base.errors import ArgumentError, FileError, ShapeError
 from tinygrad.base.later import later
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.creation import as_numpy
@@ -101,6 +101,8 @@ class TextLines:
 
     def __init__(self, path: str | Path, encoding: str = "utf-8") -> None:
         self.path = Path(path)
+        if not self.path.is_file():
+            raise FileError(f"TextLines: {str(path)!r} is no file; legal is one of text")
         self.encoding, begin = _encoding_of(self.path, encoding)
         self.starts = [begin, *_line_ends(self.path, "\n".encode(self.encoding), begin)]
 
@@ -242,6 +244,7 @@ class DataLoader:
             ("prefetch", prefetch, 1),
             ("seed", seed, 0),
             ("shuffle", shuffle, 0),
+            ("drop_last", drop_last, 0),
         ):
             if not isinstance(number, (int, np.integer)) or number < least:
                 raise ArgumentError(
@@ -320,7 +323,10 @@ class DataLoader:
         Raises:
             ArgumentError: in the middle of an epoch of other batches, or beyond the data.
         """
-        epoch, batch, seed = (int(state[key]) for key in ("epoch", "batch", "seed"))
+        names = ("epoch", "batch", "seed")
+        if not isinstance(state, dict) or not all(isinstance(state.get(n), int) for n in names):
+            raise ArgumentError(f"DataLoader: a state {state!r}; legal is what state_dict() gave")
+        epoch, batch, seed = (state[name] for name in names)
         if min(epoch, batch, seed) < 0:
             raise ArgumentError(f"DataLoader: {state}; legal are numbers from 0")
         samples, size = len(self.dataset), self.batch_size

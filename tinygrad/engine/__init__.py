@@ -28,6 +28,7 @@ A step captured once and replayed:
     capture         which plans ran, and where their buffers came from
     containers      arguments and results: tensors, and all else by value
     places, reads   the state that it finds, and the settings that it reads
+    contents        lists, dicts, iterators and random numbers of Python that it comes across
     turns           who captures computes alone
     replay, layout  what was recorded as one thing to run; its temporaries in one arena
     call            the short way through a call that is like the one before

@@ -52,7 +52,8 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
 
 ESCAPED = (
-    "was made inside a captured step that didn't return it, so no replay makes it again; return it"
+    "was made inside a captured step, and is none of the tensors that it returned to the program: "
+    "no replay makes it again; legal is to keep what a call returns"
 )
 
 
@@ -343,13 +344,15 @@ class Capture:
         found = [s for s in before if s.buffer() in state]
         watched = {id(path[-1].value) for path in places.paths.values()}
         lost = set(map(id, places.look_again()))
-        settings = self.reads.settings()
+        settings, contents = self.reads.settings(), self.reads.contents
         for name, was, now in changed(settings):
             raise JitError(
                 f"{self.name}: changes {name} from {was!r:.80} to {now!r:.80}, and reads it, "
                 "which replays don't do; legal is a tensor, with .assign(), or an argument"
             )
-        places.watch({id(standing.holder()) for standing in found}, settings)
+        places.watch(
+            {id(standing.holder()) for standing in found}, [*settings, *contents.settings()]
+        )
         for standing in found:
             known = id(standing.holder())
             fewer = _references(standing.holder) < standing.references
@@ -358,6 +361,12 @@ class Capture:
                     f"{self.name}: reads a tensor{standing.origin} and puts another in its place, "
                     "which replays don't do; .assign() to it instead"
                 )
+        for name, was, now in contents.changes():
+            raise JitError(
+                f"{self.name}: changes {name} from {was!r:.80} to {now!r:.80}, which replays don't "
+                "do; legal are arguments for what it takes, results for what it makes, and "
+                "Tensor.rand for random numbers"
+            )
         return found
 
     def _forsake(self) -> None:

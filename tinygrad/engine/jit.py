@@ -61,6 +61,10 @@ class TinyJit(Generic[P, R]):
     """
 
     def __init__(self, function: Callable[P, R]) -> None:
+        if not callable(function):
+            raise JitError(
+                f"TinyJit: {function!r} of type {type(function).__name__}; legal are functions"
+            )
         self.function = function
         self.cnt = 0
         self._calls: dict[Any, Call] = {}

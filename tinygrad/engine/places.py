@@ -57,17 +57,17 @@ class Places:
         self.watched: list[Row] = []
         self.cells = defaultdict[tuple[CodeType, str], list[Place]](list)
         self.settings: list[tuple[str, Place]] = []
-        self._there: set[int] = set()  # of all that was seen, their `id`
-        self.paths = _paths_from(root, self._there, self.cells)
+        self.there: set[int] = set()  # of all that was seen, their `id`
+        self.paths = _paths_from(root, self.there, self.cells)
 
     def knows(self, value: Any) -> bool:
         """Whether an object was there when this was made, and was found. Until `watch`."""
-        return isinstance(value, (type, ModuleType)) or id(value) in self._there
+        return isinstance(value, (type, ModuleType)) or id(value) in self.there
 
     def watch(self, tensors: Container[int], settings: list[tuple[str, Place]]) -> None:
         """From now on only those whose `id` is among these; and these settings."""
         self.settings = settings
-        self._there.clear()
+        self.there.clear()
         self.cells.clear()
         self._keep({k: path for k, path in self.paths.items() if id(path[-1].value) in tensors})
 
@@ -206,7 +206,7 @@ def _parts_of_space(space: Any) -> Iterator[Place]:
     """A class, or a module: tensors, and methods, which may use names themselves."""
     if not getattr(space, "__module__", space.__name__).startswith(OWN):
         kinds = Holder if isinstance(space, ModuleType) else (Holder, FunctionType)
-        names = [name for name, part in list(vars(space).items()) if isinstance(part, kinds)]
+        names = [n for n, part in list(vars(space).items()) if issubclass(type(part), kinds)]
         yield from _attributes(space, names)
 
 

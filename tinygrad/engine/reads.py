@@ -4,9 +4,10 @@ globals, closures and attributes hold.
 Replays run none of the step's Python, so they would keep the settings of the captured call for
 ever. While a step is captured, a profiler is shown each function of Python that is called. What its
 code reads by name, from what was there before the step, is looked up when it is called, and is
-watched from then on (`engine/places`): one that has changed since is an error.
+watched from then on (`engine/places`): one that has changed since is an error. So are the lists and
+the like that it finds in this way (`engine/contents`), or calls a method of.
 
-Not seen are those that are reached in another way: as an element by a computed key, by
+Not seen are those that are reached in another way: as an element of a dict by a computed key, by
 `getattr(x, name)`, through local variables, or while another profiler runs.
 """
 
@@ -17,16 +18,14 @@ import functools
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from enum import Enum
+from inspect import CO_GENERATOR
 from operator import getitem
-from types import CodeType, FrameType, FunctionType, MemberDescriptorType, ModuleType
+from types import CodeType, FrameType, MemberDescriptorType, ModuleType
 from typing import Any, NamedTuple
 
-from tinygrad.base.dtype import DType
+from tinygrad.engine.contents import SETTINGS, SOURCES, Contents, owner_of
 from tinygrad.engine.holders import Holder
-from tinygrad.engine.places import OWN, PLAIN, Place, Places
-
-SETTINGS = (*PLAIN, DType, Enum, FunctionType)
+from tinygrad.engine.places import OWN, Place, Places
 
 _OPEN = ("tinygrad.nn", "tinygrad.models")  # of the framework's code, what is made of settings
 
@@ -38,6 +37,7 @@ class Read(NamedTuple):
     root: str
     names: tuple[tuple[str, Any], ...]  # "." or "[", and what follows
     is_stored: bool
+    use: str = ""  # "whole", "iterated", "part"; nothing where it is only written
 
     def __str__(self) -> str:
         parts = (f".{key}" if how == "." else f"[{key!r}]" for how, key in self.names)
@@ -51,6 +51,7 @@ class Reads:
         self._places = places
         self._first: dict[tuple[int, Any], tuple[str, Place]] = {}  # as the step found it
         self._read: set[tuple[int, Any]] = set()
+        self.contents = Contents()
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -68,16 +69,26 @@ class Reads:
         """What was read, and how its code calls it; with the values that it had before the step."""
         return [self._first[key] for key in self._read]
 
-    def _look(self, frame: FrameType, event: str, _: Any) -> None:
+    def _look(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event == "c_call":
+            owner = getattr(argument, "__self__", None)
+            if id(owner) in self._places.there and _is_seen(_module(frame)):
+                self.contents.meets(owner, f"a {type(owner).__name__} (in {_name(frame)})")
+            return
         if event != "call":
             return
+        if frame.f_code.co_flags & CO_GENERATOR and _module(frame) != __name__:
+            self.contents.enters(frame)
         for read in _reads(frame.f_code, _module(frame)):
             for key, place in self._place(frame, read):
                 if isinstance(place.value, SETTINGS):
-                    text = f"{read} (in {frame.f_code.co_qualname})"
-                    self._first.setdefault(key, (text, place))
+                    self._first.setdefault(key, (f"{read} (in {_name(frame)})", place))
                     if not read.is_stored:
                         self._read.add(key)
+                    continue
+                value = owner_of(place.value)
+                if id(value) in self._places.there or isinstance(value, SOURCES):
+                    self.contents.meets(value, f"{read} (in {_name(frame)})", read.use)
 
     def _place(self, frame: FrameType, read: Read) -> Iterator[tuple[tuple[int, Any], Place]]:
         """Where what is read is kept, if it is something that was there before the step; and what
@@ -158,6 +169,15 @@ def _module(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", ""))
 
 
+def _name(frame: FrameType) -> str:
+    return frame.f_code.co_qualname
+
+
+def _is_seen(module: str) -> bool:
+    """Whether what its code does is the program's."""
+    return not _is_own(module) and module.partition(".")[0] not in sys.stdlib_module_names
+
+
 def _is_own(module: str) -> bool:
     return module.startswith(OWN) and not module.startswith(_OPEN)
 
@@ -168,7 +188,7 @@ def _is_own(module: str) -> bool:
 @functools.lru_cache(1 << 12)
 def _reads(code: CodeType, module: str) -> Sequence[Read]:
     """The names that it loads and stores, each with what is taken of it at once."""
-    if _is_own(module) or module.partition(".")[0] in sys.stdlib_module_names:
+    if not _is_seen(module):
         return ()
     found: dict[Read, None] = {}
     read: Read | None = None
@@ -192,10 +212,25 @@ def _reads(code: CodeType, module: str) -> Sequence[Read]:
         else:
             read = None
         if read is not None:
-            found[read] = None
+            found[read._replace(use=_use(steps[at + 1 : at + 3]))] = None
     return tuple(found)
 
 
+def _use(after: Sequence[dis.Instruction]) -> str:
+    """What becomes of something that was just read."""
+    name, argument = after[0].opname, after[0].argval
+    if name in _ATTRIBUTES:
+        return "iterated" if argument in _ITERATING else "" if argument in _WRITING else "whole"
+    if len(after) > 1 and after[1].opname in ("STORE_SUBSCR", "DELETE_SUBSCR"):
+        return ""
+    if len(after) > 1 and after[1].opname == "BINARY_SUBSCR" and name == "LOAD_CONST":
+        return "part"
+    return "iterated" if name == "GET_ITER" else "whole"
+
+
+_ITERATING = {"items", "keys", "values", "copy"}
+_WRITING = {"append", "extend", "insert", "remove", "pop", "clear", "update", "setdefault", "add"}
+_WRITING |= {"discard", "popitem", "popleft", "appendleft", "extendleft", "reverse", "sort", "get"}
 _SILENT = {"COPY", "NOP", "CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL"}
 _GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL"}
 _LOCALS = ("LOAD_FAST", "LOAD_DEREF", "LOAD_CLASSDEREF", "STORE_DEREF")

@@ -424,3 +424,4 @@ __all__ = [
 ]
 
 spell(globals(), __all__)
+Tensor._tell_instead({name: f"nn.functional.{name}(t, ..)" for name in __all__})

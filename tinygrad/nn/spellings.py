@@ -33,6 +33,9 @@ OTHERS = {
 
 LOOKED_AT = {**PLAIN, Tensor: (Tensor,)}
 
+METHODS = ("__init__", "__call__", "load_state_dict")
+"""Of classes, what is called with arguments that may be wrong."""
+
 WRITABLE = frozenset(
     ("relu", "relu6", "elu", "celu", "selu", "silu", "mish", "leaky_relu", "rrelu", "threshold")
     + ("hardtanh", "hardswish", "hardsigmoid")
@@ -47,8 +50,8 @@ def spell(module: dict[str, Any], names: list[str]) -> None:
         thing = module[name]
         if isinstance(thing, FunctionType):
             module[name] = called_by_others(thing, name)
-        for what in ("__init__", "__call__") if inspect.isclass(thing) else ():
-            method = getattr(thing, what)
+        for what in METHODS if inspect.isclass(thing) else ():
+            method = getattr(thing, what, None)
             if isinstance(method, FunctionType) and not hasattr(method, "__wrapped__"):
                 setattr(thing, what, spelled(method, OTHERS, thing.__name__, LOOKED_AT))
 

@@ -21,6 +21,8 @@ from tinygrad.formats.archives import TensorIO
 from tinygrad.formats.mapped import tensor_of
 from tinygrad.schedule.shard_rules import placement_of
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.arguments import check_types
+from tinygrad.tensor.spellings import spell_functions
 from tinygrad.uop.node import UOp
 
 Path = str | os.PathLike[str]
@@ -264,6 +266,7 @@ def safe_load_metadata(fn: Path | Tensor) -> dict[str, Any]:
 
 
 def _source(fn: Path | Tensor) -> Path | bytes | memoryview:
+    check_types("load", [fn], (str, os.PathLike, Tensor), "paths, and tensors of bytes")
     if not isinstance(fn, Tensor):
         return fn
     if keeps(fn.device):  # a file's bytes stay where they are
@@ -327,3 +330,6 @@ def zip_extract(fn: Path | Tensor) -> dict[str, Tensor]:
     {'a.txt': b'hi'}
     """
     return archives.extract(fn)
+
+
+spell_functions(globals())

@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from tinygrad.base.dtype import complex_of, dtypes, least_upper_float
-from tinygrad.base.errors import ArgumentError, DTypeError
+from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import prod
 from tinygrad.numeric import dft
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.core import axis_of
 from tinygrad.tensor.elementwise import float_kind
+from tinygrad.tensor.spellings import spell_functions
 
 Sizes = Sequence[int] | None
 Dims = Sequence[int] | int | None
@@ -37,6 +38,12 @@ def _scale(norm: str, n: int, inverse: bool) -> float:
     if norm == "ortho":
         return 1 / math.sqrt(n)
     return 1 / n if inverse == (norm == "backward") else 1.0
+
+
+def _axis(name: str, x: Tensor, dim: int) -> int:
+    if not x.ndim:
+        raise ShapeError(f"{name}: a tensor of (); legal are one axis or more")
+    return axis_of(dim, x.ndim, name)
 
 
 def _taken(name: str, x: Tensor, axis: int, n: int | None) -> Tensor:
@@ -80,7 +87,7 @@ def _complex_of(planes: Tensor, axis: int, rest: tuple[int, ...]) -> Any:
 def _transform(
     name: str, x: Tensor, n: int | None, dim: int, norm: str | None, inverse: bool
 ) -> Any:
-    axis = axis_of(dim, x.ndim, name) if x.ndim else axis_of(dim, 0, name)
+    axis = _axis(name, x, dim)
     kind = _norm(name, norm)
     x = _taken(name, x, axis, n)
     if 0 in x.shape:
@@ -123,7 +130,7 @@ def rfft(x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None
     >>> rfft(Tensor([1.0, 0.0, 0.0])).shape
     (2,)
     """
-    axis = axis_of(dim, x.ndim, "rfft")
+    axis = _axis("rfft", x, dim)
     kind = _norm("rfft", norm)
     x = _taken("rfft", _real("rfft", x), axis, n)
     if 0 in x.shape:
@@ -140,7 +147,7 @@ def irfft(x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = Non
     >>> irfft(Tensor([1.0, 1.0])).tolist()
     [1.0, 0.0]
     """
-    axis = axis_of(dim, x.ndim, "irfft")
+    axis = _axis("irfft", x, dim)
     kind = _norm("irfft", norm)
     n = 2 * (x.shape[axis] - 1) if n is None else n
     if n < 1:
@@ -332,3 +339,6 @@ def ifftshift(x: Tensor, dim: Dims = None) -> Tensor:
     """
     axes = [axis for axis, _ in _axes("ifftshift", x, None, dim)]
     return x.roll([-(x.shape[a] // 2) for a in axes], axes) if axes else x
+
+
+spell_functions(globals())

@@ -13,6 +13,7 @@ from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import prod
 from tinygrad.tensor import Tensor
 from tinygrad.tensor.core import axis_of
+from tinygrad.tensor.spellings import spell_functions
 
 Dims = int | tuple[int, ...] | list[int] | None
 
@@ -420,3 +421,6 @@ def cond(a: Tensor, p: float | str | None = None) -> Tensor:
         most, least = values[..., 0], values[..., -1]
         return least / most if p == -2 else most / least
     return matrix_norm(a, p) * matrix_norm(a.inv(), p)
+
+
+spell_functions(globals())

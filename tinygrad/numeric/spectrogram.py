@@ -16,6 +16,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.numeric import fft as transforms
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.spellings import spell_functions
 
 # ---- windows -------------------------------------------------------------------------------------
 
@@ -213,3 +214,6 @@ def _added(pieces: Any, hop: int) -> Any:
     total = n + hop * (count - 1)
     node = pieces._node.fold(((len(lead), n, hop, 1, 0, 0),), (*lead, total))
     return pieces._from(node)
+
+
+spell_functions(globals())

@@ -198,6 +198,11 @@ class Autograd(Pairs):
     def _add_gradient(self, made: Self) -> None:
         if self.grad is None:
             self.grad = made
+        elif getattr(self.grad, "shape", None) != made.shape or not isinstance(self.grad, Core):
+            raise ArgumentError(
+                f"backward: the .grad of a tensor of shape {made.shape} was set to {self.grad!r}; "
+                "legal are None and a tensor of its shape"
+            )
         else:
             with self.no_grad():
                 self.grad = self.grad + made

@@ -227,6 +227,12 @@ class Core(Holder):
 
     _instead: ClassVar[dict[str, str]]
     """What does the same as an attribute that programs look for and that isn't there."""
+
+    @classmethod
+    def _tell_instead(cls, others: dict[str, str]) -> None:
+        """Of what a floor above has: asked for as attributes they are named."""
+        cls._instead.update({n: o for n, o in others.items() if n not in cls._instead})
+
     _real: ClassVar[Any]
     """The classes of tensors of complex and of other numbers, which stand above the staircase."""
 
@@ -656,7 +662,7 @@ class Core(Holder):
         if self.ndim == 0:
             return ()
         if len(set(axes)) < len(axes):
-            raise ArgumentError(f"{operation}: an axis stands twice in {axis}")
+            raise ArgumentError(f"{operation}: an axis stands twice in {axis}; legal is each once")
         return axes
 
     def _constant(self, value: Any, dtype: DType | None = None, shape: Shape = ()) -> UOp:

@@ -401,7 +401,7 @@ class Elementwise(Movement):
         return self._of_pair(_opposite(_opposite(a).alu(Ops.MAX, _opposite(b))), x)
 
     def clamp(self, min_: Any = None, max_: Any = None) -> Self:
-        """Not below `min`, not above `max`; where they cross, `max`.
+        """Not below `min`, not above `max`; where they cross, `max`. NaN where a limit is.
 
         >>> Tensor([-1, 5]).clamp(0, 3).tolist()
         [0, 3]
@@ -414,10 +414,17 @@ class Elementwise(Movement):
             check_held("clamp", limit, self._dtype_of(limit))
         out = self
         if min_ is not None:  # where, not maximum: the gradient at the edge belongs to this
-            out = (out < min_).where(min_, out)
-        return out if max_ is None else (out > max_).where(max_, out)
+            out = self._or_unknown(out < min_, min_).where(min_, out)
+        return out if max_ is None else self._or_unknown(out > max_, max_).where(max_, out)
 
     clip = clamp
+
+    def _or_unknown(self, is_beyond: Self, limit: Any) -> Self:
+        """Beyond a limit, or that is NaN."""
+        if isinstance(limit, Number) or not dtypes.is_float((limit := self._tensor(limit)).dtype):
+            return is_beyond
+        made: Self = is_beyond | limit.ne(limit)
+        return made
 
     def lerp(self, end: Any, weight: Any) -> Self:
         """From this (weight 0) to `end` (weight 1) in a straight line.
@@ -759,7 +766,7 @@ class Elementwise(Movement):
         return self.neg()
 
     def __pos__(self) -> Self:
-        return self
+        return self._copied(self)
 
     def __abs__(self) -> Self:
         return self.abs()

@@ -27,7 +27,9 @@ def steps_of(
     before = _without_dots(before, spread)
     after = _without_dots(after, spread)
     if len(before) != len(shape):
-        raise ShapeError(f"rearrange: {formula!r} names {len(before)} axes of {shape}")
+        raise ShapeError(
+            f"rearrange: {formula!r} names {len(before)} axes of {shape}; legal is each"
+        )
     names = [name for group in before for name in group]
     if sorted(names) != sorted(n for group in after for n in group) or len(set(names)) < len(names):
         raise ArgumentError(f"rearrange: {formula!r} must name each axis once on both sides")

@@ -361,7 +361,7 @@ class Functions(Elementwise):
         >>> Tensor([-1.0, 0.5, 2.0]).hardtanh().numpy().round(4)
         array([-1. ,  0.5,  1. ], dtype=float32)
         """
-        if min_val > max_val:
+        if not min_val <= max_val:
             raise ArgumentError(f"hardtanh: from {min_val} to {max_val}; legal is up to max_val")
         return self._inside(min_val, max_val)
 

@@ -274,7 +274,10 @@ class Indexing(Linalg):
         if src.ndim != index.ndim or any(
             _is_over(n, m) for n, m in zip(index.shape, src.shape, strict=True)
         ):
-            raise ShapeError(f"{operation}: src of {src.shape} doesn't cover index {index.shape}")
+            raise ShapeError(
+                f"{operation}: src of {src.shape} doesn't cover index {index.shape}; "
+                "legal are as many axes, of its sizes or more"
+            )
         if index.numel() == 0:
             return self._copied(self)
         _, nodes = self._full_index(operation, dim, index)

@@ -149,6 +149,7 @@ class Linalg(Reduction):
         """Where the column is at most the row plus `diagonal`."""
         check_axes("triu and tril", self, 2)
         rows, columns = self.shape[-2:]
+        diagonal = max(-_FAR, min(diagonal, _FAR))
         down = self._counting(rows, self.device).unsqueeze(1)
         return self._counting(columns, self.device) < down + (diagonal + 1)
 
@@ -169,6 +170,7 @@ class Linalg(Reduction):
         return self if 0 in self.shape else self._lower(diagonal - 1).where(self.zeros_like(), self)
 
 
+_FAR = 1 << 30  # further than any axis is long
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -183,7 +185,9 @@ def _letters(formula: str, xs: list[Any]) -> tuple[list[str], str]:
             "letters, ... and , between operands"
         )
     if len(inputs) != len(xs):
-        raise ArgumentError(f"einsum: {formula!r} names {len(inputs)} operands, {len(xs)} given")
+        raise ArgumentError(
+            f"einsum: {formula!r} names {len(inputs)} operands, {len(xs)} given; legal are as many"
+        )
     spare = [c for c in LETTERS if c not in formula]
     counts = [x.ndim - len(names.replace("...", "")) for x, names in zip(xs, inputs, strict=True)]
     dots = max((n for n, names in zip(counts, inputs, strict=True) if "..." in names), default=0)
@@ -197,10 +201,14 @@ def _letters(formula: str, xs: list[Any]) -> tuple[list[str], str]:
     ]
     for names, x in zip(inputs, xs, strict=True):
         if len(names) != x.ndim:
-            raise ShapeError(f"einsum: {formula!r} names {len(names)} axes of {x.shape}")
+            raise ShapeError(
+                f"einsum: {formula!r} names {len(names)} axes of {x.shape}; legal is each"
+            )
     output = right.replace("...", batch)
     if unknown := set(output) - set("".join(inputs)):
-        raise ArgumentError(f"einsum: {formula!r}: {sorted(unknown)} stand in no operand")
+        raise ArgumentError(
+            f"einsum: {formula!r}: {sorted(unknown)} stand in no operand; legal are letters that do"
+        )
     return inputs, output
 
 

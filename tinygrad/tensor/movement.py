@@ -327,8 +327,12 @@ class Movement(Conversion):
         out = self
         for axis, (before, after) in enumerate(pads):
             size = self.shape[axis]
-            if mode != "replicate" and max(before, after) > size - (mode == "reflect"):
-                raise ShapeError(f"pad: {mode} by {before, after} of an axis of size {size}")
+            most = size - (mode == "reflect")
+            if mode != "replicate" and max(before, after) > most:
+                raise ShapeError(
+                    f"pad: {mode} by {before, after} of an axis of size {size}; legal are numbers "
+                    f"up to {most}"
+                )
             out = out._cut(axis, max(0, -before), size - max(0, -after))
             before, after, size = max(0, before), max(0, after), out.shape[axis]
             if mode == "circular":
@@ -554,7 +558,7 @@ class Movement(Conversion):
         """
         first, second = (axis_of(d, self.ndim, "diagonal") for d in (dim1, dim2))
         if self.ndim < 2 or first == second:
-            raise ShapeError(f"diagonal: axes {dim1} and {dim2} of {self.shape}")
+            raise ShapeError(f"diagonal: axes {dim1} and {dim2} of {self.shape}; legal are two")
         rest = tuple(i for i in range(self.ndim) if i not in (first, second))
         x = self.permute((*rest, first, second))
         *lead, rows, columns = x.shape

@@ -85,7 +85,9 @@ class Reduction(Functions):
 
     def _not_empty(self, operation: str, axis: Axis) -> None:
         if any(self.shape[i] == 0 for i in self._axes(axis, operation)):
-            raise ArgumentError(f"{operation}: of no elements: shape {self.shape}, axis {axis}")
+            raise ArgumentError(
+                f"{operation}: of no elements: shape {self.shape}, axis {axis}; legal is one"
+            )
 
     def mean(
         self, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None

@@ -52,6 +52,16 @@ def spell(cls: type) -> None:
             setattr(cls, name, classmethod(spelled(method.__func__)))
 
 
+def spell_functions(module: dict[str, Any]) -> None:
+    """Lets the public functions of a module take their arguments by other names: those that it
+    defines, and the methods that are functions there."""
+    for name, thing in list(module.items()):
+        if not isinstance(thing, FunctionType) or name.startswith("_"):
+            continue
+        if thing.__module__ == module["__name__"] or "." in thing.__qualname__:
+            module[name] = spelled(thing, OTHERS, name)
+
+
 def follow(cls: type) -> None:
     """Other names of a method that a class has anew are names of the new one."""
     above = cls.__mro__[1]
@@ -109,12 +119,26 @@ def spelled(
         try:
             return method(*args, **named)
         except Exception as error:
-            wrong = told(method, names.method, args, named, error)
+            wrong: Exception | None = told(method, names.method, args, named, error)
+            wrong = wrong or unbound(method, names.method, args, named, own)
             if wrong is None:
                 raise
             raise wrong from error
 
     return spelling
+
+
+def unbound(
+    method: Callable[..., Any], called: str, args: Any, named: Any, own: tuple[str, ...]
+) -> TypeError | None:
+    """The error that names arguments which are missing, or too many."""
+    try:
+        inspect.signature(method).bind(*args, **named)
+    except TypeError as error:
+        names = ", ".join(name for name in own if name not in ("self", "cls"))
+        said = str(error).replace("argument: 'self'", "tensor")
+        return TypeError(f"{called}: {said}; legal are {names or 'none'}")
+    return None
 
 
 class Names:

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from tinygrad.backends import keeps
 from tinygrad.base.dtype import COMPLEX_PARTS, dtypes
-from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
+from tinygrad.base.errors import ArgumentError, DTypeError, FileError, ShapeError
 from tinygrad.base.later import later
 from tinygrad.engine.devices import Device
 from tinygrad.engine.holders import surroundings
@@ -301,10 +301,15 @@ class Tensor(InPlace):
         """
         import gzip
         import urllib.request
+        import zlib
 
-        with urllib.request.urlopen(url) as response:
-            raw = response.read()
-        return cls(gzip.decompress(raw) if gunzip else raw, **more)
+        try:
+            with urllib.request.urlopen(url) as response:
+                raw = response.read()
+            data = gzip.decompress(raw) if gunzip else raw
+        except (ValueError, AttributeError, OSError, EOFError, zlib.error) as error:
+            raise FileError(f"from_url: {url!r}: {error}; legal is what can be read") from error
+        return cls(data, **more)
 
 
 surroundings += [(Tensor, "training"), (recording, "on")]

@@ -242,7 +242,11 @@ class Writing(Autograd):
         is done at once, from anywhere."""
         check_number(operation, value, self.dtype)
         if not keeps(self.device):
-            return self._tensor(value, self.dtype)
+            try:
+                return self._tensor(value, self.dtype)
+            except DTypeError as error:
+                error.called = operation
+                raise
         place = workplace(self.device)
         if not isinstance(value, Writing):
             return self._wrap(node_of(value, self.dtype, place))

@@ -15,9 +15,11 @@ import struct
 import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from numbers import Integral
 from typing import Any, ClassVar
 
 from tinygrad.base.dtype import ConstType, DType, compute_dtype, dtypes
+from tinygrad.base.errors import ArgumentError, DTypeError
 from tinygrad.uop.bounds import interval_of
 from tinygrad.uop.infer import filled, most, opened, place_of, shape_of
 from tinygrad.uop.op import ROW, GroupOp, Ops, evaluate
@@ -211,8 +213,12 @@ class UOp(Questions):
         >>> n.val
         3
         """
+        if not (isinstance(name, str) and isinstance(low, int) and isinstance(high, int)):
+            raise DTypeError(
+                f"Variable: {name!r} from {low!r} to {high!r}; legal are a name and ints"
+            )
         if low > high:
-            raise ValueError(f"Variable: {name} from {low} to {high}; legal is low <= high")
+            raise ArgumentError(f"Variable: {name} from {low} to {high}; legal is low <= high")
         return UOp(Ops.DEFINE_VAR, dtype, arg=(name, low, high))
 
     @staticmethod
@@ -392,9 +398,13 @@ class UOp(Questions):
 
     def bind(self, value: int) -> UOp:
         """This variable with a value for now, which must lie within its bounds."""
-        _, low, high = self.arg
+        name, low, high = self.arg
+        if not isinstance(value, Integral):
+            raise DTypeError(
+                f"bind: {name} to {value!r} of type {type(value).__name__}; legal are ints"
+            )
         if not low <= value <= high:
-            raise ValueError(f"bind: {self.arg[0]} takes {low} to {high}, not {value}")
+            raise ArgumentError(f"bind: {name} takes {low} to {high}, not {value}")
         return UOp(Ops.BIND, self.dtype, (self, UOp.const(self.dtype, value)))
 
     # ---- what follows from the sources -----------------------------------------------------------

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.base.errors import ArgumentError
 from tinygrad.nn.optim.optimizer import Optimizer, Parameters
 from tinygrad.nn.state import get_parameters, own_copy
 from tinygrad.tensor import Tensor
@@ -93,6 +94,8 @@ class EMA:
     def __init__(self, model: Any, decay: float = 0.999) -> None:
         self.decay = decay
         self.params = [t for t in get_parameters(model) if dtypes.is_float(t.dtype)]
+        if not self.params:
+            raise ArgumentError(f"EMA: {model!r} holds no tensors of floats; legal are models")
         self.averages = [own_copy(t.detach()).realize() for t in self.params]
 
     def schedule_update(self) -> list[Tensor]:

@@ -8,6 +8,7 @@ from tinygrad.base.dtype import compute_dtype, dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.nn.optim.optimizer import Optimizer, OptimizerGroup, Stepper
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.spellings import spell_functions
 
 
 def clip_grad_norm_(
@@ -206,3 +207,6 @@ def optimizers_of(stepper: Stepper) -> list[Optimizer]:
     if not isinstance(stepper, Optimizer):
         raise ArgumentError(f"{stepper!r} of type {type(stepper).__name__}; legal are optimizers")
     return [stepper]
+
+
+spell_functions(globals())

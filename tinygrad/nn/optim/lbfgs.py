@@ -61,7 +61,10 @@ class LBFGS:
                 param.requires_grad = dtypes.is_float(param.dtype)
         self.params = [param for param in params if param.requires_grad]
         if not self.params:
-            raise ArgumentError(f"LBFGS: {len(params)} tensors, none wants a gradient")
+            raise ArgumentError(
+                f"LBFGS: {len(params)} tensors, none wants a gradient; legal are tensors with "
+                "requires_grad=True"
+            )
         self.lr = lr
         self.max_iter = max_iter
         self.max_eval = max_eval if max_eval is not None else max_iter * 5 // 4

@@ -165,7 +165,10 @@ class Optimizer(Stepper):
         self.params = [t for t in tensors if _moves(t)]
         self.buffers = [t for t in tensors if not _moves(t)]
         if not self.params:
-            raise ArgumentError(f"{self._name}: {len(tensors)} tensors, none wants a gradient")
+            raise ArgumentError(
+                f"{self._name}: {len(tensors)} tensors, none wants a gradient; "
+                "legal are tensors with requires_grad=True"
+            )
         self.device = self.params[0].device
         self.late: dict[str, Tensor] = {}
         self.base_lr = lr
@@ -326,8 +329,10 @@ class Optimizer(Stepper):
         plain += looks
         for param in self.params:
             plain.append(param.grad is None)
-            if param.grad is not None:
+            if isinstance(param.grad, Tensor):
                 tensors.append(param.grad)
+            elif param.grad is not None:
+                return None
         return tuple(plain), tensors
 
     @Tensor.no_grad()
@@ -375,6 +380,7 @@ class Optimizer(Stepper):
         """ArgumentError where `.grad` was given what `backward` doesn't give."""
         grad = param.grad
         assert grad is not None, "it moves"
+        check_types(f"{self._name}.step", [grad], Tensor, "tensors as .grad of a parameter")
         if grad.shape != param.shape or grad.device != param.device:
             raise ArgumentError(
                 f"{self._name}.step: parameter {i} has shape {param.shape} on {param.device}, its "

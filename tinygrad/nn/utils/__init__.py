@@ -17,6 +17,7 @@ from tinygrad.nn.utils.parametrizations import (
     weight_norm,
 )
 from tinygrad.tensor import Tensor
+from tinygrad.tensor.spellings import spell_functions
 
 __all__ = [
     "clip_grad_norm_",
@@ -132,3 +133,6 @@ def _with(layer: Any, weight: Tensor, bias: Tensor) -> Any:
     new.weight, new.bias = weight.detach().contiguous(), bias.detach().contiguous()
     new.weight.realize(new.bias)
     return new
+
+
+spell_functions(globals())

@@ -355,12 +355,12 @@ class Alike(Resizing):
     # ---- a few more of known kinds ---------------------------------------------------------------
 
     def positive(self) -> Self:
-        """This itself.
+        """What this is, as another tensor.
 
         >>> Tensor([-1]).positive().tolist()
         [-1]
         """
-        return self
+        return +self
 
     def adjoint(self) -> Self:
         """The last two axes swapped, and complex numbers conjugated.

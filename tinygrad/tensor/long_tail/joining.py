@@ -52,7 +52,9 @@ class Joining(Special):
         size = self.shape[axis]
         begin = start + size if start < 0 else start
         if length < 0 or not 0 <= begin <= size - length:
-            raise ArgumentError(f"narrow: {length} from {start} of an axis of size {size}")
+            raise ArgumentError(
+                f"narrow: {length} from {start} of an axis of size {size}; legal is what it has"
+            )
         return self._cut(axis, begin, begin + length)
 
     def select(self, dim: int, index: int) -> Self:

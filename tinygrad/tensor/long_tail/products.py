@@ -86,7 +86,10 @@ class Products(Parts):
         """
         if isinstance(dims, int):
             if not 0 <= dims <= min(self.ndim, other.ndim):
-                raise ArgumentError(f"tensordot: {dims} axes of {self.shape} and {other.shape}")
+                raise ArgumentError(
+                    f"tensordot: {dims} axes of {self.shape} and {other.shape}; "
+                    "legal are as many as both have"
+                )
             here, there = list(range(self.ndim - dims, self.ndim)), list(range(dims))
         elif len(dims) != 2:
             raise ArgumentError(f"tensordot: dims {dims}; legal are a number, or two lists of axes")

@@ -39,7 +39,10 @@ class Sets(Statistics):
         rows = self if sorter is None else self.gather(-1, sorter)
         wanted = self._tensor(values)
         if not rows.ndim or (rows.ndim > 1 and rows.shape[:-1] != wanted.shape[:-1]):
-            raise ShapeError(f"searchsorted: values {wanted.shape} in {rows.shape}")
+            raise ShapeError(
+                f"searchsorted: values {wanted.shape} in {rows.shape}; "
+                "legal are the same axes but the last"
+            )
         size, whole = rows.shape[-1], wanted._counting(1, wanted.device).reshape(())
         at = whole._broadcast_to(wanted.shape)
         if size == 0 or wanted.numel() == 0:
@@ -152,6 +155,8 @@ class Sets(Statistics):
                 "floats, bins from 1"
             )
         flat = self.flatten()
+        if low == high and not self.numel():
+            low, high = 0, 1
         first, last = (flat._tensor(end, self.dtype) for end in (low, high))
         if low == high and self.numel():
             first, last = flat.detach().aminmax()

@@ -120,7 +120,9 @@ class Statistics(Products):
         axis = axis_of(dim, self.ndim, operation)
         x = self if self.ndim else self.reshape(1)
         if x.shape[axis] == 0:
-            raise ArgumentError(f"{operation}: of no elements: shape {self.shape}, axis {dim}")
+            raise ArgumentError(
+                f"{operation}: of no elements: shape {self.shape}, axis {dim}; legal is one"
+            )
         return x.moveaxis(axis, -1), axis
 
     def _restored(self, dim: int | None, keepdim: bool, axis: int, shape: tuple[Any, ...]) -> Self:
@@ -166,7 +168,11 @@ class Statistics(Products):
         x, axis = self._last(dim, operation)
         size = x.shape[-1]
         if size == 0:
-            return x._wrap(x._constant(math.nan if dtypes.is_float(x.dtype) else 0))
+            if not dtypes.is_float(x.dtype):
+                raise ArgumentError(
+                    f"{operation}: of no elements: shape {self.shape}, {x.dtype!r}; legal is one"
+                )
+            return x._wrap(x._constant(math.nan))
         count = size - x.isnan().sum(-1)  # NaNs come after so many in order
         middle = (count - 1) // 2
         rank = count.eq(0).where(0, middle) if skip else (count < size).where(count, middle)
@@ -236,7 +242,7 @@ class Statistics(Products):
             check_number_from(operation, "q", share, 0, 1)
         x, axis = self._last(dim, operation)
         if x.shape[-1] == 0:
-            raise ArgumentError(f"{operation}: of no elements: shape {self.shape}")
+            raise ArgumentError(f"{operation}: of no elements: shape {self.shape}; legal is one")
         kind, x = least_upper_float(x.dtype), x.cast(float_kind(x.dtype))
         given = q._node if isinstance(q, Statistics) else node_of(q, x.dtype, self.device)
         shares = self._wrap(given.cast(x.dtype))

@@ -1,0 +1,166 @@
+"""Lists, dicts, iterators, arrays and sources of random numbers that a captured step comes across.
+
+Replays run none of the step's Python, so what it puts into these, or takes out of them, happens
+once: a step that leaves one of them changed is an error, and so is one that resumes a generator
+which began outside. What a step reads whole (`len(x)`, `for k in x`) is watched from then on.
+
+What they hold is plain values by themselves, all else by its type: `engine/places` watches tensors.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterator
+from enum import Enum
+from opcode import opmap
+from operator import getitem, length_hint
+from random import Random
+from types import BuiltinMethodType, FrameType, FunctionType, MethodType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tinygrad.base.dtype import DType
+from tinygrad.engine.places import PLAIN, Place
+
+SETTINGS = (*PLAIN, DType, Enum, FunctionType)
+"""Plain values: of those it matters which one it is."""
+
+MOST = 4096
+"""Elements that are looked at: of more, how many there are."""
+
+_SHOWN = 6
+_SMALL = 256  # whole numbers of which there is one object each
+
+
+class Content(NamedTuple):
+    """What something holds. Equal ones say the same."""
+
+    kind: str
+    size: int
+    parts: Any
+
+    def __repr__(self) -> str:
+        parts = [str(part) for part in self.parts]
+        shown = parts if len(parts) <= _SHOWN else ["..", *parts[-_SHOWN:]]
+        return f"{self.kind}({', '.join(shown)})"
+
+
+class Contents:
+    """What a step comes across while it runs, each as it was then."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, tuple[str, Any, Content]] = {}  # by `id`
+        self._whole: dict[int, str] = {}  # what is read whole, and how it is called
+        self._begun: set[int] = set()  # frames of generators
+        self._resumed: str | None = None
+
+    def meets(self, value: Any, name: str, use: str = "") -> None:
+        """Something that was there before the step, how its code calls it, and what that does."""
+        if id(value) not in self._held:
+            if (was := content(value)) is None:
+                return
+            self._held[id(value)] = name, value, was
+        if use in _READ.get(type(value), ()):
+            self._whole.setdefault(id(value), name)
+
+    def enters(self, frame: FrameType) -> None:
+        """A generator is called, or goes on: then it may be one that began before the step."""
+        code, at = frame.f_code.co_code, frame.f_lasti
+        if code[at] != _RESUME or code[at + 1] & 3 == 0:
+            self._begun.add(id(frame))
+        elif id(frame) not in self._begun:
+            self._resumed = frame.f_code.co_qualname
+
+    def changes(self) -> Iterator[tuple[str, Any, Any]]:
+        """What the step did to them: the name, what it held, and what it holds."""
+        for name, value, was in self._held.values():
+            if (now := content(value)) != was:
+                yield name, was, now
+        if self._resumed is not None:
+            yield f"a generator ({self._resumed})", "one turn", "the next"
+
+    def settings(self) -> Iterator[tuple[str, Place]]:
+        """What was read whole, as places that stay as they are."""
+        for key, name in self._whole.items():
+            _, value, was = self._held[key]
+            if was.size > _SMALL or not isinstance(value, (list, deque, dict)):
+                yield name, Place(_still, value, was, was)
+                continue
+            yield f"the length of {name}", Place(length_hint, value, 0, was.size)
+            pairs = value.items() if isinstance(value, dict) else enumerate(value)
+            for at, part in pairs:
+                if isinstance(part, SETTINGS):
+                    yield f"element {at!r} of {name}", Place(getitem, value, at, part)
+
+
+def owner_of(value: Any) -> Any:
+    """Whose method a value is (`random.random`), or the value itself."""
+    return value.__self__ if isinstance(value, (BuiltinMethodType, MethodType)) else value
+
+
+def content(value: Any) -> Content | None:
+    """What a value holds, if it is of those that may change."""
+    look = _LOOKS.get(type(value))
+    if look is None:
+        return None
+    several = look(value)
+    parts = several if len(several) <= MOST else [f"{len(several)} elements"]
+    kept = frozenset(parts) if isinstance(value, set) else tuple(parts)
+    return Content(type(value).__name__, len(several), kept)
+
+
+def _still(value: Any, was: Content) -> Any:
+    """The very same, if nothing has changed."""
+    return was if (now := content(value)) == was else now
+
+
+def _part(value: Any) -> Any:
+    return value if isinstance(value, SETTINGS) else type(value).__name__
+
+
+def _elements(value: Any) -> list[Any]:
+    return [_part(part) for part in value]
+
+
+def _pairs(value: dict[Any, Any]) -> list[Any]:
+    return [(_part(key), _part(part)) for key, part in value.items()]
+
+
+def _left(value: Any) -> list[str]:
+    return [f"{length_hint(value)} left"]
+
+
+def _numbers(value: Any) -> Any:
+    flat = value.ravel()
+    return flat if flat.size > MOST or flat.dtype == object else flat.tolist()
+
+
+def _state(look: Callable[[Any], Any]) -> Callable[[Any], list[str]]:
+    return lambda value: [f"state {hash(str(look(value))):x}"]
+
+
+_RESUME = opmap["RESUME"]
+_ITERATED: tuple[Any, ...] = ([], (), {}, {}.values(), {}.items(), "", set(), range(0))
+_ITERATED += (range(1 << 70),)
+
+_READ: dict[type, tuple[str, ...]] = {
+    **dict.fromkeys((list, deque, set, bytearray), ("whole", "iterated")),
+    **dict.fromkeys((dict, OrderedDict, defaultdict, Counter), ("iterated",)),
+    np.ndarray: ("whole", "iterated", "part"),
+}
+"""How what may be watched is used where all of it counts."""
+
+_LOOKS: dict[type, Callable[[Any], Any]] = {
+    **dict.fromkeys((list, deque, set, bytearray), _elements),
+    **dict.fromkeys((dict, OrderedDict, defaultdict, Counter), _pairs),
+    **{type(iter(each)): _left for each in _ITERATED},
+    itertools.count: lambda value: [repr(value)],
+    Random: _state(Random.getstate),
+    np.ndarray: _numbers,
+    np.random.Generator: _state(lambda value: value.bit_generator.state),
+    np.random.RandomState: _state(lambda value: value.get_state(legacy=True)),
+}
+SOURCES = (Random, np.random.Generator, np.random.RandomState)
+"""Of random numbers: there before the step, if a module has them."""
