@@ -28,12 +28,12 @@ BUDGETS: dict[str, int | None] = {
     "uop": 1930,
     "simplify": 1055,
     "transforms": 430,
-    "schedule": 3480,
-    "loops": 5140,
+    "schedule": 3500,
+    "loops": 5175,
     "codegen": 5705,
     "backends/*": 2965,
     "engine": 4990,
-    "tensor/*": 6600,
+    "tensor/*": 6610,
 }
 CORE_BUDGET = 33_040  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,

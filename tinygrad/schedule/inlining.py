@@ -62,7 +62,8 @@ class Inlining:
             return False
         products = self.products.get(node)
         if products and are_kept(node.room, products.values(), demands, self._wishes):
-            self.company.update((k.stores[0], other.stores[0]) for k, other in in_step(demands))
+            if self._wishes.longest_row:  # the registers of units hold no two kernels
+                self.company.update((k.stores[0], other.stores[0]) for k, other in in_step(demands))
             return True
         if node.op in (Ops.REDUCE_AXIS, Ops.FOLD):
             return len(demands) == 1 and self._reduction_fits(node, demands)

@@ -26,6 +26,8 @@ from tinygrad.backends.interface import Launch, TensorView
 from tinygrad.base.errors import CompileError, DeviceError, OutOfMemory
 from tinygrad.base.settings import SETTINGS
 from tinygrad.engine.devices import Device
+from tinygrad.engine.making import plan_of
+from tinygrad.engine.structure import structure_of
 from tinygrad.loops.groups import unit_products
 
 TEST = Path(__file__).parents[2]
@@ -143,6 +145,40 @@ def test_sums_follow_a_maximum_that_comes_late(library):
     )
     wanted = weights @ given[2].float().numpy() / weights.sum(1, keepdims=True)
     np.testing.assert_allclose(found.float().numpy(), wanted, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("rows", "keys", "width", "causal", "units"),
+    [
+        (160, 200, 16, False, 4),
+        (136, 136, 16, True, 4),  # what no block divides
+        (256, 320, 32, False, 4),
+    ],
+)
+def test_attention_goes_back_without_stored_scores(library, rows, keys, width, causal, units):
+    """Each kernel makes the scores again, and what they become is the unit's operand: the output
+    and its rows' statistics, then the gradients of queries, keys and values."""
+    shapes = (2, 2, rows, width), (2, 2, keys, width), (2, 2, keys, width), (2, 2, rows, width)
+    given = [Tensor(numbers(*x), device="CUDA").cast(dtypes.bfloat16).realize() for x in shapes]
+    wanted = [torch.tensor(x.float().numpy(), requires_grad=True) for x in given]
+    for x in given[:3]:
+        x.requires_grad = True
+    library.launched.clear()
+    count = len(library.texts)
+    out = given[0].scaled_dot_product_attention(*given[1:3], is_causal=causal)
+    out.backward(given[3])
+    found = [out, *(x.grad for x in given[:3])]
+    most = max(kept.size for kept in plan_of(structure_of([x.uop for x in found]).sink).storages)
+    Tensor.realize(*found)
+    made = torch.nn.functional.scaled_dot_product_attention(*wanted[:3], is_causal=causal)
+    made.backward(wanted[3])
+    assert most < 2 * 2 * rows * keys / 2
+    assert [text.count("mma.sync") > 4 for text in library.texts[count:]] == [True] * units
+    for ours, theirs in zip(found, [made.detach(), *(x.grad for x in wanted[:3])], strict=True):
+        scale = theirs.abs().max().item()
+        np.testing.assert_allclose(
+            ours.float().numpy(), theirs.numpy(), rtol=0.02, atol=0.01 * scale
+        )
 
 
 @pytest.mark.parametrize(
