@@ -110,3 +110,9 @@ def test_no_lane_reduces_what_another_one_does(softmax, rows, columns):
     scheduled, _ = schedule(softmax(rows, columns), PLAIN)
     roles = [{role_of(r) for r in own_ranges(n)} for n in sums_of(scheduled.toposort())]
     assert all("GROUP" in each for each in roles) and len(roles) == 2
+
+
+def test_a_product_of_rows_is_no_sum_that_lanes_share():
+    """Though both factors lie side by side along it, and there are many."""
+    _, recipe = schedule(kernels.matmul(512, 512, 512, b_t=True), PLAIN)
+    assert not any("GROUP" in step for step in recipe)

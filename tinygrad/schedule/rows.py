@@ -138,11 +138,18 @@ def _products_of(node: UOp) -> UOp:
     return beneath(node.src[0], (Ops.CAST,))
 
 
-def are_kept(shape: Shape, facts: Collection[Product], demands: Demanded, wishes: Wishes) -> bool:
+def are_kept(
+    shape: Shape,
+    facts: Collection[Product],
+    demands: Demanded,
+    wishes: Wishes,
+    made: Products,
+) -> bool:
     """Whether each kernel that wants a value made by these products keeps it in rows, of at most
     `longest_row` elements; or makes it in the registers of units, of any length, if it only reduces
-    rows."""
-    readers = _readers(demands).values()
+    rows. `made` are the products of all nodes."""
+    kernels = _readers(demands)
+    readers = kernels.values()
     if not readers or len(facts) > MOST_PRODUCTS:
         return False
     longest = wishes.longest_row
@@ -151,6 +158,7 @@ def are_kept(shape: Shape, facts: Collection[Product], demands: Demanded, wishes
     again = len(readers) > 1
     if again:
         units = units and grows and all(f.depth <= DEEPEST_AGAIN for f in facts)
+        units = units and all(_multiplies(kernel, made, wishes) for kernel in kernels)
     if units and all(map(_reduces, readers)):
         longest = max(longest, LONGEST_IN_REGISTERS)
     if again and not grows:
@@ -161,8 +169,6 @@ def are_kept(shape: Shape, facts: Collection[Product], demands: Demanded, wishes
         if found is None or found[0] > longest:
             return False
         elements, redone, in_blocks = found
-        if again and not in_blocks and elements > wishes.longest_row:
-            return False
         if not several and redone == 1:
             return False
         block = max(1, min(LARGEST_BLOCK, BLOCK // elements)) if in_blocks else 1
@@ -194,6 +200,14 @@ def _readers(demands: Demanded) -> dict[Kernel, Reader]:
         reader.indices.append(demand.where)
         reader.contexts.extend(contexts)
     return found
+
+
+def _multiplies(kernel: Kernel, made: Products, wishes: Wishes) -> bool:
+    """Whether what a kernel stores is a product that units take from registers."""
+    store = kernel.stores[0]
+    value = store.src[-1] if store.op in (Ops.CONTIGUOUS, Ops.ASSIGN) else store
+    facts = made.get(value, {}).values()
+    return bool(facts) and all(fact.dtype in wishes.in_registers for fact in facts)
 
 
 def _reduces(reader: Reader) -> bool:

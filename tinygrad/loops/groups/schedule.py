@@ -41,7 +41,7 @@ def schedule_groups(plan: Plan) -> None:
     found = contractions(plan, nest) if nest.loops else []
     if not found and _columns(plan, nest):
         return
-    shared = _shared_reductions(plan, nest, FEW_OUTPUTS)
+    shared = _shared_reductions(plan, nest, FEW_OUTPUTS, bool(found))
     if shared:
         _rows(plan, nest, shared)
     if shared or not nest.loops:
@@ -68,16 +68,18 @@ def _serial(plan: Plan, nest: Nest) -> None:
         plan.do("role", name_of(loop), "PARALLEL")
 
 
-def _shared_reductions(plan: Plan, nest: Nest, few: int) -> list[UOp]:
-    """The reductions that are long, if there are so few outputs that lanes would be left over, if
-    several outputs need each of them, or if what they take in lies side by side."""
+def _shared_reductions(plan: Plan, nest: Nest, few: int, are_products: bool = False) -> list[UOp]:
+    """The reductions that are long, if there are so few outputs that lanes would be left over; or,
+    as far as they are no products, if several outputs need each of them, or if what they take in
+    lies side by side."""
     block = _block(plan)
     reductions = plan.sums
     rows = _row_loops(nest, reductions)
     if block < LEAST_BLOCK or not reductions:
         return []
-    repeated = len(rows) < len(nest.loops)
-    if turns(rows) > few and not repeated and not _run_along(plan, rows, reductions):
+    repeated = len(rows) < len(nest.loops) and not are_products
+    is_many = turns(rows) > few and not repeated
+    if is_many and (are_products or not _run_along(plan, rows, reductions)):
         return []
     for node in reductions:
         last = own_ranges(node)[-1]
@@ -141,12 +143,16 @@ def _columns(plan: Plan, nest: Nest) -> bool:
         return False
     if not all(column in n.ranges for n in shared):
         return False
+    beside = [r for r in nest.loops if r not in rows]
+    everything = reads_of(plan.nodes)
+    if beside and reach(everything, column) >= reach(everything, beside[-1]):
+        return False
     side, many = LEAST_BLOCK, turns(rows)
     while side > SECTOR and (many < side * BUSY_GROUPS or size_of(column) < side):
         side //= 2
     shortest = min(size_of(own_ranges(n)[-1]) for n in shared)
     lanes = min(_block(plan) // side, LEAST_BLOCK, power_below(shortest // 2))
-    name, across = name_of(column), names(r for r in nest.loops if r not in rows)
+    name, across = name_of(column), names(beside)
     outer = [x for x in names(rows) if x != name]
     mine = plan.split(name, side, name + "l", "PARALLEL", "LOOP")
     inner: list[str] = []

@@ -33,6 +33,7 @@ from tinygrad.loops.groups.blocks import (
 )
 from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, size_of, sums_of, term_of
 from tinygrad.loops.matrix_units import UNITS, MatrixUnit, Part, matrix_units
+from tinygrad.loops.operands import owners_of
 from tinygrad.loops.plan import Plan, names
 from tinygrad.loops.tensorise import operand
 from tinygrad.loops.together import can_follow
@@ -107,16 +108,29 @@ def row_units(target: Target) -> list[MatrixUnit]:
 
 def unit_rows(plan: Plan) -> bool:
     """Whether such a unit computes the kernel."""
+    before = plan.mark()
+    _merge_heads(plan)
     found = _form_of(plan)
     use = None if found is None else _use_for(plan, found[1])
-    if found is None or use is None:
-        return False
-    form, products = found
-    made = _Rows(plan, use, form, products[:-1])
-    if not made.fits:
+    made = None if found is None or use is None else _Rows(plan, use, found[0], found[1][:-1])
+    if made is None or not made.fits:
+        plan.back_to(before)
         return False
     made.run()
     return True
+
+
+def _merge_heads(plan: Plan) -> None:
+    """A sum over the rows of several heads, as of the gradients of keys that these share, goes
+    through one loop."""
+    for node in plan.sums:
+        own = own_ranges(node)
+        if len(own) != 2 or not sums_of(node.src[0].toposort()):
+            continue
+        if all(is_plain_loop(x) and owners_of(plan.kernel, x) == [node] for x in own):
+            outer, inner = names(own)
+            plan.merge(outer, inner, "g")
+            return
 
 
 class _Rows:
@@ -297,9 +311,9 @@ def _form_of(plan: Plan) -> tuple[Form, list[UOp]] | None:
     rows = set[UOp]()
     for node in scores:
         sides = [_own_loops(node, top), _own_loops(node, tuple(keys))]
-        if [len(side) for side in sides] != [1, 1]:
+        if not sides[0] or len(sides[1]) != 1:
             return None
-        rows.update(sides[0])
+        rows.add(sides[0][-1])  # heads that share all keys are around them
     if len(rows) != 1 or columns in rows:
         return None
     form = Form(
