@@ -196,6 +196,36 @@ def attention(bench: Bench) -> Iterator[Case]:
                 operations=4 * batch * heads * length**2 * width / (2 if causal else 1),
                 target=0.6,
             )
+    for length in (64,) if bench.small else (2048, 4096):
+        yield attention_gradients(bench, length)
+
+
+def attention_gradients(bench: Bench, length: int) -> Case:
+    """Forward and back: the gradients of queries, keys and values, side by side in one result."""
+    batch, heads, width = (1, 2, 8) if bench.small else (8, 16, 64)
+
+    def make() -> tuple[Work, Work]:
+        shape = batch, heads, length, width
+        pairs = [bench.pair(*shape, dtype="bfloat16") for _ in range(4)]
+        ours, theirs = zip(*pairs, strict=True)
+        given = [t.clone().requires_grad_() for t in theirs[:3]]
+        function = torch.nn.functional.scaled_dot_product_attention
+
+        @TinyJit
+        def our_step(*inputs: Tensor) -> Tensor:
+            *qkv, back = inputs
+            out = Tensor.scaled_dot_product_attention(*qkv)
+            grads = out.gradient(*qkv, gradient=back)
+            out.realize(*grads)
+            return grads[0].stack(*grads[1:]).realize()
+
+        def their_step() -> Any:
+            return torch.stack(torch.autograd.grad(function(*given), given, theirs[3]))
+
+        return lambda: our_step(*ours), their_step
+
+    operations = 14 * batch * heads * length**2 * width
+    return Case(f"attention, gradients {length}", make, operations=operations)
 
 
 def rows(bench: Bench) -> Iterator[Case]:

@@ -237,6 +237,31 @@ def test_scores_become_an_operand_where_they_lie(tensors, number, unit, rows, ke
     np.testing.assert_allclose(found.float().numpy(), wanted.numpy(), rtol=0.02, atol=0.01)
 
 
+@pytest.mark.parametrize(
+    ("number", "unit", "width"), [(1, "mfma.bf16", 16), (2, "wmma12.bf16", 16)]
+)
+def test_gradients_make_scores_again_where_they_lie(tensors, number, unit, width):
+    """A kernel for the output and its rows' statistics, one for each gradient."""
+    given = [np.random.randn(1, 136, width).astype(np.float32) for _ in range(4)]
+    ours = [Tensor(array, device=f"AMD:{number}").bfloat16().realize() for array in given]
+    theirs = [torch.tensor(x.float().numpy(), requires_grad=True) for x in ours]
+    for x in ours[:3]:
+        x.requires_grad = True
+    out, wanted = Tensor.scaled_dot_product_attention(*ours[:3]), SCALED(*theirs[:3])
+    out.backward(ours[3])
+    wanted.backward(theirs[3].detach())
+    before = len(tensors.launched)
+    out.realize(*(x.grad for x in ours[:3]))
+    functions = [f for f in tensors.objects.values() if isinstance(f, fake_hip.Function)]
+    made = {f.kernel.name: f.kernel.source for f in functions}
+    sources = [made[name] for name in tensors.launched[before:]]
+    assert [f"_unit('{unit}')" in source for source in sources] == [True] * 4
+    for found, expected in zip((out, *(x.grad for x in ours[:3])), (wanted, *theirs), strict=False):
+        expected = expected.detach() if expected is wanted else expected.grad
+        atol = 0.01 * expected.abs().max().item()
+        np.testing.assert_allclose(found.float().numpy(), expected.numpy(), rtol=0.02, atol=atol)
+
+
 def test_a_captured_step_runs_again(tensors):
     step = TinyJit(lambda x: ((x + 1).contiguous() * 2).realize())
     for number in range(4):

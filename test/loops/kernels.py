@@ -136,6 +136,20 @@ def turning_matvec(rows, turning, columns, piece):
     return out((turning, rows), value.reduce("add", k0, k1), i, j)
 
 
+def softmax_of_columns(rows, columns):
+    i, j, k0, k1 = named(i0=rows, i1=columns, k0=rows, k1=rows)
+
+    def x(r):
+        return at(1, (rows, columns), r, j)
+
+    most = x(k0).reduce("max", k0)
+
+    def e(r):
+        return ((x(r) - most) * LOG2E).exp2()
+
+    return out((rows, columns), e(i) * e(k1).reduce("add", k1).reciprocal(), i, j)
+
+
 def softmax(rows, columns):
     i, j, j1, j2 = named(i0=rows, i1=columns, k0=columns, k1=columns)
 

@@ -11,6 +11,7 @@ from loops.nests import GROUPS
 from tinygrad.base.dtype import dtypes
 from tinygrad.codegen.pipeline import lower
 from tinygrad.loops.heuristic import schedule
+from tinygrad.loops.layout import own_ranges, role_of, sums_of
 from tinygrad.uop.op import ROW, Ops
 
 SECTOR, WARP = 32, 32
@@ -81,6 +82,10 @@ COALESCED = {
     "of many": kernels.total(1024, 20_000, 0),
     "columns' maxima": kernels.total(4096, 4096, 0, "max"),
     "rows' sums": kernels.total(4096, 4096, 1),
+    "of very many": kernels.total(100_000, 200, 1),
+    "softmax": kernels.softmax(4096, 4096),
+    "softmax of columns": kernels.softmax_of_columns(4096, 1000),
+    "of short ones": kernels.softmax_of_columns(100, 40_000),
     "elements": kernels.elementwise(4096, 4096),
 }
 
@@ -96,3 +101,18 @@ def test_lanes_use_all_of_the_sectors_that_memory_gives(what):
 def test_a_sector_a_lane_is_counted_as_what_it_costs():
     """Where there is no memory to turn squares in, lanes read a row apart."""
     assert shares_of(kernels.transpose(4096, 4096), replace(PLAIN, local_memory=0))[1] == 1 / 8
+
+
+@pytest.mark.parametrize("rows,columns", [(16_384, 2048), (100_000, 64), (50, 50_000)])
+@pytest.mark.parametrize("softmax", [kernels.softmax, kernels.softmax_of_columns])
+def test_no_lane_reduces_what_another_one_does(softmax, rows, columns):
+    """However many rows there are: each reduction is shared by the lanes of its outputs."""
+    scheduled, _ = schedule(softmax(rows, columns), PLAIN)
+    roles = [{role_of(r) for r in own_ranges(n)} for n in sums_of(scheduled.toposort())]
+    assert all("GROUP" in each for each in roles) and len(roles) == 2
+
+
+def test_a_product_of_rows_is_no_sum_that_lanes_share():
+    """Though both factors lie side by side along it, and there are many."""
+    _, recipe = schedule(kernels.matmul(512, 512, 512, b_t=True), PLAIN)
+    assert not any("GROUP" in step for step in recipe)

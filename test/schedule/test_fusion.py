@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from tinygrad import Tensor
+from tinygrad import Tensor, dtypes
 from tinygrad.engine.structure import structure_of
 from tinygrad.schedule.kernels import plan
-from tinygrad.schedule.plan import Plan
+from tinygrad.schedule.plan import Plan, Wishes
 from tinygrad.uop.op import Ops
 
 
@@ -450,3 +450,27 @@ def test_a_gradient_that_is_the_same_everywhere_is_a_product_s_operand() -> None
         steps = plan_of(out, *loss.gradient(image)).steps
         sums = [n for s in steps for n in s.ast.toposort() if n.op is Ops.REDUCE]
         assert [n.src[0].op for n in sums] == [Ops.MUL] * 2
+
+
+REGISTERS = Wishes(longest_row=0, lanes=True, in_registers=frozenset({dtypes.bfloat16}))
+
+
+def largest_kept(*results):
+    made = plan(structure_of([x.uop for x in results]).sink, REGISTERS)
+    return max(storage.size for storage in made.storages if storage.kind == "temp")
+
+
+@pytest.mark.parametrize("heads", [1, 2, 4])
+def test_attentions_gradients_make_scores_in_registers(heads):
+    sizes = (4, 640, 16), (heads, 640, 16), (heads, 640, 16)
+    q, k, v = (Tensor.empty(1, *n, dtype="bfloat16", requires_grad=True).realize() for n in sizes)
+    out = q.scaled_dot_product_attention(k, v, enable_gqa=heads < 4)
+    grads = out.gradient(q, k, v, gradient=Tensor.empty(1, *sizes[0], dtype="bfloat16").realize())
+    assert largest_kept(out, *grads) <= q.numel()
+
+
+def test_scores_that_no_unit_multiplies_are_stored():
+    """Of a loss over pairs: what its gradients multiply is float32."""
+    x, y = (Tensor.empty(640, 16, dtype="bfloat16", requires_grad=True).realize() for _ in "xy")
+    loss = x.matmul(y.T, dtype=dtypes.float32).logsumexp(1).sum()
+    assert largest_kept(*loss.gradient(x, y)) == 640 * 640

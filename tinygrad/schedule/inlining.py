@@ -61,8 +61,10 @@ class Inlining:
         if any(k.weight + weight_of(node) > FUSE_OPS.value for k in kernels):
             return False
         products = self.products.get(node)
-        if products and are_kept(node.room, products.values(), demands, self._wishes):
-            self.company.update((k.stores[0], other.stores[0]) for k, other in in_step(demands))
+        facts = products.values() if products else ()
+        if facts and are_kept(node.room, facts, demands, self._wishes, self.products):
+            if self._wishes.longest_row:  # the registers of units hold no two kernels
+                self.company.update((k.stores[0], other.stores[0]) for k, other in in_step(demands))
             return True
         if node.op in (Ops.REDUCE_AXIS, Ops.FOLD):
             return len(demands) == 1 and self._reduction_fits(node, demands)

@@ -54,6 +54,9 @@ MOST_PRODUCTS = 4
 FEWEST_USES = 8
 """Of a factor of scores, for a unit: half of its rows."""
 
+DEEPEST_AGAIN = 128
+"""Terms of scores that several kernels make in registers, of which a gradient needs two at once."""
+
 LONGEST_IN_REGISTERS = 1 << 20
 """Elements of a row whose scores a unit makes again rather than to store them."""
 
@@ -116,28 +119,49 @@ def _fact_of(node: UOp) -> Product:
     source = _products_of(node)
     factors = [beneath(factor, READ_THROUGH) for factor in source.src]
     grows = node.size >= BLOW_UP * sum(factor.size for factor in factors)
-    dtype = factors[0].dtype if factors[0].dtype is factors[1].dtype else None
+    first, second = map(_rounded_to, source.src)
+    dtype = first if first is second else None
     uses = source.size // max(factor.size for factor in factors)
     return Product(source.size // node.size, grows, dtype, uses)
+
+
+def _rounded_to(factor: UOp) -> DType:
+    """The narrowest dtype on the way from where a factor is made to where it is multiplied."""
+    found = factor.dtype
+    while factor.op in READ_THROUGH:
+        (factor, *_) = factor.src
+        found = min(found, factor.dtype, key=lambda dtype: dtype.itemsize)
+    return found
 
 
 def _products_of(node: UOp) -> UOp:
     return beneath(node.src[0], (Ops.CAST,))
 
 
-def are_kept(shape: Shape, facts: Collection[Product], demands: Demanded, wishes: Wishes) -> bool:
+def are_kept(
+    shape: Shape,
+    facts: Collection[Product],
+    demands: Demanded,
+    wishes: Wishes,
+    made: Products,
+) -> bool:
     """Whether each kernel that wants a value made by these products keeps it in rows, of at most
     `longest_row` elements; or makes it in the registers of units, of any length, if it only reduces
-    rows."""
-    readers = _readers(demands).values()
+    rows. `made` are the products of all nodes."""
+    kernels = _readers(demands)
+    readers = kernels.values()
     if not readers or len(facts) > MOST_PRODUCTS:
         return False
     longest = wishes.longest_row
     units = all(f.dtype in wishes.in_registers and f.uses >= FEWEST_USES for f in facts)
-    if units and len(readers) == 1 and all(map(_reduces, readers)):
-        longest = max(longest, LONGEST_IN_REGISTERS)
     grows = all(fact.grows for fact in facts)
-    if len(readers) > 1 and not grows:
+    again = len(readers) > 1
+    if again:
+        units = units and grows and all(f.depth <= DEEPEST_AGAIN for f in facts)
+        units = units and all(_multiplies(kernel, made, wishes) for kernel in kernels)
+    if units and all(map(_reduces, readers)):
+        longest = max(longest, LONGEST_IN_REGISTERS)
+    if again and not grows:
         return False
     several = sum(len(reader.indices) for reader in readers) > 1
     for reader in readers:
@@ -176,6 +200,14 @@ def _readers(demands: Demanded) -> dict[Kernel, Reader]:
         reader.indices.append(demand.where)
         reader.contexts.extend(contexts)
     return found
+
+
+def _multiplies(kernel: Kernel, made: Products, wishes: Wishes) -> bool:
+    """Whether what a kernel stores is a product that units take from registers."""
+    store = kernel.stores[0]
+    value = store.src[-1] if store.op in (Ops.CONTIGUOUS, Ops.ASSIGN) else store
+    facts = made.get(value, {}).values()
+    return bool(facts) and all(fact.dtype in wishes.in_registers for fact in facts)
 
 
 def _reduces(reader: Reader) -> bool:

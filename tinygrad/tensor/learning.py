@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
-from tinygrad.base.dtype import dtypes, least_upper_dtype
+from tinygrad.base.dtype import DType, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.tensor.arguments import check_choice, check_number_from
 from tinygrad.tensor.functions import wide
@@ -193,6 +193,19 @@ class Learning(Random):
 
     # ---- attention -------------------------------------------------------------------------------
 
+    def _rounded_back(self, dtype: DType) -> Self:
+        """This wide product of narrow factors, with a gradient that is rounded as they are: so a
+        unit multiplies them again. (A half, whose exponents are few, could lose all of it.)"""
+        if dtype is not dtypes.bfloat16 or self.dtype is dtype:
+            return self
+        return self._from(self._node.detach(self._node.cast(dtype).cast(self.dtype)))
+
+    def _rounded_there(self, dtype: DType) -> Self:
+        """This as `dtype` would hold it; its gradient stays as wide as it is."""
+        if self.dtype is dtype:
+            return self
+        return self._from(self._node.cast(dtype).cast(self.dtype).detach(self._node))
+
     def scaled_dot_product_attention(
         self,
         key: Self,
@@ -223,7 +236,7 @@ class Learning(Random):
             raise ArgumentError("attention: is_causal and attn_mask; legal is one of them")
         wide = least_upper_dtype(self.dtype, key.dtype, dtypes.float32)
         by: Any = self.shape[-1] ** -0.5 if scale is None else scale
-        scores = self.matmul(key.transpose(-2, -1), dtype=wide) * by
+        scores = self.matmul(key.transpose(-2, -1), dtype=wide)._rounded_back(self.dtype) * by
         if is_causal:
             queries, keys = self.shape[-2], key.shape[-2]
             seen = self._constant(True, dtypes.bool, (queries, keys))
@@ -235,6 +248,7 @@ class Learning(Random):
         most = scores.max(-1, keepdim=True).detach()
         weights = (scores - (most == -float("inf")).where(0.0, most)).exp()
         total = weights.sum(-1, keepdim=True)
-        mixed = weights.cast(self.dtype).dropout(dropout_p).matmul(value, dtype=wide)
+        mixed = weights.dropout(dropout_p)._rounded_there(self.dtype).matmul(value, dtype=wide)
+        mixed = mixed._rounded_back(self.dtype)
         out: Self = mixed / (total == 0).where(1.0, total)
         return out.cast(self.dtype)

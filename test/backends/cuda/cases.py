@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import numpy as np
@@ -101,6 +102,11 @@ def _products():
             f"attention {dtype.name}",
             row(lambda q, k, v: q.scaled_dot_product_attention(k, v), *heads, dtype=dtype),
         )
+    for causal in (False, True):
+        yield (
+            f"gradients of {'causal ' * causal}attention",
+            functools.partial(_attention_back, causal=causal),
+        )
     yield (
         "causal attention",
         row(
@@ -108,6 +114,15 @@ def _products():
             *((1, 2, 40, 16),) * 3,
         ),
     )
+
+
+def _attention_back(device, causal):
+    q, k, v, grad_out = (ones(device, 2, 136, 16, dtype=dtypes.bfloat16) for _ in range(4))
+    for x in (q, k, v):
+        x.requires_grad = True
+    out = q.scaled_dot_product_attention(k, v, is_causal=causal)
+    out.backward(grad_out)
+    return out.realize(q.grad, k.grad, v.grad)
 
 
 def _large(device, dtype, a_turned, b_turned):

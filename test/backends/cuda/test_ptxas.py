@@ -87,6 +87,15 @@ def attention(device, length, width):
     return q.scaled_dot_product_attention(k, v, is_causal=True)
 
 
+def gradients_of_attention(device, length, width):
+    q, k, v = (batches(device, 8, length, width) for _ in range(3))
+    for x in (q, k, v):
+        x.requires_grad = True
+    out = q.scaled_dot_product_attention(k, v)
+    out.backward(batches(device, 8, length, width))
+    return out.realize(q.grad, k.grad, v.grad)
+
+
 # what → chips, tensors of a device, instructions that are there, instructions that aren't
 EXPECTED = {
     "16 bytes a load and store": (CHIPS, lambda d: large(d) * 2, ("LDG.E.128", "STG.E.128"), ()),
@@ -176,6 +185,18 @@ EXPECTED = {
             "(?s)STG.E.*BAR.SYNC",
             r"(?s)(?>HMMA((?!HMMA).)*+){65}",
         ),  # scores and their products, once
+    ),
+    "and makes them again for its gradients, of two products at once": (
+        CHIPS,
+        lambda d: gradients_of_attention(d, 1024, 64),
+        ("HMMA.16816.F32.BF16", "LDSM.16.M88", "LDSM.16.MT88", "LDGSTS.*128"),
+        ("STL",),
+    ),
+    "also of wide heads": (
+        CHIPS,
+        lambda d: gradients_of_attention(d, 2048, 128),
+        ("HMMA.16816.F32.BF16", "LDSM.16.M88", "LDGSTS.*128"),
+        ("STL",),
     ),
     "a check writes its fault words once": (CHIPS, checked, ("ATOM.*CAS",), ()),
     "bfloat16 is rounded by the chip": (

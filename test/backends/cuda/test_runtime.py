@@ -26,6 +26,8 @@ from tinygrad.backends.interface import Launch, TensorView
 from tinygrad.base.errors import CompileError, DeviceError, OutOfMemory
 from tinygrad.base.settings import SETTINGS
 from tinygrad.engine.devices import Device
+from tinygrad.engine.making import plan_of
+from tinygrad.engine.structure import structure_of
 from tinygrad.loops.groups import unit_products
 
 TEST = Path(__file__).parents[2]
@@ -143,6 +145,41 @@ def test_sums_follow_a_maximum_that_comes_late(library):
     )
     wanted = weights @ given[2].float().numpy() / weights.sum(1, keepdims=True)
     np.testing.assert_allclose(found.float().numpy(), wanted, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("rows", "keys", "width", "heads", "causal"),
+    [
+        (160, 200, 16, 2, False),
+        (136, 136, 16, 2, True),  # what no block divides
+        (256, 320, 32, 2, False),
+        (136, 136, 16, 1, True),  # a block is of two heads, which share keys
+        (144, 150, 16, 1, False),
+    ],
+)
+def test_attention_goes_back_without_stored_scores(library, rows, keys, width, heads, causal):
+    """Each kernel makes the scores again, and what they become is the unit's operand: the output
+    and its rows' statistics, then the gradients of queries, keys and values."""
+    queries, others = (2, 2, rows, width), (2, heads, keys, width)
+    shapes = queries, others, others, queries
+    given = [Tensor(numbers(*x), device="CUDA").cast(dtypes.bfloat16).realize() for x in shapes]
+    wanted = [torch.tensor(x.float().numpy(), requires_grad=True) for x in given]
+    for x in given[:3]:
+        x.requires_grad = True
+    before = len(library.texts)
+    how = {"is_causal": causal, "enable_gqa": heads == 1}
+    out = given[0].scaled_dot_product_attention(*given[1:3], **how)
+    out.backward(given[3])
+    found = [out, *(x.grad for x in given[:3])]
+    most = max(kept.size for kept in plan_of(structure_of([x.uop for x in found]).sink).storages)
+    assert most < 2 * 2 * rows * keys / 2
+    Tensor.realize(*found)
+    assert [text.count("mma.sync") > 4 for text in library.texts[before:]] == [True] * 4
+    made = torch.nn.functional.scaled_dot_product_attention(*wanted[:3], **how)
+    made.backward(wanted[3])
+    for ours, theirs in zip(found, [made.detach(), *(x.grad for x in wanted[:3])], strict=True):
+        near = 0.01 * theirs.abs().max().item()
+        np.testing.assert_allclose(ours.float().numpy(), theirs.numpy(), rtol=0.02, atol=near)
 
 
 @pytest.mark.parametrize(

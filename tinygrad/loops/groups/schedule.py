@@ -17,6 +17,7 @@ from tinygrad.loops.operands import owners_of
 from tinygrad.loops.plan import Nest, Plan, names
 from tinygrad.loops.products import contractions
 from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
 
 BLOCK = 256  # lanes of a group for plain loops; fewer where there is little to do
 LEAST_BLOCK = 32  # lanes of one, however little there is to do
@@ -40,7 +41,7 @@ def schedule_groups(plan: Plan) -> None:
     found = contractions(plan, nest) if nest.loops else []
     if not found and _columns(plan, nest):
         return
-    shared = _shared_reductions(plan, nest, FEW_OUTPUTS)
+    shared = _shared_reductions(plan, nest, FEW_OUTPUTS, bool(found))
     if shared:
         _rows(plan, nest, shared)
     if shared or not nest.loops:
@@ -67,21 +68,33 @@ def _serial(plan: Plan, nest: Nest) -> None:
         plan.do("role", name_of(loop), "PARALLEL")
 
 
-def _shared_reductions(plan: Plan, nest: Nest, few: int) -> list[UOp]:
-    """The reductions that are long, if there are so few outputs that lanes would be left over."""
+def _shared_reductions(plan: Plan, nest: Nest, few: int, are_products: bool = False) -> list[UOp]:
+    """The reductions that are long, if there are so few outputs that lanes would be left over; or,
+    as far as they are no products, if several outputs need each of them, or if what they take in
+    lies side by side."""
     block = _block(plan)
     reductions = plan.sums
     rows = _row_loops(nest, reductions)
-    if block < LEAST_BLOCK or turns(rows) > few:
+    if block < LEAST_BLOCK or not reductions:
         return []
-    long = []
+    repeated = len(rows) < len(nest.loops) and not are_products
+    is_many = turns(rows) > few and not repeated
+    if is_many and (are_products or not _run_along(plan, rows, reductions)):
+        return []
     for node in reductions:
         last = own_ranges(node)[-1]
         if role_of(last) != "LOOP" or node.ranges - set(rows):
             return []  # a reduction inside another one, or for each column
-        if size_of(last) >= 4 * LEAST_BLOCK:
-            long.append(node)
-    return long if len(long) == len(reductions) else []
+        if size_of(last) < LEAST_BLOCK * (1 if repeated else 4):
+            return []
+    return reductions
+
+
+def _run_along(plan: Plan, rows: tuple[UOp, ...], shared: list[UOp]) -> bool:
+    """Whether memory has neighbours along what is reduced, rather than along a loop around it."""
+    reads = reads_of(plan.below(shared))
+    inside = max(reach(reads, own_ranges(n)[-1]) for n in shared)
+    return all(inside < reach(reads, r) for r in rows)
 
 
 def _row_loops(nest: Nest, reductions: list[UOp]) -> tuple[UOp, ...]:
@@ -90,16 +103,21 @@ def _row_loops(nest: Nest, reductions: list[UOp]) -> tuple[UOp, ...]:
 
 
 def _rows(plan: Plan, nest: Nest, shared: list[UOp]) -> None:
-    """A group for each row: its lanes take turns along the reduction, and along the output."""
+    """A group for each row: its lanes take turns along the reduction, and along the output. Where
+    there is nothing but reductions, short ones are several to a group."""
     rows = _row_loops(nest, shared)
     shortest = min(size_of(own_ranges(n)[-1]) for n in shared)
-    block = min(_block(plan), power_below(shortest // 2))
-    _share(plan, shared, block)
-    plan.give("PARALLEL", names(rows))
-    across = [r for r in nest.loops if r not in rows]
+    lanes = min(_block(plan), power_below(shortest // 2))
+    _share(plan, shared, lanes)
+    outer, across = names(rows), names(r for r in nest.loops if r not in rows)
+    side = 1 if across else _block(plan) // lanes
+    while side > 1 and (turns(rows) < side * BUSY_GROUPS or size_of(rows[-1]) < side):
+        side //= 2
+    if side > 1:
+        plan.split(outer[-1], side, outer[-1] + "l", "PARALLEL", "LANE")
+    plan.give("PARALLEL", outer[:-1] if side > 1 else outer)
     if across:
-        name = name_of(across[-1])
-        plan.split(name, block, name + "l", "LOOP", "LANE")
+        plan.split(across[-1], lanes, across[-1] + "l", "LOOP", "LANE")
 
 
 def _share(plan: Plan, shared: list[UOp], lanes: int) -> None:
@@ -116,23 +134,46 @@ def _columns(plan: Plan, nest: Nest) -> bool:
     columns of a matrix: a group has some columns side by side, and lanes that share each."""
     shared = _shared_reductions(plan, nest, BUSY // 2)
     rows = _row_loops(nest, shared)
-    if not rows or len(rows) < len(nest.loops):
+    if not rows:
         return False
     reads = reads_of(plan.below(shared))
     column = min(rows, key=lambda r: reach(reads, r))
     inside = min(reach(reads, own_ranges(n)[-1]) for n in shared)
     if size_of(column) < SECTOR or reach(reads, column) >= inside:
         return False
+    if not all(column in n.ranges for n in shared):
+        return False
+    beside = [r for r in nest.loops if r not in rows]
+    everything = reads_of(plan.nodes)
+    if beside and reach(everything, column) >= reach(everything, beside[-1]):
+        return False
     side, many = LEAST_BLOCK, turns(rows)
     while side > SECTOR and (many < side * BUSY_GROUPS or size_of(column) < side):
         side //= 2
-    name = name_of(column)
-    _share(plan, shared, min(_block(plan) // side, LEAST_BLOCK))
-    lanes = plan.split(name, side, name + "l", "PARALLEL", "LANE")
+    shortest = min(size_of(own_ranges(n)[-1]) for n in shared)
+    lanes = min(_block(plan) // side, LEAST_BLOCK, power_below(shortest // 2))
+    name, across = name_of(column), names(beside)
     outer = [x for x in names(rows) if x != name]
-    plan.do("order", "store", (*outer, name, lanes))
+    mine = plan.split(name, side, name + "l", "PARALLEL", "LOOP")
+    inner: list[str] = []
+    if across:
+        _keep_columns(plan, mine, len(shared))
+        inner = [plan.split(across[-1], lanes, across[-1] + "l", "LOOP", "LANE")]
+    _share(plan, plan.sums, lanes)
+    plan.do("role", mine, "LANE")
+    plan.do("order", "store", (*outer, name, *across, *inner, mine))
     plan.give("PARALLEL", outer)
     return True
+
+
+def _keep_columns(plan: Plan, column: str, count: int) -> None:
+    """What is reduced of each of a group's columns is kept for all lanes: those of a column are far
+    apart, so that neighbours are of different ones."""
+    for _ in range(count):
+        sums = (x for x in plan.below(plan.nest("store").values) if x.op is Ops.REDUCE)
+        name = plan.stage(next(sums), (column,), "sum")
+        plan.do("complete", name)
+        plan.do("role", f"{name}.{column}", "LANE")
 
 
 def _tiles(plan: Plan, rows: UOp, columns: UOp) -> None:

@@ -7,6 +7,9 @@ Sums whose terms are made with the row's maximum follow it (`follow`), so all th
 along the keys once, and scores are made once. Where a term needs another sum of the whole row, each
 reduction makes the scores again, which costs the unit less than memory would.
 
+So do gradients: rows of theirs are queries or keys, what is multiplied follows from two products
+and the rows' statistics, and a sum of it is all that goes along the other axis.
+
 That needs a unit whose results lie in lanes as one of its operands does: with rows as its rows if
 it is the first, with rows as its columns if it is the second."""
 
@@ -30,6 +33,7 @@ from tinygrad.loops.groups.blocks import (
 )
 from tinygrad.loops.layout import is_plain_loop, name_of, own_ranges, size_of, sums_of, term_of
 from tinygrad.loops.matrix_units import UNITS, MatrixUnit, Part, matrix_units
+from tinygrad.loops.operands import owners_of
 from tinygrad.loops.plan import Plan, names
 from tinygrad.loops.tensorise import operand
 from tinygrad.loops.together import can_follow
@@ -38,9 +42,9 @@ from tinygrad.uop.op import Ops
 
 T = TypeVar("T")
 
-KEYS = 64  # of a block
+KEYS = 64  # of a block, at most
 WARPS = 4  # of a group, at most
-FILLED = 0.6  # of a lane's registers, for sums, scores and the rows' own operand
+FILLED = 0.63  # of a lane's registers, for sums, scores and the rows' own operand
 WORD = 4
 
 
@@ -104,31 +108,45 @@ def row_units(target: Target) -> list[MatrixUnit]:
 
 def unit_rows(plan: Plan) -> bool:
     """Whether such a unit computes the kernel."""
+    before = plan.mark()
+    _merge_heads(plan)
     found = _form_of(plan)
     use = None if found is None else _use_for(plan, found[1])
-    if found is None or use is None:
-        return False
-    form, products = found
-    depth = max(size_of(own_ranges(n)[0]) for n in products[:-1])
-    made = _Rows(plan, use, form, depth)
-    if not made.fits:
+    made = None if found is None or use is None else _Rows(plan, use, found[0], found[1][:-1])
+    if made is None or not made.fits:
+        plan.back_to(before)
         return False
     made.run()
     return True
+
+
+def _merge_heads(plan: Plan) -> None:
+    """A sum over the rows of several heads, as of the gradients of keys that these share, goes
+    through one loop."""
+    for node in plan.sums:
+        own = own_ranges(node)
+        if len(own) != 2 or not sums_of(node.src[0].toposort()):
+            continue
+        if all(is_plain_loop(x) and owners_of(plan.kernel, x) == [node] for x in own):
+            outer, inner = names(own)
+            plan.merge(outer, inner, "g")
+            return
 
 
 class _Rows:
     """The steps of the recipe. `rows`, `columns`: the output's loops; `keys`: those of what is
     reduced along a row, `last` the one whose sum is the output's product."""
 
-    def __init__(self, plan: Plan, use: Use, form: Form, depth: int) -> None:
+    def __init__(self, plan: Plan, use: Use, form: Form, scores: list[UOp]) -> None:
         unit = use.unit
         assert unit.held is not None
         self.plan, self.use, self.unit, self.held, self.form = plan, use, unit, unit.held, form
         outer = plan.names_in("store")
         self.outer = [x for x in outer if x not in (form.rows, form.columns)]
         self.width = size_of(plan.loops[form.columns])
-        self.depth = round_up(depth, unit.depth)
+        self.depth = round_up(max(size_of(own_ranges(n)[0]) for n in scores), unit.depth)
+        loops = [plan.loops[k] for k in form.keys]
+        self.scores = max(sum(loop in n.ranges for n in scores) for loop in loops)  # in a pass
         self.rows, self.beside = use.sizes
         self.leader = self._leader()
         self.passes = 1 if self.leader else len(form.keys)  # along the keys
@@ -139,6 +157,9 @@ class _Rows:
             or self.warps * self.rows >= 2 * size
         ):
             self.warps //= 2
+        self.block = KEYS
+        while self.block > self.unit.depth and not self.fits:
+            self.block //= 2
 
     def _leader(self) -> str | None:
         """The loop of the maximum that all other reductions can follow."""
@@ -154,7 +175,7 @@ class _Rows:
         """Whether registers and shared memory hold what a warp, and a group, needs at once."""
         target, unit = self.plan.target, self.unit
         operand = self.depth * unit.a.itemsize // WORD
-        words = self.rows * (self.width + KEYS + operand) / unit.lanes
+        words = self.rows * (self.width + self.scores * (self.block + operand)) / unit.lanes
         return (
             self.width % self.beside == 0
             and words <= target.registers * FILLED
@@ -164,8 +185,9 @@ class _Rows:
 
     def _shared(self) -> int:
         """Bytes of all pieces."""
-        columns = self.passes * self.depth + self.width
-        return KEYS * (columns * self.unit.a.itemsize + (self.passes + 1) * VECTOR)
+        scores = self.passes * self.scores
+        columns = scores * self.depth + self.width
+        return self.block * (columns * self.unit.a.itemsize + (scores + 1) * VECTOR)
 
     def run(self) -> None:
         """All steps."""
@@ -196,10 +218,10 @@ class _Rows:
     def _block(self, k: str, column: str) -> str:
         """A block of keys a turn; the loop inside of it."""
         plan = self.plan
-        plan.do("extend", k, KEYS)
+        plan.do("extend", k, self.block)
         if k == self.form.last:
             self._tensorise(k, column)
-        return plan.split(k, KEYS, k + "i")
+        return plan.split(k, self.block, k + "i")
 
     def _bring(self, k: str, inside: str, column: str) -> list[str]:
         """The operands of a block of keys are brought to the group. Returns the loops of the sums
@@ -274,21 +296,24 @@ def _form_of(plan: Plan) -> tuple[Form, list[UOp]] | None:
     top = plan.nest("store").loops
     sums = plan.sums
     plain = all(map(is_plain_loop, (*top, *(r for n in sums for r in own_ranges(n)))))
-    if len(plan.kernel.src) != 1 or not plain or any(len(own_ranges(n)) != 1 for n in sums):
+    if not plain or any(len(own_ranges(n)) != 1 for n in sums):
         return None
-    scores = [n for n in sums if not sums_of(n.src[0].toposort())]
-    along = [n for n in sums if n not in scores]
+    first = [n for n in sums if not sums_of(n.src[0].toposort())]
+    along = [n for n in sums if n not in first]
     keys = {own_ranges(n)[0]: n for n in along}
     last = [(n, c) for n in along for c in _own_loops(n, top) if not _of_scores(n, c)]
     if len(last) != 1 or len(keys) != len(along):
         return None
     ((product, columns),) = last
+    scores = [n for n in first if not keys.keys().isdisjoint(n.ranges)]
+    if any(columns in n.ranges for n in first):
+        return None
     rows = set[UOp]()
     for node in scores:
         sides = [_own_loops(node, top), _own_loops(node, tuple(keys))]
-        if [len(side) for side in sides] != [1, 1] or columns in node.ranges:
+        if not sides[0] or len(sides[1]) != 1:
             return None
-        rows.update(sides[0])
+        rows.add(sides[0][-1])  # heads that share all keys are around them
     if len(rows) != 1 or columns in rows:
         return None
     form = Form(
