@@ -61,9 +61,12 @@ def keep_row_sums(plan: Plan) -> None:
 
 def _row_sum(plan: Plan) -> UOp | None:
     top, cut = plan.nest("store"), bounded(plan.kernel)
-    for node in sums_of(plan.below(top.values)):
+    sums = sums_of(plan.below(top.values))
+    if not top.loops or not any(factors_of(n) and top.loops[-1] in n.ranges for n in sums):
+        return None  # no product
+    for node in sums:
         whole = cut.isdisjoint(names(own_ranges(node)))
-        if whole and not node.ranges.issuperset(top.loops[-1:]) and those_in(node, plan.block_rows):
+        if whole and top.loops[-1] not in node.ranges and those_in(node, plan.block_rows):
             return node
     return None
 
