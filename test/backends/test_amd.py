@@ -69,7 +69,7 @@ WANTED = {
         r"ds_bpermute_b32",
         r"v_max(_num|imum)?_f32",
     ),
-    "half": (r"v_cvt_f32_f16", r"v_cvt_f16_f32", r"global_store_(short|b16)"),
+    "half": (r"v_cvt_f32_f16", r"v_(cvt_f16_f32|fma_mixlo_f16)", r"global_store_(short|b16)"),
     "whole_numbers": (r"v_(mul_hi_u32|mad_(co_)?u64_u32|mul_hi)", r"global_store_(dwordx2|b64)"),
     "check": (r"global_atomic_cmpswap_(x2|b64)",),
 }

@@ -292,6 +292,14 @@ def test_functions_are_within_their_ulps(row, kind, target):
     assert worst <= (single if kind is np.float32 else double) + 0.5 * (target is BARE)
 
 
+@pytest.mark.parametrize("row", FUNCTIONS[:2], ids=lambda row: row[0])
+@pytest.mark.parametrize("kind", (dtypes.float32, dtypes.float64))
+def test_what_a_mask_hides_is_0_without_a_product_that_underflows(row, kind):
+    value = decompose(kernel(row[1], [kind], 1), FULL).src[0].src[1]
+    with np.errstate(under="raise"):
+        assert execute(value, FULL, [np.array([-np.inf], NUMPY[kind])]) == 0
+
+
 def largest_sines(kind):
     """Numbers close to multiples of pi, from continued fractions, where reduction is hardest."""
     found = []

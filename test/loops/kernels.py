@@ -83,6 +83,13 @@ def matmul(m, n, k, a_t=False, b_t=False, dtype=dtypes.float32, scaled=False):
     return out((m, n), (a * b).reduce("add", r), i, j)
 
 
+def residual(m, n, k):
+    """A product and another array's elements."""
+    i, j, r = loop(m, "i0"), loop(n, "i1"), loop(k, "k0")
+    total = (at(1, (m, k), i, r) * at(2, (k, n), r, j)).reduce("add", r)
+    return out((m, n), total + at(3, (m, n), i, j), i, j)
+
+
 def taps_of_rows(m, n, k, taps):
     """Rows lie side by side with their taps, for each k: weights, where inputs get a gradient."""
     i, j, r, t = loop(m, "i0"), loop(n, "i1"), loop(k, "k0"), loop(taps, "k1")
@@ -256,8 +263,9 @@ def grown(channels, height, width, outputs, pad=0):
     return out((outputs, 2 * (height - pad), 2 * (width - pad)), value, o, h, w)
 
 
-def attention(heads, tokens, width, causal=True, dtype=dtypes.float32, early=False):
-    """Scores and sums in float32, products of `dtype`. `early`: weights are divided by it."""
+def attention(heads, tokens, width, causal=True, dtype=dtypes.float32, early=False, masked=False):
+    """Scores and sums in float32, products of `dtype`. `early`: weights are divided by the sum;
+    `masked`: a float mask is added to the scores."""
     h, q, d, e = loop(heads, "i0"), loop(tokens, "i1"), loop(width, "i2"), loop(width, "k0")
     t1, t2, t3 = (loop(tokens, f"k{i}") for i in (1, 2, 3))
 
@@ -266,6 +274,8 @@ def attention(heads, tokens, width, causal=True, dtype=dtypes.float32, early=Fal
 
     def score(t):
         s = (x(1, q, e) * x(2, t, e)).reduce("add", e) * (LOG2E / width**0.5)
+        if masked:
+            s = s + at(4, (tokens, tokens), q, t)
         return (t < q + 1).where(s, float("-inf")) if causal else s
 
     most = score(t1).reduce("max", t1)

@@ -460,6 +460,29 @@ def test_rows_that_are_read_once_are_asked_for_some_tiles_ahead(rows, depth, col
     assert [step[2] for step in recipe if step[0] == "prefetch"] == ([ahead] if ahead else [])
 
 
+@pytest.mark.parametrize(
+    ("kernel", "steps"),
+    [
+        (kernels.residual(1024, 1024, 256), [("prefetch", "i0", 2, "i0")]),
+        (kernels.residual(128, 1024, 256), []),  # it is in the cache
+        (kernels.residual(16384, 32, 256), []),  # one row goes on where the other ends
+        (kernels.attention(2, 1024, 64, masked=True), [("prefetch", "row1.k1", 1, "row1.i1b")]),
+        (kernels.attention(2, 256, 64, masked=True), []),
+    ],
+    ids=("residual", "small", "narrow", "mask", "small mask"),
+)
+def test_what_is_read_beside_a_tiles_sums_is_asked_for_before(kernel, steps):
+    recipe = schedule(kernel, kernels.WIDE)[1]
+    assert [step for step in recipe if step[0] == "prefetch" and step[3:]] == steps
+
+
+@pytest.mark.parametrize(("causal", "kept"), [(False, ["sum1", "sum2"]), (True, ["sum1"])])
+def test_a_softmaxs_sum_is_taken_once_for_all_columns_of_values(causal, kept):
+    recipe = schedule(kernels.attention(2, 1024, 64, causal), kernels.WIDE)[1]
+    stages = [step[3] for step in recipe if step[0] == "stage"]
+    assert [name for name in stages if name.startswith("sum")] == kept
+
+
 @pytest.mark.parametrize(("rows", "depth", "along_k"), [(64, 4096, True), (64, 1 << 16, False)])
 def test_vectors_lie_along_k_for_rows_that_stay_in_the_cache(rows, depth, along_k):
     recipe = schedule(kernels.matmul(rows, 64, depth, b_t=True), kernels.WIDE)[1]

@@ -265,3 +265,10 @@ def test_the_gradient_by_nothing_is_nothing(size):
     x = Tensor.zeros(*size)
     assert x.sum().gradient(x)[0].shape == size
     assert (x * 2).prod().gradient(x)[0].tolist() == x.tolist()
+
+
+def test_an_exponentials_gradient_is_not_multiplied_by_ln_2_and_log2_e():
+    x = leaf(drawn((3,), -1, 1, 0))
+    power = (x * 1.4426950408889634).alu(Ops.EXP2)
+    (found,) = gradient(power, [x], power.const_like(2.0))
+    assert found is power.const_like(2.0) * power

@@ -260,7 +260,7 @@ class Access:
             if loop.op is not Ops.RANGE or name_of(loop) not in self.ahead:
                 continue
             turns, inside = self.ahead[name_of(loop)]
-            if inside and all(name_of(r) != inside for r in self.integers.bound):
+            if inside and inside not in self.integers.innermost():
                 continue
             start = constant + sum(k * copies.get(term, 0) for term, k in terms.items())
             if turns and start * memory.dtype.itemsize % ALIGNMENT < nbytes:

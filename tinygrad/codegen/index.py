@@ -80,6 +80,11 @@ class Integers:
         yield
         self._free = before
 
+    def innermost(self) -> set[str]:
+        """The names of what counts in the scope that is open."""
+        depth = max((b.scope.depth for b in self.bound.values()), default=0)
+        return {name_of(loop) for loop, b in self.bound.items() if b.scope.depth == depth}
+
     def home(self, node: UOp) -> Scope:
         """The innermost open scope that the value of `node` depends on."""
         found = self._homes.get(node)

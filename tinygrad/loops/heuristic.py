@@ -29,7 +29,7 @@ from tinygrad.loops.layout import (
 from tinygrad.loops.plan import COPIES, UNROLL_WHOLE, Plan, names, steps_along
 from tinygrad.loops.products import contractions, factors_of
 from tinygrad.loops.recipe import Recipe
-from tinygrad.loops.sharing import share_values
+from tinygrad.loops.sharing import keep_row_sums, share_values
 from tinygrad.loops.siblings import join_siblings
 from tinygrad.loops.vectors.orientation import turn_windows
 from tinygrad.loops.vectors.products import product
@@ -90,6 +90,7 @@ def keep_rows(plan: Plan) -> None:
     share_values(plan)
     _show_bounds(plan)
     plan.do("trim", tuple(sorted(plan.blocked | plan.edges)))
+    keep_row_sums(plan)
 
 
 def _show_bounds(plan: Plan) -> None:

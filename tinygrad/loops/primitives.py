@@ -519,7 +519,7 @@ def regroup(kernel: UOp, path: Sequence[int], inner: Sequence[str]) -> UOp:
 
 def prefetch(kernel: UOp, name: str, turns: int, inside: str = "") -> UOp:
     """Loads that step with this loop ask for the line that many turns ahead; all of them, or those
-    `inside` another loop.
+    whose innermost loop is `inside`.
 
     Requires: the loops exist.
 

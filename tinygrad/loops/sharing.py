@@ -11,8 +11,9 @@ from tinygrad.base.target import Target
 from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import name_of, own_ranges, role_of, row_padding, size_of, sums_of
 from tinygrad.loops.plan import Plan, names
-from tinygrad.loops.products import factors_of, register_tile
+from tinygrad.loops.products import factors_of, register_tile, those_in
 from tinygrad.loops.rebuild import replaced
+from tinygrad.loops.trims import bounded
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -48,6 +49,26 @@ def share_values(plan: Plan, group_rows: int = 0) -> None:
         if found is None:
             return
         _keep(plan, found, group_rows)
+
+
+def keep_row_sums(plan: Plan) -> None:
+    """What the stores reduce of a block's rows, and not for each column, is kept before the columns
+    come: a softmax's sum isn't taken again for each tile of the product with the values. Short sums
+    by a causal mask are better off in the tile, where several rows go side by side."""
+    while (found := _row_sum(plan)) is not None:
+        plan.kept += (plan.stage(found, those_in(found, plan.block_rows), "sum"),)
+
+
+def _row_sum(plan: Plan) -> UOp | None:
+    top, cut = plan.nest("store"), bounded(plan.kernel)
+    sums = sums_of(plan.below(top.values))
+    if not top.loops or not any(factors_of(n) and top.loops[-1] in n.ranges for n in sums):
+        return None  # no product
+    for node in sums:
+        whole = cut.isdisjoint(names(own_ranges(node)))
+        if whole and top.loops[-1] not in node.ranges and those_in(node, plan.block_rows):
+            return node
+    return None
 
 
 def _contexts(plan: Plan) -> list[tuple[UOp, UOp]]:

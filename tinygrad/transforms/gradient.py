@@ -14,6 +14,7 @@ from typing import Any
 from tinygrad.base.dtype import DType, compute_dtype, dtypes
 from tinygrad.base.errors import DTypeError
 from tinygrad.base.helpers import argsort, garbage_kept, prod
+from tinygrad.simplify.movement import constant_under
 from tinygrad.transforms.factors import of_running_product, other_factors
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -296,6 +297,16 @@ def _detach(node: UOp, g: UOp) -> Gradients:
     return (None, *(part for slope in node.src[2::2] for part in (g * slope, None)))
 
 
+def _times(g: UOp, factor: UOp) -> UOp:
+    """g * factor; what g was multiplied by last goes where the factor undoes it: an exponential is
+    2**(x * log2 e), so its gradient would be multiplied by ln 2 and by log2 e."""
+    if g.op is Ops.MUL and (number := constant_under(factor)) is not None:
+        last = constant_under(g.src[1])
+        if last is not None and g.const_like(last.arg * number.arg) is g.const_like(1):
+            return g.src[0]
+    return g * factor
+
+
 def _silent(node: UOp, g: UOp) -> Gradients:
     """Not differentiable, or with a derivative that is zero wherever there is one."""
     return (None,) * len(node.src)
@@ -318,7 +329,7 @@ RULES: dict[Ops, Rule] = {
     **dict.fromkeys(_REFUSED, _refuse),
     # one value
     Ops.ADD: lambda node, g: (g, g),
-    Ops.MUL: lambda node, g: (g * node.src[1], g * node.src[0]),
+    Ops.MUL: lambda node, g: (_times(g, node.src[1]), _times(g, node.src[0])),
     Ops.FDIV: lambda node, g: (g / node.src[1], g / node.src[1] * -node),
     Ops.MULACC: lambda node, g: (g * node.src[1], g * node.src[0], g),
     Ops.MAX: _max,

@@ -35,6 +35,16 @@ class Format:
         """Added to a small number, it leaves the nearest integer in the low bits."""
         return 1.5 * 2.0**self.mantissa
 
+    @property
+    def lift(self) -> int:
+        """Added to an exponent, it makes the least one 0, for which the power of 2 is 0 as well."""
+        return self.bias + self.mantissa + 3
+
+    @property
+    def exp2_range(self) -> tuple[float, float]:
+        """Arguments of 2**x; beyond: 0, infinity."""
+        return -1.0 * self.lift, self.bias + 1.0
+
 
 SINGLE = Format(
     real=dtypes.float32,
@@ -82,7 +92,7 @@ SINGLE = Format(
         (2.885390043258667, 3.851926067000022e-08),
         (0.9617967009544373, -7.028461812552678e-09),
     ),
-    exp_range=(-105.0, 89.0),
+    exp_range=(-106.0, 89.0),
     ln2=(0.693145751953125, 1.4286068203094173e-06),
     pi=(3.1415927410125732, -8.742277657347586e-08, -3.4302490200117637e-15),
     sin_bound=2.0**17,
@@ -154,7 +164,7 @@ DOUBLE = Format(
         (2.8853900817779268, 4.0710547481862066e-17),
         (0.9617966939259756, 5.0577616648125907e-17),
     ),
-    exp_range=(-746.0, 710.0),
+    exp_range=(-747.0, 710.0),
     ln2=(0.6931471805598903, 5.497923018708371e-14),
     pi=(3.141592653589793, 1.2246467991473532e-16, -2.9947698097183397e-33),
     sin_bound=2.0**30,

@@ -7,14 +7,14 @@ Measured by test/codegen/test_decompose.py: the largest error found, in ulp, and
 to 0.3 ulp larger, and SIN and COS take the long way (142 nodes in float32).
 
                         float32   nodes    float64   nodes
-    EXP2                  0.79       21       0.75      26
-    EXP2(x * log2 e)      0.81       22       0.85      27
+    EXP2                  0.79       23       0.75      28
+    EXP2(x * log2 e)      0.81       24       0.85      29
     LOG2                  1.30       29       2.26      30
     SIN, |x| bounded      1.61       19       1.55      22
     SIN                   1.63       38       1.47     237
     COS, |x| bounded      1.54       21       1.55      24
     COS                   1.80       40       1.59     236
-    POW                   0.86      130       1.36     140
+    POW                   0.86      132       1.36     142
 
 Where the target scales by powers of 2 (LDEXP), EXP2 takes 14 and 15 nodes, of float64 19 and 20.
 Errors are the same.
@@ -45,7 +45,7 @@ from tinygrad.uop.natural import LOG2_E
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops, bit_cast
 
-LIFT = 64  # results are made 2**64 too small or too large, then scaled: no overflow on the way
+LIFT = 64  # what is too small for a logarithm is made 2**64 larger first
 
 # ---- words ---------------------------------------------------------------------------------------
 
@@ -86,7 +86,7 @@ def magnitude(x: UOp, form: Format) -> UOp:
 def exp2(x: UOp, target: Target) -> UOp:
     """2**x, exact at whole numbers."""
     form = FORMATS[x.dtype]
-    x = clamp(x, -1.0 * (form.bias + form.mantissa + 2), form.bias + 1.0)
+    x = clamp(x, *form.exp2_range)
     if "LDEXP" not in target.native:
         return _scaled_power(x, None, form)
     whole = x + form.magic + -form.magic
@@ -98,7 +98,7 @@ def exp(x: UOp, target: Target) -> UOp:
     form = FORMATS[x.dtype]
     x = clamp(x, *form.exp_range)
     scales = "LDEXP" in target.native
-    magic = x.const_like(form.magic) if scales else _magic(x, form)
+    magic = x.const_like(form.magic if scales else _magic(form))
     rounded = fma(x, LOG2_E, magic)
     whole = rounded + -form.magic if scales else minus(rounded, magic)
     rest = x
@@ -106,34 +106,38 @@ def exp(x: UOp, target: Target) -> UOp:
         rest = fma(whole, -part, rest)
     if scales:
         return _power(rest, form.exp).alu(Ops.LDEXP, whole)
-    return _assemble(x, rounded, rest, form.exp, form)
+    return _assemble(rounded, rest, form.exp, form)
 
 
 def _scaled_power(x: UOp, low: UOp | None, form: Format) -> UOp:
     """2**(x + low) for x within the range of exponents and a tiny `low`."""
-    magic = _magic(x, form)
+    magic = x.const_like(_magic(form))
     rounded = x + magic
     rest = fma(rounded, -1, magic) + x
-    return _assemble(x, rounded, rest if low is None else rest + low, form.exp2, form)
+    return _assemble(rounded, rest if low is None else rest + low, form.exp2, form)
 
 
-def _magic(x: UOp, form: Format) -> UOp:
-    """What leaves round(x) in the low bits of x + magic, biased, and raised or lowered by LIFT."""
-    raised = form.magic + form.bias + LIFT
-    lowered = form.magic + form.bias - LIFT
-    return (x < 0.0).where(x.const_like(raised), lowered)
+def _magic(form: Format) -> float:
+    """What leaves round(x) in the low bits of x + magic, counted from the least one."""
+    return form.magic + form.lift
 
 
-def _power(rest: UOp, terms: tuple[float, ...]) -> UOp:
-    """1 + rest * terms(rest)."""
-    return fma(rest, polynomial(rest, terms), 1.0)
+def _power(rest: UOp, terms: tuple[float, ...], by: float = 1.0) -> UOp:
+    """(1 + rest * terms(rest)) * by, a power of 2."""
+    return fma(rest, polynomial(rest, [by * term for term in terms]), by)
 
 
-def _assemble(x: UOp, rounded: UOp, rest: UOp, terms: tuple[float, ...], form: Format) -> UOp:
-    """(1 + rest * terms(rest)) * 2**(the integer in the low bits of `rounded`)."""
-    scale = (rounded.bitcast(form.integer) << form.mantissa).bitcast(form.real)
-    down, up = x.const_like(2.0**-LIFT), x.const_like(2.0**LIFT)
-    return _power(rest, terms) * scale * (x < 0.0).where(down, up)
+def _assemble(rounded: UOp, rest: UOp, terms: tuple[float, ...], form: Format) -> UOp:
+    """(1 + rest * terms(rest)) * 2**(the integer in the low bits of `rounded`).
+
+    No one float is that power of 2 for all exponents, so it is two, of half the exponent each,
+    counted from the least one. The least makes them 0, so what a mask hides, e**-inf, is 0 without
+    a product that underflows, which takes processors many times as long as others.
+    """
+    bits = rounded.bitcast(form.integer)
+    half = bits >> 1
+    first, second = ((n << form.mantissa).bitcast(form.real) for n in (half, bits + half * -1))
+    return _power(rest, terms, 2.0 ** (2 * form.bias - form.lift)) * first * second
 
 
 # ---- the logarithm -------------------------------------------------------------------------------
@@ -187,7 +191,7 @@ def power(x: UOp, y: UOp, target: Target) -> UOp:
     ends = size.eq(zero) | size.eq(infinity)
     end = size.eq(zero).where(-math.inf, infinity)
     product = ends.where(exponent * end, product)
-    limited = clamp(product, -1.0 * (form.bias + form.mantissa + 2), form.bias + 1.0)
+    limited = clamp(product, *form.exp2_range)
     error = limited.eq(product).where(error, zero)
     error = ends.where(zero, error)
     found = _scaled_power(limited, error, form)

@@ -27,6 +27,7 @@ from tinygrad.loops.products import (
     LONG_PANEL,
     MOST_ROWS,
     PANEL_BLOCK,
+    SETS,
     SUMS,
     Product,
     contractions,
@@ -178,6 +179,7 @@ def _tiled(plan: Plan, nest: Nest, products: list[Product]) -> None:
         _tasks(plan, tiling, outer)
         if len(products) == 1:
             _ask_for_rows(plan, tiling, products[0])
+    _ask_for_epilogue(plan, tiling)
     if products[0].around:
         _accumulate_tiles(plan, tiling, products[0], outer)
     elif nest.is_top and not plan.kept and _is_long_epilogue(plan, tiling, products):
@@ -501,6 +503,26 @@ def _ask_for_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
         *_, inner = (r for r in plan.nest(tiling.nest.name).loops if role_of(r) == "LOOP")
         if inner in rows.ranges:
             plan.do("prefetch", name_of(inner), TILES_AHEAD)
+
+
+def _ask_for_epilogue(plan: Plan, tiling: Tiling) -> None:
+    """What is read beside the sums, as a residual, or a mask of scores, comes tile by tile: a line
+    of each row. The next tile's lines are asked for where rows are so far apart that the processor
+    doesn't see that they go on: those below, or beside where a block has few rows."""
+    nest = plan.nest(tiling.nest.name)
+    *_, inner = (None, *(r for r in nest.loops if role_of(r) == "LOOP"))
+    if inner is None or not {tiling.m_copies, tiling.n} <= plan.loops.keys():
+        return
+    rows, columns = plan.loops[tiling.m_copies], plan.loops[tiling.n]
+    for read in reads_of(plan.below(nest.values)):
+        memory, itemsize = read.src[0], read.dtype.itemsize
+        if memory.op is not Ops.PARAM or not {inner, rows, columns} <= read.ranges:
+            continue
+        apart = (step(read, rows) or 0) * itemsize
+        if apart >= SETS and memory.arg[1] * itemsize > plan.target.cache_l2:
+            ahead = (tiling.n, 1) if nest.name in plan.kept else (name_of(inner), TILES_AHEAD)
+            plan.do("prefetch", *ahead, name_of(inner))
+            return
 
 
 def _row_blocks(plan: Plan, tiling: Tiling) -> int:
