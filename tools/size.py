@@ -31,11 +31,11 @@ BUDGETS: dict[str, int | None] = {
     "schedule": 3480,
     "loops": 5140,
     "codegen": 5705,
-    "backends/*": 2965,
+    "backends/*": 2980,
     "engine": 4990,
     "tensor/*": 6600,
 }
-CORE_BUDGET = 33_040  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 33_050  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

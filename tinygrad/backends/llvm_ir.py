@@ -81,11 +81,9 @@ RANGES = {
     dtypes.float32.vec(16): "llvm.x86.avx512.mask.range.ps.512",
     dtypes.float64.vec(8): "llvm.x86.avx512.mask.range.pd.512",
 }
+_SAME_SIZE = ((dtypes.float32, dtypes.int32), (dtypes.float64, dtypes.int64))
 BITS_OF_A_VECTOR = {
-    dtypes.float32.vec(8): dtypes.int32.vec(8),
-    dtypes.float32.vec(4): dtypes.int32.vec(4),
-    dtypes.float64.vec(4): dtypes.int64.vec(4),
-    dtypes.float64.vec(2): dtypes.int64.vec(2),
+    f.vec(n // f.itemsize): i.vec(n // f.itemsize) for f, i in _SAME_SIZE for n in (16, 32)
 }
 """Vectors of AVX; a single number would go to another kind of register for its bits."""
 ZERO = "@zero = private unnamed_addr constant [16 x i8] zeroinitializer, align 16"
