@@ -25,17 +25,17 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # each folder inside has a budget of its own: it is a driver, or beside what a Tensor is made of.
 BUDGETS: dict[str, int | None] = {
     "base": 770,
-    "uop": 1935,
+    "uop": 1945,
     "simplify": 1055,
-    "transforms": 430,
+    "transforms": 435,
     "schedule": 3510,
-    "loops": 5185,
-    "codegen": 5705,
-    "backends/*": 2965,
+    "loops": 5225,
+    "codegen": 5715,
+    "backends/*": 2980,
     "engine": 5130,
-    "tensor/*": 6655,
+    "tensor/*": 6670,
 }
-CORE_BUDGET = 33_245  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 33_430  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tinygrad.backends.llvm_compiler import LLVMCompiler
+from tinygrad.backends.llvm_ir import LLVMRenderer
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.base.target import Target
@@ -479,6 +481,24 @@ def test_the_larger_of_whole_vectors_heeds_nan_and_the_signs_of_zeros(dtype):
         zeros = (a == 0) & (b == 0)
         negative = np.signbit(a) & np.signbit(b)
         assert (np.signbit(found) == negative)[zeros].all(), how
+
+
+def test_a_tree_of_maxima_takes_two_minima_for_each_where_that_is_all_there_is():
+    """AVX alone: what LLVM makes of its own maximum are three choices, a maximum and a test."""
+    target = Target(
+        "CPU",
+        triple="x86_64-unknown-linux-gnu",
+        cpu="haswell",
+        features="+avx2",
+        vector=32,
+        native=frozenset(("VMIN", "MAX", "RECIP")),
+    )
+    k, i = K.loop("k", 4, "UNROLL"), K.loop("i", 8, "VECTOR")
+    kernel = K.out((8,), K.read(1, (4, 8), k, i).reduce("max", k), i)
+    (phase,) = lower(kernel, target).phases
+    text = LLVMCompiler(target).assembly(LLVMRenderer(target).render("f", phase.program))
+    counts = [text.count(name) for name in ("vminps", "vblendv", "vorps", "vxorps")]
+    assert counts == [6, 0, 3, 5], text  # each number is negated, and the result
 
 
 def test_argmax_by_comparing_with_the_max():

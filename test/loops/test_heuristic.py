@@ -521,6 +521,15 @@ def test_no_more_turns_share_lines_of_the_cache_than_it_keeps(rows, block):
     assert ("split", "k0", block, "k0b") in recipe
 
 
+@pytest.mark.parametrize(("target", "block"), [(kernels.NARROW, 16), (kernels.WIDE, 32)])
+def test_a_window_and_a_block_of_its_panel_fit_into_the_first_cache_where_registers_are_few(
+    target, block
+):
+    target = replace(target, cache_l1=32 << 10, cache_l2=512 << 10)
+    recipe = schedule(kernels.conv(8, 512, 7, 7, 512), target)[1]
+    assert next(step[2] for step in recipe if step[:2] == ("split", "k0")) == block
+
+
 def test_lanes_that_end_a_row_early_are_folded_once_a_row():
     """Not with each block of a long sum, whose loop says how many lanes there are."""
     scheduled, _ = schedule(kernels.total(64, 1000, 1), kernels.WIDE)

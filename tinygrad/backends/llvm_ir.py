@@ -81,6 +81,11 @@ RANGES = {
     dtypes.float32.vec(16): "llvm.x86.avx512.mask.range.ps.512",
     dtypes.float64.vec(8): "llvm.x86.avx512.mask.range.pd.512",
 }
+_SAME_SIZE = ((dtypes.float32, dtypes.int32), (dtypes.float64, dtypes.int64))
+BITS_OF_A_VECTOR = {
+    f.vec(n // f.itemsize): i.vec(n // f.itemsize) for f, i in _SAME_SIZE for n in (16, 32)
+}
+"""Vectors of AVX; a single number would go to another kind of register for its bits."""
 ZERO = "@zero = private unnamed_addr constant [16 x i8] zeroinitializer, align 16"
 METADATA = '!0 = !{}\n!1 = !{i32 1}\n!2 = !{!"branch_weights", i32 1, i32 1000000}'
 
@@ -110,7 +115,8 @@ class LLVMRenderer:
     def render(self, name: str, program: Sequence[UOp]) -> str:
         index = index_type(program) if self.dialect.short_index else dtypes.int64
         ranges = RANGES if "VRANGE" in self.target.native else {}
-        return _Function(program, self.types[index], self.dialect, ranges).render(name)
+        by_least = "VMIN" in self.target.native and not ranges
+        return _Function(program, self.types[index], self.dialect, ranges, by_least).render(name)
 
 
 class _Function(Writer):
@@ -122,9 +128,11 @@ class _Function(Writer):
         types: dict[DType, str],
         dialect: Dialect,
         ranges: dict[DType, str],
+        by_least: bool,
     ) -> None:
         super().__init__(types)
         self.program, self.dialect, self.ranges = program, dialect, ranges
+        self.by_least = by_least
         self.frame: Frame = (TaskFrame if dialect.tasks else LaneFrame)(self, program, dialect)
         self.carried = carries(program)
         self.tiles = TileRegisters(self, program, self.carried)
@@ -402,7 +410,8 @@ class _Function(Writer):
     def maximum(self, node: UOp) -> None:
         """On floats the machine's maximum, which is its second operand where one is NaN, and a
         choice of the first where that is NaN: off the chain of an accumulator, which is second.
-        Where zeros may meet, what heeds their signs: AVX-512's range, or LLVM's maximum."""
+        Where zeros may meet, what heeds their signs: AVX-512's range, AVX's least of what is
+        negated, or LLVM's maximum."""
         first, second = node.src
         if first.op in (Ops.MAX, Ops.CARRY) or is_number(second):
             first, second = second, first
@@ -414,6 +423,8 @@ class _Function(Writer):
             self.names[node] = self.intrinsic(INTEGER_MAX[family], node.dtype, a, b)
         elif zeros_may_meet(node) and node.dtype in self.ranges:
             self.names[node] = self._range(node.dtype, a, b)
+        elif zeros_may_meet(node) and self.by_least and node.dtype in BITS_OF_A_VECTOR:
+            self.names[node] = self._negated_least(node.dtype, a, b)
         elif zeros_may_meet(node):
             self.names[node] = self.intrinsic("llvm.maximum", node.dtype, a, b)
         else:
@@ -433,6 +444,18 @@ class _Function(Writer):
         larger = self.emit(self.call(self.ranges[dtype], kind, *given, types=types))
         unordered, total = (self.emit(f"{op} {kind} {a}, {b}") for op in ("fcmp uno", "fadd"))
         return self.choose(dtype, unordered, total, larger)
+
+    def _negated_least(self, dtype: DType, a: str, b: str) -> str:
+        """The larger by AVX's minimum of what is negated, which is its second operand where one is
+        NaN or both are zeros. The bits of both orders together are then a NaN, or the zero with a
+        sign if there is one; else they are the same. In a tree of maxima negations cancel."""
+        kind, bits = self.type(dtype), self.type(BITS_OF_A_VECTOR[dtype])
+        a, b = (self.emit(f"fneg {kind} {each}") for each in (a, b))
+        orders = ((a, b), (b, a))
+        less = [self.choose(dtype, self.emit(f"fcmp olt {kind} {x}, {y}"), x, y) for x, y in orders]
+        first, second = (self.emit(f"bitcast {kind} {each} to {bits}") for each in less)
+        both = self.emit(f"or {bits} {first}, {second}")
+        return self.emit(f"fneg {kind} {self.emit(f'bitcast {bits} {both} to {kind}')}")
 
     def where(self, node: UOp) -> None:
         self.names[node] = self.choose(node.dtype, *(self.ref(source) for source in node.src))

@@ -41,6 +41,11 @@ LONG_PANEL, PANEL_BLOCK, SUMS = 0.5, 0.125, 0.3
 """A panel that takes more than the first part of the private cache is packed in blocks of about the
 second, if the sums so far of all row tiles fit in the third."""
 
+NEAR_PANEL, NEAR_TURNS = 0.5, 128
+"""A window's rows come again with each tap. Where registers are few, tiles are small and ask so
+often for the panel that both should stay in the first cache: a block of it is this part of that,
+if it has so many turns of a tile, beside which it is little to fetch its sums and put them back."""
+
 PADDED, PADDED_TILES = 1.25, 4.0
 """Times its length that a sum may be padded to for a unit: tiles are that much faster."""
 
@@ -160,6 +165,13 @@ def _cycles(target: Target, height: int, width: int, loads: int) -> float:
         target.fma_latency,
     )
     return issue + FRONT_END * (height + width)
+
+
+def panel_block(target: Target, line: int, has_window: bool) -> int:
+    """Bytes of a block of a long panel with so many bytes a turn."""
+    near = int(NEAR_PANEL * target.cache_l1)
+    is_near = has_window and target.registers <= FEW_REGISTERS and near >= NEAR_TURNS * line
+    return near if is_near else int(PANEL_BLOCK * target.cache_l2)
 
 
 def is_in_place(

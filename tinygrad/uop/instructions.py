@@ -115,6 +115,7 @@ FACTS: dict[str, str] = {
     "CAST_BFLOAT16": "CAST between bfloat16 and float32 is as IEEE says",
     "CAST_BFLOAT": "CAST of float32 to bfloat16 is, but may take subnormal numbers as 0",
     "VRANGE": "MAX of whole vectors is one instruction",
+    "VMIN": "the least of two vectors is an instruction, the second of them where one is NaN",
     "masked_store": "a masked STORE costs no more than a plain one",
 }
 """What else `Target.native` may name: how a machine does ops that every one has."""

@@ -158,6 +158,7 @@ NATIVE_OPS = {
     "TRUNC": ("sse4.1", "neon"),
     "LDEXP": ("avx512f",),
     "VRANGE": ("avx512dq",),
+    "VMIN": ("avx2",),
     "masked_store": ("avx512vl",),
     "RECIP": ("",),
     "PREFETCH": ("",),

@@ -33,6 +33,7 @@ from tinygrad.loops.products import (
     contractions,
     finish_in_memory,
     in_one_word,
+    panel_block,
     reduction_of,
     register_tile,
     side_of,
@@ -236,7 +237,8 @@ def _block_panel(plan: Plan, tiling: Tiling, one: Product) -> Product:
     if turns(loops) * line <= LONG_PANEL * cache or tiling.rows * line > SUMS * cache:
         return one
     inner: list[UOp] = []
-    part = int(PANEL_BLOCK * cache) // line
+    rows = _operand(plan, tiling, one, along_columns=False)
+    part = panel_block(plan.target, line, is_window(rows)) // line
     while size_of(loops[-1]) <= part:
         inner.insert(0, loops.pop())
         part //= size_of(inner[0])
