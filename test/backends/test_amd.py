@@ -238,7 +238,8 @@ def test_scores_become_an_operand_where_they_lie(tensors, number, unit, rows, ke
 
 
 @pytest.mark.parametrize(
-    ("number", "unit", "width"), [(1, "mfma.bf16", 16), (2, "wmma12.bf16", 16)]
+    ("number", "unit", "width"),
+    [(1, "mfma.bf16", 16), pytest.param(2, "wmma12.bf16", 16, marks=pytest.mark.slow)],
 )
 def test_gradients_make_scores_again_where_they_lie(tensors, number, unit, width):
     """A kernel for the output and its rows' statistics, one for each gradient."""

@@ -206,14 +206,15 @@ class UOp(Questions):
         return UOp(Ops.BUFFER, dtype, (unique, self), size).shaped((size,))
 
     @staticmethod
-    def variable(name: str, low: int, high: int, dtype: DType = dtypes.int32) -> UOp:
-        """A whole number from `low` to `high` that kernels get as an argument; `bind` says which.
+    def variable(name: str, low: float, high: float, dtype: DType = dtypes.int32) -> UOp:
+        """A number, mostly a whole one, from `low` to `high` that kernels get as an argument; `bind` says which.
 
         >>> n = UOp.variable("n", 1, 8).bind(3)
         >>> n.val
         3
         """
-        if not (isinstance(name, str) and isinstance(low, int) and isinstance(high, int)):
+        kind = (int, float) if dtypes.is_float(dtype) else int
+        if not (isinstance(name, str) and isinstance(low, kind) and isinstance(high, kind)):
             raise DTypeError(
                 f"Variable: {name!r} from {low!r} to {high!r}; legal are a name and ints"
             )

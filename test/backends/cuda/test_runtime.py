@@ -150,11 +150,11 @@ def test_sums_follow_a_maximum_that_comes_late(library):
 @pytest.mark.parametrize(
     ("rows", "keys", "width", "heads", "causal"),
     [
-        (160, 200, 16, 2, False),
+        pytest.param(160, 200, 16, 2, False, marks=pytest.mark.slow),
         (136, 136, 16, 2, True),  # what no block divides
-        (256, 320, 32, 2, False),
-        (136, 136, 16, 1, True),  # a block is of two heads, which share keys
-        (144, 150, 16, 1, False),
+        pytest.param(256, 320, 32, 2, False, marks=pytest.mark.slow),
+        pytest.param(136, 136, 16, 1, True, marks=pytest.mark.slow),  # a block is of two heads
+        (144, 150, 16, 1, False),  # these share keys
     ],
 )
 def test_attention_goes_back_without_stored_scores(library, rows, keys, width, heads, causal):
