@@ -2,6 +2,7 @@
 an error that says so. One program or misuse a line."""
 
 import gc
+import sys
 import threading
 import time
 import weakref
@@ -672,10 +673,15 @@ def test_threads_capture_and_compute_beside_each_other():
                 wrong.append("replays")
 
     threads = [threading.Thread(target=f) for f in (captures, computes, replays, replays)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=120)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)  # so that they meet between any two lines
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=120)
+    finally:
+        sys.setswitchinterval(before)
     assert not wrong and done.is_set()
 
 

@@ -359,8 +359,8 @@ def supersede(old: UOp, new: UOp) -> None:
 def latest(node: UOp) -> UOp:
     """The same view of the newest version of the buffer that `node` is a view of, with what has
     been computed since replaced by where it is. The node itself if nothing happened."""
-    if node.known is not None:
-        node = node.known
+    if (known := node.known) is not None:
+        node = known
     base = node.base
     newest = base
     while (after := _after(newest)) is not None:
@@ -369,7 +369,8 @@ def latest(node: UOp) -> UOp:
 
 
 def _after(version: UOp) -> UOp | None:
-    return version.known if version.known is not None else version.newer
+    known: UOp | None = version.known
+    return version.newer if known is None else known
 
 
 last_eras: weakref.WeakKeyDictionary[UOp, int] = weakref.WeakKeyDictionary()
@@ -426,7 +427,8 @@ forgotten: dict[UOp, UOp | None] = {}
 @contextlib.contextmanager
 def forgetting() -> Iterator[None]:
     """While it lasts, what was computed before is computed again: a captured step must not take
-    for granted what happens to be known. Versions of buffers stay."""
+    for granted what happens to be known. Versions of buffers stay. It may begin in one thread
+    between any two lines of another one, which therefore looks at `known` once."""
     forgotten.update((n, n.known) for n in _learned if n.op not in (Ops.ASSIGN, Ops.BUFFER))
     for node in forgotten:
         node.known = None

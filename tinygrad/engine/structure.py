@@ -85,8 +85,8 @@ def resolved(node: UOp) -> UOp:
     A constant, or 0, 1, 2, ..., is written into the kernel even if somebody's copy of it lies in
     memory, so a kernel doesn't depend on what else the process has computed."""
     while True:
-        if node.known is not None and node.base.op not in _NUMBERS:
-            node = node.known
+        if (known := node.known) is not None and node.base.op not in _NUMBERS:
+            node = known
         elif node.op is _DETACH:
             node = node.src[0]
         else:
@@ -97,8 +97,9 @@ def _met(node: UOp, nodes: Container[UOp]) -> UOp:
     """What the walk that gave `nodes` met in this node's place. Another thread may have computed
     more since then, so what the node is known by now need not be what was met."""
     while node not in nodes:
-        assert node.known is not None or node.op is _DETACH, f"{node.op!r} was not met"
-        node = node.src[0] if node.known is None else node.known
+        known = node.known
+        assert known is not None or node.op is _DETACH, f"{node.op!r} was not met"
+        node = node.src[0] if known is None else known
     return node
 
 

@@ -114,8 +114,8 @@ def settled(node: UOp, whole: bool = False) -> UOp:
     if node.op is Ops.DETACH:
         inner = settled(node.src[0], whole)
         return node if inner is node.src[0] else inner.detach(*node.src[1:])
-    if node.known is not None:
-        node = node.known.detach() if is_detached(node) else node.known
+    if (known := node.known) is not None:
+        node = known.detach() if is_detached(node) else known
     if node.op not in VIEWS:
         return node
     below = node.base

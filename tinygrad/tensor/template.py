@@ -104,7 +104,8 @@ def expression(method: F, is_small: bool = False, moves: bool = False) -> F:
             made = [each.of(node) for each, node in zip(found.outputs, nodes, strict=True)]
         else:
             promises = _promised(found, seen)
-            assert not SPEC or _is_right(promises, found, method, names, values), method.__name__
+            right = not SPEC or _is_right(promises, found, method, names, values, seen)
+            assert right, method.__name__
             made = [
                 each.promised(promise, values)
                 for each, promise in zip(found.outputs, promises, strict=True)
@@ -367,12 +368,26 @@ def _chains(looks: Iterable[Look], holes: Sequence[UOp]) -> Iterator[Sequence[UO
 
 
 def _is_right(
-    promises: Sequence[Promise], result: Result, method: Any, names: Any, values: Any
+    promises: Sequence[Promise],
+    result: Result,
+    method: Any,
+    names: Any,
+    values: Any,
+    seen: Sequence[Source],
 ) -> bool:
-    """Whether what is promised is what the method makes. Nobody else gets to see that."""
-    made = write_down(promises[0].expression, {})
-    shadows = [_shadows(value, made) for value in values]
-    return result.gives(_run(method, names, shadows), made[promises[0].expression])
+    """Whether what is promised is what the method makes. Nobody else gets to see that. Another
+    thread may compute what it stands on meanwhile: then it is looked at again, or nobody can tell.
+    """
+    for _ in range(_LOOKS):
+        made = write_down(promises[0].expression, {})
+        shadows = [_shadows(value, made) for value in values]
+        if result.gives(_run(method, names, shadows), made[promises[0].expression]):
+            return True
+    pairs = zip(_all(Core, values), seen, strict=True)
+    return any(type(source) is Promise and t._source is not source for t, source in pairs)
+
+
+_LOOKS = 3
 
 
 def _run(method: Any, names: Sequence[str], values: Sequence[Any]) -> Any:

@@ -207,7 +207,8 @@ class UOp(Questions):
 
     @staticmethod
     def variable(name: str, low: float, high: float, dtype: DType = dtypes.int32) -> UOp:
-        """A number, mostly a whole one, from `low` to `high` that kernels get as an argument; `bind` says which.
+        """A number from `low` to `high`, mostly a whole one, that kernels get as an argument;
+        `bind` says which.
 
         >>> n = UOp.variable("n", 1, 8).bind(3)
         >>> n.val
