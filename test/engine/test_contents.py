@@ -146,6 +146,14 @@ def test_what_a_step_reads_whole_must_stay():
             changed_between(function, change)
 
 
+def test_an_array_that_holds_nan_stays_as_it_is():
+    array = np.array([1.0, np.nan], "float32")
+    step = TinyJit(lambda x: (x * Tensor(array)).realize())
+    for n in range(4):
+        found = step(Tensor([float(n), 1.0]).contiguous().realize())
+        np.testing.assert_array_equal(found.numpy(), [n, np.nan])
+
+
 def test_what_a_step_takes_a_part_of_may_change_elsewhere():
     state, log, source = {"scale": 2.0, "epoch": 0}, [], random.Random(1)
 

@@ -133,8 +133,9 @@ def _left(value: Any) -> list[str]:
 
 
 def _numbers(value: Any) -> Any:
+    """An array's elements, as text: a NaN is then equal to itself."""
     flat = value.ravel()
-    return flat if flat.size > MOST or flat.dtype == object else flat.tolist()
+    return flat if flat.size > MOST or flat.dtype == object else [str(n) for n in flat.tolist()]
 
 
 def _state(look: Callable[[Any], Any]) -> Callable[[Any], list[str]]:

@@ -367,6 +367,9 @@ def _chains(looks: Iterable[Look], holes: Sequence[UOp]) -> Iterator[Sequence[UO
         begin = end
 
 
+_LOOKS = 3  # another thread may come between two
+
+
 def _is_right(
     promises: Sequence[Promise],
     result: Result,
@@ -385,9 +388,6 @@ def _is_right(
             return True
     pairs = zip(_all(Core, values), seen, strict=True)
     return any(type(source) is Promise and t._source is not source for t, source in pairs)
-
-
-_LOOKS = 3
 
 
 def _run(method: Any, names: Sequence[str], values: Sequence[Any]) -> Any:
