@@ -1,6 +1,7 @@
 """What a captured step does to lists, dicts, iterators and random numbers of Python is done once:
 that is an error, not a stale result. What it makes for itself, or leaves as it was, is fine."""
 
+import os
 import random
 import threading
 from collections import deque
@@ -74,7 +75,7 @@ def default(x, outs=[]):  # noqa: B006
 CHANGES = {
     "append": (lambda x: noted(held.log, x * 2), r"changes held\.log .* from list\("),
     "append to what a loop found": (of_parts, "changes a list .*of_parts"),
-    "append to a default": (default, r"changes a list .*default\) from list\(Tensor\)"),
+    "append to a default": (default, r"changes outs .*default\) from list\(Tensor\)"),
     "write by a slice": (slices, r"changes held\.log"),
     "add to a set": (lambda x: held.seen.add(next(numbers)) or x * 2, "changes"),
     "key of a dict": (lambda x: noted(held.log, x) * len(held.named.setdefault("a", "b")), "held"),
@@ -130,13 +131,20 @@ def changed_between(function, change):
 
 def test_what_a_step_reads_whole_must_stay():
     factors, table, array = [1.0, 2.0], {"a": 1.0}, np.ones(2, "float32")
+    key, named = "a", {"a": 1.0, "b": 1.0}
 
     def set_first():
         factors[0] = 5.0
 
+    def element(x, place):
+        return x * place[key.lower()]
+
     rows = [
         (lambda x: x * len(factors), lambda: factors.append(1.0), "the length of factors .* is 3"),
         (lambda x: x * sum(factors), set_first, "element 0 of factors .* is 5.0 now"),
+        (lambda x: x * named[key], lambda: named.update(a=3.0), "element 'a' of named"),
+        (lambda x: x * named.get(key), lambda: named.update(b=4.0), "element 'b' of named"),
+        (lambda x: element(x, named), lambda: named.update(a=5.0), "element 'a' of place"),
         (lambda x: x * sum(table.values()), lambda: table.update(a=2.0), "element 'a' of table"),
         (lambda x: x * float(array[0]), lambda: array.fill(3), r"array .* is ndarray\(3.0, 3.0\)"),
         (lambda x: (x * Tensor(array)).sum(), lambda: array.fill(4), r"array .* is ndarray\(4.0"),
@@ -144,6 +152,21 @@ def test_what_a_step_reads_whole_must_stay():
     for function, change, words in rows:
         with pytest.raises(JitError, match=words):
             changed_between(function, change)
+
+
+def test_what_is_read_of_the_environment_must_stay(monkeypatch):
+    rows = [
+        lambda x: x * float(os.environ["RATE"]),
+        lambda x: x * float(os.environ.get("RATE", "2")),
+        lambda x: x * float(os.getenv("RATE", "2")),
+        lambda x: x * ("RATE" in os.environ),
+    ]
+    for function in rows:
+        monkeypatch.setenv("RATE", "3")
+        with pytest.raises(JitError, match=r"os.environ\['RATE'\] is '4' now"):
+            changed_between(function, lambda: monkeypatch.setenv("RATE", "4"))
+    other = changed_between(rows[0], lambda: monkeypatch.setenv("MODE", "x"))
+    assert other == 4.0
 
 
 def test_an_array_that_holds_nan_stays_as_it_is():

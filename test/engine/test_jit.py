@@ -525,7 +525,7 @@ MISUSES = {
     "changed container": (changes_a_container, JitError, "changes a container"),
     "counting": (counts, JitError, r"differs from call to call: tuple\(a tensor, .*, then"),
     "seeding": (seeds, JitError, "seeds a random stream"),
-    "two values of a variable": (two_values, JitError, "n = 2, n = 3"),
+    "two values of a variable": (two_values, JitError, "n = 1, n = 2"),
     "a variable bound inside": (binds_inside, JitError, "binds n to 2 inside"),
     "write into a part": (
         calls(lambda x: x.assign(x + 1).realize(), vec(1, 2, 3)[:2]), JitError, "writes into arg"

@@ -29,6 +29,7 @@ A step captured once and replayed:
     containers      arguments and results: tensors, and all else by value
     places, reads   the state that it finds, and the settings that it reads
     contents        lists, dicts, iterators and random numbers of Python that it comes across
+    outlines        whether it computes with the same numbers as the call before
     turns           who captures computes alone
     replay, layout  what was recorded as one thing to run; its temporaries in one arena
     call            the short way through a call that is like the one before

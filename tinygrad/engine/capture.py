@@ -15,6 +15,7 @@ import functools
 import sys
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from tinygrad.base.helpers import garbage_kept
 from tinygrad.engine.containers import flatten, unflatten
 from tinygrad.engine.holders import Holder, ask_all, holders
 from tinygrad.engine.layout import Source
+from tinygrad.engine.outlines import Outlines
 from tinygrad.engine.places import Places, changed
 from tinygrad.engine.reads import Reads
 from tinygrad.engine.realize import (
@@ -34,6 +36,7 @@ from tinygrad.engine.realize import (
     in_memory,
     pending_writes,
     realize,
+    telling,
     version_below,
 )
 from tinygrad.engine.replay import Execution
@@ -122,6 +125,15 @@ def refuse_to_tell(bind: UOp) -> None:
 LOOKING = (__name__, UOp.__module__)
 
 
+def completed(result: Any) -> tuple[Any, list[Any]]:
+    """The shape of what a call of a step returned, and its leaves: computed now, like all that the
+    call left to be written."""
+    found: list[Any] = []
+    shape = flatten(result, found)
+    realize(*(leaf.uop for leaf in found if isinstance(leaf, Holder)), *pending_writes())
+    return shape, found
+
+
 class Capture:
     """One call while it is captured. `given` are the tensors among its arguments, `settled` the
     same computed, each in a whole buffer."""
@@ -165,21 +177,20 @@ class Capture:
         """Runs the function on stand-ins for its arguments, while this looks on; then all that it
         left to be computed, and what it returned."""
         stand_ins = self._stand_ins()
+        self.outlines = Outlines(self.bound)
         fill = iter(stand_ins)
         leaves = [leaf if isinstance(leaf, UOp) else next(fill) for leaf in given]
         computing.recorder = self
         try:
             with forgetting():
                 args, kwargs = unflatten(shape, iter(leaves))
-                with self.reads.watching():
-                    result = function(*args, **kwargs)
-                found: list[Any] = []
-                self.made.result = flatten(result, found)
-                tensors = [leaf for leaf in found if isinstance(leaf, Holder)]
-                realize(*(tensor.uop for tensor in tensors), *pending_writes())
+                with telling(self.outlines.see):
+                    with self.reads.watching():
+                        result = function(*args, **kwargs)
+                    self.made.result, found = completed(result)
         finally:
             computing.recorder = None
-        if not self.made.executions and not tensors:
+        if not self.made.executions and not any(isinstance(leaf, Holder) for leaf in found):
             raise JitError(f"{self.name}: nothing was computed, so there is nothing to capture")
         self._check_arguments(shape, (args, kwargs), leaves, stand_ins)
         self._check_streams()
@@ -209,9 +220,13 @@ class Capture:
     def drawing(self) -> None:
         """Replays draw, too."""
 
+    def unwatched(self) -> AbstractContextManager[None]:
+        """While what was asked for is computed: none of that is the step's own code."""
+        return self.reads.unwatched()
+
     def before(self, run: Run) -> None:
         """What needs the old values of arguments that are about to be overwritten is computed."""
-        for buffer in _written(run):
+        for buffer in run.written:
             source = self.places.get(buffer)
             if source is None or source.kind != "input" or source.first in self.made.written_inputs:
                 continue
@@ -239,11 +254,10 @@ class Capture:
                     " legal is one value of a variable in a step"
                 )
         sources = [self._source(buffer) for buffer in run.params]
-        made.written.update(b for b in _written(run) if b in made.state)
+        made.written.update(b for b in run.written if b in made.state)
         made.executions.append(Execution(run.plan, sources, run.variables))
-        for number, kept in enumerate(run.plan.plan.storages):
-            if kept.kind == "out":
-                self.places[run.buffers[number]] = Source("made", len(made.executions) - 1, number)
+        for number, buffer in run.results.items():
+            self.places[buffer] = Source("made", len(made.executions) - 1, number)
 
     def buffer(self, source: Source) -> Buffer:
         """Where the bytes of a source were in the call that was captured."""
@@ -460,11 +474,3 @@ def _storage_below(node: UOp) -> list[UOp]:
     if in_memory(node):
         return [version_below(node)]
     return [n for n in nodes_below([node]) if n.op is Ops.BUFFER]
-
-
-def _written(run: Run) -> set[Buffer]:
-    """Those of a plan's parameters that it overwrites."""
-    storages, steps = run.plan.plan.storages, run.plan.plan.steps
-    numbers = {n for step in steps for n in step.storages[: step.writes]}
-    written = {storages[n].whole if storages[n].kind == "part" else n for n in numbers}
-    return {run.params[storages[n].place] for n in written if storages[n].kind == "param"}

@@ -53,6 +53,7 @@ class Contents:
     def __init__(self) -> None:
         self._held: dict[int, tuple[str, Any, Content]] = {}  # by `id`
         self._whole: dict[int, str] = {}  # what is read whole, and how it is called
+        self._counted: set[int] = set()  # of those, whose length says something
         self._begun: set[int] = set()  # frames of generators
         self._resumed: str | None = None
 
@@ -64,6 +65,8 @@ class Contents:
             self._held[id(value)] = name, value, was
         if use in _READ.get(type(value), ()):
             self._whole.setdefault(id(value), name)
+            if use != "looked up":
+                self._counted.add(id(value))
 
     def enters(self, frame: FrameType) -> None:
         """A generator is called, or goes on: then it may be one that began before the step."""
@@ -88,7 +91,8 @@ class Contents:
             if was.size > _SMALL or not isinstance(value, (list, deque, dict)):
                 yield name, Place(_still, value, was, was)
                 continue
-            yield f"the length of {name}", Place(length_hint, value, 0, was.size)
+            if key in self._counted:
+                yield f"the length of {name}", Place(length_hint, value, 0, was.size)
             pairs = value.items() if isinstance(value, dict) else enumerate(value)
             for at, part in pairs:
                 if isinstance(part, SETTINGS):
@@ -147,9 +151,9 @@ _ITERATED: tuple[Any, ...] = ([], (), {}, {}.values(), {}.items(), "", set(), ra
 _ITERATED += (range(1 << 70),)
 
 _READ: dict[type, tuple[str, ...]] = {
-    **dict.fromkeys((list, deque, set, bytearray), ("whole", "iterated")),
-    **dict.fromkeys((dict, OrderedDict, defaultdict, Counter), ("iterated",)),
-    np.ndarray: ("whole", "iterated", "part"),
+    **dict.fromkeys((list, deque, set, bytearray), ("whole", "iterated", "looked up")),
+    **dict.fromkeys((dict, OrderedDict, defaultdict, Counter), ("iterated", "looked up")),
+    np.ndarray: ("whole", "iterated", "part", "looked up"),
 }
 """How what may be watched is used where all of it counts."""
 

@@ -17,14 +17,16 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import JitError
 from tinygrad.base.settings import JIT
 from tinygrad.engine.call import Call, Given
-from tinygrad.engine.capture import Capture, Captured
+from tinygrad.engine.capture import Capture, Captured, completed
 from tinygrad.engine.containers import Plain, bindings_below, flatten, without_values
 from tinygrad.engine.devices import Device
 from tinygrad.engine.holders import Holder, surroundings, surroundings_now
+from tinygrad.engine.outlines import Outlines, difference
 from tinygrad.engine.realize import (
     computing,
     in_memory,
     realize,
+    telling,
     version_below,
     whole_buffer,
 )
@@ -47,8 +49,9 @@ class TinyJit(Generic[P, R]):
     dataclasses. Everything else among the arguments (numbers, strings, models), `Tensor.training`
     and the default dtypes are part of the key: for each combination there is one capture. Numbers
     that vary from call to call are given as `Variable("n", low, high).bind(n)` or as tensors. One
-    that the function reads elsewhere by name (`rate`, `self.scale`) must stay as it is: a change of
-    it is a JitError.
+    that the function finds elsewhere (`rate`, `self.scale`, the clock, a file) must stay as it is:
+    if it is another in the second call than in the first, or what is read by name has changed
+    later, that is a JitError.
 
     Tensors that the function finds elsewhere are *state*: they are read and overwritten (`assign`)
     where they lie. Random numbers are fresh in each call. Python itself runs in the first two calls
@@ -70,6 +73,7 @@ class TinyJit(Generic[P, R]):
         self._calls: dict[Any, Call] = {}
         self._latest: Call | None = None
         self._warm: dict[Any, Any] = {}  # key → the shape of what the first call returned
+        self._first: dict[Any, Outlines] = {}  # key and signature → what it computed
         self._bound: dict[int, TinyJit[..., R]] = {}
         functools.update_wrapper(self, function)
 
@@ -86,6 +90,7 @@ class TinyJit(Generic[P, R]):
         self._calls.clear()
         self._latest = None
         self._warm.clear()
+        self._first.clear()
         for bound in list(self._bound.values()):
             bound.reset()
 
@@ -150,9 +155,14 @@ class TinyJit(Generic[P, R]):
         signature = _signature(settled, nodes, buffers)
         key = (shape, surroundings_now())
         self.cnt += 1
+        bound = self._bindings(given, nodes)
         if key not in self._warm:
-            return self._first_call(key, args, kwargs)
-        known = Given(tensors, buffers, self._bindings(given, nodes))
+            outlines = Outlines([variable.arg[0] for variable in bound])
+            result = self._first_call(key, args, kwargs, outlines)
+            if len(self._first) < MANY_KEYS:
+                self._first[key, signature] = outlines
+            return result
+        known = Given(tensors, buffers, bound)
         call = self._calls.get(key)
         if call is None:
             with turns.alone():
@@ -161,6 +171,7 @@ class TinyJit(Generic[P, R]):
                     capture = Capture(self._name, signature, tensors, settled, known.bound)
                     captured = capture.run(self.function, shape, given)
                     self._check_result(captured, self._warm[key])
+                    self._check_given((key, signature), capture.outlines)
                     call = Call(self._name, captured, shape, settled, buffers)
                     self._calls[key] = self._latest = call
                     return call.captured_result(known, capture.buffer)  # type: ignore[no-any-return]
@@ -183,9 +194,10 @@ class TinyJit(Generic[P, R]):
     def _name(self) -> str:
         return f"TinyJit({getattr(self.function, '__qualname__', self.function)})"
 
-    def _first_call(self, key: Any, args: Any, kwargs: Any) -> R:
-        result = self.function(*args, **kwargs)
-        self._warm[key] = flatten(result, [])
+    def _first_call(self, key: Any, args: Any, kwargs: Any, outlines: Outlines) -> R:
+        with telling(outlines.see):
+            result = self.function(*args, **kwargs)
+            self._warm[key], _ = completed(result)
         if len(self._warm) == MANY_KEYS and not self._calls:
             warnings.warn(
                 f"{self._name}: {MANY_KEYS} calls, each with other arguments that are no tensors, "
@@ -201,6 +213,17 @@ class TinyJit(Generic[P, R]):
                 f"{_shown(warm)}, then {_shown(captured.result)}; replays would return the latter "
                 "for ever"
             )
+
+    def _check_given(self, first: Any, outlines: Outlines) -> None:
+        found = difference(self._first.get(first, outlines), outlines)
+        if found is not None:
+            was, now, line = found
+            raise JitError(
+                f"{self._name}: computes with {now}{line and f' at {line}'}, and did with {was} in "
+                "the call before; replays would keep the former; legal for what changes are "
+                "arguments and tensors, and after a change that is to stay reset()"
+            )
+        self._first.pop(first, None)
 
     def _bindings(self, given: Sequence[Any], nodes: Sequence[UOp]) -> dict[UOp, UOp]:
         """Variables → BINDs with the values that they have in this call."""

@@ -7,18 +7,21 @@ code reads by name, from what was there before the step, is looked up when it is
 watched from then on (`engine/places`): one that has changed since is an error. So are the lists and
 the like that it finds in this way (`engine/contents`), or calls a method of.
 
-Not seen are those that are reached in another way: as an element of a dict by a computed key, by
-`getattr(x, name)`, through local variables, or while another profiler runs.
+Of the environment it is known which variables were read. Not seen is what is reached in another
+way: by `getattr(x, name)`, through local variables, in a file, or while another profiler runs. Of
+that `engine/outlines` sees what was another number in the call before.
 """
 
 from __future__ import annotations
 
 import dis
 import functools
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from inspect import CO_GENERATOR
+from itertools import pairwise
 from operator import getitem
 from types import CodeType, FrameType, MemberDescriptorType, ModuleType
 from typing import Any, NamedTuple
@@ -37,7 +40,7 @@ class Read(NamedTuple):
     root: str
     names: tuple[tuple[str, Any], ...]  # "." or "[", and what follows
     is_stored: bool
-    use: str = ""  # "whole", "iterated", "part"; nothing where it is only written
+    use: str = ""  # "whole", "iterated", "part", "looked up"; nothing where it is only written
 
     def __str__(self) -> str:
         parts = (f".{key}" if how == "." else f"[{key!r}]" for how, key in self.names)
@@ -65,6 +68,18 @@ class Reads:
         finally:
             sys.setprofile(None)
 
+    @contextmanager
+    def unwatched(self) -> Iterator[None]:
+        """Looks away, if it looks on."""
+        if sys.getprofile() != self._look:
+            yield
+            return
+        sys.setprofile(None)
+        try:
+            yield
+        finally:
+            sys.setprofile(self._look)
+
     def settings(self) -> list[tuple[str, Place]]:
         """What was read, and how its code calls it; with the values that it had before the step."""
         return [self._first[key] for key in self._read]
@@ -77,18 +92,28 @@ class Reads:
             return
         if event != "call":
             return
+        if frame.f_code is _ENVIRONMENT and isinstance(name := frame.f_locals["key"], str):
+            place = Place(os.environ.get, name, None, os.environ.get(name))
+            self._first.setdefault((id(os.environ), name), (f"os.environ[{name!r}]", place))
+            self._read.add((id(os.environ), name))
+            return
         if frame.f_code.co_flags & CO_GENERATOR and _module(frame) != __name__:
             self.contents.enters(frame)
         for read in _reads(frame.f_code, _module(frame)):
+            if not read.is_global and not read.names:
+                self._meet(frame, read, frame.f_locals.get(read.root))
             for key, place in self._place(frame, read):
                 if isinstance(place.value, SETTINGS):
                     self._first.setdefault(key, (f"{read} (in {_name(frame)})", place))
                     if not read.is_stored:
                         self._read.add(key)
                     continue
-                value = owner_of(place.value)
-                if id(value) in self._places.there or isinstance(value, SOURCES):
-                    self.contents.meets(value, f"{read} (in {_name(frame)})", read.use)
+                self._meet(frame, read, place.value)
+
+    def _meet(self, frame: FrameType, read: Read, value: Any) -> None:
+        value = owner_of(value)
+        if id(value) in self._places.there or isinstance(value, SOURCES):
+            self.contents.meets(value, f"{read} (in {_name(frame)})", read.use)
 
     def _place(self, frame: FrameType, read: Read) -> Iterator[tuple[tuple[int, Any], Place]]:
         """Where what is read is kept, if it is something that was there before the step; and what
@@ -162,6 +187,7 @@ def _element(value: Any, key: Any) -> Place | None:
         return None
 
 
+_ENVIRONMENT = type(os.environ).__getitem__.__code__
 _PLAIN_LOOKS = (dict.__getitem__, list.__getitem__, tuple.__getitem__)
 
 
@@ -192,7 +218,8 @@ def _reads(code: CodeType, module: str) -> Sequence[Read]:
         return ()
     found: dict[Read, None] = {}
     read: Read | None = None
-    steps = [step for step in dis.get_instructions(code) if step.opname not in _SILENT]
+    every = list(dis.get_instructions(code))
+    steps = [step for step in every if step.opname not in _SILENT]
     rebound = {step.argval for step in steps if step.opname in ("STORE_FAST", "STORE_DEREF")}
     for at, step in enumerate(steps):
         name, argument = step.opname, step.argval
@@ -206,13 +233,16 @@ def _reads(code: CodeType, module: str) -> Sequence[Read]:
             known = is_cell or local not in rebound
             read = Read(False, local, (), name.startswith("STORE")) if known else None
         elif read is not None and name in _ATTRIBUTES:
+            if argument == "get" and (key := steps[at + 1]).opname == "LOAD_CONST":
+                found[read._replace(names=(*read.names, ("[", key.argval)))] = None
             read = read._replace(names=(*read.names, (".", argument)), is_stored=name[0] == "S")
         elif read is not None and name == "BINARY_SUBSCR" and steps[at - 1].opname == "LOAD_CONST":
             read = read._replace(names=(*read.names, ("[", steps[at - 1].argval)))
         else:
             read = None
         if read is not None:
-            found[read._replace(use=_use(steps[at + 1 : at + 3]))] = None
+            use = "looked up" if _is_looked_up(step, every) else _use(steps[at + 1 : at + 3])
+            found[read._replace(use=use)] = None
     return tuple(found)
 
 
@@ -228,9 +258,29 @@ def _use(after: Sequence[dis.Instruction]) -> str:
     return "iterated" if name == "GET_ITER" else "whole"
 
 
+def _is_looked_up(read: dis.Instruction, every: Sequence[dis.Instruction]) -> bool:
+    """Whether what was just read is asked for an element by a key that is computed."""
+    above = 0  # on the stack
+    after = every[every.index(read) + 1 :]
+    for step, following in pairwise(after):
+        if step.opname in _ATTRIBUTES and above == 0:
+            return step.argval == "get" and following.opname != "LOAD_CONST"
+        if following.opname == "BINARY_SUBSCR" and above == 0 and step.opname == "LOAD_CONST":
+            return False
+        if step.opname == "BINARY_SUBSCR" and above == 1:
+            return True
+        if step.opcode in _JUMPS:
+            return False
+        above += dis.stack_effect(step.opcode, step.arg)
+        if above < 1:
+            return False
+    return False
+
+
+_JUMPS = {*dis.hasjrel, *dis.hasjabs}
 _ITERATING = {"items", "keys", "values", "copy"}
 _WRITING = {"append", "extend", "insert", "remove", "pop", "clear", "update", "setdefault", "add"}
-_WRITING |= {"discard", "popitem", "popleft", "appendleft", "extendleft", "reverse", "sort", "get"}
+_WRITING |= {"discard", "popitem", "popleft", "appendleft", "extendleft", "reverse", "sort"}
 _SILENT = {"COPY", "NOP", "CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL"}
 _GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL"}
 _LOCALS = ("LOAD_FAST", "LOAD_DEREF", "LOAD_CLASSDEREF", "STORE_DEREF")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -84,6 +84,20 @@ class Run(NamedTuple):
         """Of the variables."""
         return [value for _, value in self.variables]
 
+    @property
+    def results(self) -> dict[int, Buffer]:
+        """What it made and left, by the number of its storage."""
+        storages = enumerate(self.plan.plan.storages)
+        return {number: self.buffers[number] for number, s in storages if s.kind == "out"}
+
+    @property
+    def written(self) -> set[Buffer]:
+        """Those of its parameters that it overwrites."""
+        storages, steps = self.plan.plan.storages, self.plan.plan.steps
+        numbers = {n for step in steps for n in step.storages[: step.writes]}
+        written = {storages[n].whole if storages[n].kind == "part" else n for n in numbers}
+        return {self.params[storages[n].place] for n in written if storages[n].kind == "param"}
+
 
 class Recorder(Protocol):
     """What looks on while a thread computes: TinyJit captures through it."""
@@ -94,6 +108,9 @@ class Recorder(Protocol):
     def drawing(self) -> None:
         """Random numbers are about to be drawn."""
 
+    def unwatched(self) -> contextlib.AbstractContextManager[None]:
+        """While what was asked for is computed: none of that is the step's own code."""
+
     def before(self, run: Run) -> None:
         """A plan is about to run."""
 
@@ -103,12 +120,29 @@ class Recorder(Protocol):
 
 class _Computing(threading.local):
     recorder: Recorder | None = None
-    done: list[Run | None] | None = None
+    done: Callable[[Run | None], None] | None = None
 
 
 computing = _Computing()
-"""Of each thread: the recorder that looks on, and a list that takes what was `done` (None in it:
-something that made no graph)."""
+"""Of each thread: the recorder that looks on, and who is told what was `done` (None: something that
+made no graph)."""
+
+
+@contextlib.contextmanager
+def telling(done: Callable[[Run | None], None]) -> Iterator[None]:
+    """While it lasts, `done` is told what this thread computes, and so is who was told before."""
+    outside = computing.done
+
+    def tell(run: Run | None) -> None:
+        done(run)
+        if outside is not None:
+            outside(run)
+
+    computing.done = tell
+    try:
+        yield
+    finally:
+        computing.done = outside
 
 
 def capturing() -> bool:
@@ -130,7 +164,8 @@ def realize(*roots: UOp) -> None:
     wanted = [root for root in map(latest, roots) if not in_memory(root) and not _is_open(root)]
     if not wanted:
         return
-    with turns.together():
+    recorder = computing.recorder
+    with turns.together(), recorder.unwatched() if recorder else contextlib.nullcontext():
         wanted = [root for root in map(latest, wanted) if not in_memory(root)]
         if wanted:
             _realize(wanted)
@@ -154,7 +189,7 @@ def _realize(wanted: list[UOp]) -> None:
     else:
         leave(taken)
     if computing.done is not None:
-        computing.done.append(run)
+        computing.done(run)
     if runnable.faults:
         origins = _origins_of_checks(structure)
         for words in runnable.faults:

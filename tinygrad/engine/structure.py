@@ -59,18 +59,18 @@ class Structure:
                 here = UOp(Ops.CONST, bits.dtype, tuple(made[s] for s in node.src[:1]), 0)
                 made[node] = (here + bits).bitcast(node.dtype)
             elif node in boxes:
-                whole = made[_met(node.src[0], made)]
+                whole = made[met(node.src[0], made)]
                 made[node] = whole.shrink(open_box(node, variables))
             elif node.op is Ops.CONST:
                 made[node] = node.with_src(tuple(made[s] for s in node.src[:1]))
             elif node.op is Ops.DEFINE_VAR:
                 raise _without_value(node)
             else:
-                sources = [made[s if s in made else _met(s, made)] for s in node.src]
+                sources = [made[s if s in made else met(s, made)] for s in node.src]
                 same = made[node] = node.with_src(tuple(sources))
                 if same.origin is None:
                     same.origin = node.origin
-        return UOp.sink(*(made[_met(root, made)] for root in self.roots))
+        return UOp.sink(*(made[met(root, made)] for root in self.roots))
 
     def variables(self, open_numbers: Collection[Number] = ()) -> list[tuple[str, int]]:
         """The values of the sink's variables, and the names of those that have one of their own."""
@@ -93,7 +93,7 @@ def resolved(node: UOp) -> UOp:
             return node
 
 
-def _met(node: UOp, nodes: Container[UOp]) -> UOp:
+def met(node: UOp, nodes: Container[UOp]) -> UOp:
     """What the walk that gave `nodes` met in this node's place. Another thread may have computed
     more since then, so what the node is known by now need not be what was met."""
     while node not in nodes:
@@ -160,7 +160,7 @@ def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> St
     form: list[Any] = []
     params: list[UOp] = []
     binds: list[UOp] = []
-    numbers = Numbers(lambda node: _met(node, at))
+    numbers = Numbers(lambda node: met(node, at))
     views = numbers.views
     for node in nodes:
         op = node.op
@@ -169,7 +169,7 @@ def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> St
             arg = numbers.add_movement(node) if op in IN_ORDER else node.arg
             form += (op, node.dtype, arg, node.tag, len(node.src))
             for source in node.src:
-                source = source if source in at else _met(source, at)
+                source = source if source in at else met(source, at)
                 form.append(at[source])
                 if source in views:  # of a number, which this reader may need fixed
                     numbers.use(node, source)
@@ -186,7 +186,7 @@ def structure_of(roots: Sequence[UOp], nodes: Sequence[UOp] | None = None) -> St
             if not numbers.add_constant(node):  # by its text: 0.0 and -0.0 are equal
                 form.append(repr(node.arg))
             form += [at[s] for s in place]
-    ends = [_met(root, at) for root in roots]
+    ends = [met(root, at) for root in roots]
     numbers.end(nodes, ends)
     form += [at[root] for root in ends]
     form += numbers.fixed

@@ -27,7 +27,15 @@ from tinygrad.engine.holders import holders
 from tinygrad.engine.layout import Source as Place
 from tinygrad.engine.numbers import Begin, Number
 from tinygrad.engine.plans import settings_of_plans
-from tinygrad.engine.realize import Run, capturing, computing, in_memory, open_inputs, realize
+from tinygrad.engine.realize import (
+    Run,
+    capturing,
+    computing,
+    in_memory,
+    open_inputs,
+    realize,
+    telling,
+)
 from tinygrad.engine.replay import Execution, Replay
 from tinygrad.engine.storage import Buffer, is_expected, is_read
 from tinygrad.engine.turns import turns
@@ -273,7 +281,7 @@ class _Asked:
             buffer.era += 1
             buffer.expression = buffer.past = None
         if computing.done is not None:
-            computing.done.append(None)
+            computing.done(None)
 
     def tell(self) -> None:
         """Tells the nodes that were made of promises where these were computed, and tensors that
@@ -302,19 +310,14 @@ class _Asked:
 
     def watch(self, long_way: LongWay) -> Known | None:
         """Goes the long way; what was done, if that is all that there is to it."""
-        outside, done = computing.done, []  # type: ignore[var-annotated]
-        computing.done = done
-        try:
+        done: list[Run | None] = []
+        with telling(done.append):
             long_way()
-        finally:
-            computing.done = outside
-        if outside is not None:
-            outside += done
         return self._known(done[0]) if len(done) == 1 and done[0] is not None else None
 
     def _known(self, done: Run) -> Known | None:
         """What the long way did, in terms of the lines; None if they don't tell all of it."""
-        plan, structure, buffers = done.plan, done.structure, done.buffers
+        plan, structure = done.plan, done.structure
         storages = plan.plan.storages
         # what it read and overwrote, and its variables, must be leaves or given tensors
         at = {
@@ -337,7 +340,7 @@ class _Asked:
         for _, number in taken:
             begins[number] = None
         # what it made must be promises: those asked for, or what waits for what it overwrites
-        made = {buffers[i]: i for i, each in enumerate(storages) if each.kind == "out"}
+        made = {buffer: number for number, buffer in done.results.items()}
         kept: dict[Place, int] = {}
         ends: list[UOp] = []
         for number, promise in enumerate(self.promises):

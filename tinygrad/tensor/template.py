@@ -15,6 +15,7 @@ import functools
 import math
 import weakref
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from operator import is_
 from types import FunctionType
 from typing import Any, NamedTuple, TypeVar
@@ -349,6 +350,10 @@ class _OnStandIns:
     def drawing(self) -> None:
         """Random numbers would be drawn twice."""
         raise JitError(self.name)
+
+    def unwatched(self) -> AbstractContextManager[None]:
+        """There is nothing that it watches."""
+        return nullcontext()
 
     def before(self, run: Run) -> None:
         """Nothing can be computed."""

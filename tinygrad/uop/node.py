@@ -200,10 +200,14 @@ class UOp(Questions):
         """A buffer unlike any other; of several devices, of `size` elements in all."""
         return UOp.on(device).new_storage(size, dtype)
 
+    @staticmethod
+    def unique() -> UOp:
+        """A UNIQUE, with a number above those of all before."""
+        return UOp(Ops.UNIQUE, dtypes.void, (), next(UOp._unique))
+
     def new_storage(self, size: int, dtype: DType) -> UOp:
         """A buffer unlike any other where this DEVICE says."""
-        unique = UOp(Ops.UNIQUE, dtypes.void, (), next(UOp._unique))
-        return UOp(Ops.BUFFER, dtype, (unique, self), size).shaped((size,))
+        return UOp(Ops.BUFFER, dtype, (UOp.unique(), self), size).shaped((size,))
 
     @staticmethod
     def variable(name: str, low: float, high: float, dtype: DType = dtypes.int32) -> UOp:
@@ -366,8 +370,8 @@ class UOp(Questions):
 
     def own(self) -> UOp:
         """This view of a constant as one of a constant unlike any other."""
-        base, unique = self.base, UOp(Ops.UNIQUE, dtypes.void, (), next(UOp._unique))
-        return self.viewed(base.replace(src=(*base.src[:1], unique)))
+        base = self.base
+        return self.viewed(base.replace(src=(*base.src[:1], UOp.unique())))
 
     def detach(self, *history: UOp) -> UOp:
         """This value; a gradient of it goes to `history` instead, or nowhere."""

@@ -1,0 +1,119 @@
+"""A captured call that computes with another number than the call before it is an error, wherever
+its Python found that number; calls that differ in something else are not compared."""
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+
+from tinygrad import Generator, Tensor, TinyJit, Variable, nn
+from tinygrad.base.errors import JitError
+
+
+def vec(*values):
+    return Tensor([float(v) for v in values]).realize()
+
+
+def calls(function, times=3):
+    step = TinyJit(function)
+    return [step(vec(1)).tolist() for _ in range(times)]
+
+
+class Rates:
+    rate = 1.0
+
+
+paired, moved = zip(itertools.count(), itertools.count()), map(float, itertools.count())
+row = vec(*range(100))
+table, scratch = Rates(), vec(0)
+
+
+def attribute(name):
+    setattr(table, name, getattr(table, name) + 1)
+    return vars(table)["".join(name)]
+
+
+def file(path="/proc/self/stat"):
+    with open(path) as found:
+        return time.perf_counter() + len(found.read())
+
+
+GIVEN = {
+    "the clock": (lambda x: x * time.perf_counter(), r"computes with \d+\.\d+ at .*, and did with"),
+    "two iterators": (lambda x: x * next(paired)[0], "with 1.0 at .*, and did with 0.0"),
+    "a map": (lambda x: x * next(moved), "with 1.0 .* with 0.0"),
+    "an attribute by its name": (lambda x: x * attribute("rate"), "with 3.0 .* with 2.0"),
+    "a file": (lambda x: x * file(), "computes with"),
+    "one number of a row": (
+        lambda x: x * row[next(paired)[0]],
+        r"with \(\(3, 4\),\) .*\(\(2, 3\),",
+    ),
+    "a part of a row": (lambda x: row[int(next(moved)) :][:1] * x, r"with \(\(\d, 100\),\)"),
+    "a list": (lambda x: x * Tensor([next(moved)]), r"with data \[\d.0\]"),
+    "an array": (lambda x: x * Tensor(np.array([next(moved)])), r"with data \[\d.0\]"),
+    "a larger array": (
+        lambda x: (x + Tensor(np.full(99, next(moved)))).sum(),
+        "99 elements of data",
+    ),
+    "what is written": (lambda x: (scratch.assign(x * next(moved)), x + 1)[1], "computes with"),
+    "a padding": (lambda x: x.pad(((n := next(paired)[0], 20 - n),)).sum(), "computes with"),
+    "a variable": (
+        lambda x: x * Tensor(Variable("n", 0, 99).bind(next(paired)[0])),
+        r"with \d+ at",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_another_number_is_an_error(name):
+    function, words = GIVEN[name]
+    with pytest.raises(JitError, match=words):
+        calls(function)
+
+
+def test_it_stays_one_until_the_number_does():
+    numbers = map(float, [1, 2, 3, 3, 3, 3])
+    step = TinyJit(lambda x: x * next(numbers))
+    step(vec(1))
+    for _ in range(2):
+        with pytest.raises(JitError, match="computes with"):
+            step(vec(1))
+    step.reset()
+    numbers = itertools.repeat(5)
+    assert [step(vec(n)).item() for n in range(1, 4)] == [5.0, 10.0, 15.0]
+
+
+def test_numbers_that_may_differ():
+    layer = nn.Linear(1, 1)
+    size = Variable("n", 1, 9)
+    assert len({tuple(v) for v in calls(lambda x: x * Tensor.rand(1) + layer(x).detach() * 0)}) == 3
+    cut = TinyJit(lambda x, n: row[n].sum() + x.sum())
+    shaped = TinyJit(lambda x: (x * 2 + Tensor.arange(x.shape[0])).sum())
+    assert [cut(vec(1), size.bind(n)).item() for n in (1, 2, 3, 4)] == [2.0, 3.0, 4.0, 5.0]
+    assert [shaped(vec(*range(n))).item() for n in (2, 3, 3)] == [3.0, 9.0, 9.0]
+
+
+def test_what_only_the_first_call_does():
+    made = {}
+
+    def step(x):
+        if "weight" not in made:
+            made["weight"] = Tensor.full((1,), 3.0).contiguous()
+            return (x * 5 * made["weight"]).realize()
+        return (x * made["weight"]).realize()
+
+    assert calls(step, 4) == [[15.0], [3.0], [3.0], [3.0]]
+
+
+def test_a_seed_of_a_generator_made_inside():
+    seeds = map(int, itertools.count())
+    drawn = calls(lambda x: x * Tensor.rand(1, generator=Generator(3)))
+    assert drawn[0] == drawn[1] == drawn[2]
+    with pytest.raises(JitError, match="with 1 at .* with 0 in"):
+        calls(lambda x: x * Tensor.rand(1, generator=Generator(next(seeds))))
+
+
+def test_nan_is_the_same_number():
+    array = np.array([np.nan, 1.0])
+    assert calls(lambda x: (x * float("nan") + Tensor(array.copy())).isnan().all()) == [True] * 3
