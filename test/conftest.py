@@ -32,6 +32,8 @@ if not IS_WORKER:
     for name, folder in (("TINYGRAD_CACHE", SESSION / "cache"), ("TMPDIR", SESSION / "tmp")):
         folder.mkdir()
         os.environ[name] = str(folder)
+    # a hundred processes that import the package would compile it anew, a second each
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     tempfile.tempdir = os.environ["TMPDIR"]
 os.environ["SPEC"] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch is the oracle, not a rival for the cores

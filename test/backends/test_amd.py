@@ -239,8 +239,9 @@ def test_scores_become_an_operand_where_they_lie(tensors, number, unit, rows, ke
 
 @pytest.mark.parametrize(
     ("number", "unit", "width"),
-    [(1, "mfma.bf16", 16), pytest.param(2, "wmma12.bf16", 16, marks=pytest.mark.slow)],
+    [(1, "mfma.bf16", 16), (2, "wmma12.bf16", 16)],
 )
+@pytest.mark.slow  # `make test` has CUDA's units instead
 def test_gradients_make_scores_again_where_they_lie(tensors, number, unit, width):
     """A kernel for the output and its rows' statistics, one for each gradient."""
     given = [np.random.randn(1, 136, width).astype(np.float32) for _ in range(4)]

@@ -204,6 +204,11 @@ def run_emulated(kernel, shape, inputs, dtype):
     return arrays[0]
 
 
+def named(value):
+    """A test's name: of dtypes those of the operands."""
+    return f"{value[0]!r}-{value[1]!r}" if isinstance(value, tuple) else None
+
+
 KINDS = [
     (BF, BF, F32),
     (dtypes.float16, dtypes.float16, F32),
@@ -212,12 +217,16 @@ KINDS = [
     (I8, U8, I32),
     (U8, U8, I32),
 ]
+WAYS = [  # kinds, and whether the operands lie transposed: each kind and each way, not all of both
+    *((kinds, False, False) for kinds in KINDS),
+    *((kinds, True, True) for kinds in (KINDS[0], KINDS[1], KINDS[3])),
+    *(pytest.param(k, True, True, marks=pytest.mark.slow) for k in (KINDS[2], *KINDS[4:])),
+    *(pytest.param(k, at, not at, marks=pytest.mark.slow) for k in KINDS for at in (False, True)),
+]
 SIZES = [(16, 16, 64), (33, 40, 70), (48, 32, 128), (17, 97, 65), (65, 33, 40)]
 
 
-@pytest.mark.parametrize("kinds", KINDS, ids=lambda kinds: f"{kinds[0]!r}-{kinds[1]!r}")
-@pytest.mark.parametrize("at", [False, True])
-@pytest.mark.parametrize("bt", [False, True])
+@pytest.mark.parametrize(("kinds", "at", "bt"), WAYS, ids=named)
 def test_tiles_emulated(kinds, at, bt):
     for sizes in SIZES:
         kernel, inputs, expected = example(sizes, at, bt, *kinds)
@@ -225,7 +234,7 @@ def test_tiles_emulated(kinds, at, bt):
         np.testing.assert_array_equal(found, expected, err_msg=str(sizes))
 
 
-@pytest.mark.parametrize("kinds", KINDS[:3], ids=lambda kinds: f"{kinds[0]!r}-{kinds[1]!r}")
+@pytest.mark.parametrize("kinds", KINDS[:3], ids=named)
 @pytest.mark.parametrize("at", [False, True])
 def test_tiles_in_the_interpreter(kinds, at):
     kernel, inputs, expected = example((18, 17, 35), at, not at, *kinds)

@@ -16,7 +16,7 @@ from tinygrad.base.errors import ArgumentError, DTypeError, FileError, JitError
 from tinygrad.formats.onnx import OnnxRunner
 from tinygrad.formats.onnx.tables import TABLES
 
-PARTS = 20
+PARTS = 40
 SLOW = pytest.mark.slow
 
 

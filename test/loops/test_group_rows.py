@@ -12,7 +12,10 @@ from tinygrad.engine.structure import structure_of
 SCALED = torch.nn.functional.scaled_dot_product_attention
 
 
-@pytest.mark.parametrize("queries,keys,width,causal", [(100, 100, 8, False), (67, 67, 5, True)])
+@pytest.mark.parametrize(
+    "queries,keys,width,causal",
+    [pytest.param(100, 100, 8, False, marks=pytest.mark.slow), (67, 67, 5, True)],
+)
 def test_no_scores_are_stored(queries, keys, width, causal):
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal((3, n, width), np.float32) for n in (queries, keys, keys)]

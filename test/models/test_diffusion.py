@@ -92,7 +92,7 @@ def test_another_schedule_is_refused(said):
         Schedule.from_config({"beta_schedule": "scaled_linear", **said})
 
 
-@pytest.mark.parametrize("kind", ["epsilon", "v_prediction"])
+@pytest.mark.parametrize("kind", [pytest.param("epsilon", marks=pytest.mark.slow), "v_prediction"])
 def test_from_noise_to_latents(kind, tmp_path):
     config = transformers.CLIPTextConfig(
         **ENCODER | dict(num_hidden_layers=1), vocab_size=97, max_position_embeddings=12

@@ -162,7 +162,7 @@ def test_one_captured_step_serves_all_places():
 EVEN = DecoderConfig(vocab=100, dim=64, layers=1, heads=4, kv_heads=2, hidden=128)
 
 
-@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("bits", [8, pytest.param(4, marks=pytest.mark.slow)])
 def test_prompts_in_chunks_by_quantised_weights(bits):
     model, prompts = Decoder(EVEN), [[1, 15, 7], [*range(70)]]
     quantise(model, bits)

@@ -255,7 +255,12 @@ def test_channels_dealt_out():
     assert (ours.channel_shuffle(Tensor(x), 3).numpy() == wanted).all()
 
 
-OUTSIDE = [("zeros", False), ("border", True), ("reflection", False), ("reflection", True)]
+OUTSIDE = [
+    ("zeros", False),
+    ("border", True),
+    ("reflection", True),
+    pytest.param("reflection", False, marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize(("padding_mode", "align_corners"), OUTSIDE)

@@ -103,8 +103,8 @@ def test_average_of_weights():
 def minimized(lib, start, search):
     """The place and the number of calls after two steps of LBFGS on Rosenbrock's valley."""
     calls = []
-    rate = 1.0 if search else 0.1
-    optimizer = lib.LBFGS([start], lr=rate, max_iter=30, line_search_fn=search)
+    how = {"lr": 1.0, "max_iter": 30} if search else {"lr": 0.1, "max_iter": 8}
+    optimizer = lib.LBFGS([start], **how, line_search_fn=search)
 
     def closure():
         optimizer.zero_grad()

@@ -224,7 +224,10 @@ def test_transformer_layers(options):
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
-@pytest.mark.parametrize("options", [{}, {"batch_first": True, "norm_first": True}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, pytest.param({"batch_first": True, "norm_first": True}, marks=pytest.mark.slow)],
+)
 def test_transformers(options):
     models = [lib.Transformer(8, 2, 2, 3, 16, dropout=0.0, **options) for lib in (nn, torch.nn)]
     alike(*models)

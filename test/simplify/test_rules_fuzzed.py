@@ -11,7 +11,7 @@ from simplify.prover import allowed, children, is_literal, operand_kind
 from simplify.terms import same, value
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.simplify import cast, constants
+from tinygrad.simplify import cast
 from tinygrad.simplify.affine import simplify_index
 from tinygrad.simplify.masks import both, conditions_of, simplify_condition, under
 from tinygrad.simplify.rules import TERMS, dropped, guarded, simplify, symbolic
@@ -482,7 +482,7 @@ def test_rules_that_drop_something_stop_at_a_check():
                     after.toposort()
                 )
     assert seen > 300
-    assert constants.has_check(UOp.const(dtypes.int32, 1).check(gate_of_nothing(), "index", ""))
+    assert UOp.const(dtypes.int32, 1).check(gate_of_nothing(), "index", "").has_check
     assert cast.holds(dtypes.int64, UOp.variable("x", -5, 5))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from tinygrad.base.dtype import DType, dtypes
 from tinygrad.schedule.movement import both
 from tinygrad.simplify.affine import simplify_index
-from tinygrad.simplify.constants import has_check, is_zero
+from tinygrad.simplify.constants import is_zero
 from tinygrad.simplify.masks import conditions_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
@@ -18,7 +18,7 @@ from tinygrad.uop.op import GroupOp, Ops
 
 def narrowed_sum(value: UOp, ranges: tuple[UOp, ...]) -> UOp:
     """The sum of `value` over `ranges`, without those that a condition narrows to one turn."""
-    if value.op is not Ops.WHERE or not is_zero(value.src[2]) or has_check(value):
+    if value.op is not Ops.WHERE or not is_zero(value.src[2]) or value.has_check:
         return value.reduce("add", *ranges)
     conditions = conditions_of(value.src[0])
     for condition in conditions:

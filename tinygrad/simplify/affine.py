@@ -10,10 +10,9 @@ casts of what was loaded. Nothing here knows of memory or loops; nothing recurse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from math import gcd
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.simplify.forms import (
@@ -31,7 +30,7 @@ from tinygrad.simplify.forms import (
     without,
 )
 from tinygrad.uop.bounds import Interval, bounds
-from tinygrad.uop.node import UOp
+from tinygrad.uop.node import Notes, UOp
 from tinygrad.uop.op import GroupOp, Ops, evaluate
 
 _ATOM = None
@@ -50,7 +49,7 @@ class Algebra:
 
     def __init__(self, known: Mapping[UOp, Interval] | None = None) -> None:
         self.known = known or {}
-        self._memo: MutableMapping[UOp, Form | None] = {} if known else WeakKeyDictionary()
+        self._memo: dict[UOp, Form | None] | Notes[Form | None] = {} if known else Notes()
 
     # ---- from nodes to forms and back ------------------------------------------------------------
 

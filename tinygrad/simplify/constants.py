@@ -6,14 +6,11 @@ A CHECK must be asked even if its value is not needed, so what would drop one is
 from __future__ import annotations
 
 import math
-from weakref import WeakKeyDictionary
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops, bit_cast, evaluate
 from tinygrad.uop.pattern import Rule, UPat
-
-_checked: WeakKeyDictionary[UOp, bool] = WeakKeyDictionary()
 
 
 def is_zero(node: UOp) -> bool:
@@ -26,26 +23,9 @@ def is_positive_zero(node: UOp) -> bool:
     return is_zero(node) and math.copysign(1, node.arg) > 0
 
 
-def has_check(node: UOp) -> bool:
-    """Whether a CHECK stands at or below this node."""
-    found = _checked.get(node)
-    if found is not None:
-        return found
-    stack = [node]
-    while stack:
-        top = stack[-1]
-        todo = [s for s in top.src if s not in _checked]
-        if todo:
-            stack.extend(todo)
-            continue
-        stack.pop()
-        _checked[top] = top.op is Ops.CHECK or any(_checked[s] for s in top.src)
-    return _checked[node]
-
-
 def drops_check(before: UOp, after: UOp) -> bool:
     """Whether a CHECK below `before` is no longer below `after`."""
-    if not has_check(before):
+    if not before.has_check:
         return False
     gone = set(before.toposort()).difference(after.toposort())
     return any(node.op is Ops.CHECK for node in gone)
@@ -70,7 +50,7 @@ def _only_value(node: UOp) -> UOp | None:
     if dtypes.is_float(node.dtype) or node.dtype is dtypes.void:
         return None
     low = node.vmin
-    return None if low != node.vmax or has_check(node) else node.const_like(low)
+    return None if low != node.vmax or node.has_check else node.const_like(low)
 
 
 def _constant_last(node: UOp) -> UOp | None:

@@ -12,7 +12,7 @@ from math import gcd
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.simplify.affine import FREE, Algebra
-from tinygrad.simplify.constants import drops_check, has_check, is_positive_zero
+from tinygrad.simplify.constants import drops_check, is_positive_zero
 from tinygrad.simplify.forms import Form, Terms, combine, number, order, positive_divisor, scaled
 from tinygrad.uop.bounds import Interval
 from tinygrad.uop.node import UOp
@@ -179,7 +179,7 @@ def known_from(conditions: Iterable[UOp]) -> dict[UOp, Interval]:
 def both(*gates: UOp) -> UOp:
     """The AND of gates: no condition twice, none that the others imply; False where that shows."""
     conditions = conditions_of(*map(simplify_condition, conditions_of(*gates)))
-    if len(conditions) > _MOST or any(map(has_check, conditions)):
+    if len(conditions) > _MOST or any(c.has_check for c in conditions):
         return all_of(conditions)
     if any(low > high for low, high in known_from(conditions).values()):
         return truth(False)
@@ -233,7 +233,7 @@ def _gated(node: UOp) -> UOp | None:
     if gate.op is Ops.CONST:
         if gate.arg:
             return node.with_src(node.src[:-1])
-        return None if any(map(has_check, indices)) else node.const_like(0)
+        return None if any(i.has_check for i in indices) else node.const_like(0)
     made = tuple(_simpler(under(gate, i), i) for i in indices)
     return node.with_src((node.src[0], *made, gate)) if made != indices else None
 

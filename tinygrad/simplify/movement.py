@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tinygrad.simplify.constants import has_check
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import SIZED, GroupOp, Ops
 from tinygrad.uop.pattern import Rule, UPat
@@ -54,7 +53,7 @@ def _shrink_of_pad(outer: UOp, inner: UOp) -> UOp | None:
     for (begin, end), (before, _), n in zip(outer.sizes, inner.sizes, x.shape, strict=True):
         low, high = max(begin - before, 0), min(end - before, n)
         if low >= high:
-            return None if has_check(x) else outer.const_like(0)
+            return None if x.has_check else outer.const_like(0)
         box.append((low, high))
         pads.append((low - (begin - before), end - before - high))
     return x.shrink(tuple(box)).pad(tuple(pads))

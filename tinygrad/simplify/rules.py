@@ -21,7 +21,7 @@ from tinygrad.simplify import (
     movement,
 )
 from tinygrad.simplify.affine import FREE, simplify_index
-from tinygrad.simplify.constants import drops_check, has_check
+from tinygrad.simplify.constants import drops_check
 from tinygrad.uop.node import UOp, services
 from tinygrad.uop.op import GroupOp, Ops
 from tinygrad.uop.pattern import PatternMatcher, Rule, UPat
@@ -56,7 +56,7 @@ def guarded(rule: Rule) -> Rule:
     gone, when = sorted(dropped(rule)), rule.when
 
     def keeps_checks(**found: UOp) -> bool:
-        return (when is None or bool(when(**found))) and not any(has_check(found[n]) for n in gone)
+        return (when is None or bool(when(**found))) and not any(found[n].has_check for n in gone)
 
     return Rule(rule.name, _settled(rule.left), rule.right, keeps_checks if gone else when)
 

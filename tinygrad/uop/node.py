@@ -16,7 +16,7 @@ import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from tinygrad.base.dtype import ConstType, DType, compute_dtype, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError
@@ -26,6 +26,7 @@ from tinygrad.uop.op import ROW, GroupOp, Ops, evaluate
 from tinygrad.uop.placement import placed
 from tinygrad.uop.questions import Questions
 
+T = TypeVar("T")
 _UNSET: Any = object()
 _MOVEMENT, _CONST, _DETACH = GroupOp.Movement, Ops.CONST, Ops.DETACH
 # asked for each node: an enum's members are slow
@@ -42,9 +43,9 @@ class UOp(Questions):
     """An operation, the dtype of its result, its sources, and an argument that is plain data.
 
     These and `tag`, which only makes nodes differ, are what a node is: they never change. All else
-    follows from them, when it is asked for (`_shape`, `_interval`, `_key`, `_ranges`), or is a note
-    of the engine's: where the value is, and who looks at it (`known`, `newer`, `storage`,
-    `readers`, `families`).
+    follows from them, when it is asked for (`_shape`, `_interval`, `_key`, `_ranges`, `_checks`,
+    and `_form`, which is `simplify`'s: see `Notes`), or is a note of the engine's: where the value
+    is, and who looks at it (`known`, `newer`, `storage`, `readers`, `families`).
     """
 
     __slots__ = (
@@ -64,6 +65,8 @@ class UOp(Questions):
         "_interval",
         "_key",
         "_ranges",
+        "_checks",
+        "_form",
         "__weakref__",
     )
     _table: ClassVar[dict[tuple[Any, ...], _Entry]] = {}
@@ -88,6 +91,8 @@ class UOp(Questions):
     _interval: Any
     _key: Any
     _ranges: Any
+    _checks: Any
+    _form: Any
     readers: set[weakref.ref[UOp]] | None
     """Of a version of a buffer, shared with all views of it: the nodes that read it and are no
     views, or were computed alone, so that assign can keep them right."""
@@ -113,7 +118,7 @@ class UOp(Questions):
         node = object.__new__(cls)
         node.op, node.dtype, node.src, node.arg, node.tag = op, dtype, src, arg, tag
         node.known = node.newer = node.storage = node.origin = node.readers = node.families = None
-        node._shape = node._interval = node._key = node._ranges = _UNSET
+        node._shape = node._interval = node._key = node._ranges = node._checks = node._form = _UNSET
         node.device = None
         is_view = op in _MOVEMENT  # who reads a view reads what it shows: they share `readers`
         if is_view:
@@ -478,6 +483,11 @@ class UOp(Questions):
         found = self._ranges
         return self._derived("_ranges", _free_ranges) if found is _UNSET else found  # type: ignore[no-any-return]
 
+    @property
+    def has_check(self) -> bool:
+        """Whether a CHECK stands at or below this node."""
+        return self._derived("_checks", _checks_below)  # type: ignore[no-any-return]
+
     def _derived(self, slot: str, rule: Callable[[UOp], Any]) -> Any:
         """The fact in `slot`; derived first, without recursion, for all below that lack it."""
         found = getattr(self, slot)
@@ -588,6 +598,24 @@ class UOp(Questions):
         return services.axis(self)
 
 
+class Notes(Generic[T]):
+    """A dict of nodes that remembers each for as long as it lives, in a slot of its own: a weak
+    dict has an object, and a call of Python when it dies, for each."""
+
+    def get(self, node: UOp, default: T) -> T:
+        found = node._form
+        return default if found is _UNSET else found
+
+    def __contains__(self, node: UOp) -> bool:
+        return node._form is not _UNSET
+
+    def __getitem__(self, node: UOp) -> T:
+        return node._form  # type: ignore[no-any-return]
+
+    def __setitem__(self, node: UOp, note: T) -> None:
+        node._form = note
+
+
 @functools.lru_cache(1024)  # a deep graph asks for the same few again and again
 def _constant(dtype: DType, value: Any, kind: str, device: Any, shape: tuple[Any, ...]) -> UOp:
     """The number `value` of Python's type `kind`, everywhere in `shape`."""
@@ -647,6 +675,10 @@ def _as_sizes(sources: tuple[UOp, ...]) -> tuple[UOp, ...]:
     """A size and a variable of another dtype, as two sizes."""
     index = dtypes.index
     return tuple(s.cast(index) for s in sources) if index in [s.dtype for s in sources] else sources
+
+
+def _checks_below(node: UOp) -> bool:
+    return node.op is Ops.CHECK or any(source._checks for source in node.src)
 
 
 def _interval(node: UOp) -> tuple[Any, Any]:

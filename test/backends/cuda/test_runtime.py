@@ -151,10 +151,10 @@ def test_sums_follow_a_maximum_that_comes_late(library):
     ("rows", "keys", "width", "heads", "causal"),
     [
         pytest.param(160, 200, 16, 2, False, marks=pytest.mark.slow),
-        (136, 136, 16, 2, True),  # what no block divides
+        pytest.param(136, 136, 16, 2, True, marks=pytest.mark.slow),  # what no block divides
         pytest.param(256, 320, 32, 2, False, marks=pytest.mark.slow),
-        pytest.param(136, 136, 16, 1, True, marks=pytest.mark.slow),  # a block is of two heads
-        (144, 150, 16, 1, False),  # these share keys
+        (136, 136, 16, 1, True),  # heads share keys: a block is of two
+        pytest.param(144, 150, 16, 1, False, marks=pytest.mark.slow),
     ],
 )
 def test_attention_goes_back_without_stored_scores(library, rows, keys, width, heads, causal):
