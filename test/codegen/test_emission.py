@@ -53,6 +53,14 @@ GROUPS = Target(
     grid_limit=(5, 100, 1),
     native=frozenset(("MULACC",)),
 )
+AVX2 = Target(
+    "CPU",
+    triple="x86_64-unknown-linux-gnu",
+    cpu="haswell",
+    features="+avx2",
+    vector=32,
+    native=frozenset(("VMIN", "MAX", "RECIP")),
+)
 
 
 def check(kernel, inputs, expected, tolerance=0.0, ways=WAYS, **options):
@@ -394,6 +402,65 @@ def test_scatter_runs_in_order():
     check(K.scatter(13, 9, 35), [updates, i], expected, 1e-5, like=0)
 
 
+@pytest.mark.parametrize("monoid", ["add", "max"])
+@pytest.mark.parametrize("size", [5, 16, 101])
+def test_a_scatter_of_numbers_takes_what_the_lanes_before_left(monoid, size):
+    """Of an expression, computed as a vector; many numbers go to one place, next to each other."""
+    i, updates = K.loop("i", size, "ORDERED"), K.normal(size)
+    at = K.read(2, (size,), i, dtype=dtypes.int32).cast(dtypes.index)
+    value = K.read(1, (size,), i) * 2.0
+    old = K.param(0, (9,)).index(at)
+    new = old + value if monoid == "add" else old.alu(Ops.MAX, value)
+    where = np.random.randint(0, 3, size).astype(np.int32)
+    expected = np.zeros(9, np.float32)
+    (np.add if monoid == "add" else np.maximum).at(expected, where, updates * 2)
+    kernel = UOp.sink(K.param(0, (9,)).index(at).store(new, i))
+    check(kernel, [updates, where], expected, like=0)
+    ops = [node.op for node in lower(K.scheduled(kernel), K.host_target()).phases[0].program]
+    assert ops.count(Ops.MUL) <= 2  # in the loop, and in its last turn
+
+
+def test_of_numbers_scattered_to_one_place_the_last_stays():
+    i, x = K.loop("i", 100, "ORDERED"), K.normal(100)
+    at = K.read(2, (100,), i, dtype=dtypes.int32).cast(dtypes.index)
+    kernel = UOp.sink(K.param(0, (9,)).index(at).store(K.read(1, (100,), i), i))
+    where = np.random.randint(0, 9, 100).astype(np.int32)
+    last = [x[np.flatnonzero(where == n)[-1]] for n in range(9)]
+    check(kernel, [x, where], last)
+
+
+@pytest.mark.parametrize("size", [5, 64, 101])
+def test_where_a_number_goes_may_be_what_lanes_before_it_left(size):
+    """As cards are dealt: each to the next place of its pile, one of four."""
+    i = K.loop("i", size, "ORDERED")
+    card = K.read(2, (size,), i, dtype=dtypes.int32)
+    place = K.param(1, (4,), dtypes.int32).index((card & 3).cast(dtypes.index))
+    to = K.param(0, (4 * size,), dtypes.int32).index(place.cast(dtypes.index))
+    kernel = UOp.sink(to.store(card, i), place.store(place + 1, i))
+    cards = np.random.randint(0, 1000, size).astype(np.int32)
+    expected = np.zeros(4 * size, np.int32)
+    for pile in range(4):
+        dealt = cards[cards & 3 == pile]
+        expected[pile * size : pile * size + len(dealt)] = dealt
+    for made in (kernel, K.scheduled(kernel)):
+        for how in ("python", "llvm"):
+            places = size * np.arange(4, dtype=np.int32)
+            found = K.compute(made, (4 * size,), [places, cards], how, np.int32, like=0)
+            np.testing.assert_array_equal(found, expected, err_msg=how)
+
+
+def test_a_scatter_tests_a_vector_of_its_numbers_at_once():
+    """Behind the loop, where the largest is compared with the limit."""
+    i = K.loop("i", 64, "ORDERED")
+    at = K.read(2, (64,), i, dtype=dtypes.int32).cast(dtypes.uint32)
+    told = at.cast(dtypes.int32).check(at < K.const(50, dtypes.uint32), "index", "{0} is none")
+    at, last = told.cast(dtypes.uint32), K.const(49, dtypes.uint32)
+    at = (at < last).where(at, last).cast(dtypes.index)
+    kernel = UOp.sink(K.param(0, (50,)).index(at).store(K.read(1, (64,), i), i))
+    ops = [node.op for node in lower(K.scheduled(kernel), K.host_target()).phases[0].program]
+    assert (ops.count(Ops.FAULT), ops.count(Ops.GUARD)) == (1, 0)
+
+
 def test_a_kernel_may_change_what_it_reads():
     i, x = K.loop("i", 100), K.normal(100)
     place = K.param(0, (100,)).index(i)
@@ -483,20 +550,19 @@ def test_the_larger_of_whole_vectors_heeds_nan_and_the_signs_of_zeros(dtype):
         assert (np.signbit(found) == negative)[zeros].all(), how
 
 
+def test_the_larger_of_two_numbers_is_found_without_a_branch():
+    """LLVM's own maximum asks for a sign, which a processor guesses every other time."""
+    (phase,) = lower(K.out((), K.read(1, (2,), 0).alu(Ops.MAX, K.read(1, (2,), 1))), AVX2).phases
+    text = LLVMCompiler(AVX2).assembly(LLVMRenderer(AVX2).render("f", phase.program))
+    assert text.count("vminps") == 2 and "\tj" not in text.partition("ret")[0]
+
+
 def test_a_tree_of_maxima_takes_two_minima_for_each_where_that_is_all_there_is():
     """AVX alone: what LLVM makes of its own maximum are three choices, a maximum and a test."""
-    target = Target(
-        "CPU",
-        triple="x86_64-unknown-linux-gnu",
-        cpu="haswell",
-        features="+avx2",
-        vector=32,
-        native=frozenset(("VMIN", "MAX", "RECIP")),
-    )
     k, i = K.loop("k", 4, "UNROLL"), K.loop("i", 8, "VECTOR")
     kernel = K.out((8,), K.read(1, (4, 8), k, i).reduce("max", k), i)
-    (phase,) = lower(kernel, target).phases
-    text = LLVMCompiler(target).assembly(LLVMRenderer(target).render("f", phase.program))
+    (phase,) = lower(kernel, AVX2).phases
+    text = LLVMCompiler(AVX2).assembly(LLVMRenderer(AVX2).render("f", phase.program))
     counts = [text.count(name) for name in ("vminps", "vblendv", "vorps", "vxorps")]
     assert counts == [6, 0, 3, 5], text  # each number is negated, and the result
 
@@ -546,6 +612,39 @@ def test_a_long_sum_with_an_infinity_is_infinite():
     x = np.ones((2, 300), np.float32)
     x[0, 5] = np.inf
     check(K.total(2, 300, 1), [x], x.sum(1))
+
+
+@pytest.mark.parametrize("numbers", [np.full(100_000, 0.1), np.geomspace(1e-3, 1e3, 100_000)])
+def test_a_sum_of_few_blocks_is_as_accurate(numbers):
+    x = numbers.astype(np.float32)[np.newaxis]
+    for made in (K.total(1, 100_000, 1), K.scheduled(K.total(1, 100_000, 1))):
+        error = np.abs(K.compute(made, (1,), [x]) - x.sum(dtype=float))
+        assert error.max() <= 2e-7 * x.sum(dtype=float)
+
+
+@pytest.mark.parametrize(("length", "is_short"), [(1000, True), (10_000_000, False)])
+def test_a_turn_of_a_sum_of_few_blocks_waits_for_one_addition(length, is_short):
+    """Rounding errors add up beside it; Kahan's sum waits for what it corrects, too."""
+    program = lower(K.total(1, length, 1), K.host_target()).phases[0].program
+    turns = [dict(zip(n.src[1::2], n.src[2::2], strict=True)) for n in program if n.op is Ops.END]
+    carried = [pair for turn in turns for pair in turn.items() if pair[0].dtype is K.F32]
+    (total, following), (error, _) = carried[-2:]
+    assert following.op is Ops.ADD and total in following.src
+    assert (error in following.toposort()) != is_short
+
+
+def test_a_sum_that_overflows_is_infinite():
+    x = np.full((1, 300), 1e37, np.float32)
+    check(K.total(1, 300, 1), [x], [np.inf])
+
+
+def test_the_larger_of_a_number_and_its_negative_is_its_bits_without_the_sign():
+    i, x = K.loop("i", 8), np.array([0.0, -0.0, 1.0, -2.0, np.inf, -np.inf, np.nan, 1e-45])
+    number = K.read(1, (8,), i)
+    kernel = K.out((8,), number.alu(Ops.MAX, number * -1), i)
+    check(kernel, [x.astype(np.float32)], np.abs(x).astype(np.float32))
+    ops = [node.op for node in lower(kernel, K.host_target()).phases[0].program]
+    assert Ops.MAX not in ops and Ops.AND in ops
 
 
 # ---- limits, stages, groups ----------------------------------------------------------------------

@@ -297,3 +297,5 @@ def test_ordered_loops_stay():
         primitives.role(k, "i0", "PARALLEL")
     with pytest.raises(ArgumentError, match="ORDERED"):
         primitives.split(k, "i0", 2, "j")
+    after = primitives.split(k, "i0", 2, "j", "ORDERED", "VECTOR")
+    becomes(k, after, "store: i0:2 ORDERED, j:2 VECTOR, i1:8")

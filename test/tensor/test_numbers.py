@@ -125,6 +125,11 @@ FLOAT_FACTS = [
     (lambda: Tensor([1.0, INF]) % 0.0, [NAN, NAN]),
     (lambda: Tensor([-1.0]) % INF, [INF]),
     (lambda: Tensor([0.5, 1.5, 2.5, -0.5]).round(), [0.0, 2.0, 2.0, -0.0]),
+    (
+        lambda: Tensor([8388607.5, 8388609.0, 1e30, -1e30]).round(),
+        [2.0**23, 2.0**23 + 1, 1e30, -1e30],
+    ),
+    (lambda: 1 / Tensor([-0.0, -0.3, 0.3]).round(), [-math.inf, -math.inf, math.inf]),
 ]
 
 

@@ -218,7 +218,18 @@ class _Function(Writer):
         condition, yes, no = (self.ref(source) for source in node.src)
         if node.dtype.count == 1:
             return f"({condition}?{yes}:{no})"
-        return self.choose(node.dtype, condition, yes, no)
+        return self.choose(node.dtype, self._as_mask(node) or condition, yes, no)
+
+    def _as_mask(self, node: UOp) -> str:
+        """The condition of a WHERE, if that is a comparison for it alone, of numbers as long as
+        what is chosen: as it comes, which compilers find a minimum in."""
+        condition = node.src[0]
+        if condition not in self.once or condition.op not in COMPARES:
+            return ""
+        compared = condition.src[0].dtype.scalar()
+        if compared is dtypes.bool or compared.itemsize != node.dtype.scalar().itemsize:
+            return ""
+        return BINARY[condition.op].join(self.ref(source) for source in condition.src)
 
     def choose(self, dtype: DType, condition: str, yes: str, no: str) -> str:
         mask = self.type(MASKS[dtype.scalar().itemsize].vec(dtype.count))
@@ -391,6 +402,12 @@ class _Function(Writer):
         if failed.dtype.count > 1:
             self.line("}")
 
+    def guard(self, node: UOp) -> str:
+        """A value, or another one where a fault is told."""
+        value, other, *fault = node.src
+        self.fault(UOp(Ops.FAULT, dtypes.void, tuple(fault), node.arg))
+        return f"({self.ref(fault[1])}?{self.ref(other)}:{self.ref(value)})"
+
 
 EXPRESSIONS: dict[Ops, Callable[[_Function, UOp], str]] = {
     **dict.fromkeys(BINARY, _Function.binary),
@@ -399,6 +416,7 @@ EXPRESSIONS: dict[Ops, Callable[[_Function, UOp], str]] = {
     Ops.RECIP: _Function.reciprocal,
     Ops.MAX: _Function.maximum,
     Ops.WHERE: _Function.where,
+    Ops.GUARD: _Function.guard,
     Ops.CAST: _Function.cast,
     Ops.BITCAST: _Function.bitcast,
     Ops.VECTORIZE: _Function.vectorize,

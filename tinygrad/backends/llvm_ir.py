@@ -86,6 +86,7 @@ BITS_OF_A_VECTOR = {
     f.vec(n // f.itemsize): i.vec(n // f.itemsize) for f, i in _SAME_SIZE for n in (16, 32)
 }
 """Vectors of AVX; a single number would go to another kind of register for its bits."""
+ONE_IN_A_VECTOR = {f: f.vec(16 // f.itemsize) for f, _ in _SAME_SIZE}
 ZERO = "@zero = private unnamed_addr constant [16 x i8] zeroinitializer, align 16"
 METADATA = '!0 = !{}\n!1 = !{i32 1}\n!2 = !{!"branch_weights", i32 1, i32 1000000}'
 
@@ -115,7 +116,7 @@ class LLVMRenderer:
     def render(self, name: str, program: Sequence[UOp]) -> str:
         index = index_type(program) if self.dialect.short_index else dtypes.int64
         ranges = RANGES if "VRANGE" in self.target.native else {}
-        by_least = "VMIN" in self.target.native and not ranges
+        by_least = "VMIN" in self.target.native
         return _Function(program, self.types[index], self.dialect, ranges, by_least).render(name)
 
 
@@ -425,6 +426,8 @@ class _Function(Writer):
             self.names[node] = self._range(node.dtype, a, b)
         elif zeros_may_meet(node) and self.by_least and node.dtype in BITS_OF_A_VECTOR:
             self.names[node] = self._negated_least(node.dtype, a, b)
+        elif zeros_may_meet(node) and self.by_least and node.dtype in ONE_IN_A_VECTOR:
+            self.names[node] = self._least_of_one(node.dtype, a, b)
         elif zeros_may_meet(node):
             self.names[node] = self.intrinsic("llvm.maximum", node.dtype, a, b)
         else:
@@ -456,6 +459,14 @@ class _Function(Writer):
         first, second = (self.emit(f"bitcast {kind} {each} to {bits}") for each in less)
         both = self.emit(f"or {bits} {first}, {second}")
         return self.emit(f"fneg {kind} {self.emit(f'bitcast {bits} {both} to {kind}')}")
+
+    def _least_of_one(self, dtype: DType, a: str, b: str) -> str:
+        """The same in the first lane of a vector. LLVM's maximum of two numbers asks for a sign by
+        a branch, which no processor guesses."""
+        wide = ONE_IN_A_VECTOR[dtype]
+        kind, one = self.type(wide), self.type(dtype)
+        alone = [self.emit(f"insertelement {kind} poison, {one} {n}, i32 0") for n in (a, b)]
+        return self.emit(f"extractelement {kind} {self._negated_least(wide, *alone)}, i32 0")
 
     def where(self, node: UOp) -> None:
         self.names[node] = self.choose(node.dtype, *(self.ref(source) for source in node.src))

@@ -13,7 +13,7 @@ from tinygrad.codegen.groups import COUNTED
 from tinygrad.codegen.index import Copies
 from tinygrad.codegen.leaves import Put
 from tinygrad.codegen.linear import Values
-from tinygrad.codegen.reduce import empty_of, identity, is_compensated, is_long
+from tinygrad.codegen.reduce import empty_of, identity, is_compensated, is_long, is_of_few_blocks
 from tinygrad.loops.layout import (
     element,
     factor_of,
@@ -100,7 +100,9 @@ class Accumulators:
         each = self.states * len(self.spread)
         for i, out in enumerate(self.outs):
             states = results[each * i : each * (i + 1)]
-            total = evaluator.combiner.pairwise(node.arg, states[:: self.states])
+            if self.states == 2:
+                states = list(map(evaluator.combiner.both_of, states[::2], states[1::2]))
+            total = evaluator.combiner.pairwise(node.arg, states)
             if self.lanes is not None:
                 total = evaluator.combiner.fold_lanes(node.arg, total)
             if groups:
@@ -132,6 +134,8 @@ class Accumulators:
         return self._with(state, item)
 
     def _with(self, state: Values, item: UOp) -> Values:
+        if len(state) == 2 and is_of_few_blocks(self.node):
+            return list(self.evaluator.combiner.add_beside(state[0], state[1], item))
         return taken_in(self.evaluator, self.node.arg, state, item)
 
 

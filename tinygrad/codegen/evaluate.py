@@ -54,7 +54,7 @@ class Evaluator:
     ) -> None:
         self.program = Program(target.native, bool(target.triple))
         self.target = target
-        self.integers = Integers(self.program, self.evaluate)
+        self.integers = Integers(self.program, self.data)
         self.access = Access(target, self.integers, self.evaluate, dict(slots))
         self.combiner = Combiner(self.program, target)
         self.lanes = Lanes(self.program, self.combiner, block)
@@ -79,6 +79,11 @@ class Evaluator:
             if top in done:
                 stack.pop()
                 continue
+            takes_lanes = top.dtype is not dtypes.index and self.integers.along is None
+            lane = self._lane(top, copies) if takes_lanes else None
+            if lane is not None:
+                done[top] = lane
+                continue
             missing = []
             is_undecided = top.op is Ops.WHERE and top.src[0] not in done
             for source in self._needs(top, done):
@@ -99,6 +104,20 @@ class Evaluator:
             self.program.scope = outer
             home.memo[self.integers.key(top, copies)] = made
         return done[node]
+
+    def data(self, node: UOp, copies: Copies) -> UOp:
+        """A value that an index is made of."""
+        lane = self._lane(node, copies)
+        return self.evaluate(node, copies) if lane is None else lane
+
+    def _lane(self, node: UOp, copies: Copies) -> UOp | None:
+        """Where one lane is asked for, that of a vector which is computed once: but for what lanes
+        may have written before."""
+        lanes = [r for r in self.integers.copied(node) if r in copies and role_of(r) == "VECTOR"]
+        if not lanes or node in self.written:
+            return None
+        others = {r: turn for r, turn in copies.items() if r is not lanes[0]}
+        return self.program.lane(self.evaluate(node, others), copies[lanes[0]])
 
     def home_of(self, node: UOp) -> Scope:
         """Where the value of `node` is kept."""
@@ -179,10 +198,6 @@ class Evaluator:
     # ---- memory and stages -----------------------------------------------------------------------
 
     def _read(self, node: UOp, copies: Copies) -> UOp:
-        lanes = [r for r in self.integers.copied(node) if r in copies and role_of(r) == "VECTOR"]
-        along = self.integers.along
-        if lanes and along is None:
-            return self.integers.data(node, copies)
         stage = node.src[0]
         if stage.op is Ops.STAGE and stays_in_registers(stage):
             return self.evaluate(value_at(node), copies)

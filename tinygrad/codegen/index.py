@@ -230,15 +230,7 @@ class Integers:
     def _source(self, node: UOp, copies: Copies) -> UOp:
         if node.dtype is dtypes.index:
             return as_node(self.scalar(node, copies))
-        return self.data(node, copies)
-
-    def data(self, node: UOp, copies: Copies) -> UOp:
-        """A value that is no index. Where one lane is asked for, the vector is computed once."""
-        lanes = [r for r in self.copied(node) if r in copies and role_of(r) == "VECTOR"]
-        if not lanes:
-            return self.evaluate_data(node, copies)
-        others = {r: turn for r, turn in copies.items() if r is not lanes[0]}
-        return self.program.lane(self.evaluate_data(node, others), copies[lanes[0]])
+        return self.evaluate_data(node, copies)
 
     def _divided(self, op: Ops, value: Number, divisor: int, low: int) -> Number:
         """Rounded down, where the machine truncates: what may be negative is moved up first."""

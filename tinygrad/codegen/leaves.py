@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tinygrad.codegen.access import around
 from tinygrad.codegen.clipping import Store
-from tinygrad.codegen.evaluate import Evaluator
+from tinygrad.codegen.evaluate import COPIES, Evaluator
 from tinygrad.codegen.index import COPIED, Copies
 from tinygrad.codegen.linear import Values
 from tinygrad.codegen.running import Running, running_of
 from tinygrad.codegen.tiles import MERGED
 from tinygrad.loops.layout import below_bits, option, role_of
+from tinygrad.simplify.affine import affine
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -42,6 +43,8 @@ class Put:
         if node is not None:
             evaluator.running = Running(node, evaluator.program, evaluator.combiner)
             self.running = evaluator.running
+        in_order = node is None and _lanes_are_in_order(own, stores)
+        self.roles = (*COPIES, "VECTOR") if in_order else COPIES
 
     def __call__(self, values: Values) -> Values:
         evaluator, running = self.evaluator, self.running
@@ -50,7 +53,7 @@ class Put:
         if self.is_shared and self.fetched is None:
             for copies in evaluator.copies_of(self.apart, {}):  # all is asked for before any waits
                 evaluator.evaluate(self.stores[0][2], copies)
-        for copies in evaluator.copies_of(self.apart, {}):
+        for copies in evaluator.copies_of(self.apart, {}, self.roles):
             if not evaluator.integers.is_out(_copied(self.own), copies):
                 self._put(copies)
         return values if running is None else running.state
@@ -87,6 +90,16 @@ def _fetched(memory: UOp, value: UOp) -> UOp | None:
         return None
     value = below_bits(value)
     return value if value.op is Ops.INDEX and value.src[0].op is Ops.PARAM else None
+
+
+def _lanes_are_in_order(own: Sequence[UOp], stores: Sequence[Store]) -> bool:
+    """Whether lanes store where data say, maybe two of them the same element: one after the other
+    then, each with what those before it left there."""
+    if all(role_of(r) != "ORDERED" for r in own):
+        return False
+    lanes = [r for r in own if role_of(r) == "VECTOR"]
+    terms = [term for _, offset, _ in stores for term in affine(offset)[0] if term not in lanes]
+    return any(loop in term.ranges for loop in lanes for term in terms)
 
 
 def _depended_on(own: Sequence[UOp], offset: UOp, value: UOp) -> list[UOp]:

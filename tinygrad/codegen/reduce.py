@@ -3,7 +3,8 @@ long sum of floats is kept accurate.
 
 The order of a sum depends on the recipe only, never on how many threads run it. A sum of more than
 `PLAIN` float32 values in a row is summed in blocks, and blocks are added with the rounding error of
-each addition carried along (Kahan), so that the error does not grow with the length.
+each addition carried along (Kahan), or added up beside, so that the error does not grow with the
+length.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ that run far ahead of the additions outrun the processor's prefetcher."""
 
 WRITTEN_OUT = 2
 """Turns of a block that are no loop."""
+
+FEW_BLOCKS = 2048
+"""Of so many blocks n the errors may just add up: the error of that is below (n * 2**-24)**2 of all
+blocks' sizes."""
 
 PLAIN_PRODUCTS, PRODUCTS_BLOCK = 4096, 256
 """The same for sums of products: their values have both signs, and they must be fast."""
@@ -116,6 +121,20 @@ class Combiner:
         following = self.combine("add", total, value)
         return following, self._or_zero(self._minus(value, self._minus(following, total)))
 
+    def add_beside(self, total: UOp, error: UOp, value: UOp) -> tuple[UOp, UOp]:
+        """The same of a few values: the sum is `both_of` a total and an error, in which rounding
+        errors add up. A turn waits for one addition of the turn before, in place of four."""
+        total, error, value = self.program.joined(total, error, value)
+        following = self.combine("add", total, value)
+        lost = self._minus(value, self._minus(following, total))
+        return following, self.combine("add", error, lost)
+
+    def both_of(self, total: UOp, error: UOp) -> UOp:
+        """A total and its error; of an infinite one that may be NaN."""
+        both = self.combine("add", total, error)
+        is_number = self.program.add(Ops.CMPEQ, dtypes.bool.vec(both.dtype.count), (both, both))
+        return self.program.add(Ops.WHERE, both.dtype, (is_number, both, total))
+
     def add_apart(self, total: UOp, error: UOp, value: UOp) -> tuple[UOp, UOp]:
         """total + value, and `error` with what this addition lost (Knuth's two-sum). The sum is
         both together; a total waits for nothing but the one before."""
@@ -146,6 +165,12 @@ def _is_nothing(a: UOp, b: UOp) -> bool:
 def is_compensated(node: UOp) -> bool:
     """Whether a REDUCE adds the blocks that `block_sums` made."""
     return node.op is Ops.REDUCE and node.tag == "blocks" and node.arg == "add"
+
+
+def is_of_few_blocks(node: UOp) -> bool:
+    """Whether their errors may add up beside their sum."""
+    turns = prod(size_of(loop) for loop in own_ranges(node) if role_of(loop) == "LOOP")
+    return bool(turns <= FEW_BLOCKS)
 
 
 def is_long(node: UOp) -> bool:

@@ -157,7 +157,15 @@ def _ordered(plan: Plan) -> None:
     writes = plan.nest("store").writes
     if role_of(last) == "LOOP" and all(step(w, last) == 1 for w in writes):
         plan.vectorise(name_of(last), 1)
+    elif role_of(last) == "ORDERED":
+        _lanes_in_order(plan, last)
     parallelise(plan, [n for n in outer if n in plan.loops])
+
+
+def _lanes_in_order(plan: Plan, loop: UOp) -> None:
+    """What the turns of a loop in order don't do to memory is done for a vector of them at once."""
+    if (lanes := plan.lanes_within(size_of(loop) - 1)) > 1:
+        plan.split(name_of(loop), lanes, name_of(loop) + "v", "ORDERED", "VECTOR")
 
 
 def _running(plan: Plan) -> None:
@@ -169,9 +177,8 @@ def _running(plan: Plan) -> None:
     along = next((loop for loop in outer if step(write, loop) == 1), in_order)
     if along is not in_order:
         plan.vectorise(name_of(along), COPIES)
-    elif (lanes := plan.lanes_within(size_of(in_order) - 1)) > 1:
-        name = name_of(in_order)
-        plan.split(name, lanes, name + "v", "ORDERED", "VECTOR")
+    else:
+        _lanes_in_order(plan, in_order)
     parallelise(plan, [name_of(loop) for loop in outer])
     _stream_large_outputs(plan)
 

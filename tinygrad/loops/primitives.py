@@ -73,7 +73,7 @@ def split(
     """One loop becomes two; if the size is no multiple of `factor`, the inner one gets a limit.
 
     Requires: `name` is a LOOP or PARALLEL; `inner` is a new name; factor is at least 1. An ORDERED
-    loop that a RUNNING counts with may be split into an ORDERED one of VECTORs.
+    loop may be split into an ORDERED one of VECTORs, whose lanes store one after the other.
 
         for i:100: body(i)
     becomes
@@ -87,7 +87,7 @@ def split(
     store: i:6 PARALLEL, i2:16 UNROLL, j:8
     """
     loop = loop_named(kernel, name)
-    in_order = (outer_role, role) == ("ORDERED", "VECTOR") and _is_running(kernel, loop)
+    in_order = role_of(loop) == outer_role == "ORDERED" and role == "VECTOR"
     if role_of(loop) not in ("LOOP", "PARALLEL") and not in_order:
         raise ArgumentError(f"split {name!r}: its role is {role_of(loop)}; legal: LOOP, PARALLEL")
     if factor < 1:
@@ -110,10 +110,6 @@ def split(
     for terms, d, f in inside:  # the inner loop stops where the loop did
         ends["trim"] += ((inner, ((*terms, (name, -factor * f)), d, f)),)
     return _with_facts(made, **ends)
-
-
-def _is_running(kernel: UOp, loop: UOp) -> bool:
-    return any(n.op is Ops.RUNNING and loop in n.src[1].ranges for n in nodes_of(kernel))
 
 
 def _divided_up(size: UOp, factor: int) -> UOp:

@@ -504,11 +504,11 @@ class Elementwise(Movement):
             there = x * scale if decimals > 0 else x / scale
             whole = there.round()
             return (whole / scale if decimals > 0 else whole * scale).cast(self.dtype)
-        even = (self * 0.5).trunc() * 2  # toward zero, so less than 2 away, which is exact
-        rest = self - even
-        step = (rest.abs() < 1.5).where(1.0, 2.0).cast(self.dtype)
-        away = even + (rest < 0).where(-step, step)
-        return (rest.abs() > 0.5).where(away, even)
+        x, whole = self.detach(), 2.0 ** dtypes.finfo(self.dtype)[1]  # from there on all are
+        size = x.abs()
+        near = (size + whole) - whole  # the addition rounds
+        near = (x < 0).where(-near, near)
+        return self._from(((size < whole) & x.ne(0)).where(near, x)._node)  # its gradient is 0
 
     # ---- comparison ------------------------------------------------------------------------------
 

@@ -256,6 +256,14 @@ def _trunc(node: UOp, ctx: Target) -> UOp | None:
     return broken.where((whole.bitcast(form.integer) | sign).bitcast(a.dtype), a)
 
 
+def _maximum(node: UOp, ctx: Target) -> UOp | None:
+    """Of a number and its negative: its size, by one operation on its bits."""
+    for a, b in (node.src, node.src[::-1]):
+        if a.dtype in FORMATS and b is a * -1:
+            return magnitude(a, FORMATS[a.dtype])
+    return None
+
+
 # ---- functions -----------------------------------------------------------------------------------
 
 
@@ -372,6 +380,7 @@ RULES: tuple[tuple[tuple[Ops, ...], Rule], ...] = (
     ((Ops.SHL, Ops.SHR), _shift),
     ((Ops.CAST,), _cast),
     ((Ops.TRUNC,), _trunc),
+    ((Ops.MAX,), _maximum),
     (FUNCTIONS, _function),
     ((Ops.RECIP,), _recip),
     ((Ops.MULACC,), _mulacc),
