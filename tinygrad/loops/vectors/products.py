@@ -9,9 +9,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import ceil, gcd
 
-from tinygrad.base.helpers import round_up
 from tinygrad.loops.cost import turns, weight, work
-from tinygrad.loops.in_place import STRIDED_ROWS, is_window, masks_outside, steps_apart
+from tinygrad.loops.in_place import STRIDED_ROWS, is_window, masks_outside
 from tinygrad.loops.layout import (
     name_of,
     own_ranges,
@@ -26,7 +25,6 @@ from tinygrad.loops.plan import Nest, Plan, is_plain, names, reach_along, steps_
 from tinygrad.loops.products import (
     LONG_PANEL,
     MOST_ROWS,
-    PANEL_BLOCK,
     SETS,
     SUMS,
     Product,
@@ -35,7 +33,6 @@ from tinygrad.loops.products import (
     in_one_word,
     panel_block,
     reduction_of,
-    register_tile,
     side_of,
     tensorised,
     those_in,
@@ -43,9 +40,8 @@ from tinygrad.loops.products import (
 )
 from tinygrad.loops.trims import bounded
 from tinygrad.loops.vectors.dots import dots, runs_along_k
-from tinygrad.loops.vectors.panels import fill_nest, turn_reads
+from tinygrad.loops.vectors.panels import fill_nest
 from tinygrad.loops.vectors.row_sums import spread_reduction
-from tinygrad.loops.vectors.stretches import panel_of, stretch_of
 from tinygrad.loops.vectors.tasks import (
     TASKS,
     TASKS_WITH_BLOCKS,
@@ -55,6 +51,7 @@ from tinygrad.loops.vectors.tasks import (
     parallelise,
 )
 from tinygrad.loops.vectors.tile_products import fitting_tile, tile_product
+from tinygrad.loops.vectors.tiling import TILES_A_TASK, Tiling, is_transposed
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -86,50 +83,8 @@ ahead."""
 SMALL_GAP = 16
 """So few elements left out between runs don't end them, if runs are longer."""
 
-TILES_A_TASK = 8
-"""Row tiles that share a packed panel, at least."""
-
 
 # ---- the nest of one or several products ---------------------------------------------------------
-
-
-class Tiling:
-    """The loops of a nest of products, whose names are n, split in n, n_in (panel), n_copies and
-    n_lanes (tile), and m, split in m, m_copies. Where a panel is one tile, n_in is n_copies.
-
-    `panel`: columns of one turn of n, a tile's (`height`, `width`) or several tiles'; `stretch`:
-    columns along which reads are steady, 0: along all; `edges`: loops of rows around m, on which
-    depends what is summed."""
-
-    def __init__(self, plan: Plan, nest: Nest, products: list[Product]) -> None:
-        row_loop, last = products[0].row_loop, nest.loops[-1]
-        self.nest, self.m, self.n = nest, name_of(row_loop), name_of(last)
-        itemsize = max(p.rows.dtype.itemsize for p in products)
-        depth = itemsize * max(turns(plan.loops[k] for k in p.loops) for p in products)
-        if nest.is_top and len(products) == 1:  # a deep panel is packed in blocks
-            depth = min(depth, int(PANEL_BLOCK * plan.target.cache_l2) // (4 * plan.lanes))
-        self.stretch, panel = stretch_of(plan, last, [p.columns for p in products]), 0
-        if self.stretch < plan.lanes and all(_is_transposed(plan, p) for p in products):
-            self.stretch = 0
-        if self.stretch:
-            panel = panel_of(plan, self.stretch, size_of(last), depth)
-        size, columns = size_of(row_loop), panel or size_of(last)
-        is_apart = len(products) == 1 and is_window(products[0].rows)
-        run = steps_apart(products[0].rows, row_loop) if is_apart else 0
-        masked = any(p.in_place for p in products)
-        tile = register_tile(plan, size, columns, itemsize, run, _bytes_apart(products), masked)
-        self.width = min(max(tile.columns, plan.lanes), round_up(columns, plan.lanes))
-        self.height, self.panel = min(tile.rows, size), panel or self.width
-        edges = [loop for loop in nest.loops if name_of(loop) in plan.edges]
-        self.edges, self.rows, self.columns = names(edges), size * turns(edges), size_of(last)
-        self.n_in = self.n_copies = self.n_lanes = plan.split(self.n, self.panel, self.n + "i")
-        turn_reads(plan, nest, self.m, self.n_in)
-        self.m_copies = plan.split(self.m, self.height, self.m + "u", "LOOP", "UNROLL")
-
-    @property
-    def inside(self) -> set[str]:
-        tile = {self.m, self.m_copies, self.n, self.n_in, self.n_copies, self.n_lanes}
-        return tile.union(self.edges)
 
 
 def product(plan: Plan, nest: Nest, products: list[Product]) -> bool:
@@ -217,13 +172,6 @@ def _is_long_epilogue(plan: Plan, tiling: Tiling, products: list[Product]) -> bo
     return written > EPILOGUE and written > work(plan.kernel) // LONG_WORK
 
 
-def _bytes_apart(products: list[Product]) -> int:
-    """From row to row, where the rows of all products are read where they lie; else 0."""
-    if any(p.rows.op is not Ops.INDEX or p.row_steps != (1,) for p in products):
-        return 0
-    return (step(products[0].rows, products[0].row_loop) or 0) * products[0].rows.dtype.itemsize
-
-
 def _block_panel(plan: Plan, tiling: Tiling, one: Product) -> Product:
     """Where the reduction is so long that its panel leaves the cache, its outer loops go around
     the row tiles: a block of the panel is packed and used up at a time."""
@@ -284,11 +232,6 @@ def _accumulate_tiles(plan: Plan, tiling: Tiling, one: Product, outer: list[str]
 def _operand(plan: Plan, tiling: Tiling, one: Product, along_columns: bool) -> UOp:
     """An operand of the product as it stands in the kernel now."""
     return side_of(plan, tiling.nest.name, one, tiling.n_in, along_columns)
-
-
-def _is_transposed(plan: Plan, one: Product) -> bool:
-    """Whether the columns lie in memory along the reduction, so that packing transposes them."""
-    return 1 in one.column_steps and size_of(one.inner) >= plan.lanes
 
 
 def _lay_out_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
@@ -416,7 +359,7 @@ def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
         return
     if one.in_place and not tiling.stretch:
         return
-    once = tiling.rows < 2 * tiling.height and not _is_transposed(plan, one)
+    once = tiling.rows < 2 * tiling.height and not is_transposed(plan, one)
     if once and not tiling.stretch:
         if tiling.columns > tiling.width and name_of(inner) in plan.loops:
             plan.do("prefetch", name_of(inner), PREFETCH_TURNS)
