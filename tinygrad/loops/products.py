@@ -302,7 +302,7 @@ def _units(plan: Plan, loop: UOp, is_tile: bool) -> list[tuple[MatrixUnit, int, 
 def reduction_of(plan: Plan, nest: str, one: Product) -> UOp:
     """The sum of the product as it stands in the kernel now."""
     for node in sums_of(plan.below(plan.nest(nest).values)):
-        is_sum = name_of(own_ranges(node)[0]) == one.loops[0]
+        is_sum = name_of(own_ranges(node)[0]) in one.loops
         if is_sum and not any(factor.op is Ops.CONST for factor in factors_of(node) or ()):
             return node  # and not what `tensorise` takes off it
     raise AssertionError(f"the product over {one.loops[0]} is gone")

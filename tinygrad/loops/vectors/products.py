@@ -12,6 +12,8 @@ from math import ceil, gcd
 from tinygrad.loops.cost import turns, weight, work
 from tinygrad.loops.in_place import STRIDED_ROWS, is_window, masks_outside
 from tinygrad.loops.layout import (
+    LONGEST_STEP,
+    flat_offset,
     name_of,
     own_ranges,
     reads_of,
@@ -40,7 +42,7 @@ from tinygrad.loops.products import (
 )
 from tinygrad.loops.trims import bounded
 from tinygrad.loops.vectors.dots import dots, runs_along_k
-from tinygrad.loops.vectors.panels import fill_nest
+from tinygrad.loops.vectors.panels import fill_nest, memory_run
 from tinygrad.loops.vectors.row_sums import spread_reduction
 from tinygrad.loops.vectors.tasks import (
     TASKS,
@@ -52,6 +54,7 @@ from tinygrad.loops.vectors.tasks import (
 )
 from tinygrad.loops.vectors.tile_products import fitting_tile, tile_product
 from tinygrad.loops.vectors.tiling import TILES_A_TASK, Tiling, is_transposed
+from tinygrad.simplify.affine import affine
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -83,6 +86,8 @@ ahead."""
 SMALL_GAP = 16
 """So few elements left out between runs don't end them, if runs are longer."""
 
+Names = tuple[str, ...]
+
 
 # ---- the nest of one or several products ---------------------------------------------------------
 
@@ -111,11 +116,12 @@ def _tiled(plan: Plan, nest: Nest, products: list[Product]) -> None:
         products = [_block_panel(plan, tiling, products[0])]
     for number, one in enumerate(products):
         _lay_out_rows(plan, tiling, one)
-        _lay_out_columns(plan, tiling, one)
         products[number] = _taps_outside(plan, tiling, one)
+        layout = _panel_order(plan, tiling, one, products[number].loops)
+        _lay_out_columns(plan, tiling, replace(one, loops=layout))
     for inner, one in {name_of(one.inner): one for one in products}.items():
         rows = _operand(plan, tiling, one, along_columns=False)
-        if is_window(rows) and steady(rows, plan.loops[inner]):
+        if is_window(rows) and _meet(rows, plan.loops[inner], plan.loops[tiling.m_copies]):
             pass  # a row at the next turn is another row at this one: copies would share all loads
         elif size_of(one.inner) <= SHORT_LOOP:
             plan.do("role", inner, "UNROLL")
@@ -306,12 +312,29 @@ def _taps_outside(plan: Plan, tiling: Tiling, one: Product) -> Product:
         order = sorted(one.loops, key=lambda n: (n not in cut, -abs(steps[n])))
     else:
         near = [n for n in one.loops if steps[n] <= PAGE]
-        far = max(near, key=steps.__getitem__, default=one.loops[-1])
+        far = max(near, key=lambda n: size_of(plan.loops[n]), default=one.loops[-1])
         if size_of(plan.loops[far]) <= size_of(plan.loops[one.loops[-1]]):
             return one
         order = [*(n for n in one.loops if n != far), far]
     plan.do("order", "reduce", order)
     return replace(one, loops=tuple(order), inner=plan.loops[order[-1]])
+
+
+def _meet(read: UOp, inner: UOp, row: UOp) -> bool:
+    """Whether turns of these loops are side by side, both of them, as taps and pixels are."""
+    terms, _ = affine(flat_offset(read))
+    near = min((abs(k) for term, k in terms.items() if row in term.ranges), default=0)
+    return steady(read, inner) and near <= LONGEST_STEP
+
+
+def _panel_order(plan: Plan, tiling: Tiling, one: Product, read: Names) -> Names:
+    """The loops of a sum as its panel lies: in the order in which it is `read`, unless that breaks
+    up runs of memory that fill whole vectors."""
+    value = _operand(plan, tiling, one, along_columns=True)
+    before, after = (
+        turns(memory_run(value, [plan.loops[n] for n in o])) for o in (one.loops, read)
+    )
+    return read if after >= min(before, plan.lanes) else one.loops
 
 
 def _lies_in_tiles(plan: Plan, tiling: Tiling, one: Product, rows: UOp) -> bool:
