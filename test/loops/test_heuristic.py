@@ -368,6 +368,15 @@ def test_a_group_of_channels_is_a_task_with_a_window_of_its_own():
     assert {("role", "i0", "PARALLEL"), ("role", "i1", "PARALLEL")} <= {*recipe}
 
 
+def test_a_panel_of_strided_pixels_is_whole_tiles():
+    """Whose lines no other tile's share; 56 pixels would be three tiles and a half."""
+    recipe = schedule(kernels.conv(8, 64, 56, 56, 128, stride=2), kernels.NARROW)[1]
+    assert recipe[1:3] == (
+        ("split", "p1", 112, "p1i"),
+        ("split", "i1", 6, "i1u", "LOOP", "UNROLL"),
+    )
+
+
 def test_what_both_operands_see_of_a_loop_is_outside_of_the_product():
     """Phases of a transposed convolution whose border is cut off."""
     recipe = schedule(kernels.grown(64, 28, 28, 64, pad=1), kernels.WIDE)[1]

@@ -34,13 +34,15 @@ class Tiling:
         self.stretch, panel = stretch_of(plan, last, [p.columns for p in products]), 0
         if self.stretch < plan.lanes and all(is_transposed(plan, p) for p in products):
             self.stretch = 0
+        size = size_of(row_loop)
         if self.stretch:
-            panel = panel_of(plan, self.stretch, size_of(last), depth)
-        size, columns = size_of(row_loop), panel or size_of(last)
+            panel = panel_of(plan, self.stretch, size, size_of(last), depth)
+        columns = panel or size_of(last)
         is_apart = len(products) == 1 and is_window(products[0].rows)
         run = steps_apart(products[0].rows, row_loop) if is_apart else 0
         masked = any(p.in_place for p in products)
-        tile = register_tile(plan, size, columns, itemsize, run, _bytes_apart(products), masked)
+        apart, beside = _bytes_apart(products), panel > 0
+        tile = register_tile(plan, size, columns, itemsize, run, apart, masked, beside)
         self.width = min(max(tile.columns, plan.lanes), round_up(columns, plan.lanes))
         self.height, self.panel = min(tile.rows, size), panel or self.width
         edges = [loop for loop in nest.loops if name_of(loop) in plan.edges]
