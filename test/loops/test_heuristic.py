@@ -377,6 +377,13 @@ def test_a_panel_of_strided_pixels_is_whole_tiles():
     )
 
 
+def test_rows_that_tiles_would_wait_for_come_from_memory_once():
+    """The weights of one small image, whose pixels are four panels."""
+    recipe = schedule(kernels.conv(1, 512, 7, 7, 512), kernels.NARROW)[1]
+    assert ("order", "store", ("i1", "p1", "i1u", "p1i", "p1v")) in recipe
+    assert [step[3] for step in recipe if step[0] == "stage"] == ["pb1"]
+
+
 def test_what_both_operands_see_of_a_loop_is_outside_of_the_product():
     """Phases of a transposed convolution whose border is cut off."""
     recipe = schedule(kernels.grown(64, 28, 28, 64, pad=1), kernels.WIDE)[1]

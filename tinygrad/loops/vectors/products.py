@@ -136,7 +136,9 @@ def _tiled(plan: Plan, nest: Nest, products: list[Product]) -> None:
     _other_reductions(plan, tiling, products)
     outer = [n for n in plan.names_in(nest.name) if n not in tiling.inside]
     within = (tiling.m_copies, tiling.n_copies, tiling.n_lanes)
-    plan.do("order", nest.name, (*outer, tiling.n, *tiling.edges, tiling.m, *tiles, *within))
+    around = (*tiling.edges, tiling.m)
+    around = (*around, tiling.n) if tiling.rows_once else (tiling.n, *around)
+    plan.do("order", nest.name, (*outer, *around, *tiles, *within))
     if nest.is_top:
         _tasks(plan, tiling, outer)
         if len(products) == 1:
@@ -181,7 +183,7 @@ def _is_long_epilogue(plan: Plan, tiling: Tiling, products: list[Product]) -> bo
 def _block_panel(plan: Plan, tiling: Tiling, one: Product) -> Product:
     """Where the reduction is so long that its panel leaves the cache, its outer loops go around
     the row tiles: a block of the panel is packed and used up at a time."""
-    line, cache = tiling.panel * one.rows.dtype.itemsize, plan.target.cache_l2
+    line, cache = tiling.together * one.rows.dtype.itemsize, plan.target.cache_l2
     loops = [plan.loops[n] for n in one.loops]
     reduction = reduction_of(plan, tiling.nest.name, one)
     if one.in_place or whole_sum(plan, reduction) is not reduction:
@@ -226,7 +228,8 @@ def _accumulate_tiles(plan: Plan, tiling: Tiling, one: Product, outer: list[str]
     part = reduction_of(plan, tiling.nest.name, one)
     (whole,) = (n for n in plan.sums if n.src[0] is part)
     loops = plan.nest(tiling.nest.name).loops
-    over = [n for n in names(loops) if n not in (*outer, tiling.n)]
+    around = outer if tiling.rows_once else (*outer, tiling.n)
+    over = [n for n in names(loops) if n not in around]
     over = [n for n in over if role_of(plan.loops[n]) != "PARALLEL"]
     name = plan.numbered("acc")
     roles = {n: role_of(plan.loops[n]) for n in over}
@@ -338,11 +341,11 @@ def _panel_order(plan: Plan, tiling: Tiling, one: Product, read: Names) -> Names
 
 
 def _lies_in_tiles(plan: Plan, tiling: Tiling, one: Product, rows: UOp) -> bool:
-    """Whether rows that one panel of columns reads once lie tile by tile in lines of their own, for
-    each turn of the outermost loop of the sum: another copy would only be more bytes to move."""
+    """Whether rows that are read once lie tile by tile in lines of their own, for each turn of the
+    outermost loop of the sum: another copy would only be more bytes to move."""
     tile = (tiling.m_copies, *one.loops[1:])
     lines = turns(plan.loops[n] for n in tile) * rows.dtype.itemsize // plan.target.cache_line
-    return tiling.columns <= tiling.panel and lines > 1 and _run(plan, rows, tile) >= LONG_RUN
+    return tiling.columns <= tiling.together and lines > 1 and _run(plan, rows, tile) >= LONG_RUN
 
 
 def _run(plan: Plan, read: UOp, along: Iterable[str]) -> int:
@@ -432,7 +435,8 @@ def _tasks(plan: Plan, tiling: Tiling, outer: list[str]) -> None:
     """A task is a panel of columns, of one batch; few panels are cut into blocks of rows."""
     free = [n for n in outer if n not in plan.blocked]
     blocked = [n for n in outer if n in plan.blocked]
-    loops = [plan.loops[n] for n in (*free, tiling.n)]
+    panels = [] if tiling.rows_once else [tiling.n]
+    loops = [plan.loops[n] for n in (*free, *panels)]
     blocks = _row_blocks(plan, tiling)
     if turns(loops) < TASKS_WITH_BLOCKS and blocked:
         free += blocked[:1]
@@ -442,11 +446,11 @@ def _tasks(plan: Plan, tiling: Tiling, outer: list[str]) -> None:
             part = ceil(size_of(plan.loops[first]) / blocks)
             plan.split(first, part, first + "t")
         free.append(first)
-        outer = [*outer, tiling.n, first]
+        outer = [*outer, *panels, first]
         rest = [n for n in plan.names_in(tiling.nest.name) if n not in outer]
         plan.do("order", tiling.nest.name, (*outer, *rest))
     nest = plan.names_in(tiling.nest.name)
-    candidates = [n for n in nest if n in (*free, tiling.n)]
+    candidates = [n for n in nest if n in (*free, *panels)]
     parallelise(plan, [n for n in candidates if not plan.kept or n != tiling.n])
 
 
@@ -496,7 +500,8 @@ def _ask_for_epilogue(plan: Plan, tiling: Tiling) -> None:
 def _row_blocks(plan: Plan, tiling: Tiling) -> int:
     """Parts of the row tiles that are tasks of their own, where panels alone are too few."""
     outer = [n for n in plan.names_in(tiling.nest.name) if n not in tiling.inside]
-    tasks = turns(plan.loops[n] for n in (*outer, tiling.n))
+    panels = [] if tiling.rows_once else [tiling.n]
+    tasks = turns(plan.loops[n] for n in (*outer, *panels))
     row_tiles = turns(plan.loops[n] for n in (*tiling.edges, tiling.m))
     enough = TASKS if tiling.nest.name == "store" else TASKS_WITH_BLOCKS
     if not tiling.nest.is_top or plan.kept or set(outer) & plan.blocked or tasks >= enough:

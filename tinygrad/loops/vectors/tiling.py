@@ -1,4 +1,5 @@
-"""The loops of a nest of products: a tile's rows and columns, and the panel of columns."""
+"""The loops of a nest of products: a tile's rows and columns, the panel that holds the columns, and
+which of them goes outside."""
 
 from __future__ import annotations
 
@@ -7,10 +8,14 @@ from tinygrad.loops.cost import turns
 from tinygrad.loops.in_place import is_window, steps_apart
 from tinygrad.loops.layout import name_of, size_of, step
 from tinygrad.loops.plan import Nest, Plan, names
-from tinygrad.loops.products import PANEL_BLOCK, Product, register_tile
+from tinygrad.loops.products import PANEL_BLOCK, SUMS, Product, register_tile
 from tinygrad.loops.vectors.panels import turn_reads
 from tinygrad.loops.vectors.stretches import panel_of, stretch_of
+from tinygrad.loops.vectors.tasks import TASKS_WITH_BLOCKS
 from tinygrad.uop.op import Ops
+
+FROM_MEMORY = 20
+"""Cycles in which a core gets a line from memory: a tile that is done with one sooner waits."""
 
 TILES_A_TASK = 8
 """Row tiles that share a packed panel, at least."""
@@ -22,7 +27,8 @@ class Tiling:
 
     `panel`: columns of one turn of n, a tile's (`height`, `width`) or several tiles'; `stretch`:
     columns along which reads are steady, 0: along all; `edges`: loops of rows around m, on which
-    depends what is summed."""
+    depends what is summed; `rows_once`: n goes inside of m, which takes each row from memory once
+    for all columns."""
 
     def __init__(self, plan: Plan, nest: Nest, products: list[Product]) -> None:
         row_loop, last = products[0].row_loop, nest.loops[-1]
@@ -47,9 +53,30 @@ class Tiling:
         self.height, self.panel = min(tile.rows, size), panel or self.width
         edges = [loop for loop in nest.loops if name_of(loop) in plan.edges]
         self.edges, self.rows, self.columns = names(edges), size * turns(edges), size_of(last)
+        self.rows_once = len(nest.loops) == 2 and self._wait(plan, products)
         self.n_in = self.n_copies = self.n_lanes = plan.split(self.n, self.panel, self.n + "i")
         turn_reads(plan, nest, self.m, self.n_in)
         self.m_copies = plan.split(self.m, self.height, self.m + "u", "LOOP", "UNROLL")
+
+    def _wait(self, plan: Plan, products: list[Product]) -> bool:
+        """Whether tiles would wait for memory at every panel, which brings all rows again; and all
+        panels, or blocks of them, and the sums so far of all rows fit in the private cache."""
+        (one, *others), target = products, plan.target
+        if others or one.in_place or self.stretch or plan.kept or not self.nest.is_top:
+            return False
+        itemsize, cache = one.rows.dtype.itemsize, target.cache_l2
+        is_far = one.rows.op is Ops.INDEX and not is_window(one.rows)
+        is_far = is_far and turns(one.rows.ranges) * itemsize > cache
+        busy = self.width * target.cache_line / (itemsize * plan.lanes * target.fma_ports)
+        sums = self.rows * round_up(self.columns, self.width) * itemsize
+        tasks = self.rows // (self.height * TILES_A_TASK)
+        fits = sums <= SUMS * cache and tasks >= TASKS_WITH_BLOCKS
+        return self.columns > self.width and is_far and busy < FROM_MEMORY and fits
+
+    @property
+    def together(self) -> int:
+        """Columns of the panels that are in use at the same time."""
+        return round_up(self.columns, self.width) if self.rows_once else self.panel
 
     @property
     def inside(self) -> set[str]:
