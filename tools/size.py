@@ -29,13 +29,13 @@ BUDGETS: dict[str, int | None] = {
     "simplify": 1035,
     "transforms": 435,
     "schedule": 3510,
-    "loops": 5225,
+    "loops": 5305,
     "codegen": 5750,
     "backends/*": 3005,
     "engine": 5315,
     "tensor/*": 6695,
 }
-CORE_BUDGET = 33_685  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 33_765  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

@@ -212,7 +212,8 @@ def test_a_weight_along_the_results_rows_is_packed_once_for_all_pixels():
     recipe = schedule(kernels.conv(16, 64, 8, 8, 128, stride=2, size=4, last=True), kernels.WIDE)[1]
     assert recipe[0][0] == "window"
     panel = next(step for step in recipe if step[0] == "stage" and step[3] == "pb1")
-    assert panel[2] == ("out1.i1", "k0", "k1", "k2", "out1.i1i")
+    assert panel[2] == ("out1.i1", "k1", "k2", "k0", "out1.i1i")  # as it is read
+    assert ("order", "reduce", ("k1", "k2", "k0")) in recipe
     assert ("merge", "p2", "i1", "p1") in recipe  # stored in the order in which it is made
 
 
@@ -355,8 +356,32 @@ def test_what_one_operand_sees_of_a_loop_goes_to_its_side():
 def test_a_window_that_phases_move_is_kept_once_for_all_of_them():
     recipe = schedule(kernels.grown_over(8, 64, 28, 28, 32), kernels.NARROW)[1]
     window = next(step for step in recipe if step[0] == "window")
-    assert window[2] == ("i0", "k0", "i2", "i3")
+    assert window[2] == ("i0", "i2", "i3", "k0")
     assert {("i2", 1, "i2g", 1), ("i3", 1, "i3g", 1)} <= {*window[3]}
+
+
+def test_a_group_of_channels_is_a_task_with_a_window_of_its_own():
+    """Those of all groups would leave the cache."""
+    recipe = schedule(kernels.conv(8, 128, 28, 28, 128, groups=4), kernels.NARROW)[1]
+    window = next(step for step in recipe if step[0] == "window")
+    assert window[2] == ("i2", "i3", "k0") and window[5] == "LOCAL"
+    assert {("role", "i0", "PARALLEL"), ("role", "i1", "PARALLEL")} <= {*recipe}
+
+
+def test_a_panel_of_strided_pixels_is_whole_tiles():
+    """Whose lines no other tile's share; 56 pixels would be three tiles and a half."""
+    recipe = schedule(kernels.conv(8, 64, 56, 56, 128, stride=2), kernels.NARROW)[1]
+    assert recipe[1:3] == (
+        ("split", "p1", 112, "p1i"),
+        ("split", "i1", 6, "i1u", "LOOP", "UNROLL"),
+    )
+
+
+def test_rows_that_tiles_would_wait_for_come_from_memory_once():
+    """The weights of one small image, whose pixels are four panels."""
+    recipe = schedule(kernels.conv(1, 512, 7, 7, 512), kernels.NARROW)[1]
+    assert ("order", "store", ("i1", "p1", "i1u", "p1i", "p1v")) in recipe
+    assert [step[3] for step in recipe if step[0] == "stage"] == ["pb1"]
 
 
 def test_what_both_operands_see_of_a_loop_is_outside_of_the_product():

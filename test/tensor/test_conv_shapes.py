@@ -103,6 +103,12 @@ def test_vectors_along_the_output_channels():
     try_gradients(4, (128, 20, 5, 6), (32, 20, 3, 3), {"padding": 1, "groups": 1})
 
 
+def test_weights_come_from_memory_once():
+    """Rows outside of panels, where they are more than the cache: `loops/vectors/tiling`."""
+    try_gradients(1, (1, 32, 7, 7), (512, 32, 3, 3), {"padding": 1, "groups": 1})
+    try_gradients(2, (1, 512, 5, 8), (32, 512, 3, 3), {"padding": 1, "groups": 1})
+
+
 def test_rows_are_one_pixel_of_several_images():
     """And sums end at its border: whole blocks of images, a pixel that sees nothing but border,
     taps that lie apart."""

@@ -101,15 +101,16 @@ def register_tile(
     run: int = 0,
     apart: int = 0,
     masked: bool = False,
+    beside: bool = False,
 ) -> Tile:
     """The best tile of elements of that size. `run`: so many rows lie in even steps; 0: all.
     `apart`: bytes from row to row, if they are read where they lie. `masked`: vectors are read
-    under masks."""
+    under masks. `beside`: tiles lie beside each other in one panel."""
     target = plan.target
     loads = UNDER_MASK if masked and target.registers <= FEW_REGISTERS else 1
     lanes = max(1, min(plan.lanes, target.vector // itemsize))
     most = WAYS if apart and apart % SETS == 0 else MOST_ROWS
-    return best_tile(target, rows, columns, lanes, run, most, loads)
+    return best_tile(target, rows, columns, lanes, run, most, loads, beside)
 
 
 @lru_cache(maxsize=1024)
@@ -121,9 +122,11 @@ def best_tile(
     run: int = 0,
     most: int = MOST_ROWS,
     loads: int = 1,
+    beside: bool = False,
 ) -> Tile:
     """The tile with the fewest cycles, tails included; m*v accumulators, v vectors and one
-    broadcast fit in the registers. A vector takes as long as so many `loads`."""
+    broadcast fit in the registers. A vector takes as long as so many `loads`; `beside` others in
+    its panel, a tile that is no whole number of lines shares one with the next."""
     vectors = ceil(columns / lanes)
     best: Tile | None = None
     for v in range(1, MOST_VECTORS + 1):
@@ -140,6 +143,8 @@ def best_tile(
                 cost += vectors  # packing: one more store for each vector and turn
             elif lanes > 1 and v * target.vector < target.cache_line:
                 cost += vectors * PART_OF_A_LINE
+            if beside and v * target.vector % target.cache_line:
+                cost += PART_OF_A_LINE * ceil(vectors / v) * ceil(rows / m)
             if v & (v - 1):
                 cost *= 1 + POWER_OF_TWO_PANELS
             if best is None or cost < best.cycles - 1e-9:
@@ -302,7 +307,7 @@ def _units(plan: Plan, loop: UOp, is_tile: bool) -> list[tuple[MatrixUnit, int, 
 def reduction_of(plan: Plan, nest: str, one: Product) -> UOp:
     """The sum of the product as it stands in the kernel now."""
     for node in sums_of(plan.below(plan.nest(nest).values)):
-        is_sum = name_of(own_ranges(node)[0]) == one.loops[0]
+        is_sum = name_of(own_ranges(node)[0]) in one.loops
         if is_sum and not any(factor.op is Ops.CONST for factor in factors_of(node) or ()):
             return node  # and not what `tensorise` takes off it
     raise AssertionError(f"the product over {one.loops[0]} is gone")

@@ -74,6 +74,7 @@ class Turn:
     images: UOp | None = None
     beside: bool = False
     shifts: tuple[Pair, ...] = ()
+    groups: tuple[UOp, ...] = ()
 
     @property
     def is_summed(self) -> bool:
@@ -114,7 +115,8 @@ def turn_windows(plan: Plan) -> tuple[str, ...]:
 
 
 def _images(plan: Plan, found: Turn) -> tuple[Names, Names, Names]:
-    """Loops over blocks of images that are tasks, over others, and over the images of a block."""
+    """Loops over blocks of images that are tasks, with those over groups of channels; over other
+    blocks; and over the images of a block."""
     if found.images is None:
         return (), (), ()
     name, size, count = name_of(found.images), size_of(found.images), _block(plan, found)
@@ -125,7 +127,7 @@ def _images(plan: Plan, found: Turn) -> tuple[Names, Names, Names]:
     if not are_tasks:
         return (), (name,), (inner,)
     plan.blocked |= {name}
-    return (name,), (), (inner,)
+    return (name, *names(found.groups)), (), (inner,)
 
 
 def _block(plan: Plan, found: Turn) -> int:
@@ -170,7 +172,8 @@ def _turn(plan: Plan, reduction: UOp) -> Turn | None:
     pairs, moved, counters = zip(*found, strict=True)
     both = [r for r in loops if r in window.ranges and r in other.ranges]
     shifts = tuple(pair for pair, *_ in pairs_of(moved[-1], counters, both, 0) if pair[1] == 1)
-    plain = Turn(window, pairs, taps, along[-1], shifts=shifts)
+    groups = tuple(r for r in both if all(name_of(r) != pair[2] for pair in shifts))
+    plain = Turn(window, pairs, taps, along[-1], shifts=shifts, groups=groups)
     images = [r for r in taps if not any(name_of(r) in pair for pair in pairs)]
     turned = [plain]
     if images and not plain.is_summed:
@@ -248,8 +251,8 @@ def _elements(turn: Turn, own: tuple[UOp, ...]) -> int:
 
 
 def _keep_window(plan: Plan, found: Turn, tasks: Names, images: Names) -> None:
-    """The window in memory, laid out as what it is made of, and rows beside each other; unless it
-    is just that."""
+    """The window in memory, rows beside each other; laid out as what it is made of, unless squares
+    can be turned so that channels, which all taps sum over, follow each other; or just that."""
     (reduction,) = plan.sums
     sides = factors_of(reduction) or ()
     value = next(side for side in sides if name_of(found.along) not in names(side.ranges))
@@ -258,14 +261,17 @@ def _keep_window(plan: Plan, found: Turn, tasks: Names, images: Names) -> None:
     pairs = (*found.pairs, *found.shifts)
     positions, taps = ({pair[i] for pair in pairs} for i in (0, 2))
     channels = [n for n in names(own_ranges(reduction)) if n not in (*positions, *taps)]
-    inside = (*channels, *images) if found.beside else ()
     like = max(reads_of(value.toposort()), key=lambda n: turns(n.ranges))
     free = [r for r in value.ranges if name_of(r) not in (*taps, *tasks)]
     free.sort(key=lambda r: (-(step(like, r) or 0), name_of(r)))
+    squares = min(size_of(free[-1]), turns(plan.loops[n] for n in channels)) >= plan.lanes
+    inside = channels if squares and not found.is_summed else []
+    if found.beside:
+        inside = [*channels, *images]
     free.sort(key=lambda r: inside.index(name_of(r)) if name_of(r) in inside else -1)
     name = plan.numbered("w")
     plan.do("window", plan.path(value), names(free), pairs, name, "LOCAL" if tasks else "GLOBAL")
-    if found.beside:
+    if inside:
         stream(plan, plan.nest(name))
         return
     own = names(own_ranges(plan.stages[name]))

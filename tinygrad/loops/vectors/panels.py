@@ -3,6 +3,9 @@ own: what memory holds in a row is read in vectors, in whatever order the produc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import (
     gate_of,
@@ -15,10 +18,11 @@ from tinygrad.loops.layout import (
     step,
     sums_of,
 )
-from tinygrad.loops.plan import Nest, Plan, names, steps_along
+from tinygrad.loops.plan import Nest, Plan, names, reach_along, steps_along
 from tinygrad.loops.primitives import split
 from tinygrad.loops.products import Product
 from tinygrad.loops.vectors.stretches import fill_stretches
+from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 
@@ -62,11 +66,14 @@ def fill_nest(plan: Plan, one: Product, name: str, column: str, stretch: int) ->
 
 def fill_squares(plan: Plan, name: str, along: str, across: str) -> None:
     """A fill that reads vectors along one loop and writes them along the other one."""
-    plan.split(along, plan.lanes, along + "u", "LOOP", "UNROLL")
-    plan.split(across, plan.lanes, across + "v", "LOOP", "VECTOR")
-    walk = [r for r in own_ranges(plan.stages[name]) if name_of(r) != across]
-    if plan.loops[across].ranges.isdisjoint(walk):
-        plan.do("order", name, (across, *names(walk)))  # few rows at a time, each along memory
+    copies = plan.split(along, plan.lanes, along + "u", "LOOP", "UNROLL")
+    vector = plan.split(across, plan.lanes, across + "v", "LOOP", "VECTOR")
+    own = own_ranges(plan.stages[name])
+    walk = [n for n in names(own) if n not in (across, along, copies)]
+    at = walk.index(vector)
+    walk[at:at] = (along, copies)
+    if plan.loops[across].ranges.isdisjoint(r for r in own if name_of(r) != across):
+        plan.do("order", name, (across, *walk))  # few rows at a time, each along memory
 
 
 def turn_reads(plan: Plan, nest: Nest, row: str, column: str) -> None:
@@ -86,17 +93,33 @@ def turn_reads(plan: Plan, nest: Nest, row: str, column: str) -> None:
             fill_squares(plan, name, f"{name}.{row}", f"{name}.{column}")
 
 
+def memory_run(value: UOp, layout: Sequence[UOp]) -> list[UOp]:
+    """Of loops in the order of a panel's layout, those side by side that memory steps through as
+    through one, nearer than through any other."""
+    reads = reads_of(value.toposort())
+    *rest, last = sorted(layout, key=lambda r: -reach_along(reads, r))
+    run = [last]
+    while rest and (rest[-1], run[0]) in pairwise(layout) and goes_as_one(value, rest[-1], run[0]):
+        run.insert(0, rest.pop())
+    return run
+
+
 def _as_memory_runs(plan: Plan, one: Product, name: str) -> list[str]:
-    """The loops of a fill that the product sums over: neighbours that memory steps through as
-    through one become one. One of a single turn is none."""
-    filled = [f"{name}.{k}" for k in one.loops if f"{name}.{k}" in plan.loops]
-    while len(filled) > 1:
-        first, second = plan.loops[filled[-2]], plan.loops[filled[-1]]
-        if not goes_as_one(plan.stages[name].src[0], first, second):
-            break
-        filled[-2:] = [plan.unused(filled[-1] + "m")]
-        plan.do("merge", name_of(first), name_of(second), filled[-1])
-    return filled
+    """The loops of a fill that the product sums over, as memory steps through them: neighbours that
+    it steps through as through one become one. One of a single turn is none."""
+    filled = [plan.loops[n] for k in one.loops if (n := f"{name}.{k}") in plan.loops]
+    if not filled:
+        return []
+    value = plan.stages[name].src[0]
+    reads = reads_of(value.toposort())
+    *outer, inner = names(memory_run(value, filled))
+    filled.sort(key=lambda r: -reach_along(reads, r))
+    rest = [n for n in names(filled) if n not in (*outer, inner)]
+    while outer:
+        both = plan.unused(inner + "m")
+        plan.do("merge", outer.pop(), inner, both)
+        inner = both
+    return [*rest, inner]
 
 
 def _widest(plan: Plan, name: str, across: str) -> int:

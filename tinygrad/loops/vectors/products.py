@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import ceil, gcd
 
-from tinygrad.base.helpers import round_up
 from tinygrad.loops.cost import turns, weight, work
-from tinygrad.loops.in_place import STRIDED_ROWS, is_window, masks_outside, steps_apart
+from tinygrad.loops.in_place import STRIDED_ROWS, is_window, masks_outside
 from tinygrad.loops.layout import (
+    LONGEST_STEP,
+    flat_offset,
     name_of,
     own_ranges,
     reads_of,
@@ -26,7 +27,6 @@ from tinygrad.loops.plan import Nest, Plan, is_plain, names, reach_along, steps_
 from tinygrad.loops.products import (
     LONG_PANEL,
     MOST_ROWS,
-    PANEL_BLOCK,
     SETS,
     SUMS,
     Product,
@@ -35,7 +35,6 @@ from tinygrad.loops.products import (
     in_one_word,
     panel_block,
     reduction_of,
-    register_tile,
     side_of,
     tensorised,
     those_in,
@@ -43,9 +42,8 @@ from tinygrad.loops.products import (
 )
 from tinygrad.loops.trims import bounded
 from tinygrad.loops.vectors.dots import dots, runs_along_k
-from tinygrad.loops.vectors.panels import fill_nest, turn_reads
+from tinygrad.loops.vectors.panels import fill_nest, memory_run
 from tinygrad.loops.vectors.row_sums import spread_reduction
-from tinygrad.loops.vectors.stretches import panel_of, stretch_of
 from tinygrad.loops.vectors.tasks import (
     TASKS,
     TASKS_WITH_BLOCKS,
@@ -55,6 +53,8 @@ from tinygrad.loops.vectors.tasks import (
     parallelise,
 )
 from tinygrad.loops.vectors.tile_products import fitting_tile, tile_product
+from tinygrad.loops.vectors.tiling import TILES_A_TASK, Tiling, is_transposed
+from tinygrad.simplify.affine import affine
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -86,50 +86,10 @@ ahead."""
 SMALL_GAP = 16
 """So few elements left out between runs don't end them, if runs are longer."""
 
-TILES_A_TASK = 8
-"""Row tiles that share a packed panel, at least."""
+Names = tuple[str, ...]
 
 
 # ---- the nest of one or several products ---------------------------------------------------------
-
-
-class Tiling:
-    """The loops of a nest of products, whose names are n, split in n, n_in (panel), n_copies and
-    n_lanes (tile), and m, split in m, m_copies. Where a panel is one tile, n_in is n_copies.
-
-    `panel`: columns of one turn of n, a tile's (`height`, `width`) or several tiles'; `stretch`:
-    columns along which reads are steady, 0: along all; `edges`: loops of rows around m, on which
-    depends what is summed."""
-
-    def __init__(self, plan: Plan, nest: Nest, products: list[Product]) -> None:
-        row_loop, last = products[0].row_loop, nest.loops[-1]
-        self.nest, self.m, self.n = nest, name_of(row_loop), name_of(last)
-        itemsize = max(p.rows.dtype.itemsize for p in products)
-        depth = itemsize * max(turns(plan.loops[k] for k in p.loops) for p in products)
-        if nest.is_top and len(products) == 1:  # a deep panel is packed in blocks
-            depth = min(depth, int(PANEL_BLOCK * plan.target.cache_l2) // (4 * plan.lanes))
-        self.stretch, panel = stretch_of(plan, last, [p.columns for p in products]), 0
-        if self.stretch < plan.lanes and all(_is_transposed(plan, p) for p in products):
-            self.stretch = 0
-        if self.stretch:
-            panel = panel_of(plan, self.stretch, size_of(last), depth)
-        size, columns = size_of(row_loop), panel or size_of(last)
-        is_apart = len(products) == 1 and is_window(products[0].rows)
-        run = steps_apart(products[0].rows, row_loop) if is_apart else 0
-        masked = any(p.in_place for p in products)
-        tile = register_tile(plan, size, columns, itemsize, run, _bytes_apart(products), masked)
-        self.width = min(max(tile.columns, plan.lanes), round_up(columns, plan.lanes))
-        self.height, self.panel = min(tile.rows, size), panel or self.width
-        edges = [loop for loop in nest.loops if name_of(loop) in plan.edges]
-        self.edges, self.rows, self.columns = names(edges), size * turns(edges), size_of(last)
-        self.n_in = self.n_copies = self.n_lanes = plan.split(self.n, self.panel, self.n + "i")
-        turn_reads(plan, nest, self.m, self.n_in)
-        self.m_copies = plan.split(self.m, self.height, self.m + "u", "LOOP", "UNROLL")
-
-    @property
-    def inside(self) -> set[str]:
-        tile = {self.m, self.m_copies, self.n, self.n_in, self.n_copies, self.n_lanes}
-        return tile.union(self.edges)
 
 
 def product(plan: Plan, nest: Nest, products: list[Product]) -> bool:
@@ -156,11 +116,12 @@ def _tiled(plan: Plan, nest: Nest, products: list[Product]) -> None:
         products = [_block_panel(plan, tiling, products[0])]
     for number, one in enumerate(products):
         _lay_out_rows(plan, tiling, one)
-        _lay_out_columns(plan, tiling, one)
         products[number] = _taps_outside(plan, tiling, one)
+        layout = _panel_order(plan, tiling, one, products[number].loops)
+        _lay_out_columns(plan, tiling, replace(one, loops=layout))
     for inner, one in {name_of(one.inner): one for one in products}.items():
         rows = _operand(plan, tiling, one, along_columns=False)
-        if is_window(rows) and steady(rows, plan.loops[inner]):
+        if is_window(rows) and _meet(rows, plan.loops[inner], plan.loops[tiling.m_copies]):
             pass  # a row at the next turn is another row at this one: copies would share all loads
         elif size_of(one.inner) <= SHORT_LOOP:
             plan.do("role", inner, "UNROLL")
@@ -175,7 +136,9 @@ def _tiled(plan: Plan, nest: Nest, products: list[Product]) -> None:
     _other_reductions(plan, tiling, products)
     outer = [n for n in plan.names_in(nest.name) if n not in tiling.inside]
     within = (tiling.m_copies, tiling.n_copies, tiling.n_lanes)
-    plan.do("order", nest.name, (*outer, tiling.n, *tiling.edges, tiling.m, *tiles, *within))
+    around = (*tiling.edges, tiling.m)
+    around = (*around, tiling.n) if tiling.rows_once else (tiling.n, *around)
+    plan.do("order", nest.name, (*outer, *around, *tiles, *within))
     if nest.is_top:
         _tasks(plan, tiling, outer)
         if len(products) == 1:
@@ -217,17 +180,10 @@ def _is_long_epilogue(plan: Plan, tiling: Tiling, products: list[Product]) -> bo
     return written > EPILOGUE and written > work(plan.kernel) // LONG_WORK
 
 
-def _bytes_apart(products: list[Product]) -> int:
-    """From row to row, where the rows of all products are read where they lie; else 0."""
-    if any(p.rows.op is not Ops.INDEX or p.row_steps != (1,) for p in products):
-        return 0
-    return (step(products[0].rows, products[0].row_loop) or 0) * products[0].rows.dtype.itemsize
-
-
 def _block_panel(plan: Plan, tiling: Tiling, one: Product) -> Product:
     """Where the reduction is so long that its panel leaves the cache, its outer loops go around
     the row tiles: a block of the panel is packed and used up at a time."""
-    line, cache = tiling.panel * one.rows.dtype.itemsize, plan.target.cache_l2
+    line, cache = tiling.together * one.rows.dtype.itemsize, plan.target.cache_l2
     loops = [plan.loops[n] for n in one.loops]
     reduction = reduction_of(plan, tiling.nest.name, one)
     if one.in_place or whole_sum(plan, reduction) is not reduction:
@@ -272,7 +228,8 @@ def _accumulate_tiles(plan: Plan, tiling: Tiling, one: Product, outer: list[str]
     part = reduction_of(plan, tiling.nest.name, one)
     (whole,) = (n for n in plan.sums if n.src[0] is part)
     loops = plan.nest(tiling.nest.name).loops
-    over = [n for n in names(loops) if n not in (*outer, tiling.n)]
+    around = outer if tiling.rows_once else (*outer, tiling.n)
+    over = [n for n in names(loops) if n not in around]
     over = [n for n in over if role_of(plan.loops[n]) != "PARALLEL"]
     name = plan.numbered("acc")
     roles = {n: role_of(plan.loops[n]) for n in over}
@@ -284,11 +241,6 @@ def _accumulate_tiles(plan: Plan, tiling: Tiling, one: Product, outer: list[str]
 def _operand(plan: Plan, tiling: Tiling, one: Product, along_columns: bool) -> UOp:
     """An operand of the product as it stands in the kernel now."""
     return side_of(plan, tiling.nest.name, one, tiling.n_in, along_columns)
-
-
-def _is_transposed(plan: Plan, one: Product) -> bool:
-    """Whether the columns lie in memory along the reduction, so that packing transposes them."""
-    return 1 in one.column_steps and size_of(one.inner) >= plan.lanes
 
 
 def _lay_out_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
@@ -363,7 +315,7 @@ def _taps_outside(plan: Plan, tiling: Tiling, one: Product) -> Product:
         order = sorted(one.loops, key=lambda n: (n not in cut, -abs(steps[n])))
     else:
         near = [n for n in one.loops if steps[n] <= PAGE]
-        far = max(near, key=steps.__getitem__, default=one.loops[-1])
+        far = max(near, key=lambda n: size_of(plan.loops[n]), default=one.loops[-1])
         if size_of(plan.loops[far]) <= size_of(plan.loops[one.loops[-1]]):
             return one
         order = [*(n for n in one.loops if n != far), far]
@@ -371,12 +323,29 @@ def _taps_outside(plan: Plan, tiling: Tiling, one: Product) -> Product:
     return replace(one, loops=tuple(order), inner=plan.loops[order[-1]])
 
 
+def _meet(read: UOp, inner: UOp, row: UOp) -> bool:
+    """Whether turns of these loops are side by side, both of them, as taps and pixels are."""
+    terms, _ = affine(flat_offset(read))
+    near = min((abs(k) for term, k in terms.items() if row in term.ranges), default=0)
+    return steady(read, inner) and near <= LONGEST_STEP
+
+
+def _panel_order(plan: Plan, tiling: Tiling, one: Product, read: Names) -> Names:
+    """The loops of a sum as its panel lies: in the order in which it is `read`, unless that breaks
+    up runs of memory that fill whole vectors."""
+    value = _operand(plan, tiling, one, along_columns=True)
+    before, after = (
+        turns(memory_run(value, [plan.loops[n] for n in o])) for o in (one.loops, read)
+    )
+    return read if after >= min(before, plan.lanes) else one.loops
+
+
 def _lies_in_tiles(plan: Plan, tiling: Tiling, one: Product, rows: UOp) -> bool:
-    """Whether rows that one panel of columns reads once lie tile by tile in lines of their own, for
-    each turn of the outermost loop of the sum: another copy would only be more bytes to move."""
+    """Whether rows that are read once lie tile by tile in lines of their own, for each turn of the
+    outermost loop of the sum: another copy would only be more bytes to move."""
     tile = (tiling.m_copies, *one.loops[1:])
     lines = turns(plan.loops[n] for n in tile) * rows.dtype.itemsize // plan.target.cache_line
-    return tiling.columns <= tiling.panel and lines > 1 and _run(plan, rows, tile) >= LONG_RUN
+    return tiling.columns <= tiling.together and lines > 1 and _run(plan, rows, tile) >= LONG_RUN
 
 
 def _run(plan: Plan, read: UOp, along: Iterable[str]) -> int:
@@ -416,7 +385,7 @@ def _lay_out_columns(plan: Plan, tiling: Tiling, one: Product) -> None:
         return
     if one.in_place and not tiling.stretch:
         return
-    once = tiling.rows < 2 * tiling.height and not _is_transposed(plan, one)
+    once = tiling.rows < 2 * tiling.height and not is_transposed(plan, one)
     if once and not tiling.stretch:
         if tiling.columns > tiling.width and name_of(inner) in plan.loops:
             plan.do("prefetch", name_of(inner), PREFETCH_TURNS)
@@ -466,7 +435,8 @@ def _tasks(plan: Plan, tiling: Tiling, outer: list[str]) -> None:
     """A task is a panel of columns, of one batch; few panels are cut into blocks of rows."""
     free = [n for n in outer if n not in plan.blocked]
     blocked = [n for n in outer if n in plan.blocked]
-    loops = [plan.loops[n] for n in (*free, tiling.n)]
+    panels = [] if tiling.rows_once else [tiling.n]
+    loops = [plan.loops[n] for n in (*free, *panels)]
     blocks = _row_blocks(plan, tiling)
     if turns(loops) < TASKS_WITH_BLOCKS and blocked:
         free += blocked[:1]
@@ -476,11 +446,11 @@ def _tasks(plan: Plan, tiling: Tiling, outer: list[str]) -> None:
             part = ceil(size_of(plan.loops[first]) / blocks)
             plan.split(first, part, first + "t")
         free.append(first)
-        outer = [*outer, tiling.n, first]
+        outer = [*outer, *panels, first]
         rest = [n for n in plan.names_in(tiling.nest.name) if n not in outer]
         plan.do("order", tiling.nest.name, (*outer, *rest))
     nest = plan.names_in(tiling.nest.name)
-    candidates = [n for n in nest if n in (*free, tiling.n)]
+    candidates = [n for n in nest if n in (*free, *panels)]
     parallelise(plan, [n for n in candidates if not plan.kept or n != tiling.n])
 
 
@@ -530,7 +500,8 @@ def _ask_for_epilogue(plan: Plan, tiling: Tiling) -> None:
 def _row_blocks(plan: Plan, tiling: Tiling) -> int:
     """Parts of the row tiles that are tasks of their own, where panels alone are too few."""
     outer = [n for n in plan.names_in(tiling.nest.name) if n not in tiling.inside]
-    tasks = turns(plan.loops[n] for n in (*outer, tiling.n))
+    panels = [] if tiling.rows_once else [tiling.n]
+    tasks = turns(plan.loops[n] for n in (*outer, *panels))
     row_tiles = turns(plan.loops[n] for n in (*tiling.edges, tiling.m))
     enough = TASKS if tiling.nest.name == "store" else TASKS_WITH_BLOCKS
     if not tiling.nest.is_top or plan.kept or set(outer) & plan.blocked or tasks >= enough:

@@ -5,7 +5,6 @@ pixels without a gap; the panel that they read is filled stretch by stretch."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from math import ceil
 
 from tinygrad.loops.layout import (
     divisions,
@@ -21,10 +20,14 @@ from tinygrad.loops.layout import (
 from tinygrad.loops.operands import loop_named
 from tinygrad.loops.plan import Nest, Plan
 from tinygrad.loops.primitives import split
+from tinygrad.loops.products import best_tile
 from tinygrad.uop.node import UOp
 
 WIDEST_PANEL = 16
 """Vectors of a panel, at most."""
+
+HARDLY_MORE = 1.02
+"""Times the cycles of the best panel."""
 
 
 def stretch_of(
@@ -71,17 +74,22 @@ def _in_steps(access: UOp, loop: UOp) -> bool:
     return step(access, loop) is not None
 
 
-def panel_of(plan: Plan, stretch: int, count: int, depth: int) -> int:
-    """Columns of a panel: whole stretches that make the fewest vectors over all `count` columns,
-    `depth` bytes each, in half of the private cache; wide enough for a register tile if any is."""
+def panel_of(plan: Plan, stretch: int, rows: int, columns: int, depth: int) -> int:
+    """Columns of a panel: whole stretches whose tiles take hardly more cycles than any others' over
+    all `rows` and `columns`, `depth` bytes each, in half of the private cache; rather narrow, but
+    wide enough for a register tile if any is."""
     lanes, room = plan.lanes, plan.target.cache_l2 // 2
-    most = max(stretch, min(count, WIDEST_PANEL * lanes, room // depth))
+    most = max(stretch, min(columns, WIDEST_PANEL * lanes, room // depth))
 
-    def cost(width: int) -> tuple[bool, int, int, int]:
-        vectors = count // width * ceil(width / lanes) + ceil(count % width / lanes)
-        return width < 2 * lanes, vectors, -min(width, 4 * lanes), width
+    def cycles(width: int) -> float:
+        parts = ((columns // width, width), (1, columns % width))
+        return sum(
+            n * best_tile(plan.target, rows, w, lanes, beside=True).cycles for n, w in parts if w
+        )
 
-    return min(range(stretch, most + 1, stretch), key=cost)
+    cost = {width: cycles(width) for width in range(stretch, most + 1, stretch)}
+    good = [width for width in cost if cost[width] <= HARDLY_MORE * min(cost.values())]
+    return min(good, key=lambda width: (-min(width, 4 * lanes), width))
 
 
 def fill_stretches(plan: Plan, name: str, across: str, stretch: int) -> tuple[str, str]:
@@ -96,6 +104,7 @@ def fill_stretches(plan: Plan, name: str, across: str, stretch: int) -> tuple[st
         plan.do("pad", name, across, -(-stretch % lanes))
     loops = list(map(name_of, own_ranges(plan.stages[name])))
     row = stretch * size_of(plan.loops[across])
-    if loops.index(across) and row % plan.lanes:
-        plan.do("pad", name, loops[loops.index(across) - 1], -row % plan.lanes)
+    line = plan.target.cache_line // plan.stages[name].dtype.itemsize
+    if loops.index(across) and row % line:
+        plan.do("pad", name, loops[loops.index(across) - 1], -row % line)
     return column, vector

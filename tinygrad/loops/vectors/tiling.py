@@ -1,0 +1,96 @@
+"""The loops of a nest of products: a tile's rows and columns, the panel that holds the columns, and
+which of them goes outside."""
+
+from __future__ import annotations
+
+from tinygrad.base.helpers import round_up
+from tinygrad.loops.cost import turns
+from tinygrad.loops.in_place import is_window, steps_apart
+from tinygrad.loops.layout import name_of, size_of, step
+from tinygrad.loops.plan import Nest, Plan, names
+from tinygrad.loops.products import PANEL_BLOCK, SUMS, Product, register_tile
+from tinygrad.loops.vectors.panels import turn_reads
+from tinygrad.loops.vectors.stretches import panel_of, stretch_of
+from tinygrad.loops.vectors.tasks import TASKS_WITH_BLOCKS
+from tinygrad.uop.op import Ops
+
+FROM_MEMORY = 20
+"""Cycles in which a core gets a line from memory: a tile that is done with one sooner waits."""
+
+TILES_A_TASK = 8
+"""Row tiles that share a packed panel, at least."""
+
+
+class Tiling:
+    """The loops of a nest of products, whose names are n, split in n, n_in (panel), n_copies and
+    n_lanes (tile), and m, split in m, m_copies. Where a panel is one tile, n_in is n_copies.
+
+    `panel`: columns of one turn of n, a tile's (`height`, `width`) or several tiles'; `stretch`:
+    columns along which reads are steady, 0: along all; `edges`: loops of rows around m, on which
+    depends what is summed; `rows_once`: n goes inside of m, which takes each row from memory once
+    for all columns."""
+
+    def __init__(self, plan: Plan, nest: Nest, products: list[Product]) -> None:
+        row_loop, last = products[0].row_loop, nest.loops[-1]
+        self.nest, self.m, self.n = nest, name_of(row_loop), name_of(last)
+        itemsize = max(p.rows.dtype.itemsize for p in products)
+        depth = itemsize * max(turns(plan.loops[k] for k in p.loops) for p in products)
+        if nest.is_top and len(products) == 1:  # a deep panel is packed in blocks
+            depth = min(depth, int(PANEL_BLOCK * plan.target.cache_l2) // (4 * plan.lanes))
+        self.stretch, panel = stretch_of(plan, last, [p.columns for p in products]), 0
+        if self.stretch < plan.lanes and all(is_transposed(plan, p) for p in products):
+            self.stretch = 0
+        size = size_of(row_loop)
+        if self.stretch:
+            panel = panel_of(plan, self.stretch, size, size_of(last), depth)
+        columns = panel or size_of(last)
+        is_apart = len(products) == 1 and is_window(products[0].rows)
+        run = steps_apart(products[0].rows, row_loop) if is_apart else 0
+        masked = any(p.in_place for p in products)
+        apart, beside = _bytes_apart(products), panel > 0
+        tile = register_tile(plan, size, columns, itemsize, run, apart, masked, beside)
+        self.width = min(max(tile.columns, plan.lanes), round_up(columns, plan.lanes))
+        self.height, self.panel = min(tile.rows, size), panel or self.width
+        edges = [loop for loop in nest.loops if name_of(loop) in plan.edges]
+        self.edges, self.rows, self.columns = names(edges), size * turns(edges), size_of(last)
+        self.rows_once = len(nest.loops) == 2 and self._wait(plan, products)
+        self.n_in = self.n_copies = self.n_lanes = plan.split(self.n, self.panel, self.n + "i")
+        turn_reads(plan, nest, self.m, self.n_in)
+        self.m_copies = plan.split(self.m, self.height, self.m + "u", "LOOP", "UNROLL")
+
+    def _wait(self, plan: Plan, products: list[Product]) -> bool:
+        """Whether tiles would wait for memory at every panel, which brings all rows again; and all
+        panels, or blocks of them, and the sums so far of all rows fit in the private cache."""
+        (one, *others), target = products, plan.target
+        if others or one.in_place or self.stretch or plan.kept or not self.nest.is_top:
+            return False
+        itemsize, cache = one.rows.dtype.itemsize, target.cache_l2
+        is_far = one.rows.op is Ops.INDEX and not is_window(one.rows)
+        is_far = is_far and turns(one.rows.ranges) * itemsize > cache
+        busy = self.width * target.cache_line / (itemsize * plan.lanes * target.fma_ports)
+        sums = self.rows * round_up(self.columns, self.width) * itemsize
+        tasks = self.rows // (self.height * TILES_A_TASK)
+        fits = sums <= SUMS * cache and tasks >= TASKS_WITH_BLOCKS
+        return self.columns > self.width and is_far and busy < FROM_MEMORY and fits
+
+    @property
+    def together(self) -> int:
+        """Columns of the panels that are in use at the same time."""
+        return round_up(self.columns, self.width) if self.rows_once else self.panel
+
+    @property
+    def inside(self) -> set[str]:
+        tile = {self.m, self.m_copies, self.n, self.n_in, self.n_copies, self.n_lanes}
+        return tile.union(self.edges)
+
+
+def _bytes_apart(products: list[Product]) -> int:
+    """From row to row, where the rows of all products are read where they lie; else 0."""
+    if any(p.rows.op is not Ops.INDEX or p.row_steps != (1,) for p in products):
+        return 0
+    return (step(products[0].rows, products[0].row_loop) or 0) * products[0].rows.dtype.itemsize
+
+
+def is_transposed(plan: Plan, one: Product) -> bool:
+    """Whether the columns lie in memory along the reduction, so that packing transposes them."""
+    return 1 in one.column_steps and size_of(one.inner) >= plan.lanes
