@@ -18,6 +18,9 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import CompileError, DeviceError, DTypeError, OutOfMemory
 from tinygrad.base.settings import Context
 from tinygrad.base.target import Target
+from tinygrad.engine.making import plan_of
+from tinygrad.engine.recipes import lower_kernel
+from tinygrad.engine.structure import structure_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -171,6 +174,32 @@ def test_what_goes_through_more_of_an_array_than_a_kernel_binds_is_done_in_parts
         for device in ("TIGHT", "CPU")
     )
     np.testing.assert_allclose(found, wanted, rtol=1e-3 if what == "of halves" else 1e-4)
+
+
+def test_temporaries_lie_in_several_buffers_where_one_would_be_too_long(monkeypatch):
+    monkeypatch.setitem(DEVICES, "TIGHT", "backends.tight_device")
+    values = np.random.default_rng(0).random((4, 190, 200), np.float32)
+    each = [Tensor(v, device="TIGHT").realize() for v in values]
+    step = TinyJit(lambda *xs: sum((x.exp().contiguous().flip(0) for x in xs), xs[0]).realize())
+    for _ in range(4):
+        found = step(*each).numpy()
+        np.testing.assert_allclose(found, values[0] + np.exp(values)[:, ::-1].sum(0), rtol=1e-5)
+
+
+def test_lanes_share_what_goes_through_more_than_a_group_binds(monkeypatch):
+    """Also where the kernel has many portions, which are as many programs."""
+    monkeypatch.setitem(DEVICES, "TIGHT", "backends.tight_device")
+    x, y = (Tensor.empty(190, 200, device="TIGHT").realize() for _ in range(2))
+    (step,) = plan_of(structure_of([(x @ y.T).uop]).sink).steps
+    assert "LANE" in str(lower_kernel(step.ast, Device["TIGHT"])[1])
+
+
+def test_many_long_arrays_are_added_a_few_at_a_time(monkeypatch):
+    """A group that comes to the next window of each binds twice as many."""
+    monkeypatch.setitem(DEVICES, "TIGHT", "backends.tight_device")
+    values = np.random.default_rng(0).random((6, 190, 60), np.float32)
+    found = functools.reduce(operator.add, [Tensor(v, device="TIGHT") for v in values])
+    np.testing.assert_allclose(found.numpy(), values.sum(0), rtol=1e-5)
 
 
 def test_a_search_through_more_than_a_kernel_binds_says_what_it_would_bind(monkeypatch):

@@ -57,7 +57,7 @@ def plan(sink: UOp, wishes: Wishes = USUAL) -> Plan:
 class _Planner:
     def __init__(self, sink: UOp, wishes: Wishes) -> None:
         made = _rewritten(UOp.sink(*map(stored_base, sink.src)), wishes.lanes)
-        self.buffers = wishes.buffers
+        self.buffers, self.largest = wishes.buffers, wishes.largest
         self.sink, self.demands = demands_in_windows(made, wishes)
         self.storages: list[Storage] = []
         self.number: dict[UOp, int] = {}  # version → storage
@@ -208,7 +208,8 @@ class _Planner:
                 if unit.kernel is None:
                     self._node_step(unit)
         results = tuple(self._storage(contiguous_base(root)) for root in self.sink.src)
-        return arranged(Plan(tuple(self.storages), tuple(self.steps), results, {}))
+        made = Plan(tuple(self.storages), tuple(self.steps), results, {}, largest=self.largest)
+        return arranged(made)
 
     def _node_step(self, unit: Unit) -> None:
         node = unit.node
