@@ -152,6 +152,8 @@ TOO_WIDE = {
     "turned": (((1000, 40),), lambda a: a.T.contiguous() + 1),
     "rows by number": (((190, 200),), lambda a: a[(Tensor.arange(70, device=a.device) * 37) % 190]),
     "rows from the end": (((190, 200),), lambda a: a[-1 - Tensor.arange(70, device=a.device)]),
+    "places in rows": (((30, 1300),), lambda a: a.gather(1, (a * 1000).int())),
+    "places in long rows": (((2, 17000),), lambda a: a.gather(1, (a * 16000).int())),
     "a gradient": (((180, 190), (190, 200)), lambda a, b: (a @ b).square().sum().gradient(b)[0]),
 }
 
@@ -208,7 +210,28 @@ def test_a_search_through_more_than_a_kernel_binds_says_what_it_would_bind(monke
     with pytest.raises(
         OutOfMemory, match="bindings of 16,384 bytes; a kernel of this device has 8"
     ):
-        x.sort()[0].numpy()
+        x.searchsorted(x[:5]).numpy()
+
+
+@pytest.mark.parametrize("shape", [(9000,), (2, 4500), (7, 1200)])
+def test_rows_that_no_kernel_sees_as_a_whole_are_sorted(shape, monkeypatch):
+    """By chunks that meet, one of them cut short; some rows at a time."""
+    monkeypatch.setitem(DEVICES, "TIGHT", "backends.tight_device")
+    x = np.random.default_rng(0).integers(0, 3000, shape).astype(np.float32)
+    x[..., 5], x[..., -9] = np.nan, np.inf
+    values, places = Tensor(x, device="TIGHT").sort()
+    wanted = np.argsort(x, -1, kind="stable")
+    np.testing.assert_array_equal(places.numpy(), wanted)
+    np.testing.assert_array_equal(values.numpy(), np.take_along_axis(x, wanted, -1))
+
+
+def test_running_values_go_on_from_part_to_part(monkeypatch):
+    """Across rows, each longer than a binding."""
+    monkeypatch.setitem(DEVICES, "TIGHT", "backends.tight_device")
+    x = np.random.default_rng(0).random((5, 9000), np.float32)
+    rows = Tensor(x, device="TIGHT")
+    np.testing.assert_allclose((rows + 1).cumsum(0).numpy(), (x + 1).cumsum(0), rtol=1e-6)
+    np.testing.assert_array_equal(rows.cummax(0)[0].numpy(), np.maximum.accumulate(x))
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
 """The TIGHT device of the tests: WebGPU with eight bindings of 16 KiB each, so that what a
-kernel's groups need at once may be more than they can see, and with buffers of 256 KiB, so that
+kernel's groups need at once may be more than they can see, and with buffers of 512 KiB, so that
 temporaries together may be more than one holds."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tinygrad.backends.webgpu.device import connect
 from tinygrad.backends.webgpu.runtime import WebGPUCompiler, WebGPUMemory, WebGPUQueue
 from tinygrad.backends.wgsl import WGSLRenderer
 
-BINDINGS, WINDOW, LARGEST = 8, 16 << 10, 256 << 10
+BINDINGS, WINDOW, LARGEST = 8, 16 << 10, 512 << 10
 
 
 def open_device(index: int = 0, cache: Any = None) -> Backend:

@@ -28,12 +28,16 @@ def beyond(kernels: Iterable[Kernel], wishes: Wishes) -> tuple[set[UOp], set[UOp
         return sum(_bound(node, wishes.window) for node in nodes)
 
     for kernel in kernels:
-        if bound(kernel.reads) + bound(kernel.stores) + SPARE <= wishes.buffers:
+        arrays = [*kernel.stores, *kernel.reads]
+        spare = SPARE
+        if bound(arrays) > len(arrays):  # long ones: of few kernels, so it is looked at closely
+            spare = any(node.op is Ops.CHECK for node, _ in kernel.inlined)
+        if bound(arrays) + spare <= wishes.buffers:
             continue
         if len(kernel.stores) > 1:
             apart.update(kernel.stores[1:])
             continue
-        part = _part(kernel, wishes.buffers - SPARE - bound(kernel.stores), bound)
+        part = _part(kernel, wishes.buffers - spare - bound(kernel.stores), bound)
         if part is not None:
             stored.add(part)
     return stored, apart
