@@ -86,6 +86,16 @@ FOUND = [  # lines; the last names the outputs
 ]
 
 
+ON_SEVERAL = [
+    # each device starts a sum where its part does, beyond the size
+    "a = given(191, (9, 16), 'int32').gather(1, given(996, (9, 1), 'int32') % 16)\n"
+    "b = a[: bound(2, 9)].sum(0)\nb",
+    # an old value goes back to where a device has nothing
+    "a = given(460, (1,), 'float32')\nb = given(2, (1,), 'float32')\nc = a.cumsum(0)\n"
+    "a += given(2, (1,), 'float32')\nb",
+]
+
+
 def program(text: str, together: bool) -> Program:
     *lines, outputs = text.split("\n")
     return Program(tuple(lines), tuple(outputs.split()), together)
@@ -112,6 +122,11 @@ def test_found(text, device):
 @pytest.mark.parametrize("text", FOUND)
 def test_found_on_the_accelerator_of_the_tests(text):
     check(program(text, True), ("TOY",))
+
+
+@pytest.mark.parametrize("text", ON_SEVERAL)
+def test_found_on_several_devices(text):
+    check(program(text, False), ("PYTHON*3",))
 
 
 def test_a_device_without_values_does_not_know_what_a_mask_chooses():

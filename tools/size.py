@@ -24,18 +24,18 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # The floors, lowest first, with their budgets in code lines. `*`: the files of that folder itself;
 # each folder inside has a budget of its own: it is a driver, or beside what a Tensor is made of.
 BUDGETS: dict[str, int | None] = {
-    "base": 770,
+    "base": 775,
     "uop": 1965,
     "simplify": 1035,
     "transforms": 435,
-    "schedule": 3510,
+    "schedule": 3620,
     "loops": 5305,
-    "codegen": 5750,
+    "codegen": 5760,
     "backends/*": 3005,
-    "engine": 5315,
+    "engine": 5330,
     "tensor/*": 6695,
 }
-CORE_BUDGET = 33_765  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 33_910  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
@@ -47,7 +47,7 @@ INSIDE_BUDGETS = {
     "tensor/complex": 415,
     "tensor/long_tail": 2675,
 }
-DRIVER_BUDGET = 350  # of any other folder of backends/
+DRIVER_BUDGET = 355  # of any other folder of backends/
 
 NOT_CODE = {
     tokenize.COMMENT,

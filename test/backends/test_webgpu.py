@@ -18,6 +18,9 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import CompileError, DeviceError, DTypeError, OutOfMemory
 from tinygrad.base.settings import Context
 from tinygrad.base.target import Target
+from tinygrad.engine.making import plan_of
+from tinygrad.engine.recipes import lower_kernel
+from tinygrad.engine.structure import structure_of
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -149,6 +152,8 @@ TOO_WIDE = {
     "turned": (((1000, 40),), lambda a: a.T.contiguous() + 1),
     "rows by number": (((190, 200),), lambda a: a[(Tensor.arange(70, device=a.device) * 37) % 190]),
     "rows from the end": (((190, 200),), lambda a: a[-1 - Tensor.arange(70, device=a.device)]),
+    "places in rows": (((30, 1300),), lambda a: a.gather(1, (a * 1000).int())),
+    "places in long rows": (((2, 17000),), lambda a: a.gather(1, (a * 16000).int())),
     "a gradient": (((180, 190), (190, 200)), lambda a, b: (a @ b).square().sum().gradient(b)[0]),
 }
 
@@ -173,13 +178,60 @@ def test_what_goes_through_more_of_an_array_than_a_kernel_binds_is_done_in_parts
     np.testing.assert_allclose(found, wanted, rtol=1e-3 if what == "of halves" else 1e-4)
 
 
+def test_temporaries_lie_in_several_buffers_where_one_would_be_too_long(monkeypatch):
+    monkeypatch.setitem(DEVICES, "TIGHT", "backends.tight_device")
+    values = np.random.default_rng(0).random((4, 190, 200), np.float32)
+    each = [Tensor(v, device="TIGHT").realize() for v in values]
+    step = TinyJit(lambda *xs: sum((x.exp().contiguous().flip(0) for x in xs), xs[0]).realize())
+    for _ in range(4):
+        found = step(*each).numpy()
+        np.testing.assert_allclose(found, values[0] + np.exp(values)[:, ::-1].sum(0), rtol=1e-5)
+
+
+def test_lanes_share_what_goes_through_more_than_a_group_binds(monkeypatch):
+    """Also where the kernel has many portions, which are as many programs."""
+    monkeypatch.setitem(DEVICES, "TIGHT", "backends.tight_device")
+    x, y = (Tensor.empty(190, 200, device="TIGHT").realize() for _ in range(2))
+    (step,) = plan_of(structure_of([(x @ y.T).uop]).sink).steps
+    assert "LANE" in str(lower_kernel(step.ast, Device["TIGHT"])[1])
+
+
+def test_many_long_arrays_are_added_a_few_at_a_time(monkeypatch):
+    """A group that comes to the next window of each binds twice as many."""
+    monkeypatch.setitem(DEVICES, "TIGHT", "backends.tight_device")
+    values = np.random.default_rng(0).random((6, 190, 60), np.float32)
+    found = functools.reduce(operator.add, [Tensor(v, device="TIGHT") for v in values])
+    np.testing.assert_allclose(found.numpy(), values.sum(0), rtol=1e-5)
+
+
 def test_a_search_through_more_than_a_kernel_binds_says_what_it_would_bind(monkeypatch):
     monkeypatch.setitem(DEVICES, "TIGHT", "backends.tight_device")
     x = Tensor(np.arange(40_000, dtype=np.float32), device="TIGHT")
     with pytest.raises(
         OutOfMemory, match="bindings of 16,384 bytes; a kernel of this device has 8"
     ):
-        x.sort()[0].numpy()
+        x.searchsorted(x[:5]).numpy()
+
+
+@pytest.mark.parametrize("shape", [(9000,), (2, 4500), (7, 1200)])
+def test_rows_that_no_kernel_sees_as_a_whole_are_sorted(shape, monkeypatch):
+    """By chunks that meet, one of them cut short; some rows at a time."""
+    monkeypatch.setitem(DEVICES, "TIGHT", "backends.tight_device")
+    x = np.random.default_rng(0).integers(0, 3000, shape).astype(np.float32)
+    x[..., 5], x[..., -9] = np.nan, np.inf
+    values, places = Tensor(x, device="TIGHT").sort()
+    wanted = np.argsort(x, -1, kind="stable")
+    np.testing.assert_array_equal(places.numpy(), wanted)
+    np.testing.assert_array_equal(values.numpy(), np.take_along_axis(x, wanted, -1))
+
+
+def test_running_values_go_on_from_part_to_part(monkeypatch):
+    """Across rows, each longer than a binding."""
+    monkeypatch.setitem(DEVICES, "TIGHT", "backends.tight_device")
+    x = np.random.default_rng(0).random((5, 9000), np.float32)
+    rows = Tensor(x, device="TIGHT")
+    np.testing.assert_allclose((rows + 1).cumsum(0).numpy(), (x + 1).cumsum(0), rtol=1e-6)
+    np.testing.assert_array_equal(rows.cummax(0)[0].numpy(), np.maximum.accumulate(x))
 
 
 @pytest.fixture

@@ -74,6 +74,14 @@ def test_every_size_of_a_kernel(name):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-4, err_msg=f"{size}")
 
 
+@pytest.mark.parametrize("device", ["CPU", "CLANG", "PYTHON"])
+def test_a_sum_that_starts_behind_the_size_is_of_nothing(device):
+    """A loop turns once at least, here with a term that is none."""
+    x, n = Tensor(np.arange(1, 10, dtype=np.int32), device=device), Variable("n", 1, 15)
+    padded = x.realize().pad(((6, 0),))
+    assert [padded[: n.bind(size)].sum().item() for size in (1, 6, 7, 9)] == [0, 0, 1, 6]
+
+
 def test_what_a_masked_lane_would_divide_by_harms_nobody():
     numbers = np.arange(1, MOST + 1, dtype=np.int32)
     top, below = Tensor(numbers * 7).realize(), Tensor(numbers).realize()

@@ -25,6 +25,7 @@ PLANS = {
     "a window more than fits": (lambda: empty(*A) @ empty(190, 190), 9),
     "a sum of columns": (lambda: empty(*B).sum(0), 10),
     "a sum of rows": (lambda: empty(*B).sum(1), 1),
+    "running sums of columns": (lambda: empty(5, 9000).cumsum(0), 5),
     "elements": (lambda: empty(*B) + empty(*B) * empty(*B), 1),
 }
 

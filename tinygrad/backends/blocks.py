@@ -32,7 +32,9 @@ def size_class(nbytes: int, unit: int = UNIT) -> int:
 
 
 class Blocks(Generic[Block]):
-    """`make(size)` raises `refusal` where the driver has no more; `release` gives a block back."""
+    """`make(size)` raises `refusal` where the driver has no more; `release` gives a block back.
+    `limit` bytes are kept; where a block has at most `largest` bytes, its size is not rounded up
+    beyond that."""
 
     def __init__(
         self,
@@ -40,8 +42,10 @@ class Blocks(Generic[Block]):
         release: Callable[[Block], None],
         refusal: type[Exception],
         limit: int,
+        largest: int = 0,
     ) -> None:
         self.make, self.release, self.refusal, self.limit = make, release, refusal, limit
+        self.largest = largest // UNIT * UNIT
         self.kept = 0  # bytes
         self._freed: OrderedDict[int, list[Block]] = OrderedDict()  # by size, oldest first
         self._returned: deque[tuple[Block, int]] = deque()  # freed, not yet sorted into the lists
@@ -51,6 +55,8 @@ class Blocks(Generic[Block]):
         """A block of at least `nbytes` bytes, and its size. Before the driver's refusal is final
         it gets back all that is kept, and is asked for no more than what is needed."""
         size = size_class(nbytes)
+        if size > self.largest >= nbytes:
+            size = self.largest
         with self._lock:
             self._sort_returned()
             if found := self._freed.get(size):

@@ -93,7 +93,8 @@ class Phase:
 class Lowered:
     """All phases of a kernel, in order. Slots beyond the kernel's own PARAMs: `temporaries` (bytes
     each), then the device's fault words if there are `faults` (code = position + 1). `kernel`
-    is what the nests were built from."""
+    is what the nests were built from, `portions` how often its phases are launched, each time for
+    some of the groups."""
 
     name: str
     colored: str
@@ -101,10 +102,12 @@ class Lowered:
     phases: tuple[Phase, ...]
     temporaries: tuple[int, ...]
     faults: tuple[tuple[str, str], ...]
+    portions: int = 1
 
     @property
     def instructions(self) -> int:
-        return sum(len(phase.program) for phase in self.phases)
+        """Of a portion."""
+        return sum(len(phase.program) for phase in self.phases) // self.portions
 
 
 def rewrite(kernel: UOp, target: Target) -> UOp:
@@ -124,7 +127,7 @@ def lower(kernel: UOp, target: Target) -> Lowered:
     phases = tuple(phase for part in made for phase in part.phases)
     name, painted = kernel_name(kernel)
     found = tuple(faults)
-    return Lowered(name, painted, kernel, phases, made[0].temporaries, found)
+    return Lowered(name, painted, kernel, phases, made[0].temporaries, found, len(made))
 
 
 class _Lowering:

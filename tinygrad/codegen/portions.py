@@ -23,7 +23,8 @@ def portions(kernel: UOp, target: Target) -> list[UOp]:
         return [kernel]
     if any(node.op is Ops.STAGE and node.arg[1] == "GLOBAL" for node in nodes_of(kernel)):
         return [kernel]
-    loops = [r for r in own_ranges(kernel.src[0]) if role_of(r) == "PARALLEL" and size_of(r) > 1]
+    own = own_ranges(kernel.src[0])
+    loops = [r for r in own if role_of(r) in ("PARALLEL", "LOOP") and size_of(r) > 1]
     halves = [_halves(kernel, loop) for loop in loops if len(loop.src) == 1]
     best = min(halves, key=lambda pair: sum(map(_bytes, pair)), default=None)
     if best is None or sum(map(_bytes, best)) >= 2 * _bytes(kernel):

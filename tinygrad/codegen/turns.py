@@ -54,7 +54,7 @@ class Turns:
         """How often `loop` turns."""
         known = self.known()
         ends = {end: bounds(end, known) for end in loop.src}
-        guarded = any(low < 1 for low, _ in ends.values())
+        guarded = any(self._may_begin_beyond(loop, limit) for limit in loop.src[1:])
         trim = self._trim(loop)
         if trim is not None:
             ends[trim] = bounds(trim, known)
@@ -64,6 +64,17 @@ class Turns:
             return Trip(least, most, ())
         kept = tuple(e for e, (low, high) in ends.items() if low < most and e.op is not Ops.CONST)
         return Trip(least, most, kept, guarded)
+
+    def _may_begin_beyond(self, loop: UOp, limit: UOp) -> bool:
+        """Whether the one turn that a loop takes at least may be beyond this limit."""
+        start, known = self.start(loop), self.known()
+        least = bounds(limit, known)[0]
+        if start is None:
+            return bool(least < 1)
+        if least > min(bounds(start, known)[1], size_of(loop) - 1):
+            return False
+        within = [outer for outer in start.ranges if limit in outer.src[1:]]
+        return all(bounds(add(start, outer, -1), known)[1] > 0 for outer in within)
 
     def _trim(self, loop: UOp) -> UOp | None:
         """Where the loop may stop, as an expression of the loops that are open: rounded up."""

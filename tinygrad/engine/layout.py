@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tinygrad.backends import keeps
 from tinygrad.engine.run import RunnablePlan
 from tinygrad.schedule.memory import Life, place
-from tinygrad.schedule.plan import Plan
+from tinygrad.schedule.plan import Plan, shortest
 
 
 class Source(NamedTuple):
@@ -59,7 +59,8 @@ def in_one_arena(
                 kept = made[source.first].storages[source.second]
                 first = lives[source].first if source in lives else moment
                 lives[source] = Life(kept.nbytes, first, moment)
-    offsets, arenas = _placed(made, lives)
+    largest = shortest(plan.largest for plan in made)
+    offsets, arenas = _placed(made, lives, largest)
     settled = []
     for each, plan, own in zip(plans, made, sources, strict=True):
         storages = [
@@ -68,13 +69,15 @@ def in_one_arena(
             else dataclasses.replace(kept, kind="temp", place=offsets[source])
             for source, kept in zip(own, plan.storages, strict=True)
         ]
-        changed = dataclasses.replace(plan, storages=tuple(storages), arenas=arenas)
+        changed = dataclasses.replace(
+            plan, storages=tuple(storages), arenas=arenas, largest=largest
+        )
         settled.append(each.laid_out(changed))
     return settled
 
 
 def _placed(
-    made: Sequence[Plan], lives: dict[Source, Life]
+    made: Sequence[Plan], lives: dict[Source, Life], largest: int
 ) -> tuple[dict[Source, int], dict[str, int]]:
     """The place of each in the arena of its device, and the sizes of the arenas."""
     of_device: defaultdict[str, list[Source]] = defaultdict(list)
@@ -83,6 +86,6 @@ def _placed(
     offsets: dict[Source, int] = {}
     arenas: dict[str, int] = {}
     for device, sources in of_device.items():
-        found, arenas[device] = place([lives[source] for source in sources])
+        found, arenas[device] = place([lives[source] for source in sources], largest)
         offsets.update(zip(sources, found, strict=True))
     return offsets, arenas

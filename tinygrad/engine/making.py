@@ -31,7 +31,8 @@ from tinygrad.loops.groups.unit_rows import row_units
 from tinygrad.schedule.bundles import kernels_and_slots, kernels_of
 from tinygrad.schedule.fills import with_shared_fills
 from tinygrad.schedule.kernels import plan
-from tinygrad.schedule.plan import Plan, Wishes, variable_number
+from tinygrad.schedule.memory import ALIGNMENT
+from tinygrad.schedule.plan import Plan, Wishes, shortest, variable_number
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 from tinygrad.uop.verify import verify
@@ -49,15 +50,14 @@ Python's 5 ms: compiling a kernel leaves LLVM some ten times."""
 def plan_of(sink: UOp, devices: Sequence[str] = ()) -> Plan:
     """The plan of a structure, as its devices want it."""
     targets = [Device[name].target for name in devices or devices_of(sink)]
-    limits = [target.buffer_limit for target in targets if target.buffer_limit]
     groups = any(target.has_groups for target in targets)
     longest = 0 if NOOPT else min(map(longest_row, targets), default=Wishes.longest_row)
     units = [frozenset(unit.a for unit in row_units(target)) for target in targets]
     registers = frozenset.intersection(*units) if units and not NOOPT else frozenset()
-    bound = [target.window_limit for target in targets if target.window_limit]
-    most, window = (min(numbers, default=0) for numbers in (limits, bound))
-    wishes = Wishes(longest, most, not NOOPT and groups, registers, window)
-    return plan(sink, wishes)
+    most = shortest(target.buffer_limit for target in targets)
+    window = shortest(target.window_limit for target in targets)
+    largest = shortest(target.largest_buffer for target in targets) // ALIGNMENT * ALIGNMENT
+    return plan(sink, Wishes(longest, most, not NOOPT and groups, registers, window, largest))
 
 
 def plan_to_run(sink: UOp, devices: Sequence[str]) -> Plan:

@@ -157,7 +157,7 @@ def _pack(runnable: RunnablePlan) -> bytes:
         (s.op.name, s.device, s.storages, s.writes, s.origin, s.variables, _touched(s), s.part)
         for s in made.steps
     ]
-    rest = (made.results, made.arenas, made.values, runnable.keys)
+    rest = (made.results, made.arenas, made.values, made.largest, runnable.keys)
     return json.dumps((storages, steps, *rest)).encode()
 
 
@@ -166,7 +166,7 @@ def _touched(step: Step) -> list[Any]:
 
 
 def _unpack(raw: bytes) -> RunnablePlan:
-    storages, steps, results, arenas, values, keys = json.loads(raw)
+    storages, steps, results, arenas, values, largest, keys = json.loads(raw)
     kinds = dtypes.fields()
     made = Plan(
         tuple(
@@ -179,6 +179,7 @@ def _unpack(raw: bytes) -> RunnablePlan:
         tuple(results),
         arenas,
         tuple(values),
+        largest,
     )
     return RunnablePlan(made, keys)
 

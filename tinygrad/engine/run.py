@@ -25,7 +25,7 @@ from tinygrad.engine.profile import GlobalCounters, report_step
 from tinygrad.engine.sharing import straightened, write_back
 from tinygrad.engine.storage import NOTHING, Buffer
 from tinygrad.schedule.memory import with_own_storages
-from tinygrad.schedule.plan import Plan, Step, Storage, variable_number
+from tinygrad.schedule.plan import Plan, Step, Storage, shortest, variable_number
 from tinygrad.uop.op import GroupOp, Ops
 
 step_runners: dict[Ops, Callable[[Step, Sequence[Buffer], Taken], None]] = {
@@ -324,7 +324,7 @@ class RunnablePlan:
         self,
         params: Sequence[Buffer],
         given: Mapping[int, Buffer],
-        arenas: Mapping[str, Buffer],
+        arenas: Mapping[str, Arena],
     ) -> list[Buffer]:
         """The buffers of all storages: what is `given`, temporaries in the `arenas`, new ones."""
         buffers = []
@@ -338,7 +338,7 @@ class RunnablePlan:
             elif kept.kind == "out":
                 buffers.append(Buffer(kept.device, kept.nbytes))
             elif kept.device in arenas:
-                buffers.append(arenas[kept.device].view(kept.place, kept.nbytes))
+                buffers.append(arenas[kept.device].place(kept))
             else:  # no step uses it
                 buffers.append(NOTHING)
         for number, kept in enumerate(self.plan.storages):
@@ -373,13 +373,31 @@ class RunnablePlan:
         return buffers
 
 
-def arenas_for(plans: Sequence[RunnablePlan]) -> dict[str, Buffer]:
+class Arena:
+    """Where the temporaries of a device lie: one buffer, or several that are not longer than
+    `largest`."""
+
+    def __init__(self, device: str, size: int, largest: int) -> None:
+        self.device, self.each = device, largest or size
+        begins = range(0, size, self.each)
+        self.buffers = [Buffer(device, min(self.each, size - begin)) for begin in begins]
+
+    def place(self, kept: Storage) -> Buffer:
+        """Where this temporary lies."""
+        if kept.nbytes > self.each:
+            return Buffer(self.device, kept.nbytes)  # its device says how long one may be
+        number, begin = divmod(kept.place, self.each)
+        return self.buffers[number].view(begin, kept.nbytes)
+
+
+def arenas_for(plans: Sequence[RunnablePlan]) -> dict[str, Arena]:
     """One arena a device for the temporaries of plans that run one after the other."""
     sizes: dict[str, int] = {}
     for plan in plans:
         for name, size in plan.plan.arenas.items():
             sizes[name] = max(size, sizes.get(name, 0))
-    return {name: Buffer(name, size) for name, size in sizes.items()}
+    largest = shortest(plan.plan.largest for plan in plans)
+    return {name: Arena(name, size, largest) for name, size in sizes.items()}
 
 
 def _item(step: Step, kernel: LoadedKernel) -> Item:

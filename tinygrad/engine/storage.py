@@ -112,7 +112,8 @@ class Buffer:
             assert not start, "buffers of several devices are written whole"
             pieces = self._pieces(np.frombuffer(data, np.uint8))
             for part, piece in zip(self.parts, pieces, strict=True):
-                part.write(np.ascontiguousarray(piece).data.cast("B"))
+                if piece.size:
+                    part.write(np.ascontiguousarray(piece).data.cast("B"))
             return
         device = Device[self.device]
         with Telling(device.name, f"writing {len(data):,} bytes"):

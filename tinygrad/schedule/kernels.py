@@ -56,8 +56,8 @@ def plan(sink: UOp, wishes: Wishes = USUAL) -> Plan:
 
 class _Planner:
     def __init__(self, sink: UOp, wishes: Wishes) -> None:
-        made = _rewritten(UOp.sink(*map(stored_base, sink.src)), wishes.lanes)
-        self.buffers = wishes.buffers
+        made = _rewritten(UOp.sink(*map(stored_base, sink.src)), wishes)
+        self.buffers, self.largest = wishes.buffers, wishes.largest
         self.sink, self.demands = demands_in_windows(made, wishes)
         self.storages: list[Storage] = []
         self.number: dict[UOp, int] = {}  # version → storage
@@ -208,7 +208,8 @@ class _Planner:
                 if unit.kernel is None:
                     self._node_step(unit)
         results = tuple(self._storage(contiguous_base(root)) for root in self.sink.src)
-        return arranged(Plan(tuple(self.storages), tuple(self.steps), results, {}))
+        made = Plan(tuple(self.storages), tuple(self.steps), results, {}, largest=self.largest)
+        return arranged(made)
 
     def _node_step(self, unit: Unit) -> None:
         node = unit.node
@@ -317,12 +318,12 @@ class _Planner:
         return self.finished[kernel]
 
 
-def _rewritten(bases: UOp, lanes: bool) -> UOp:
+def _rewritten(bases: UOp, wishes: Wishes) -> UOp:
     """What is to be stored, made in a way that is better to run. It is stored in its own order,
     even if it became a view of something else."""
-    made = sorted_there(bases) if lanes else bases
+    made = sorted_there(bases, wishes) if wishes.lanes else bases
     made = take_in_blocks(_own_targets(joined_loops(made)))
-    return split_reductions(taken_apart(made), lanes)
+    return split_reductions(taken_apart(made), wishes.lanes)
 
 
 def _own_targets(sink: UOp) -> UOp:

@@ -6,41 +6,61 @@ value. With the gradients in kernels of their own no old value has to be copied.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from tinygrad.schedule.bases import COMPUTED, memory_base, reached
+from tinygrad.base.windows import windows
+from tinygrad.schedule.bases import COMPUTED, memory_base, reached, storage_home
 from tinygrad.schedule.demand import Kernel
+from tinygrad.schedule.plan import Wishes
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 SPARE = 2  # buffers besides what is read and stored: fault words, a copy of an old version
 
 
-def beyond(kernels: Iterable[Kernel], limit: int) -> tuple[set[UOp], set[UOp]]:
+def beyond(kernels: Iterable[Kernel], wishes: Wishes) -> tuple[set[UOp], set[UOp]]:
     """Nodes that are to be stored, and stored ones that are to have kernels of their own, where a
-    kernel takes more than `limit` buffers. Both empty: all fit, or can't be made smaller."""
+    kernel binds more than `wishes.buffers`. Both empty: all fit, or can't be made smaller."""
     stored: set[UOp] = set()
     apart: set[UOp] = set()
+
+    def bound(nodes: Iterable[UOp]) -> int:
+        return sum(_bound(node, wishes.window) for node in nodes)
+
     for kernel in kernels:
-        if len(kernel.reads) + len(kernel.stores) + SPARE <= limit:
+        arrays = [*kernel.stores, *kernel.reads]
+        spare = SPARE
+        if bound(arrays) > len(arrays):  # long ones: of few kernels, so it is looked at closely
+            spare = any(node.op is Ops.CHECK for node, _ in kernel.inlined)
+        if bound(arrays) + spare <= wishes.buffers:
             continue
         if len(kernel.stores) > 1:
             apart.update(kernel.stores[1:])
-        elif (part := _part(kernel, max(2, limit - SPARE - 1))) is not None:
+            continue
+        part = _part(kernel, wishes.buffers - spare - bound(kernel.stores), bound)
+        if part is not None:
             stored.add(part)
     return stored, apart
 
 
-def _part(kernel: Kernel, most: int) -> UOp | None:
-    """The largest part of a kernel's value that reads at most so many buffers, as the first value
-    that reads more is reached from the leaves."""
+def _bound(node: UOp, window: int) -> int:
+    """How often a group binds an array that it goes through in order: twice where it comes to the
+    next window."""
+    home = storage_home(node)
+    nbytes = home.size * home.dtype.itemsize
+    return min(2, len(windows(0, nbytes, nbytes, window)))
+
+
+def _part(kernel: Kernel, most: int, bound: Callable[[Iterable[UOp]], int]) -> UOp | None:
+    """The largest part of a kernel's value that binds at most so many, but two arrays at least, as
+    the first value that binds more is reached from the leaves."""
     leaves: dict[UOp, frozenset[UOp]] = {}
     for node, _ in reversed(kernel.inlined):
         below = [(s, leaves.get(s, frozenset((s,)) & kernel.reads.keys())) for s in node.src]
         if node.op in (Ops.INDEX, Ops.SCATTER):  # what is indexed lies in memory, under its views
             below[0] = node.src[0], leaves.get(node.src[0]) or frozenset(node.src[:1])
         leaves[node] = found = leaves.get(node, frozenset()).union(*(own for _, own in below))
-        if len(found) > most:
+        if len(found) > 2 and bound(found) > most:
             largest, count = max(((s, len(own)) for s, own in below), key=lambda pair: pair[1])
             return memory_base(largest) if count > 1 else None
     return None

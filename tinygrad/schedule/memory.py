@@ -41,7 +41,7 @@ def arranged(plan: Plan) -> Plan:
         own = [n for n, s in enumerate(storages) if s.kind == "temp" and s.device == device]
         own = [n for n in own if n in first]
         lives = [Life(storages[n].nbytes, first[n], last[n]) for n in own]
-        offsets, total = place(lives)
+        offsets, total = place(lives, plan.largest)
         for n, offset in zip(own, offsets, strict=True):
             storages[n] = dataclasses.replace(storages[n], place=offset)
         if total:
@@ -61,16 +61,26 @@ def with_own_storages(plan: Plan, wanted: Sequence[Sequence[int]]) -> Plan:
     return arranged(dataclasses.replace(plan, storages=tuple(storages), steps=tuple(steps)))
 
 
-def place(lives: Sequence[Life]) -> tuple[list[int], int]:
-    """An offset for each life, and the size of the arena.
+def place(lives: Sequence[Life], largest: int = 0) -> tuple[list[int], int]:
+    """An offset for each life, and the size of the arena. If that is buffers of `largest` bytes, a
+    multiple of ALIGNMENT, each life lies in one; a longer one begins one, and ends where it ends.
 
     >>> place([Life(100, 0, 1), Life(100, 1, 2), Life(100, 2, 3)])
     ([0, 256, 0], 512)
+    >>> place([Life(300, 0, 1), Life(300, 1, 2)], 768)
+    ([0, 768], 1280)
     """
-    found = _in_time(lives)
+    found = _in_time(lives, largest)
     if len(lives) > MANY or found[1] <= most_live(lives) * TIGHT:
         return found
-    return min(found, _by_size(lives), key=lambda placed: placed[1])
+    return min(found, _by_size(lives, largest), key=lambda placed: placed[1])
+
+
+def _inside(start: int, size: int, largest: int) -> int:
+    """From `start` on the first place that lies in one buffer."""
+    if not largest or start // largest == (start + size - 1) // largest:
+        return start
+    return round_up(start, largest)
 
 
 def most_live(lives: Sequence[Life]) -> int:
@@ -82,7 +92,7 @@ def most_live(lives: Sequence[Life]) -> int:
     return max(itertools.accumulate(changes[step] for step in sorted(changes)), default=0)
 
 
-def _by_size(lives: Sequence[Life]) -> tuple[list[int], int]:
+def _by_size(lives: Sequence[Life], largest: int) -> tuple[list[int], int]:
     """The largest first, each as low as what lives beside it allows."""
     offsets, end = [0] * len(lives), 0
     placed: list[tuple[int, int, Life]] = []  # (start, end), in order
@@ -92,32 +102,33 @@ def _by_size(lives: Sequence[Life]) -> tuple[list[int], int]:
             if other.first <= life.last and life.first <= other.last:
                 if begins >= start + size:
                     break
-                start = max(start, ends)
+                start = _inside(max(start, ends), size, largest)
         bisect.insort(placed, (start, start + size, life))
         offsets[i], end = start, max(end, start + size)
     return offsets, end
 
 
-def _in_time(lives: Sequence[Life]) -> tuple[list[int], int]:
+def _in_time(lives: Sequence[Life], largest: int) -> tuple[list[int], int]:
     """In order of time, each into the smallest gap that holds it; the last gap has no end."""
     offsets, end = [0] * len(lives), 0
-    gaps: list[tuple[float, float]] = [(0, math.inf)]  # (start, end), in order
+    gaps: list[tuple[int, float]] = [(0, math.inf)]  # (start, end), in order
     ending: list[tuple[int, int]] = []  # (last step, number of the life)
     for i in sorted(range(len(lives)), key=lambda i: (lives[i].first, -lives[i].nbytes, i)):
         while ending and ending[0][0] < lives[i].first:
             _, gone = heapq.heappop(ending)
             _open(gaps, offsets[gone], offsets[gone] + _rounded(lives[gone]))
         size = _rounded(lives[i])
-        _, begins, ends = min((e - b, b, e) for b, e in gaps if e - b >= size)
+        found = ((e - b, b, e, _inside(b, size, largest)) for b, e in gaps if e - b >= size)
+        _, begins, ends, start = min(gap for gap in found if gap[2] - gap[3] >= size)
         gaps.remove((begins, ends))
-        if begins + size < ends:
-            bisect.insort(gaps, (begins + size, ends))
-        offsets[i], end = int(begins), max(end, int(begins) + size)
+        left = ((begins, start), (start + size, ends))
+        gaps = sorted([*gaps, *(gap for gap in left if gap[0] < gap[1])])
+        offsets[i], end = start, max(end, start + size)
         heapq.heappush(ending, (lives[i].last, i))
     return offsets, end
 
 
-def _open(gaps: list[tuple[float, float]], start: float, end: float) -> None:
+def _open(gaps: list[tuple[int, float]], start: int, end: float) -> None:
     """Here is a gap again, one with those beside it."""
     at = bisect.bisect(gaps, (start, end))
     if gaps[at][0] == end:

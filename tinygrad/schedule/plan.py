@@ -3,6 +3,7 @@ runs again and again with other buffers."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +17,15 @@ class Wishes:
     """What the devices of a plan want of it: values kept in rows of at most so many elements
     (`schedule/rows`; 0: none); no more than so many buffers a kernel (0: any number); work for all
     `lanes` of groups, which are many; scores of these dtypes' products made `in_registers`; each
-    buffer of a kernel seen through a `window` of so many bytes (0: any number)."""
+    buffer of a kernel seen through a `window` of so many bytes (0: any number); no buffer that
+    temporaries share of more than `largest` bytes (0: any number)."""
 
     longest_row: int = 1 << 14
     buffers: int = 0
     lanes: bool = False
     in_registers: frozenset[DType] = frozenset()
     window: int = 0
+    largest: int = 0
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,11 @@ class Step:
     part: float = 1.0
 
 
+def shortest(limits: Iterable[int]) -> int:
+    """The least of some limits, of which 0 is none."""
+    return min(filter(None, limits), default=0)
+
+
 def variable_name(number: int) -> str:
     """What a plan or a kernel calls a variable: names have no meaning but their order."""
     return f"v{number:03}"
@@ -111,10 +119,12 @@ class KernelInfo:
 class Plan:
     """Steps in order. `results` says for each root of the graph in which storage its base lives;
     `arenas` how many bytes the temporaries of each device take together, `values` what variables
-    behind the graph's own are."""
+    behind the graph's own are. An arena is several buffers where one may not be longer than
+    `largest` bytes: no temporary lies in two of them."""
 
     storages: tuple[Storage, ...]
     steps: tuple[Step, ...]
     results: tuple[int, ...]
     arenas: dict[str, int]
     values: tuple[int, ...] = ()
+    largest: int = 0

@@ -308,7 +308,7 @@ class Sharded:
                 results.append(len(storages) - 1)
             else:
                 results.append(first.whole)
-        return Plan(tuple(storages), made.steps, tuple(results), made.arenas)
+        return replace(made, storages=tuple(storages), results=tuple(results))
 
 
 def is_sharded(sink: UOp) -> bool:

@@ -1,12 +1,21 @@
 """Sorting on devices with groups, where the host would be a way there and back: CALLs of the host's
 functions become graphs. A short row is sorted by counting how many are smaller (one kernel, and one
 that puts each in its place), a long one by a network (Batcher, "Sorting networks and their
-applications", 1968): one kernel, run log2(n)² / 2 times by a SCAN."""
+applications", 1968): one kernel, run log2(n)² / 2 times by a SCAN. It sees all of what it sorts, so
+where that is more than a kernel may bind, rows are sorted some at a time, and longer ones in chunks
+that meet in pairs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tinygrad.base.dtype import dtypes
+from tinygrad.base.helpers import ceildiv
+from tinygrad.base.windows import UNIT, whole_window
 from tinygrad.schedule.bases import is_concrete
+from tinygrad.schedule.in_parts import cut, in_one
+from tinygrad.schedule.limits import SPARE
+from tinygrad.schedule.plan import Wishes
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 from tinygrad.uop.scan import ScanInfo, close, placeholder, scan
@@ -16,18 +25,18 @@ LONGEST_COUNTED = 1 << 10
 SLICE = 16  # elements of a turn's numbers: slices of a buffer begin at 64 bytes
 
 
-def sorted_there(sink: UOp) -> UOp:
+def sorted_there(sink: UOp, wishes: Wishes) -> UOp:
     """`sink` with what the device sorts itself."""
-    return sink.rebuilt({Ops.ITEM: _item})
+    return sink.rebuilt({Ops.ITEM: lambda item: _item(item, wishes)})
 
 
-def _item(item: UOp) -> UOp:
+def _item(item: UOp, wishes: Wishes) -> UOp:
     """A result of a function of the host, as the device makes it: the first of each row, as many as
     are asked for."""
     call = item.src[0]
     if call.op is not Ops.CALL or call.arg[0] not in SORTS or not is_concrete(call.src[0]):
         return item
-    rows = _in_order(call.src[0], SORTS[call.arg[0]] == "places").cast(item.dtype)
+    rows = _in_order(call.src[0], SORTS[call.arg[0]] == "places", wishes).cast(item.dtype)
     return rows.shrink(tuple((0, n) for n in item.shape))
 
 
@@ -35,7 +44,7 @@ SORTS = {"smallest": "values", "argsort": "places"}
 """By the name of the host's function, what it gives of the sorted rows."""
 
 
-def _in_order(keys: UOp, places: bool) -> UOp:
+def _in_order(keys: UOp, places: bool, wishes: Wishes) -> UOp:
     """The rows (the last axis) in order, equal ones as they came; or where each was, int32."""
     *lead, size = keys.shape
     if keys.size == 0 or size == 1:
@@ -44,7 +53,7 @@ def _in_order(keys: UOp, places: bool) -> UOp:
     rows = keys.size // size
     flat = keys.reshape((rows, size))
     counts = size <= LONGEST_COUNTED and rows * size * size <= MOST_COMPARED
-    made = _by_counting(flat, places) if counts else _by_network(flat, places)
+    made = _by_counting(flat, places) if counts else _by_network(flat, places, wishes)
     return made.reshape((*lead, size))
 
 
@@ -67,54 +76,110 @@ def _by_counting(keys: UOp, places: bool) -> UOp:
     return chosen.reduce_axis("add", (2,)).reshape((rows, size))
 
 
-def _by_network(keys: UOp, places: bool) -> UOp:
-    """Rows lie side by side, (size, rows), so that neighbouring lanes read neighbours."""
+def _by_network(keys: UOp, places: bool, wishes: Wishes) -> UOp:
+    """As many rows at a time as a turn may see; of a row that is longer, chunks."""
     rows, size = keys.shape
-    levels = (size - 1).bit_length()
-    whole, device = 1 << levels, keys.device
-    shape = (whole, rows)
+    whole = 1 << (size - 1).bit_length()
+    itemsize = max(keys.dtype.itemsize, places * dtypes.int32.itemsize)
+    most = _most_seen(wishes, 1 + places, itemsize) or rows * whole
+    each = max(1, most // whole)
+    parts = [cut(keys, 0, i, min(i + each, rows)) for i in range(0, rows, each)]
+    return in_one([_network(part, places, min(most, whole)) for part in parts], 0)
+
+
+def _most_seen(wishes: Wishes, states: int, itemsize: int) -> int:
+    """The elements, a power of 2, of which a turn may see any in each of its states, so that no
+    kernel binds too many windows. 0: any number."""
+    if not (wishes.window and wishes.buffers):
+        return 0
+    seen = (wishes.buffers - SPARE) // states - 2  # what a group writes may lie in two
+    room = max(1, seen) * whole_window(wishes.window) - UNIT
+    return 1 << ((room // itemsize).bit_length() - 1)
+
+
+def _network(keys: UOp, places: bool, each: int) -> UOp:
+    """Rows lie side by side, (size, rows), so that neighbouring lanes read neighbours; in chunks of
+    `each` elements a row. A level merges sequences that rise: the first of one meets the last of
+    the next, and so on to the middle; then the halves of each meet in order, and their halves.
+    Between chunks they meet as a whole, what is left of the level takes turns within them."""
+    rows, size = keys.shape
+    within, device = (each - 1).bit_length(), keys.device
+    chunks = ceildiv(size, each)
+    shape = (chunks * each, rows)
     column = keys.permute((1, 0)).contiguous()
-    real = _numbers(whole, device, whole, 1).broadcast_to(shape) < size
+    numbers = _numbers(shape[0], device, shape[0], 1).broadcast_to(shape)
     last = column.const_like(dtypes.max(keys.dtype)).broadcast_to(shape)
-    column = real.where(column.pad(((0, whole - size), (0, 0))), last).contiguous()
-    states = [column]
-    if places:
-        states.append(_numbers(whole, device, whole, 1).broadcast_to(shape).contiguous())
-    inputs = _distances(levels, device)
+    filled = (numbers < size).where(column.pad(((0, shape[0] - size), (0, 0))), last)
+    states = [filled, numbers] if places else [filled]
+    made = []
+    for begin in range(0, shape[0], each):
+        chunk = [cut(state, 0, begin, begin + each).contiguous() for state in states]
+        made.append(_in_turns(chunk, _partners(within, device)))
+    for level in range(1, (chunks - 1).bit_length() + 1):
+        _meet(made, (1 << level) - 1, is_turned=True)
+        for half in reversed(range(level - 1)):
+            _meet(made, 1 << half)
+        made = [_in_turns(chunk, _partners(within, device, only_halves=True)) for chunk in made]
+    found = in_one([chunk[-1] for chunk in made], 0)
+    return cut(found, 0, 0, size).permute((1, 0))
+
+
+def _meet(chunks: list[list[UOp]], bits: int, is_turned: bool = False) -> None:
+    """Chunks whose numbers differ in these bits: the first one keeps what is smaller. Those that
+    are not there would hold nothing but filling, which stays behind."""
+    for number, low in enumerate(chunks):
+        other = number ^ bits
+        if number < other < len(chunks):
+            high = [state.flip((0,)) if is_turned else state for state in chunks[other]]
+            pairs, changes = list(zip(low, high, strict=True)), _are_before(high, low)
+            above = [changes.where(one, two) for one, two in pairs]
+            chunks[number] = [changes.where(two, one) for one, two in pairs]
+            chunks[other] = [state.flip((0,)) if is_turned else state for state in above]
+            for own in (number, other):
+                chunks[own] = [state.contiguous() for state in chunks[own]]
+
+
+def _in_turns(states: list[UOp], partners: UOp) -> list[UOp]:
+    """The states after a turn for each of the numbers in which partners differ."""
     holes = [placeholder(i, s) for i, s in enumerate(states)]
-    holes += [placeholder(len(states) + i, x, x.shape[1:]) for i, x in enumerate(inputs)]
-    roots, others = close(_turn(holes[: len(states)], *holes[len(states) :]), holes)
-    turns = inputs[0].shape[0]
-    info = ScanInfo(UOp.sink(*roots), turns, len(states), len(inputs))
-    found = scan(info, [*states, *inputs, *others])
-    return found[len(states) - 1].shrink(((0, size), (0, rows))).permute((1, 0))
+    holes.append(placeholder(len(states), partners, partners.shape[1:]))
+    roots, others = close(_turn(holes[:-1], holes[-1]), holes)
+    info = ScanInfo(UOp.sink(*roots), partners.shape[0], len(states), 1)
+    return scan(info, [*states, partners, *others])
 
 
-def _distances(levels: int, device: object) -> list[UOp]:
-    """For each turn how long the sequences are that are merged, and how far those lie apart that
-    change places: level by level, and in each the distances from half a sequence down to 1."""
-    turns = levels * (levels + 1) // 2
+def _partners(levels: int, device: object, only_halves: bool = False) -> UOp:
+    """For each turn the bits in which the numbers of two differ that meet: level by level all of
+    those below a sequence's length, then one, from that of a quarter down to 1. Or the turns of
+    one level alone, all by one bit, from that of a half down."""
+    turns = levels if only_halves else levels * (levels + 1) // 2
     shape = (turns, SLICE)
     turn = _numbers(turns, device, turns, 1).broadcast_to(shape)
+    one = turn.const_like(1).broadcast_to(shape)
+    if only_halves:
+        return (one << (levels - 1 - turn)).contiguous()
     level = sum(
         ((turn >= q * (q - 1) // 2).cast(dtypes.int32) for q in range(2, levels + 1)),
-        start=turn.const_like(1).broadcast_to(shape),
+        start=one,
     )
     done = turn - level * (level - 1) // 2
-    one = turn.const_like(1).broadcast_to(shape)
-    return [(one << level).contiguous(), (one << (level - 1 - done)).contiguous()]
+    return done.eq(0).where((one << level) - 1, one << (level - 1 - done)).contiguous()
 
 
-def _turn(states: list[UOp], length: UOp, distance: UOp) -> list[UOp]:
-    """The smaller of two in the first place, where the sequence is one that rises."""
+def _turn(states: list[UOp], bits: UOp) -> list[UOp]:
+    """The smaller of two in the first place."""
     shape = states[0].shape
-    length, distance = (x.shrink(((0, 1),)).broadcast_to(shape[:1]) for x in (length, distance))
     number = UOp.arange(shape[0], states[0].device)
-    partner = number ^ distance
-    wants_smaller = (number & length).eq(0).eq((number & distance).eq(0))
+    partner = number ^ bits.shrink(((0, 1),)).broadcast_to(shape[:1])
     others = [UOp(Ops.INDEX, s.dtype, (s, partner), 1) for s in states]
-    smaller = others[-1] < states[-1]
-    for own, other in zip(states[-2::-1], others[-2::-1], strict=True):
-        smaller = (other < own) | (other.eq(own) & smaller)
-    takes = smaller.eq(wants_smaller.reshape((shape[0], 1)).broadcast_to(shape))
+    is_first = (number < partner).reshape((shape[0], 1)).broadcast_to(shape)
+    takes = _are_before(others, states).eq(is_first)
     return [takes.where(other, own) for own, other in zip(states, others, strict=True)]
+
+
+def _are_before(some: Sequence[UOp], others: Sequence[UOp]) -> UOp:
+    """Where the first states are smaller, or equal and what follows smaller."""
+    smaller = some[-1] < others[-1]
+    for one, other in zip(some[-2::-1], others[-2::-1], strict=True):
+        smaller = (one < other) | (one.eq(other) & smaller)
+    return smaller

@@ -62,7 +62,7 @@ def demands_within(sink: UOp, wishes: Wishes) -> Demands:
     while True:
         found = Demands(sink, wishes, stored, apart, company.items())
         circles = in_circles(found.kernels)
-        more = beyond(found.kernels, wishes.buffers) if wishes.buffers else (set(), set())
+        more = beyond(found.kernels, wishes) if wishes.buffers else (set(), set())
         settled = found.company.keys() <= company.keys()
         if settled and more[0] | circles <= stored and more[1] | circles <= apart:
             return found

@@ -140,6 +140,7 @@ def describe(cl: ModuleType, device: Any) -> Target:
         group_limit=min(device.max_work_group_size, *sizes[:1]),
         local_memory=device.local_mem_size,
         buffer_limit=device.max_parameter_size // 16,  # a pointer, and where the buffer begins
+        largest_buffer=device.max_mem_alloc_size,
         grid_limit=(2**31 - 1, 2**31 - 1, 2**31 - 1),
         dtypes=frozenset(dtypes),
         storage_dtypes=frozenset((*dtypes, *STORAGE)),

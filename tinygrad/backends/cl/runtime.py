@@ -78,7 +78,8 @@ class CLMemory:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         limit = connection.device.global_mem_size // KEPT_FRACTION
-        self.blocks: Blocks[Any] = Blocks(self._make, self._release, connection.cl.Error, limit)
+        refusal, largest = connection.cl.Error, connection.device.max_mem_alloc_size
+        self.blocks: Blocks[Any] = Blocks(self._make, self._release, refusal, limit, largest)
 
     def _make(self, size: int) -> Any:
         cl = self.connection.cl

@@ -60,7 +60,7 @@ class MetalMemory:
         objc, device = connection.objc, connection.device.id
         self.most = objc(device, "maxBufferLength")
         limit = objc(device, "recommendedMaxWorkingSetSize") // 4  # lies in freed blocks
-        self.blocks: Blocks[Held] = Blocks(self._make, lambda buffer: None, OutOfMemory, limit)
+        self.blocks = Blocks[Held](self._make, lambda _: None, OutOfMemory, limit, self.most)
 
     def _make(self, size: int) -> Held:
         self.connection.presence.check()

@@ -131,6 +131,7 @@ def describe(adapter: Any) -> Target:
         warp=smallest if SUBGROUPS & set(adapter.features) else 0,
         buffer_limit=limits["max-storage-buffers-per-shader-stage"],
         window_limit=limits["max-storage-buffer-binding-size"],
+        largest_buffer=limits["max-buffer-size"],
         grid_limit=(groups, groups, groups),
         dtypes=frozenset(dtypes),
         storage_dtypes=frozenset((*dtypes, "int64", "uint64", "float64")),

@@ -115,7 +115,8 @@ class WebGPUMemory:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.blocks = Blocks[Any](self._make, self._release, connection.wgpu.GPUError, KEPT)
+        refusal, largest = connection.wgpu.GPUError, connection.target.largest_buffer
+        self.blocks = Blocks[Any](self._make, self._release, refusal, KEPT, largest)
         self._held: dict[int, Any] = {}
 
     def _make(self, size: int) -> Any:
@@ -128,7 +129,7 @@ class WebGPUMemory:
         self._held.pop(id(buffer)).destroy()
 
     def allocate(self, nbytes: int) -> Place:
-        most = self.connection.limits["max-buffer-size"]
+        most = self.connection.target.largest_buffer
         if nbytes > most:
             raise OutOfMemory(f"[allocate] {nbytes:,} bytes on WEBGPU; a buffer takes {most:,}")
         with self.connection.told(f"[allocate] {nbytes:,} bytes"):
