@@ -28,14 +28,14 @@ BUDGETS: dict[str, int | None] = {
     "uop": 1945,
     "simplify": 1055,
     "transforms": 435,
-    "schedule": 3510,
-    "loops": 5225,
-    "codegen": 5715,
+    "schedule": 3620,
+    "loops": 5285,
+    "codegen": 5765,
     "backends/*": 2980,
     "engine": 5135,
     "tensor/*": 6675,
 }
-CORE_BUDGET = 33_440  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 33_650  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
