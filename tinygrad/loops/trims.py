@@ -94,7 +94,8 @@ def _permitted(kernel: UOp, outer: frozenset[str], end: str) -> Stops:
                 for loop in own_ranges(node):
                     if (found := _bound(guard, loop, outer, end)) is not None:
                         stops[loop] = found
-    for stage in (node for node in nodes if accumulates(node)):
+    adding = (n for n in nodes if accumulates(n) and n.src[0].arg in IDENTITY)
+    for stage in adding:
         for guard in _guards(_taken_in(stage), IDENTITY[stage.src[0].arg]):
             for loop in own_ranges(stage):
                 if (found := _bound(guard, loop, outer, end)) is not None:
