@@ -28,14 +28,14 @@ BUDGETS: dict[str, int | None] = {
     "uop": 1965,
     "simplify": 1035,
     "transforms": 435,
-    "schedule": 3620,
-    "loops": 5305,
-    "codegen": 5760,
+    "schedule": 3730,
+    "loops": 5370,
+    "codegen": 5810,
     "backends/*": 3005,
     "engine": 5330,
     "tensor/*": 6695,
 }
-CORE_BUDGET = 33_910  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 34_135  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread

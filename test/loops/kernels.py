@@ -305,6 +305,34 @@ def value_gradient(heads, tokens, width, masked=True):
     return out(shape, (weight * at(5, shape, h, q, d)).reduce("add", q), h, t, d)
 
 
+def score_gradients(heads, tokens, width, causal=True):
+    """What attention's keys and values get, which are the stores' rows, and what its queries get,
+    who sum over these rows: of weights that all of them make again."""
+    h, t, d = named(i0=heads, i1=tokens, i2=width)
+    q, e = named(i3=tokens, i4=width)
+    k0, k1, k2, k3 = named(k0=width, k1=width, k2=tokens, k3=tokens)
+
+    def x(slot, *i):
+        return at(slot, (heads, tokens, width), h, *i)
+
+    def weight(q):
+        score = (x(3, q, k0) * x(4, t, k0)).reduce("add", k0) * LOG2E
+        score = (t < q + 1).where(score, float("-inf")) if causal else score
+        return (score - at(7, (heads, tokens), h, q)).exp2()
+
+    def change(q):
+        return weight(q) * ((x(6, q, k1) * x(5, t, k1)).reduce("add", k1) - 1)
+
+    keys = (change(k2) * x(3, k2, d)).reduce("add", k2)
+    values = (weight(k3) * x(6, k3, d)).reduce("add", k3)
+    queries = (change(q) * x(4, t, e)).reduce("add", t)
+    return UOp.sink(
+        x(0, t, d).store(values, h, t, d),
+        x(1, t, d).store(keys, h, t, d),
+        x(2, q, e).store(queries * 0.5, h, q, e),
+    )
+
+
 def gated_products(m, n, k):
     """silu(a @ b) * (a @ c): two products in one nest."""
     i, j, r, s = loop(m, "i0"), loop(n, "i1"), loop(k, "k0"), loop(k, "k1")

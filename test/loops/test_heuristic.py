@@ -115,8 +115,18 @@ MACHINES = {
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("name", SOME)
 def test_a_recipe_keeps_the_meaning(name, machine):
-    kernel = SOME[name]
-    scheduled, recipe = schedule(kernel, MACHINES[machine])
+    check_meaning(SOME[name], MACHINES[machine])
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("tokens", [5, 70, 133])
+@pytest.mark.parametrize("machine", [m for m, target in MACHINES.items() if not target.has_groups])
+def test_so_it_does_where_stores_have_loops_of_their_own(machine, tokens, causal):
+    check_meaning(kernels.score_gradients(2, tokens, 12, causal), MACHINES[machine])
+
+
+def check_meaning(kernel, machine):
+    scheduled, recipe = schedule(kernel, machine)
     verify(scheduled, "kernel")
     assert from_text(to_text(recipe)) == recipe
     assert apply(kernel, recipe) is scheduled
@@ -506,6 +516,23 @@ def test_a_softmaxs_sum_is_taken_once_for_all_columns_of_values(causal, kept):
     recipe = schedule(kernels.attention(2, 1024, 64, causal), kernels.WIDE)[1]
     stages = [step[3] for step in recipe if step[0] == "stage"]
     assert [name for name in stages if name.startswith("sum")] == kept
+
+
+def test_what_other_stores_sum_over_the_rows_is_added_up_block_by_block():
+    """From the first query that a block of keys is seen by; scores are made once for all three."""
+    scheduled, recipe = schedule(kernels.score_gradients(8, 512, 64), kernels.NARROW)
+    assert sum(n.op is Ops.EXP2 for n in scheduled.toposort()) == 1
+    (phase,) = lower(scheduled, kernels.NARROW).phases
+    lines = [line.strip() for line in phase.nest.splitlines()]
+    blocks = lines.index(next(line for line in lines if line.startswith("for i1 in")))
+    assert lines.index("store") > blocks
+    assert lines.index("store1") > lines.index("store")
+    assert any(line.startswith("for acc1.i3 in max(0, (i1*") for line in lines)
+
+
+def test_who_sums_over_the_rows_reads_them_where_they_lie():
+    recipe = schedule(kernels.score_gradients(8, 512, 64), kernels.NARROW)[1]
+    assert all(step[3] != "pa1" for step in recipe if step[0] == "stage")
 
 
 @pytest.mark.parametrize(("rows", "depth", "along_k"), [(64, 4096, True), (64, 1 << 16, False)])

@@ -218,6 +218,31 @@ def test_gradients_of_attention_make_the_scores_again() -> None:
 
 
 @pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("heads", [(1, 8), (4, 2)])
+def test_gradients_of_many_heads_make_the_scores_once(heads: tuple[int, int], causal: bool) -> None:
+    q, k, v = (data(*heads, 128, 16) for _ in range(3))
+    out = q.scaled_dot_product_attention(k, v, is_causal=causal)
+    made = out.gradient(q, k, v, gradient=data(*out.shape))
+    check(3, out, *made)  # the result; a sum of each of its rows; all gradients
+    assert temporaries(out, *made) == [8 * 128] * 3
+    check(3, out, *made[:2])
+
+
+def test_kernels_that_keep_the_same_rows_crosswise_are_one_if_neither_needs_the_other() -> None:
+    q, k, v, w = (data(1, 8, 128, 16) for _ in range(4))
+    weights = (q @ k.transpose(-1, -2)).relu()
+    along, across = weights @ v, weights.transpose(-1, -2) @ w
+    check(1, along, across)
+    check(2, along, weights.transpose(-1, -2) @ along)
+    check(3, along, weights.transpose(-1, -2) @ (along @ data(16, 16)).contiguous())
+    few = weights[:, :7]
+    check(2, few @ v[:, :7], few.transpose(-1, -2) @ w[:, :7])  # blocks of rows are better tasks
+    expected = weights.numpy()
+    for made, other, turned in ((along, v, expected), (across, w, expected.swapaxes(-1, -2))):
+        np.testing.assert_allclose(made.numpy(), turned @ other.numpy(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("repeated", [False, True])
 def test_gradients_of_keys_that_heads_share_want_the_same_rows(
     causal: bool, repeated: bool

@@ -231,6 +231,18 @@ def test_attention_on_parts_of_one_tensor():
     )
 
 
+@pytest.mark.parametrize(
+    ("queries", "keys", "kind"),
+    [(5, 5, "causal"), (19, 133, "causal"), (130, 61, "causal"), (130, 61, "full")]
+    + [(19, 133, "bool"), (61, 130, "float")],
+)
+def test_gradients_of_many_heads_are_right(queries, keys, kind):
+    """One kernel makes all three, of scores in blocks of keys."""
+    mask = np.random.default_rng(0).standard_normal((queries, keys)).astype(np.float32)
+    masks = {"bool": {"mask": (mask > -1) | (np.arange(keys) == 0)}, "float": {"mask": mask}}
+    attention(4, 4, queries, keys, 20, **masks.get(kind, {"is_causal": kind == "causal"}))
+
+
 def test_rows_of_attention_that_see_nothing_are_zero():
     seen = np.random.default_rng(0).random((21, 33)) > 0.5
     seen[[0, 7]] = False

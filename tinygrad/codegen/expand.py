@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
@@ -18,10 +18,10 @@ from tinygrad.codegen.fragments import Sums
 from tinygrad.codegen.leaves import Body, Put
 from tinygrad.codegen.linear import Number, Values, as_node
 from tinygrad.loops.layout import (
+    accumulates,
     element,
     flat_offset,
     name_of,
-    option,
     overlaps,
     own_ranges,
     role_of,
@@ -43,10 +43,13 @@ class Expansion:
         self.program, self.integers = evaluator.program, evaluator.integers
         self.lanes = evaluator.lanes
         self.given: dict[UOp, Number] = self.lanes.counters()
+        self.stores: Mapping[str, Body] = {}  # what may stand in the loops of other things
 
-    def run(self, nest: Nest, body: Body) -> None:
-        """The whole nest; `body` at its leaves."""
-        self._walk(nest.root.items, [], body)
+    def run(self, nest: Nest, bodies: Mapping[str, Body]) -> None:
+        """The whole nest; at its leaves the body of their kind. Those of stages that are filled on
+        the way have bodies of their own."""
+        self.stores = {kind: body for kind, body in bodies.items() if kind != "fill"}
+        self._walk(nest.root.items, [], next(iter(bodies.values())))
 
     def none_negative(self, numbers: Sequence[UOp]) -> UOp | None:
         """Whether no expression of the tasks' counters is negative; None if there is none."""
@@ -73,7 +76,7 @@ class Expansion:
                 filled.clear()
             if isinstance(item, Leaf):
                 before, evaluator.filling = evaluator.filling, item.filling
-                values = body(values)
+                values = self.stores.get(item.kind, body)(values)
                 evaluator.filling = before
             elif isinstance(item, Loop):
                 values = self._loop(item, values, body)
@@ -95,7 +98,7 @@ class Expansion:
     def _meets(self, item: Item, filled: set[UOp]) -> bool:
         """Whether lanes must arrive before this item: to read what others filled, or to fill again
         what others may still read. Stages that don't read each other are filled together."""
-        if not isinstance(item, Fill) or option(item.stage, "acc"):
+        if not isinstance(item, Fill) or accumulates(item.stage):
             return bool(filled)
         if not filled:
             return self.lanes.share(item.stage)
@@ -223,7 +226,7 @@ class Expansion:
     def fill(self, item: Fill) -> None:
         """A stage gets its values, or the accumulators that it holds take theirs in."""
         stage = item.stage
-        if option(stage, "acc"):
+        if accumulates(stage):
             sums = StagedSums(self.evaluator, stage)
             self._walk(item.start, [], sums.starting())
             self._walk(item.items, [], sums.take)

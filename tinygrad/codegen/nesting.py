@@ -12,6 +12,7 @@ from tinygrad.base.errors import ArgumentError
 from tinygrad.codegen.cuts import guards_of, pieces
 from tinygrad.codegen.turns import Trip, Turns
 from tinygrad.loops.layout import (
+    accumulates,
     factor_of,
     fill_order,
     fills_itself,
@@ -51,16 +52,38 @@ MOST_COPIES = 24
 @dataclass(frozen=True)
 class Work:
     """What is still to be written: a leaf of this kind, for all turns of these loops, outermost
-    first, and what its values need."""
+    first, and what its values need. What is to come `before` it goes along its loops as long as
+    these are the same."""
 
     loops: tuple[UOp, ...]
     values: tuple[UOp, ...]
     kind: str
+    before: tuple[Work, ...] = ()
 
     @property
     def inside(self) -> Work:
         """Within the first of the loops."""
-        return replace(self, loops=self.loops[1:])
+        before = tuple(each.inside for each in self.before)
+        return replace(self, loops=self.loops[1:], before=before)
+
+    @property
+    def parts(self) -> tuple[Work, ...]:
+        """All of it, in order."""
+        return (*self.before, self)
+
+    @property
+    def needs(self) -> tuple[UOp, ...]:
+        """The values of all of it."""
+        return tuple(value for each in self.parts for value in each.values)
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether its leaves store results of the kernel."""
+        return self.kind not in ("take", "fill")
+
+    def goes_along(self, loops: Sequence[UOp]) -> bool:
+        """Whether its next loop is the first of these."""
+        return bool(self.loops and loops) and self.loops[0] is loops[0]
 
 
 class NestBuilder:
@@ -73,23 +96,29 @@ class NestBuilder:
         self.here, self.into = self.root, self.root.items
         self.turns = Turns(kernel)
         self.bound = self.turns.bound
+        self.coming: tuple[Work, ...] = ()  # what may go along the loops of a stage's sums
         self.waiting: dict[UOp, int] = {}  # tasks whose last turn is told apart further inside
         self._needs: dict[tuple[UOp, frozenset[UOp]], tuple[UOp, ...]] = {}
         self._owners: dict[tuple[UOp, ...], list[UOp]] = {}
         self._guards: dict[tuple[Sequence[UOp], str], list[UOp]] = {}
 
-    def build(self, own: Sequence[UOp], values: Sequence[UOp], kind: str) -> Nest:
-        """The nest that computes `values` for all turns of `own`."""
-        for node in dict.fromkeys(n for value in values for n in self.needed(value)):
+    def build(self, nests: Iterable[tuple[Sequence[UOp], Sequence[UOp], str]]) -> Nest:
+        """The tree of (loops, values, kind): values are computed for all turns of their loops."""
+        *before, last = (self._work(*nest) for nest in nests)
+        whole = replace(last, before=tuple(before))
+        for node in dict.fromkeys(n for value in whole.needs for n in self.needed(value)):
             if node.op is Ops.REDUCE:
                 self._owners.setdefault(_loops_around(node), []).append(node)
-        self.nest(own, values, self.root.items, kind)
+        self._open(whole)
         return Nest(self.root, self.copies)
 
-    def nest(self, own: Sequence[UOp], values: Sequence[UOp], into: list[Item], kind: str) -> None:
-        before, self.into = self.into, into
+    def _work(self, own: Sequence[UOp], values: Sequence[UOp], kind: str) -> Work:
         loops = tuple(r for r in own if role_of(r) in SEQUENTIAL and not self._is_lane_here(r))
-        self._open(Work(loops, (*values, *own), kind))
+        return Work(loops, (*values, *own), kind)
+
+    def _nest(self, work: Work, into: list[Item]) -> None:
+        before, self.into = self.into, into
+        self._open(work)
         self.into = before
 
     # ---- what a value needs ----------------------------------------------------------------------
@@ -118,7 +147,7 @@ class NestBuilder:
                 if node.op is not Ops.INDEX or (is_read and fills_itself(node.src[0])):
                     stack.append((node, True))
                 sources = self._sources(node, filled) if is_read else node.src
-                if node.op is Ops.STAGE and option(node, "acc"):  # its REDUCE runs around its loops
+                if accumulates(node):  # its REDUCE runs around its loops
                     sources = (*node.src[0].src, *node.src[1:])
                 stack.extend((s, False) for s in reversed(sources) if s not in seen)
 
@@ -170,14 +199,14 @@ class NestBuilder:
         if node.op is Ops.REDUCE:
             reduce = Reduce((node, *self._beside(node, home)))
             values = [each.src[0] for each in reduce.nodes]
-            self.nest(own_ranges(node), values, reduce.items, "take")
+            self._nest(self._work(own_ranges(node), values, "take"), reduce.items)
             home.items.append(reduce)
             home.done.update(reduce.nodes)
-        elif option(node, "acc"):
+        elif accumulates(node):
             home.items.append(self._accumulating(node))
         else:
             fill = Fill(node)
-            self.nest(fill_order(node), (node.src[0],), fill.items, "fill")
+            self._nest(self._work(fill_order(node), (node.src[0],), "fill"), fill.items)
             home.items.append(fill)
         self.here = before
 
@@ -196,22 +225,30 @@ class NestBuilder:
         ]
 
     def _accumulating(self, stage: UOp) -> Fill:
-        """The loops of a staged REDUCE stand outside the loops of the stage."""
+        """The loops of a staged REDUCE stand outside the loops of the stage; what comes before it
+        and has the same loops goes along."""
         fill, reduce, own = Fill(stage), stage.src[0], fill_order(stage)
-        self.nest(own, (), fill.start, "fill")
-        inside = (*own_ranges(reduce), *own)
-        self.nest(inside, (reduce.src[0],), fill.items, "take")
+        along = tuple(each for each in self.coming if each.goes_along(own_ranges(reduce)))
+        self.coming = tuple(each for each in self.coming if each not in along)
+        self._nest(self._work(own, (), "fill"), fill.start)
+        taken = self._work((*own_ranges(reduce), *own), (reduce.src[0],), "take")
+        self._nest(replace(taken, before=along), fill.items)
         return fill
 
     # ---- loops -----------------------------------------------------------------------------------
 
     def _open(self, work: Work) -> None:
-        loops, values = work.loops, work.values
+        loops, values = work.loops, work.needs
         due = self._due(loops, values)
         if due is not None:
             self._apart(due, lambda: self._open(work))
             return
-        self._force(values, loops)
+        work = self._forced(work)
+        if not all(each.goes_along(loops) for each in work.before):
+            for each in work.parts:
+                self._open(replace(each, before=()))
+            return
+        values = work.needs
         if not loops:
             self.into.append(Leaf(work.kind, self._unfilled(values)))
             return
@@ -249,6 +286,14 @@ class NestBuilder:
             self._copy(work, high)
         self._close(values)
 
+    def _forced(self, work: Work) -> Work:
+        """What is left of it when everything is in place that does not depend on its loops."""
+        outer, self.coming = self.coming, work.before
+        for each in work.parts:
+            self._force(each.values, each.loops)
+        work, self.coming = replace(work, before=self.coming), outer
+        return work
+
     def _given(self, work: Work, trip: Trip) -> None:
         loop, high = work.loops[0], size_of(work.loops[0]) - 1
         is_task = role_of(loop) == "PARALLEL"
@@ -259,8 +304,8 @@ class NestBuilder:
         if len(pieces) > 1:
             self._cut(work, pieces)
             return
-        may_wait = is_task and not self._masks_stores_only(work.values)
-        if may_wait and self._last_turn_is_clipped(loop, 0, high, work.values):
+        may_wait = is_task and not self._masks_stores_only(work.needs)
+        if may_wait and self._last_turn_is_clipped(loop, 0, high, work.needs):
             self.waiting[loop] = high
         scope = Given(self.here, loop, 0, high)
         self._inside(scope, work)
@@ -346,7 +391,7 @@ class NestBuilder:
     def _shared(self, task: UOp, work: Work) -> None:
         """All turns of a task share the whole turns of a loop, in one text; what stands there twice
         is only the turn that is clipped, in this or that turn of the task."""
-        loop, values, high = work.loops[0], work.values, self.waiting[task]
+        loop, values, high = work.loops[0], work.needs, self.waiting[task]
         low = int(self._first_turn_fills(loop, values))
         modes = ((0, high - 1), (high, high))
         found = [self._whole_turns(task, mode, loop, low, values) for mode in modes]
@@ -409,9 +454,9 @@ class NestBuilder:
     def _pieces(self, work: Work, low: int, high: int) -> list[Interval]:
         """The turns of a loop, cut where reads begin or end to be masked; a last turn that is
         clipped then stands alone, too."""
-        loop, values, key = work.loops[0], work.values, (work.values, work.kind)
+        loop, values, key = work.loops[0], work.needs, (work.needs, work.kind)
         if key not in self._guards:
-            self._guards[key] = guards_of(values, work.kind == "store")
+            self._guards[key] = guards_of(values, work.is_stored)
         found = pieces(loop, (low, high), self._guards[key], self.turns.known())
         if len(found) > 1 and self._last_turn_is_clipped(loop, low, high, values):
             begin, end = found.pop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import CompileError
@@ -35,6 +35,7 @@ from tinygrad.loops.layout import (
     own_ranges,
     role_of,
     size_of,
+    stores_of,
 )
 from tinygrad.loops.nest import axes, text
 from tinygrad.uop.instructions import local_layout
@@ -60,6 +61,13 @@ LINEAR_PASSES: tuple[LinearPass, ...] = (
     ("words", lambda target: target.widest_integer < 64, in_words, "64-bit numbers are pairs."),
 )
 """Linear program to linear program, for targets that need it."""
+
+
+class Leaves(NamedTuple):
+    """What is stored for all turns of these loops."""
+
+    own: list[UOp]
+    stores: list[Store]
 
 
 @dataclass(frozen=True)
@@ -153,12 +161,17 @@ class _Lowering:
         phases = []
         for stage in self.staged:
             stores = [(stage, flat_offset(element(stage)), stage.src[0])]
-            phases.append(self._phase(f"_{stage.arg[0]}", fill_order(stage), stores, False))
-        first = self.kernel.src[0]
-        own_of_store = list(own_ranges(first))
-        puts = [(s.src[0].src[0], s.src[0].src[1], s.src[1]) for s in self.kernel.src]
-        stream = first.arg == "nontemporal"
-        phases.append(self._phase("", own_of_store, puts, stream))
+            leaves = {"fill": Leaves(fill_order(stage), stores)}
+            phases.append(self._phase(f"_{stage.arg[0]}", leaves, False))
+        leaves = {
+            kind: Leaves(
+                list(own_ranges(stores[0])),
+                [(s.src[0].src[0], s.src[0].src[1], s.src[1]) for s in stores],
+            )
+            for kind, stores in stores_of(self.kernel).items()
+        }
+        stream = self.kernel.src[0].arg == "nontemporal"
+        phases.append(self._phase("", leaves, stream))
         temporaries = tuple(self.sizes[s] * s.dtype.itemsize for s in self.staged)
         return Lowered(
             self.name,
@@ -169,21 +182,29 @@ class _Lowering:
             tuple(self.faults),
         )
 
-    def _phase(self, suffix: str, own: list[UOp], stores: list[Store], stream: bool) -> Phase:
+    def _phase(self, suffix: str, leaves: dict[str, Leaves], stream: bool) -> Phase:
+        (kind, (own, stores)), *others = leaves.items()
         tasks = [r for r in own if role_of(r) == "PARALLEL"]
         count = prod(size_of(r) for r in tasks)
-        arms = arms_of(own, stores) if count > 1 else None
-        evaluator = self._evaluator(_written([*stores, *(arms.stores if arms else ())]))
+        arms = arms_of(own, stores) if count > 1 and not others else None
+        written = [store for each in leaves.values() for store in each.stores]
+        evaluator = self._evaluator(_written([*written, *(arms.stores if arms else ())]))
         expansion, program = Expansion(evaluator), evaluator.program
         grid = _grid(count, self.target) if self.target.has_groups else (count, 1, 1)
         _open_tasks(expansion, tasks, grid, count)
-        kind = "fill" if stores[0][0].op is Ops.STAGE else "store"
         padded = kind == "fill" and not overlaps(stores[0][0])
 
         def run(own: list[UOp], stores: list[Store]) -> str:
-            values = [v for _, offset, value in stores for v in (offset, value)]
-            nest = NestBuilder(self.kernel).build(own, values, kind)
-            expansion.run(nest, Put(evaluator, stores, own, padded=padded, nontemporal=stream))
+            run = {**leaves, kind: Leaves(own, stores)}
+            nest = NestBuilder(self.kernel).build(
+                (own, [v for _, offset, value in stores for v in (offset, value)], kind)
+                for kind, (own, stores) in run.items()
+            )
+            bodies = {
+                kind: Put(evaluator, stores, own, padded=padded, nontemporal=stream)
+                for kind, (own, stores) in run.items()
+            }
+            expansion.run(nest, bodies)
             return text(nest)
 
         lines = run(own, stores) if arms is None else _in_arms(expansion, arms, run, own, stores)

@@ -24,6 +24,7 @@ from tinygrad.loops.layout import (
     role_of,
     size_of,
     step,
+    stores_of,
     sums_of,
 )
 from tinygrad.loops.plan import COPIES, UNROLL_WHOLE, Plan, names, steps_along
@@ -74,9 +75,8 @@ def _vectors(plan: Plan) -> None:
     for name in reversed(plan.kept):  # innermost first: readers then know how far it is filled
         if not option(plan.stages[name], "first"):
             _nest(plan, name)
-    for name in results:
+    for name in (*results, *plan.added, *stores_of(plan.kernel)):
         _nest(plan, name)
-    _nest(plan, "store")
     ask_for_the_next_row(plan)
     _stream_large_outputs(plan)
 

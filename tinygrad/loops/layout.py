@@ -54,6 +54,15 @@ def own_ranges(node: UOp) -> tuple[UOp, ...]:
     return node.src[OWN[node.op] :]
 
 
+def stores_of(kernel: UOp) -> dict[str, list[UOp]]:
+    """The STOREs by their loops: "store" are those that have the loops of the first, "store1" those
+    of the first that has others, and so on."""
+    found: dict[tuple[UOp, ...], list[UOp]] = {}
+    for store in kernel.src:
+        found.setdefault(own_ranges(store), []).append(store)
+    return {f"store{i or ''}": stores for i, stores in enumerate(found.values())}
+
+
 def term_of(reduce: UOp) -> UOp:
     """What a REDUCE takes in."""
     value = reduce.src[0]
@@ -68,6 +77,11 @@ def factor_of(reduce: UOp) -> UOp | None:
 def fills_itself(node: UOp) -> bool:
     """Whether this is a STAGE that its first reader fills."""
     return node.op is Ops.STAGE and node.arg[1] != "GLOBAL" and bool(option(node, "first"))
+
+
+def accumulates(node: UOp) -> bool:
+    """Whether this is a STAGE that holds a REDUCE's sums while its loops run around the stage's."""
+    return node.op is Ops.STAGE and bool(option(node, "acc"))
 
 
 def stays_in_registers(stage: UOp) -> bool:

@@ -102,7 +102,7 @@ class Fill(Item):
 class Leaf(Item):
     """The innermost statement of a nest; STAGEs in `filling` are filled by its reads."""
 
-    kind: str  # "store", "take" (into accumulators) or "fill"
+    kind: str  # "store" (or as `stores_of` says), "take" (into accumulators) or "fill"
     filling: frozenset[UOp] = frozenset()
 
 

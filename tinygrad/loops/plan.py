@@ -12,6 +12,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
 from tinygrad.loops.cost import turns
 from tinygrad.loops.layout import (
+    accumulates,
     fill_order,
     gate_of,
     name_of,
@@ -22,6 +23,7 @@ from tinygrad.loops.layout import (
     role_of,
     size_of,
     step,
+    stores_of,
     sums_of,
 )
 from tinygrad.loops.operands import loops_of, path_to, stages_of
@@ -66,7 +68,8 @@ Mark = tuple[UOp, Recipe, frozenset[str], frozenset[str], tuple[str, ...]]
 @dataclass
 class Plan:
     """The kernel so far. `blocked`: loops over blocks of rows, which stay in one task. `edges`:
-    loops whose turns say where a sum begins and ends, as those of pixels beside a border."""
+    loops whose turns say where a sum begins and ends, as those of pixels beside a border.
+    `added`: stages that add up what blocks of rows give."""
 
     kernel: UOp
     target: Target
@@ -75,6 +78,7 @@ class Plan:
     edges: frozenset[str] = frozenset()
     block_rows: frozenset[str] = frozenset()
     kept: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
     lanes: int = 1
 
     def __post_init__(self) -> None:
@@ -165,14 +169,16 @@ class Plan:
         return [n for n in inside if n.op is Ops.STAGE and n not in before]
 
     def nest(self, name: str) -> Nest:
-        """The loops and values of the STOREs ("store") or of a stage."""
-        if name == "store":
-            stores = self.kernel.src
-            values = tuple(s.src[1] for s in stores)
-            return Nest(name, own_ranges(stores[0]), values, tuple(s.src[0] for s in stores))
-        stage = self.stages[name]
+        """The loops and values of the STOREs ("store", or another name that `stores_of` gives) or
+        of a stage; one that accumulates takes these values in."""
+        stage = self.stages.get(name)
+        if stage is None:
+            stores = stores_of(self.kernel)[name]
+            values, writes = tuple(s.src[1] for s in stores), tuple(s.src[0] for s in stores)
+            return Nest(name, own_ranges(stores[0]), values, writes, is_top=name == "store")
         is_top = stage.arg[1] == "GLOBAL"
-        return Nest(name, tuple(fill_order(stage)), stage.src[:1], is_top=is_top)
+        values = stage.src[0].src[:1] if accumulates(stage) else stage.src[:1]
+        return Nest(name, tuple(fill_order(stage)), values, is_top=is_top)
 
     def names_in(self, nest: str) -> list[str]:
         """The names of a nest's loops."""

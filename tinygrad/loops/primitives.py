@@ -26,6 +26,7 @@ from tinygrad.loops.layout import (
     own_ranges,
     role_of,
     size_of,
+    stores_of,
     strides,
     sums_of,
 )
@@ -233,8 +234,8 @@ def _check_role(kernel: UOp, loop: UOp, made: UOp, new: str) -> None:
 
 
 def order(kernel: UOp, owner: str, names: Sequence[str]) -> UOp:
-    """The loops of the STOREs ("store"), of the fill of a stage (its name), or of the reduction
-    that has them ("reduce"), outermost first.
+    """The loops of the STOREs ("store", or another name that `stores_of` gives), of the fill of a
+    stage (its name), or of the reduction that has them ("reduce"), outermost first.
 
     Requires: the same loops as before. An ORDERED loop keeps its place among the ORDERED ones.
     A stage's layout stays.
@@ -247,8 +248,8 @@ def order(kernel: UOp, owner: str, names: Sequence[str]) -> UOp:
     store: j:8, i:4
     """
     names = tuple(names)
-    if owner == "store":
-        own = own_ranges(kernel.src[0])
+    if moved := stores_of(kernel).get(owner):
+        own = own_ranges(moved[0])
         have = tuple(map(name_of, own))
         if sorted(have) != sorted(names):
             raise ArgumentError(f"order of the stores: {names} are not their loops {have}")
@@ -256,10 +257,14 @@ def order(kernel: UOp, owner: str, names: Sequence[str]) -> UOp:
         if [n for n in names if n in strict] != strict:
             raise ArgumentError(f"order of the stores: {strict} must stay in this order")
         by_name = {name_of(r): r for r in own}
-        stores = tuple(
-            store.with_src((*store.src[:2], *(by_name[n] for n in names))) for store in kernel.src
+        return kernel.with_src(
+            tuple(
+                store.with_src((*store.src[:2], *(by_name[n] for n in names)))
+                if store in moved
+                else store
+                for store in kernel.src
+            )
         )
-        return kernel.with_src(stores)
     if owner == "reduce":
         return _ordered_reduction(kernel, names)
     stage = stage_named(kernel, owner)

@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.target import Target
 from tinygrad.loops.cost import turns
-from tinygrad.loops.layout import name_of, own_ranges, role_of, row_padding, size_of, sums_of
+from tinygrad.loops.layout import (
+    accumulates,
+    name_of,
+    own_ranges,
+    role_of,
+    row_padding,
+    size_of,
+    stores_of,
+    sums_of,
+)
 from tinygrad.loops.plan import Plan, names
 from tinygrad.loops.products import factors_of, register_tile, those_in
 from tinygrad.loops.rebuild import replaced
@@ -47,8 +56,9 @@ def share_values(plan: Plan, group_rows: int = 0) -> None:
         if found is None or (group_rows and _row_loop(plan, found) is None):
             found = _made_for_reduction(plan)
         if found is None:
-            return
+            break
         _keep(plan, found, group_rows)
+    _own_loops(plan)
 
 
 def keep_row_sums(plan: Plan) -> None:
@@ -113,7 +123,8 @@ def _shared(plan: Plan) -> Candidate | None:
 def _made_for_reduction(plan: Plan) -> Candidate | None:
     """A value that a REDUCE takes in, or that it multiplies, and that a product makes for each turn
     of its loop: the tiles of one product are no tiles of the other."""
-    for node in plan.sums:
+    added = {stage.src[0] for stage in plan.stages.values() if accumulates(stage)}
+    for node in (n for n in plan.sums if n not in added):
         loop = own_ranges(node)[-1]
         for value in factors_of(node) or node.src[:1]:
             made = [n for n in sums_of(plan.below((value,))) if loop in n.ranges]
@@ -247,6 +258,7 @@ def _cut_block(plan: Plan, value: UOp, rows: UOp, loop: UOp, group_rows: int) ->
         plan.block_rows |= {name}
         return False
     inner = plan.split(name, block, name + "b")
+    _add_up_blocks(plan, name, inner)
     # what the rows have in common is made once for all blocks: these loops go inside the others
     top = plan.nest("store").loops
     outer = [n for n in names(top) if n not in (name, inner) and plan.loops[n] in value.ranges]
@@ -255,3 +267,27 @@ def _cut_block(plan: Plan, value: UOp, rows: UOp, loop: UOp, group_rows: int) ->
     plan.blocked |= {name}
     plan.block_rows |= {inner}
     return True
+
+
+def _add_up_blocks(plan: Plan, blocks: str, rows: str) -> None:
+    """What other stores sum over the rows is added up block by block, for all turns of the loops
+    that only these stores have."""
+    shared, *others = stores_of(plan.kernel)
+    for nest in others:
+        for node in sums_of(plan.below(plan.nest(nest).values)):
+            if {blocks, rows} <= {*names(own_ranges(node))}:
+                plan.do("regroup", plan.path(node), (rows,))
+                (whole,) = (n for n in plan.sums if blocks in names(own_ranges(n)))
+                own = (n for n in plan.names_in(nest) if n not in plan.names_in(shared))
+                name = plan.numbered("acc")
+                plan.do("accumulate", plan.path(whole), those_in(whole, own), name)
+                plan.added += (name,)
+
+
+def _own_loops(plan: Plan) -> None:
+    """Who sums over rows that the first stores count has a loop of its own, once all that is kept
+    of these is: each goes through a block in tiles of its own."""
+    for loop in plan.names_in("store"):
+        for node in plan.sums:
+            if names(own_ranges(node)) == [loop] and loop not in plan.blocked:
+                plan.do("own_loop", plan.path(node), plan.numbered("k"))

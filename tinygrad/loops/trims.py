@@ -17,6 +17,7 @@ from typing import Any
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.loops.layout import (
+    accumulates,
     fact,
     fills_itself,
     gate_of,
@@ -93,6 +94,12 @@ def _permitted(kernel: UOp, outer: frozenset[str], end: str) -> Stops:
                 for loop in own_ranges(node):
                     if (found := _bound(guard, loop, outer, end)) is not None:
                         stops[loop] = found
+    adding = (n for n in nodes if accumulates(n) and n.src[0].arg in IDENTITY)
+    for stage in adding:
+        for guard in _guards(_taken_in(stage), IDENTITY[stage.src[0].arg]):
+            for loop in own_ranges(stage):
+                if (found := _bound(guard, loop, outer, end)) is not None:
+                    stops[loop] = found
     wanted = {  # for each loop of a stage the indices at which it is read; readers come first
         loop: [indices(n)[position] for n in reads_of(nodes) if n.src[0] is node]
         for node in (reversed(nodes) if stops else ())
@@ -109,6 +116,12 @@ def _permitted(kernel: UOp, outer: frozenset[str], end: str) -> Stops:
     return tuple(sorted((name_of(loop), stop) for loop, stop in stops.items()))
 
 
+def _taken_in(stage: UOp) -> UOp:
+    """What a stage adds up: also that of sums, which are 0 where all their terms are."""
+    value = stage.src[0].src[0]
+    return value.src[0] if value.op is Ops.REDUCE and value.arg == stage.src[0].arg else value
+
+
 def ends_of(kernel: UOp, end: str) -> dict[str, Stop]:
     """Where loops stop, or start: bounds by loops around them. A stage is filled at least as far as
     its readers go: one that takes f elements a turn reads on to a multiple of f, unless a loop
@@ -117,13 +130,14 @@ def ends_of(kernel: UOp, end: str) -> dict[str, Stop]:
     nodes = nodes_of(kernel) if known else ()
     for node in nodes:
         around = {*map(name_of, node.ranges)}
+        around.update(map(name_of, own_ranges(node.src[0])) if accumulates(node) else ())
         for loop in own_ranges(node) if node.op in (Ops.REDUCE, Ops.STAGE) else ():
             terms = known.get(name_of(loop), ((),))[0]
             if role_of(loop) not in SEQUENTIAL or not around.issuperset(n for n, _ in terms):
                 known.pop(name_of(loop), None)
             around.update([name_of(loop)] if node.op is Ops.REDUCE else [])
     for node in reversed(nodes):  # readers before what they read
-        if node.op is not Ops.INDEX or node.src[0].op is not Ops.STAGE:
+        if node.op is not Ops.INDEX or node.src[0].op is not Ops.STAGE or accumulates(node.src[0]):
             continue
         for index, loop in zip(indices(node), own_ranges(node.src[0]), strict=True):
             if name_of(loop) in known:

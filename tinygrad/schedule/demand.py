@@ -20,6 +20,15 @@ class Demand(NamedTuple):
     gate: UOp | None
 
 
+class Link(NamedTuple):
+    """What an inlined node asks of its source, or of its indices: the element, the condition for
+    there being one, and the loops that the node reduces over."""
+
+    demand: Demand
+    condition: UOp | None
+    loops: tuple[UOp, ...]
+
+
 @dataclass(eq=False)
 class Kernel:
     """A kernel in the making: its loops, what it stores, what it reads."""

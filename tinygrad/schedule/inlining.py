@@ -8,6 +8,7 @@ from collections.abc import Container, Sequence
 
 from tinygrad.base.settings import FUSE_OPS
 from tinygrad.schedule.bases import MOVED, is_concrete, is_memory, memory_base
+from tinygrad.schedule.crossings import Crossing, crossings
 from tinygrad.schedule.demand import Contexts, Demand, Demanded, is_redone, overlaps
 from tinygrad.schedule.movement import loops_of, turns_of
 from tinygrad.schedule.plan import Wishes
@@ -44,6 +45,7 @@ class Inlining:
         self.folded: set[tuple[UOp, Demand]] = set()  # what a FOLD of stride 1 adds up
         self.laying_out: set[Demand] = set()  # of factors of products, and what is below them
         self.company: dict[UOp, UOp] = {}  # what is better stored by another one's kernel
+        self.crossings: list[Crossing] = []  # of kernels that want the same rows
         self.laid_out = Counter() if wishes.lanes else laid_out(order)
         keeps = wishes.longest_row or wishes.in_registers
         self.products = products_below(order) if keeps else {}
@@ -65,6 +67,7 @@ class Inlining:
         if facts and are_kept(node.room, facts, demands, self._wishes, self.products):
             if self._wishes.longest_row:  # the registers of units hold no two kernels
                 self.company.update((k.stores[0], other.stores[0]) for k, other in in_step(demands))
+                self.crossings += [] if self._wishes.lanes else crossings(node, demands)
             return True
         if node.op in (Ops.REDUCE_AXIS, Ops.FOLD):
             return len(demands) == 1 and self._reduction_fits(node, demands)

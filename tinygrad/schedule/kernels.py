@@ -8,7 +8,7 @@ would be a circle, the old version is copied away first.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import prod
@@ -108,6 +108,7 @@ class _Planner:
                 if is_short(kernel):
                     unit.company = kernel.stores[0].device
                 units.append(unit)
+        units = self._joined(units)
         items: dict[UOp, list[UOp]] = {}
         for node in self.demands.order:
             if node.op is Ops.ITEM:
@@ -120,6 +121,21 @@ class _Planner:
             elif is_kernelized(node):
                 inputs = [memory_base(s) for s in node.src[1].src]
                 units.append(Unit(position[node], inputs, [node], node=node))
+        return units
+
+    def _joined(self, units: list[Unit]) -> list[Unit]:
+        """Kernels that keep the same rows crosswise are one, if none needs what the other makes."""
+        of = {unit.kernel: unit for unit in units}
+        producer = {node: unit for unit in units for node in unit.writes}
+        for crossing in self.demands.crossings:
+            unit, other = of[crossing.kernel], of[crossing.other]
+            if not _needs(unit, other, producer) and not _needs(other, unit, producer):
+                unit.crossing = crossing
+                unit.position = max(unit.position, other.position)
+                unit.reads = list(dict.fromkeys((*unit.reads, *other.reads)))
+                unit.writes = [*unit.writes, *other.writes]
+                producer |= dict.fromkeys(other.writes, unit)
+                units.remove(other)
         return units
 
     def _connect(self, units: Iterable[Unit]) -> None:
@@ -232,6 +248,9 @@ class _Planner:
 
     def _kernel_steps(self, unit: Unit, kernel: Kernel) -> Iterable[Step]:
         stores = Expressions(self.demands, kernel, self._version).stores()
+        if unit.crossing is not None:
+            others = Expressions(self.demands, unit.crossing.other, self._version).stores()
+            stores += [store.substitute(unit.crossing.loops) for store in others]
         if unit.moved:
             moves = {self._version(old): self._version(new) for old, new in unit.moved.items()}
             stores = [_redirect_reads(s, moves) for s in stores]
@@ -336,6 +355,16 @@ def _own_targets(sink: UOp) -> UOp:
         return node.with_src((own, *rest))
 
     return sink.rebuilt({Ops.SCATTER: owning})
+
+
+def _needs(unit: Unit, other: Unit, producer: Mapping[UOp, Unit]) -> bool:
+    """Whether a unit waits for another one, or for what waits for it."""
+    stack, seen = [unit], {unit}
+    while stack:
+        made = {producer[node] for node in stack.pop().reads if node in producer} - seen
+        seen |= made
+        stack += made
+    return other in seen
 
 
 def _redirect_reads(store: UOp, moves: dict[UOp, UOp]) -> UOp:

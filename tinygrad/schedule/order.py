@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from tinygrad.schedule.bases import is_memory
+from tinygrad.schedule.crossings import Crossing
 from tinygrad.schedule.demand import Kernel
 from tinygrad.uop.node import UOp
 
@@ -30,6 +31,7 @@ class Unit:
     reads: list[UOp]
     writes: list[UOp]
     kernel: Kernel | None = None
+    crossing: Crossing | None = None  # what the kernel stores of another one
     node: UOp | None = None
     moved: dict[UOp, UOp] = field(default_factory=dict)  # old versions that it reads elsewhere
     users: dict[Unit, bool] = field(default_factory=dict)  # False: only because it overwrites

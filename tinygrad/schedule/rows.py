@@ -148,7 +148,7 @@ def are_kept(
     """Whether each kernel that wants a value made by these products keeps it in rows, of at most
     `longest_row` elements; or makes it in the registers of units, of any length, if it only reduces
     rows. `made` are the products of all nodes."""
-    kernels = _readers(demands)
+    kernels = readers_of(demands)
     readers = kernels.values()
     if not readers or len(facts) > MOST_PRODUCTS:
         return False
@@ -181,16 +181,16 @@ def are_kept(
 
 def in_step(demands: Demanded) -> Iterator[tuple[Kernel, Kernel]]:
     """Pairs of kernels that have the same loops and want the same rows in the same turns."""
-    for (one, first), (other, second) in permutations(_readers(demands).items(), 2):
+    for (one, first), (other, second) in permutations(readers_of(demands).items(), 2):
         if [loop.src for loop in first.loops] != [loop.src for loop in second.loops]:
             continue
         loops = dict(zip(second.loops, first.loops, strict=True))
-        pairs = zip(_row_parts(first), _row_parts(second), strict=True)
+        pairs = zip(row_parts(first), row_parts(second), strict=True)
         if all(here is there.substitute(loops) for here, there in pairs):
             yield one, other
 
 
-def _readers(demands: Demanded) -> dict[Kernel, Reader]:
+def readers_of(demands: Demanded) -> dict[Kernel, Reader]:
     """The demands by kernel; none if some want the value only where a gate is open."""
     found: dict[Kernel, Reader] = {}
     for demand, contexts in demands.items():
@@ -212,11 +212,11 @@ def _multiplies(kernel: Kernel, made: Products, wishes: Wishes) -> bool:
 
 def _reduces(reader: Reader) -> bool:
     """Whether loops along a row are none of the kernel's own."""
-    rows = loops_of(_row_parts(reader))
+    rows = loops_of(row_parts(reader))
     return all((loops_of(at) - rows).isdisjoint(reader.loops) for at in reader.indices)
 
 
-def _row_parts(reader: Reader) -> Index:
+def row_parts(reader: Reader) -> Index:
     """What of the indices counts rows, axis by axis: made of the kernel's own loops, and the same
     in all of them. Heads that share keys lie along a row, and their groups count rows."""
     own = frozenset(reader.loops)
@@ -250,7 +250,7 @@ def _row_of(shape: Shape, reader: Reader, parted: bool) -> tuple[int, int, bool]
     differ at most in the loops along the row. If it may be `parted`, a loop along it may be part of
     an axis: so heads share scores' keys; but so are a projection's heads, which are better stored.
     """
-    first, parts = reader.indices[0], _row_parts(reader)
+    first, parts = reader.indices[0], row_parts(reader)
     row_loops = loops_of(parts)
     along = loops_of(first) - row_loops
     pairs = [pair for index in reader.indices for pair in zip(index, parts, strict=True)]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from tinygrad.schedule.bases import (
     contiguous_base,
@@ -23,11 +23,13 @@ from tinygrad.schedule.bases import (
     overwrites,
     storage_home,
 )
+from tinygrad.schedule.crossings import between, joined
 from tinygrad.schedule.demand import (
     Contexts,
     Demand,
     Demanded,
     Kernel,
+    Link,
     joined_index,
     loop_shape,
     stored_in,
@@ -64,20 +66,12 @@ def demands_within(sink: UOp, wishes: Wishes) -> Demands:
         circles = in_circles(found.kernels)
         more = beyond(found.kernels, wishes) if wishes.buffers else (set(), set())
         settled = found.company.keys() <= company.keys()
-        if settled and more[0] | circles <= stored and more[1] | circles <= apart:
+        alone = more[1] | circles | between(found.crossings)
+        if settled and more[0] | circles <= stored and alone <= apart:
             return found
         company = {**found.company, **company}
         stored |= more[0] | circles
-        apart |= more[1] | circles
-
-
-class Link(NamedTuple):
-    """What an inlined node asks of its source, or of its indices: the element, the condition for
-    there being one, and the loops that the node reduces over."""
-
-    demand: Demand
-    condition: UOp | None
-    loops: tuple[UOp, ...]
+        apart |= alone
 
 
 class Demands:
@@ -111,6 +105,7 @@ class Demands:
         self.company = self._inlining.company
         for node in reversed(self.order):
             self._visit(node)
+        self.crossings = joined(self._inlining.crossings, self.links)
 
     # ---- what must be stored ---------------------------------------------------------------------
 

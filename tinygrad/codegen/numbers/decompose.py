@@ -20,7 +20,7 @@ from tinygrad.base.target import Target
 from tinygrad.codegen.numbers.coefficients import FORMATS
 from tinygrad.codegen.numbers.narrow import narrow
 from tinygrad.codegen.numbers.transcendental import cos, exp, exp2, log2, magnitude, power, sin
-from tinygrad.loops.layout import nodes_of, option
+from tinygrad.loops.layout import accumulates, nodes_of
 from tinygrad.uop.natural import natural_exponent
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import THREEFRY_PARITY, THREEFRY_ROTATIONS, Ops, bit_cast
@@ -45,7 +45,7 @@ def decompose(sink: UOp, target: Target) -> UOp:
     _check_doubles(sink, target)
     sink = graph_rewrite(narrow(sink, target), MATCHER, ctx=target, name="decompose")
     for stage in nodes_of(sink):
-        if stage.op is Ops.STAGE and option(stage, "acc") and stage.src[0].op is not Ops.REDUCE:
+        if accumulates(stage) and stage.src[0].op is not Ops.REDUCE:
             return decompose(_accumulators(sink, stage), target)
     return sink
 

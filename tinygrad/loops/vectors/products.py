@@ -256,6 +256,8 @@ def _lay_out_rows(plan: Plan, tiling: Tiling, one: Product) -> None:
         return
     if direct and (is_window(value) or _lies_in_tiles(plan, tiling, one, value)):
         return
+    if direct and _lies_near(plan, tiling, value):
+        return
     free = {name_of(r) for r in value.ranges}
     outer = [n for n in plan.names_in(tiling.nest.name) if n in free]
     outer = [n for n in outer if top and n not in tiling.inside]
@@ -346,6 +348,13 @@ def _lies_in_tiles(plan: Plan, tiling: Tiling, one: Product, rows: UOp) -> bool:
     tile = (tiling.m_copies, *one.loops[1:])
     lines = turns(plan.loops[n] for n in tile) * rows.dtype.itemsize // plan.target.cache_line
     return tiling.columns <= tiling.together and lines > 1 and _run(plan, rows, tile) >= LONG_RUN
+
+
+def _lies_near(plan: Plan, tiling: Tiling, rows: UOp) -> bool:
+    """Whether rows are a block that is kept in the cache, and a tile's lie side by side: it reads
+    part of a line at each turn of the sum."""
+    in_cache = rows.src[0].op is Ops.STAGE and rows.src[0].arg[1] == "LOCAL"
+    return in_cache and step(rows, plan.loops[tiling.m_copies]) == 1
 
 
 def _run(plan: Plan, read: UOp, along: Iterable[str]) -> int:

@@ -7,8 +7,9 @@ from math import ceil
 
 from tinygrad.base.helpers import round_up
 from tinygrad.loops.cost import turns, work
-from tinygrad.loops.layout import fill_order, name_of, role_of, size_of
+from tinygrad.loops.layout import fill_order, name_of, own_ranges, role_of, size_of
 from tinygrad.loops.plan import Plan, names
+from tinygrad.uop.node import UOp
 
 TASKS = 16
 """A large kernel is cut into at least about so many tasks, whatever the number of cores."""
@@ -41,9 +42,10 @@ def all_reductions_depend_on(plan: Plan, name: str) -> bool:
 
 def parallelise(plan: Plan, candidates: list[str], multiple: int = 1) -> None:
     """Makes tasks of the outermost of these loops, so that each has at least GRAIN operations,
-    and a `multiple` of turns; a kernel too small for two tasks stays one."""
+    and a `multiple` of turns; a kernel too small for two tasks stays one. What some stores don't
+    count, but sum over, can't be tasks."""
     loops = [plan.loops[n] for n in candidates]
-    loops = [r for r in loops if role_of(r) == "LOOP"]
+    loops = [r for r in loops if role_of(r) == "LOOP" and _all_stores_count(plan, r)]
     total = work(plan.kernel)
     if total < 2 * GRAIN or not loops:
         return
@@ -59,6 +61,12 @@ def parallelise(plan: Plan, candidates: list[str], multiple: int = 1) -> None:
             grain = 1
         else:
             plan.do("role", name, "PARALLEL")
+
+
+def _all_stores_count(plan: Plan, loop: UOp) -> bool:
+    """Whether the loop is one of all stores, if it is one of any."""
+    counted = [loop in own_ranges(store) for store in plan.kernel.src]
+    return all(counted) or not any(counted)
 
 
 def even_part(size: int, least: int, multiple: int = 1) -> int:

@@ -1,0 +1,128 @@
+"""Kernels that keep the same rows crosswise: what one has as rows the other one goes along. The
+gradient of attention's queries sums over keys what the gradients of keys and values sum over
+queries, of the same scores. As one kernel they make these once.
+
+In such a kernel STOREs have loops of their own: the keys, which the first ones count, are summed by
+the last one. A recipe that cuts the rows in blocks (`loops/sharing`) adds up what that one sums
+block by block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import permutations
+from typing import NamedTuple
+
+from tinygrad.schedule.bases import overwrites, reached
+from tinygrad.schedule.demand import Demand, Demanded, Kernel, Link
+from tinygrad.schedule.movement import loops_of, turns_of
+from tinygrad.schedule.rows import readers_of, row_parts
+from tinygrad.simplify.affine import affine
+from tinygrad.uop.node import UOp
+from tinygrad.uop.op import Ops
+
+Loops = Mapping[UOp, UOp]
+
+FEWEST_TASKS = 8
+"""Turns of the loops around both: with fewer, blocks of rows are tasks (`loops/vectors/tasks`),
+which they can't be where they are summed."""
+
+
+class Crossing(NamedTuple):
+    """What `other` stores may be stored by `kernel`, which wants the same rows of a value: with its
+    loops `loops` (old: new), of which `summed` is one of the kernel's own."""
+
+    value: UOp
+    kernel: Kernel
+    other: Kernel
+    loops: Loops
+    summed: UOp
+
+
+def crossings(value: UOp, demands: Demanded) -> Iterator[Crossing]:
+    """Pairs of kernels of which one wants as rows of a value what the other wants along them."""
+    for (one, first), (other, second) in permutations(readers_of(demands).items(), 2):
+        if len({*second.indices}) > 1:
+            continue
+        loops: dict[UOp, UOp] = {}
+        summed, crosses = list[UOp](), False
+        for here, part, there in zip(
+            first.indices[0], row_parts(first), second.indices[0], strict=True
+        ):
+            if here is not part:  # along the first one's rows
+                crosses = crosses or loops_of((there,)) <= {*other.ranges}
+                continue
+            if not _count_alike(there, here):
+                break
+            pairs = list(zip(_counters(there), _counters(here), strict=True))
+            loops.update(pairs)
+            summed += [loop for loop, _ in pairs if loop not in other.ranges]
+        else:
+            tasks = turns_of(new for old, new in loops.items() if old not in summed)
+            if crosses and len(summed) == 1 and tasks >= FEWEST_TASKS:
+                yield Crossing(value, one, other, loops, summed[0])
+
+
+def _counters(at: UOp) -> list[UOp]:
+    """The loops of an index, those that step furthest first."""
+    terms, _ = affine(at)
+    return sorted(terms, key=lambda loop: -terms[loop])
+
+
+def _count_alike(one: UOp, other: UOp) -> bool:
+    """Whether loops of the same sizes make both indices in the same way."""
+    if affine(one)[1] != affine(other)[1]:
+        return False
+    steps = [[(affine(at)[0][loop], loop.src) for loop in _counters(at)] for at in (one, other)]
+    loops = (*_counters(one), *_counters(other))
+    return steps[0] == steps[1] and all(r.op is Ops.RANGE and len(r.src) == 1 for r in loops)
+
+
+def joined(found: Iterable[Crossing], links: Mapping[tuple[UOp, Demand], Link]) -> list[Crossing]:
+    """Those whose kernels may be one, each in one of them: the other's values are sums over the
+    loop that both count, of which nothing else is made in it."""
+    taken = set[Kernel]()
+    kept = []
+    for each in found:
+        pair = {each.kernel, each.other}
+        may_join = taken.isdisjoint(pair) and all(map(_stores_anew, pair))
+        if may_join and _adds_up(each, links) and not _makes_rows(each):
+            taken |= pair
+            kept.append(each)
+    return kept
+
+
+def between(found: Iterable[Crossing]) -> set[UOp]:
+    """What one of two kernels stores and the other one reads, as sums that follow from a row: if it
+    has a kernel of its own, the two need nothing of each other."""
+    return {node for each in found for node in _read_between(each)}
+
+
+def _read_between(crossing: Crossing) -> set[UOp]:
+    pair = crossing.kernel, crossing.other
+    return {node for one, other in permutations(pair) for node in one.stores if node in other.reads}
+
+
+def _makes_rows(crossing: Crossing) -> bool:
+    """Whether what one of the kernels reads of the other is made of the value itself, and would
+    have to make it again to be stored before both."""
+    read = crossing.kernel.reads.keys() | crossing.other.reads.keys()
+    between = _read_between(crossing)
+    return crossing.value in reached(*between, through=lambda n: n in between or n not in read)
+
+
+def _stores_anew(kernel: Kernel) -> bool:
+    """Whether a kernel stores something, and where nothing was."""
+    return 0 not in kernel.shape and not any(map(overwrites, kernel.stores))
+
+
+def _adds_up(crossing: Crossing, links: Mapping[tuple[UOp, Demand], Link]) -> bool:
+    """Whether just one sum of the other kernel, an element of it for each turn of its own loops,
+    goes over the loop."""
+    own = {*crossing.other.ranges}
+    sums = [
+        loops_of(demand.where) <= own and node.op is Ops.REDUCE_AXIS and node.arg[0] == "add"
+        for node, demand in crossing.other.inlined
+        if (link := links.get((node, demand))) and crossing.summed in link.loops
+    ]
+    return sums == [True]
