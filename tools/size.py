@@ -31,11 +31,11 @@ BUDGETS: dict[str, int | None] = {
     "schedule": 3730,
     "loops": 5370,
     "codegen": 5810,
-    "backends/*": 3005,
+    "backends/*": 3010,
     "engine": 5330,
     "tensor/*": 6695,
 }
-CORE_BUDGET = 34_135  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 34_140  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
@@ -47,7 +47,7 @@ INSIDE_BUDGETS = {
     "tensor/complex": 415,
     "tensor/long_tail": 2675,
 }
-DRIVER_BUDGET = 355  # of any other folder of backends/
+DRIVER_BUDGET = 350  # of any other folder of backends/
 
 NOT_CODE = {
     tokenize.COMMENT,

@@ -11,6 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from tinygrad.base.errors import OutOfMemory
 from tinygrad.base.helpers import round_up
 from tinygrad.base.settings import SETTINGS
 
@@ -33,8 +34,8 @@ def size_class(nbytes: int, unit: int = UNIT) -> int:
 
 class Blocks(Generic[Block]):
     """`make(size)` raises `refusal` where the driver has no more; `release` gives a block back.
-    `limit` bytes are kept; where a block has at most `largest` bytes, its size is not rounded up
-    beyond that."""
+    `limit` bytes are kept. A block has at most `largest` bytes (0: any number): sizes are not
+    rounded up beyond that, and more is refused."""
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class Blocks(Generic[Block]):
         largest: int = 0,
     ) -> None:
         self.make, self.release, self.refusal, self.limit = make, release, refusal, limit
-        self.largest = largest // UNIT * UNIT
+        self.largest = largest
         self.kept = 0  # bytes
         self._freed: OrderedDict[int, list[Block]] = OrderedDict()  # by size, oldest first
         self._returned: deque[tuple[Block, int]] = deque()  # freed, not yet sorted into the lists
@@ -55,8 +56,10 @@ class Blocks(Generic[Block]):
         """A block of at least `nbytes` bytes, and its size. Before the driver's refusal is final
         it gets back all that is kept, and is asked for no more than what is needed."""
         size = size_class(nbytes)
-        if size > self.largest >= nbytes:
-            size = self.largest
+        if 0 < self.largest < size:
+            size = max(self.largest // UNIT * UNIT, nbytes)
+        if 0 < self.largest < nbytes:
+            raise OutOfMemory(f"[allocate] {nbytes:,} bytes; a buffer takes {self.largest:,}")
         with self._lock:
             self._sort_returned()
             if found := self._freed.get(size):

@@ -120,7 +120,6 @@ def connect(index: int) -> Connection:
 
 def describe(connection: Connection) -> Target:
     """The device in our terms, as it describes itself."""
-    objc, device = connection.objc, connection.device.id
     return Target(
         device="METAL",
         cpu=connection.name,
@@ -131,9 +130,9 @@ def describe(connection: Connection) -> Target:
         warp=32 if connection.name.startswith("Apple") else 0,
         aligned=True,
         buffer_limit=28,  # of 31 arguments; the others are for variables
-        largest_buffer=objc(device, "maxBufferLength"),
+        largest_buffer=connection.objc(connection.device.id, "maxBufferLength"),
         group_limit=MOST_LANES,
-        local_memory=objc(device, "maxThreadgroupMemoryLength"),
+        local_memory=connection.objc(connection.device.id, "maxThreadgroupMemoryLength"),
         dtypes=COMPUTED,
         storage_dtypes=STORED,
         native=NATIVE | ({"CAST_BFLOAT16"} if connection.language == WITH_BFLOAT else set()),

@@ -58,17 +58,16 @@ class MetalMemory:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         objc, device = connection.objc, connection.device.id
-        self.most = objc(device, "maxBufferLength")
+        most = objc(device, "maxBufferLength")
         limit = objc(device, "recommendedMaxWorkingSetSize") // 4  # lies in freed blocks
-        self.blocks = Blocks[Held](self._make, lambda _: None, OutOfMemory, limit, self.most)
+        self.blocks = Blocks[Held](self._make, lambda _: None, OutOfMemory, limit, most)
 
     def _make(self, size: int) -> Held:
         self.connection.presence.check()
         objc, device = self.connection.objc, self.connection.device.id
-        made = size <= self.most and objc(device, "newBufferWithLength:options:", size, SHARED)
+        made = objc(device, "newBufferWithLength:options:", size, SHARED)
         if not made:
-            most = f"no room; a buffer takes at most {self.most:,}"
-            raise OutOfMemory(f"[allocate] {size:,} bytes on {self.connection.name}: {most}")
+            raise OutOfMemory(f"[allocate] {size:,} bytes on {self.connection.name}: no room")
         return Held(objc, made)
 
     def allocate(self, nbytes: int) -> Place:
