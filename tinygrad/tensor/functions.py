@@ -49,7 +49,15 @@ ATAN_SHORT = (
 
 
 def _polynomial(x: Any, coefficients: tuple[float, ...]) -> Any:
-    """c0 + c1·x + c2·x² ..., by Horner's rule, whose steps round once where the device can."""
+    """c0 + c1·x + c2·x² ..., by Horner's rule."""
+    out: Any = coefficients[-1]
+    for c in reversed(coefficients[:-1]):
+        out = x * out + c
+    return out
+
+
+def _fused(x: Any, coefficients: tuple[float, ...]) -> Any:
+    """The same, whose steps round once where the device can: for what states its own slope."""
     node = x._node
     out: UOp = node.const_like(coefficients[-1])
     for c in reversed(coefficients[:-1]):
@@ -191,7 +199,7 @@ class Functions(Elementwise):
         steep = (self > 1) | (self < -1)
         x = steep.where(steep.where(self, 1).reciprocal(), self)
         if self.dtype is dtypes.float32:
-            angle = x * _polynomial(x * x, ATAN_SHORT)
+            angle = x * _fused(x * x, ATAN_SHORT)
         else:
             for _ in range(2):  # the angle halved twice: |x| < tan(pi/16) = 0.199
                 x = x / ((x * x + 1).sqrt() + 1)
