@@ -14,7 +14,7 @@ from typing import Any, Self
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
 from tinygrad.tensor.arguments import check_number_from
-from tinygrad.tensor.functions import _polynomial, wide
+from tinygrad.tensor.functions import _fused, _polynomial, wide
 from tinygrad.tensor.long_tail.elementary import Elementary
 
 Ratio = tuple[tuple[float, float], ...]  # row n: of xⁿ, above and below the line
@@ -171,7 +171,8 @@ class Gamma(Elementary):
         if self.dtype is dtypes.float32:
             near, far = self._within(1.0), 1 - self._erfc_of_size()
             x = near.where(self, 0)
-            return near.where(x + x * _polynomial(x * x, ERF_SHORT), (self < 0).where(-far, far))
+            out = near.where(x + x * _fused(x * x, ERF_SHORT), (self < 0).where(-far, far))
+            return out._sloped(self, (self * -self).exp() * (2 / math.sqrt(math.pi)))
         near = self._within(0.46875)
         x = near.where(self, 0)
         size = near.where(1, self.abs().minimum(7.0))  # from there on it is 1
@@ -181,8 +182,9 @@ class Gamma(Elementary):
     def _erfc_of_size(self, scale: float = 1.0) -> Self:
         """erfc(scale·|x|), in float32 and by few operations: off by 2⁻²⁴, however small it is."""
         size: Self = ((self < 0).where(-self, self) * scale).minimum(ERFC_ENDS)
-        out: Self = (size * _polynomial(size, ERFC_SHORT)).exp2()
-        return out
+        fall = (self * self * -(scale**2)).exp() * (2 * scale / math.sqrt(math.pi))
+        out = (size * _fused(size, ERFC_SHORT)).exp2()
+        return out._sloped(self, (self < 0).where(fall, -fall))
 
     @wide
     def gelu(self, approximate: str = "tanh") -> Self:
