@@ -195,14 +195,14 @@ class _Lowering:
         padded = kind == "fill" and not overlaps(stores[0][0])
 
         def run(own: list[UOp], stores: list[Store]) -> str:
-            run = {**leaves, kind: Leaves(own, stores)}
+            all_leaves = {**leaves, kind: Leaves(own, stores)}
             nest = NestBuilder(self.kernel).build(
                 (own, [v for _, offset, value in stores for v in (offset, value)], kind)
-                for kind, (own, stores) in run.items()
+                for kind, (own, stores) in all_leaves.items()
             )
             bodies = {
                 kind: Put(evaluator, stores, own, padded=padded, nontemporal=stream)
-                for kind, (own, stores) in run.items()
+                for kind, (own, stores) in all_leaves.items()
             }
             expansion.run(nest, bodies)
             return text(nest)
