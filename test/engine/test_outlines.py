@@ -29,6 +29,10 @@ row = vec(*range(100))
 table, scratch = Rates(), vec(0)
 
 
+def read(numbers):
+    return map(float, numbers).__next__
+
+
 def attribute(name):
     setattr(table, name, getattr(table, name) + 1)
     return vars(table)["".join(name)]
@@ -104,6 +108,36 @@ def test_what_only_the_first_call_does():
         return (x * made["weight"]).realize()
 
     assert calls(step, 4) == [[15.0], [3.0], [3.0], [3.0]]
+
+
+def test_steps_whose_results_come_in_another_order():
+    weights = [Tensor([float(n)]).realize() for n in (2, 3)]
+    rates, orders = (0.5, 0.25), iter([(0, 1), (1, 0), (1, 0)])
+
+    def step(x):
+        made = [weights[n].assign(weights[n] - x * rates[n]) for n in next(orders)]
+        return x.realize(*made)
+
+    run = TinyJit(lambda x: step(x) * 1)
+    with pytest.raises(JitError, match="changes orders"):  # not that it computed with 0.25
+        [run(vec(1)) for _ in range(2)]
+
+
+def test_a_training_step_that_counts():
+    net, seen = nn.Linear(2, 2), itertools.count(1)
+    optimizer = nn.optim.Adam(nn.state.get_parameters(net))
+
+    def step(x, rate):
+        optimizer.zero_grad()
+        (net(x).square().mean() * rate()).backward()
+        optimizer.step()
+        return x.sum().realize()
+
+    with Tensor.train():
+        constant, moving = (TinyJit(lambda x, r=r: step(x, r)) for r in (lambda: 2.0, read(seen)))
+        assert [constant(vec(1, 2)).item() for _ in range(3)] == [3.0] * 3
+        with pytest.raises(JitError, match="with 2.0 at .*, and did with 1.0"):
+            [moving(vec(1, 2)) for _ in range(2)]
 
 
 def test_a_seed_of_a_generator_made_inside():

@@ -372,3 +372,9 @@ def test_isclose():
 def test_misuse(error, words, function):
     with pytest.raises(error, match=words):
         function()
+
+
+def test_what_rounds_has_the_slope_0():
+    x = Tensor([1.4, -2.5, 3e9])
+    for function in (Tensor.round, Tensor.floor, Tensor.ceil, Tensor.trunc):
+        assert function(x).sum().gradient(x)[0].tolist() == [0.0, 0.0, 0.0]

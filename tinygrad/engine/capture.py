@@ -177,7 +177,7 @@ class Capture:
         """Runs the function on stand-ins for its arguments, while this looks on; then all that it
         left to be computed, and what it returned."""
         stand_ins = self._stand_ins()
-        self.outlines = Outlines(self.bound)
+        self.outlines = Outlines(self.bound, frozenset(self.places))
         fill = iter(stand_ins)
         leaves = [leaf if isinstance(leaf, UOp) else next(fill) for leaf in given]
         computing.recorder = self

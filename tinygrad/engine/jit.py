@@ -21,7 +21,7 @@ from tinygrad.engine.capture import Capture, Captured, completed
 from tinygrad.engine.containers import Plain, bindings_below, flatten, without_values
 from tinygrad.engine.devices import Device
 from tinygrad.engine.holders import Holder, surroundings, surroundings_now
-from tinygrad.engine.outlines import Outlines, difference
+from tinygrad.engine.outlines import Outline, Outlines, difference
 from tinygrad.engine.realize import (
     computing,
     in_memory,
@@ -73,7 +73,7 @@ class TinyJit(Generic[P, R]):
         self._calls: dict[Any, Call] = {}
         self._latest: Call | None = None
         self._warm: dict[Any, Any] = {}  # key → the shape of what the first call returned
-        self._first: dict[Any, Outlines] = {}  # key and signature → what it computed
+        self._first: dict[Any, list[Outline]] = {}  # key and signature → what it computed
         self._bound: dict[int, TinyJit[..., R]] = {}
         functools.update_wrapper(self, function)
 
@@ -157,10 +157,10 @@ class TinyJit(Generic[P, R]):
         self.cnt += 1
         bound = self._bindings(given, nodes)
         if key not in self._warm:
-            outlines = Outlines([variable.arg[0] for variable in bound])
+            outlines = Outlines([variable.arg[0] for variable in bound], buffers)
             result = self._first_call(key, args, kwargs, outlines)
             if len(self._first) < MANY_KEYS:
-                self._first[key, signature] = outlines
+                self._first[key, signature] = list(outlines)
             return result
         known = Given(tensors, buffers, bound)
         call = self._calls.get(key)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,15 +28,18 @@ _HOST = ("CPU", "CLANG", "PYTHON", "NPY")
 
 _GIVEN = GroupOp.Movement | {Ops.ARANGE}
 _LEAVES = {Ops.CONST, Ops.ARANGE, Ops.BUFFER, Ops.BIND}
+_PASSED_ON = {Ops.COPY: 0, Ops.CONTIGUOUS: 0, Ops.ASSIGN: 1}  # which source's value is theirs
 _FEW = 8  # elements that are shown
 
 
 class Row(NamedTuple):
-    """A node: its sources' rows, and what of it another call of the same Python may give."""
+    """A node: its sources' rows, what of it another call of the same Python may give, and of state
+    which one it is."""
 
     op: Ops
     sources: tuple[int, ...]
     given: Any
+    state: int | None
     origin: str | None
 
 
@@ -47,35 +50,40 @@ class Outline(NamedTuple):
     roots: list[int]
 
     def row(self, number: int) -> Row:
-        """One of them; of a copy that of what is copied, as only one of two calls may need it."""
+        """One of them; of a copy that of what is copied, and of a write that of what is written, as
+        only one of two calls may need these."""
         row = self.rows[number]
-        while row.op in (Ops.COPY, Ops.CONTIGUOUS):
-            row = self.rows[row.sources[0]]
+        while row.op in _PASSED_ON:
+            row = self.rows[row.sources[_PASSED_ON[row.op]]]
         return row
 
+    def is_memory(self, row: Row) -> bool:
+        """Whether it shows what a buffer holds."""
+        while row.op in GroupOp.Movement:
+            row = self.row(row.sources[0])
+        return row.op is Ops.BUFFER
 
-class Outlines(list[Outline | None]):
-    """Those of a call, in the order in which they are computed; None for what makes no graph.
-    `variables` are the names of those whose values arguments give."""
 
-    def __init__(self, variables: Container[str]) -> None:
+class Outlines(list[Outline]):
+    """Those of a call, in the order in which they are computed. `variables` are the names of those
+    whose values arguments give, `arguments` the buffers of those that are tensors."""
+
+    def __init__(self, variables: Container[str], arguments: Container[Buffer]) -> None:
         super().__init__()
-        self._variables = variables
+        self._variables, self._arguments = variables, arguments
         self._start = UOp.unique().arg
         self._computed: weakref.WeakSet[Buffer] = weakref.WeakSet()
 
-    def see(self, run: Run | None) -> None:
+    def see(self, run: Run) -> None:
         """Something has been computed."""
-        if run is None:
-            self.append(None)
-            return
         self._computed.update([*run.results.values(), *run.written])
         at: dict[UOp, int] = {}
         rows: list[Row] = []
         for node in run.structure.nodes:
             leads = () if node.op in _LEAVES else tuple(at[met(s, at)] for s in node.src)
             at[node] = len(rows)
-            rows.append(Row(node.op, leads, self._given(node), node.origin))
+            given, state = self._given(node), self._state(node)
+            rows.append(Row(node.op, leads, given, state, node.origin))
         self.append(Outline(rows, [at[met(root, at)] for root in run.structure.roots]))
 
     def _given(self, node: UOp) -> Any:
@@ -87,41 +95,56 @@ class Outlines(list[Outline | None]):
             name = node.src[0].arg[0]
             known = name in self._variables or name.removesuffix(".seed") in Stream.all
             return None if known else node.val
-        if node.op is Ops.BUFFER and node.device in _HOST and node.src[0].arg > self._start:
-            buffer = buffer_of(node)
-            return None if buffer in self._computed else _shown(as_array(buffer, node.dtype))
+        if node.op is Ops.BUFFER and node.device in _HOST and self._is_new(node):
+            return _shown(as_array(buffer_of(node), node.dtype))
         return None
 
+    def _is_new(self, storage: UOp) -> bool:
+        """Whether the call made these data."""
+        return storage.src[0].arg > self._start and buffer_of(storage) not in self._computed
 
-def difference(before: Outlines, now: Outlines) -> tuple[Any, Any, str] | None:
+    def _state(self, node: UOp) -> int | None:
+        if node.op is not Ops.BUFFER or node.src[0].arg > self._start:
+            return None
+        buffer = buffer_of(node)
+        return None if buffer in self._arguments else id(buffer)
+
+
+def difference(before: Sequence[Outline], now: Sequence[Outline]) -> tuple[Any, Any, str] | None:
     """What one call was given otherwise than the one before, which did the same: what it was, what
     it is, and the line of the program that uses it."""
     if len(before) != len(now):
         return None
     for one, other in zip(before, now, strict=True):
-        if one and other and (found := _difference(one, other)):
+        if (found := _difference(one, other)) is not None:
             return found
     return None
 
 
 def _difference(one: Outline, other: Outline) -> tuple[Any, Any, str] | None:
     """Goes down from the roots as far as both are alike: what was computed by one of the calls may
-    be in memory for the other."""
+    be in memory for the other. None if they do anything else that differs."""
     if len(one.roots) != len(other.roots):
         return None
     waiting = [(*pair, "") for pair in zip(one.roots, other.roots, strict=True)]
-    seen = set()
+    seen, found = set(), None
     while waiting:
         a, b, line = waiting.pop()
-        was, now = one.row(a), other.row(b)
-        if (a, b) in seen or was.op is not now.op or len(was.sources) != len(now.sources):
+        if (a, b) in seen:
             continue
         seen.add((a, b))
+        was, now = one.row(a), other.row(b)
         line = now.origin or line
-        if was.given is not None and now.given is not None and was.given != now.given:
-            return was.given, now.given, line
+        if was.op is not now.op or len(was.sources) != len(now.sources):
+            if one.is_memory(was) or other.is_memory(now):
+                continue
+            return None
+        if was.state != now.state and was.state is not None and now.state is not None:
+            return None
+        if was.given != now.given and was.given is not None and now.given is not None:
+            found = found or (was.given, now.given, line)
         waiting += [(*pair, line) for pair in zip(was.sources, now.sources, strict=True)]
-    return None
+    return found
 
 
 def _shown(values: np.ndarray[Any, Any]) -> str:

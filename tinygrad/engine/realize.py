@@ -120,20 +120,19 @@ class Recorder(Protocol):
 
 class _Computing(threading.local):
     recorder: Recorder | None = None
-    done: Callable[[Run | None], None] | None = None
+    done: Callable[[Run], None] | None = None
 
 
 computing = _Computing()
-"""Of each thread: the recorder that looks on, and who is told what was `done` (None: something that
-made no graph)."""
+"""Of each thread: the recorder that looks on, and who is told what was `done`."""
 
 
 @contextlib.contextmanager
-def telling(done: Callable[[Run | None], None]) -> Iterator[None]:
+def telling(done: Callable[[Run], None]) -> Iterator[None]:
     """While it lasts, `done` is told what this thread computes, and so is who was told before."""
     outside = computing.done
 
-    def tell(run: Run | None) -> None:
+    def tell(run: Run) -> None:
         done(run)
         if outside is not None:
             outside(run)

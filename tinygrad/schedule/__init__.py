@@ -19,8 +19,9 @@ What the walk stands on:
     movement        a reshape or a flip as index arithmetic
     inlining        the decision: stored, or computed again (redo: what that costs)
     rows, row_loops what is kept in rows, as attention's scores; loops of reductions go first
+    crossings       kernels that keep the same rows, one along what the other has as rows, are one
     limits, wide    what the walk made and a device can't run: it is taken again, or sums and
-                    gathers are done in parts
+                    gathers are done in parts (in_parts: one array of them)
 
 What the cutting stands on:
 

@@ -166,7 +166,7 @@ def compute(tensors: Sequence[Any]) -> None:
 def again(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool = False) -> None:
     """Computes tensors that are promised, or does the step `name`, which `writes` to some of the
     tensors that it is given, as it was done before; else the long way."""
-    if capturing() or open_inputs:
+    if capturing() or open_inputs or computing.done is not None:  # who is told wants graphs
         long_way()
         return
     with turns.together():
@@ -280,8 +280,6 @@ class _Asked:
         for buffer in self._written(known):
             buffer.era += 1
             buffer.expression = buffer.past = None
-        if computing.done is not None:
-            computing.done(None)
 
     def tell(self) -> None:
         """Tells the nodes that were made of promises where these were computed, and tensors that
@@ -310,10 +308,10 @@ class _Asked:
 
     def watch(self, long_way: LongWay) -> Known | None:
         """Goes the long way; what was done, if that is all that there is to it."""
-        done: list[Run | None] = []
+        done: list[Run] = []
         with telling(done.append):
             long_way()
-        return self._known(done[0]) if len(done) == 1 and done[0] is not None else None
+        return self._known(done[0]) if len(done) == 1 else None
 
     def _known(self, done: Run) -> Known | None:
         """What the long way did, in terms of the lines; None if they don't tell all of it."""

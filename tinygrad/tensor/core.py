@@ -7,6 +7,7 @@ those above.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
@@ -43,6 +44,7 @@ Shape = tuple[Sint, ...]
 Devices = str | tuple[str, ...]  # one, or several that share a tensor
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_INSIDE = (_PACKAGE, contextlib.__file__)  # some of our methods are decorated by that
 VIEWS = GroupOp.Movement | {Ops.BUFFER, Ops.ASSIGN}  # what may show a buffer's newest version
 _WITHOUT_SOURCES = frozenset((Ops.BUFFER, Ops.CONST, Ops.ARANGE, Ops.DETACH))
 
@@ -73,7 +75,7 @@ def user_line() -> str | None:
 
 @functools.lru_cache(1024)  # asked for every tensor that is made
 def _is_inside(file: str) -> bool:
-    return file.startswith(_PACKAGE)
+    return file.startswith(_INSIDE)
 
 
 def axis_of(dim: int, ndim: int, operation: str) -> int:

@@ -508,7 +508,8 @@ class Elementwise(Movement):
         size = x.abs()
         near = (size + whole) - whole  # the addition rounds
         near = (x < 0).where(-near, near)
-        return self._from(((size < whole) & x.ne(0)).where(near, x)._node)  # its gradient is 0
+        rounded = ((size < whole) & x.ne(0)).where(near, x)._node
+        return self._from(rounded.sloped(self._node, self._node.const_like(0)), self)
 
     # ---- comparison ------------------------------------------------------------------------------
 

@@ -171,7 +171,7 @@ class Gamma(Elementary):
         if self.dtype is dtypes.float32:
             near, far = self._within(1.0), 1 - self._erfc_of_size()
             x = near.where(self, 0)
-            out = near.where(x + x * _fused(x * x, ERF_SHORT), (self < 0).where(-far, far))
+            out: Self = near.where(x + x * _fused(x * x, ERF_SHORT), (self < 0).where(-far, far))
             return out._sloped(self, (self * -self).exp() * (2 / math.sqrt(math.pi)))
         near = self._within(0.46875)
         x = near.where(self, 0)
@@ -183,7 +183,7 @@ class Gamma(Elementary):
         """erfc(scale·|x|), in float32 and by few operations: off by 2⁻²⁴, however small it is."""
         size: Self = ((self < 0).where(-self, self) * scale).minimum(ERFC_ENDS)
         fall = (self * self * -(scale**2)).exp() * (2 * scale / math.sqrt(math.pi))
-        out = (size * _fused(size, ERFC_SHORT)).exp2()
+        out: Self = (size * _fused(size, ERFC_SHORT)).exp2()
         return out._sloped(self, (self < 0).where(fall, -fall))
 
     @wide
