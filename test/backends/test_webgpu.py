@@ -398,6 +398,18 @@ def test_a_buffer_beyond_what_a_kernel_sees():
         WGSLRenderer(small).render("E_9", added_seven(size=1025))
 
 
+def test_a_loop_that_the_driver_would_end_before_its_time():
+    def sums(*sizes):
+        target, loops = Tensor.zeros(2, device="WEBGPU"), Tensor.ones(*sizes, device="WEBGPU")
+        where = Tensor.zeros(*sizes, dtype="int32", device="WEBGPU")
+        return target.scatter_reduce(0, where.flatten(), loops.flatten(), "sum").tolist()
+
+    if backend().target.turn_limit:
+        with pytest.raises(CompileError, match=r"turn 70,000 times, and llvmpipe .* after 65,535"):
+            sums(7, 10_000)
+    assert sums(6, 10_000) == [60_000.0, 0.0]
+
+
 def test_a_device_that_is_lost_says_so_each_time_and_another_goes_on():
     lost = open_device("WEBGPU")
     held = lost.memory.allocate(64)

@@ -100,6 +100,20 @@ def index_type(program: Sequence[UOp]) -> DType:
     return dtypes.int32 if fit else dtypes.int64
 
 
+def most_turns(program: Sequence[UOp]) -> int:
+    """How often a lane may turn, in all its loops together."""
+    known = _index_intervals(program)
+    total, around = 0, [1]
+    for node in program:
+        if node.op is Ops.RANGE:
+            low, high = known[node]
+            around.append(around[-1] * (high - low + 1))
+            total += around[-1]
+        elif node.op is Ops.END:
+            around.pop()
+    return total
+
+
 def _index_intervals(program: Sequence[UOp]) -> dict[UOp, Interval]:
     """Between which numbers each index lies."""
     known: dict[UOp, Interval] = {}

@@ -34,7 +34,14 @@ import json
 import math
 from collections.abc import Callable, Sequence
 
-from tinygrad.backends.program import params, spans, special_sizes, variables, zeros_may_meet
+from tinygrad.backends.program import (
+    most_turns,
+    params,
+    spans,
+    special_sizes,
+    variables,
+    zeros_may_meet,
+)
 from tinygrad.backends.statements import OPERATORS, Statements, Words
 from tinygrad.base.dtype import ConstType, DType, dtypes
 from tinygrad.base.errors import CompileError, DTypeError, OutOfMemory
@@ -136,6 +143,12 @@ class _Shader(Statements):
 
     def render(self, name: str) -> str:
         facts = self._arguments(name)
+        limit = self.target.turn_limit
+        if limit and (turns := most_turns(self.program)) > limit:
+            raise CompileError(
+                f"kernel {name}: a lane's loops turn {turns:,} times, and {self.target.cpu} ends "
+                f"them after {limit:,} without a word: compute in parts"
+            )
         for node in self.program:
             statement = STATEMENTS.get(node.op)
             if statement is not None:

@@ -47,6 +47,7 @@ class Target:
     buffer_limit: int = 0  # buffers that a kernel may take; 0: any number
     window_limit: int = 0  # bytes that one of them may have; longer arrays are several; 0: any
     largest_buffer: int = 0  # bytes that one may be allocated with; 0: any number
+    turn_limit: int = 0  # turns of all loops of a lane together, after which they end; 0: none
     grid_limit: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
     dtypes: frozenset[str] = field(default_factory=frozenset)  # names with native arithmetic
     storage_dtypes: frozenset[str] = field(default_factory=frozenset)  # names it can load and store

@@ -132,6 +132,7 @@ def describe(adapter: Any) -> Target:
         buffer_limit=limits["max-storage-buffers-per-shader-stage"],
         window_limit=limits["max-storage-buffer-binding-size"],
         largest_buffer=limits["max-buffer-size"],
+        turn_limit=65_535 if info["device"].startswith("llvmpipe") else 0,  # Mesa's own
         grid_limit=(groups, groups, groups),
         dtypes=frozenset(dtypes),
         storage_dtypes=frozenset((*dtypes, "int64", "uint64", "float64")),
