@@ -60,6 +60,13 @@ def test_a_running_sum_is_accurate(shape, axis):
     assert np.max(np.abs(Tensor(x).cumsum(axis).numpy() - exact) / exact) < 1.3e-7
 
 
+def test_errors_of_one_sign_do_not_add_up():
+    if not has_large_sizes():
+        return
+    x = np.full(3_000_000, 0.1, np.float32)
+    assert abs(Tensor(x).cumsum(0)[-1].item() / (np.float64(x[0]) * x.size) - 1) < 1.3e-7
+
+
 @pytest.mark.parametrize("shape,axis", [((777, 999), 1), ((777, 999), 0), ((300_001,), 0)])
 def test_one_pass_over_memory(shape, axis):
     x = Tensor(np.ones(shape, np.float32)).realize()

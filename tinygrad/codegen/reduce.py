@@ -135,16 +135,6 @@ class Combiner:
         is_number = self.program.add(Ops.CMPEQ, dtypes.bool.vec(both.dtype.count), (both, both))
         return self.program.add(Ops.WHERE, both.dtype, (is_number, both, total))
 
-    def add_apart(self, total: UOp, error: UOp, value: UOp) -> tuple[UOp, UOp]:
-        """total + value, and `error` with what this addition lost (Knuth's two-sum). The sum is
-        both together; a total waits for nothing but the one before."""
-        total, error, value = self.program.joined(total, error, value)
-        following = self.combine("add", total, value)
-        share = self._minus(following, total)
-        lost = self._minus(total, self._minus(following, share))
-        lost = self.combine("add", lost, self._minus(value, share))
-        return following, self.combine("add", error, self._or_zero(lost))
-
     def _or_zero(self, lost: UOp) -> UOp:
         is_number = self.program.add(Ops.CMPEQ, dtypes.bool.vec(lost.dtype.count), (lost, lost))
         zero = self.program.widen(UOp.const(lost.dtype.scalar(), 0), lost.dtype.count)

@@ -66,7 +66,7 @@ class Running:
     def _carry(self, place: int, value: UOp) -> None:
         total = self.state[place]
         if self.states == 2:
-            state = self.combiner.add_apart(total, self.state[place + 1], value)
+            state = self.combiner.add_exactly(total, self.state[place + 1], value)
             self.state[place : place + 2] = state
         else:
             self.state[place] = self.combiner.combine(self.node.arg, total, value)
