@@ -17,14 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinygrad.engine.realize import Run
+from tinygrad.engine.sharing import is_addressable
 from tinygrad.engine.storage import Buffer, as_array, buffer_of
 from tinygrad.engine.streams import Stream
 from tinygrad.engine.structure import met
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops
-
-_HOST = ("CPU", "CLANG", "PYTHON", "NPY")
-"""Devices whose memory can be looked at without waiting for them."""
 
 _GIVEN = GroupOp.Movement | {Ops.ARANGE}
 _LEAVES = {Ops.CONST, Ops.ARANGE, Ops.BUFFER, Ops.BIND}
@@ -95,7 +93,7 @@ class Outlines(list[Outline]):
             name = node.src[0].arg[0]
             known = name in self._variables or name.removesuffix(".seed") in Stream.all
             return None if known else node.val
-        if node.op is Ops.BUFFER and node.device in _HOST and self._is_new(node):
+        if node.op is Ops.BUFFER and is_addressable(node.device) and self._is_new(node):
             return _shown(as_array(buffer_of(node), node.dtype))
         return None
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.settings import RING, RING_BYTES
+from tinygrad.schedule.in_parts import sliced
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS
 from tinygrad.uop.placement import even_bounds
@@ -24,13 +25,6 @@ TOGETHER = 16  # so many at most
 def sent(node: UOp, device: str) -> UOp:
     """The value on `device`: itself where it is there."""
     return node if node.device == device or node.device is None else node.copy_to(device)
-
-
-def sliced(node: UOp, axis: int, begin: int, end: int) -> UOp:
-    """Part of one axis."""
-    return node.shrink(
-        tuple((begin, end) if i == axis else (0, n) for i, n in enumerate(node.shape))
-    )
 
 
 def joined(parts: Sequence[UOp], axis: int) -> UOp:

@@ -1,4 +1,4 @@
-"""Values that are made part by part, in one array."""
+"""Parts of an axis, and values that are made part by part, in one array."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
 
-def cut(value: UOp, axis: int, begin: int, end: int) -> UOp:
-    """What lies between two places of an axis."""
-    return value.shrink(
-        tuple((begin, end) if i == axis else (0, n) for i, n in enumerate(value.shape))
+def sliced(node: UOp, axis: int, begin: int, end: int) -> UOp:
+    """Part of one axis."""
+    return node.shrink(
+        tuple((begin, end) if i == axis else (0, n) for i, n in enumerate(node.shape))
     )
 
 
@@ -26,5 +26,5 @@ def in_one(parts: Sequence[UOp], axis: int) -> UOp:
     made = first.pad(tuple((0, behind if i == axis else 0) for i in range(first.ndim))).contiguous()
     for part in others:
         begin, end = end, end + part.shape[axis]
-        made = UOp(Ops.ASSIGN, made.dtype, (cut(made, axis, begin, end), part))
+        made = UOp(Ops.ASSIGN, made.dtype, (sliced(made, axis, begin, end), part))
     return made

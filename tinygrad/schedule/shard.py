@@ -28,8 +28,8 @@ from tinygrad.schedule.collectives import (
     joined,
     reduced_to,
     sent,
-    sliced,
 )
+from tinygrad.schedule.in_parts import sliced
 from tinygrad.schedule.plan import Plan, Storage
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import GroupOp, Ops

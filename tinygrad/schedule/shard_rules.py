@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.schedule.bases import is_concrete
-from tinygrad.schedule.collectives import sent, sliced
+from tinygrad.schedule.collectives import sent
+from tinygrad.schedule.in_parts import sliced
 from tinygrad.schedule.shard import Along, Nodes, Parts, Rule, Sharding, is_empty
 from tinygrad.schedule.shard_loops import item, scan
 from tinygrad.schedule.shard_sorting import ROWWISE, sorted_parts

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import ceildiv
-from tinygrad.schedule.collectives import joined, sent, sliced
+from tinygrad.schedule.collectives import joined, sent
+from tinygrad.schedule.in_parts import sliced
 from tinygrad.schedule.shard import Along, Parts, Sharding
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops

@@ -13,7 +13,7 @@ from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import ceildiv
 from tinygrad.base.windows import UNIT, whole_window
 from tinygrad.schedule.bases import is_concrete
-from tinygrad.schedule.in_parts import cut, in_one
+from tinygrad.schedule.in_parts import in_one, sliced
 from tinygrad.schedule.limits import SPARE
 from tinygrad.schedule.plan import Wishes
 from tinygrad.uop.node import UOp
@@ -83,7 +83,7 @@ def _by_network(keys: UOp, places: bool, wishes: Wishes) -> UOp:
     itemsize = max(keys.dtype.itemsize, places * dtypes.int32.itemsize)
     most = _most_seen(wishes, 1 + places, itemsize) or rows * whole
     each = max(1, most // whole)
-    parts = [cut(keys, 0, i, min(i + each, rows)) for i in range(0, rows, each)]
+    parts = [sliced(keys, 0, i, min(i + each, rows)) for i in range(0, rows, each)]
     return in_one([_network(part, places, min(most, whole)) for part in parts], 0)
 
 
@@ -113,7 +113,7 @@ def _network(keys: UOp, places: bool, each: int) -> UOp:
     states = [filled, numbers] if places else [filled]
     made = []
     for begin in range(0, shape[0], each):
-        chunk = [cut(state, 0, begin, begin + each).contiguous() for state in states]
+        chunk = [sliced(state, 0, begin, begin + each).contiguous() for state in states]
         made.append(_in_turns(chunk, _partners(within, device)))
     for level in range(1, (chunks - 1).bit_length() + 1):
         _meet(made, (1 << level) - 1, is_turned=True)
@@ -121,7 +121,7 @@ def _network(keys: UOp, places: bool, each: int) -> UOp:
             _meet(made, 1 << half)
         made = [_in_turns(chunk, _partners(within, device, only_halves=True)) for chunk in made]
     found = in_one([chunk[-1] for chunk in made], 0)
-    return cut(found, 0, 0, size).permute((1, 0))
+    return sliced(found, 0, 0, size).permute((1, 0))
 
 
 def _meet(chunks: list[list[UOp]], bits: int, is_turned: bool = False) -> None:

@@ -12,7 +12,7 @@ from tinygrad.base.helpers import ceildiv
 from tinygrad.base.windows import windows
 from tinygrad.schedule.bases import COMPUTED, is_concrete, memory_base, reached, storage_home
 from tinygrad.schedule.demand import Kernel
-from tinygrad.schedule.in_parts import cut, in_one
+from tinygrad.schedule.in_parts import in_one, sliced
 from tinygrad.schedule.plan import Wishes
 from tinygrad.schedule.ranges import Expressions
 from tinygrad.schedule.redo import FREE_LEAVES
@@ -161,7 +161,7 @@ def _in_parts(node: UOp, axis: int, parts: int) -> UOp:
     made: UOp | None = None
     for begin in range(0, size, each):
         end = min(begin + each, size)
-        part = cut(source, axis, begin, end)
+        part = sliced(source, axis, begin, end)
         if node.op is Ops.REDUCE_AXIS:
             new = part.reduce_axis(*node.arg)
             made = new if made is None else made.alu(MONOIDS[node.arg[0]].combine, new)
@@ -181,9 +181,9 @@ def _running_in_parts(node: UOp, axis: int, parts: int) -> UOp:
     each = ceildiv(size, parts)
     made: list[UOp] = []
     for begin in range(0, size, each):
-        part = cut(node.src[0], axis, begin, min(begin + each, size)).running(monoid, axis)
+        part = sliced(node.src[0], axis, begin, min(begin + each, size)).running(monoid, axis)
         if made:
-            last = cut(made[-1], axis, each - 1, each).contiguous()
+            last = sliced(made[-1], axis, each - 1, each).contiguous()
             part = last.broadcast_to(part.shape).alu(MONOIDS[monoid].combine, part)
         made.append(part)
     return in_one(made, axis)
