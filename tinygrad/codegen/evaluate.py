@@ -74,13 +74,14 @@ class Evaluator:
             return found
         done: dict[UOp, UOp] = {}
         stack = [node]
+        are_lanes = self.integers.along is None and "VECTOR" in map(role_of, copies)
         while stack:
             top = stack[-1]
             if top in done:
                 stack.pop()
                 continue
-            takes_lanes = top.dtype is not dtypes.index and self.integers.along is None
-            lane = self._lane(top, copies) if takes_lanes else None
+            takes_lane = are_lanes and top.dtype is not dtypes.index
+            lane = self._lane(top, copies) if takes_lane else None
             if lane is not None:
                 done[top] = lane
                 continue
