@@ -55,11 +55,11 @@ class Blocks(Generic[Block]):
     def take(self, nbytes: int) -> tuple[Block, int]:
         """A block of at least `nbytes` bytes, and its size. Before the driver's refusal is final
         it gets back all that is kept, and is asked for no more than what is needed."""
+        if 0 < self.largest < nbytes:
+            raise OutOfMemory(f"[allocate] {nbytes:,} bytes; a buffer takes {self.largest:,}")
         size = size_class(nbytes)
         if 0 < self.largest < size:
             size = max(self.largest // UNIT * UNIT, nbytes)
-        if 0 < self.largest < nbytes:
-            raise OutOfMemory(f"[allocate] {nbytes:,} bytes; a buffer takes {self.largest:,}")
         with self._lock:
             self._sort_returned()
             if found := self._freed.get(size):

@@ -131,14 +131,16 @@ class Combiner:
 
     def both_of(self, total: UOp, error: UOp) -> UOp:
         """A total and its error; of an infinite one that may be NaN."""
-        both = self.combine("add", total, error)
-        is_number = self.program.add(Ops.CMPEQ, dtypes.bool.vec(both.dtype.count), (both, both))
-        return self.program.add(Ops.WHERE, both.dtype, (is_number, both, total))
+        return self._if_number(self.combine("add", total, error), total)
 
     def _or_zero(self, lost: UOp) -> UOp:
-        is_number = self.program.add(Ops.CMPEQ, dtypes.bool.vec(lost.dtype.count), (lost, lost))
         zero = self.program.widen(UOp.const(lost.dtype.scalar(), 0), lost.dtype.count)
-        return self.program.add(Ops.WHERE, lost.dtype, (is_number, lost, zero))
+        return self._if_number(lost, zero)
+
+    def _if_number(self, value: UOp, other: UOp) -> UOp:
+        """A value, or another one where it is NaN."""
+        is_number = self.program.add(Ops.CMPEQ, dtypes.bool.vec(value.dtype.count), (value, value))
+        return self.program.add(Ops.WHERE, value.dtype, (is_number, value, other))
 
     def _minus(self, a: UOp, b: UOp) -> UOp:
         minus_one = UOp.const(b.dtype.scalar(), -1)

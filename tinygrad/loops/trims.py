@@ -88,18 +88,14 @@ def _at(bound: Stop, outer: dict[str, int]) -> int:
 def _permitted(kernel: UOp, outer: frozenset[str], end: str) -> Stops:
     nodes = nodes_of(kernel)
     stops: dict[UOp, Stop] = {}
-    for node in sums_of(nodes):
-        if node.arg in IDENTITY:
-            for guard in _guards(node.src[0], IDENTITY[node.arg]):
+    adding = [(node, node.arg, node.src[0]) for node in sums_of(nodes)]
+    adding += [(n, n.src[0].arg, _taken_in(n)) for n in nodes if accumulates(n)]
+    for node, monoid, term in adding:
+        if monoid in IDENTITY:
+            for guard in _guards(term, IDENTITY[monoid]):
                 for loop in own_ranges(node):
                     if (found := _bound(guard, loop, outer, end)) is not None:
                         stops[loop] = found
-    adding = (n for n in nodes if accumulates(n) and n.src[0].arg in IDENTITY)
-    for stage in adding:
-        for guard in _guards(_taken_in(stage), IDENTITY[stage.src[0].arg]):
-            for loop in own_ranges(stage):
-                if (found := _bound(guard, loop, outer, end)) is not None:
-                    stops[loop] = found
     wanted = {  # for each loop of a stage the indices at which it is read; readers come first
         loop: [indices(n)[position] for n in reads_of(nodes) if n.src[0] is node]
         for node in (reversed(nodes) if stops else ())

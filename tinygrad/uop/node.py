@@ -600,7 +600,8 @@ class UOp(Questions):
 
 class Notes(Generic[T]):
     """A dict of nodes that remembers each for as long as it lives, in a slot of its own: a weak
-    dict has an object, and a call of Python when it dies, for each."""
+    dict has an object, and a call of Python when it dies, for each. There is one slot, so all of
+    them must say the same of a node."""
 
     def get(self, node: UOp, default: T) -> T:
         found = node._form

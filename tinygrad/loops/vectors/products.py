@@ -228,7 +228,7 @@ def _accumulate_tiles(plan: Plan, tiling: Tiling, one: Product, outer: list[str]
     part = reduction_of(plan, tiling.nest.name, one)
     (whole,) = (n for n in plan.sums if n.src[0] is part)
     loops = plan.nest(tiling.nest.name).loops
-    around = outer if tiling.rows_once else (*outer, tiling.n)
+    around = (*outer, *tiling.panels)
     over = [n for n in names(loops) if n not in around]
     over = [n for n in over if role_of(plan.loops[n]) != "PARALLEL"]
     name = plan.numbered("acc")
@@ -444,8 +444,7 @@ def _tasks(plan: Plan, tiling: Tiling, outer: list[str]) -> None:
     """A task is a panel of columns, of one batch; few panels are cut into blocks of rows."""
     free = [n for n in outer if n not in plan.blocked]
     blocked = [n for n in outer if n in plan.blocked]
-    panels = [] if tiling.rows_once else [tiling.n]
-    loops = [plan.loops[n] for n in (*free, *panels)]
+    loops = [plan.loops[n] for n in (*free, *tiling.panels)]
     blocks = _row_blocks(plan, tiling)
     if turns(loops) < TASKS_WITH_BLOCKS and blocked:
         free += blocked[:1]
@@ -455,11 +454,11 @@ def _tasks(plan: Plan, tiling: Tiling, outer: list[str]) -> None:
             part = ceil(size_of(plan.loops[first]) / blocks)
             plan.split(first, part, first + "t")
         free.append(first)
-        outer = [*outer, *panels, first]
+        outer = [*outer, *tiling.panels, first]
         rest = [n for n in plan.names_in(tiling.nest.name) if n not in outer]
         plan.do("order", tiling.nest.name, (*outer, *rest))
     nest = plan.names_in(tiling.nest.name)
-    candidates = [n for n in nest if n in (*free, *panels)]
+    candidates = [n for n in nest if n in (*free, *tiling.panels)]
     parallelise(plan, [n for n in candidates if not plan.kept or n != tiling.n])
 
 
@@ -509,8 +508,7 @@ def _ask_for_epilogue(plan: Plan, tiling: Tiling) -> None:
 def _row_blocks(plan: Plan, tiling: Tiling) -> int:
     """Parts of the row tiles that are tasks of their own, where panels alone are too few."""
     outer = [n for n in plan.names_in(tiling.nest.name) if n not in tiling.inside]
-    panels = [] if tiling.rows_once else [tiling.n]
-    tasks = turns(plan.loops[n] for n in (*outer, *panels))
+    tasks = turns(plan.loops[n] for n in (*outer, *tiling.panels))
     row_tiles = turns(plan.loops[n] for n in (*tiling.edges, tiling.m))
     enough = TASKS if tiling.nest.name == "store" else TASKS_WITH_BLOCKS
     if not tiling.nest.is_top or plan.kept or set(outer) & plan.blocked or tasks >= enough:

@@ -74,6 +74,11 @@ class Tiling:
         return self.columns > self.width and is_far and busy < FROM_MEMORY and fits
 
     @property
+    def panels(self) -> list[str]:
+        """The loop over panels, if it is outside of the rows'."""
+        return [] if self.rows_once else [self.n]
+
+    @property
     def together(self) -> int:
         """Columns of the panels that are in use at the same time."""
         return round_up(self.columns, self.width) if self.rows_once else self.panel

@@ -172,17 +172,21 @@ class Gamma(Elementary):
             near, far = self._within(1.0), 1 - self._erfc_of_size()
             x = near.where(self, 0)
             out: Self = near.where(x + x * _fused(x * x, ERF_SHORT), (self < 0).where(-far, far))
-            return out._sloped(self, (self * -self).exp() * (2 / math.sqrt(math.pi)))
+            return out._sloped(self, self._erf_slope(1.0))
         near = self._within(0.46875)
         x = near.where(self, 0)
         size = near.where(1, self.abs().minimum(7.0))  # from there on it is 1
         far = 1 - (size * -size).exp() * size._erfc_ratio()
         return near.where(x * _ratio(x * x, ERF_NEAR), (self < 0).where(-far, far))
 
+    def _erf_slope(self, scale: float) -> Self:
+        """The slope of erf(scale·x). `_bell` costs more, to be exact where this is nearly 0."""
+        return (self * self * -(scale**2)).exp() * (2 * scale / math.sqrt(math.pi))
+
     def _erfc_of_size(self, scale: float = 1.0) -> Self:
         """erfc(scale·|x|), in float32 and by few operations: off by 2⁻²⁴, however small it is."""
         size: Self = ((self < 0).where(-self, self) * scale).minimum(ERFC_ENDS)
-        fall = (self * self * -(scale**2)).exp() * (2 * scale / math.sqrt(math.pi))
+        fall = self._erf_slope(scale)
         out: Self = (size * _fused(size, ERFC_SHORT)).exp2()
         return out._sloped(self, (self < 0).where(fall, -fall))
 
