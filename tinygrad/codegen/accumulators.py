@@ -13,7 +13,7 @@ from tinygrad.codegen.groups import COUNTED
 from tinygrad.codegen.index import Copies
 from tinygrad.codegen.leaves import Put
 from tinygrad.codegen.linear import Values
-from tinygrad.codegen.reduce import empty_of, identity, is_compensated, is_long, is_of_few_blocks
+from tinygrad.codegen.reduce import empty_of, identity, is_compensated, is_long
 from tinygrad.loops.layout import (
     element,
     factor_of,
@@ -100,9 +100,7 @@ class Accumulators:
         each = self.states * len(self.spread)
         for i, out in enumerate(self.outs):
             states = results[each * i : each * (i + 1)]
-            if self.states == 2:
-                states = list(map(evaluator.combiner.both_of, states[::2], states[1::2]))
-            total = evaluator.combiner.pairwise(node.arg, states)
+            total = evaluator.combiner.pairwise(node.arg, states[:: self.states])
             if self.lanes is not None:
                 total = evaluator.combiner.fold_lanes(node.arg, total)
             if groups:
@@ -114,7 +112,7 @@ class Accumulators:
         evaluator, program, value = self.evaluator, self.evaluator.program, self.value
         if self.in_pairs:
             item = combined(evaluator, self.node, copies)
-            return state if item is None else self._with(state, item)
+            return state if item is None else taken_in(evaluator, self.node.arg, state, item)
         mask = evaluator.integers.valid(own_ranges(self.node), copies)
         if mask is not None and mask.op is Ops.CONST:
             return state
@@ -131,12 +129,7 @@ class Accumulators:
         if mask is not None:
             mask, item = program.joined(mask, item)
             item = program.add(Ops.WHERE, item.dtype, (mask, item, self.empty))
-        return self._with(state, item)
-
-    def _with(self, state: Values, item: UOp) -> Values:
-        if len(state) == 2 and is_of_few_blocks(self.node):
-            return list(self.evaluator.combiner.add_beside(state[0], state[1], item))
-        return taken_in(self.evaluator, self.node.arg, state, item)
+        return taken_in(evaluator, self.node.arg, state, item)
 
 
 class Maxima:

@@ -3,8 +3,7 @@ long sum of floats is kept accurate.
 
 The order of a sum depends on the recipe only, never on how many threads run it. A sum of more than
 `PLAIN` float32 values in a row is summed in blocks, and blocks are added with the rounding error of
-each addition carried along (Kahan), or added up beside, so that the error does not grow with the
-length.
+each addition carried along (Kahan), so that the error does not grow with the length.
 """
 
 from __future__ import annotations
@@ -26,17 +25,15 @@ from tinygrad.uop.op import MONOIDS, Ops
 PLAIN = 8
 """So many values are summed one after the other."""
 
-BLOCK = 8
-"""Values of one block of a longer sum, in each lane. Vectors side by side count: they are added in
-pairs first, so that a block has one state to carry on, and reads memory a little at a time. Loads
-that run far ahead of the additions outrun the processor's prefetcher."""
+BLOCK, BLOCK_BYTES = 8, 512
+"""Values of one block of a longer sum, in each lane: of short vectors up to twice as many, until a
+block has so many bytes. Vectors side by side count: they are added in pairs first, so that a block
+has one state to carry on. Its correction waits some 20 cycles for that of the block before, in
+which the second cache gives as many bytes. What comes from memory is read a little at a time for
+it: loads that run far ahead of the additions outrun the processor's prefetcher."""
 
-WRITTEN_OUT = 2
+WRITTEN_OUT = 4
 """Turns of a block that are no loop."""
-
-FEW_BLOCKS = 2048
-"""Of so many blocks n the errors may just add up: the error of that is below (n * 2**-24)**2 of all
-blocks' sizes."""
 
 PLAIN_PRODUCTS, PRODUCTS_BLOCK = 4096, 256
 """The same for sums of products: their values have both signs, and they must be fast."""
@@ -114,33 +111,17 @@ class Combiner:
     # ---- compensated sums ------------------------------------------------------------------------
 
     def add_exactly(self, total: UOp, error: UOp, value: UOp) -> tuple[UOp, UOp]:
-        """total + (value + error), and what this addition lost (Kahan). An infinite total has lost
-        nothing, so that it stays infinite."""
+        """total + (value + error), and what this addition lost (Kahan). What is or becomes infinite
+        has lost nothing, so that it stays infinite."""
         total, error, value = self.program.joined(total, error, value)
         value = self.combine("add", value, error)
         following = self.combine("add", total, value)
-        return following, self._or_zero(self._minus(value, self._minus(following, total)))
-
-    def add_beside(self, total: UOp, error: UOp, value: UOp) -> tuple[UOp, UOp]:
-        """The same of a few values: the sum is `both_of` a total and an error, in which rounding
-        errors add up. A turn waits for one addition of the turn before, in place of four."""
-        total, error, value = self.program.joined(total, error, value)
-        following = self.combine("add", total, value)
         lost = self._minus(value, self._minus(following, total))
-        return following, self.combine("add", error, lost)
-
-    def both_of(self, total: UOp, error: UOp) -> UOp:
-        """A total and its error; of an infinite one that may be NaN."""
-        return self._if_number(self.combine("add", total, error), total)
-
-    def _or_zero(self, lost: UOp) -> UOp:
         zero = self.program.widen(UOp.const(lost.dtype.scalar(), 0), lost.dtype.count)
-        return self._if_number(lost, zero)
-
-    def _if_number(self, value: UOp, other: UOp) -> UOp:
-        """A value, or another one where it is NaN."""
-        is_number = self.program.add(Ops.CMPEQ, dtypes.bool.vec(value.dtype.count), (value, value))
-        return self.program.add(Ops.WHERE, value.dtype, (is_number, value, other))
+        # known before `lost` is, so that the next turn does not wait for the test
+        nothing = self._minus(following, following)
+        is_finite = self.program.add(Ops.CMPEQ, dtypes.bool.vec(lost.dtype.count), (nothing, zero))
+        return following, self.program.add(Ops.WHERE, lost.dtype, (is_finite, lost, zero))
 
     def _minus(self, a: UOp, b: UOp) -> UOp:
         minus_one = UOp.const(b.dtype.scalar(), -1)
@@ -157,12 +138,6 @@ def _is_nothing(a: UOp, b: UOp) -> bool:
 def is_compensated(node: UOp) -> bool:
     """Whether a REDUCE adds the blocks that `block_sums` made."""
     return node.op is Ops.REDUCE and node.tag == "blocks" and node.arg == "add"
-
-
-def is_of_few_blocks(node: UOp) -> bool:
-    """Whether their errors may add up beside their sum."""
-    turns = prod(size_of(loop) for loop in own_ranges(node) if role_of(loop) == "LOOP")
-    return bool(turns <= FEW_BLOCKS)
 
 
 def is_long(node: UOp) -> bool:
@@ -198,10 +173,19 @@ def _is_product(node: UOp) -> bool:
     return node.src[0].op in (Ops.MUL, Ops.WMMA)
 
 
+def _block(node: UOp) -> int:
+    """How many values a block of this sum has in each lane."""
+    if _is_product(node):
+        return PRODUCTS_BLOCK
+    lanes = prod(size_of(r) for r in own_ranges(node) if role_of(r) == "VECTOR")
+    fitting = BLOCK_BYTES // (lanes * node.dtype.itemsize)
+    return min(max(BLOCK, fitting), 2 * BLOCK) if lanes > 1 else BLOCK
+
+
 def _blocked(kernel: UOp, node: UOp) -> UOp:
     """The innermost loops of `node` that make a block stay with the value, the others go out; a
     loop that is too long for a block is split first."""
-    block = PRODUCTS_BLOCK if _is_product(node) else BLOCK
+    block = _block(node)
     loops = [r for r in own_ranges(node) if role_of(r) == "LOOP"]
     inner: list[UOp] = []
     turns = prod(size_of(r) for r in own_ranges(node) if role_of(r) == "SPREAD")
