@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from tinygrad.base.dtype import dtypes
 from tinygrad.base.settings import RING, RING_BYTES
-from tinygrad.schedule.in_parts import sliced
+from tinygrad.schedule.in_parts import concatenated, sliced
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS
 from tinygrad.uop.placement import even_bounds
@@ -28,24 +27,9 @@ def sent(node: UOp, device: str) -> UOp:
 
 
 def joined(parts: Sequence[UOp], axis: int) -> UOp:
-    """Parts on one device side by side along `axis`, stored."""
+    """Parts on one device one behind the other along `axis`, stored."""
     parts = [part for part in parts if part.shape[axis] != 0] or parts[:1]
-    if len(parts) == 1:
-        return parts[0]
-    total, at, whole = sum(part.shape[axis] for part in parts), 0, None
-    for part in parts:
-        size = part.shape[axis]
-        room = [(0, 0)] * part.ndim
-        room[axis] = (at, total - at - size)
-        value, pads = part.pad(tuple(room)), tuple(room)
-        if whole is None:
-            whole = value
-        else:
-            one = UOp.const(dtypes.bool, True, part.device).broadcast_to(part.shape)
-            whole = one.pad(pads).where(value, whole)
-        at += size
-    assert whole is not None, "at least one part"
-    return whole.contiguous()
+    return parts[0] if len(parts) == 1 else concatenated(parts, axis).contiguous()
 
 
 def all_reduce(parts: Nodes, names: Sequence[str], monoid: str) -> Nodes:
