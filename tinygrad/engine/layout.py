@@ -1,5 +1,5 @@
-"""Where temporaries lie while a captured step is replayed: all its plans share one arena, and what
-they made that nobody sees afterwards (gradients, mostly) is a temporary too."""
+"""Where temporaries lie while a captured step is replayed. All plans of the step share one arena,
+and results that nobody can see after the step (mostly gradients) are treated as temporaries too."""
 
 from __future__ import annotations
 

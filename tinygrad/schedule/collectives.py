@@ -1,7 +1,7 @@
-"""What devices do together, as graphs of copies and arithmetic that the scheduler treats like any
-other: sums of what each has (a tree, or a ring of chunks), and parts brought to where they are
-wanted. A sum is added up in one order, so all devices get the same bits.
-"""
+"""Operations that several devices do together, written as graphs of copies and arithmetic, which
+the scheduler treats like any others: reductions of what each device has (as a tree, or around a
+ring in chunks), and parts collected where they are wanted. A reduction has one order for all
+devices, so all get the same bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of an axis, and values that are made part by part, in one array."""
+"""Parts of an axis, and how parts are put together to one array."""
 
 from __future__ import annotations
 

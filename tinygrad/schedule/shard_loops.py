@@ -1,7 +1,7 @@
-"""A counted loop over devices: each runs it on its part, if no turn needs anything of another
-device. How values are cut inside follows from the sources: a state starts as it was given, and is
-tried again as the body leaves it, cut or as a partial sum, until both agree. A loop whose turns
-would copy runs whole on every device."""
+"""A counted loop (SCAN) over several devices. Each device runs the loop on its own part, if no turn
+needs anything of another device. How a state is cut inside the loop is found by trial: first as its
+initial value is, then as the body leaves it (cut, or a partial sum), until both agree. A loop that
+would have to copy between devices in its turns is run as a whole on every device."""
 
 from __future__ import annotations
 
