@@ -31,7 +31,7 @@ WHOLE = Lies()
 def scan(walk: Sharding, node: UOp) -> Parts:
     """A SCAN on each device; what its results are stands in `walk.loops`."""
     info: ScanInfo = node.arg
-    names = walk.names(node)
+    names = node.device
     lies = _sources(walk, node)
     bodies = None
     for _ in range(info.states + 1):
@@ -130,7 +130,7 @@ def item(walk: Sharding, node: UOp) -> Parts:
         return known[int(number)]
     if node.src[0] not in walk.loops:
         one = node.with_src(made.nodes[:1])
-        return Parts(tuple(sent(one, name) for name in walk.names(node)))
+        return Parts(tuple(sent(one, name) for name in node.device))
     along, partial = walk.loops[node.src[0]][number]
     if along is None:
         return Parts(tuple(node.with_src((each,)) for each in made.nodes), None, partial)

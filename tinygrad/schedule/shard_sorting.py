@@ -30,14 +30,14 @@ def sorted_parts(walk: Sharding, node: UOp) -> list[Parts]:
     """The results of such a CALL."""
     name, *parameters = node.arg
     keys, along = node.src[0], walk.along(node.src[0])
-    count = len(walk.names(node))
+    count = len(node.device)
     if along is None or along.axis < keys.ndim - 1:
         sources = zip(*(walk.nodes(s, along, count) for s in node.src), strict=True)
         made = [_here(name, parameters, each) for each in sources]
         return [walk.made(parts[0], parts, along) for parts in zip(*made, strict=True)]
     if name == "smallest":
         found = [_smallest(part, parameters[0]) for part in walk.nodes(keys, along)]
-        chosen = [joined([sent(n, to) for n in found], along.axis) for to in walk.names(node)]
+        chosen = [joined([sent(n, to) for n in found], along.axis) for to in node.device]
         return [Parts(tuple(_smallest(each, parameters[0]) for each in chosen))]
     return _in_rounds(walk, node, along)
 
@@ -71,7 +71,7 @@ def _moved(values: UOp, places: UOp) -> UOp:
 
 
 def _in_rounds(walk: Sharding, node: UOp, along: Along) -> list[Parts]:
-    names, axis = walk.names(node), along.axis
+    names, axis = node.device, along.axis
     size, each = along.bounds[-1], ceildiv(along.bounds[-1], len(names))
     bounds = tuple(min(i * each, size) for i in range(len(names) + 1))
     even = Along(axis, bounds)

@@ -97,7 +97,7 @@ def joined(node: UOp, pieces: Sequence[Piece], states: Sequence[UOp]) -> UOp:
 # ---- what is split -------------------------------------------------------------------------------
 
 
-def split_reductions(sink: UOp, lanes: bool = False) -> UOp:
+def split_reductions(sink: UOp, lanes: bool) -> UOp:
     """`sink` with each long REDUCE_AXIS in two steps; with `lanes` for devices with groups."""
     if lanes:
         return sink.rebuilt({Ops.REDUCE_AXIS: _for_lanes, Ops.RUNNING: _split_running})
