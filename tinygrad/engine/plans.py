@@ -9,7 +9,6 @@ form's plan for good."""
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
+from tinygrad.base.helpers import Recent
 from tinygrad.base.later import later
 from tinygrad.base.settings import (
     BEAM,
@@ -58,7 +58,7 @@ class _Shared:
     open: tuple[int, ...] = ()
 
 
-_plans: OrderedDict[tuple[Any, ...], _Shared] = OrderedDict()
+_plans: Recent[tuple[Any, ...], _Shared] = Recent(MOST_PLANS)
 
 listeners: list[Callable[[UOp], None]] = []
 """Told of each structure's graph that a plan is found or made for (VIZ)."""
@@ -71,8 +71,6 @@ def plan_for(structure: Structure) -> tuple[RunnablePlan, list[tuple[str, int]],
     found = _plans.get(key)
     if found is None or not _differing(found, structure).issubset(found.open):
         _plans[key] = found = _shared(structure, found)
-        if len(_plans) > MOST_PLANS:
-            _plans.popitem(last=False)
     else:
         _plans.move_to_end(key)
     numbers = [structure.numbers[i] for i in found.open]

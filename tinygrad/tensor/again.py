@@ -17,12 +17,11 @@ With SPEC a step is done both ways, and both must give the same bits."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any, NamedTuple
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.helpers import dedup
+from tinygrad.base.helpers import Recent, dedup
 from tinygrad.base.settings import SPEC
 from tinygrad.engine.holders import holders
 from tinygrad.engine.layout import Source as Place
@@ -149,7 +148,7 @@ class Known(NamedTuple):
         return values
 
 
-_known: OrderedDict[Hashable, Known | None] = OrderedDict()
+_known: Recent[Hashable, Known | None] = Recent(MOST)
 """None of what can't be known."""
 
 
@@ -193,8 +192,6 @@ def again(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool 
                 long_way()
             else:
                 _known[key] = asked.watch(long_way)
-                if len(_known) > MOST:
-                    _known.popitem(last=False)
         if asked.writes:
             _let_go(given)
 

@@ -10,12 +10,12 @@ graph."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from operator import is_
 from typing import Any, NamedTuple
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.base.helpers import Recent
 from tinygrad.base.settings import SPEC
 from tinygrad.engine.aliases import bottom_of
 from tinygrad.engine.holders import holders
@@ -50,7 +50,7 @@ class Known(NamedTuple):
     looks: list[Look | None]
 
 
-_known: OrderedDict[Hashable, Known | None] = OrderedDict()
+_known: Recent[Hashable, Known | None] = Recent(MOST)
 """None of what can't be known."""
 
 LongWay = Callable[[Any, list[Any]], Sequence[UOp | None]]
@@ -78,8 +78,6 @@ def promised_gradients(root: Core, long_way: LongWay) -> bool:
     key = (*lines.key, source.number, count, *[_place(lines, tensor) for tensor in wanted])
     if key not in _known:
         _known[key] = _template(lines, _by_graph(root, wanted, long_way), wanted, count)
-        if len(_known) > MOST:
-            _known.popitem(last=False)
     known = _known[key]
     if known is None:
         return False
