@@ -24,28 +24,28 @@ MIN_LINES = 20  # a file shorter than this has no meaningful density
 # The floors, lowest first, with their budgets in code lines. `*`: the files of that folder itself;
 # each folder inside has a budget of its own: it is a driver, or beside what a Tensor is made of.
 BUDGETS: dict[str, int | None] = {
-    "base": 775,
+    "base": 785,
     "uop": 1965,
     "simplify": 1035,
     "transforms": 435,
     "schedule": 3730,
     "loops": 5370,
     "codegen": 5810,
-    "backends/*": 3035,
-    "engine": 5345,
-    "tensor/*": 6700,
+    "backends/*": 3025,
+    "engine": 5305,
+    "tensor/*": 6685,
 }
-CORE_BUDGET = 34_185  # all of the above: the floors that make a Tensor run, with every renderer
+CORE_BUDGET = 34_125  # all of the above: the floors that make a Tensor run, with every renderer
 # Folders inside those marked `*`. The interpreter judges what the lanes of a warp, or of several,
 # do together, too, and what an engine copies beside them; CUDA describes buffers to that engine.
 # The CPU has no driver below it: its folder holds the object loader, the allocator and the thread
 # pool that other devices find in theirs, and stops kernels that run too long, as drivers do.
 INSIDE_BUDGETS = {
-    "backends/cpu": 1625,
+    "backends/cpu": 1590,
     "backends/interpreter": 780,
     "backends/cuda": 600,
     "tensor/complex": 415,
-    "tensor/long_tail": 2675,
+    "tensor/long_tail": 2640,
 }
 DRIVER_BUDGET = 350  # of any other folder of backends/
 

@@ -16,7 +16,7 @@ from tinygrad import Device, GlobalCounters, Tensor, TinyJit, Variable, dtypes, 
 from tinygrad.backends.cpu.queue import CPUSegment
 from tinygrad.backends.llvm_compiler import LLVMCompiler
 from tinygrad.base.errors import JitError
-from tinygrad.base.helpers import MASSES, garbage_kept
+from tinygrad.base.helpers import MASSES, Recent, garbage_kept
 from tinygrad.base.settings import Context
 from tinygrad.engine import making, plans
 from tinygrad.engine.cache import DiskCache
@@ -849,10 +849,8 @@ def nodes_alive() -> int:
 def test_ever_new_shapes_stay_within_a_bound(monkeypatch):
     """Kernels are held by plans and plans are bounded, so that shapes that never come back go;
     nothing of unlimited size holds their nodes."""
-    monkeypatch.setattr(plans, "MOST_PLANS", 4)
-    monkeypatch.setattr(plans, "_plans", type(plans._plans)())
-    monkeypatch.setattr(again, "MOST", 4)
-    monkeypatch.setattr(again, "_known", type(again._known)())
+    monkeypatch.setattr(plans, "_plans", Recent(4))
+    monkeypatch.setattr(again, "_known", Recent(4))
     known = Device[Device.DEFAULT].kernels
 
     def run(size):

@@ -1207,8 +1207,8 @@ def test_known_steps_keep_no_storage_alive(ways):
 
 
 def test_what_is_known_is_bounded(ways, monkeypatch):
-    monkeypatch.setattr(again, "MOST", 3)
-    monkeypatch.setattr(backward, "MOST", 3)
+    monkeypatch.setattr(again._known, "most", 3)
+    monkeypatch.setattr(backward._known, "most", 3)
     again._known.clear()
     backward._known.clear()
     ways(shapes_alternate)

@@ -21,11 +21,11 @@ import importlib.util
 import os
 import sys
 import threading
-from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
 from tinygrad.base.errors import CompileError
+from tinygrad.base.helpers import Recent
 from tinygrad.base.later import later
 from tinygrad.base.target import Target
 
@@ -43,7 +43,7 @@ class LLVMCompiler:
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self._sources: OrderedDict[bytes, str] = OrderedDict()
+        self._sources: Recent[bytes, str] = Recent(LISTINGS)
         self._machines = threading.local()
 
     @property
@@ -55,8 +55,6 @@ class LLVMCompiler:
         """The object file of one module. Raises `CompileError` with LLVM's words."""
         binary = self._emit(source, as_object=True)
         self._sources[binary] = source
-        while len(self._sources) > LISTINGS:
-            self._sources.popitem(last=False)
         return binary
 
     def assembly(self, source: str) -> str:

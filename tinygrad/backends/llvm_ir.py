@@ -139,7 +139,6 @@ class _Function(Writer):
         self.tiles = TileRegisters(self, program, self.carried)
         self.open_loops: dict[UOp, tuple[int, str]] = {}  # RANGE → line of its phis, block before
         self.constants = {TILE_CONFIG} if self.tiles.values else set()
-        self.binaries: dict[tuple[Ops, DType], str] = {}  # the first words of an instruction
         self.rounds: dict[UOp, int] = {}  # of shuffles, one after the other, since the last fence
         self.streams = False  # whether a store is nontemporal
 
@@ -356,10 +355,7 @@ class _Function(Writer):
 
     def binary(self, node: UOp) -> None:
         left, right = node.src
-        word = self.binaries.get((node.op, left.dtype))
-        if word is None:
-            word = f"{BINARY[node.op][kind_of(left.dtype)]} {self.type(left.dtype)}"
-            self.binaries[node.op, left.dtype] = word
+        word = f"{BINARY[node.op][kind_of(left.dtype)]} {self.type(left.dtype)}"
         self.names[node] = self.emit(f"{word} {self.ref(left)}, {self.ref(right)}")
 
     def shift(self, node: UOp) -> None:

@@ -58,7 +58,6 @@ class Writer:
         self.names: dict[UOp, str] = {}
         self.lines: list[str] = []
         self.declared: dict[str, str] = {}
-        self.calls: dict[tuple[str, DType], tuple[str, str]] = {}
         self.parts: dict[UOp, list[str]] = {}  # elements of vectors that an instruction made apart
         self.in_group = False  # whether a unit's products have begun that no COMMIT has ended
         self.count = 0
@@ -144,14 +143,10 @@ class Writer:
 
     def intrinsic(self, name: str, dtype: DType, *sources: str) -> str:
         """Calls a function whose arguments and result are of one type."""
-        known = self.calls.get((name, dtype))
-        if known is None:
-            kind = self.type(dtype)
-            full = f"{name}.{self.suffix(dtype)}"
-            types = ", ".join([kind] * len(sources))
-            self.declared[full] = f"declare {kind} @{full}({types})"
-            known = self.calls[name, dtype] = (f"call {kind} @{full}({kind} ", f", {kind} ")
-        return self.emit(f"{known[0]}{known[1].join(sources)})")
+        kind = self.type(dtype)
+        given = [f"{kind} {source}" for source in sources]
+        types = ", ".join([kind] * len(sources))
+        return self.emit(self.call(f"{name}.{self.suffix(dtype)}", kind, *given, types=types))
 
     def suffix(self, dtype: DType) -> str:
         element = self.types[dtype.scalar()]

@@ -8,6 +8,7 @@ import gc
 import numbers
 import operator
 import re
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -24,6 +25,26 @@ def prod(values: Iterable[Any]) -> Any:
     24
     """
     return functools.reduce(operator.mul, values, 1)
+
+
+class Recent(OrderedDict[T, U]):
+    """What was found lately: a dictionary of `most` entries. One more, and the first goes; whoever
+    uses an entry may move it to the end.
+
+    >>> known = Recent(2)
+    >>> known["a"] = known["b"] = known["c"] = 0
+    >>> list(known)
+    ['b', 'c']
+    """
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+
+    def __setitem__(self, key: T, value: U) -> None:
+        super().__setitem__(key, value)
+        if len(self) > self.most:
+            self.popitem(last=False)
 
 
 def dedup(values: Iterable[T]) -> list[T]:

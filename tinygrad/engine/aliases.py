@@ -1,8 +1,8 @@
-"""Which views are windows on what they are made of, as NumPy and PyTorch have it: a write to one is
-seen by the other. Others (padded, reshaped across a transposition) are copies there, and here too:
-they keep the value of the moment.
+"""Which views share memory with what they are views of, by the rules of NumPy and PyTorch: a write
+to one is seen through the other. All other views (padded ones, a reshape of a transposed tensor)
+are copies in those libraries and here too: they keep the values of the moment they were made.
 
-A view is a chain of movement over a *bottom*: storage, or what will get some.
+A view is a chain of movement operations over a *bottom*: storage, or a value that will be stored.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Weak references in order of their coming. Nothing runs when an object dies, and little when one
-comes: the dead are dropped when there may be as many of them as of the living."""
+"""Weak references to objects, in the order in which the objects were added. No code runs when an
+object dies. References to dead objects are removed from time to time: when they may be as many as
+those to living ones."""
 
 from __future__ import annotations
 

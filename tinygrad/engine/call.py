@@ -1,11 +1,10 @@
-"""A captured call made once more.
+"""Calls of a captured step after the capture: the fast path.
 
-Python's part of it is short, and touches few objects: after a kernel that went through more memory
-than the caches hold each line of them is fetched from memory again. So what a call must have in
-common with the captured one is laid out flat (`recognise`), and looked at without asking tensors
-for more than they store. Whoever is not recognised, for whatever reason, goes the long way
-(`engine/jit`), which knows all cases and names what is wrong.
-"""
+Its Python must be short and touch few objects: after a kernel that read more memory than the caches
+hold, all that Python touches has to be fetched from memory again. So what a call must have in
+common with the captured one is laid out as flat rows (`recognise`), and compared with what tensors
+store, without calling their methods. A call that is not recognised, for whatever reason, takes the
+slow path (`engine/jit`), which handles all cases and names what is wrong."""
 
 from __future__ import annotations
 

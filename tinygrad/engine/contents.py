@@ -1,11 +1,13 @@
-"""Lists, dicts, iterators, arrays and sources of random numbers that a captured step comes across.
+"""Mutable objects of Python that a captured step uses: lists, dicts, iterators, arrays, sources of
+random numbers.
 
-Replays run none of the step's Python, so what it puts into these, or takes out of them, happens
-once: a step that leaves one of them changed is an error, and so is one that resumes a generator
-which began outside. What a step reads whole (`len(x)`, `for k in x`) is watched from then on.
+A replay runs none of the step's Python, so a step that changes such an object would change it once
+and never again. Therefore it is an error if one has changed when the captured call ends, or if the
+step resumes a generator that was started outside. An object that the step reads as a whole
+(`len(x)`, `for k in x`) is also watched before each replay.
 
-What they hold is plain values by themselves, all else by its type: `engine/places` watches tensors.
-"""
+Of the elements, plain values are compared by value and all others by type only; tensors inside are
+watched by `engine/places`."""
 
 from __future__ import annotations
 

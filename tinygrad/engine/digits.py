@@ -1,6 +1,7 @@
-"""Rows in order by their digits, least significant first (Knuth, "The Art of Computer Programming",
-volume 3, 5.2.5): two kernels, written down as what a recipe would leave, which the host's cores run
-beside any device. One counts digits, the other deals words out to where each digit's begin."""
+"""Radix sort of long rows, least significant digit first (Knuth, "The Art of Computer Programming",
+volume 3, 5.2.5), on the host's cores. It is made of two kernels, written here in the form that a
+recipe would give them: one counts how often each digit occurs, the other moves every word to the
+next free place of its digit."""
 
 from __future__ import annotations
 

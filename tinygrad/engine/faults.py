@@ -1,10 +1,12 @@
-"""Checks that failed inside kernels, and what is wrong since. Each run of a kernel with CHECKs has
-fault words of its own. While such words wait to be looked at, runs are noted: which buffers they
-had, and whose steps read and wrote which. The next read on the host looks at them all. A buffer
-that a failed kernel wrote, or another one from what that wrote, is *spoilt*: each read of it raises
-the same error, until a kernel has overwritten all of it with what is not spoilt. The thread that
-ran a failed kernel is told by its next read of whatever it is, once; what a thread leaves when it
-ends is told to whoever reads next."""
+"""CHECKs that failed inside kernels, and which buffers hold wrong values since.
+
+Every run of a kernel with CHECKs has its own *fault words*, which stay zero if all is well. They
+are not looked at after each run. Runs are noted instead, with their buffers and with what each step
+reads and writes, and the next read on the host looks at all that were noted. A buffer that a failed
+kernel wrote is *spoilt*, and so is any that was computed from a spoilt one. Each read of it raises
+the same error, until a kernel has overwritten all of it with sound values. The thread that ran a
+failed kernel gets the error once at its next read of anything; if it has ended before, the next
+thread that reads gets it."""
 
 from __future__ import annotations
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import weakref
 from abc import abstractmethod
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import Any, ClassVar, Self
 
 from tinygrad.engine.alive import Alive
@@ -63,21 +62,19 @@ class Holder:
         made yet, it is from now on an expression, which reads the old version."""
 
 
-class Holders:
+class Holders(Alive[Holder]):
     """All holders that are alive, in order of creation: equal programs see equal orders."""
 
+    __slots__ = ("_serials",)
+
     def __init__(self) -> None:
-        self._alive: Alive[Holder] = Alive()
+        super().__init__()
         self._serials = itertools.count()
 
     def add(self, holder: Holder) -> None:
         """Remembers a holder that is complete, while it lives: other threads look at all."""
         holder.serial = next(self._serials)
-        self._alive.add(holder)
-
-    def __iter__(self) -> Iterator[Holder]:
-        """Those alive now; what is made or dies meanwhile doesn't disturb."""
-        return iter(self._alive)
+        super().add(holder)
 
     def now(self) -> int:
         """A number below those of all holders that will be made from now on."""
@@ -86,10 +83,6 @@ class Holders:
     def since(self, serial: int) -> list[Holder]:
         """Those alive that were made after `now()` gave `serial`."""
         return [holder for holder in self if holder.serial > serial]
-
-    def references(self) -> list[weakref.ref[Holder]]:
-        """Weak references to those alive, and to some that are not."""
-        return self._alive.references()
 
 
 holders = Holders()

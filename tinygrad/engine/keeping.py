@@ -195,7 +195,7 @@ def _keep(reader: Buffer) -> None:
     own = Buffer(reader.device, reader.nbytes)
     own.write(reader.read())
     reader.handle, reader.memory, reader.fixed = own.handle, own.memory, False
-    own.memory = None
+    own.memory = None  # the reader frees it now
 
 
 def _runs(target: Array, values: Array) -> Iterator[tuple[Array, Array]]:

@@ -10,7 +10,7 @@ from tinygrad.engine.realize import in_memory, same_view
 from tinygrad.engine.storage import Buffer, bind, latest, learn
 from tinygrad.engine.structure import structure_of
 from tinygrad.schedule.bases import stored_base
-from tinygrad.schedule.plan import KernelInfo, Plan, Step
+from tinygrad.schedule.plan import KernelInfo, Plan
 from tinygrad.schedule.shard import is_sharded
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
@@ -34,7 +34,12 @@ def kernelize(*roots: UOp) -> None:
         return  # host functions and bound variables stay as they are until they run
     current = [_storage(number, made, structure.params) for number in range(len(made.storages))]
     for step in made.steps:
-        info = KernelInfo(_ast(step), step.writes, _name(step))
+        ast, name = step.ast, ""
+        if ast is None:
+            ast = UOp(Ops.COPY, src=(UOp.on(step.device),))
+        else:
+            name = making.kernel_name(ast)[0]
+        info = KernelInfo(ast, step.writes, name)
         kernel = UOp(Ops.KERNEL, src=tuple(current[n] for n in step.storages), arg=info)
         for number in step.storages[: step.writes]:
             target = current[number].base
@@ -54,11 +59,3 @@ def _storage(number: int, made: Plan, params: tuple[UOp, ...]) -> UOp:
         return params[kept.place]
     node = UOp.new_buffer(kept.device, kept.size, kept.dtype)
     return bind(node, Buffer(kept.device, kept.nbytes))
-
-
-def _ast(step: Step) -> UOp:
-    return step.ast if step.ast is not None else UOp(Ops.COPY, src=(UOp.on(step.device),))
-
-
-def _name(step: Step) -> str:
-    return "" if step.ast is None else making.kernel_name(step.ast)[0]

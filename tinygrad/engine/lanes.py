@@ -1,10 +1,10 @@
-"""Steps on several devices as segments joined by events: each device goes through its own steps in
-order, and so does what copies to it; one waits for another only where a step needs what another
-made, or overwrites what another still reads. So devices work at the same time, and copies lie
-beside computation.
+"""Steps on several devices at the same time. The steps of one device, and the copies to one device,
+are a *lane*: they run in order. A lane waits for another one only where a step needs what the other
+has made, or overwrites what the other still reads. Between such points lie *segments*. So devices
+compute at the same time, and copies overlap with computation.
 
-`segments_of` decides, once; `run_lanes` runs, a thread for each lane.
-"""
+`segments_of` finds the segments once for a plan; `run_lanes` runs them, with a thread for each
+lane."""
 
 from __future__ import annotations
 

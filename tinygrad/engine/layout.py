@@ -1,17 +1,16 @@
-"""Where temporaries lie while a captured step is replayed: all its plans share one arena, and what
-they made that nobody sees afterwards (gradients, mostly) is a temporary too."""
+"""Where temporaries lie while a captured step is replayed. All plans of the step share one arena,
+and results that nobody can see after the step (mostly gradients) are treated as temporaries too."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from tinygrad.backends import keeps
 from tinygrad.engine.run import RunnablePlan
-from tinygrad.schedule.memory import Life, place
-from tinygrad.schedule.plan import Plan, shortest
+from tinygrad.schedule.memory import shared_places
+from tinygrad.schedule.plan import Plan, Storage, shortest
 
 
 class Source(NamedTuple):
@@ -42,50 +41,32 @@ def in_one_arena(
     `seen` is what outlives the step."""
     made = [each.plan for each in plans]
 
-    def ends(source: Source) -> bool:
-        """Whether it is gone after the step."""
-        if source.kind != "made":
-            return False
-        kept = made[source.first].storages[source.second]
+    def ends(source: Source, kept: Storage) -> bool:
+        """Whether it is made in the step, and gone after it."""
         is_hidden = kept.kind == "out" and source not in seen and isinstance(kept.device, str)
         return kept.kind == "temp" or (is_hidden and not keeps(kept.device))
 
-    lives: dict[Source, Life] = {}
-    steps = ((number, step) for number, plan in enumerate(made) for step in plan.steps)
-    for moment, (number, step) in enumerate(steps):
-        for storage in (*step.storages, *step.own):
-            source = sources[number][storage]
-            if ends(source):
-                kept = made[source.first].storages[source.second]
-                first = lives[source].first if source in lives else moment
-                lives[source] = Life(kept.nbytes, first, moment)
+    storages_of = [
+        list(zip(own, plan.storages, strict=True)) for own, plan in zip(sources, made, strict=True)
+    ]
+    temporaries = {s: kept for pairs in storages_of for s, kept in pairs if ends(s, kept)}
+    uses = [
+        [own[n] for n in (*step.storages, *step.own)]
+        for own, plan in zip(sources, made, strict=True)
+        for step in plan.steps
+    ]
     largest = shortest(plan.largest for plan in made)
-    offsets, arenas = _placed(made, lives, largest)
+    offsets, arenas = shared_places(temporaries, uses, largest)
     settled = []
-    for each, plan, own in zip(plans, made, sources, strict=True):
+    for each, pairs in zip(plans, storages_of, strict=True):
         storages = [
-            kept
-            if source not in offsets
-            else dataclasses.replace(kept, kind="temp", place=offsets[source])
-            for source, kept in zip(own, plan.storages, strict=True)
+            dataclasses.replace(kept, kind="temp", place=offsets[source])
+            if source in offsets
+            else kept
+            for source, kept in pairs
         ]
         changed = dataclasses.replace(
-            plan, storages=tuple(storages), arenas=arenas, largest=largest
+            each.plan, storages=tuple(storages), arenas=arenas, largest=largest
         )
         settled.append(each.laid_out(changed))
     return settled
-
-
-def _placed(
-    made: Sequence[Plan], lives: dict[Source, Life], largest: int
-) -> tuple[dict[Source, int], dict[str, int]]:
-    """The place of each in the arena of its device, and the sizes of the arenas."""
-    of_device: defaultdict[str, list[Source]] = defaultdict(list)
-    for source in lives:
-        of_device[made[source.first].storages[source.second].device].append(source)
-    offsets: dict[Source, int] = {}
-    arenas: dict[str, int] = {}
-    for device, sources in of_device.items():
-        found, arenas[device] = place([lives[source] for source in sources], largest)
-        offsets.update(zip(sources, found, strict=True))
-    return offsets, arenas

@@ -1,10 +1,10 @@
-"""What a process does that finds no plan in the caches, or no kernel: a graph becomes a plan, a
-kernel becomes object code. All floors that rewrite graphs are known here and nowhere else in the
-engine, so that a warm process doesn't import them.
+"""What happens when no cache has a plan or a kernel: a graph is made into a plan, a kernel into
+object code. Only this file of the engine imports the floors that rewrite graphs, so a warm process,
+which finds everything in the caches, never imports them.
 
-Python lowers one kernel after the other while other threads compile those that are lowered, if
-there are cores for them: on one they would only take each other's place in its cache.
-"""
+Kernels are lowered in Python one after the other, while other threads compile (in LLVM, outside of
+Python's lock) those that are lowered already. With one core there are no such threads: they would
+only evict each other's data from its cache."""
 
 from __future__ import annotations
 

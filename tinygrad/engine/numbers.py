@@ -1,5 +1,6 @@
-"""Numbers that may differ among graphs of one form: float constants, and where boxes of storage
-begin. A plan may take them as arguments, if all that computes with them gives the same bits."""
+"""Numbers in which graphs of one form may differ: float constants, and the offsets at which slices
+of storage begin. A plan can take such a number as an argument if every operation that uses it gives
+the same bits for an argument as for a constant."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""What a step computes with that neither an argument nor a tensor from outside gave it: constants,
-where parts begin, the data that it makes tensors of. Its Python found these, wherever that may have
-been (the clock, a file, an iterator's next), and replays would keep those of the captured call. So
-that call is held beside the one before it: where graphs differ in such a number only, the step is
-an error.
+"""The numbers and data that a step uses and that come neither from its arguments nor from existing
+tensors: constants, offsets of slices, data that the step makes tensors of. The step's Python found
+them somewhere (a clock, a file, an iterator), and replays would use those of the captured call for
+ever. So the graphs of the captured call are compared with those of the call before it: if they
+differ in such a number only, that is an error.
 
-Of the call before there are outlines, which keep none of its memory.
-"""
+Of the earlier call only *outlines* are kept, which hold none of its memory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Where a captured step finds its state: what can be reached from its function, by the names that
-it uses and by the attributes, keys and numbers of what it finds there. A step, or a program between
-two replays, that puts another tensor in such a place is noticed, whoever else holds the old one."""
+"""Where a captured step finds its state: every tensor that can be reached from the step's function
+by the names that it uses, and from there by attributes, keys and positions. If the step, or the
+program between two replays, puts another tensor in such a place, that is noticed, even if the old
+tensor is still alive elsewhere."""
 
 from __future__ import annotations
 

@@ -9,8 +9,7 @@ form's plan for good."""
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError
+from tinygrad.base.helpers import Recent
 from tinygrad.base.later import later
 from tinygrad.base.settings import (
     BEAM,
@@ -58,7 +58,7 @@ class _Shared:
     open: tuple[int, ...] = ()
 
 
-_plans: OrderedDict[tuple[Any, ...], _Shared] = OrderedDict()
+_plans: Recent[tuple[Any, ...], _Shared] = Recent(MOST_PLANS)
 
 listeners: list[Callable[[UOp], None]] = []
 """Told of each structure's graph that a plan is found or made for (VIZ)."""
@@ -71,8 +71,6 @@ def plan_for(structure: Structure) -> tuple[RunnablePlan, list[tuple[str, int]],
     found = _plans.get(key)
     if found is None or not _differing(found, structure).issubset(found.open):
         _plans[key] = found = _shared(structure, found)
-        if len(_plans) > MOST_PLANS:
-            _plans.popitem(last=False)
     else:
         _plans.move_to_end(key)
     numbers = [structure.numbers[i] for i in found.open]
@@ -98,33 +96,18 @@ def runnable_plan(sink: UOp) -> RunnablePlan:
     """The plan of a structure's graph, its kernels compiled and loaded: from the disk, or made."""
     for listener in listeners:
         listener(sink)
-    devices = devices_of(sink)
-    disk_key = _disk_key(sink, devices) if CACHELEVEL >= 2 else ""
-    return _from_disk(disk_key) or _make(sink, disk_key, devices)
-
-
-def _make(sink: UOp, disk_key: str, devices: Sequence[str]) -> RunnablePlan:
-    made = making.plan_to_run(sink, devices)
-    runnable = RunnablePlan(made)
-    if _storable(made):
-        disk_cache().put("plan", disk_key, _pack(runnable))
-    return runnable
-
-
-def _from_disk(disk_key: str) -> RunnablePlan | None:
-    if CACHELEVEL < 2 or DEBUG >= 3:
-        return None
-    raw = disk_cache().get("plan", disk_key)
-    if raw is None:
-        return None
-    loaded = _unpack(raw)
-    return loaded if loaded.complete else None
-
-
-def _disk_key(sink: UOp, devices: Sequence[str]) -> str:
-    return stamped_key(
-        sink, [Device[d].target.key() for d in devices], devices, *settings_of_plans()
-    )
+    devices, on_disk, key = devices_of(sink), CACHELEVEL >= 2, ""
+    if on_disk:
+        targets = [Device[name].target.key() for name in devices]
+        key = stamped_key(sink, targets, devices, *settings_of_plans())
+        raw = disk_cache().get("plan", key) if DEBUG < 3 else None
+        if raw is not None and (loaded := _unpack(raw)).complete:
+            return loaded
+    made = RunnablePlan(making.plan_to_run(sink, devices))
+    # host functions live in their process
+    if on_disk and all(step.op in (Ops.KERNEL, Ops.COPY) for step in made.given.steps):
+        disk_cache().put("plan", key, _pack(made))
+    return made
 
 
 def settings_of_plans() -> tuple[object, ...]:
@@ -143,11 +126,6 @@ def _pins_stamp() -> str:
     for path in sorted(folder.glob("*.recipe")):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()
-
-
-def _storable(made: Plan) -> bool:
-    """Host functions live in their process."""
-    return CACHELEVEL >= 2 and all(s.op in (Ops.KERNEL, Ops.COPY) for s in made.steps)
 
 
 def _pack(runnable: RunnablePlan) -> bytes:

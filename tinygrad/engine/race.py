@@ -1,5 +1,6 @@
-"""Whether one way to run is faster than another one for sure, on a machine that does other things
-meanwhile: both are timed in turn, in each of the conditions that a program may meet them in."""
+"""Whether one way to run a kernel is certainly faster than another, on a machine that other
+programs use too. The two are timed in turn, under each of the conditions that a program may run
+them in."""
 
 from __future__ import annotations
 

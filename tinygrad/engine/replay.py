@@ -1,11 +1,10 @@
-"""A recorded list of plan runs, as one thing to do again: where each storage's bytes come from is
-settled once, so that a replay fills in what differs and makes one native call for each stretch of
-kernels, however many plans they came from.
+"""A recorded list of plan runs, prepared to be run again as one. Where each storage's bytes come
+from is worked out once. A replay then only fills in what differs from the last one, and makes one
+native call for each stretch of kernels, even if these belong to several plans.
 
-What nobody sees after a replay (temporaries, and results that are not the function's own) keeps its
-place between replays, in a *frame*. A replay takes an idle frame or makes one, so that threads may
-replay the same capture at the same time.
-"""
+What nobody can see after a replay (temporaries, and results that the function doesn't return) stays
+at the same place from replay to replay, in a *frame*. A replay takes a frame that is not in use, or
+makes one; so several threads can replay one capture at the same time."""
 
 from __future__ import annotations
 

@@ -329,21 +329,13 @@ class RunnablePlan:
         """The buffers of all storages: what is `given`, temporaries in the `arenas`, new ones."""
         buffers = []
         for number, kept in enumerate(self.plan.storages):
-            if kept.kind == "part":
-                buffers.append(NOTHING)
-            elif number in given:
-                buffers.append(given[number])
-            elif kept.kind == "param":
-                buffers.append(params[kept.place])
-            elif kept.kind == "out":
+            if kept.kind == "out" and number not in given:
                 buffers.append(Buffer(kept.device, kept.nbytes))
-            elif kept.device in arenas:
+            elif kept.kind == "temp" and kept.device in arenas:  # else no step uses it
                 buffers.append(arenas[kept.device].place(kept))
-            else:  # no step uses it
+            else:
                 buffers.append(NOTHING)
-        for number, kept in enumerate(self.plan.storages):
-            if kept.kind == "part":
-                buffers[number] = buffers[kept.whole].part(kept.place)
+        self.exchange(buffers, params, given)
         return buffers
 
     def exchange(

@@ -1,11 +1,11 @@
 """Memory that this library and another one use at the same time, without a copy.
 
-What is lent stays in place for as long as the borrower holds the `Loan`, and counts as possibly
-written by others (`Buffer.others`): a value computed from it is never taken again for what would
-be computed now. What is adopted is another library's memory: its owner is kept alive by the buffer,
-and it counts as possibly written for good. The same bytes are one Buffer, however often they go out
-and come back, so that the order of reads and writes of a program stays what it says.
-"""
+A buffer that is *lent* to another library stays where it is for as long as the borrower holds the
+`Loan`. Meanwhile the borrower may write to it at any time (`Buffer.others`), so a value that was
+computed from it is not reused for a later equal expression. Memory that is *adopted* belongs to
+another library: the buffer keeps its owner alive, and it counts as written by others for good. The
+same bytes are always one Buffer, however often they are lent and adopted, so that reads and writes
+happen in the order of the program."""
 
 from __future__ import annotations
 

@@ -263,11 +263,6 @@ class Family:
         self.recorded = False
         self.members: Alive[Holder] = Alive(first)
 
-    @property
-    def viewed(self) -> bool:
-        """Whether there was more than one."""
-        return self.members.several
-
 
 class Families(Alive[Family]):
     """Those that look at one version. `copied`: there was one that is a copy by its meaning."""

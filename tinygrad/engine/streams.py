@@ -1,6 +1,7 @@
-"""Random streams, as far as the engine cares: a seed, and a position that advances with each draw.
-Both enter graphs as bound variables, the position when a tensor is created. A captured step draws
-from where its streams are when it is replayed, as many again as when it was captured."""
+"""Streams of random numbers, as the engine sees them: a seed, and a position that each draw
+advances. Both are bound variables of the graph; the position is fixed when a tensor is created. A
+replay of a captured step draws from the streams' positions at that time, as many numbers as the
+captured call did."""
 
 from __future__ import annotations
 

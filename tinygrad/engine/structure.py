@@ -72,7 +72,7 @@ class Structure:
                     same.origin = node.origin
         return UOp.sink(*(made[met(root, made)] for root in self.roots))
 
-    def variables(self, open_numbers: Collection[Number] = ()) -> list[tuple[str, int]]:
+    def variables(self, open_numbers: Collection[Number]) -> list[tuple[str, int]]:
         """The values of the sink's variables, and the names of those that have one of their own."""
         named = [(bind.src[0].arg[0], bind.val) for bind in self.binds]
         return named + [("", value_of(number)) for number in open_numbers]

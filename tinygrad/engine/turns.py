@@ -1,5 +1,6 @@
-"""Who may compute at the same time: any number of threads, or one that captures a step, alone. A
-capture makes known values unknown for a while, which no other thread may come to see."""
+"""Which threads may compute at the same time: any number of them, or a single one that captures a
+step. A capture treats values that are known as unknown for a while, and no other thread may see
+that."""
 
 from __future__ import annotations
 

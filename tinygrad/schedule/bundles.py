@@ -1,13 +1,13 @@
-"""Kernels that need nothing of each other become one: BUNDLE(kernel, kernel, ...), one launch.
+"""Kernels that are independent of each other, launched as one: BUNDLE(kernel, kernel, ...).
 
-`arg` has a row a member: which kernel it runs, the bundle's slot for each of the kernel's slots,
-and for each of its variables a number or the name of the bundle's variable. Members that differ in
-nothing but their buffers run the same kernel; so do those that differ in float constants, which
-are variables then. One that goes over its elements as they lie runs, at any size, the kernel of the
-largest: its size is a variable, which limits the loop. So a bundle's text does not grow with its
-members: the update of a model's parameters is one kernel, compiled once, and so are the random
-numbers that they begin with. `codegen/bundles` makes one function of it.
-"""
+The members are listed in `arg`, a row each: the number of its kernel, the bundle's slot for each of
+the kernel's slots, and for each of the kernel's variables a number or the name of one of the
+bundle's variables. Members that differ only in their buffers share one kernel. Members that differ
+in float constants share one in which these are variables. Members that go over their elements in
+the order of memory share one whatever their sizes: its loop has the largest size, and a variable
+says where it ends. So the code of a bundle doesn't grow with the number of members: the update of
+all parameters of a model is one kernel that is compiled once, and so are the random numbers that
+they start from. `codegen/bundles` makes one function of a bundle."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What devices do together, as graphs of copies and arithmetic that the scheduler treats like any
-other: sums of what each has (a tree, or a ring of chunks), and parts brought to where they are
-wanted. A sum is added up in one order, so all devices get the same bits.
-"""
+"""Operations that several devices do together, written as graphs of copies and arithmetic, which
+the scheduler treats like any others: reductions of what each device has (as a tree, or around a
+ring in chunks), and parts collected where they are wanted. A reduction has one order for all
+devices, so all get the same bits."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from tinygrad.base.dtype import dtypes
 from tinygrad.base.settings import RING, RING_BYTES
-from tinygrad.schedule.in_parts import sliced
+from tinygrad.schedule.in_parts import concatenated, sliced
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS
 from tinygrad.uop.placement import even_bounds
@@ -28,24 +27,9 @@ def sent(node: UOp, device: str) -> UOp:
 
 
 def joined(parts: Sequence[UOp], axis: int) -> UOp:
-    """Parts on one device side by side along `axis`, stored."""
+    """Parts on one device one behind the other along `axis`, stored."""
     parts = [part for part in parts if part.shape[axis] != 0] or parts[:1]
-    if len(parts) == 1:
-        return parts[0]
-    total, at, whole = sum(part.shape[axis] for part in parts), 0, None
-    for part in parts:
-        size = part.shape[axis]
-        room = [(0, 0)] * part.ndim
-        room[axis] = (at, total - at - size)
-        value, pads = part.pad(tuple(room)), tuple(room)
-        if whole is None:
-            whole = value
-        else:
-            one = UOp.const(dtypes.bool, True, part.device).broadcast_to(part.shape)
-            whole = one.pad(pads).where(value, whole)
-        at += size
-    assert whole is not None, "at least one part"
-    return whole.contiguous()
+    return parts[0] if len(parts) == 1 else concatenated(parts, axis).contiguous()
 
 
 def all_reduce(parts: Nodes, names: Sequence[str], monoid: str) -> Nodes:

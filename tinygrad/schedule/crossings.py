@@ -1,11 +1,11 @@
-"""Kernels that keep the same rows crosswise: what one has as rows the other one goes along. The
-gradient of attention's queries sums over keys what the gradients of keys and values sum over
-queries, of the same scores. As one kernel they make these once.
+"""Two kernels that use the same matrix of values, one row by row and the other column by column.
+The backward pass of attention is such a pair: the gradient of the queries sums over keys, the
+gradients of keys and values sum over queries, both of the same scores. Joined in one kernel they
+compute the scores once.
 
-In such a kernel STOREs have loops of their own: the keys, which the first ones count, are summed by
-the last one. A recipe that cuts the rows in blocks (`loops/sharing`) adds up what that one sums
-block by block.
-"""
+In a joined kernel each STORE has its own loops: the first STOREs have one value for each key, and
+the last one sums over the keys. A recipe that cuts the matrix into blocks (`loops/sharing`) adds up
+that last sum block by block."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Random numbers of any amount: a kernel that reads nothing, and is long, becomes that of all sizes
-near its own, and of all numbers that only scale and move what is drawn. A model's weights are then
-few kernels, though each is realised alone; in one `realize` they are a bundle (`schedule/bundles`).
-"""
+"""Kernels that only make values and read nothing, as random numbers do, compiled for any size. Such
+a kernel, if it is long enough to be worth it, is replaced by one for all sizes up to a limit, with
+the size as a variable; the numbers that scale and shift the result are variables too. So the
+initial weights of a model need few kernels, even if each is realized alone; weights that are
+realized together are one bundle (`schedule/bundles`)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Parts of an axis, and values that are made part by part, in one array."""
+"""Parts of an axis, and how parts are put together to one array."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tinygrad.base.dtype import dtypes
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
 
@@ -13,6 +14,21 @@ def sliced(node: UOp, axis: int, begin: int, end: int) -> UOp:
     return node.shrink(
         tuple((begin, end) if i == axis else (0, n) for i, n in enumerate(node.shape))
     )
+
+
+def concatenated(parts: Sequence[UOp], axis: int) -> UOp:
+    """The parts one behind the other, as a value: one kernel sees all of them."""
+    parts = [part for part in parts if part.shape[axis] != 0] or parts[:1]
+    total, at, whole = sum(part.shape[axis] for part in parts), 0, None
+    for part in parts:
+        size = part.shape[axis]
+        pads = tuple((at, total - at - size) if i == axis else (0, 0) for i in range(part.ndim))
+        here = UOp.const(dtypes.bool, True, part.device).broadcast_to(part.shape).pad(pads)
+        value = part.pad(pads)
+        whole = value if whole is None else here.where(value, whole)
+        at += size
+    assert whole is not None, "at least one part"
+    return whole
 
 
 def in_one(parts: Sequence[UOp], axis: int) -> UOp:

@@ -1,5 +1,5 @@
-"""Whether a value is computed where it is wanted, or stored. What counts is bytes moved and
-operations redone, not the number of kernels."""
+"""The decision whether a value is computed where it is used, or stored. What counts is how many
+bytes are moved and how many operations are repeated, not the number of kernels."""
 
 from __future__ import annotations
 

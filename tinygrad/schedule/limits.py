@@ -1,8 +1,11 @@
-"""Kernels that can't run as the walk made them: what is to be stored or kept apart, so that the
-walk, taken again, makes others. A kernel may take more buffers than a device binds. Or two kernels
-overwrite what the other one reads, so that each would have to run first: an optimizer's step makes
-such pairs where a gradient, computed where the parameter is updated, wants another parameter's old
-value. With the gradients in kernels of their own no old value has to be copied."""
+"""Kernels that can't run as the walk made them. Here it is found what must be stored, or must have
+a kernel of its own, before the walk is repeated. There are two reasons:
+
+- A kernel uses more buffers than its device can bind.
+- Two kernels each overwrite what the other one reads, so each would have to run first. The step of
+  an optimizer makes such pairs: a gradient that is computed in the kernel which updates its
+  parameter may need the old value of another parameter. If gradients have their own kernels, no old
+  value has to be copied."""
 
 from __future__ import annotations
 

@@ -8,13 +8,14 @@ import heapq
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.helpers import round_up
 from tinygrad.schedule.plan import Plan, Storage
 
+T = TypeVar("T")
 ALIGNMENT = 256  # bytes: where any device may begin to bind, as `base/windows` has it
 TIGHT = 65 / 64  # an arena so little above what no arena can be below is good enough
 MANY = 2048  # lives: of more, each is not compared with each
@@ -30,23 +31,36 @@ class Life(NamedTuple):
 
 def arranged(plan: Plan) -> Plan:
     """The plan with a place for each temporary, in the arena of its device."""
-    first: dict[int, int] = {}
-    last: dict[int, int] = {}
-    for i, step in enumerate(plan.steps):
-        for number in (*step.storages, *step.own):
-            first.setdefault(number, i)
-            last[number] = i
-    storages, arenas = list(plan.storages), dict[str, int]()
-    for device in dict.fromkeys(s.device for s in storages if s.kind == "temp"):
-        own = [n for n, s in enumerate(storages) if s.kind == "temp" and s.device == device]
-        own = [n for n in own if n in first]
-        lives = [Life(storages[n].nbytes, first[n], last[n]) for n in own]
-        offsets, total = place(lives, plan.largest)
-        for n, offset in zip(own, offsets, strict=True):
-            storages[n] = dataclasses.replace(storages[n], place=offset)
+    temporaries = {n: kept for n, kept in enumerate(plan.storages) if kept.kind == "temp"}
+    uses = [(*step.storages, *step.own) for step in plan.steps]
+    offsets, arenas = shared_places(temporaries, uses, plan.largest)
+    storages = list(plan.storages)
+    for n, offset in offsets.items():
+        storages[n] = dataclasses.replace(storages[n], place=offset)
+    return dataclasses.replace(plan, storages=tuple(storages), arenas=arenas)
+
+
+def shared_places(
+    temporaries: Mapping[T, Storage], uses: Iterable[Iterable[T]], largest: int
+) -> tuple[dict[T, int], dict[str, int]]:
+    """The place of each temporary in the arena of its device, and the sizes of the arenas. `uses`
+    says what each step reads or writes; what no step does has no place."""
+    first: dict[T, int] = {}
+    last: dict[T, int] = {}
+    for moment, used in enumerate(uses):
+        for each in used:
+            first.setdefault(each, moment)
+            last[each] = moment
+    offsets: dict[T, int] = {}
+    arenas: dict[str, int] = {}
+    for device in dict.fromkeys(kept.device for kept in temporaries.values()):
+        own = [t for t, kept in temporaries.items() if kept.device == device and t in first]
+        lives = [Life(temporaries[t].nbytes, first[t], last[t]) for t in own]
+        found, total = place(lives, largest)
+        offsets.update(zip(own, found, strict=True))
         if total:
             arenas[device] = total
-    return dataclasses.replace(plan, storages=tuple(storages), arenas=arenas)
+    return offsets, arenas
 
 
 def with_own_storages(plan: Plan, wanted: Sequence[Sequence[int]]) -> Plan:

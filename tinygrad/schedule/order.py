@@ -1,12 +1,15 @@
-"""Which step next: of those whose sources are there, one that frees more memory than it takes,
-else the first in the graph's order. A backward pass then uses up a layer's activations as soon as
-the gradient reaches them, instead of keeping all of them for weights' gradients at the end.
+"""The order of steps. Of the steps whose sources are ready, one that frees more memory than it
+takes is next, else the first in the order of the graph. So a backward pass uses up the activations
+of a layer as soon as the gradient arrives there, instead of keeping them all until the weights'
+gradients are computed at the end.
 
-Short units (`schedule/bundles`) are launched together. Those that only short ones wait for, the
-updates of a model's parameters and what they are made of, come last, all that are ready as one,
-unless they free memory; they may take what is free by then, or half as much as was given. Of the
-others a little one takes along all that are little too, and wait for nothing.
-"""
+Short kernels that are ready are launched together (`schedule/bundles`). There are two kinds:
+
+- Late ones: only other short kernels need what they make, as the updates of a model's parameters
+  and what these are made of. They come last, and all that are ready are one launch, unless
+  they free memory. Together they may use the memory that is free by then, or half as much as the
+  graph was given.
+- All others that move few bytes: the first that comes up takes along those that are ready."""
 
 from __future__ import annotations
 

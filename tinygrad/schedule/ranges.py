@@ -13,12 +13,11 @@ from collections.abc import Callable
 from tinygrad.base.dtype import dtypes
 from tinygrad.schedule.bases import memory_base, reached
 from tinygrad.schedule.demand import Demand, Kernel, loop_shape
-from tinygrad.schedule.movement import Index, both, offset_of, view_offset
+from tinygrad.schedule.movement import both, offset_of, view_offset
 from tinygrad.schedule.onehot import narrowed_sum
 from tinygrad.schedule.walk import Demands
 from tinygrad.simplify.constants import drops_check, is_positive_zero
 from tinygrad.simplify.masks import conditions_of
-from tinygrad.uop.infer import Shape
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import MONOIDS, GroupOp, Ops
 
@@ -33,7 +32,6 @@ class Expressions:
         self.kernel = kernel
         self.storage = storage
         self.made: dict[tuple[UOp, Demand], UOp] = {}
-        self.offsets: dict[tuple[Index, Shape], UOp] = {}
         for node, demand in reversed(kernel.inlined):
             made = self._element(node, demand)
             if made.origin is None:
@@ -62,10 +60,7 @@ class Expressions:
         made = self.made.get((node, self.demands.same_as.get((node, demand), demand)))
         if made is not None:
             return made
-        place = (demand.where, node.shape)  # neighbours in a graph read at the same one
-        if place not in self.offsets:
-            self.offsets[place] = offset_of(*place)
-        memory, offset = self.storage(node), self.offsets[place]
+        memory, offset = self.storage(node), offset_of(demand.where, node.shape)
         return memory.index(offset, gate=None if _is_inside(memory, offset) else demand.gate)
 
     def _element(self, node: UOp, demand: Demand) -> UOp:

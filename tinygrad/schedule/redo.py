@@ -1,6 +1,6 @@
-"""What computing an element costs, and which values several kernels rather compute again than read,
-so that nobody stores them: what a backward pass wants of activations is mostly a few operations on
-what the step stores anyway."""
+"""What computing an element costs, and which values are computed again by each kernel that uses
+them, so that nobody stores them. What a backward pass needs of the activations is mostly a few
+operations on values that are stored anyway."""
 
 from __future__ import annotations
 

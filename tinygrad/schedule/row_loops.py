@@ -1,10 +1,9 @@
-"""The loops of a kernel that stores what is made of reductions: those that the reductions depend on
-come first, so that each is computed once, in the kernel itself, and what a row of the result reads
-again is in the cache still.
+"""The order of loops in a kernel whose result is made of reductions. The loops that the reductions
+depend on come first. So each reduction is computed once, inside this kernel, and the row that it
+has read is still in the cache when it is read again.
 
     x - mean of x over (n, h, w)     stored over n, c, h, w     has the loops c, n, h, w
-    x - mean of x over groups of c   stored over n, c, h, w     has the loops n, c//8, c%8, h, w
-"""
+    x - mean of x over groups of c   stored over n, c, h, w     has the loops n, c//8, c%8, h, w"""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""Values that a kernel keeps in rows: made by a product, and wanted several times along an axis of
-their own, as attention's scores are by a softmax and by the product with the values.
+"""Values that a kernel keeps in rows: results of a product that are used several times along one of
+their axes, as attention's scores are by the softmax and by the product with the values.
 
-Storing such a value moves all of it; recomputing it wherever it is read would repeat the product.
-In between lies a block of rows: `loops/sharing` computes it once, block by block, and keeps it in
-the cache until the loops over these rows are done. That pays if what a block reads again, the other
-operands of the products, is less than the value's own way to memory and back; or if the value is so
-much larger than what it is made of that memory matters more than time. Then other kernels that want
-the value make it again, too.
-"""
+To store such a value would move all of it to memory and back; to recompute it at each use would
+repeat the product. Instead `loops/sharing` computes it block by block, a block being some rows, and
+keeps a block in the cache until all loops over these rows are done. That is worth it if the other
+operands of the products, which each block reads again, are less than the value itself on its way to
+memory and back. It is also worth it if the value is so much larger than its operands that memory
+matters more than time; then other kernels that use the value compute it again, too."""
 
 from __future__ import annotations
 

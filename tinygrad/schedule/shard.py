@@ -97,7 +97,7 @@ class Sharding:
                 continue
             check_devices(node)
             if node.has_shape and 0 in node.shape:
-                nothing = (UOp.const(node.dtype, 0, name) for name in self.names(node))
+                nothing = (UOp.const(node.dtype, 0, name) for name in node.device)
                 made = Parts(tuple(each.broadcast_to(node.shape) for each in nothing))
             else:
                 made = self.rules[node.op](self, node)
@@ -134,10 +134,6 @@ class Sharding:
 
     # ---- what rules ask for ----------------------------------------------------------------------
 
-    def names(self, node: UOp) -> tuple[str, ...]:
-        """The devices of a node."""
-        return node.device  # type: ignore[no-any-return]
-
     def along(self, node: UOp) -> Along | None:
         """The axis along which a value is cut; None if it is whole everywhere, or cut in a way that
         its shape doesn't show."""
@@ -161,7 +157,7 @@ class Sharding:
             return self._cut(own.nodes, along)
         if own.cut is not None and _keeps_elements(node):  # what repeats is brought before it does
             return self._cut(self.whole(node), along)
-        names = self.names(node)
+        names = node.device
         return tuple(
             self.fetched(node, name, along.axis, along.box(i)) for i, name in enumerate(names)
         )
@@ -172,15 +168,15 @@ class Sharding:
         if found is None:
             own = self.parts[node]
             if own.partial is not None:
-                found = all_reduce(own.nodes, self.names(node), own.partial)
-                self.reduced.append(Reduction(own.nodes, self.names(node), own.partial, found))
+                found = all_reduce(own.nodes, node.device, own.partial)
+                self.reduced.append(Reduction(own.nodes, node.device, own.partial, found))
             elif own.cut is None:
                 found = own.nodes
             elif _keeps_elements(node):
                 sources = self.whole(node.src[0])
                 found = tuple(node.with_src((s, *node.src[1:])) for s in sources)
             else:
-                found = tuple(self.fetched(node, name) for name in self.names(node))
+                found = tuple(self.fetched(node, name) for name in node.device)
             self._whole[node] = found
         return found
 
@@ -194,7 +190,7 @@ class Sharding:
         if own is None:
             single = self.single[node]
             return sent(single if box is None else sliced(single, axis, *box), device)
-        names = self.names(node)
+        names = node.device
         if own.partial is not None and (box is None or device not in names):
             own = Parts(self.whole(node))
         if own.partial is not None:
@@ -254,7 +250,7 @@ class Sharding:
         cut = cut_at(node.shape, *along)
         if cut is not None:
             return Parts(tuple(nodes), cut)
-        lined = ([sent(part, name) for part in nodes] for name in self.names(node))
+        lined = ([sent(part, name) for part in nodes] for name in node.device)
         return Parts(tuple(joined(parts, along.axis) for parts in lined))
 
 
@@ -355,7 +351,7 @@ def shard(sink: UOp, rules: dict[Ops, Rule]) -> Sharded:
         if not isinstance(base.device, tuple):
             made.roots.append((base, base.device))
         else:
-            made.roots.append((base, Placement(walk.names(base), walk.parts[base].cut)))
+            made.roots.append((base, Placement(base.device, walk.parts[base].cut)))
             if base.op is not Ops.ASSIGN and not is_memory(base):
                 parts = [_stored(n, base, taken, (first[base], i)) for i, n in enumerate(parts)]
         roots += parts

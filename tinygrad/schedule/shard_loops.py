@@ -1,7 +1,7 @@
-"""A counted loop over devices: each runs it on its part, if no turn needs anything of another
-device. How values are cut inside follows from the sources: a state starts as it was given, and is
-tried again as the body leaves it, cut or as a partial sum, until both agree. A loop whose turns
-would copy runs whole on every device."""
+"""A counted loop (SCAN) over several devices. Each device runs the loop on its own part, if no turn
+needs anything of another device. How a state is cut inside the loop is found by trial: first as its
+initial value is, then as the body leaves it (cut, or a partial sum), until both agree. A loop that
+would have to copy between devices in its turns is run as a whole on every device."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WHOLE = Lies()
 def scan(walk: Sharding, node: UOp) -> Parts:
     """A SCAN on each device; what its results are stands in `walk.loops`."""
     info: ScanInfo = node.arg
-    names = walk.names(node)
+    names = node.device
     lies = _sources(walk, node)
     bodies = None
     for _ in range(info.states + 1):
@@ -130,7 +130,7 @@ def item(walk: Sharding, node: UOp) -> Parts:
         return known[int(number)]
     if node.src[0] not in walk.loops:
         one = node.with_src(made.nodes[:1])
-        return Parts(tuple(sent(one, name) for name in walk.names(node)))
+        return Parts(tuple(sent(one, name) for name in node.device))
     along, partial = walk.loops[node.src[0]][number]
     if along is None:
         return Parts(tuple(node.with_src((each,)) for each in made.nodes), None, partial)

@@ -35,14 +35,14 @@ def _memory(walk: Sharding, node: UOp) -> Parts:
 def _placeholder(walk: Sharding, node: UOp) -> Parts:
     """What stands for a source inside a loop: its slot stays."""
     slot, size = node.arg
-    (cut, partial), names = walk.inside[slot], walk.names(node)
+    (cut, partial), names = walk.inside[slot], node.device
     pairs = zip(names, Placement(names, cut).sizes(size), strict=True)
     nodes = (UOp(node.op, node.dtype, (UOp.on(name),), (slot, n), "scan") for name, n in pairs)
     return Parts(tuple(nodes), cut, partial)
 
 
 def _leaf(walk: Sharding, node: UOp) -> Parts:
-    return Parts(tuple(node.with_src((UOp.on(name),)) for name in walk.names(node)))
+    return Parts(tuple(node.with_src((UOp.on(name),)) for name in node.device))
 
 
 def _copy(walk: Sharding, node: UOp) -> Parts:
@@ -70,7 +70,7 @@ def _elementwise(walk: Sharding, node: UOp) -> Parts:
     if node.op is Ops.ADD and (added := _partial_sum(walk, node)) is not None:
         return added
     along = walk.best(node.src)
-    count = len(walk.names(node))
+    count = len(node.device)
     sources = [walk.nodes(s, along, count) for s in node.src]
     return walk.made(node, _each(node, sources), along)
 
@@ -227,7 +227,7 @@ def _running(walk: Sharding, node: UOp) -> Parts:
     if along is None:
         return _on_whole(walk, node)
     made, before = [n.running(monoid, axis) for n in walk.nodes(source, along)], None
-    for i, name in enumerate(walk.names(node) if along.axis == axis else ()):
+    for i, name in enumerate(node.device if along.axis == axis else ()):
         if along.size(i):
             if before is not None:
                 start = sent(before, name).expand(made[i].shape)
@@ -240,7 +240,7 @@ def _index(walk: Sharding, node: UOp) -> Parts:
     """Rows of a whole table by indices that are cut; whole rows of a table whose rows are cut; or,
     of a table whose first axes are cut, what each device has, zeros for the rest: -0.0, which
     changes no number that it is added to."""
-    table, count = node.src[0], len(walk.names(node))
+    table, count = node.src[0], len(node.device)
     indices = node.src[1:]  # and a gate
     lead = len(indices[0].shape) if indices else 0
     along = walk.along(table)
@@ -279,7 +279,7 @@ def _inside(at: UOp, along: Along, part: int, elsewhere: int) -> tuple[UOp, UOp]
 
 def _scatter(walk: Sharding, node: UOp) -> Parts:
     target, updates, *indices = node.src
-    monoid, count, names = node.arg[0], len(walk.names(node)), walk.names(node)
+    monoid, count, names = node.arg[0], len(node.device), node.device
     lead, first = len(indices[0].shape), len(indices)
     along, of_updates = walk.along(target), walk.best([updates])
     if along is not None and along.axis < first:
@@ -305,7 +305,7 @@ def _scatter(walk: Sharding, node: UOp) -> Parts:
 def _into_rows(walk: Sharding, node: UOp, along: Along) -> Parts:
     """Updates of a target whose indexed axis is cut: what is for others goes to a row that is then
     thrown away."""
-    count, axis = len(walk.names(node)), along.axis
+    count, axis = len(node.device), along.axis
     sources = [walk.nodes(node.src[0], along, count)]
     sources += [walk.nodes(s, None, count) for s in node.src[1:]]
     made = []
@@ -322,7 +322,7 @@ def _into_rows(walk: Sharding, node: UOp, along: Along) -> Parts:
 
 def _call(walk: Sharding, node: UOp) -> Parts:
     """A function of the host is called once, by the first device; one of rows where these are."""
-    names = walk.names(node)
+    names = node.device
     if node.arg[0] in ROWWISE and is_concrete(node.src[0]):
         walk.results[node] = sorted_parts(walk, node)
         return Parts((node,) * len(names))
@@ -332,7 +332,7 @@ def _call(walk: Sharding, node: UOp) -> Parts:
 
 def _assign(walk: Sharding, node: UOp) -> Parts:
     target, value = node.src
-    base, count = target.base, len(walk.names(node))
+    base, count = target.base, len(node.device)
     own, views, along = walk.parts[base], walk.parts[target].nodes, walk.along(target)
     hidden = along is None and own.cut is not None
     sides = zip(own.nodes, views, strict=True)
@@ -398,7 +398,7 @@ def placement_of(node: UOp) -> Placement:
     node = node if node.known is None else node.known
     walk = Sharding(RULES)
     walk.add([node])
-    return Placement(walk.names(node), walk.parts[node].cut)
+    return Placement(node.device, walk.parts[node].cut)
 
 
 def axis_of(node: UOp) -> int | None:

@@ -1,11 +1,13 @@
-"""Functions of the host that put rows in order, over devices. What is cut along another axis than
-the row's is sorted where it is. A row that is cut is sorted in blocks of one size; then neighbours
-merge, in turn with the one before and the one behind: each sees the block of the other, and keeps
-the smaller half or the larger. After so many rounds as there are devices all is in order (Baudet
-and Stevenson, "Optimal sorting algorithms for parallel computers", 1978), and no device ever had
-more than two blocks, of which the result's parts are what is no filling. Neighbours keep the order
-of equal ones, so the sort is stable. Of the `k` smallest of a row each device finds its own first,
-then all of them the smallest of these."""
+"""Sorting on the host (`argsort`, `smallest`, `ordered`) of tensors that are cut over devices.
+
+If the cut is along another axis than the one that is sorted, each device sorts its part. If a row
+itself is cut, each device sorts its block of the row. Then neighbours exchange their blocks, in
+turn with the one before and the one after: each merges both and keeps the smaller or the larger
+half. After as many rounds as there are devices the row is in order (Baudet and Stevenson, "Optimal
+sorting algorithms for parallel computers", 1978). No device ever has more than two blocks. Blocks
+have one size, so the last ones are filled up; the filling is cut off at the end. Merging keeps the
+order of equal elements, so the sort is stable. For the `k` smallest of a row, each device finds the
+k smallest of its part, and all devices the k smallest of these."""
 
 from __future__ import annotations
 
@@ -28,14 +30,14 @@ def sorted_parts(walk: Sharding, node: UOp) -> list[Parts]:
     """The results of such a CALL."""
     name, *parameters = node.arg
     keys, along = node.src[0], walk.along(node.src[0])
-    count = len(walk.names(node))
+    count = len(node.device)
     if along is None or along.axis < keys.ndim - 1:
         sources = zip(*(walk.nodes(s, along, count) for s in node.src), strict=True)
         made = [_here(name, parameters, each) for each in sources]
         return [walk.made(parts[0], parts, along) for parts in zip(*made, strict=True)]
     if name == "smallest":
         found = [_smallest(part, parameters[0]) for part in walk.nodes(keys, along)]
-        chosen = [joined([sent(n, to) for n in found], along.axis) for to in walk.names(node)]
+        chosen = [joined([sent(n, to) for n in found], along.axis) for to in node.device]
         return [Parts(tuple(_smallest(each, parameters[0]) for each in chosen))]
     return _in_rounds(walk, node, along)
 
@@ -69,7 +71,7 @@ def _moved(values: UOp, places: UOp) -> UOp:
 
 
 def _in_rounds(walk: Sharding, node: UOp, along: Along) -> list[Parts]:
-    names, axis = walk.names(node), along.axis
+    names, axis = node.device, along.axis
     size, each = along.bounds[-1], ceildiv(along.bounds[-1], len(names))
     bounds = tuple(min(i * each, size) for i in range(len(names) + 1))
     even = Along(axis, bounds)

@@ -1,9 +1,9 @@
-"""Sorting on devices with groups, where the host would be a way there and back: CALLs of the host's
-functions become graphs. A short row is sorted by counting how many are smaller (one kernel, and one
-that puts each in its place), a long one by a network (Batcher, "Sorting networks and their
-applications", 1968): one kernel, run log2(n)² / 2 times by a SCAN. It sees all of what it sorts, so
-where that is more than a kernel may bind, rows are sorted some at a time, and longer ones in chunks
-that meet in pairs."""
+"""Sorting on devices with groups of lanes, where a copy to the host and back would be slow: CALLs
+of the host's sorting functions become graphs. A short row is sorted by counting, for each element,
+how many are smaller: two kernels. A long row is sorted by a network (Batcher, "Sorting networks and
+their applications", 1968): one kernel, which a SCAN runs log2(n)² / 2 times. That kernel may read
+any element of what it sorts. Where that is more than a kernel can bind, the rows are sorted a few
+at a time, and longer rows in chunks, which are then merged in pairs."""
 
 from __future__ import annotations
 

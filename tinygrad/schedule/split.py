@@ -1,12 +1,12 @@
-"""A reduction in two steps: blocks of what is reduced each come to a state, and the states to the
-whole. Where an axis is no multiple of a block, what is left over is one block more.
+"""Reductions in two steps: each block of the input is reduced to a partial result, then the partial
+results are reduced. If a block's size doesn't divide the axis, the rest is one more block.
 
-So long reductions to few results become partial results and a fixed-order combine, and many cores
-can work on one sum. The partition depends on shapes only, never on the number of cores. Devices
-with groups have lanes by the thousand: there sums have more parts (of columns, which a group has
-side by side, some more), products with few results are split, too, and running
-reductions of few rows take three steps: within blocks, over what the blocks come to, and the two
-together (Blelloch, "Prefix sums and their applications", 1990)."""
+So many cores can work on a long reduction with few results, and the order in which it is added up
+depends on shapes only, never on the number of cores. Devices with groups have thousands of lanes.
+For them sums are split into more parts (sums of columns into fewer again, as a group takes several
+columns side by side), products with few results are split too, and running reductions of few rows
+are done in three steps: within blocks, over the totals of the blocks, and the two combined
+(Blelloch, "Prefix sums and their applications", 1990)."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def joined(node: UOp, pieces: Sequence[Piece], states: Sequence[UOp]) -> UOp:
 # ---- what is split -------------------------------------------------------------------------------
 
 
-def split_reductions(sink: UOp, lanes: bool = False) -> UOp:
+def split_reductions(sink: UOp, lanes: bool) -> UOp:
     """`sink` with each long REDUCE_AXIS in two steps; with `lanes` for devices with groups."""
     if lanes:
         return sink.rebuilt({Ops.REDUCE_AXIS: _for_lanes, Ops.RUNNING: _split_running})

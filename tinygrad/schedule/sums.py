@@ -1,5 +1,5 @@
-"""Sums of products taken apart by algebra, before there are kernels: products that are added are
-summed each, and what terms share multiplies their sum."""
+"""Sums of products rewritten by algebra, before there are kernels: a sum of several products
+becomes several sums, and a factor that all terms share multiplies their sum."""
 
 from __future__ import annotations
 

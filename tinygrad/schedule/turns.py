@@ -1,5 +1,6 @@
-"""Counted loops that take the same turns are one loop, with the outputs of all: a sequence, and the
-same sequence with its states as outputs, which its gradient wants."""
+"""Counted loops (SCANs) that do the same turns become one loop, which has the outputs of all. An
+example is a recurrent layer: its forward pass wants the outputs, and its gradient wants the states
+of the same turns as outputs, too."""
 
 from __future__ import annotations
 

@@ -81,9 +81,9 @@ class Demands:
         self,
         sink: UOp,
         wishes: Wishes,
-        stored: Iterable[UOp] = (),
-        apart: Iterable[UOp] = (),
-        company: Iterable[tuple[UOp, UOp]] = (),
+        stored: Iterable[UOp],
+        apart: Iterable[UOp],
+        company: Iterable[tuple[UOp, UOp]],
     ) -> None:
         self.order = sink.toposort()
         self.position = {node: i for i, node in enumerate(self.order)}

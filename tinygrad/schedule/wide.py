@@ -1,7 +1,7 @@
-"""Reductions, running ones and gathers that see more of an array, at each element of their result,
-than a kernel may bind (`base/windows`): they are computed in parts, each of which adds to what
-there was, or goes on from there. Where only the kernel as a whole sees too much, `codegen/portions`
-launches its groups apart."""
+"""Reductions, running reductions and gathers of which a single element of the result needs more of
+an array than a kernel may bind (`base/windows`). They are computed in parts, each of which adds to
+the result so far or goes on from it. Where only the kernel as a whole needs too much, but no single
+element does, `codegen/portions` launches its groups in several portions instead."""
 
 from __future__ import annotations
 

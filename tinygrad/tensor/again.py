@@ -1,27 +1,27 @@
-"""What was computed before is computed again, without a graph.
+"""A step that was computed before is computed again without building its graph.
 
-Promises (`tensor/promise`) say what a step computes in a few *lines*: which templates, one over the
-other, over which storage. When such lines come first the step goes its long way, and is looked at:
-which plan ran, on which of that storage, and where results lay. From then on the plan alone runs.
-It reads no node, so it must be sure that none would say more. Where it isn't the step goes the long
-way again:
+The promises (`tensor/promise`) of a step say what it computes in a few *lines*: which templates,
+applied to which storage and to the results of which others. The first time that such lines occur,
+the step takes the long way, by a graph, and is observed: which plan ran, which of the storage it
+was given, and where its results were. From then on only that plan runs. No node is looked at, so it
+must be certain that none would change the outcome. If any of these conditions fails, the step takes
+the long way again:
 
-- of what is overwritten there is one tensor, or one family, and no node that reads it. Tensors
-  alive whose promises read it are results, too, and part of the lines;
-- nobody captures, and no other library sees the storage;
-- all storage is what it was when it was promised.
+- Storage that is overwritten belongs to one tensor, or to one family of views, and no node reads
+  it. If promises of other live tensors read it, those tensors are computed too, and are part of the
+  lines.
+- No step is being captured, and no other library sees the storage.
+- All storage has the same contents as when it was promised.
 
-With SPEC a step is done both ways, and must give the same bits.
-"""
+With SPEC a step is done both ways, and both must give the same bits."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any, NamedTuple
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.helpers import dedup
+from tinygrad.base.helpers import Recent, dedup
 from tinygrad.base.settings import SPEC
 from tinygrad.engine.holders import holders
 from tinygrad.engine.layout import Source as Place
@@ -148,7 +148,7 @@ class Known(NamedTuple):
         return values
 
 
-_known: OrderedDict[Hashable, Known | None] = OrderedDict()
+_known: Recent[Hashable, Known | None] = Recent(MOST)
 """None of what can't be known."""
 
 
@@ -192,8 +192,6 @@ def again(name: Hashable, given: Sequence[Any], long_way: LongWay, writes: bool 
                 long_way()
             else:
                 _known[key] = asked.watch(long_way)
-                if len(_known) > MOST:
-                    _known.popitem(last=False)
         if asked.writes:
             _let_go(given)
 

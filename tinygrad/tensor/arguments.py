@@ -54,10 +54,10 @@ def check_number_from(
         raise ArgumentError(f"{operation}: {name}={value}; legal are numbers from {low}{end}")
 
 
-def check_above(operation: str, name: str, value: float, low: float = 0) -> None:
-    """ArgumentError for a number that isn't above the last that is not legal, and for NaN."""
-    if not value > low:
-        raise ArgumentError(f"{operation}: {name}={value}; legal are numbers above {low}")
+def check_above(operation: str, name: str, value: float) -> None:
+    """ArgumentError for a number that isn't above 0, and for NaN."""
+    if not value > 0:
+        raise ArgumentError(f"{operation}: {name}={value}; legal are numbers above 0")
 
 
 def check_types(

@@ -1,19 +1,21 @@
-"""Gradients of what is promised: those of lines that came before are templates.
+"""Gradients of promised tensors: if the lines of an expression occurred before, its gradients are
+templates, too.
 
-`backward` gives a gradient to each tensor alive that its graph has. Of a graph that nobody has made
-that is known as long as no node reads the storage that it stands on: then in it are its starts, and
-promises that it stands on. Promises *beside* it, on nothing but the same storage (a loss and an
-accuracy are made of it), may be in it as part of others: that the first graph tells.
-"""
+`backward` adds a gradient to each live tensor that occurs in its graph. Without a graph, it is
+known which tensors these are, as long as no node reads the storage that the expression is made of:
+the tensors where gradients start, and promises that the expression uses. Other promises may stand
+*beside* it: they use nothing but the same storage, as the loss and the accuracy of one model do,
+and may occur in the graph as parts of other expressions. Whether they do is learned from the first
+graph."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from operator import is_
 from typing import Any, NamedTuple
 
 from tinygrad.base.dtype import dtypes
+from tinygrad.base.helpers import Recent
 from tinygrad.base.settings import SPEC
 from tinygrad.engine.aliases import bottom_of
 from tinygrad.engine.holders import holders
@@ -48,7 +50,7 @@ class Known(NamedTuple):
     looks: list[Look | None]
 
 
-_known: OrderedDict[Hashable, Known | None] = OrderedDict()
+_known: Recent[Hashable, Known | None] = Recent(MOST)
 """None of what can't be known."""
 
 LongWay = Callable[[Any, list[Any]], Sequence[UOp | None]]
@@ -76,8 +78,6 @@ def promised_gradients(root: Core, long_way: LongWay) -> bool:
     key = (*lines.key, source.number, count, *[_place(lines, tensor) for tensor in wanted])
     if key not in _known:
         _known[key] = _template(lines, _by_graph(root, wanted, long_way), wanted, count)
-        if len(_known) > MOST:
-            _known.popitem(last=False)
     known = _known[key]
     if known is None:
         return False

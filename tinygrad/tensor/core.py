@@ -456,7 +456,7 @@ class Core(Holder):
     def _members(self) -> list[Self]:
         """The tensors of the family, this among them."""
         family = self._kin
-        if family is None or not family.viewed:
+        if family is None or not family.members.several:
             return [self]
         mine = [h for h in family.members if h.family is family]
         return mine  # type: ignore[return-value]
@@ -506,7 +506,7 @@ class Core(Holder):
             return node  # nothing has happened to it
         if self._taped and (node.known is not None or node.base.known is not None):
             return node  # it was computed, or is a view of what was
-        now = settled(node, self._kin is not None and self._kin.viewed)
+        now = settled(node, self._kin is not None and self._kin.members.several)
         if now is node and node.known is not None and len(self._members()) == 1:
             self._leave()  # nobody else sees the whole
             now = settled(node)

@@ -7,7 +7,10 @@ import functools
 import math
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tinygrad.backends import keeps
 from tinygrad.base.dtype import (
@@ -31,10 +34,6 @@ from tinygrad.tensor.arguments import check_number_from, check_types
 from tinygrad.tensor.core import Core, Devices, Shape, check_number, constant, owned
 from tinygrad.uop.infer import settled
 from tinygrad.uop.node import UOp
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 DTypeLike = DType | str
 Memory = memoryview | array.array  # type: ignore[type-arg]
@@ -167,8 +166,6 @@ def least_type(values: list[Any]) -> DType:
 def from_array(data: Any, dtype: DType | None, device: Devices) -> UOp:
     """An array, or memory, as a buffer on `device`: what can't change is copied there when it is
     needed, anything else now."""
-    import numpy as np  # heavy, and only programs that have arrays need it
-
     values = as_numpy(data)
     native = values.dtype.newbyteorder("=")
     values = np.ascontiguousarray(values, native).reshape(values.shape)
@@ -187,8 +184,6 @@ def from_array(data: Any, dtype: DType | None, device: Devices) -> UOp:
 
 def as_numpy(data: Any) -> NDArray[Any]:
     """NumPy's array of it; DTypeError where there is none, and for elements that don't count."""
-    import numpy as np
-
     ma: Any = sys.modules.get("numpy.ma")  # loaded, if there is one
     if ma and ma.is_masked(data):
         legal = "legal are .filled(value), and .data for what lies under the mask"
@@ -217,8 +212,6 @@ def _from_arrays(
     values: list[Any], shape: tuple[int, ...], dtype: DType | None, device: Devices
 ) -> UOp:
     """Arrays of one shape in lists of this shape; numbers beside them count as in lists."""
-    import numpy as np
-
     numbers = [v for v in values if type(v) in NUMBERS]
     arrays = [as_numpy(v) for v in values]
     if len({a.shape for a in arrays}) > 1:
@@ -234,8 +227,6 @@ def _from_arrays(
 
 def from_bytes(data: bytes, dtype: DType, device: Devices) -> UOp:
     """Bytes as the elements of `dtype` that they are in this machine's memory."""
-    import numpy as np
-
     if len(data) % dtype.itemsize:
         raise ShapeError(
             f"Tensor: {len(data)} bytes as {dtype!r}; legal is a multiple of {dtype.itemsize}"
@@ -247,8 +238,6 @@ def from_bytes(data: bytes, dtype: DType, device: Devices) -> UOp:
 
 def may_change(values: NDArray[Any]) -> bool:
     """Whether somebody may still write an array: it, or what it is a view of."""
-    import numpy as np
-
     below: Any = values
     while isinstance(below, np.ndarray):
         if below.flags.writeable:

@@ -1,6 +1,6 @@
-"""Random numbers as promises: a distribution is a template over a stream's position and its seed.
-So a plain step that draws goes the short way, too (`tensor/again`), by the same numbers as a graph.
-"""
+"""Random numbers as promises: a distribution is a template whose inputs are the position and the
+seed of a stream. So a plain step that draws random numbers can be done again without a graph
+(`tensor/again`), and gets the same numbers as by a graph."""
 
 from __future__ import annotations
 

@@ -720,39 +720,35 @@ class Elementwise(Movement):
     __rshift__, __rrshift__ = _operators("rshift")
 
     def __lt__(self, x: Any) -> Self:
-        """Whether each element is less than x.
+        """Whether each element is less than x; false with NaN.
 
         >>> (Tensor([1, 2, 3]) < 2).tolist()
         [True, False, False]
         """
-        """Whether less; false with NaN."""
         return self._compare(Ops.CMPLT, x)
 
     def __gt__(self, x: Any) -> Self:
-        """Whether each element is greater than x.
+        """Whether each element is greater than x; false with NaN.
 
         >>> (Tensor([1, 2, 3]) > 2).tolist()
         [False, False, True]
         """
-        """Whether greater; false with NaN."""
         return self._compare(Ops.CMPLT, x, True)
 
     def __le__(self, x: Any) -> Self:
-        """Whether each element is less than or equal to x.
+        """Whether each element is at most x; false with NaN.
 
         >>> (Tensor([1, 2, 3]) <= 2).tolist()
         [True, True, False]
         """
-        """Whether less or equal; false with NaN."""
         return self._compare(Ops.CMPLT, x).bitwise_or(self.eq(x))
 
     def __ge__(self, x: Any) -> Self:
-        """Whether each element is greater than or equal to x.
+        """Whether each element is at least x; false with NaN.
 
         >>> (Tensor([1, 2, 3]) >= 2).tolist()
         [False, True, True]
         """
-        """Whether greater or equal; false with NaN."""
         return self._compare(Ops.CMPLT, x, True).bitwise_or(self.eq(x))
 
     def __eq__(self, x: object) -> Self:  # type: ignore[override]

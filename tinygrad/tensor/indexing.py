@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tinygrad.base.dtype import DType, compute_dtype, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, IndexCheckError, ShapeError
@@ -24,9 +27,6 @@ from tinygrad.tensor.linalg import Linalg
 from tinygrad.tensor.template import expression, movements
 from tinygrad.uop.infer import least, most
 from tinygrad.uop.node import UOp
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 MONOID_OF = {
     "sum": "add",
@@ -198,8 +198,6 @@ class Indexing(Linalg):
         >>> Tensor([0, 5, 6]).nonzero().tolist()
         [[1], [2]]
         """
-        import numpy as np
-
         found = np.argwhere(read(self.bool()._node)).astype(np.int32)
         places = self._tensor(found)
         return places.unbind(1) if as_tuple else places

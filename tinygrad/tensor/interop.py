@@ -7,10 +7,14 @@ computed after sees the new one.
 
 from __future__ import annotations
 
+import ctypes
 import pickle
 from abc import abstractmethod
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tinygrad.base.dtype import COMPLEX_PARTS, DType, dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError
@@ -33,8 +37,6 @@ from tinygrad.uop.placement import Placement
 
 html = later("html")
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SHOWN = 1000  # elements; larger tensors show what they are, not what they hold
 
@@ -92,8 +94,6 @@ class Interop(Writing):
 
     def _lent_array(self) -> NDArray[Any]:
         """The memory as an array, without a copy; BufferError where that can't be."""
-        import numpy as np
-
         loan, view = self._lend("__array__", copy=False)
         steps = tuple(self.dtype.itemsize * step for step in view.strides)
         start, kind = view.address - loan.address, storage.numpy_dtype(self.dtype)
@@ -455,8 +455,6 @@ def _lent(buffer: storage.Buffer, view: Strided) -> tuple[Loan, Strided] | None:
 def _layout(node: UOp) -> Strided | None:
     """Where in its buffer a view begins, in bytes, and how far its elements are apart along each
     axis; None where they are at no equal distances, or repeat."""
-    import numpy as np
-
     base = node.base
     steps = strides_of(node, base) if base.op is Ops.BUFFER else None
     if steps is None or any(step == 0 and n > 1 for step, n in zip(steps, node.shape, strict=True)):
@@ -510,10 +508,6 @@ def _adopted(array: Strided, owner: Any, fixed: bool, device: str) -> UOp | None
 
 def _copied(array: Strided) -> UOp:
     """The elements in a buffer of the host's."""
-    import ctypes
-
-    import numpy as np
-
     size = array.dtype.itemsize
     reach = [(n - 1) * step * size for n, step in zip(array.shape, array.strides, strict=True)]
     low, high = sum(min(0, r) for r in reach), sum(max(0, r) for r in reach) + size
@@ -538,8 +532,6 @@ def _short(node: UOp | None) -> str:
 
 
 def _values(values: NDArray[Any], separator: str) -> str:
-    import numpy as np
-
     return np.array2string(values, separator=separator, threshold=20).replace("\n", "")
 
 
@@ -552,8 +544,6 @@ def _rebuilt(
     requires_grad: bool | None,
 ) -> Interop:
     """A tensor as it was pickled."""
-    import numpy as np
-
     if isinstance(device, Placement):
         made = _rebuilt(kind, raw, shape, dtype, device.names[0], requires_grad)
         return kind._wrap(made._held.copy_to(device), requires_grad)

@@ -1,5 +1,5 @@
-"""How tensors look: what methods whose results are remembered (`tensor/template`) may see of them,
-and stand-ins that have no more than that."""
+"""The look of a tensor: all that a method whose results are remembered (`tensor/template`) may
+depend on. And stand-ins: tensors that have a given look and nothing else."""
 
 from __future__ import annotations
 

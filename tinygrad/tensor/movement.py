@@ -9,6 +9,7 @@ from typing import Any, Self
 from tinygrad.base.dtype import COMPLEX_PARTS, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import argfix, ceildiv, plain, prod
+from tinygrad.schedule.in_parts import concatenated
 from tinygrad.tensor.arguments import check_choice, check_number_from, check_types
 from tinygrad.tensor.conversion import Conversion
 from tinygrad.tensor.core import (
@@ -463,17 +464,8 @@ class Movement(Conversion):
         if kind in COMPLEX_PARTS:
             parts = tuple(p.cast(kind) for p in parts)
             first, kind = parts[0], COMPLEX_PARTS[kind]
-        total, at, node = sum(p.shape[axis] for p in parts), 0, None
-        for part in parts:
-            if (size := part.shape[axis]) != 0:
-                pads = tuple(
-                    (at, total - at - size) if i == axis else (0, 0) for i in range(part._held.ndim)
-                )
-                here = part._constant(True, dtypes.bool, part._held.shape).pad(pads)
-                value = part._held.cast(kind).pad(pads)
-                node = value if node is None else here.where(value, node)
-                at += size
-        made = first._from(first._held.cast(kind) if node is None else node, *parts)
+        node = concatenated([part._held.cast(kind) for part in parts], axis)
+        made = first._from(node, *parts)
         return made._copied(*parts)
 
     def stack(self, *others: Self, dim: Sint = 0) -> Self:

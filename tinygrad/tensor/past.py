@@ -1,10 +1,10 @@
-"""What a computed value was made of, known weakly.
+"""What a computed value was made of, by weak references.
 
-A tensor that says nothing of gradients lets go of its expression once that is computed: a loop that
-computes would else keep all its turns. So no gradient goes on from there. This file remembers of
-which nodes the value was made, as long as somebody holds them, so that a gradient by one of those
-is an error and never one that takes the value as given.
-"""
+A tensor that neither wants nor refuses a gradient drops its expression once it is computed: a loop
+that keeps computing would otherwise keep all its turns in memory. A gradient can't pass such a
+value any more. This file remembers which nodes the value was made of, as long as these are alive,
+so that a gradient by one of them is an error, and not silently wrong by taking the value as a
+constant."""
 
 from __future__ import annotations
 

@@ -1,14 +1,15 @@
-"""What a tensor is before anybody asks for its node.
+"""What a tensor holds in place of a node until somebody needs the node.
 
-A method that was run before on arguments that looked alike (`tensor/template`) needn't run again,
-and its result needn't be written down: the tensor holds a *promise* in the place of a node, the
-output of a template over promises and storage. Who asks the tensor for its node makes all that is
-promised below it; so whatever does not know of promises is right by default. In a step that is like
-one before nobody asks, and promises alone tell that it is (`tensor/again`).
+If a method was run before on arguments that look alike (`tensor/template`), it doesn't have to run
+again, and no graph has to be built: the result holds a *promise*, which names an output of a
+template and the template's inputs (other promises, or storage). Asking the tensor for its node
+builds the nodes of all promises below it, so code that knows nothing of promises is correct without
+any change. In a step that is like an earlier one nobody asks, and the promises are enough to
+recognise it (`tensor/again`).
 
-Storage is meant as it was when the promise was made. A *version* is a BUFFER and its era, which
-ends when the bytes are overwritten and the node stays, as nobody else reads it.
-"""
+Storage in a promise means its contents at the time of the promise. A *version* is a BUFFER and an
+era; the era ends when the bytes are overwritten while the node stays the same, which is done if
+nobody else reads it."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""Methods that are expressions: what they make of tensors of some shapes is remembered, and made
-again of other tensors without running the method.
+"""Methods whose results are remembered: for arguments that look like earlier ones, the expression
+is made again without running the method.
 
-A training loop makes the same expressions in each step, of other buffers. A method says
-`@expression` that only combines its tensors, draws no random numbers, and looks at nothing but
-their shapes, dtypes, devices, at numbers and modes. It is run once for each *look* of its
-arguments, on stand-ins that have no more than that. A later call gives a promise (`tensor/promise`)
-if its tensors are storage or promised themselves; else the nodes, at once. With SPEC each call is
-made both ways.
-"""
+In each step a training loop makes the same expressions of other buffers. A method is marked
+`@expression` if it only combines its tensors, draws no random numbers, and depends on nothing but
+shapes, dtypes, devices, numbers and modes. It runs once for each *look* of its arguments, on
+stand-ins that have nothing but that look. A later call gives a promise (`tensor/promise`) if its
+tensors are storage or promised themselves; otherwise it gives the nodes at once. With SPEC each
+call is also made the ordinary way, and compared."""
 
 from __future__ import annotations
 

@@ -39,19 +39,33 @@ from tinygrad.uop.op import Ops
 STORED = (Ops.BUFFER, Ops.ASSIGN)
 
 
-def in_place(operation: str, example: str = "", result: str = "") -> Callable[..., Any]:
-    """The method that writes what `operation` gives into the tensor itself."""
+class InPlaceOf:
+    """A row of a class that becomes a method: called `name_` (or `__iname__`), it writes what the
+    method `name` returns into the tensor itself. Its docstring shows the example."""
 
-    def method(self: Writing, *args: Any, **kwargs: Any) -> Writing:
-        return self._in_place(operation, getattr(self, operation)(*args, **kwargs))
+    __call__: Callable[..., Any]  # for type checkers: it is a method by the time of a call
 
-    method.__name__ = f"{operation}_"
-    method.__qualname__ = f"Writing.{operation}_"
-    method.__doc__ = (
-        f"`{operation}` in place: this holds its result, and so do views of this.\n\n"
-        f"        >>> {example}\n        {result}\n        "
-    )
-    return method
+    def __init__(self, example: str = "", result: str = "") -> None:
+        self.example, self.result = example, result
+        self.methods: list[Callable[..., Any]] = []
+
+    def __set_name__(self, cls: type, name: str) -> None:
+        if not self.methods:  # a second name is another name of the same method
+            self.methods.append(self._method(name))
+        setattr(cls, name, self.methods[0])
+
+    def _method(self, name: str) -> Callable[..., Any]:
+        operation = f"__{name[3:]}" if name.startswith("__i") else name.removesuffix("_")
+
+        def method(tensor: Writing, *args: Any, **kwargs: Any) -> Writing:
+            return tensor._in_place(operation, getattr(tensor, operation)(*args, **kwargs))
+
+        method.__name__, method.__qualname__ = name, f"Writing.{name}"
+        method.__doc__ = (
+            f"`{operation}` in place: this holds its result, and so do views of this.\n\n"
+            f"        >>> {self.example}\n        {self.result}\n        "
+        )
+        return method
 
 
 def _by_tensors(indices: Any) -> bool:
@@ -181,50 +195,48 @@ class Writing(Autograd):
         """
         return self.fill_(0)
 
-    add_ = in_place("add", "Tensor([1, 2]).add_(3).tolist()", "[4, 5]")
-    sub_ = in_place("sub", "Tensor([4, 5]).sub_(3).tolist()", "[1, 2]")
-    mul_ = in_place("mul", "Tensor([1, 2]).mul_(3).tolist()", "[3, 6]")
-    div_ = in_place("div", "Tensor([1.0, 3.0]).div_(2).tolist()", "[0.5, 1.5]")
-    pow_ = in_place("pow", "Tensor([2, 3]).pow_(2).tolist()", "[4, 9]")
-    maximum_ = in_place("maximum", "Tensor([1, 5]).maximum_(3).tolist()", "[3, 5]")
-    minimum_ = in_place("minimum", "Tensor([1, 5]).minimum_(3).tolist()", "[1, 3]")
-    lerp_ = in_place("lerp", "Tensor([0.0]).lerp_(Tensor([4.0]), 0.5).tolist()", "[2.0]")
-    clamp_ = in_place("clamp", "Tensor([1, 5]).clamp_(2, 4).tolist()", "[2, 4]")
-    clip_ = in_place("clip", "Tensor([1, 5]).clip_(2, 4).tolist()", "[2, 4]")
-    neg_ = in_place("neg", "Tensor([1, -2]).neg_().tolist()", "[-1, 2]")
-    abs_ = in_place("abs", "Tensor([1, -2]).abs_().tolist()", "[1, 2]")
-    exp_ = in_place("exp", "Tensor([0.0]).exp_().tolist()", "[1.0]")
-    log_ = in_place("log", "Tensor([1.0]).log_().tolist()", "[0.0]")
-    sqrt_ = in_place("sqrt", "Tensor([4.0]).sqrt_().tolist()", "[2.0]")
-    rsqrt_ = in_place("rsqrt", "Tensor([4.0]).rsqrt_().tolist()", "[0.5]")
-    square_ = in_place("square", "Tensor([3, -2]).square_().tolist()", "[9, 4]")
-    reciprocal_ = in_place("reciprocal", "Tensor([4.0]).reciprocal_().tolist()", "[0.25]")
-    floor_ = in_place("floor", "Tensor([1.5]).floor_().tolist()", "[1.0]")
-    ceil_ = in_place("ceil", "Tensor([1.5]).ceil_().tolist()", "[2.0]")
-    round_ = in_place("round", "Tensor([1.6]).round_().tolist()", "[2.0]")
-    trunc_ = in_place("trunc", "Tensor([-1.6]).trunc_().tolist()", "[-1.0]")
-    sign_ = in_place("sign", "Tensor([-3, 4]).sign_().tolist()", "[-1, 1]")
-    sigmoid_ = in_place("sigmoid", "Tensor([0.0]).sigmoid_().tolist()", "[0.5]")
-    tanh_ = in_place("tanh", "Tensor([0.0]).tanh_().tolist()", "[0.0]")
-    relu_ = in_place("relu", "Tensor([-1, 2]).relu_().tolist()", "[0, 2]")
-    masked_fill_ = in_place(
-        "masked_fill", "Tensor([1, 2]).masked_fill_(Tensor([True, False]), 9).tolist()", "[9, 2]"
+    add_ = InPlaceOf("Tensor([1, 2]).add_(3).tolist()", "[4, 5]")
+    sub_ = InPlaceOf("Tensor([4, 5]).sub_(3).tolist()", "[1, 2]")
+    mul_ = InPlaceOf("Tensor([1, 2]).mul_(3).tolist()", "[3, 6]")
+    div_ = InPlaceOf("Tensor([1.0, 3.0]).div_(2).tolist()", "[0.5, 1.5]")
+    pow_ = InPlaceOf("Tensor([2, 3]).pow_(2).tolist()", "[4, 9]")
+    maximum_ = InPlaceOf("Tensor([1, 5]).maximum_(3).tolist()", "[3, 5]")
+    minimum_ = InPlaceOf("Tensor([1, 5]).minimum_(3).tolist()", "[1, 3]")
+    lerp_ = InPlaceOf("Tensor([0.0]).lerp_(Tensor([4.0]), 0.5).tolist()", "[2.0]")
+    clamp_ = InPlaceOf("Tensor([1, 5]).clamp_(2, 4).tolist()", "[2, 4]")
+    clip_ = InPlaceOf("Tensor([1, 5]).clip_(2, 4).tolist()", "[2, 4]")
+    neg_ = InPlaceOf("Tensor([1, -2]).neg_().tolist()", "[-1, 2]")
+    abs_ = InPlaceOf("Tensor([1, -2]).abs_().tolist()", "[1, 2]")
+    exp_ = InPlaceOf("Tensor([0.0]).exp_().tolist()", "[1.0]")
+    log_ = InPlaceOf("Tensor([1.0]).log_().tolist()", "[0.0]")
+    sqrt_ = InPlaceOf("Tensor([4.0]).sqrt_().tolist()", "[2.0]")
+    rsqrt_ = InPlaceOf("Tensor([4.0]).rsqrt_().tolist()", "[0.5]")
+    square_ = InPlaceOf("Tensor([3, -2]).square_().tolist()", "[9, 4]")
+    reciprocal_ = InPlaceOf("Tensor([4.0]).reciprocal_().tolist()", "[0.25]")
+    floor_ = InPlaceOf("Tensor([1.5]).floor_().tolist()", "[1.0]")
+    ceil_ = InPlaceOf("Tensor([1.5]).ceil_().tolist()", "[2.0]")
+    round_ = InPlaceOf("Tensor([1.6]).round_().tolist()", "[2.0]")
+    trunc_ = InPlaceOf("Tensor([-1.6]).trunc_().tolist()", "[-1.0]")
+    sign_ = InPlaceOf("Tensor([-3, 4]).sign_().tolist()", "[-1, 1]")
+    sigmoid_ = InPlaceOf("Tensor([0.0]).sigmoid_().tolist()", "[0.5]")
+    tanh_ = InPlaceOf("Tensor([0.0]).tanh_().tolist()", "[0.0]")
+    relu_ = InPlaceOf("Tensor([-1, 2]).relu_().tolist()", "[0, 2]")
+    masked_fill_ = InPlaceOf(
+        "Tensor([1, 2]).masked_fill_(Tensor([True, False]), 9).tolist()", "[9, 2]"
     )
-    scatter_ = in_place("scatter", "Tensor([0, 0]).scatter_(0, Tensor([1]), 5).tolist()", "[0, 5]")
-    scatter_reduce_ = in_place(
-        "scatter_reduce",
-        'Tensor([1, 1]).scatter_reduce_(0, Tensor([0]), Tensor([5]), "sum").tolist()',
-        "[6, 1]",
+    scatter_ = InPlaceOf("Tensor([0, 0]).scatter_(0, Tensor([1]), 5).tolist()", "[0, 5]")
+    scatter_reduce_ = InPlaceOf(
+        'Tensor([1, 1]).scatter_reduce_(0, Tensor([0]), Tensor([5]), "sum").tolist()', "[6, 1]"
     )
-    tril_ = in_place("tril", "Tensor([[1, 2], [3, 4]]).tril_().tolist()", "[[1, 0], [3, 4]]")
-    triu_ = in_place("triu", "Tensor([[1, 2], [3, 4]]).triu_().tolist()", "[[1, 2], [0, 4]]")
-    logical_not_ = in_place("logical_not", "Tensor([True]).logical_not_().tolist()", "[False]")
+    tril_ = InPlaceOf("Tensor([[1, 2], [3, 4]]).tril_().tolist()", "[[1, 0], [3, 4]]")
+    triu_ = InPlaceOf("Tensor([[1, 2], [3, 4]]).triu_().tolist()", "[[1, 2], [0, 4]]")
+    logical_not_ = InPlaceOf("Tensor([True]).logical_not_().tolist()", "[False]")
 
-    __iadd__, __isub__, __imul__ = map(in_place, ("__add__", "__sub__", "__mul__"))
-    __itruediv__, __ifloordiv__ = map(in_place, ("__truediv__", "__floordiv__"))
-    __imod__, __ipow__, __imatmul__ = map(in_place, ("__mod__", "__pow__", "__matmul__"))
-    __iand__, __ior__, __ixor__ = map(in_place, ("__and__", "__or__", "__xor__"))
-    __ilshift__, __irshift__ = map(in_place, ("__lshift__", "__rshift__"))
+    __iadd__, __isub__, __imul__ = InPlaceOf(), InPlaceOf(), InPlaceOf()
+    __itruediv__, __ifloordiv__ = InPlaceOf(), InPlaceOf()
+    __imod__, __ipow__, __imatmul__ = InPlaceOf(), InPlaceOf(), InPlaceOf()
+    __iand__, __ior__, __ixor__ = InPlaceOf(), InPlaceOf(), InPlaceOf()
+    __ilshift__, __irshift__ = InPlaceOf(), InPlaceOf()
 
     # ---- values ----------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tinygrad.backends.amd.linker import link
 from tinygrad.backends.llvm_compiler import LISTINGS, LLVMCompiler
+from tinygrad.base.helpers import Recent
 from tinygrad.base.target import Target
 
 
@@ -12,7 +13,7 @@ class AMDCompiler:
 
     def __init__(self, target: Target) -> None:
         self.llvm = LLVMCompiler(target)
-        self._objects: dict[bytes, bytes] = {}  # by what was linked from them
+        self._objects: Recent[bytes, bytes] = Recent(LISTINGS)  # by what was linked from them
 
     @property
     def version(self) -> str:
@@ -22,8 +23,6 @@ class AMDCompiler:
         made = self.llvm.compile(source)
         linked = link(made)
         self._objects[linked] = made
-        if len(self._objects) > LISTINGS:
-            self._objects.pop(next(iter(self._objects)))
         return linked
 
     def disassemble(self, binary: bytes) -> str:

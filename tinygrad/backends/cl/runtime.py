@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ from tinygrad.backends.cl.device import Connection
 from tinygrad.backends.interface import Launch, Memory
 from tinygrad.backends.presence import wait_until
 from tinygrad.base.errors import CompileError, DeviceError, OutOfMemory
+from tinygrad.base.helpers import Recent
 
 KEPT_FRACTION = 4  # of the device's memory at most a quarter lies in freed blocks
 SOURCES = 64  # remembered for `disassemble`
@@ -31,7 +31,7 @@ class CLCompiler:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self._sources: OrderedDict[bytes, str] = OrderedDict()
+        self._sources: Recent[bytes, str] = Recent(SOURCES)
 
     @property
     def version(self) -> str:
@@ -44,8 +44,6 @@ class CLCompiler:
         program = build(self.connection, cl.Program(self.connection.context, source), source)
         binary = bytes(next(filter(None, program.get_info(cl.program_info.BINARIES))))
         self._sources[binary] = source
-        while len(self._sources) > SOURCES:
-            self._sources.popitem(last=False)
         return binary
 
     def disassemble(self, binary: bytes) -> str:

@@ -16,15 +16,7 @@ import weakref
 
 from tinygrad.backends.cpu.pages import PAGE, Pages
 from tinygrad.backends.cpu.runner import Runner, wait_functions
-from tinygrad.backends.cpu.runner_ir import (
-    PAUSES,
-    SEAT,
-    SEAT_SCRATCH,
-    SEATS,
-    SPINS,
-    WAIT_CALL,
-    WAKE_CALL,
-)
+from tinygrad.backends.cpu.runner_ir import OFFSETS, PAUSES
 from tinygrad.base.locks import ForkSafeLock
 
 
@@ -73,14 +65,11 @@ class Pool:
         self._words, self._helpers, self._scratch = None, [], []
 
     def _start(self) -> Pages:
-        words = Pages(SEATS + SEAT * self.threads)
+        words = Pages(_seat(self.threads))
         wait, wake = wait_functions(self.runner.machine)
-        for offset, value in (
-            (SPINS, PAUSES[self.runner.machine][2]),
-            (WAIT_CALL, wait),
-            (WAKE_CALL, wake),
-        ):
-            ctypes.c_int64.from_address(words.address + offset).value = value
+        spins = PAUSES[self.runner.machine][2]
+        for name, value in (("SPINS", spins), ("WAIT_CALL", wait), ("WAKE_CALL", wake)):
+            ctypes.c_int64.from_address(words.address + OFFSETS[name]).value = value
         self._words = words
         for thread in range(1, self.threads):
             helper = threading.Thread(
@@ -101,8 +90,13 @@ class Pool:
             return
         self._scratch = [Pages(nbytes + PAGE, huge=True) for _ in range(self.threads - 1)]
         for thread, pages in enumerate(self._scratch, 1):
-            seat = words.address + SEATS + SEAT * thread
-            ctypes.c_int64.from_address(seat + SEAT_SCRATCH).value = pages.address
+            seat = words.address + _seat(thread)
+            ctypes.c_int64.from_address(seat + OFFSETS["SEAT_SCRATCH"]).value = pages.address
+
+
+def _seat(thread: int) -> int:
+    """Where among the pool's words the seat of a thread begins."""
+    return OFFSETS["SEATS"] + OFFSETS["SEAT"] * thread
 
 
 def _help(runner: Runner, words: Pages, thread: int) -> None:

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-# Offsets of the pool's words, in bytes. What different threads write lies in different pairs of
-# cache lines.
-KERNEL = 0  # ptr function, ptr arguments, i64 tasks, i64 tasks a chunk, i64 chunks, i64 ranges
-STOP = 48  # ptr to an i32: not 0 if no more chunk should run
-FINISHED = 128  # i32: chunks of the open kernel that are done
-CALLER_SLEEPS = 132  # i32: the caller waits in the system for `finished` to change
-SPINS = 256  # i64: how often to look before sleeping
-WAIT_CALL = 264  # ptr: the system's function to sleep
-WAKE_CALL = 272  # ptr: the system's function to wake
-QUIT = 280  # i32: helpers should return
-SEATS = 384  # one for each thread; the caller's is the first
-SEAT = 128  # bytes of a seat
-SEAT_REMAINING = 0  # i32: chunks of this seat's range that nobody has taken (or below zero)
-SEAT_SLEEPS = 4  # i32: its helper sleeps, or is about to
-SEAT_SCRATCH = 8  # ptr: its helper's scratch memory
+# Where the words of the pool begin, in bytes: first those of the open kernel. Words that different
+# threads write lie in different pairs of cache lines.
 OFFSETS = {
-    "STOP": STOP,
-    "FINISHED": FINISHED,
-    "CALLER_SLEEPS": CALLER_SLEEPS,
-    "SPINS": SPINS,
-    "WAIT_CALL": WAIT_CALL,
-    "WAKE_CALL": WAKE_CALL,
-    "QUIT": QUIT,
-    "SEATS": SEATS,
-    "SEAT": SEAT,
-    "SEAT_SLEEPS": SEAT_SLEEPS,
-    "SEAT_SCRATCH": SEAT_SCRATCH,
+    "FUNCTION": 0,  # ptr
+    "ARGUMENTS": 8,  # ptr
+    "TASKS": 16,  # i64
+    "CHUNK": 24,  # i64: tasks of a chunk
+    "CHUNKS": 32,  # i64
+    "RANGES": 40,  # i64
+    "STOP": 48,  # ptr to an i32: not 0 if no more chunk should run
+    "FINISHED": 128,  # i32: chunks of the open kernel that are done
+    "CALLER_SLEEPS": 132,  # i32: the caller waits in the system for `finished` to change
+    "SPINS": 256,  # i64: how often to look before sleeping
+    "WAIT_CALL": 264,  # ptr: the system's function to sleep
+    "WAKE_CALL": 272,  # ptr: the system's function to wake
+    "QUIT": 280,  # i32: helpers should return
+    "SEATS": 384,  # one for each thread; the caller's is the first
+    # a seat begins with an i32, `remaining`: chunks of its range that nobody has taken, or below 0
+    "SEAT": 128,  # bytes of a seat
+    "SEAT_SLEEPS": 4,  # i32: its helper sleeps, or is about to
+    "SEAT_SCRATCH": 8,  # ptr: its helper's scratch memory
 }
 
 
@@ -119,12 +114,7 @@ WORK = """
 define internal void @work(ptr %pool, i64 %own, ptr %scratch_at) {
 entry:
   %finished = getelementptr i8, ptr %pool, i64 {FINISHED}
-  %arguments_at = getelementptr i8, ptr %pool, i64 8
-  %tasks_at = getelementptr i8, ptr %pool, i64 16
-  %chunk_at = getelementptr i8, ptr %pool, i64 24
-  %chunks_at = getelementptr i8, ptr %pool, i64 32
-  %ranges_at = getelementptr i8, ptr %pool, i64 40
-  %stop_at = getelementptr i8, ptr %pool, i64 {STOP}
+  %ranges_at = getelementptr i8, ptr %pool, i64 {RANGES}
   %visits = load atomic i64, ptr %ranges_at monotonic, align 8
   br label %visit
 visit:
@@ -144,10 +134,10 @@ take:
   br i1 %mine, label %run, label %leave
 run:
   %function = load ptr, ptr %pool
-  %arguments = load ptr, ptr %arguments_at
-  %tasks = load i64, ptr %tasks_at
-  %chunk = load i64, ptr %chunk_at
-  %chunks = load i64, ptr %chunks_at
+  %arguments = get ptr %pool {ARGUMENTS}
+  %tasks = get i64 %pool {TASKS}
+  %chunk = get i64 %pool {CHUNK}
+  %chunks = get i64 %pool {CHUNKS}
   %ranges = load atomic i64, ptr %ranges_at monotonic, align 8
   %scratch = load ptr, ptr %scratch_at
   %thread_after = add i64 %thread, 1
@@ -159,7 +149,7 @@ run:
   %end = add i64 %low, %chunk
   %inside = icmp slt i64 %end, %tasks
   %high = select i1 %inside, i64 %end, i64 %tasks
-  %stop = load ptr, ptr %stop_at
+  %stop = get ptr %pool {STOP}
   %stops = load atomic i32, ptr %stop monotonic, align 4
   %goes_on = icmp eq i32 %stops, 0
   br i1 %goes_on, label %compute, label %over
@@ -190,12 +180,9 @@ define internal void @share(ptr %pool, i64 %chunks, i64 %ranges, i64 %wakes, ptr
 entry:
   %finished = getelementptr i8, ptr %pool, i64 {FINISHED}
   %caller_sleeps = getelementptr i8, ptr %pool, i64 {CALLER_SLEEPS}
-  %spins_at = getelementptr i8, ptr %pool, i64 {SPINS}
-  %spins = load i64, ptr %spins_at
-  %wait_at = getelementptr i8, ptr %pool, i64 {WAIT_CALL}
-  %wait_call = load ptr, ptr %wait_at
-  %wake_at = getelementptr i8, ptr %pool, i64 {WAKE_CALL}
-  %wake_call = load ptr, ptr %wake_at
+  %spins = get i64 %pool {SPINS}
+  %wait_call = get ptr %pool {WAIT_CALL}
+  %wake_call = get ptr %pool {WAKE_CALL}
   %all = trunc i64 %chunks to i32
   %may_wake = icmp ne i64 %wakes, 0
   store atomic i32 0, ptr %finished monotonic, align 4
@@ -257,14 +244,10 @@ RUN_LIST = """
 define void @run_list(ptr %list) {
 entry:
   %records = load ptr, ptr %list
-  %count_at = getelementptr i8, ptr %list, i64 8
-  %count = load i64, ptr %count_at
-  %stop_at = getelementptr i8, ptr %list, i64 16
-  %stop = load ptr, ptr %stop_at
-  %pool_at = getelementptr i8, ptr %list, i64 24
-  %pool = load ptr, ptr %pool_at
-  %given_at = getelementptr i8, ptr %list, i64 32
-  %scratch = load ptr, ptr %given_at
+  %count = get i64 %list 8
+  %stop = get ptr %list 16
+  %pool = get ptr %list 24
+  %scratch = get ptr %list 32
   %table = getelementptr i8, ptr %list, i64 40
   %scratch_at = alloca ptr
   store ptr %scratch, ptr %scratch_at
@@ -275,22 +258,14 @@ record:
   %number = phi i64 [ 0, %entry ], [ %number_next, %next ]
   %at = phi ptr [ %records, %entry ], [ %at_next, %next ]
   %function = load ptr, ptr %at
-  %arguments_at = getelementptr i8, ptr %at, i64 8
-  %arguments = load ptr, ptr %arguments_at
-  %positions_at = getelementptr i8, ptr %at, i64 16
-  %positions = load ptr, ptr %positions_at
-  %arity_at = getelementptr i8, ptr %at, i64 24
-  %arity = load i64, ptr %arity_at
-  %tasks_at = getelementptr i8, ptr %at, i64 32
-  %tasks = load i64, ptr %tasks_at
-  %chunk_at = getelementptr i8, ptr %at, i64 40
-  %chunk = load i64, ptr %chunk_at
-  %chunks_at = getelementptr i8, ptr %at, i64 48
-  %chunks = load i64, ptr %chunks_at
-  %ranges_at = getelementptr i8, ptr %at, i64 56
-  %ranges = load i64, ptr %ranges_at
-  %wakes_at = getelementptr i8, ptr %at, i64 64
-  %wakes = load i64, ptr %wakes_at
+  %arguments = get ptr %at 8
+  %positions = get ptr %at 16
+  %arity = get i64 %at 24
+  %tasks = get i64 %at 32
+  %chunk = get i64 %at 40
+  %chunks = get i64 %at 48
+  %ranges = get i64 %at 56
+  %wakes = get i64 %at 64
   %no_arguments = icmp sle i64 %arity, 0
   br i1 %no_arguments, label %ready, label %argument
 argument:
@@ -322,18 +297,13 @@ compute:
   br i1 %inside, label %serial, label %next
 shared:
   store ptr %function, ptr %pool
-  %kernel_arguments = getelementptr i8, ptr %pool, i64 8
-  store ptr %arguments, ptr %kernel_arguments
-  %kernel_tasks = getelementptr i8, ptr %pool, i64 16
-  store i64 %tasks, ptr %kernel_tasks
-  %kernel_chunk = getelementptr i8, ptr %pool, i64 24
-  store i64 %chunk, ptr %kernel_chunk
-  %kernel_chunks = getelementptr i8, ptr %pool, i64 32
-  store i64 %chunks, ptr %kernel_chunks
-  %kernel_ranges = getelementptr i8, ptr %pool, i64 40
+  put ptr %arguments %pool {ARGUMENTS}
+  put i64 %tasks %pool {TASKS}
+  put i64 %chunk %pool {CHUNK}
+  put i64 %chunks %pool {CHUNKS}
+  %kernel_ranges = getelementptr i8, ptr %pool, i64 {RANGES}
   store atomic i64 %ranges, ptr %kernel_ranges monotonic, align 8
-  %kernel_stop = getelementptr i8, ptr %pool, i64 {STOP}
-  store ptr %stop, ptr %kernel_stop
+  put ptr %stop %pool {STOP}
   call void @share(ptr %pool, i64 %chunks, i64 %ranges, i64 %wakes, ptr %scratch_at)
   br label %next
 next:
@@ -353,12 +323,9 @@ entry:
   %finished = getelementptr i8, ptr %pool, i64 {FINISHED}
   %caller_sleeps = getelementptr i8, ptr %pool, i64 {CALLER_SLEEPS}
   %quit = getelementptr i8, ptr %pool, i64 {QUIT}
-  %spins_at = getelementptr i8, ptr %pool, i64 {SPINS}
-  %spins = load i64, ptr %spins_at
-  %wait_at = getelementptr i8, ptr %pool, i64 {WAIT_CALL}
-  %wait_call = load ptr, ptr %wait_at
-  %wake_at = getelementptr i8, ptr %pool, i64 {WAKE_CALL}
-  %wake_call = load ptr, ptr %wake_at
+  %spins = get i64 %pool {SPINS}
+  %wait_call = get ptr %pool {WAIT_CALL}
+  %wake_call = get ptr %pool {WAKE_CALL}
   %seat = call ptr @seat_of(ptr %pool, i64 %thread)
   %sleeps = getelementptr i8, ptr %seat, i64 {SEAT_SLEEPS}
   %scratch_at = getelementptr i8, ptr %seat, i64 {SEAT_SCRATCH}
@@ -412,8 +379,7 @@ exit:
 DISMISS = """
 define void @dismiss(ptr %pool, i64 %thread) {
   %quit = getelementptr i8, ptr %pool, i64 {QUIT}
-  %wake_at = getelementptr i8, ptr %pool, i64 {WAKE_CALL}
-  %wake_call = load ptr, ptr %wake_at
+  %wake_call = get ptr %pool {WAKE_CALL}
   %seat = call ptr @seat_of(ptr %pool, i64 %thread)
   store atomic i32 1, ptr %quit seq_cst, align 4
   %old = atomicrmw sub ptr %seat, i32 1 seq_cst
@@ -423,6 +389,15 @@ define void @dismiss(ptr %pool, i64 %thread) {
 """
 
 
+# What is written short in the texts above: a load, and a store, so many bytes behind a pointer.
+SHORT = {
+    r"(%\w+) = get (\w+) (%\w+) (\d+)": r"\1.at = getelementptr i8, ptr \3, i64 \4\n"
+    r"  \1 = load \2, ptr \1.at",
+    r"put (\w+) (%\w+) (%\w+) (\d+)": r"\2.to = getelementptr i8, ptr \3, i64 \4\n"
+    r"  store \1 \2, ptr \2.to",
+}
+
+
 def runner_source(system: str, machine: str) -> str:
     """The IR for an operating system (`sys.platform`) and a machine of `PAUSES`."""
     pause, declaration, _ = PAUSES[machine]
@@ -430,4 +405,6 @@ def runner_source(system: str, machine: str) -> str:
     text = text.replace("{PAUSE}", pause)
     for name, offset in OFFSETS.items():
         text = text.replace("{" + name + "}", str(offset))
+    for short, long in SHORT.items():
+        text = re.sub(short, long, text)
     return declaration + text

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from tinygrad.backends.interface import Launch
 from tinygrad.backends.presence import wait_until
 from tinygrad.backends.webgpu.device import Connection
 from tinygrad.base.errors import CompileError
-from tinygrad.base.helpers import round_up
+from tinygrad.base.helpers import Recent, round_up
 from tinygrad.base.windows import whole_window
 
 KEPT = 1 << 30  # bytes of freed buffers
@@ -54,7 +53,7 @@ class WebGPUCompiler:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self._made: OrderedDict[bytes, WebGPUFunction] = OrderedDict()
+        self._made: Recent[bytes, WebGPUFunction] = Recent(PIPELINES)
         self._layouts: dict[int, Any] = {}
 
     @property
@@ -64,8 +63,6 @@ class WebGPUCompiler:
     def compile(self, source: str) -> bytes:
         binary = source.encode()
         self._made[binary] = self.build(source)
-        if len(self._made) > PIPELINES:
-            self._made.popitem(last=False)
         return binary
 
     def function(self, binary: bytes) -> WebGPUFunction:

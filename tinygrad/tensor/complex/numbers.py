@@ -18,7 +18,10 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tinygrad.base.dtype import COMPLEX_PARTS, DType, complex_of, dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, DTypeError
@@ -32,9 +35,6 @@ from tinygrad.tensor.elementwise import Number, is_complex
 from tinygrad.tensor.tensor import Tensor
 from tinygrad.uop.node import UOp
 from tinygrad.uop.op import Ops
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # what would go through, and means nothing
 REFUSED = ("trunc", "floor", "ceil", "round", "layernorm", "cov", "corrcoef")
@@ -83,8 +83,6 @@ class Complex(Tensor):
         dtype: DTypeLike | None = None,
         requires_grad: bool | None = None,
     ) -> None:
-        import numpy as np  # heavy, and only programs with complex numbers need it
-
         kind = complex_of(dtypes.default_float) if dtype is None else checked_dtype(dtype)
         if isinstance(data, (list, tuple)) and not any(hasattr(x, "__array__") for x in data):
             nested_shape(data)  # ragged lists are told
@@ -211,8 +209,6 @@ class Complex(Tensor):
         return self.full_like(value)
 
     def _read(self) -> NDArray[Any]:
-        import numpy as np
-
         pairs = np.ascontiguousarray(read(self._held))
         return pairs.view(self.dtype.name).reshape(self.shape)
 

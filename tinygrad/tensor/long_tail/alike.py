@@ -381,14 +381,6 @@ class Alike(Resizing):
         same = high.eq(low) & high.isinf()
         return high + (1 + same.where(0, low - high).exp2()).log2()
 
-    def baddbmm(self, batch1: Self, batch2: Self, beta: Any = 1, alpha: Any = 1) -> Self:
-        """beta · this + alpha · batch1 @ batch2, of stacks of matrices.
-
-        >>> Tensor([[[1]]]).baddbmm(Tensor([[[2]]]), Tensor([[[3]]]), beta=2).tolist()
-        [[[8]]]
-        """
-        return self._plus(batch1.bmm(batch2), beta, alpha)
-
     def diagflat(self, offset: int = 0) -> Self:
         """A matrix with all elements on diagonal number `offset`.
 

@@ -9,6 +9,7 @@ the others' arguments, so gradients need no care. Series come from Abramowitz an
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Self
 
 from tinygrad.base.dtype import dtypes
@@ -261,6 +262,16 @@ class Gamma(Elementary):
         """x less the nearest whole number: what sin(πx) and tan(πx) depend on."""
         return self - self.round().detach()
 
+    def _moved_up(self, far: int, term: Callable[[Self], Self]) -> tuple[Self, Self]:
+        """This x, not below 0, plus as many ones as it takes to reach `far`; and the sum of a
+        function over all x, x + 1, .. that are passed on the way."""
+        y, total = self, self.zeros_like()
+        for _ in range(far):
+            below: Self = y < far
+            total = total + below.where(term(below.where(y, 1)), 0)
+            y = below.where(y + 1, y)
+        return y, total
+
     @wide
     def lgamma(self) -> Self:
         """log |Γ(x)|; infinite at 0 and at negative whole numbers. (A&S 6.1.33, 6.1.40.)
@@ -302,11 +313,8 @@ class Gamma(Elementary):
         """
         reflected = self < 0
         x = reflected.where(1 - self, self)
-        large, total, y = x >= STIRLING_FROM, x.zeros_like(), x
-        for _ in range(int(STIRLING_FROM)):
-            below = y < STIRLING_FROM
-            total = total + below.where(below.where(y, 1).reciprocal(), 0)
-            y = below.where(y + 1, y)
+        large = x >= STIRLING_FROM
+        y, total = x._moved_up(int(STIRLING_FROM), lambda z: z.reciprocal())
         inverse = y.reciprocal()
         square = inverse * inverse
         out = y.log() - inverse * 0.5 - square * _polynomial(square, DIGAMMA_FAR)
@@ -322,11 +330,8 @@ class Gamma(Elementary):
     def _trigamma(self) -> Self:
         """ψ'(x), infinite at 0 and at negative whole numbers. (A&S 6.4.6, 6.4.7, 6.4.12.)"""
         reflected = self < 0.5
-        y, total = reflected.where(1 - self, self), self.zeros_like()
-        for _ in range(int(STIRLING_FROM)):
-            below = y < STIRLING_FROM
-            total = total + below.where(below.where(y, 1).square().reciprocal(), 0)
-            y = below.where(y + 1, y)
+        x = reflected.where(1 - self, self)
+        y, total = x._moved_up(int(STIRLING_FROM), lambda z: z.square().reciprocal())
         inverse = y.reciprocal()
         square = inverse * inverse
         far = inverse + square * 0.5 + square * inverse * _polynomial(square, BERNOULLI)
@@ -361,12 +366,7 @@ class Gamma(Elementary):
         """n!·Σ 1/(x + k)ⁿ⁺¹ over all k from 0, of x from 0 and n from 1."""
         unit = 2.0 ** round(math.log2(math.factorial(n)) / (n + 1))  # its power is about n!
         rest = math.factorial(n) / unit ** (n + 1)
-        y, total = self, self.zeros_like()
-        far_from = int(STIRLING_FROM) + n
-        for _ in range(far_from):
-            below = y < far_from
-            total = total + below.where((unit / below.where(y, 1)) ** (n + 1), 0)
-            y = below.where(y + 1, y)
+        y, total = self._moved_up(int(STIRLING_FROM) + n, lambda z: (unit / z) ** (n + 1))
         inverse = y.reciprocal()
         rows = enumerate(BERNOULLI, 1)
         series = tuple(b * math.comb(2 * k + n - 1, n) / (2 * k) for k, b in rows)

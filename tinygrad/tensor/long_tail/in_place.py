@@ -11,7 +11,7 @@ from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.tensor.arguments import check_above, check_number_from
 from tinygrad.tensor.generator import Generator
 from tinygrad.tensor.long_tail.alike import Alike
-from tinygrad.tensor.writing import in_place
+from tinygrad.tensor.writing import InPlaceOf
 
 
 class InPlace(Alike):
@@ -19,141 +19,110 @@ class InPlace(Alike):
 
     __slots__ = ()
 
-    cos_ = in_place("cos", "Tensor([0.0]).cos_().tolist()", "[1.0]")
-    sin_ = in_place("sin", "Tensor([0.0]).sin_().tolist()", "[0.0]")
-    tan_ = in_place("tan", "Tensor([0.0]).tan_().tolist()", "[0.0]")
-    sinh_ = in_place("sinh", "Tensor([0.0]).sinh_().tolist()", "[0.0]")
-    cosh_ = in_place("cosh", "Tensor([0.0]).cosh_().tolist()", "[1.0]")
-    asin_ = in_place("asin", "Tensor([0.0]).asin_().tolist()", "[0.0]")
-    atan_ = in_place("atan", "Tensor([0.0]).atan_().tolist()", "[0.0]")
-    asinh_ = in_place("asinh", "Tensor([0.0]).asinh_().tolist()", "[0.0]")
-    acosh_ = in_place("acosh", "Tensor([1.0]).acosh_().tolist()", "[0.0]")
-    atanh_ = in_place("atanh", "Tensor([0.0]).atanh_().tolist()", "[0.0]")
-    acos_ = in_place("acos", "Tensor([1.0]).acos_().tolist()", "[0.0]")
-    erf_ = in_place("erf", "Tensor([0.0]).erf_().tolist()", "[0.0]")
-    erfc_ = in_place("erfc", "Tensor([0.0]).erfc_().tolist()", "[1.0]")
-    erfinv_ = in_place("erfinv", "Tensor([0.0]).erfinv_().tolist()", "[0.0]")
-    expm1_ = in_place("expm1", "Tensor([0.0]).expm1_().tolist()", "[0.0]")
-    exp2_ = in_place("exp2", "Tensor([3.0]).exp2_().tolist()", "[8.0]")
-    log2_ = in_place("log2", "Tensor([8.0]).log2_().tolist()", "[3.0]")
-    log10_ = in_place("log10", "Tensor([1.0]).log10_().tolist()", "[0.0]")
-    log1p_ = in_place("log1p", "Tensor([0.0]).log1p_().tolist()", "[0.0]")
-    lgamma_ = in_place("lgamma", "Tensor([1.0]).lgamma_().tolist()", "[0.0]")
-    sinc_ = in_place("sinc", "Tensor([0.0]).sinc_().tolist()", "[1.0]")
-    rad2deg_ = in_place("rad2deg", "Tensor([0.0]).rad2deg_().tolist()", "[0.0]")
-    deg2rad_ = in_place("deg2rad", "Tensor([0.0]).deg2rad_().tolist()", "[0.0]")
-    digamma_ = in_place("digamma", "Tensor([5.0]).digamma_().shape", "(1,)")
-    polygamma_ = in_place("polygamma", "Tensor([5.0]).polygamma_(1).shape", "(1,)")
-    mvlgamma_ = in_place("mvlgamma", "Tensor([1.0]).mvlgamma_(1).tolist()", "[0.0]")
-    i0_ = in_place("i0", "Tensor([0.0]).i0_().tolist()", "[1.0]")
-    logit_ = in_place("logit", "Tensor([0.5]).logit_().tolist()", "[0.0]")
-    frac_ = in_place("frac", "Tensor([1.5]).frac_().tolist()", "[0.5]")
-    fix_ = in_place("fix", "Tensor([-1.5]).fix_().tolist()", "[-1.0]")
-    sgn_ = in_place("sgn", "Tensor([-3, 4]).sgn_().tolist()", "[-1, 1]")
-    absolute_ = in_place("absolute", "Tensor([-3]).absolute_().tolist()", "[3]")
-    negative_ = in_place("negative", "Tensor([3]).negative_().tolist()", "[-3]")
-    bitwise_not_ = in_place("bitwise_not", "Tensor([1]).bitwise_not_().tolist()", "[-2]")
-    nan_to_num_ = in_place("nan_to_num", "Tensor([float('nan')]).nan_to_num_().tolist()", "[0.0]")
-    subtract_ = in_place("subtract", "Tensor([6.0]).subtract_(Tensor([4.0])).tolist()", "[2.0]")
-    multiply_ = in_place("multiply", "Tensor([6.0]).multiply_(Tensor([4.0])).tolist()", "[24.0]")
-    divide_ = in_place("divide", "Tensor([6.0]).divide_(Tensor([4.0])).tolist()", "[1.5]")
-    true_divide_ = in_place(
-        "true_divide", "Tensor([6.0]).true_divide_(Tensor([4.0])).tolist()", "[1.5]"
+    cos_ = InPlaceOf("Tensor([0.0]).cos_().tolist()", "[1.0]")
+    sin_ = InPlaceOf("Tensor([0.0]).sin_().tolist()", "[0.0]")
+    tan_ = InPlaceOf("Tensor([0.0]).tan_().tolist()", "[0.0]")
+    sinh_ = InPlaceOf("Tensor([0.0]).sinh_().tolist()", "[0.0]")
+    cosh_ = InPlaceOf("Tensor([0.0]).cosh_().tolist()", "[1.0]")
+    asin_ = InPlaceOf("Tensor([0.0]).asin_().tolist()", "[0.0]")
+    atan_ = InPlaceOf("Tensor([0.0]).atan_().tolist()", "[0.0]")
+    asinh_ = InPlaceOf("Tensor([0.0]).asinh_().tolist()", "[0.0]")
+    acosh_ = InPlaceOf("Tensor([1.0]).acosh_().tolist()", "[0.0]")
+    atanh_ = InPlaceOf("Tensor([0.0]).atanh_().tolist()", "[0.0]")
+    acos_ = InPlaceOf("Tensor([1.0]).acos_().tolist()", "[0.0]")
+    erf_ = InPlaceOf("Tensor([0.0]).erf_().tolist()", "[0.0]")
+    erfc_ = InPlaceOf("Tensor([0.0]).erfc_().tolist()", "[1.0]")
+    erfinv_ = InPlaceOf("Tensor([0.0]).erfinv_().tolist()", "[0.0]")
+    expm1_ = InPlaceOf("Tensor([0.0]).expm1_().tolist()", "[0.0]")
+    exp2_ = InPlaceOf("Tensor([3.0]).exp2_().tolist()", "[8.0]")
+    log2_ = InPlaceOf("Tensor([8.0]).log2_().tolist()", "[3.0]")
+    log10_ = InPlaceOf("Tensor([1.0]).log10_().tolist()", "[0.0]")
+    log1p_ = InPlaceOf("Tensor([0.0]).log1p_().tolist()", "[0.0]")
+    lgamma_ = InPlaceOf("Tensor([1.0]).lgamma_().tolist()", "[0.0]")
+    sinc_ = InPlaceOf("Tensor([0.0]).sinc_().tolist()", "[1.0]")
+    rad2deg_ = InPlaceOf("Tensor([0.0]).rad2deg_().tolist()", "[0.0]")
+    deg2rad_ = InPlaceOf("Tensor([0.0]).deg2rad_().tolist()", "[0.0]")
+    digamma_ = InPlaceOf("Tensor([5.0]).digamma_().shape", "(1,)")
+    polygamma_ = InPlaceOf("Tensor([5.0]).polygamma_(1).shape", "(1,)")
+    mvlgamma_ = InPlaceOf("Tensor([1.0]).mvlgamma_(1).tolist()", "[0.0]")
+    i0_ = InPlaceOf("Tensor([0.0]).i0_().tolist()", "[1.0]")
+    logit_ = InPlaceOf("Tensor([0.5]).logit_().tolist()", "[0.0]")
+    frac_ = InPlaceOf("Tensor([1.5]).frac_().tolist()", "[0.5]")
+    fix_ = InPlaceOf("Tensor([-1.5]).fix_().tolist()", "[-1.0]")
+    sgn_ = InPlaceOf("Tensor([-3, 4]).sgn_().tolist()", "[-1, 1]")
+    absolute_ = InPlaceOf("Tensor([-3]).absolute_().tolist()", "[3]")
+    negative_ = InPlaceOf("Tensor([3]).negative_().tolist()", "[-3]")
+    bitwise_not_ = InPlaceOf("Tensor([1]).bitwise_not_().tolist()", "[-2]")
+    nan_to_num_ = InPlaceOf("Tensor([float('nan')]).nan_to_num_().tolist()", "[0.0]")
+    subtract_ = InPlaceOf("Tensor([6.0]).subtract_(Tensor([4.0])).tolist()", "[2.0]")
+    multiply_ = InPlaceOf("Tensor([6.0]).multiply_(Tensor([4.0])).tolist()", "[24.0]")
+    divide_ = InPlaceOf("Tensor([6.0]).divide_(Tensor([4.0])).tolist()", "[1.5]")
+    true_divide_ = InPlaceOf("Tensor([6.0]).true_divide_(Tensor([4.0])).tolist()", "[1.5]")
+    floor_divide_ = InPlaceOf("Tensor([6.0]).floor_divide_(Tensor([4.0])).tolist()", "[1.0]")
+    remainder_ = InPlaceOf("Tensor([6.0]).remainder_(Tensor([4.0])).tolist()", "[2.0]")
+    fmod_ = InPlaceOf("Tensor([6.0]).fmod_(Tensor([4.0])).tolist()", "[2.0]")
+    hypot_ = InPlaceOf("Tensor([3.0]).hypot_(Tensor([4.0])).tolist()", "[5.0]")
+    atan2_ = InPlaceOf("Tensor([0.0]).atan2_(Tensor([1.0])).tolist()", "[0.0]")
+    copysign_ = InPlaceOf("Tensor([6.0]).copysign_(Tensor([4.0])).tolist()", "[6.0]")
+    heaviside_ = InPlaceOf("Tensor([6.0]).heaviside_(Tensor([4.0])).tolist()", "[1.0]")
+    xlogy_ = InPlaceOf("Tensor([6.0]).xlogy_(Tensor([1.0])).tolist()", "[0.0]")
+    logical_and_ = InPlaceOf("Tensor([6.0]).logical_and_(Tensor([4.0])).tolist()", "[True]")
+    logical_or_ = InPlaceOf("Tensor([6.0]).logical_or_(Tensor([4.0])).tolist()", "[True]")
+    logical_xor_ = InPlaceOf("Tensor([6.0]).logical_xor_(Tensor([4.0])).tolist()", "[False]")
+    bitwise_and_ = InPlaceOf("Tensor([6]).bitwise_and_(Tensor([4])).tolist()", "[4]")
+    bitwise_or_ = InPlaceOf("Tensor([6]).bitwise_or_(Tensor([4])).tolist()", "[6]")
+    bitwise_xor_ = InPlaceOf("Tensor([6]).bitwise_xor_(Tensor([4])).tolist()", "[2]")
+    eq_ = InPlaceOf("Tensor([6.0]).eq_(Tensor([4.0])).tolist()", "[False]")
+    ne_ = InPlaceOf("Tensor([6.0]).ne_(Tensor([4.0])).tolist()", "[True]")
+    lt_ = InPlaceOf("Tensor([6.0]).lt_(Tensor([4.0])).tolist()", "[False]")
+    le_ = InPlaceOf("Tensor([6.0]).le_(Tensor([4.0])).tolist()", "[False]")
+    gt_ = InPlaceOf("Tensor([6.0]).gt_(Tensor([4.0])).tolist()", "[True]")
+    ge_ = InPlaceOf("Tensor([6.0]).ge_(Tensor([4.0])).tolist()", "[True]")
+    gcd_ = InPlaceOf("Tensor([6]).gcd_(Tensor([4])).tolist()", "[2]")
+    lcm_ = InPlaceOf("Tensor([6]).lcm_(Tensor([4])).tolist()", "[12]")
+    ldexp_ = InPlaceOf("Tensor([6.0]).ldexp_(Tensor([1])).tolist()", "[12.0]")
+    nextafter_ = InPlaceOf("Tensor([0.0]).nextafter_(Tensor([0.0])).tolist()", "[0.0]")
+    arctan2_ = InPlaceOf("Tensor([0.0]).arctan2_(Tensor([1.0])).tolist()", "[0.0]")
+    clamp_min_ = InPlaceOf("Tensor([1, 5]).clamp_min_(3).tolist()", "[3, 5]")
+    clamp_max_ = InPlaceOf("Tensor([1, 5]).clamp_max_(3).tolist()", "[1, 3]")
+    cumsum_ = InPlaceOf("Tensor([1, 2, 3]).cumsum_(0).tolist()", "[1, 3, 6]")
+    cumprod_ = InPlaceOf("Tensor([1, 2, 3]).cumprod_(0).tolist()", "[1, 2, 6]")
+    addcmul_ = InPlaceOf("Tensor([1.0]).addcmul_(Tensor([2.0]), Tensor([3.0])).tolist()", "[7.0]")
+    addcdiv_ = InPlaceOf("Tensor([1.0]).addcdiv_(Tensor([2.0]), Tensor([4.0])).tolist()", "[1.5]")
+    addmm_ = InPlaceOf(
+        "Tensor([[1.0]]).addmm_(Tensor([[2.0]]), Tensor([[3.0]])).tolist()", "[[7.0]]"
     )
-    floor_divide_ = in_place(
-        "floor_divide", "Tensor([6.0]).floor_divide_(Tensor([4.0])).tolist()", "[1.0]"
+    addbmm_ = InPlaceOf("Tensor([[1]]).addbmm_(Tensor([[[2]]]), Tensor([[[3]]])).tolist()", "[[7]]")
+    addmv_ = InPlaceOf("Tensor([1.0]).addmv_(Tensor([[2.0]]), Tensor([3.0])).tolist()", "[7.0]")
+    addr_ = InPlaceOf("Tensor([[1.0]]).addr_(Tensor([2.0]), Tensor([3.0])).tolist()", "[[7.0]]")
+    bitwise_left_shift_ = InPlaceOf("Tensor([3]).bitwise_left_shift_(1).tolist()", "[6]")
+    bitwise_right_shift_ = InPlaceOf("Tensor([6]).bitwise_right_shift_(1).tolist()", "[3]")
+    put_ = InPlaceOf("Tensor([1, 2]).put_(Tensor([1]), Tensor([5])).tolist()", "[1, 5]")
+    index_reduce_ = InPlaceOf(
+        "Tensor([1, 2]).index_reduce_(0, Tensor([1]), Tensor([5]), 'prod').tolist()", "[1, 10]"
     )
-    remainder_ = in_place("remainder", "Tensor([6.0]).remainder_(Tensor([4.0])).tolist()", "[2.0]")
-    fmod_ = in_place("fmod", "Tensor([6.0]).fmod_(Tensor([4.0])).tolist()", "[2.0]")
-    hypot_ = in_place("hypot", "Tensor([3.0]).hypot_(Tensor([4.0])).tolist()", "[5.0]")
-    atan2_ = in_place("atan2", "Tensor([0.0]).atan2_(Tensor([1.0])).tolist()", "[0.0]")
-    copysign_ = in_place("copysign", "Tensor([6.0]).copysign_(Tensor([4.0])).tolist()", "[6.0]")
-    heaviside_ = in_place("heaviside", "Tensor([6.0]).heaviside_(Tensor([4.0])).tolist()", "[1.0]")
-    xlogy_ = in_place("xlogy", "Tensor([6.0]).xlogy_(Tensor([1.0])).tolist()", "[0.0]")
-    logical_and_ = in_place(
-        "logical_and", "Tensor([6.0]).logical_and_(Tensor([4.0])).tolist()", "[True]"
+    index_add_ = InPlaceOf(
+        "Tensor([1, 2]).index_add_(0, Tensor([1]), Tensor([5])).tolist()", "[1, 7]"
     )
-    logical_or_ = in_place(
-        "logical_or", "Tensor([6.0]).logical_or_(Tensor([4.0])).tolist()", "[True]"
+    index_copy_ = InPlaceOf(
+        "Tensor([1, 2]).index_copy_(0, Tensor([1]), Tensor([5])).tolist()", "[1, 5]"
     )
-    logical_xor_ = in_place(
-        "logical_xor", "Tensor([6.0]).logical_xor_(Tensor([4.0])).tolist()", "[False]"
+    index_fill_ = InPlaceOf("Tensor([1, 2]).index_fill_(0, Tensor([1]), 5).tolist()", "[1, 5]")
+    scatter_add_ = InPlaceOf(
+        "Tensor([1, 2]).scatter_add_(0, Tensor([1]), Tensor([5])).tolist()", "[1, 7]"
     )
-    bitwise_and_ = in_place("bitwise_and", "Tensor([6]).bitwise_and_(Tensor([4])).tolist()", "[4]")
-    bitwise_or_ = in_place("bitwise_or", "Tensor([6]).bitwise_or_(Tensor([4])).tolist()", "[6]")
-    bitwise_xor_ = in_place("bitwise_xor", "Tensor([6]).bitwise_xor_(Tensor([4])).tolist()", "[2]")
-    eq_ = in_place("eq", "Tensor([6.0]).eq_(Tensor([4.0])).tolist()", "[False]")
-    ne_ = in_place("ne", "Tensor([6.0]).ne_(Tensor([4.0])).tolist()", "[True]")
-    lt_ = in_place("lt", "Tensor([6.0]).lt_(Tensor([4.0])).tolist()", "[False]")
-    le_ = in_place("le", "Tensor([6.0]).le_(Tensor([4.0])).tolist()", "[False]")
-    gt_ = in_place("gt", "Tensor([6.0]).gt_(Tensor([4.0])).tolist()", "[True]")
-    ge_ = in_place("ge", "Tensor([6.0]).ge_(Tensor([4.0])).tolist()", "[True]")
-    gcd_ = in_place("gcd", "Tensor([6]).gcd_(Tensor([4])).tolist()", "[2]")
-    lcm_ = in_place("lcm", "Tensor([6]).lcm_(Tensor([4])).tolist()", "[12]")
-    ldexp_ = in_place("ldexp", "Tensor([6.0]).ldexp_(Tensor([1])).tolist()", "[12.0]")
-    nextafter_ = in_place("nextafter", "Tensor([0.0]).nextafter_(Tensor([0.0])).tolist()", "[0.0]")
-    arctan2_ = in_place("arctan2", "Tensor([0.0]).arctan2_(Tensor([1.0])).tolist()", "[0.0]")
-    clamp_min_ = in_place("clamp_min", "Tensor([1, 5]).clamp_min_(3).tolist()", "[3, 5]")
-    clamp_max_ = in_place("clamp_max", "Tensor([1, 5]).clamp_max_(3).tolist()", "[1, 3]")
-    cumsum_ = in_place("cumsum", "Tensor([1, 2, 3]).cumsum_(0).tolist()", "[1, 3, 6]")
-    cumprod_ = in_place("cumprod", "Tensor([1, 2, 3]).cumprod_(0).tolist()", "[1, 2, 6]")
-    addcmul_ = in_place(
-        "addcmul", "Tensor([1.0]).addcmul_(Tensor([2.0]), Tensor([3.0])).tolist()", "[7.0]"
+    masked_scatter_ = InPlaceOf(
+        "Tensor([1, 2]).masked_scatter_(Tensor([True, False]), Tensor([5])).tolist()", "[5, 2]"
     )
-    addcdiv_ = in_place(
-        "addcdiv", "Tensor([1.0]).addcdiv_(Tensor([2.0]), Tensor([4.0])).tolist()", "[1.5]"
-    )
-    addmm_ = in_place(
-        "addmm", "Tensor([[1.0]]).addmm_(Tensor([[2.0]]), Tensor([[3.0]])).tolist()", "[[7.0]]"
-    )
-    addbmm_ = in_place(
-        "addbmm", "Tensor([[1]]).addbmm_(Tensor([[[2]]]), Tensor([[[3]]])).tolist()", "[[7]]"
-    )
-    addmv_ = in_place(
-        "addmv", "Tensor([1.0]).addmv_(Tensor([[2.0]]), Tensor([3.0])).tolist()", "[7.0]"
-    )
-    addr_ = in_place(
-        "addr", "Tensor([[1.0]]).addr_(Tensor([2.0]), Tensor([3.0])).tolist()", "[[7.0]]"
-    )
-    bitwise_left_shift_ = in_place(
-        "bitwise_left_shift", "Tensor([3]).bitwise_left_shift_(1).tolist()", "[6]"
-    )
-    bitwise_right_shift_ = in_place(
-        "bitwise_right_shift", "Tensor([6]).bitwise_right_shift_(1).tolist()", "[3]"
-    )
-    put_ = in_place("put", "Tensor([1, 2]).put_(Tensor([1]), Tensor([5])).tolist()", "[1, 5]")
-    index_reduce_ = in_place(
-        "index_reduce",
-        "Tensor([1, 2]).index_reduce_(0, Tensor([1]), Tensor([5]), 'prod').tolist()",
-        "[1, 10]",
-    )
-    index_add_ = in_place(
-        "index_add", "Tensor([1, 2]).index_add_(0, Tensor([1]), Tensor([5])).tolist()", "[1, 7]"
-    )
-    index_copy_ = in_place(
-        "index_copy", "Tensor([1, 2]).index_copy_(0, Tensor([1]), Tensor([5])).tolist()", "[1, 5]"
-    )
-    index_fill_ = in_place(
-        "index_fill", "Tensor([1, 2]).index_fill_(0, Tensor([1]), 5).tolist()", "[1, 5]"
-    )
-    scatter_add_ = in_place(
-        "scatter_add", "Tensor([1, 2]).scatter_add_(0, Tensor([1]), Tensor([5])).tolist()", "[1, 7]"
-    )
-    masked_scatter_ = in_place(
-        "masked_scatter",
-        "Tensor([1, 2]).masked_scatter_(Tensor([True, False]), Tensor([5])).tolist()",
-        "[5, 2]",
-    )
-    renorm_ = in_place(
-        "renorm",
+    renorm_ = InPlaceOf(
         "Tensor([[3.0, 4.0]]).renorm_(2, 0, 1.0).tolist()",
         "[[0.6000000238418579, 0.800000011920929]]",
     )
-    baddbmm_ = in_place(
-        "baddbmm", "Tensor([[[1]]]).baddbmm_(Tensor([[[2]]]), Tensor([[[3]]])).tolist()", "[[[7]]]"
+    baddbmm_ = InPlaceOf(
+        "Tensor([[[1]]]).baddbmm_(Tensor([[[2]]]), Tensor([[[3]]])).tolist()", "[[[7]]]"
     )
-    index_put_ = in_place(
-        "index_put", "Tensor([1, 2]).index_put_((Tensor([1]),), Tensor([5])).tolist()", "[1, 5]"
+    index_put_ = InPlaceOf(
+        "Tensor([1, 2]).index_put_((Tensor([1]),), Tensor([5])).tolist()", "[1, 5]"
     )
 
     arccos_, arcsin_, arctan_ = acos_, asin_, atan_

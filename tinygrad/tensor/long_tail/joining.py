@@ -8,6 +8,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, Self
 
+import numpy as np
+
 from tinygrad.base.dtype import dtypes, least_upper_dtype
 from tinygrad.base.errors import ArgumentError, ShapeError
 from tinygrad.base.helpers import argfix, plain
@@ -312,8 +314,6 @@ class Joining(Special):
 
     @classmethod
     def _triangle(cls, lower: bool, row: int, col: int, offset: int, more: dict[str, Any]) -> Self:
-        import numpy as np
-
         for name, size in (("row", row), ("col", col)):
             check_number_from("tril_indices" if lower else "triu_indices", name, size, 0)
         places = (np.tril_indices if lower else np.triu_indices)(row, offset, col)
@@ -379,8 +379,6 @@ class Joining(Special):
         >>> Tensor([1, 2, 3]).combinations().tolist()
         [[1, 2], [1, 3], [2, 3]]
         """
-        import numpy as np
-
         if self.ndim != 1 or r < 0:
             raise ShapeError(f"combinations: {r} of {self.shape}; legal is a vector, r from 0")
         choose: Any = itertools.combinations

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import numpy as np
+
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.base.helpers import plain, prod
@@ -135,8 +137,6 @@ class Parts(Joining):
         axis = axis_of(dim or 0, x.ndim, "repeat_interleave")
         if isinstance(repeats := plain(repeats), UOp) or isinstance(repeats, int) and repeats >= 0:
             return x._each_repeated(repeats, axis)
-        import numpy as np
-
         counts, size = np.asarray(repeats), known_size("repeat_interleave", x.shape, axis)
         if counts.dtype.kind not in "iu" or counts.shape not in ((), (1,), (size,)):
             raise ArgumentError(

@@ -6,6 +6,8 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
+import numpy as np
+
 from tinygrad.base.dtype import dtypes
 from tinygrad.base.errors import ArgumentError, DTypeError, ShapeError
 from tinygrad.engine.realize import read
@@ -205,8 +207,6 @@ class Sets(Statistics):
         >>> [t.tolist() for t in Tensor([3, 1, 3]).unique(return_counts=True)]
         [[1, 3], [1, 2]]
         """
-        import numpy as np
-
         x, axis = self._values_read("unique", dim)
         values, inverse, counts = np.unique(
             x, return_inverse=True, return_counts=True, axis=axis, equal_nan=False
@@ -222,8 +222,6 @@ class Sets(Statistics):
         >>> Tensor([1, 1, 2, 1]).unique_consecutive().tolist()
         [1, 2, 1]
         """
-        import numpy as np
-
         x, axis = self._values_read("unique_consecutive", dim)
         rows = x.reshape(-1) if axis is None else np.moveaxis(x, axis, 0)
         count = rows.shape[0]
