@@ -3,6 +3,7 @@
 `python test/fuzz_graphs.py --minutes 10 --seed 1` looks for more.
 """
 
+import fuzz_copies
 import numpy as np
 import pytest
 from devices import present
@@ -233,3 +234,15 @@ def test_programs_of_a_line_are_as_pytorchs():
 @pytest.mark.parametrize("seed", range(6))
 def test_plain_steps_give_what_graphs_give(seed):
     assert check_steps(seed) is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_writes_that_overlap_what_they_read_are_numpys(seed):
+    assert fuzz_copies.wrong(seed, ("CPU", "CPU:1", "PYTHON")) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(50))
+def test_writes_by_way_of_several_devices_are_numpys(seed):
+    devices = tuple(device for device in fuzz_copies.DEVICES if why_absent(device) is None)
+    assert fuzz_copies.wrong(100 + seed, devices) is None

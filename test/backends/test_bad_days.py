@@ -158,7 +158,7 @@ FOREVER = {  # in many groups: Mesa ends a loop after 65,535 turns
   volatile __global int* x = (__global int*)(whole + at);
   for (long i = 0; i < 20000000000L; i++) x[0] += i;
 }""",
-    "WEBGPU": """// {"buffers": [[4, 4, 0, 1]], "variables": 0}
+    "WEBGPU": """// {"buffers": [[4, 4, [0]]], "variables": 0}
 struct Given { at0: i32, nothing: u32 }
 @group(0) @binding(0) var<storage, read_write> data0: array<atomic<u32>>;
 @group(0) @binding(1) var<uniform> given: Given;

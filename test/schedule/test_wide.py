@@ -38,6 +38,26 @@ def test_as_many_kernels_as_there_are_windows_that_an_element_needs(what):
     assert len(plan(sink, Wishes(lanes=True)).steps) == 1
 
 
+TURNS = {
+    "updates": (lambda: scattered(5, empty(250)), 2 + 3),
+    "updates that are sums": (lambda: scattered(5, empty(90, 9).sum(1)), 2 + 9),
+    "few": (lambda: scattered(5, empty(100)), 2 + 1),
+    "rows": (lambda: empty(300, 20).cumsum(0), 3 + 4),
+}
+
+
+def scattered(size, updates):
+    places = empty(*updates.shape, dtype="int32")
+    return Tensor.zeros(size).contiguous().scatter_reduce(0, places, updates, "sum")
+
+
+@pytest.mark.parametrize("what", TURNS)
+def test_loops_in_order_turn_no_more_often_than_a_lane_may(what):
+    make, count = TURNS[what]
+    made = plan(structure_of([make().uop]).sink, Wishes(turns=100))
+    assert sum(step.op is Ops.KERNEL for step in made.steps) == count
+
+
 def test_partial_sums_of_halves_are_float32():
     product = empty(*A, dtype="float16") @ empty(190, 400, dtype="float16")
     made = plan(structure_of([product.uop]).sink, BOUND)

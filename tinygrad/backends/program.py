@@ -95,27 +95,39 @@ def inlined(program: Sequence[UOp]) -> set[UOp]:
 def index_type(program: Sequence[UOp]) -> DType:
     """int32 where every index of the program provably fits, else int64."""
     least, most = dtypes.min(dtypes.int32), dtypes.max(dtypes.int32)
-    found = _index_intervals(program).values()
-    fit = all(least <= low <= high < most for low, high in found)
+    found = _intervals(program).items()
+    fit = all(least <= low <= high < most for n, (low, high) in found if n.dtype is dtypes.index)
     return dtypes.int32 if fit else dtypes.int64
 
 
 def most_turns(program: Sequence[UOp]) -> int:
-    """How often a lane may turn, in all its loops together."""
-    known = _index_intervals(program)
+    """How often a lane may turn, in all its loops together. Of a bundle's parts it runs one; who
+    only masks the others turns each of their loops once."""
+    known = _intervals(program)
     total, around = 0, [1]
+    before = masked = largest = 0
     for node in program:
         if node.op is Ops.RANGE:
             low, high = known[node]
             around.append(around[-1] * (high - low + 1))
             total += around[-1]
+            masked += 1
         elif node.op is Ops.END:
             around.pop()
-    return total
+        elif node.op is Ops.IF and _is_part(node):
+            before = total
+        elif node.op is Ops.ENDIF and _is_part(node.src[0]):
+            largest, total = max(largest, total - before), before
+    return total + largest + masked * (largest > 0)
 
 
-def _index_intervals(program: Sequence[UOp]) -> dict[UOp, Interval]:
-    """Between which numbers each index lies."""
+def _is_part(branch: UOp) -> bool:
+    """Whether a task that takes this branch takes no other that is one (`codegen/bundles`)."""
+    return isinstance(branch.arg, tuple)
+
+
+def _intervals(program: Sequence[UOp]) -> dict[UOp, Interval]:
+    """Between which numbers each index lies, and what whole numbers it may be made of."""
     known: dict[UOp, Interval] = {}
 
     def interval(node: UOp) -> Interval:
@@ -126,7 +138,8 @@ def _index_intervals(program: Sequence[UOp]) -> dict[UOp, Interval]:
 
     following = {carry: value for pairs in carries(program).values() for carry, value in pairs}
     for node in program:
-        if node.dtype is dtypes.index:
+        is_whole = dtypes.is_int(node.dtype) and node.dtype.count == 1
+        if node.dtype is dtypes.index or (is_whole and node.op not in (Ops.IDIV, Ops.MOD)):
             sources = [interval(source) for source in node.src]
             if node.op is Ops.RANGE:
                 begin, end = sources
@@ -145,14 +158,14 @@ def _is_step(value: UOp, carry: UOp) -> bool:
     return value.op is Ops.ADD and value.src[0] is carry and value.src[1].op is Ops.CONST
 
 
-def spans(program: Sequence[UOp]) -> dict[UOp, tuple[int, int]]:
-    """For each buffer the first element that the program may touch, and the one after the last."""
-    known = _index_intervals(program)
+def touched(program: Sequence[UOp]) -> dict[UOp, set[tuple[int, int]]]:
+    """For each buffer the stretches of elements that the program may touch."""
+    known = _intervals(program)
     places: dict[UOp, tuple[UOp, int, int]] = {}  # of pointers: the buffer, least and most offset
-    found: dict[UOp, tuple[int, int]] = {}
+    found: dict[UOp, set[tuple[int, int]]] = {}
     for node in program:
         if node.op is Ops.PARAM:
-            places[node], found[node] = (node, 0, 0), (node.arg[1], 0)
+            places[node], found[node] = (node, 0, 0), set()
         elif node.op is Ops.INDEX and node.src[0] in places:
             buffer, *before = places[node.src[0]]
             offset = node.src[1]
@@ -162,7 +175,5 @@ def spans(program: Sequence[UOp]) -> dict[UOp, tuple[int, int]]:
         for pointer in node.src:
             if pointer in places and node.op is not Ops.INDEX:
                 buffer, low, high = places[pointer]
-                begin, end = found[buffer]
-                size = buffer.arg[1]
-                found[buffer] = min(begin, max(0, low)), max(end, min(size, high + 1))
+                found[buffer].add((max(0, low), min(buffer.arg[1], high + 1)))
     return found

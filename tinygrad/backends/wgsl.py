@@ -37,8 +37,8 @@ from collections.abc import Callable, Sequence
 from tinygrad.backends.program import (
     most_turns,
     params,
-    spans,
     special_sizes,
+    touched,
     variables,
     zeros_may_meet,
 )
@@ -127,7 +127,7 @@ class _Shader(Statements):
     def __init__(self, program: Sequence[UOp], target: Target) -> None:
         super().__init__(program, WGSL)
         self.target = target
-        self.windows: dict[UOp, range] = {}  # of the arrays that no binding holds
+        self.windows: dict[UOp, list[int]] = {}  # of the arrays that no binding holds
         self.places: dict[UOp, UOp] = {}
         self.words_of: dict[UOp, str] = {}  # the names of memory
         self.globals: list[str] = []
@@ -167,28 +167,27 @@ class _Shader(Statements):
     def _arguments(self, kernel: str) -> dict[str, object]:
         """Declares what the host gives: buffers, and in one struct 64 bits of each variable and
         where each buffer begins. Returned are, for each buffer, the bytes of an element and of
-        all, and from which to which window it is seen. OutOfMemory for too many windows."""
+        all, and through which windows it is seen. OutOfMemory for too many windows."""
         buffers, given = params(self.program), variables(self.program)
         members = [f"var{i}: vec2<u32>" for i in range(len(given))]
         members += [*(f"at{i}: i32" for i in range(len(buffers))), "nothing: u32"]
         self.globals.append(f"struct Given {{ {', '.join(members)} }}")
-        touched, largest = spans(self.program), self.target.window_limit
-        facts: list[tuple[int, int, int, int]] = []
+        used, largest = touched(self.program), self.target.window_limit
+        facts: list[tuple[int, int, list[int]]] = []
         names: list[tuple[str, str]] = []
         for i, node in enumerate(buffers):
             self.words_of[node], self.places[node] = f"data{i}", node
             self.texts[node] = f"given.at{i}"
             size = node.dtype.itemsize
-            begin, end, nbytes = (n * size for n in (*touched[node], node.arg[1]))
-            seen = windows(begin, end, nbytes, largest)
-            facts.append((size, nbytes, seen.start, seen.stop))
+            seen = windows(used[node], size, node.arg[1], largest)
+            facts.append((size, node.arg[1] * size, seen))
             own = [f"data{i}"]
-            if seen != range(1):
+            if seen != [0]:
                 self.windows[node] = seen
                 own = [f"data{i}_{window}" for window in seen]
             names += ((name, self.element(node)) for name in own)
         if 0 < self.target.buffer_limit < len(names):
-            counts = " + ".join(str(stop - start) for *_, start, stop in facts)
+            counts = " + ".join(str(len(seen)) for *_, seen in facts)
             raise OutOfMemory(
                 f"kernel {kernel} on {self.target.device}: its arrays take {counts} bindings of "
                 f"{largest:,} bytes; a kernel of this device has {self.target.buffer_limit}: "
@@ -455,17 +454,15 @@ class _Shader(Statements):
             self.close(node)
 
     def fault(self, node: UOp) -> None:
-        """Who finds the first word 0 writes; an exchange may also fail for no reason."""
+        """Who takes the last word, which is no other's, writes. Without a loop: a driver that ends
+        loops after so many turns counts one for lanes without a fault, too."""
         pointer, failed, *operands = node.src
         name, offset = self.words_of[self.places[pointer]], self.texts[pointer]
-        self.line(f"if ({self.ref(failed)}) {{ loop {{")
-        take = f"atomicCompareExchangeWeak(&{name}[{offset}], 0u, {node.arg}u)"
-        self.line(f"  let found = {take};")
-        self.line("  if (found.exchanged) {")
-        for i, value in enumerate(operands, 1):
-            self.line(f"    atomicStore(&{name}[{offset}+{i}], {self.ref(value)});")
-        self.line("  }")
-        self.line("  if (found.exchanged || found.old_value != 0u) { break; }")
+        whole = self.places[pointer]
+        lock = f"{offset}+{whole.arg[1] * whole.dtype.itemsize // 4 - 1}"
+        self.line(f"if ({self.ref(failed)}) {{ if (atomicExchange(&{name}[{lock}], 1u) == 0u) {{")
+        for i, value in enumerate((f"{node.arg}u", *map(self.ref, operands))):
+            self.line(f"  atomicStore(&{name}[{offset}{f'+{i}' if i else ''}], {value});")
         self.line("} }")
 
 

@@ -4,6 +4,11 @@ queue that binds them must agree."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+Stretch = tuple[int, int]
+"""From where to where an array is touched."""
+
 UNIT = 256
 """A binding begins at a multiple of this at most, so a window has a multiple of it, and the array
 begins less than this after its first window."""
@@ -14,10 +19,22 @@ def whole_window(largest: int) -> int:
     return largest // UNIT * UNIT
 
 
-def windows(begin: int, end: int, nbytes: int, largest: int) -> range:
-    """The windows that may hold the bytes from `begin` to `end` of an array of `nbytes`. `largest`
-    0: one window holds any array."""
+def windows(touched: Iterable[Stretch], itemsize: int, size: int, largest: int) -> list[int]:
+    """The windows that may hold these elements of an array of `size`. `largest` 0: one window holds
+    any array."""
     window = whole_window(largest)
-    if not 0 < window < nbytes + UNIT:
-        return range(1)
-    return range(begin // window, (end + UNIT - 1) // window + 1)
+    if not 0 < window < size * itemsize + UNIT:
+        return [0]
+    ends = [(begin * itemsize, end * itemsize + UNIT - 1) for begin, end in touched]
+    found = {n for begin, end in ends for n in range(begin // window, end // window + 1)}
+    return sorted(found) or [0]
+
+
+def merged(touched: Iterable[Stretch]) -> list[Stretch]:
+    """The same elements, each in one stretch."""
+    found: list[Stretch] = []
+    for begin, end in sorted(touched):
+        if found and begin <= found[-1][1]:
+            begin, end = found[-1][0], max(end, found.pop()[1])
+        found.append((begin, end))
+    return found

@@ -170,7 +170,7 @@ class _Function:
             condition = below if both is None else self._add(Ops.AND, dtypes.bool, *both)
         opened = None
         if condition is not None:
-            opened = self._add(Ops.IF, dtypes.void, condition, arg=self.tag)
+            opened = self._add(Ops.IF, dtypes.void, condition, arg=("part", self.tag))
         own = self._add(Ops.ADD, dtypes.index, task, number(-before)) if before else task
         starts = [0, *itertools.accumulate(part.tasks)]
         which = None

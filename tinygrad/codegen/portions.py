@@ -4,7 +4,7 @@ launched in portions, each of which sees less of the arrays."""
 from __future__ import annotations
 
 from tinygrad.base.target import Target
-from tinygrad.base.windows import windows
+from tinygrad.base.windows import Stretch, merged, windows
 from tinygrad.loops.layout import nodes_of, own_ranges, role_of, size_of
 from tinygrad.loops.rebuild import Replacement, rebuild
 from tinygrad.loops.trims import bounded
@@ -23,13 +23,27 @@ def portions(kernel: UOp, target: Target) -> list[UOp]:
         return [kernel]
     if any(node.op is Ops.STAGE and node.arg[1] == "GLOBAL" for node in nodes_of(kernel)):
         return [kernel]
+    best: tuple[int, tuple[UOp, ...]] = 2 * _bytes(kernel), ()
+    for loop in _apart(kernel):
+        halves = _halves(kernel, loop)
+        need = sum(map(_bytes, halves))
+        # lanes that leave their group must see much less, or there would be as many groups as lanes
+        is_enough = role_of(loop) != "LANE" or need <= 1.5 * _bytes(kernel)
+        if is_enough and need < best[0]:
+            best = need, halves
+    # else whoever renders it says why it can't be
+    return [part for half in best[1] for part in portions(half, target)] or [kernel]
+
+
+def _apart(kernel: UOp) -> list[UOp]:
+    """The loops whose turns may be launched apart; lanes are if they share nothing."""
+    nodes = nodes_of(kernel)
+    is_shared = any(
+        n.op is Ops.STAGE or (n.op is Ops.RANGE and role_of(n) == "GROUP") for n in nodes
+    )
+    roles = ("PARALLEL", "LOOP") if is_shared else ("PARALLEL", "LOOP", "LANE")
     own = own_ranges(kernel.src[0])
-    loops = [r for r in own if role_of(r) in ("PARALLEL", "LOOP") and size_of(r) > 1]
-    halves = [_halves(kernel, loop) for loop in loops if len(loop.src) == 1]
-    best = min(halves, key=lambda pair: sum(map(_bytes, pair)), default=None)
-    if best is None or sum(map(_bytes, best)) >= 2 * _bytes(kernel):
-        return [kernel]  # whoever renders it says why it can't be
-    return [part for half in best for part in portions(half, target)]
+    return [r for r in own if role_of(r) in roles and size_of(r) > 1 and len(r.src) == 1]
 
 
 def _halves(kernel: UOp, loop: UOp) -> tuple[UOp, UOp]:
@@ -41,28 +55,30 @@ def _halves(kernel: UOp, loop: UOp) -> tuple[UOp, UOp]:
     return made[0], made[1]
 
 
-def _spans(kernel: UOp) -> dict[UOp, tuple[int, int]]:
-    """For each array the first element that may be touched, and the one after the last."""
-    found: dict[UOp, tuple[int, int]] = {}
+def _touched(kernel: UOp) -> dict[UOp, list[Stretch]]:
+    """For each array the stretches of elements that may be touched."""
+    found: dict[UOp, list[Stretch]] = {}
     nodes = nodes_of(kernel)
     # lanes beyond a loop's limit touch nothing, but whoever renders their places doesn't know
     whole = {r: r.with_src(r.src[:1]) for r in nodes if r.op is Ops.RANGE and r.src[1:]}
     for node in nodes:
         if node.op is Ops.INDEX and (array := node.src[0]).op is Ops.PARAM:
             place = node.src[1].substitute(whole)
-            low, high = found.get(array, (array.arg[1], 0))
-            begin, end = max(0, place.vmin), min(array.arg[1], place.vmax + 1)
-            found[array] = min(low, begin), max(high, end)
+            stretch = max(0, place.vmin), min(array.arg[1], place.vmax + 1)
+            found.setdefault(array, []).append(stretch)
     return found
 
 
 def _bindings(kernel: UOp, target: Target) -> int:
-    total = 0
-    for array, span in _spans(kernel).items():
-        begin, end, whole = (n * array.dtype.itemsize for n in (*span, array.arg[1]))
-        total += len(windows(begin, end, whole, target.window_limit))
-    return total
+    return sum(
+        len(windows(touched, array.dtype.itemsize, array.arg[1], target.window_limit))
+        for array, touched in _touched(kernel).items()
+    )
 
 
 def _bytes(kernel: UOp) -> int:
-    return sum((end - begin) * a.dtype.itemsize for a, (begin, end) in _spans(kernel).items())
+    return sum(
+        (end - begin) * array.dtype.itemsize
+        for array, touched in _touched(kernel).items()
+        for begin, end in merged(touched)
+    )

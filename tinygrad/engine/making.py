@@ -57,7 +57,9 @@ def plan_of(sink: UOp, devices: Sequence[str] = ()) -> Plan:
     most = shortest(target.buffer_limit for target in targets)
     window = shortest(target.window_limit for target in targets)
     largest = shortest(target.largest_buffer for target in targets) // ALIGNMENT * ALIGNMENT
-    return plan(sink, Wishes(longest, most, not NOOPT and groups, registers, window, largest))
+    turns = shortest(target.turn_limit for target in targets)
+    lanes = not NOOPT and groups
+    return plan(sink, Wishes(longest, most, lanes, registers, window, largest, turns))
 
 
 def plan_to_run(sink: UOp, devices: Sequence[str]) -> Plan:

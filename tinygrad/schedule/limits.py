@@ -50,8 +50,7 @@ def _bound(node: UOp, window: int) -> int:
     """How often a group binds an array that it goes through in order: twice where it comes to the
     next window."""
     home = storage_home(node)
-    nbytes = home.size * home.dtype.itemsize
-    return min(2, len(windows(0, nbytes, nbytes, window)))
+    return min(2, len(windows([(0, home.size)], home.dtype.itemsize, home.size, window)))
 
 
 def _part(kernel: Kernel, most: int, bound: Callable[[Iterable[UOp]], int]) -> UOp | None:

@@ -18,7 +18,8 @@ class Wishes:
     (`schedule/rows`; 0: none); no more than so many buffers a kernel (0: any number); work for all
     `lanes` of groups, which are many; scores of these dtypes' products made `in_registers`; each
     buffer of a kernel seen through a `window` of so many bytes (0: any number); no buffer that
-    temporaries share of more than `largest` bytes (0: any number)."""
+    temporaries share of more than `largest` bytes (0: any number); no more than so many `turns` of
+    a lane's loops in order (0: any number)."""
 
     longest_row: int = 1 << 14
     buffers: int = 0
@@ -26,6 +27,7 @@ class Wishes:
     in_registers: frozenset[DType] = frozenset()
     window: int = 0
     largest: int = 0
+    turns: int = 0
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,22 @@
-"""Reductions, running reductions and gathers of which a single element of the result needs more of
-an array than a kernel may bind (`base/windows`). They are computed in parts, each of which adds to
-the result so far or goes on from it. Where only the kernel as a whole needs too much, but no single
-element does, `codegen/portions` launches its groups in several portions instead."""
+"""Reductions, running reductions, gathers and scatters of which a single element of the result
+needs more of an array than a kernel may bind (`base/windows`), and loops in order that turn more
+often than a lane may. They are computed in parts, each of which adds to the result so far or goes
+on from it. Where only the kernel as a whole needs too much, but no single element does,
+`codegen/portions` launches its groups in several portions instead."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import NamedTuple
 
 from tinygrad.base.dtype import dtypes
-from tinygrad.base.helpers import ceildiv
-from tinygrad.base.windows import windows
+from tinygrad.base.helpers import ceildiv, prod
+from tinygrad.base.windows import Stretch, windows
 from tinygrad.schedule.bases import COMPUTED, is_concrete, memory_base, reached, storage_home
 from tinygrad.schedule.demand import Kernel
 from tinygrad.schedule.in_parts import in_one, sliced
+from tinygrad.schedule.movement import ZERO, turns_of, view_offset
 from tinygrad.schedule.plan import Wishes
 from tinygrad.schedule.ranges import Expressions
 from tinygrad.schedule.redo import FREE_LEAVES
@@ -26,22 +30,24 @@ ROUNDS = 3  # what was cut may still see too much of another array
 
 
 class Cut(NamedTuple):
-    """So many `parts` of an axis of a node's source."""
+    """So many `parts` of an axis of a node's source. Of a SCATTER all axes that are counted are
+    one: of its target, or of its `updates`."""
 
     axis: int
     parts: int
+    updates: bool = False
 
 
 def demands_in_windows(sink: UOp, wishes: Wishes) -> tuple[UOp, Demands]:
     """A graph that means the same, and its demands, none of which sees too much if it can be cut
     so."""
     found = demands_within(sink, wishes)
-    for turn in range(ROUNDS if wishes.window and wishes.buffers else 0):
+    is_bound = wishes.window and wishes.buffers
+    for _ in range(ROUNDS if is_bound or wishes.turns else 0):
         cuts = dict[UOp, Cut]()
         for kernel in found.kernels:
-            cuts |= _cuts(found, kernel, wishes)
-        if turn > 0:  # a gather's parts are as small as they get, but those of single rows
-            cuts = {node: c for node, c in cuts.items() if node.op is not Ops.INDEX or c.axis > 0}
+            own = _cuts_of_turns(found, kernel, wishes.turns) if wishes.turns else {}
+            cuts |= own | _cuts(found, kernel, wishes) if is_bound else own
         if not cuts:
             break
         sink = _with_parts(sink, cuts)
@@ -55,35 +61,54 @@ def demands_in_windows(sink: UOp, wishes: Wishes) -> tuple[UOp, Demands]:
 def _cuts(demands: Demands, kernel: Kernel, wishes: Wishes) -> dict[UOp, Cut]:
     arrays = dict.fromkeys(map(storage_home, [*kernel.stores, *kernel.reads]))
 
-    def bindings(array: UOp, begin: int, end: int) -> int:
-        each = array.dtype.itemsize
-        return len(windows(begin * each, end * each, array.size * each, wishes.window))
+    def bindings(array: UOp, touched: list[Stretch]) -> int:
+        return len(windows(touched, array.dtype.itemsize, array.size, wishes.window))
 
-    whole = {array: bindings(array, 0, array.size) for array in arrays}
+    whole = {array: bindings(array, [(0, array.size)]) for array in arrays}
     if sum(whole.values()) <= wishes.buffers:
         return {}
-    spans = _spans(demands, kernel, list(arrays))
-    needed = {array: bindings(array, *_span(array, spans[array])) for array in arrays}
+    places = _places(demands, kernel, list(arrays))
+    touched = {array: [_stretch(array, place) for place in places[array]] for array in arrays}
+    needed = {array: bindings(array, touched[array]) for array in arrays}
     # a group may come to the next window of each
     if sum(max(needed[array], min(whole[array], 2)) for array in arrays) <= wishes.buffers:
         return {}
     cuts = dict[UOp, Cut]()
     for array in arrays:
-        begin, end = _span(array, spans[array])
-        parts = ceildiv((end - begin) * array.dtype.itemsize, wishes.window)
+        most = max((end - begin for begin, end in touched[array]), default=0)
+        parts = ceildiv(most * array.dtype.itemsize, wishes.window)
         if parts > 1:
-            cuts |= _cut_along(demands, kernel, array, spans[array], parts)
+            more = _cut_along(demands, kernel, array, places[array], parts, wishes.window)
+            # the target before its updates, whose stretches go on in a part's memory
+            cuts |= {node: cut for node, cut in more.items() if not (cut.updates and node in cuts)}
     return cuts
 
 
-def _spans(demands: Demands, kernel: Kernel, arrays: list[UOp]) -> dict[UOp, list[UOp]]:
+def _cuts_of_turns(demands: Demands, kernel: Kernel, most: int) -> dict[UOp, Cut]:
+    """What a lane that goes through a loop in order, and what is reduced within, does in parts."""
+    in_order = _in_order(kernel)
+    count = turns_of(in_order)
+    if count <= 1:
+        return {}
+    stores = Expressions(demands, kernel, lambda n: UOp(Ops.PARAM, n.dtype, arg=(0, n.size)))
+    inside = [n for n in UOp.sink(*stores.stores()).toposort() if n.op is Ops.REDUCE]
+    lanes = set(kernel.ranges) - in_order.keys()
+    total = count + sum(turns_of(node.src[0].ranges - lanes) for node in inside)
+    if total <= most:
+        return {}
+    node, axis = next(iter(in_order.values()))
+    each = max(1, most // ceildiv(total, count))
+    return {node: Cut(axis, ceildiv(count, each), True)} if is_concrete(node) else {}
+
+
+def _places(demands: Demands, kernel: Kernel, arrays: list[UOp]) -> dict[UOp, list[UOp]]:
     """For each array the places that one turn of the kernel's loops touches."""
 
     def storage(node: UOp) -> UOp:
         home = storage_home(node)
         return UOp(Ops.PARAM, home.dtype, arg=(arrays.index(home), home.size))
 
-    still = {loop: number(0) for loop in kernel.ranges if loop not in _running(kernel)}
+    still = {loop: number(0) for loop in kernel.ranges if loop not in _in_order(kernel)}
     found = {array: list[UOp]() for array in arrays}
     for node in UOp.sink(*Expressions(demands, kernel, storage).stores()).toposort():
         if node.op is Ops.INDEX and node.src[0].op is Ops.PARAM:
@@ -92,41 +117,57 @@ def _spans(demands: Demands, kernel: Kernel, arrays: list[UOp]) -> dict[UOp, lis
     return found
 
 
-def _running(kernel: Kernel) -> dict[UOp, tuple[UOp, int]]:
-    """The loops of running reductions, all of whose turns are a lane's, with node and axis."""
-    nodes = [node for node in kernel.stores if node.op is Ops.RUNNING]
-    return {kernel.index[node.arg[1]]: (node, node.arg[1]) for node in nodes}
+def _in_order(kernel: Kernel) -> dict[UOp, tuple[UOp, int]]:
+    """The loops in order, all of whose turns are a lane's, with the RUNNING or SCATTER that asks
+    for them, and the axis."""
+    found = dict[UOp, tuple[UOp, int]]()
+    for node in kernel.stores:
+        if node.op is Ops.RUNNING:
+            found[kernel.index[node.arg[1]]] = (node, node.arg[1])
+        elif node.op is Ops.SCATTER:
+            axes = range(node.src[2].ndim)
+            found |= {kernel.index[i]: (node, 0) for i in axes if kernel.index[i] is not ZERO}
+    return found
 
 
-def _span(array: UOp, places: list[UOp]) -> tuple[int, int]:
-    """The first element that is touched, and the one after the last."""
-    low = min((place.vmin for place in places), default=0)
-    high = max((place.vmax + 1 for place in places), default=0)
-    return max(0, low), min(array.size, high)
+def _stretch(array: UOp, place: UOp) -> Stretch:
+    return max(0, int(place.vmin)), min(array.size, int(place.vmax) + 1)
 
 
 def _cut_along(
-    demands: Demands, kernel: Kernel, array: UOp, places: list[UOp], parts: int
+    demands: Demands, kernel: Kernel, array: UOp, places: list[UOp], parts: int, window: int
 ) -> dict[UOp, Cut]:
-    """What goes through most of the array: the reduction whose loop does, or gathers from it."""
-    running = _running(kernel)
+    """What goes through most of the array: the reduction whose loop does, or what is read or
+    written there by number."""
+    in_order = _in_order(kernel)
     widest = max(places, key=lambda place: place.vmax - place.vmin)
     loops = sorted(widest.ranges, key=lambda r: -_reach(widest, r))
     names = {name: counted for counted, name in demands.counters.items()}
     if loops and _reach(widest, loops[0]) > 0:
-        node, axis = running.get(loops[0]) or names.get(loops[0].arg[0], (widest, 0))
+        node, axis = in_order.get(loops[0]) or names.get(loops[0].arg[0], (widest, 0))
+        if node.op is Ops.SCATTER and is_concrete(node.src[1]) and storage_home(node) is not array:
+            return {node: Cut(0, parts, True)}
         if node.op in (Ops.REDUCE_AXIS, Ops.RUNNING) and is_concrete(node.src[0]):
             return {node: Cut(axis, min(parts, node.src[0].shape[axis]))}
-    gathers = [
-        node
+    return {
+        node: Cut(0, parts) if node.op is Ops.SCATTER else _cut_of_rows(node, window)
         for node in dict.fromkeys(node for node, _ in kernel.inlined)
-        if node.op is Ops.INDEX and storage_home(memory_base(node.src[0])) is array
-    ]
-    if len(gathers) != 1 or not is_concrete(source := gathers[0].src[0]):
-        return {}  # a search, whose steps would each be as many kernels as there are parts
-    sizes = enumerate(source.shape[: gathers[0].arg])
-    axis, size = next(((axis, size) for axis, size in sizes if size > 1), (0, 1))
-    return {gathers[0]: Cut(axis, min(parts, size))} if size > 1 else {}
+        if node.op in (Ops.INDEX, Ops.SCATTER)
+        and storage_home(memory_base(node.src[0])) is array
+        and is_concrete(node.src[0])
+    }
+
+
+def _cut_of_rows(gather: UOp, window: int) -> Cut:
+    """Parts of the axis whose neighbours lie furthest apart. One part: no element needs more, which
+    bounds of the indices then say."""
+    source = gather.src[0]
+    counters = tuple(UOp.range(n, f"i{i}") if n > 1 else ZERO for i, n in enumerate(source.shape))
+    place, _ = view_offset(source, memory_base(source), counters)
+    reach = {i: _reach(place, loop) for i, loop in enumerate(counters[: gather.arg])}
+    axis = max(reach, key=lambda i: reach[i] // max(1, source.shape[i] - 1))
+    parts = ceildiv((sum(reach.values()) + 1) * source.dtype.itemsize, window)
+    return Cut(axis, min(parts, source.shape[axis]))
 
 
 def _reach(place: UOp, loop: UOp) -> int:
@@ -143,24 +184,19 @@ def _with_parts(sink: UOp, cuts: dict[UOp, Cut]) -> UOp:
     for node in sink.toposort():
         made = node.with_src(tuple(done[s] for s in node.src))
         if node in cuts:
-            in_parts = _running_in_parts if node.op is Ops.RUNNING else _in_parts
-            made = in_parts(made, *cuts[node])
+            made = PARTS[node.op](made, cuts[node])
             made.origin = made.origin or node.origin
         done[node] = made
     return done[sink]
 
 
-def _in_parts(node: UOp, axis: int, parts: int) -> UOp:
+def _in_parts(node: UOp, cut: Cut) -> UOp:
     """The node made part by part, each stored with those before it."""
     source, *indices = node.src
     source = _wide(source) if node.op is Ops.REDUCE_AXIS else source
-    # each part wants them
-    indices = [index if _is_counted(index) else index.contiguous() for index in indices]
-    size = source.shape[axis]
-    each = ceildiv(size, parts)
+    indices, axis = _kept(indices), cut.axis
     made: UOp | None = None
-    for begin in range(0, size, each):
-        end = min(begin + each, size)
+    for begin, end in _stretches(source.shape[axis], cut.parts):
         part = sliced(source, axis, begin, end)
         if node.op is Ops.REDUCE_AXIS:
             new = part.reduce_axis(*node.arg)
@@ -175,18 +211,69 @@ def _in_parts(node: UOp, axis: int, parts: int) -> UOp:
     return made if made.dtype is node.dtype else made.cast(node.dtype)
 
 
-def _running_in_parts(node: UOp, axis: int, parts: int) -> UOp:
+def _running_in_parts(node: UOp, cut: Cut) -> UOp:
     """Each part begins with what the last one came to."""
-    size, (monoid, _) = node.shape[axis], node.arg
-    each = ceildiv(size, parts)
+    monoid, axis = node.arg
     made: list[UOp] = []
-    for begin in range(0, size, each):
-        part = sliced(node.src[0], axis, begin, min(begin + each, size)).running(monoid, axis)
+    for begin, end in _stretches(node.shape[axis], cut.parts):
+        part = sliced(node.src[0], axis, begin, end).running(monoid, axis)
         if made:
-            last = sliced(made[-1], axis, each - 1, each).contiguous()
+            before = made[-1].shape[axis]
+            last = sliced(made[-1], axis, before - 1, before).contiguous()
             part = last.broadcast_to(part.shape).alu(MONOIDS[monoid].combine, part)
         made.append(part)
     return in_one(made, axis)
+
+
+def _scatter_in_parts(node: UOp, cut: Cut) -> UOp:
+    """Some of the updates after the others, in the same memory; or all of them in each part of the
+    target, which has a row more, for what belongs elsewhere."""
+    target, updates, *indices = node.src
+    lead = updates.shape[: indices[0].ndim]
+    rest = updates.shape[len(lead) :]
+    if cut.updates:
+        flat = updates.reshape((prod(lead), *rest))
+        at = [index.reshape((prod(lead),)) for index in indices]
+        made = target
+        for span in _stretches(prod(lead), cut.parts):
+            made = node.with_src((made, *(sliced(each, 0, *span) for each in (flat, *at))))
+        return made
+    sizes = target.shape[: len(indices)]
+    given = target.src[0] if target.op is Ops.CONTIGUOUS else target  # no copy of the copy
+    rows = given.reshape((prod(sizes), *rest))
+    places = [i.cast(dtypes.int32 if rows.shape[0] < 1 << 31 else dtypes.int64) for i in indices]
+    place = reduce(
+        lambda i, pair: i * pair[1] + pair[0], zip(places[1:], sizes[1:], strict=True), places[0]
+    )
+    updates, place = _kept([updates, place])
+    parts = []
+    for begin, end in _stretches(prod(sizes), cut.parts):
+        more = ((0, 1), *((0, 0),) * len(rest))
+        tag = ("target", begin, node.key.hex())
+        own = UOp(Ops.CONTIGUOUS, node.dtype, (sliced(rows, 0, begin, end).pad(more),), tag=tag)
+        is_here = (place >= begin) & (place < end)
+        here = is_here.where(place - begin, end - begin)
+        made = node.with_src((own, updates, here))
+        parts.append(sliced(made, 0, 0, end - begin))
+    return in_one(parts, 0).reshape(node.shape)
+
+
+PARTS: dict[Ops, Callable[[UOp, Cut], UOp]] = {
+    Ops.REDUCE_AXIS: _in_parts,
+    Ops.INDEX: _in_parts,
+    Ops.RUNNING: _running_in_parts,
+    Ops.SCATTER: _scatter_in_parts,
+}
+
+
+def _stretches(size: int, parts: int) -> list[tuple[int, int]]:
+    each = ceildiv(size, parts)
+    return [(begin, min(begin + each, size)) for begin in range(0, size, each)]
+
+
+def _kept(sources: Sequence[UOp]) -> list[UOp]:
+    """What each part wants: stored once, but for what is counted."""
+    return [each if _is_counted(each) else each.contiguous() for each in sources]
 
 
 def _is_counted(index: UOp) -> bool:

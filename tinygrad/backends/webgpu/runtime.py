@@ -39,7 +39,7 @@ class WebGPUFunction:
     name: str
     pipeline: Any
     layout: Any
-    buffers: list[tuple[int, int, int, int]]
+    buffers: list[tuple[int, int, list[int]]]
     variables: int
 
     @property
@@ -74,7 +74,7 @@ class WebGPUCompiler:
         facts = json.loads(source.partition("\n")[0].removeprefix("// "))
         name = source.partition(") fn ")[2].partition("(")[0]
         with self.connection.lock:
-            layout = self._layout(sum(stop - start for *_, start, stop in facts["buffers"]))
+            layout = self._layout(sum(len(windows) for *_, windows in facts["buffers"]))
             whole = device.create_pipeline_layout(bind_group_layouts=[layout])
             try:
                 shader = {"module": device.create_shader_module(code=source), "entry_point": name}
@@ -257,12 +257,12 @@ class WebGPUSegment:
         entries, steps = [], []
         nothing = {"buffer": self.queue.mark, "offset": 0, "size": WORD}
         window = whole_window(self.connection.target.window_limit)
-        for place, (itemsize, nbytes, first, last) in zip(places, function.buffers, strict=True):
+        for place, (itemsize, nbytes, windows) in zip(places, function.buffers, strict=True):
             start = place.offset // step * step
             before = place.offset - start
             end = min(start + round_up(before + nbytes, WORD), place.buffer.size)
             steps.append(before // itemsize)
-            for begin in (start + window * number for number in range(first, last)):
+            for begin in (start + window * number for number in windows):
                 here = {"buffer": place.buffer, "offset": begin, "size": min(window, end - begin)}
                 entries.append(here if begin < end else nothing)
         own = {"buffer": self.given, "offset": self.starts[number], "size": function.given}

@@ -5,6 +5,7 @@ columns that are summed, too, and both ways where something is turned, by way of
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isqrt
 
 from tinygrad.loops.cost import turns
@@ -61,11 +62,13 @@ def _block(plan: Plan) -> int:
 
 
 def _serial(plan: Plan, nest: Nest) -> None:
-    """Loops in order, or of unknown length: what stands outside of them may be groups."""
-    for loop in nest.loops:
-        if role_of(loop) != "LOOP":
-            return
-        plan.do("role", name_of(loop), "PARALLEL")
+    """Loops in order are each lane's; what it does for one turn of the others needs nothing of
+    what it does for another."""
+    free = tuple(loop for loop in nest.loops if role_of(loop) == "LOOP")
+    in_order = (loop for loop in nest.loops if loop not in free)
+    plan.do("order", "store", (*names(free), *names(in_order)))
+    if free:
+        _flat(plan, replace(nest, loops=free))
 
 
 def _shared_reductions(plan: Plan, nest: Nest, few: int, are_products: bool = False) -> list[UOp]:
