@@ -55,6 +55,7 @@ DEVICES = ("CPU", "NOOPT", *(name for name in BUILT if name not in ("CPU", "NULL
 
 SAMPLES = 5  # disturbed evaluations: in one, disturbances may cancel
 SLACK = 24  # times what the disturbance moved
+SLACK_OF_BYTES = 2  # where one rounding moves it by an eighth, or a quarter
 INEXACT_DIVISION = 4  # times that where quotients and square roots are not correctly rounded
 
 
@@ -228,7 +229,7 @@ class Oracle:
         if node.op is Ops.SCATTER:
             return np.asarray(src[0].max(initial=0) + src[1].sum())
         rule = tensor_reference.RULES[node.op]
-        turns = 1 if node.dtype in (dtypes.float32, dtypes.float64) else 8
+        turns = 8 if node.dtype in (dtypes.float16, dtypes.bfloat16) else 1
         return np.asarray(rule(node, *src)).astype(np.float64) * turns
 
     def _assigned(self, node) -> np.ndarray:
@@ -351,8 +352,9 @@ def differs(got: np.ndarray, value: np.ndarray, room: np.ndarray, promised: Nume
         name = value.dtype.name
         ulp = ULP[name] if name in NARROW else 2 * ULP[name]
         tiny = {8: 1e-300, 4: 1e-37, 2: 1e-6, 1: 2.0**-8}[value.dtype.itemsize]
+        slack, ulps = (SLACK, 4) if value.dtype.itemsize > 1 else (SLACK_OF_BYTES, 1)
         with np.errstate(all="ignore"):
-            far = np.abs(a - b) > SLACK * room + 4 * ulp * np.abs(b) + tiny
+            far = np.abs(a - b) > slack * room + ulps * ulp * np.abs(b) + tiny
         is_same = (a == b) | (np.isnan(a) & np.isnan(b))
         if not promised.nan:
             is_same |= ~np.isfinite(b)
