@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad.base.dtype import dtypes, to_numpy_name
+from tinygrad.base.dtype import DType, dtypes
 from tinygrad.base.errors import TinygradError
 from tinygrad.tensor import Tensor
 
 SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 31, 33, 64, 70)
 MOST = 1500  # elements of a value
 DTYPES = ("float32",) * 7 + ("float64", "float16", "bfloat16", "bool", "int8", "uint8", "int16")
-DTYPES += ("int32", "int32", "int64", "uint32", "uint64")
+DTYPES += ("int32", "int32", "int64", "uint32", "uint64", "fp8e4m3", "fp8e5m2")
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 ON_FLOATS = (
@@ -84,6 +84,12 @@ FLOAT_REDUCTIONS = ("std", "var", "logsumexp", "softmax", "log_softmax", "layern
 RUNNING = ("cumsum", "cumsum", "cummax", "logcumsumexp", "sort", "argsort", "cumprod")
 
 Values = Mapping[str, Tensor]
+NAMES = {dtypes.fields()[name]: name for name in DTYPES}
+
+
+def name_of(dtype: DType) -> str:
+    """The name by which a program knows a dtype."""
+    return NAMES.get(dtype, dtype.name)
 
 
 class Writer:
@@ -182,7 +188,7 @@ class Writer:
                 return str(other)
         shape = tuple(1 if self.chance(0.25) else n for n in t.shape)
         shape = shape[int(self.draw.integers(len(shape) + 1)) :] if self.chance(0.3) else shape
-        dtype = to_numpy_name(t.dtype) if self.chance(0.7) else self.pick(DTYPES)
+        dtype = name_of(t.dtype) if self.chance(0.7) else self.pick(DTYPES)
         return self.input(shape, dtype)
 
     def axis(self, t: Tensor) -> int:
@@ -209,9 +215,7 @@ class Writer:
         if t.dtype is dtypes.bool:
             return []
         whole = dtypes.is_int(t.dtype) and self.chance(0.5)
-        divisor = self.input(
-            tuple(t.shape), to_numpy_name(t.dtype), "divisor" if whole else "small"
-        )
+        divisor = self.input(tuple(t.shape), name_of(t.dtype), "divisor" if whole else "small")
         if whole:
             return [self.new(self.pick(POSITIVE_PAIRS[:2]).format(name, divisor))]
         options = POSITIVE_PAIRS[:2] if t.is_floating_point() else POSITIVE_PAIRS[:4]
@@ -293,7 +297,7 @@ class Writer:
         if self.chance(0.4):
             return [self.new(f"{name}.stack({self.same(name, t)}, dim={axis})")]
         shape = tuple(self.pick((1, 2, 5)) if i == axis else n for i, n in enumerate(t.shape))
-        other = name if self.chance(0.3) else self.input(shape, to_numpy_name(t.dtype))
+        other = name if self.chance(0.3) else self.input(shape, name_of(t.dtype))
         if prod(t.shape) * 2 > MOST * 2:
             return []
         both = [name, other] if self.chance(0.5) else [other, name]
@@ -304,7 +308,7 @@ class Writer:
         for other, o in self.values.items():
             if other != name and o.shape == t.shape and o.dtype is t.dtype and self.chance(0.7):
                 return other
-        return self.input(tuple(t.shape), to_numpy_name(t.dtype))
+        return self.input(tuple(t.shape), name_of(t.dtype))
 
     def reduction(self, name: str, t: Tensor) -> list[str]:
         float_too = REDUCTIONS + FLOAT_REDUCTIONS if t.is_floating_point() else REDUCTIONS
@@ -325,7 +329,7 @@ class Writer:
         return [self.new(f"{name}.{kind}({self.axis(t)}){part}")]
 
     def product(self, name: str, t: Tensor) -> list[str]:
-        dtype = to_numpy_name(t.dtype)
+        dtype = name_of(t.dtype)
         if t.ndim < 1 or t.dtype is dtypes.bool:
             return []
         if t.ndim >= 2 and self.chance(0.3):
@@ -355,28 +359,28 @@ class Writer:
             return [self.new(f"{x}.{kind}({tuple(taps)}, {how}, padding={pads})")]
         groups = channels if self.chance(0.2) else 1
         out = groups * self.pick((1, 2, 3))
-        weight = self.input((out, channels // groups, *taps), to_numpy_name(t.dtype), "normal")
+        weight = self.input((out, channels // groups, *taps), name_of(t.dtype), "normal")
         kind = "conv2d" if self.chance(0.8) else "conv_transpose2d"
         if kind == "conv_transpose2d":
-            weight = self.input((channels, 2, *taps), to_numpy_name(t.dtype), "normal")
+            weight = self.input((channels, 2, *taps), name_of(t.dtype), "normal")
             groups = 1
         how = f"groups={groups}, {how}, padding={self.pick((0, 1, 2))}"
         return [self.new(f"{x}.{kind}({weight}, {how})")]
 
     def overlap(self, name: str, t: Tensor) -> list[str]:
-        """Columns, often of a product, added up where they overlap. Not of what may be infinite: at
-        the borders a product's other factor is read as 0."""
+        """Columns, often of a product, added up where they overlap. Not of what may be infinite, or
+        NaN as any bits may: at the borders a product's other factor is read as 0."""
         if t.ndim < 2 or prod(t.shape[:-2]) > 8 or t.dtype is dtypes.bool or 0 in t.shape:
             return []
-        if any("'special'" in line for line in self.kept):
+        if any("'special'" in line or "bitcast" in line for line in self.kept):
             return []
         *lead, taps, count = map(int, t.shape)
         step = self.pick((1, 2, 3, taps))
         value = f"{name}.reshape({prod(lead)}, {taps}, {count})"
         if self.chance(0.5):
             depth = self.pick((1, 3, 16, 33, 65))
-            weight = self.input((taps, depth), to_numpy_name(t.dtype), "normal")
-            columns = self.input((prod(lead), depth, count), to_numpy_name(t.dtype), "normal")
+            weight = self.input((taps, depth), name_of(t.dtype), "normal")
+            columns = self.input((prod(lead), depth, count), name_of(t.dtype), "normal")
             value = f"({weight} @ {columns} * {value})"
         size = taps + step * (count - 1)
         return [self.new(f"{value}.fold((1, {size}), (1, {taps}), stride=(1, {step}))")]
@@ -404,7 +408,7 @@ class Writer:
         axis = self.axis(t) % t.ndim
         shape = tuple(self.pick((1, 3, 6)) if i == axis else n for i, n in enumerate(t.shape))
         index = f"({self.index(shape, t.shape[axis])} % {t.shape[axis]})"
-        source = self.input(shape, to_numpy_name(t.dtype), "normal")
+        source = self.input(shape, name_of(t.dtype), "normal")
         if self.chance(0.3):
             return [self.new(f"{name}.scatter({axis}, {index}, {source})")]
         how = self.pick(("sum", "prod", "amax", "amin"))
@@ -423,7 +427,7 @@ class Writer:
         own = self.values[target]
         if not own.ndim or 0 in own.shape:
             return []
-        fresh = self.input(tuple(own.shape), to_numpy_name(own.dtype), "normal")
+        fresh = self.input(tuple(own.shape), name_of(own.dtype), "normal")
         axis, size = self.axis(own) % own.ndim, own.shape[self.axis(own) % own.ndim]
         before = ":, " * axis
         size = own.shape[axis]
@@ -458,7 +462,7 @@ class Writer:
             return []
         shape = tuple(own.shape)
         key, mask = self.key(shape), self.input(shape, "bool", "normal")
-        fresh = self.input(shape, to_numpy_name(own.dtype), "normal")
+        fresh = self.input(shape, name_of(own.dtype), "normal")
         options = [
             f"{target}[{mask}] = 5",
             f"{target}[{mask}] = {fresh}[{mask}]",

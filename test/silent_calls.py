@@ -136,6 +136,7 @@ F.triplet_margin_loss(x(2, 3), pos(2, 3), -x(2, 3), margin=0.5, p=2.0, swap=True
 F.multilabel_soft_margin_loss(x(2, 3), i(2, 3))
 F.multi_margin_loss(x(3, 5), i(3), p=1, margin=0.5)
 F.cosine_similarity(x(2, 3), pos(2, 3), 1, 1e-3)
+F.cosine_similarity(x(2, 3), pos(3), 0)     F.cosine_similarity(x(2, 1), pos(2, 3), 1)
 F.pairwise_distance(x(2, 3), pos(2, 3), 2.0, 1e-3, True)
 F.ctc_loss(F.log_softmax(x(6, 2, 4), -1), i(2, 2) + 1, 6 - i(2), 2 - i(2), 0, 'sum')
 F.scaled_dot_product_attention(x(1, 2, 3, 4), x(1, 2, 5, 4), x(1, 2, 5, 4), b(3, 5), 0.0, scale=0.5)

@@ -172,7 +172,7 @@ def _window(node: UOp, a: Array) -> Array:
 
 def _fold(node: UOp, a: Array) -> Array:
     windows, shape = node.arg
-    kind = np.float64 if a.dtype.kind == "f" else a.dtype
+    kind = np.float64 if dtypes.is_float(node.dtype) else a.dtype
     sizes = list(shape)
     for axis, _, _, _, before, after in windows:
         sizes[axis] += before + after

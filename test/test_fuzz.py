@@ -81,6 +81,12 @@ FOUND = [  # lines; the last names the outputs
     "a = given(1, (1, 1, 4, 13), 'int8')\n"
     "b = a.conv_transpose2d(given(2, (1, 2, 3, 1), 'int8'), stride=2)\n"
     "c = b @ given(3, (25, 8), 'int8')\nc",
+    # lanes that all add to one element, each with what those before it left there
+    "a = given(1, (1, 1), 'uint64')\nb = given(2, (40, 1), 'uint64')\n"
+    "c = a.scatter_reduce(0, given(3, (40, 1), 'int32') % 1, b, 'prod')\n"
+    "d = a.scatter_reduce(0, given(3, (40, 1), 'int32') % 1, b, 'sum')\nc d",
+    # windows of a dtype that NumPy has no word for, seen without a kernel
+    "a = given(1, (8, 7), 'fp8e5m2')\nb = a[::2, ::3]\nb",
     # no elements
     "a = given(1, (4, 33, 0), 'float32').sin().pad(((1, 0), (1, 2), (0, 2)))\na",
     "a = given(1, (1, 1, 0, 5), 'uint8').conv2d(given(2, (2, 1, 1, 1), 'uint8'), padding=2)\na",

@@ -53,6 +53,14 @@ class Counter:
         return (self.total * 2).realize()
 
 
+def detached_counter(jit):
+    total = Tensor([0.0], requires_grad=False)
+    add = jit(lambda x: (x * total.assign(total + 1)).realize())
+    made = [add(vec(1)) for _ in range(CALLS)]
+    total.assign(vec(10))  # between two calls
+    return [*made, add(vec(1)), total]
+
+
 def counter(jit):
     me = Counter()
     add = jit(me.add)
@@ -295,7 +303,8 @@ def kept_gradient(jit):
 
 
 PROGRAMS = [
-    counter, training, accumulated, drawn, from_before, pending_write, in_place_argument, aliases,
+    counter, detached_counter, training, accumulated, drawn, from_before, pending_write,
+    in_place_argument, aliases,
     closure_is_argument, returned, containers, numbers_are_keys, modes_are_keys, nested,
     made_inside, unshared_inside, sizes, empty, views_and_constants, kept_gradient,
 ]  # fmt: skip
@@ -354,6 +363,14 @@ def state_is_replaced():
     step = TinyJit(lambda x: (x * weight).realize())
     three(step, vec(1))
     weight.replace(vec(2))
+    step(vec(1))
+
+
+def detached_state_is_replaced():
+    total = Tensor([1.0], requires_grad=False)  # a view that gradients stop at
+    step = TinyJit(lambda x: (x * total.assign(total + 1)).realize())
+    three(step, vec(1))
+    total.replace(vec(2))
     step(vec(1))
 
 
@@ -512,6 +529,7 @@ MISUSES = {
     "state read": (state_is_read, JitError, "inside the captured step"),
     "rebound state": (rebinds, JitError, r"test_jit\.py:\d+\) and puts another in its place"),
     "replaced state": (state_is_replaced, JitError, r"is another now.*reset\(\)"),
+    "replaced detached": (detached_state_is_replaced, JitError, r"is another now.*reset\(\)"),
     "state that is gone": (state_is_gone, JitError, r"another tensor, or none.*reset\(\)"),
     "rebound state that others hold": (rebinds_what_others_hold, JitError, "puts another in its"),
     "exchanged state": (exchanges, JitError, "puts another in its place"),

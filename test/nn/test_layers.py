@@ -121,6 +121,7 @@ def test_conv2d_with_an_even_kernel_keeps_the_size():
 
 def test_conv1d(device):
     check(Conv1d(2, 3, 3, padding=1), torch.nn.Conv1d(2, 3, 3, padding=1), (2, 2, 6))
+    check(Conv1d(2, 3, (3,), [2]), torch.nn.Conv1d(2, 3, (3,), [2]), (2, 2, 6))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tinygrad import Tensor, TinyJit
+from tinygrad import Tensor, TinyJit, nn
 from tinygrad.base.errors import ArgumentError, JitError
 from tinygrad.nn import optim
 
@@ -310,6 +310,35 @@ def test_a_saved_cycle_goes_on(kind, schedule_first):
             step(w, optimizer, schedule)
             step(other, later, again)
     assert w.tolist() == other.tolist()
+
+
+def test_a_saved_cycle_goes_on_in_a_step_that_was_captured_before():
+    def made():
+        w = Tensor(START, requires_grad=True).realize()
+        optimizer = optim.Adam([w], lr=0.1)
+        schedule = optim.OneCycleLR(optimizer, 0.05, 9)
+
+        @TinyJit
+        def step():
+            optimizer.zero_grad()
+            loss = (w**4).sum()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            return loss
+
+        return step, {"w": w, "optimizer": optimizer, "schedule": schedule}
+
+    (step, kept), (again, later) = made(), made()
+    with Tensor.train():
+        for _ in range(4):
+            step()
+        for _ in range(3):
+            again()
+        state = {name: t.numpy() for name, t in nn.state.get_state_dict(kept).items()}
+        nn.state.load_state_dict(later, state)
+        for _ in range(3):
+            assert again().tolist() == step().tolist()
 
 
 def test_momentum_that_a_cycle_makes_is_cut_as_other_state():

@@ -238,3 +238,12 @@ def test_digits_are_tensors():
 def test_what_needs_a_download_says_so():
     with pytest.raises(TinygradError, match="mnist.*digits"):
         datasets.mnist()
+
+
+def test_captured_steps_see_what_is_loaded_into_a_tensor_of_two_names():
+    weight = Tensor([1.0]).realize()
+    step, tied = TinyJit(lambda: (weight * 2).realize()), {"embed": weight, "head": weight}
+    for _ in range(3):
+        step()
+    load_state_dict(tied, {"embed": Tensor([5.0]), "head": Tensor([5.0])})
+    assert step().item() == 10.0

@@ -16,6 +16,9 @@ from tinygrad.uop.pattern import Rule, UPat
 
 TRIED = (dtypes.int8, dtypes.uint8, dtypes.int32, dtypes.uint32, dtypes.index, dtypes.bool)
 DIVIDES = {Ops.IDIV, Ops.MOD}
+STEPS = 40_000_000
+"""What Z3 may count for one formula; all rules together need five million. Not a time: a machine
+that stalls proves as much."""
 BITWISE = {Ops.AND, Ops.OR, Ops.XOR}
 
 
@@ -194,13 +197,13 @@ class Formula:
             self.facts += [low >= dtype.min, high <= dtype.max]
         return Seen(dtype, wide, low, high)
 
-    def counterexample(self, guarded: bool = True, timeout: int = 20_000):
+    def counterexample(self, guarded: bool = True, limit: int = STEPS):
         """None if the rule is proved; a model that breaks it otherwise."""
         when = self.rule.when
         if guarded and when is not None:
             self.facts.append(when(**{name: self.seen(name) for name in self.names}))
         solver = z3.Solver()
-        solver.set("timeout", timeout)
+        solver.set("rlimit", limit)
         solver.add(*self.facts)
         solver.add(self.left != self.right)
         answer = solver.check()

@@ -169,6 +169,12 @@ def test_narrow_floats_go_to_pytorch_and_come_back():
     assert torch.from_dlpack(x).dtype is torch.float8_e5m2 and x.numpy().dtype == "float8_e5m2"
 
 
+@pytest.mark.parametrize("name", ["bfloat16", "fp8e4m3", "fp8e5m2"])
+def test_narrow_floats_go_to_numpy(name):
+    x = Tensor([1.5, -2.0, 0.5], dtype=name).realize()
+    assert np.asarray(x[::-1]).tolist() == [0.5, -2.0, 1.5]
+
+
 def test_empty_and_single_tensors_go_out():
     assert np.from_dlpack(Tensor.zeros(0, 3)).shape == (0, 3)
     assert torch.from_dlpack(Tensor.zeros(2, 0)).shape == (2, 0)

@@ -124,6 +124,11 @@ class Evaluator:
         """Where the value of `node` is kept."""
         return self.program.scope if node in self.written else self.integers.home(node)
 
+    def forget_written(self, copies: Copies) -> None:
+        """Has the next lane read what this one wrote: it may read the same element."""
+        for node in self.written:
+            self.program.scope.memo.pop(self.integers.key(node, copies), None)
+
     def recalled(self, node: UOp, copies: Copies) -> UOp | None:
         """The value of `node`, if it was emitted before."""
         if node.op is Ops.CONST:

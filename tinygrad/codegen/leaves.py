@@ -43,8 +43,8 @@ class Put:
         if node is not None:
             evaluator.running = Running(node, evaluator.program, evaluator.combiner)
             self.running = evaluator.running
-        in_order = node is None and _lanes_are_in_order(own, stores)
-        self.roles = (*COPIES, "VECTOR") if in_order else COPIES
+        self.in_order = node is None and _lanes_are_in_order(own, stores)
+        self.roles = (*COPIES, "VECTOR") if self.in_order else COPIES
 
     def __call__(self, values: Values) -> Values:
         evaluator, running = self.evaluator, self.running
@@ -56,6 +56,8 @@ class Put:
         for copies in evaluator.copies_of(self.apart, {}, self.roles):
             if not evaluator.integers.is_out(_copied(self.own), copies):
                 self._put(copies)
+            if self.in_order:
+                evaluator.forget_written(copies)
         return values if running is None else running.state
 
     def _put(self, copies: Copies) -> None:
@@ -93,13 +95,13 @@ def _fetched(memory: UOp, value: UOp) -> UOp | None:
 
 
 def _lanes_are_in_order(own: Sequence[UOp], stores: Sequence[Store]) -> bool:
-    """Whether lanes store where data say, maybe two of them the same element: one after the other
+    """Whether two lanes may store the same element, as data say or in any case: one after the other
     then, each with what those before it left there."""
     if all(role_of(r) != "ORDERED" for r in own):
         return False
     lanes = [r for r in own if role_of(r) == "VECTOR"]
-    terms = [term for _, offset, _ in stores for term in affine(offset)[0] if term not in lanes]
-    return any(loop in term.ranges for loop in lanes for term in terms)
+    terms = [affine(offset)[0] for _, offset, _ in stores]
+    return any([t for t in each if loop in t.ranges] != [loop] for each in terms for loop in lanes)
 
 
 def _depended_on(own: Sequence[UOp], offset: UOp, value: UOp) -> list[UOp]:

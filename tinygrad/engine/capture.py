@@ -458,9 +458,8 @@ def movement_of(node: UOp) -> list[UOp]:
     """How `node` views a flat buffer: the movement from there on."""
     movement = []
     node = resolved(node)
-    while node.op in GroupOp.Movement or node.op is Ops.DETACH:
-        if node.op is not Ops.DETACH:
-            movement.append(node)
+    while node.op in GroupOp.Movement:
+        movement.append(node)
         node = resolved(node.src[0])
     return movement[::-1]
 

@@ -438,6 +438,7 @@ def forgetting() -> Iterator[None]:
 
 
 def realized_buffer(node: UOp) -> Buffer | None:
-    """The storage of a node that was computed, else None."""
-    found = latest(node).base
+    """The storage that a node is a view of, detached or not; None if it wasn't computed."""
+    while (found := latest(node).base).op is Ops.DETACH:
+        node = found.src[0]
     return found.storage  # type: ignore[no-any-return]

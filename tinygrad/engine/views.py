@@ -55,9 +55,8 @@ def _padded(step: UOp, array: Array) -> Array:
 
 
 def _windowed(step: UOp, array: Array) -> Array:
-    room = [(0, 0)] * array.ndim
-    for axis, *_, before, after in step.arg:
-        room[axis] = before, after
+    given = {axis: (before, after) for axis, *_, before, after in step.arg}
+    room = [given.get(axis, (0, 0)) for axis in range(array.ndim)]
     if any(room_of != (0, 0) for room_of in room):  # below 0 it is cut off
         pairs = zip(room, array.shape, strict=True)
         array = array[tuple(slice(max(-b, 0), n + min(a, 0)) for (b, a), n in pairs)]
@@ -66,7 +65,8 @@ def _windowed(step: UOp, array: Array) -> Array:
     for axis, _, stride, dilation, *_ in step.arg:
         taps.append(strides[axis] * dilation)
         strides[axis] *= stride
-    return np.lib.stride_tricks.as_strided(array, step.shape, (*strides, *taps))
+    raw = array.view(f"V{array.itemsize}")  # NumPy has no word for some dtypes, as fp8e5m2
+    return np.lib.stride_tricks.as_strided(raw, step.shape, (*strides, *taps)).view(array.dtype)
 
 
 _VIEWS: dict[Ops, Callable[[UOp, Array], Array]] = {

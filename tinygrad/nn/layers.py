@@ -169,7 +169,7 @@ class Conv2d:
 
 
 def Conv1d(  # noqa: N802  made like a class
-    in_channels: int, out_channels: int, kernel_size: int, *options: Any, **named: Any
+    in_channels: int, out_channels: int, kernel_size: Sizes, *options: Any, **named: Any
 ) -> Conv2d:
     """A `Conv2d` with a single spatial axis: (N, in, length) → (N, out, positions).
     Further arguments as for that.
@@ -253,7 +253,7 @@ class ConvTranspose2d:
 
 
 def ConvTranspose1d(  # noqa: N802  made like a class
-    in_channels: int, out_channels: int, kernel_size: int, *options: Any, **named: Any
+    in_channels: int, out_channels: int, kernel_size: Sizes, *options: Any, **named: Any
 ) -> ConvTranspose2d:
     """A `ConvTranspose2d` with a single spatial axis.
 
@@ -278,7 +278,7 @@ def ConvTranspose3d(  # noqa: N802  made like a class
 
 def _each(size: Sizes, count: int) -> tuple[int, ...]:
     """One number for each of `count` axes; a tuple says itself how many there are."""
-    return size if isinstance(size, tuple) else (size,) * count
+    return tuple(size) if isinstance(size, (tuple, list)) else (size,) * count
 
 
 def _check_groups(layer: str, in_channels: int, out_channels: int, groups: int) -> None:

@@ -350,12 +350,13 @@ def multilabel_soft_margin_loss(
 
 
 def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """x·y / (|x|·|y|) along `dim`; a length counts eps at least.
+    """x·y / (|x|·|y|) along `dim` of what both broadcast to; a length counts eps at least.
 
     >>> cosine_similarity(Tensor([[1.0, 0.0]]), Tensor([[0.0, 2.0]])).tolist()
     [0.0]
     """
     check_number_from("cosine_similarity", "eps", eps, 0)
+    x, y = Tensor.broadcast_tensors(x, y)
     lengths = [t.norm(2, dim).maximum(eps) for t in (x, y)]
     return (x * y).sum(dim) / (lengths[0] * lengths[1])
 

@@ -138,8 +138,9 @@ def load_state_dict(
     _check_names(list(places), list(state_dict), strict, verbose)
     found = {name: place for name, place in places.items() if name in state_dict}
     values = {name: fitting(name, place, state_dict[name]) for name, place in found.items()}
-    for name, place in found.items():
-        _put(place, values[name], realize)
+    computed = {name: place.uop.realized is not None for name, place in found.items()}
+    for name, place in found.items():  # that of two names is asked about before it is written
+        _put(place, values[name], realize, computed[name])
         if consume:
             del state_dict[name]
     loaded = list(found.values())
@@ -178,9 +179,9 @@ def fitting(name: str, place: Tensor, given: Any) -> Tensor:
     return (value.detach() if value.requires_grad else value).shard_like(place)
 
 
-def _put(place: Tensor, value: Tensor, realize: bool) -> None:
+def _put(place: Tensor, value: Tensor, realize: bool, is_computed: bool) -> None:
     is_result = place._taped  # of what was loaded it is none
-    if place.dtype is value.dtype and place.uop.realized is not None and not is_result:
+    if place.dtype is value.dtype and is_computed and not is_result:
         place.assign(value)
     elif is_borrowed(value.uop.base) or not realize:  # a mapped file is copied only by who writes
         place.replace(value)

@@ -124,6 +124,7 @@ def stft(
     pad_mode: str = "reflect",
     normalized: bool = False,
     onesided: bool | None = None,
+    return_complex: bool = True,
 ) -> Any:
     """The spectra of pieces of n_fft numbers, `hop_length` apart (n_fft // 4), each times the
     window: (.., length) → (.., frequencies, pieces), complex.
@@ -132,6 +133,7 @@ def stft(
         center: whether piece t is around t·hop_length, x being continued by `pad_mode`.
         normalized: whether to divide by √n_fft.
         onesided: only n_fft // 2 + 1 frequencies; so for real numbers unless given.
+        return_complex: False for pairs of real numbers, on one more axis.
 
     Raises:
         ShapeError: x is shorter than a piece, or the window has another length.
@@ -149,7 +151,8 @@ def stft(
         raise ShapeError(f"stft: {x.shape} is shorter than n_fft = {n_fft}")
     pieces = x.unfold(-1, n_fft, hop) * shaped  # (.., pieces, n_fft)
     function = transforms.rfft if onesided else transforms.fft
-    return function(pieces, norm="ortho" if normalized else None).mT
+    spectra = function(pieces, norm="ortho" if normalized else None).mT
+    return spectra if return_complex else spectra.view_as_real()
 
 
 def istft(

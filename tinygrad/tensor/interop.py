@@ -77,15 +77,15 @@ class Interop(Writing):
         """The memory as NumPy's protocol of that name describes it, without a copy."""
         try:
             loan, view = self._lend("__array_interface__", copy=False)
-            letter = storage.numpy_dtype(self.dtype).str
+            kind = storage.numpy_dtype(self.dtype)
         except (BufferError, DTypeError) as error:
             raise AttributeError(str(error)) from error
-        if "V" in letter:  # a name of bytes only; __array__ says more
+        if kind.isbuiltin != 1:  # no name, or one of bytes only; __array__ says more
             raise AttributeError(f"__array_interface__: {self.dtype!r} has no letter there")
         size = self.dtype.itemsize
         return {
             "version": 3,
-            "typestr": letter,
+            "typestr": kind.str,
             "data": loan.memory(),
             "offset": view.address - loan.address,
             "shape": view.shape,
