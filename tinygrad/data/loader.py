@@ -1,7 +1,7 @@
-"""Batches of samples, in an order that a seed fixes and a run can go on from.
+"""Batches of samples, in an order that a seed determines and at which a run can resume.
 
 A dataset is anything with a length and items. Workers are threads: reading files and decoding
-images wait, or leave the interpreter to others, and nothing has to be sent to another process.
+images mostly wait, or release the interpreter's lock, and nothing has to be sent between processes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Datasets made of others: some of their samples, or all of several."""
+"""Datasets made of other datasets: some samples of one, or all samples of several."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Files mapped into memory, and tensors that are parts of them.
 
-A mapped file costs nothing until it is read, and then only the pages that are touched. Where the
-device can address the host's memory (CPU, PYTHON) a tensor is the file's bytes themselves; else it
-is a copy that is made when it is needed. A mapped file must not be cut while it is used: that is an
-error where kernels read it (`backends/cpu/cut_files`).
+A mapped file costs nothing until it is read, and then only the pages that are touched. If the
+device can address the host's memory (CPU, PYTHON), a tensor is the file's bytes themselves;
+otherwise it is a copy, made when it is needed. A mapped file must not be truncated while it is
+used: where kernels read it, that is an error (`backends/cpu/cut_files`).
 """
 
 from __future__ import annotations

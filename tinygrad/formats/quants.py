@@ -1,9 +1,9 @@
-"""Block formats of quantised weights, as tensor operations on the bytes of their blocks.
+"""Block formats of quantised weights, as tensor operations on the bytes of the blocks.
 
-A row of `FORMATS` says how many elements a block has, how many bytes, and which function turns
+A row of `FORMATS` gives the number of elements and of bytes in a block, and the function that turns
 blocks (n, bytes) of uint8 into (n, elements) of float32. The functions are shifts, masks and
 multiplications of single elements, so they fuse into whatever reads the weights: memory holds the
-blocks, and a matrix product dequantises what it is about to multiply.
+blocks, and a matrix product dequantises them as it multiplies.
 
 (Layouts: ggml-common.h and ggml-quants.c of https://github.com/ggml-org/ggml. The grids of the IQ
 formats are data of the `gguf` package, extra `gguf`.)

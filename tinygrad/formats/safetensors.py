@@ -1,4 +1,4 @@
-"""Safetensors files: named arrays behind a JSON header, readable without running anything.
+"""Safetensors files: named arrays behind a JSON header, which can be read without running any code.
 
     8 bytes   the header's length, little endian
     header    {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
@@ -6,7 +6,7 @@
     data      the arrays, row-major, little endian, without holes
 
 (Format: https://huggingface.co/docs/safetensors.) Reading maps the file into memory, so opening a
-large one costs nothing and a part is read when it is used. A model may be several files beside an
+large file costs nothing, and a part is read when it is used. A model may be several files with an
 index, `model.safetensors.index.json`, which says in which file each name is.
 """
 

@@ -1,4 +1,4 @@
-"""PyTorch's files (`.pt`, `.pth`, `.bin`): a pickle beside raw storages, in one of three dresses.
+"""PyTorch's files (`.pt`, `.pth`, `.bin`): a pickle and raw storages, in one of three containers.
 
     zip      name/data.pkl, name/data/0, ..: since PyTorch 1.6
     legacy   a magic number, a version, facts, the pickle, the storages' keys, the storages

@@ -1,5 +1,5 @@
-"""A softmax over very many classes, of which few are frequent: these are told apart first, and each
-cluster of rarer ones by a smaller layer."""
+"""A softmax over very many classes, most of them rare. The frequent classes are told apart first;
+each cluster of rarer ones is told apart by a smaller layer."""
 
 from __future__ import annotations
 

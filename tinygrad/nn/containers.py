@@ -1,4 +1,4 @@
-"""Layers of layers, and layers that only move elements, for lists of layers."""
+"""Layers made of layers, and layers that only move elements, for use in lists of layers."""
 
 from __future__ import annotations
 

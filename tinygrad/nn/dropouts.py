@@ -1,6 +1,6 @@
 """Dropout of elements and of whole channels, as functions and as layers.
 
-All leave x as it is unless `training`, which is `Tensor.training` where it isn't said.
+All return x unchanged unless `training` is true; its default is `Tensor.training`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tables of vectors that are looked up by number, one at a time or put together in bags."""
+"""Tables of vectors that are looked up by number, one at a time or combined in bags."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Mixtures of experts: several layers of one shape, of which each input takes a few.
+"""Mixtures of experts: several layers of one shape, of which each input uses a few.
 
     (Shazeer and others, "Outrageously Large Neural Networks", 2017.)
 
-Only chosen experts are read and computed, at sizes that don't depend on who was chosen, so captured
-steps hold for all choices. Inputs are put into blocks of rows that belong to one expert; a product
-reads that expert's weights where they lie.
+Only the chosen experts are read and computed. Sizes do not depend on the choice, so a captured step
+is valid for every choice. Inputs are sorted into blocks of rows that belong to one expert, and a
+product reads that expert's weights in place.
 """
 
 from __future__ import annotations

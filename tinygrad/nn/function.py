@@ -1,7 +1,8 @@
-"""`function`: functions of tensors whose gradients are given by hand.
+"""`function`: functions of tensors with hand-written gradients.
 
-The value of such a function is detached, and its history is a CALL: a gradient that comes there
-goes on as the expression that the other function makes of it. No plan and no kernel sees that.
+The value of such a function is detached, and its history is a CALL node. A gradient that arrives at
+the CALL is replaced by the expression that the gradient function returns. Plans and kernels never
+see the CALL.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Functions of tensors that networks use now and then, with PyTorch's names and meaning.
+"""Functions of tensors that networks use occasionally, with PyTorch's names and meaning.
 
-What is used everywhere is a method of Tensor; here stand images taken apart and put together,
-pooling to a given size, and sampling, beside the losses and activations of this package.
+Functions that are used everywhere are methods of Tensor. Here are: taking images apart into patches
+and putting them together, pooling to a given size, sampling, and this package's losses and
+activations.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Functions of tensors as classes, for programs that hold a layer or a loss: `held` makes of a
-function a class whose fields are its options, and whose objects are called with the tensors."""
+"""Functions of tensors as classes, for programs that keep a layer or a loss as an object. `held`
+makes a class of a function: its fields are the function's options, and its objects are called with
+the tensors."""
 
 from __future__ import annotations
 

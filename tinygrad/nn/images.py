@@ -1,4 +1,4 @@
-"""Images taken apart and put together, resized, and seen at other places."""
+"""Images taken apart into patches and put together, resized, and sampled at other positions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Initialisers: how weights begin. Each fills a tensor in place and returns it.
+"""Initialisers for weights. Each fills a tensor in place and returns it.
 
-The gain makes up for what an activation does to the size of its input. Fans are the numbers of
-inputs and outputs that one weight is between: (out, in, *taps).
+The gain compensates for how an activation changes the scale of its input. The fans of a weight
+(out, in, *taps) are the numbers of inputs and of outputs that one element connects.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Layers that multiply by what they learn: linear, convolutions, embedding; and dropout.
+"""Layers with learned factors: linear, convolutions, embedding; and dropout.
 
-Weights have the shapes and names of PyTorch's, so that its checkpoints load.
+Weights have PyTorch's names and shapes, so its checkpoints load.
 """
 
 from __future__ import annotations

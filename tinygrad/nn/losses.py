@@ -1,6 +1,7 @@
-"""Losses, with PyTorch's names and meaning: functions first, then the same as objects.
+"""Losses, with PyTorch's names and meaning: as functions first, then as objects.
 
-A loss is a number an element, put together by `reduction`: "mean", "sum" or "none".
+A loss is one number for each element or sample; `reduction` combines these: "mean", "sum" or
+"none".
 """
 
 from __future__ import annotations

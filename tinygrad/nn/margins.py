@@ -1,4 +1,5 @@
-"""Losses that ask for a margin between the right answer and others, beside those in `losses`."""
+"""Losses that demand a margin between the right answer and others. The other losses are in
+`losses`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Layers that give their input mean 0 and variance 1, over the batch or within each sample."""
+"""Normalisation layers: they give their input mean 0 and variance 1, over the batch or within each
+sample."""
 
 from __future__ import annotations
 

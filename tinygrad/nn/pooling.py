@@ -1,5 +1,5 @@
-"""Pooling with PyTorch's names and order of arguments, over one, two and three axes: windows of a
-size, and shares of an axis for a result of a size. x is (N, C, *axes) or (C, *axes)."""
+"""Pooling with PyTorch's names and order of arguments, over one, two or three axes, either with
+windows of a given size or to a result of a given size. x is (N, C, *axes) or (C, *axes)."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Linear layers whose weights are whole numbers of 8 or 4 bits.
+"""Linear layers whose weights are integers of 8 or 4 bits.
 
     quantise(model, bits=4)                 # every Linear in it, in place
     quantise(model, bits=4, inputs=8)       # and inputs are rounded too: faster, less exact
 
-A row of a weight falls into groups; each has one float scale, so that the largest number in it is
-the largest that the bits hold. (Gholami and others, "A Survey of Quantization Methods", 2021.)
-The weight becomes floats inside the product, or the product is one of whole numbers.
+A row of a weight is divided into groups. Each group has one float scale, chosen so that its largest
+number is the largest that the bits can hold. (Gholami and others, "A Survey of Quantization
+Methods", 2021.) The weight becomes floats inside the product, or the product is done in integers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Recurrent networks: a state that goes through a sequence.
+"""Recurrent networks: a state that passes through a sequence.
 
-A sequence is one loop in the graph (`tensor.scan`): what compiles is one turn, whatever the length.
-What doesn't depend on the state, the product with the inputs, is made for all turns at once.
-Weights have PyTorch's names, shapes and order of gates.
+A sequence is one loop in the graph (`tensor.scan`), so only one turn is compiled, whatever the
+length. The product with the inputs does not depend on the state, so it is computed for all turns at
+once. Weights have PyTorch's names, shapes and order of gates.
 """
 
 from __future__ import annotations

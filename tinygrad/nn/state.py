@@ -1,6 +1,6 @@
-"""The tensors of a model, or of any object, by name; saved to files and loaded back.
+"""The tensors of a model, or of any object, by name; saving them to files and loading them back.
 
-A name is the way to the tensor through attributes, keys and positions: `layers.0.weight`.
+A name is the path to the tensor through attributes, keys and positions: `layers.0.weight`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Transformers whole: layers one after the other. Weights have PyTorch's names and shapes."""
+"""Whole transformers: stacks of layers. Weights have PyTorch's names and shapes."""
 
 from __future__ import annotations
 

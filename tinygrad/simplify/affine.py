@@ -1,11 +1,12 @@
-"""Index arithmetic in one canonical form: a sum of whole multiples of terms, and a constant.
+"""Index arithmetic in one canonical form: a sum of integer multiples of terms, plus a constant.
 
-Every address of every kernel goes through here, so equal addresses become the same node, divisions
-that a reshape brought in disappear where bounds prove it, and vector steps can be read off. Terms
-are what can't be taken apart: RANGEs, variables, IDIV and MOD by constants, products of variables,
-casts of what was loaded. Nothing here knows of memory or loops; nothing recurses over depth.
+Every address of every kernel passes through here. So equal addresses are the same node, divisions
+that a reshape introduced disappear where bounds allow it, and the step of a vector can be read off.
+Terms are what can't be split further: RANGEs, variables, IDIV and MOD by constants, products of
+variables, casts of loaded values. Nothing here knows of memory or loops, and nothing recurses over
+depth.
 
-`index` never wraps here: it is a mathematical integer, so these laws are those of arithmetic.
+An `index` never wraps: it is a mathematical integer, so the laws of ordinary arithmetic hold.
 """
 
 from __future__ import annotations

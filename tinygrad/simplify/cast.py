@@ -1,5 +1,5 @@
-"""Conversions: which of two in a row is needed. A type holds another's values when converting to
-it changes none of them; `holds` is that table, by bits."""
+"""Rules for conversions: which of two consecutive casts is needed. A dtype holds the values of
+another one if converting to it changes none of them; `holds` is that relation, by bits."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What is known before it runs becomes a constant, by the op table's own meaning of each op.
+"""Constant folding: a value that is known before it runs becomes a constant, by the op table's own
+meaning of each op.
 
-A CHECK must be asked even if its value is not needed, so what would drop one is left alone.
+A CHECK must be evaluated even if its value is not needed, so nothing here drops one.
 """
 
 from __future__ import annotations

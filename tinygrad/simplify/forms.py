@@ -1,6 +1,5 @@
-"""Sums of whole multiples of terms, as plain dicts: what `affine` computes with.
-
-Nothing here decides anything; these are the moves that keep a form a form.
+"""Sums of integer multiples of terms, as plain dicts: the data that `affine` computes with. The
+functions here keep a form a form; they decide nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Conditions on indices, and what they guard.
+"""Conditions on indices, and the values that they guard.
 
-A condition has one canonical form too: `sum < constant` (or a sum equal to a constant), without
-a common factor, without what bounds decide. So a gate's conditions can be compared: the stronger
-one stays, contradictions are False, and under a gate an index is simpler than outside it.
+Conditions have a canonical form, too: `sum < constant` (or a sum equal to a constant), without a
+common factor, and without parts that bounds decide. So the conditions of a gate can be compared:
+the stronger one is kept, a contradiction is False, and under a gate an index can be simpler than
+outside it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Movement of movement: two in a row are one, one that moves nothing is none, and a constant is
-the same constant wherever it is moved. Each function's docstring is its law."""
+"""Rules for movement ops: two in a row become one, one that moves nothing disappears, and a
+constant that is moved is the same constant. Each function's docstring states its law."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """All rules together: `symbolic` in the order in which they are tried, and `simplify`.
 
-Here the data of the other files get what holds for all of them: a rule never drops a CHECK, and
-on a tensor's graph, where constants are broadcast to a shape, a rule sees through the broadcast.
+The rules of the other files get two properties here: a rule never drops a CHECK, and on a tensor's
+graph, where constants are broadcast to a shape, a rule sees through the broadcast.
 """
 
 from __future__ import annotations

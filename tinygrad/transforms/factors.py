@@ -1,5 +1,5 @@
-"""Derivatives of products without a division, as trees of products: right where factors are 0, and
-so are their own derivatives, of all orders."""
+"""Derivatives of products without division, as trees of products. They are right where factors are
+0, and so are their own derivatives, of all orders."""
 
 from __future__ import annotations
 

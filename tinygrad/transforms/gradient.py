@@ -1,8 +1,8 @@
-"""Reverse mode: one table, a row per op, and one walk.
+"""Reverse-mode differentiation: one table with a row for each op, and one walk.
 
-A row takes a node and the gradient `g` of its value, and gives one gradient per source, None
-where no gradient passes. Gradients are graphs of the same ops, so gradients of gradients need
-nothing more. What a gradient never passes says so in a row too.
+A row takes a node and the gradient `g` of its value, and returns one gradient for each source, or
+None where no gradient passes. Gradients are graphs of the same ops, so gradients of gradients need
+nothing more. An op through which no gradient passes has a row that says so.
 """
 
 from __future__ import annotations

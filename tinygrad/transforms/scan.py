@@ -1,7 +1,8 @@
-"""The gradient of a counted loop: the reversed loop over the states that the forward one had.
+"""The gradient of a counted loop (SCAN): a reversed loop over the states of the forward one.
 
-The forward loop has its states as outputs, too, and what it reduces; the backward loop carries the
-gradients of the states and sums those of everything the body uses besides."""
+The forward loop gets further outputs: its states, and the values that its body reduces. The
+backward loop carries the gradients of the states, and sums the gradients of everything else that
+the body uses."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The shape and device of a node from those of its sources: the rules that the op table names.
+"""The shape and device of a node, derived from its sources by the rules that the op table names.
 
-A shape is a tuple of sizes (whole numbers, or nodes where a size is symbolic); None where a node
-has no value of its own. A movement's `arg` is plain data: where a size is symbolic it has a HOLE,
-and the size is one of the node's further sources, in order.
+A shape is a tuple of sizes: whole numbers, or nodes where a size is symbolic. It is None for a node
+that has no value. The `arg` of a movement op is plain data: it has a HOLE for each symbolic size,
+and the sizes themselves are further sources, in order.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""UOp: the one node of every graph, from a tensor's expression to a linear program.
+"""UOp: the one node type of every graph, from a tensor's expression to a linear program.
 
-A node is immutable and interned: the same specification is the same object, so shared work is
-shared by `is` and a dict keyed by nodes is keyed by meaning. Shape and bounds are derived from the
-sources when first asked for. Nothing here recurses over the depth of a graph.
+A node is immutable and interned: equal specifications are the same object. So shared work is found
+by `is`, and a dict with nodes as keys has their meaning as keys. Shape and bounds are derived from
+the sources when they are first asked for. Nothing here recurses over the depth of a graph.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """The op table: what every operation means, before any mechanism.
 
-One row an op: how many sources, what dtype and shape come out, its algebra, what it means in one
-line of Python, and one sentence. The interpreter executes `meaning`; the fuzzer and the prover
-test rules against it; `infer` and `verify` read the rest. Integers wrap and floats round to the
-result's dtype after `meaning` (see `evaluate`). An op that stands at several stages of a graph has
-one row; what a linear program makes of it, if that is not the same, says `instructions`.
+There is one row for each op: the number of sources, the dtype and shape of the result, its
+algebraic properties, its meaning in one line of Python, and a sentence. The interpreter executes
+`meaning`; the fuzzer and the prover test rules against it; `infer` and `verify` read the rest.
+Integers wrap, and floats are rounded to the result's dtype, after `meaning` (see `evaluate`). An op
+that occurs at several stages of a graph has one row; if it means something else in a linear
+program, `instructions` says what.
 """
 
 from __future__ import annotations

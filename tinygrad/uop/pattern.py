@@ -1,8 +1,8 @@
-"""Patterns over graphs, and rules made of them.
+"""Patterns over graphs, and rewrite rules made of them.
 
-A pattern is a term with named holes. Each is compiled once into a plain Python function of
-straight comparisons, and a matcher keeps these by the op of their root, so that a node is only
-tried against what could fit. A `Rule` is a datum (name, left, right, when): one line serves the
+A pattern is a term with named holes. It is compiled once, to a Python function of plain
+comparisons. A matcher keeps these functions by the op of their root, so a node is tried only
+against patterns that could fit. A `Rule` is data (name, left, right, when), so one line serves the
 engine, the trace, the fuzzer and the prover.
 """
 

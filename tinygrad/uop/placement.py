@@ -1,8 +1,9 @@
-"""Where a value on several devices lies: on each of them, or cut into parts, one a device.
+"""Where a value on several devices lies: completely on each of them, or cut into parts, one for
+each device.
 
-A cut is stated of the elements in row-major order, so that it means the same whatever the shape:
-they are seen as (outer, size, inner), and part p has from the middle axis what lies from bounds[p]
-to bounds[p + 1]. A device holds its part row-major in a flat buffer of its own.
+A cut is defined on the elements in row-major order, so it means the same for every shape. The
+elements are seen as (outer, size, inner), and part p has the range bounds[p] to bounds[p + 1] of
+the middle axis. A device holds its part, row-major, in a flat buffer of its own.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What one may ask of a node beside its facts: which variables stand in it, by what it divides, and
-what lies below. The compiler needs none of it; programs that build nodes by hand ask it."""
+"""Questions about a node that programs which build nodes by hand ask: which variables occur in it,
+which number divides it, which nodes are below it. The compiler needs none of these."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Rewriting: the compiler's inner loop. Each distinct node is rewritten once, because nodes are
-interned; nothing recurses; listeners (a trace, VIZ) stand outside and cost nothing when absent."""
+"""Rewriting, the compiler's inner loop. Nodes are interned, so each distinct node is rewritten
+once. Nothing recurses. Listeners (a trace, VIZ) are outside of the loop and cost nothing when there
+are none."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""SCAN: a counted loop as one node. The body is a graph of its own, closed over parameters, so a
-loop of any length is scheduled and compiled once."""
+"""SCAN: a counted loop as one node. Its body is a separate graph over placeholders, so a loop is
+scheduled and compiled once, whatever its length."""
 
 from __future__ import annotations
 

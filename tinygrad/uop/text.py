@@ -1,6 +1,6 @@
-"""Graphs as text. `shown` is what a person reads: `tree`, the form that tinygrad prints, and of a
-size its formula; `dump` and `parse` are the exact form, one node a line, that goes to files and
-comes back."""
+"""Graphs as text, in two forms. `shown` is for people: the tree that tinygrad prints (`tree`), or a
+formula for a size. `dump` writes the exact form, one node on each line, which goes to files, and
+`parse` reads it."""
 
 from __future__ import annotations
 

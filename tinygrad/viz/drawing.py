@@ -1,5 +1,6 @@
-"""A graph of nodes as a picture (SVG): sources above, results below. Constants, loops and devices
-stand as words in the nodes that use them, which leaves the graph that a person has in mind."""
+"""A graph of nodes as a picture (SVG), with sources above and results below. Constants, loops and
+devices are written as words inside the nodes that use them, so that the drawing shows the graph
+which a person has in mind."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""`VIZ=1`: at the end of a program a page that shows each graph that it computed, every rewrite on
-the way to its kernels, and each kernel down to machine code.
+"""`VIZ=1`: when a program ends, a page shows each graph that it computed, every rewrite on the way
+to its kernels, and each kernel down to machine code.
 
-While the program runs only the graphs are kept. What the page shows of one is made when somebody
-looks at it."""
+While the program runs, only the graphs are kept. The stages of a graph are made when somebody looks
+at them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rate for each coordinate, by the gradients that it has had."""
+"""Optimizers with a rate for each coordinate, derived from its past gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Adafactor: of a matrix the squares of gradients are kept as a row and a column."""
+"""Adafactor: for a matrix, the averages of squared gradients are kept as one row and one column
+only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done to gradients between `backward` and `step`."""
+"""Operations on gradients between `backward` and `step`."""
 
 from __future__ import annotations
 

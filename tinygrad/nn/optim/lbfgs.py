@@ -1,4 +1,4 @@
-"""A quasi-Newton method, for problems small enough to be seen whole."""
+"""L-BFGS, a quasi-Newton method, for problems whose data fits into one step."""
 
 from __future__ import annotations
 

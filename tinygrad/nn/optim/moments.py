@@ -1,4 +1,4 @@
-"""By moving averages of the gradient and of its square."""
+"""Optimizers with moving averages of the gradient and of its square (Adam and its relatives)."""
 
 from __future__ import annotations
 

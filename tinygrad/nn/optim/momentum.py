@@ -1,4 +1,4 @@
-"""Along the gradient, with momentum."""
+"""Optimizers that go along the gradient with momentum (SGD and its relatives)."""
 
 from __future__ import annotations
 

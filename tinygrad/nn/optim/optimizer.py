@@ -1,11 +1,11 @@
 """What all optimizers share.
 
 An optimizer states one thing: the new value of a parameter, given its gradient. Everything else is
-here once: which tensors are parameters, that state and parameters are written in place, and that
-one `realize` computes a whole step, so that it becomes few kernels. The learning rate is a tensor:
-another value makes no other program.
+here, once: which tensors are parameters, that parameters and state are written in place, and that
+one `realize` computes a whole step, so that it needs few kernels. The learning rate is a tensor, so
+another value needs no new kernel.
 
-Papers say θ, g, m and v; here they are `param`, `grad`, `m` and `v`.
+Papers write θ, g, m and v; here they are `param`, `grad`, `m` and `v`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Schedules of the learning rate: what it is at each step, by the number of the step.
+"""Schedules of the learning rate: its value as a function of the step number.
 
 A schedule counts in a tensor and writes the optimizer's rate in place, so a captured step that
-calls `step` goes on by itself; a cycle writes its momentum, too. Formulas are PyTorch's, in closed
-form: `rate` depends on nothing but the rate that the optimizer was made with and the number of the
-step.
+calls `step` continues by itself. Cycles write the momentum, too. The formulas are PyTorch's in
+closed form: `rate` depends only on the rate that the optimizer was made with and on the step
+number.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ZeRO: devices that train one model share the work and the memory of its steps.
+"""ZeRO: devices that train one model share the computation and the memory of the optimizer's steps.
 
 (Rajbhandari, Rasley, Ruwase and He, "ZeRO: Memory Optimizations Toward Training Trillion Parameter
 Models", 2020.)

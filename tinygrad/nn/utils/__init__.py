@@ -1,5 +1,5 @@
-"""What stands around layers: parameters as one vector, gradients cut, norms folded into the layer
-before them, weights made of others, and, in `rnn`, sequences of several lengths."""
+"""Utilities for layers: parameters as one vector, clipped gradients, norms folded into the layer
+before them, weights computed from other tensors, and, in `rnn`, sequences of several lengths."""
 
 from __future__ import annotations
 

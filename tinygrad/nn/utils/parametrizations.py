@@ -1,5 +1,6 @@
-"""Weights that are made of others each time they are read: a layer's `weight` becomes a property,
-and what it is made of are parameters beside it, with the names of PyTorch's checkpoints."""
+"""Weights that are computed from other tensors each time they are read. The layer's `weight`
+becomes a property, and the tensors that it is computed from become parameters beside it, with the
+names that PyTorch's checkpoints have."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Sequences of several lengths: padded to one, or packed without padding, turn by turn.
+"""Sequences of several lengths, either padded to one length, or packed turn by turn without
+padding.
 
-Lengths are numbers of the host: how much is packed is a shape.
+Lengths are Python numbers, because the amount of packed data is a shape.
 """
 
 from __future__ import annotations
