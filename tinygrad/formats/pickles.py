@@ -28,8 +28,8 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Name:
-    """A class or function that a pickle names, and what stands for it here: `call` makes its
-    value, `build` gives a value so made its state. None: may be named but not called."""
+    """A class or function that a pickle names, and its replacement here: `call` makes its value,
+    `build` sets the state of such a value. None: it may be named but not called."""
 
     path: str
     call: Function | None = None
@@ -141,7 +141,7 @@ class Machine:
         self.stack.append(value)
 
     def charge(self, arguments: tuple[Any, ...]) -> None:
-        """Counts what a call is given, down to the parts of a state."""
+        """Counts the arguments of a call, down to the parts of a state."""
         parts = [part for whole in arguments if type(whole) is tuple for part in whole]
         self.given += sum(len(part) for part in (*arguments, *parts) if isinstance(part, SIZED))
         if self.given > 2 * self.place + SLACK:

@@ -27,7 +27,7 @@ real, two = UPat.var("x", FLOATS), UPat.cvar("c1", FLOATS)
 
 
 def literal(value: float) -> UPat:
-    """A constant on the right of a rule, of the dtype and shape of the left's named root."""
+    """A constant on the right of a rule, with the dtype and shape of the named root on the left."""
     return UPat(Ops.CONST, arg=value)
 
 

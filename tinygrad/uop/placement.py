@@ -71,7 +71,7 @@ Place = str | Placement
 
 
 def placed(device: Any) -> Place:
-    """A device's name as it is; several names as where each has all.
+    """A device name as it is; several names as a Placement where each device has the whole value.
 
     >>> placed("CPU"), placed(("CPU", "CPU:1")).cut
     ('CPU', None)
@@ -91,8 +91,8 @@ def names_of(device: Any) -> tuple[str, ...]:
 
 
 def even_bounds(size: int, parts: int, splits: Sequence[int] | None = None) -> tuple[int, ...]:
-    """Where an axis of `size` is cut into so many parts, as even as can be, the larger first; or
-    into parts of the sizes `splits`. Of a short axis some parts have nothing.
+    """Where an axis of `size` is cut into that many parts, as evenly as possible and the larger
+    ones first; or into parts of the sizes `splits`. If the axis is short, some parts are empty.
 
     >>> even_bounds(10, 4), even_bounds(5, 2, (1, 4)), even_bounds(1, 2)
     ((0, 3, 6, 8, 10), (0, 1, 5), (0, 1, 1))

@@ -22,8 +22,8 @@ _OF_SIZES = frozenset((*_SIGNS, *_VARIABLES, Ops.CONST, Ops.CAST, Ops.MAX))
 
 
 def shown(node: UOp) -> str:
-    """What `repr` gives: of whole numbers that variables make their formula, with bounds and, if
-    all variables have one, the value; else the tree.
+    """What `repr` gives: for an integer made of variables its formula, with bounds and, if all
+    variables have one, the value; else the tree.
 
     >>> n = UOp.variable("n", 1, 8)
     >>> shown(n), shown(n.bind(5)), shown(n.bind(5) * 2 - 1)

@@ -116,7 +116,8 @@ def _layers(nodes: list[UOp]) -> list[list[UOp]]:
 
 
 def _untangle(layers: list[list[UOp]]) -> None:
-    """Orders each layer by where its neighbours stand, to and fro: fewer lines cross."""
+    """Orders each layer by the positions of its neighbours, down and up again, so that fewer lines
+    cross."""
     users: dict[UOp, list[UOp]] = {}
     drawn = {node for layer in layers for node in layer}
     for node in drawn:
