@@ -313,7 +313,7 @@ class DataLoader:
         return place | {"batch_size": self.batch_size, "samples": len(self.dataset)}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """The next `for` goes on where `state` was taken.
+        """The next `for` resumes where `state` was taken.
 
         >>> loader = DataLoader([1, 2, 3, 4], batch_size=2)
         >>> loader.load_state_dict({"epoch": 0, "batch": 1, "seed": 0})

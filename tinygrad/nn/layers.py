@@ -110,13 +110,13 @@ class Conv2d:
     Args:
         in_channels: channels of x, (N, in_channels, height, width), or an image without N.
         out_channels: channels of the result.
-        kernel_size: one number for both axes, or one an axis.
-        stride: the distance of windows.
+        kernel_size: one number for both axes, or one for each.
+        stride: the distance between windows.
         padding: zeros on each side; one number, one an axis, "valid" for none, or "same": as many
             as keep the size.
-        dilation: the distance of the taps of a window.
-        groups: the channels fall into so many parts that don't see each other.
-        bias: whether to add one number a channel.
+        dilation: the distance between the taps of a window.
+        groups: the channels are split into this many groups, each convolved separately.
+        bias: whether to add a learned number to each channel.
         padding_mode: what the padding holds: "zeros", or as `Tensor.pad` has them "reflect",
             "replicate" or "circular".
 
@@ -199,14 +199,14 @@ class ConvTranspose2d:
     Args:
         in_channels: channels of x, (N, in_channels, height, width), or an image without N.
         out_channels: channels of the result.
-        kernel_size: one number for both axes, or one an axis.
-        stride: how far apart the kernels are put down.
-        padding: what is cut off on each side.
+        kernel_size: one number for both axes, or one for each.
+        stride: the distance between the places to which the kernel is added.
+        padding: how much is cut off on each side.
         output_padding: what is added at the end: which of the sizes that the convolution maps to
             this input is meant.
-        dilation: the distance of the taps of a kernel.
-        groups: the channels fall into so many parts that don't see each other.
-        bias: whether to add one number a channel.
+        dilation: the distance between the taps of a kernel.
+        groups: the channels are split into this many groups, each convolved separately.
+        bias: whether to add a learned number to each channel.
 
     >>> ConvTranspose2d(3, 8, 2, stride=2)(Tensor.ones(1, 3, 4, 4)).shape
     (1, 8, 8, 8)

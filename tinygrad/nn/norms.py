@@ -23,10 +23,10 @@ class BatchNorm:
     Args:
         sz: channels of x, (N, sz, *any).
         eps: added to the variance.
-        affine: whether to scale and shift by what it learns.
+        affine: whether to apply a learned scale and shift.
         track_running_stats: whether to keep a moving average; else the batch's always count.
         momentum: the weight of the newest batch in the average; None for as much as each before.
-        bias: whether to shift; affine=False says no.
+        bias: whether to shift; affine=False turns this off, too.
 
     Raises:
         ShapeError: x has another number of channels, or one value a channel while training.
@@ -117,8 +117,8 @@ class GroupNorm:
         num_groups: how many groups; must divide the channels.
         num_channels: channels of x, (N, num_channels, *any).
         eps: added to the variance.
-        affine: whether to scale and shift each channel by what it learns.
-        bias: whether to shift; affine=False says no.
+        affine: whether to apply a learned scale and shift to each channel.
+        bias: whether to shift; affine=False turns this off, too.
 
     >>> GroupNorm(2, 6)(Tensor.ones(1, 6, 4)).shape
     (1, 6, 4)
@@ -155,11 +155,11 @@ class InstanceNorm:
     Args:
         num_features: channels of x, (N, num_features, *any).
         eps: added to the variance.
-        affine: whether to scale and shift each channel by what it learns.
+        affine: whether to apply a learned scale and shift to each channel.
         momentum: the weight of the newest batch in the averages.
         track_running_stats: whether to keep moving averages of the samples' statistics while
             `Tensor.training`, and to use them else.
-        bias: whether to shift; affine=False says no.
+        bias: whether to shift; affine=False turns this off, too.
 
     >>> InstanceNorm(3)(Tensor.ones(2, 3, 4, 4)).shape
     (2, 3, 4, 4)
@@ -239,8 +239,8 @@ class LayerNorm:
     Args:
         normalized_shape: the sizes of the last axes of x, or of the last one.
         eps: added to the variance.
-        elementwise_affine: whether to scale and shift by what it learns.
-        bias: whether to shift; elementwise_affine=False says no.
+        elementwise_affine: whether to apply a learned scale and shift.
+        bias: whether to shift; elementwise_affine=False turns this off, too.
 
     Raises:
         ShapeError: the last axes of x have other sizes.
@@ -273,7 +273,7 @@ class LayerNorm2d:
     Args:
         normalized_shape: channels of x, (N, channels, height, width).
         eps: added to the variance.
-        elementwise_affine: whether to scale and shift each channel by what it learns.
+        elementwise_affine: whether to apply a learned scale and shift to each channel.
 
     >>> LayerNorm2d(3)(Tensor.ones(2, 3, 4, 4)).shape
     (2, 3, 4, 4)
@@ -306,7 +306,7 @@ class RMSNorm:
     Args:
         dim: size of the last axis.
         eps: added to the mean square.
-        elementwise_affine: whether to scale by what it learns.
+        elementwise_affine: whether to apply a learned scale.
 
     >>> RMSNorm(2)(Tensor([3.0, 3.0])).round().tolist()
     [1.0, 1.0]

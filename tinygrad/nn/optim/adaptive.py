@@ -14,13 +14,13 @@ class Adagrad(Optimizer):
     (Duchi, Hazan and Singer, "Adaptive Subgradient Methods", 2011.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the learning rate.
         lr_decay: the rate at step t is lr / (1 + (t - 1)·lr_decay).
-        weight_decay: this much of the parameter is added to its gradient.
+        weight_decay: the parameter times this is added to its gradient.
         initial_accumulator_value: where the sums begin.
         eps: added to the root.
-        maximize: go uphill, along the gradient.
+        maximize: go along the gradient, not against it.
 
     >>> x = Tensor([1.0, -3.0], requires_grad=True)
     >>> with Tensor.train():
@@ -69,12 +69,12 @@ class Adadelta(Optimizer):
     (Zeiler, "ADADELTA: An Adaptive Learning Rate Method", 2012.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the factor of every step.
-        rho: what both averages keep each step.
+        rho: the decay factor of both averages.
         eps: added to them below the roots.
-        weight_decay: this much of the parameter is added to its gradient.
-        maximize: go uphill, along the gradient.
+        weight_decay: the parameter times this is added to its gradient.
+        maximize: go along the gradient, not against it.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -116,11 +116,11 @@ class Rprop(Optimizer):
     (Riedmiller and Braun, "A Direct Adaptive Method for Faster Backpropagation", 1993.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the first step size.
         etas: what a step size is multiplied by when the sign turned, and when it stayed.
         step_sizes: the least and the largest step size.
-        maximize: go uphill, along the gradient.
+        maximize: go along the gradient, not against it.
 
     >>> x = Tensor([1.0, -3.0], requires_grad=True)
     >>> with Tensor.train():
@@ -164,14 +164,14 @@ class RMSprop(Optimizer):
     """The gradient divided by the root of a moving average of its square. (Hinton, 2012.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the learning rate.
-        alpha: what the averages keep each step.
+        alpha: the decay factor of the averages.
         eps: added to the root.
-        weight_decay: this much of the parameter is added to its gradient.
-        momentum: how much of the last step's direction is kept.
+        weight_decay: the parameter times this is added to its gradient.
+        momentum: the factor by which the last step's direction is kept.
         centered: divide by the standard deviation instead: subtract the square of the mean.
-        maximize: go uphill, along the gradient.
+        maximize: go along the gradient, not against it.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():

@@ -20,13 +20,13 @@ class ASGD(Optimizer):
     (Polyak and Juditsky, "Acceleration of Stochastic Approximation by Averaging", 1992.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the first rate: at step t it is lr / (1 + lambd·lr·(t - 1))^alpha.
         lambd: parameters shrink by the rate times this.
         alpha: how fast the rate falls.
         t0: the step after which positions are averaged.
-        weight_decay: this much of the parameter is added to its gradient.
-        maximize: go uphill, along the gradient.
+        weight_decay: the parameter times this is added to its gradient.
+        maximize: go along the gradient, not against it.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -79,7 +79,7 @@ class EMA:
 
     Args:
         model: any object that holds tensors.
-        decay: what the average keeps each update.
+        decay: the decay factor of the average, applied at each update.
 
     >>> net = {"w": Tensor([0.0])}
     >>> average = EMA(net, decay=0.75)

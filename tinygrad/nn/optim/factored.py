@@ -19,14 +19,14 @@ class Adafactor(Optimizer):
     (Shazeer and Stern, "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost", 2018.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the share by which parameters move, at most; 1/√t at step t if that is less.
         beta2_decay: at step t the averages take t to this power of the new squares.
         eps: the least root of the averages (None: the dtype's precision), and the least size of a
             parameter that counts.
         d: steps larger than this, by the mean of squares, are made so large.
         weight_decay: parameters shrink by lr times this.
-        maximize: go uphill, along the gradient.
+        maximize: go along the gradient, not against it.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():

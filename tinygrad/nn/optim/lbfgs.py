@@ -24,7 +24,7 @@ class LBFGS:
     (Nocedal and Wright, "Numerical Optimization", 2006, algorithms 7.4 and 7.5.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the length of a step, 1 for a whole one.
         max_iter: at most so many directions a step.
         max_eval: at most so many calls of the closure a step; None for 1.25 a direction.
@@ -89,7 +89,7 @@ class LBFGS:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on where `state` was taken."""
+        """Resumes from where `state` was taken."""
         self.moves, self.turns = list(state["moves"]), list(state["turns"])
         self.direction, self.last_gradient = state["direction"], state["last_gradient"]
         self.length = state["length"]

@@ -118,16 +118,16 @@ class Adam(Moments):
     """Steps of about lr in each coordinate: m / √v. (Kingma and Ba, "Adam", 2014.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the learning rate.
-        b1: what m, the average of gradients, keeps each step.
-        b2: what v, the average of their squares, keeps each step.
+        b1: the decay factor of m, the average of gradients.
+        b2: the decay factor of v, the average of their squares.
         eps: added to √v.
-        weight_decay: this much of the parameter is added to its gradient.
+        weight_decay: the parameter times this is added to its gradient.
         betas: b1 and b2 as a pair.
         amsgrad: divide by the largest v so far. (Reddi, Kale and Kumar, 2018.)
         decoupled_weight_decay: parameters shrink by lr·weight_decay instead, as AdamW's do.
-        maximize: go uphill, along the gradient.
+        maximize: go along the gradient, not against it.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -171,15 +171,15 @@ class AdamW(Moments):
     (Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2017.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the learning rate.
-        b1: what m, the average of gradients, keeps each step.
-        b2: what v, the average of their squares, keeps each step.
+        b1: the decay factor of m, the average of gradients.
+        b2: the decay factor of v, the average of their squares.
         eps: added to √v.
         weight_decay: parameters shrink by lr times this.
         betas: b1 and b2 as a pair.
         amsgrad: divide by the largest v so far. (Reddi, Kale and Kumar, 2018.)
-        maximize: go uphill, along the gradient.
+        maximize: go along the gradient, not against it.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -216,12 +216,12 @@ class LAMB(Moments):
     (You and others, "Large Batch Optimization for Deep Learning", 2019.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the learning rate: the share of its norm by which a parameter moves.
-        b1: what m, the average of gradients, keeps each step.
-        b2: what v, the average of their squares, keeps each step.
+        b1: the decay factor of m, the average of gradients.
+        b2: the decay factor of v, the average of their squares.
         eps: added to √v.
-        weight_decay: this much of the parameter is added to its direction.
+        weight_decay: the parameter times this is added to its direction.
         adam: don't scale.
         betas: b1 and b2 as a pair.
 
@@ -263,14 +263,14 @@ class Adamax(Moments):
     (Kingma and Ba, "Adam", 2014, section 7.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the learning rate.
-        b1: what m, the average of gradients, keeps each step.
-        b2: what u keeps each step.
+        b1: the decay factor of m, the average of gradients.
+        b2: the decay factor of u.
         eps: added to each gradient's size.
-        weight_decay: this much of the parameter is added to its gradient.
+        weight_decay: the parameter times this is added to its gradient.
         betas: b1 and b2 as a pair.
-        maximize: go uphill, along the gradient.
+        maximize: go along the gradient, not against it.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -308,16 +308,16 @@ class NAdam(Moments):
     (Dozat, "Incorporating Nesterov Momentum into Adam", 2016.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the learning rate.
         b1: what m, the average of gradients, keeps each step in the end.
-        b2: what v, the average of their squares, keeps each step.
+        b2: the decay factor of v, the average of their squares.
         eps: added to √v.
-        weight_decay: this much of the parameter is added to its gradient.
+        weight_decay: the parameter times this is added to its gradient.
         momentum_decay: how fast the momentum comes up to b1.
         betas: b1 and b2 as a pair.
         decoupled_weight_decay: parameters shrink by lr·weight_decay instead, as AdamW's do.
-        maximize: go uphill, along the gradient.
+        maximize: go along the gradient, not against it.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():
@@ -373,15 +373,15 @@ class RAdam(Moments):
     (Liu and others, "On the Variance of the Adaptive Learning Rate and Beyond", 2019.)
 
     Args:
-        params: the tensors to move.
+        params: the parameters to update.
         lr: the learning rate.
-        b1: what m, the average of gradients, keeps each step.
-        b2: what v, the average of their squares, keeps each step.
+        b1: the decay factor of m, the average of gradients.
+        b2: the decay factor of v, the average of their squares.
         eps: added to √v.
-        weight_decay: this much of the parameter is added to its gradient.
+        weight_decay: the parameter times this is added to its gradient.
         betas: b1 and b2 as a pair.
         decoupled_weight_decay: parameters shrink by lr·weight_decay instead, as AdamW's do.
-        maximize: go uphill, along the gradient.
+        maximize: go along the gradient, not against it.
 
     >>> x = Tensor([1.0], requires_grad=True)
     >>> with Tensor.train():

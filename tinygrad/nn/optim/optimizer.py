@@ -53,7 +53,7 @@ class Stepper(ABC):
         return {name: t for name, t in get_state_dict(self).items() if id(t) not in given}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Goes on where `state` was taken.
+        """Resumes from where `state` was taken.
 
         >>> w = Tensor([2.0], requires_grad=True)
         >>> optimizer = nn.optim.SGD([w], lr=0.25, momentum=0.5)
@@ -120,7 +120,7 @@ class Optimizer(Stepper):
             averages, are only realized with them. Groups with options of their own, dicts such as
             {"params": [..], "lr": 0.1}, make an OptimizerGroup, of one optimizer each.
         lr: the learning rate. `self.lr` is a tensor of one number; assign to change it.
-        maximize: go uphill, along the gradient.
+        maximize: go along the gradient, not against it.
 
     Raises:
         ArgumentError: none of them is to be moved.

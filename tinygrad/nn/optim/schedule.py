@@ -68,7 +68,7 @@ class Scheduler(ABC):
         return None
 
     def schedule_step(self) -> list[Tensor]:
-        """Goes on by one step; returns what changes. Realize it with the optimizer's step.
+        """Goes on by one step; returns what changes. Realize these with the optimizer's step.
 
         Raises:
             ArgumentError: another schedule sets the rate of the same optimizer, in turns with this.
@@ -118,7 +118,7 @@ class Scheduler(ABC):
         return {"turn": self.turn}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Goes on where `state` was taken; the optimizer's rate is in its own state."""
+        """Resumes from where `state` was taken; the optimizer's rate is in its own state."""
         load_state_dict(self.state_dict(), state)
 
     def get_last_lr(self) -> list[float]:
@@ -175,7 +175,7 @@ class MultiplicativeLR(Scheduler):
         return self.product * base
 
     def schedule_step(self) -> list[Tensor]:
-        """Goes on by one step; returns what changes. Realize it with the optimizer's step."""
+        """Goes on by one step; returns what changes. Realize these with the optimizer's step."""
         product = self.product.assign(self.product * self.factor(self.turn + 1))
         return [product, *super().schedule_step()]
 
@@ -575,7 +575,7 @@ class ReduceLROnPlateau:
         return {"best": self.best, "bad": self.bad, "resting": self.resting}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Goes on where `state` was taken; the optimizer's rate is in its own state."""
+        """Resumes from where `state` was taken; the optimizer's rate is in its own state."""
         load_state_dict(self.state_dict(), state)
 
     def step(self, metric: Tensor | float) -> None:
