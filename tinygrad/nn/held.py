@@ -15,7 +15,8 @@ from tinygrad.tensor import Tensor
 
 
 class Held:
-    """Called with tensors, it is `function` of them and of the options that it holds."""
+    """An object that is called with tensors: `function` of these and of the options that it
+    holds."""
 
     function: ClassVar[Callable[..., Tensor]]
 
@@ -41,9 +42,9 @@ class Held:
 def held(
     name: str, function: Callable[..., Any], options_of: Callable[..., Any] | None = None
 ) -> type[Held]:
-    """The class of this name. Its fields are what `function` (or another one, whose options it
-    passes on) takes that is no tensor, or has a default, in that order; whether it trains is
-    `Tensor.training`. Last comes `inplace`, where it takes that.
+    """The class of this name. Its fields are the arguments of `function` (or of another function to
+    which it passes options on) that are not tensors, or have a default, in that order. `training`
+    is left out: it is `Tensor.training`. `inplace` comes last, where the function takes it.
 
     >>> held("SoftMarginLoss", nn.functional.soft_margin_loss)("sum")
     SoftMarginLoss(reduction='sum')

@@ -20,7 +20,7 @@ PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 def uniform_weight(shape: tuple[int, ...], fan_in: int) -> Tensor:
-    """Uniform in ±1/√fan_in: the sum over `fan_in` inputs keeps about their size.
+    """Uniform in ±1/√fan_in, so that a sum over `fan_in` inputs has about their size.
 
     (LeCun, Bottou, Orr and Müller, "Efficient BackProp", 1998.)
     """
@@ -59,7 +59,7 @@ class Linear:
 
 
 class Bilinear:
-    """x·weight·y + bias: each output feature is a form in both inputs.
+    """x·weight·y + bias: each output feature is a bilinear form in both inputs.
 
     Args:
         in1_features: size of the last axis of x, (.., in1_features).
@@ -171,8 +171,8 @@ class Conv2d:
 def Conv1d(  # noqa: N802  made like a class
     in_channels: int, out_channels: int, kernel_size: int, *options: Any, **named: Any
 ) -> Conv2d:
-    """A `Conv2d` with a single spatial axis: (N, in, length) → (N, out, positions).
-    Further arguments as for that.
+    """A `Conv2d` with a single spatial axis: (N, in, length) → (N, out, positions). The further
+    arguments are those of `Conv2d`.
 
     >>> Conv1d(3, 8, 5)(Tensor.ones(1, 3, 9)).shape
     (1, 8, 5)

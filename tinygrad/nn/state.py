@@ -107,10 +107,10 @@ def load_state_dict(
     consume: bool = False,
     realize: bool = True,
 ) -> list[Tensor]:
-    """Gives the tensors of `model` the values of `state_dict` that have their names.
+    """Gives the tensors of `model` the values in `state_dict` that have their names.
 
     Computed tensors of the same dtype are written in place, so optimizers and captured steps see
-    the new values; others become the loaded tensor, with its dtype, on their own device.
+    the new values. Others become the loaded tensor, with its dtype, on their own device.
 
     Args:
         model: any object, see `get_state_dict`.
@@ -191,8 +191,8 @@ def _put(place: Tensor, value: Tensor, realize: bool) -> None:
 def own_copy(tensor: Tensor) -> Tensor:
     """The same values in storage that no other tensor shares; computed when it is realized.
 
-    Equal expressions are one node, and once computed one storage. What is written in place, a
-    parameter or the state of an optimizer, must not be there twice.
+    Equal expressions are one node, and have one storage once they are computed. So two tensors that
+    are written in place (parameters, an optimizer's state) must not be equal expressions.
 
     >>> own_copy(Tensor([1, 2])).tolist()
     [1, 2]

@@ -64,7 +64,8 @@ class Adagrad(Optimizer):
 
 
 class Adadelta(Optimizer):
-    """Steps as large as the last ones were, by the root of a moving average of their squares.
+    """Steps as large as the previous ones, measured by the root of a moving average of their
+    squares.
 
     (Zeiler, "ADADELTA: An Adaptive Learning Rate Method", 2012.)
 
@@ -111,7 +112,7 @@ class Adadelta(Optimizer):
 
 class Rprop(Optimizer):
     """A step size for each coordinate, which grows while the gradient keeps its sign and shrinks
-    when it turns; only signs count, so it wants the gradient of all data, not of batches.
+    when the sign changes. Only signs count, so it needs the gradient of all data, not of batches.
 
     (Riedmiller and Braun, "A Direct Adaptive Method for Faster Backpropagation", 1993.)
 

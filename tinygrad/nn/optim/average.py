@@ -14,8 +14,8 @@ from tinygrad.tensor import Tensor
 
 
 class ASGD(Optimizer):
-    """Along the gradient, by a rate that falls; `averages` holds the average of where each
-    parameter was, which is what to use in the end.
+    """Gradient descent with a decreasing rate. `averages` holds the average of each parameter's
+    values, which is the result to use in the end.
 
     (Polyak and Juditsky, "Acceleration of Stochastic Approximation by Averaging", 1992.)
 
@@ -127,7 +127,7 @@ class EMA:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """While it lasts, the model has the averages for weights.
+        """A context in which the model has the averages as its weights.
 
         >>> net = {"w": Tensor([0.0])}
         >>> average = EMA(net, decay=0.75)

@@ -12,9 +12,9 @@ from tinygrad.tensor import Tensor
 
 
 class Adafactor(Optimizer):
-    """Steps of a share of the parameter's own size, each coordinate by the root of an average of
-    squared gradients. Of a matrix (of the last two axes) only the means of that over rows and over
-    columns are kept, whose product stands for it.
+    """Steps of a given share of the parameter's own size, each coordinate scaled by the root of an
+    average of squared gradients. For a matrix (the last two axes) only the means of these averages
+    over rows and over columns are kept; their product approximates the matrix.
 
     (Shazeer and Stern, "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost", 2018.)
 

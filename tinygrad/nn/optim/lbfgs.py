@@ -17,10 +17,10 @@ Closure = Callable[[], Tensor]
 
 
 class LBFGS:
-    """Newton's direction from the last few steps: no matrix is kept, only pairs of vectors.
+    """A quasi-Newton direction from the last few steps: no matrix is kept, only pairs of vectors.
 
     `step` takes a closure that clears the gradients, calls `backward` and returns the loss; it is
-    called several times. Decisions are made on the host: it can't be captured by TinyJit.
+    called several times. Decisions are made on the host, so it can't be captured by TinyJit.
     (Nocedal and Wright, "Numerical Optimization", 2006, algorithms 7.4 and 7.5.)
 
     Args:

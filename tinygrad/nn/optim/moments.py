@@ -10,11 +10,11 @@ from tinygrad.tensor.template import expression
 
 
 class Moments(Optimizer):
-    """What Adam and its kin share: m and v, moving averages of grad and grad².
+    """What Adam and its relatives share: m and v, moving averages of grad and grad².
 
-    The averages start at zero, so at first they are too small: they hold only a share of the
-    weight 1. That share is the same average of the number 1, kept beside them; dividing by it is
-    Adam's bias correction, 1 - bᵗ, without its cancellation.
+    The averages start at zero, so at first they are too small: their weights sum to less than 1.
+    That sum is the same average of the number 1, kept beside them. Dividing by it is Adam's bias
+    correction, 1 - bᵗ, without its cancellation.
     """
 
     numbers: tuple[str, ...] = ("m_share", "v_share")
@@ -166,7 +166,8 @@ class Adam(Moments):
 
 
 class AdamW(Moments):
-    """Adam, and parameters shrink by lr·weight_decay each step, whatever their gradient.
+    """Adam with decoupled weight decay: parameters shrink by lr·weight_decay each step, whatever
+    their gradient.
 
     (Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2017.)
 
@@ -258,7 +259,7 @@ class LAMB(Moments):
 
 
 class Adamax(Moments):
-    """Steps of about lr in each coordinate: m over u, the largest gradient so far, which fades.
+    """Steps of about lr in each coordinate: m over u, a decaying maximum of the gradients' sizes.
 
     (Kingma and Ba, "Adam", 2014, section 7.)
 
@@ -303,7 +304,7 @@ class Adamax(Moments):
 
 
 class NAdam(Moments):
-    """Adam with Nesterov's look ahead along m, by a momentum that grows with the steps.
+    """Adam with Nesterov's lookahead along m, and a momentum that grows with the steps.
 
     (Dozat, "Incorporating Nesterov Momentum into Adam", 2016.)
 
@@ -368,7 +369,7 @@ class NAdam(Moments):
 
 
 class RAdam(Moments):
-    """Adam whose division by √v waits until v is known well enough, and comes up gently.
+    """Adam that divides by √v only once v is known well enough, and then with a growing weight.
 
     (Liu and others, "On the Variance of the Adaptive Learning Rate and Beyond", 2019.)
 

@@ -31,7 +31,7 @@ Parameters = Iterable[Tensor] | Sequence[dict[str, Any]]
 
 
 class Stepper(ABC):
-    """What a training loop calls: an optimizer, or a group of them."""
+    """What a training loop calls: an optimizer, or a group of optimizers."""
 
     params: list[Tensor]
     buffers: list[Tensor]
@@ -70,7 +70,8 @@ class Stepper(ABC):
         """Has state for all these, as far as it depends on what happened to the parameters."""
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forgets the gradients, so that the next `backward` starts anew; or makes them zeros.
+        """Forgets the gradients, so that the next `backward` starts from nothing; or sets them to
+        zeros.
 
         >>> w = Tensor([2.0], requires_grad=True)
         >>> optimizer = nn.optim.SGD([w], lr=0.25, momentum=0.5)
@@ -83,7 +84,8 @@ class Stepper(ABC):
             param.grad = None if set_to_none or param.grad is None else param.grad.zeros_like()
 
     def step(self) -> None:
-        """Moves the parameters and computes them, and all that changes with them, now."""
+        """Updates the parameters, and everything that changes with them, and computes all of it
+        now."""
         self._step()
 
     def _step(self) -> None:
@@ -92,7 +94,7 @@ class Stepper(ABC):
 
     @abstractmethod
     def schedule_step(self) -> list[Tensor]:
-        """Moves the parameters; returns all tensors that change. Realize them together."""
+        """Updates the parameters; returns all tensors that change. Realize them together."""
 
 
 PARTS = ("b1", "b2", "rho", "alpha")
@@ -112,7 +114,7 @@ SETTABLE = ("lr", "weight_decay", "eps")
 
 
 class Optimizer(Stepper):
-    """The base of optimizers: the parameters, the learning rate, and one step of all.
+    """The base of optimizers: the parameters, the learning rate, and one step for all of them.
 
     Args:
         params: the tensors to move: all floats but those that say requires_grad=False; the others
@@ -288,9 +290,10 @@ class Optimizer(Stepper):
     # ---- a step ----------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Moves the parameters and computes them, and all that changes with them, now. A step that
-        is like one before runs that one's plan: those of this package depend on what they and the
-        parameters hold, and on nothing else; of others nobody knows.
+        """Updates the parameters, and everything that changes with them, and computes all of it
+        now. A step that is like an earlier one runs the same plan. That is possible for the
+        optimizers of this package, which depend on nothing but what they and the parameters hold;
+        of others nothing is known.
 
         >>> w = Tensor([2.0], requires_grad=True)
         >>> optimizer = nn.optim.SGD([w], lr=0.25, momentum=0.5)
@@ -484,7 +487,7 @@ class Options(MutableMapping[str, Any]):
 
 
 class OptimizerGroup(Stepper):
-    """Several optimizers as one, for parameters that move in different ways.
+    """Several optimizers as one, for parameters that are updated in different ways.
 
     >>> from tinygrad.nn.optim import SGD
     >>> a, b = Tensor([1.0], requires_grad=True), Tensor([1.0], requires_grad=True)

@@ -128,8 +128,9 @@ class Scheduler(ABC):
 
 @dataclass(eq=False)
 class LambdaLR(Scheduler):
-    """The first rate times `factor(turn)`, a function of the number of the step, (1,) int32. It may
-    give a number; if it reads the tensor for that, `if turn < 10`, it can't be captured.
+    """The first rate times `factor(turn)`, a function of the step number, a tensor (1,) int32. It
+    may return a Python number; but if it reads the tensor for that, as in `if turn < 10`, it can't
+    be captured.
 
     >>> from tinygrad.nn.optim import SGD
     >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
@@ -219,7 +220,8 @@ class ConstantLR(Scheduler):
 
 @dataclass(eq=False)
 class LinearLR(Scheduler):
-    """Warm-up: from the first rate times `start_factor` in a line to times `end_factor`.
+    """Warm-up: the first rate times a factor that goes linearly from `start_factor` to
+    `end_factor`.
 
     >>> from tinygrad.nn.optim import SGD
     >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
@@ -250,7 +252,7 @@ class LinearLR(Scheduler):
 
 @dataclass(eq=False)
 class StepLR(Scheduler):
-    """Times `gamma` every `step_size` steps.
+    """The rate times `gamma` every `step_size` steps.
 
     >>> from tinygrad.nn.optim import SGD
     >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
@@ -271,7 +273,7 @@ class StepLR(Scheduler):
 
 @dataclass(eq=False)
 class MultiStepLR(Scheduler):
-    """Times `gamma` at each of the `milestones`.
+    """The rate times `gamma` at each of the `milestones`.
 
     >>> from tinygrad.nn.optim import SGD
     >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
@@ -296,7 +298,7 @@ class MultiStepLR(Scheduler):
 
 @dataclass(eq=False)
 class ExponentialLR(Scheduler):
-    """Times `gamma` every step.
+    """The rate times `gamma` in every step.
 
     >>> from tinygrad.nn.optim import SGD
     >>> optimizer = SGD([Tensor([1.0])], lr=0.5)
@@ -495,7 +497,7 @@ FACTORS = (
 
 
 class ReduceLROnPlateau:
-    """Times `factor` when a measure has not become better for `patience` steps.
+    """Multiplies the rate by `factor` when a measure has not improved for `patience` steps.
 
     Args:
         optimizer: whose rate to set.

@@ -37,7 +37,7 @@ __all__ = [
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """All parameters, one after the other, as one vector; gradients go through.
+    """All parameters as one vector, in order; gradients pass.
 
     Raises:
         ArgumentError: there are none.
